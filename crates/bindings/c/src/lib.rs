@@ -1,0 +1,1 @@
+//! The C interfaces of the Pinnace protocols (libpinnace)

@@ -1,0 +1,2 @@
+//! The `pinnace` command.
+fn main() {}

@@ -1,0 +1,1 @@
+//! ZCRP, the zero copying reliable protocol, as a pure state machine

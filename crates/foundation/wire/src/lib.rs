@@ -1,0 +1,1 @@
+//! Wire formats of the Pinnace protocols: checked views and writers, without allocation

@@ -1,0 +1,1 @@
+//! Datagram links for Pinnace: UDP with segmentation offload, in-memory, and middlewares

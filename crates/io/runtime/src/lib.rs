@@ -1,0 +1,1 @@
+//! Drives Pinnace engines over links

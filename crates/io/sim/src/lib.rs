@@ -1,0 +1,1 @@
+//! A virtual clock and emulated networks for Pinnace engines

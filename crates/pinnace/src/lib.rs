@@ -1,0 +1,1 @@
+//! Messages between programs, in place, with their losses reported

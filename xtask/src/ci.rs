@@ -1,0 +1,104 @@
+//! Runs the checks and the tests.
+
+use std::path::Path;
+
+use anyhow::Result;
+use xshell::{Shell, cmd};
+
+use crate::{lint, trace};
+
+/// A program that some tests call, and what is skipped without it.
+struct Tool {
+    program: &'static str,
+    packages: &'static [&'static str],
+    without: &'static str,
+}
+
+const TOOLS: &[Tool] = &[
+    Tool {
+        program: "cc",
+        packages: &["gcc", "libc6-dev"],
+        without: "the C programs against libpinnace are not compiled",
+    },
+    Tool { program: "ip", packages: &["iproute2"], without: "no network namespaces: the veth paths are not tried" },
+    Tool {
+        program: "ethtool",
+        packages: &["ethtool"],
+        without: "offloads stay on: the veth...seg paths are not tried",
+    },
+];
+
+/// Every test of the workspace, documentation examples included; its closing lines are those of `cargo test`.
+pub(crate) fn test(root: &Path) -> Result<()> {
+    let shell = shell(root)?;
+    provide_tools(&shell)?;
+    cmd!(shell, "cargo test --workspace --locked --no-fail-fast").run()?;
+    Ok(())
+}
+
+/// Everything that is not a test, the quick ones first.
+pub(crate) fn check(root: &Path) -> Result<()> {
+    let shell = shell(root)?;
+    cmd!(shell, "cargo fmt --all --check").run()?;
+    lint::run(root)?;
+    trace::run(root, trace::Table::Report)?;
+    cmd!(shell, "cargo clippy --workspace --all-targets --locked -- -D warnings").run()?;
+    {
+        let _flags = shell.push_env("RUSTDOCFLAGS", "-D warnings");
+        cmd!(shell, "cargo doc --workspace --no-deps --locked").run()?;
+    }
+    if has(&shell, "mdbook") {
+        let target = shell.create_temp_dir()?;
+        let target = target.path();
+        cmd!(shell, "mdbook build docs --dest-dir {target}").run()?;
+    } else {
+        println!("skipped: the book is not built (cargo install mdbook)");
+    }
+    if has(&shell, "cargo-deny") {
+        cmd!(shell, "cargo deny check").run()?;
+    } else {
+        println!("skipped: licences and advisories are not checked (cargo install cargo-deny)");
+    }
+    Ok(())
+}
+
+fn shell(root: &Path) -> Result<Shell> {
+    let shell = Shell::new()?;
+    shell.change_dir(root);
+    Ok(shell)
+}
+
+fn has(shell: &Shell, program: &str) -> bool {
+    cmd!(shell, "sh -c 'command -v \"$0\"' {program}").quiet().ignore_stdout().ignore_stderr().run().is_ok()
+}
+
+/// Installs the programs that tests call, where that is possible, and says what goes untested where it is not.
+fn provide_tools(shell: &Shell) -> Result<()> {
+    let missing: Vec<&Tool> = TOOLS.iter().filter(|tool| !has(shell, tool.program)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let is_root = cmd!(shell, "id -u").quiet().read().is_ok_and(|id| id == "0");
+    if is_root && has(shell, "apt-get") {
+        let packages: Vec<&str> = missing.iter().flat_map(|tool| tool.packages).copied().collect();
+        if let Err(error) = install(shell, &packages) {
+            println!("{error}");
+        }
+    }
+    for tool in missing.iter().filter(|tool| !has(shell, tool.program)) {
+        println!(
+            "skipped: `{}` is missing (apt-get install {}): {}",
+            tool.program,
+            tool.packages.join(" "),
+            tool.without
+        );
+    }
+    Ok(())
+}
+
+fn install(shell: &Shell, packages: &[&str]) -> Result<()> {
+    let _quiet = shell.push_env("DEBIAN_FRONTEND", "noninteractive");
+    cmd!(shell, "apt-get update -qq").run()?;
+    cmd!(shell, "apt-get install -y -qq --no-install-recommends {packages...}").run()?;
+    Ok(())
+}

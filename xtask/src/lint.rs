@@ -1,0 +1,158 @@
+//! The rules of ARCHITECTURE.md that clippy does not know: the size of files, the purity of `wire`, `core` and the
+//! engines, the floors, and the specifications being there.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Result, bail};
+
+use crate::floors;
+use crate::source::{self, SourceFile};
+
+/// A file is one idea, and an idea is not longer than this. Tests do not count.
+const MOST_LINES: usize = 800;
+
+/// Paths that a pure crate may not name, and why.
+const BANNED: &[(&[&str], &str)] = &[
+    (&["unsafe"], "unsafe code lives in link, qbuf, runtime and the bindings"),
+    (&["Instant", "now"], "pure crates have no clock: time is passed in"),
+    (&["SystemTime", "now"], "pure crates have no clock: time is passed in"),
+    (&["thread", "sleep"], "an engine never blocks: it says in poll_at when to call it"),
+    (&["thread", "spawn"], "an engine has no threads: a driver calls it"),
+    (&["std", "net"], "pure crates open no sockets; core::net has the address types"),
+];
+
+/// The specifications that must stand in `specs/`.
+const SPECIFICATIONS: &[&str] =
+    &["README.md", "zcrp.md", "a1.md", "qbuf.md", "qmp.md", "xtp.md", "vrp.md", "experiments.md"];
+
+/// Runs every check and fails with the list of what is wrong.
+pub(crate) fn run(root: &Path) -> Result<()> {
+    let mut problems = Vec::new();
+    for file in source::files(root, ".", &["rs", "c", "h", "py"])? {
+        problems.extend(size_problem(&file)?);
+    }
+    let pure = pure_crates(root)?;
+    for folder in &pure {
+        for file in source::files(root, &format!("{folder}/src"), &["rs"])? {
+            problems.extend(purity_problems(&file)?);
+        }
+        problems.extend(root_problem(root, folder)?);
+    }
+    problems.extend(clippy_problems(root, &pure));
+    problems.extend(floors::problems(root)?);
+    let missing = SPECIFICATIONS.iter().filter(|name| !root.join("specs").join(name).is_file());
+    problems.extend(missing.map(|name| format!("specs/{name} is missing")));
+    if problems.is_empty() {
+        println!("lint: nothing found");
+        return Ok(());
+    }
+    bail!("lint:\n  {}", problems.join("\n  "));
+}
+
+/// The folders of the crates that do no input or output.
+fn pure_crates(root: &Path) -> Result<Vec<String>> {
+    let mut folders = vec!["crates/foundation/wire".to_owned(), "crates/foundation/core".to_owned()];
+    for entry in fs::read_dir(root.join("crates/engines"))? {
+        let entry = entry?;
+        if entry.path().join("Cargo.toml").is_file() {
+            folders.push(format!("crates/engines/{}", entry.file_name().to_string_lossy()));
+        }
+    }
+    folders.sort();
+    Ok(folders)
+}
+
+fn size_problem(file: &SourceFile) -> Result<Option<String>> {
+    let free = file.is_test() || ["fuzz", "bench"].iter().any(|folder| file.path.starts_with(folder));
+    if free || file.text.lines().count() <= MOST_LINES {
+        return Ok(None);
+    }
+    let lines = if file.has_extension("rs") {
+        source::lines_without_tests(&file.text, &source::tokens(file)?)
+    } else {
+        file.text.lines().count()
+    };
+    let path = file.path.display();
+    Ok((lines > MOST_LINES).then(|| format!("{path}: {lines} lines without tests, more than {MOST_LINES}: split it")))
+}
+
+fn purity_problems(file: &SourceFile) -> Result<Vec<String>> {
+    let mut problems = Vec::new();
+    for path in source::paths(&source::tokens(file)?) {
+        for (banned, why) in BANNED.iter().filter(|(banned, _)| path.contains(banned)) {
+            problems.push(format!("{}:{}: `{}`: {why}", file.path.display(), path.line, banned.join("::")));
+        }
+    }
+    Ok(problems)
+}
+
+fn root_problem(root: &Path, folder: &str) -> Result<Option<String>> {
+    let file = SourceFile {
+        path: format!("{folder}/src/lib.rs").into(),
+        text: fs::read_to_string(root.join(folder).join("src/lib.rs"))?,
+    };
+    let found = forbids_unsafe(&file)?;
+    Ok((!found).then(|| format!("{}: #![forbid(unsafe_code)] is missing", file.path.display())))
+}
+
+fn forbids_unsafe(file: &SourceFile) -> Result<bool> {
+    let text: String = source::tokens(file)?.to_string().split_whitespace().collect();
+    Ok(text.contains("#![forbid(unsafe_code)]"))
+}
+
+/// Clippy reads the nearest clippy.toml only, so each pure crate has one, and they are equal.
+fn clippy_problems(root: &Path, pure: &[String]) -> Vec<String> {
+    let read = |folder: &String| fs::read_to_string(root.join(folder).join("clippy.toml")).unwrap_or_default();
+    let Some(model) = pure.iter().map(read).find(|text| !text.is_empty()) else {
+        return vec!["no pure crate has a clippy.toml".to_owned()];
+    };
+    let wrong = pure.iter().filter(|folder| read(folder) != model);
+    wrong
+        .map(|folder| format!("{folder}/clippy.toml is missing, or differs from those of the other pure crates"))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(path: &str, text: &str) -> SourceFile {
+        SourceFile { path: path.into(), text: text.to_owned() }
+    }
+
+    #[test]
+    fn impure_names_are_found_with_their_line() {
+        let text = "use std::{net, time::Instant};\nfn f() {\n    Instant::now();\n    unsafe { g() }\n}";
+        let found = purity_problems(&file("a.rs", text)).expect("tokens");
+        assert_eq!(found.len(), 3, "{found:?}");
+        assert!(found[0].starts_with("a.rs:1: `std::net`"));
+        assert!(found[1].starts_with("a.rs:3: `Instant::now`"));
+        assert!(found[2].starts_with("a.rs:4: `unsafe`"));
+    }
+
+    #[test]
+    fn pure_code_and_talk_of_impure_code_pass() {
+        let text = "#![forbid(unsafe_code)]\n//! No std::net here, no Instant::now.\nuse core::net::IpAddr;\nconst S: &str = \"unsafe\";";
+        assert!(purity_problems(&file("a.rs", text)).expect("tokens").is_empty());
+    }
+
+    #[test]
+    fn long_files_are_found_and_long_tests_are_not() {
+        let code = "const A: u8 = 0;\n".repeat(MOST_LINES);
+        let tests = format!("#[cfg(test)]\nmod tests {{\n{code}}}\n");
+        let problem = |path: &str, text: &str| size_problem(&file(path, text)).expect("tokens");
+        assert!(problem("src/a.rs", &code).is_none());
+        assert!(problem("src/a.rs", &format!("{code}{tests}")).is_none());
+        assert!(problem("src/a.rs", &format!("{code}const B: u8 = 0;\n{tests}")).is_some());
+        assert!(problem("src/a.c", &format!("{code}int b;\n")).is_some());
+        assert!(problem("tests/a.rs", &format!("{code}{code}")).is_none());
+        assert!(problem("fuzz/a.rs", &format!("{code}{code}")).is_none());
+    }
+
+    #[test]
+    fn the_attribute_is_recognised_and_not_its_mention() {
+        assert!(forbids_unsafe(&file("lib.rs", "//! Doc.\n#![forbid(unsafe_code)]\n")).expect("tokens"));
+        assert!(!forbids_unsafe(&file("lib.rs", "// #![forbid(unsafe_code)]\n")).expect("tokens"));
+    }
+}

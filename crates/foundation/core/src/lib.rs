@@ -6,8 +6,22 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod address;
+mod buffer;
+mod engine;
+mod interval;
+mod plan;
+mod random;
 mod seq;
 mod time;
+mod train;
 
+pub use address::{Address, Ecn};
+pub use buffer::{BufferId, BufferRange};
+pub use engine::{Driven, Engine, PathEvent, PollAt};
+pub use interval::{IntervalSet, Missing, TooFragmented, Unwrapper32, unwrap32};
+pub use plan::{Move, Placed, ReceivePlan, RxMeta, Segment, Slot};
+pub use random::{Random, mix64};
 pub use seq::Seq32;
 pub use time::Time;
+pub use train::{Part, Train, TrainLimits};

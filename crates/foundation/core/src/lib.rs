@@ -8,6 +8,7 @@
 
 mod address;
 mod buffer;
+mod counters;
 mod engine;
 mod interval;
 mod plan;

@@ -1,1 +1,130 @@
-//! Datagram links for Pinnace: UDP with segmentation offload, in-memory, and middlewares
+//! Datagram links: what carries a train, and what brings reads.
+//!
+//! A [`Link`] moves datagrams between application memory and a network. It knows nothing of any protocol: it takes a
+//! [`Train`] (parts in memory that a [`BufferTable`] resolves) and fills a [`ReceivePlan`]. Implementations: [`MemoryLink`]
+//! (two ends in one process) and [`UdpLink`] (vectored, with segmentation offload on Linux). Middlewares wrap a link and
+//! are links themselves: [`Fault`], [`Capture`], [`Meter`].
+//!
+//! Always true: a link never blocks, never touches memory that neither the train nor the plan names, and never sends a
+//! datagram other than those of the train.
+#![warn(missing_docs)]
+
+mod memory;
+mod read;
+
+use std::io;
+use std::os::fd::RawFd;
+
+pub use memory::BufferTable;
+use pinnace_core::{ReceivePlan, RxMeta, Train, TrainLimits};
+pub use read::ReadBuffer;
+
+/// One successful read.
+#[derive(Clone, Copy, Debug)]
+pub struct Received {
+    /// Bytes in all.
+    pub bytes: usize,
+    /// Bytes of every datagram but the last; equal to `bytes` for a single datagram.
+    pub segment: usize,
+    /// Who sent it, and how it came.
+    pub meta: RxMeta,
+    /// The read lost the end of the last datagram (`MSG_TRUNC`): it must be dropped and counted.
+    pub truncated: bool,
+}
+
+/// What came of an attempt to send a train.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendOutcome {
+    /// The train left (or was lost on the way: a datagram link promises nothing).
+    Sent,
+    /// Nothing was sent, the link is full: try the same train again when it is writable.
+    Blocked,
+    /// Datagrams larger than the path carries, and the link could not help; the largest that would fit, if known.
+    TooLarge(Option<u32>),
+    /// The peer's host said that nobody listens there (ICMP). The train may have been dropped.
+    Unreachable,
+}
+
+/// What came of an attempt to read.
+#[derive(Clone, Copy, Debug)]
+pub enum ReadOutcome {
+    /// Datagrams.
+    Received(Received),
+    /// Nothing is waiting.
+    Empty,
+    /// An ICMP error was waiting; read again.
+    Unreachable,
+}
+
+pinnace_core::counters! {
+    /// What a link has seen since it was made.
+    pub struct LinkCounters {
+        /// Trains sent.
+        trains_sent,
+        /// Datagrams sent.
+        datagrams_sent,
+        /// Bytes sent, headers of lower layers not counted.
+        bytes_sent,
+        /// System calls made to send.
+        send_calls,
+        /// Sends that found the link full.
+        sends_blocked,
+        /// Sends refused by the kernel for another reason; the train counts as lost.
+        send_errors,
+        /// Reads that brought something.
+        reads,
+        /// Datagrams received.
+        datagrams_received,
+        /// Bytes received.
+        bytes_received,
+        /// Datagrams whose end was cut off by the read.
+        datagrams_truncated,
+        /// Datagrams that the kernel dropped because the receive buffer was full.
+        receive_buffer_drops,
+        /// ICMP errors reported by the kernel.
+        unreachable_reports,
+        /// Times that segmentation offload had to be given up.
+        offload_fallbacks,
+    }
+}
+
+/// A datagram link. See the [crate documentation](crate).
+pub trait Link: Send {
+    /// What one train may hold, on this link now. May shrink when a path refuses offload.
+    fn train_limits(&self) -> TrainLimits;
+
+    /// The largest datagram that reaches the peer in one piece, in bytes, as far as is known now.
+    fn max_datagram(&self) -> usize;
+
+    /// How many datagrams one read can bring (1 without coalescing).
+    fn datagrams_per_read(&self) -> usize;
+
+    /// Sends a train from the memory that `memory` resolves. Never blocks.
+    ///
+    /// # Errors
+    /// Only for what makes the link useless (a closed descriptor). Losses and full queues are outcomes.
+    fn send(&mut self, train: &Train, memory: &BufferTable) -> io::Result<SendOutcome>;
+
+    /// Reads once into the slots of `plan`: application memory through `memory`, the driver's through `pool`.
+    /// The plan must end with enough pooled memory for the largest read ([`ReceivePlan::top_up`]). Never blocks.
+    ///
+    /// # Errors
+    /// Only for what makes the link useless.
+    fn receive(&mut self, plan: &ReceivePlan, memory: &BufferTable, pool: &mut ReadBuffer) -> io::Result<ReadOutcome>;
+
+    /// A descriptor to sleep on: readable when [`Link::receive`] will bring something, writable when [`Link::send`] will
+    /// take something. `None` for links without one.
+    fn descriptors(&self) -> Descriptors;
+
+    /// What the link has seen.
+    fn counters(&self) -> LinkCounters;
+}
+
+/// The descriptors to sleep on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Descriptors {
+    /// Becomes readable when something has come.
+    pub readable: RawFd,
+    /// Becomes writable when the link can take more.
+    pub writable: RawFd,
+}

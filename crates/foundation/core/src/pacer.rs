@@ -1,0 +1,256 @@
+//! Pacing: a token bucket with an average rate and a burst.
+//!
+//! Credit is kept in billionths of a byte, so a nanosecond at `r` bytes a second is worth exactly `r` of them: nothing is
+//! rounded and the average cannot drift. Always true, while every send waits for [`Pacer::ready_at`]: in any interval
+//! of `t` seconds at most `max(burst, largest send) + rate * t` bytes leave.
+//!
+//! A send larger than the burst counts as one burst: it may go when the bucket is full, and its excess is paid back
+//! before the next.
+//= A-11
+//= X-19
+
+use crate::Time;
+
+const NANOS: i128 = 1_000_000_000;
+
+/// A token bucket.
+///
+/// ```
+/// use core::time::Duration;
+/// use pinnace_core::{Pacer, Time};
+/// let mut pacer = Pacer::new(Some(1_000_000), 3_000); // 1 MB/s, bursts of 3 kB
+/// let now = Time::ZERO;
+/// assert_eq!(pacer.ready_at(now, 3_000), now);
+/// pacer.take(now, 3_000);
+/// assert_eq!(pacer.ready_at(now, 1_000), now + Duration::from_millis(1));
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Pacer {
+    rate: Option<u64>,
+    burst: u64,
+    /// In billionths of a byte; below zero after a send larger than the burst.
+    credit: i128,
+    updated_at: Time,
+}
+
+impl Pacer {
+    /// A full bucket: on average `rate` bytes a second, at most `burst` bytes at once.
+    ///
+    /// `None` or 0 is no limit.
+    pub fn new(rate: Option<u64>, burst: u64) -> Self {
+        Self { rate: rate.filter(|rate| *rate > 0), burst, credit: full(burst), updated_at: Time::ZERO }
+    }
+
+    /// A bucket that lets everything through.
+    pub fn unlimited() -> Self {
+        Self::new(None, 0)
+    }
+
+    /// Changes the average, in bytes a second, from `now` on. Credit earned so far is kept.
+    pub fn set_rate(&mut self, now: Time, rate: Option<u64>) {
+        self.earn(now);
+        self.rate = rate.filter(|rate| *rate > 0);
+    }
+
+    /// Changes the burst, in bytes, from `now` on.
+    pub fn set_burst(&mut self, now: Time, burst: u64) {
+        self.earn(now);
+        self.burst = burst;
+        self.credit = self.credit.min(full(burst));
+    }
+
+    /// The average rate in bytes a second; `None` is no limit.
+    pub const fn rate(&self) -> Option<u64> {
+        self.rate
+    }
+
+    /// The burst in bytes.
+    pub const fn burst(&self) -> u64 {
+        self.burst
+    }
+
+    /// When `bytes` may be sent: `now`, or the first nanosecond later at which the credit is enough.
+    pub fn ready_at(&self, now: Time, bytes: u64) -> Time {
+        let Some(rate) = self.rate else {
+            return now;
+        };
+        let needed = full(bytes.min(self.burst));
+        let short = needed - self.credit_at(now);
+        if short <= 0 {
+            return now;
+        }
+        let rate = i128::from(rate);
+        let wait = u64::try_from((short + rate - 1) / rate).unwrap_or(u64::MAX);
+        Time::from_nanos(now.max(self.updated_at).as_nanos().saturating_add(wait))
+    }
+
+    /// How many bytes may be sent at once `now`; `u64::MAX` without a limit.
+    ///
+    /// A bucket that is full also lets one send larger than this through.
+    pub fn available(&self, now: Time) -> u64 {
+        match self.rate {
+            None => u64::MAX,
+            Some(_) => u64::try_from((self.credit_at(now).max(0)) / NANOS).unwrap_or(u64::MAX),
+        }
+    }
+
+    /// Pays for `bytes` sent `now`. Bytes sent before they were ready are a debt that the next send waits for.
+    pub fn take(&mut self, now: Time, bytes: u64) {
+        self.earn(now);
+        if self.rate.is_some() {
+            self.credit = self.credit.saturating_sub(full(bytes));
+        }
+    }
+
+    /// Pays for `bytes` if they may be sent `now`.
+    ///
+    /// # Errors
+    ///
+    /// When they may be sent; nothing is paid.
+    pub fn try_take(&mut self, now: Time, bytes: u64) -> Result<(), Time> {
+        let ready_at = self.ready_at(now, bytes);
+        if ready_at > now {
+            return Err(ready_at);
+        }
+        self.take(now, bytes);
+        Ok(())
+    }
+
+    fn earn(&mut self, now: Time) {
+        self.credit = self.credit_at(now);
+        self.updated_at = self.updated_at.max(now);
+    }
+
+    fn credit_at(&self, now: Time) -> i128 {
+        let elapsed = now.as_nanos().saturating_sub(self.updated_at.as_nanos());
+        match self.rate {
+            None => full(self.burst),
+            Some(rate) => {
+                (self.credit.saturating_add(i128::from(rate).saturating_mul(i128::from(elapsed)))).min(full(self.burst))
+            }
+        }
+    }
+}
+
+/// `bytes` as credit.
+const fn full(bytes: u64) -> i128 {
+    bytes as i128 * NANOS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::time::Duration;
+    use proptest::prelude::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// Sends as fast as allowed for a second after a full burst and returns the bytes.
+    fn one_second(rate: u64, burst: u64, size: u64) -> u64 {
+        let mut pacer = Pacer::new(Some(rate), burst);
+        let (mut now, mut sent) = (Time::ZERO, 0);
+        let end = now + SECOND;
+        loop {
+            now = pacer.ready_at(now, size);
+            if now > end {
+                return sent;
+            }
+            pacer.take(now, size);
+            sent += size;
+        }
+    }
+
+    //= A-11 test
+    //= X-19 test
+    #[test]
+    fn the_average_is_within_one_percent_from_a_megabit_to_ten_gigabits() {
+        for rate in [125_000_u64, 1_250_000, 12_500_000, 125_000_000, 1_250_000_000] {
+            for size in [100_u64, 1_400] {
+                let burst = 2 * size;
+                let sent = one_second(rate, burst, size);
+                assert!(sent <= rate + burst, "{sent} of {rate}");
+                assert!(sent + size >= rate + burst, "{sent} of {rate}: less than promised");
+            }
+        }
+    }
+
+    #[test]
+    fn a_send_above_the_burst_counts_as_one_and_is_paid_back() {
+        let mut pacer = Pacer::new(Some(1_000), 10);
+        pacer.try_take(Time::ZERO, 1_000).expect("the bucket is full");
+        assert_eq!(pacer.available(Time::ZERO), 0);
+        assert_eq!(pacer.try_take(Time::ZERO, 1), Err(Time::from_nanos(991_000_000)));
+        let sent = one_second(1_000_000, 10, 1_400);
+        assert!((1_000_000 - 1_400..=1_001_400).contains(&sent), "{sent}");
+    }
+
+    #[test]
+    fn no_limit_is_always_ready() {
+        for mut pacer in [Pacer::unlimited(), Pacer::new(Some(0), 5)] {
+            let now = Time::from_nanos(3);
+            pacer.take(now, u64::MAX);
+            pacer.take(now, u64::MAX);
+            assert_eq!(pacer.ready_at(now, u64::MAX), now);
+            assert_eq!(pacer.available(now), u64::MAX);
+        }
+    }
+
+    #[test]
+    fn a_new_rate_holds_from_its_moment_on() {
+        let mut pacer = Pacer::new(Some(1_000), 1_000);
+        pacer.take(Time::ZERO, 1_000);
+        let half = Time::ZERO + SECOND / 2;
+        pacer.set_rate(half, Some(100_000));
+        assert_eq!(pacer.available(half), 500, "the first half second was slow");
+        assert_eq!(pacer.ready_at(half, 1_000), half + Duration::from_millis(5));
+        pacer.set_burst(half, 200);
+        assert_eq!(pacer.available(half), 200);
+    }
+
+    #[test]
+    fn time_that_stands_or_goes_back_earns_nothing() {
+        let mut pacer = Pacer::new(Some(1_000), 100);
+        let now = Time::ZERO + SECOND;
+        pacer.take(now, 100);
+        assert_eq!(pacer.available(Time::ZERO), 0);
+        assert!(pacer.ready_at(Time::ZERO, 100) >= now);
+        let mut huge = Pacer::new(Some(u64::MAX), u64::MAX);
+        huge.take(Time::MAX, u64::MAX);
+        huge.take(Time::MAX, u64::MAX);
+        assert_eq!(huge.ready_at(Time::MAX, u64::MAX), Time::MAX);
+    }
+
+    proptest! {
+        #[test]
+        fn no_interval_holds_more_than_burst_and_rate_allow(
+            rate in 1_000_u64..2_000_000_000,
+            burst in 1_u64..200_000,
+            sends in prop::collection::vec((0_u64..5_000_000, 1_u64..70_000), 1..60),
+        ) {
+            let mut pacer = Pacer::new(Some(rate), burst);
+            let mut now = Time::ZERO;
+            let mut sent: Vec<(u64, u64)> = Vec::new();
+            for (idle, size) in sends {
+                now += Duration::from_nanos(idle);
+                let ready_at = pacer.ready_at(now, size);
+                if ready_at > now {
+                    let early = Time::from_nanos(ready_at.as_nanos() - 1);
+                    prop_assert_eq!(pacer.try_take(early, size), Err(ready_at), "not a nanosecond early");
+                }
+                now = ready_at;
+                prop_assert_eq!(pacer.try_take(now, size), Ok(()));
+                sent.push((now.as_nanos(), size));
+            }
+            for first in 0..sent.len() {
+                let (mut total, mut largest) = (0_u128, 0);
+                for (at, size) in &sent[first..] {
+                    total += u128::from(*size);
+                    largest = largest.max(*size);
+                    let elapsed = u128::from(at - sent[first].0);
+                    let allowed = u128::from(burst.max(largest)) * 1_000_000_000 + u128::from(rate) * elapsed;
+                    prop_assert!(total * 1_000_000_000 <= allowed);
+                }
+            }
+        }
+    }
+}

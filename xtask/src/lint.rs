@@ -1,5 +1,5 @@
 //! The rules of ARCHITECTURE.md that clippy does not know: the size of files, the purity of `wire`, `core` and the
-//! engines, the floors, and the specifications being there.
+//! engines, where `unsafe` may stand, the floors, and the specifications being there.
 
 use std::fs;
 use std::path::Path;
@@ -14,13 +14,17 @@ const MOST_LINES: usize = 800;
 
 /// Paths that a pure crate may not name, and why.
 const BANNED: &[(&[&str], &str)] = &[
-    (&["unsafe"], "unsafe code lives in link, qbuf, runtime and the bindings"),
+    (&["unsafe"], "pure crates forbid it"),
     (&["Instant", "now"], "pure crates have no clock: time is passed in"),
     (&["SystemTime", "now"], "pure crates have no clock: time is passed in"),
     (&["thread", "sleep"], "an engine never blocks: it says in poll_at when to call it"),
     (&["thread", "spawn"], "an engine has no threads: a driver calls it"),
     (&["std", "net"], "pure crates open no sockets; core::net has the address types"),
 ];
+
+/// The folders under `crates/` whose code may say `unsafe`: they talk to the kernel or to C, or share memory.
+const UNSAFE_FOLDERS: &[&str] =
+    &["crates/foundation/qbuf", "crates/io/link", "crates/io/runtime", "crates/pinnace", "crates/bindings"];
 
 /// The specifications that must stand in `specs/`.
 const SPECIFICATIONS: &[&str] =
@@ -33,6 +37,12 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         problems.extend(size_problem(&file)?);
     }
     let pure = pure_crates(root)?;
+    for file in source::files(root, "crates", &["rs"])? {
+        // Pure crates are looked at below, in more detail.
+        if !pure.iter().any(|folder| file.path.starts_with(folder)) {
+            problems.extend(unsafe_problem(&file)?);
+        }
+    }
     for folder in &pure {
         for file in source::files(root, &format!("{folder}/src"), &["rs"])? {
             problems.extend(purity_problems(&file)?);
@@ -87,6 +97,15 @@ fn purity_problems(file: &SourceFile) -> Result<Vec<String>> {
     Ok(problems)
 }
 
+fn unsafe_problem(file: &SourceFile) -> Result<Option<String>> {
+    if file.is_test() || UNSAFE_FOLDERS.iter().any(|folder| file.path.starts_with(folder)) {
+        return Ok(None);
+    }
+    let found = source::paths(&source::tokens(file)?).into_iter().find(|path| path.contains(&["unsafe"]));
+    let folders = UNSAFE_FOLDERS.join(", ");
+    Ok(found.map(|path| format!("{}:{}: `unsafe` belongs in {folders}", file.path.display(), path.line)))
+}
+
 fn root_problem(root: &Path, folder: &str) -> Result<Option<String>> {
     let file = SourceFile {
         path: format!("{folder}/src/lib.rs").into(),
@@ -135,6 +154,14 @@ mod tests {
     fn pure_code_and_talk_of_impure_code_pass() {
         let text = "#![forbid(unsafe_code)]\n//! No std::net here, no Instant::now.\nuse core::net::IpAddr;\nconst S: &str = \"unsafe\";";
         assert!(purity_problems(&file("a.rs", text)).expect("tokens").is_empty());
+    }
+
+    #[test]
+    fn unsafe_code_has_its_folders() {
+        let problem = |path: &str| unsafe_problem(&file(path, "fn f() {\n    unsafe { g() }\n}")).expect("tokens");
+        assert!(problem("crates/io/sim/src/a.rs").is_some_and(|p| p.starts_with("crates/io/sim/src/a.rs:2:")));
+        assert!(problem("crates/io/link/src/a.rs").is_none());
+        assert!(problem("crates/cli/tests/a.rs").is_none());
     }
 
     #[test]

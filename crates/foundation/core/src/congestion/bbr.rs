@@ -1,0 +1,428 @@
+//! BBR: congestion control from a model of the path instead of from its losses.
+//!
+//! The model is the largest delivery rate of the last ten rounds and the smallest round trip of the last ten seconds;
+//! the sender paces at that rate and keeps about twice their product in flight. It starts by doubling (*startup*) until
+//! the rate no longer grows, empties the queue that this has built (*drain*), then probes for more in a cycle of eight
+//! round trips (*probe bandwidth*), and looks at the bare round trip for 200 ms every ten seconds (*probe rtt*).
+//!
+//! Random loss is no sign of congestion here: below a fifth of what is sent it changes nothing. Above that, three
+//! times in a row, it bounds the bytes in flight, as marks (ECN) do at once; the bound is lifted again as soon as the
+//! loss goes. Always true: the window holds at least four packets, and the bound never falls below one
+//! bandwidth-delay product of what was really delivered.
+//!
+//! After Cardwell and others, BBR version 1, with the aggregation estimate and the idea of a bound of version 2.
+
+use core::time::Duration;
+
+use super::{AckSample, Congestion, LossSample, bytes_per_second, initial_window};
+use crate::{Time, Windowed, mix64};
+
+/// Gains in 1/256.
+const UNITY: u32 = 256;
+/// 2 / ln 2: doubles the delivery rate every round.
+const STARTUP: u32 = 739;
+const DRAIN: u32 = UNITY * UNITY / STARTUP;
+const CYCLE: [u32; 8] = [320, 192, UNITY, UNITY, UNITY, UNITY, UNITY, UNITY];
+const WINDOW: u32 = 2 * UNITY;
+
+const RATE_WINDOW_ROUNDS: u64 = 10;
+const MIN_RTT_WINDOW: Duration = Duration::from_secs(10);
+const PROBE_RTT_LASTS: Duration = Duration::from_millis(200);
+/// Rounds without a quarter more of delivery rate after which the pipe counts as full.
+const FULL_PIPE_ROUNDS: u32 = 3;
+/// Loss up to 1 in this many is taken for random.
+const RANDOM_LOSS_DIVISOR: u64 = 5;
+/// Loss is judged over at least this many packets ...
+const LOSS_EPOCH_PACKETS: u64 = 100;
+/// ... and acted upon when this many judgements in a row say congestion.
+const LOSS_EPOCHS: u32 = 3;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Mode {
+    Startup,
+    Drain,
+    ProbeBandwidth { phase: usize, since: Time },
+    ProbeRtt { until: Option<Time>, round: u64 },
+}
+
+/// The BBR controller.
+#[derive(Clone, Debug)]
+pub struct Bbr {
+    mss: u64,
+    mode: Mode,
+    rate: Windowed<u64>,
+    min_rtt: Option<Duration>,
+    min_rtt_at: Time,
+    round: u64,
+    /// The round ends with the acknowledgement of something sent after this much was delivered.
+    round_ends: u64,
+    pipe: FullPipe,
+    aggregation: Aggregation,
+    loss: LossBound,
+    lost_since_ack: bool,
+    /// After a time-out the window stays small until something is acknowledged.
+    timed_out: bool,
+    window: u64,
+    pacing_rate: u64,
+    started_at: Time,
+}
+
+impl Bbr {
+    /// A controller in startup at `now` whose datagrams carry at most `mss` bytes.
+    pub fn new(mss: u64, now: Time) -> Self {
+        let mss = mss.clamp(1, 1 << 32);
+        let window = initial_window(mss).max(4 * mss);
+        Self {
+            mss,
+            mode: Mode::Startup,
+            rate: Windowed::largest(RATE_WINDOW_ROUNDS),
+            min_rtt: None,
+            min_rtt_at: now,
+            round: 0,
+            round_ends: 0,
+            pipe: FullPipe::default(),
+            aggregation: Aggregation::new(now),
+            loss: LossBound::default(),
+            lost_since_ack: false,
+            timed_out: false,
+            window,
+            pacing_rate: scale(window.saturating_mul(1_000), STARTUP),
+            started_at: now,
+        }
+    }
+
+    /// The model's rate of the path in bytes a second, once something was delivered.
+    pub fn bottleneck_rate(&self) -> Option<u64> {
+        self.rate.value()
+    }
+
+    /// The model's bare round trip.
+    pub fn min_rtt(&self) -> Option<Duration> {
+        self.min_rtt
+    }
+
+    /// Bytes that fill the path `gain / 256` times, by the model.
+    fn bandwidth_delay(&self, gain: u32) -> Option<u64> {
+        let (rate, rtt) = (self.rate.value()?, self.min_rtt?);
+        let product = u128::from(rate) * rtt.as_nanos() / 1_000_000_000;
+        Some(scale(u64::try_from(product).unwrap_or(u64::MAX), gain))
+    }
+
+    fn pacing_gain(&self) -> u32 {
+        match self.mode {
+            Mode::Startup => STARTUP,
+            Mode::Drain => DRAIN,
+            Mode::ProbeBandwidth { phase, .. } => CYCLE[phase % CYCLE.len()],
+            Mode::ProbeRtt { .. } => UNITY,
+        }
+    }
+
+    fn window_gain(&self) -> u32 {
+        match self.mode {
+            Mode::Startup | Mode::Drain => STARTUP,
+            Mode::ProbeBandwidth { .. } => WINDOW,
+            Mode::ProbeRtt { .. } => UNITY / 2,
+        }
+    }
+
+    /// Whether a new round begins with `ack`.
+    fn count_round(&mut self, ack: &AckSample) -> bool {
+        let begins = ack.delivered_at_send >= self.round_ends;
+        if begins {
+            self.round_ends = ack.delivered;
+            self.round += 1;
+        }
+        begins
+    }
+
+    fn advance_mode(&mut self, ack: &AckSample) {
+        let full = |gain| self.bandwidth_delay(gain).unwrap_or(u64::MAX);
+        match self.mode {
+            Mode::Startup if self.pipe.full => self.mode = Mode::Drain,
+            Mode::Drain if ack.in_flight_after <= full(UNITY) => self.probe_bandwidth(ack.now),
+            Mode::ProbeBandwidth { phase, since } => {
+                let rtt = self.min_rtt.unwrap_or(Duration::ZERO);
+                let elapsed = ack.now.since(since);
+                let gain = self.pacing_gain();
+                let next = if gain > UNITY {
+                    // Until the probe has really filled the path by that much, or has overfilled it.
+                    let probed =
+                        self.lost_since_ack || ack.in_flight_after.saturating_add(ack.acked_bytes) >= full(gain);
+                    elapsed > rtt && (probed || elapsed > rtt * 4)
+                } else if gain < UNITY {
+                    elapsed > rtt || ack.in_flight_after <= full(UNITY)
+                } else {
+                    elapsed > rtt
+                };
+                if next {
+                    self.mode = Mode::ProbeBandwidth { phase: (phase + 1) % CYCLE.len(), since: ack.now };
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Enters the cycle anywhere but in the phase that drains: flows that started together should not probe together.
+    fn probe_bandwidth(&mut self, now: Time) {
+        let phase = 2 + (mix64(now.as_nanos() ^ self.started_at.as_nanos().rotate_left(32)) % 7) as usize;
+        self.mode = Mode::ProbeBandwidth { phase: phase % CYCLE.len(), since: now };
+    }
+
+    fn follow_min_rtt(&mut self, ack: &AckSample, round_begins: bool) {
+        let expired = ack.now.since(self.min_rtt_at) > MIN_RTT_WINDOW;
+        if let Some(rtt) = ack.rtt
+            && (expired || self.min_rtt.is_none_or(|least| rtt <= least))
+        {
+            self.min_rtt = Some(rtt);
+            self.min_rtt_at = ack.now;
+        }
+        if let Mode::ProbeRtt { until, round } = self.mode {
+            match until {
+                None if ack.in_flight_after <= self.probe_rtt_window() => {
+                    self.mode = Mode::ProbeRtt { until: Some(ack.now + PROBE_RTT_LASTS), round: self.round };
+                }
+                Some(until) if round_begins && self.round > round && ack.now >= until => {
+                    self.min_rtt_at = ack.now;
+                    if self.pipe.full {
+                        self.probe_bandwidth(ack.now);
+                    } else {
+                        self.mode = Mode::Startup;
+                    }
+                }
+                _ => {}
+            }
+        } else if expired && self.pipe.full && !ack.app_limited {
+            // What is limited by the application leaves the queue empty by itself, and measures without being asked.
+            self.mode = Mode::ProbeRtt { until: None, round: self.round };
+        }
+    }
+
+    fn probe_rtt_window(&self) -> u64 {
+        self.bandwidth_delay(UNITY / 2).unwrap_or(0).max(4 * self.mss)
+    }
+
+    fn steer(&mut self, ack: &AckSample) {
+        let Some(rate) = self.rate.value() else {
+            if let Some(rtt) = self.min_rtt
+                && let Some(rate) = bytes_per_second(self.window, rtt)
+            {
+                self.pacing_rate = scale(rate, STARTUP).max(self.mss);
+            }
+            return;
+        };
+        // One percent less than the model, so that a small error does not stand as a queue.
+        let target = scale(rate, self.pacing_gain());
+        let target = (target - target / 100).max(self.mss);
+        if self.pipe.full || target > self.pacing_rate {
+            self.pacing_rate = target;
+        }
+
+        let Some(filled) = self.bandwidth_delay(self.window_gain()) else { return };
+        let quantum = (self.pacing_rate / 1_000).clamp(2 * self.mss, (2 * self.mss).max(65_536));
+        let target = filled.saturating_add(self.aggregation.extra()).saturating_add(3 * quantum);
+        self.window = if self.pipe.full {
+            self.window.saturating_add(ack.acked_bytes).min(target)
+        } else if self.window < target || ack.delivered < initial_window(self.mss) {
+            self.window.saturating_add(ack.acked_bytes)
+        } else {
+            self.window
+        };
+        if let Some(bound) = self.loss.bound {
+            self.window = self.window.min(bound);
+        }
+        if matches!(self.mode, Mode::ProbeRtt { .. }) {
+            self.window = self.window.min(self.probe_rtt_window());
+        }
+        self.window = self.window.max(4 * self.mss);
+    }
+}
+
+impl Congestion for Bbr {
+    fn on_sent(&mut self, now: Time, _bytes: u64, in_flight: u64) {
+        if in_flight == 0 && matches!(self.mode, Mode::ProbeBandwidth { .. }) {
+            // After silence: go on at the rate of the model, and do not count the silence as aggregation.
+            self.aggregation.restart(now);
+            if let Some(rate) = self.rate.value() {
+                self.pacing_rate = rate.max(self.mss);
+            }
+        }
+    }
+
+    fn on_ack(&mut self, ack: &AckSample) {
+        self.timed_out = false;
+        let round_begins = self.count_round(ack);
+        if let Some(rate) = ack.delivery_rate
+            && (!ack.app_limited || self.rate.value().is_none_or(|best| rate >= best))
+        {
+            self.rate.insert(self.round, rate);
+        }
+        self.aggregation.on_ack(ack, self.rate.value().unwrap_or(0), self.round, self.window);
+        if round_begins {
+            if !ack.app_limited {
+                self.pipe.on_round(self.rate.value().unwrap_or(0));
+            }
+            let filled = self.bandwidth_delay(UNITY).unwrap_or(0).max(4 * self.mss);
+            let in_flight = ack.in_flight_after.saturating_add(ack.acked_bytes);
+            if self.loss.on_round(ack.delivered, self.mss, in_flight, filled) {
+                self.pipe.full = true;
+            }
+        }
+        self.advance_mode(ack);
+        self.follow_min_rtt(ack, round_begins);
+        self.steer(ack);
+        self.lost_since_ack = false;
+    }
+
+    fn on_loss(&mut self, loss: &LossSample) {
+        self.lost_since_ack = true;
+        self.loss.lost = self.loss.lost.saturating_add(loss.lost_bytes);
+    }
+
+    fn on_timeout(&mut self, _now: Time) {
+        self.timed_out = true;
+    }
+
+    fn on_ecn(&mut self, _now: Time, ce_count: u64) {
+        if ce_count > 0 {
+            self.loss.marked = true;
+        }
+    }
+
+    fn window(&self) -> u64 {
+        if self.timed_out { self.window.min(4 * self.mss) } else { self.window }
+    }
+
+    fn pacing_rate(&self) -> Option<u64> {
+        Some(self.pacing_rate)
+    }
+
+    fn name(&self) -> &'static str {
+        "bbr"
+    }
+}
+
+/// Sees that the delivery rate has stopped growing.
+#[derive(Clone, Debug, Default)]
+struct FullPipe {
+    rate: u64,
+    rounds: u32,
+    full: bool,
+}
+
+impl FullPipe {
+    fn on_round(&mut self, rate: u64) {
+        if self.full {
+            return;
+        }
+        if rate >= self.rate.saturating_add(self.rate / 4) {
+            self.rate = rate;
+            self.rounds = 0;
+            return;
+        }
+        self.rounds += 1;
+        self.full = self.rounds >= FULL_PIPE_ROUNDS;
+    }
+}
+
+/// How much more than the rate explains is acknowledged at once: batched acknowledgements need that much more window.
+#[derive(Clone, Debug)]
+struct Aggregation {
+    since: Time,
+    acked: u64,
+    extra: Windowed<u64>,
+}
+
+impl Aggregation {
+    fn new(now: Time) -> Self {
+        Self { since: now, acked: 0, extra: Windowed::largest(RATE_WINDOW_ROUNDS) }
+    }
+
+    fn restart(&mut self, now: Time) {
+        self.since = now;
+        self.acked = 0;
+    }
+
+    fn on_ack(&mut self, ack: &AckSample, rate: u64, round: u64, window: u64) {
+        let expected = |since| u128::from(rate) * ack.now.since(since).as_nanos() / 1_000_000_000;
+        let mut explained = u64::try_from(expected(self.since)).unwrap_or(u64::MAX);
+        if self.acked <= explained {
+            self.restart(ack.now);
+            explained = 0;
+        }
+        self.acked = self.acked.saturating_add(ack.acked_bytes);
+        let extra = (self.acked - explained.min(self.acked)).min(window);
+        self.extra.insert(round, extra);
+    }
+
+    fn extra(&self) -> u64 {
+        self.extra.value().unwrap_or(0)
+    }
+}
+
+/// The bound on the bytes in flight that heavy, lasting loss and marks impose.
+#[derive(Clone, Debug, Default)]
+struct LossBound {
+    lost: u64,
+    marked: bool,
+    /// Bytes delivered when this epoch of counting began.
+    delivered: u64,
+    congested_epochs: u32,
+    bound: Option<u64>,
+}
+
+impl LossBound {
+    /// Judges at the end of a round, and says whether a bound was set or lowered.
+    fn on_round(&mut self, delivered: u64, mss: u64, in_flight: u64, filled: u64) -> bool {
+        let marked = core::mem::take(&mut self.marked);
+        let sent = self.lost.saturating_add(delivered - self.delivered.min(delivered));
+        let judged = sent >= LOSS_EPOCH_PACKETS.saturating_mul(mss);
+        if judged {
+            let congested = self.lost > sent / RANDOM_LOSS_DIVISOR;
+            self.congested_epochs = if congested { self.congested_epochs + 1 } else { 0 };
+            self.lost = 0;
+            self.delivered = delivered;
+        }
+        if marked || (judged && self.congested_epochs >= LOSS_EPOCHS) {
+            self.congested_epochs = 0;
+            let full = self.bound.unwrap_or(u64::MAX).min(in_flight);
+            self.bound = Some((full - full / 8).max(filled));
+            return true;
+        }
+        if judged && let Some(bound) = self.bound {
+            let raised = bound.saturating_add(bound / 8);
+            self.bound = (raised < filled.saturating_mul(4)).then_some(raised);
+        }
+        false
+    }
+}
+
+fn scale(value: u64, gain: u32) -> u64 {
+    u64::try_from(u128::from(value) * u128::from(gain) / u128::from(UNITY)).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rounds of 200 packets of which `lost` are lost, 200 kB in flight over a path that holds 100 kB.
+    fn bound_after(rounds: u64, lost: u64, bound: &mut LossBound) -> Option<u64> {
+        for _ in 0..rounds {
+            bound.lost += lost * 1_000;
+            let delivered = bound.delivered + (200 - lost) * 1_000;
+            bound.on_round(delivered, 1_000, 200_000, 100_000);
+        }
+        bound.bound
+    }
+
+    #[test]
+    fn only_heavy_and_lasting_loss_sets_a_bound_and_its_end_lifts_it() {
+        let mut bound = LossBound::default();
+        assert_eq!(bound_after(50, 30, &mut bound), None, "15 % is random");
+        assert_eq!(bound_after(2, 60, &mut bound), None, "30 %, but not for long");
+        assert_eq!(bound_after(1, 0, &mut bound), None);
+        assert_eq!(bound_after(3, 60, &mut bound), Some(175_000));
+        assert_eq!(bound_after(60, 60, &mut bound), Some(100_000), "never below what the path holds");
+        assert_eq!(bound_after(1, 0, &mut bound), Some(112_500));
+        assert_eq!(bound_after(20, 0, &mut bound), None);
+    }
+}

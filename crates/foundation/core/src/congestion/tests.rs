@@ -1,0 +1,448 @@
+//! The controllers over a model of one bottleneck: a rate, a queue, a delay, random loss.
+
+use super::*;
+use crate::{Pacer, Random};
+use core::cmp::Reverse;
+use proptest::prelude::*;
+use std::collections::{BinaryHeap, VecDeque};
+
+const MSS: u64 = 1_400;
+
+const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// The bottleneck that all flows share.
+struct Bottleneck {
+    bytes_per_second: u64,
+    queue: u64,
+    rtt: Duration,
+    loss: f64,
+    busy_until: Time,
+    random: Random,
+}
+
+impl Bottleneck {
+    fn new(bytes_per_second: u64, queue: u64, rtt: Duration, loss: f64) -> Self {
+        Self { bytes_per_second, queue, rtt, loss, busy_until: Time::ZERO, random: Random::from_seed(1) }
+    }
+
+    /// When the acknowledgement of a packet sent `now` comes back, unless it is lost.
+    fn carry(&mut self, now: Time, bytes: u64) -> Option<Time> {
+        let waiting = self.busy_until.since(now).as_nanos() as u64;
+        if u128::from(waiting) * u128::from(self.bytes_per_second) / 1_000_000_000 > u128::from(self.queue) {
+            return None;
+        }
+        self.busy_until =
+            now.max(self.busy_until) + Duration::from_nanos(bytes * 1_000_000_000 / self.bytes_per_second);
+        (!self.random.chance(self.loss)).then_some(self.busy_until + self.rtt)
+    }
+}
+
+/// A sender with always something to send.
+struct Flow {
+    control: Box<dyn Congestion>,
+    pacer: Pacer,
+    delivery: DeliveryRate,
+    starts_at: Time,
+    next: u64,
+    in_flight: u64,
+    sent: VecDeque<(u64, DeliveryStamp)>,
+    last_ack: Time,
+    timeouts: u32,
+    /// Bytes delivered by the end of every second.
+    by_second: Vec<u64>,
+    /// The longest round trip of this second, and of the last whole one.
+    worst_rtt: [Duration; 2],
+}
+
+impl Flow {
+    fn new(kind: ControllerKind, starts_at: Time) -> Self {
+        let control = kind.build(MSS, starts_at);
+        let pacer = Pacer::new(control.pacing_rate(), 10 * MSS);
+        Self {
+            control,
+            pacer,
+            delivery: DeliveryRate::new(),
+            starts_at,
+            next: 0,
+            in_flight: 0,
+            sent: VecDeque::new(),
+            last_ack: starts_at,
+            timeouts: 0,
+            by_second: Vec::new(),
+            worst_rtt: [Duration::ZERO; 2],
+        }
+    }
+
+    fn on_ack(&mut self, now: Time, number: u64) {
+        self.last_ack = now;
+        let mut lost = 0;
+        let mut lost_at = Time::ZERO;
+        while let Some(&(first, stamp)) = self.sent.front()
+            && first < number
+        {
+            // The model keeps the order, so what was sent before is lost.
+            lost += MSS;
+            lost_at = stamp.sent_at;
+            self.sent.pop_front();
+        }
+        let Some(&(first, stamp)) = self.sent.front() else { return };
+        if first != number {
+            return; // Given up by a time-out.
+        }
+        self.sent.pop_front();
+        self.in_flight -= lost + MSS;
+        if lost > 0 {
+            let in_flight_after = self.in_flight;
+            self.control.on_loss(&LossSample { now, lost_bytes: lost, sent_at: lost_at, in_flight_after });
+        }
+        self.delivery.on_packet_acked(now, MSS, &stamp);
+        self.worst_rtt[0] = self.worst_rtt[0].max(now.since(stamp.sent_at));
+        let sample = self.delivery.finish(now, Some(now.since(stamp.sent_at)), self.in_flight).expect("one packet");
+        self.control.on_ack(&sample);
+        self.pacer.set_rate(now, self.control.pacing_rate());
+    }
+
+    fn end_second(&mut self) {
+        self.by_second.push(self.delivery.delivered());
+        self.worst_rtt = [Duration::ZERO, self.worst_rtt[0]];
+    }
+
+    fn on_tick(&mut self, now: Time) {
+        if self.in_flight > 0 && now.since(self.last_ack) > ms(1_000) {
+            self.sent.clear();
+            self.in_flight = 0;
+            self.last_ack = now;
+            self.timeouts += 1;
+            self.control.on_timeout(now);
+        }
+    }
+
+    /// Sends what may be sent and returns when pacing lets the next go, if pacing is what holds it.
+    fn send(&mut self, now: Time, link: &mut Bottleneck) -> (Vec<(Time, u64)>, Option<Time>) {
+        let mut acks = Vec::new();
+        while now >= self.starts_at && (self.in_flight == 0 || self.in_flight + MSS <= self.control.window()) {
+            if let Err(ready_at) = self.pacer.try_take(now, MSS) {
+                return (acks, Some(ready_at));
+            }
+            let stamp = self.delivery.on_sent(now, MSS, self.in_flight);
+            self.control.on_sent(now, MSS, self.in_flight);
+            self.in_flight += MSS;
+            self.sent.push_back((self.next, stamp));
+            acks.extend(link.carry(now, MSS).map(|at| (at, self.next)));
+            self.next += 1;
+        }
+        (acks, None)
+    }
+
+    /// Bytes a second between two seconds of the run.
+    fn rate(&self, from: usize, to: usize) -> u64 {
+        (self.by_second[to - 1] - self.by_second[from - 1]) / (to - from) as u64
+    }
+}
+
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Happening {
+    Ack(u64),
+    Ready,
+    Tick,
+}
+
+fn run(link: &mut Bottleneck, flows: &mut [Flow], seconds: u64) {
+    let mut agenda = BinaryHeap::new();
+    for index in 0..flows.len() {
+        for tick in 0..seconds * 10 {
+            agenda.push(Reverse((Time::ZERO + ms(tick * 100), index, Happening::Tick)));
+        }
+    }
+    let end = Time::ZERO + Duration::from_secs(seconds);
+    let mut scheduled = vec![Time::MAX; flows.len()];
+    while let Some(Reverse((now, index, happening))) = agenda.pop() {
+        if now > end {
+            break;
+        }
+        while flows[0].by_second.len() < (now.as_nanos() / 1_000_000_000) as usize {
+            flows.iter_mut().for_each(Flow::end_second);
+        }
+        let flow = &mut flows[index];
+        match happening {
+            Happening::Ack(number) => flow.on_ack(now, number),
+            Happening::Tick => flow.on_tick(now),
+            Happening::Ready if scheduled[index] == now => scheduled[index] = Time::MAX,
+            Happening::Ready => continue, // Pacing has become faster since.
+        }
+        let (acks, ready_at) = flow.send(now, link);
+        agenda.extend(acks.into_iter().map(|(at, number)| Reverse((at, index, Happening::Ack(number)))));
+        if let Some(ready_at) = ready_at
+            && ready_at < scheduled[index]
+        {
+            scheduled[index] = ready_at;
+            agenda.push(Reverse((ready_at, index, Happening::Ready)));
+        }
+    }
+    flows.iter_mut().for_each(|flow| flow.by_second.push(flow.delivery.delivered()));
+}
+
+const HUNDRED_MEGABITS: u64 = 12_500_000;
+
+fn single(kind: ControllerKind, link: &mut Bottleneck, seconds: u64) -> Flow {
+    let mut flows = [Flow::new(kind, Time::ZERO)];
+    run(link, &mut flows, seconds);
+    let [flow] = flows;
+    flow
+}
+
+#[test]
+fn bbr_does_not_take_random_loss_for_congestion() {
+    for (loss, share) in [(0.0, 95), (0.01, 90), (0.05, 85), (0.15, 65)] {
+        let mut link = Bottleneck::new(HUNDRED_MEGABITS, 750_000, ms(60), loss);
+        let flow = single(ControllerKind::Bbr, &mut link, 20);
+        let rate = flow.rate(3, 20);
+        assert!(rate * 100 >= HUNDRED_MEGABITS * share, "{rate} B/s at {loss}");
+        assert_eq!(flow.timeouts, 0);
+    }
+}
+
+#[test]
+fn bbr_fills_fast_and_slow_paths_without_standing_queues() {
+    for (rate, rtt) in [(125_000, ms(200)), (1_250_000, ms(5)), (125_000_000, ms(2))] {
+        let queue = rate * 4 * rtt.as_millis() as u64 / 1_000 + 20_000;
+        let mut link = Bottleneck::new(rate, queue, rtt, 0.0);
+        let mut flow = Flow::new(ControllerKind::Bbr, Time::ZERO);
+        run(&mut link, core::slice::from_mut(&mut flow), 8);
+        let reached = flow.rate(4, 8);
+        assert!(reached * 100 >= rate * 90, "{reached} of {rate} B/s");
+        // A quarter more for a round trip, and a few packets, is what the cycle may queue.
+        let packets = Duration::from_nanos(16 * MSS * 1_000_000_000 / rate);
+        assert!(flow.worst_rtt[1] <= rtt * 3 / 2 + packets, "{:?} over {rtt:?}", flow.worst_rtt[1]);
+    }
+}
+
+#[test]
+fn bbr_is_bounded_where_a_fifth_is_lost_for_long() {
+    // Four flows over a queue far too small for them: the bound keeps what is lost in check.
+    let mut link = Bottleneck::new(HUNDRED_MEGABITS, 20_000, ms(40), 0.0);
+    let mut flows: Vec<_> = (0..4).map(|n| Flow::new(ControllerKind::Bbr, Time::ZERO + ms(37 * n))).collect();
+    run(&mut link, &mut flows, 20);
+    let delivered: u64 = flows.iter().map(|flow| flow.rate(5, 20)).sum();
+    let sent: u64 = flows.iter().map(|flow| flow.next * MSS).sum();
+    let arrived: u64 = flows.iter().map(|flow| flow.delivery.delivered()).sum();
+    assert!(delivered * 100 >= HUNDRED_MEGABITS * 80, "{delivered} B/s");
+    assert!((sent - arrived) * 100 < sent * 25, "{} of {sent} bytes lost", sent - arrived);
+}
+
+#[test]
+fn bbr_recovers_from_a_dead_path() {
+    let mut link = Bottleneck::new(HUNDRED_MEGABITS, 750_000, ms(60), 1.0);
+    let mut flow = Flow::new(ControllerKind::Bbr, Time::ZERO);
+    run(&mut link, core::slice::from_mut(&mut flow), 4);
+    assert!(flow.timeouts >= 2 && flow.control.window() == 4 * MSS);
+    let ack = ack_of(Time::ZERO + Duration::from_secs(5), 10 * MSS, ms(60));
+    flow.control.on_ack(&ack);
+    assert!(flow.control.window() > 4 * MSS, "the first acknowledgement ends it");
+}
+
+#[test]
+fn bbr_lowers_its_bound_at_marks_and_lifts_it_again() {
+    let mut link = Bottleneck::new(HUNDRED_MEGABITS, 750_000, ms(60), 0.0);
+    let mut flow = Flow::new(ControllerKind::Bbr, Time::ZERO);
+    run(&mut link, core::slice::from_mut(&mut flow), 5);
+    let before = flow.control.window();
+    let mut now = Time::ZERO + Duration::from_secs(5);
+    let delivered = flow.delivery.delivered();
+    let mut ack = |flow: &mut Flow, step: u64| {
+        now += ms(60);
+        let mut ack = ack_of(now, delivered + step * 750_000, ms(60));
+        ack.delivered_at_send = delivered + (step - 1) * 750_000;
+        ack.acked_bytes = 750_000;
+        ack.delivery_rate = Some(HUNDRED_MEGABITS);
+        ack.in_flight_after = 700_000;
+        flow.control.on_ack(&ack);
+    };
+    flow.control.on_ecn(Time::ZERO, 3);
+    ack(&mut flow, 1);
+    let marked = flow.control.window();
+    assert!(marked < before, "{marked} of {before}");
+    assert!(marked >= 740_000, "never below what the path holds");
+    (2..30).for_each(|step| ack(&mut flow, step));
+    assert!(flow.control.window() > marked);
+}
+
+#[test]
+fn cubic_fills_a_clean_path() {
+    let mut link = Bottleneck::new(HUNDRED_MEGABITS, 750_000, ms(60), 0.0);
+    let flow = single(ControllerKind::Cubic, &mut link, 20);
+    assert!(flow.rate(5, 20) * 100 >= HUNDRED_MEGABITS * 93, "{} B/s", flow.rate(5, 20));
+    assert_eq!(flow.timeouts, 0);
+}
+
+#[test]
+fn two_cubic_flows_converge() {
+    let mut link = Bottleneck::new(HUNDRED_MEGABITS, 400_000, ms(30), 0.0);
+    let mut flows =
+        [Flow::new(ControllerKind::Cubic, Time::ZERO), Flow::new(ControllerKind::Cubic, Time::ZERO + ms(10_000))];
+    run(&mut link, &mut flows, 60);
+    let (first, second) = (flows[0].rate(40, 60), flows[1].rate(40, 60));
+    assert!((first + second) * 100 >= HUNDRED_MEGABITS * 93, "{first} + {second}");
+    assert!(first.max(second) * 10 <= first.min(second) * 16, "{first} against {second}");
+}
+
+fn ack_of(now: Time, delivered: u64, rtt: Duration) -> AckSample {
+    AckSample {
+        now,
+        acked_bytes: MSS,
+        rtt: Some(rtt),
+        delivered,
+        delivered_at_send: delivered.saturating_sub(10 * MSS),
+        sent_at: Time::from_nanos(now.as_nanos().saturating_sub(rtt.as_nanos() as u64)),
+        delivery_rate: None,
+        app_limited: false,
+        in_flight_after: 1 << 30,
+    }
+}
+
+fn loss_at(now: Time, sent_at: Time) -> LossSample {
+    LossSample { now, lost_bytes: MSS, sent_at, in_flight_after: 0 }
+}
+
+#[test]
+fn cubic_reduces_once_a_round_trip_and_remembers_its_peak() {
+    let mut cubic = Cubic::new(MSS);
+    let mut now = Time::ZERO + ms(100);
+    for step in 0..90 {
+        cubic.on_ack(&ack_of(now, (step + 1) * MSS, ms(200)));
+    }
+    let peak = cubic.window();
+    assert_eq!(peak, 100 * MSS, "slow start adds what is acknowledged");
+    let sent_at = now;
+    now += ms(200);
+    cubic.on_loss(&loss_at(now, sent_at));
+    assert_eq!(cubic.window(), 70 * MSS);
+    cubic.on_loss(&loss_at(now + ms(10), sent_at));
+    assert_eq!(cubic.window(), 70 * MSS, "the same flight");
+
+    // It comes back to the peak after K = cbrt(30 / 0.4) seconds and lingers there.
+    let k = Duration::from_secs_f64((30.0_f64 / 0.4).cbrt());
+    let mut windows = Vec::new();
+    let start = now;
+    while now.since(start) < k + ms(2_500) {
+        now += ms(2);
+        cubic.on_ack(&ack_of(now, 1 << 30, ms(200)));
+        windows.push((now.since(start), cubic.window()));
+    }
+    let at = |when: Duration| windows.iter().find(|(at, _)| *at >= when).map(|(_, window)| *window / MSS);
+    assert!((96..=101).contains(&at(k).expect("reached")), "{:?}", at(k));
+    assert!((99..=112).contains(&at(k + ms(2_000)).expect("reached")), "{:?}", at(k + ms(2_000)));
+
+    cubic.on_loss(&loss_at(now, now));
+    cubic.on_timeout(now);
+    assert_eq!(cubic.window(), 2 * MSS);
+    assert!(cubic.in_slow_start());
+}
+
+#[test]
+fn cubic_answers_marks_like_a_loss_but_once_a_round_trip() {
+    let mut cubic = Cubic::new(MSS);
+    let now = Time::ZERO + ms(500);
+    cubic.on_ack(&ack_of(now, MSS, ms(50)));
+    let before = cubic.window();
+    cubic.on_ecn(now, 0);
+    assert_eq!(cubic.window(), before);
+    cubic.on_ecn(now, 1);
+    assert_eq!(cubic.window(), before * 7 / 10);
+    cubic.on_ecn(now + ms(20), 5);
+    assert_eq!(cubic.window(), before * 7 / 10);
+    cubic.on_ecn(now + ms(60), 5);
+    assert!(cubic.window() < before * 7 / 10);
+}
+
+#[test]
+fn cubic_does_not_grow_a_window_that_is_not_used() {
+    let mut cubic = Cubic::new(MSS);
+    let before = cubic.window();
+    let mut ack = ack_of(Time::ZERO + ms(50), MSS, ms(50));
+    ack.in_flight_after = 0;
+    cubic.on_ack(&ack);
+    ack.in_flight_after = 1 << 30;
+    ack.app_limited = true;
+    cubic.on_ack(&ack);
+    assert_eq!(cubic.window(), before);
+}
+
+#[test]
+fn the_delivery_rate_is_that_of_the_slower_of_sending_and_acknowledging() {
+    let mut delivery = DeliveryRate::new();
+    let at = |millis| Time::ZERO + ms(millis);
+    // Ten packets over 10 ms, acknowledged all at once: sending was slower than acknowledging.
+    let stamps: Vec<_> = (0..10).map(|n| delivery.on_sent(at(n), 1_000, n * 1_000)).collect();
+    for stamp in &stamps {
+        delivery.on_packet_acked(at(20), 1_000, stamp);
+    }
+    let sample = delivery.finish(at(20), None, 0).expect("ten packets");
+    assert_eq!((sample.acked_bytes, sample.delivered, sample.delivered_at_send), (10_000, 10_000, 0));
+    assert_eq!(sample.delivery_rate, Some(500_000), "10 kB in 20 ms");
+    assert_eq!(sample.sent_at, at(9));
+    assert_eq!(delivery.finish(at(21), None, 0), None);
+
+    // Silence is not part of the next flight, and application limited samples say so.
+    delivery.on_app_limited(0);
+    let stamp = delivery.on_sent(at(1_000), 1_000, 0);
+    delivery.on_packet_acked(at(1_010), 1_000, &stamp);
+    let sample = delivery.finish(at(1_010), Some(ms(10)), 0).expect("one packet");
+    assert_eq!((sample.delivery_rate, sample.app_limited), (Some(100_000), true));
+    assert!(!delivery.app_limited(), "what was limited has been delivered");
+}
+
+#[test]
+fn names_are_read_as_they_are_written() {
+    for kind in [
+        ControllerKind::Fixed { window: u64::MAX },
+        ControllerKind::Fixed { window: 65_536 },
+        ControllerKind::Cubic,
+        ControllerKind::Bbr,
+    ] {
+        assert_eq!(kind.to_string().parse(), Ok(kind));
+        assert_eq!(kind.build(MSS, Time::ZERO).name(), kind.name());
+    }
+    for text in ["", "reno", "cubic:5", "fixed:", "fixed:0", "fixed:-1"] {
+        assert_eq!(text.parse::<ControllerKind>(), Err(UnknownController));
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_report_breaks_a_controller(
+        reports in prop::collection::vec((0_u8..5, any::<u64>(), any::<u64>(), any::<u64>(), any::<bool>()), 1..80),
+        mss in prop_oneof![Just(0), 1_u64..70_000],
+    ) {
+        for kind in [ControllerKind::Fixed { window: 5 }, ControllerKind::Cubic, ControllerKind::Bbr] {
+            let mut control = kind.build(mss, Time::ZERO);
+            for &(which, a, b, c, flag) in &reports {
+                let now = Time::from_nanos(a);
+                match which {
+                    0 => control.on_sent(now, b, c),
+                    1 => control.on_ack(&AckSample {
+                        now,
+                        acked_bytes: b,
+                        rtt: flag.then_some(Duration::from_nanos(c)),
+                        delivered: c,
+                        delivered_at_send: b,
+                        sent_at: Time::from_nanos(b),
+                        delivery_rate: (!flag).then_some(a),
+                        app_limited: flag,
+                        in_flight_after: c,
+                    }),
+                    2 => control.on_loss(&LossSample {
+                        now, lost_bytes: b, sent_at: Time::from_nanos(c), in_flight_after: a,
+                    }),
+                    3 => control.on_timeout(now),
+                    _ => control.on_ecn(now, b),
+                }
+                let least = if control.name() == "fixed" { 5 } else { 2 * mss };
+                prop_assert!(control.window() >= least);
+                prop_assert!(control.pacing_rate() != Some(0) || control.name() == "cubic");
+            }
+        }
+    }
+}

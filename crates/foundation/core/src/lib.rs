@@ -8,6 +8,7 @@
 
 mod address;
 mod buffer;
+mod congestion;
 mod counters;
 mod engine;
 mod interval;
@@ -22,6 +23,9 @@ mod windowed;
 
 pub use address::{Address, Ecn};
 pub use buffer::{BufferId, BufferRange};
+pub use congestion::{
+    AckSample, Bbr, Congestion, ControllerKind, Cubic, DeliveryRate, DeliveryStamp, Fixed, LossSample, UnknownController,
+};
 pub use engine::{Driven, Engine, PathEvent, PollAt};
 pub use interval::{IntervalSet, Missing, TooFragmented, Unwrapper32, unwrap32};
 pub use pacer::Pacer;

@@ -388,7 +388,10 @@ impl LossBound {
             self.bound = Some((full - full / 8).max(filled));
             return true;
         }
-        if judged && let Some(bound) = self.bound {
+        if judged
+            && self.congested_epochs == 0
+            && let Some(bound) = self.bound
+        {
             let raised = bound.saturating_add(bound / 8);
             self.bound = (raised < filled.saturating_mul(4)).then_some(raised);
         }

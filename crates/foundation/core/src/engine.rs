@@ -63,6 +63,13 @@ pub trait Engine {
         let _ = (now, event);
     }
 
+    /// In: whether the application is still queueing. While held, only full trains leave, unless nothing is in transit;
+    /// so small messages that are queued one after the other share trains. The driver releases as soon as a thread
+    /// waits or the background worker takes over, and polls for what was held back. An engine may ignore it.
+    fn handle_hold(&mut self, held: bool) {
+        let _ = held;
+    }
+
     /// Out: where the next payloads should land. Leaves the plan empty where it expects none.
     fn plan_receive(&self, plan: &mut ReceivePlan);
 
@@ -123,6 +130,12 @@ impl<E: Engine> Driven<E> {
         self.untransmitted = true;
         self.unreported = true;
         self.engine.handle_path_event(now, event);
+    }
+
+    /// See [`Engine::handle_hold`].
+    pub fn handle_hold(&mut self, held: bool) {
+        self.untransmitted |= !held;
+        self.engine.handle_hold(held);
     }
 
     /// See [`Engine::plan_receive`].

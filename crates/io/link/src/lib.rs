@@ -112,6 +112,12 @@ pub trait Link: Send {
     /// Only for what makes the link useless.
     fn receive(&mut self, plan: &ReceivePlan, memory: &BufferTable, pool: &mut ReadBuffer) -> io::Result<ReadOutcome>;
 
+    /// Lets the network cut datagrams that are larger than the path carries, after [`SendOutcome::TooLarge`]. Returns
+    /// whether sending the same train again may help now.
+    fn allow_fragmentation(&mut self) -> bool {
+        false
+    }
+
     /// A descriptor to sleep on: readable when [`Link::receive`] will bring something, writable when [`Link::send`] will
     /// take something. `None` for links without one.
     fn descriptors(&self) -> Descriptors;

@@ -9,6 +9,7 @@ use pinnace_core::{BufferId, BufferRange};
 struct Region {
     base: *mut u8,
     len: usize,
+    generation: u32,
 }
 
 /// Application buffers by [`BufferId`].
@@ -35,12 +36,12 @@ impl BufferTable {
     /// buffer will be named in a receive plan), from any thread, and nobody else may write to it (nor read it, if it is
     /// received into).
     pub unsafe fn insert(&mut self, base: *mut u8, len: usize) -> BufferId {
-        let region = Region { base, len };
         if let Some(index) = self.free.pop() {
-            self.regions[index as usize] = region;
+            let region = &mut self.regions[index as usize];
+            *region = Region { base, len, generation: region.generation };
             BufferId::new(index)
         } else {
-            self.regions.push(region);
+            self.regions.push(Region { base, len, generation: 0 });
             BufferId::new(self.regions.len() as u32 - 1)
         }
     }
@@ -51,9 +52,15 @@ impl BufferTable {
         if let Some(region) = self.regions.get_mut(index as usize)
             && !region.base.is_null()
         {
-            *region = Region { base: std::ptr::null_mut(), len: 0 };
+            *region = Region { base: std::ptr::null_mut(), len: 0, generation: region.generation.wrapping_add(1) };
             self.free.push(index);
         }
+    }
+
+    /// How often the name has changed its owner, if it names a buffer now. Whoever keeps a name longer than one call
+    /// compares it, so as not to take one buffer for another.
+    pub fn generation(&self, buffer: BufferId) -> Option<u32> {
+        self.regions.get(buffer.index() as usize).filter(|region| !region.base.is_null()).map(|region| region.generation)
     }
 
     /// The address of a range, if it lies inside a buffer of the table.
@@ -88,7 +95,12 @@ mod tests {
         for (offset, len) in [(2, 3), (5, 0), (u64::MAX, 2)] {
             assert!(table.resolve(BufferRange::new(id, offset, len)).is_none());
         }
+        assert_eq!(table.generation(id), Some(0));
         table.remove(id);
         assert!(table.resolve(BufferRange::new(id, 0, 1)).is_none());
+        assert_eq!(table.generation(id), None);
+        // SAFETY: as above.
+        let again = unsafe { table.insert(memory.as_mut_ptr(), memory.len()) };
+        assert_eq!((again, table.generation(again)), (id, Some(1)));
     }
 }

@@ -18,7 +18,9 @@ mod random;
 mod rtt;
 mod seq;
 mod time;
+mod timers;
 mod train;
+mod wheel;
 mod windowed;
 
 pub use address::{Address, Ecn};
@@ -34,5 +36,7 @@ pub use random::{Random, mix64};
 pub use rtt::{RttConfig, RttEstimator};
 pub use seq::Seq32;
 pub use time::Time;
+pub use timers::TimerTable;
 pub use train::{Part, Train, TrainLimits};
+pub use wheel::{TimerHandle, TimerWheel};
 pub use windowed::Windowed;

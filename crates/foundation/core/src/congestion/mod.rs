@@ -17,17 +17,21 @@
 //! let mut control = ControllerKind::Cubic.build(1_400, now);
 //! let mut delivery = DeliveryRate::new();
 //!
-//! // A transmission: nothing was in flight before it.
-//! let stamp = delivery.on_sent(now, 1_400, 0);
-//! control.on_sent(now, 1_400, 0);
+//! // Transmissions, each with its stamp.
+//! let mut stamps = Vec::new();
+//! while stamps.len() as u64 * 1_400 < control.window() {
+//!     let in_flight = stamps.len() as u64 * 1_400;
+//!     stamps.push(delivery.on_sent(now, 1_400, in_flight));
+//!     control.on_sent(now, 1_400, in_flight);
+//! }
 //!
-//! // Its acknowledgement, one batch: every packet, then the sum.
+//! // One acknowledgement of all of them: every packet, then the sum.
 //! now += Duration::from_millis(20);
-//! delivery.on_packet_acked(now, 1_400, &stamp);
+//! stamps.iter().for_each(|stamp| delivery.on_packet_acked(now, 1_400, stamp));
 //! if let Some(sample) = delivery.finish(now, Some(Duration::from_millis(20)), 0) {
 //!     control.on_ack(&sample);
 //! }
-//! assert!(control.window() > 14_000);
+//! assert_eq!(control.window(), 2 * 14_000);
 //! ```
 //= X-23
 

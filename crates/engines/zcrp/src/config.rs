@@ -1,0 +1,161 @@
+//! What can be set, with the specification's defaults.
+
+use core::time::Duration;
+use pinnace_core::ControllerKind;
+use pinnace_wire::zcrp::{DEFAULT_CONTROL_BYTES, MAX_CONTROL_BYTES, MAX_UNIT_BYTES, MIN_UNIT_BYTES, TRAILER_BYTES};
+
+/// How large the unit datagrams of a sender are. Fixed for its life (specs/zcrp.md, section 1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnitSize {
+    /// `U`, bytes a datagram, 29 to 65,507.
+    Fixed(usize),
+    /// At most this many bytes a datagram; chosen when the first message is queued, so that messages of its size fill
+    /// trains well ([`UnitSize::for_messages_of`]).
+    UpTo(usize),
+}
+
+impl UnitSize {
+    /// The largest `U` up to `most` with which equal messages of `size` bytes need the fewest system calls, where one
+    /// call carries `train` bytes in at most 64 datagrams of one size.
+    ///
+    /// ```
+    /// use pinnace_zcrp::UnitSize;
+    /// // 64 KiB and a trailer are too much for one call: eight equal units, seven of them a call.
+    /// assert_eq!(UnitSize::for_messages_of(65_536, 65_507, 65_493), 8192 + 28);
+    /// // A small path leaves no choice.
+    /// assert_eq!(UnitSize::for_messages_of(65_536, 1472, 65_493), 1472);
+    /// ```
+    pub fn for_messages_of(size: u32, most: usize, train: usize) -> usize {
+        let most = most.clamp(MIN_UNIT_BYTES, MAX_UNIT_BYTES);
+        let size = size as usize;
+        // Large messages fill any train, and small paths have small units anyway.
+        if most < 16_384 || size > 256 * 1024 || size + TRAILER_BYTES <= train / 8 {
+            return most;
+        }
+        let cost = |units: usize| {
+            let unit = size.div_ceil(units) + TRAILER_BYTES;
+            let per_call = (train / unit).clamp(1, 64);
+            // In 1/64 calls: a call costs about as much as handling 64 units.
+            (unit <= most).then_some((units * 64).div_ceil(per_call) + units)
+        };
+        let units = (1..=32).min_by_key(|&units| cost(units).unwrap_or(usize::MAX)).unwrap_or(1);
+        if cost(units).is_none() { most } else { size.div_ceil(units) + TRAILER_BYTES }
+    }
+}
+
+/// The configuration of one endpoint. The defaults are the specification's, and safe on the open Internet.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Unit datagram size `U`.
+    pub unit_size: UnitSize,
+    /// The largest control datagram sent, `C`, in bytes: a multiple of 4, 16 to 65,504.
+    pub control_bytes: usize,
+    /// Units in transit at most (Z-9).
+    pub window_units: u32,
+    /// Bytes in transit at most, whatever the congestion controller says.
+    pub window_bytes: u64,
+    /// What bounds the bytes in transit below that.
+    pub congestion: ControllerKind,
+    /// An acknowledgement goes out when at least this many units and [`Config::ack_bytes`] are unreported at the end of
+    /// a batch of reads (Z-11). The specification's 16, *or one batch read*: any batch of two units here.
+    pub ack_units: u32,
+    /// See [`Config::ack_units`]; 0 leaves the decision to the units.
+    pub ack_bytes: u64,
+    /// An acknowledgement never waits longer (Z-11).
+    pub ack_delay: Duration,
+    /// A gap counts as loss when so many later numbers have come (Z-10).
+    pub reorder_units: u32,
+    /// ... or after this time.
+    pub reorder_delay: Duration,
+    /// First repetition of a request (Z-13); doubles up to [`Config::request_interval_max`].
+    pub request_interval: Duration,
+    /// Longest time between repetitions of a request.
+    pub request_interval_max: Duration,
+    /// Time between idle datagrams (Z-21).
+    pub idle_interval: Duration,
+    /// The peer counts as gone when nothing came for so long while work was outstanding (Z-19).
+    pub peer_timeout: Duration,
+    /// Shortest retransmission time-out. The default is that of the open network; a LAN takes `ack_delay` + 1 ms (Z-12).
+    pub timeout_floor: Duration,
+    /// Messages under way at most, in each direction.
+    pub max_messages: usize,
+    /// Never send more than three times the bytes received: for a receiver whose peer introduced itself.
+    pub limit_amplification: bool,
+    /// Where the first sequence number comes from: fresh randomness for every endpoint (Z-6).
+    pub seed: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            unit_size: UnitSize::Fixed(1472),
+            control_bytes: DEFAULT_CONTROL_BYTES,
+            window_units: 64,
+            window_bytes: u64::MAX,
+            congestion: ControllerKind::Cubic,
+            ack_units: 2,
+            ack_bytes: 0,
+            ack_delay: Duration::from_millis(5),
+            reorder_units: 3,
+            reorder_delay: Duration::from_millis(5),
+            request_interval: Duration::from_millis(50),
+            request_interval_max: Duration::from_secs(1),
+            idle_interval: Duration::from_secs(1),
+            peer_timeout: Duration::from_secs(10),
+            timeout_floor: Duration::from_millis(20),
+            max_messages: 1 << 20,
+            limit_amplification: false,
+            seed: 0,
+        }
+    }
+}
+
+impl Config {
+    /// Messages ahead of its next send for which a sender remembers requests (Z-13).
+    pub const REQUESTS_AHEAD: u64 = 1024;
+    /// Transmissions that a sender remembers at most. Below 2^16, beyond which the receiver drops them (Z-6).
+    pub const MAX_TRANSIT: u64 = 1 << 15;
+
+    /// For a closed network: the paper's fixed window, sized for `window_bytes` bytes in transit, and few
+    /// acknowledgements.
+    #[must_use]
+    pub fn for_cluster(mut self, window_bytes: u64) -> Self {
+        self.congestion = ControllerKind::Fixed { window: window_bytes };
+        self.window_bytes = window_bytes;
+        // Small units are bounded by their number: each costs the receiver's kernel about a kilobyte, whatever its size.
+        self.window_units = (window_bytes / 512).clamp(64, Self::MAX_TRANSIT / 4) as u32;
+        self.ack_units = 16;
+        self.ack_bytes = window_bytes / 4;
+        self.timeout_floor = self.ack_delay + Duration::from_millis(1);
+        self
+    }
+
+    /// `C`, within its bounds.
+    pub(crate) fn control_capacity(&self) -> usize {
+        self.control_bytes.clamp(16, MAX_CONTROL_BYTES) & !3
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_are_chosen_to_fill_trains() {
+        let choose = |size| UnitSize::for_messages_of(size, 65_507, 65_493);
+        assert_eq!(choose(16_384), 8192 + 28);
+        for size in [0, 16, 1024, 1 << 20, u32::MAX] {
+            assert_eq!(choose(size), 65_507, "{size}");
+        }
+        for size in 0..300_000u32 {
+            let unit = choose(size);
+            assert!((MIN_UNIT_BYTES..=65_507).contains(&unit));
+        }
+    }
+
+    #[test]
+    fn control_datagrams_stay_within_the_format() {
+        let capacity = |control_bytes| Config { control_bytes, ..Config::default() }.control_capacity();
+        assert_eq!([capacity(0), capacity(513), capacity(usize::MAX)], [16, 512, 65_504]);
+    }
+}

@@ -1,0 +1,157 @@
+//! The engine: one half, or both on one duplex channel (Z-1).
+
+use crate::{Event, Receiver, Sender};
+use pinnace_core::{Engine, PathEvent, Placed, PollAt, ReceivePlan, RxMeta, Time, Train};
+use pinnace_wire::zcrp::{MIN_CONTROL_BYTES, TRAILER_BYTES, Trailer, is_control};
+
+/// ZCRP over one channel: a sender, a receiver, or one of each, which talk to their opposites at the peer.
+///
+/// ```
+/// use pinnace_core::{BufferId, Time};
+/// use pinnace_zcrp::{Config, Receiver, Sender, Zcrp};
+/// let mut engine = Zcrp::new(Some(Sender::new(Config::default(), Time::ZERO)), None);
+/// let number = engine.sender_mut().unwrap().send(Time::ZERO, BufferId::new(0), 1000);
+/// assert_eq!(number, Ok(0));
+/// ```
+#[derive(Debug)]
+pub struct Zcrp {
+    sender: Option<Sender>,
+    receiver: Option<Receiver>,
+    scratch: Vec<u8>,
+}
+
+impl Zcrp {
+    /// An engine with these halves.
+    //= Z-1
+    pub fn new(sender: Option<Sender>, receiver: Option<Receiver>) -> Self {
+        Self { sender, receiver, scratch: Vec::new() }
+    }
+
+    /// The sending half.
+    pub fn sender(&self) -> Option<&Sender> {
+        self.sender.as_ref()
+    }
+
+    /// The sending half, for calls of the application.
+    pub fn sender_mut(&mut self) -> Option<&mut Sender> {
+        self.sender.as_mut()
+    }
+
+    /// The receiving half.
+    pub fn receiver(&self) -> Option<&Receiver> {
+        self.receiver.as_ref()
+    }
+
+    /// The receiving half, for calls of the application.
+    pub fn receiver_mut(&mut self) -> Option<&mut Receiver> {
+        self.receiver.as_mut()
+    }
+
+    fn on_control(&mut self, now: Time, datagram: &[u8]) {
+        if let Some(sender) = &mut self.sender {
+            sender.handle_control(now, datagram);
+        } else if let Some(receiver) = &mut self.receiver {
+            receiver.on_malformed();
+        }
+    }
+
+    fn on_malformed(&mut self) {
+        if let Some(receiver) = &mut self.receiver {
+            receiver.on_malformed();
+        } else if let Some(sender) = &mut self.sender {
+            sender.on_malformed();
+        }
+    }
+}
+
+impl Engine for Zcrp {
+    type Event = Event;
+
+    fn handle_datagrams(&mut self, now: Time, _meta: &RxMeta, rx: &mut Placed<'_>) {
+        let mut datagrams = 0;
+        while let Some(segment) = rx.next_segment() {
+            datagrams += 1;
+            let trailer = rx.tail::<TRAILER_BYTES>(&segment).map(|tail| Trailer::parse(&tail, segment.len));
+            match trailer {
+                Some(Ok(Trailer::Unit(unit))) => match &mut self.receiver {
+                    Some(receiver) => receiver.handle_unit(now, &unit, &segment, rx),
+                    None => self.on_malformed(),
+                },
+                Some(Ok(Trailer::Idle { .. })) => match &mut self.receiver {
+                    Some(receiver) => receiver.handle_idle(now),
+                    None => self.on_malformed(),
+                },
+                Some(Err(_)) => self.on_malformed(),
+                Some(Ok(Trailer::Control)) | None => {
+                    // Too short for a unit; a small control datagram is not.
+                    let mut scratch = core::mem::take(&mut self.scratch);
+                    let datagram = rx.whole(&segment, &mut scratch);
+                    if datagram.len() >= MIN_CONTROL_BYTES && is_control(datagram) == Some(true) {
+                        self.on_control(now, datagram);
+                    } else {
+                        self.on_malformed();
+                    }
+                    self.scratch = scratch;
+                }
+            }
+        }
+        if let Some(receiver) = &mut self.receiver {
+            receiver.on_bytes(rx.bytes(), datagrams);
+            receiver.end_read(now);
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        if let Some(sender) = &mut self.sender {
+            sender.handle_timeout(now);
+        }
+        if let Some(receiver) = &mut self.receiver {
+            receiver.handle_timeout(now);
+        }
+    }
+
+    fn handle_path_event(&mut self, _now: Time, event: PathEvent) {
+        // A hint that anybody can forge; units keep their size for the life of the sender, so the driver lets the
+        // network fragment them (Z-19).
+        if event == PathEvent::Unreachable {
+            if let Some(sender) = &mut self.sender {
+                sender.handle_unreachable();
+            }
+            if let Some(receiver) = &mut self.receiver {
+                receiver.handle_unreachable();
+            }
+        }
+    }
+
+    fn plan_receive(&self, plan: &mut ReceivePlan) {
+        if let Some(receiver) = &self.receiver {
+            receiver.plan_receive(plan);
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Time, train: &mut Train) -> bool {
+        train.begin(pinnace_core::Address::Peer, 0);
+        self.receiver.as_mut().is_some_and(|receiver| receiver.poll_transmit(now, train))
+            || self.sender.as_mut().is_some_and(|sender| sender.poll_transmit(now, train))
+    }
+
+    fn poll_at(&self) -> PollAt {
+        let sender = self.sender.as_ref().map_or(PollAt::Ingress, Sender::poll_at);
+        let receiver = self.receiver.as_ref().map_or(PollAt::Ingress, Receiver::poll_at);
+        sender.min(receiver)
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        let sent = self.sender.as_mut().and_then(Sender::poll_event);
+        sent.or_else(|| self.receiver.as_mut().and_then(Receiver::poll_event))
+    }
+
+    fn handle_hold(&mut self, held: bool) {
+        if let Some(sender) = &mut self.sender {
+            sender.hold(held);
+        }
+        if let Some(receiver) = &mut self.receiver {
+            receiver.hold(held);
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! One message on its way in: which units have come, and what they say about its size.
+
+use core::ops::Range;
+use pinnace_core::{BufferId, IntervalSet, Time};
+use pinnace_wire::zcrp::Unit;
+
+/// Ranges of units out of order that one message remembers. More fragmentation drops units, which come again.
+const MAX_RANGES: usize = 4096;
+
+/// What a message is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Posted; no unit of it has come.
+    Posted,
+    /// At least one unit has come.
+    Begun,
+    /// It has ended well or was refused, and waits for those before it.
+    Complete,
+    /// It failed with the whole receiver: its buffer is the application's again, nothing of it is acknowledged.
+    Failed,
+}
+
+/// Why a unit was not kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rejected {
+    /// It had been received before: acknowledge it again (Z-14).
+    Duplicate,
+    /// It lies outside the buffer, or contradicts what earlier units said.
+    Contradictory,
+}
+
+/// A message on its way in.
+#[derive(Debug)]
+pub(super) struct Incoming {
+    pub(super) buffer: BufferId,
+    pub(super) capacity: u32,
+    pub(super) state: State,
+    /// Units received without a gap from the first on.
+    pub(super) prefix: u32,
+    /// Units received beyond the prefix.
+    ahead: IntervalSet,
+    /// Units of the message, once its last has come.
+    total: Option<u32>,
+    /// Bytes of the message, valid with `total`.
+    size: u32,
+    /// When the request was sent last, and how often (Z-13). Meaningless before the first.
+    pub(super) requested_at: Time,
+    pub(super) requests: u8,
+}
+
+impl Incoming {
+    pub(super) fn new(buffer: BufferId, capacity: u32) -> Self {
+        Self {
+            buffer,
+            capacity,
+            state: State::Posted,
+            prefix: 0,
+            ahead: IntervalSet::new(),
+            total: None,
+            size: 0,
+            requested_at: Time::ZERO,
+            requests: 0,
+        }
+    }
+
+    /// Where the data of unit `number` lies, `room` bytes at most: empty beyond the buffer.
+    pub(super) fn place(&self, number: u32, fragment: u32, room: u32) -> (u64, u32) {
+        let offset = u64::from(number) * u64::from(fragment);
+        let rest = u64::from(self.capacity).saturating_sub(offset);
+        (offset, rest.min(u64::from(room)) as u32)
+    }
+
+    /// Whether unit `number` is still missing, as far as is known.
+    pub(super) fn misses(&self, number: u32) -> bool {
+        matches!(self.state, State::Posted | State::Begun)
+            && number >= self.prefix
+            && self.total.is_none_or(|total| number < total)
+            && !self.ahead.contains(u64::from(number))
+    }
+
+    /// The missing units from `low` on, as ranges, up to `bound` units in all.
+    pub(super) fn missing_from(&self, low: u32, bound: u32) -> impl Iterator<Item = Range<u32>> + '_ {
+        let bound = self.total.unwrap_or(bound);
+        let low = low.max(self.prefix);
+        self.ahead.missing_in(u64::from(low)..u64::from(bound.max(low))).map(|gap| gap.start as u32..gap.end as u32)
+    }
+
+    /// Takes in a unit whose data belongs at `offset`. Returns whether the message is complete now.
+    //= Z-5
+    //= Z-14
+    //= Z-20
+    pub(super) fn accept(&mut self, unit: &Unit, offset: u64) -> Result<bool, Rejected> {
+        let number = unit.unit;
+        if self.state == State::Complete || number < self.prefix || self.ahead.contains(u64::from(number)) {
+            return Err(Rejected::Duplicate);
+        }
+        let end = offset + u64::from(unit.length);
+        let beyond = end > u64::from(self.capacity);
+        let after_last = match self.total {
+            Some(total) => number >= total || (unit.is_last != (number + 1 == total)),
+            None => unit.is_last && self.ahead.max().is_some_and(|highest| highest > u64::from(number)),
+        };
+        if beyond || after_last {
+            return Err(Rejected::Contradictory);
+        }
+        if number == self.prefix {
+            self.prefix += 1;
+            if !self.ahead.is_empty() {
+                self.prefix = self.ahead.first_missing_from(u64::from(self.prefix)) as u32;
+                self.ahead.pop_front_below(u64::from(self.prefix));
+            }
+        } else {
+            let number = u64::from(number);
+            self.ahead.try_insert(number..number + 1, MAX_RANGES).map_err(|_| Rejected::Contradictory)?;
+        }
+        if unit.is_last {
+            self.total = Some(number + 1);
+            self.size = end as u32;
+        }
+        self.state = State::Begun;
+        Ok(self.total == Some(self.prefix))
+    }
+
+    /// Units and bytes of a complete message.
+    pub(super) fn extent(&self) -> (u32, u32) {
+        (self.prefix, self.size)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unit(number: u32, length: u32, is_last: bool) -> Unit {
+        Unit { message: 0, unit: number, sequence: 0, next: None, length, is_last, refused: false }
+    }
+
+    fn accept(message: &mut Incoming, number: u32, length: u32, is_last: bool) -> Result<bool, Rejected> {
+        message.accept(&unit(number, length, is_last), u64::from(number) * 100)
+    }
+
+    #[test]
+    fn units_complete_a_message_in_any_order() {
+        //= Z-20 test
+        let mut message = Incoming::new(BufferId::new(0), 250);
+        assert_eq!(accept(&mut message, 2, 50, true), Ok(false));
+        assert_eq!(accept(&mut message, 0, 100, false), Ok(false));
+        assert_eq!(accept(&mut message, 2, 50, true), Err(Rejected::Duplicate));
+        assert!(message.misses(1) && !message.misses(2) && !message.misses(3));
+        assert_eq!(message.missing_from(0, 9).collect::<Vec<_>>(), vec![1..2]);
+        assert_eq!(accept(&mut message, 1, 100, false), Ok(true));
+        assert_eq!(message.extent(), (3, 250));
+    }
+
+    #[test]
+    fn contradictions_change_nothing() {
+        //= Z-14 test
+        let mut message = Incoming::new(BufferId::new(0), 250);
+        assert_eq!(accept(&mut message, 2, 51, true), Err(Rejected::Contradictory), "beyond the buffer");
+        assert_eq!(accept(&mut message, 1, 100, false), Ok(false));
+        assert_eq!(accept(&mut message, 0, 10, true), Err(Rejected::Contradictory), "last before one that came");
+        assert_eq!(accept(&mut message, 2, 50, true), Ok(false));
+        assert_eq!(accept(&mut message, 3, 0, false), Err(Rejected::Contradictory), "behind the last");
+        assert_eq!(accept(&mut message, 0, 100, true), Err(Rejected::Contradictory), "a second last");
+        assert_eq!(accept(&mut message, 0, 100, false), Ok(true));
+    }
+}

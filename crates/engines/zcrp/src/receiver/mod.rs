@@ -1,0 +1,384 @@
+//! The receiving half.
+//!
+//! The application posts buffers; requests name them to the sender (Z-3, Z-13); units come, mostly into the place that
+//! [`plan_receive`](Receiver::plan_receive) foresaw (Z-18); block acknowledgements say what has come ([`report`]).
+
+mod incoming;
+mod plan;
+mod report;
+mod transmit;
+
+use crate::liveness::Liveness;
+use crate::{Config, Event, Failure, ReceiverCounters, Refused};
+use core::time::Duration;
+use incoming::{Incoming, Rejected, State};
+use pinnace_core::{BufferId, BufferRange, Placed, PollAt, Segment, Time, unwrap32};
+use pinnace_wire::zcrp::{TRAILER_BYTES, Unit};
+use report::Report;
+use std::collections::VecDeque;
+
+/// How often the newest acknowledgement is repeated at the end, and how far apart (Z-15).
+const FAREWELLS: u32 = 2;
+const FAREWELL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// The receiving half is being closed: it says the newest acknowledgement again, and answers duplicates meanwhile.
+#[derive(Debug)]
+struct Farewell {
+    left: u32,
+    next: Time,
+}
+
+/// The receiving half of ZCRP. See the [module documentation](self).
+#[derive(Debug)]
+pub struct Receiver {
+    config: Config,
+    counters: ReceiverCounters,
+    /// Messages from `base` on; `base` is the lowest that is not complete (Z-14).
+    messages: VecDeque<Incoming>,
+    base: u64,
+    /// Messages of which some units have come, but not all.
+    begun: usize,
+    /// Messages below this have been requested.
+    requested: u64,
+    /// When the first repetition of a request is due. Never late.
+    request_timer: Option<Time>,
+    /// Repetitions due now, from this message on.
+    repeating: Option<u64>,
+    /// Data bytes of every unit but the last, `F`, once a unit has shown it.
+    fragment: Option<u32>,
+    /// Bytes of the datagrams of the newest read: the best guess for the next.
+    stride: usize,
+    /// The unit that the newest one announced.
+    announced: Option<(u64, u32)>,
+    /// Units of the message that completed last, and the buffer posted for it: the best guess for the next.
+    usual: Option<(u32, u32)>,
+    report: Report,
+    liveness: Liveness,
+    flow_due: bool,
+    held: bool,
+    closed: Option<Failure>,
+    farewell: Option<Farewell>,
+    /// What may be sent to a peer that introduced itself, in bytes.
+    allowance: u64,
+    events: VecDeque<Event>,
+}
+
+impl Receiver {
+    /// A receiver that has posted nothing.
+    pub fn new(config: Config) -> Self {
+        Self {
+            counters: ReceiverCounters::default(),
+            messages: VecDeque::new(),
+            base: 0,
+            begun: 0,
+            requested: 0,
+            request_timer: None,
+            repeating: None,
+            fragment: None,
+            stride: 0,
+            announced: None,
+            usual: None,
+            report: Report::new(&config),
+            liveness: Liveness::new(config.peer_timeout),
+            flow_due: false,
+            held: false,
+            closed: None,
+            farewell: None,
+            allowance: 0,
+            events: VecDeque::new(),
+            config,
+        }
+    }
+
+    /// Posts `capacity` bytes of `buffer` for the next message and returns its number (Z-4, Z-17).
+    ///
+    /// # Errors
+    /// [`Refused`], without taking a number.
+    //= Z-4
+    //= Z-17
+    pub fn post(&mut self, now: Time, buffer: BufferId, capacity: u32) -> Result<u64, Refused> {
+        if let Some(failure) = self.closed {
+            return Err(Refused::Closed(failure));
+        }
+        if self.messages.len() >= self.config.max_messages {
+            return Err(Refused::TooMany);
+        }
+        let number = self.next_number();
+        self.messages.push_back(Incoming::new(buffer, capacity));
+        self.update_liveness(now);
+        Ok(number)
+    }
+
+    /// The number that the next [`Receiver::post`] takes.
+    pub fn next_number(&self) -> u64 {
+        self.base + self.messages.len() as u64
+    }
+
+    /// While held, requests wait until a datagram is full or none is outstanding: the application is still posting.
+    pub fn hold(&mut self, held: bool) {
+        self.held = held;
+    }
+
+    /// What has been seen so far.
+    pub fn counters(&self) -> ReceiverCounters {
+        self.counters
+    }
+
+    /// Whether a message is under way.
+    pub fn is_busy(&self) -> bool {
+        if self.closed.is_some() { self.farewell.is_some() } else { !self.messages.is_empty() }
+    }
+
+    /// Ends the receiver: what is under way fails. The newest acknowledgement is repeated twice, and duplicates are
+    /// answered meanwhile; then [`Event::ReceiverClosed`] comes.
+    //= Z-15
+    pub fn close(&mut self, now: Time) {
+        if self.closed.is_none() {
+            self.fail_all(Failure::Closed);
+            self.farewell = Some(Farewell { left: FAREWELLS, next: now + FAREWELL_INTERVAL });
+            self.report.repeat(now);
+        }
+    }
+
+    fn fail_all(&mut self, failure: Failure) {
+        self.closed = Some(failure);
+        for (index, message) in self.messages.iter_mut().enumerate() {
+            if message.state != State::Complete {
+                let number = self.base + index as u64;
+                message.state = State::Failed;
+                self.counters.messages_failed += 1;
+                self.events.push_back(Event::Received { number, buffer: message.buffer, result: Err(failure) });
+            }
+        }
+        self.begun = 0;
+        self.request_timer = None;
+        self.repeating = None;
+        self.announced = None;
+        self.flow_due = false;
+    }
+
+    fn message(&self, number: u64) -> Option<&Incoming> {
+        self.messages.get(usize::try_from(number.checked_sub(self.base)?).ok()?)
+    }
+
+    /// Bytes came from the peer; three times as many may be sent to it.
+    pub(crate) fn on_bytes(&mut self, bytes: usize, datagrams: usize) {
+        self.allowance = self.allowance.saturating_add(3 * (bytes + 28 * datagrams) as u64);
+    }
+
+    pub(crate) fn on_malformed(&mut self) {
+        self.counters.datagrams_malformed += 1;
+    }
+
+    /// The sender has nothing that was requested (Z-21).
+    //= Z-21
+    pub(crate) fn handle_idle(&mut self, now: Time) {
+        if self.closed.is_some() {
+            return;
+        }
+        self.counters.idles_received += 1;
+        self.liveness.on_heard(now);
+        self.liveness.peer_reports_idle = true;
+        if self.messages.is_empty() {
+            self.flow_due = true;
+        }
+        self.update_liveness(now);
+    }
+
+    /// A unit came.
+    //= Z-14
+    //= Z-18
+    pub(crate) fn handle_unit(&mut self, now: Time, unit: &Unit, segment: &Segment, rx: &mut Placed<'_>) {
+        let Some(sequence) = self.report.locate(unit.sequence) else {
+            //= Z-6
+            self.counters.units_stale += 1;
+            return;
+        };
+        if self.closed.is_some() && self.farewell.is_none() {
+            return;
+        }
+        self.liveness.on_heard(now);
+        self.stride = segment.len;
+        let number = unwrap32(self.base, unit.message);
+        if number < self.base {
+            self.on_duplicate(now, sequence);
+            return;
+        }
+        let known = self.message(number).is_some_and(|message| message.state != State::Failed);
+        if number >= self.requested || !known {
+            self.counters.units_unrequested += 1;
+            return;
+        }
+        if unit.refused {
+            self.on_refused(now, number, sequence);
+            return;
+        }
+        let Some(offset) = self.offset_of(unit) else {
+            return;
+        };
+        let index = (number - self.base) as usize;
+        let message = &mut self.messages[index];
+        let fresh = message.state == State::Posted;
+        match message.accept(unit, offset) {
+            Ok(complete) => {
+                self.begun += usize::from(fresh);
+                if !unit.is_last {
+                    self.fragment = Some(unit.length);
+                }
+                let to = BufferRange::new(message.buffer, offset, unit.length);
+                let copied = rx.settle(segment, 0..unit.length as usize, to);
+                self.counters.units_in_place += u64::from(copied == 0);
+                self.counters.units_copied += u64::from(copied > 0);
+                self.counters.bytes_copied += u64::from(copied);
+                self.counters.bytes_received += u64::from(unit.length);
+                self.report.on_kept(now, sequence, unit.length);
+                if complete {
+                    self.on_complete(number);
+                }
+            }
+            Err(Rejected::Duplicate) => self.on_duplicate(now, sequence),
+            Err(Rejected::Contradictory) => self.counters.units_contradictory += 1,
+        }
+        self.announced = unit.next.map(|(message, next)| (unwrap32(self.base, message), next));
+        if unit.next.is_none() {
+            //= Z-11
+            self.report.hurry();
+        }
+    }
+
+    /// Where a unit's data belongs, if its number and length agree with the fragment size.
+    fn offset_of(&mut self, unit: &Unit) -> Option<u64> {
+        match self.fragment {
+            Some(fragment)
+                if (unit.is_last && unit.length > fragment) || (!unit.is_last && unit.length != fragment) =>
+            {
+                // A message of one unit fits any fragment size that has not been contradicted.
+                self.counters.units_contradictory += 1;
+                None
+            }
+            Some(fragment) => Some(u64::from(unit.unit) * u64::from(fragment)),
+            None if unit.unit == 0 => Some(0),
+            None if !unit.is_last => Some(u64::from(unit.unit) * u64::from(unit.length)),
+            None => {
+                self.counters.units_unplaceable += 1;
+                None
+            }
+        }
+    }
+
+    fn on_duplicate(&mut self, now: Time, sequence: u64) {
+        //= Z-14
+        self.counters.units_duplicate += 1;
+        self.report.on_kept(now, sequence, 0);
+        self.report.hurry();
+    }
+
+    //= Z-16
+    fn on_refused(&mut self, now: Time, number: u64, sequence: u64) {
+        let message = &mut self.messages[(number - self.base) as usize];
+        if message.state == State::Begun {
+            self.counters.units_contradictory += 1;
+            return;
+        }
+        if message.state == State::Complete {
+            self.on_duplicate(now, sequence);
+            return;
+        }
+        message.state = State::Complete;
+        let buffer = message.buffer;
+        self.counters.messages_failed += 1;
+        self.events.push_back(Event::Received { number, buffer, result: Err(Failure::TooLong) });
+        self.report.on_kept(now, sequence, 0);
+        self.report.hurry();
+        self.advance();
+    }
+
+    fn on_complete(&mut self, number: u64) {
+        let message = &mut self.messages[(number - self.base) as usize];
+        message.state = State::Complete;
+        self.begun -= 1;
+        let (units, size) = message.extent();
+        self.usual = Some((units, message.capacity));
+        self.counters.messages_received += 1;
+        self.events.push_back(Event::Received { number, buffer: message.buffer, result: Ok(size) });
+        //= Z-11
+        self.report.hurry();
+        self.advance();
+    }
+
+    /// Forgets the messages in front that have ended.
+    fn advance(&mut self) {
+        while self.messages.front().is_some_and(|message| message.state == State::Complete) {
+            self.messages.pop_front();
+            self.base += 1;
+        }
+    }
+
+    /// The datagrams of one read have been handled.
+    pub(crate) fn end_read(&mut self, now: Time) {
+        let (units, delay) = (self.config.reorder_units, self.config.reorder_delay);
+        self.counters.units_reported_lost += self.report.judge_gaps(now, units, delay);
+        self.update_liveness(now);
+    }
+
+    /// Whether progress depends on the peer (Z-19).
+    fn update_liveness(&mut self, now: Time) {
+        let idle_peer = self.liveness.peer_reports_idle && !self.messages.is_empty();
+        self.liveness.set_outstanding(now, self.closed.is_none() && (self.begun > 0 || idle_peer));
+    }
+
+    pub(crate) fn handle_timeout(&mut self, now: Time) {
+        if self.liveness.deadline().is_some_and(|deadline| deadline <= now) && self.closed.is_none() {
+            //= Z-19
+            self.fail_all(Failure::PeerGone);
+            self.events.push_back(Event::ReceiverClosed(Failure::PeerGone));
+            return;
+        }
+        if let Some(farewell) = &mut self.farewell
+            && farewell.next <= now
+        {
+            farewell.left -= 1;
+            farewell.next = now + FAREWELL_INTERVAL;
+            if farewell.left == 0 {
+                self.farewell = None;
+                self.report.repeat(now);
+                self.events.push_back(Event::ReceiverClosed(Failure::Closed));
+            } else {
+                self.report.repeat(now);
+            }
+        }
+        if self.report.timer_expired(now, self.config.ack_delay)
+            && self.announced.is_some_and(|(number, _)| self.message(number).is_some())
+        {
+            self.report.lose_patience();
+        }
+        self.end_read(now);
+        if self.request_timer.is_some_and(|timer| timer <= now) {
+            self.repeating = Some(self.base);
+            self.request_timer = None;
+        }
+    }
+
+    pub(crate) fn handle_unreachable(&mut self) {
+        self.counters.unreachable_reports += 1;
+    }
+
+    pub(crate) fn poll_at(&self) -> PollAt {
+        if self.closed.is_some() {
+            let report = self.farewell.as_ref().and(self.report.due_at(&self.config)).filter(|_| !self.is_muted());
+            return PollAt::at(self.farewell.as_ref().map(|farewell| farewell.next)).min(PollAt::at(report));
+        }
+        // What may not be sent yet waits for the peer, not for a date.
+        let report = self.report.due_at(&self.config).filter(|_| !self.is_muted());
+        PollAt::at(report).min(PollAt::at(self.request_timer)).min(PollAt::at(self.liveness.deadline()))
+    }
+
+    pub(crate) fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Bytes of a datagram with `data` bytes of data.
+    fn datagram_bytes(data: u32) -> usize {
+        data as usize + TRAILER_BYTES
+    }
+}

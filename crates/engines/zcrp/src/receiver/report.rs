@@ -1,0 +1,358 @@
+//! What has come by sequence number, and the block acknowledgements that say so (Z-10, Z-11).
+//!
+//! Every number from the first one seen is *kept*, *lost*, or undecided: in a gap that reordering may still fill, or
+//! dropped without being kept. A report covers what is new and once more what the report before it covered, so that the
+//! loss of one acknowledgement costs nothing. Always true: `kept` and `lost` are disjoint; what lies below the last report
+//! is forgotten; all numbers lie within 2^16 of the highest.
+
+use crate::Config;
+use core::time::Duration;
+use pinnace_core::{IntervalSet, Time, Unwrapper32};
+use pinnace_wire::zcrp::{ControlWriter, MAX_BLOCK_SPAN};
+use std::collections::VecDeque;
+
+/// Numbers farther than this from the highest are of another life of the sender (Z-6).
+const LIFE_SPAN: u64 = 1 << 16;
+/// Ranges after which a report goes out whatever the timers say.
+const MANY_RANGES: usize = 64;
+
+/// Missing numbers that reordering may still bring.
+#[derive(Debug)]
+struct Gap {
+    low: u64,
+    high: u64,
+    since: Time,
+    /// Later numbers that have come.
+    later: u32,
+}
+
+/// See the [module documentation](self).
+#[derive(Debug)]
+pub(super) struct Report {
+    numbers: Option<Unwrapper32>,
+    kept: IntervalSet,
+    lost: IntervalSet,
+    gaps: VecDeque<Gap>,
+    /// The lowest number that the next report must cover.
+    low: u64,
+    /// Where the report before it began.
+    previous_low: u64,
+    /// How far the report being written has come.
+    writing: Option<u64>,
+    units: u32,
+    bytes: u64,
+    since: Option<Time>,
+    urgent: bool,
+    /// Bytes that may stay unreported between batches; falls when the sender is seen to wait for us.
+    patience: u64,
+}
+
+impl Report {
+    pub(super) fn new(config: &Config) -> Self {
+        Self {
+            numbers: None,
+            kept: IntervalSet::new(),
+            lost: IntervalSet::new(),
+            gaps: VecDeque::new(),
+            low: 0,
+            previous_low: 0,
+            writing: None,
+            units: 0,
+            bytes: 0,
+            since: None,
+            urgent: false,
+            patience: config.ack_bytes,
+        }
+    }
+
+    /// Where `number` lies on the line, or `None` if it is of another life of the sender.
+    //= Z-6
+    pub(super) fn locate(&self, number: u32) -> Option<u64> {
+        match &self.numbers {
+            None => Some(Unwrapper32::new(number).highest()),
+            Some(numbers) => {
+                let place = numbers.place(number);
+                (place.abs_diff(numbers.highest()) < LIFE_SPAN).then_some(place)
+            }
+        }
+    }
+
+    /// The transmission `at` was kept, with `bytes` bytes of data (or is a duplicate, and acknowledged again).
+    pub(super) fn on_kept(&mut self, now: Time, at: u64, bytes: u32) {
+        let expected = match &mut self.numbers {
+            Some(numbers) => {
+                let expected = numbers.highest() + 1;
+                if at >= expected {
+                    numbers.observe(at as u32);
+                }
+                expected
+            }
+            None => {
+                self.numbers = Some(Unwrapper32::new(at as u32));
+                self.low = at;
+                self.previous_low = at;
+                at
+            }
+        };
+        if at > expected {
+            self.gaps.push_back(Gap { low: expected, high: at, since: now, later: 0 });
+        }
+        if at < expected {
+            self.fill(at);
+        }
+        for gap in self.gaps.iter_mut().filter(|gap| gap.high <= at) {
+            gap.later += 1;
+        }
+        self.kept.insert(at..at + 1);
+        if self.low > at {
+            self.low = at;
+        }
+        self.units += 1;
+        self.bytes += u64::from(bytes);
+        self.since.get_or_insert(now);
+    }
+
+    /// A number below the highest came after all.
+    fn fill(&mut self, at: u64) {
+        if !self.lost.is_empty() {
+            self.lost.remove(at..at + 1);
+        }
+        let Some(index) = self.gaps.iter().position(|gap| (gap.low..gap.high).contains(&at)) else { return };
+        let gap = &mut self.gaps[index];
+        let rest = Gap { low: at + 1, high: gap.high, since: gap.since, later: gap.later };
+        gap.high = at;
+        let empty = gap.low == gap.high;
+        if rest.low < rest.high {
+            self.gaps.insert(index + 1, rest);
+        }
+        if empty {
+            self.gaps.remove(index);
+        }
+    }
+
+    /// Says goodbye to gaps that reordering no longer explains. Returns how many numbers were lost.
+    //= Z-10
+    pub(super) fn judge_gaps(&mut self, now: Time, units: u32, delay: Duration) -> u64 {
+        let mut judged = 0;
+        while let Some(gap) = self.gaps.front()
+            && (gap.later >= units || gap.since + delay <= now)
+        {
+            judged += self.lost.insert(gap.low..gap.high);
+            self.low = self.low.min(gap.low);
+            self.gaps.pop_front();
+        }
+        if judged > 0 {
+            self.urgent = true;
+            self.since.get_or_insert(now);
+        }
+        judged
+    }
+
+    /// The next report must not wait: a message is complete, nothing follows, or a duplicate shows that the sender waits.
+    pub(super) fn hurry(&mut self) {
+        self.urgent = true;
+    }
+
+    /// The acknowledgement timer found the sender in mid-message: it waits for us, so report more often.
+    pub(super) fn lose_patience(&mut self) {
+        self.patience /= 2;
+    }
+
+    /// Whether a report is due.
+    //= Z-11
+    pub(super) fn is_due(&self, now: Time, config: &Config) -> bool {
+        if self.writing.is_some() {
+            return true;
+        }
+        let Some(since) = self.since else { return false };
+        self.urgent
+            || (self.units >= config.ack_units && self.bytes >= self.patience)
+            || self.kept.range_count() + self.lost.range_count() >= MANY_RANGES
+            || since + config.ack_delay <= now
+    }
+
+    /// Whether the acknowledgement timer has run out.
+    pub(super) fn timer_expired(&self, now: Time, delay: Duration) -> bool {
+        self.since.is_some_and(|since| since + delay <= now)
+    }
+
+    /// When something becomes due by itself.
+    pub(super) fn due_at(&self, config: &Config) -> Option<Time> {
+        let report = self.since.map(|since| since + config.ack_delay);
+        let gap = self.gaps.front().map(|gap| gap.since + config.reorder_delay);
+        match (report, gap) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// The next interval of known sign from `at` on: `(low, high, kept)`.
+    fn interval(&self, at: u64) -> Option<(u64, u64, bool)> {
+        let end = self.numbers.as_ref()?.highest() + 1;
+        if at >= end {
+            return None;
+        }
+        let next = |set: &IntervalSet| match set.contains(at) {
+            true => at,
+            false => set.missing_in(at..end).next().map_or(end, |gap| gap.end),
+        };
+        let (kept, lost) = (next(&self.kept), next(&self.lost));
+        let low = kept.min(lost);
+        if low >= end {
+            return None;
+        }
+        let sign = kept < lost;
+        let set = if sign { &self.kept } else { &self.lost };
+        Some((low, set.first_missing_from(low).min(end), sign))
+    }
+
+    /// Writes the next datagram of the report into `space`. A block ends where a number belongs to no interval, and
+    /// another datagram goes on behind it.
+    //= Z-11
+    pub(super) fn write<'s>(&mut self, space: &'s mut [u8]) -> Option<&'s [u8]> {
+        let from = match self.writing {
+            Some(from) => from,
+            None => {
+                let from = self.low.min(self.previous_low);
+                self.previous_low = self.low;
+                from
+            }
+        };
+        let Some((first, mut high, sign)) = self.interval(from) else {
+            self.finish();
+            return None;
+        };
+        let span = u64::from(MAX_BLOCK_SPAN) - 1;
+        high = high.min(first + span);
+        let mut writer = ControlWriter::new(space);
+        writer.push(first as u32);
+        writer.push(high as u32);
+        let mut expected = !sign;
+        while writer.has_room(1)
+            && let Some((low, end, sign)) = self.interval(high)
+            && low == high
+            && sign == expected
+            && end - first <= span
+        {
+            writer.push(end as u32);
+            high = end;
+            expected = !expected;
+        }
+        if self.interval(high).is_some() {
+            self.writing = Some(high);
+        } else {
+            self.finish();
+        }
+        Some(writer.acknowledgement(sign))
+    }
+
+    fn finish(&mut self) {
+        self.writing = None;
+        self.kept.pop_front_below(self.previous_low);
+        self.lost.pop_front_below(self.previous_low);
+        self.low = self.numbers.as_ref().map_or(0, |numbers| numbers.highest() + 1);
+        self.units = 0;
+        self.bytes = 0;
+        self.since = None;
+        self.urgent = false;
+    }
+
+    /// Makes the report before the last one due again: at the end, the newest acknowledgement is repeated.
+    pub(super) fn repeat(&mut self, now: Time) {
+        if self.numbers.is_some() {
+            self.low = self.previous_low;
+            self.since = Some(now);
+            self.urgent = true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pinnace_wire::zcrp::Control;
+
+    const BASE: u64 = 1 << 32;
+
+    fn write_all(report: &mut Report) -> Vec<Vec<(u64, u64, bool)>> {
+        let mut blocks = Vec::new();
+        let mut space = [0; 512];
+        while let Some(bytes) = report.write(&mut space) {
+            let Ok(Control::Acknowledgement(block)) = Control::parse(bytes) else { panic!("a valid block") };
+            blocks.push(block.intervals().map(|(l, h, s)| (u64::from(l), u64::from(h), s)).collect());
+            if report.writing.is_none() {
+                break;
+            }
+        }
+        blocks
+    }
+
+    fn report_of(numbers: &[u64]) -> Report {
+        let mut report = Report::new(&Config::default());
+        for &number in numbers {
+            report.on_kept(Time::ZERO, BASE + number, 10);
+        }
+        report
+    }
+
+    #[test]
+    fn gaps_become_losses_after_three_later_numbers() {
+        //= Z-10 test
+        let mut report = report_of(&[10, 11, 13, 14]);
+        assert_eq!(report.judge_gaps(Time::ZERO, 3, Duration::from_millis(5)), 0);
+        report.on_kept(Time::ZERO, BASE + 15, 10);
+        assert_eq!(report.judge_gaps(Time::ZERO, 3, Duration::from_millis(5)), 1);
+        assert_eq!(write_all(&mut report), [[(10, 12, true), (12, 13, false), (13, 16, true)]]);
+    }
+
+    #[test]
+    fn gaps_become_losses_after_five_milliseconds() {
+        //= Z-10 test
+        let mut report = report_of(&[10, 12]);
+        let later = Time::ZERO + Duration::from_millis(5);
+        assert_eq!(report.due_at(&Config::default()), Some(later));
+        assert_eq!(report.judge_gaps(later, 3, Duration::from_millis(5)), 1);
+    }
+
+    #[test]
+    fn an_undecided_number_ends_the_block() {
+        //= Z-11 test
+        let mut report = report_of(&[10, 12]);
+        assert_eq!(write_all(&mut report), [[(10, 11, true)], [(12, 13, true)]]);
+        report.on_kept(Time::ZERO, BASE + 11, 10);
+        assert_eq!(write_all(&mut report), [[(10, 13, true)]], "what was reported may be repeated");
+    }
+
+    #[test]
+    fn a_late_number_is_reported_as_kept_after_all() {
+        //= Z-10 test
+        let mut report = report_of(&[10, 12, 13, 14]);
+        report.judge_gaps(Time::ZERO, 3, Duration::from_millis(5));
+        assert_eq!(write_all(&mut report), [[(10, 11, true), (11, 12, false), (12, 15, true)]]);
+        report.on_kept(Time::ZERO, BASE + 11, 10);
+        let blocks = write_all(&mut report);
+        assert_eq!(blocks, [[(10, 15, true)]]);
+    }
+
+    #[test]
+    fn numbers_of_another_life_are_not_located() {
+        //= Z-6 test
+        let mut report = report_of(&[10]);
+        assert_eq!(report.locate(9), Some(BASE + 9), "before the first is no gap, but may come");
+        assert_eq!(report.locate(10 + 65_535), Some(BASE + 10 + 65_535));
+        assert_eq!(report.locate(10 + 65_536), None);
+        assert_eq!(report.locate(10u32.wrapping_sub(65_536)), None);
+        report.on_kept(Time::ZERO, BASE + 9, 10);
+        assert_eq!(write_all(&mut report), [[(9, 11, true)]]);
+    }
+
+    #[test]
+    fn long_spans_are_cut_to_what_a_block_may_span() {
+        let mut report = report_of(&[0]);
+        report.on_kept(Time::ZERO, BASE + 65_535, 1);
+        report.on_kept(Time::ZERO, BASE + 65_536, 1);
+        report.judge_gaps(Time::ZERO + Duration::from_secs(1), 3, Duration::from_millis(5));
+        let blocks = write_all(&mut report);
+        assert_eq!(blocks.concat().iter().map(|(l, h, _)| h - l).sum::<u64>(), 65_537);
+    }
+}

@@ -1,0 +1,195 @@
+//! What a receiver sends: requests, block acknowledgements, flow hints.
+
+use super::Receiver;
+use super::incoming::{Incoming, State};
+use crate::Config;
+use core::time::Duration;
+use pinnace_core::{Address, Time, Train};
+use pinnace_wire::zcrp::ControlWriter;
+
+/// Bytes of the headers below a datagram, for the amplification rule.
+const LOWER_HEADERS: u64 = 28;
+/// Pairs in the first request to a peer that introduced itself and has been sent little: it must fit three times the
+/// 28 bytes of an idle datagram.
+const CAUTIOUS_PAIRS: usize = 4;
+
+impl Receiver {
+    pub(crate) fn poll_transmit(&mut self, now: Time, train: &mut Train) -> bool {
+        if self.closed.is_some() {
+            return self.farewell.is_some() && self.poll_report(now, train);
+        }
+        self.poll_report(now, train) || self.poll_requests(now, train) || self.poll_flow(train)
+    }
+
+    /// Whether `bytes` may be sent to the peer now.
+    fn may_send(&self, bytes: usize) -> bool {
+        !self.config.limit_amplification || self.allowance >= bytes as u64 + LOWER_HEADERS
+    }
+
+    fn pay(&mut self, bytes: usize) {
+        self.allowance = self.allowance.saturating_sub(bytes as u64 + LOWER_HEADERS);
+    }
+
+    /// The largest control datagram that may be sent now.
+    fn capacity(&self) -> usize {
+        let most = self.config.control_capacity();
+        if self.config.limit_amplification {
+            let allowed = self.allowance.saturating_sub(LOWER_HEADERS).min(most as u64) as usize;
+            allowed & !3
+        } else {
+            most
+        }
+    }
+
+    /// Whether not even the smallest answer may be sent before more comes from the peer.
+    pub(super) fn is_muted(&self) -> bool {
+        self.capacity() < 16
+    }
+
+    fn put(&mut self, train: &mut Train, datagram: &[u8]) {
+        train.begin(Address::Peer, datagram.len());
+        train.inline(datagram);
+        train.end_segment();
+        self.pay(datagram.len());
+    }
+
+    //= Z-11
+    fn poll_report(&mut self, now: Time, train: &mut Train) -> bool {
+        if !self.report.is_due(now, &self.config) {
+            return false;
+        }
+        if self.is_muted() {
+            self.counters.answers_withheld += 1;
+            return false;
+        }
+        let mut space = [0; 512];
+        let limit = self.capacity().min(space.len());
+        let Some(datagram) = self.report.write(&mut space[..limit]) else {
+            return false;
+        };
+        train.begin(Address::Peer, datagram.len());
+        train.inline(datagram);
+        train.end_segment();
+        self.pay(train.bytes());
+        self.counters.acknowledgements_sent += 1;
+        true
+    }
+
+    //= Z-3
+    //= Z-13
+    fn poll_requests(&mut self, now: Time, train: &mut Train) -> bool {
+        let capacity = self.capacity();
+        let pairs = (capacity.saturating_sub(8) / 8).min(if self.cautious() { CAUTIOUS_PAIRS } else { usize::MAX });
+        if self.repeating.is_some() && pairs > 0 && self.poll_repetitions(now, train, pairs) {
+            return true;
+        }
+        let high = self.next_number().min(self.base + Config::REQUESTS_AHEAD);
+        let fresh = high.saturating_sub(self.requested.max(self.base)) as usize;
+        if fresh == 0 {
+            return false;
+        }
+        // While the application is posting, a request that is not urgent waits for company.
+        if self.held && fresh < pairs.min(64) && self.requested > self.base {
+            return false;
+        }
+        if pairs == 0 {
+            self.counters.answers_withheld += 1;
+            return false;
+        }
+        self.requested = self.requested.max(self.base);
+        let low = self.requested;
+        let high = high.min(low + pairs as u64);
+        self.write_request(now, train, low..high, |_| true);
+        self.requested = high;
+        true
+    }
+
+    /// Whether the peer has shown too little of itself for a long answer.
+    fn cautious(&self) -> bool {
+        self.config.limit_amplification && self.stride == 0
+    }
+
+    /// Requests again what has waited long enough (Z-13).
+    fn poll_repetitions(&mut self, now: Time, train: &mut Train, pairs: usize) -> bool {
+        let (first, most) = (self.config.request_interval, self.config.request_interval_max);
+        let due = |message: &Incoming| {
+            message.state == State::Posted && message.requested_at + interval(message, first, most) <= now
+        };
+        let low = self.repeating.take().unwrap_or(self.base).max(self.base);
+        let Some(low) = (low..self.requested).find(|&number| self.message(number).is_some_and(due)) else {
+            self.request_timer = self.next_repetition();
+            return false;
+        };
+        let mut count = 0;
+        let mut end = low;
+        for number in low..self.requested {
+            if count == pairs {
+                break;
+            }
+            count += usize::from(self.message(number).is_some_and(due));
+            end = number + 1;
+        }
+        self.counters.requests_repeated += count as u64;
+        self.write_request(now, train, low..end, due);
+        self.repeating = Some(end);
+        true
+    }
+
+    fn next_repetition(&self) -> Option<Time> {
+        let (first, most) = (self.config.request_interval, self.config.request_interval_max);
+        let requested = self.requested.saturating_sub(self.base) as usize;
+        let waiting = self.messages.iter().take(requested).filter(|message| message.state == State::Posted);
+        waiting.map(|message| message.requested_at + interval(message, first, most)).min()
+    }
+
+    fn write_request(
+        &mut self,
+        now: Time,
+        train: &mut Train,
+        numbers: core::ops::Range<u64>,
+        wanted: impl Fn(&Incoming) -> bool,
+    ) {
+        let mut space = vec![0; 8 + 8 * (numbers.end - numbers.start) as usize];
+        let mut writer = ControlWriter::new(&mut space);
+        for number in numbers {
+            let Some(message) = self.messages.get_mut((number - self.base) as usize) else { break };
+            if wanted(message) {
+                message.requested_at = now;
+                message.requests = message.requests.saturating_add(1);
+                writer.push(number as u32);
+                writer.push(message.capacity);
+            }
+        }
+        let datagram = writer.request();
+        self.counters.requests_sent += 1;
+        let timer = now + self.config.request_interval;
+        self.request_timer = Some(self.request_timer.map_or(timer, |earlier| earlier.min(timer)));
+        self.put(train, datagram);
+    }
+
+    //= Z-21
+    fn poll_flow(&mut self, train: &mut Train) -> bool {
+        if !self.flow_due {
+            return false;
+        }
+        self.flow_due = false;
+        if !self.may_send(16) {
+            self.counters.answers_withheld += 1;
+            return false;
+        }
+        let mut space = [0; 16];
+        let mut writer = ControlWriter::new(&mut space);
+        writer.push((self.base + Config::REQUESTS_AHEAD - 1) as u32);
+        // Reads bounce into 64 KiB of the driver's memory.
+        writer.push(65_536);
+        self.counters.flow_hints_sent += 1;
+        self.put(train, writer.flow());
+        true
+    }
+}
+
+/// How long after its last request a message is requested again: doubling from `first` to `most`.
+fn interval(message: &Incoming, first: Duration, most: Duration) -> Duration {
+    let doublings = u32::from(message.requests.saturating_sub(1)).min(16);
+    first.saturating_mul(1 << doublings).min(most)
+}

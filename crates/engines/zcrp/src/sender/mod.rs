@@ -1,0 +1,449 @@
+//! The sending half.
+//!
+//! Two lists, as in the paper (Z-8): *units to send* is the unit announced, then what has to be sent again, then the
+//! messages that have been requested, in order; *units in transit* is [`Transit`]. A message moves from the queue to the
+//! first list when a request names it (Z-3), and ends when every unit is acknowledged (Z-15).
+
+mod outgoing;
+mod transit;
+mod transmit;
+
+use crate::liveness::Liveness;
+use crate::{Config, Event, Failure, Refused, SenderCounters, UnitSize};
+use core::time::Duration;
+use outgoing::{EarlyRequests, Outgoing, State};
+use pinnace_core::{
+    BufferId, Congestion, DeliveryRate, LossSample, Pacer, PollAt, Random, RttConfig, RttEstimator, Time, unwrap32,
+};
+use pinnace_wire::zcrp::{Block, Control, MAX_UNIT_BYTES, MIN_UNIT_BYTES, Pairs, TRAILER_BYTES};
+use std::collections::VecDeque;
+use transit::{Fate, Transit};
+
+/// One unit of one message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct UnitRef {
+    message: u64,
+    unit: u32,
+}
+
+/// The sending half of ZCRP. See the [module documentation](self).
+#[derive(Debug)]
+pub struct Sender {
+    config: Config,
+    counters: SenderCounters,
+    /// Data bytes in every unit but the last, `F`; 0 until it is chosen.
+    fragment: u32,
+    /// Messages from `base` on.
+    messages: VecDeque<Outgoing>,
+    base: u64,
+    early: EarlyRequests,
+    /// Messages that no request has named yet.
+    waiting: usize,
+    /// Requested messages with units that have never been sent.
+    ready: VecDeque<u64>,
+    /// Bytes of those units' datagrams.
+    ready_bytes: u64,
+    /// Units to send again: message, first and last unit, half-open.
+    again: VecDeque<(u64, u32, u32)>,
+    /// The unit that the last one announced.
+    announced: Option<UnitRef>,
+    transit: Transit,
+    rtt: RttEstimator,
+    /// When the oldest transmission may have been unanswered for too long. Never late.
+    timer: Option<Time>,
+    congestion: Box<dyn Congestion>,
+    delivery: DeliveryRate,
+    pacer: Pacer,
+    /// Sending goes on then.
+    paced_until: Option<Time>,
+    liveness: Liveness,
+    /// When messages without a request are announced next, if there are any (Z-21).
+    idle_due: Option<Time>,
+    /// A request named only messages that nobody has sent.
+    idle_asked: bool,
+    held: bool,
+    closed: Option<Failure>,
+    events: VecDeque<Event>,
+}
+
+impl Sender {
+    /// A sender whose life begins at `now`.
+    pub fn new(config: Config, now: Time) -> Self {
+        let mut random = Random::from_seed(config.seed);
+        let rtt = RttEstimator::new(RttConfig {
+            extra: config.ack_delay,
+            floor: config.timeout_floor,
+            cap: Duration::from_secs(60),
+            back_off_cap: Duration::from_secs(1),
+            initial: Duration::from_millis(200),
+            ..RttConfig::default()
+        });
+        let mut sender = Self {
+            counters: SenderCounters::default(),
+            fragment: 0,
+            messages: VecDeque::new(),
+            base: 0,
+            early: EarlyRequests::new(),
+            waiting: 0,
+            ready: VecDeque::new(),
+            ready_bytes: 0,
+            again: VecDeque::new(),
+            announced: None,
+            transit: Transit::new(random.next_u64() as u32),
+            rtt,
+            timer: None,
+            congestion: config.congestion.build(1472, now),
+            delivery: DeliveryRate::new(),
+            pacer: Pacer::unlimited(),
+            paced_until: None,
+            liveness: Liveness::new(config.peer_timeout),
+            idle_due: None,
+            idle_asked: false,
+            held: false,
+            closed: None,
+            events: VecDeque::new(),
+            config,
+        };
+        if let UnitSize::Fixed(bytes) = sender.config.unit_size {
+            sender.set_unit_bytes(bytes, now);
+        }
+        sender
+    }
+
+    fn set_unit_bytes(&mut self, bytes: usize, now: Time) {
+        let bytes = bytes.clamp(MIN_UNIT_BYTES, MAX_UNIT_BYTES);
+        self.fragment = (bytes - TRAILER_BYTES) as u32;
+        self.congestion = self.config.congestion.build(bytes as u64, now);
+        self.set_pace(now);
+    }
+
+    /// Queues `size` bytes of `buffer` as the next message and returns its number (Z-4, Z-17).
+    ///
+    /// # Errors
+    /// [`Refused`], without taking a number.
+    //= Z-4
+    //= Z-17
+    pub fn send(&mut self, now: Time, buffer: BufferId, size: u32) -> Result<u64, Refused> {
+        if let Some(failure) = self.closed {
+            return Err(Refused::Closed(failure));
+        }
+        if self.messages.len() >= self.config.max_messages {
+            return Err(Refused::TooMany);
+        }
+        if self.fragment == 0
+            && let UnitSize::UpTo(most) = self.config.unit_size
+        {
+            self.set_unit_bytes(UnitSize::for_messages_of(size, most, 65_493), now);
+        }
+        let number = self.next_number();
+        self.messages.push_back(Outgoing::new(buffer, size, self.fragment));
+        match self.early.take(number) {
+            Some(capacity) => self.on_requested(number, capacity),
+            None => {
+                self.waiting += 1;
+                //= Z-21
+                // The first announcement goes at once: it introduces the sender to a receiver that listens.
+                self.idle_due.get_or_insert(now);
+            }
+        }
+        self.update_liveness(now);
+        Ok(number)
+    }
+
+    /// The number that the next [`Sender::send`] takes.
+    pub fn next_number(&self) -> u64 {
+        self.base + self.messages.len() as u64
+    }
+
+    /// The unit datagram size `U`, once it is known.
+    pub fn unit_bytes(&self) -> Option<usize> {
+        (self.fragment > 0).then_some(self.fragment as usize + TRAILER_BYTES)
+    }
+
+    /// While held, only full trains leave, unless nothing is in transit: the application is still queueing.
+    pub fn hold(&mut self, held: bool) {
+        self.held = held;
+    }
+
+    /// What has been seen so far.
+    pub fn counters(&self) -> SenderCounters {
+        self.counters
+    }
+
+    /// The smoothed round trip, once it was measured.
+    pub fn round_trip(&self) -> Option<Duration> {
+        self.rtt.smoothed()
+    }
+
+    /// Whether a message is under way.
+    pub fn is_busy(&self) -> bool {
+        !self.messages.is_empty()
+    }
+
+    /// Ends the sender: what is under way fails (Z-15).
+    pub fn close(&mut self) {
+        self.fail_all(Failure::Closed);
+    }
+
+    fn fail_all(&mut self, failure: Failure) {
+        if self.closed.is_some() {
+            return;
+        }
+        self.closed = Some(failure);
+        for (index, message) in self.messages.iter().enumerate() {
+            if message.state != State::Ended {
+                let number = self.base + index as u64;
+                self.counters.messages_failed += 1;
+                self.events.push_back(Event::Sent { number, buffer: message.buffer, result: Err(failure) });
+            }
+        }
+        self.base = self.next_number();
+        self.messages.clear();
+        self.waiting = 0;
+        self.ready.clear();
+        self.ready_bytes = 0;
+        self.again.clear();
+        self.announced = None;
+        self.transit.clear();
+        self.events.push_back(Event::SenderClosed(failure));
+    }
+
+    fn message(&self, number: u64) -> Option<&Outgoing> {
+        self.messages.get(usize::try_from(number.checked_sub(self.base)?).ok()?)
+    }
+
+    fn message_mut(&mut self, number: u64) -> Option<&mut Outgoing> {
+        self.messages.get_mut(usize::try_from(number.checked_sub(self.base)?).ok()?)
+    }
+
+    /// A control datagram came.
+    pub(crate) fn handle_control(&mut self, now: Time, datagram: &[u8]) {
+        if self.closed.is_some() {
+            return;
+        }
+        let Ok(control) = Control::parse(datagram) else {
+            self.counters.datagrams_malformed += 1;
+            return;
+        };
+        self.liveness.on_heard(now);
+        match control {
+            Control::Acknowledgement(block) => self.on_acknowledgement(now, block),
+            Control::Request(pairs) => self.on_request(pairs),
+            Control::Flow { .. } => {
+                //= Z-21
+                self.counters.flow_hints_received += 1;
+                self.liveness.peer_reports_idle = true;
+            }
+        }
+        self.update_liveness(now);
+    }
+
+    //= Z-3
+    //= Z-13
+    fn on_request(&mut self, pairs: Pairs<'_>) {
+        self.counters.requests_received += 1;
+        let next = self.next_number();
+        let mut ahead_only = true;
+        for (number, capacity) in pairs.iter() {
+            let number = unwrap32(next, number);
+            if number >= next + Config::REQUESTS_AHEAD {
+                self.counters.requests_ignored += 1;
+            } else if number >= next {
+                self.early.insert(number, capacity);
+            } else {
+                ahead_only = false;
+                if self.message(number).is_some_and(|message| message.state == State::Waiting) {
+                    self.waiting -= 1;
+                    self.on_requested(number, capacity);
+                }
+            }
+        }
+        if ahead_only {
+            // The receiver waits for messages that nobody has sent: say so (Z-21).
+            self.idle_asked = true;
+        }
+    }
+
+    fn on_requested(&mut self, number: u64, capacity: u32) {
+        let fragment = self.fragment;
+        if let Some(message) = self.message_mut(number) {
+            message.request(capacity);
+            let bytes = message.unsent_bytes(fragment);
+            self.ready_bytes += bytes;
+            self.ready.push_back(number);
+        }
+    }
+
+    fn on_acknowledgement(&mut self, now: Time, block: Block<'_>) {
+        self.counters.acknowledgements_received += 1;
+        let mut newest_sent = None;
+        let mut lost_bytes = 0;
+        let mut lost_sent_at = Time::ZERO;
+        for (low, high, positive) in block.intervals() {
+            let low = unwrap32(self.transit.next(), low);
+            let high = low + u64::from(high.wrapping_sub(low as u32));
+            if positive {
+                self.on_delivered(now, low, high, &mut newest_sent);
+            } else {
+                let (bytes, sent_at) = self.on_lost(low, high);
+                lost_bytes += bytes;
+                lost_sent_at = lost_sent_at.max(sent_at);
+            }
+        }
+        let rtt = newest_sent.map(|sent_at| now - sent_at);
+        let in_flight_after = self.transit.bytes_in_flight();
+        if let Some(rtt) = rtt {
+            // Every transmission has a number of its own, so no measure is ambiguous and Karn's rule is kept for free.
+            self.rtt.on_sample(now, rtt);
+            self.rtt.reset_back_off();
+        }
+        if lost_bytes > 0 {
+            self.congestion.on_loss(&LossSample { now, lost_bytes, sent_at: lost_sent_at, in_flight_after });
+        }
+        if let Some(sample) = self.delivery.finish(now, rtt, in_flight_after) {
+            self.congestion.on_ack(&sample);
+        }
+        self.forget_settled();
+        self.set_pace(now);
+    }
+
+    //= Z-8
+    //= Z-15
+    fn on_delivered(&mut self, now: Time, low: u64, high: u64, newest_sent: &mut Option<Time>) {
+        let Self { transit, messages, base, delivery, events, counters, .. } = self;
+        transit.decide(low, high, Fate::Acknowledged, |run| {
+            if run.fate == Fate::InTransit {
+                delivery.on_packet_acked(now, run.total_bytes(), &run.stamp);
+            }
+            *newest_sent = (*newest_sent).max(Some(run.stamp.sent_at));
+            let Some(message) = run.message.checked_sub(*base).and_then(|index| messages.get_mut(index as usize))
+            else {
+                return true;
+            };
+            let (low, high) = run.units();
+            if message.state != State::Ended && message.acknowledge(low, high) {
+                //= Z-16
+                let refused = message.state == State::Refusing;
+                message.state = State::Ended;
+                if refused {
+                    counters.messages_failed += 1;
+                } else {
+                    counters.messages_sent += 1;
+                }
+                let result = if refused { Err(Failure::TooLong) } else { Ok(()) };
+                events.push_back(Event::Sent { number: run.message, buffer: message.buffer, result });
+            }
+            true
+        });
+        while self.messages.front().is_some_and(|message| message.state == State::Ended) {
+            self.messages.pop_front();
+            self.base += 1;
+        }
+    }
+
+    /// Moves reported losses back to the units to send. Returns their bytes and when the newest of them left.
+    //= Z-8
+    fn on_lost(&mut self, low: u64, high: u64) -> (u64, Time) {
+        let mut bytes = 0;
+        let mut sent_at = Time::ZERO;
+        let Self { transit, again, counters, .. } = self;
+        transit.decide(low, high, Fate::GivenUp, |run| {
+            let (low, high) = run.units();
+            again.push_back((run.message, low, high));
+            counters.units_reported_lost += u64::from(run.count);
+            bytes += run.total_bytes();
+            sent_at = sent_at.max(run.stamp.sent_at);
+            true
+        });
+        (bytes, sent_at)
+    }
+
+    fn forget_settled(&mut self) {
+        let Self { transit, messages, base, .. } = self;
+        transit.forget(Config::MAX_TRANSIT / 2, |run| {
+            let (low, high) = run.units();
+            let Some(index) = run.message.checked_sub(*base) else { return true };
+            messages.get(index as usize).is_none_or(|message| message.acknowledged(low, high))
+        });
+    }
+
+    fn set_pace(&mut self, now: Time) {
+        let rate = self.congestion.pacing_rate();
+        if rate != self.pacer.rate() {
+            self.pacer.set_rate(now, rate);
+            // A train every millisecond, at least two units, at most one system call's worth.
+            let burst = rate.unwrap_or(u64::MAX) / 1000;
+            let unit = u64::from(self.fragment) + TRAILER_BYTES as u64;
+            self.pacer.set_burst(now, burst.clamp(2 * unit, 65_535.max(2 * unit)));
+        }
+    }
+
+    /// Whether progress depends on the peer (Z-19).
+    fn update_liveness(&mut self, now: Time) {
+        let begun = self.transit.units_in_flight() > 0 || !self.again.is_empty();
+        let idle_peer = self.liveness.peer_reports_idle && !self.messages.is_empty();
+        self.liveness.set_outstanding(now, self.closed.is_none() && (begun || idle_peer));
+    }
+
+    pub(crate) fn handle_timeout(&mut self, now: Time) {
+        if self.closed.is_some() {
+            return;
+        }
+        if self.liveness.deadline().is_some_and(|deadline| deadline <= now) {
+            //= Z-19
+            self.fail_all(Failure::PeerGone);
+            return;
+        }
+        if self.timer.is_some_and(|timer| timer <= now) {
+            self.on_timer(now);
+        }
+        if self.paced_until.is_some_and(|until| until <= now) {
+            self.paced_until = None;
+        }
+    }
+
+    //= Z-8
+    //= Z-12
+    fn on_timer(&mut self, now: Time) {
+        let timeout = self.rtt.timeout();
+        let Self { transit, again, counters, .. } = self;
+        let mut expired = 0;
+        let oldest = transit.expire(now, timeout, |run| {
+            let (low, high) = run.units();
+            again.push_back((run.message, low, high));
+            expired += u64::from(run.count);
+        });
+        if expired > 0 {
+            counters.timeouts += 1;
+            counters.units_timed_out += expired;
+            self.rtt.back_off();
+            self.congestion.on_timeout(now);
+            self.set_pace(now);
+        }
+        self.timer = oldest.map(|sent| sent + self.rtt.timeout());
+        self.update_liveness(now);
+    }
+
+    pub(crate) fn on_malformed(&mut self) {
+        self.counters.datagrams_malformed += 1;
+    }
+
+    pub(crate) fn handle_unreachable(&mut self) {
+        self.counters.unreachable_reports += 1;
+    }
+
+    pub(crate) fn poll_at(&self) -> PollAt {
+        if self.closed.is_some() {
+            return PollAt::Ingress;
+        }
+        let timer = self.timer.filter(|_| self.transit.units_in_flight() > 0);
+        PollAt::at(timer)
+            .min(PollAt::at(self.paced_until))
+            .min(PollAt::at(self.idle_due.filter(|_| self.waiting > 0)))
+            .min(PollAt::at(self.liveness.deadline()))
+    }
+
+    pub(crate) fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+}

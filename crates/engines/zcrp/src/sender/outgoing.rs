@@ -1,0 +1,123 @@
+//! One message on its way out, and the requests that came before their messages.
+
+use super::Config;
+use pinnace_core::{BufferId, IntervalSet};
+use pinnace_wire::zcrp::TRAILER_BYTES;
+
+/// What a message is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// No request has named it yet (Z-3).
+    Waiting,
+    /// Its units travel.
+    Sending,
+    /// It does not fit the receiver's buffer: a single unit says so (Z-16).
+    Refusing,
+    /// It has ended, and waits for those before it to leave the queue.
+    Ended,
+}
+
+/// A message on its way out.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    pub(super) buffer: BufferId,
+    pub(super) size: u32,
+    pub(super) units: u32,
+    /// The first unit that has never been sent.
+    pub(super) next_unit: u32,
+    pub(super) state: State,
+    acked: IntervalSet,
+}
+
+impl Outgoing {
+    //= Z-5
+    pub(super) fn new(buffer: BufferId, size: u32, fragment: u32) -> Self {
+        let units = size.div_ceil(fragment).max(1);
+        Self { buffer, size, units, next_unit: 0, state: State::Waiting, acked: IntervalSet::new() }
+    }
+
+    /// A request has named it.
+    pub(super) fn request(&mut self, capacity: u32) {
+        if self.size > capacity {
+            self.units = 1;
+            self.state = State::Refusing;
+        } else {
+            self.state = State::Sending;
+        }
+    }
+
+    /// Whether `unit` still has to arrive.
+    pub(super) fn wants(&self, unit: u32) -> bool {
+        matches!(self.state, State::Sending | State::Refusing) && !self.acked.contains(u64::from(unit))
+    }
+
+    /// Marks units acknowledged; true if nothing is missing any more.
+    pub(super) fn acknowledge(&mut self, low: u32, high: u32) -> bool {
+        if self.units == 1 {
+            return true;
+        }
+        self.acked.insert(u64::from(low)..u64::from(high));
+        self.acked.len() == u64::from(self.units)
+    }
+
+    /// Whether all these units are acknowledged.
+    pub(super) fn acknowledged(&self, low: u32, high: u32) -> bool {
+        self.state == State::Ended || self.acked.covers(u64::from(low)..u64::from(high))
+    }
+
+    /// Offset and length of a unit's data in the message.
+    pub(super) fn fragment_of(&self, unit: u32, fragment: u32) -> (u64, u32) {
+        if self.state == State::Refusing {
+            return (0, 0);
+        }
+        let offset = u64::from(unit) * u64::from(fragment);
+        let rest = u64::from(self.size).saturating_sub(offset);
+        (offset, rest.min(u64::from(fragment)) as u32)
+    }
+
+    /// Bytes of a unit's datagram, without padding.
+    pub(super) fn unit_bytes(&self, unit: u32, fragment: u32) -> usize {
+        self.fragment_of(unit, fragment).1 as usize + TRAILER_BYTES
+    }
+
+    /// Bytes of the datagrams of all units that have never been sent.
+    pub(super) fn unsent_bytes(&self, fragment: u32) -> u64 {
+        let data = match self.state {
+            State::Refusing => 0,
+            _ => u64::from(self.size).saturating_sub(u64::from(self.next_unit) * u64::from(fragment)),
+        };
+        data + u64::from(self.units - self.next_unit) * TRAILER_BYTES as u64
+    }
+}
+
+/// Requests for messages that have not been queued yet, up to 1024 ahead (Z-13). The first pair for a message counts.
+#[derive(Debug)]
+pub(super) struct EarlyRequests {
+    capacities: Box<[Option<u32>]>,
+    count: usize,
+}
+
+impl EarlyRequests {
+    pub(super) fn new() -> Self {
+        Self { capacities: vec![None; Config::REQUESTS_AHEAD as usize].into_boxed_slice(), count: 0 }
+    }
+
+    /// Remembers a request for message `number`, which lies less than 1024 ahead of the next send.
+    pub(super) fn insert(&mut self, number: u64, capacity: u32) {
+        let slot = &mut self.capacities[(number % Config::REQUESTS_AHEAD) as usize];
+        if slot.is_none() {
+            *slot = Some(capacity);
+            self.count += 1;
+        }
+    }
+
+    /// Takes the request for message `number`, the next send.
+    pub(super) fn take(&mut self, number: u64) -> Option<u32> {
+        if self.count == 0 {
+            return None;
+        }
+        let taken = self.capacities[(number % Config::REQUESTS_AHEAD) as usize].take();
+        self.count -= usize::from(taken.is_some());
+        taken
+    }
+}

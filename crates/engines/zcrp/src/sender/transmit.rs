@@ -1,0 +1,195 @@
+//! Building trains of units.
+//!
+//! Every unit announces the one that follows it on the channel (Z-7), so the next unit is chosen before the current one is
+//! written, and what was announced goes first whatever happens meanwhile.
+
+use super::{Sender, State, UnitRef};
+use crate::Config;
+use pinnace_core::{Address, BufferRange, Time, Train};
+use pinnace_wire::zcrp::{TRAILER_BYTES, Unit, encode_idle};
+
+impl Sender {
+    pub(crate) fn poll_transmit(&mut self, now: Time, train: &mut Train) -> bool {
+        if self.closed.is_some() {
+            return false;
+        }
+        self.poll_idle(now, train) || self.poll_units(now, train)
+    }
+
+    //= Z-21
+    fn poll_idle(&mut self, now: Time, train: &mut Train) -> bool {
+        let announces = self.waiting > 0 && self.idle_due.is_some_and(|due| due <= now);
+        if !announces && !self.idle_asked {
+            return false;
+        }
+        self.idle_asked = false;
+        self.idle_due = Some(now + self.config.idle_interval);
+        self.counters.idles_sent += 1;
+        train.begin(Address::Peer, TRAILER_BYTES);
+        train.inline(&encode_idle(self.next_number() as u32));
+        train.end_segment();
+        true
+    }
+
+    /// Whether a datagram of `bytes` bytes may join what is in transit.
+    //= Z-9
+    fn window_open(&self, bytes: u64) -> bool {
+        if self.transit.units_in_flight() == 0 {
+            //= Z-8
+            return true;
+        }
+        self.transit.units_in_flight() < self.config.window_units
+            && self.transit.span() < Config::MAX_TRANSIT
+            && self.transit.bytes_in_flight() + bytes <= self.congestion.window().min(self.config.window_bytes)
+    }
+
+    /// Whether the application is still queueing and a full train is not there yet.
+    fn holds(&self, train: &Train) -> bool {
+        if !self.held || self.transit.units_in_flight() == 0 || !self.again.is_empty() {
+            return false;
+        }
+        let Some(unit) = self.ready.front().and_then(|&number| self.message(number)) else {
+            return false;
+        };
+        let unit = unit.unit_bytes(unit.next_unit, self.fragment) as u64;
+        let limits = train.limits();
+        self.ready.len() < limits.segments
+            && self.ready_bytes + unit <= limits.bytes as u64
+            && self.ready_bytes + unit <= self.config.window_bytes / 4
+    }
+
+    fn poll_units(&mut self, now: Time, train: &mut Train) -> bool {
+        if self.announced.is_none() && self.again.is_empty() && self.ready.is_empty() {
+            return false;
+        }
+        let unit_bytes = u64::from(self.fragment) + TRAILER_BYTES as u64;
+        if self.holds(train) || !self.window_open(unit_bytes) {
+            return false;
+        }
+        let ready_at = self.pacer.ready_at(now, unit_bytes);
+        if ready_at > now {
+            self.paced_until = Some(ready_at);
+            return false;
+        }
+        self.paced_until = None;
+        let Some(first) = self.take_next() else {
+            return false;
+        };
+        self.write_train(now, train, first, self.pacer.available(now).max(unit_bytes));
+        true
+    }
+
+    /// Writes units from `current` on, at most `budget` bytes, for as long as they follow regularly.
+    fn write_train(&mut self, now: Time, train: &mut Train, mut current: UnitRef, budget: u64) {
+        let in_flight = self.transit.bytes_in_flight();
+        let segment = self.datagram_bytes(current);
+        train.begin(Address::Peer, segment);
+        let stamp = self.delivery.on_sent(now, segment as u64, in_flight);
+        if self.transit.units_in_flight() == 0 {
+            self.timer = Some(now + self.rtt.timeout());
+        }
+        let mut first = true;
+        loop {
+            let next = self.take_next();
+            let bytes = self.datagram_bytes(current);
+            let padding = next.map_or(0, |next| self.padding(train, bytes, self.datagram_bytes(next)));
+            self.write_unit(train, current, next, padding);
+            self.transit.push(current.message, current.unit, (bytes + padding) as u32, &stamp, !first);
+            first = false;
+            let Some(next) = next else { break };
+            let next_bytes = self.datagram_bytes(next);
+            let fits = train.has_room(next_bytes) && (train.bytes() + next_bytes) as u64 <= budget;
+            if !fits || !self.window_open(next_bytes as u64) {
+                //= Z-7
+                self.announced = Some(next);
+                break;
+            }
+            current = next;
+        }
+        self.counters.units_sent += train.segments() as u64;
+        self.congestion.on_sent(now, train.bytes() as u64, in_flight);
+        self.pacer.take(now, train.bytes() as u64);
+        if self.announced.is_none() {
+            self.delivery.on_app_limited(self.transit.bytes_in_flight());
+        }
+        self.update_liveness(now);
+    }
+
+    /// Padding that keeps the train regular, if the next unit can then follow in it. Only last units are ever short, so
+    /// only they are padded; a pad of more than an eighth costs more than a further call.
+    fn padding(&self, train: &Train, bytes: usize, next_bytes: usize) -> usize {
+        let segment = train.segment_size();
+        let short = segment - bytes;
+        if short == 0 || short > segment / 8 || next_bytes > segment {
+            return 0;
+        }
+        let room = train.limits();
+        let fits = train.segments() + 2 <= room.segments && train.bytes() + segment + next_bytes <= room.bytes;
+        if fits { short } else { 0 }
+    }
+
+    fn write_unit(&mut self, train: &mut Train, current: UnitRef, next: Option<UnitRef>, padding: usize) {
+        let sequence = self.transit.next() as u32;
+        let fragment = self.fragment;
+        let Some(message) = self.message(current.message) else { return };
+        let (offset, length) = message.fragment_of(current.unit, fragment);
+        let refused = message.state == State::Refusing;
+        let unit = Unit {
+            message: current.message as u32,
+            unit: current.unit,
+            sequence,
+            next: next.map(|next| (next.message as u32, next.unit)),
+            length,
+            is_last: current.unit + 1 == message.units,
+            refused,
+        };
+        train.payload(BufferRange::new(message.buffer, offset, length));
+        if padding > 0 {
+            train.zeros(padding);
+            self.counters.padding_bytes_sent += padding as u64;
+        }
+        train.inline(&unit.encode());
+        train.end_segment();
+    }
+
+    fn datagram_bytes(&self, unit: UnitRef) -> usize {
+        self.message(unit.message).map_or(TRAILER_BYTES, |message| message.unit_bytes(unit.unit, self.fragment))
+    }
+
+    /// The unit that goes next: what was announced, then what has to be sent again, then what was never sent (Z-8).
+    //= Z-8
+    fn take_next(&mut self) -> Option<UnitRef> {
+        if let Some(unit) = self.announced.take()
+            && self.message(unit.message).is_some_and(|message| message.wants(unit.unit))
+        {
+            return Some(unit);
+        }
+        while let Some((message, low, high)) = self.again.front_mut() {
+            let unit = UnitRef { message: *message, unit: *low };
+            *low += 1;
+            if *low >= *high {
+                self.again.pop_front();
+            }
+            if self.message(unit.message).is_some_and(|message| message.wants(unit.unit)) {
+                self.counters.units_resent += 1;
+                return Some(unit);
+            }
+        }
+        while let Some(&number) = self.ready.front() {
+            let fragment = self.fragment;
+            let Some(message) = self.message_mut(number) else {
+                self.ready.pop_front();
+                continue;
+            };
+            let unit = message.next_unit;
+            message.next_unit += 1;
+            let sent_all = message.next_unit >= message.units;
+            self.ready_bytes -= message.unit_bytes(unit, fragment) as u64;
+            if sent_all {
+                self.ready.pop_front();
+            }
+            return Some(UnitRef { message: number, unit });
+        }
+        None
+    }
+}

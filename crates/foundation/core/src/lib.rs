@@ -9,6 +9,8 @@
 mod address;
 mod buffer;
 mod congestion;
+mod context;
+mod contract;
 mod counters;
 mod engine;
 mod interval;
@@ -28,6 +30,8 @@ pub use buffer::{BufferId, BufferRange};
 pub use congestion::{
     AckSample, Bbr, Congestion, ControllerKind, Cubic, DeliveryRate, DeliveryStamp, Fixed, LossSample, UnknownController,
 };
+pub use context::{ContextKey, ContextTable, KeyLayout, TableFull, TranslationMap};
+pub use contract::{Arrival, Decision, LossContract, LossDecider, MAX_PACKETS_AHEAD};
 pub use engine::{Driven, Engine, PathEvent, PollAt};
 pub use interval::{IntervalSet, Missing, TooFragmented, Unwrapper32, unwrap32};
 pub use pacer::Pacer;

@@ -176,7 +176,8 @@ impl Congestion for Cubic {
 
     fn pacing_rate(&self) -> Option<u64> {
         let rate = bytes_per_second(self.window, self.smoothed?)?;
-        Some(if self.in_slow_start() { rate.saturating_mul(2) } else { rate.saturating_add(rate / 4) })
+        let ahead = if self.in_slow_start() { rate.saturating_mul(2) } else { rate.saturating_add(rate / 4) };
+        Some(ahead.max(self.mss))
     }
 
     fn name(&self) -> &'static str {

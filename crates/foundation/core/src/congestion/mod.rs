@@ -2,37 +2,9 @@
 //!
 //! An engine tells its [`Congestion`] what it sent, what was acknowledged and what was lost; the controller answers
 //! with a window and a pacing rate. [`Fixed`] never changes either (the papers' behaviour, for closed networks),
-//! [`Cubic`] halts at loss like TCP, [`Bbr`] follows a model of the path and does not take random loss for
-//! congestion. Always true: a controller only grows with what is acknowledged, its window is never below two packets,
-//! and nothing a peer reports makes it panic.
-//!
-//! All of them count bytes of datagrams. The engine keeps a [`DeliveryStamp`] per transmission, which the shared
-//! [`DeliveryRate`] sampler turns into the [`AckSample`] of an acknowledgement:
-//!
-//! ```
-//! use core::time::Duration;
-//! use pinnace_core::{ControllerKind, DeliveryRate, Time};
-//!
-//! let mut now = Time::ZERO;
-//! let mut control = ControllerKind::Cubic.build(1_400, now);
-//! let mut delivery = DeliveryRate::new();
-//!
-//! // Transmissions, each with its stamp.
-//! let mut stamps = Vec::new();
-//! while stamps.len() as u64 * 1_400 < control.window() {
-//!     let in_flight = stamps.len() as u64 * 1_400;
-//!     stamps.push(delivery.on_sent(now, 1_400, in_flight));
-//!     control.on_sent(now, 1_400, in_flight);
-//! }
-//!
-//! // One acknowledgement of all of them: every packet, then the sum.
-//! now += Duration::from_millis(20);
-//! stamps.iter().for_each(|stamp| delivery.on_packet_acked(now, 1_400, stamp));
-//! if let Some(sample) = delivery.finish(now, Some(Duration::from_millis(20)), 0) {
-//!     control.on_ack(&sample);
-//! }
-//! assert_eq!(control.window(), 2 * 14_000);
-//! ```
+//! [`Cubic`] takes every loss for congestion, like TCP, [`Bbr`] follows a model of the path and does not take random loss for
+//! congestion. All of them count bytes of datagrams. Always true: a window only grows with what is acknowledged, one that
+//! moves is never below two packets, and nothing a peer reports makes a controller panic.
 //= X-23
 
 mod bbr;
@@ -91,7 +63,33 @@ pub struct LossSample {
 /// A congestion controller.
 ///
 /// The engine may send while the bytes in flight are below [`window`](Self::window), and may always send one packet
-/// when nothing is in flight.
+/// when nothing is in flight. The engine keeps a [`DeliveryStamp`] per transmission, which the shared
+/// [`DeliveryRate`] sampler turns into the [`AckSample`] of an acknowledgement:
+///
+/// ```
+/// use core::time::Duration;
+/// use pinnace_core::{ControllerKind, DeliveryRate, Time};
+///
+/// let mut now = Time::ZERO;
+/// let mut control = ControllerKind::Cubic.build(1_400, now);
+/// let mut delivery = DeliveryRate::new();
+///
+/// // Transmissions, each with its stamp.
+/// let mut stamps = Vec::new();
+/// while stamps.len() as u64 * 1_400 < control.window() {
+///     let in_flight = stamps.len() as u64 * 1_400;
+///     stamps.push(delivery.on_sent(now, 1_400, in_flight));
+///     control.on_sent(now, 1_400, in_flight);
+/// }
+///
+/// // One acknowledgement of all of them: every packet, then the sum.
+/// now += Duration::from_millis(20);
+/// stamps.iter().for_each(|stamp| delivery.on_packet_acked(now, 1_400, stamp));
+/// if let Some(sample) = delivery.finish(now, Some(Duration::from_millis(20)), 0) {
+///     control.on_ack(&sample);
+/// }
+/// assert_eq!(control.window(), 2 * 14_000);
+/// ```
 pub trait Congestion: Debug + Send {
     /// `bytes` leave at `now`; `in_flight` bytes were on their way before.
     fn on_sent(&mut self, now: Time, bytes: u64, in_flight: u64);

@@ -218,6 +218,7 @@ impl<E: Engine, L: Link> Driver<E, L> {
     pub fn call<R>(&mut self, hold: Option<bool>, call: impl FnOnce(&mut E, &mut BufferTable, Time) -> R) -> R {
         let now = self.read_clock();
         self.stale = true;
+        self.unfinished = true;
         let memory = &mut self.memory;
         self.engine.call(|engine| {
             if let Some(hold) = hold {

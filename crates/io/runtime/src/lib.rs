@@ -1,4 +1,24 @@
-//! Drives Pinnace engines over links
+//! Drives engines over links.
+//!
+//! Latency and throughput are both lost to thread switches, so the thread that waits does the work: it reads, handles,
+//! transmits, and sleeps on the link's descriptor until the engine's next timer. Many threads may call and wait at once;
+//! one of them drives, the others follow and take over. A background worker drives only while none of them is inside, and
+//! for tasks and event loops, which cannot.
+//!
+//! [`Driver`] is the single-threaded core: engine, link, memory and clock. [`Endpoint`] is its thread-safe face.
+//!
+//! Always true: no wake-up is lost; no thread waits for one that has failed; the engine is drained whenever the lock is
+//! free. Endpoints do not survive `fork`.
 #![warn(missing_docs)]
+
+mod config;
 mod driver;
+mod endpoint;
+mod shared;
+mod wake;
+mod worker;
+
+pub use config::{EndpointConfig, EndpointError, Idle, WaitError};
 pub use driver::{Driver, DriverConfig, DriverCounters, EventSink, Progress};
+pub use endpoint::{Call, Endpoint};
+pub use shared::EndpointCounters;

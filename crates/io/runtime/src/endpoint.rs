@@ -1,0 +1,404 @@
+//! The thread-safe face of a driver: calls, waits, tasks and a readiness descriptor.
+//!
+//! The thread that waits does the work: [`Endpoint::wait_until`] drives the engine itself, or, while another thread does,
+//! waits to take over. A background worker drives while no application thread is inside.
+
+use crate::shared::{EndpointCounters, Locked, Role, Seat, Shared};
+use crate::{DriverCounters, EndpointConfig, EndpointError, EventSink, Idle, WaitError, worker};
+use pinnace_core::{Engine, Time};
+use pinnace_link::{BufferTable, Link, LinkCounters};
+use std::hint::spin_loop;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+use std::{fmt, io};
+
+/// What a call of the application works on.
+#[derive(Debug)]
+pub struct Call<'a, E, S> {
+    /// The engine's clock.
+    pub now: Time,
+    /// The engine.
+    pub engine: &'a mut E,
+    /// Application memory by name.
+    pub memory: &'a mut BufferTable,
+    /// The state of the layer above.
+    pub state: &'a mut S,
+}
+
+/// An engine on a link, for many threads. Clones are handles of the same endpoint.
+///
+/// When the last handle is dropped the worker stops and link, engine and state go; nothing is sent any more. Ending a
+/// conversation properly is a call like any other. Does not survive `fork`: the child must not use it.
+///
+/// # Examples
+/// See `tests/` of this crate for engines; protocols are offered by the `pinnace` crate.
+pub struct Endpoint<E, L, S>
+where
+    E: Engine + Send + 'static,
+    L: Link + 'static,
+    S: EventSink<E::Event> + Send + 'static,
+{
+    handle: Arc<Handle<E, L, S>>,
+}
+
+/// What all handles share; the worker has only what is inside.
+struct Handle<E, L, S>
+where
+    E: Engine + Send + 'static,
+    L: Link + 'static,
+    S: EventSink<E::Event> + Send + 'static,
+{
+    shared: Arc<Shared<E, L, S>>,
+}
+
+impl<E, L, S> Endpoint<E, L, S>
+where
+    E: Engine + Send + 'static,
+    L: Link + 'static,
+    S: EventSink<E::Event> + Send + 'static,
+{
+    /// Puts `engine` on `link`; its events go to `state`. Starts no thread yet.
+    ///
+    /// # Errors
+    /// If the system has no descriptors left.
+    pub fn new(engine: E, link: L, state: S, config: EndpointConfig) -> io::Result<Self> {
+        Ok(Self { handle: Arc::new(Handle { shared: Shared::new(engine, link, state, config)? }) })
+    }
+
+    /// A call of the application: changes engine, memory and state, then sends and reports what follows from it, in the
+    /// calling thread. What does not fill a train may be held back until a thread waits, or for
+    /// [`EndpointConfig::grace`].
+    ///
+    /// A call that changes the state so that another thread's condition comes true, without an event of the engine,
+    /// says so with [`Endpoint::notify`].
+    ///
+    /// # Errors
+    /// If the endpoint is of no use any more. If the link fails while the call's consequences are sent, the call has
+    /// happened all the same.
+    pub fn call<R>(&self, call: impl FnOnce(Call<'_, E, S>) -> R) -> Result<R, EndpointError> {
+        let shared = &self.handle.shared;
+        let mut core = shared.lock();
+        core.check()?;
+        core.activity += 1;
+        // While a thread waits, it is for what is queued now. And an application that only ever calls releases itself.
+        let expired = core.held.is_some_and(|held| held <= core.driver.last_now());
+        let hold = core.seat != Seat::Application && !expired;
+        let change = (hold != core.held.is_some()).then_some(hold);
+        let result = core.enter(|driver, state| {
+            driver.call(change, |engine, memory, now| call(Call { now, engine, memory, state }))
+        });
+        if change.is_some() {
+            core.held = hold.then(|| core.driver.last_now() + core.config.grace);
+        }
+        let progress = if core.should_read() {
+            core.counters.reading_calls += 1;
+            core.progress()
+        } else {
+            core.enter(|driver, state| driver.drain(state))
+        };
+        match progress {
+            Ok(progress) if progress.events > 0 => core.announce(None),
+            Ok(_) => {}
+            Err(error) => {
+                core.fail(EndpointError::Link(Arc::new(error)));
+                return core.check().map(|()| result);
+            }
+        }
+        core.rouse_outdated();
+        self.ensure_worker(&mut core);
+        Ok(result)
+    }
+
+    /// Looks at what is under way, even after a failure (to take buffers back). Sends nothing.
+    pub fn inspect<R>(&self, look: impl FnOnce(&E, &mut BufferTable, &mut S) -> R) -> R {
+        self.handle.shared.lock().enter(|driver, state| {
+            let (engine, memory) = driver.look();
+            look(engine, memory, state)
+        })
+    }
+
+    /// Waits until `ready` finds in the state what the caller wants, and drives the engine meanwhile. `ready` is asked
+    /// under the lock, first at once: what is there already costs no turn (and does not release what calls hold back).
+    ///
+    /// # Errors
+    /// [`WaitError::Timeout`] when `deadline` has passed (one that has passed already allows one turn),
+    /// [`WaitError::Endpoint`] if the endpoint is of no use any more.
+    pub fn wait_until<R>(
+        &self,
+        mut ready: impl FnMut(&mut S) -> Option<R>,
+        deadline: Option<Instant>,
+    ) -> Result<R, WaitError> {
+        let mut place = Place { endpoint: self, core: self.handle.shared.lock(), drives: false };
+        let core = &mut place.core;
+        core.activity += 1;
+        loop {
+            if let Some(result) = ready(&mut core.state) {
+                return Ok(result);
+            }
+            core.check()?;
+            if core.seat != Seat::Application {
+                break;
+            }
+            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                return Err(WaitError::Timeout);
+            }
+            core.followers += 1;
+            core.wait(&self.handle.shared.turn, deadline);
+            core.followers -= 1;
+        }
+        // The worker, if it has the seat, steps aside when it wakes; nobody waits for that.
+        core.rouse(Role::Worker);
+        core.seat = Seat::Application;
+        place.drives = true;
+        place.drive(ready, deadline)
+    }
+
+    /// Like [`Endpoint::wait_until`], for a task: the task is woken when there may be something new. Starts the
+    /// background worker, which drives while tasks wait.
+    pub fn poll_wait<R>(
+        &self,
+        context: &mut Context<'_>,
+        mut ready: impl FnMut(&mut S) -> Option<R>,
+    ) -> Poll<Result<R, EndpointError>> {
+        let shared = &self.handle.shared;
+        let mut core = shared.lock();
+        if let Some(result) = ready(&mut core.state) {
+            return Poll::Ready(Ok(result));
+        }
+        if core.error.is_none() && core.seat != Seat::Application {
+            core.release();
+            let _ = core.turn(None);
+            if let Some(result) = ready(&mut core.state) {
+                core.rouse_outdated();
+                return Poll::Ready(Ok(result));
+            }
+        }
+        core.check()?;
+        if !core.wakers.iter().any(|waker| waker.will_wake(context.waker())) {
+            core.wakers.push(context.waker().clone());
+        }
+        core.prompt_until = core.driver.last_now() + core.config.grace;
+        core.rouse_outdated();
+        self.ensure_prompt_worker(&mut core)?;
+        Poll::Pending
+    }
+
+    /// Like [`Endpoint::wait_until`], as a future.
+    ///
+    /// # Errors
+    /// If the endpoint is of no use any more.
+    pub async fn wait<R>(&self, mut ready: impl FnMut(&mut S) -> Option<R>) -> Result<R, EndpointError> {
+        std::future::poll_fn(|context| self.poll_wait(context, &mut ready)).await
+    }
+
+    /// Makes everybody who waits look at the state again.
+    pub fn notify(&self) {
+        self.handle.shared.lock().announce(None);
+    }
+
+    /// A descriptor that becomes readable when completions are there ([`EventSink::is_ready`]), for event loops. Valid
+    /// as long as the endpoint. Starts the background worker, which drives from now on whenever no thread waits.
+    ///
+    /// # Errors
+    /// If the worker cannot be started.
+    pub fn readiness_fd(&self) -> Result<BorrowedFd<'_>, EndpointError> {
+        let mut core = self.handle.shared.lock();
+        core.announces = true;
+        core.announce(None);
+        self.ensure_prompt_worker(&mut core)?;
+        drop(core);
+        Ok(self.handle.shared.readiness.as_fd())
+    }
+
+    /// Makes the readiness descriptor unreadable until the next completion. Clear first, then take what is there.
+    pub fn clear_readiness(&self) {
+        let mut core = self.handle.shared.lock();
+        if core.announced {
+            core.announced = false;
+            self.handle.shared.readiness.clear();
+        }
+    }
+
+    /// Changes what waiting threads do while there is nothing to do. Threads that sleep already sleep on.
+    pub fn set_idle(&self, idle: Idle) {
+        self.handle.shared.lock().config.idle = idle;
+    }
+
+    /// Stops the worker, and fails every call and wait from now on, those under way included. Returns when the worker
+    /// has ended. What the engine has not sent is not sent.
+    pub fn shutdown(&self) {
+        self.handle.shutdown();
+    }
+
+    /// What the threads have done.
+    pub fn counters(&self) -> EndpointCounters {
+        self.handle.shared.lock().counters
+    }
+
+    /// What the driver has seen.
+    pub fn driver_counters(&self) -> DriverCounters {
+        self.handle.shared.lock().driver.counters()
+    }
+
+    /// What the link has seen.
+    pub fn link_counters(&self) -> LinkCounters {
+        self.handle.shared.lock().driver.link().counters()
+    }
+
+    /// Looks at the link.
+    pub fn with_link<R>(&self, look: impl FnOnce(&L) -> R) -> R {
+        look(self.handle.shared.lock().driver.link())
+    }
+
+    /// Starts the worker if something is left to do when this thread goes. If no thread can be had the next call tries
+    /// again; waiting threads drive all the same.
+    fn ensure_worker(&self, core: &mut Locked<'_, E, L, S>) {
+        if core.worker.is_none()
+            && core.config.worker
+            && (core.next() != pinnace_core::PollAt::Ingress || core.driver.is_blocked() || core.state.is_outstanding())
+        {
+            let _ = worker::start(&self.handle.shared, core);
+        }
+    }
+
+    /// Somebody waits who cannot drive.
+    fn ensure_prompt_worker(&self, core: &mut Locked<'_, E, L, S>) -> Result<(), EndpointError> {
+        worker::start(&self.handle.shared, core).map_err(|error| EndpointError::Link(Arc::new(error)))?;
+        if core.seat == Seat::Free {
+            self.handle.shared.rest.notify_one();
+        }
+        Ok(())
+    }
+}
+
+/// A thread inside [`Endpoint::wait_until`]. Hands over when it leaves, however it leaves.
+struct Place<'a, E, L, S>
+where
+    E: Engine + Send + 'static,
+    L: Link + 'static,
+    S: EventSink<E::Event> + Send + 'static,
+{
+    endpoint: &'a Endpoint<E, L, S>,
+    core: Locked<'a, E, L, S>,
+    drives: bool,
+}
+
+impl<E, L, S> Place<'_, E, L, S>
+where
+    E: Engine + Send + 'static,
+    L: Link + 'static,
+    S: EventSink<E::Event> + Send + 'static,
+{
+    fn drive<R>(
+        &mut self,
+        mut ready: impl FnMut(&mut S) -> Option<R>,
+        deadline: Option<Instant>,
+    ) -> Result<R, WaitError> {
+        let core = &mut self.core;
+        let deadline = deadline.map(|deadline| core.driver.time_of(deadline));
+        let mut idle_since = None;
+        core.release();
+        loop {
+            let progress = core.turn(Some(Role::Application));
+            if let Some(result) = ready(&mut core.state) {
+                return Ok(result);
+            }
+            core.check()?;
+            let Some(progress) = progress else { continue };
+            if deadline.is_some_and(|deadline| deadline <= progress.now) {
+                return Err(WaitError::Timeout);
+            }
+            if progress.worked() {
+                idle_since = None;
+                core.give_way();
+            } else if core.spins(&mut idle_since) {
+                spin_loop();
+                core.give_way();
+            } else {
+                core.sleep(Role::Application, deadline);
+            }
+        }
+    }
+}
+
+impl<E, L, S> Drop for Place<'_, E, L, S>
+where
+    E: Engine + Send + 'static,
+    L: Link + 'static,
+    S: EventSink<E::Event> + Send + 'static,
+{
+    fn drop(&mut self) {
+        if !self.core.is_sound() {
+            return;
+        }
+        if self.drives {
+            self.core.seat = Seat::Free;
+        }
+        if self.core.seat == Seat::Application {
+            return;
+        }
+        let shared = &self.endpoint.handle.shared;
+        if self.core.followers > 0 {
+            self.core.counters.hand_overs += 1;
+            shared.turn.notify_one();
+        } else if self.core.worker_parked || self.core.is_prompt() {
+            shared.rest.notify_one();
+        }
+        self.endpoint.ensure_worker(&mut self.core);
+    }
+}
+
+impl<E, L, S> Handle<E, L, S>
+where
+    E: Engine + Send + 'static,
+    L: Link + 'static,
+    S: EventSink<E::Event> + Send + 'static,
+{
+    fn shutdown(&self) {
+        let mut core = self.shared.lock();
+        core.fail(EndpointError::ShutDown);
+        let worker = core.worker.take();
+        drop(core);
+        if let Some(worker) = worker
+            && worker.thread().id() != std::thread::current().id()
+        {
+            // A panic of the worker has been stored as the endpoint's failure.
+            let _ = worker.join();
+        }
+    }
+}
+
+impl<E, L, S> Drop for Handle<E, L, S>
+where
+    E: Engine + Send + 'static,
+    L: Link + 'static,
+    S: EventSink<E::Event> + Send + 'static,
+{
+    fn drop(&mut self) {
+        self.shutdown();
+    }
+}
+
+impl<E, L, S> Clone for Endpoint<E, L, S>
+where
+    E: Engine + Send + 'static,
+    L: Link + 'static,
+    S: EventSink<E::Event> + Send + 'static,
+{
+    fn clone(&self) -> Self {
+        Self { handle: Arc::clone(&self.handle) }
+    }
+}
+
+impl<E, L, S> fmt::Debug for Endpoint<E, L, S>
+where
+    E: Engine + Send + 'static,
+    L: Link + 'static,
+    S: EventSink<E::Event> + Send + 'static,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint").field("counters", &self.counters()).finish_non_exhaustive()
+    }
+}

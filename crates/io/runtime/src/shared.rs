@@ -1,0 +1,458 @@
+//! What the handles of an endpoint and its worker share: one lock around the driver, and who sleeps where.
+//!
+//! Always true, whenever the lock is free:
+//! - at most one thread has the *seat*, that is, drives; an application thread is never driven out of it, the worker
+//!   always is;
+//! - if threads *follow* (wait while another has the seat), the seat is taken or one of them has been notified: whoever
+//!   leaves hands over;
+//! - whoever changes what a sleeper waits for (an event, an earlier timer, a full link) marks it as woken under the lock
+//!   and signals its descriptor after; the descriptor stays readable until the sleeper has looked, so no wake-up is lost;
+//! - if `entered` is set, a thread panicked while the engine was half-way: the endpoint has failed.
+
+use crate::wake::{self, WakeFd};
+use crate::{Driver, EndpointConfig, EndpointError, EventSink, Idle, Progress};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use pinnace_core::{Engine, PollAt, Time};
+use pinnace_link::Link;
+use std::hint::spin_loop;
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Waker;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// A sleep shorter than this costs more than it saves.
+const SHORTEST_SLEEP: Duration = Duration::from_micros(5);
+/// How long to sleep at most on a link that has no descriptor.
+const BLIND_SLEEP: Duration = Duration::from_millis(1);
+
+pinnace_core::counters! {
+    /// What the threads of an endpoint have done since it was made.
+    pub struct EndpointCounters {
+        /// Times that an application thread slept on the link.
+        application_sleeps,
+        /// Times that the background worker slept on the link.
+        worker_sleeps,
+        /// Times that the background worker took over.
+        worker_takeovers,
+        /// Times that a thread woke another one that slept on the link.
+        rousings,
+        /// Times that a leaving thread handed the driving over to a waiting one.
+        hand_overs,
+        /// Calls that also read, because nobody had for a while.
+        reading_calls,
+    }
+}
+
+/// Who drives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Seat {
+    Free,
+    Application,
+    Worker,
+}
+
+/// Who sleeps: the index of [`Core::sleeps`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Application = 0,
+    Worker = 1,
+}
+
+/// A thread asleep on the link.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sleep {
+    until: Option<Time>,
+    writable: bool,
+    woken: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Core<E, L, S> {
+    pub(crate) driver: Driver<E, L>,
+    pub(crate) state: S,
+    pub(crate) config: EndpointConfig,
+    pub(crate) seat: Seat,
+    pub(crate) followers: usize,
+    sleeps: [Option<Sleep>; 2],
+    /// The engine holds back what the application queues, at most until then.
+    pub(crate) held: Option<Time>,
+    last_read: Time,
+    /// Counts calls and waits, for the worker to see that the application is about.
+    pub(crate) activity: u64,
+    pub(crate) wakers: Vec<Waker>,
+    /// Tasks have waited lately, and will again.
+    pub(crate) prompt_until: Time,
+    /// Somebody asked for the readiness descriptor.
+    pub(crate) announces: bool,
+    pub(crate) announced: bool,
+    pub(crate) error: Option<EndpointError>,
+    entered: bool,
+    pub(crate) worker: Option<JoinHandle<()>>,
+    /// The worker rests until it is told.
+    pub(crate) worker_parked: bool,
+    pub(crate) counters: EndpointCounters,
+}
+
+impl<E: Engine, L: Link, S: EventSink<E::Event>> Core<E, L, S> {
+    pub(crate) fn check(&self) -> Result<(), EndpointError> {
+        self.error.clone().map_or(Ok(()), Err)
+    }
+
+    /// Works on driver and state. A panic in `work` makes the endpoint useless rather than wrong.
+    pub(crate) fn enter<R>(&mut self, work: impl FnOnce(&mut Driver<E, L>, &mut S) -> R) -> R {
+        self.entered = true;
+        let result = work(&mut self.driver, &mut self.state);
+        self.entered = false;
+        result
+    }
+
+    pub(crate) fn progress(&mut self) -> io::Result<Progress> {
+        let progress = self.enter(|driver, state| driver.progress(state));
+        self.last_read = self.driver.last_now();
+        progress
+    }
+
+    /// The application has stopped queueing.
+    pub(crate) fn release(&mut self) {
+        if self.held.take().is_some() {
+            self.enter(|driver, _| driver.release());
+        }
+    }
+
+    /// Whether a call should read as well.
+    pub(crate) fn should_read(&self) -> bool {
+        self.seat != Seat::Application && self.driver.last_now().since(self.last_read) >= self.config.call_reads_after
+    }
+
+    /// When the next turn is due if nothing arrives.
+    pub(crate) fn next(&self) -> PollAt {
+        match (self.driver.next(), self.held) {
+            // Nothing is under way, so nothing can be held back.
+            (PollAt::Ingress, _) => PollAt::Ingress,
+            (next, held) => next.min(PollAt::at(held)),
+        }
+    }
+
+    /// Whether somebody waits who cannot drive: then the worker must not be late.
+    pub(crate) fn is_prompt(&self) -> bool {
+        self.announces || !self.wakers.is_empty() || self.prompt_until > self.driver.last_now()
+    }
+
+    /// Whether an application thread waits inside.
+    pub(crate) fn is_inside(&self) -> bool {
+        self.seat == Seat::Application || self.followers > 0
+    }
+
+    /// Whether to look again at once rather than sleep. `since`: since when there has been nothing to do.
+    pub(crate) fn spins(&self, since: &mut Option<Time>) -> bool {
+        match self.config.idle {
+            Idle::Block => false,
+            Idle::Spin => true,
+            Idle::Adaptive { spin } => {
+                let now = self.driver.last_now();
+                now.since(*since.get_or_insert(now)) < spin
+            }
+        }
+    }
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(crate) struct Shared<E, L, S> {
+    core: Mutex<Core<E, L, S>>,
+    /// Threads that want the lock now: the driver looks here between two turns instead of releasing the lock each time.
+    wanted: AtomicUsize,
+    /// Where threads wait while another drives.
+    pub(crate) turn: Condvar,
+    /// Where the worker rests while the application drives.
+    pub(crate) rest: Condvar,
+    wakes: [WakeFd; 2],
+    pub(crate) readiness: WakeFd,
+}
+
+impl<E, L, S> Shared<E, L, S>
+where
+    E: Engine,
+    L: Link,
+    S: EventSink<E::Event>,
+{
+    pub(crate) fn new(engine: E, link: L, state: S, config: EndpointConfig) -> io::Result<Arc<Self>> {
+        let core = Core {
+            driver: Driver::new(engine, link, config.driver),
+            state,
+            config,
+            seat: Seat::Free,
+            followers: 0,
+            sleeps: [None; 2],
+            held: None,
+            last_read: Time::ZERO,
+            activity: 0,
+            wakers: Vec::new(),
+            prompt_until: Time::ZERO,
+            announces: false,
+            announced: false,
+            error: None,
+            entered: false,
+            worker: None,
+            worker_parked: false,
+            counters: EndpointCounters::default(),
+        };
+        Ok(Arc::new(Self {
+            core: Mutex::new(core),
+            wanted: AtomicUsize::new(0),
+            turn: Condvar::new(),
+            rest: Condvar::new(),
+            wakes: [WakeFd::new()?, WakeFd::new()?],
+            readiness: WakeFd::new()?,
+        }))
+    }
+
+    pub(crate) fn lock(&self) -> Locked<'_, E, L, S> {
+        Locked { shared: self, guard: Some(self.acquire()), rouse: [false; 2] }
+    }
+
+    fn acquire(&self) -> MutexGuard<'_, Core<E, L, S>> {
+        if let Some(guard) = self.core.try_lock() {
+            return guard;
+        }
+        self.wanted.fetch_add(1, Ordering::Relaxed);
+        // The driver gives way after its turn, mostly within microseconds: sooner than a futex would wake us.
+        let mut guard = None;
+        for _ in 0..200 {
+            spin_loop();
+            if !self.core.is_locked() {
+                guard = self.core.try_lock();
+                if guard.is_some() {
+                    break;
+                }
+            }
+        }
+        let guard = guard.unwrap_or_else(|| self.core.lock());
+        self.wanted.fetch_sub(1, Ordering::Relaxed);
+        guard
+    }
+}
+
+/// The lock, held. What is to be signalled is signalled when it is free again, or between two turns.
+pub(crate) struct Locked<'a, E, L, S>
+where
+    E: Engine,
+    L: Link,
+    S: EventSink<E::Event>,
+{
+    shared: &'a Shared<E, L, S>,
+    /// `None` only inside [`Locked::unlocked`].
+    guard: Option<MutexGuard<'a, Core<E, L, S>>>,
+    rouse: [bool; 2],
+}
+
+impl<'a, E, L, S> Locked<'a, E, L, S>
+where
+    E: Engine,
+    L: Link,
+    S: EventSink<E::Event>,
+{
+    /// Releases the lock for the time of `work`.
+    pub(crate) fn unlocked<R>(&mut self, work: impl FnOnce() -> R) -> R {
+        self.unlock();
+        let result = work();
+        self.guard = Some(self.shared.acquire());
+        result
+    }
+
+    fn unlock(&mut self) {
+        self.guard = None;
+        self.signal();
+    }
+
+    fn signal(&mut self) {
+        for (wake, rouse) in self.shared.wakes.iter().zip(&mut self.rouse) {
+            if std::mem::take(rouse) {
+                wake.signal();
+            }
+        }
+    }
+
+    /// Whether the lock is held and the engine whole: always, except while a panic passes through.
+    pub(crate) fn is_sound(&self) -> bool {
+        self.guard.as_ref().is_some_and(|core| !core.entered)
+    }
+
+    /// Between two turns: lets those in who want the lock.
+    pub(crate) fn give_way(&mut self) {
+        let shared = self.shared;
+        if shared.wanted.load(Ordering::Relaxed) > 0 {
+            self.unlocked(|| {
+                for _ in 0..200 {
+                    if shared.wanted.load(Ordering::Relaxed) == 0 {
+                        break;
+                    }
+                    spin_loop();
+                }
+            });
+        }
+        self.signal();
+        // Threads that are asleep on the lock get it now, in turn.
+        if let Some(guard) = &mut self.guard {
+            MutexGuard::bump(guard);
+        }
+    }
+
+    /// Waits to be notified.
+    pub(crate) fn wait(&mut self, condition: &Condvar, deadline: Option<std::time::Instant>) {
+        if let Some(guard) = &mut self.guard {
+            match deadline {
+                Some(deadline) => drop(condition.wait_until(guard, deadline)),
+                None => condition.wait(guard),
+            }
+        }
+    }
+
+    /// Wakes a thread that sleeps on the link, if one does in this role.
+    pub(crate) fn rouse(&mut self, role: Role) {
+        if let Some(sleep) = &mut self.sleeps[role as usize]
+            && !sleep.woken
+        {
+            sleep.woken = true;
+            self.counters.rousings += 1;
+            self.rouse[role as usize] = true;
+        }
+    }
+
+    /// Wakes those whose sleep was laid out for something else: an earlier timer, or a link that has become full.
+    pub(crate) fn rouse_outdated(&mut self) {
+        let blocked = self.driver.is_blocked();
+        for role in [Role::Application, Role::Worker] {
+            let Some(sleep) = self.sleeps[role as usize] else { continue };
+            let earlier = match (self.next(), sleep.until) {
+                (PollAt::Now, _) | (PollAt::Time(_), None) => true,
+                (PollAt::Time(next), Some(until)) => next < until,
+                (PollAt::Ingress, _) => false,
+            };
+            if earlier || (blocked && !sleep.writable) {
+                self.rouse(role);
+            }
+        }
+    }
+
+    /// Tells everybody who waits (but the caller, if it is a driver) that the state has changed.
+    pub(crate) fn announce(&mut self, me: Option<Role>) {
+        if self.followers > 0 {
+            self.shared.turn.notify_all();
+        }
+        if me != Some(Role::Application) {
+            self.rouse(Role::Application);
+        }
+        if self.announces && !self.announced && (self.error.is_some() || self.state.is_ready()) {
+            self.announced = true;
+            self.shared.readiness.signal();
+        }
+        if !self.wakers.is_empty() {
+            // Not under the lock: a waker may run the task at once, and the task may call us.
+            let wakers = std::mem::take(&mut self.wakers);
+            self.unlocked(|| wakers.into_iter().for_each(Waker::wake));
+        }
+    }
+
+    /// The endpoint is of no use any more: tells everybody, the worker included.
+    pub(crate) fn fail(&mut self, error: EndpointError) {
+        if self.error.is_none() {
+            self.error = Some(error);
+        }
+        self.shared.rest.notify_all();
+        self.rouse(Role::Worker);
+        self.announce(None);
+    }
+
+    /// One turn of the driver, and its consequences for those who wait. Failures are stored.
+    pub(crate) fn turn(&mut self, me: Option<Role>) -> Option<Progress> {
+        match self.progress() {
+            Ok(progress) => {
+                if progress.events > 0 {
+                    self.announce(me);
+                }
+                Some(progress)
+            }
+            Err(error) => {
+                self.fail(EndpointError::Link(Arc::new(error)));
+                None
+            }
+        }
+    }
+
+    /// Sleeps until the link is ready, the next timer or `deadline` is due, or somebody rouses this role.
+    pub(crate) fn sleep(&mut self, role: Role, deadline: Option<Time>) {
+        let next = self.next().min(PollAt::at(deadline));
+        let until = match next {
+            PollAt::Now => return,
+            PollAt::Time(at) => Some(at),
+            PollAt::Ingress => None,
+        };
+        let mut timeout = until.map(|until| self.driver.remaining(until));
+        if timeout.is_some_and(|timeout| timeout < SHORTEST_SLEEP) {
+            spin_loop();
+            return;
+        }
+        let descriptors = self.driver.link().descriptors();
+        if descriptors.readable < 0 {
+            timeout = Some(timeout.map_or(BLIND_SLEEP, |timeout| timeout.min(BLIND_SLEEP)));
+        }
+        let writable = self.driver.is_blocked();
+        self.sleeps[role as usize] = Some(Sleep { until, writable, woken: false });
+        match role {
+            Role::Application => self.counters.application_sleeps += 1,
+            Role::Worker => self.counters.worker_sleeps += 1,
+        }
+        let wake = &self.shared.wakes[role as usize];
+        self.unlocked(|| {
+            if wake::sleep(descriptors, writable, wake, timeout) {
+                wake.clear();
+            }
+        });
+        self.sleeps[role as usize] = None;
+    }
+}
+
+impl<E, L, S> Deref for Locked<'_, E, L, S>
+where
+    E: Engine,
+    L: Link,
+    S: EventSink<E::Event>,
+{
+    type Target = Core<E, L, S>;
+    fn deref(&self) -> &Self::Target {
+        self.guard.as_ref().expect("the lock is held outside `unlocked`")
+    }
+}
+
+impl<E, L, S> DerefMut for Locked<'_, E, L, S>
+where
+    E: Engine,
+    L: Link,
+    S: EventSink<E::Event>,
+{
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        self.guard.as_mut().expect("the lock is held outside `unlocked`")
+    }
+}
+
+impl<E, L, S> Drop for Locked<'_, E, L, S>
+where
+    E: Engine,
+    L: Link,
+    S: EventSink<E::Event>,
+{
+    fn drop(&mut self) {
+        if let Some(guard) = &mut self.guard
+            && guard.entered
+        {
+            // A panic passes through: nobody may work on a half-changed engine, and nobody may wait for this thread.
+            guard.entered = false;
+            self.fail(EndpointError::Panicked);
+        }
+        self.unlock();
+    }
+}

@@ -281,6 +281,16 @@ mod tests {
     }
 
     #[test]
+    fn the_default_gains_are_an_eighth_and_a_quarter() {
+        let mut rtt = RttEstimator::new(RttConfig::default());
+        rtt.on_sample(Time::ZERO, ms(80));
+        rtt.on_sample(Time::ZERO, ms(160));
+        assert_eq!((rtt.smoothed(), rtt.deviation()), (Some(ms(90)), Some(ms(50))));
+        rtt.on_sample(Time::ZERO, ms(10));
+        assert_eq!((rtt.smoothed(), rtt.deviation()), (Some(ms(80)), Some(Duration::from_micros(57_500))));
+    }
+
+    #[test]
     fn the_minimum_forgets() {
         let mut rtt = RttEstimator::new(RttConfig::default());
         let mut now = Time::ZERO;

@@ -342,6 +342,52 @@ fn cubic_reduces_once_a_round_trip_and_remembers_its_peak() {
 }
 
 #[test]
+fn cubic_makes_room_when_it_loses_below_its_peak() {
+    let mut cubic = Cubic::new(MSS);
+    let at = |millis| Time::ZERO + ms(millis);
+    for step in 0..90 {
+        cubic.on_ack(&ack_of(at(100), (step + 1) * MSS, ms(200)));
+    }
+    cubic.on_loss(&loss_at(at(300), at(100)));
+    cubic.on_loss(&loss_at(at(600), at(500)));
+    assert_eq!(cubic.window(), 49 * MSS);
+    // The second loss came at 70 packets, below the peak of 100: the curve is flat at 85 % of the 70.
+    let k = Duration::from_secs_f64(((59.5 - 49.0) / 0.4_f64).cbrt());
+    let mut now = at(800);
+    let end = now + k;
+    while now < end {
+        now += ms(4);
+        cubic.on_ack(&ack_of(now, 1 << 30, ms(200)));
+    }
+    assert!((57..=61).contains(&(cubic.window() / MSS)), "{}", cubic.window() / MSS);
+}
+
+#[test]
+fn cubic_leaves_slow_start_when_the_round_trip_grows() {
+    let mut cubic = Cubic::new(MSS);
+    let mut delivered = 0;
+    let mut round = |cubic: &mut Cubic, rtt| {
+        let (before, sent_after) = (cubic.window(), delivered);
+        for _ in 0..10 {
+            delivered += MSS;
+            let mut ack = ack_of(Time::ZERO + ms(1_000), delivered, rtt);
+            ack.delivered_at_send = sent_after;
+            cubic.on_ack(&ack);
+        }
+        (cubic.window() - before) / MSS
+    };
+    assert_eq!(round(&mut cubic, ms(50)), 10);
+    assert_eq!(round(&mut cubic, ms(53)), 10, "less than an eighth more");
+    round(&mut cubic, ms(62));
+    assert_eq!(round(&mut cubic, ms(62)), 2, "a quarter of what is acknowledged");
+    assert_eq!(round(&mut cubic, ms(50)) / 2, 2, "it was a false alarm: fast again from the eighth sample on");
+    round(&mut cubic, ms(70));
+    (0..4).for_each(|_| assert!(round(&mut cubic, ms(70)) > 0 && cubic.in_slow_start()));
+    round(&mut cubic, ms(70));
+    assert!(!cubic.in_slow_start(), "five rounds later it is over, without any loss");
+}
+
+#[test]
 fn cubic_answers_marks_like_a_loss_but_once_a_round_trip() {
     let mut cubic = Cubic::new(MSS);
     let now = Time::ZERO + ms(500);
@@ -384,6 +430,18 @@ fn the_delivery_rate_is_that_of_the_slower_of_sending_and_acknowledging() {
     assert_eq!(sample.delivery_rate, Some(500_000), "10 kB in 20 ms");
     assert_eq!(sample.sent_at, at(9));
     assert_eq!(delivery.finish(at(21), None, 0), None);
+
+    // Acknowledgements that come in a burst do not make the path look faster than it was fed.
+    let mut burst = DeliveryRate::new();
+    let first = burst.on_sent(at(0), 1_000, 0);
+    let second = burst.on_sent(at(90), 1_000, 1_000);
+    burst.on_packet_acked(at(100), 1_000, &first);
+    burst.finish(at(100), None, 1_000).expect("one packet");
+    let third = burst.on_sent(at(100), 1_000, 1_000);
+    burst.on_packet_acked(at(102), 1_000, &second);
+    burst.on_packet_acked(at(102), 1_000, &third);
+    let sample = burst.finish(at(102), None, 0).expect("two packets");
+    assert_eq!(sample.delivery_rate, Some(20_000), "2 kB sent over 100 ms");
 
     // Silence is not part of the next flight, and application limited samples say so.
     delivery.on_app_limited(0);

@@ -246,9 +246,10 @@ fn queue(text: &str) -> Option<QueueSize> {
 
 fn probability(text: &str) -> Option<f64> {
     let (value, unit) = number(text.trim())?;
+    // Without the sign only nothing is clear: is 1 one percent, or all?
     let value = match unit {
         "%" => value / 100.0,
-        "" => value,
+        "" if value == 0.0 => value,
         _ => return None,
     };
     (0.0..=1.0).contains(&value).then_some(value)
@@ -406,6 +407,7 @@ mod tests {
             "loss=101%",
             "loss=-1%",
             "loss=NaN",
+            "loss=1",
             "delay=30",
             "delay=1e9s",
             "delay=99999999999s",

@@ -295,8 +295,8 @@ impl<E: Engine> Host<E> {
         match self.driven.poll_at() {
             _ if self.held => None,
             PollAt::Now => Some(now),
+            PollAt::Time(Time::MAX) | PollAt::Ingress => None,
             PollAt::Time(time) => Some(time),
-            PollAt::Ingress => None,
         }
     }
 
@@ -450,7 +450,8 @@ impl<E: Engine> Host<E> {
         let most = if self.config.coalesce == Coalesce::Never { 1 } else { self.config.datagrams_per_read.max(1) };
         self.plan.reset(most);
         self.driven.plan_receive(&mut self.plan);
-        self.plan.top_up(65_535);
+        // A forged datagram may be longer than any that UDP carries.
+        self.plan.top_up(total.max(65_535));
         self.scatter();
         self.handle(now, &meta, total, segment);
         self.carry_out_moves();

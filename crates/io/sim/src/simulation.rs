@@ -26,7 +26,9 @@ pub enum Outcome {
 }
 
 /// Events of the network and steps of hosts in a virtual second, unless set otherwise.
-const EVENTS_PER_SECOND: u64 = 20_000_000;
+const EVENTS_PER_SECOND: u64 = 100_000_000;
+/// And at one moment.
+const EVENTS_PER_MOMENT: u64 = 1_000_000;
 
 type Action<E, A> = Box<dyn FnOnce(&mut Simulation<E, A>)>;
 
@@ -52,6 +54,7 @@ pub struct Simulation<E: Engine, A: Application<E> = Inbox<<E as Engine>::Event>
     events_per_second: u64,
     second: u64,
     events: u64,
+    events_now: u64,
     outputs: Vec<Output>,
     delivered: Vec<Packet>,
 }
@@ -99,6 +102,7 @@ impl<E: Engine, A: Application<E>> Simulation<E, A> {
             events_per_second: EVENTS_PER_SECOND,
             second: 0,
             events: 0,
+            events_now: 0,
             outputs: Vec::new(),
             delivered: Vec::new(),
         }
@@ -295,7 +299,8 @@ impl<E: Engine, A: Application<E>> Simulation<E, A> {
         self.started[host.index() as usize] = false;
     }
 
-    /// The host's process stands still for a time: nothing is read, no timer runs out, then all at once.
+    /// The host's process stands still for a time: nothing is read, no timer runs out, then all at once. (What the
+    /// script itself does on the host, with [`Simulation::with_host`], still happens.)
     pub fn freeze(&mut self, host: HostId, time: Duration) {
         let until = self.now + time;
         self.host_mut(host).frozen_until = until;
@@ -367,13 +372,16 @@ impl<E: Engine, A: Application<E>> Simulation<E, A> {
                 self.now = self.now.max(deadline);
                 return Outcome::DeadlineReached;
             }
-            self.now = self.now.max(next);
+            if next > self.now {
+                (self.now, self.events_now) = (next, 0);
+            }
             let second = self.now.as_nanos() / 1_000_000_000;
             if second != self.second {
                 (self.second, self.events) = (second, 0);
             }
             self.events += 1;
-            if self.events > self.events_per_second {
+            self.events_now += 1;
+            if self.events > self.events_per_second || self.events_now > EVENTS_PER_MOMENT {
                 let host = self.hosts.iter().find(|host| host.poll_at(self.now).is_some_and(|at| at <= self.now));
                 return Outcome::Livelock(host.map(|host| host.id));
             }

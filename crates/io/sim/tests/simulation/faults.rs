@@ -114,7 +114,6 @@ fn an_application_that_never_polls_gets_it_later() {
 #[test]
 fn engines_that_go_round_in_circles_are_stopped() {
     let mut simulation = pair("");
-    simulation.set_event_limit(10_000);
     simulation.call(A, |probe| probe.restless = true);
     assert_eq!(simulation.run(DEADLINE), Outcome::Livelock(Some(A)));
 

@@ -1,1 +1,30 @@
-//! Messages between programs, in place, with their losses reported
+//! Pinnace moves messages between programs, puts each in its final place without copying it in user space, and reports
+//! exactly what was lost.
+//!
+//! This crate is the public library. [`zcrp`] is the first of the five protocols: reliable messages into buffers that the
+//! receiver has named.
+//!
+//! ```
+//! use pinnace::{Message, zcrp};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let listener = zcrp::Listener::bind("127.0.0.1:0", &zcrp::Options::default())?;
+//! let sender = zcrp::Sender::connect(listener.local_addr()?, &zcrp::Options::default())?;
+//! let sending = sender.send(Message::from_vec(b"ahoy".to_vec()))?;
+//! let receiver = listener.accept_receiver()?;
+//! let message = receiver.post(Message::with_capacity(1024))?.wait()?;
+//! assert_eq!(&*message, b"ahoy");
+//! sending.wait()?;
+//! # Ok(())
+//! # }
+//! ```
+#![warn(missing_docs)]
+
+mod error;
+mod message;
+pub mod zcrp;
+
+pub use error::{Error, Unsent};
+pub use message::Message;
+pub use pinnace_core::ControllerKind;
+pub use pinnace_link as link;
+pub use pinnace_runtime::Idle;

@@ -20,8 +20,8 @@ impl UnitSize {
     ///
     /// ```
     /// use pinnace_zcrp::UnitSize;
-    /// // 64 KiB and a trailer are too much for one call: eight equal units, seven of them a call.
-    /// assert_eq!(UnitSize::for_messages_of(65_536, 65_507, 65_493), 8192 + 28);
+    /// // 64 KiB and a trailer are too much for one call: nine equal units, eight of them a call.
+    /// assert_eq!(UnitSize::for_messages_of(65_536, 65_507, 65_493), 65_536_usize.div_ceil(9) + 28);
     /// // A small path leaves no choice.
     /// assert_eq!(UnitSize::for_messages_of(65_536, 1472, 65_493), 1472);
     /// ```

@@ -96,7 +96,7 @@ impl Engine for Zcrp {
             }
         }
         if let Some(receiver) = &mut self.receiver {
-            receiver.on_bytes(rx.bytes(), datagrams);
+            receiver.credit(rx.bytes(), datagrams);
             receiver.end_read(now);
         }
     }

@@ -161,8 +161,8 @@ impl Receiver {
         self.messages.get(usize::try_from(number.checked_sub(self.base)?).ok()?)
     }
 
-    /// Bytes came from the peer; three times as many may be sent to it.
-    pub(crate) fn on_bytes(&mut self, bytes: usize, datagrams: usize) {
+    /// Bytes came from the peer; three times as many may be sent to it. Public for what came before the receiver was made.
+    pub fn credit(&mut self, bytes: usize, datagrams: usize) {
         self.allowance = self.allowance.saturating_add(3 * (bytes + 28 * datagrams) as u64);
     }
 

@@ -1,0 +1,166 @@
+//! What turns the engine's events into messages that come back to whoever waits for them.
+//!
+//! Always true: a message under way is owned here, and its buffer is in the table exactly as long, so the transport never
+//! names memory that is gone; each number is taken once.
+
+use crate::Message;
+use pinnace_core::BufferId;
+use pinnace_link::BufferTable;
+use pinnace_runtime::EventSink;
+use pinnace_zcrp::{Event, Failure};
+use std::collections::VecDeque;
+
+/// The messages of one direction, by number.
+#[derive(Debug, Default)]
+pub(super) struct Lane {
+    base: u64,
+    slots: VecDeque<Slot>,
+    under_way: usize,
+    ended: usize,
+    closed: Option<Failure>,
+}
+
+#[derive(Debug)]
+enum Slot {
+    UnderWay(Message),
+    /// Nobody waits for it any more.
+    Abandoned(Message),
+    Ended(Message, Result<u32, Failure>),
+    Taken,
+}
+
+/// How a message ended.
+pub(super) type Outcome = (Message, Result<u32, Failure>);
+
+impl Lane {
+    /// The message of this number, the next, is under way.
+    pub(super) fn begin(&mut self, number: u64, message: Message) {
+        debug_assert_eq!(number, self.base + self.slots.len() as u64);
+        self.under_way += 1;
+        self.slots.push_back(Slot::UnderWay(message));
+    }
+
+    fn slot(&mut self, number: u64) -> Option<&mut Slot> {
+        self.slots.get_mut(usize::try_from(number.checked_sub(self.base)?).ok()?)
+    }
+
+    fn end(&mut self, number: u64, result: Result<u32, Failure>) {
+        let Some(slot) = self.slot(number) else { return };
+        match std::mem::replace(slot, Slot::Taken) {
+            Slot::UnderWay(message) => {
+                *slot = Slot::Ended(message, result);
+                self.ended += 1;
+                self.under_way -= 1;
+            }
+            Slot::Abandoned(_) => {
+                self.under_way -= 1;
+                self.trim();
+            }
+            Slot::Ended(..) | Slot::Taken => {}
+        }
+    }
+
+    /// Takes a message that has ended.
+    pub(super) fn take(&mut self, number: u64) -> Option<Outcome> {
+        let slot = self.slot(number)?;
+        if !matches!(slot, Slot::Ended(..)) {
+            return None;
+        }
+        let Slot::Ended(message, result) = std::mem::replace(slot, Slot::Taken) else { return None };
+        self.ended -= 1;
+        self.trim();
+        Some((message, result))
+    }
+
+    /// Whether the message has ended.
+    pub(super) fn has_ended(&mut self, number: u64) -> bool {
+        self.slot(number).is_none_or(|slot| matches!(slot, Slot::Ended(..) | Slot::Taken))
+    }
+
+    /// Nobody will ask for this number any more.
+    pub(super) fn abandon(&mut self, number: u64) {
+        let Some(slot) = self.slot(number) else { return };
+        match std::mem::replace(slot, Slot::Taken) {
+            Slot::UnderWay(message) => *slot = Slot::Abandoned(message),
+            Slot::Ended(..) => {
+                self.ended -= 1;
+                self.trim();
+            }
+            Slot::Abandoned(message) => *slot = Slot::Abandoned(message),
+            Slot::Taken => {}
+        }
+    }
+
+    fn trim(&mut self) {
+        while matches!(self.slots.front(), Some(Slot::Taken)) {
+            self.slots.pop_front();
+            self.base += 1;
+        }
+    }
+
+    /// Why the lane takes no more messages.
+    pub(super) fn closed(&self) -> Option<Failure> {
+        self.closed
+    }
+
+    /// Whether nothing is under way.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.under_way == 0
+    }
+}
+
+/// Both directions of an endpoint.
+#[derive(Debug, Default)]
+pub(super) struct Exchange {
+    pub(super) sends: Lane,
+    pub(super) receives: Lane,
+}
+
+impl EventSink<Event> for Exchange {
+    fn handle_event(&mut self, event: Event, memory: &mut BufferTable) {
+        let mut give_back = |buffer: BufferId| memory.remove(buffer);
+        match event {
+            Event::Sent { number, buffer, result } => {
+                give_back(buffer);
+                self.sends.end(number, result.map(|()| 0));
+            }
+            Event::Received { number, buffer, result } => {
+                give_back(buffer);
+                self.receives.end(number, result);
+            }
+            Event::SenderClosed(failure) => self.sends.closed = Some(failure),
+            Event::ReceiverClosed(failure) => self.receives.closed = Some(failure),
+        }
+    }
+
+    fn is_outstanding(&self) -> bool {
+        !self.sends.is_quiet() || !self.receives.is_quiet()
+    }
+
+    fn is_ready(&self) -> bool {
+        self.sends.ended > 0 || self.receives.ended > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_taken_once_and_in_any_order() {
+        let mut lane = Lane::default();
+        for number in 0..3 {
+            lane.begin(number, Message::with_capacity(number as usize));
+        }
+        lane.end(1, Ok(1));
+        assert!(lane.take(0).is_none() && lane.has_ended(1) && !lane.has_ended(0));
+        assert_eq!(lane.take(1).unwrap().0.capacity(), 1);
+        assert!(lane.take(1).is_none());
+        lane.abandon(0);
+        lane.end(0, Err(Failure::Closed));
+        lane.end(2, Ok(2));
+        assert_eq!(lane.take(2).unwrap().1, Ok(2));
+        assert!(lane.slots.is_empty() && lane.is_quiet());
+        assert_eq!((lane.base, lane.ended), (3, 0));
+    }
+}

@@ -1,0 +1,124 @@
+//! Waiting for a sender to introduce itself.
+//!
+//! A receiver has to know its peer before it can request anything. A sender with something to send announces it with an
+//! idle datagram (Z-21); the first one to arrive makes its source the peer. Until more comes from that address the
+//! receiver answers with at most three times as many bytes as it got.
+
+use super::port::{self, Halves, Introduction, Port};
+use super::{Options, Receiver, Sender};
+use crate::Error;
+use pinnace_core::{Address, ReceivePlan};
+use pinnace_link::{BufferTable, Link, ReadBuffer, ReadOutcome, UdpLink};
+use pinnace_wire::zcrp::{TRAILER_BYTES, Trailer};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::time::{Duration, Instant};
+
+/// A bound socket that waits for its peer. One listener becomes one endpoint.
+#[derive(Debug)]
+pub struct Listener {
+    link: UdpLink,
+    options: Options,
+}
+
+impl Listener {
+    /// Binds to `address`; port 0 picks one.
+    ///
+    /// # Errors
+    /// If the address does not resolve or cannot be bound: it may be taken.
+    pub fn bind(address: impl ToSocketAddrs, options: &Options) -> Result<Self, Error> {
+        let address = port::resolve(address)?;
+        let link = UdpLink::bind(address, &options.udp)
+            .map_err(|error| Error::io(format!("cannot listen on {address}"), error))?;
+        Ok(Self { link, options: options.clone() })
+    }
+
+    /// The address it is bound to.
+    ///
+    /// # Errors
+    /// If the system does not tell.
+    pub fn local_addr(&self) -> Result<SocketAddr, Error> {
+        self.link.local_addr().map_err(|error| Error::io("cannot tell the local address", error))
+    }
+
+    /// What the socket could not be given, with the command that would help.
+    pub fn warnings(&self) -> Vec<String> {
+        self.link.warnings()
+    }
+
+    /// Waits for a sender and becomes its receiver.
+    ///
+    /// # Errors
+    /// If the socket fails.
+    pub fn accept_receiver(self) -> Result<Receiver, Error> {
+        Ok(Receiver::new(self.accept_port(Halves::Receiver, None)?))
+    }
+
+    /// Waits for a peer that sends, and becomes its opposite: what it sends is received, and the other way round.
+    ///
+    /// # Errors
+    /// If the socket fails.
+    pub fn accept(self) -> Result<(Sender, Receiver), Error> {
+        let port = self.accept_port(Halves::Both, None)?;
+        Ok((Sender::new(port.clone()), Receiver::new(port)))
+    }
+
+    /// Like [`Listener::accept`], for at most `timeout`.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] if nobody came; otherwise if the socket fails.
+    pub fn accept_timeout(self, timeout: Duration) -> Result<(Sender, Receiver), Error> {
+        let port = self.accept_port(Halves::Both, port::deadline(timeout))?;
+        Ok((Sender::new(port.clone()), Receiver::new(port)))
+    }
+
+    fn accept_port(mut self, halves: Halves, deadline: Option<Instant>) -> Result<Port, Error> {
+        let (peer, introduction) = self.wait_for_peer(deadline)?;
+        self.link.connect_to(peer).map_err(|error| Error::io(format!("cannot answer {peer}"), error))?;
+        port::open(self.link, Some(peer), &self.options, halves, Some(introduction))
+    }
+
+    fn wait_for_peer(&mut self, deadline: Option<Instant>) -> Result<(SocketAddr, Introduction), Error> {
+        let failed = |error| Error::io("cannot read the socket", error);
+        let mut reads = ReadBuffer::new();
+        let memory = BufferTable::new();
+        let mut plan = ReceivePlan::new();
+        plan.reset(1);
+        plan.top_up(ReadBuffer::READ_BYTES);
+        loop {
+            match self.link.receive(&plan, &memory, &mut reads).map_err(failed)? {
+                ReadOutcome::Received(received) => {
+                    let mut pieces = Vec::new();
+                    reads.pieces(received.bytes, &mut pieces);
+                    let idle = pieces.first().is_some_and(|datagram| is_idle(datagram));
+                    if let (true, Address::Inet(peer)) = (idle && !received.truncated, received.meta.source) {
+                        return Ok((peer, Introduction { bytes: received.bytes }));
+                    }
+                }
+                ReadOutcome::Unreachable => {}
+                ReadOutcome::Empty => {
+                    if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                        return Err(Error::Timeout);
+                    }
+                    sleep(&self.link, deadline);
+                }
+            }
+        }
+    }
+}
+
+//= Z-21
+fn is_idle(datagram: &[u8]) -> bool {
+    let tail: Result<&[u8; TRAILER_BYTES], _> = datagram.try_into();
+    tail.is_ok_and(|tail| matches!(Trailer::parse(tail, TRAILER_BYTES), Ok(Trailer::Idle { .. })))
+}
+
+/// Sleeps until the link is readable or the deadline has come; may return early.
+fn sleep(link: &UdpLink, deadline: Option<Instant>) {
+    let timeout = deadline.map_or(-1, |deadline| {
+        let left = deadline.saturating_duration_since(Instant::now());
+        i32::try_from(left.as_millis().saturating_add(1)).unwrap_or(i32::MAX)
+    });
+    let mut entry = libc::pollfd { fd: link.descriptors().readable, events: libc::POLLIN, revents: 0 };
+    // SAFETY: one live entry, and the count says so.
+    unsafe { libc::poll(&raw mut entry, 1, timeout) };
+}

@@ -1,0 +1,113 @@
+//! One endpoint: a socket with a sender, a receiver, or both (Z-1).
+
+use super::exchange::Exchange;
+use super::{Options, Receiver, Sender};
+use crate::Error;
+use pinnace_link::{Capture, Link, UdpLink};
+use pinnace_runtime::{Endpoint, EndpointConfig};
+use pinnace_zcrp::{Config, Zcrp};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::time::Instant;
+
+pub(super) type Port = Endpoint<Zcrp, Box<dyn Link>, Exchange>;
+
+/// Which halves an endpoint has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Halves {
+    Sender,
+    Receiver,
+    Both,
+}
+
+/// What a peer has sent before the endpoint was made: what may be answered to it.
+#[derive(Clone, Copy)]
+pub(super) struct Introduction {
+    pub(super) bytes: usize,
+}
+
+/// Puts the engine on a connected link.
+pub(super) fn open(
+    link: UdpLink,
+    peer: Option<SocketAddr>,
+    options: &Options,
+    halves: Halves,
+    introduction: Option<Introduction>,
+) -> Result<Port, Error> {
+    let mut config = options.config(&link, peer);
+    config.limit_amplification = introduction.is_some();
+    let local = link.local_addr().ok();
+    let boxed: Box<dyn Link> = match &options.capture {
+        None => Box::new(link),
+        Some(path) => {
+            let action = || format!("cannot write the capture {}", path.display());
+            let capture = Capture::create(link, path, local, peer).map_err(|error| Error::io(action(), error))?;
+            Box::new(capture)
+        }
+    };
+    start(boxed, config, options, halves, introduction)
+}
+
+/// Puts the engine on any link.
+pub(super) fn start(
+    link: Box<dyn Link>,
+    config: Config,
+    options: &Options,
+    halves: Halves,
+    introduction: Option<Introduction>,
+) -> Result<Port, Error> {
+    let sender =
+        (halves != Halves::Receiver).then(|| pinnace_zcrp::Sender::new(config.clone(), pinnace_core::Time::ZERO));
+    let receiver = (halves != Halves::Sender).then(|| {
+        let mut receiver = pinnace_zcrp::Receiver::new(config);
+        if let Some(Introduction { bytes }) = introduction {
+            receiver.credit(bytes, 1);
+        }
+        receiver
+    });
+    let endpoint = EndpointConfig { idle: options.idle, worker: options.worker, ..EndpointConfig::default() };
+    Endpoint::new(Zcrp::new(sender, receiver), link, Exchange::default(), endpoint)
+        .map_err(|error| Error::io("cannot start the endpoint", error))
+}
+
+pub(super) fn resolve(address: impl ToSocketAddrs) -> Result<SocketAddr, Error> {
+    let failed = |error| Error::io("cannot resolve the address", error);
+    let mut addresses = address.to_socket_addrs().map_err(failed)?;
+    addresses.next().ok_or_else(|| failed(std::io::Error::from(std::io::ErrorKind::AddrNotAvailable)))
+}
+
+fn connect_link(peer: impl ToSocketAddrs, options: &Options) -> Result<(UdpLink, SocketAddr), Error> {
+    let peer = resolve(peer)?;
+    let link = UdpLink::connect(None, peer, &options.udp)
+        .map_err(|error| Error::io(format!("cannot open a socket to {peer}"), error))?;
+    Ok((link, peer))
+}
+
+/// Opens a sending endpoint to `peer`.
+pub(super) fn connect_sender(peer: impl ToSocketAddrs, options: &Options) -> Result<Sender, Error> {
+    let (link, peer) = connect_link(peer, options)?;
+    Ok(Sender::new(open(link, Some(peer), options, Halves::Sender, None)?))
+}
+
+/// Opens an endpoint that sends to `peer` and receives from it.
+///
+/// # Errors
+/// If the address does not resolve, or the system has no socket for it.
+pub fn connect(peer: impl ToSocketAddrs, options: &Options) -> Result<(Sender, Receiver), Error> {
+    let (link, peer) = connect_link(peer, options)?;
+    let port = open(link, Some(peer), options, Halves::Both, None)?;
+    Ok((Sender::new(port.clone()), Receiver::new(port)))
+}
+
+/// A sender and a receiver on any connected link: for middlewares, and for links of one's own.
+///
+/// # Errors
+/// If the system has no descriptors left.
+pub fn over(link: Box<dyn Link>, config: Config, options: &Options) -> Result<(Sender, Receiver), Error> {
+    let port = start(link, config, options, Halves::Both, None)?;
+    Ok((Sender::new(port.clone()), Receiver::new(port)))
+}
+
+/// The moment `timeout` from now, or never if that is beyond all clocks.
+pub(super) fn deadline(timeout: std::time::Duration) -> Option<Instant> {
+    Instant::now().checked_add(timeout)
+}

@@ -1,0 +1,80 @@
+//! The receiving half, for applications.
+
+use super::exchange::Exchange;
+use super::port::{self, Port};
+use super::sender::Receiving;
+use crate::{Error, Message, Unsent};
+use pinnace_runtime::Call;
+use pinnace_zcrp::{ReceiverCounters, Zcrp};
+use std::time::Duration;
+
+/// Receives messages from one sender. Clones are the same receiver; calls may come from any thread.
+#[derive(Clone, Debug)]
+pub struct Receiver {
+    port: Port,
+}
+
+impl Receiver {
+    pub(super) fn new(port: Port) -> Self {
+        Self { port }
+    }
+
+    /// Posts a message to receive into: all its capacity. The n-th message sent goes into the n-th posted.
+    ///
+    /// # Errors
+    /// [`Unsent`] gives the message back, with the reason.
+    pub fn post(&self, mut message: Message) -> Result<Receiving, Unsent> {
+        let Ok(capacity) = u32::try_from(message.capacity()) else {
+            return Err(Unsent::new(message, Error::TooLarge));
+        };
+        if !message.is_writable() {
+            return Err(Unsent::new(message, Error::ReadOnly));
+        }
+        let base = message.base();
+        let call = |call: Call<'_, Zcrp, Exchange>| {
+            let Call { now, engine, memory, state } = call;
+            let Some(receiver) = engine.receiver_mut() else { return Err((message, Error::Timeout)) };
+            // SAFETY: the message moves into `state`, which keeps it, untouched, until the event that takes the buffer
+            // out of the table again; it was checked to be writable.
+            let buffer = unsafe { memory.insert(base, capacity as usize) };
+            match receiver.post(now, buffer, capacity) {
+                Ok(number) => {
+                    state.receives.begin(number, message);
+                    Ok(number)
+                }
+                Err(refused) => {
+                    memory.remove(buffer);
+                    Err((message, Error::Refused(refused)))
+                }
+            }
+        };
+        match self.port.call(call) {
+            Ok(Ok(number)) => Ok(Receiving::new(self.port.clone(), number)),
+            Ok(Err((message, error))) => Err(Unsent::new(message, error)),
+            Err(error) => Err(Unsent::new(None, error)),
+        }
+    }
+
+    /// What the protocol has seen: `units_in_place`, `units_copied`, `bytes_copied` and more (Z-18).
+    pub fn counters(&self) -> ReceiverCounters {
+        self.port.inspect(|engine, _, _| engine.receiver().map(pinnace_zcrp::Receiver::counters)).unwrap_or_default()
+    }
+
+    /// What the socket has seen.
+    pub fn link_counters(&self) -> pinnace_link::LinkCounters {
+        self.port.link_counters()
+    }
+
+    /// Ends the receiver: what is under way fails. Repeats the newest acknowledgement and answers duplicates for 40 ms,
+    /// and returns then (Z-15).
+    pub fn close(&self) {
+        let closing = self.port.call(|call| {
+            if let Some(receiver) = call.engine.receiver_mut() {
+                receiver.close(call.now);
+            }
+        });
+        if closing.is_ok() {
+            let _ = self.port.wait_until(|state| state.receives.closed(), port::deadline(Duration::from_secs(1)));
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! The sending half, for applications.
+
+use super::exchange::{Lane, Outcome};
+use super::port::{self, Port};
+use super::{Options, Progress};
+use crate::{Error, Message, Unsent};
+use pinnace_runtime::{Call, WaitError};
+use pinnace_zcrp::SenderCounters;
+use std::future::Future;
+use std::net::ToSocketAddrs;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// Sends messages to one receiver. Clones are the same sender; calls may come from any thread.
+#[derive(Clone, Debug)]
+pub struct Sender {
+    port: Port,
+}
+
+impl Sender {
+    pub(super) fn new(port: Port) -> Self {
+        Self { port }
+    }
+
+    /// Opens a sender to `peer`. Nothing is sent before the first message.
+    ///
+    /// # Errors
+    /// If the address does not resolve, or the system has no socket for it.
+    pub fn connect(peer: impl ToSocketAddrs, options: &Options) -> Result<Self, Error> {
+        port::connect_sender(peer, options)
+    }
+
+    /// Queues a message (its first [`Message::len`] bytes). It travels when the receiver has posted a buffer for it; the
+    /// n-th message sent goes into the n-th buffer posted.
+    ///
+    /// # Errors
+    /// [`Unsent`] gives the message back, with the reason.
+    pub fn send(&self, mut message: Message) -> Result<Sending, Unsent> {
+        let Ok(size) = u32::try_from(message.len()) else {
+            return Err(Unsent::new(message, Error::TooLarge));
+        };
+        let (base, len) = (message.base(), message.len());
+        let call = |call: Call<'_, pinnace_zcrp::Zcrp, super::exchange::Exchange>| {
+            let Call { now, engine, memory, state } = call;
+            let Some(sender) = engine.sender_mut() else { return Err((message, Error::Timeout)) };
+            // SAFETY: the message moves into `state`, which keeps it, untouched, until the event that takes the buffer
+            // out of the table again.
+            let buffer = unsafe { memory.insert(base, len) };
+            match sender.send(now, buffer, size) {
+                Ok(number) => {
+                    state.sends.begin(number, message);
+                    Ok(number)
+                }
+                Err(refused) => {
+                    memory.remove(buffer);
+                    Err((message, Error::Refused(refused)))
+                }
+            }
+        };
+        match self.port.call(call) {
+            Ok(Ok(number)) => Ok(Sending { port: Some(self.port.clone()), number }),
+            Ok(Err((message, error))) => Err(Unsent::new(message, error)),
+            Err(error) => Err(Unsent::new(None, error)),
+        }
+    }
+
+    /// The unit datagram size `U`, once it is known.
+    pub fn unit_bytes(&self) -> Option<usize> {
+        self.port.inspect(|engine, _, _| engine.sender().and_then(pinnace_zcrp::Sender::unit_bytes))
+    }
+
+    /// What the protocol has seen.
+    pub fn counters(&self) -> SenderCounters {
+        self.port.inspect(|engine, _, _| engine.sender().map(pinnace_zcrp::Sender::counters)).unwrap_or_default()
+    }
+
+    /// What the socket has seen.
+    pub fn link_counters(&self) -> pinnace_link::LinkCounters {
+        self.port.link_counters()
+    }
+
+    /// The smoothed round trip, once it was measured.
+    pub fn round_trip(&self) -> Option<Duration> {
+        self.port.inspect(|engine, _, _| engine.sender().and_then(pinnace_zcrp::Sender::round_trip))
+    }
+
+    /// Ends the sender: what is under way fails, and later sends are refused.
+    pub fn close(&self) {
+        let _ = self.port.call(|call| {
+            if let Some(sender) = call.engine.sender_mut() {
+                sender.close();
+            }
+        });
+    }
+}
+
+/// A message on its way out. Dropping it lets the message go on, and its buffer be freed at the end.
+#[derive(Debug)]
+pub struct Sending {
+    port: Option<Port>,
+    number: u64,
+}
+
+/// A message on its way in. Dropping it lets the message come, and its buffer be freed at the end.
+#[derive(Debug)]
+pub struct Receiving {
+    port: Option<Port>,
+    number: u64,
+}
+
+impl Receiving {
+    pub(super) fn new(port: Port, number: u64) -> Self {
+        Self { port: Some(port), number }
+    }
+}
+
+macro_rules! under_way {
+    ($name:ident, $lane:ident, $finish:ident, $done:literal) => {
+        impl $name {
+            /// The message's number, in the order of the calls, from 0.
+            pub fn number(&self) -> u64 {
+                self.number
+            }
+
+            #[doc = concat!("Waits until the message ", $done, ", and returns it. The waiting thread does the work.")]
+            ///
+            /// # Errors
+            /// [`Unsent`], with the message, if it failed.
+            pub fn wait(mut self) -> Result<Message, Unsent> {
+                let number = self.number;
+                let Some(port) = self.port.take() else { return Err(Unsent::new(None, Error::Timeout)) };
+                match port.wait_until(|state| state.$lane.take(number), None) {
+                    Ok(outcome) => $finish(outcome),
+                    Err(error) => Err(Unsent::new(None, error)),
+                }
+            }
+
+            /// Like `wait`, for at most `timeout`; gives itself back if that is not enough.
+            ///
+            /// # Errors
+            /// The inner error is [`Unsent`], with the message, if it failed.
+            pub fn wait_timeout(mut self, timeout: Duration) -> Progress<Self, Result<Message, Unsent>> {
+                let number = self.number;
+                let Some(port) = self.port.take() else {
+                    return Progress::Ended(Err(Unsent::new(None, Error::Timeout)));
+                };
+                match port.wait_until(|state| state.$lane.take(number), port::deadline(timeout)) {
+                    Ok(outcome) => Progress::Ended($finish(outcome)),
+                    Err(WaitError::Timeout) => {
+                        self.port = Some(port);
+                        Progress::UnderWay(self)
+                    }
+                    Err(error) => Progress::Ended(Err(Unsent::new(None, error))),
+                }
+            }
+
+            /// Whether the message has ended, well or not. Never blocks.
+            //= Z-15
+            pub fn has_ended(&self) -> bool {
+                let number = self.number;
+                let look = |port: &Port| {
+                    // One turn of the engine, so that asking in a loop makes progress.
+                    let ended = |lane: &mut Lane| lane.has_ended(number).then_some(());
+                    let now = std::time::Instant::now();
+                    port.wait_until(|state| ended(&mut state.$lane), Some(now)).is_ok()
+                };
+                self.port.as_ref().is_none_or(look)
+            }
+        }
+
+        impl Future for $name {
+            type Output = Result<Message, Unsent>;
+
+            fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+                let number = self.number;
+                let Some(port) = &self.port else {
+                    return Poll::Ready(Err(Unsent::new(None, Error::Timeout)));
+                };
+                let polled = port.poll_wait(context, |state| state.$lane.take(number));
+                let Poll::Ready(outcome) = polled else { return Poll::Pending };
+                self.port = None;
+                Poll::Ready(match outcome {
+                    Ok(outcome) => $finish(outcome),
+                    Err(error) => Err(Unsent::new(None, error)),
+                })
+            }
+        }
+
+        impl Drop for $name {
+            fn drop(&mut self) {
+                if let Some(port) = self.port.take() {
+                    port.inspect(|_, _, state| state.$lane.abandon(self.number));
+                }
+            }
+        }
+    };
+}
+
+under_way!(Sending, sends, sent, "is acknowledged in full");
+under_way!(Receiving, receives, received, "is received whole");
+
+fn sent((message, result): Outcome) -> Result<Message, Unsent> {
+    match result {
+        Ok(_) => Ok(message),
+        Err(failure) => Err(Unsent::new(message, Error::Failed(failure))),
+    }
+}
+
+fn received((mut message, result): Outcome) -> Result<Message, Unsent> {
+    match result {
+        Ok(size) => {
+            message.set_len(size as usize);
+            Ok(message)
+        }
+        Err(failure) => Err(Unsent::new(message, Error::Failed(failure))),
+    }
+}

@@ -1,9 +1,9 @@
 //! Datagram links: what carries a train, and what brings reads.
 //!
 //! A [`Link`] moves datagrams between application memory and a network. It knows nothing of any protocol: it takes a
-//! [`Train`] (parts in memory that a [`BufferTable`] resolves) and fills a [`ReceivePlan`]. Implementations: [`MemoryLink`]
+//! [`Train`] (parts in memory that a [`BufferTable`] resolves) and fills a [`ReceivePlan`]. Implementations: `MemoryLink`
 //! (two ends in one process) and [`UdpLink`] (vectored, with segmentation offload on Linux). Middlewares wrap a link and
-//! are links themselves: [`Fault`], [`Capture`], [`Meter`].
+//! are links themselves: `Fault`, `Capture`, `Meter`.
 //!
 //! Always true: a link never blocks, never touches memory that neither the train nor the plan names, and never sends a
 //! datagram other than those of the train.
@@ -11,6 +11,7 @@
 
 mod memory;
 mod read;
+mod udp;
 
 use std::io;
 use std::os::fd::RawFd;
@@ -18,6 +19,9 @@ use std::os::fd::RawFd;
 pub use memory::BufferTable;
 use pinnace_core::{ReceivePlan, RxMeta, Train, TrainLimits};
 pub use read::ReadBuffer;
+#[cfg(target_os = "linux")]
+pub use udp::Offload;
+pub use udp::{PathMtu, PortableUdpLink, UdpLink, UdpOptions};
 
 /// One successful read.
 #[derive(Clone, Copy, Debug)]
@@ -81,6 +85,8 @@ pinnace_core::counters! {
         datagrams_truncated,
         /// Datagrams that the kernel dropped because the receive buffer was full.
         receive_buffer_drops,
+        /// Datagrams of others that reached a link with one peer, thrown away.
+        datagrams_from_strangers,
         /// ICMP errors reported by the kernel.
         unreachable_reports,
         /// Times that segmentation offload had to be given up.
@@ -133,4 +139,34 @@ pub struct Descriptors {
     pub readable: RawFd,
     /// Becomes writable when the link can take more.
     pub writable: RawFd,
+}
+
+impl<L: Link + ?Sized> Link for Box<L> {
+    fn train_limits(&self) -> TrainLimits {
+        (**self).train_limits()
+    }
+
+    fn max_datagram(&self) -> usize {
+        (**self).max_datagram()
+    }
+
+    fn datagrams_per_read(&self) -> usize {
+        (**self).datagrams_per_read()
+    }
+
+    fn send(&mut self, train: &Train, memory: &BufferTable) -> io::Result<SendOutcome> {
+        (**self).send(train, memory)
+    }
+
+    fn receive(&mut self, plan: &ReceivePlan, memory: &BufferTable, pool: &mut ReadBuffer) -> io::Result<ReadOutcome> {
+        (**self).receive(plan, memory, pool)
+    }
+
+    fn descriptors(&self) -> Descriptors {
+        (**self).descriptors()
+    }
+
+    fn counters(&self) -> LinkCounters {
+        (**self).counters()
+    }
 }

@@ -60,7 +60,10 @@ impl BufferTable {
     /// How often the name has changed its owner, if it names a buffer now. Whoever keeps a name longer than one call
     /// compares it, so as not to take one buffer for another.
     pub fn generation(&self, buffer: BufferId) -> Option<u32> {
-        self.regions.get(buffer.index() as usize).filter(|region| !region.base.is_null()).map(|region| region.generation)
+        self.regions
+            .get(buffer.index() as usize)
+            .filter(|region| !region.base.is_null())
+            .map(|region| region.generation)
     }
 
     /// The address of a range, if it lies inside a buffer of the table.

@@ -1,0 +1,787 @@
+//! [`UdpLink`] on Linux: one system call a train, one a coalesced read, no copy and no allocation in between.
+//!
+//! Always true: a send that a path refused to segment was sent singly in the same call, so a fallback loses nothing; a
+//! train that left in part before the socket was full goes on where it stopped when the same train is offered again.
+
+use super::outgoing::Outgoing;
+use super::sys::{self, Control, Name, canonical};
+use super::{ASSUMED_MTU, HEADERS_V4, HEADERS_V6, MAX_PAYLOAD, Offload, PathMtu, UdpOptions};
+use crate::{BufferTable, Descriptors, Link, LinkCounters, ReadBuffer, ReadOutcome, Received, SendOutcome};
+use libc::c_int;
+use pinnace_core::{Address, Ecn, ReceivePlan, RxMeta, Train, TrainLimits};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::{AsRawFd, RawFd};
+
+/// Reads that must find nothing before the socket cannot hold a datagram from before it was connected: the kernel may
+/// still be delivering one that it looked up earlier.
+const SETTLING_READS: u32 = 64;
+/// Datagrams of strangers thrown away in one call, before the driver may do something else.
+const STRANGERS_A_READ: usize = 64;
+/// Datagrams a train when they leave one by one, in one `sendmmsg`.
+const SINGLE_SEGMENTS: usize = 32;
+/// The kernel segments no packet of more than 65,535 bytes, its own headers and Ethernet's included; it sends a larger
+/// train as single packets without saying so.
+const LARGEST_PACKET: usize = 65_535 - 14;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Family {
+    V4,
+    V6,
+    Unix,
+}
+
+/// A UDP link. See the [module documentation](crate).
+///
+/// ```
+/// use pinnace_core::{Address, ReceivePlan, Train};
+/// use pinnace_link::{BufferTable, Link, ReadBuffer, ReadOutcome, SendOutcome, UdpLink, UdpOptions};
+/// # fn main() -> std::io::Result<()> {
+/// let options = UdpOptions::default();
+/// let mut listener = UdpLink::bind("127.0.0.1:0".parse().unwrap(), &options)?;
+/// let mut caller = UdpLink::connect(None, listener.local_address().unwrap(), &options)?;
+///
+/// let memory = BufferTable::new();
+/// let mut train = Train::new(caller.train_limits());
+/// train.begin(Address::Peer, 5);
+/// train.inline(b"hello");
+/// train.end_segment();
+/// assert_eq!(caller.send(&train, &memory)?, SendOutcome::Sent);
+///
+/// let mut plan = ReceivePlan::new();
+/// plan.reset(listener.datagrams_per_read());
+/// plan.top_up(ReadBuffer::READ_BYTES);
+/// let mut pool = ReadBuffer::new();
+/// let ReadOutcome::Received(read) = listener.receive(&plan, &memory, &mut pool)? else { panic!("nothing came") };
+/// let mut pieces = Vec::new();
+/// pool.pieces(read.bytes, &mut pieces);
+/// assert_eq!(pieces, [b"hello"]);
+/// # Ok(())
+/// # }
+/// ```
+pub struct UdpLink {
+    read_fd: RawFd,
+    write_fd: RawFd,
+    /// Keeps the descriptors open; None if they are the caller's.
+    socket: Option<UdpSocket>,
+    family: Family,
+    local: Option<SocketAddr>,
+    peer: Option<SocketAddr>,
+    /// The kernel knows the peer: sends need no name, and strangers are kept out.
+    connected: bool,
+    settling: u32,
+    /// Source of sends whose train names none, where the kernel would choose another than the peer wrote to.
+    pinned: Option<IpAddr>,
+    last_seen: Option<(SocketAddr, IpAddr)>,
+    path_mtu: PathMtu,
+    max_datagram: usize,
+    segments: usize,
+    coalescing: bool,
+    /// Datagrams so large were refused to be segmented; smaller ones were not.
+    offload_below: usize,
+    ecn: bool,
+    stage_below: usize,
+    receive_buffer: usize,
+    warnings: Vec<String>,
+    counters: LinkCounters,
+    last_drops: u32,
+    to: Name,
+    from: Name,
+    out: Outgoing,
+    /// How much of a train has left already, and which train it was.
+    resume: Option<(usize, u64)>,
+    slots: Vec<libc::iovec>,
+    control: Control,
+}
+
+// SAFETY: the pointers in `slots` are only used within the call that laid them out.
+unsafe impl Send for UdpLink {}
+
+impl std::fmt::Debug for UdpLink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("UdpLink")
+            .field("descriptors", &self.descriptors())
+            .field("local", &self.local)
+            .field("peer", &self.peer)
+            .field("train_limits", &self.train_limits())
+            .field("max_datagram", &self.max_datagram)
+            .field("counters", &self.counters)
+            .finish_non_exhaustive()
+    }
+}
+
+impl UdpLink {
+    /// A link on a new socket bound to `local`, which hears everybody.
+    ///
+    /// # Errors
+    /// If the address cannot be bound.
+    pub fn bind(local: SocketAddr, options: &UdpOptions) -> io::Result<Self> {
+        let socket = UdpSocket::bind(local)?;
+        let fd = socket.as_raw_fd();
+        let family = if local.is_ipv4() { Family::V4 } else { Family::V6 };
+        let mut link = Self::new(fd, fd, family, options);
+        link.local = socket.local_addr().ok().map(canonical);
+        link.socket = Some(socket);
+        link.set_up(options)?;
+        link.refresh_mtu();
+        Ok(link)
+    }
+
+    /// A link to `peer` alone, from `local` or from wherever the system sees fit.
+    ///
+    /// # Errors
+    /// If the address cannot be bound, or there is no way to the peer.
+    pub fn connect(local: Option<SocketAddr>, peer: SocketAddr, options: &UdpOptions) -> io::Result<Self> {
+        let any: IpAddr = if peer.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        let mut link = Self::bind(local.unwrap_or(SocketAddr::new(any, 0)), options)?;
+        link.connect_from(peer, None)?;
+        Ok(link)
+    }
+
+    /// Makes `peer` the only one that this link talks with. What others sent before is thrown away from now on.
+    ///
+    /// # Errors
+    /// If there is no way to the peer, or if the descriptor is the caller's.
+    pub fn connect_to(&mut self, peer: SocketAddr) -> io::Result<()> {
+        let wrote_to = self.last_seen.filter(|(from, _)| *from == canonical(peer)).map(|(_, to)| to);
+        self.connect_from(peer, wrote_to)
+    }
+
+    /// As [`UdpLink::connect_to`]; `local` is the local address that the peer knows us by ([`RxMeta::destination`]).
+    ///
+    /// # Errors
+    /// If there is no way to the peer, or if the descriptor is the caller's.
+    pub fn connect_from(&mut self, peer: SocketAddr, local: Option<IpAddr>) -> io::Result<()> {
+        if self.socket.is_none() {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "a caller's socket is not connected elsewhere"));
+        }
+        let peer = canonical(peer);
+        self.to = self.name(peer)?;
+        self.pinned = None;
+        // A socket that is bound to every address would be bound by the kernel to the one that it routes from; if the
+        // peer wrote to another of ours, its datagrams would be lost. Then the check of sources stays here.
+        let bound_to_all = self.local.is_none_or(|local| local.ip().is_unspecified());
+        if bound_to_all && let Some(local) = local {
+            let routed_from = route(peer)?.0;
+            if routed_from != local {
+                self.pinned = Some(local);
+            }
+        }
+        self.connected = self.pinned.is_none();
+        if self.connected {
+            self.to.connect(self.write_fd)?;
+            self.local = Name::own(self.write_fd)?.address();
+        }
+        self.peer = Some(peer);
+        self.settling = SETTLING_READS;
+        self.resume = None;
+        self.refresh_mtu();
+        Ok(())
+    }
+
+    /// A link over a connected datagram socket of the caller (UDP, or AF_UNIX), of which no option or flag is changed.
+    /// Without `UDP_GRO` on it a read brings one datagram.
+    ///
+    /// # Errors
+    /// If it is no connected datagram socket.
+    ///
+    /// # Safety
+    /// `fd` must stay open as long as the link lives.
+    pub unsafe fn from_borrowed_fd(fd: RawFd, options: &UdpOptions) -> io::Result<Self> {
+        // SAFETY: the caller's promise.
+        unsafe { Self::from_descriptors(fd, fd, options) }
+    }
+
+    /// As [`UdpLink::from_borrowed_fd`], reading from one socket and writing to another.
+    ///
+    /// # Errors
+    /// If one of them is no connected datagram socket.
+    ///
+    /// # Safety
+    /// Both must stay open as long as the link lives.
+    pub unsafe fn from_descriptors(read_fd: RawFd, write_fd: RawFd, options: &UdpOptions) -> io::Result<Self> {
+        let read_family = foreign_family(read_fd)?;
+        let family = if read_fd == write_fd { read_family } else { foreign_family(write_fd)? };
+        let mut link = Self::new(read_fd, write_fd, family, options);
+        link.connected = true;
+        link.path_mtu = PathMtu::System;
+        link.peer = Name::peer(read_fd)?.address();
+        link.local = Name::own(read_fd)?.address();
+        link.settling = if link.peer.is_some() { SETTLING_READS } else { 0 };
+        link.coalescing =
+            read_family != Family::Unix && sys::option(read_fd, libc::SOL_UDP, sys::UDP_GRO).is_ok_and(|on| on != 0);
+        if family == Family::Unix {
+            link.segments = 1;
+        }
+        link.receive_buffer = halved(sys::option(read_fd, libc::SOL_SOCKET, libc::SO_RCVBUF));
+        link.refresh_mtu();
+        Ok(link)
+    }
+
+    fn new(read_fd: RawFd, write_fd: RawFd, family: Family, options: &UdpOptions) -> Self {
+        let offload = if options.offload { Offload::of_this_kernel() } else { Offload::NONE };
+        Self {
+            read_fd,
+            write_fd,
+            socket: None,
+            family,
+            local: None,
+            peer: None,
+            connected: false,
+            settling: 0,
+            pinned: None,
+            last_seen: None,
+            path_mtu: options.path_mtu,
+            max_datagram: 0,
+            segments: offload.segments,
+            coalescing: offload.coalescing,
+            offload_below: usize::MAX,
+            ecn: options.ecn,
+            stage_below: options.stage_below,
+            receive_buffer: 0,
+            warnings: Vec::new(),
+            counters: LinkCounters::default(),
+            last_drops: 0,
+            to: Name::room(),
+            from: Name::room(),
+            out: Outgoing::new(),
+            resume: None,
+            slots: Vec::with_capacity(super::outgoing::MAX_PIECES),
+            control: Control::new(),
+        }
+    }
+
+    /// Sets the options of a socket of our own. Those that only make things better may fail.
+    fn set_up(&mut self, options: &UdpOptions) -> io::Result<()> {
+        let fd = self.read_fd;
+        let set = |level, name, value| sys::set_option(fd, level, name, value);
+        if self.coalescing {
+            self.coalescing = set(libc::SOL_UDP, sys::UDP_GRO, 1).is_ok();
+        }
+        let _ = set(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
+        let to_all = options.local_address && self.local.is_none_or(|local| local.ip().is_unspecified());
+        // An IPv6 socket may carry IPv4 too; if it cannot, these fail and nothing is missing.
+        if options.ecn {
+            let _ = set(libc::SOL_IP, libc::IP_RECVTOS, 1);
+        }
+        if self.family == Family::V4 && to_all {
+            set(libc::SOL_IP, libc::IP_PKTINFO, 1)?;
+        }
+        if self.family == Family::V6 {
+            if options.ecn {
+                let _ = set(libc::SOL_IPV6, libc::IPV6_RECVTCLASS, 1);
+            }
+            if to_all {
+                set(libc::SOL_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
+            }
+        }
+        self.discover(options.path_mtu)?;
+        if let Some(budget) = options.busy_poll {
+            let micros = c_int::try_from(budget.as_micros()).unwrap_or(c_int::MAX);
+            if let Err(error) = set(libc::SOL_SOCKET, libc::SO_BUSY_POLL, micros) {
+                self.warnings.push(format!(
+                    "busy polling for {micros} us was refused ({error}): run as root, or `sysctl -w net.core.busy_read={micros}`"
+                ));
+            }
+        }
+        self.receive_buffer =
+            self.size_buffer(options.receive_buffer, libc::SO_RCVBUF, libc::SO_RCVBUFFORCE, "receive", "rmem_max");
+        self.size_buffer(options.send_buffer, libc::SO_SNDBUF, libc::SO_SNDBUFFORCE, "send", "wmem_max");
+        Ok(())
+    }
+
+    /// Asks for a buffer of `wanted` bytes and returns what was given.
+    fn size_buffer(&mut self, wanted: usize, option: c_int, force: c_int, what: &str, limit: &str) -> usize {
+        let fd = self.read_fd;
+        let ask = c_int::try_from(wanted).unwrap_or(c_int::MAX);
+        // The kernel says twice what it was asked for: it counts its own bookkeeping.
+        let given = || halved(sys::option(fd, libc::SOL_SOCKET, option));
+        if given() >= wanted {
+            return given();
+        }
+        let _ = sys::set_option(fd, libc::SOL_SOCKET, option, ask);
+        if given() < wanted {
+            let _ = sys::set_option(fd, libc::SOL_SOCKET, force, ask);
+        }
+        let given = given();
+        if given < wanted {
+            self.warnings.push(format!(
+                "the {what} buffer has {given} bytes instead of {wanted}: run `sysctl -w net.core.{limit}={wanted}`"
+            ));
+        }
+        given
+    }
+
+    fn discover(&self, path_mtu: PathMtu) -> io::Result<()> {
+        let (v4, v6) = match path_mtu {
+            PathMtu::Discover => (libc::IP_PMTUDISC_DO, libc::IPV6_PMTUDISC_DO),
+            PathMtu::Probe => (libc::IP_PMTUDISC_PROBE, libc::IPV6_PMTUDISC_PROBE),
+            PathMtu::Fragment => (libc::IP_PMTUDISC_DONT, libc::IPV6_PMTUDISC_DONT),
+            PathMtu::System => return Ok(()),
+        };
+        let done = sys::set_option(self.write_fd, libc::SOL_IP, libc::IP_MTU_DISCOVER, v4);
+        match self.family {
+            Family::V6 => sys::set_option(self.write_fd, libc::SOL_IPV6, libc::IPV6_MTU_DISCOVER, v6),
+            _ => done,
+        }
+    }
+
+    /// From now on lets the kernel cut what the path does not carry: for protocols whose datagram size is fixed while a
+    /// message is under way, when the path shrinks.
+    ///
+    /// # Errors
+    /// If the descriptor is the caller's: its options are not changed.
+    pub fn allow_fragmentation(&mut self) -> io::Result<()> {
+        if self.socket.is_none() {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "options of a caller's socket are not changed"));
+        }
+        self.discover(PathMtu::Fragment)?;
+        self.path_mtu = PathMtu::Fragment;
+        Ok(())
+    }
+
+    /// Whether the kernel may cut datagrams ([`UdpLink::allow_fragmentation`]).
+    pub fn fragments(&self) -> bool {
+        self.path_mtu == PathMtu::Fragment
+    }
+
+    /// Bytes of receive buffer that the system gave, counted as they were asked for.
+    pub fn receive_buffer_bytes(&self) -> usize {
+        self.receive_buffer
+    }
+
+    /// What the system refused, in plain words, each with the command that would change it.
+    pub fn warnings(&self) -> Vec<String> {
+        self.warnings.clone()
+    }
+
+    /// The address that this link is bound to; None for sockets without one.
+    pub fn local_address(&self) -> Option<SocketAddr> {
+        self.local
+    }
+
+    /// The one peer, if there is one and it has an internet address.
+    pub fn peer_address(&self) -> Option<SocketAddr> {
+        self.peer
+    }
+
+    fn name(&self, address: SocketAddr) -> io::Result<Name> {
+        Name::new(address, self.family == Family::V6)
+            .filter(|_| self.family != Family::Unix)
+            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, format!("{address} is of another family")))
+    }
+
+    /// Whether what leaves for `address` is IPv4.
+    fn is_v4(&self, address: Option<SocketAddr>) -> bool {
+        self.family == Family::V4 || address.is_some_and(|address| address.is_ipv4())
+    }
+
+    fn refresh_mtu(&mut self) {
+        if self.family == Family::Unix {
+            let room = sys::option(self.write_fd, libc::SOL_SOCKET, libc::SO_SNDBUF).unwrap_or(0);
+            // The kernel keeps 32 bytes of the send buffer for itself.
+            self.max_datagram = MAX_PAYLOAD.min(usize::try_from(room).unwrap_or(0).saturating_sub(32));
+            return;
+        }
+        let v4 = self.is_v4(self.peer);
+        let mtu = match (self.connected, self.peer) {
+            (true, _) => mtu_of(self.write_fd, v4),
+            (false, Some(peer)) => route(peer).ok().and_then(|(_, mtu)| mtu),
+            (false, None) if self.local.is_some_and(|local| local.ip().is_loopback()) => Some(65_536),
+            (false, None) => None,
+        };
+        self.max_datagram = payload(mtu.unwrap_or(ASSUMED_MTU), v4);
+    }
+
+    /// Bytes of the largest train that crosses in one piece.
+    fn train_bytes(&self) -> usize {
+        LARGEST_PACKET - if self.is_v4(self.peer) { HEADERS_V4 } else { HEADERS_V6 }
+    }
+
+    /// Where a train goes. True if `self.to` names it, false if the kernel knows.
+    fn address(&mut self, destination: Address) -> io::Result<bool> {
+        match destination {
+            Address::Peer if self.connected => Ok(false),
+            Address::Peer if self.peer.is_some() => Ok(true),
+            Address::Peer => Err(io::Error::new(io::ErrorKind::NotConnected, "the link has no peer yet")),
+            Address::Inet(address) => {
+                let address = canonical(address);
+                if self.connected && self.peer == Some(address) {
+                    return Ok(false);
+                }
+                if self.peer != Some(address) {
+                    if self.peer.is_some() {
+                        return Err(io::Error::new(
+                            io::ErrorKind::InvalidInput,
+                            "the link is connected to another peer",
+                        ));
+                    }
+                    self.to = self.name(address)?;
+                }
+                Ok(true)
+            }
+            _ => Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{destination} is no internet address"))),
+        }
+    }
+
+    fn lay_control(&mut self, train: &Train, named: bool, segment: Option<u16>) {
+        if self.family == Family::Unix {
+            self.out.set_control(None, None, None);
+            return;
+        }
+        let v4 = if named { self.is_v4(self.to.address()) } else { self.is_v4(self.peer) };
+        let tos = (self.ecn && train.ecn() != Ecn::NotCapable).then_some((!v4, train.ecn() as u8));
+        let source = match train.source() {
+            Some(Address::Inet(source)) => Some(canonical(source).ip()),
+            _ => self.pinned,
+        };
+        let bound = self.local.map(|local| local.ip());
+        let source = source
+            .filter(|ip| ip.is_ipv4() == v4 && !ip.is_unspecified() && Some(*ip) != bound && self.socket.is_some());
+        self.out.set_control(segment, tos, source);
+    }
+
+    fn sent(&mut self, datagrams: usize, bytes: usize) -> SendOutcome {
+        self.counters.trains_sent += 1;
+        self.counters.datagrams_sent += datagrams as u64;
+        self.counters.bytes_sent += bytes as u64;
+        SendOutcome::Sent
+    }
+
+    /// What a refusal means that has nothing to do with offload.
+    fn refused(&mut self, refusal: Refusal, size: usize) -> io::Result<SendOutcome> {
+        match refusal {
+            Refusal::Blocked => {
+                self.counters.sends_blocked += 1;
+                Ok(SendOutcome::Blocked)
+            }
+            Refusal::Unreachable => {
+                self.counters.unreachable_reports += 1;
+                Ok(SendOutcome::Unreachable)
+            }
+            Refusal::TooLarge => {
+                self.refresh_mtu();
+                let known = self.max_datagram < size;
+                Ok(SendOutcome::TooLarge(known.then_some(self.max_datagram as u32)))
+            }
+            Refusal::Unwilling | Refusal::Other => {
+                self.counters.send_errors += 1;
+                Ok(SendOutcome::Sent)
+            }
+            Refusal::Fatal(error) => Err(error),
+        }
+    }
+
+    /// Sends every datagram of a train as one, in as few calls as the kernel needs.
+    fn send_singly(&mut self, train: &Train, memory: &BufferTable, named: bool) -> io::Result<SendOutcome> {
+        self.lay_control(train, named, None);
+        if !self.out.gather_singly(train, memory, named.then_some(&mut self.to)) {
+            return self.refused(Refusal::Other, 0);
+        }
+        let mut done = match self.resume.take() {
+            Some((done, which)) if which == fingerprint(train) => done,
+            _ => 0,
+        };
+        let mut lost = 0;
+        while done < self.out.messages().len() {
+            self.counters.send_calls += 1;
+            let messages = &mut self.out.messages()[done..];
+            // SAFETY: `gather_singly` laid the messages out: pieces in `self.out`, in the train and in memory that the
+            // table vouches for, a name in `self.to`; none of it has moved since.
+            let sent = unsafe { libc::sendmmsg(self.write_fd, messages.as_mut_ptr(), messages.len() as _, SEND_FLAGS) };
+            if sent > 0 {
+                done += sent as usize;
+                continue;
+            }
+            match Refusal::last() {
+                None => {}
+                Some(Refusal::Blocked) => {
+                    self.resume = (done > 0).then(|| (done, fingerprint(train)));
+                    return self.refused(Refusal::Blocked, 0);
+                }
+                Some(Refusal::Unwilling) if self.give_up_ecn(train) => return self.send_singly(train, memory, named),
+                Some(refusal @ (Refusal::Unwilling | Refusal::Other)) => {
+                    self.refused(refusal, 0)?;
+                    done += 1;
+                    lost += 1;
+                }
+                Some(refusal) => return self.refused(refusal, train.segment_size()),
+            }
+        }
+        // Refused for good: what was not sent is not counted as sent.
+        if lost == train.segments() {
+            return Ok(SendOutcome::Sent);
+        }
+        Ok(self.sent(done - lost, train.bytes() - lost * train.segment_size().min(train.bytes() / train.segments())))
+    }
+
+    /// Some kernels refuse the ECN control message. True if that may have been why, and it is not sent any more.
+    fn give_up_ecn(&mut self, train: &Train) -> bool {
+        let used = self.ecn && train.ecn() != Ecn::NotCapable;
+        self.ecn &= !used;
+        used
+    }
+
+    /// A path refused to segment: send singly now, and do not ask again.
+    fn fall_back(&mut self, train: &Train, memory: &BufferTable, named: bool) -> io::Result<SendOutcome> {
+        let errors = self.counters.send_errors;
+        let outcome = self.send_singly(train, memory, named)?;
+        if outcome != SendOutcome::Sent || self.counters.send_errors > errors {
+            return Ok(outcome);
+        }
+        self.refresh_mtu();
+        self.counters.offload_fallbacks += 1;
+        if train.segment_size() > self.max_datagram {
+            // They go as fragments, which cannot be segmented as well; smaller ones can.
+            self.offload_below = self.offload_below.min(train.segment_size());
+        } else {
+            self.segments = 1;
+        }
+        Ok(outcome)
+    }
+
+    fn take_control(&mut self, len: usize, read: &mut Received) {
+        for (level, kind, value) in self.control.messages(len) {
+            match (level, kind) {
+                (libc::SOL_UDP, sys::UDP_GRO) => {
+                    if let Some(size) = sys::first(value).map(i32::from_ne_bytes)
+                        && size > 0
+                    {
+                        read.segment = (size as usize).min(read.bytes);
+                    }
+                }
+                (libc::SOL_IP, libc::IP_TOS) => {
+                    read.meta.ecn = value.first().map_or(Ecn::NotCapable, |bits| Ecn::from_bits(*bits));
+                }
+                (libc::SOL_IPV6, libc::IPV6_TCLASS) => {
+                    let bits = sys::first(value).map_or(0, i32::from_ne_bytes);
+                    read.meta.ecn = Ecn::from_bits(bits as u8);
+                }
+                (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
+                    if let Some(drops) = sys::first(value).map(u32::from_ne_bytes) {
+                        self.counters.receive_buffer_drops += u64::from(drops.wrapping_sub(self.last_drops));
+                        self.last_drops = drops;
+                    }
+                }
+                _ => {
+                    if let Some(ip) = sys::destination(level, kind, value) {
+                        let port = self.local.map_or(0, |local| local.port());
+                        read.meta.destination = Some(SocketAddr::new(ip, port).into());
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Link for UdpLink {
+    fn train_limits(&self) -> TrainLimits {
+        let segments = if self.segments > 1 { self.segments } else { SINGLE_SEGMENTS };
+        TrainLimits { bytes: self.train_bytes(), segments, ..TrainLimits::GSO }
+    }
+
+    fn max_datagram(&self) -> usize {
+        self.max_datagram
+    }
+
+    fn datagrams_per_read(&self) -> usize {
+        if self.coalescing { Offload::of_this_kernel().segments.max(64) } else { 1 }
+    }
+
+    fn send(&mut self, train: &Train, memory: &BufferTable) -> io::Result<SendOutcome> {
+        if train.is_empty() {
+            return Ok(SendOutcome::Sent);
+        }
+        let named = self.address(train.destination())?;
+        let (segments, size) = (train.segments(), train.segment_size());
+        let offload = segments > 1;
+        if offload && (segments > self.segments || size >= self.offload_below || train.bytes() > self.train_bytes()) {
+            return self.send_singly(train, memory, named);
+        }
+        self.lay_control(train, named, offload.then_some(size as u16));
+        if !self.out.gather(train, memory, offload && size < self.stage_below) {
+            return self.refused(Refusal::Other, 0);
+        }
+        let message = self.out.message(named.then_some(&mut self.to));
+        loop {
+            self.counters.send_calls += 1;
+            // SAFETY: `gather` laid the message out: pieces in `self.out`, in the train and in memory that the table
+            // vouches for, a name in `self.to`; none of it has moved since, and the kernel only reads it.
+            if unsafe { libc::sendmsg(self.write_fd, &raw const message, SEND_FLAGS) } >= 0 {
+                return Ok(self.sent(segments, train.bytes()));
+            }
+            return match Refusal::last() {
+                None => continue,
+                Some(Refusal::TooLarge | Refusal::Unwilling) if offload => self.fall_back(train, memory, named),
+                Some(Refusal::Unwilling) if self.give_up_ecn(train) => self.send(train, memory),
+                Some(refusal) => self.refused(refusal, size),
+            };
+        }
+    }
+
+    fn receive(&mut self, plan: &ReceivePlan, memory: &BufferTable, pool: &mut ReadBuffer) -> io::Result<ReadOutcome> {
+        self.slots.clear();
+        let slots = &mut self.slots;
+        pool.lay_out(plan, memory, |base, len| {
+            if slots.len() < super::outgoing::MAX_PIECES {
+                slots.push(libc::iovec { iov_base: base.cast(), iov_len: len });
+            }
+        });
+        let checked = (!self.connected || self.settling > 0) && self.family != Family::Unix;
+        for _ in 0..STRANGERS_A_READ {
+            let mut header = sys::header();
+            if checked {
+                self.from = Name::room();
+                self.from.attach(&mut header);
+            }
+            header.msg_iov = self.slots.as_mut_ptr();
+            header.msg_iovlen = self.slots.len() as _;
+            self.control.attach_room(&mut header);
+            // SAFETY: the slots are memory that `lay_out` vouches for; name and control lie in `self` and stay there.
+            let read = unsafe { libc::recvmsg(self.read_fd, &raw mut header, libc::MSG_DONTWAIT) };
+            if read < 0 {
+                match Refusal::last() {
+                    None => continue,
+                    Some(Refusal::Blocked) => {
+                        self.settling = self.settling.saturating_sub(1);
+                        return Ok(ReadOutcome::Empty);
+                    }
+                    Some(Refusal::TooLarge) => self.refresh_mtu(),
+                    Some(Refusal::Fatal(error)) => return Err(error),
+                    Some(_) => {
+                        self.counters.unreachable_reports += 1;
+                        return Ok(ReadOutcome::Unreachable);
+                    }
+                }
+                continue;
+            }
+            let bytes = read as usize;
+            let source = if checked { self.from.address() } else { None };
+            if self.peer.is_some() && source.is_some() && source != self.peer {
+                self.counters.datagrams_from_strangers += 1;
+                continue;
+            }
+            let meta = RxMeta {
+                source: match source {
+                    Some(source) if self.peer.is_none() => source.into(),
+                    _ => Address::Peer,
+                },
+                destination: None,
+                ecn: Ecn::NotCapable,
+            };
+            let truncated = header.msg_flags & libc::MSG_TRUNC != 0;
+            let mut read = Received { bytes, segment: bytes, meta, truncated };
+            self.take_control(header.msg_controllen as _, &mut read);
+            if let (Some(source), Some(Address::Inet(to))) = (source, read.meta.destination) {
+                self.last_seen = Some((source, to.ip()));
+            }
+            self.counters.reads += 1;
+            self.counters.datagrams_received += bytes.div_ceil(read.segment.max(1)).max(1) as u64;
+            self.counters.bytes_received += bytes as u64;
+            self.counters.datagrams_truncated += u64::from(truncated);
+            return Ok(ReadOutcome::Received(read));
+        }
+        Ok(ReadOutcome::Empty)
+    }
+
+    fn descriptors(&self) -> Descriptors {
+        Descriptors { readable: self.read_fd, writable: self.write_fd }
+    }
+
+    fn counters(&self) -> LinkCounters {
+        self.counters
+    }
+}
+
+/// Never block, and no signal if the other end of an AF_UNIX socket is gone.
+const SEND_FLAGS: c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+
+/// Why the kernel did not do it.
+#[derive(Debug)]
+enum Refusal {
+    Blocked,
+    Unreachable,
+    TooLarge,
+    /// `EIO`, `EINVAL`: what a path says that cannot do what a control message asks for.
+    Unwilling,
+    /// A firewall, mostly: this one datagram is lost.
+    Other,
+    Fatal(io::Error),
+}
+
+impl Refusal {
+    /// Why the last call failed; None if it was only interrupted.
+    fn last() -> Option<Self> {
+        let error = io::Error::last_os_error();
+        Some(match error.raw_os_error().unwrap_or(0) {
+            libc::EINTR => return None,
+            libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM => Self::Blocked,
+            libc::ECONNREFUSED
+            | libc::ECONNRESET
+            | libc::EHOSTUNREACH
+            | libc::EHOSTDOWN
+            | libc::ENETUNREACH
+            | libc::ENETDOWN
+            | libc::ENOTCONN
+            | libc::EDESTADDRREQ
+            | libc::EPIPE => Self::Unreachable,
+            libc::EMSGSIZE => Self::TooLarge,
+            libc::EIO | libc::EINVAL => Self::Unwilling,
+            libc::EBADF | libc::ENOTSOCK | libc::EFAULT | libc::EOPNOTSUPP => Self::Fatal(error),
+            _ => Self::Other,
+        })
+    }
+}
+
+/// Tells one train from another, for a train that is offered again.
+fn fingerprint(train: &Train) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (train.segment_size(), train.bytes(), train.destination()).hash(&mut hasher);
+    train.inline_bytes().hash(&mut hasher);
+    for part in train.parts() {
+        if let pinnace_core::Part::Payload(range) = part {
+            (range.buffer, range.offset, range.len).hash(&mut hasher);
+        }
+    }
+    hasher.finish()
+}
+
+/// What the kernel says of a buffer is twice what was asked for.
+fn halved(option: io::Result<c_int>) -> usize {
+    option.ok().and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(0) / 2
+}
+
+fn payload(mtu: usize, v4: bool) -> usize {
+    mtu.saturating_sub(if v4 { HEADERS_V4 } else { HEADERS_V6 }).min(MAX_PAYLOAD)
+}
+
+fn mtu_of(fd: RawFd, v4: bool) -> Option<usize> {
+    let (level, name) = if v4 { (libc::SOL_IP, libc::IP_MTU) } else { (libc::SOL_IPV6, libc::IPV6_MTU) };
+    sys::option(fd, level, name).ok().and_then(|mtu| usize::try_from(mtu).ok()).filter(|mtu| *mtu > 0)
+}
+
+/// Where the kernel would send to `peer` from, and the MTU of that path.
+fn route(peer: SocketAddr) -> io::Result<(IpAddr, Option<usize>)> {
+    let any: IpAddr = if peer.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((any, 0))?;
+    socket.connect(peer)?;
+    Ok((socket.local_addr()?.ip(), mtu_of(socket.as_raw_fd(), peer.is_ipv4())))
+}
+
+/// The family of a caller's socket, if it is one that can be used.
+fn foreign_family(fd: RawFd) -> io::Result<Family> {
+    let option = |name| sys::option(fd, libc::SOL_SOCKET, name);
+    let unfit = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, format!("descriptor {fd} is {why}"));
+    if option(libc::SO_TYPE)? != libc::SOCK_DGRAM {
+        return Err(unfit("no datagram socket"));
+    }
+    let family = match (option(libc::SO_DOMAIN)?, option(libc::SO_PROTOCOL)?) {
+        (libc::AF_INET, libc::IPPROTO_UDP) => Family::V4,
+        (libc::AF_INET6, libc::IPPROTO_UDP) => Family::V6,
+        (libc::AF_UNIX, _) => Family::Unix,
+        _ => return Err(unfit("neither UDP nor AF_UNIX")),
+    };
+    Name::peer(fd).map_err(|_| unfit("not connected"))?;
+    Ok(family)
+}

@@ -1,0 +1,149 @@
+//! A train on its way into the kernel: its pieces gathered, or staged in one buffer, and its control messages.
+//!
+//! Always true: pointers are laid out anew for every send and used before anything they point to can change; no piece
+//! crosses a datagram's end when datagrams are sent one by one.
+
+use super::sys::{self, Control, Name};
+use crate::BufferTable;
+use pinnace_core::{Part, Train};
+use std::net::IpAddr;
+
+/// The kernel takes so many pieces a message.
+pub(super) const MAX_PIECES: usize = 1024;
+/// Room to stage the largest train.
+const STAGING_BYTES: usize = 65_536;
+
+/// The arrays that a send needs, kept from send to send.
+pub(super) struct Outgoing {
+    pieces: Vec<libc::iovec>,
+    staging: Box<[u8]>,
+    /// First piece of each datagram, when they are sent one by one.
+    starts: Vec<u32>,
+    messages: Vec<libc::mmsghdr>,
+    pub(super) control: Control,
+}
+
+// SAFETY: the pointers in `pieces` and `messages` are only used within the call that laid them out.
+unsafe impl Send for Outgoing {}
+
+impl Outgoing {
+    pub(super) fn new() -> Self {
+        Self {
+            pieces: Vec::with_capacity(MAX_PIECES),
+            staging: vec![0; STAGING_BYTES].into_boxed_slice(),
+            starts: Vec::new(),
+            messages: Vec::new(),
+            control: Control::new(),
+        }
+    }
+
+    /// Lays out the control messages of `train`.
+    pub(super) fn set_control(&mut self, segment: Option<u16>, tos: Option<(bool, u8)>, source: Option<IpAddr>) {
+        self.control.clear();
+        if let Some(segment) = segment {
+            self.control.push(libc::SOL_UDP, sys::UDP_SEGMENT, &segment.to_ne_bytes());
+        }
+        if let Some((v6, bits)) = tos {
+            let (level, kind) = if v6 { (libc::SOL_IPV6, libc::IPV6_TCLASS) } else { (libc::SOL_IP, libc::IP_TOS) };
+            self.control.push(level, kind, &i32::from(bits).to_ne_bytes());
+        }
+        if let Some(ip) = source {
+            sys::push_source(&mut self.control, ip);
+        }
+    }
+
+    /// Lays out the whole train, copied together if `stage`. False if a part names memory that is gone, or if there are
+    /// too many pieces for one message.
+    pub(super) fn gather(&mut self, train: &Train, memory: &BufferTable, stage: bool) -> bool {
+        self.pieces.clear();
+        if (stage || train.parts().len() > MAX_PIECES) && train.bytes() <= self.staging.len() {
+            return self.stage(train, memory);
+        }
+        let inline = train.inline_bytes();
+        for part in train.parts() {
+            let (base, len) = match *part {
+                Part::Inline { at, len } => (inline[at as usize..][..len as usize].as_ptr().cast_mut(), len as usize),
+                Part::Payload(range) => match memory.resolve(range) {
+                    Some(base) => (base, range.len as usize),
+                    None => return false,
+                },
+            };
+            self.pieces.push(libc::iovec { iov_base: base.cast(), iov_len: len });
+        }
+        self.pieces.len() <= MAX_PIECES
+    }
+
+    fn stage(&mut self, train: &Train, memory: &BufferTable) -> bool {
+        let inline = train.inline_bytes();
+        let mut at = 0;
+        for part in train.parts() {
+            let bytes = match *part {
+                Part::Inline { at, len } => &inline[at as usize..][..len as usize],
+                Part::Payload(range) => {
+                    let bytes = memory.bytes(range);
+                    if bytes.len() != range.len as usize {
+                        return false;
+                    }
+                    bytes
+                }
+            };
+            self.staging[at..at + bytes.len()].copy_from_slice(bytes);
+            at += bytes.len();
+        }
+        self.pieces.push(libc::iovec { iov_base: self.staging.as_mut_ptr().cast(), iov_len: at });
+        true
+    }
+
+    /// A message of everything that was gathered.
+    pub(super) fn message(&mut self, name: Option<&mut Name>) -> libc::msghdr {
+        let mut header = sys::header();
+        if let Some(name) = name {
+            name.attach(&mut header);
+        }
+        header.msg_iov = self.pieces.as_mut_ptr();
+        header.msg_iovlen = self.pieces.len() as _;
+        self.control.attach(&mut header);
+        header
+    }
+
+    /// Lays out every datagram of the train as a message of its own.
+    pub(super) fn gather_singly(&mut self, train: &Train, memory: &BufferTable, mut name: Option<&mut Name>) -> bool {
+        self.pieces.clear();
+        self.starts.clear();
+        let inline = train.inline_bytes();
+        let mut room = 0;
+        for part in train.parts() {
+            if room == 0 {
+                self.starts.push(self.pieces.len() as u32);
+                room = train.segment_size();
+            }
+            let (base, len) = match *part {
+                Part::Inline { at, len } => (inline[at as usize..][..len as usize].as_ptr().cast_mut(), len as usize),
+                Part::Payload(range) => match memory.resolve(range) {
+                    Some(base) => (base, range.len as usize),
+                    None => return false,
+                },
+            };
+            self.pieces.push(libc::iovec { iov_base: base.cast(), iov_len: len });
+            room = room.saturating_sub(len);
+        }
+        self.messages.clear();
+        for (index, &low) in self.starts.iter().enumerate() {
+            let high = self.starts.get(index + 1).map_or(self.pieces.len(), |&high| high as usize);
+            let mut header = sys::header();
+            if let Some(name) = name.as_deref_mut() {
+                name.attach(&mut header);
+            }
+            header.msg_iov = self.pieces[low as usize..].as_mut_ptr();
+            header.msg_iovlen = (high - low as usize) as _;
+            self.control.attach(&mut header);
+            self.messages.push(libc::mmsghdr { msg_hdr: header, msg_len: 0 });
+        }
+        true
+    }
+
+    /// The messages that [`Outgoing::gather_singly`] laid out.
+    pub(super) fn messages(&mut self) -> &mut [libc::mmsghdr] {
+        &mut self.messages
+    }
+}

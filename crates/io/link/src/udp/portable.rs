@@ -1,0 +1,295 @@
+//! [`PortableUdpLink`]: UDP through the standard library, one datagram at a time, copied. What [`crate::UdpLink`] is on
+//! systems other than Linux; there on Linux too, to be tested and compared.
+//!
+//! Needs a Unix, for descriptors to sleep on.
+
+use super::{ASSUMED_MTU, HEADERS_V4, HEADERS_V6, MAX_PAYLOAD, UdpOptions};
+use crate::{BufferTable, Descriptors, Link, LinkCounters, ReadBuffer, ReadOutcome, Received, SendOutcome};
+use pinnace_core::{Address, BufferRange, Ecn, ReceivePlan, RxMeta, Train, TrainLimits};
+use std::io::{self, ErrorKind};
+use std::mem::ManuallyDrop;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+
+/// UDP without the offloads of Linux. See [`crate::UdpLink`] for the methods they share.
+#[derive(Debug)]
+pub struct PortableUdpLink {
+    /// Never dropped as a socket: `owned` says whether the descriptor is ours to close.
+    read: ManuallyDrop<UdpSocket>,
+    write: ManuallyDrop<UdpSocket>,
+    owned: bool,
+    local: Option<SocketAddr>,
+    peer: Option<SocketAddr>,
+    staging: Box<[u8]>,
+    counters: LinkCounters,
+}
+
+impl Drop for PortableUdpLink {
+    fn drop(&mut self) {
+        if self.owned {
+            // SAFETY: nothing uses the socket after this; `write` is the same descriptor and is not dropped.
+            unsafe { ManuallyDrop::drop(&mut self.read) };
+        }
+    }
+}
+
+impl PortableUdpLink {
+    /// A link on a new socket bound to `local`, which hears everybody.
+    ///
+    /// # Errors
+    /// If the address cannot be bound.
+    pub fn bind(local: SocketAddr, _options: &UdpOptions) -> io::Result<Self> {
+        let socket = UdpSocket::bind(local)?;
+        socket.set_nonblocking(true)?;
+        let local = socket.local_addr().ok();
+        let fd = socket.as_raw_fd();
+        // SAFETY: `fd` stays open as long as the link; only `read` closes it.
+        let write = ManuallyDrop::new(unsafe { UdpSocket::from_raw_fd(fd) });
+        let mut link = Self::new(ManuallyDrop::new(socket), write);
+        link.local = local;
+        link.owned = true;
+        Ok(link)
+    }
+
+    /// A link to `peer` alone.
+    ///
+    /// # Errors
+    /// If the address cannot be bound.
+    pub fn connect(local: Option<SocketAddr>, peer: SocketAddr, options: &UdpOptions) -> io::Result<Self> {
+        let any: IpAddr = if peer.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        let mut link = Self::bind(local.unwrap_or(SocketAddr::new(any, 0)), options)?;
+        link.connect_to(peer)?;
+        Ok(link)
+    }
+
+    /// Makes `peer` the only one that this link talks with.
+    ///
+    /// # Errors
+    /// If there is no way to the peer, or if the descriptor is the caller's.
+    pub fn connect_to(&mut self, peer: SocketAddr) -> io::Result<()> {
+        if !self.owned {
+            return Err(io::Error::new(ErrorKind::Unsupported, "a caller's socket is not connected elsewhere"));
+        }
+        self.write.connect(peer)?;
+        self.local = self.write.local_addr().ok();
+        self.peer = Some(peer);
+        Ok(())
+    }
+
+    /// A link over a connected datagram socket of the caller, whose flags are not changed.
+    ///
+    /// # Errors
+    /// If the descriptor is not that of a socket.
+    ///
+    /// # Safety
+    /// `fd` must stay open as long as the link lives.
+    pub unsafe fn from_borrowed_fd(fd: RawFd, options: &UdpOptions) -> io::Result<Self> {
+        // SAFETY: the caller's promise.
+        unsafe { Self::from_descriptors(fd, fd, options) }
+    }
+
+    /// As [`PortableUdpLink::from_borrowed_fd`], reading from one socket and writing to another.
+    ///
+    /// # Errors
+    /// If one of the descriptors is not that of a socket.
+    ///
+    /// # Safety
+    /// Both must stay open as long as the link lives.
+    pub unsafe fn from_descriptors(read_fd: RawFd, write_fd: RawFd, _options: &UdpOptions) -> io::Result<Self> {
+        // SAFETY: open by the caller's promise, and never closed here.
+        let (read, write) = unsafe { (UdpSocket::from_raw_fd(read_fd), UdpSocket::from_raw_fd(write_fd)) };
+        let mut link = Self::new(ManuallyDrop::new(read), ManuallyDrop::new(write));
+        link.read.take_error()?;
+        link.write.take_error()?;
+        link.local = link.read.local_addr().ok();
+        link.peer = link.read.peer_addr().ok();
+        Ok(link)
+    }
+
+    fn new(read: ManuallyDrop<UdpSocket>, write: ManuallyDrop<UdpSocket>) -> Self {
+        let staging = vec![0; ReadBuffer::READ_BYTES].into_boxed_slice();
+        Self { read, write, owned: false, local: None, peer: None, staging, counters: LinkCounters::default() }
+    }
+
+    /// Fragmentation cannot be switched here; systems other than Linux allow it unless told otherwise.
+    ///
+    /// # Errors
+    /// Never.
+    pub fn allow_fragmentation(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Bytes of receive buffer: not known here, so a cautious guess.
+    pub fn receive_buffer_bytes(&self) -> usize {
+        128 << 10
+    }
+
+    /// What works less well than it could.
+    pub fn warnings(&self) -> Vec<String> {
+        vec!["this system's offloads are not used: one system call a datagram".to_owned()]
+    }
+
+    /// The address that this link is bound to.
+    pub fn local_address(&self) -> Option<SocketAddr> {
+        self.local
+    }
+
+    /// The one peer, if there is one and it has an internet address.
+    pub fn peer_address(&self) -> Option<SocketAddr> {
+        self.peer
+    }
+
+    fn connected(&self) -> bool {
+        self.peer.is_some() || !self.owned
+    }
+
+    fn send_one(&self, bytes: &[u8], to: Option<SocketAddr>) -> io::Result<()> {
+        match to {
+            Some(to) => self.write.send_to(bytes, to).map(drop),
+            None if self.owned => self.write.send(bytes).map(drop),
+            None => {
+                // SAFETY: the pointer and the length are those of `bytes`. The caller's socket may be a blocking one, so
+                // this call says that it must not block.
+                let sent = unsafe {
+                    libc::send(self.write.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT)
+                };
+                if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+            }
+        }
+    }
+
+    fn receive_one(&mut self) -> io::Result<(usize, Option<SocketAddr>)> {
+        if self.owned {
+            return self.read.recv_from(&mut self.staging).map(|(bytes, from)| (bytes, Some(from)));
+        }
+        let into = &mut self.staging;
+        // SAFETY: the pointer and the length are those of `into`; not blocking as in `send_one`.
+        let read =
+            unsafe { libc::recv(self.read.as_raw_fd(), into.as_mut_ptr().cast(), into.len(), libc::MSG_DONTWAIT) };
+        if read < 0 { Err(io::Error::last_os_error()) } else { Ok((read as usize, None)) }
+    }
+}
+
+fn is_unreachable(error: &io::Error) -> bool {
+    use ErrorKind::{
+        BrokenPipe, ConnectionRefused, ConnectionReset, HostUnreachable, NetworkDown, NetworkUnreachable, NotConnected,
+    };
+    matches!(
+        error.kind(),
+        ConnectionRefused
+            | ConnectionReset
+            | HostUnreachable
+            | NetworkUnreachable
+            | NetworkDown
+            | NotConnected
+            | BrokenPipe
+    )
+}
+
+impl Link for PortableUdpLink {
+    fn train_limits(&self) -> TrainLimits {
+        TrainLimits::SINGLE
+    }
+
+    fn max_datagram(&self) -> usize {
+        let loopback = |address: Option<SocketAddr>| address.is_some_and(|address| address.ip().is_loopback());
+        let headers = if self.local.is_none_or(|local| local.is_ipv4()) { HEADERS_V4 } else { HEADERS_V6 };
+        // Other systems' loopback has an MTU of 16,384; 9,216 is the largest datagram that macOS takes by default.
+        if loopback(self.peer) || loopback(self.local) { 9216 - headers } else { ASSUMED_MTU - headers }
+            .min(MAX_PAYLOAD)
+    }
+
+    fn datagrams_per_read(&self) -> usize {
+        1
+    }
+
+    fn send(&mut self, train: &Train, memory: &BufferTable) -> io::Result<SendOutcome> {
+        let to = match train.destination() {
+            Address::Peer if self.connected() => None,
+            Address::Inet(address) if self.peer == Some(address) => None,
+            Address::Inet(address) if !self.connected() => Some(address),
+            other => return Err(io::Error::new(ErrorKind::NotConnected, format!("no way to {other}"))),
+        };
+        let mut result = Ok(());
+        let (mut calls, mut sent) = (0, 0);
+        train.for_each_datagram(
+            |range: BufferRange| memory.bytes(range),
+            |datagram| {
+                // What follows a refusal is lost: a train of one, which is the limit here, has nothing to follow.
+                if result.is_ok() {
+                    calls += 1;
+                    result = self.send_one(datagram, to);
+                    sent += if result.is_ok() { datagram.len() as u64 } else { 0 };
+                }
+            },
+        );
+        self.counters.send_calls += calls;
+        self.counters.bytes_sent += sent;
+        match result {
+            Ok(()) => {
+                self.counters.trains_sent += 1;
+                self.counters.datagrams_sent += calls;
+                Ok(SendOutcome::Sent)
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                self.counters.sends_blocked += 1;
+                Ok(SendOutcome::Blocked)
+            }
+            Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
+                self.counters.sends_blocked += 1;
+                Ok(SendOutcome::Blocked)
+            }
+            Err(error) if error.raw_os_error() == Some(libc::EMSGSIZE) => Ok(SendOutcome::TooLarge(None)),
+            Err(error) if is_unreachable(&error) => {
+                self.counters.unreachable_reports += 1;
+                Ok(SendOutcome::Unreachable)
+            }
+            Err(error) if error.raw_os_error() == Some(libc::EBADF) => Err(error),
+            Err(_) => {
+                self.counters.send_errors += 1;
+                Ok(SendOutcome::Sent)
+            }
+        }
+    }
+
+    fn receive(&mut self, plan: &ReceivePlan, memory: &BufferTable, pool: &mut ReadBuffer) -> io::Result<ReadOutcome> {
+        loop {
+            let (bytes, from) = match self.receive_one() {
+                Ok(read) => read,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(ReadOutcome::Empty),
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) if is_unreachable(&error) => {
+                    self.counters.unreachable_reports += 1;
+                    return Ok(ReadOutcome::Unreachable);
+                }
+                Err(error) => return Err(error),
+            };
+            if self.peer.is_some() && from.is_some() && from != self.peer {
+                self.counters.datagrams_from_strangers += 1;
+                continue;
+            }
+            pool.lay_out(plan, memory, |_, _| ());
+            let fitted = pool.scatter(&self.staging[..bytes]);
+            let source = from.filter(|_| self.peer.is_none()).map_or(Address::Peer, Address::Inet);
+            let meta = RxMeta { source, destination: None, ecn: Ecn::NotCapable };
+            self.counters.reads += 1;
+            self.counters.datagrams_received += 1;
+            self.counters.bytes_received += fitted as u64;
+            self.counters.datagrams_truncated += u64::from(fitted < bytes);
+            return Ok(ReadOutcome::Received(Received {
+                bytes: fitted,
+                segment: fitted,
+                meta,
+                truncated: fitted < bytes,
+            }));
+        }
+    }
+
+    fn descriptors(&self) -> Descriptors {
+        Descriptors { readable: self.read.as_raw_fd(), writable: self.write.as_raw_fd() }
+    }
+
+    fn counters(&self) -> LinkCounters {
+        self.counters
+    }
+}

@@ -1,0 +1,155 @@
+//! What the tests of links share: messages that are cut into trains with a trailer a datagram, and a reader of them.
+#![allow(dead_code, reason = "each test uses a part of it")]
+
+use pinnace_core::{Address, BufferId, BufferRange, Ecn, Placed, ReceivePlan, Train};
+use pinnace_link::{BufferTable, Link, ReadBuffer, ReadOutcome, Received, SendOutcome};
+use std::time::{Duration, Instant};
+
+/// Bytes behind each payload.
+pub(crate) const TRAILER: usize = 8;
+
+/// Memory with a name.
+pub(crate) struct Memory {
+    bytes: Box<[u8]>,
+    pub(crate) table: BufferTable,
+    pub(crate) id: BufferId,
+}
+
+impl Memory {
+    pub(crate) fn new(mut bytes: Box<[u8]>) -> Self {
+        let mut table = BufferTable::new();
+        // SAFETY: the boxed bytes live as long as the table, do not move, and are looked at between calls only.
+        let id = unsafe { table.insert(bytes.as_mut_ptr(), bytes.len()) };
+        Self { bytes, table, id }
+    }
+
+    pub(crate) fn pattern(len: usize) -> Self {
+        Self::new((0..len).map(|i| (i * 31 + i / 251) as u8).collect())
+    }
+
+    pub(crate) fn zeros(len: usize) -> Self {
+        Self::new(vec![0; len].into())
+    }
+
+    /// The bytes, read through the table's own pointer.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.table.bytes(BufferRange::new(self.id, 0, self.bytes.len() as u32))
+    }
+}
+
+/// A train of `message[low..high]` in segments of `size` bytes of payload, each followed by its offset as trailer.
+pub(crate) fn train_of(train: &mut Train, id: BufferId, low: usize, high: usize, size: usize) {
+    train.begin(Address::Peer, size + TRAILER);
+    fill(train, id, low, high, size);
+}
+
+pub(crate) fn fill(train: &mut Train, id: BufferId, low: usize, high: usize, size: usize) {
+    let mut at = low;
+    while at < high {
+        let len = size.min(high - at);
+        train.payload(BufferRange::new(id, at as u64, len as u32));
+        train.inline(&(at as u64).to_be_bytes());
+        train.end_segment();
+        at += len;
+    }
+}
+
+/// A plan for the payloads of `train_of`.
+pub(crate) fn plan_of(plan: &mut ReceivePlan, link: &dyn Link, id: BufferId, low: usize, high: usize, size: usize) {
+    plan.reset(link.datagrams_per_read());
+    let mut at = low;
+    while at < high && plan.has_room(2, size + TRAILER) {
+        let len = size.min(high - at);
+        plan.payload(BufferRange::new(id, at as u64, len as u32));
+        plan.pooled(TRAILER);
+        at += len;
+    }
+    plan.top_up(ReadBuffer::READ_BYTES);
+}
+
+/// Waits until the link has something.
+pub(crate) fn wait(link: &dyn Link) -> bool {
+    let mut poll = libc::pollfd { fd: link.descriptors().readable, events: libc::POLLIN, revents: 0 };
+    // SAFETY: one valid `pollfd`.
+    unsafe { libc::poll(&raw mut poll, 1, 2000) == 1 }
+}
+
+pub(crate) fn receive(
+    link: &mut dyn Link,
+    plan: &ReceivePlan,
+    memory: &BufferTable,
+    pool: &mut ReadBuffer,
+) -> Option<Received> {
+    let end = Instant::now() + Duration::from_secs(2);
+    while Instant::now() < end {
+        match link.receive(plan, memory, pool).expect("the link works") {
+            ReadOutcome::Received(read) => return Some(read),
+            ReadOutcome::Empty => {
+                if !wait(link) {
+                    return None;
+                }
+            }
+            ReadOutcome::Unreachable => panic!("unreachable"),
+        }
+    }
+    None
+}
+
+/// What arrived of a message, and how.
+#[derive(Debug, Default)]
+pub(crate) struct Arrival {
+    pub(crate) payload: usize,
+    pub(crate) copied: usize,
+    pub(crate) reads: usize,
+    pub(crate) datagrams: usize,
+}
+
+/// Reads with plans that guess `guess` bytes a payload until `expected` bytes of payload have come, and puts them in place.
+pub(crate) fn collect(link: &mut dyn Link, into: &Memory, expected: usize, guess: usize) -> Arrival {
+    let mut arrival = Arrival::default();
+    let (mut plan, mut pool, mut moves) = (ReceivePlan::new(), ReadBuffer::new(), Vec::new());
+    while arrival.payload < expected {
+        plan.reset(link.datagrams_per_read());
+        if guess > 0 {
+            plan_of(&mut plan, link, into.id, arrival.payload, expected, guess);
+        }
+        plan.top_up(ReadBuffer::READ_BYTES);
+        let read = receive(link, &plan, &into.table, &mut pool).expect("everything arrives");
+        assert!(!read.truncated);
+        arrival.reads += 1;
+        let mut pieces = Vec::new();
+        pool.pieces(read.bytes, &mut pieces);
+        let mut placed = Placed::new(plan.slots(), &pieces, read.bytes, read.segment, &mut moves);
+        while let Some(segment) = placed.next_segment() {
+            let low = u64::from_be_bytes(placed.tail::<TRAILER>(&segment).expect("a trailer"));
+            let len = segment.len - TRAILER;
+            arrival.copied += placed.settle(&segment, 0..len, BufferRange::new(into.id, low, len as u32)) as usize;
+            arrival.payload += len;
+            arrival.datagrams += 1;
+        }
+        pool.carry_out(&moves, &into.table);
+        moves.clear();
+    }
+    arrival
+}
+
+/// Sends one datagram of header bytes.
+pub(crate) fn send_bytes(link: &mut dyn Link, to: Address, bytes: &[u8], ecn: Ecn) -> SendOutcome {
+    let mut train = Train::new(link.train_limits());
+    train.begin(to, bytes.len());
+    train.set_ecn(ecn);
+    train.inline(bytes);
+    train.end_segment();
+    link.send(&train, &BufferTable::new()).expect("the link works")
+}
+
+/// The bytes of the next read, and what is known of it.
+pub(crate) fn receive_bytes(link: &mut dyn Link) -> Option<(Vec<u8>, Received)> {
+    let (mut plan, mut pool) = (ReceivePlan::new(), ReadBuffer::new());
+    plan.reset(link.datagrams_per_read());
+    plan.top_up(ReadBuffer::READ_BYTES);
+    let read = receive(link, &plan, &BufferTable::new(), &mut pool)?;
+    let mut pieces = Vec::new();
+    pool.pieces(read.bytes, &mut pieces);
+    Some((pieces.concat(), read))
+}

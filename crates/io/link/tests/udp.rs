@@ -1,0 +1,463 @@
+//! UDP links over real loopback sockets.
+#![cfg(target_os = "linux")]
+
+mod support;
+
+use libc::c_int;
+use pinnace_core::{Address, Ecn, ReceivePlan, Train, TrainLimits};
+use pinnace_link::{Link, ReadBuffer, ReadOutcome, SendOutcome, UdpLink, UdpOptions};
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixDatagram;
+use std::time::Duration;
+use support::{Memory, TRAILER, collect, receive_bytes, send_bytes, train_of};
+
+const V4: &str = "127.0.0.1:0";
+const V6: &str = "[::1]:0";
+
+fn address(text: &str) -> SocketAddr {
+    text.parse().unwrap()
+}
+
+/// Two links that know each other.
+fn pair(local: &str, options: &UdpOptions) -> (UdpLink, UdpLink) {
+    let mut a = UdpLink::bind(address(local), options).unwrap();
+    let b = UdpLink::connect(None, a.local_address().unwrap(), options).unwrap();
+    a.connect_to(b.local_address().unwrap()).unwrap();
+    (a, b)
+}
+
+/// Sends `total` bytes in trains of `size` bytes a payload, and reads them with plans that guess `guess`.
+fn transfer(from: &mut UdpLink, to: &mut UdpLink, total: usize, size: usize, guess: usize) -> support::Arrival {
+    let source = Memory::pattern(total);
+    let target = Memory::zeros(total);
+    let limits = from.train_limits();
+    let per_train = (limits.bytes / (size + TRAILER)).clamp(1, limits.segments) * size;
+    let mut train = Train::new(limits);
+    let mut arrival = support::Arrival::default();
+    let mut low = 0;
+    while low < total {
+        let high = (low + per_train).min(total);
+        train_of(&mut train, source.id, low, high, size);
+        assert_eq!(from.send(&train, &source.table).unwrap(), SendOutcome::Sent);
+        low = high;
+    }
+    let more = collect(to, &target, total, guess);
+    arrival.reads += more.reads;
+    arrival.copied += more.copied;
+    arrival.datagrams += more.datagrams;
+    assert!(target.bytes() == source.bytes(), "every byte is where it belongs");
+    arrival
+}
+
+#[test]
+fn every_size_arrives_in_place() {
+    for local in [V4, V6] {
+        let (mut a, mut b) = pair(local, &UdpOptions::default());
+        assert!(b.train_limits().segments >= 64, "this kernel has UDP_SEGMENT");
+        let largest = b.max_datagram();
+        assert_eq!(largest, if local == V4 { 65_507 } else { 65_488 });
+        for size in [1, 2, 100, 1024, 1444, 1472, 4096, 8192, 9000, 32_000, largest - TRAILER] {
+            for total in [size * 40, size * 7 + 1, size * 3 + size / 2, size] {
+                let total = total.min(200_000);
+                let arrival = transfer(&mut b, &mut a, total, size, size);
+                assert_eq!(arrival.copied, 0, "a right guess copies nothing ({size}, {total})");
+                assert_eq!(arrival.datagrams, total.div_ceil(size));
+                assert!(arrival.reads <= arrival.datagrams);
+            }
+        }
+        assert_eq!(a.counters().datagrams_received, b.counters().datagrams_sent);
+        assert_eq!(a.counters().bytes_received, b.counters().bytes_sent);
+        assert_eq!(b.counters().offload_fallbacks + b.counters().send_errors, 0);
+    }
+}
+
+#[test]
+fn wrong_and_empty_plans_lose_nothing() {
+    let (mut a, mut b) = pair(V4, &UdpOptions::default());
+    for guess in [0, 1000, 1443, 1445, 3000, 60_000] {
+        let arrival = transfer(&mut b, &mut a, 150_001, 1444, guess);
+        assert!(arrival.copied > 0, "{guess}");
+        assert!(arrival.reads < 10, "coalesced: {arrival:?}");
+    }
+}
+
+#[test]
+fn the_largest_train_crosses_as_one_packet() {
+    for (local, bytes) in [(V4, 65_493), (V6, 65_473)] {
+        let (mut a, mut b) = pair(local, &UdpOptions::default());
+        assert_eq!(b.train_limits().bytes, bytes);
+        let source = Memory::pattern(bytes);
+        let mut train = Train::new(b.train_limits());
+        let size = bytes.div_ceil(40);
+        train.begin(Address::Peer, size);
+        let mut low = 0;
+        while low < bytes {
+            let len = size.min(bytes - low);
+            train.payload(pinnace_core::BufferRange::new(source.id, low as u64, len as u32));
+            train.end_segment();
+            low += len;
+        }
+        b.send(&train, &source.table).unwrap();
+        let (got, read) = receive_bytes(&mut a).unwrap();
+        assert_eq!((got.len(), read.segment), (bytes, size), "not cut into single packets");
+        assert!(got == source.bytes());
+    }
+}
+
+#[test]
+fn staging_and_gathering_send_the_same() {
+    for stage_below in [0, usize::MAX] {
+        let (mut a, mut b) = pair(V4, &UdpOptions { stage_below, ..UdpOptions::default() });
+        let arrival = transfer(&mut b, &mut a, 100_000, 1000, 1000);
+        assert_eq!(arrival.copied, 0);
+    }
+}
+
+#[test]
+fn without_offload_datagrams_leave_and_arrive_singly() {
+    let (mut a, mut b) = pair(V6, &UdpOptions { offload: false, ..UdpOptions::default() });
+    assert_eq!(a.datagrams_per_read(), 1);
+    let arrival = transfer(&mut b, &mut a, 100_000, 1000, 1000);
+    assert_eq!((arrival.reads, arrival.copied), (100, 0));
+    assert_eq!(b.counters().send_calls, b.counters().trains_sent, "one sendmmsg a train");
+}
+
+fn option(fd: RawFd, level: c_int, name: c_int) -> c_int {
+    let (mut value, mut len) = (0, size_of::<c_int>() as libc::socklen_t);
+    // SAFETY: pointers to an int and its length.
+    let done = unsafe { libc::getsockopt(fd, level, name, (&raw mut value).cast(), &raw mut len) };
+    assert_eq!(done, 0);
+    value
+}
+
+fn set_option(fd: RawFd, level: c_int, name: c_int, value: c_int) {
+    // SAFETY: a pointer to an int and its length.
+    let done =
+        unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), size_of::<c_int>() as libc::socklen_t) };
+    assert_eq!(done, 0);
+}
+
+#[test]
+fn a_path_that_refuses_offload_is_served_singly_and_remembered() {
+    let (mut a, mut b) = pair(V4, &UdpOptions::default());
+    // Without checksums the kernel does not segment (EINVAL), but sends single datagrams.
+    set_option(b.descriptors().writable, libc::SOL_SOCKET, libc::SO_NO_CHECK, 1);
+    transfer(&mut b, &mut a, 100_000, 1000, 1000);
+    let counters = b.counters();
+    assert_eq!((counters.offload_fallbacks, counters.send_errors), (1, 0));
+    assert_eq!(counters.datagrams_sent, 100, "the refused train was not lost, nor sent twice");
+    assert!(b.train_limits().segments < 64, "trains are shorter from now on");
+    let calls = counters.send_calls;
+    transfer(&mut b, &mut a, 30_000, 1000, 1000);
+    assert_eq!(b.counters().send_calls, calls + 1, "offload is not tried again");
+}
+
+#[test]
+fn a_read_into_too_little_memory_is_marked() {
+    let (mut a, mut b) = pair(V4, &UdpOptions::default());
+    send_bytes(&mut b, Address::Peer, &[7; 100], Ecn::NotCapable);
+    let mut plan = ReceivePlan::new();
+    plan.reset(1);
+    plan.pooled(60);
+    let memory = Memory::zeros(1);
+    let read = support::receive(&mut a, &plan, &memory.table, &mut ReadBuffer::new()).unwrap();
+    assert!(read.truncated && read.bytes == 60);
+    assert_eq!(a.counters().datagrams_truncated, 1);
+}
+
+#[test]
+fn nothing_waiting_is_empty() {
+    let (mut a, _b) = pair(V4, &UdpOptions::default());
+    let mut plan = ReceivePlan::new();
+    plan.reset(1);
+    plan.top_up(ReadBuffer::READ_BYTES);
+    let outcome = a.receive(&plan, &Memory::zeros(1).table, &mut ReadBuffer::new()).unwrap();
+    assert!(matches!(outcome, ReadOutcome::Empty));
+}
+
+#[test]
+fn a_datagram_beyond_the_limit_is_too_large() {
+    for local in [V4, V6] {
+        let (_a, mut b) = pair(local, &UdpOptions::default());
+        let max = b.max_datagram();
+        let outcome = send_bytes(&mut b, Address::Peer, &vec![0; max + 1], Ecn::NotCapable);
+        assert_eq!(outcome, SendOutcome::TooLarge(Some(max as u32)), "{local}");
+        assert_eq!(send_bytes(&mut b, Address::Peer, &vec![0; max], Ecn::NotCapable), SendOutcome::Sent);
+    }
+}
+
+#[test]
+fn a_closed_port_is_unreachable() {
+    for local in [V4, V6] {
+        let gone = UdpSocket::bind(local).unwrap().local_addr().unwrap();
+        let mut link = UdpLink::connect(None, gone, &UdpOptions::default()).unwrap();
+        assert_eq!(send_bytes(&mut link, Address::Peer, b"x", Ecn::NotCapable), SendOutcome::Sent);
+        std::thread::sleep(Duration::from_millis(20));
+        assert_eq!(send_bytes(&mut link, Address::Peer, b"x", Ecn::NotCapable), SendOutcome::Unreachable);
+        std::thread::sleep(Duration::from_millis(20));
+        send_bytes(&mut link, Address::Peer, b"x", Ecn::NotCapable);
+        std::thread::sleep(Duration::from_millis(20));
+        let mut plan = ReceivePlan::new();
+        plan.reset(1);
+        plan.top_up(ReadBuffer::READ_BYTES);
+        let outcome = link.receive(&plan, &Memory::zeros(1).table, &mut ReadBuffer::new()).unwrap();
+        assert!(matches!(outcome, ReadOutcome::Unreachable), "{outcome:?}");
+        assert!(link.counters().unreachable_reports >= 2);
+    }
+}
+
+#[test]
+fn ecn_bits_cross() {
+    // The last is IPv4 arriving at an IPv6 socket.
+    for (listen, to) in [(V4, "127.0.0.1"), (V6, "::1"), ("[::]:0", "127.0.0.1"), ("[::]:0", "::1")] {
+        let options = UdpOptions::default();
+        let mut a = UdpLink::bind(address(listen), &options).unwrap();
+        let port = a.local_address().unwrap().port();
+        let mut b = UdpLink::connect(None, SocketAddr::new(to.parse().unwrap(), port), &options).unwrap();
+        for ecn in [Ecn::NotCapable, Ecn::Capable0, Ecn::Capable1, Ecn::Congested] {
+            assert_eq!(send_bytes(&mut b, Address::Peer, b"x", ecn), SendOutcome::Sent);
+            let (_, read) = receive_bytes(&mut a).unwrap();
+            assert_eq!(read.meta.ecn, ecn, "{listen} {to}");
+        }
+    }
+}
+
+#[test]
+fn a_listener_answers_from_the_address_that_was_written_to() {
+    for (listen, to) in [("0.0.0.0:0", "127.0.0.2"), ("[::]:0", "127.0.0.3"), ("[::]:0", "::1")] {
+        let options = UdpOptions::default();
+        let mut a = UdpLink::bind(address(listen), &options).unwrap();
+        let port = a.local_address().unwrap().port();
+        let to = SocketAddr::new(to.parse().unwrap(), port);
+        let mut b = UdpLink::connect(None, to, &options).unwrap();
+        send_bytes(&mut b, Address::Peer, b"hello", Ecn::NotCapable);
+        let (_, read) = receive_bytes(&mut a).unwrap();
+        assert_eq!(read.meta.source, Address::Inet(b.local_address().unwrap()));
+        assert_eq!(read.meta.destination, Some(Address::Inet(to)));
+
+        let mut train = Train::new(a.train_limits());
+        train.begin(read.meta.source, 2);
+        train.set_source(read.meta.destination);
+        for _ in 0..3 {
+            train.inline(b"ok");
+            train.end_segment();
+        }
+        assert_eq!(a.send(&train, &Memory::zeros(1).table).unwrap(), SendOutcome::Sent);
+        // `b` is connected to `to`: it would not hear another address.
+        assert_eq!(receive_bytes(&mut b).unwrap().0, b"okokok");
+
+        // And when it turns to this one peer, it still hears and answers at the address that the peer knows.
+        a.connect_to(b.local_address().unwrap()).unwrap();
+        send_bytes(&mut b, Address::Peer, b"again", Ecn::NotCapable);
+        let (got, read) = receive_bytes(&mut a).unwrap();
+        assert_eq!((&got[..], read.meta.source), (&b"again"[..], Address::Peer));
+        send_bytes(&mut a, Address::Peer, b"yes", Ecn::NotCapable);
+        assert_eq!(receive_bytes(&mut b).unwrap().0, b"yes");
+    }
+}
+
+#[test]
+fn what_strangers_queued_before_is_not_taken_for_the_peers() {
+    for listen in ["127.0.0.1:0", "0.0.0.0:0", "[::]:0"] {
+        let options = UdpOptions::default();
+        let mut a = UdpLink::bind(address(listen), &options).unwrap();
+        let to = SocketAddr::new("127.0.0.1".parse().unwrap(), a.local_address().unwrap().port());
+        let mut peer = UdpLink::connect(None, to, &options).unwrap();
+        let stranger = UdpSocket::bind(V4).unwrap();
+        for _ in 0..100 {
+            stranger.send_to(b"stranger", to).unwrap();
+        }
+        send_bytes(&mut peer, Address::Peer, b"peer", Ecn::NotCapable);
+        stranger.send_to(b"stranger", to).unwrap();
+        a.connect_to(peer.local_address().unwrap()).unwrap();
+        stranger.send_to(b"stranger", to).unwrap();
+        assert_eq!(receive_bytes(&mut a).unwrap().0, b"peer");
+        send_bytes(&mut peer, Address::Peer, b"more", Ecn::NotCapable);
+        assert_eq!(receive_bytes(&mut a).unwrap().0, b"more");
+        assert!(a.counters().datagrams_from_strangers > 0);
+    }
+}
+
+#[test]
+fn a_link_with_a_peer_sends_to_nobody_else() {
+    let (_a, mut b) = pair(V4, &UdpOptions::default());
+    let mut train = Train::new(TrainLimits::SINGLE);
+    for to in [Address::Inet(address("127.0.0.1:9")), Address::Node(1)] {
+        train.begin(to, 1);
+        train.zeros(1);
+        train.end_segment();
+        assert!(b.send(&train, &Memory::zeros(1).table).is_err());
+    }
+    let mut listener = UdpLink::bind(address(V4), &UdpOptions::default()).unwrap();
+    train.begin(Address::Peer, 1);
+    train.zeros(1);
+    train.end_segment();
+    assert!(listener.send(&train, &Memory::zeros(1).table).is_err(), "nobody to send to yet");
+}
+
+#[test]
+fn a_part_without_memory_is_a_lost_train() {
+    let (_a, mut b) = pair(V4, &UdpOptions::default());
+    let memory = Memory::zeros(10);
+    let mut train = Train::new(b.train_limits());
+    train.begin(Address::Peer, 11);
+    train.payload(pinnace_core::BufferRange::new(memory.id, 0, 11));
+    train.end_segment();
+    assert_eq!(b.send(&train, &memory.table).unwrap(), SendOutcome::Sent);
+    assert_eq!((b.counters().send_errors, b.counters().datagrams_sent), (1, 0));
+}
+
+#[test]
+fn the_receive_buffer_is_read_back_and_drops_are_counted() {
+    let options = UdpOptions { receive_buffer: 64 << 10, ..UdpOptions::default() };
+    let mut a = UdpLink::bind(address(V4), &options).unwrap();
+    assert!(a.receive_buffer_bytes() >= 64 << 10);
+    let mut b = UdpLink::connect(None, a.local_address().unwrap(), &options).unwrap();
+    set_option(a.descriptors().readable, libc::SOL_SOCKET, libc::SO_RCVBUF, 4096);
+    for _ in 0..100 {
+        send_bytes(&mut b, Address::Peer, &[0; 1000], Ecn::NotCapable);
+    }
+    let drain = |a: &mut UdpLink| {
+        let mut plan = ReceivePlan::new();
+        plan.reset(1);
+        plan.top_up(ReadBuffer::READ_BYTES);
+        let (memory, mut pool) = (Memory::zeros(1), ReadBuffer::new());
+        while let ReadOutcome::Received(_) = a.receive(&plan, &memory.table, &mut pool).unwrap() {}
+    };
+    drain(&mut a);
+    // The count comes with the next datagram that finds room.
+    send_bytes(&mut b, Address::Peer, &[0; 10], Ecn::NotCapable);
+    drain(&mut a);
+    let counters = a.counters();
+    assert!(counters.receive_buffer_drops > 0);
+    assert_eq!(counters.receive_buffer_drops + counters.datagrams_received, 101);
+}
+
+#[test]
+fn too_small_a_limit_is_said_with_the_command_that_raises_it() {
+    let options = UdpOptions { receive_buffer: 1 << 30, ..UdpOptions::default() };
+    let link = UdpLink::bind(address(V4), &options).unwrap();
+    // A privileged process gets what it asks for.
+    if link.receive_buffer_bytes() < 1 << 30 {
+        assert!(link.warnings().iter().any(|warning| warning.contains("`sysctl -w net.core.rmem_max=1073741824`")));
+    } else {
+        assert!(!link.warnings().iter().any(|warning| warning.contains("rmem_max")));
+    }
+}
+
+/// Every option and flag that a link might be tempted to change.
+fn state(fd: RawFd, inet: bool) -> Vec<c_int> {
+    // SAFETY: no pointers.
+    let mut state = vec![unsafe { libc::fcntl(fd, libc::F_GETFL) }, unsafe { libc::fcntl(fd, libc::F_GETFD) }];
+    for name in [libc::SO_RCVBUF, libc::SO_SNDBUF, libc::SO_RXQ_OVFL, libc::SO_BUSY_POLL] {
+        state.push(option(fd, libc::SOL_SOCKET, name));
+    }
+    if inet {
+        for name in [libc::IP_MTU_DISCOVER, libc::IP_RECVTOS, libc::IP_PKTINFO, libc::IP_TOS, libc::IP_RECVERR] {
+            state.push(option(fd, libc::SOL_IP, name));
+        }
+        for name in [103, 104] {
+            state.push(option(fd, libc::SOL_UDP, name));
+        }
+    }
+    state
+}
+
+#[test]
+fn a_callers_sockets_are_left_as_they_are() {
+    let (unix_a, unix_b) = UnixDatagram::pair().unwrap();
+    let (inet_a, inet_b) = (UdpSocket::bind(V4).unwrap(), UdpSocket::bind(V4).unwrap());
+    inet_a.connect(inet_b.local_addr().unwrap()).unwrap();
+    inet_b.connect(inet_a.local_addr().unwrap()).unwrap();
+    let cases = [(unix_a.as_raw_fd(), unix_b.as_raw_fd(), false), (inet_a.as_raw_fd(), inet_b.as_raw_fd(), true)];
+    for (a_fd, b_fd, inet) in cases {
+        let before = (state(a_fd, inet), state(b_fd, inet));
+        // SAFETY: the sockets outlive the links.
+        let (mut a, mut b) = unsafe {
+            let options = UdpOptions::default();
+            (
+                UdpLink::from_borrowed_fd(a_fd, &options).unwrap(),
+                UdpLink::from_descriptors(b_fd, b_fd, &options).unwrap(),
+            )
+        };
+        assert_eq!(a.datagrams_per_read(), 1);
+        assert!(a.max_datagram() >= 60_000);
+        let mut plan = ReceivePlan::new();
+        plan.reset(1);
+        plan.top_up(ReadBuffer::READ_BYTES);
+        let outcome = a.receive(&plan, &Memory::zeros(1).table, &mut ReadBuffer::new()).unwrap();
+        assert!(matches!(outcome, ReadOutcome::Empty), "a blocking socket does not block");
+        for _ in 0..5 {
+            let arrival = transfer(&mut b, &mut a, 9_001, 1000, 1000);
+            assert_eq!((arrival.copied, arrival.reads), (0, 10));
+            transfer(&mut a, &mut b, 30_000, 30_000, 30_000);
+        }
+        assert!(a.allow_fragmentation().is_err() && a.connect_to(address("127.0.0.1:9")).is_err());
+        drop((a, b));
+        assert_eq!((state(a_fd, inet), state(b_fd, inet)), before, "nothing was changed, nothing closed");
+    }
+}
+
+#[test]
+fn a_train_that_left_in_part_goes_on_where_it_stopped() {
+    let (here, there) = UnixDatagram::pair().unwrap();
+    set_option(here.as_raw_fd(), libc::SOL_SOCKET, libc::SO_SNDBUF, 8192);
+    // SAFETY: the sockets outlive the links.
+    let (mut a, mut b) = unsafe {
+        let options = UdpOptions::default();
+        (
+            UdpLink::from_borrowed_fd(here.as_raw_fd(), &options).unwrap(),
+            UdpLink::from_borrowed_fd(there.as_raw_fd(), &options).unwrap(),
+        )
+    };
+    let source = Memory::pattern(30_000);
+    let target = Memory::zeros(30_000);
+    let mut train = Train::new(a.train_limits());
+    train_of(&mut train, source.id, 0, 30_000, 1000);
+    let mut blocked = 0;
+    let mut arrived = 0;
+    let mut sent = false;
+    let (mut plan, mut pool, mut pieces_seen) = (ReceivePlan::new(), ReadBuffer::new(), Vec::new());
+    while arrived < 30 {
+        if !sent {
+            match a.send(&train, &source.table).unwrap() {
+                SendOutcome::Sent => sent = true,
+                SendOutcome::Blocked => blocked += 1,
+                other => panic!("{other:?}"),
+            }
+        }
+        plan.reset(1);
+        plan.top_up(ReadBuffer::READ_BYTES);
+        while let ReadOutcome::Received(read) = b.receive(&plan, &target.table, &mut pool).unwrap() {
+            let mut pieces = Vec::new();
+            pool.pieces(read.bytes, &mut pieces);
+            pieces_seen.extend_from_slice(&pieces.concat()[..1000]);
+            arrived += 1;
+        }
+    }
+    assert!(blocked > 0, "the queue was full in between");
+    assert!(sent && pieces_seen == source.bytes(), "each datagram once, in order");
+}
+
+#[test]
+fn what_is_no_connected_datagram_socket_is_refused() {
+    let unconnected = UdpSocket::bind(V4).unwrap();
+    let stream = std::net::TcpListener::bind(V4).unwrap();
+    let file = std::fs::File::open("/dev/null").unwrap();
+    for fd in [unconnected.as_raw_fd(), stream.as_raw_fd(), file.as_raw_fd()] {
+        // SAFETY: open until the end of the test.
+        assert!(unsafe { UdpLink::from_borrowed_fd(fd, &UdpOptions::default()) }.is_err());
+    }
+}
+
+#[test]
+fn a_closed_unix_peer_is_unreachable() {
+    let (here, there) = UnixDatagram::pair().unwrap();
+    // SAFETY: the socket outlives the link.
+    let mut link = unsafe { UdpLink::from_borrowed_fd(here.as_raw_fd(), &UdpOptions::default()) }.unwrap();
+    drop(there);
+    for _ in 0..3 {
+        assert_eq!(send_bytes(&mut link, Address::Peer, b"x", Ecn::NotCapable), SendOutcome::Unreachable);
+    }
+}

@@ -159,6 +159,11 @@ impl<E: Engine, L: Link> Driver<E, L> {
         &self.link
     }
 
+    /// The link, to change its settings.
+    pub fn link_mut(&mut self) -> &mut L {
+        &mut self.link
+    }
+
     /// Application memory by name.
     pub fn memory(&mut self) -> &mut BufferTable {
         &mut self.memory

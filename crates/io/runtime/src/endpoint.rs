@@ -4,7 +4,7 @@
 //! waits to take over. A background worker drives while no application thread is inside.
 
 use crate::shared::{EndpointCounters, Locked, Role, Seat, Shared};
-use crate::{DriverCounters, EndpointConfig, EndpointError, EventSink, Idle, WaitError, worker};
+use crate::{DriverCounters, EndpointConfig, EndpointError, EventSink, Idle, Progress, WaitError, worker};
 use pinnace_core::{Engine, Time};
 use pinnace_link::{BufferTable, Link, LinkCounters};
 use std::hint::spin_loop;
@@ -92,12 +92,13 @@ where
         if change.is_some() {
             core.held = hold.then(|| core.driver.last_now() + core.config.grace);
         }
-        let progress = if core.should_read() {
+        let mut progress = core.enter(|driver, state| driver.drain(state));
+        if let Ok(Progress { events, .. }) = progress
+            && core.should_read()
+        {
             core.counters.reading_calls += 1;
-            core.progress()
-        } else {
-            core.enter(|driver, state| driver.drain(state))
-        };
+            progress = core.progress().map(|read| Progress { events: read.events + events, ..read });
+        }
         match progress {
             Ok(progress) if progress.events > 0 => core.announce(None),
             Ok(_) => {}
@@ -247,9 +248,9 @@ where
         self.handle.shared.lock().driver.link().counters()
     }
 
-    /// Looks at the link.
-    pub fn with_link<R>(&self, look: impl FnOnce(&L) -> R) -> R {
-        look(self.handle.shared.lock().driver.link())
+    /// Looks at the link, or changes its settings (not its descriptors: threads sleep on them).
+    pub fn with_link<R>(&self, work: impl FnOnce(&mut L) -> R) -> R {
+        work(self.handle.shared.lock().driver.link_mut())
     }
 
     /// Starts the worker if something is left to do when this thread goes. If no thread can be had the next call tries

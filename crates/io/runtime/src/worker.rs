@@ -55,7 +55,10 @@ where
         seen = Some(core.activity);
         let until = (!core.worker_parked).then(|| Instant::now() + core.config.grace);
         core.wait(&shared.rest, until);
-        core.worker_parked = false;
+        if std::mem::take(&mut core.worker_parked) {
+            // The grace period begins when the thread leaves.
+            seen = None;
+        }
     }
 }
 

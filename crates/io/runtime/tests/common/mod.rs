@@ -1,5 +1,5 @@
 //! A toy protocol, and a link of two connected sockets, to try the runtime with.
-#![allow(dead_code, reason = "every test file uses a part")]
+#![allow(dead_code, unreachable_pub, reason = "every test file uses a part")]
 
 use pinnace_core::{Address, Ecn, Engine, PathEvent, Placed, PollAt, ReceivePlan, RxMeta, Time, Train, TrainLimits};
 use pinnace_link::{BufferTable, Descriptors, Link, LinkCounters, ReadBuffer, ReadOutcome, Received, SendOutcome};
@@ -175,6 +175,13 @@ impl PairLink {
 
     fn new(socket: UnixDatagram) -> Self {
         socket.set_nonblocking(true).unwrap();
+        let size: libc::c_int = 32_768;
+        // SAFETY: the option is an integer of this size, which lives through the call.
+        let set = unsafe {
+            let size = std::ptr::from_ref(&size).cast();
+            libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_SNDBUF, size, 4)
+        };
+        assert_eq!(set, 0);
         Self { socket, buffer: vec![0; 65_536], counters: LinkCounters::default(), broken: false }
     }
 }

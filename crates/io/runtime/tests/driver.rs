@@ -1,0 +1,290 @@
+//! The single-threaded driver against a link that does as it is told.
+
+use pinnace_core::{
+    Address, BufferId, BufferRange, Ecn, Engine, PathEvent, Placed, PollAt, ReceivePlan, RxMeta, Time, Train,
+    TrainLimits,
+};
+use pinnace_link::{BufferTable, Descriptors, Link, LinkCounters, ReadBuffer, ReadOutcome, Received, SendOutcome};
+use pinnace_runtime::{Driver, DriverConfig, EventSink};
+use std::collections::VecDeque;
+use std::io;
+use std::time::Duration;
+
+/// Datagrams of a number and four bytes, which belong at four times the number in a buffer.
+#[derive(Default)]
+struct Tiles {
+    into: Option<BufferId>,
+    expects: u32,
+    copied: u32,
+    numbers: VecDeque<u8>,
+    sends: VecDeque<BufferRange>,
+    path_events: Vec<PathEvent>,
+    timer: Option<Time>,
+    log: Vec<&'static str>,
+}
+
+impl Engine for Tiles {
+    type Event = u8;
+
+    fn handle_datagrams(&mut self, _: Time, _: &RxMeta, rx: &mut Placed<'_>) {
+        self.log.push("datagrams");
+        while let Some(segment) = rx.next_segment() {
+            let Some([number]) = rx.tail::<1>(&segment) else { continue };
+            if let Some(into) = self.into {
+                self.copied += rx.settle(&segment, 0..4, BufferRange::new(into, u64::from(number) * 4, 4));
+            }
+            self.numbers.push_back(number);
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.log.push("timeout");
+        if self.timer.is_some_and(|at| at <= now) {
+            self.timer = None;
+        }
+    }
+
+    fn handle_path_event(&mut self, _: Time, event: PathEvent) {
+        self.path_events.push(event);
+    }
+
+    fn plan_receive(&self, plan: &mut ReceivePlan) {
+        if let Some(into) = self.into {
+            for tile in self.expects..self.expects + 3 {
+                plan.payload(BufferRange::new(into, u64::from(tile) * 4, 4));
+                plan.pooled(1);
+            }
+        }
+    }
+
+    fn poll_transmit(&mut self, _: Time, train: &mut Train) -> bool {
+        let Some(range) = self.sends.pop_front() else { return false };
+        train.begin(Address::Peer, range.len as usize);
+        train.payload(range);
+        train.end_segment();
+        true
+    }
+
+    fn poll_at(&self) -> PollAt {
+        PollAt::at(self.timer)
+    }
+
+    fn poll_event(&mut self) -> Option<u8> {
+        self.numbers.pop_front()
+    }
+}
+
+#[derive(Default)]
+struct Script {
+    reads: VecDeque<Option<(Vec<u8>, usize, bool)>>,
+    sends: VecDeque<SendOutcome>,
+    sent: Vec<Vec<u8>>,
+    may_fragment: bool,
+}
+
+impl Link for Script {
+    fn train_limits(&self) -> TrainLimits {
+        TrainLimits::GSO
+    }
+
+    fn max_datagram(&self) -> usize {
+        1472
+    }
+
+    fn datagrams_per_read(&self) -> usize {
+        64
+    }
+
+    fn send(&mut self, train: &Train, memory: &BufferTable) -> io::Result<SendOutcome> {
+        let outcome = self.sends.pop_front().unwrap_or(SendOutcome::Sent);
+        if outcome == SendOutcome::Sent {
+            train.for_each_datagram(|range| memory.bytes(range), |datagram| self.sent.push(datagram.to_vec()));
+        }
+        Ok(outcome)
+    }
+
+    fn receive(&mut self, plan: &ReceivePlan, memory: &BufferTable, pool: &mut ReadBuffer) -> io::Result<ReadOutcome> {
+        assert!(plan.bytes() >= ReadBuffer::READ_BYTES);
+        let Some(read) = self.reads.pop_front() else { return Ok(ReadOutcome::Empty) };
+        let Some((bytes, segment, truncated)) = read else { return Ok(ReadOutcome::Unreachable) };
+        pool.lay_out(plan, memory, |_, _| ());
+        let bytes = pool.scatter(&bytes);
+        let meta = RxMeta { source: Address::Peer, destination: None, ecn: Ecn::NotCapable };
+        Ok(ReadOutcome::Received(Received { bytes, segment, meta, truncated }))
+    }
+
+    fn allow_fragmentation(&mut self) -> bool {
+        self.may_fragment
+    }
+
+    fn descriptors(&self) -> Descriptors {
+        Descriptors { readable: -1, writable: -1 }
+    }
+
+    fn counters(&self) -> LinkCounters {
+        LinkCounters::default()
+    }
+}
+
+#[derive(Default)]
+struct Numbers(Vec<u8>);
+
+impl EventSink<u8> for Numbers {
+    fn handle_event(&mut self, number: u8, _: &mut BufferTable) {
+        self.0.push(number);
+    }
+}
+
+fn driver(script: Script) -> Driver<Tiles, Script> {
+    Driver::new(Tiles::default(), script, DriverConfig::default())
+}
+
+/// Tiles of these numbers, filled with them.
+fn tiles(numbers: &[u8]) -> Vec<u8> {
+    numbers.iter().flat_map(|n| [*n; 5]).collect()
+}
+
+#[test]
+fn payload_lands_in_place_or_is_moved_there() {
+    let mut memory = [0u8; 40];
+    // As expected; then in another order than expected.
+    let reads = VecDeque::from([Some((tiles(&[0, 1, 2]), 5, false)), Some((tiles(&[5, 3, 4]), 5, false))]);
+    let mut driver = driver(Script { reads, ..Script::default() });
+    // SAFETY: `memory` outlives the driver's use of it and is looked at only after `remove`.
+    let into = unsafe { driver.memory().insert(memory.as_mut_ptr(), memory.len()) };
+    let mut sink = Numbers::default();
+    driver.call(None, |engine, _, _| engine.into = Some(into));
+    driver.drain(&mut sink).unwrap();
+    let progress = driver.progress(&mut sink).unwrap();
+    assert_eq!((progress.reads, progress.events), (1, 3));
+    assert_eq!((driver.engine().copied, driver.counters().bytes_moved), (0, 0));
+    driver.call(None, |engine, _, _| engine.expects = 3);
+    driver.drain(&mut sink).unwrap();
+    assert_eq!(driver.progress(&mut sink).unwrap().reads, 1);
+    assert_eq!((driver.engine().copied, driver.counters().bytes_moved), (12, 12));
+    assert_eq!(sink.0, [0, 1, 2, 5, 3, 4]);
+    driver.memory().remove(into);
+    assert_eq!(memory[..24].chunks(4).map(|tile| tile[3]).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn a_truncated_datagram_is_cut_from_the_read_and_counted() {
+    let reads = VecDeque::from([
+        Some((tiles(&[1, 2, 3])[..13].to_vec(), 5, true)),
+        Some((tiles(&[7]), 5, true)),
+        Some((Vec::new(), 0, false)),
+        None,
+        Some((tiles(&[9]), 5, false)),
+    ]);
+    let mut driver = driver(Script { reads, ..Script::default() });
+    let mut sink = Numbers::default();
+    while driver.progress(&mut sink).unwrap().worked() {}
+    assert_eq!(sink.0, [1, 2, 9]);
+    assert_eq!((driver.counters().datagrams_truncated, driver.counters().datagrams_empty), (2, 1));
+    assert_eq!(driver.engine().path_events, [PathEvent::Unreachable]);
+}
+
+#[test]
+fn batches_grow_while_reads_bring_something_and_shrink_after() {
+    let reads = (0..20).map(|number| Some((tiles(&[number]), 5, false))).collect();
+    let mut driver = driver(Script { reads, ..Script::default() });
+    let mut sink = Numbers::default();
+    let reads: Vec<_> = (0..8).map(|_| driver.progress(&mut sink).unwrap().reads).collect();
+    assert_eq!(reads, [1, 2, 4, 4, 4, 4, 1, 0]);
+    assert_eq!(sink.0, (0..20).collect::<Vec<u8>>());
+}
+
+#[test]
+fn a_timer_fires_only_after_what_has_arrived_was_read() {
+    let reads = (0..3).map(|number| Some((tiles(&[number]), 5, false))).collect();
+    let mut driver = driver(Script { reads, ..Script::default() });
+    let mut sink = Numbers::default();
+    driver.call(None, |engine, _, now| engine.timer = Some(now + Duration::from_micros(1)));
+    driver.drain(&mut sink).unwrap();
+    std::thread::sleep(Duration::from_millis(1));
+    let progress = driver.progress(&mut sink).unwrap();
+    assert_eq!(progress.reads, 3);
+    assert_eq!(driver.engine().log, ["datagrams", "datagrams", "datagrams", "timeout"]);
+    assert_eq!((driver.counters().timers_fired, progress.next), (1, PollAt::Ingress));
+}
+
+#[test]
+fn a_held_train_leaves_first_unless_its_memory_has_changed_hands() {
+    let (mut first, mut second) = (*b"first", *b"other");
+    let mut driver = driver(Script::default());
+    let mut sink = Numbers::default();
+    // SAFETY: both arrays outlive the driver's use of them and are only read.
+    let (a, b) =
+        unsafe { (driver.memory().insert(first.as_mut_ptr(), 5), driver.memory().insert(second.as_mut_ptr(), 5)) };
+    let send = |driver: &mut Driver<Tiles, Script>, sink: &mut Numbers, buffers: &[BufferId]| {
+        driver.call(None, |engine, _, _| {
+            engine.sends.extend(buffers.iter().map(|buffer| BufferRange::new(*buffer, 0, 5)));
+        });
+        driver.drain(sink).unwrap()
+    };
+    driver.link_mut().sends.extend([SendOutcome::Blocked, SendOutcome::Blocked]);
+    assert!(send(&mut driver, &mut sink, &[a, b]).blocked);
+    assert!(driver.progress(&mut sink).unwrap().blocked);
+    assert!(driver.is_blocked());
+    let progress = driver.progress(&mut sink).unwrap();
+    assert_eq!((progress.trains, progress.blocked), (2, false));
+    assert_eq!(driver.link().sent, [b"first", b"other"]);
+
+    driver.link_mut().sends.push_back(SendOutcome::Blocked);
+    assert!(send(&mut driver, &mut sink, &[a, b]).blocked);
+    driver.memory().remove(a);
+    // SAFETY: as above.
+    let again = unsafe { driver.memory().insert(second.as_mut_ptr(), 5) };
+    assert_eq!(again, a, "the name is in use again");
+    driver.progress(&mut sink).unwrap();
+    assert_eq!(driver.link().sent[2..], [b"other"]);
+    assert_eq!((driver.counters().trains_held, driver.counters().trains_discarded), (2, 1));
+}
+
+#[test]
+fn a_timer_that_is_due_does_not_keep_a_blocked_driver_awake() {
+    let mut memory = *b"bytes";
+    let mut driver = driver(Script::default());
+    let mut sink = Numbers::default();
+    // SAFETY: `memory` outlives the driver's use of it.
+    let buffer = unsafe { driver.memory().insert(memory.as_mut_ptr(), 5) };
+    driver.link_mut().sends.extend([SendOutcome::Blocked, SendOutcome::Blocked]);
+    driver.call(None, |engine, _, now| {
+        engine.sends.push_back(BufferRange::new(buffer, 0, 5));
+        engine.timer = Some(now);
+    });
+    assert!(driver.drain(&mut sink).unwrap().blocked);
+    assert_eq!(driver.next(), PollAt::Ingress);
+    assert_eq!(driver.progress(&mut sink).unwrap().next, PollAt::Ingress);
+}
+
+#[test]
+fn a_train_that_is_too_large_is_sent_again_if_the_link_may_fragment() {
+    for may_fragment in [false, true] {
+        let mut memory = *b"bytes";
+        let sends = VecDeque::from([SendOutcome::TooLarge(Some(4)), SendOutcome::Sent]);
+        let mut driver = driver(Script { sends, may_fragment, ..Script::default() });
+        // SAFETY: `memory` outlives the driver's use of it.
+        let buffer = unsafe { driver.memory().insert(memory.as_mut_ptr(), 5) };
+        driver.call(None, |engine, _, _| engine.sends.push_back(BufferRange::new(buffer, 0, 5)));
+        driver.drain(&mut Numbers::default()).unwrap();
+        assert_eq!(driver.engine().path_events, [PathEvent::TooLarge(Some(4))]);
+        assert_eq!(driver.link().sent.len(), usize::from(may_fragment));
+        assert_eq!(driver.counters().trains_discarded, u64::from(!may_fragment));
+    }
+}
+
+#[test]
+fn a_turn_sends_a_bounded_number_of_trains_and_says_that_there_is_more() {
+    let mut memory = *b"bytes";
+    let mut driver = driver(Script::default());
+    let mut sink = Numbers::default();
+    // SAFETY: `memory` outlives the driver's use of it.
+    let buffer = unsafe { driver.memory().insert(memory.as_mut_ptr(), 5) };
+    driver.link_mut().sends.push_back(SendOutcome::Blocked);
+    driver.call(None, |engine, _, _| engine.sends.extend([BufferRange::new(buffer, 0, 5); 40]));
+    driver.drain(&mut sink).unwrap();
+    let turns: Vec<_> = (0..3).map(|_| driver.progress(&mut sink).unwrap()).collect();
+    assert_eq!(turns.iter().map(|turn| turn.trains).collect::<Vec<_>>(), [16, 16, 8]);
+    assert_eq!(turns.iter().map(|turn| turn.next).collect::<Vec<_>>(), [PollAt::Now, PollAt::Now, PollAt::Ingress]);
+}

@@ -174,3 +174,29 @@ fn applications_can_be_closures() {
     assert_eq!(simulation.run_until_quiet(Time::MAX), Outcome::Quiet);
     assert_eq!((heard.get(), simulation.now()), (10, ms(15)));
 }
+
+#[test]
+fn a_blocked_engine_takes_further_input() {
+    let mut simulation = pair("");
+    simulation.block_link(A, Duration::from_millis(50));
+    for at in 0..3 {
+        simulation.schedule(ms(at), |simulation| simulation.call(A, |probe| probe.send(B.address(), 10, 2)));
+        simulation.inject(Address::Node(77), A, b"meanwhile");
+    }
+    simulation.run_until_quiet(Time::MAX);
+    let times: Vec<Time> = simulation.application(B).events.iter().map(|event| event.0).collect();
+    assert_eq!(times, [ms(50); 9]);
+    assert_eq!((simulation.counters(A).sends_blocked, simulation.counters(A).trains_sent), (1, 3));
+}
+
+#[test]
+fn a_blocked_engine_is_not_asked_again_and_again() {
+    let mut simulation = pair("");
+    simulation.block_link(A, Duration::from_millis(50));
+    simulation.call(A, |probe| {
+        probe.send(B.address(), 10, 1);
+        probe.restless = true;
+    });
+    assert_eq!(simulation.run_until_quiet(ms(49)), Outcome::DeadlineReached);
+    assert_eq!(simulation.counters(A).timeouts, 0);
+}

@@ -350,3 +350,29 @@ fn the_trace_is_readable() {
     );
     assert_eq!((simulation.trace().seen(), simulation.trace().count(Fate::Sent)), (4, 2));
 }
+
+#[test]
+fn a_read_never_mixes_sizes_but_for_a_short_end() {
+    let mut simulation: Simulation<Probe> = Simulation::new(17);
+    let config = HostConfig { coalesce: Coalesce::Flow, ..HostConfig::default() };
+    for _ in 0..2 {
+        simulation.add_host_with(Probe::default(), Inbox::default(), config);
+    }
+    simulation.link(A, B, &NetworkConfig::default(), &NetworkConfig::default());
+    simulation.freeze(B, Duration::from_secs(1));
+    for size in [100, 100, 60, 100, 200, 200, 200, 10] {
+        simulation.call(A, |probe| probe.send(B.address(), size, 1));
+    }
+    simulation.run_until_quiet(Time::MAX);
+    let events = simulation.application(B).events.iter();
+    let reads: Vec<usize> = events.filter_map(|(_, s)| if let Seen::Read(n) = s { Some(*n) } else { None }).collect();
+    assert_eq!(reads, [3, 1, 4]);
+}
+
+#[test]
+fn the_latest_mtu_holds() {
+    let mut simulation = pair(18, "mtu=1500,mtu-change=9000@20ms,mtu-change=576@10ms,icmp=no");
+    trickle(&mut simulation, 30, 1000, Duration::from_millis(1));
+    let came: Vec<u32> = arrivals(&simulation, B).iter().map(|a| a.1).collect();
+    assert_eq!(came, (0..10).chain(20..30).collect::<Vec<_>>());
+}

@@ -146,12 +146,14 @@ where
                 return Err(WaitError::Timeout);
             }
             core.followers += 1;
+            core.counters.application_follows += 1;
             core.wait(&self.handle.shared.turn, deadline);
             core.followers -= 1;
         }
         // The worker, if it has the seat, steps aside when it wakes; nobody waits for that.
         core.rouse(Role::Worker);
         core.seat = Seat::Application;
+        core.counters.application_drives += 1;
         place.drives = true;
         place.drive(ready, deadline)
     }

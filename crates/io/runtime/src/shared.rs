@@ -31,6 +31,10 @@ const BLIND_SLEEP: Duration = Duration::from_millis(1);
 pinnace_core::counters! {
     /// What the threads of an endpoint have done since it was made.
     pub struct EndpointCounters {
+        /// Times that a waiting application thread drove.
+        application_drives,
+        /// Times that a waiting application thread found another one driving.
+        application_follows,
         /// Times that an application thread slept on the link.
         application_sleeps,
         /// Times that the background worker slept on the link.

@@ -75,31 +75,25 @@ fn a_follower_keeps_its_own_deadline_beside_a_spinning_driver() {
 #[test]
 fn one_drives_for_two_and_hands_over_when_it_leaves() {
     for idle in [Idle::Block, Idle::ADAPTIVE, Idle::Spin] {
-        let (client, server) = endpoints(alone(idle));
-        thread::scope(|scope| {
-            let first = scope.spawn(|| receive(&client, 1).unwrap());
-            thread::sleep(Duration::from_millis(20));
-            let second = scope.spawn(|| receive(&client, 2).unwrap());
-            thread::sleep(Duration::from_millis(20));
-            // For the driver: the follower must take over.
-            send(&server, 1);
-            assert!(first.join().unwrap());
-            // Then for the former follower, which drives now.
-            send(&server, 2);
-            assert!(second.join().unwrap());
-        });
-        assert_eq!(client.counters().hand_overs, 1);
-        // The other way round: the follower's message comes first.
-        thread::scope(|scope| {
-            let first = scope.spawn(|| receive(&client, 3).unwrap());
-            thread::sleep(Duration::from_millis(20));
-            let second = scope.spawn(|| receive(&client, 4).unwrap());
-            thread::sleep(Duration::from_millis(20));
-            send(&server, 4);
-            assert!(second.join().unwrap());
-            send(&server, 3);
-            assert!(first.join().unwrap());
-        });
+        // For the driver first: the follower must take over. Then the other way round.
+        for order in [[1, 2], [2, 1]] {
+            let (client, server) = endpoints(alone(idle));
+            thread::scope(|scope| {
+                let mut waits = Vec::new();
+                for number in [1, 2] {
+                    let client = &client;
+                    waits.push(scope.spawn(move || receive(client, number).unwrap()));
+                    eventually("a driver", || client.counters().application_drives == 1);
+                    eventually("a follower", || client.counters().application_follows == number - 1);
+                }
+                for number in order {
+                    send(&server, number);
+                    eventually("received", || waits[number as usize - 1].is_finished());
+                }
+            });
+            let counters = client.counters();
+            assert_eq!((counters.hand_overs, counters.application_drives), if order[0] == 1 { (1, 2) } else { (0, 1) });
+        }
     }
 }
 
@@ -223,9 +217,10 @@ fn the_worker_steps_aside_for_a_thread_and_comes_back() {
 fn a_worker_that_rests_through_a_long_wait_comes_back() {
     let (client, server) = endpoints(EndpointConfig { idle: Idle::Block, ..EndpointConfig::default() });
     client.call(|c| c.state.outstanding = true).unwrap();
+    eventually("the worker sleeps", || client.counters().worker_sleeps > 0);
+    let before = client.counters().worker_takeovers;
     let waited = client.wait_until(|_| None::<()>, Some(Instant::now() + Duration::from_millis(60)));
     assert!(matches!(waited, Err(WaitError::Timeout)));
-    let before = client.counters().worker_takeovers;
     send(&server, 1);
     eventually("acknowledged", || server.inspect(|_, _, inbox| inbox.acked.contains(&1)));
     assert!(client.counters().worker_takeovers > before);
@@ -448,13 +443,15 @@ fn a_full_link_is_resumed_when_it_can_be_written_to() {
         client.call(|c| (0..5_000).for_each(|number| c.engine.send(number))).unwrap();
         assert!(client.driver_counters().trains_held > 0);
         thread::scope(|scope| {
-            scope.spawn(|| {
+            let sender = scope.spawn(|| {
                 client.wait_until(|inbox| (inbox.acked.len() == 5_000).then_some(()), soon()).unwrap();
             });
             thread::sleep(Duration::from_millis(5));
-            server.wait_until(|inbox| (inbox.received.len() == 5_000).then_some(()), soon()).unwrap();
-            let _ = server.wait_until(|_| None::<()>, Some(Instant::now() + Duration::from_millis(200)));
+            while !sender.is_finished() {
+                let _ = server.wait_until(|_| None::<()>, Some(Instant::now() + Duration::from_millis(10)));
+            }
         });
+        assert_eq!(server.inspect(|_, _, inbox| inbox.received.len()), 5_000);
     }
 }
 

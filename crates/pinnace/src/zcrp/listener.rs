@@ -37,7 +37,9 @@ impl Listener {
     /// # Errors
     /// If the system does not tell.
     pub fn local_addr(&self) -> Result<SocketAddr, Error> {
-        self.link.local_addr().map_err(|error| Error::io("cannot tell the local address", error))
+        self.link
+            .local_address()
+            .ok_or_else(|| Error::io("cannot tell the local address", std::io::ErrorKind::AddrNotAvailable.into()))
     }
 
     /// What the socket could not be given, with the command that would help.

@@ -3,7 +3,7 @@
 use super::exchange::Exchange;
 use super::{Options, Receiver, Sender};
 use crate::Error;
-use pinnace_link::{Capture, Link, UdpLink};
+use pinnace_link::{Link, UdpLink};
 use pinnace_runtime::{Endpoint, EndpointConfig};
 use pinnace_zcrp::{Config, Zcrp};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -35,15 +35,7 @@ pub(super) fn open(
 ) -> Result<Port, Error> {
     let mut config = options.config(&link, peer);
     config.limit_amplification = introduction.is_some();
-    let local = link.local_addr().ok();
-    let boxed: Box<dyn Link> = match &options.capture {
-        None => Box::new(link),
-        Some(path) => {
-            let action = || format!("cannot write the capture {}", path.display());
-            let capture = Capture::create(link, path, local, peer).map_err(|error| Error::io(action(), error))?;
-            Box::new(capture)
-        }
-    };
+    let boxed: Box<dyn Link> = Box::new(link);
     start(boxed, config, options, halves, introduction)
 }
 

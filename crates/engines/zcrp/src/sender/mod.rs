@@ -19,6 +19,9 @@ use pinnace_wire::zcrp::{Block, Control, MAX_UNIT_BYTES, MIN_UNIT_BYTES, Pairs, 
 use std::collections::VecDeque;
 use transit::{Fate, Transit};
 
+/// How long a request for messages that nobody has sent waits for its answer: less than its repetition takes.
+const IDLE_ANSWER_DELAY: Duration = Duration::from_millis(20);
+
 /// One unit of one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct UnitRef {
@@ -59,8 +62,8 @@ pub struct Sender {
     liveness: Liveness,
     /// When messages without a request are announced next, if there are any (Z-21).
     idle_due: Option<Time>,
-    /// A request named only messages that nobody has sent.
-    idle_asked: bool,
+    /// A request named only messages that nobody has sent: when to say so, if that is still so then.
+    idle_answer: Option<Time>,
     held: bool,
     closed: Option<Failure>,
     events: VecDeque<Event>,
@@ -98,7 +101,7 @@ impl Sender {
             paced_until: None,
             liveness: Liveness::new(config.peer_timeout),
             idle_due: None,
-            idle_asked: false,
+            idle_answer: None,
             held: false,
             closed: None,
             events: VecDeque::new(),
@@ -228,7 +231,7 @@ impl Sender {
         self.liveness.on_heard(now);
         match control {
             Control::Acknowledgement(block) => self.on_acknowledgement(now, block),
-            Control::Request(pairs) => self.on_request(pairs),
+            Control::Request(pairs) => self.on_request(now, pairs),
             Control::Flow { .. } => {
                 //= Z-21
                 self.counters.flow_hints_received += 1;
@@ -240,7 +243,7 @@ impl Sender {
 
     //= Z-3
     //= Z-13
-    fn on_request(&mut self, pairs: Pairs<'_>) {
+    fn on_request(&mut self, now: Time, pairs: Pairs<'_>) {
         self.counters.requests_received += 1;
         let next = self.next_number();
         let mut ahead_only = true;
@@ -259,8 +262,10 @@ impl Sender {
             }
         }
         if ahead_only {
-            // The receiver waits for messages that nobody has sent: say so (Z-21).
-            self.idle_asked = true;
+            //= Z-21
+            // The receiver waits for messages that nobody has sent. Most are sent in a moment, and then the answer would
+            // only be in the way.
+            self.idle_answer.get_or_insert(now + IDLE_ANSWER_DELAY);
         }
     }
 
@@ -440,6 +445,7 @@ impl Sender {
         PollAt::at(timer)
             .min(PollAt::at(self.paced_until))
             .min(PollAt::at(self.idle_due.filter(|_| self.waiting > 0)))
+            .min(PollAt::at(self.idle_answer))
             .min(PollAt::at(self.liveness.deadline()))
     }
 

@@ -19,10 +19,15 @@ impl Sender {
     //= Z-21
     fn poll_idle(&mut self, now: Time, train: &mut Train) -> bool {
         let announces = self.waiting > 0 && self.idle_due.is_some_and(|due| due <= now);
-        if !announces && !self.idle_asked {
+        let answers = self.idle_answer.is_some_and(|due| due <= now);
+        if !announces && !answers {
             return false;
         }
-        self.idle_asked = false;
+        self.idle_answer = None;
+        if !announces && self.transit.units_in_flight() > 0 {
+            // What travels tells the receiver as much.
+            return false;
+        }
         self.idle_due = Some(now + self.config.idle_interval);
         self.counters.idles_sent += 1;
         train.begin(Address::Peer, TRAILER_BYTES);

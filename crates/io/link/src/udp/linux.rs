@@ -685,6 +685,10 @@ impl Link for UdpLink {
         Ok(ReadOutcome::Empty)
     }
 
+    fn allow_fragmentation(&mut self) -> bool {
+        !self.fragments() && Self::allow_fragmentation(self).is_ok()
+    }
+
     fn descriptors(&self) -> Descriptors {
         Descriptors { readable: self.read_fd, writable: self.write_fd }
     }

@@ -1,22 +1,30 @@
 //! Datagram links: what carries a train, and what brings reads.
 //!
 //! A [`Link`] moves datagrams between application memory and a network. It knows nothing of any protocol: it takes a
-//! [`Train`] (parts in memory that a [`BufferTable`] resolves) and fills a [`ReceivePlan`]. Implementations: `MemoryLink`
+//! [`Train`] (parts in memory that a [`BufferTable`] resolves) and fills a [`ReceivePlan`]. Implementations: [`MemoryLink`]
 //! (two ends in one process) and [`UdpLink`] (vectored, with segmentation offload on Linux). Middlewares wrap a link and
-//! are links themselves: `Fault`, `Capture`, `Meter`.
+//! are links themselves: [`Fault`], [`Capture`], [`Meter`].
 //!
 //! Always true: a link never blocks, never touches memory that neither the train nor the plan names, and never sends a
 //! datagram other than those of the train.
 #![warn(missing_docs)]
 
+mod capture;
+mod fault;
 mod memory;
+mod memory_link;
+mod meter;
 mod read;
 mod udp;
 
 use std::io;
 use std::os::fd::RawFd;
 
+pub use capture::{Capture, CaptureOptions};
+pub use fault::{Burst, Fault, FaultCounters, FaultOptions};
 pub use memory::BufferTable;
+pub use memory_link::{MemoryLink, MemoryOptions};
+pub use meter::{Meter, MeterReport};
 use pinnace_core::{ReceivePlan, RxMeta, Train, TrainLimits};
 pub use read::ReadBuffer;
 #[cfg(target_os = "linux")]

@@ -1,0 +1,205 @@
+//! [`Capture`]: a link that writes what crosses it to a pcap file, for tcpdump, tshark and Wireshark.
+//!
+//! Each datagram is one packet, also where several crossed in one call, with IP and UDP headers made for it. Always true:
+//! trouble with the file never disturbs the link: writing stops, and [`Capture::finish`] says why.
+
+use crate::{BufferTable, Descriptors, Link, LinkCounters, ReadBuffer, ReadOutcome, Received, SendOutcome};
+use etherparse::{IpEcn, IpFragOffset, IpHeaders, IpNumber, Ipv4Header, Ipv6FlowLabel, Ipv6Header, PacketBuilder};
+use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
+use pcap_file::{DataLink, PcapError, TsResolution};
+use pinnace_core::{Address, Ecn, ReceivePlan, Train, TrainLimits};
+use std::io::{self, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// How [`Capture`] names the ends and what it keeps.
+#[derive(Clone, Copy, Debug)]
+pub struct CaptureOptions {
+    /// This end's address, where a train or read does not say.
+    pub local: SocketAddr,
+    /// The other end's address, where a train or read does not say.
+    pub peer: SocketAddr,
+    /// Bytes kept of each packet, IP and UDP headers included.
+    pub snap_length: u32,
+}
+
+impl CaptureOptions {
+    /// Whole packets between these two.
+    pub fn new(local: SocketAddr, peer: SocketAddr) -> Self {
+        Self { local, peer, snap_length: 65_535 }
+    }
+}
+
+/// A link whose datagrams are written to `W` as they cross. Give it a buffered writer.
+#[derive(Debug)]
+pub struct Capture<L, W: Write> {
+    inner: L,
+    file: PcapFile<W>,
+}
+
+#[derive(Debug)]
+struct PcapFile<W: Write> {
+    writer: PcapWriter<W>,
+    options: CaptureOptions,
+    packet: Vec<u8>,
+    error: Option<io::Error>,
+}
+
+impl<L: Link, W: Write> Capture<L, W> {
+    /// Wraps a link, and writes the head of the file.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn new(inner: L, writer: W, options: CaptureOptions) -> io::Result<Self> {
+        let header = PcapHeader {
+            datalink: DataLink::RAW,
+            ts_resolution: TsResolution::NanoSecond,
+            snaplen: options.snap_length,
+            ..PcapHeader::default()
+        };
+        let writer = PcapWriter::with_header(writer, header).map_err(io_error)?;
+        Ok(Self { inner, file: PcapFile { writer, options, packet: Vec::new(), error: None } })
+    }
+
+    /// Ends the capture: the link inside, and the file.
+    ///
+    /// # Errors
+    /// What stopped the writing, if anything did.
+    pub fn finish(self) -> io::Result<(L, W)> {
+        match self.file.error {
+            Some(error) => Err(error),
+            None => {
+                let mut writer = self.file.writer.into_writer();
+                writer.flush()?;
+                Ok((self.inner, writer))
+            }
+        }
+    }
+
+    /// The link inside.
+    pub fn inner(&self) -> &L {
+        &self.inner
+    }
+
+    fn record_read(&mut self, read: &Received, pool: &ReadBuffer) {
+        let mut pieces = Vec::new();
+        pool.pieces(read.bytes, &mut pieces);
+        let bytes = pieces.concat();
+        let source = inet(Some(read.meta.source)).unwrap_or(self.file.options.peer);
+        let destination = inet(read.meta.destination).unwrap_or(self.file.options.local);
+        for datagram in bytes.chunks(read.segment.max(1)) {
+            self.file.record(source, destination, read.meta.ecn, datagram);
+        }
+    }
+}
+
+impl<W: Write> PcapFile<W> {
+    fn record(&mut self, source: SocketAddr, destination: SocketAddr, ecn: Ecn, payload: &[u8]) {
+        if self.error.is_none()
+            && let Err(error) = self.write(source, destination, ecn, payload)
+        {
+            self.error = Some(error);
+        }
+    }
+
+    fn write(&mut self, source: SocketAddr, destination: SocketAddr, ecn: Ecn, payload: &[u8]) -> io::Result<()> {
+        self.packet.clear();
+        PacketBuilder::ip(headers(source.ip(), destination.ip(), ecn))
+            .udp(source.port(), destination.port())
+            .write(&mut self.packet, payload)
+            .map_err(io::Error::other)?;
+        let len = self.packet.len();
+        let kept = &self.packet[..len.min(self.options.snap_length as usize)];
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+        self.writer.write_packet(&PcapPacket::new(now, len as u32, kept)).map_err(io_error).map(drop)
+    }
+}
+
+/// Headers between two addresses, as IPv6 if one of them is. The builder fills in the lengths and checksums.
+fn headers(source: IpAddr, destination: IpAddr, ecn: Ecn) -> IpHeaders {
+    let ecn = IpEcn::try_new(ecn as u8).unwrap_or_default();
+    if let (IpAddr::V4(source), IpAddr::V4(destination)) = (source, destination) {
+        let header = Ipv4Header {
+            ecn,
+            dont_fragment: true,
+            fragment_offset: IpFragOffset::ZERO,
+            time_to_live: 64,
+            protocol: IpNumber::UDP,
+            source: source.octets(),
+            destination: destination.octets(),
+            ..Ipv4Header::default()
+        };
+        return IpHeaders::Ipv4(header, etherparse::Ipv4Extensions::default());
+    }
+    let octets = |ip: IpAddr| match ip {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+        IpAddr::V6(v6) => v6.octets(),
+    };
+    let header = Ipv6Header {
+        traffic_class: ecn.value(),
+        flow_label: Ipv6FlowLabel::ZERO,
+        payload_length: 0,
+        next_header: IpNumber::UDP,
+        hop_limit: 64,
+        source: octets(source),
+        destination: octets(destination),
+    };
+    IpHeaders::Ipv6(header, etherparse::Ipv6Extensions::default())
+}
+
+fn inet(address: Option<Address>) -> Option<SocketAddr> {
+    match address {
+        Some(Address::Inet(address)) => Some(address),
+        _ => None,
+    }
+}
+
+fn io_error(error: PcapError) -> io::Error {
+    match error {
+        PcapError::IoError(error) => error,
+        other => io::Error::other(other),
+    }
+}
+
+impl<L: Link, W: Write + Send> Link for Capture<L, W> {
+    fn train_limits(&self) -> TrainLimits {
+        self.inner.train_limits()
+    }
+
+    fn max_datagram(&self) -> usize {
+        self.inner.max_datagram()
+    }
+
+    fn datagrams_per_read(&self) -> usize {
+        self.inner.datagrams_per_read()
+    }
+
+    fn send(&mut self, train: &Train, memory: &BufferTable) -> io::Result<SendOutcome> {
+        let outcome = self.inner.send(train, memory)?;
+        if outcome == SendOutcome::Sent {
+            let source = inet(train.source()).unwrap_or(self.file.options.local);
+            let destination = inet(Some(train.destination())).unwrap_or(self.file.options.peer);
+            train.for_each_datagram(
+                |range| memory.bytes(range),
+                |datagram| self.file.record(source, destination, train.ecn(), datagram),
+            );
+        }
+        Ok(outcome)
+    }
+
+    fn receive(&mut self, plan: &ReceivePlan, memory: &BufferTable, pool: &mut ReadBuffer) -> io::Result<ReadOutcome> {
+        let outcome = self.inner.receive(plan, memory, pool)?;
+        if let ReadOutcome::Received(read) = &outcome {
+            self.record_read(read, pool);
+        }
+        Ok(outcome)
+    }
+
+    fn descriptors(&self) -> Descriptors {
+        self.inner.descriptors()
+    }
+
+    fn counters(&self) -> LinkCounters {
+        self.inner.counters()
+    }
+}

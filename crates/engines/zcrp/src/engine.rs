@@ -47,6 +47,16 @@ impl Zcrp {
         self.receiver.as_mut()
     }
 
+    /// Gives the engine a new sending half; one that has closed is forgotten.
+    pub fn set_sender(&mut self, sender: Sender) {
+        self.sender = Some(sender);
+    }
+
+    /// Gives the engine a new receiving half; one that has closed is forgotten.
+    pub fn set_receiver(&mut self, receiver: Receiver) {
+        self.receiver = Some(receiver);
+    }
+
     fn on_control(&mut self, now: Time, datagram: &[u8]) {
         if let Some(sender) = &mut self.sender {
             sender.handle_control(now, datagram);

@@ -5,6 +5,7 @@
 //! and can be used again for anything that fits.
 
 use memmap2::{Mmap, MmapMut, MmapOptions};
+use std::any::Any;
 use std::fs::File;
 use std::ops::{Deref, DerefMut};
 use std::{fmt, io};
@@ -28,7 +29,7 @@ enum Memory {
     Heap(Vec<u8>),
     Map(Mmap),
     MapMut(MmapMut),
-    Raw { base: *mut u8, capacity: usize },
+    Raw { base: *mut u8, capacity: usize, _owner: Option<Box<dyn Any + Send + Sync>> },
 }
 
 // SAFETY: heap memory and maps may move between threads; of raw memory `from_raw`'s caller promised it.
@@ -81,7 +82,16 @@ impl Message {
     /// The memory must be valid for reading and writing, from any thread, until the message is dropped, and nobody else
     /// may use it meanwhile.
     pub unsafe fn from_raw(base: *mut u8, capacity: usize) -> Self {
-        Self { len: capacity, memory: Memory::Raw { base, capacity } }
+        Self { len: capacity, memory: Memory::Raw { base, capacity, _owner: None } }
+    }
+
+    /// As [`Message::from_raw`], of memory that lives as long as `owner`: the message drops it at its own end.
+    ///
+    /// # Safety
+    /// The memory must be valid for reading and writing, from any thread, until `owner` is dropped, and nobody else may
+    /// use it before the message is dropped.
+    pub unsafe fn from_owner(owner: impl Any + Send + Sync, base: *mut u8, capacity: usize) -> Self {
+        Self { len: capacity, memory: Memory::Raw { base, capacity, _owner: Some(Box::new(owner)) } }
     }
 
     /// Bytes that count.
@@ -209,6 +219,17 @@ mod tests {
         target.flush().unwrap();
         assert_eq!(Message::map_file(&file, 0, 3).unwrap().into_vec(), [1, 2, 7]);
         assert!(Message::map_file(&file, 0, 0).unwrap().is_empty());
+    }
+
+    #[test]
+    fn borrowed_memory_lives_as_long_as_the_message() {
+        let owner = std::sync::Arc::new([5u8; 8]);
+        let base = owner.as_ptr().cast_mut();
+        // SAFETY: the memory belongs to `owner`, which is only read, and only while the message reads too.
+        let message = unsafe { Message::from_owner(owner.clone(), base, 8) };
+        assert_eq!((&*message, std::sync::Arc::strong_count(&owner)), (&[5u8; 8][..], 2));
+        drop(message);
+        assert_eq!(std::sync::Arc::strong_count(&owner), 1);
     }
 
     #[test]

@@ -10,9 +10,12 @@ use pinnace_runtime::EventSink;
 use pinnace_zcrp::{Event, Failure};
 use std::collections::VecDeque;
 
-/// The messages of one direction, by number.
+/// The messages of one direction, by *ticket*: the number of the message, for the first half of an endpoint; a half that
+/// is opened after it goes on where it ended, so that handles of the old one name no message of the new one.
 #[derive(Debug, Default)]
 pub(super) struct Lane {
+    /// The ticket of message 0.
+    first: u64,
     base: u64,
     slots: VecDeque<Slot>,
     under_way: usize,
@@ -33,19 +36,28 @@ enum Slot {
 pub(super) type Outcome = (Message, Result<u32, Failure>);
 
 impl Lane {
-    /// The message of this number, the next, is under way.
-    pub(super) fn begin(&mut self, number: u64, message: Message) {
-        debug_assert_eq!(number, self.base + self.slots.len() as u64);
+    /// The message of this number, the next, is under way. Returns its ticket.
+    pub(super) fn begin(&mut self, number: u64, message: Message) -> u64 {
+        let ticket = self.base + self.slots.len() as u64;
+        debug_assert_eq!(self.first + number, ticket);
         self.under_way += 1;
         self.slots.push_back(Slot::UnderWay(message));
+        ticket
     }
 
-    fn slot(&mut self, number: u64) -> Option<&mut Slot> {
-        self.slots.get_mut(usize::try_from(number.checked_sub(self.base)?).ok()?)
+    /// A new half begins, with message 0. The old one, if there was one, has closed.
+    pub(super) fn restart(&mut self) {
+        debug_assert!(self.is_quiet());
+        self.first = self.base + self.slots.len() as u64;
+        self.closed = None;
+    }
+
+    fn slot(&mut self, ticket: u64) -> Option<&mut Slot> {
+        self.slots.get_mut(usize::try_from(ticket.checked_sub(self.base)?).ok()?)
     }
 
     fn end(&mut self, number: u64, result: Result<u32, Failure>) {
-        let Some(slot) = self.slot(number) else { return };
+        let Some(slot) = self.slot(self.first + number) else { return };
         match std::mem::replace(slot, Slot::Taken) {
             Slot::UnderWay(message) => {
                 *slot = Slot::Ended(message, result);
@@ -61,8 +73,8 @@ impl Lane {
     }
 
     /// Takes a message that has ended.
-    pub(super) fn take(&mut self, number: u64) -> Option<Outcome> {
-        let slot = self.slot(number)?;
+    pub(super) fn take(&mut self, ticket: u64) -> Option<Outcome> {
+        let slot = self.slot(ticket)?;
         if !matches!(slot, Slot::Ended(..)) {
             return None;
         }
@@ -72,14 +84,17 @@ impl Lane {
         Some((message, result))
     }
 
-    /// Whether the message has ended.
-    pub(super) fn has_ended(&mut self, number: u64) -> bool {
-        self.slot(number).is_none_or(|slot| matches!(slot, Slot::Ended(..) | Slot::Taken))
+    /// How the message ended, if it has; it stays where it is.
+    pub(super) fn outcome(&mut self, ticket: u64) -> Option<Result<u32, Failure>> {
+        match self.slot(ticket)? {
+            Slot::Ended(_, result) => Some(*result),
+            Slot::UnderWay(_) | Slot::Abandoned(_) | Slot::Taken => None,
+        }
     }
 
     /// Nobody will ask for this number any more.
-    pub(super) fn abandon(&mut self, number: u64) {
-        let Some(slot) = self.slot(number) else { return };
+    pub(super) fn abandon(&mut self, ticket: u64) {
+        let Some(slot) = self.slot(ticket) else { return };
         match std::mem::replace(slot, Slot::Taken) {
             Slot::UnderWay(message) => *slot = Slot::Abandoned(message),
             Slot::Ended(..) => {
@@ -153,7 +168,8 @@ mod tests {
             lane.begin(number, Message::with_capacity(number as usize));
         }
         lane.end(1, Ok(1));
-        assert!(lane.take(0).is_none() && lane.has_ended(1) && !lane.has_ended(0));
+        assert!(lane.take(0).is_none() && lane.outcome(0).is_none());
+        assert_eq!([lane.outcome(1), lane.outcome(1)], [Some(Ok(1)); 2]);
         assert_eq!(lane.take(1).unwrap().0.capacity(), 1);
         assert!(lane.take(1).is_none());
         lane.abandon(0);
@@ -162,5 +178,18 @@ mod tests {
         assert_eq!(lane.take(2).unwrap().1, Ok(2));
         assert!(lane.slots.is_empty() && lane.is_quiet());
         assert_eq!((lane.base, lane.ended), (3, 0));
+    }
+
+    #[test]
+    fn a_new_half_begins_again_without_touching_the_messages_of_the_old_one() {
+        let mut lane = Lane::default();
+        assert_eq!(lane.begin(0, Message::with_capacity(1)), 0);
+        lane.end(0, Err(Failure::Closed));
+        lane.closed = Some(Failure::Closed);
+        lane.restart();
+        let ticket = lane.begin(0, Message::with_capacity(2));
+        lane.end(0, Ok(2));
+        assert_eq!((lane.closed(), ticket), (None, 1));
+        assert_eq!((lane.outcome(0), lane.outcome(1)), (Some(Err(Failure::Closed)), Some(Ok(2))));
     }
 }

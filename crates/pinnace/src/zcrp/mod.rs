@@ -7,6 +7,7 @@
 //! [`Sender`] and [`Listener::accept_receiver`] are one-way, as in the paper; [`connect`] and [`Listener::accept`] are
 //! two instances in opposite directions on one socket (Z-1).
 
+mod channel;
 mod exchange;
 mod listener;
 mod options;
@@ -14,6 +15,7 @@ mod port;
 mod receiver;
 mod sender;
 
+pub use channel::Channel;
 pub use listener::Listener;
 pub use options::{Options, Profile};
 pub use pinnace_zcrp::{Config, Failure, ReceiverCounters, Refused, SenderCounters, UnitSize};

@@ -71,10 +71,30 @@ impl Default for Options {
 /// Bytes in transit on a cluster: what fits the caches was measured to be best.
 const CLUSTER_WINDOW: u64 = 1 << 20;
 
+/// What the settings depend on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Path {
+    largest: usize,
+    receive_buffer: usize,
+    peer: Option<SocketAddr>,
+}
+
+impl Path {
+    pub(super) fn of(link: &UdpLink, peer: Option<SocketAddr>) -> Self {
+        let largest = pinnace_link::Link::max_datagram(link);
+        Self { largest, receive_buffer: link.receive_buffer_bytes(), peer }
+    }
+
+    /// The largest datagram that crosses in one piece, in bytes.
+    pub(super) fn largest(&self) -> usize {
+        self.largest
+    }
+}
+
 impl Options {
     /// The engine's configuration for a connected link.
-    pub(super) fn config(&self, link: &UdpLink, peer: Option<SocketAddr>) -> Config {
-        let largest = pinnace_link::Link::max_datagram(link);
+    pub(super) fn config(&self, path: &Path) -> Config {
+        let Path { largest, receive_buffer, peer } = *path;
         let unit_size = match self.unit_bytes {
             Some(bytes) => UnitSize::Fixed(bytes),
             None => UnitSize::UpTo(largest),
@@ -92,7 +112,7 @@ impl Options {
             Profile::Cluster => true,
         };
         let mut config = if cluster {
-            let half = (link.receive_buffer_bytes() / 2) as u64;
+            let half = (receive_buffer / 2) as u64;
             let window = self.window_bytes.unwrap_or_else(|| CLUSTER_WINDOW.min(half.max(65_536)));
             Config { control_bytes: largest.clamp(512, 4096), ..base.for_cluster(window) }
         } else {

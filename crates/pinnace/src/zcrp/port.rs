@@ -1,6 +1,7 @@
 //! One endpoint: a socket with a sender, a receiver, or both (Z-1).
 
 use super::exchange::Exchange;
+use super::options::Path;
 use super::{Options, Receiver, Sender};
 use crate::Error;
 use pinnace_link::{Link, UdpLink};
@@ -14,6 +15,8 @@ pub(super) type Port = Endpoint<Zcrp, Box<dyn Link>, Exchange>;
 /// Which halves an endpoint has.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Halves {
+    /// They are opened later.
+    Neither,
     Sender,
     Receiver,
     Both,
@@ -33,7 +36,7 @@ pub(super) fn open(
     halves: Halves,
     introduction: Option<Introduction>,
 ) -> Result<Port, Error> {
-    let mut config = options.config(&link, peer);
+    let mut config = options.config(&Path::of(&link, peer));
     config.limit_amplification = introduction.is_some();
     let boxed: Box<dyn Link> = Box::new(link);
     start(boxed, config, options, halves, introduction)
@@ -47,9 +50,9 @@ pub(super) fn start(
     halves: Halves,
     introduction: Option<Introduction>,
 ) -> Result<Port, Error> {
-    let sender =
-        (halves != Halves::Receiver).then(|| pinnace_zcrp::Sender::new(config.clone(), pinnace_core::Time::ZERO));
-    let receiver = (halves != Halves::Sender).then(|| {
+    let sender = matches!(halves, Halves::Sender | Halves::Both)
+        .then(|| pinnace_zcrp::Sender::new(config.clone(), pinnace_core::Time::ZERO));
+    let receiver = matches!(halves, Halves::Receiver | Halves::Both).then(|| {
         let mut receiver = pinnace_zcrp::Receiver::new(config);
         if let Some(Introduction { bytes }) = introduction {
             receiver.credit(bytes, 1);

@@ -38,10 +38,7 @@ impl Receiver {
             // out of the table again; it was checked to be writable.
             let buffer = unsafe { memory.insert(base, capacity as usize) };
             match receiver.post(now, buffer, capacity) {
-                Ok(number) => {
-                    state.receives.begin(number, message);
-                    Ok(number)
-                }
+                Ok(number) => Ok((number, state.receives.begin(number, message))),
                 Err(refused) => {
                     memory.remove(buffer);
                     Err((message, Error::Refused(refused)))
@@ -49,7 +46,7 @@ impl Receiver {
             }
         };
         match self.port.call(call) {
-            Ok(Ok(number)) => Ok(Receiving::new(self.port.clone(), number)),
+            Ok(Ok((number, ticket))) => Ok(Receiving::new(self.port.clone(), number, ticket)),
             Ok(Err((message, error))) => Err(Unsent::new(message, error)),
             Err(error) => Err(Unsent::new(None, error)),
         }

@@ -1,6 +1,6 @@
 //! The sending half, for applications.
 
-use super::exchange::{Lane, Outcome};
+use super::exchange::Outcome;
 use super::port::{self, Port};
 use super::{Options, Progress};
 use crate::{Error, Message, Unsent};
@@ -48,10 +48,7 @@ impl Sender {
             // out of the table again.
             let buffer = unsafe { memory.insert(base, len) };
             match sender.send(now, buffer, size) {
-                Ok(number) => {
-                    state.sends.begin(number, message);
-                    Ok(number)
-                }
+                Ok(number) => Ok((number, state.sends.begin(number, message))),
                 Err(refused) => {
                     memory.remove(buffer);
                     Err((message, Error::Refused(refused)))
@@ -59,7 +56,7 @@ impl Sender {
             }
         };
         match self.port.call(call) {
-            Ok(Ok(number)) => Ok(Sending { port: Some(self.port.clone()), number }),
+            Ok(Ok((number, ticket))) => Ok(Sending { port: Some(self.port.clone()), number, ticket }),
             Ok(Err((message, error))) => Err(Unsent::new(message, error)),
             Err(error) => Err(Unsent::new(None, error)),
         }
@@ -100,6 +97,7 @@ impl Sender {
 pub struct Sending {
     port: Option<Port>,
     number: u64,
+    ticket: u64,
 }
 
 /// A message on its way in. Dropping it lets the message come, and its buffer be freed at the end.
@@ -107,11 +105,12 @@ pub struct Sending {
 pub struct Receiving {
     port: Option<Port>,
     number: u64,
+    ticket: u64,
 }
 
 impl Receiving {
-    pub(super) fn new(port: Port, number: u64) -> Self {
-        Self { port: Some(port), number }
+    pub(super) fn new(port: Port, number: u64, ticket: u64) -> Self {
+        Self { port: Some(port), number, ticket }
     }
 }
 
@@ -128,9 +127,9 @@ macro_rules! under_way {
             /// # Errors
             /// [`Unsent`], with the message, if it failed.
             pub fn wait(mut self) -> Result<Message, Unsent> {
-                let number = self.number;
+                let ticket = self.ticket;
                 let Some(port) = self.port.take() else { return Err(Unsent::new(None, Error::Timeout)) };
-                match port.wait_until(|state| state.$lane.take(number), None) {
+                match port.wait_until(|state| state.$lane.take(ticket), None) {
                     Ok(outcome) => $finish(outcome),
                     Err(error) => Err(Unsent::new(None, error)),
                 }
@@ -141,11 +140,11 @@ macro_rules! under_way {
             /// # Errors
             /// The inner error is [`Unsent`], with the message, if it failed.
             pub fn wait_timeout(mut self, timeout: Duration) -> Progress<Self, Result<Message, Unsent>> {
-                let number = self.number;
+                let ticket = self.ticket;
                 let Some(port) = self.port.take() else {
                     return Progress::Ended(Err(Unsent::new(None, Error::Timeout)));
                 };
-                match port.wait_until(|state| state.$lane.take(number), port::deadline(timeout)) {
+                match port.wait_until(|state| state.$lane.take(ticket), port::deadline(timeout)) {
                     Ok(outcome) => Progress::Ended($finish(outcome)),
                     Err(WaitError::Timeout) => {
                         self.port = Some(port);
@@ -155,17 +154,37 @@ macro_rules! under_way {
                 }
             }
 
-            /// Whether the message has ended, well or not. Never blocks.
+            /// How the message ended (the bytes received; 0 for a send), if it has. Never blocks, and is the same every
+            /// time: the message stays here until it is waited for.
+            ///
+            /// # Errors
+            /// The inner error says why it failed.
             //= Z-15
+            pub fn probe(&self) -> Option<Result<u32, Error>> {
+                // One turn of the engine, so that asking in a loop makes progress.
+                match self.wait_ended_until(Some(std::time::Instant::now())) {
+                    Err(Error::Timeout) => None,
+                    result => Some(result),
+                }
+            }
+
+            /// Whether the message has ended, well or not. Never blocks.
             pub fn has_ended(&self) -> bool {
-                let number = self.number;
-                let look = |port: &Port| {
-                    // One turn of the engine, so that asking in a loop makes progress.
-                    let ended = |lane: &mut Lane| lane.has_ended(number).then_some(());
-                    let now = std::time::Instant::now();
-                    port.wait_until(|state| ended(&mut state.$lane), Some(now)).is_ok()
-                };
-                self.port.as_ref().is_none_or(look)
+                self.probe().is_some()
+            }
+
+            #[doc = concat!("Waits until the message ", $done, ", and leaves it here; says how it ended, the same every")]
+            /// time, also to several threads at once.
+            ///
+            /// # Errors
+            /// Why it failed.
+            pub fn wait_ended(&self) -> Result<u32, Error> {
+                self.wait_ended_until(None)
+            }
+
+            fn wait_ended_until(&self, deadline: Option<std::time::Instant>) -> Result<u32, Error> {
+                let Some(port) = &self.port else { return Err(Error::Failed(pinnace_zcrp::Failure::Closed)) };
+                port.wait_until(|state| state.$lane.outcome(self.ticket), deadline)?.map_err(Error::Failed)
             }
         }
 
@@ -173,11 +192,11 @@ macro_rules! under_way {
             type Output = Result<Message, Unsent>;
 
             fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-                let number = self.number;
+                let ticket = self.ticket;
                 let Some(port) = &self.port else {
                     return Poll::Ready(Err(Unsent::new(None, Error::Timeout)));
                 };
-                let polled = port.poll_wait(context, |state| state.$lane.take(number));
+                let polled = port.poll_wait(context, |state| state.$lane.take(ticket));
                 let Poll::Ready(outcome) = polled else { return Poll::Pending };
                 self.port = None;
                 Poll::Ready(match outcome {
@@ -190,7 +209,7 @@ macro_rules! under_way {
         impl Drop for $name {
             fn drop(&mut self) {
                 if let Some(port) = self.port.take() {
-                    port.inspect(|_, _, state| state.$lane.abandon(self.number));
+                    port.inspect(|_, _, state| state.$lane.abandon(self.ticket));
                 }
             }
         }

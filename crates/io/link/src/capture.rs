@@ -12,6 +12,10 @@ use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+/// What the head of the file says; as in tcpdump, more than any packet has. Some readers refuse packets that were longer
+/// than this before they were cut.
+const FILE_SNAP_LENGTH: u32 = 262_144;
+
 /// How [`Capture`] names the ends and what it keeps.
 #[derive(Clone, Copy, Debug)]
 pub struct CaptureOptions {
@@ -26,7 +30,7 @@ pub struct CaptureOptions {
 impl CaptureOptions {
     /// Whole packets between these two.
     pub fn new(local: SocketAddr, peer: SocketAddr) -> Self {
-        Self { local, peer, snap_length: 65_535 }
+        Self { local, peer, snap_length: FILE_SNAP_LENGTH }
     }
 }
 
@@ -54,7 +58,7 @@ impl<L: Link, W: Write> Capture<L, W> {
         let header = PcapHeader {
             datalink: DataLink::RAW,
             ts_resolution: TsResolution::NanoSecond,
-            snaplen: options.snap_length,
+            snaplen: FILE_SNAP_LENGTH,
             ..PcapHeader::default()
         };
         let writer = PcapWriter::with_header(writer, header).map_err(io_error)?;

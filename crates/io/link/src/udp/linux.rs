@@ -649,6 +649,8 @@ impl Link for UdpLink {
                     }
                     Some(Refusal::TooLarge) => self.refresh_mtu(),
                     Some(Refusal::Fatal(error)) => return Err(error),
+                    // No ICMP message says this: it would come back for ever.
+                    Some(Refusal::Unwilling) => return Err(io::Error::from_raw_os_error(libc::EINVAL)),
                     Some(_) => {
                         self.counters.unreachable_reports += 1;
                         return Ok(ReadOutcome::Unreachable);

@@ -1,0 +1,96 @@
+//! Paths with a small MTU, in a network namespace of the test's own thread. Without the privilege for one, the tests say
+//! so and pass.
+#![cfg(target_os = "linux")]
+#![allow(clippy::print_stdout, reason = "a test that cannot run says why")]
+
+mod support;
+
+use pinnace_core::{Address, Ecn, Train};
+use pinnace_link::{Link, SendOutcome, UdpLink, UdpOptions};
+use std::process::Command;
+use support::{Memory, collect, receive_bytes, send_bytes, train_of};
+
+fn set_mtu(mtu: usize) -> bool {
+    let mtu = mtu.to_string();
+    Command::new("ip").args(["link", "set", "lo", "up", "mtu", &mtu]).status().is_ok_and(|status| status.success())
+}
+
+/// A namespace of this thread, with a loopback interface of this MTU.
+fn namespace(mtu: usize) -> bool {
+    // SAFETY: changes this thread's namespace only, which ends with the test.
+    let done = unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0 && set_mtu(mtu);
+    if !done {
+        println!("skipped: no network namespace here ({})", std::io::Error::last_os_error());
+    }
+    done
+}
+
+fn pair(local: &str) -> (UdpLink, UdpLink) {
+    let options = UdpOptions::default();
+    let mut a = UdpLink::bind(local.parse().unwrap(), &options).unwrap();
+    let b = UdpLink::connect(None, a.local_address().unwrap(), &options).unwrap();
+    a.connect_to(b.local_address().unwrap()).unwrap();
+    (a, b)
+}
+
+fn train(link: &mut UdpLink, source: &Memory, size: usize) -> SendOutcome {
+    let mut train = Train::new(link.train_limits());
+    train_of(&mut train, source.id, 0, source.bytes().len(), size);
+    link.send(&train, &source.table).unwrap()
+}
+
+#[test]
+fn a_path_that_shrinks_says_so_and_then_fragments() {
+    if !namespace(9000) {
+        return;
+    }
+    for (local, headers) in [("127.0.0.1:0", 28), ("[::1]:0", 48)] {
+        assert!(set_mtu(9000));
+        let (mut a, mut b) = pair(local);
+        assert_eq!(b.max_datagram(), 9000 - headers);
+        let source = Memory::pattern(30_500);
+        assert_eq!(train(&mut b, &source, 8000), SendOutcome::Sent);
+        let target = Memory::zeros(30_500);
+        assert_eq!(collect(&mut a, &target, 30_500, 8000).copied, 0);
+
+        assert!(set_mtu(2000));
+        let new = SendOutcome::TooLarge(Some(2000 - headers as u32));
+        assert_eq!(train(&mut b, &source, 8000), new, "{local}");
+        assert_eq!(send_bytes(&mut b, Address::Peer, &[0; 8000], Ecn::NotCapable), new);
+        assert_eq!(b.max_datagram(), 2000 - headers);
+        assert_eq!(b.counters().offload_fallbacks, 0, "the path has nothing against offload");
+
+        b.allow_fragmentation().unwrap();
+        assert!(b.fragments());
+        let limits = b.train_limits();
+        let target = Memory::zeros(30_500);
+        for _ in 0..3 {
+            assert_eq!(train(&mut b, &source, 8000), SendOutcome::Sent);
+            let arrival = collect(&mut a, &target, 30_500, 8000);
+            assert_eq!((arrival.copied, arrival.datagrams), (0, 4));
+        }
+        assert!(source.bytes() == target.bytes());
+        // What fits is still sent with offload, in one call a train.
+        assert_eq!(b.train_limits(), limits);
+        let calls = b.counters().send_calls;
+        assert_eq!(train(&mut b, &source, 1000), SendOutcome::Sent);
+        assert_eq!(b.counters().send_calls, calls + 1);
+        assert!(collect(&mut a, &Memory::zeros(30_500), 30_500, 1000).reads <= 2);
+    }
+}
+
+#[test]
+fn without_a_way_a_peer_is_unreachable() {
+    if !namespace(1500) {
+        return;
+    }
+    let options = UdpOptions::default();
+    let mut link = UdpLink::bind("0.0.0.0:0".parse().unwrap(), &options).unwrap();
+    let nowhere: std::net::SocketAddr = "192.0.2.1:9".parse().unwrap();
+    assert_eq!(send_bytes(&mut link, nowhere.into(), b"x", Ecn::NotCapable), SendOutcome::Unreachable);
+    assert!(UdpLink::connect(None, nowhere, &options).is_err());
+    // The link itself is well.
+    let (mut a, mut b) = pair("127.0.0.1:0");
+    send_bytes(&mut b, Address::Peer, b"x", Ecn::NotCapable);
+    assert_eq!(receive_bytes(&mut a).unwrap().0, b"x");
+}

@@ -1,0 +1,84 @@
+//! The link of systems without offloads, over real sockets.
+
+mod support;
+
+use pinnace_core::{Address, Ecn, ReceivePlan, Train};
+use pinnace_link::{Link, PortableUdpLink, ReadBuffer, ReadOutcome, SendOutcome, UdpOptions};
+use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixDatagram;
+use support::{Memory, collect, receive_bytes, send_bytes, train_of};
+
+fn transfer(from: &mut PortableUdpLink, to: &mut PortableUdpLink) {
+    let (source, target) = (Memory::pattern(5_500), Memory::zeros(5_500));
+    let mut train = Train::new(from.train_limits());
+    for low in (0..5_500).step_by(1000) {
+        train_of(&mut train, source.id, low, (low + 1000).min(5_500), 1000);
+        assert_eq!(from.send(&train, &source.table).unwrap(), SendOutcome::Sent);
+    }
+    let arrival = collect(to, &target, 5_500, 1000);
+    assert_eq!((arrival.reads, arrival.copied), (6, 0));
+    assert!(source.bytes() == target.bytes());
+}
+
+fn empty(link: &mut PortableUdpLink) -> bool {
+    let mut plan = ReceivePlan::new();
+    plan.top_up(ReadBuffer::READ_BYTES);
+    let outcome = link.receive(&plan, &Memory::zeros(1).table, &mut ReadBuffer::new()).unwrap();
+    matches!(outcome, ReadOutcome::Empty)
+}
+
+#[test]
+fn datagrams_arrive_from_a_known_sender() {
+    for local in ["127.0.0.1:0", "[::1]:0"] {
+        let options = UdpOptions::default();
+        let mut a = PortableUdpLink::bind(local.parse().unwrap(), &options).unwrap();
+        assert!(empty(&mut a));
+        let to = a.local_address().unwrap();
+        let mut b = PortableUdpLink::connect(None, to, &options).unwrap();
+        send_bytes(&mut b, Address::Peer, b"hello", Ecn::NotCapable);
+        let (bytes, read) = receive_bytes(&mut a).unwrap();
+        assert_eq!((&bytes[..], read.meta.source), (&b"hello"[..], b.local_address().unwrap().into()));
+        send_bytes(&mut a, read.meta.source, b"answer", Ecn::NotCapable);
+        assert_eq!(receive_bytes(&mut b).unwrap().0, b"answer");
+
+        let stranger = UdpSocket::bind(local).unwrap();
+        stranger.send_to(b"stranger", to).unwrap();
+        a.connect_to(b.local_address().unwrap()).unwrap();
+        transfer(&mut b, &mut a);
+        assert_eq!(a.counters().datagrams_from_strangers, 1);
+        transfer(&mut a, &mut b);
+        assert_eq!(send_bytes(&mut b, Address::Peer, &vec![0; 70_000], Ecn::NotCapable), SendOutcome::TooLarge(None));
+        assert!(b.train_limits().segments == 1 && b.datagrams_per_read() == 1);
+    }
+}
+
+#[test]
+fn a_closed_port_is_unreachable() {
+    let gone = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut link = PortableUdpLink::connect(None, gone, &UdpOptions::default()).unwrap();
+    send_bytes(&mut link, Address::Peer, b"x", Ecn::NotCapable);
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    assert_eq!(send_bytes(&mut link, Address::Peer, b"x", Ecn::NotCapable), SendOutcome::Unreachable);
+}
+
+#[test]
+fn a_callers_sockets_stay_open_and_blocking() {
+    let (a, b) = UnixDatagram::pair().unwrap();
+    // SAFETY: the sockets outlive the links.
+    let (mut link_a, mut link_b) = unsafe {
+        let options = UdpOptions::default();
+        (
+            PortableUdpLink::from_borrowed_fd(a.as_raw_fd(), &options).unwrap(),
+            PortableUdpLink::from_descriptors(b.as_raw_fd(), b.as_raw_fd(), &options).unwrap(),
+        )
+    };
+    assert!(empty(&mut link_a), "a blocking socket does not block");
+    transfer(&mut link_a, &mut link_b);
+    assert!(link_a.connect_to("127.0.0.1:9".parse().unwrap()).is_err());
+    drop((link_a, link_b));
+    // SAFETY: no pointers.
+    assert_eq!(unsafe { libc::fcntl(a.as_raw_fd(), libc::F_GETFL) } & libc::O_NONBLOCK, 0);
+    a.send(b"still here").unwrap();
+    assert_eq!(b.recv(&mut [0; 20]).unwrap(), 10);
+}

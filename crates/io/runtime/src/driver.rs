@@ -93,7 +93,7 @@ impl Progress {
     }
 }
 
-/// An engine on a link. See the [module](self).
+/// An engine on a link, for one thread.
 #[derive(Debug)]
 pub struct Driver<E, L> {
     engine: Driven<E>,

@@ -7,7 +7,6 @@ use crate::shared::{EndpointCounters, Locked, Role, Seat, Shared};
 use crate::{DriverCounters, EndpointConfig, EndpointError, EventSink, Idle, Progress, WaitError, worker};
 use pinnace_core::{Engine, Time};
 use pinnace_link::{BufferTable, Link, LinkCounters};
-use std::hint::spin_loop;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -316,10 +315,7 @@ where
             if progress.worked() {
                 idle_since = None;
                 core.give_way();
-            } else if core.spins(&mut idle_since) {
-                spin_loop();
-                core.give_way();
-            } else {
+            } else if !core.spin(&mut idle_since) {
                 core.sleep(Role::Application, deadline);
             }
         }

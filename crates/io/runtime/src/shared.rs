@@ -25,6 +25,8 @@ use std::time::Duration;
 
 /// A sleep shorter than this costs more than it saves.
 const SHORTEST_SLEEP: Duration = Duration::from_micros(5);
+/// How long a thread spins before it offers its core to others in every turn.
+const SPIN_ALONE: Duration = Duration::from_micros(5);
 /// How long to sleep at most on a link that has no descriptor.
 const BLIND_SLEEP: Duration = Duration::from_millis(1);
 
@@ -148,18 +150,6 @@ impl<E: Engine, L: Link, S: EventSink<E::Event>> Core<E, L, S> {
     /// Whether an application thread waits inside.
     pub(crate) fn is_inside(&self) -> bool {
         self.seat == Seat::Application || self.followers > 0
-    }
-
-    /// Whether to look again at once rather than sleep. `since`: since when there has been nothing to do.
-    pub(crate) fn spins(&self, since: &mut Option<Time>) -> bool {
-        match self.config.idle {
-            Idle::Block => false,
-            Idle::Spin => true,
-            Idle::Adaptive { spin } => {
-                let now = self.driver.last_now();
-                now.since(*since.get_or_insert(now)) < spin
-            }
-        }
     }
 }
 
@@ -303,6 +293,28 @@ where
         if let Some(guard) = &mut self.guard {
             MutexGuard::bump(guard);
         }
+    }
+
+    /// Pauses before looking again at once, and returns true; or returns false, if it is time to sleep. `since`: since
+    /// when there has been nothing to do.
+    pub(crate) fn spin(&mut self, since: &mut Option<Time>) -> bool {
+        let now = self.driver.last_now();
+        let idle = now.since(*since.get_or_insert(now));
+        let spins = match self.config.idle {
+            Idle::Block => false,
+            Idle::Spin => true,
+            Idle::Adaptive { spin } => idle < spin,
+        };
+        if spins && idle >= SPIN_ALONE {
+            // What we wait for may need this very core.
+            self.unlocked(std::thread::yield_now);
+        } else if spins {
+            spin_loop();
+        }
+        if spins {
+            self.give_way();
+        }
+        spins
     }
 
     /// Waits to be notified.

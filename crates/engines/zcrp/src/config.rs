@@ -124,7 +124,7 @@ impl Config {
         self.window_bytes = window_bytes;
         // Small units are bounded by their number: each costs the receiver's kernel about a kilobyte, whatever its size.
         self.window_units = (window_bytes / 512).clamp(64, Self::MAX_TRANSIT / 4) as u32;
-        self.ack_units = 16;
+        self.ack_units = 1;
         self.ack_bytes = window_bytes / 4;
         self.timeout_floor = self.ack_delay + Duration::from_millis(1);
         self

@@ -4,9 +4,11 @@ use super::exchange::Exchange;
 use super::options::Path;
 use super::{Options, Receiver, Sender};
 use crate::Error;
-use pinnace_link::{Link, UdpLink};
+use pinnace_link::{Capture, CaptureOptions, Link, UdpLink};
 use pinnace_runtime::{Endpoint, EndpointConfig};
 use pinnace_zcrp::{Config, Zcrp};
+use std::fs::File;
+use std::io::BufWriter;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Instant;
 
@@ -38,8 +40,19 @@ pub(super) fn open(
 ) -> Result<Port, Error> {
     let mut config = options.config(&Path::of(&link, peer));
     config.limit_amplification = introduction.is_some();
-    let boxed: Box<dyn Link> = Box::new(link);
-    start(boxed, config, options, halves, introduction)
+    let link = captured(link, peer, options)?;
+    start(link, config, options, halves, introduction)
+}
+
+/// The link, behind a capture if the options ask for one.
+fn captured(link: UdpLink, peer: Option<SocketAddr>, options: &Options) -> Result<Box<dyn Link>, Error> {
+    let (Some(path), Some(local), Some(peer)) = (&options.capture, link.local_address(), peer) else {
+        return Ok(Box::new(link));
+    };
+    let capture = File::create(path)
+        .and_then(|file| Capture::new(link, BufWriter::new(file), CaptureOptions::new(local, peer)))
+        .map_err(|error| Error::io(format!("cannot write the capture {}", path.display()), error))?;
+    Ok(Box::new(capture))
 }
 
 /// Puts the engine on any link.

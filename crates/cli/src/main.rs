@@ -1,2 +1,90 @@
-//! The `pinnace` command.
-fn main() {}
+//! `pinnace`: the command.
+//!
+//! Always true: results go to standard output, everything else (progress, warnings, errors) to standard error; an error is
+//! one plain line; the exit code says what kind it was ([`exit::Exit`]).
+//!
+//! To add a subcommand: a module with `Args` and `run(&Args, &Output) -> Result<(), Error>`, a variant in [`Command`],
+//! and an arm in `run` below.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
+mod exit;
+mod interrupt;
+mod output;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
+use exit::{Error, Exit};
+use output::Output;
+use std::process::ExitCode;
+
+const EXAMPLES: &str = "\
+Examples:
+  pinnace recv --bind 0.0.0.0:4747 --dir incoming      wait for files
+  pinnace send results.bin photos/ 192.0.2.7:4747      send files and folders
+  pinnace zcrp listen --bind 127.0.0.1:7001 --count 3  the bare protocol
+  pinnace doctor                                       what this host offers
+  source <(pinnace completion bash)                    completion for this shell
+
+Exit codes:
+  0    done, and verified where there is something to verify
+  1    failed (the line on standard error says what, and what to do)
+  2    wrong arguments
+  3    the peer is gone, or did not answer in time
+  4    what arrived is not what was sent, or was refused as unsafe
+  130  interrupted (Ctrl-C)
+
+Colours appear on a terminal only; NO_COLOR turns them off.";
+
+/// Messages and files between programs and hosts, over UDP, in place.
+#[derive(Debug, Parser)]
+#[command(name = "pinnace", version, after_help = EXAMPLES, max_term_width = 100)]
+struct Cli {
+    /// Print results as JSON, one object a line
+    #[arg(long, global = true)]
+    json: bool,
+    /// Say more on standard error
+    #[arg(short, long, global = true)]
+    verbose: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Print the completion script of a shell
+    Completion {
+        /// The shell
+        shell: Shell,
+    },
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let output = Output::new(cli.json, cli.verbose);
+    match run(&cli.command, &output) {
+        Ok(()) => ExitCode::from(Exit::Done as u8),
+        Err(error) => {
+            output.error(&error);
+            ExitCode::from(error.exit as u8)
+        }
+    }
+}
+
+fn run(command: &Command, _output: &Output) -> Result<(), Error> {
+    match command {
+        Command::Completion { shell } => {
+            clap_complete::generate(*shell, &mut Cli::command(), "pinnace", &mut std::io::stdout());
+            Ok(())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,84 @@
+//! How the command ends: an exit code that scripts can rely on, and one line for people.
+
+use std::fmt;
+use std::io;
+
+/// Exit codes, documented in `pinnace --help`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Exit {
+    /// Everything was done and, where there is something to verify, verified.
+    Done = 0,
+    /// It failed.
+    Failed = 1,
+    /// The arguments do not make sense (clap uses the same code).
+    Usage = 2,
+    /// The peer is gone, or did not answer in time.
+    PeerGone = 3,
+    /// What arrived is not what was sent, or a peer asked for something unsafe.
+    NotVerified = 4,
+    /// Ctrl-C, or another signal that asks to end.
+    Interrupted = 130,
+}
+
+/// What happened, to whom, and what to do: one plain line, and the exit code.
+#[derive(Debug)]
+pub(crate) struct Error {
+    pub(crate) exit: Exit,
+    pub(crate) message: String,
+}
+
+impl Error {
+    pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
+        // Names of files may contain anything; an error is one line all the same.
+        Self { exit, message: message.into().replace(['\n', '\r'], " ") }
+    }
+
+    pub(crate) fn failed(message: impl Into<String>) -> Self {
+        Self::new(Exit::Failed, message)
+    }
+
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, message)
+    }
+
+    pub(crate) fn peer_gone(message: impl Into<String>) -> Self {
+        Self::new(Exit::PeerGone, message)
+    }
+
+    pub(crate) fn not_verified(message: impl Into<String>) -> Self {
+        Self::new(Exit::NotVerified, message)
+    }
+
+    pub(crate) fn interrupted() -> Self {
+        Self::new(Exit::Interrupted, "interrupted")
+    }
+
+    /// What was tried, and what the system said.
+    pub(crate) fn io(action: impl fmt::Display, error: &io::Error) -> Self {
+        let advice = match error.kind() {
+            io::ErrorKind::AddrInUse => "; another program has the port: choose another one, or end that program",
+            io::ErrorKind::StorageFull => "; free some space and run the command again",
+            io::ErrorKind::PermissionDenied => "; check the owner and the permissions",
+            _ => "",
+        };
+        Self::failed(format!("{action}: {error}{advice}"))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<pinnace::Error> for Error {
+    fn from(error: pinnace::Error) -> Self {
+        match &error {
+            pinnace::Error::Io { action, source } => Self::io(action, source),
+            _ => Self::failed(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Ctrl-C (SIGINT, SIGTERM, SIGHUP): the first asks the command to end in good order, the second ends it at once.
+
+use crate::exit::{Error, Exit};
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+static REQUESTED: AtomicBool = AtomicBool::new(false);
+
+/// How often whoever waits should look whether it was interrupted.
+pub(crate) const LOOK: Duration = Duration::from_millis(100);
+
+/// Installs the handler; from now on whoever waits must call [`check`] every [`LOOK`].
+pub(crate) fn install() {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| {
+        // Without a handler Ctrl-C ends the process all the same, only less tidily.
+        let _ = ctrlc::set_handler(|| {
+            if REQUESTED.swap(true, Ordering::SeqCst) {
+                std::process::exit(Exit::Interrupted as i32);
+            }
+        });
+    });
+}
+
+/// Whether the user wants the command to end.
+pub(crate) fn requested() -> bool {
+    REQUESTED.load(Ordering::SeqCst)
+}
+
+/// Fails if the user wants the command to end.
+pub(crate) fn check() -> Result<(), Error> {
+    if requested() { Err(Error::interrupted()) } else { Ok(()) }
+}

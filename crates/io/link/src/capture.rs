@@ -199,6 +199,10 @@ impl<L: Link, W: Write + Send> Link for Capture<L, W> {
         Ok(outcome)
     }
 
+    fn allow_fragmentation(&mut self) -> bool {
+        self.inner.allow_fragmentation()
+    }
+
     fn descriptors(&self) -> Descriptors {
         self.inner.descriptors()
     }

@@ -257,6 +257,10 @@ impl<L: Link> Link for Fault<L> {
         self.inner.receive(plan, memory, pool)
     }
 
+    fn allow_fragmentation(&mut self) -> bool {
+        self.inner.allow_fragmentation()
+    }
+
     fn descriptors(&self) -> Descriptors {
         self.inner.descriptors()
     }

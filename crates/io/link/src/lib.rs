@@ -170,6 +170,10 @@ impl<L: Link + ?Sized> Link for Box<L> {
         (**self).receive(plan, memory, pool)
     }
 
+    fn allow_fragmentation(&mut self) -> bool {
+        (**self).allow_fragmentation()
+    }
+
     fn descriptors(&self) -> Descriptors {
         (**self).descriptors()
     }

@@ -127,6 +127,10 @@ impl<L: Link> Link for Meter<L> {
         Ok(outcome)
     }
 
+    fn allow_fragmentation(&mut self) -> bool {
+        self.inner.allow_fragmentation()
+    }
+
     fn descriptors(&self) -> Descriptors {
         self.inner.descriptors()
     }

@@ -11,15 +11,9 @@ use pinnace_core::{BufferRange, Move, ReceivePlan, Slot};
 #[derive(Debug)]
 pub struct ReadBuffer {
     pool: Box<[u8]>,
-    spans: Vec<Span>,
+    /// Where each slot's bytes lie: in the form that the kernel takes.
+    spans: Vec<libc::iovec>,
     scratch: Vec<u8>,
-}
-
-/// Where a slot's bytes lie.
-#[derive(Clone, Copy, Debug)]
-struct Span {
-    base: *mut u8,
-    len: usize,
 }
 
 // SAFETY: the spans are addresses into `pool` and into buffers of a `BufferTable`, both of which may move between threads.
@@ -45,33 +39,43 @@ impl ReadBuffer {
     /// Lays the slots of `plan` out in memory, and hands each address and length to `each`, in order. A slot whose
     /// buffer is gone lies in the pool, so that a defect of an engine cannot become a wild write.
     pub fn lay_out(&mut self, plan: &ReceivePlan, memory: &BufferTable, mut each: impl FnMut(*mut u8, usize)) {
-        self.spans.clear();
+        for span in self.lay_out_spans(plan, memory) {
+            each(span.iov_base.cast(), span.iov_len);
+        }
+    }
+
+    /// As [`ReadBuffer::lay_out`], for vectored reads.
+    pub(crate) fn lay_out_spans(&mut self, plan: &ReceivePlan, memory: &BufferTable) -> &mut [libc::iovec] {
+        let room = self.pool.len();
+        let pool = self.pool.as_mut_ptr();
         let mut used = 0;
-        for slot in plan.slots() {
-            let len = slot.len();
+        self.spans.clear();
+        self.spans.extend(plan.slots().iter().map(|slot| {
+            let len = slot.len().min(room);
             let user = match slot {
                 Slot::Payload(range) => memory.resolve(*range),
                 Slot::Pooled(_) => None,
             };
             let base = user.unwrap_or_else(|| {
-                let low = used.min(self.pool.len() - len.min(self.pool.len()));
+                // A plan that asks for more than there is gets some of it twice: its own loss.
+                let low = used.min(room - len);
                 used = low + len;
-                self.pool[low..].as_mut_ptr()
+                // SAFETY: `low + len` is at most the length of the pool.
+                unsafe { pool.add(low) }
             });
-            let len = len.min(self.pool.len());
-            self.spans.push(Span { base, len });
-            each(base, len);
-        }
+            libc::iovec { iov_base: base.cast(), iov_len: len }
+        }));
+        &mut self.spans
     }
 
     /// Copies `bytes` into the laid-out slots, for links that cannot scatter; returns how many fitted.
     pub fn scatter(&mut self, mut bytes: &[u8]) -> usize {
         let all = bytes.len();
         for span in &self.spans {
-            let take = bytes.len().min(span.len);
+            let take = bytes.len().min(span.iov_len);
             // SAFETY: `lay_out` made the span of memory that may be written, at least `take` bytes long, and `bytes` is
             // not part of it: it comes from the link.
-            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), span.base, take) };
+            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), span.iov_base.cast(), take) };
             bytes = &bytes[take..];
             if bytes.is_empty() {
                 break;
@@ -84,13 +88,13 @@ impl ReadBuffer {
     pub fn pieces<'a>(&'a self, mut total: usize, pieces: &mut Vec<&'a [u8]>) {
         pieces.clear();
         for span in &self.spans {
-            let take = total.min(span.len);
+            let take = total.min(span.iov_len);
             if take == 0 {
                 break;
             }
             // SAFETY: the read filled the first `take` bytes of the span, and nobody writes to it while they are looked at:
             // the buffer belongs to the receive that is under way.
-            pieces.push(unsafe { std::slice::from_raw_parts(span.base, take) });
+            pieces.push(unsafe { std::slice::from_raw_parts(span.iov_base.cast(), take) });
             total -= take;
         }
     }
@@ -112,13 +116,14 @@ impl ReadBuffer {
     /// Appends `len` bytes of the read from offset `at` on to the scratch memory.
     fn gather(&mut self, mut at: usize, mut len: usize) {
         for span in &self.spans {
-            if at >= span.len {
-                at -= span.len;
+            if at >= span.iov_len {
+                at -= span.iov_len;
                 continue;
             }
-            let take = len.min(span.len - at);
+            let take = len.min(span.iov_len - at);
             // SAFETY: inside a span that the read filled (see `pieces`).
-            self.scratch.extend_from_slice(unsafe { std::slice::from_raw_parts(span.base.add(at), take) });
+            self.scratch
+                .extend_from_slice(unsafe { std::slice::from_raw_parts(span.iov_base.cast::<u8>().add(at), take) });
             len -= take;
             at = 0;
             if len == 0 {

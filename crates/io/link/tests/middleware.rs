@@ -153,8 +153,11 @@ impl Link for Full {
     fn receive(&mut self, _: &ReceivePlan, _: &BufferTable, _: &mut ReadBuffer) -> io::Result<ReadOutcome> {
         Ok(ReadOutcome::Empty)
     }
+    fn allow_fragmentation(&mut self) -> bool {
+        true
+    }
     fn descriptors(&self) -> Descriptors {
-        Descriptors { readable: -1, writable: -1 }
+        Descriptors { readable: 77, writable: 88 }
     }
     fn counters(&self) -> LinkCounters {
         LinkCounters::default()
@@ -184,6 +187,19 @@ fn a_full_link_behind_faults_loses_nothing() {
     let mut fault = Fault::new(inner, FaultOptions::default());
     assert_eq!(fault.send(&train, &BufferTable::new()).unwrap(), SendOutcome::Sent);
     assert_eq!(fault.inner().taken.len(), 7);
+}
+
+#[test]
+fn what_a_link_says_of_itself_passes_through_a_stack() {
+    let (local, peer) = addresses(false);
+    let full: Box<dyn Link> = Box::new(Full { taken: Vec::new(), room: 0 });
+    let fault = Fault::new(full, FaultOptions::default());
+    let capture = Capture::new(fault, Vec::new(), CaptureOptions::new(local, peer)).unwrap();
+    let mut stack: Box<dyn Link> = Box::new(Meter::new(capture));
+    assert!(stack.allow_fragmentation());
+    assert_eq!(stack.descriptors(), Descriptors { readable: 77, writable: 88 });
+    assert_eq!((stack.train_limits(), stack.max_datagram()), (TrainLimits::SINGLE, 1000));
+    assert_eq!((stack.datagrams_per_read(), stack.counters()), (1, LinkCounters::default()));
 }
 
 fn addresses(v6: bool) -> (SocketAddr, SocketAddr) {

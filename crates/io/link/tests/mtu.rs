@@ -60,8 +60,8 @@ fn a_path_that_shrinks_says_so_and_then_fragments() {
         assert_eq!(b.max_datagram(), 2000 - headers);
         assert_eq!(b.counters().offload_fallbacks, 0, "the path has nothing against offload");
 
-        b.allow_fragmentation().unwrap();
-        assert!(b.fragments());
+        assert!(Link::allow_fragmentation(&mut b) && b.fragments());
+        assert!(!Link::allow_fragmentation(&mut b), "that is all it can do");
         let limits = b.train_limits();
         let target = Memory::zeros(30_500);
         for _ in 0..3 {
@@ -93,4 +93,23 @@ fn without_a_way_a_peer_is_unreachable() {
     let (mut a, mut b) = pair("127.0.0.1:0");
     send_bytes(&mut b, Address::Peer, b"x", Ecn::NotCapable);
     assert_eq!(receive_bytes(&mut a).unwrap().0, b"x");
+}
+
+#[test]
+fn what_a_rule_of_this_host_forbids_is_lost_and_counted() {
+    if !namespace(1500) {
+        return;
+    }
+    let rule = Command::new("ip").args(["route", "add", "prohibit", "192.0.2.0/24"]).status();
+    assert!(rule.unwrap().success());
+    let mut link = UdpLink::bind("0.0.0.0:0".parse().unwrap(), &UdpOptions::default()).unwrap();
+    let forbidden: std::net::SocketAddr = "192.0.2.1:9".parse().unwrap();
+    let mut train = Train::new(link.train_limits());
+    train.begin(forbidden.into(), 100);
+    for _ in 0..5 {
+        train.zeros(100);
+        train.end_segment();
+    }
+    assert_eq!(link.send(&train, &Memory::zeros(1).table).unwrap(), SendOutcome::Sent);
+    assert_eq!((link.counters().send_errors, link.counters().datagrams_sent), (1, 0));
 }

@@ -4,6 +4,7 @@
 //! train that left in part before the socket was full goes on where it stopped when the same train is offered again.
 
 use super::outgoing::Outgoing;
+use super::path::{Family, Refusal, foreign_family, halved, mtu_of, payload, route};
 use super::sys::{self, Control, Name, canonical};
 use super::{ASSUMED_MTU, HEADERS_V4, HEADERS_V6, MAX_PAYLOAD, Offload, PathMtu, UdpOptions};
 use crate::{BufferTable, Descriptors, Link, LinkCounters, ReadBuffer, ReadOutcome, Received, SendOutcome};
@@ -24,13 +25,6 @@ const SINGLE_SEGMENTS: usize = 32;
 /// The kernel segments no packet of more than 65,535 bytes, its own headers and Ethernet's included; it sends a larger
 /// train as single packets without saying so.
 const LARGEST_PACKET: usize = 65_535 - 14;
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Family {
-    V4,
-    V6,
-    Unix,
-}
 
 /// A UDP link. See the [module documentation](crate).
 ///
@@ -91,12 +85,8 @@ pub struct UdpLink {
     out: Outgoing,
     /// How much of a train has left already, and which train it was.
     resume: Option<(usize, u64)>,
-    slots: Vec<libc::iovec>,
     control: Control,
 }
-
-// SAFETY: the pointers in `slots` are only used within the call that laid them out.
-unsafe impl Send for UdpLink {}
 
 impl std::fmt::Debug for UdpLink {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -247,7 +237,6 @@ impl UdpLink {
             from: Name::room(),
             out: Outgoing::new(),
             resume: None,
-            slots: Vec::with_capacity(super::outgoing::MAX_PIECES),
             control: Control::new(),
         }
     }
@@ -621,13 +610,8 @@ impl Link for UdpLink {
     }
 
     fn receive(&mut self, plan: &ReceivePlan, memory: &BufferTable, pool: &mut ReadBuffer) -> io::Result<ReadOutcome> {
-        self.slots.clear();
-        let slots = &mut self.slots;
-        pool.lay_out(plan, memory, |base, len| {
-            if slots.len() < super::outgoing::MAX_PIECES {
-                slots.push(libc::iovec { iov_base: base.cast(), iov_len: len });
-            }
-        });
+        let slots = pool.lay_out_spans(plan, memory);
+        let used = slots.len().min(super::outgoing::MAX_PIECES);
         let checked = (!self.connected || self.settling > 0) && self.family != Family::Unix;
         for _ in 0..STRANGERS_A_READ {
             let mut header = sys::header();
@@ -635,10 +619,10 @@ impl Link for UdpLink {
                 self.from = Name::room();
                 self.from.attach(&mut header);
             }
-            header.msg_iov = self.slots.as_mut_ptr();
-            header.msg_iovlen = self.slots.len() as _;
+            header.msg_iov = slots.as_mut_ptr();
+            header.msg_iovlen = used as _;
             self.control.attach_room(&mut header);
-            // SAFETY: the slots are memory that `lay_out` vouches for; name and control lie in `self` and stay there.
+            // SAFETY: the slots are memory that the pool and the table vouch for; name and control lie in `self` and stay there.
             let read = unsafe { libc::recvmsg(self.read_fd, &raw mut header, libc::MSG_DONTWAIT) };
             if read < 0 {
                 match Refusal::last() {
@@ -703,43 +687,6 @@ impl Link for UdpLink {
 /// Never block, and no signal if the other end of an AF_UNIX socket is gone.
 const SEND_FLAGS: c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
 
-/// Why the kernel did not do it.
-#[derive(Debug)]
-enum Refusal {
-    Blocked,
-    Unreachable,
-    TooLarge,
-    /// `EIO`, `EINVAL`: what a path says that cannot do what a control message asks for.
-    Unwilling,
-    /// A firewall, mostly: this one datagram is lost.
-    Other,
-    Fatal(io::Error),
-}
-
-impl Refusal {
-    /// Why the last call failed; None if it was only interrupted.
-    fn last() -> Option<Self> {
-        let error = io::Error::last_os_error();
-        Some(match error.raw_os_error().unwrap_or(0) {
-            libc::EINTR => return None,
-            libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM => Self::Blocked,
-            libc::ECONNREFUSED
-            | libc::ECONNRESET
-            | libc::EHOSTUNREACH
-            | libc::EHOSTDOWN
-            | libc::ENETUNREACH
-            | libc::ENETDOWN
-            | libc::ENOTCONN
-            | libc::EDESTADDRREQ
-            | libc::EPIPE => Self::Unreachable,
-            libc::EMSGSIZE => Self::TooLarge,
-            libc::EIO | libc::EINVAL => Self::Unwilling,
-            libc::EBADF | libc::ENOTSOCK | libc::EFAULT | libc::EOPNOTSUPP => Self::Fatal(error),
-            _ => Self::Other,
-        })
-    }
-}
-
 /// Tells one train from another, for a train that is offered again.
 fn fingerprint(train: &Train) -> u64 {
     let mut hasher = DefaultHasher::new();
@@ -751,43 +698,4 @@ fn fingerprint(train: &Train) -> u64 {
         }
     }
     hasher.finish()
-}
-
-/// What the kernel says of a buffer is twice what was asked for.
-fn halved(option: io::Result<c_int>) -> usize {
-    option.ok().and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(0) / 2
-}
-
-fn payload(mtu: usize, v4: bool) -> usize {
-    mtu.saturating_sub(if v4 { HEADERS_V4 } else { HEADERS_V6 }).min(MAX_PAYLOAD)
-}
-
-fn mtu_of(fd: RawFd, v4: bool) -> Option<usize> {
-    let (level, name) = if v4 { (libc::SOL_IP, libc::IP_MTU) } else { (libc::SOL_IPV6, libc::IPV6_MTU) };
-    sys::option(fd, level, name).ok().and_then(|mtu| usize::try_from(mtu).ok()).filter(|mtu| *mtu > 0)
-}
-
-/// Where the kernel would send to `peer` from, and the MTU of that path.
-fn route(peer: SocketAddr) -> io::Result<(IpAddr, Option<usize>)> {
-    let any: IpAddr = if peer.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    let socket = UdpSocket::bind((any, 0))?;
-    socket.connect(peer)?;
-    Ok((socket.local_addr()?.ip(), mtu_of(socket.as_raw_fd(), peer.is_ipv4())))
-}
-
-/// The family of a caller's socket, if it is one that can be used.
-fn foreign_family(fd: RawFd) -> io::Result<Family> {
-    let option = |name| sys::option(fd, libc::SOL_SOCKET, name);
-    let unfit = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, format!("descriptor {fd} is {why}"));
-    if option(libc::SO_TYPE)? != libc::SOCK_DGRAM {
-        return Err(unfit("no datagram socket"));
-    }
-    let family = match (option(libc::SO_DOMAIN)?, option(libc::SO_PROTOCOL)?) {
-        (libc::AF_INET, libc::IPPROTO_UDP) => Family::V4,
-        (libc::AF_INET6, libc::IPPROTO_UDP) => Family::V6,
-        (libc::AF_UNIX, _) => Family::Unix,
-        _ => return Err(unfit("neither UDP nor AF_UNIX")),
-    };
-    Name::peer(fd).map_err(|_| unfit("not connected"))?;
-    Ok(family)
 }

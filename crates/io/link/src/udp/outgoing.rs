@@ -60,17 +60,13 @@ impl Outgoing {
             return self.stage(train, memory);
         }
         let inline = train.inline_bytes();
-        for part in train.parts() {
-            let (base, len) = match *part {
-                Part::Inline { at, len } => (inline[at as usize..][..len as usize].as_ptr().cast_mut(), len as usize),
-                Part::Payload(range) => match memory.resolve(range) {
-                    Some(base) => (base, range.len as usize),
-                    None => return false,
-                },
-            };
-            self.pieces.push(libc::iovec { iov_base: base.cast(), iov_len: len });
-        }
-        self.pieces.len() <= MAX_PIECES
+        let mut whole = true;
+        self.pieces.extend(train.parts().iter().map(|part| {
+            let (base, len) = piece(part, inline, memory);
+            whole &= !base.is_null();
+            libc::iovec { iov_base: base.cast(), iov_len: len }
+        }));
+        whole && self.pieces.len() <= MAX_PIECES
     }
 
     fn stage(&mut self, train: &Train, memory: &BufferTable) -> bool {
@@ -117,13 +113,10 @@ impl Outgoing {
                 self.starts.push(self.pieces.len() as u32);
                 room = train.segment_size();
             }
-            let (base, len) = match *part {
-                Part::Inline { at, len } => (inline[at as usize..][..len as usize].as_ptr().cast_mut(), len as usize),
-                Part::Payload(range) => match memory.resolve(range) {
-                    Some(base) => (base, range.len as usize),
-                    None => return false,
-                },
-            };
+            let (base, len) = piece(part, inline, memory);
+            if base.is_null() {
+                return false;
+            }
             self.pieces.push(libc::iovec { iov_base: base.cast(), iov_len: len });
             room = room.saturating_sub(len);
         }
@@ -145,5 +138,13 @@ impl Outgoing {
     /// The messages that [`Outgoing::gather_singly`] laid out.
     pub(super) fn messages(&mut self) -> &mut [libc::mmsghdr] {
         &mut self.messages
+    }
+}
+
+/// Where a part lies; null if its memory is gone.
+fn piece(part: &Part, inline: &[u8], memory: &BufferTable) -> (*mut u8, usize) {
+    match *part {
+        Part::Inline { at, len } => (inline[at as usize..][..len as usize].as_ptr().cast_mut(), len as usize),
+        Part::Payload(range) => (memory.resolve(range).unwrap_or(std::ptr::null_mut()), range.len as usize),
     }
 }

@@ -1,0 +1,92 @@
+//! What the kernel says of a path: its MTU, whom it leads to, and why it refused.
+
+use super::sys::{self, Name};
+use super::{HEADERS_V4, HEADERS_V6, MAX_PAYLOAD};
+use libc::c_int;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::{AsRawFd, RawFd};
+
+/// What kind of socket it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Family {
+    V4,
+    V6,
+    Unix,
+}
+
+/// Why the kernel did not do it.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    Blocked,
+    Unreachable,
+    TooLarge,
+    /// `EIO`, `EINVAL`: what a path says that cannot do what a control message asks for.
+    Unwilling,
+    /// A firewall, mostly: this one datagram is lost.
+    Other,
+    Fatal(io::Error),
+}
+
+impl Refusal {
+    /// Why the last call failed; None if it was only interrupted.
+    pub(super) fn last() -> Option<Self> {
+        let error = io::Error::last_os_error();
+        Some(match error.raw_os_error().unwrap_or(0) {
+            libc::EINTR => return None,
+            libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM => Self::Blocked,
+            libc::ECONNREFUSED
+            | libc::ECONNRESET
+            | libc::EHOSTUNREACH
+            | libc::EHOSTDOWN
+            | libc::ENETUNREACH
+            | libc::ENETDOWN
+            | libc::ENOTCONN
+            | libc::EDESTADDRREQ
+            | libc::EPIPE => Self::Unreachable,
+            libc::EMSGSIZE => Self::TooLarge,
+            libc::EIO | libc::EINVAL => Self::Unwilling,
+            libc::EBADF | libc::ENOTSOCK | libc::EFAULT | libc::EOPNOTSUPP => Self::Fatal(error),
+            _ => Self::Other,
+        })
+    }
+}
+
+/// What the kernel says of a buffer is twice what was asked for.
+pub(super) fn halved(option: io::Result<c_int>) -> usize {
+    option.ok().and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(0) / 2
+}
+
+pub(super) fn payload(mtu: usize, v4: bool) -> usize {
+    mtu.saturating_sub(if v4 { HEADERS_V4 } else { HEADERS_V6 }).min(MAX_PAYLOAD)
+}
+
+pub(super) fn mtu_of(fd: RawFd, v4: bool) -> Option<usize> {
+    let (level, name) = if v4 { (libc::SOL_IP, libc::IP_MTU) } else { (libc::SOL_IPV6, libc::IPV6_MTU) };
+    sys::option(fd, level, name).ok().and_then(|mtu| usize::try_from(mtu).ok()).filter(|mtu| *mtu > 0)
+}
+
+/// Where the kernel would send to `peer` from, and the MTU of that path.
+pub(super) fn route(peer: SocketAddr) -> io::Result<(IpAddr, Option<usize>)> {
+    let any: IpAddr = if peer.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((any, 0))?;
+    socket.connect(peer)?;
+    Ok((socket.local_addr()?.ip(), mtu_of(socket.as_raw_fd(), peer.is_ipv4())))
+}
+
+/// The family of a caller's socket, if it is one that can be used.
+pub(super) fn foreign_family(fd: RawFd) -> io::Result<Family> {
+    let option = |name| sys::option(fd, libc::SOL_SOCKET, name);
+    let unfit = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, format!("descriptor {fd} is {why}"));
+    if option(libc::SO_TYPE)? != libc::SOCK_DGRAM {
+        return Err(unfit("no datagram socket"));
+    }
+    let family = match (option(libc::SO_DOMAIN)?, option(libc::SO_PROTOCOL)?) {
+        (libc::AF_INET, libc::IPPROTO_UDP) => Family::V4,
+        (libc::AF_INET6, libc::IPPROTO_UDP) => Family::V6,
+        (libc::AF_UNIX, _) => Family::Unix,
+        _ => return Err(unfit("neither UDP nor AF_UNIX")),
+    };
+    Name::peer(fd).map_err(|_| unfit("not connected"))?;
+    Ok(family)
+}

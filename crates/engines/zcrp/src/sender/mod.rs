@@ -65,6 +65,8 @@ pub struct Sender {
     /// A request named only messages that nobody has sent: when to say so, if that is still so then.
     idle_answer: Option<Time>,
     held: bool,
+    /// Since when a train waits to become fuller.
+    held_since: Option<Time>,
     closed: Option<Failure>,
     events: VecDeque<Event>,
 }
@@ -103,6 +105,7 @@ impl Sender {
             idle_due: None,
             idle_answer: None,
             held: false,
+            held_since: None,
             closed: None,
             events: VecDeque::new(),
             config,
@@ -228,7 +231,12 @@ impl Sender {
             self.counters.datagrams_malformed += 1;
             return;
         };
-        self.liveness.on_heard(now);
+        if matches!(control, Control::Acknowledgement(_)) || !self.has_begun() {
+            // Units in transit are kept alive by acknowledgements only: a receiver that was started again goes on
+            // asking, and will never acknowledge them.
+            //= Z-19
+            self.liveness.on_heard(now);
+        }
         match control {
             Control::Acknowledgement(block) => self.on_acknowledgement(now, block),
             Control::Request(pairs) => self.on_request(now, pairs),
@@ -301,6 +309,8 @@ impl Sender {
             // Every transmission has a number of its own, so no measure is ambiguous and Karn's rule is kept for free.
             self.rtt.on_sample(now, rtt);
             self.rtt.reset_back_off();
+            // The timer was set by an older, longer estimate, perhaps.
+            self.timer = self.timer.map(|timer| timer.min(now + self.rtt.timeout()));
         }
         if lost_bytes > 0 {
             self.congestion.on_loss(&LossSample { now, lost_bytes, sent_at: lost_sent_at, in_flight_after });
@@ -385,9 +395,13 @@ impl Sender {
 
     /// Whether progress depends on the peer (Z-19).
     fn update_liveness(&mut self, now: Time) {
-        let begun = self.transit.units_in_flight() > 0 || !self.again.is_empty();
         let idle_peer = self.liveness.peer_reports_idle && !self.messages.is_empty();
-        self.liveness.set_outstanding(now, self.closed.is_none() && (begun || idle_peer));
+        self.liveness.set_outstanding(now, self.closed.is_none() && (self.has_begun() || idle_peer));
+    }
+
+    /// Whether a unit is in transit, or waits to be sent again.
+    fn has_begun(&self) -> bool {
+        self.transit.units_in_flight() > 0 || !self.again.is_empty()
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Time) {
@@ -444,6 +458,7 @@ impl Sender {
         let timer = self.timer.filter(|_| self.transit.units_in_flight() > 0);
         PollAt::at(timer)
             .min(PollAt::at(self.paced_until))
+            .min(PollAt::at(self.hold_ends()))
             .min(PollAt::at(self.idle_due.filter(|_| self.waiting > 0)))
             .min(PollAt::at(self.idle_answer))
             .min(PollAt::at(self.liveness.deadline()))

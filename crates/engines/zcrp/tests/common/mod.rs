@@ -1,6 +1,8 @@
 //! One sender and one receiver on an emulated network, with messages whose content is checked.
 #![allow(dead_code, unreachable_pub, reason = "every test file uses its own part")]
 
+pub mod half;
+
 use core::time::Duration;
 use pinnace_core::{BufferId, Random, Time};
 use pinnace_sim::{Coalesce, HostConfig, HostId, Inbox, NetworkConfig, Outcome, Simulation};

@@ -56,6 +56,8 @@ pub struct Receiver {
     liveness: Liveness,
     flow_due: bool,
     held: bool,
+    /// Since when requests wait for company.
+    waiting_since: Option<Time>,
     closed: Option<Failure>,
     farewell: Option<Farewell>,
     /// What may be sent to a peer that introduced itself, in bytes.
@@ -82,6 +84,7 @@ impl Receiver {
             liveness: Liveness::new(config.peer_timeout),
             flow_due: false,
             held: false,
+            waiting_since: None,
             closed: None,
             farewell: None,
             allowance: 0,
@@ -370,7 +373,10 @@ impl Receiver {
         }
         // What may not be sent yet waits for the peer, not for a date.
         let report = self.report.due_at(&self.config).filter(|_| !self.is_muted());
-        PollAt::at(report).min(PollAt::at(self.request_timer)).min(PollAt::at(self.liveness.deadline()))
+        PollAt::at(report)
+            .min(PollAt::at(self.request_timer))
+            .min(PollAt::at(self.requests_wait_until()))
+            .min(PollAt::at(self.liveness.deadline()))
     }
 
     pub(crate) fn poll_event(&mut self) -> Option<Event> {

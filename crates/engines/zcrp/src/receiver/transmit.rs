@@ -12,6 +12,10 @@ const LOWER_HEADERS: u64 = 28;
 /// Pairs in the first request to a peer that introduced itself and has been sent little: it must fit three times the
 /// 28 bytes of an idle datagram.
 const CAUTIOUS_PAIRS: usize = 4;
+/// Requests outstanding with which more can wait for each other.
+const PLENTY: usize = 64;
+/// How long they may.
+const WAIT_AT_MOST: Duration = Duration::from_micros(100);
 
 impl Receiver {
     pub(crate) fn poll_transmit(&mut self, now: Time, train: &mut Train) -> bool {
@@ -88,10 +92,10 @@ impl Receiver {
         if fresh == 0 {
             return false;
         }
-        // While the application is posting, a request that is not urgent waits for company.
-        if self.held && fresh < pairs.min(64) && self.requested > self.base {
+        if self.requests_wait(now, fresh, pairs) {
             return false;
         }
+        self.waiting_since = None;
         if pairs == 0 {
             self.counters.answers_withheld += 1;
             return false;
@@ -102,6 +106,23 @@ impl Receiver {
         self.write_request(now, train, low..high, |_| true);
         self.requested = high;
         true
+    }
+
+    /// Whether `fresh` requests wait for company: while the application is still posting, or the sender has plenty of
+    /// others, and not for long.
+    fn requests_wait(&mut self, now: Time, fresh: usize, pairs: usize) -> bool {
+        let outstanding = self.requested.saturating_sub(self.base);
+        let wait = fresh < pairs.min(PLENTY) && outstanding > if self.held { 0 } else { PLENTY as u64 };
+        if !wait {
+            return false;
+        }
+        let since = *self.waiting_since.get_or_insert(now);
+        self.held || now < since + WAIT_AT_MOST
+    }
+
+    /// When requests that wait for company leave alone.
+    pub(super) fn requests_wait_until(&self) -> Option<Time> {
+        self.waiting_since.filter(|_| !self.held).map(|since| since + WAIT_AT_MOST)
     }
 
     /// Whether the peer has shown too little of itself for a long answer.

@@ -5,8 +5,12 @@
 
 use super::{Sender, State, UnitRef};
 use crate::Config;
-use pinnace_core::{Address, BufferRange, Time, Train};
+use core::time::Duration;
+use pinnace_core::{Address, BufferRange, Time, Train, TrainLimits};
 use pinnace_wire::zcrp::{TRAILER_BYTES, Unit, encode_idle};
+
+/// How long a train may wait to become fuller.
+const HOLD_AT_MOST: Duration = Duration::from_micros(100);
 
 impl Sender {
     pub(crate) fn poll_transmit(&mut self, now: Time, train: &mut Train) -> bool {
@@ -48,19 +52,43 @@ impl Sender {
             && self.transit.bytes_in_flight() + bytes <= self.congestion.window().min(self.config.window_bytes)
     }
 
-    /// Whether the application is still queueing and a full train is not there yet.
-    fn holds(&self, train: &Train) -> bool {
-        if !self.held || self.transit.units_in_flight() == 0 || !self.again.is_empty() {
+    /// Whether it is better to wait for a fuller train. While plenty is in transit nothing is lost by waiting a moment,
+    /// and many small trains would cost both ends more than they carry; while the application is still queueing,
+    /// anything in transit will do.
+    fn holds(&mut self, now: Time, train: &Train) -> bool {
+        let in_flight = self.transit.bytes_in_flight();
+        let limits = train.limits();
+        let busy = in_flight >= 2 * limits.bytes as u64;
+        if !(busy || self.held && in_flight > 0) || !self.again.is_empty() || self.is_full(limits) {
+            self.held_since = None;
             return false;
         }
-        let Some(unit) = self.ready.front().and_then(|&number| self.message(number)) else {
-            return false;
-        };
-        let unit = unit.unit_bytes(unit.next_unit, self.fragment) as u64;
-        let limits = train.limits();
-        self.ready.len() < limits.segments
-            && self.ready_bytes + unit <= limits.bytes as u64
-            && self.ready_bytes + unit <= self.config.window_bytes / 4
+        let since = *self.held_since.get_or_insert(now);
+        let over = busy && !self.held && since + HOLD_AT_MOST <= now;
+        if over {
+            self.held_since = None;
+        }
+        !over
+    }
+
+    /// Whether what may be sent now fills a train.
+    fn is_full(&self, limits: TrainLimits) -> bool {
+        let Some(next) = self.announced.or_else(|| self.next_ready()) else { return false };
+        let unit = self.datagram_bytes(next) as u64;
+        let train = (limits.bytes as u64).min(limits.segments as u64 * unit);
+        let room =
+            self.congestion.window().min(self.config.window_bytes).saturating_sub(self.transit.bytes_in_flight());
+        self.ready_bytes.min(room) + unit > train
+    }
+
+    fn next_ready(&self) -> Option<UnitRef> {
+        let &number = self.ready.front()?;
+        self.message(number).map(|message| UnitRef { message: number, unit: message.next_unit })
+    }
+
+    /// When a train that waits to become fuller leaves as it is.
+    pub(super) fn hold_ends(&self) -> Option<Time> {
+        self.held_since.filter(|_| !self.held).map(|since| since + HOLD_AT_MOST)
     }
 
     fn poll_units(&mut self, now: Time, train: &mut Train) -> bool {
@@ -68,7 +96,7 @@ impl Sender {
             return false;
         }
         let unit_bytes = u64::from(self.fragment) + TRAILER_BYTES as u64;
-        if self.holds(train) || !self.window_open(unit_bytes) {
+        if !self.window_open(unit_bytes) || self.holds(now, train) {
             return false;
         }
         let ready_at = self.pacer.ready_at(now, unit_bytes);

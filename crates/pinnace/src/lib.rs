@@ -27,4 +27,4 @@ pub use error::{Error, Unsent};
 pub use message::Message;
 pub use pinnace_core::ControllerKind;
 pub use pinnace_link as link;
-pub use pinnace_runtime::Idle;
+pub use pinnace_runtime::{EndpointError, Idle};

@@ -38,17 +38,22 @@ pub(super) type Outcome = (Message, Result<u32, Failure>);
 impl Lane {
     /// The message of this number, the next, is under way. Returns its ticket.
     pub(super) fn begin(&mut self, number: u64, message: Message) -> u64 {
-        let ticket = self.base + self.slots.len() as u64;
+        let ticket = self.next_ticket();
         debug_assert_eq!(self.first + number, ticket);
         self.under_way += 1;
         self.slots.push_back(Slot::UnderWay(message));
         ticket
     }
 
+    /// The ticket of the message that begins next.
+    pub(super) fn next_ticket(&self) -> u64 {
+        self.base + self.slots.len() as u64
+    }
+
     /// A new half begins, with message 0. The old one, if there was one, has closed.
     pub(super) fn restart(&mut self) {
         debug_assert!(self.is_quiet());
-        self.first = self.base + self.slots.len() as u64;
+        self.first = self.next_ticket();
         self.closed = None;
     }
 

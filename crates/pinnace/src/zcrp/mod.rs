@@ -7,6 +7,7 @@
 //! [`Sender`] and [`Listener::accept_receiver`] are one-way, as in the paper; [`connect`] and [`Listener::accept`] are
 //! two instances in opposite directions on one socket (Z-1).
 
+mod burst;
 mod channel;
 mod exchange;
 mod listener;
@@ -15,6 +16,7 @@ mod port;
 mod receiver;
 mod sender;
 
+pub use burst::Burst;
 pub use channel::Channel;
 pub use listener::Listener;
 pub use options::{Options, Profile};

@@ -1,5 +1,6 @@
 //! The receiving half, for applications.
 
+use super::burst::{self, Burst, Way};
 use super::exchange::Exchange;
 use super::port::{self, Port};
 use super::sender::Receiving;
@@ -50,6 +51,14 @@ impl Receiver {
             Ok(Err((message, error))) => Err(Unsent::new(message, error)),
             Err(error) => Err(Unsent::new(None, error)),
         }
+    }
+
+    /// Posts many messages in one call, for less time a message than [`Receiver::post`] takes. All or none.
+    ///
+    /// # Errors
+    /// All of them, with the reason.
+    pub fn post_all(&self, messages: Vec<Message>) -> Result<Burst, (Vec<Message>, Error)> {
+        burst::begin(&self.port, Way::In, messages)
     }
 
     /// What the protocol has seen: `units_in_place`, `units_copied`, `bytes_copied` and more (Z-18).

@@ -1,5 +1,6 @@
 //! The sending half, for applications.
 
+use super::burst::{self, Burst, Way};
 use super::exchange::Outcome;
 use super::port::{self, Port};
 use super::{Options, Progress};
@@ -60,6 +61,14 @@ impl Sender {
             Ok(Err((message, error))) => Err(Unsent::new(message, error)),
             Err(error) => Err(Unsent::new(None, error)),
         }
+    }
+
+    /// Queues many messages in one call, for less time a message than [`Sender::send`] takes. All or none.
+    ///
+    /// # Errors
+    /// All of them, with the reason.
+    pub fn send_all(&self, messages: Vec<Message>) -> Result<Burst, (Vec<Message>, Error)> {
+        burst::begin(&self.port, Way::Out, messages)
     }
 
     /// The unit datagram size `U`, once it is known.
@@ -219,14 +228,14 @@ macro_rules! under_way {
 under_way!(Sending, sends, sent, "is acknowledged in full");
 under_way!(Receiving, receives, received, "is received whole");
 
-fn sent((message, result): Outcome) -> Result<Message, Unsent> {
+pub(super) fn sent((message, result): Outcome) -> Result<Message, Unsent> {
     match result {
         Ok(_) => Ok(message),
         Err(failure) => Err(Unsent::new(message, Error::Failed(failure))),
     }
 }
 
-fn received((mut message, result): Outcome) -> Result<Message, Unsent> {
+pub(super) fn received((mut message, result): Outcome) -> Result<Message, Unsent> {
     match result {
         Ok(size) => {
             message.set_len(size as usize);

@@ -100,16 +100,23 @@ impl Receiver {
     //= Z-4
     //= Z-17
     pub fn post(&mut self, now: Time, buffer: BufferId, capacity: u32) -> Result<u64, Refused> {
-        if let Some(failure) = self.closed {
-            return Err(Refused::Closed(failure));
-        }
-        if self.messages.len() >= self.config.max_messages {
-            return Err(Refused::TooMany);
-        }
+        self.check_room(1)?;
         let number = self.next_number();
         self.messages.push_back(Incoming::new(buffer, capacity));
         self.update_liveness(now);
         Ok(number)
+    }
+
+    /// Whether `count` more messages can be posted.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check_room(&self, count: usize) -> Result<(), Refused> {
+        match self.closed {
+            Some(failure) => Err(Refused::Closed(failure)),
+            None if self.messages.len().saturating_add(count) > self.config.max_messages => Err(Refused::TooMany),
+            None => Ok(()),
+        }
     }
 
     /// The number that the next [`Receiver::post`] takes.

@@ -130,12 +130,7 @@ impl Sender {
     //= Z-4
     //= Z-17
     pub fn send(&mut self, now: Time, buffer: BufferId, size: u32) -> Result<u64, Refused> {
-        if let Some(failure) = self.closed {
-            return Err(Refused::Closed(failure));
-        }
-        if self.messages.len() >= self.config.max_messages {
-            return Err(Refused::TooMany);
-        }
+        self.check_room(1)?;
         if self.fragment == 0
             && let UnitSize::UpTo(most) = self.config.unit_size
         {
@@ -154,6 +149,18 @@ impl Sender {
         }
         self.update_liveness(now);
         Ok(number)
+    }
+
+    /// Whether `count` more messages can be queued.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check_room(&self, count: usize) -> Result<(), Refused> {
+        match self.closed {
+            Some(failure) => Err(Refused::Closed(failure)),
+            None if self.messages.len().saturating_add(count) > self.config.max_messages => Err(Refused::TooMany),
+            None => Ok(()),
+        }
     }
 
     /// The number that the next [`Sender::send`] takes.

@@ -532,3 +532,24 @@ fn units_of_any_size_from_29_to_65507_are_sent() {
         assert_eq!(total as usize, size);
     }
 }
+
+#[test]
+fn a_train_that_waits_to_become_fuller_makes_no_busy_loop_when_the_window_closes() {
+    //= Z-9 test
+    let config = Config { window_units: 16_384, seed: 1, ..Config::default() };
+    let mut half = Half::sender(&config);
+    half.send(&bytes(4_000_000));
+    half.take();
+    half.feed(&request(&[(0, 4_000_000)]));
+    for _ in 0..2000 {
+        // One in ten is lost from the moment the window is wide: it shrinks while trains wait.
+        let lossy = half.tx().counters().units_sent > 600;
+        let sequences: Vec<u32> = units(&mut half).iter().map(|unit| unit.sequence).collect();
+        half.millis(1);
+        for low in sequences {
+            half.feed(&ack(!lossy || low % 10 > 0, &[low, low.wrapping_add(1)]));
+            half.advance(Duration::from_micros(20));
+        }
+    }
+    assert!(half.take_events().iter().any(sent(0, Ok(()))));
+}

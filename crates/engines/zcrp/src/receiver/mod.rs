@@ -187,9 +187,14 @@ impl Receiver {
             return;
         }
         self.counters.idles_received += 1;
-        self.liveness.on_heard(now);
+        if self.begun == 0 {
+            // What has begun is kept alive by units only: a sender that was started again announces messages of its own,
+            // and will never repeat the old ones.
+            //= Z-19
+            self.liveness.on_heard(now);
+        }
         self.liveness.peer_reports_idle = true;
-        if self.messages.is_empty() {
+        if self.messages.back().is_none_or(|message| message.state != State::Posted) {
             self.flow_due = true;
         }
         self.update_liveness(now);
@@ -209,6 +214,7 @@ impl Receiver {
         }
         self.liveness.on_heard(now);
         self.stride = segment.len;
+        self.announced = unit.next.map(|(message, next)| (unwrap32(self.base, message), next));
         let number = unwrap32(self.base, unit.message);
         if number < self.base {
             self.on_duplicate(now, sequence);
@@ -249,7 +255,6 @@ impl Receiver {
             Err(Rejected::Duplicate) => self.on_duplicate(now, sequence),
             Err(Rejected::Contradictory) => self.counters.units_contradictory += 1,
         }
-        self.announced = unit.next.map(|(message, next)| (unwrap32(self.base, message), next));
         if unit.next.is_none() {
             //= Z-11
             self.report.hurry();

@@ -100,12 +100,17 @@ impl Report {
         if at < expected {
             self.fill(at);
         }
-        for gap in self.gaps.iter_mut().filter(|gap| gap.high <= at) {
-            gap.later += 1;
+        if self.kept.insert(at..at + 1) > 0 {
+            // A datagram that the network doubled is no later number.
+            for gap in self.gaps.iter_mut().filter(|gap| gap.high <= at) {
+                gap.later += 1;
+            }
         }
-        self.kept.insert(at..at + 1);
         if self.low > at {
             self.low = at;
+        }
+        if let Some(from) = &mut self.writing {
+            *from = at.min(*from);
         }
         self.units += 1;
         self.bytes += u64::from(bytes);

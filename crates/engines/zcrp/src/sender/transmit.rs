@@ -93,10 +93,16 @@ impl Sender {
 
     fn poll_units(&mut self, now: Time, train: &mut Train) -> bool {
         if self.announced.is_none() && self.again.is_empty() && self.ready.is_empty() {
+            self.held_since = None;
             return false;
         }
         let unit_bytes = u64::from(self.fragment) + TRAILER_BYTES as u64;
-        if !self.window_open(unit_bytes) || self.holds(now, train) {
+        if !self.window_open(unit_bytes) {
+            // It has closed again while a train was waiting: an acknowledgement comes next, not a date.
+            self.held_since = None;
+            return false;
+        }
+        if self.holds(now, train) {
             return false;
         }
         let ready_at = self.pacer.ready_at(now, unit_bytes);

@@ -301,7 +301,7 @@ pub fn unit(unit: &Unit, data: &[u8], padding: usize) -> Vec<u8> {
 
 /// Unit `number` of `message`, transmission `sequence`, that announces the unit behind it unless it is the last.
 pub fn plain_unit(message: u32, number: u32, sequence: u32, data: &[u8], is_last: bool) -> Vec<u8> {
-    let next = (!is_last).then_some((message, number + 1));
+    let next = (!is_last).then_some((message, number.wrapping_add(1)));
     let length = data.len() as u32;
     unit(&Unit { message, unit: number, sequence, next, length, is_last, refused: false }, data, 0)
 }

@@ -10,6 +10,8 @@
 mod exit;
 mod interrupt;
 mod output;
+mod transport;
+mod zcrp;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
@@ -51,6 +53,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Send or receive single messages with the bare ZCRP protocol
+    Zcrp(zcrp::Args),
     /// Print the completion script of a shell
     Completion {
         /// The shell
@@ -70,8 +74,9 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: &Command, _output: &Output) -> Result<(), Error> {
+fn run(command: &Command, output: &Output) -> Result<(), Error> {
     match command {
+        Command::Zcrp(args) => zcrp::run(args, output),
         Command::Completion { shell } => {
             clap_complete::generate(*shell, &mut Cli::command(), "pinnace", &mut std::io::stdout());
             Ok(())

@@ -1,0 +1,200 @@
+//! What every subcommand that talks to a peer shares: the transport's options, waiting, and what its errors mean to the user.
+
+use crate::exit::Error;
+use crate::interrupt;
+use clap::{Args, ValueEnum};
+use pinnace::zcrp::{Failure, Options, Profile, Progress, Receiving, Refused, Sending};
+use pinnace::{Idle, Message, Unsent};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How the transport is set up.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Transport")]
+pub(crate) struct Transport {
+    /// What lies between the peers: `cluster` (a network of your own), `internet` (shared with others), `auto` (cluster
+    /// on loopback)
+    #[arg(long, value_enum, default_value = "auto")]
+    profile: ProfileName,
+    /// Bytes of a unit datagram, 29 to 65507 [default: what the path carries]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(29..=65507))]
+    unit: Option<u16>,
+    /// A peer that is silent for so long is gone
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
+    pub(crate) timeout: Duration,
+    /// How to wait: `block` costs no CPU time, `spin` takes a core, `adaptive` spins for a moment and then blocks
+    #[arg(long, value_enum, default_value = "adaptive")]
+    idle: IdleName,
+    /// Write every datagram to this file, for Wireshark
+    #[arg(long, value_name = "FILE")]
+    capture: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ProfileName {
+    Auto,
+    Internet,
+    Cluster,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum IdleName {
+    Block,
+    Adaptive,
+    Spin,
+}
+
+impl Transport {
+    pub(crate) fn options(&self) -> Options {
+        Options {
+            profile: match self.profile {
+                ProfileName::Auto => Profile::Auto,
+                ProfileName::Internet => Profile::Internet,
+                ProfileName::Cluster => Profile::Cluster,
+            },
+            idle: match self.idle {
+                IdleName::Block => Idle::Block,
+                IdleName::Adaptive => Idle::ADAPTIVE,
+                IdleName::Spin => Idle::Spin,
+            },
+            unit_bytes: self.unit.map(usize::from),
+            peer_timeout: self.timeout,
+            capture: self.capture.clone(),
+            ..Options::default()
+        }
+    }
+
+    /// An error of the transport, in the user's words. `peer` is who it happened with.
+    pub(crate) fn error(&self, peer: &str, error: pinnace::Error) -> Error {
+        match error {
+            pinnace::Error::Failed(Failure::PeerGone) | pinnace::Error::Refused(Refused::Closed(Failure::PeerGone)) => {
+                Error::peer_gone(format!(
+                    "{peer} has not answered for {} s: it was killed, or the network between is down; run the command \
+                     again when it is back",
+                    self.timeout.as_secs_f32()
+                ))
+            }
+            pinnace::Error::Failed(Failure::TooLong) => {
+                Error::failed("the message is longer than the buffer that the receiver named; give it a larger --size")
+            }
+            error => Error::from(error),
+        }
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let value: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
+    if (0.1..=86_400.0).contains(&value) {
+        Ok(Duration::from_secs_f64(value))
+    } else {
+        Err("must lie between 0.1 and 86400 seconds".to_owned())
+    }
+}
+
+/// A number of bytes: `1048576`, `64KiB`, `1.5GB`.
+pub(crate) fn bytes(text: &str) -> Result<u64, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let factor: u64 = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kib" => 1 << 10,
+        "m" | "mib" => 1 << 20,
+        "g" | "gib" => 1 << 30,
+        "t" | "tib" => 1 << 40,
+        "kb" => 1_000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        "tb" => 1_000_000_000_000,
+        _ => return Err(format!("`{unit}` is no unit of bytes; try KiB, MiB, GiB, kB, MB or GB")),
+    };
+    if let Ok(whole) = number.parse::<u64>() {
+        return whole.checked_mul(factor).ok_or_else(|| "too large".to_owned());
+    }
+    let number: f64 = number.parse().map_err(|_| format!("`{text}` is no number of bytes"))?;
+    Ok((number * factor as f64) as u64)
+}
+
+/// `host:port`, as text: it is resolved when it is used.
+pub(crate) fn address(text: &str) -> Result<String, String> {
+    let (host, port) = text.rsplit_once(':').ok_or("has no port; write it as HOST:PORT")?;
+    port.parse::<u16>().map_err(|_| format!("`{port}` is no port; write the address as HOST:PORT"))?;
+    if host.is_empty() || (host.contains(':') && !(host.starts_with('[') && host.ends_with(']'))) {
+        return Err("write it as HOST:PORT, with an IPv6 address in brackets: [::1]:4747".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+/// A message on its way, in either direction.
+pub(crate) trait UnderWay: Sized {
+    fn wait_timeout(self, timeout: Duration) -> Progress<Self, Result<Message, Unsent>>;
+}
+
+impl UnderWay for Sending {
+    fn wait_timeout(self, timeout: Duration) -> Progress<Self, Result<Message, Unsent>> {
+        Sending::wait_timeout(self, timeout)
+    }
+}
+
+impl UnderWay for Receiving {
+    fn wait_timeout(self, timeout: Duration) -> Progress<Self, Result<Message, Unsent>> {
+        Receiving::wait_timeout(self, timeout)
+    }
+}
+
+/// Waits for a message, and calls `look` every [`interrupt::LOOK`]; its error ends the wait.
+pub(crate) fn wait<W: UnderWay>(
+    mut message: W,
+    mut look: impl FnMut() -> Result<(), Error>,
+    failed: impl FnOnce(pinnace::Error) -> Error,
+) -> Result<Message, Error> {
+    loop {
+        message = match message.wait_timeout(interrupt::LOOK) {
+            Progress::Ended(result) => return result.map_err(|unsent| failed(unsent.error)),
+            Progress::UnderWay(message) => message,
+        };
+        interrupt::check()?;
+        look()?;
+    }
+}
+
+/// Runs `work`, which cannot be interrupted, on a thread of its own, and waits for it or for Ctrl-C.
+pub(crate) fn interruptible<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
+    let (done, result) = std::sync::mpsc::channel();
+    std::thread::spawn(move || done.send(work()));
+    loop {
+        match result.recv_timeout(interrupt::LOOK) {
+            Ok(value) => return Ok(value),
+            Err(std::sync::mpsc::RecvTimeoutError::Timeout) => interrupt::check()?,
+            Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => {
+                return Err(Error::failed("a thread of this program has failed; please report it"));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn byte_counts_are_read_as_people_write_them() {
+        for (text, value) in
+            [("0", 0), ("17", 17), ("64KiB", 65_536), ("1.5k", 1536), ("2 MiB", 2 << 20), ("3GB", 3_000_000_000)]
+        {
+            assert_eq!(bytes(text), Ok(value), "{text}");
+        }
+        for text in ["", "x", "1 parsec", "99999999999999999999TiB", "-1"] {
+            assert!(bytes(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn addresses_have_a_host_and_a_port() {
+        for text in ["127.0.0.1:1", "host.example:4747", "[::1]:0"] {
+            assert!(address(text).is_ok(), "{text}");
+        }
+        for text in ["", "host", "host:", "host:99999", ":80", "::1:80"] {
+            assert!(address(text).is_err(), "{text}");
+        }
+    }
+}

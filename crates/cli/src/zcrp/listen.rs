@@ -1,0 +1,101 @@
+//! `pinnace zcrp listen`.
+
+use crate::exit::{Error, Exit};
+use crate::interrupt;
+use crate::output::Output;
+use crate::transport::{self, Transport};
+use pinnace::Message;
+use pinnace::zcrp::{Listener, Receiver, Receiving};
+use serde::Serialize;
+use std::collections::VecDeque;
+
+/// Arguments of `pinnace zcrp listen`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The address to listen on; port 0 picks one, and it is printed on standard error
+    #[arg(long, value_name = "HOST:PORT", value_parser = transport::address)]
+    bind: String,
+    /// End after so many messages [default: go on until Ctrl-C, with one sender after the other]
+    #[arg(long, value_name = "K")]
+    count: Option<u64>,
+    /// The size of the buffers posted, which is the largest message that can come
+    #[arg(long, value_name = "BYTES", default_value = "64MiB", value_parser = transport::bytes)]
+    size: u64,
+    /// How many buffers are posted ahead
+    #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    ahead: u16,
+    #[command(flatten)]
+    transport: Transport,
+}
+
+#[derive(Serialize)]
+struct Listening {
+    event: &'static str,
+    address: String,
+}
+
+pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
+    if args.size > u64::from(u32::MAX) {
+        return Err(Error::usage("--size: a ZCRP message has at most 4294967295 bytes"));
+    }
+    interrupt::install();
+    let mut bind = args.bind.clone();
+    let mut announced = false;
+    loop {
+        let listener = Listener::bind(bind.as_str(), &args.transport.options())?;
+        let address = listener.local_addr()?;
+        if !announced {
+            announced = true;
+            listener.warnings().iter().for_each(|warning| output.warn(warning));
+            let address = address.to_string();
+            output.warn(format_args!("listening on {address}"));
+            if output.json {
+                output.result("", &Listening { event: "listening", address });
+            }
+        }
+        if args.count == Some(0) {
+            return Ok(());
+        }
+        let receiver = transport::interruptible(move || listener.accept_receiver())??;
+        match serve(args, output, &receiver) {
+            Err(error) if error.exit == Exit::PeerGone && args.count.is_none() => {
+                output.warn(format_args!("the sender is silent; listening on {address} for the next one"));
+            }
+            result => return result,
+        }
+        // The same port for the next sender, also if the system chose it.
+        bind = address.to_string();
+    }
+}
+
+fn serve(args: &Args, output: &Output, receiver: &Receiver) -> Result<(), Error> {
+    let failed = |error| args.transport.error("the sender", error);
+    let mut posted: VecDeque<Receiving> = VecDeque::new();
+    let (mut posts, mut received) = (0u64, 0u64);
+    let mut spare = Vec::new();
+    let result = loop {
+        while posted.len() < usize::from(args.ahead) && args.count.is_none_or(|count| posts < count) {
+            let message = spare.pop().unwrap_or_else(|| Message::with_capacity(args.size as usize));
+            posted.push_back(receiver.post(message).map_err(|unsent| failed(unsent.error))?);
+            posts += 1;
+        }
+        let Some(next) = posted.pop_front() else { break Ok(()) };
+        let number = next.number();
+        match transport::wait(next, || Ok(()), failed) {
+            Ok(message) => {
+                super::print(output, number, &message);
+                received += 1;
+                spare.push(message);
+            }
+            Err(error) => break Err(error),
+        }
+    };
+    // Goes on answering for a moment, so that the sender learns that its last message has arrived.
+    receiver.close();
+    output.note(format_args!("{received} messages received; {}", one_line(&receiver.counters())));
+    result
+}
+
+fn one_line(counters: &pinnace::zcrp::ReceiverCounters) -> String {
+    counters.to_string().trim_end().replace('\n', ", ")
+}

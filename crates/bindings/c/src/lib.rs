@@ -1,1 +1,21 @@
-//! The C interfaces of the Pinnace protocols (libpinnace)
+//! libpinnace: the C interface of ZCRP, exactly as the paper and specs/zcrp.md, section 4, have it.
+//!
+//! [`abi`] is what C sees, and what `include/zcrp.h` is generated from; [`message`] is what stands behind a
+//! `struct zcrp_msg`; [`process`] knows who sends and who receives in this process; [`settings`] are the names of
+//! `zcrp_set` and `zcrp_get`.
+//!
+//! Always true: no call crashes or lets a panic out, whatever its arguments are, as long as pointers point to what they
+//! should or are null; a failed call says why in `errno`; a message's memory is there as long as the transport may touch
+//! it, freed or not.
+//!
+//! The library is called `pinnace` so that its files are `libpinnace.so` and `libpinnace.a`. It makes no rlib, which
+//! would be mistaken for the Rust library of that name, so nothing written in Rust can depend on this crate; tests build
+//! it and use it from C.
+
+#![warn(missing_docs)]
+
+pub mod abi;
+mod errors;
+mod message;
+mod process;
+mod settings;

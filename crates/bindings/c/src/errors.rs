@@ -1,0 +1,67 @@
+//! Errors, as C knows them.
+
+use libc::c_int;
+use pinnace::zcrp::{Failure, Refused};
+use pinnace::{EndpointError, Error};
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Why a call failed: a value of `errno`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Errno(pub(crate) c_int);
+
+impl From<&Error> for Errno {
+    fn from(error: &Error) -> Self {
+        let of_system = |error: &std::io::Error| {
+            error.raw_os_error().unwrap_or(match error.kind() {
+                std::io::ErrorKind::ResourceBusy => libc::EBUSY,
+                std::io::ErrorKind::InvalidInput => libc::EINVAL,
+                _ => libc::EIO,
+            })
+        };
+        let of_failure = |failure: &Failure| match failure {
+            Failure::TooLong => libc::EMSGSIZE,
+            Failure::PeerGone => libc::ETIMEDOUT,
+            Failure::Closed => libc::ECANCELED,
+        };
+        Self(match error {
+            Error::Io { source, .. } => of_system(source),
+            Error::Failed(failure) => of_failure(failure),
+            Error::Refused(Refused::Closed(Failure::Closed)) => libc::ENOTCONN,
+            Error::Refused(Refused::Closed(failure)) => of_failure(failure),
+            Error::Refused(Refused::TooMany) => libc::ENOBUFS,
+            Error::Endpoint(EndpointError::Link(error)) => of_system(error),
+            Error::Endpoint(EndpointError::ShutDown) => libc::ECANCELED,
+            Error::Timeout => libc::EAGAIN,
+            Error::TooLarge => libc::EMSGSIZE,
+            Error::ReadOnly => libc::EACCES,
+            _ => libc::EIO,
+        })
+    }
+}
+
+impl From<Error> for Errno {
+    fn from(error: Error) -> Self {
+        Self::from(&error)
+    }
+}
+
+/// Runs the body of an exported function: an error becomes `errno` and `failed`, and so does a panic, which must not
+/// unwind into C.
+pub(crate) fn guard<R>(failed: R, body: impl FnOnce() -> Result<R, Errno>) -> R {
+    let Errno(errno) = match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(result)) => return result,
+        Ok(Err(errno)) => errno,
+        Err(_) => Errno(libc::EIO),
+    };
+    // SAFETY: the C library gives every thread an `errno`, valid as long as the thread.
+    unsafe { *location() = errno };
+    failed
+}
+
+#[cfg(any(target_os = "netbsd", target_os = "openbsd", target_os = "android"))]
+use libc::__errno as location;
+#[cfg(target_os = "linux")]
+use libc::__errno_location as location;
+#[cfg(any(target_os = "macos", target_os = "ios", target_os = "freebsd"))]
+use libc::__error as location;

@@ -1,0 +1,111 @@
+//! C programs against the library, shared and static: they compile without a warning, run, and say what they should.
+//!
+//= Z-1 test
+//= Z-15 test
+//= Z-16 test
+//= Z-17 test
+//= Z-19 test
+
+#![allow(clippy::print_stdout, reason = "a test that is skipped says so")]
+
+mod support;
+
+use std::path::Path;
+use std::process::Command;
+use support::{Linkage, compile, compiler, examples, library, root, run};
+
+const C99: &str = "-std=c99";
+
+fn check(source: &Path, said: &str) {
+    let Some(cc) = compiler("CC", "cc") else { return };
+    for linkage in [Linkage::Shared, Linkage::Static] {
+        let output = run(&compile(&cc, C99, source, linkage));
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        let name = source.display();
+        assert!(
+            output.status.success() && stdout.contains(said),
+            "{name}, {linkage:?}: {}\n{stdout}\n{}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+}
+
+macro_rules! programs {
+    ($($test:ident: $folder:expr, $file:literal, $said:literal;)*) => {
+        $(#[test]
+        fn $test() {
+            check(&$folder.join($file), $said);
+        })*
+    };
+}
+
+programs! {
+    figure_1_of_the_paper: examples(), "figure1.c", "received message 5: 5000000 bytes, intact\n";
+    a_loop_with_probe: examples(), "probe.c", "received 3000000 bytes";
+    two_processes_over_unix_sockets: examples(), "unix.c", "received 50 messages";
+    both_directions_on_one_descriptor: examples(), "duplex.c", "20 questions answered\n";
+    every_error_is_told: examples(), "errors.c", "every error was told\n";
+    a_killed_peer_is_reported: examples(), "peer_gone.c", "the receiver is gone\nthe sender is gone\n";
+    descriptors_stay_as_they_are: examples(), "descriptors.c", "flags and options are as they were\n";
+    handles_and_threads: examples(), "handles.c", "3 pairs exchanged 30 messages each\n";
+    types_are_the_papers: root().join("tests/programs"), "layout.c", "as the paper has it\n";
+    a_child_process_starts_with_nothing: root().join("tests/programs"), "fork.c", "parent and children do not meet\n";
+}
+
+#[test]
+fn the_header_is_cpp_as_well() {
+    let Some(cxx) = compiler("CXX", "c++") else { return };
+    let program = compile(&cxx, "-std=c++11", &root().join("tests/programs/header.cpp"), Linkage::Shared);
+    let output = run(&program);
+    assert!(output.status.success() && output.stdout == b"from C++\n", "{output:?}");
+}
+
+/// Every function of the header is exported by the shared library, and nothing else is.
+#[test]
+fn only_the_interface_is_exported() {
+    let library = &library().shared;
+    let Ok(output) = Command::new("nm").args(["-D", "--defined-only"]).arg(library).output() else {
+        println!("skipped: there is no `nm`");
+        return;
+    };
+    assert!(output.status.success(), "nm fails");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut exported: Vec<_> = text.lines().filter_map(|line| line.split_whitespace().nth(2)).collect();
+    exported.sort_unstable();
+    let header = std::fs::read_to_string(root().join("include/zcrp.h")).expect("the header");
+    let mut declared: Vec<_> = header.lines().filter_map(declared_function).collect();
+    declared.sort_unstable();
+    assert!(declared.len() > 20 && declared.contains(&"zcrp_recv"), "{declared:?}");
+    assert_eq!(exported, declared);
+}
+
+/// The function that a line of the header declares.
+fn declared_function(line: &str) -> Option<&str> {
+    let (before, _) = line.split_once('(').filter(|_| !line.starts_with([' ', '/', '#']))?;
+    before.rsplit([' ', '*']).next().filter(|name| name.starts_with("zcrp_"))
+}
+
+#[test]
+fn the_package_description_is_complete() {
+    let template = std::fs::read_to_string(root().join("pinnace.pc.in")).expect("pinnace.pc.in");
+    let text = template
+        .replace("@prefix@", "/usr")
+        .replace("@libdir@", "/usr/lib")
+        .replace("@includedir@", "/usr/include/pinnace")
+        .replace("@version@", env!("CARGO_PKG_VERSION"));
+    assert!(!text.contains('@'), "{text}");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pkgconfig");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::write(folder.join("pinnace.pc"), text).expect("a file");
+    let asked = Command::new("pkg-config")
+        .env("PKG_CONFIG_PATH", &folder)
+        .args(["--static", "--libs", "--cflags", "pinnace"])
+        .output();
+    let Ok(output) = asked else {
+        println!("skipped: there is no `pkg-config`");
+        return;
+    };
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("-lpinnace") && said.contains("-lpthread"), "{output:?}");
+}

@@ -1,0 +1,190 @@
+//! `pinnace sim`: a ZCRP transfer over an emulated network, on a virtual clock.
+//!
+//! Always true: what is printed follows from the arguments alone. The same seed gives the same bytes of output; no clock
+//! is read, and nothing is printed that one measured.
+
+mod plot;
+mod report;
+mod timeline;
+pub(crate) mod transfer;
+mod units;
+
+use crate::exit::{Error, Exit};
+use crate::output::Output;
+use clap::{ArgGroup, ValueEnum};
+use core::time::Duration;
+use pinnace_core::ControllerKind;
+use pinnace_sim::{NetworkConfig, Outcome};
+use pinnace_zcrp::Failure;
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+pub(crate) use timeline::Line;
+use transfer::{Plan, Transfer};
+
+/// What `--help` says about networks, after the options.
+const NETWORKS: &str = "\
+Networks are lists of key=value, in any order, everything optional:
+
+  rate=100mbit          bits per second, IP and UDP headers counted (kbit, mbit, gbit)
+  queue=1bdp            queue before the bottleneck: 1bdp unless given, 64KiB, or none (endless)
+  ecn=50%               marks packets when the queue is fuller than this
+  delay=30ms            one way (ns, us, ms, s, min)
+  jitter=5ms            added to the delay, evenly spread; keeps the order
+  loss=1%               independent losses
+  burst-loss=1%:30%     losses in bursts: how often one begins, and ends, per packet
+  train-loss=1%         trains (what one system call sends) lost as a whole
+  reorder=1%:5ms        packets held back for a time
+  duplicate=0.1%        packets that arrive twice
+  corrupt=0.01%         packets with flipped bits, dropped by the checksum
+  mtu=1500              largest IP packet; mtu-change=1280@2s for another limit from then on;
+                        icmp=no for one that drops silently
+  partition=2s..5s      nothing passes from then until then; may be repeated
+  adversary=1000        forged datagrams a second from a third address
+
+Examples:
+  pinnace sim
+  pinnace sim --network rate=1gbit,delay=5ms,burst-loss=0.1%:20% --congestion cubic
+  pinnace sim --network rate=20mbit,delay=20ms --back rate=1mbit,delay=40ms,loss=5%
+  pinnace sim --network rate=50mbit,delay=10ms,partition=0.5s..2s --trace 30
+  pinnace sim --sizes 1KiB,64KiB,4MiB --count 4 --seed 7 --json
+  pinnace sim --network rate=50mbit,delay=10ms,partition=0.3s..1min     # the path dies: exit code 3
+
+Exit code: 0 if every message arrived whole and was verified; 3 if a peer counted as gone, 4 if content was altered,
+1 for any other failure; 2 for bad arguments.";
+
+/// Send messages over an emulated network, repeatable from a seed
+#[derive(clap::Args, Clone, Debug)]
+#[command(after_help = NETWORKS)]
+#[command(group(ArgGroup::new("what").args(["size", "sizes"])))]
+pub(crate) struct Args {
+    /// The network from the sender to the receiver, and back unless --back is given
+    #[arg(long, value_name = "NETWORK", default_value = "rate=100mbit,delay=30ms,loss=1%")]
+    network: NetworkConfig,
+    /// The network from the receiver to the sender
+    #[arg(long, value_name = "NETWORK")]
+    back: Option<NetworkConfig>,
+    /// Bytes of every message, up to 4GiB less one
+    #[arg(long, value_parser = units::size, default_value = "1MiB")]
+    size: u32,
+    /// Messages of these sizes in turn, instead of one size
+    #[arg(long, value_parser = units::size, value_delimiter = ',', value_name = "SIZE,SIZE...")]
+    sizes: Vec<u32>,
+    /// How many messages; with --sizes, how many of each
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    count: u32,
+    /// Bytes of a unit datagram at most [default: 1472, less if the MTU of the network is smaller]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(29..=65_507))]
+    unit: Option<u32>,
+    /// What bounds the bytes in transit: `bbr` follows a model of the path, `cubic` takes every loss for congestion,
+    /// `fixed` does neither
+    #[arg(long, value_enum, default_value = "bbr")]
+    congestion: Congestion,
+    /// Bytes in transit at most [default: for `fixed`, what fills the path and half its queue; otherwise no bound]
+    #[arg(long, value_name = "BYTES", value_parser = units::size)]
+    window: Option<u32>,
+    /// Everything random follows from it
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Give up after so many virtual seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 600.0, value_parser = seconds)]
+    until: f64,
+    /// Print the last N datagrams, with what became of each
+    #[arg(long, value_name = "N")]
+    trace: Option<usize>,
+    /// Write the time line as a figure
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
+}
+
+/// The names of the congestion controllers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Congestion {
+    Fixed,
+    Cubic,
+    Bbr,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if seconds > 0.0 && seconds <= 86_400.0 => Ok(seconds),
+        _ => Err("expected seconds, above 0 and at most 86400 (a day)".to_owned()),
+    }
+}
+
+/// The most bytes of all messages together: both ends' copies are in memory.
+const MOST_BYTES: u64 = 2 << 30;
+
+impl Args {
+    fn plan(&self) -> Result<Plan, String> {
+        let pattern = if self.sizes.is_empty() { std::slice::from_ref(&self.size) } else { &self.sizes };
+        let sizes: Vec<u32> = pattern.repeat(self.count as usize);
+        let total: u64 = sizes.iter().map(|&size| u64::from(size)).sum();
+        if total > MOST_BYTES {
+            return Err(format!(
+                "{} are too much for one simulation, which keeps both ends' copies in memory: at most {}. Lower --count \
+                 or --size.",
+                units::bytes(total),
+                units::bytes(MOST_BYTES)
+            ));
+        }
+        let back = self.back.clone().unwrap_or_else(|| self.network.clone());
+        let mut plan = Plan::new(self.network.clone(), back, sizes, self.seed);
+        plan.until = Duration::from_secs_f64(self.until);
+        plan.trace = self.trace.unwrap_or(0);
+        if let Some(unit) = self.unit {
+            plan.unit = unit as usize;
+        }
+        plan.window = self.window.map(u64::from);
+        plan.congestion = match self.congestion {
+            Congestion::Fixed => ControllerKind::Fixed { window: plan.fixed_window() },
+            Congestion::Cubic => ControllerKind::Cubic,
+            Congestion::Bbr => ControllerKind::Bbr,
+        };
+        Ok(plan)
+    }
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
+    let transfer = transfer::run(&args.plan().map_err(Error::usage)?);
+    if let Some(path) = &args.plot {
+        plot::write(path, &transfer)
+            .map_err(|error| Error::failed(format!("cannot write {}: {error}", path.display())))?;
+    }
+    let mut out = std::io::stdout().lock();
+    let written = if output.json {
+        writeln!(out, "{}", report::json(&transfer))
+    } else {
+        report::text(&mut out, &transfer, std::io::stdout().is_terminal())
+    };
+    // A reader that has seen enough (`| head`) is no reason to fail.
+    match written.and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Error::io("cannot write the report", &error))
+        }
+        _ => verdict(&transfer),
+    }
+}
+
+/// The exit code and, if it is not 0, why.
+fn verdict(transfer: &Transfer) -> Result<(), Error> {
+    if transfer.succeeded() {
+        return Ok(());
+    }
+    let failures = || {
+        let ends = transfer.messages.iter();
+        ends.flat_map(|end| [end.sent.and_then(|(_, r)| r.err()), end.received.and_then(|(_, r)| r.err())]).flatten()
+    };
+    let altered = transfer.messages.iter().any(|end| matches!(end.received, Some((_, Ok(_)))) && !end.verified);
+    let arrived = transfer.messages.iter().filter(|end| end.arrived()).count();
+    let what = format!("{arrived} of {} messages arrived whole", transfer.messages.len());
+    Err(if altered {
+        Error::not_verified(format!("{what}; the content of one was altered"))
+    } else if failures().any(|failure| failure == Failure::PeerGone) {
+        Error::peer_gone(format!("{what}; {}", Failure::PeerGone))
+    } else if transfer.outcome == Outcome::DeadlineReached {
+        Error::failed(format!("{what} when the time was up; --until gives more"))
+    } else {
+        Error::new(Exit::Failed, what)
+    })
+}

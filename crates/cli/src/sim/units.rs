@@ -1,0 +1,110 @@
+//! Sizes, times and rates as people write them.
+
+use core::time::Duration;
+
+/// Reads `1MiB`, `64k` or `1500`: bytes, at most what one message can have.
+pub(super) fn size(text: &str) -> Result<u32, String> {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let factor = match text[end..].trim() {
+        "" | "B" => 1.0,
+        "kB" | "KB" => 1e3,
+        "MB" => 1e6,
+        "GB" => 1e9,
+        "k" | "K" | "KiB" => 1024.0,
+        "M" | "MiB" => 1_048_576.0,
+        "G" | "GiB" => 1_073_741_824.0,
+        _ => return Err("expected a size like 1500, 64KiB, 1MiB or 10MB".to_owned()),
+    };
+    let value: f64 = text[..end].parse().map_err(|_| "expected a size like 1500, 64KiB, 1MiB or 10MB".to_owned())?;
+    let bytes = (value * factor).round();
+    if bytes > f64::from(u32::MAX) {
+        return Err("a message has at most 4294967295 bytes".to_owned());
+    }
+    Ok(bytes as u32)
+}
+
+/// `8.0 MiB`.
+pub(crate) fn bytes(bytes: u64) -> String {
+    let value = bytes as f64;
+    match bytes {
+        0..1024 => format!("{bytes} B"),
+        1024..1_048_576 => trimmed(value / 1024.0, "KiB"),
+        1_048_576..1_073_741_824 => trimmed(value / 1_048_576.0, "MiB"),
+        _ => trimmed(value / 1_073_741_824.0, "GiB"),
+    }
+}
+
+fn trimmed(value: f64, unit: &str) -> String {
+    if value.fract() == 0.0 { format!("{value:.0} {unit}") } else { format!("{value:.1} {unit}") }
+}
+
+/// `73.6 Mbit/s`.
+pub(crate) fn rate(bits_per_second: f64) -> String {
+    match bits_per_second {
+        rate if rate < 1e3 => format!("{rate:.0} bit/s"),
+        rate if rate < 1e6 => format!("{:.1} kbit/s", rate / 1e3),
+        rate if rate < 1e9 => format!("{:.1} Mbit/s", rate / 1e6),
+        rate => format!("{:.2} Gbit/s", rate / 1e9),
+    }
+}
+
+/// `1.234 s`, to the microsecond below a second.
+pub(super) fn time(time: Duration) -> String {
+    match time.as_secs_f64() {
+        seconds if seconds < 1e-3 => format!("{:.0} us", seconds * 1e6),
+        seconds if seconds < 1.0 => format!("{:.1} ms", seconds * 1e3),
+        seconds => format!("{seconds:.3} s"),
+    }
+}
+
+/// `1,234,567`.
+pub(super) fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `1.23 %` of two counts; 0 of nothing.
+pub(super) fn percent(part: u64, whole: u64) -> String {
+    format!("{:.2} %", share(part, whole) * 100.0)
+}
+
+/// A part of a whole, 0 to 1; 0 of nothing.
+pub(super) fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_as_people_write_them() {
+        assert_eq!(
+            (size("1500"), size("64KiB"), size("1.5M"), size("10MB")),
+            (Ok(1500), Ok(65_536), Ok(1_572_864), Ok(10_000_000))
+        );
+        assert!(
+            size("4GiB").is_err()
+                && size("4096MiB").is_err()
+                && size("1XB").is_err()
+                && size("").is_err()
+                && size("-1").is_err()
+        );
+        assert_eq!(size("4294967295"), Ok(u32::MAX));
+    }
+
+    #[test]
+    fn numbers_are_written_as_people_read_them() {
+        assert_eq!((bytes(1023), bytes(1536), bytes(8 << 20)), ("1023 B".into(), "1.5 KiB".into(), "8 MiB".into()));
+        assert_eq!((count(0), count(999), count(1_234_567)), ("0".into(), "999".into(), "1,234,567".into()));
+        assert_eq!((rate(73.6e6), time(Duration::from_millis(250))), ("73.6 Mbit/s".into(), "250.0 ms".into()));
+        assert_eq!((percent(1, 8), percent(1, 0)), ("12.50 %".into(), "0.00 %".into()));
+    }
+}

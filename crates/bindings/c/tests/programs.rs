@@ -50,6 +50,9 @@ programs! {
     descriptors_stay_as_they_are: examples(), "descriptors.c", "flags and options are as they were\n";
     handles_and_threads: examples(), "handles.c", "3 pairs exchanged 30 messages each\n";
     types_are_the_papers: root().join("tests/programs"), "layout.c", "as the paper has it\n";
+    a_receiver_says_goodbye_at_exit: root().join("tests/programs"), "goodbye.c", "acknowledged three times\n";
+    a_half_is_opened_again: root().join("tests/programs"), "reopen.c", "opened three times\n";
+    ipv6_and_simplex_channels: root().join("tests/programs"), "ipv6.c", "over IPv6\n";
     a_child_process_starts_with_nothing: root().join("tests/programs"), "fork.c", "parent and children do not meet\n";
 }
 

@@ -553,3 +553,38 @@ fn a_train_that_waits_to_become_fuller_makes_no_busy_loop_when_the_window_closes
     }
     assert!(half.take_events().iter().any(sent(0, Ok(()))));
 }
+
+#[test]
+fn a_sender_whose_messages_have_all_ended_does_not_miss_its_peer() {
+    //= Z-19 test
+    let (mut half, _, first) = started(&Config { window_units: 2, ..config() }, 1000);
+    // Units 0 and 1 are reported lost; while they wait to be sent again, they turn out to have arrived, like the rest.
+    half.feed(&ack(false, &[first, first.wrapping_add(2)]));
+    for _ in 0..20 {
+        half.feed(&ack(true, &[first, first.wrapping_add(20)]));
+        half.take();
+    }
+    assert!(half.take_events().iter().any(sent(0, Ok(()))));
+    half.millis(30_000);
+    assert!(half.take_events().is_empty(), "nothing was outstanding");
+    assert_eq!(half.send(&[1]), 1);
+}
+
+#[test]
+fn an_acknowledgement_in_time_leaves_nothing_outstanding() {
+    //= Z-8, Z-19 test
+    let mut half = Half::sender(&Config { window_units: 1, ..config() });
+    half.send(&bytes(10));
+    half.take();
+    half.feed(&request(&[(0, 10)]));
+    let first = units(&mut half)[0].sequence;
+    half.call(|engine| pinnace_core::Engine::handle_hold(engine, true));
+    // Lost and found in one report: the unit waits to be sent again, and then does not have to.
+    half.feed(&ack(false, &[first, first.wrapping_add(1)]));
+    half.take();
+    half.feed(&ack(true, &[first, first.wrapping_add(1)]));
+    half.take();
+    half.millis(30_000);
+    let events = half.take_events();
+    assert!(events.len() == 1 && sent(0, Ok(()))(&events[0]), "{events:?}");
+}

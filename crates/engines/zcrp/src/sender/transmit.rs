@@ -112,6 +112,8 @@ impl Sender {
         }
         self.paced_until = None;
         let Some(first) = self.take_next() else {
+            // What waited to be sent again has arrived after all: nothing may be outstanding any more.
+            self.update_liveness(now);
             return false;
         };
         self.write_train(now, train, first, self.pacer.available(now).max(unit_bytes));

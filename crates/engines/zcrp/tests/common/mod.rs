@@ -50,7 +50,7 @@ impl World {
         let receiver = Zcrp::new(None, Some(Receiver::new(config)));
         let mut sim = Simulation::new(seed);
         let host = HostConfig { coalesce: Coalesce::Trains, ..HostConfig::default() };
-        sim.add_host_with(sender, Inbox::default(), host.clone());
+        sim.add_host_with(sender, Inbox::default(), host);
         sim.add_host_with(receiver, Inbox::default(), host);
         sim.link(SENDER, RECEIVER, network, network);
         Self { sim, sizes: Vec::new(), sent: Vec::new(), posted: Vec::new(), seed }

@@ -7,9 +7,13 @@
 //! and an arm in `run` below.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+mod demo;
 mod exit;
 mod interrupt;
 mod output;
+mod perf;
+mod picture;
+mod sim;
 mod transport;
 mod zcrp;
 
@@ -55,6 +59,13 @@ struct Cli {
 enum Command {
     /// Send or receive single messages with the bare ZCRP protocol
     Zcrp(zcrp::Args),
+    Sim(sim::Args),
+    Demo(demo::Args),
+    /// Measure throughput and processor time against other transports, interleaved in one run
+    Perf(perf::Args),
+    /// One end of a measurement of `perf` or `ping`
+    #[command(hide = true)]
+    PerfWorker,
     /// Print the completion script of a shell
     Completion {
         /// The shell
@@ -77,6 +88,10 @@ fn main() -> ExitCode {
 fn run(command: &Command, output: &Output) -> Result<(), Error> {
     match command {
         Command::Zcrp(args) => zcrp::run(args, output),
+        Command::Sim(args) => sim::run(args, output),
+        Command::Demo(args) => demo::run(args, output),
+        Command::Perf(args) => perf::run(args, output),
+        Command::PerfWorker => perf::run_worker(),
         Command::Completion { shell } => {
             clap_complete::generate(*shell, &mut Cli::command(), "pinnace", &mut std::io::stdout());
             Ok(())

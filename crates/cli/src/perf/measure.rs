@@ -1,0 +1,141 @@
+//! One measurement: a fresh pair of processes, a short run to warm up, and the run that counts.
+
+use super::network::Network;
+use super::process::{Pair, Trouble, Worker};
+use super::protocol::{Job, Placement, Ran, Role};
+use super::{Args, Transport};
+
+/// All measurements of one transport with one size and one load.
+#[derive(Debug)]
+pub(super) struct Series {
+    pub(super) job: Job,
+    /// Competing processes.
+    pub(super) load: u32,
+    /// Messages a measurement, once that is known.
+    count: Option<u64>,
+    pub(super) measured: Vec<Measured>,
+    /// It does not work at all.
+    pub(super) failed: bool,
+}
+
+/// One measurement.
+#[derive(Clone, Debug)]
+pub(super) struct Measured {
+    pub(super) round: u32,
+    pub(super) gbit_s: f64,
+    pub(super) messages: u64,
+    pub(super) seconds: f64,
+    /// Processor seconds per GB at the sender and at the receiver, and the kernel's share of them.
+    pub(super) cpu_tx: f64,
+    pub(super) cpu_rx: f64,
+    pub(super) system_tx: f64,
+    pub(super) system_rx: f64,
+    pub(super) placement: Option<Placement>,
+    pub(super) memory_beyond_buffers: Option<u64>,
+}
+
+impl Series {
+    pub(super) fn new(job: Job, load: u32) -> Self {
+        Self { job, load, count: None, measured: Vec::new(), failed: false }
+    }
+
+    /// Keeps a measurement, unless it was the round that warms up.
+    pub(super) fn add(&mut self, round: u32, measured: Measured) {
+        if round > 0 {
+            self.measured.push(Measured { round, ..measured });
+        }
+    }
+
+    /// The middle one of what `of` picks.
+    pub(super) fn median(&self, of: impl Fn(&Measured) -> f64) -> f64 {
+        median(self.measured.iter().map(of).collect())
+    }
+
+    /// How many times the throughput of `other` this is: the middle one of the rounds' ratios.
+    pub(super) fn paired_ratio(&self, other: &Self) -> f64 {
+        let of_round = |round| other.measured.iter().find(|measured| measured.round == round);
+        let ratios = self.measured.iter().filter_map(|own| Some(own.gbit_s / of_round(own.round)?.gbit_s));
+        median(ratios.collect())
+    }
+
+    pub(super) fn is(&self, transport: &Transport, load: u32) -> bool {
+        self.job.transport == *transport && self.load == load
+    }
+}
+
+/// The middle one; of an even number the mean of the middle two. Not a number of none.
+pub(super) fn median(mut of: Vec<f64>) -> f64 {
+    of.sort_by(f64::total_cmp);
+    let middle = of.len() / 2;
+    match of.len() {
+        0 => f64::NAN,
+        n if n % 2 == 1 => of[middle],
+        _ => f64::midpoint(of[middle - 1], of[middle]),
+    }
+}
+
+/// Measures once, and finds out before how many messages that takes if nobody knows.
+pub(super) fn once(network: &Network, args: &Args, series: &mut Series) -> Result<Measured, Trouble> {
+    let counter = Job { role: Role::Counter, ..series.job.clone() };
+    let beside = (0..series.load).map(|_| Worker::start(&network.near, &counter)).collect::<Result<Vec<_>, _>>()?;
+    let mut pair = Pair::start(network, &series.job, Role::Receiver, Role::Sender)?;
+    let count = match series.count {
+        Some(count) => {
+            pair.run(count.div_ceil(10))?;
+            count
+        }
+        None => *series.count.insert(calibrate(&mut pair, args, &series.job)?),
+    };
+    let (receiver, sender) = pair.run(count)?;
+    drop(beside);
+    Ok(measured(&series.job, count, &receiver, &sender))
+}
+
+/// The number of messages that take about as long as a measurement should.
+fn calibrate(pair: &mut Pair, args: &Args, job: &Job) -> Result<u64, Trouble> {
+    if let Some(bytes) = args.bytes {
+        let count = (bytes.as_u64() / job.size as u64).max(2);
+        pair.run(count.div_ceil(10))?;
+        return Ok(count);
+    }
+    // Long enough that start and end do not count.
+    let enough = args.seconds / 8.0;
+    let mut count = ((1 << 20) / job.size as u64).clamp(2, 64);
+    loop {
+        let seconds = pair.run(count)?.0.seconds.max(1e-6);
+        if seconds >= enough {
+            return Ok(((count as f64 * args.seconds / seconds) as u64).max(2));
+        }
+        // A first guess may be far off: the next one is not more than eight times as much.
+        count = (count as f64 * (enough * 1.2 / seconds).min(8.0)).ceil() as u64;
+    }
+}
+
+fn measured(job: &Job, messages: u64, receiver: &Ran, sender: &Ran) -> Measured {
+    let bytes = messages as f64 * job.size as f64;
+    let per_gb = |seconds: f64| seconds / (bytes / 1e9);
+    Measured {
+        round: 0,
+        gbit_s: bytes * 8.0 / 1e9 / receiver.seconds,
+        messages,
+        seconds: receiver.seconds,
+        cpu_tx: per_gb(sender.user + sender.system),
+        cpu_rx: per_gb(receiver.user + receiver.system),
+        system_tx: per_gb(sender.system),
+        system_rx: per_gb(receiver.system),
+        placement: receiver.placement,
+        memory_beyond_buffers: receiver.memory_beyond_buffers,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::median;
+
+    #[test]
+    fn the_median_is_the_middle() {
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
+        assert!(median(vec![]).is_nan());
+    }
+}

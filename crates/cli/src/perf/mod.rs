@@ -1,0 +1,218 @@
+//! `pinnace perf`: throughput against other transports, in the same run, interleaved.
+//!
+//! Messages are queued asynchronously; the clock is the receiver's, from before the first receive to after the last
+//! wait (as in the paper). Sender and receiver are processes of their own. For each size and each round every transport
+//! has its turn, so that the phases of a busy machine hit all of them; what counts is the median, and the ratio.
+
+mod host;
+mod measure;
+mod network;
+mod plot;
+mod process;
+mod protocol;
+mod report;
+mod tcp;
+mod udp;
+mod waiter;
+mod worker;
+mod zcrp;
+
+use crate::exit::Error;
+use crate::interrupt;
+use crate::output::Output;
+use bytesize::ByteSize;
+use clap::Parser;
+use measure::Series;
+use socket2::SockRef;
+use std::path::PathBuf;
+use std::time::Duration;
+use waiter::Waiter;
+use worker::Failure;
+
+pub(crate) use host::header;
+pub(crate) use network::{Network, Path};
+pub(crate) use process::{Pair, Trouble};
+pub(crate) use protocol::{IdleChoice, Job, Ran, Role, Transport};
+pub(crate) use worker::run as run_worker;
+
+/// Measure throughput and processor time against other transports, interleaved in one run
+#[derive(Debug, Parser)]
+pub(crate) struct Args {
+    /// The transport to measure
+    #[arg(long, default_value = "zcrp")]
+    protocol: Transport,
+    /// What to compare it with: tcp (the system's congestion control), tcp-cubic, tcp-bbr, tcp-batched (256 KiB a write),
+    /// udp (a bare loop with the same datagrams, the ceiling)
+    #[arg(long, value_delimiter = ',', default_value = "tcp-cubic,tcp-bbr,udp")]
+    against: Vec<Transport>,
+    /// Message sizes
+    #[arg(long, value_delimiter = ',', default_value = "1KiB,16KiB,64KiB,1MiB,16MiB")]
+    sizes: Vec<ByteSize>,
+    /// Measurements of each transport and size
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// What lies between sender and receiver; all but lo need root
+    #[arg(long, value_enum, default_value_t = Path::Lo)]
+    path: Path,
+    /// What a waiting thread does, at both ends of every transport
+    #[arg(long, value_enum, default_value_t = IdleChoice::Adaptive)]
+    idle: IdleChoice,
+    /// What the compared transports do instead, if not the same
+    #[arg(long, value_enum)]
+    against_idle: Option<IdleChoice>,
+    /// Run N processes that use all the processor time they get beside it; `both` measures without and with one
+    #[arg(long, value_name = "N|both", num_args = 0..=1, default_missing_value = "1")]
+    load: Option<Load>,
+    /// Time for each measurement
+    #[arg(long, default_value_t = 0.4)]
+    seconds: f64,
+    /// Bytes for each measurement, instead of a time
+    #[arg(long, conflicts_with = "seconds")]
+    bytes: Option<ByteSize>,
+    /// Bytes queued at a time, in messages of their own buffers (2 to 512)
+    #[arg(long, default_value = "4MiB")]
+    in_flight: ByteSize,
+    /// Poll the network device for so many microseconds (SO_BUSY_POLL), on every socket
+    #[arg(long, value_name = "MICROSECONDS", num_args = 0..=1, default_value_t = 0, default_missing_value = "50")]
+    busy_poll: u32,
+    /// Draw message size against throughput into this SVG file
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
+}
+
+/// What runs beside the measurements.
+#[derive(Clone, Copy, Debug)]
+enum Load {
+    Processes(u32),
+    Both,
+}
+
+impl std::str::FromStr for Load {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match (text, text.parse()) {
+            ("both", _) => Ok(Self::Both),
+            (_, Ok(processes)) if processes <= 1024 => Ok(Self::Processes(processes)),
+            _ => Err("a number of processes, or `both`".into()),
+        }
+    }
+}
+
+impl Args {
+    fn loads(&self) -> Vec<u32> {
+        match self.load {
+            None => vec![0],
+            Some(Load::Processes(processes)) => vec![processes],
+            Some(Load::Both) => vec![0, 1],
+        }
+    }
+
+    /// The transport measured, and then those that it is compared with, each once.
+    fn transports(&self) -> Vec<Transport> {
+        let mut transports = vec![self.protocol.clone()];
+        for transport in &self.against {
+            if !transports.contains(transport) {
+                transports.push(transport.clone());
+            }
+        }
+        transports
+    }
+
+    fn job(&self, transport: &Transport, size: usize) -> Job {
+        let depth = (self.in_flight.as_u64() as usize / size.max(1)).clamp(2, 512);
+        let idle = if *transport == self.protocol { self.idle } else { self.against_idle.unwrap_or(self.idle) };
+        Job { depth, busy_poll: self.busy_poll, ..Job::new(transport, size, idle, self.path) }
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        for size in &self.sizes {
+            check_size(*size)?;
+        }
+        if !(0.001..=60.0).contains(&self.seconds) {
+            return Err(Error::usage("--seconds must be between 0.001 and 60"));
+        }
+        Ok(())
+    }
+}
+
+/// Fails unless messages of this size can be measured.
+pub(crate) fn check_size(size: ByteSize) -> Result<(), Error> {
+    if (1..=1 << 30).contains(&size.as_u64()) {
+        return Ok(());
+    }
+    Err(Error::usage(format!("a message of {size} cannot be measured: sizes are 1 B to 1 GiB")))
+}
+
+/// A size as people write it.
+pub(crate) fn size_name(size: usize) -> String {
+    ByteSize::b(size as u64).display().iec().to_string().replace(".0 ", " ")
+}
+
+/// Runs `pinnace perf`.
+pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
+    args.check()?;
+    interrupt::install();
+    let network = Network::new(args.path)?;
+    let mut transports = args.transports();
+    let loads = args.loads();
+    let report = report::Report::new(args, output);
+    report.begin();
+    let progress = report::progress(args.sizes.len() * (args.rounds as usize + 1) * transports.len() * loads.len());
+    let mut plotted = Vec::new();
+    for size in args.sizes.iter().map(|size| size.as_u64() as usize) {
+        let mut series: Vec<Series> = Vec::new();
+        for load in &loads {
+            series.extend(transports.iter().map(|transport| Series::new(args.job(transport, size), *load)));
+        }
+        // Round 0 finds out how many messages a measurement takes, and warms the machine up.
+        for round in 0..=args.rounds {
+            for series in series.iter_mut().filter(|series| !series.failed) {
+                progress.set_message(format!("{} {}, round {round}", series.job.transport, size_name(size)));
+                let measured = measure::once(&network, args, series);
+                progress.inc(1);
+                match measured {
+                    Ok(measured) => series.add(round, measured),
+                    Err(Trouble::Command(error)) => return Err(error),
+                    Err(Trouble::Transport(failure)) => {
+                        series.failed = round == 0;
+                        progress.suspend(|| report::trouble(output, series, &failure));
+                        // What the host does not have it will not have for the next size either.
+                        if let (Failure::Unavailable(_), false) = (&failure, series.job.transport == args.protocol) {
+                            transports.retain(|transport| *transport != series.job.transport);
+                        }
+                    }
+                }
+            }
+        }
+        progress.suspend(|| report.size(&series));
+        plotted.extend(series);
+    }
+    progress.finish_and_clear();
+    if let Some(file) = &args.plot {
+        plot::throughput(file, args, &plotted)?;
+        output.note(format_args!("the figure is in {}", file.display()));
+    }
+    let any = plotted.iter().any(|series| series.job.transport == args.protocol && !series.measured.is_empty());
+    if any { Ok(()) } else { Err(Error::failed(format!("{} could not be measured", args.protocol))) }
+}
+
+/// Polls the device for so long in every read; 0 leaves the socket alone.
+fn set_busy_poll(socket: SockRef<'_>, microseconds: u32) -> Result<(), Failure> {
+    if microseconds == 0 {
+        return Ok(());
+    }
+    socket
+        .set_busy_poll(microseconds)
+        .map_err(|error| Failure::Unavailable(format!("busy polling needs CAP_NET_ADMIN: run with sudo ({error})")))
+}
+
+/// Times `count` exchanges.
+fn round_trips(count: u64, mut once: impl FnMut(u64) -> Result<Duration, Failure>) -> Result<Ran, Failure> {
+    let mut times = std::collections::BTreeMap::new();
+    for number in 0..count {
+        let nanoseconds = u64::try_from(once(number)?.as_nanos()).unwrap_or(u64::MAX);
+        *times.entry(nanoseconds).or_insert(0) += 1;
+    }
+    Ok(Ran { round_trips: times.into_iter().collect(), ..Ran::default() })
+}

@@ -1,0 +1,162 @@
+//! A worker, as the measuring process sees it.
+
+use super::network::{Host, Network};
+use super::protocol::{Job, Ran, Reply, Request, Role};
+use super::worker::Failure;
+use crate::exit::Error;
+use crate::interrupt;
+use serde::Serialize;
+use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
+use std::process::{Child, ChildStdin, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+/// How long anything that a worker is asked may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Why a measurement gave no numbers.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// This transport did not do it; others may.
+    Transport(Failure),
+    /// The whole command has to end.
+    Command(Error),
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        Self::Command(error)
+    }
+}
+
+/// A process with one end of a connection. Ends with this value.
+pub(crate) struct Worker {
+    child: Child,
+    input: ChildStdin,
+    replies: Receiver<String>,
+    /// Where it listens.
+    pub(crate) address: Option<SocketAddr>,
+}
+
+impl Worker {
+    /// Starts a worker on a host, and waits until it is ready.
+    pub(crate) fn start(host: &Host, job: &Job) -> Result<Self, Trouble> {
+        let failed = |error| Error::io("cannot start a measuring process", &error);
+        let mut child = host.command()?.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(failed)?;
+        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(Error::failed("a measuring process has no standard input or output").into());
+        };
+        let (reply, replies) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                if reply.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        let mut worker = Self { child, input, replies, address: None };
+        worker.ask(job)?;
+        if job.role != Role::Counter {
+            match worker.reply()? {
+                Reply::Opened(address) => worker.address = address,
+                _ => return Err(worker.confused()),
+            }
+        }
+        Ok(worker)
+    }
+
+    fn ask(&mut self, what: &impl Serialize) -> Result<(), Trouble> {
+        let gone = |_| Trouble::Transport(Failure::Failed("a measuring process ended early".into()));
+        let mut line = serde_json::to_vec(what).unwrap_or_default();
+        line.push(b'\n');
+        self.input.write_all(&line).map_err(gone)?;
+        self.input.flush().map_err(gone)
+    }
+
+    fn run(&mut self, count: u64) -> Result<(), Trouble> {
+        self.ask(&Request { count })
+    }
+
+    fn confused(&self) -> Trouble {
+        Trouble::Transport(Failure::Failed("a measuring process gave an unexpected answer".into()))
+    }
+
+    fn reply(&mut self) -> Result<Reply, Trouble> {
+        let start = Instant::now();
+        loop {
+            if let Some(reply) = self.poll(interrupt::LOOK)? {
+                return Ok(reply);
+            }
+            self.check_patience(start)?;
+        }
+    }
+
+    fn check_patience(&self, start: Instant) -> Result<(), Trouble> {
+        if start.elapsed() <= PATIENCE {
+            return Ok(());
+        }
+        Err(Trouble::Transport(Failure::Failed(format!("no answer within {} s", PATIENCE.as_secs()))))
+    }
+
+    /// The next reply, if it comes in time.
+    fn poll(&mut self, timeout: Duration) -> Result<Option<Reply>, Trouble> {
+        interrupt::check()?;
+        let failed = |why: String| Trouble::Transport(Failure::Failed(why));
+        match self.replies.recv_timeout(timeout) {
+            Ok(line) => match serde_json::from_str(&line).map_err(|error| failed(error.to_string()))? {
+                Reply::Failed(why) => Err(failed(why)),
+                Reply::Unavailable(why) => Err(Trouble::Transport(Failure::Unavailable(why))),
+                reply => Ok(Some(reply)),
+            },
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => Err(failed("a measuring process ended early".into())),
+        }
+    }
+}
+
+/// Both ends of a connection.
+pub(crate) struct Pair {
+    listening: Worker,
+    connecting: Worker,
+}
+
+impl Pair {
+    /// Starts both ends, the listening one on the far host.
+    pub(crate) fn start(network: &Network, job: &Job, listening: Role, connecting: Role) -> Result<Self, Trouble> {
+        let job = |role, bind, peer| Job { role, bind, peer, ..job.clone() };
+        let listening = Worker::start(&network.far, &job(listening, network.address, None))?;
+        let peer = listening.address;
+        let connecting = Worker::start(&network.near, &job(connecting, network.near_address, peer))?;
+        Ok(Self { listening, connecting })
+    }
+
+    /// One run: what it was like at the listening end, and at the connecting end.
+    pub(crate) fn run(&mut self, count: u64) -> Result<(Ran, Ran), Trouble> {
+        self.listening.run(count)?;
+        self.connecting.run(count)?;
+        let start = Instant::now();
+        let mut ends = [(&mut self.listening, None), (&mut self.connecting, None)];
+        loop {
+            for (worker, ran) in &mut ends {
+                if ran.is_none() {
+                    match worker.poll(interrupt::LOOK)? {
+                        Some(Reply::Ran(reply)) => *ran = Some(reply),
+                        Some(_) => return Err(worker.confused()),
+                        None => worker.check_patience(start)?,
+                    }
+                }
+            }
+            if let [(_, Some(listening)), (_, Some(connecting))] = &mut ends {
+                return Ok((std::mem::take(listening), std::mem::take(connecting)));
+            }
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

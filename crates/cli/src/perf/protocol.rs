@@ -1,0 +1,199 @@
+//! What the measuring process and its workers say to each other: JSON, one object a line, over the worker's standard
+//! input and output.
+//!
+//! The worker gets one [`Job`] and answers [`Reply::Opened`]; then for each [`Request`] it answers [`Reply::Ran`]. The end
+//! of its input ends it.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+
+/// What carries the messages.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub(crate) enum Transport {
+    /// The protocol of this project.
+    Zcrp,
+    /// The kernel's TCP with this congestion control, or with the system's own choice; one write a message.
+    Tcp(Option<String>),
+    /// TCP cubic, with the application collecting messages into large writes.
+    TcpBatched,
+    /// A bare loop over UDP: the ceiling of any protocol on it.
+    Udp,
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Zcrp => f.write_str("zcrp"),
+            Self::Tcp(None) => f.write_str("tcp"),
+            Self::Tcp(Some(congestion)) => write!(f, "tcp-{congestion}"),
+            Self::TcpBatched => f.write_str("tcp-batched"),
+            Self::Udp => f.write_str("udp"),
+        }
+    }
+}
+
+impl FromStr for Transport {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "zcrp" => Ok(Self::Zcrp),
+            "tcp" => Ok(Self::Tcp(None)),
+            "tcp-batched" => Ok(Self::TcpBatched),
+            "udp" => Ok(Self::Udp),
+            _ => match name.strip_prefix("tcp-") {
+                Some(congestion) if !congestion.is_empty() => Ok(Self::Tcp(Some(congestion.to_owned()))),
+                _ => Err(format!("no transport {name:?}: zcrp, tcp, tcp-cubic, tcp-bbr, tcp-batched or udp")),
+            },
+        }
+    }
+}
+
+impl TryFrom<String> for Transport {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, String> {
+        name.parse()
+    }
+}
+
+impl From<Transport> for String {
+    fn from(transport: Transport) -> Self {
+        transport.to_string()
+    }
+}
+
+/// What a waiting thread does while there is nothing to do; the same for every transport of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum IdleChoice {
+    /// Sleep until something arrives
+    Block,
+    /// Look again and again, and never sleep
+    Spin,
+    /// Look again and again for 50 us, then sleep
+    Adaptive,
+}
+
+impl fmt::Display for IdleChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Block => "block",
+            Self::Spin => "spin",
+            Self::Adaptive => "adaptive",
+        })
+    }
+}
+
+impl From<IdleChoice> for pinnace::Idle {
+    fn from(choice: IdleChoice) -> Self {
+        match choice {
+            IdleChoice::Block => Self::Block,
+            IdleChoice::Spin => Self::Spin,
+            IdleChoice::Adaptive => Self::ADAPTIVE,
+        }
+    }
+}
+
+/// What a worker is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Role {
+    /// Receives messages.
+    Receiver,
+    /// Sends messages.
+    Sender,
+    /// Sends back what it receives.
+    Pong,
+    /// Sends, and times what comes back.
+    Ping,
+    /// Counts, to keep a core busy.
+    Counter,
+}
+
+/// Everything that a worker has to know.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Job {
+    pub(crate) role: Role,
+    pub(crate) transport: Transport,
+    /// Bytes a message.
+    pub(crate) size: usize,
+    /// Messages under way at a time, each with its own buffer.
+    pub(crate) depth: usize,
+    pub(crate) idle: IdleChoice,
+    /// `SO_BUSY_POLL` in microseconds; 0 leaves it alone.
+    pub(crate) busy_poll: u32,
+    /// The network is closed: no congestion control where there is a choice.
+    pub(crate) cluster: bool,
+    /// Where to listen, for receivers and pongs.
+    pub(crate) bind: IpAddr,
+    /// Where to connect to, for the others.
+    pub(crate) peer: Option<SocketAddr>,
+}
+
+/// What a worker is asked after it has opened.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Request {
+    /// Messages to move, or to send there and back.
+    pub(crate) count: u64,
+}
+
+/// What a worker answers.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Reply {
+    /// It is ready, and listens there.
+    Opened(Option<SocketAddr>),
+    /// It has moved the messages.
+    Ran(Ran),
+    /// It cannot, and why.
+    Failed(String),
+    /// This host does not have what the job needs: nothing is wrong with the others.
+    Unavailable(String),
+}
+
+/// What one run was like at one end.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Ran {
+    /// From before the first message to after the last wait.
+    pub(crate) seconds: f64,
+    /// Processor seconds of the application.
+    pub(crate) user: f64,
+    /// Processor seconds of the kernel for it.
+    pub(crate) system: f64,
+    /// Peak resident memory beyond what the worker had when its message buffers lay ready, in bytes.
+    pub(crate) memory_beyond_buffers: Option<u64>,
+    /// What the protocol counted in this run.
+    pub(crate) placement: Option<Placement>,
+    /// Round trips: nanoseconds, and how often.
+    pub(crate) round_trips: Vec<(u64, u64)>,
+}
+
+/// Where a receiver's payload went (Z-18).
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Placement {
+    pub(crate) units_in_place: u64,
+    pub(crate) units_copied: u64,
+    pub(crate) bytes_copied: u64,
+    pub(crate) bytes_received: u64,
+}
+
+impl Job {
+    /// A job without an end yet, with the defaults.
+    pub(crate) fn new(transport: &Transport, size: usize, idle: IdleChoice, path: super::Path) -> Self {
+        Self {
+            role: Role::Counter,
+            transport: transport.clone(),
+            size,
+            depth: 2,
+            idle,
+            busy_poll: 0,
+            cluster: path != super::Path::Lo,
+            bind: IpAddr::from([127, 0, 0, 1]),
+            peer: None,
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! What people and programs read: a table, or one JSON object a line.
+
+use super::measure::Series;
+use super::worker::Failure;
+use super::{Args, Transport, header, size_name};
+use crate::output::Output;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+/// One line of `--json`: first what is promised, then whatever else was measured.
+#[derive(Debug, Serialize)]
+struct Line<'a> {
+    transport: &'a Transport,
+    path: String,
+    size: usize,
+    gbit_s: f64,
+    cpu_s_per_gb_tx: f64,
+    cpu_s_per_gb_rx: f64,
+    ratio_to: Option<&'a Transport>,
+    ratio: Option<f64>,
+    in_place: Option<f64>,
+    rounds: usize,
+    idle: String,
+    load: u32,
+    gbit_s_min: f64,
+    gbit_s_max: f64,
+    /// The median of the ratios of single rounds: robust against phases of a busy machine.
+    ratio_paired: Option<f64>,
+    sys_s_per_gb_tx: f64,
+    sys_s_per_gb_rx: f64,
+    bytes_copied: Option<f64>,
+    receiver_bytes_beyond_buffers: Option<u64>,
+    messages: u64,
+    seconds: f64,
+}
+
+/// Prints sizes as they are finished.
+pub(super) struct Report<'a> {
+    args: &'a Args,
+    output: &'a Output,
+}
+
+impl<'a> Report<'a> {
+    pub(super) fn new(args: &'a Args, output: &'a Output) -> Self {
+        Self { args, output }
+    }
+
+    /// The lines above the table.
+    pub(super) fn begin(&self) {
+        if self.output.json {
+            return;
+        }
+        let Args { path, idle, rounds, protocol, against_idle, .. } = self.args;
+        let others = against_idle.map_or_else(String::new, |idle| format!(" (others: {idle})"));
+        let profile = if *path == super::Path::Lo { "cluster (loopback)" } else { "cluster (closed network)" };
+        self.print(&header());
+        self.print(&format!(
+            "# path {path}, idle {idle}{others}, {rounds} rounds, interleaved; medians; zcrp profile {profile}; \
+             {protocol}/x: times the throughput of x; CPU: processor seconds per GB at the sender and the receiver"
+        ));
+        self.print(&format!(
+            "{:>9}  {:<12} {:>4}  {:>8}  {:>17}  {:>8}  {:>7} {:>7}  {:>8}",
+            "size",
+            "transport",
+            "load",
+            "Gbit/s",
+            "(min .. max)",
+            format!("{protocol}/x"),
+            "CPU tx",
+            "CPU rx",
+            "in place"
+        ));
+    }
+
+    /// All that was measured with one size.
+    pub(super) fn size(&self, all: &[Series]) {
+        for series in all.iter().filter(|series| !series.measured.is_empty()) {
+            let own = series.job.transport == self.args.protocol;
+            let protocol = all.iter().find(|other| other.is(&self.args.protocol, series.load));
+            if !self.output.json {
+                self.print(&self.row(series, protocol.filter(|_| !own)));
+            } else if own {
+                let others = || all.iter().filter(|other| other.load == series.load && !other.measured.is_empty());
+                let mut alone = true;
+                for other in others().filter(|other| other.job.transport != self.args.protocol) {
+                    self.output.result("", &self.line(series, Some(other)));
+                    alone = false;
+                }
+                if alone {
+                    self.output.result("", &self.line(series, None));
+                }
+            } else {
+                self.output.result("", &self.line(series, protocol.filter(|other| !other.measured.is_empty())));
+            }
+        }
+        if !self.output.json {
+            self.print("");
+        }
+    }
+
+    fn print(&self, text: &str) {
+        self.output.result(text, &());
+    }
+
+    fn row(&self, series: &Series, protocol: Option<&Series>) -> String {
+        let (low, high) = spread(series);
+        let gbit_s = series.median(|measured| measured.gbit_s);
+        let ratio = protocol.map_or_else(String::new, |protocol| {
+            format!("{:.2}", protocol.median(|measured| measured.gbit_s) / gbit_s)
+        });
+        let in_place = in_place(series).map_or_else(String::new, |share| format!("{:.2} %", share * 100.0));
+        format!(
+            "{:>9}  {:<12} {:>4}  {gbit_s:>8.2}  {:>17}  {ratio:>8}  {:>7.3} {:>7.3}  {in_place:>8}",
+            size_name(series.job.size),
+            series.job.transport.to_string(),
+            series.load,
+            format!("({low:.2} .. {high:.2})"),
+            series.median(|measured| measured.cpu_tx),
+            series.median(|measured| measured.cpu_rx),
+        )
+    }
+
+    fn line<'s>(&self, series: &'s Series, other: Option<&'s Series>) -> Line<'s> {
+        let gbit_s = series.median(|measured| measured.gbit_s);
+        let (gbit_s_min, gbit_s_max) = spread(series);
+        let last = series.measured.last();
+        Line {
+            transport: &series.job.transport,
+            path: self.args.path.to_string(),
+            size: series.job.size,
+            gbit_s,
+            cpu_s_per_gb_tx: series.median(|measured| measured.cpu_tx),
+            cpu_s_per_gb_rx: series.median(|measured| measured.cpu_rx),
+            ratio_to: other.map(|other| &other.job.transport),
+            ratio: other.map(|other| gbit_s / other.median(|measured| measured.gbit_s)),
+            in_place: in_place(series),
+            rounds: series.measured.len(),
+            idle: series.job.idle.to_string(),
+            load: series.load,
+            gbit_s_min,
+            gbit_s_max,
+            ratio_paired: other.map(|other| series.paired_ratio(other)),
+            sys_s_per_gb_tx: series.median(|measured| measured.system_tx),
+            sys_s_per_gb_rx: series.median(|measured| measured.system_rx),
+            bytes_copied: copied(series),
+            receiver_bytes_beyond_buffers: series.measured.iter().filter_map(|one| one.memory_beyond_buffers).max(),
+            messages: last.map_or(0, |measured| measured.messages),
+            seconds: series.median(|measured| measured.seconds),
+        }
+    }
+}
+
+fn spread(series: &Series) -> (f64, f64) {
+    let all = || series.measured.iter().map(|measured| measured.gbit_s);
+    (all().fold(f64::INFINITY, f64::min), all().fold(0.0, f64::max))
+}
+
+/// The share of units whose payload was received in its final place, over all rounds.
+fn in_place(series: &Series) -> Option<f64> {
+    let sum = |of: fn(&super::protocol::Placement) -> u64| {
+        series.measured.iter().filter_map(|measured| measured.placement.as_ref()).map(of).sum::<u64>()
+    };
+    let units = sum(|placement| placement.units_in_place + placement.units_copied);
+    (units > 0).then(|| sum(|placement| placement.units_in_place) as f64 / units as f64)
+}
+
+/// The share of payload bytes that were copied, over all rounds.
+fn copied(series: &Series) -> Option<f64> {
+    let placements = || series.measured.iter().filter_map(|measured| measured.placement.as_ref());
+    let bytes = placements().map(|placement| placement.bytes_received).sum::<u64>();
+    (bytes > 0).then(|| placements().map(|placement| placement.bytes_copied).sum::<u64>() as f64 / bytes as f64)
+}
+
+/// A bar on standard error, if that is a terminal.
+pub(crate) fn progress(steps: usize) -> ProgressBar {
+    let bar = ProgressBar::new(steps as u64);
+    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} (about {eta} left)") {
+        bar.set_style(style);
+    }
+    bar
+}
+
+/// Says that a transport gave no numbers.
+pub(super) fn trouble(output: &Output, series: &Series, failure: &Failure) {
+    let (transport, size) = (&series.job.transport, size_name(series.job.size));
+    match failure {
+        Failure::Failed(why) => output.warn(format_args!("{transport}, {size}: {why}")),
+        Failure::Unavailable(why) => output.warn(format_args!("{transport} is left out: {why}")),
+    }
+}

@@ -1,0 +1,256 @@
+//! Both ends over bare UDP: the trains that ZCRP would send, a sliding window kept by small acknowledgements, and
+//! nothing else. It is no protocol (what is lost stays lost), but the ceiling of any protocol that sends such trains.
+
+use super::Waiter;
+use super::protocol::{IdleChoice, Job, Ran};
+use super::worker::{End, Failure, Opened};
+use nix::sys::socket::{getsockopt, setsockopt, sockopt};
+use pinnace::link::{Link, UdpLink, UdpOptions};
+use pinnace::zcrp::UnitSize;
+use socket2::SockRef;
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::time::Duration;
+
+/// Bytes in transit at most: what fits the caches, and half of the usual receive buffer.
+const WINDOW: u64 = 1 << 20;
+/// Bytes received between two acknowledgements.
+const ACKNOWLEDGE: u64 = 256 << 10;
+/// What ZCRP adds to a unit.
+const TRAILER: usize = 28;
+/// The longest read.
+const READ: usize = 65_535;
+/// After so long without an acknowledgement the sender asks how much has arrived.
+const ASK_AFTER: Duration = Duration::from_millis(50);
+
+fn set_up(job: &Job, socket: &UdpSocket) -> Result<(), Failure> {
+    setsockopt(socket, sockopt::UdpGroSegment, &true)
+        .map_err(|error| Failure::Unavailable(format!("this kernel does not coalesce UDP (UDP_GRO): {error}")))?;
+    let wanted = UdpOptions::default();
+    if setsockopt(socket, sockopt::RcvBufForce, &wanted.receive_buffer).is_err() {
+        setsockopt(socket, sockopt::RcvBuf, &wanted.receive_buffer).map_err(io::Error::from)?;
+    }
+    if setsockopt(socket, sockopt::SndBufForce, &wanted.send_buffer).is_err() {
+        setsockopt(socket, sockopt::SndBuf, &wanted.send_buffer).map_err(io::Error::from)?;
+    }
+    socket.set_nonblocking(job.idle != IdleChoice::Block)?;
+    super::set_busy_poll(SockRef::from(socket), job.busy_poll)?;
+    Ok(())
+}
+
+/// A socket that waits in one of three ways.
+struct Socket {
+    socket: UdpSocket,
+    waiter: Waiter,
+}
+
+impl Socket {
+    fn new(job: &Job, socket: UdpSocket, patience: Duration) -> Result<Self, Failure> {
+        // Where a blocking read sleeps in the kernel, the kernel has to end it.
+        socket.set_read_timeout(Some(patience))?;
+        Ok(Self { socket, waiter: Waiter::new(job.idle).for_at_most(patience) })
+    }
+
+    /// Reads one train, or nothing if none comes for long.
+    fn receive(&mut self, bytes: &mut [u8]) -> io::Result<Option<usize>> {
+        loop {
+            match self.socket.recv(bytes) {
+                Ok(n) => {
+                    self.waiter.done();
+                    return Ok(Some(n));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if self.waiter.blocks() || !self.waiter.readable(&self.socket)? {
+                        return Ok(None);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        loop {
+            match self.socket.send(bytes) {
+                Ok(_) => {
+                    self.waiter.done();
+                    return Ok(());
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.waiter.writable(&self.socket)?;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// Memory as much as a reused message would need, with room for a read at its end.
+fn memory(job: &Job) -> Vec<u8> {
+    vec![1; job.size.clamp(1 << 18, 1 << 24) + READ]
+}
+
+/// Where the next `len` bytes lie.
+fn advance(low: usize, len: usize, memory: &[u8]) -> usize {
+    if low + len + READ > memory.len() { 0 } else { low + len }
+}
+
+struct Receiver {
+    job: Job,
+    socket: Socket,
+    memory: Vec<u8>,
+    runs: u8,
+}
+
+pub(super) fn receiver(job: &Job) -> Result<Opened, Failure> {
+    let socket = UdpSocket::bind((job.bind, 0))?;
+    set_up(job, &socket)?;
+    let address = socket.local_addr()?;
+    let socket = Socket::new(job, socket, Duration::from_secs(5))?;
+    Ok((Box::new(Receiver { job: job.clone(), socket, memory: memory(job), runs: 0 }), Some(address)))
+}
+
+/// The sender's words have two bytes: what is meant, and the number of the run. Data is all ones, so that a word is known
+/// even if the kernel coalesced it with the data before it.
+const END: u8 = 0xEE;
+/// How much has arrived? On these paths nothing overtakes anything, so what had been sent and was not counted by then is
+/// lost.
+const QUESTION: u8 = 0xDD;
+/// An acknowledgement is eight bytes; an answer to a word has one more, the number of the run.
+const ANSWER: usize = 9;
+
+impl End for Receiver {
+    fn run(&mut self, count: u64) -> Result<Ran, Failure> {
+        if self.runs == 0 {
+            self.socket.socket.set_nonblocking(false)?;
+            let (_, peer) = self.socket.socket.recv_from(&mut self.memory)?;
+            self.socket.socket.connect(peer)?;
+            self.socket.socket.set_nonblocking(self.job.idle != IdleChoice::Block)?;
+        }
+        self.runs = self.runs.wrapping_add(1);
+        let total = count * self.job.size as u64;
+        let (mut bytes, mut said, mut low) = (0u64, 0u64, 0);
+        loop {
+            let Some(read) = self.socket.receive(&mut self.memory[low..low + READ])? else {
+                return Err(Failure::Failed(format!("nothing came for 5 s, after {bytes} of {total} bytes")));
+            };
+            if let Some([meant @ (END | QUESTION), run]) = self.memory[low..low + read].last_chunk().copied() {
+                bytes += (read - 2) as u64;
+                let mut answer = [run; ANSWER];
+                answer[..8].copy_from_slice(&bytes.to_le_bytes());
+                self.socket.send(&answer)?;
+                if meant == END && run == self.runs {
+                    break;
+                }
+                continue;
+            }
+            low = advance(low, read, &self.memory);
+            bytes += read as u64;
+            if bytes - said >= ACKNOWLEDGE {
+                self.socket.send(&bytes.to_le_bytes())?;
+                said = bytes;
+            }
+        }
+        if bytes * 100 < total * 99 {
+            return Err(Failure::Failed(format!("only {bytes} of {total} bytes arrived")));
+        }
+        Ok(Ran::default())
+    }
+}
+
+struct Sender {
+    socket: Socket,
+    memory: Vec<u8>,
+    window: u64,
+    train: usize,
+    unit: usize,
+    size: u64,
+    runs: u8,
+}
+
+pub(super) fn sender(job: &Job) -> Result<Opened, Failure> {
+    let peer: SocketAddr = job.peer.ok_or_else(|| Failure::Failed("nowhere to connect to".into()))?;
+    // A link knows what the path and the kernel carry.
+    let link = UdpLink::connect(None, peer, &UdpOptions::default())?;
+    let limits = link.train_limits();
+    let unit =
+        UnitSize::for_messages_of(u32::try_from(job.size).unwrap_or(u32::MAX), link.max_datagram(), limits.bytes)
+            .min(job.size + TRAILER);
+    let units = (limits.bytes / unit).clamp(1, limits.segments.max(1));
+    drop(link);
+    let socket = UdpSocket::bind(SocketAddr::new(job.bind, 0))?;
+    socket.connect(peer)?;
+    set_up(job, &socket)?;
+    if units > 1 {
+        setsockopt(&socket, sockopt::UdpGsoSegment, &i32::try_from(unit).unwrap_or(i32::MAX)).map_err(|error| {
+            Failure::Unavailable(format!("this kernel does not segment UDP (UDP_SEGMENT): {error}"))
+        })?;
+    }
+    let buffer = getsockopt(&socket, sockopt::RcvBuf).map_err(io::Error::from)?;
+    let mut socket = Socket::new(job, socket, ASK_AFTER)?;
+    socket.send(&[END, 0])?;
+    let window = WINDOW.min(buffer as u64 / 4);
+    let sender =
+        Sender { socket, memory: memory(job), window, train: units * unit, unit, size: job.size as u64, runs: 0 };
+    Ok((Box::new(sender), None))
+}
+
+/// What a sender knows about the bytes in transit.
+#[derive(Default)]
+struct Transit {
+    sent: u64,
+    acknowledged: u64,
+    lost: u64,
+}
+
+impl Transit {
+    fn bytes(&self) -> u64 {
+        self.sent.saturating_sub(self.acknowledged + self.lost)
+    }
+}
+
+impl Sender {
+    /// Waits for the next acknowledgement, and asks if none comes; whether it was the answer to a word.
+    fn listen(&mut self, transit: &mut Transit, asking: u8) -> io::Result<bool> {
+        let mut answer = [0; 16];
+        match self.socket.receive(&mut answer)? {
+            Some(n) if n == 8 || n == ANSWER && answer[8] == self.runs => {
+                let [bytes @ .., _, _, _, _, _, _, _, _] = answer;
+                transit.acknowledged = transit.acknowledged.max(u64::from_le_bytes(bytes));
+                if n == ANSWER {
+                    transit.lost = transit.sent.saturating_sub(transit.acknowledged);
+                }
+                Ok(n == ANSWER)
+            }
+            Some(_) => Ok(false),
+            None => self.socket.send(&[asking, self.runs]).map(|()| false),
+        }
+    }
+}
+
+impl End for Sender {
+    fn run(&mut self, count: u64) -> Result<Ran, Failure> {
+        self.runs = self.runs.wrapping_add(1);
+        // A message travels as whole units with their trailers; small ones share trains.
+        let payload = (self.unit - TRAILER) as u64;
+        let units = self.size.div_ceil(payload).max(1);
+        let total = count * (self.size + units * TRAILER as u64);
+        let mut transit = Transit::default();
+        let mut low = 0;
+        while transit.sent < total {
+            let len = (self.train as u64).min(total - transit.sent) as usize;
+            if transit.bytes() + len as u64 > self.window {
+                self.listen(&mut transit, QUESTION)?;
+                continue;
+            }
+            self.socket.send(&self.memory[low..low + len])?;
+            transit.sent += len as u64;
+            low = advance(low, len, &self.memory);
+        }
+        self.socket.send(&[END, self.runs])?;
+        while !self.listen(&mut transit, END)? {}
+        Ok(Ran::default())
+    }
+}

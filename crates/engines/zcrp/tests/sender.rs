@@ -394,7 +394,7 @@ fn a_silent_peer_is_gone_after_ten_seconds_but_only_if_work_has_begun() {
     assert!(half.take_events().is_empty(), "what has not begun waits without limit");
     half.feed(&request(&[(0, 10)]));
     half.call(|engine| {
-        pinnace_core::Engine::handle_path_event(engine, Time::ZERO, pinnace_core::PathEvent::Unreachable)
+        pinnace_core::Engine::handle_path_event(engine, Time::ZERO, pinnace_core::PathEvent::Unreachable);
     });
     half.millis(9_999);
     assert!(half.take_events().is_empty());

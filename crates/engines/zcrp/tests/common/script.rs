@@ -11,8 +11,11 @@ use pinnace_wire::zcrp::{Control, ControlWriter, MIN_CONTROL_BYTES, TRAILER_BYTE
 use pinnace_zcrp::{Config, Event, UnitSize};
 use std::collections::BTreeSet;
 
+/// What a target does with an input.
+pub type Target = fn(&[u8]);
+
 /// The targets, by name.
-pub const TARGETS: [(&str, fn(&[u8])); 4] =
+pub const TARGETS: [(&str, Target); 4] =
     [("zcrp_trailer", trailer), ("zcrp_control", control), ("zcrp_sender", sender), ("zcrp_receiver", receiver)];
 
 /// Steps of a script; more only take time.
@@ -151,7 +154,7 @@ fn common_step(half: &mut Half, script: &mut Script<'_>, step: u8) -> bool {
             }
         }
         4 => {
-            let held = script.byte() % 2 == 0;
+            let held = script.byte().is_multiple_of(2);
             half.call(|engine| engine.handle_hold(held));
         }
         5 => half.call(|engine| engine.handle_path_event(Time::ZERO, PathEvent::Unreachable)),
@@ -204,7 +207,7 @@ pub fn sender(data: &[u8]) {
                 half.feed(&request(&pairs));
             }
             12..=14 => {
-                let positive = script.byte() % 4 > 0;
+                let positive = !script.byte().is_multiple_of(4);
                 let mut numbers = vec![script.near(newest.wrapping_sub(8))];
                 for _ in 0..1 + script.byte() % 6 {
                     let last = numbers[numbers.len() - 1];

@@ -1,0 +1,299 @@
+//! The native interface on real UDP sockets: waiting in every way, many threads, and peers that misbehave.
+
+use pinnace::zcrp::{Failure, Listener, Options, Progress, Receiver, Refused, Sender};
+use pinnace::{Error, Message};
+use std::net::{SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+fn options() -> Options {
+    Options { peer_timeout: Duration::from_secs(2), ..Options::default() }
+}
+
+/// A sender, and a receiver that it has introduced itself to with message 0 of one byte.
+fn pair(options: &Options) -> (Sender, Receiver, SocketAddr) {
+    let listener = Listener::bind("127.0.0.1:0", options).unwrap();
+    let address = listener.local_addr().unwrap();
+    let sender = Sender::connect(address, options).unwrap();
+    let hello = sender.send(Message::from_vec(vec![7])).unwrap();
+    let receiver = listener.accept_receiver().unwrap();
+    assert_eq!(receiver.post(Message::with_capacity(1)).unwrap().wait().unwrap().into_vec(), [7]);
+    hello.wait().unwrap();
+    (sender, receiver, address)
+}
+
+fn data(size: usize, salt: usize) -> Vec<u8> {
+    (0..size).map(|index| (index.wrapping_mul(13) ^ (index >> 7) ^ salt) as u8).collect()
+}
+
+#[test]
+fn waiting_blocks_polls_or_gives_up_and_goes_on() {
+    //= Z-15 test
+    let (sender, receiver, _) = pair(&options());
+    let sending = sender.send(Message::from_vec(data(100_000, 1))).unwrap();
+    assert!(!sending.has_ended(), "nobody has posted");
+    let begun = Instant::now();
+    let Progress::UnderWay(sending) = sending.wait_timeout(Duration::from_millis(30)) else { panic!("it cannot end") };
+    assert!(begun.elapsed() >= Duration::from_millis(30));
+    let receiving = receiver.post(Message::with_capacity(100_000)).unwrap();
+    let message = pollster::block_on(receiving).unwrap();
+    assert_eq!(message.into_vec(), data(100_000, 1));
+    let Progress::Ended(result) = sending.wait_timeout(Duration::from_secs(5)) else { panic!("it has arrived") };
+    assert_eq!(result.unwrap().len(), 100_000, "the buffer comes back");
+    // Both sides as futures, and probing without ever waiting.
+    let (sending, receiving) =
+        (sender.send(Message::from_vec(data(5, 2))).unwrap(), receiver.post(Message::with_capacity(9)).unwrap());
+    assert_eq!(pollster::block_on(receiving).unwrap().into_vec(), data(5, 2));
+    pollster::block_on(sending).unwrap();
+    let (sending, receiving) =
+        (sender.send(Message::from_vec(data(5, 3))).unwrap(), receiver.post(Message::with_capacity(9)).unwrap());
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while !(receiving.has_ended() && sending.has_ended()) {
+        assert!(Instant::now() < deadline, "probing makes progress");
+    }
+    assert_eq!(receiving.wait().unwrap().into_vec(), data(5, 3));
+}
+
+#[test]
+fn dropped_handles_let_their_messages_go_on() {
+    //= Z-15 test
+    let (sender, receiver, _) = pair(&options());
+    drop(sender.send(Message::from_vec(data(50_000, 1))).unwrap());
+    drop(receiver.post(Message::with_capacity(50_000)).unwrap());
+    let sending = sender.send(Message::from_vec(data(10, 2))).unwrap();
+    let message = receiver.post(Message::with_capacity(10)).unwrap().wait().unwrap();
+    assert_eq!(message.into_vec(), data(10, 2), "the second message went into the second buffer");
+    sending.wait().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while sender.counters().messages_sent < 3 {
+        assert!(Instant::now() < deadline, "{:?}", sender.counters());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn thousands_of_messages_from_several_threads() {
+    //= Z-4, Z-17 test
+    const THREADS: usize = 4;
+    const EACH: usize = 1000;
+    let (sender, receiver, _) = pair(&options());
+    let receivings: Vec<_> = (0..THREADS * EACH).map(|_| receiver.post(Message::with_capacity(64)).unwrap()).collect();
+    let senders: Vec<_> = (0..THREADS)
+        .map(|thread| {
+            let sender = sender.clone();
+            std::thread::spawn(move || {
+                let sendings: Vec<_> = (0..EACH)
+                    .map(|index| {
+                        let text = format!("{thread}:{index}");
+                        let sending = sender.send(Message::from_vec(text.clone().into_bytes())).unwrap();
+                        (sending.number(), text, sending)
+                    })
+                    .collect();
+                sendings
+                    .into_iter()
+                    .map(|(number, text, sending)| {
+                        sending.wait().unwrap();
+                        (number, text)
+                    })
+                    .collect::<Vec<_>>()
+            })
+        })
+        .collect();
+    let mut received: Vec<(u64, String)> = receivings
+        .into_iter()
+        .map(|receiving| (receiving.number(), String::from_utf8(receiving.wait().unwrap().into_vec()).unwrap()))
+        .collect();
+    let mut sent: Vec<_> = senders.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
+    sent.sort();
+    received.sort();
+    assert_eq!(sent, received, "the n-th send went into the n-th buffer");
+}
+
+#[test]
+fn a_peer_that_vanishes_is_reported_within_its_timeout() {
+    //= Z-19 test
+    // A peer that answers once and is then silent: a plain socket that requests the message.
+    let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let sender = Sender::connect(peer.local_addr().unwrap(), &options()).unwrap();
+    let sending = sender.send(Message::from_vec(data(100_000, 1))).unwrap();
+    let waiting = sender.send(Message::from_vec(data(1, 1))).unwrap();
+    let mut datagram = [0; 65_536];
+    let (_, from) = peer.recv_from(&mut datagram).unwrap();
+    let request: Vec<u8> = [1u32, 0, 100_000, 0x8300_0000].iter().flat_map(|word| word.to_be_bytes()).collect();
+    peer.send_to(&request, from).unwrap();
+    let begun = Instant::now();
+    let unsent = sending.wait().unwrap_err();
+    assert!(matches!(unsent.error, Error::Failed(Failure::PeerGone)), "{unsent}");
+    assert_eq!(unsent.message.unwrap().into_vec(), data(100_000, 1), "the buffer is the caller's again");
+    let took = begun.elapsed();
+    assert!(took > Duration::from_millis(1900) && took < Duration::from_secs(4), "{took:?}");
+    assert!(matches!(waiting.wait().unwrap_err().error, Error::Failed(Failure::PeerGone)));
+    let refused = sender.send(Message::from_vec(vec![1])).unwrap_err();
+    assert!(matches!(refused.error, Error::Refused(Refused::Closed(Failure::PeerGone))), "{refused}");
+    assert!(refused.message.is_some());
+}
+
+#[test]
+fn a_port_where_nobody_listens_is_counted_and_no_failure() {
+    //= Z-19 test
+    let nobody = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = nobody.local_addr().unwrap();
+    drop(nobody);
+    let sender = Sender::connect(address, &options()).unwrap();
+    let sending = sender.send(Message::from_vec(vec![1, 2, 3])).unwrap();
+    let Progress::UnderWay(sending) = sending.wait_timeout(Duration::from_millis(300)) else {
+        panic!("nobody listens")
+    };
+    assert!(sender.counters().unreachable_reports > 0, "{:?}", sender.counters());
+    // Somebody starts to listen: the next announcement finds him.
+    let listener = Listener::bind(address, &options()).unwrap();
+    let receiver = listener.accept_receiver().unwrap();
+    let message = receiver.post(Message::with_capacity(3)).unwrap().wait().unwrap();
+    assert_eq!(message.into_vec(), [1, 2, 3]);
+    sending.wait().unwrap();
+}
+
+#[test]
+fn a_receiver_that_never_posts_keeps_nobody_from_closing() {
+    //= Z-3, Z-15 test
+    let (sender, receiver, _) = pair(&options());
+    let sending = sender.send(Message::from_vec(data(1000, 1))).unwrap();
+    let Progress::UnderWay(sending) = sending.wait_timeout(Duration::from_millis(200)) else { panic!("no buffer") };
+    assert_eq!(sender.counters().units_sent, 1, "the first message only");
+    sender.close();
+    assert!(matches!(sending.wait().unwrap_err().error, Error::Failed(Failure::Closed)));
+    let posted = receiver.post(Message::with_capacity(10)).unwrap();
+    receiver.close();
+    assert!(matches!(posted.wait().unwrap_err().error, Error::Failed(Failure::Closed)));
+    assert!(receiver.post(Message::with_capacity(1)).is_err());
+}
+
+#[test]
+fn a_flood_from_a_third_socket_changes_nothing() {
+    //= Z-2, Z-20 test
+    let (sender, receiver, address) = pair(&options());
+    let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let flood = {
+        let stop = stop.clone();
+        std::thread::spawn(move || {
+            let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+            let mut sent = 0u64;
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                // Garbage, and a well-formed lie: message 1 is complete and holds one byte.
+                let mut lie = vec![0xEE];
+                lie.extend_from_slice(&[
+                    0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0,
+                ]);
+                let _ = socket.send_to(&lie, address);
+                let _ = socket.send_to(&data(1000, sent as usize), address);
+                sent += 2;
+                if sent.is_multiple_of(64) {
+                    std::thread::sleep(Duration::from_micros(200));
+                }
+            }
+            sent
+        })
+    };
+    for number in 0..30 {
+        let sending = sender.send(Message::from_vec(data(200_000, number))).unwrap();
+        let message = receiver.post(Message::with_capacity(200_000)).unwrap().wait().unwrap();
+        assert!(message.into_vec() == data(200_000, number), "message {number} was altered");
+        sending.wait().unwrap();
+    }
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    assert!(flood.join().unwrap() > 100);
+}
+
+#[test]
+fn a_listener_answers_strangers_with_little_and_garbage_not_at_all() {
+    //= Z-21 test
+    let listener = Listener::bind("127.0.0.1:0", &options()).unwrap();
+    let address = listener.local_addr().unwrap();
+    let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
+    stranger.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    for garbage in [&[0u8; 28][..], &[8; 28], &[0; 5], &[0xFF; 1000]] {
+        stranger.send_to(garbage, address).unwrap();
+    }
+    let mut datagram = [0; 2000];
+    assert!(stranger.recv_from(&mut datagram).is_err(), "garbage gets no answer");
+    // An introduction, and then nothing more: what the receiver may say to that is bounded.
+    let mut idle = [0; 28];
+    idle[24] = 8;
+    stranger.send_to(&idle, address).unwrap();
+    let receiver = listener.accept_receiver().unwrap();
+    for _ in 0..500 {
+        drop(receiver.post(Message::with_capacity(1000)).unwrap());
+    }
+    let mut bytes = 0;
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_millis(600) {
+        if let Ok((len, _)) = stranger.recv_from(&mut datagram) {
+            bytes += len + 28;
+        }
+    }
+    assert!(bytes > 0 && bytes <= 3 * (28 + 28), "{bytes} bytes answer 56");
+}
+
+#[test]
+fn user_memory_and_mapped_files_are_sent_and_received_in_place() {
+    //= Z-17, Z-18 test
+    use std::io::{Read, Seek, Write};
+    let (sender, receiver, _) = pair(&options());
+    let size = 3_000_000;
+    let (mut source, mut target) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
+    source.write_all(&data(size, 9)).unwrap();
+    target.set_len(size as u64).unwrap();
+    let sending = sender.send(Message::map_file(&source, 0, size).unwrap()).unwrap();
+    let receiving = receiver.post(Message::map_file_mut(&target, 0, size).unwrap()).unwrap();
+    receiving.wait().unwrap().flush().unwrap();
+    sending.wait().unwrap();
+    let mut found = Vec::new();
+    target.rewind().unwrap();
+    target.read_to_end(&mut found).unwrap();
+    assert!(found == data(size, 9));
+    let seen = receiver.counters();
+    assert!(seen.units_in_place * 100 >= (seen.units_in_place + seen.units_copied) * 90, "{seen:?}");
+    // The caller's own memory; and a read-only map cannot be received into.
+    let mut memory = data(70_000, 1);
+    // SAFETY: `memory` outlives both waits, and is not touched before.
+    let message = unsafe { Message::from_raw(memory.as_mut_ptr(), memory.len()) };
+    let receiving = receiver.post(Message::with_capacity(70_000)).unwrap();
+    let back = sender.send(message).unwrap().wait().unwrap();
+    assert!(receiving.wait().unwrap().into_vec() == data(70_000, 1));
+    drop(back);
+    let refused = receiver.post(Message::map_file(&source, 0, 100).unwrap()).unwrap_err();
+    assert!(matches!(refused.error, Error::ReadOnly));
+}
+
+#[test]
+fn a_message_longer_than_its_buffer_fails_at_both_ends_and_others_go_on() {
+    //= Z-16 test
+    let (sender, receiver, _) = pair(&options());
+    let (long, next) =
+        (sender.send(Message::from_vec(data(2000, 1))).unwrap(), sender.send(Message::from_vec(data(3, 2))).unwrap());
+    let (short, good) =
+        (receiver.post(Message::with_capacity(1999)).unwrap(), receiver.post(Message::with_capacity(3)).unwrap());
+    assert!(matches!(short.wait().unwrap_err().error, Error::Failed(Failure::TooLong)));
+    let unsent = long.wait().unwrap_err();
+    assert!(unsent.to_string().contains("longer than the receiver's buffer"), "{unsent}");
+    assert_eq!(good.wait().unwrap().into_vec(), data(3, 2));
+    next.wait().unwrap();
+}
+
+#[test]
+fn an_endpoint_without_a_worker_moves_while_somebody_waits() {
+    let options = Options { worker: false, ..options() };
+    let (sender, receiver, _) = {
+        let listener = Listener::bind("127.0.0.1:0", &options).unwrap();
+        let address = listener.local_addr().unwrap();
+        let sender = Sender::connect(address, &options).unwrap();
+        let sending = sender.send(Message::from_vec(data(300_000, 4))).unwrap();
+        let other = std::thread::spawn(move || sending.wait().unwrap());
+        let receiver = listener.accept_receiver().unwrap();
+        let message = receiver.post(Message::with_capacity(300_000)).unwrap().wait().unwrap();
+        assert!(message.into_vec() == data(300_000, 4));
+        receiver.close();
+        other.join().unwrap();
+        (sender, receiver, address)
+    };
+    assert_eq!((sender.counters().messages_sent, receiver.counters().messages_received), (1, 1));
+}

@@ -9,6 +9,7 @@
 
 mod demo;
 mod exit;
+mod files;
 mod interrupt;
 mod output;
 mod perf;
@@ -57,6 +58,10 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Send files and folders
+    Send(files::send::Args),
+    /// Receive files and folders
+    Recv(files::receive::Args),
     /// Send or receive single messages with the bare ZCRP protocol
     Zcrp(zcrp::Args),
     Sim(sim::Args),
@@ -87,6 +92,8 @@ fn main() -> ExitCode {
 
 fn run(command: &Command, output: &Output) -> Result<(), Error> {
     match command {
+        Command::Send(args) => files::send::run(args, output),
+        Command::Recv(args) => files::receive::run(args, output),
         Command::Zcrp(args) => zcrp::run(args, output),
         Command::Sim(args) => sim::run(args, output),
         Command::Demo(args) => demo::run(args, output),

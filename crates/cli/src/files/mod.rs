@@ -1,0 +1,45 @@
+//! `pinnace send` and `pinnace recv`: files and folders, from mapped file to mapped file.
+//!
+//! The protocol between the two is in docs/src/file-transfer.md. Every file is cut into chunks, each a ZCRP message; as
+//! many as [`MAX_MESSAGES`] and [`MAX_BYTES`] allow are under way at once, so that the line is busy and memory stays small.
+
+mod digest;
+mod peer;
+mod progress;
+mod protocol;
+pub(crate) mod receive;
+mod schedule;
+pub(crate) mod send;
+mod source;
+mod store;
+
+#[cfg(test)]
+mod tests;
+
+use crate::exit::Error;
+use crate::interrupt;
+use digest::Value;
+use pinnace::Message;
+use std::fs::File;
+
+/// Messages under way at most, at either end.
+const MAX_MESSAGES: usize = 128;
+/// Bytes under way at which no more are begun.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// The value of a chunk of a file on the disk. The file must be that long.
+fn value_on_disk(file: &File, (offset, len): (u64, usize), bytes: u64, chunk_bytes: u64) -> Result<Value, Error> {
+    interrupt::check()?;
+    let content =
+        Message::map_file(file, offset, len).map_err(|error| Error::io("cannot map a file to verify it", &error))?;
+    Ok(digest::chunk_value(&content, offset, bytes, chunk_bytes))
+}
+
+/// BLAKE3 of a file on the disk. The file must be that long.
+fn hash_on_disk(file: &File, bytes: u64, chunk_bytes: u64) -> Result<Value, Error> {
+    let work = schedule::Work { entry: 0, bytes, held: Vec::new() };
+    let values: Result<Vec<Value>, Error> = (0..work.chunks(chunk_bytes))
+        .map(|chunk| value_on_disk(file, work.range(chunk, chunk_bytes), bytes, chunk_bytes))
+        .collect();
+    digest::file_hash(&values?, bytes, chunk_bytes).ok_or_else(|| Error::failed("a file is too large to be hashed"))
+}

@@ -1,0 +1,165 @@
+//! The other end of a file transfer: control messages, and what can happen between them.
+//!
+//! Always true: at most one control message of the peer waits here; an empty message, where something else is due, says
+//! that the sender gives up.
+
+use super::protocol::{self, CONTROL_BYTES, Refusal, ToSender, printable};
+use crate::exit::{Error, Exit};
+use crate::transport::{self, Transport};
+use pinnace::Message;
+use pinnace::zcrp::{Receiver, Receiving, Sender, Sending};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::cell::{Cell, RefCell};
+use std::time::{Duration, Instant};
+
+/// How long a last word may take to arrive.
+const LAST_WORD: Duration = Duration::from_millis(500);
+
+/// A duplex channel to the peer.
+pub(super) struct Peer<'a> {
+    pub(super) sender: Sender,
+    pub(super) receiver: Receiver,
+    name: String,
+    transport: &'a Transport,
+    /// The buffer for the peer's next control message.
+    posted: RefCell<Option<Receiving>>,
+    /// A control message that came before it was asked for.
+    early: RefCell<Option<Message>>,
+    /// The peer has ended the transfer and needs no last word.
+    refused: Cell<bool>,
+}
+
+impl<'a> Peer<'a> {
+    pub(super) fn new(
+        (sender, receiver): (Sender, Receiver),
+        name: impl Into<String>,
+        transport: &'a Transport,
+    ) -> Self {
+        let (posted, early, refused) = Default::default();
+        Self { sender, receiver, name: name.into(), transport, posted, early, refused }
+    }
+
+    pub(super) fn error(&self, error: pinnace::Error) -> Error {
+        self.transport.error(&self.name, error)
+    }
+
+    pub(super) fn queue(&self, message: Message) -> Result<Sending, Error> {
+        self.sender.send(message).map_err(|unsent| self.error(unsent.error))
+    }
+
+    pub(super) fn post(&self, message: Message) -> Result<Receiving, Error> {
+        self.receiver.post(message).map_err(|unsent| self.error(unsent.error))
+    }
+
+    /// Makes sure that the peer's next control message has a place.
+    pub(super) fn listen(&self) -> Result<(), Error> {
+        let mut posted = self.posted.borrow_mut();
+        if posted.is_none() {
+            *posted = Some(self.post(Message::with_capacity(CONTROL_BYTES))?);
+        }
+        Ok(())
+    }
+
+    /// Sends a control message and waits until the peer has it; `look` is called meanwhile.
+    pub(super) fn tell(&self, message: &impl Serialize, look: impl FnMut() -> Result<(), Error>) -> Result<(), Error> {
+        let sending = self.queue(Message::from_vec(protocol::encode(message)?))?;
+        transport::wait(sending, look, |error| self.error(error)).map(drop)
+    }
+
+    /// The next control message, and how many bytes it had. With `deadline` it must come before that.
+    pub(super) fn hear<T: DeserializeOwned>(&self, deadline: Option<Instant>) -> Result<(T, usize), Error> {
+        let early = self.early.borrow_mut().take();
+        let message = match early {
+            Some(message) => message,
+            None => {
+                self.listen()?;
+                let posted = self.posted.borrow_mut().take();
+                let Some(posted) = posted else { return Err(Error::failed("nothing is posted; please report it")) };
+                transport::wait(posted, || self.check_deadline(deadline), |error| self.error(error))?
+            }
+        };
+        if message.is_empty() {
+            return Err(self.gave_up());
+        }
+        Ok((protocol::decode(&message)?, message.len()))
+    }
+
+    /// The peer's empty message has come.
+    pub(super) fn gave_up(&self) -> Error {
+        self.refused.set(true);
+        Error::failed(format!("{} gave up; its own message says why; what has arrived is kept", self.name))
+    }
+
+    fn check_deadline(&self, deadline: Option<Instant>) -> Result<(), Error> {
+        if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            return Err(self.error(pinnace::Error::Failed(pinnace::zcrp::Failure::PeerGone)));
+        }
+        Ok(())
+    }
+
+    /// The receiver's next control message, for the sender: a refusal is an error.
+    pub(super) fn hear_receiver(&self) -> Result<ToSender, Error> {
+        let (message, _) = self.hear(None)?;
+        self.listen()?;
+        match message {
+            ToSender::Refuse(refusal) => {
+                self.refused.set(true);
+                Err(refused(&refusal))
+            }
+            message => Ok(message),
+        }
+    }
+
+    /// Whether the receiver has refused while the sender was busy.
+    pub(super) fn look(&self) -> Result<(), Error> {
+        if self.early.borrow().is_some() {
+            return Ok(());
+        }
+        let ended = self.posted.borrow().as_ref().is_some_and(Receiving::has_ended);
+        if !ended {
+            return Ok(());
+        }
+        let Some(posted) = self.posted.borrow_mut().take() else { return Ok(()) };
+        let message = posted.wait().map_err(|unsent| self.error(unsent.error))?;
+        if let Ok(ToSender::Refuse(refusal)) = protocol::decode(&message) {
+            self.refused.set(true);
+            return Err(refused(&refusal));
+        }
+        *self.early.borrow_mut() = Some(message);
+        Ok(())
+    }
+
+    /// The sender's last word after an error: an empty message.
+    pub(super) fn give_up(&self, error: &Error) {
+        if error.exit != Exit::PeerGone && !self.refused.get() {
+            self.last_word(Message::from_vec(Vec::new()));
+        }
+    }
+
+    /// The receiver's last word after an error.
+    pub(super) fn refuse(&self, error: &Error) {
+        if error.exit != Exit::PeerGone
+            && !self.refused.get()
+            && let Ok(bytes) = protocol::encode(&ToSender::Refuse(Refusal::of(error)))
+        {
+            self.last_word(Message::from_vec(bytes));
+        }
+    }
+
+    fn last_word(&self, message: Message) {
+        if let Ok(sending) = self.sender.send(message) {
+            let _ = sending.wait_timeout(LAST_WORD);
+        }
+    }
+
+    /// The peer must answer for the first time before this.
+    pub(super) fn first_deadline(&self) -> Instant {
+        Instant::now() + self.transport.timeout
+    }
+}
+
+fn refused(refusal: &Refusal) -> Error {
+    let exit = if refusal.not_verified { Exit::NotVerified } else { Exit::Failed };
+    Error::new(exit, format!("the receiver ended the transfer: {}", printable(&refusal.text)))
+}

@@ -1,0 +1,138 @@
+//! How far a transfer is: a bar on a terminal, and nothing elsewhere; and the lines at the end.
+
+use super::digest::{Value, hex};
+use crate::output::Output;
+use indicatif::{BinaryBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
+use std::time::{Duration, Instant};
+
+/// The bar of one transfer.
+pub(super) struct Progress {
+    bar: ProgressBar,
+    /// Bytes of whole messages.
+    completed: u64,
+    /// Bytes of the messages under way.
+    under_way: u64,
+    /// Bytes on the link when the content began.
+    origin: Option<u64>,
+}
+
+impl Progress {
+    pub(super) fn new(what: &'static str) -> Self {
+        let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr_with_hz(10));
+        let template = "{msg:10} {wide_bar} {binary_bytes:>11} of {binary_total_bytes:>11} {binary_bytes_per_sec:>13} {eta:>4} left";
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style);
+        }
+        bar.set_message(what);
+        Self { bar, completed: 0, under_way: 0, origin: None }
+    }
+
+    /// The content begins: so many bytes are to travel.
+    pub(super) fn begin(&mut self, what: &'static str, total: u64) {
+        self.bar.set_message(what);
+        self.bar.set_length(total);
+        self.bar.reset();
+        (self.completed, self.under_way, self.origin) = (0, 0, None);
+    }
+
+    pub(super) fn queued(&mut self, bytes: u64) {
+        self.under_way += bytes;
+    }
+
+    pub(super) fn completed(&mut self, bytes: u64) {
+        self.under_way = self.under_way.saturating_sub(bytes);
+        self.completed += bytes;
+        self.bar.set_position(self.completed);
+    }
+
+    /// Looks at the link between two messages: `bytes` is what it has carried since ever.
+    pub(super) fn look(&mut self, bytes: u64) {
+        let carried = bytes - *self.origin.get_or_insert(bytes);
+        self.bar.set_position(carried.clamp(self.completed, self.completed + self.under_way));
+    }
+
+    /// Prints around the bar.
+    pub(super) fn suspend<R>(&self, print: impl FnOnce() -> R) -> R {
+        self.bar.suspend(print)
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// What happened to a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Status {
+    Sent,
+    Received,
+    AlreadyThere,
+}
+
+#[derive(Serialize)]
+struct FileLine<'a> {
+    event: &'static str,
+    status: Status,
+    /// With U+FFFD for what is not UTF-8.
+    path: String,
+    /// The exact bytes, if the path is not UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_bytes: Option<&'a [u8]>,
+    bytes: u64,
+    blake3: String,
+}
+
+/// The line of a file that was verified.
+pub(super) fn print_file(output: &Output, status: Status, path: &[u8], bytes: u64, hash: &Value) {
+    let text = String::from_utf8_lossy(path);
+    let path_bytes = matches!(text, std::borrow::Cow::Owned(_)).then_some(path);
+    let blake3 = hex(hash);
+    let word = match status {
+        Status::Sent => "sent",
+        Status::Received => "received",
+        Status::AlreadyThere => "already there",
+    };
+    let printed = format!("{word} {} {bytes} bytes BLAKE3 {blake3}", super::protocol::printable(&text));
+    output.result(printed, &FileLine { event: "file", status, path: text.into_owned(), path_bytes, bytes, blake3 });
+}
+
+/// What a whole transfer came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Totals {
+    pub(super) files: u64,
+    pub(super) bytes: u64,
+    /// Bytes that did not travel, because they were there before.
+    pub(super) bytes_resumed: u64,
+}
+
+#[derive(Serialize)]
+struct DoneLine {
+    event: &'static str,
+    #[serde(flatten)]
+    totals: Totals,
+    seconds: f64,
+    verified: bool,
+}
+
+/// The last line.
+pub(super) fn print_totals(output: &Output, totals: Totals, begun: Instant) {
+    let elapsed = begun.elapsed().max(Duration::from_millis(1));
+    let travelled = totals.bytes - totals.bytes_resumed;
+    let rate = travelled as f64 / elapsed.as_secs_f64();
+    let resumed = match totals.bytes_resumed {
+        0 => String::new(),
+        bytes => format!(", {} of them there before", BinaryBytes(bytes)),
+    };
+    let text = format!(
+        "{} files, {}{resumed}, verified, in {:.1} s ({}/s)",
+        totals.files,
+        BinaryBytes(totals.bytes),
+        elapsed.as_secs_f64(),
+        BinaryBytes(rate as u64)
+    );
+    output.result(text, &DoneLine { event: "done", totals, seconds: elapsed.as_secs_f64(), verified: true });
+}

@@ -1,0 +1,442 @@
+//! `pinnace recv`.
+
+use super::digest::{HashThread, Hashed, Job, Value};
+use super::peer::Peer;
+use super::progress::{self, Progress, Status, Totals};
+use super::protocol::{
+    self, CHUNKS_AN_ITEM, CONTROL_BYTES, Held, Holding, Item, ManifestReader, Problem, ToReceiver, ToSender,
+    unsafe_peer,
+};
+use super::schedule::{self, Schedule, Values, Work};
+use super::store::{Existing, Store, exists};
+use super::{MAX_BYTES, MAX_MESSAGES};
+use crate::exit::{Error, Exit};
+use crate::interrupt;
+use crate::output::Output;
+use crate::transport::{self, Transport};
+use indicatif::BinaryBytes;
+use pinnace::Message;
+use pinnace::zcrp::{Listener, Receiving};
+use serde::Serialize;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::fs::File;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::time::Instant;
+
+const EXAMPLES: &str = "\
+Examples:
+  pinnace recv --dir incoming                      one sender after the other, until Ctrl-C
+  pinnace recv --bind [::]:4747 --once --json      over IPv6, end after the first, for scripts
+
+Nothing is ever written outside --dir. A file gets its name when it is whole and verified; until then it lies in
+.pinnace-partial there, for the next attempt. Anybody who reaches the port can send: nothing is authenticated yet.";
+
+/// Arguments of `pinnace recv`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The address to listen on; port 0 picks one, and it is printed on standard error
+    #[arg(long, value_name = "HOST:PORT", default_value = "0.0.0.0:4747", value_parser = transport::address)]
+    bind: String,
+    /// The folder to receive into; it is made if need be
+    #[arg(long, default_value = ".")]
+    dir: PathBuf,
+    /// End after the first sender
+    #[arg(long)]
+    once: bool,
+    /// Replace files that exist with other content [default: refuse the transfer]
+    #[arg(long)]
+    overwrite: bool,
+    /// Have each file on the disk before it gets its name, so that it survives a power failure
+    #[arg(long)]
+    sync: bool,
+    #[command(flatten)]
+    transport: Transport,
+}
+
+#[derive(Serialize)]
+struct Listening {
+    event: &'static str,
+    address: String,
+}
+
+/// Runs `pinnace recv`.
+pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
+    interrupt::install();
+    let mut bind = args.bind.clone();
+    let mut announced = false;
+    loop {
+        let store = Store::open(&args.dir, args.overwrite)?;
+        let listener = Listener::bind(bind.as_str(), &args.transport.options())?;
+        if !announced {
+            announced = true;
+            listener.warnings().iter().for_each(|warning| output.warn(warning));
+            let address = listener.local_addr()?.to_string();
+            output.warn(format_args!("receiving into {} at {address}", args.dir.display()));
+            if output.json {
+                output.result("", &Listening { event: "listening", address: address.clone() });
+            }
+            // The same port for the next sender, also if the system chose it.
+            bind = address;
+        }
+        let channel = transport::interruptible(move || listener.accept())??;
+        let peer = Peer::new(channel, "the sender", &args.transport);
+        let begun = Instant::now();
+        let result = serve(&peer, &store, args.sync, output);
+        match result {
+            Ok(totals) => progress::print_totals(output, totals, begun),
+            Err(error) if args.once || error.exit == Exit::Interrupted => return Err(error),
+            Err(error) => output.error(&error),
+        }
+        if args.once {
+            return Ok(());
+        }
+    }
+}
+
+/// One transfer.
+pub(super) fn serve(peer: &Peer<'_>, store: &Store, sync: bool, output: &Output) -> Result<Totals, Error> {
+    let result = Transfer::begin(peer, store, sync, output).and_then(Transfer::run);
+    match &result {
+        Ok(_) => peer.receiver.close(),
+        // The sender has been told, in the report.
+        Err(Failed { error, told: true }) => {
+            peer.receiver.close();
+            output.note(error);
+        }
+        Err(Failed { error, told: false }) => peer.refuse(error),
+    }
+    result.map_err(|failed| failed.error)
+}
+
+/// An error, and whether the sender knows.
+struct Failed {
+    error: Error,
+    told: bool,
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        Self { error, told: false }
+    }
+}
+
+struct Transfer<'a> {
+    peer: &'a Peer<'a>,
+    store: &'a Store,
+    sync: bool,
+    output: &'a Output,
+    chunk_bytes: u64,
+    items: Vec<Item>,
+    work: Vec<Work>,
+    hasher: HashThread,
+    values: Values,
+    /// The file that was opened last, by work.
+    open: Option<(usize, File)>,
+    problems: Vec<Problem>,
+    totals: Totals,
+    progress: RefCell<Progress>,
+}
+
+/// A message under way.
+struct Posted {
+    receiving: Receiving,
+    what: schedule::Item,
+    bytes: usize,
+}
+
+impl<'a> Transfer<'a> {
+    /// Hears what is offered, says what is there, and agrees on what will come.
+    fn begin(peer: &'a Peer<'a>, store: &'a Store, sync: bool, output: &'a Output) -> Result<Self, Failed> {
+        let (ToReceiver::Offer(offer), _) = peer.hear(Some(peer.first_deadline()))? else {
+            return Err(unsafe_peer("it offers nothing").into());
+        };
+        offer.check()?;
+        peer.tell(&ToSender::Accept, || Ok(()))?;
+        let chunk_bytes = offer.chunk_bytes;
+        let items = manifest(peer)?;
+        let mut transfer = Self {
+            peer,
+            store,
+            sync,
+            output,
+            chunk_bytes,
+            items,
+            work: Vec::new(),
+            hasher: HashThread::start(chunk_bytes),
+            values: Values::new(chunk_bytes),
+            open: None,
+            problems: Vec::new(),
+            totals: Totals::default(),
+            progress: RefCell::new(Progress::new("verifying")),
+        };
+        transfer.agree()?;
+        Ok(transfer)
+    }
+
+    fn agree(&mut self) -> Result<(), Error> {
+        let mut present = Vec::new();
+        for item in &self.items {
+            let held = if item.is_file() { self.present(item)? } else { None };
+            present.push(held);
+        }
+        self.check_space(&present)?;
+        let mut holdings = Vec::new();
+        for (entry, held) in (0..).zip(&present) {
+            match held {
+                None => {}
+                Some(Held::Whole(hash)) => holdings.push(Holding { entry, held: Held::Whole(*hash) }),
+                Some(Held::Chunks(chunks)) => holdings.extend(
+                    chunks.chunks(CHUNKS_AN_ITEM).map(|part| Holding { entry, held: Held::Chunks(part.to_vec()) }),
+                ),
+            }
+        }
+        for page in protocol::pages(holdings)? {
+            self.peer.tell(&ToSender::Holdings(page), || Ok(()))?;
+        }
+        self.hear_decisions(&mut present)?;
+        for (entry, (item, held)) in self.items.iter().zip(present).enumerate() {
+            if !item.is_file() {
+                continue;
+            }
+            self.totals.files += 1;
+            self.totals.bytes += item.bytes();
+            match held {
+                Some(Held::Whole(hash)) => {
+                    self.totals.bytes_resumed += item.bytes();
+                    let (path, bytes) = (item.path.as_bytes(), item.bytes());
+                    progress::print_file(self.output, Status::AlreadyThere, path, bytes, &hash);
+                }
+                held => {
+                    let held = if let Some(Held::Chunks(held)) = held { held } else { Vec::new() };
+                    let work = Work { entry, bytes: item.bytes(), held };
+                    let lengths = work.held.iter().map(|(chunk, _)| work.range(*chunk, self.chunk_bytes).1 as u64);
+                    self.totals.bytes_resumed += lengths.sum::<u64>();
+                    self.work.push(work);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What of a file is here already, verified against what was written down about it.
+    fn present(&self, item: &Item) -> Result<Option<Held>, Error> {
+        if !schedule::fits(item.bytes(), self.chunk_bytes) {
+            return Err(unsafe_peer(format!("{} has too many chunks; use larger ones (--chunk)", item.path.display())));
+        }
+        match self.store.existing(&item.path)? {
+            Existing::File(file, bytes) if bytes == item.bytes() => {
+                let hash = super::hash_on_disk(&file, bytes, self.chunk_bytes)?;
+                return Ok(Some(Held::Whole(hash)));
+            }
+            Existing::File(..) | Existing::Other if !self.store.overwrites() => return Err(exists(&item.path)),
+            Existing::File(..) | Existing::Other | Existing::Nothing => {}
+        }
+        let Some((file, chunks)) = self.store.resume(item, self.chunk_bytes) else { return Ok(None) };
+        let work = Work { entry: 0, bytes: item.bytes(), held: Vec::new() };
+        let mut held = Vec::new();
+        for (chunk, value) in chunks {
+            let range = work.range(chunk, self.chunk_bytes);
+            if super::value_on_disk(&file, range, item.bytes(), self.chunk_bytes)? == value {
+                held.push((chunk, value));
+            }
+        }
+        Ok((!held.is_empty()).then_some(Held::Chunks(held)))
+    }
+
+    fn check_space(&self, present: &[Option<Held>]) -> Result<(), Error> {
+        let missing = self.items.iter().zip(present).map(|(item, held)| match held {
+            None => item.bytes(),
+            Some(Held::Whole(_)) => 0,
+            Some(Held::Chunks(chunks)) => item.bytes().saturating_sub(chunks.len() as u64 * self.chunk_bytes),
+        });
+        let (missing, free) = (missing.sum::<u64>(), self.store.free_bytes()?);
+        if missing > free {
+            return Err(Error::failed(format!(
+                "the receiver's disk is too full: {} are missing, {} are free; free some space there",
+                BinaryBytes(missing),
+                BinaryBytes(free)
+            )));
+        }
+        Ok(())
+    }
+
+    fn hear_decisions(&self, present: &mut [Option<Held>]) -> Result<(), Error> {
+        loop {
+            let (ToReceiver::Plan(page), _) = self.peer.hear(None)? else {
+                return Err(unsafe_peer("it does not say what it will send"));
+            };
+            if page.items.is_empty() && !page.last {
+                return Err(unsafe_peer("it sent a page of nothing"));
+            }
+            for decision in page.items {
+                let at = decision.entry as usize;
+                match present.get_mut(at) {
+                    Some(held @ Some(Held::Whole(_))) => {
+                        if !self.store.overwrites() {
+                            return Err(exists(&self.items[at].path));
+                        }
+                        *held = None;
+                    }
+                    Some(Some(Held::Chunks(chunks))) => {
+                        let rejected: std::collections::BTreeSet<u32> = decision.chunks.into_iter().collect();
+                        chunks.retain(|(chunk, _)| !rejected.contains(chunk));
+                    }
+                    Some(None) | None => return Err(unsafe_peer("it decides about files that are not here")),
+                }
+            }
+            if page.last {
+                return Ok(());
+            }
+        }
+    }
+
+    fn run(mut self) -> Result<Totals, Failed> {
+        for item in self.items.iter().filter(|item| !item.is_file()) {
+            self.store.make_folder(&item.path)?;
+        }
+        let missing = self.totals.bytes - self.totals.bytes_resumed;
+        self.progress.get_mut().begin("receiving", missing);
+        self.content()?;
+        // What lies in a folder changes its time, so folders come last, the innermost first.
+        let mut folders: Vec<&Item> = self.items.iter().filter(|item| !item.is_file()).collect();
+        folders.sort_by_key(|item| std::cmp::Reverse(item.path.as_bytes().len()));
+        for folder in folders {
+            self.store.finish_folder(folder)?;
+        }
+        let failed = self.problems.first().map(|first| {
+            let name = self.items[first.entry as usize].path.display();
+            let count = self.problems.len();
+            Error::not_verified(format!(
+                "{count} of {} files did not verify, first {name}: {}; have them sent again",
+                self.totals.files, first.text
+            ))
+        });
+        for page in protocol::pages(std::mem::take(&mut self.problems))? {
+            self.peer.tell(&ToSender::Report(page), || Ok(()))?;
+        }
+        failed.map_or(Ok(self.totals), |error| Err(Failed { error, told: true }))
+    }
+
+    /// Receives chunks and digests in the agreed order.
+    fn content(&mut self) -> Result<(), Error> {
+        let mut schedule = Schedule::new(self.chunk_bytes);
+        let mut posted: VecDeque<Posted> = VecDeque::new();
+        let mut bytes = 0;
+        loop {
+            while posted.len() < MAX_MESSAGES
+                && bytes < MAX_BYTES
+                && let Some(what) = schedule.next(&self.work)
+            {
+                let message = match what {
+                    schedule::Item::Chunk { work, chunk } => self.map(work, chunk)?,
+                    schedule::Item::Digests(_) => Message::with_capacity(CONTROL_BYTES),
+                };
+                let size = if matches!(what, schedule::Item::Chunk { .. }) { message.capacity() } else { 0 };
+                bytes += size as u64;
+                self.progress.get_mut().queued(size as u64);
+                posted.push_back(Posted { receiving: self.peer.post(message)?, what, bytes: size });
+            }
+            let Some(Posted { receiving, what, bytes: size }) = posted.pop_front() else { return Ok(()) };
+            let (peer, progress) = (self.peer, &self.progress);
+            let look = || {
+                progress.borrow_mut().look(peer.receiver.counters().bytes_received);
+                Ok(())
+            };
+            let message = transport::wait(receiving, look, |error| peer.error(error))?;
+            if message.is_empty() {
+                return Err(peer.gave_up());
+            }
+            match what {
+                schedule::Item::Chunk { work, chunk } => {
+                    if message.len() != size {
+                        return Err(unsafe_peer("it sent less of a file than it offered"));
+                    }
+                    bytes -= size as u64;
+                    self.progress.get_mut().completed(size as u64);
+                    let (offset, _) = self.work[work].range(chunk, self.chunk_bytes);
+                    self.hasher.submit(Job { work, chunk, offset, bytes: self.work[work].bytes, content: message })?;
+                }
+                schedule::Item::Digests(range) => {
+                    let ToReceiver::Digests(digests) = protocol::decode(&message)? else {
+                        return Err(unsafe_peer("it sent something else than digests"));
+                    };
+                    self.finish_batch(range, &digests)?;
+                }
+            }
+            while let Some(hashed) = self.hasher.poll()? {
+                self.hashed(&hashed)?;
+            }
+        }
+    }
+
+    /// Room for a chunk, in the pages of its file.
+    fn map(&mut self, at: usize, chunk: u32) -> Result<Message, Error> {
+        let work = &self.work[at];
+        let item = &self.items[work.entry];
+        let file = match self.open.take() {
+            Some((opened, file)) if opened == at => file,
+            _ => self.store.begin(item, self.chunk_bytes, &work.held)?,
+        };
+        let (offset, len) = work.range(chunk, self.chunk_bytes);
+        self.store.reserve(&file, item, offset, len)?;
+        let message = Message::map_file_mut(&file, offset, len)
+            .map_err(|error| Error::io(format_args!("cannot map {}", item.path.display()), &error))?;
+        self.open = Some((at, file));
+        Ok(message)
+    }
+
+    fn hashed(&mut self, hashed: &Hashed) -> Result<(), Error> {
+        let work = &self.work[hashed.work];
+        self.values.set(hashed.work, work, hashed.chunk, hashed.value);
+        if work.chunks(self.chunk_bytes) > 1 {
+            self.store.note(&self.items[work.entry], hashed.chunk, &hashed.value)?;
+        }
+        Ok(())
+    }
+
+    /// Verifies the files of a batch and puts them into their places.
+    fn finish_batch(&mut self, range: Range<usize>, digests: &[Value]) -> Result<(), Error> {
+        if digests.len() != range.len() {
+            return Err(unsafe_peer("it sent another number of digests than of files"));
+        }
+        for (at, digest) in range.zip(digests) {
+            while !self.values.is_complete(at, &self.work[at]) {
+                let hashed = self.hasher.wait()?;
+                self.hashed(&hashed)?;
+            }
+            let work = &self.work[at];
+            let item = &self.items[work.entry];
+            if self.values.take_hash(at, work).as_ref() != Some(digest) {
+                self.store.forget(item);
+                let text = "BLAKE3 differs between the two ends".to_owned();
+                self.problems.push(Problem { entry: work.entry as u32, text });
+                continue;
+            }
+            if item.bytes() == 0 {
+                self.store.begin(item, self.chunk_bytes, &[])?;
+            }
+            self.store.place(item, self.sync)?;
+            let (path, bytes) = (item.path.as_bytes(), item.bytes());
+            let print = || progress::print_file(self.output, Status::Received, path, bytes, digest);
+            self.progress.borrow().suspend(print);
+        }
+        Ok(())
+    }
+}
+
+fn manifest(peer: &Peer<'_>) -> Result<Vec<Item>, Error> {
+    let mut reader = ManifestReader::default();
+    loop {
+        let (ToReceiver::Manifest(page), bytes) = peer.hear(None)? else {
+            return Err(unsafe_peer("it does not list its files"));
+        };
+        let last = page.last;
+        reader.add(page, bytes)?;
+        if last {
+            return Ok(reader.finish());
+        }
+    }
+}

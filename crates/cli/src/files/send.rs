@@ -1,0 +1,368 @@
+//! `pinnace send`.
+
+use super::digest::{HashThread, Hashed, Job, Value};
+use super::peer::Peer;
+use super::progress::{self, Progress, Status, Totals};
+use super::protocol::{self, Decision, Held, Holding, Kind, Offer, Problem, ToReceiver, ToSender, unsafe_peer};
+use super::schedule::{Item, Schedule, Values, Work};
+use super::source::{self, Source};
+use super::{MAX_BYTES, MAX_MESSAGES};
+use crate::exit::Error;
+use crate::interrupt;
+use crate::output::Output;
+use crate::transport::{self, Transport};
+use pinnace::Message;
+use pinnace::zcrp::{self, Sending};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::ffi::OsString;
+use std::fs::File;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::time::Instant;
+
+const EXAMPLES: &str = "\
+Examples:
+  pinnace send results.bin photos/ 192.0.2.7:4747
+  pinnace send --to [2001:db8::7]:4747 backup.tar
+
+`pinnace recv` must run at that address. Names, permissions and modification times are kept. Symbolic links inside folders
+are left out; devices, sockets and pipes are refused. Every file is verified with BLAKE3 at both ends. If either end is
+killed, run both commands again: what has arrived is verified, and not sent twice.";
+
+/// Arguments of `pinnace send`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES, override_usage = "pinnace send [OPTIONS] <FILE>... <HOST:PORT>")]
+pub(crate) struct Args {
+    /// Files and folders, and last the receiver's address, unless --to names it
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<OsString>,
+    /// The receiver's address
+    #[arg(long, value_name = "HOST:PORT", value_parser = transport::address)]
+    to: Option<String>,
+    /// Bytes of a chunk, a power of two: what is sent again at most when a transfer is resumed
+    #[arg(long, value_name = "BYTES", default_value = "16MiB", value_parser = chunk_bytes)]
+    chunk: u64,
+    #[command(flatten)]
+    transport: Transport,
+}
+
+fn chunk_bytes(text: &str) -> Result<u64, String> {
+    let bytes = transport::bytes(text)?;
+    if Offer::new(bytes).check().is_err() {
+        return Err("must be a power of two from 64KiB to 1GiB".to_owned());
+    }
+    Ok(bytes)
+}
+
+impl Args {
+    fn files_and_address(&self) -> Result<(Vec<PathBuf>, String), Error> {
+        let paths = |files: &[OsString]| files.iter().map(PathBuf::from).collect();
+        if let Some(to) = &self.to {
+            return Ok((paths(&self.files), to.clone()));
+        }
+        let Some((last, files)) = self.files.split_last() else { return Err(Error::usage("name a file to send")) };
+        let shown = last.to_string_lossy();
+        let address = transport::address(&shown).map_err(|why| {
+            Error::usage(format!("the last argument, `{shown}`, must be the receiver's address: {why}"))
+        })?;
+        if files.is_empty() {
+            return Err(Error::usage(format!("name the files to send to {address}")));
+        }
+        Ok((paths(files), address))
+    }
+}
+
+/// Runs `pinnace send`.
+pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
+    let (paths, to) = args.files_and_address()?;
+    interrupt::install();
+    let sources = source::gather(&paths, output)?;
+    let begun = Instant::now();
+    let channel = zcrp::connect(to.as_str(), &args.transport.options())?;
+    let peer = Peer::new(channel, to, &args.transport);
+    let mut transfer = Transfer::new(&peer, &sources, args.chunk);
+    let result = transfer.run(&args.transport);
+    match &result {
+        Ok(_) => peer.receiver.close(),
+        Err(error) => peer.give_up(error),
+    }
+    let Transfer { hashes, already_there, totals, .. } = transfer;
+    let problems = result?;
+    for (at, source) in sources.iter().enumerate() {
+        let (Some(hash), false) = (&hashes[at], problems.contains_key(&at)) else { continue };
+        let status = if already_there[at] { Status::AlreadyThere } else { Status::Sent };
+        progress::print_file(output, status, &source.entry.path, source.bytes(), hash);
+    }
+    if let Some((&first, text)) = problems.first_key_value() {
+        let name = sources.get(first).map(Source::display).unwrap_or_default();
+        return Err(Error::not_verified(format!(
+            "{} of {} files did not verify, first {name}: {text}; send them again",
+            problems.len(),
+            totals.files
+        )));
+    }
+    progress::print_totals(output, totals, begun);
+    Ok(())
+}
+
+struct Transfer<'a> {
+    peer: &'a Peer<'a>,
+    sources: &'a [Source],
+    chunk_bytes: u64,
+    hasher: HashThread,
+    values: Values,
+    /// Of each source, once it is known.
+    hashes: Vec<Option<Value>>,
+    already_there: Vec<bool>,
+    /// The file that was opened last, by source.
+    open: Option<(usize, File)>,
+    totals: Totals,
+    progress: RefCell<Progress>,
+}
+
+/// A message under way.
+struct Queued {
+    sending: Sending,
+    /// The chunk in it, unless it is a message of digests.
+    chunk: Option<(usize, u32)>,
+}
+
+impl<'a> Transfer<'a> {
+    fn new(peer: &'a Peer<'a>, sources: &'a [Source], chunk_bytes: u64) -> Self {
+        let files = sources.iter().filter(|source| matches!(source.entry.kind, Kind::File { .. }));
+        let (count, bytes) = files.fold((0, 0), |(count, bytes), file| (count + 1, bytes + file.bytes()));
+        Self {
+            peer,
+            sources,
+            chunk_bytes,
+            hasher: HashThread::start(chunk_bytes),
+            values: Values::new(chunk_bytes),
+            hashes: vec![None; sources.len()],
+            already_there: vec![false; sources.len()],
+            open: None,
+            totals: Totals { files: count, bytes, bytes_resumed: 0 },
+            progress: RefCell::new(Progress::new("connecting")),
+        }
+    }
+
+    /// The whole conversation; returns what did not verify.
+    fn run(&mut self, transport: &Transport) -> Result<BTreeMap<usize, String>, Error> {
+        self.introduce(transport)?;
+        let manifest = self.sources.iter().map(|source| source.entry.clone());
+        for page in protocol::pages(manifest)? {
+            self.peer.tell(&ToReceiver::Manifest(page), || self.peer.look())?;
+        }
+        let work = self.agree()?;
+        let missing = self.totals.bytes - self.totals.bytes_resumed;
+        self.progress.borrow_mut().begin("sending", missing);
+        self.content(&work)?;
+        self.report()
+    }
+
+    fn introduce(&self, transport: &Transport) -> Result<(), Error> {
+        self.peer.listen()?;
+        let offer = protocol::encode(&ToReceiver::Offer(Offer::new(self.chunk_bytes)))?;
+        let deadline = self.peer.first_deadline();
+        let look = || {
+            if Instant::now() < deadline {
+                return self.peer.look();
+            }
+            Err(Error::peer_gone(format!(
+                "no answer within {} s: is `pinnace recv` running at that address, not busy with another sender, and \
+                 does UDP reach it?",
+                transport.timeout.as_secs_f32()
+            )))
+        };
+        transport::wait(self.peer.queue(Message::from_vec(offer))?, look, |error| self.peer.error(error))?;
+        match self.peer.hear_receiver()? {
+            ToSender::Accept => Ok(()),
+            _ => Err(unsafe_peer("it does not answer the offer")),
+        }
+    }
+
+    /// Hears what the receiver has, compares, and says what is different; returns what has to be sent.
+    fn agree(&mut self) -> Result<Vec<Work>, Error> {
+        let mut held: Vec<Vec<(u32, Value)>> = vec![Vec::new(); self.sources.len()];
+        let mut decisions = Vec::new();
+        loop {
+            let ToSender::Holdings(page) = self.peer.hear_receiver()? else {
+                return Err(unsafe_peer("it does not say what it has"));
+            };
+            for Holding { entry, held: claim } in page.items {
+                let at = entry as usize;
+                let file = self.sources.get(at).filter(|source| matches!(source.entry.kind, Kind::File { .. }));
+                let Some(source) = file else { return Err(unsafe_peer("it has files that nobody offered")) };
+                let rejected = self.compare(at, source, claim, &mut held[at])?;
+                decisions.extend(rejected.map(|chunks| Decision { entry, chunks }));
+            }
+            if page.last {
+                break;
+            }
+        }
+        for page in protocol::pages(decisions)? {
+            self.peer.tell(&ToReceiver::Plan(page), || self.peer.look())?;
+        }
+        let mut work = Vec::new();
+        for (at, source) in self.sources.iter().enumerate() {
+            let Kind::File { bytes } = source.entry.kind else { continue };
+            if self.already_there[at] {
+                self.totals.bytes_resumed += bytes;
+                continue;
+            }
+            let mut held = std::mem::take(&mut held[at]);
+            held.sort_by_key(|(chunk, _)| *chunk);
+            held.dedup_by_key(|(chunk, _)| *chunk);
+            let file = Work { entry: at, bytes, held };
+            let lengths = file.held.iter().map(|(chunk, _)| file.range(*chunk, self.chunk_bytes).1 as u64);
+            self.totals.bytes_resumed += lengths.sum::<u64>();
+            work.push(file);
+        }
+        Ok(work)
+    }
+
+    /// Compares what the receiver claims to have with the file; returns what is different, if anything is.
+    fn compare(
+        &mut self,
+        at: usize,
+        source: &Source,
+        claim: Held,
+        held: &mut Vec<(u32, Value)>,
+    ) -> Result<Option<Vec<u32>>, Error> {
+        self.peer.look()?;
+        let (file, bytes) = (source.open()?, source.bytes());
+        let work = Work { entry: at, bytes, held: Vec::new() };
+        match claim {
+            Held::Whole(hash) => {
+                let own = super::hash_on_disk(&file, bytes, self.chunk_bytes)?;
+                if own != hash {
+                    return Ok(Some(Vec::new()));
+                }
+                self.hashes[at] = Some(own);
+                self.already_there[at] = true;
+                Ok(None)
+            }
+            Held::Chunks(chunks) => {
+                let mut different = Vec::new();
+                for (chunk, value) in chunks {
+                    if chunk >= work.chunks(self.chunk_bytes) {
+                        return Err(unsafe_peer("it has chunks beyond the end of a file"));
+                    }
+                    let range = work.range(chunk, self.chunk_bytes);
+                    if super::value_on_disk(&file, range, bytes, self.chunk_bytes)? == value {
+                        held.push((chunk, value));
+                    } else {
+                        different.push(chunk);
+                    }
+                }
+                Ok((!different.is_empty()).then_some(different))
+            }
+        }
+    }
+
+    /// Sends chunks and digests in the agreed order.
+    fn content(&mut self, work: &[Work]) -> Result<(), Error> {
+        let mut schedule = Schedule::new(self.chunk_bytes);
+        let mut next = schedule.next(work);
+        let mut under_way: VecDeque<Queued> = VecDeque::new();
+        let mut bytes = 0;
+        loop {
+            while let Some(item) = &next
+                && under_way.len() < MAX_MESSAGES
+                && bytes < MAX_BYTES
+            {
+                let queued = match item {
+                    &Item::Chunk { work: at, chunk } => {
+                        let content = self.map(&work[at], chunk)?;
+                        bytes += content.len() as u64;
+                        self.progress.get_mut().queued(content.len() as u64);
+                        Queued { sending: self.peer.queue(content)?, chunk: Some((at, chunk)) }
+                    }
+                    Item::Digests(range) => {
+                        if !range.clone().all(|at| self.values.is_complete(at, &work[at])) {
+                            if !under_way.is_empty() {
+                                break;
+                            }
+                            let hashed = self.hasher.wait()?;
+                            self.hashed(work, &hashed);
+                            continue;
+                        }
+                        let digests = self.digests(work, range)?;
+                        Queued { sending: self.peer.queue(Message::from_vec(digests))?, chunk: None }
+                    }
+                };
+                under_way.push_back(queued);
+                next = schedule.next(work);
+            }
+            let Some(Queued { sending, chunk }) = under_way.pop_front() else { return Ok(()) };
+            let (peer, progress) = (self.peer, &self.progress);
+            let look = || {
+                progress.borrow_mut().look(peer.sender.link_counters().bytes_sent);
+                peer.look()
+            };
+            let content = transport::wait(sending, look, |error| peer.error(error))?;
+            if let Some((at, chunk)) = chunk {
+                bytes -= content.len() as u64;
+                self.progress.get_mut().completed(content.len() as u64);
+                let (offset, _) = work[at].range(chunk, self.chunk_bytes);
+                self.hasher.submit(Job { work: at, chunk, offset, bytes: work[at].bytes, content })?;
+            }
+            while let Some(hashed) = self.hasher.poll()? {
+                self.hashed(work, &hashed);
+            }
+        }
+    }
+
+    fn hashed(&mut self, work: &[Work], hashed: &Hashed) {
+        self.values.set(hashed.work, &work[hashed.work], hashed.chunk, hashed.value);
+    }
+
+    fn map(&mut self, work: &Work, chunk: u32) -> Result<Message, Error> {
+        let source = &self.sources[work.entry];
+        let file = match self.open.take() {
+            Some((entry, file)) if entry == work.entry => file,
+            _ => source.open()?,
+        };
+        let (offset, len) = work.range(chunk, self.chunk_bytes);
+        let cannot = |error| Error::io(format_args!("cannot map {}", source.location.display()), &error);
+        // Reading a mapped page behind the end of the file would kill the process.
+        if file.metadata().map_err(cannot)?.len() != work.bytes {
+            source.open()?;
+        }
+        let content = Message::map_file(&file, offset, len).map_err(cannot)?;
+        self.open = Some((work.entry, file));
+        Ok(content)
+    }
+
+    fn digests(&mut self, work: &[Work], range: &Range<usize>) -> Result<Vec<u8>, Error> {
+        let mut digests = Vec::with_capacity(range.len());
+        for at in range.clone() {
+            let entry = work[at].entry;
+            // What was sent and hashed may be of two minds if somebody wrote to the file meanwhile.
+            self.sources[entry].open()?;
+            let hash = self.values.take_hash(at, &work[at]);
+            let hash = hash.ok_or_else(|| Error::failed("a file was not hashed; please report it"))?;
+            self.hashes[entry] = Some(hash);
+            digests.push(hash);
+        }
+        protocol::encode(&ToReceiver::Digests(digests))
+    }
+
+    fn report(&self) -> Result<BTreeMap<usize, String>, Error> {
+        let mut problems = BTreeMap::new();
+        loop {
+            let ToSender::Report(page) = self.peer.hear_receiver()? else {
+                return Err(unsafe_peer("it does not report what it verified"));
+            };
+            for Problem { entry, text } in page.items {
+                problems.insert(entry as usize, protocol::printable(&text));
+            }
+            if problems.len() > self.sources.len() {
+                return Err(unsafe_peer("it reports files that nobody offered"));
+            }
+            if page.last {
+                return Ok(problems);
+            }
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! What is to be sent: the files and folders that the user named.
+//!
+//! Symbolic links that are named are followed; those inside folders are left out, with a warning. Devices, sockets and
+//! pipes are refused before anything is sent.
+
+use super::protocol::{Entry, Kind, MAX_ENTRIES, PARTIAL_FOLDER, SafePath};
+use crate::exit::Error;
+use crate::output::Output;
+use std::fs::{File, Metadata};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use walkdir::WalkDir;
+
+/// Something to send, and where it lies here.
+#[derive(Debug)]
+pub(super) struct Source {
+    pub(super) entry: Entry,
+    pub(super) location: PathBuf,
+}
+
+impl Source {
+    /// The name at the receiver, for people.
+    pub(super) fn display(&self) -> String {
+        super::protocol::printable(&String::from_utf8_lossy(&self.entry.path))
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        match self.entry.kind {
+            Kind::Folder => 0,
+            Kind::File { bytes } => bytes,
+        }
+    }
+
+    /// The file, if it is still as long, and as old, as when it was offered.
+    pub(super) fn open(&self) -> Result<File, Error> {
+        let cannot = |error| Error::io(format_args!("cannot read {}", self.location.display()), &error);
+        let file = File::open(&self.location).map_err(cannot)?;
+        let metadata = file.metadata().map_err(cannot)?;
+        if metadata.len() != self.bytes() || (metadata.mtime(), metadata.mtime_nsec() as u32) != self.entry.modified {
+            return Err(Error::failed(format!(
+                "{} changed while it was being sent; send it again when nobody writes to it",
+                self.location.display()
+            )));
+        }
+        Ok(file)
+    }
+}
+
+/// Everything below the named paths, folders before what they contain.
+pub(super) fn gather(paths: &[PathBuf], output: &Output) -> Result<Vec<Source>, Error> {
+    let mut sources = Vec::new();
+    let mut names = std::collections::BTreeSet::new();
+    for path in paths {
+        let cannot = |error| Error::io(format_args!("cannot read {}", path.display()), &error);
+        // `photos/`, `.` and `..` have names too.
+        let name =
+            match path.file_name() {
+                Some(name) => name.to_owned(),
+                None => std::fs::canonicalize(path).map_err(cannot)?.file_name().map(ToOwned::to_owned).ok_or_else(
+                    || Error::usage(format!("{} has no name to send it under; name the folders in it", path.display())),
+                )?,
+            };
+        if !names.insert(name.clone()) {
+            let name = Path::new(&name).display();
+            return Err(Error::usage(format!("two of the arguments are called {name}; send them one after the other")));
+        }
+        gather_one(path, name.as_bytes(), output, &mut sources)?;
+    }
+    Ok(sources)
+}
+
+fn gather_one(path: &Path, name: &[u8], output: &Output, sources: &mut Vec<Source>) -> Result<(), Error> {
+    let walk = WalkDir::new(path).follow_root_links(true).sort_by_file_name().into_iter();
+    // What a receiver keeps for itself is nobody else's.
+    for found in walk.filter_entry(|found| found.depth() == 0 || found.file_name() != PARTIAL_FOLDER) {
+        let found = found.map_err(|error| Error::failed(format!("cannot read the folder: {error}")))?;
+        let location = found.path();
+        let cannot = |error| Error::io(format_args!("cannot read {}", location.display()), &error);
+        if found.depth() > 0 && found.path_is_symlink() {
+            output.warn(format_args!("left out {}: it is a symbolic link", location.display()));
+            continue;
+        }
+        let metadata = std::fs::metadata(location).map_err(cannot)?;
+        let mut full = name.to_vec();
+        if let Ok(below) = location.strip_prefix(path)
+            && found.depth() > 0
+        {
+            full.push(b'/');
+            full.extend(below.as_os_str().as_bytes());
+        }
+        sources.push(Source { entry: entry(full, &metadata, location)?, location: location.to_owned() });
+        if sources.len() > MAX_ENTRIES {
+            return Err(Error::failed(format!("more than {MAX_ENTRIES} files; send them in several transfers")));
+        }
+    }
+    Ok(())
+}
+
+fn entry(path: Vec<u8>, metadata: &Metadata, location: &Path) -> Result<Entry, Error> {
+    let kind = if metadata.is_dir() {
+        Kind::Folder
+    } else if metadata.is_file() {
+        Kind::File { bytes: metadata.len() }
+    } else {
+        return Err(Error::failed(format!("{} is neither a file nor a folder; leave it out", location.display())));
+    };
+    if let Err(why) = SafePath::new(path.clone()) {
+        return Err(Error::failed(format!("{} cannot be sent under this name: {why}", location.display())));
+    }
+    let modified = (metadata.mtime(), metadata.mtime_nsec() as u32);
+    Ok(Entry { path, kind, mode: metadata.mode() & 0o777, modified })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_come_with_what_is_in_them_and_links_do_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let top = folder.path().join("top");
+        std::fs::create_dir_all(top.join("empty")).unwrap();
+        std::fs::create_dir_all(top.join(PARTIAL_FOLDER)).unwrap();
+        std::fs::write(top.join("a"), b"123").unwrap();
+        std::os::unix::fs::symlink("/etc", top.join("link")).unwrap();
+        let output = Output::new(false, false);
+        let sources = gather(std::slice::from_ref(&top), &output).unwrap();
+        let names: Vec<_> = sources.iter().map(Source::display).collect();
+        assert_eq!(names, ["top", "top/a", "top/empty"]);
+        assert_eq!(sources[1].bytes(), 3);
+        assert!(sources[1].open().is_ok());
+        std::fs::write(top.join("a"), b"1234").unwrap();
+        assert!(sources[1].open().is_err());
+        assert!(gather(&[top.clone(), top], &output).is_err());
+        assert!(gather(&[PathBuf::from("/dev/null")], &output).is_err());
+        assert!(gather(&[folder.path().join("nothing")], &output).is_err());
+    }
+}

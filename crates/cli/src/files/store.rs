@@ -1,0 +1,316 @@
+//! Where files arrive: a folder, and in it a hidden one for what is not whole yet.
+//!
+//! Always true: every path is walked from the folder's own descriptor, component by component, without following
+//! symbolic links, so nothing is created, read or replaced outside; a file gets its name only when it is whole and
+//! verified, in one step.
+
+use super::digest::Value;
+use super::protocol::{Item, PARTIAL_FOLDER, SafePath};
+use super::schedule::chunk_count;
+use crate::exit::Error;
+use rustix::fs::{AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Timespec, Timestamps};
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+const STATE_MAGIC: &[u8; 8] = b"pnstate1";
+/// Magic, size of the file, size of a chunk.
+const STATE_HEADER: usize = 24;
+/// Number of a chunk, and its value.
+const STATE_RECORD: usize = 36;
+
+const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC).union(OFlags::RDONLY);
+
+/// The receiving folder.
+#[derive(Debug)]
+pub(super) struct Store {
+    path: PathBuf,
+    root: OwnedFd,
+    partial: OwnedFd,
+    overwrite: bool,
+}
+
+/// What has the name of a file that is offered.
+#[derive(Debug)]
+pub(super) enum Existing {
+    Nothing,
+    File(File, u64),
+    Other,
+}
+
+impl Store {
+    /// Opens, and if need be makes, the folder; nobody else may receive into it meanwhile.
+    pub(super) fn open(path: &Path, overwrite: bool) -> Result<Self, Error> {
+        let cannot = |error: Errno| Error::io(format_args!("cannot receive into {}", path.display()), &error.into());
+        fs::create_dir_all(path)
+            .map_err(|error| Error::io(format_args!("cannot make the folder {}", path.display()), &error))?;
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
+        let root = rustix::fs::open(path, flags, Mode::empty()).map_err(cannot)?;
+        let partial = folder_in(&root, PARTIAL_FOLDER.as_bytes(), Some(Mode::from_raw_mode(0o700))).map_err(cannot)?;
+        match rustix::fs::flock(&partial, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => {
+                return Err(Error::failed(format!(
+                    "another `pinnace recv` receives into {}; choose another --dir, or end it",
+                    path.display()
+                )));
+            }
+            Err(error) => return Err(cannot(error)),
+        }
+        Ok(Self { path: path.to_owned(), root, partial, overwrite })
+    }
+
+    /// Bytes that can be written to the folder.
+    pub(super) fn free_bytes(&self) -> Result<u64, Error> {
+        let status =
+            rustix::fs::fstatvfs(&self.root).map_err(|error| self.cannot("look at the disk of", None, error))?;
+        Ok(status.f_bavail.saturating_mul(status.f_frsize))
+    }
+
+    pub(super) fn overwrites(&self) -> bool {
+        self.overwrite
+    }
+
+    fn cannot(&self, what: &str, path: Option<&SafePath>, error: Errno) -> Error {
+        let path = path.map(|path| format!("/{}", path.display())).unwrap_or_default();
+        if error == Errno::LOOP || error == Errno::NOTDIR {
+            return Error::not_verified(format!(
+                "cannot {what} {}{path}: a part of the path is a symbolic link or a file; nothing is written through it",
+                self.path.display()
+            ));
+        }
+        Error::io(format_args!("cannot {what} {}{path}", self.path.display()), &error.into())
+    }
+
+    /// The folder that `path` lies in.
+    fn parent(&self, path: &SafePath, create: bool) -> Result<OwnedFd, Errno> {
+        let mut folder = rustix::io::fcntl_dupfd_cloexec(&self.root, 0)?;
+        for name in path.split().0 {
+            folder = folder_in(&folder, name, create.then(|| Mode::from_raw_mode(0o777)))?;
+        }
+        Ok(folder)
+    }
+
+    /// What has that name now.
+    pub(super) fn existing(&self, path: &SafePath) -> Result<Existing, Error> {
+        let cannot = |error| self.cannot("look at", Some(path), error);
+        let folder = match self.parent(path, false) {
+            Ok(folder) => folder,
+            Err(Errno::NOENT) => return Ok(Existing::Nothing),
+            Err(error) => return Err(cannot(error)),
+        };
+        let name = OsStr::from_bytes(path.split().1);
+        let status = match rustix::fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(status) => status,
+            Err(Errno::NOENT) => return Ok(Existing::Nothing),
+            Err(error) => return Err(cannot(error)),
+        };
+        if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
+            return Ok(Existing::Other);
+        }
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let file = File::from(rustix::fs::openat(&folder, name, flags, Mode::empty()).map_err(cannot)?);
+        let bytes = file.metadata().map_err(|error| Error::io("cannot look at a file", &error))?.len();
+        Ok(Existing::File(file, bytes))
+    }
+
+    /// Makes a folder.
+    pub(super) fn make_folder(&self, path: &SafePath) -> Result<(), Error> {
+        let made = self
+            .parent(path, true)
+            .and_then(|parent| folder_in(&parent, path.split().1, Some(Mode::from_raw_mode(0o777))));
+        made.map(drop).map_err(|error| self.cannot("make the folder", Some(path), error))
+    }
+
+    /// Gives a folder its permissions and its time, when everything is in it.
+    pub(super) fn finish_folder(&self, item: &Item) -> Result<(), Error> {
+        let finish = || {
+            let folder = folder_in(&self.parent(&item.path, false)?, item.path.split().1, None)?;
+            rustix::fs::fchmod(&folder, Mode::from_raw_mode(item.mode))?;
+            rustix::fs::futimens(&folder, &times(item))
+        };
+        finish().map_err(|error| self.cannot("set the permissions of", Some(&item.path), error))
+    }
+
+    fn open_partial(&self, name: &str, flags: OFlags) -> Result<File, Errno> {
+        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        rustix::fs::openat(&self.partial, name, flags, Mode::from_raw_mode(0o600)).map(File::from)
+    }
+
+    /// What arrived of a file before: its content, and the chunks that were written down as whole. They must be
+    /// verified.
+    pub(super) fn resume(&self, item: &Item, chunk_bytes: u64) -> Option<(File, Vec<(u32, Value)>)> {
+        let file = self.open_partial(&content_name(&item.path), OFlags::RDONLY).ok()?;
+        if file.metadata().ok()?.len() != item.bytes() {
+            return None;
+        }
+        let mut state = Vec::new();
+        let chunks = chunk_count(item.bytes(), chunk_bytes);
+        // Chunks may have been written down twice, after a resumption.
+        let most = STATE_HEADER as u64 + 4 * u64::from(chunks) * STATE_RECORD as u64;
+        let opened = self.open_partial(&state_name(&item.path), OFlags::RDONLY).ok()?;
+        opened.take(most).read_to_end(&mut state).ok()?;
+        let (header, records) = state.split_at_checked(STATE_HEADER)?;
+        if header != state_header(item.bytes(), chunk_bytes) {
+            return None;
+        }
+        let record = |record: &[u8; STATE_RECORD]| {
+            let (chunk, value) = record.split_first_chunk::<4>()?;
+            let chunk = u32::from_le_bytes(*chunk);
+            (chunk < chunks).then_some((chunk, value.try_into().ok()?))
+        };
+        let mut held: Vec<(u32, Value)> = records.as_chunks::<STATE_RECORD>().0.iter().filter_map(record).collect();
+        // The last record of a chunk counts.
+        held.reverse();
+        held.sort_by_key(|(chunk, _)| *chunk);
+        held.dedup_by_key(|(chunk, _)| *chunk);
+        Some((file, held))
+    }
+
+    /// Makes room for a file that arrives, and writes down what of it is there (`held`).
+    pub(super) fn begin(&self, item: &Item, chunk_bytes: u64, held: &[(u32, Value)]) -> Result<File, Error> {
+        let cannot = |error| self.cannot("write", Some(&item.path), error);
+        let mut flags = OFlags::RDWR | OFlags::CREATE;
+        if held.is_empty() {
+            flags |= OFlags::TRUNC;
+        }
+        let file = self.open_partial(&content_name(&item.path), flags).map_err(cannot)?;
+        rustix::fs::ftruncate(&file, item.bytes()).map_err(cannot)?;
+        if chunk_count(item.bytes(), chunk_bytes) > 1 {
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
+            let mut state = self.open_partial(&state_name(&item.path), flags).map_err(cannot)?;
+            let mut text = state_header(item.bytes(), chunk_bytes).to_vec();
+            held.iter().for_each(|(chunk, value)| text.extend(state_record(*chunk, value)));
+            state.write_all(&text).map_err(|error| Error::io("cannot write down what has arrived", &error))?;
+        }
+        Ok(file)
+    }
+
+    /// Reserves the disk space of a part of a file: writing to a mapped page without space would kill the process.
+    pub(super) fn reserve(&self, file: &File, item: &Item, offset: u64, len: usize) -> Result<(), Error> {
+        match rustix::fs::fallocate(file, FallocateFlags::empty(), offset, len as u64) {
+            Ok(()) => Ok(()),
+            // This file system reserves nothing; what is free now has to do.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) if self.free_bytes()? > len as u64 => Ok(()),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Err(self.cannot("write", Some(&item.path), Errno::NOSPC)),
+            Err(error) => Err(self.cannot("write", Some(&item.path), error)),
+        }
+    }
+
+    /// Writes down that a chunk has arrived whole.
+    pub(super) fn note(&self, item: &Item, chunk: u32, value: &Value) -> Result<(), Error> {
+        let cannot = |error| Error::io("cannot write down what has arrived", &error);
+        let flags = OFlags::WRONLY | OFlags::APPEND;
+        let mut state = self.open_partial(&state_name(&item.path), flags).map_err(|error| cannot(error.into()))?;
+        state.write_all(&state_record(chunk, value)).map_err(cannot)
+    }
+
+    /// Gives a verified file its permissions, its time and its name.
+    pub(super) fn place(&self, item: &Item, sync: bool) -> Result<(), Error> {
+        let content = content_name(&item.path);
+        let place = || {
+            let file = self.open_partial(&content, OFlags::RDWR)?;
+            rustix::fs::fchmod(&file, Mode::from_raw_mode(item.mode))?;
+            rustix::fs::futimens(&file, &times(item))?;
+            if sync {
+                rustix::fs::fsync(&file)?;
+            }
+            let folder = self.parent(&item.path, true)?;
+            let name = OsStr::from_bytes(item.path.split().1);
+            if self.overwrite {
+                return rustix::fs::renameat(&self.partial, &*content, &folder, name);
+            }
+            let flags = RenameFlags::NOREPLACE;
+            match rustix::fs::renameat_with(&self.partial, &*content, &folder, name, flags) {
+                // This file system cannot; a link to an existing name fails too.
+                Err(Errno::INVAL | Errno::NOSYS) => {
+                    rustix::fs::linkat(&self.partial, &*content, &folder, name, AtFlags::empty())?;
+                    rustix::fs::unlinkat(&self.partial, &*content, AtFlags::empty())
+                }
+                result => result,
+            }
+        };
+        place().map_err(|error| match error {
+            Errno::EXIST => exists(&item.path),
+            error => self.cannot("put into its place", Some(&item.path), error),
+        })?;
+        self.remove(&state_name(&item.path));
+        Ok(())
+    }
+
+    /// Forgets what arrived of a file.
+    pub(super) fn forget(&self, item: &Item) {
+        self.remove(&state_name(&item.path));
+        self.remove(&content_name(&item.path));
+    }
+
+    fn remove(&self, name: &str) {
+        // If it is not there, so much the better.
+        let _ = rustix::fs::unlinkat(&self.partial, name, AtFlags::empty());
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        // Only an empty folder can be removed; what is in it is for the next attempt.
+        let _ = rustix::fs::unlinkat(&self.root, PARTIAL_FOLDER, AtFlags::REMOVEDIR);
+    }
+}
+
+/// The refusal of a name that is taken.
+pub(super) fn exists(path: &SafePath) -> Error {
+    let path = path.display();
+    Error::failed(format!(
+        "{path} exists at the receiver, with other content; move it away, or start `pinnace recv` with --overwrite"
+    ))
+}
+
+/// Opens a folder in a folder, and makes it if `create` says how.
+fn folder_in(parent: impl AsFd, name: &[u8], create: Option<Mode>) -> Result<OwnedFd, Errno> {
+    let name = OsStr::from_bytes(name);
+    if let Some(mode) = create {
+        match rustix::fs::mkdirat(&parent, name, mode) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    rustix::fs::openat(&parent, name, FOLDER, Mode::empty())
+}
+
+fn times(item: &Item) -> Timestamps {
+    let time = Timespec { tv_sec: item.modified.0, tv_nsec: item.modified.1.into() };
+    Timestamps { last_access: time, last_modification: time }
+}
+
+/// Names in the hidden folder: from the path, so that the next attempt finds them, and of a length that every file system
+/// takes.
+fn content_name(path: &SafePath) -> String {
+    blake3::hash(path.as_bytes()).to_hex()[..40].to_owned()
+}
+
+fn state_name(path: &SafePath) -> String {
+    content_name(path) + ".state"
+}
+
+fn state_header(bytes: u64, chunk_bytes: u64) -> [u8; STATE_HEADER] {
+    let mut header = [0; STATE_HEADER];
+    header[..8].copy_from_slice(STATE_MAGIC);
+    header[8..16].copy_from_slice(&bytes.to_le_bytes());
+    header[16..].copy_from_slice(&chunk_bytes.to_le_bytes());
+    header
+}
+
+fn state_record(chunk: u32, value: &Value) -> [u8; STATE_RECORD] {
+    let mut record = [0; STATE_RECORD];
+    record[..4].copy_from_slice(&chunk.to_le_bytes());
+    record[4..].copy_from_slice(value);
+    record
+}
+
+#[cfg(test)]
+#[path = "store/tests.rs"]
+mod tests;

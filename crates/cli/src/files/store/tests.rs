@@ -1,0 +1,88 @@
+use super::super::protocol::Kind;
+use super::*;
+use crate::exit::Exit;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+const CHUNK: u64 = 1 << 16;
+
+fn item(path: &[u8], bytes: u64) -> Item {
+    let path = SafePath::new(path.to_vec()).unwrap();
+    Item { path, kind: Kind::File { bytes }, mode: 0o640, modified: (1_000_000_000, 5) }
+}
+
+fn write(store: &Store, item: &Item) -> Result<(), Error> {
+    let file = store.begin(item, CHUNK, &[])?;
+    store.reserve(&file, item, 0, item.bytes() as usize)?;
+    (&file).write_all(&vec![7; item.bytes() as usize]).unwrap();
+    store.place(item, true)
+}
+
+#[test]
+fn a_file_gets_its_name_permissions_and_time_at_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path(), false).unwrap();
+    let item = item(b"a/b/\xff", 10);
+    write(&store, &item).unwrap();
+    let path = folder.path().join("a/b").join(OsStr::from_bytes(b"\xff"));
+    let metadata = fs::metadata(&path).unwrap();
+    assert_eq!((metadata.len(), metadata.permissions().mode() & 0o7777), (10, 0o640));
+    assert_eq!((metadata.mtime(), metadata.mtime_nsec()), (1_000_000_000, 5));
+    assert!(matches!(store.existing(&item.path).unwrap(), Existing::File(_, 10)));
+    // A second one of that name is refused, and replaces it only if that was asked for.
+    assert!(write(&store, &item).unwrap_err().message.contains("--overwrite"));
+    drop(store);
+    write(&Store::open(folder.path(), true).unwrap(), &item).unwrap();
+    assert!(!folder.path().join(PARTIAL_FOLDER).exists(), "nothing is left behind");
+}
+
+#[test]
+fn nothing_is_written_through_symbolic_links() {
+    let folder = tempfile::tempdir().unwrap();
+    let outside = tempfile::tempdir().unwrap();
+    symlink(outside.path(), folder.path().join("link")).unwrap();
+    fs::write(outside.path().join("victim"), b"precious").unwrap();
+    symlink(outside.path().join("victim"), folder.path().join("name")).unwrap();
+    let store = Store::open(folder.path(), true).unwrap();
+    assert_eq!(write(&store, &item(b"link/x", 1)).unwrap_err().exit, Exit::NotVerified);
+    assert_eq!(store.existing(&item(b"link/x", 1).path).unwrap_err().exit, Exit::NotVerified);
+    assert!(store.make_folder(&item(b"link/folder", 0).path).is_err());
+    assert!(store.make_folder(&item(b"link", 0).path).is_err());
+    assert!(store.finish_folder(&item(b"link", 0)).is_err());
+    // A link in the place of a file is replaced, not followed.
+    assert!(matches!(store.existing(&item(b"name", 1).path).unwrap(), Existing::Other));
+    write(&store, &item(b"name", 1)).unwrap();
+    assert_eq!(fs::read(outside.path().join("victim")).unwrap(), b"precious");
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn what_was_written_down_is_found_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let item = item(b"large", 3 * CHUNK);
+    let store = Store::open(folder.path(), false).unwrap();
+    assert!(store.resume(&item, CHUNK).is_none());
+    store.begin(&item, CHUNK, &[(2, [2; 32])]).unwrap();
+    store.note(&item, 0, &[9; 32]).unwrap();
+    store.note(&item, 0, &[1; 32]).unwrap();
+    store.note(&item, 7, &[7; 32]).unwrap();
+    let state = folder.path().join(PARTIAL_FOLDER).join(state_name(&item.path));
+    let mut torn = fs::read(&state).unwrap();
+    torn.extend([1; 20]);
+    fs::write(&state, torn).unwrap();
+    drop(store);
+    let store = Store::open(folder.path(), false).unwrap();
+    let (file, held) = store.resume(&item, CHUNK).unwrap();
+    assert_eq!((file.metadata().unwrap().len(), held), (3 * CHUNK, vec![(0, [1; 32]), (2, [2; 32])]));
+    // Another size, or other chunks, and it is worth nothing.
+    assert!(store.resume(&item, 2 * CHUNK).is_none());
+    assert!(store.resume(&Item { kind: Kind::File { bytes: 5 }, ..item.clone() }, CHUNK).is_none());
+    store.forget(&item);
+    assert!(store.resume(&item, CHUNK).is_none());
+}
+
+#[test]
+fn a_folder_has_one_receiver() {
+    let folder = tempfile::tempdir().unwrap();
+    let _store = Store::open(folder.path(), false).unwrap();
+    assert!(Store::open(folder.path(), false).unwrap_err().message.contains("another"));
+}

@@ -77,6 +77,7 @@ impl Zcrp {
 impl Engine for Zcrp {
     type Event = Event;
 
+    //= Z-2
     fn handle_datagrams(&mut self, now: Time, _meta: &RxMeta, rx: &mut Placed<'_>) {
         let mut datagrams = 0;
         while let Some(segment) = rx.next_segment() {

@@ -18,6 +18,8 @@ mod event;
 mod liveness;
 mod receiver;
 mod sender;
+#[cfg(test)]
+mod tests;
 
 pub use config::{Config, UnitSize};
 pub use counters::{ReceiverCounters, SenderCounters};

@@ -475,3 +475,11 @@ impl Sender {
         self.events.pop_front()
     }
 }
+
+#[cfg(test)]
+impl Sender {
+    /// As if so many messages had been sent and had ended.
+    pub(crate) fn skip_to(&mut self, number: u64) {
+        self.base = number;
+    }
+}

@@ -14,6 +14,7 @@ mod interrupt;
 mod output;
 mod perf;
 mod picture;
+mod ping;
 mod sim;
 mod transport;
 mod zcrp;
@@ -67,7 +68,9 @@ enum Command {
     Sim(sim::Args),
     Demo(demo::Args),
     /// Measure throughput and processor time against other transports, interleaved in one run
-    Perf(perf::Args),
+    Perf(Box<perf::Args>),
+    /// Measure round trips by message size, against TCP; alone, over the loopback interface
+    Ping(Box<ping::Args>),
     /// One end of a measurement of `perf` or `ping`
     #[command(hide = true)]
     PerfWorker,
@@ -98,6 +101,7 @@ fn run(command: &Command, output: &Output) -> Result<(), Error> {
         Command::Sim(args) => sim::run(args, output),
         Command::Demo(args) => demo::run(args, output),
         Command::Perf(args) => perf::run(args, output),
+        Command::Ping(args) => ping::run(args, output),
         Command::PerfWorker => perf::run_worker(),
         Command::Completion { shell } => {
             clap_complete::generate(*shell, &mut Cli::command(), "pinnace", &mut std::io::stdout());

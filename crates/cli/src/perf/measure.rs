@@ -40,9 +40,9 @@ impl Series {
     }
 
     /// Keeps a measurement, unless it was the round that warms up.
-    pub(super) fn add(&mut self, round: u32, measured: Measured) {
+    pub(super) fn add(&mut self, round: u32, measured: &Measured) {
         if round > 0 {
-            self.measured.push(Measured { round, ..measured });
+            self.measured.push(Measured { round, ..measured.clone() });
         }
     }
 

@@ -27,13 +27,13 @@ use socket2::SockRef;
 use std::path::PathBuf;
 use std::time::Duration;
 use waiter::Waiter;
-use worker::Failure;
 
 pub(crate) use host::header;
-pub(crate) use network::{Network, Path};
+pub(crate) use network::{Host, Network, Path};
 pub(crate) use process::{Pair, Trouble};
 pub(crate) use protocol::{IdleChoice, Job, Ran, Role, Transport};
-pub(crate) use worker::run as run_worker;
+pub(crate) use report::progress;
+pub(crate) use worker::{Failure, run as run_worker};
 
 /// Measure throughput and processor time against other transports, interleaved in one run
 #[derive(Debug, Parser)]
@@ -75,7 +75,7 @@ pub(crate) struct Args {
     /// Poll the network device for so many microseconds (SO_BUSY_POLL), on every socket
     #[arg(long, value_name = "MICROSECONDS", num_args = 0..=1, default_value_t = 0, default_missing_value = "50")]
     busy_poll: u32,
-    /// Draw message size against throughput into this SVG file
+    /// Draw message size against throughput into this file (PNG if it ends in .png)
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
 }
@@ -158,7 +158,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let loads = args.loads();
     let report = report::Report::new(args, output);
     report.begin();
-    let progress = report::progress(args.sizes.len() * (args.rounds as usize + 1) * transports.len() * loads.len());
+    let progress = progress(args.sizes.len() * (args.rounds as usize + 1) * transports.len() * loads.len());
     let mut plotted = Vec::new();
     for size in args.sizes.iter().map(|size| size.as_u64() as usize) {
         let mut series: Vec<Series> = Vec::new();
@@ -172,7 +172,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
                 let measured = measure::once(&network, args, series);
                 progress.inc(1);
                 match measured {
-                    Ok(measured) => series.add(round, measured),
+                    Ok(measured) => series.add(round, &measured),
                     Err(Trouble::Command(error)) => return Err(error),
                     Err(Trouble::Transport(failure)) => {
                         series.failed = round == 0;
@@ -198,7 +198,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
 }
 
 /// Polls the device for so long in every read; 0 leaves the socket alone.
-fn set_busy_poll(socket: SockRef<'_>, microseconds: u32) -> Result<(), Failure> {
+fn set_busy_poll(socket: &SockRef<'_>, microseconds: u32) -> Result<(), Failure> {
     if microseconds == 0 {
         return Ok(());
     }

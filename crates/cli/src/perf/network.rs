@@ -1,15 +1,16 @@
 //! The paths between sender and receiver: the loopback interface, or two network namespaces of our own with a pair of
 //! virtual Ethernet devices between them.
 //!
-//! Always true: the namespaces carry our process id in their names and are removed with this value, also when a
-//! measurement fails or is interrupted; those of processes that were killed are removed by the next run.
+//! Always true: the namespaces carry our process id in their names. A janitor, a process of its own, removes them when
+//! this one ends, however it ends; should the janitor be killed too, the next run removes what is left.
 
 use crate::exit::Error;
 use clap::ValueEnum;
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::process::CommandExt;
 use std::path::Path as FilePath;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 /// What lies between the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -56,9 +57,15 @@ impl Path {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Host {
     namespace: Option<String>,
+    /// Another host, where `pinnace ping --listen` starts workers for us.
+    pub(crate) remote: Option<SocketAddr>,
 }
 
 impl Host {
+    fn inside(namespace: String) -> Self {
+        Self { namespace: Some(namespace), remote: None }
+    }
+
     /// The command that runs a worker there.
     pub(crate) fn command(&self) -> Result<Command, Error> {
         let program = std::env::current_exe().map_err(|error| Error::io("cannot find my own program", &error))?;
@@ -88,22 +95,42 @@ pub(crate) struct Network {
     pub(crate) address: IpAddr,
     /// The near end's address.
     pub(crate) near_address: IpAddr,
+    janitor: Option<Child>,
 }
 
 impl Network {
+    /// The way to another host.
+    pub(crate) fn to(remote: SocketAddr) -> Self {
+        let near_address = match remote {
+            SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        };
+        let far = Host { namespace: None, remote: Some(remote) };
+        Self { near: Host::default(), far, address: remote.ip(), near_address, janitor: None }
+    }
+
     /// Makes the path.
     pub(crate) fn new(path: Path) -> Result<Self, Error> {
         if path == Path::Lo {
             let address = Ipv4Addr::LOCALHOST.into();
-            return Ok(Self { near: Host::default(), far: Host::default(), address, near_address: address });
+            return Ok(Self {
+                near: Host::default(),
+                far: Host::default(),
+                address,
+                near_address: address,
+                janitor: None,
+            });
         }
         check_privileges(path)?;
         remove_stale();
-        let name = |end| Some(format!("{PREFIX}{}-{end}", std::process::id()));
-        // From here on dropping it cleans up, whatever has been made by then.
+        let name = |end| format!("{PREFIX}{}-{end}", std::process::id());
+        let (near, far) = (name("tx"), name("rx"));
+        // From here on everything is cleaned up, whatever has been made by then.
+        let janitor = janitor(&near, &far).map_err(|error| Error::io("cannot run sh", &error))?;
         let network = Self {
-            near: Host { namespace: name("tx") },
-            far: Host { namespace: name("rx") },
+            janitor: Some(janitor),
+            near: Host::inside(near),
+            far: Host::inside(far),
             address: Ipv4Addr::new(10, 77, 0, 2).into(),
             near_address: Ipv4Addr::new(10, 77, 0, 1).into(),
         };
@@ -134,10 +161,29 @@ impl Network {
 
 impl Drop for Network {
     fn drop(&mut self) {
-        for name in [&self.near.namespace, &self.far.namespace].into_iter().flatten() {
-            remove(name);
+        if let Some(mut janitor) = self.janitor.take() {
+            drop(janitor.stdin.take());
+            let _ = janitor.wait();
         }
     }
+}
+
+/// Starts a process that removes both namespaces when its input ends, at the latest with this process.
+fn janitor(near: &str, far: &str) -> std::io::Result<Child> {
+    Command::new("sh")
+        .args([
+            "-c",
+            "trap '' INT TERM HUP; read -r _; ip netns delete \"$1\"; ip netns delete \"$2\"",
+            "sh",
+            near,
+            far,
+        ])
+        // Ctrl-C goes to the whole group of the command.
+        .process_group(0)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
 }
 
 fn remove(name: &str) {

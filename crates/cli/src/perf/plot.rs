@@ -9,11 +9,15 @@ use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use std::path::Path;
 
+/// Room for the legend, in pixels.
+const LEGEND: u32 = 224;
+
 /// Draws what was measured.
 pub(super) fn throughput(file: &Path, args: &Args, series: &[Series]) -> Result<(), Error> {
     let figure = Throughput { args, lines: lines(series) };
-    picture::svg(&figure, file)
-        .map_err(|error| Error::failed(format!("cannot draw the figure {}: {error}", file.display())))
+    let is_png = file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("png"));
+    let drawn = if is_png { picture::png(&figure, file) } else { picture::svg(&figure, file) };
+    drawn.map_err(|error| Error::failed(format!("cannot draw the figure {}: {error}", file.display())))
 }
 
 /// One transport under one load.
@@ -46,7 +50,7 @@ struct Throughput<'a> {
 
 impl Figure for Throughput<'_> {
     fn size(&self) -> (u32, u32) {
-        (860, 520)
+        (1000, 520)
     }
 
     fn draw<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>, scale: u32) -> Drawn
@@ -61,6 +65,8 @@ impl Figure for Throughput<'_> {
         let mut chart = ChartBuilder::on(area)
             .caption(title, letters(20, INK))
             .margin(14 * scale)
+            // The legend stands beside the lines, never on them.
+            .margin_right(LEGEND * scale)
             .x_label_area_size(44 * scale)
             .y_label_area_size(56 * scale)
             // A little room at both ends, also if there is one size only.
@@ -100,9 +106,10 @@ impl Figure for Throughput<'_> {
             chart.draw_series(line.points.iter().map(|point| Circle::new(*point, radius, fill)))?;
             chart.draw_series(line.points.iter().map(|point| Circle::new(*point, radius, style)))?;
         }
+        let beside = chart.plotting_area().dim_in_pixel().0 as i32 + 8 * scale as i32;
         chart
             .configure_series_labels()
-            .position(SeriesLabelPosition::UpperLeft)
+            .position(SeriesLabelPosition::Coordinate(beside, 0))
             .background_style(WHITE.mix(0.85))
             .border_style(FAINT.mix(0.4))
             .legend_area_size(30 * scale)

@@ -6,9 +6,9 @@ use super::worker::Failure;
 use crate::exit::Error;
 use crate::interrupt;
 use serde::Serialize;
-use std::io::{BufRead, BufReader, Write};
-use std::net::SocketAddr;
-use std::process::{Child, ChildStdin, Stdio};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
@@ -30,10 +30,17 @@ impl From<Error> for Trouble {
     }
 }
 
-/// A process with one end of a connection. Ends with this value.
+/// Where a worker runs, and so how it is ended.
+enum Runs {
+    Here(Child),
+    /// It ends with the control connection.
+    Elsewhere(TcpStream),
+}
+
+/// One end of a connection, in a process of its own, which ends with this value.
 pub(crate) struct Worker {
-    child: Child,
-    input: ChildStdin,
+    runs: Runs,
+    input: Box<dyn Write>,
     replies: Receiver<String>,
     /// Where it listens.
     pub(crate) address: Option<SocketAddr>,
@@ -42,20 +49,10 @@ pub(crate) struct Worker {
 impl Worker {
     /// Starts a worker on a host, and waits until it is ready.
     pub(crate) fn start(host: &Host, job: &Job) -> Result<Self, Trouble> {
-        let failed = |error| Error::io("cannot start a measuring process", &error);
-        let mut child = host.command()?.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(failed)?;
-        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(Error::failed("a measuring process has no standard input or output").into());
+        let mut worker = match host.remote {
+            Some(remote) => Self::remote(remote)?,
+            None => Self::local(host)?,
         };
-        let (reply, replies) = channel();
-        std::thread::spawn(move || {
-            for line in BufReader::new(output).lines().map_while(Result::ok) {
-                if reply.send(line).is_err() {
-                    break;
-                }
-            }
-        });
-        let mut worker = Self { child, input, replies, address: None };
         worker.ask(job)?;
         if job.role != Role::Counter {
             match worker.reply()? {
@@ -64,6 +61,36 @@ impl Worker {
             }
         }
         Ok(worker)
+    }
+
+    fn local(host: &Host) -> Result<Self, Error> {
+        let failed = |error| Error::io("cannot start a measuring process", &error);
+        let mut child = host.command()?.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(failed)?;
+        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(Error::failed("a measuring process has no standard input or output"));
+        };
+        Ok(Self::new(Runs::Here(child), input, output))
+    }
+
+    fn remote(remote: SocketAddr) -> Result<Self, Error> {
+        let stream = TcpStream::connect_timeout(&remote, Duration::from_secs(10)).map_err(|error| {
+            Error::peer_gone(format!("cannot reach {remote} ({error}); run `pinnace ping --listen {remote}` there"))
+        })?;
+        let again = || stream.try_clone().map_err(|error| Error::io("cannot use the control connection", &error));
+        let (input, output) = (again()?, again()?);
+        Ok(Self::new(Runs::Elsewhere(stream), input, output))
+    }
+
+    fn new(runs: Runs, input: impl Write + 'static, output: impl Read + Send + 'static) -> Self {
+        let (reply, replies) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                if reply.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        Self { runs, input: Box::new(input), replies, address: None }
     }
 
     fn ask(&mut self, what: &impl Serialize) -> Result<(), Trouble> {
@@ -110,7 +137,12 @@ impl Worker {
                 reply => Ok(Some(reply)),
             },
             Err(RecvTimeoutError::Timeout) => Ok(None),
-            Err(RecvTimeoutError::Disconnected) => Err(failed("a measuring process ended early".into())),
+            Err(RecvTimeoutError::Disconnected) => {
+                // Ctrl-C ends the workers too, and they may be faster.
+                std::thread::sleep(interrupt::LOOK);
+                interrupt::check()?;
+                Err(failed("a measuring process ended early".into()))
+            }
         }
     }
 }
@@ -156,7 +188,14 @@ impl Pair {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        match &mut self.runs {
+            Runs::Here(child) => {
+                let _ = child.kill();
+                let _ = child.wait();
+            }
+            Runs::Elsewhere(control) => {
+                let _ = control.shutdown(Shutdown::Both);
+            }
+        }
     }
 }

@@ -58,7 +58,7 @@ impl Stream {
     fn new(stream: TcpStream, job: &Job) -> Result<Self, Failure> {
         stream.set_nodelay(true)?;
         stream.set_nonblocking(job.idle != IdleChoice::Block)?;
-        super::set_busy_poll(SockRef::from(&stream), job.busy_poll)?;
+        super::set_busy_poll(&SockRef::from(&stream), job.busy_poll)?;
         Ok(Self { stream, waiter: Waiter::new(job.idle) })
     }
 

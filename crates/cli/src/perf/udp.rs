@@ -34,7 +34,7 @@ fn set_up(job: &Job, socket: &UdpSocket) -> Result<(), Failure> {
         setsockopt(socket, sockopt::SndBuf, &wanted.send_buffer).map_err(io::Error::from)?;
     }
     socket.set_nonblocking(job.idle != IdleChoice::Block)?;
-    super::set_busy_poll(SockRef::from(socket), job.busy_poll)?;
+    super::set_busy_poll(&SockRef::from(socket), job.busy_poll)?;
     Ok(())
 }
 

@@ -1,0 +1,94 @@
+//! `pinnace ping --listen`: answers the pings of other hosts.
+//!
+//! A peer opens a control connection and names its job, one JSON line as in [`crate::perf`]; a process of its own does it
+//! and ends with the connection. Always true: a peer can have messages sent back, of a bounded size, and nothing else.
+
+use crate::exit::Error;
+use crate::interrupt;
+use crate::output::Output;
+use crate::perf::{Host, Job, Role};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::Stdio;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// The largest message that is sent back, in bytes.
+const LARGEST: usize = 1 << 26;
+/// Peers at a time.
+const PEERS: usize = 16;
+/// The longest line that a peer may write.
+const LINE: u64 = 4096;
+/// A peer that asks for nothing for so long is gone.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+static PEERS_NOW: AtomicUsize = AtomicUsize::new(0);
+
+/// Listens until Ctrl-C.
+pub(super) fn run(address: SocketAddr, output: &Output) -> Result<(), Error> {
+    let failed = |error| Error::io(format!("cannot listen on {address}"), &error);
+    let listener = TcpListener::bind(address).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    let local = listener.local_addr().map_err(failed)?;
+    output.result(format_args!("answering pings on {local}"), &serde_json::json!({ "listening": local.to_string() }));
+    loop {
+        interrupt::check()?;
+        match listener.accept() {
+            Ok((stream, peer)) => {
+                output.note(format_args!("{peer} is here"));
+                if PEERS_NOW.fetch_add(1, Ordering::SeqCst) >= PEERS {
+                    PEERS_NOW.fetch_sub(1, Ordering::SeqCst);
+                    output.warn(format_args!("{peer} was turned away: {PEERS} are here already"));
+                    continue;
+                }
+                let output = *output;
+                std::thread::spawn(move || {
+                    if let Err(error) = serve(&stream) {
+                        output.note(format_args!("{peer}: {error}"));
+                    }
+                    PEERS_NOW.fetch_sub(1, Ordering::SeqCst);
+                });
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::sleep(interrupt::LOOK),
+            // The peer may have gone before it was accepted.
+            Err(error) => output.note(format_args!("cannot accept: {error}")),
+        }
+    }
+}
+
+/// Does one job for a peer.
+fn serve(stream: &TcpStream) -> Result<(), Error> {
+    let failed = |error| Error::io("the control connection failed", &error);
+    stream.set_nonblocking(false).map_err(failed)?;
+    stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+    let mut orders = BufReader::new(stream);
+    let mut next = || {
+        let mut line = String::new();
+        let n = orders.by_ref().take(LINE).read_line(&mut line)?;
+        Ok::<_, io::Error>((n > 0 && line.ends_with('\n')).then_some(line))
+    };
+    let Some(line) = next().map_err(failed)? else { return Ok(()) };
+    let job: Job = serde_json::from_str(&line).map_err(|error| Error::usage(format!("no job: {error}")))?;
+    if job.role != Role::Pong || job.size > LARGEST {
+        return Err(Error::usage("it asked for something else than pings, or for very large ones"));
+    }
+    // The peer cannot know how this host is called; what it connected to is reachable.
+    let job = Job { bind: stream.local_addr().map_err(failed)?.ip(), peer: None, busy_poll: 0, ..job };
+    let mut child = Host::default()
+        .command()?
+        .stdin(Stdio::piped())
+        .stdout(stream.try_clone().map(std::os::fd::OwnedFd::from).map_err(failed)?)
+        .spawn()
+        .map_err(|error| Error::io("cannot start a process", &error))?;
+    let orders = child.stdin.take().map_or(Ok(()), |mut input| {
+        serde_json::to_writer(&mut input, &job)?;
+        input.write_all(b"\n")?;
+        while let Some(line) = next()? {
+            input.write_all(line.as_bytes())?;
+        }
+        Ok(())
+    });
+    let _ = child.kill();
+    let _ = child.wait();
+    orders.map_err(failed)
+}

@@ -1,0 +1,269 @@
+//! `pinnace ping`: round trips by message size, against TCP, in the same run, interleaved.
+//!
+//! Both ends are processes of their own, on this host (over loopback or virtual Ethernet) or with the far one on another
+//! host, where `pinnace ping --listen` runs. ZCRP is two instances on one socket, with receives posted ahead, so that the
+//! request is there before the peer wants to send; TCP has TCP_NODELAY. For each size and each round every transport
+//! has its turn; the round trips of all rounds are one distribution.
+
+mod listen;
+
+use crate::exit::Error;
+use crate::interrupt;
+use crate::output::Output;
+use crate::perf::{
+    self, Failure, IdleChoice, Job, Network, Pair, Path, Role, Transport, Trouble, check_size, header, size_name,
+};
+use bytesize::ByteSize;
+use clap::Parser;
+use hdrhistogram::Histogram;
+use serde::Serialize;
+use std::net::{SocketAddr, ToSocketAddrs};
+
+/// Measure round trips by message size, against TCP; alone, over the loopback interface
+#[derive(Debug, Parser)]
+pub(crate) struct Args {
+    /// Answer the pings of other hosts, at this address, until Ctrl-C
+    #[arg(long, value_name = "ADDR", conflicts_with_all = ["to", "path"])]
+    listen: Option<SocketAddr>,
+    /// Ping this host, where `pinnace ping --listen` runs
+    #[arg(long, value_name = "HOST:PORT", conflicts_with = "path")]
+    to: Option<String>,
+    /// Ping over this path on this host; all but lo need root
+    #[arg(long, value_enum, default_value_t = Path::Lo)]
+    path: Path,
+    /// The transport to measure
+    #[arg(long, default_value = "zcrp")]
+    protocol: Transport,
+    /// What to compare it with: tcp (the system's congestion control), tcp-cubic, tcp-bbr
+    #[arg(long, value_delimiter = ',', default_value = "tcp")]
+    against: Vec<Transport>,
+    /// Message sizes
+    #[arg(long, value_delimiter = ',', default_value = "16,1KiB,1MiB")]
+    sizes: Vec<ByteSize>,
+    /// Round trips of each transport and size
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    count: u64,
+    /// Turns of each transport, into which the round trips are divided
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// What a waiting thread does, at both ends of every transport
+    #[arg(long, value_enum, default_value_t = IdleChoice::Adaptive)]
+    idle: IdleChoice,
+    /// What the compared transports do instead, if not the same
+    #[arg(long, value_enum)]
+    against_idle: Option<IdleChoice>,
+    /// Report half of each round trip
+    #[arg(long, conflicts_with = "full")]
+    half: bool,
+    /// Report whole round trips (the default)
+    #[arg(long)]
+    full: bool,
+    /// Between hosts: the network is closed, so ZCRP needs no congestion control
+    #[arg(long, requires = "to")]
+    cluster: bool,
+    /// Poll the network device for so many microseconds (SO_BUSY_POLL), on every socket
+    #[arg(long, value_name = "MICROSECONDS", num_args = 0..=1, default_value_t = 0, default_missing_value = "50")]
+    busy_poll: u32,
+}
+
+/// The longest round trip that is told apart, in nanoseconds.
+const LONGEST: u64 = 60_000_000_000;
+
+/// All round trips of one transport with one size.
+struct Series {
+    job: Job,
+    /// Nanoseconds.
+    times: Histogram<u64>,
+    failed: bool,
+}
+
+/// One line of `--json`.
+#[derive(Debug, Serialize)]
+struct Line<'a> {
+    transport: &'a Transport,
+    path: String,
+    size: usize,
+    idle: String,
+    p50_us: f64,
+    p90_us: f64,
+    p99_us: f64,
+    p999_us: f64,
+    max_us: f64,
+    mean_us: f64,
+    count: u64,
+    half: bool,
+    /// Another transport, and how many times its median this one's is.
+    ratio_to: Option<&'a Transport>,
+    ratio: Option<f64>,
+    rounds: u32,
+}
+
+/// Runs `pinnace ping`.
+pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
+    interrupt::install();
+    if let Some(address) = args.listen {
+        return listen::run(address, output);
+    }
+    for size in &args.sizes {
+        check_size(*size)?;
+    }
+    let network = network(args)?;
+    let transports = transports(args);
+    if !output.json {
+        begin(args, output);
+    }
+    let progress = perf::progress(args.sizes.len() * args.rounds as usize * transports.len());
+    let mut any = false;
+    for size in args.sizes.iter().map(|size| size.as_u64() as usize) {
+        let mut series = Vec::new();
+        for transport in &transports {
+            series.push(Series { job: job(args, transport, size), times: histogram()?, failed: false });
+        }
+        for round in 0..args.rounds {
+            for series in series.iter_mut().filter(|series| !series.failed) {
+                progress.set_message(format!("{} {}, round {}", series.job.transport, size_name(size), round + 1));
+                let measured = once(&network, args, round, series);
+                progress.inc(1);
+                match measured {
+                    Ok(()) => {}
+                    Err(Trouble::Command(error)) => return Err(error),
+                    Err(Trouble::Transport(Failure::Failed(why) | Failure::Unavailable(why))) => {
+                        series.failed = true;
+                        let transport = &series.job.transport;
+                        progress.suspend(|| output.warn(format_args!("{transport}, {}: {why}", size_name(size))));
+                    }
+                }
+            }
+        }
+        progress.suspend(|| report(args, output, &series));
+        any |= series.iter().any(|series| series.job.transport == args.protocol && !series.times.is_empty());
+    }
+    progress.finish_and_clear();
+    if any { Ok(()) } else { Err(Error::failed(format!("{} could not be measured", args.protocol))) }
+}
+
+fn network(args: &Args) -> Result<Network, Error> {
+    let Some(to) = &args.to else { return Network::new(args.path) };
+    let mut addresses = to.to_socket_addrs().map_err(|error| Error::io(format!("cannot resolve {to}"), &error))?;
+    let address = addresses.next().ok_or_else(|| Error::failed(format!("{to} has no address")))?;
+    Ok(Network::to(address))
+}
+
+/// The transport measured, and then those that it is compared with, each once.
+fn transports(args: &Args) -> Vec<Transport> {
+    let mut transports = vec![args.protocol.clone()];
+    for transport in &args.against {
+        if !transports.contains(transport) {
+            transports.push(transport.clone());
+        }
+    }
+    transports
+}
+
+fn job(args: &Args, transport: &Transport, size: usize) -> Job {
+    let idle = if *transport == args.protocol { args.idle } else { args.against_idle.unwrap_or(args.idle) };
+    let mut job = Job { busy_poll: args.busy_poll, ..Job::new(transport, size, idle, args.path) };
+    if args.to.is_some() {
+        job.cluster = args.cluster;
+    }
+    job
+}
+
+fn histogram() -> Result<Histogram<u64>, Error> {
+    Histogram::new_with_bounds(1, LONGEST, 3).map_err(|error| Error::failed(format!("no histogram: {error}")))
+}
+
+/// One round's share of the round trips, after a few that do not count.
+fn once(network: &Network, args: &Args, round: u32, series: &mut Series) -> Result<(), Trouble> {
+    let rounds = u64::from(args.rounds);
+    let count = args.count / rounds + u64::from(u64::from(round) < args.count % rounds);
+    if count == 0 {
+        return Ok(());
+    }
+    let mut pair = Pair::start(network, &series.job, Role::Pong, Role::Ping)?;
+    pair.run(count.div_ceil(10).clamp(10, 200))?;
+    let (_, pinging) = pair.run(count)?;
+    for (nanoseconds, times) in pinging.round_trips {
+        series.times.saturating_record_n(nanoseconds.min(LONGEST), times);
+    }
+    Ok(())
+}
+
+fn place(args: &Args) -> String {
+    args.to.clone().unwrap_or_else(|| args.path.to_string())
+}
+
+fn begin(args: &Args, output: &Output) {
+    let others = args.against_idle.map_or_else(String::new, |idle| format!(" (others: {idle})"));
+    let cluster = args.to.is_none() || args.cluster;
+    let profile = if cluster { "cluster (closed network)" } else { "internet" };
+    let what = if args.half { "half round trips" } else { "round trips" };
+    let Args { idle, rounds, protocol, .. } = args;
+    let text = format!(
+        "{}\n# path {}, idle {idle}{others}, {rounds} rounds, interleaved; zcrp profile {profile}; {what} in us; \
+         {protocol}/x: times the median of x\n{:>9}  {:<12} {:>9} {:>9} {:>9} {:>9} {:>9} {:>8}  {:>8}",
+        header(),
+        place(args),
+        "size",
+        "transport",
+        "p50",
+        "p90",
+        "p99",
+        "p99.9",
+        "max",
+        "count",
+        format!("{protocol}/x"),
+    );
+    output.result(text, &());
+}
+
+fn report(args: &Args, output: &Output, all: &[Series]) {
+    let median = |series: &Series| series.times.value_at_quantile(0.5) as f64;
+    let protocol = all.iter().find(|series| series.job.transport == args.protocol && !series.times.is_empty());
+    for series in all.iter().filter(|series| !series.times.is_empty()) {
+        let own = series.job.transport == args.protocol;
+        let unit = if args.half { 2000.0 } else { 1000.0 };
+        let at = |quantile| series.times.value_at_quantile(quantile) as f64 / unit;
+        // The measured transport has a line for each that it is compared with.
+        let others: Vec<Option<&Series>> = if own && output.json && all.len() > 1 {
+            all.iter()
+                .filter(|other| other.job.transport != args.protocol && !other.times.is_empty())
+                .map(Some)
+                .collect()
+        } else {
+            vec![protocol.filter(|_| !own)]
+        };
+        for other in if others.is_empty() { vec![None] } else { others } {
+            let line = Line {
+                transport: &series.job.transport,
+                path: place(args),
+                size: series.job.size,
+                idle: series.job.idle.to_string(),
+                p50_us: at(0.5),
+                p90_us: at(0.9),
+                p99_us: at(0.99),
+                p999_us: at(0.999),
+                max_us: series.times.max() as f64 / unit,
+                mean_us: series.times.mean() / unit,
+                count: series.times.len(),
+                half: args.half,
+                ratio_to: other.map(|other| &other.job.transport),
+                ratio: other.map(|other| median(series) / median(other)),
+                rounds: args.rounds,
+            };
+            let ratio = other.map_or_else(String::new, |other| format!("{:.2}", median(other) / median(series)));
+            let text = format!(
+                "{:>9}  {:<12} {:>9.1} {:>9.1} {:>9.1} {:>9.1} {:>9.1} {:>8}  {ratio:>8}",
+                size_name(line.size),
+                line.transport.to_string(),
+                line.p50_us,
+                line.p90_us,
+                line.p99_us,
+                line.p999_us,
+                line.max_us,
+                line.count,
+            );
+            output.result(text, &line);
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! `pinnace perf` and `pinnace ping`, as a user runs them.
+
+use serde_json::Value;
+use std::process::{Command, Output};
+
+fn pinnace(arguments: &[&str]) -> Output {
+    let output = Command::new(env!("CARGO_BIN_EXE_pinnace")).args(arguments).output().expect("the program runs");
+    assert!(output.stderr.len() < 10_000, "{}", said(&output));
+    output
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The objects printed, one a line.
+fn objects(output: &Output) -> Vec<Value> {
+    assert!(output.status.success(), "{}", said(output));
+    let text = String::from_utf8(output.stdout.clone()).expect("text");
+    text.lines().map(|line| serde_json::from_str(line).expect(line)).collect()
+}
+
+fn line<'a>(objects: &'a [Value], transport: &str, ratio_to: &str, size: u64) -> &'a Value {
+    objects
+        .iter()
+        .find(|object| object["transport"] == transport && object["ratio_to"] == ratio_to && object["size"] == size)
+        .unwrap_or_else(|| panic!("no line for {transport} to {ratio_to} at {size}: {objects:?}"))
+}
+
+#[test]
+fn perf_compares_transports_in_one_run() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let figure = folder.path().join("figure.svg");
+    let output = pinnace(&[
+        "perf",
+        "--json",
+        "--sizes",
+        "1KiB,64KiB",
+        "--rounds",
+        "2",
+        "--seconds",
+        "0.02",
+        "--against",
+        "tcp-cubic,tcp-batched,udp,tcp-nonesuch",
+        "--plot",
+        figure.to_str().expect("a path in UTF-8"),
+    ]);
+    let objects = objects(&output);
+    assert_eq!(objects.len(), 2 * 6, "{objects:?}");
+    for size in [1024, 65_536] {
+        for other in ["tcp-cubic", "tcp-batched", "udp"] {
+            let own = line(&objects, "zcrp", other, size);
+            let theirs = line(&objects, other, "zcrp", size);
+            let ratio = own["gbit_s"].as_f64().unwrap() / theirs["gbit_s"].as_f64().unwrap();
+            assert!((own["ratio"].as_f64().unwrap() / ratio - 1.0).abs() < 1e-6, "{own}");
+            assert!((theirs["ratio"].as_f64().unwrap() * ratio - 1.0).abs() < 1e-6, "{theirs}");
+            for object in [own, theirs] {
+                assert_eq!((&object["path"], &object["rounds"]), (&"lo".into(), &2.into()));
+                assert!(object["gbit_s"].as_f64().unwrap() > 0.0, "{object}");
+                assert!(object["cpu_s_per_gb_tx"].as_f64().unwrap() > 0.0, "{object}");
+                assert!(object["cpu_s_per_gb_rx"].as_f64().unwrap() > 0.0, "{object}");
+            }
+            assert!((0.0..=1.0).contains(&own["in_place"].as_f64().unwrap()), "{own}");
+            assert!(theirs["in_place"].is_null(), "{theirs}");
+        }
+    }
+    // What is promised comes first, in this order.
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    let fields = "transport path size gbit_s cpu_s_per_gb_tx cpu_s_per_gb_rx ratio_to ratio in_place rounds";
+    for line in text.lines() {
+        let at: Vec<_> = fields.split(' ').map(|field| line.find(&format!("\"{field}\":"))).collect();
+        assert!(at.iter().all(Option::is_some) && at.is_sorted(), "{line}");
+    }
+    assert!(said(&output).contains("tcp-nonesuch is left out: this kernel does not offer TCP nonesuch"));
+    let figure = std::fs::read_to_string(figure).expect("a figure");
+    assert!(figure.starts_with("<svg") && figure.contains("tcp-batched") && figure.contains("message size"));
+}
+
+#[test]
+fn perf_runs_beside_a_load_and_prints_a_table_for_people() {
+    let output = pinnace(&[
+        "perf",
+        "--sizes",
+        "64KiB",
+        "--rounds",
+        "1",
+        "--bytes",
+        "4MiB",
+        "--against",
+        "tcp",
+        "--load",
+        "both",
+        "--idle",
+        "block",
+    ]);
+    assert!(output.status.success(), "{}", said(&output));
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    assert!(text.starts_with("# ") && text.contains("pinnace perf --sizes 64KiB"), "{text}");
+    let rows: Vec<Vec<&str>> = text
+        .lines()
+        .filter(|line| line.trim_start().starts_with("64 KiB"))
+        .map(|line| line.split_whitespace().skip(2).take(2).collect())
+        .collect();
+    assert_eq!(rows, [["zcrp", "0"], ["tcp", "0"], ["zcrp", "1"], ["tcp", "1"]], "{text}");
+}
+
+#[test]
+fn ping_measures_round_trips() {
+    for idle in ["block", "adaptive", "spin"] {
+        let output =
+            pinnace(&["ping", "--json", "--sizes", "16,64KiB", "--count", "30", "--rounds", "2", "--idle", idle]);
+        let objects = objects(&output);
+        assert_eq!(objects.len(), 4, "{objects:?}");
+        for size in [16, 65_536] {
+            for object in [line(&objects, "zcrp", "tcp", size), line(&objects, "tcp", "zcrp", size)] {
+                assert_eq!((&object["idle"], &object["count"]), (&idle.into(), &30.into()));
+                let times = ["p50_us", "p90_us", "p99_us", "p999_us", "max_us"].map(|at| object[at].as_f64().unwrap());
+                assert!(times[0] > 0.0 && times.is_sorted(), "{object}");
+            }
+        }
+    }
+}
+
+#[test]
+fn ping_reaches_a_peer_that_listens_and_says_what_is_missing_where_none_does() {
+    use std::io::{BufRead, BufReader};
+    let mut peer = Command::new(env!("CARGO_BIN_EXE_pinnace"))
+        .args(["ping", "--json", "--listen", "127.0.0.1:0"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    let mut words = String::new();
+    BufReader::new(peer.stdout.take().unwrap()).read_line(&mut words).unwrap();
+    let words: Value = serde_json::from_str(&words).expect("one object");
+    let address = words["listening"].as_str().expect("an address").to_owned();
+    let ping = || pinnace(&["ping", "--json", "--to", &address, "--sizes", "16", "--count", "20", "--half"]);
+    let output = ping();
+    peer.kill().unwrap();
+    peer.wait().unwrap();
+    assert_eq!(line(&objects(&output), "zcrp", "tcp", 16)["path"], address.as_str());
+    let output = ping();
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    assert!(said(&output).contains("pinnace ping --listen"), "{}", said(&output));
+}
+
+#[test]
+fn what_is_missing_is_said_plainly() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pinnace"));
+    // Without root the first thing that is missing is root; with it, the programs.
+    let output = command.args(["perf", "--path", "veth1500seg"]).env("PATH", "/nonexistent").output().unwrap();
+    let words = said(&output);
+    assert_eq!((output.status.code(), words.lines().count()), (Some(1), 1), "{words}");
+    assert!(
+        words.contains("the path veth1500seg needs") && (words.contains("sudo") || words.contains("iproute2")),
+        "{words}"
+    );
+    for (arguments, part) in [
+        (["perf", "--sizes", "8GiB"], "sizes are"),
+        (["perf", "--against", "pigeon"], "no transport"),
+        (["ping", "--sizes", "0"], "sizes are"),
+    ] {
+        let output = pinnace(&arguments);
+        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+        assert!(said(&output).contains(part), "{}", said(&output));
+    }
+}

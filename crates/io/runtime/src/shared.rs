@@ -27,6 +27,8 @@ use std::time::Duration;
 const SHORTEST_SLEEP: Duration = Duration::from_micros(5);
 /// How long a thread spins before it offers its core to others in every turn.
 const SPIN_ALONE: Duration = Duration::from_micros(5);
+/// How long a thread looks before it sleeps: less than a sleep and a wake take.
+const LAST_LOOK: Duration = Duration::from_micros(10);
 /// How long to sleep at most on a link that has no descriptor.
 const BLIND_SLEEP: Duration = Duration::from_millis(1);
 
@@ -301,7 +303,7 @@ where
         let now = self.driver.last_now();
         let idle = now.since(*since.get_or_insert(now));
         let spins = match self.config.idle {
-            Idle::Block => false,
+            Idle::Block => idle < LAST_LOOK,
             Idle::Spin => true,
             Idle::Adaptive { spin } => idle < spin,
         };

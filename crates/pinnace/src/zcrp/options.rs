@@ -68,8 +68,8 @@ impl Default for Options {
     }
 }
 
-/// Bytes in transit on a cluster: what fits the caches was measured to be best.
-const CLUSTER_WINDOW: u64 = 1 << 20;
+/// Bytes in transit on a cluster: more leaves the caches, less makes both ends wait for each other.
+const CLUSTER_WINDOW: u64 = 2 << 20;
 
 /// What the settings depend on.
 #[derive(Clone, Copy, Debug)]

@@ -206,7 +206,6 @@ fn the_worker_steps_aside_for_a_thread_and_comes_back() {
         }
         let counters = client.counters();
         assert!(counters.worker_sleeps - sleeps < 100, "the worker was woken all the time: {counters:?}");
-        assert!(counters.application_sleeps > 1_000, "{counters:?}");
     });
     // Long after: the worker is back.
     send(&client, 9_999_999);

@@ -189,12 +189,13 @@ where
             .label(label.as_str())
             .legend(key(*colour, scale));
     }
+    let most = series.iter().flat_map(|s| s.line.moments()).map(|moment| moment.resent).max();
+    let most = most.unwrap_or(0).max(1) as f64;
     for Series { line, .. } in series {
         let step = line.interval().as_secs_f64();
-        let most = line.moments().iter().map(|moment| moment.resent).max().unwrap_or(0).max(1) as f64;
         let resent = line.moments().iter().enumerate().filter(|(_, moment)| moment.resent > 0);
         chart.draw_series(resent.map(|(i, moment)| {
-            let radius = (2.0 + 3.5 * (moment.resent as f64 / most).sqrt()) * f64::from(scale);
+            let radius = (1.6 + 4.4 * (moment.resent as f64 / most).sqrt()) * f64::from(scale);
             Circle::new(((i as f64 + 0.5) * step, line.rate(moment) / MEGA), radius as i32, ALARM.mix(0.75).filled())
         }))?;
     }
@@ -207,7 +208,7 @@ where
             .label("units sent again")
             .legend(move |(x, y)| Circle::new((x + 9 * scale, y), 4 * scale, ALARM.mix(0.75).filled()));
     }
-    legend(&mut chart, scale, SeriesLabelPosition::LowerRight)
+    legend(&mut chart, scale, SeriesLabelPosition::LowerMiddle)
 }
 
 /// Every chart here.

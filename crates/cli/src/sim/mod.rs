@@ -7,7 +7,7 @@ mod plot;
 mod report;
 mod timeline;
 pub(crate) mod transfer;
-mod units;
+pub(crate) mod units;
 
 use crate::exit::{Error, Exit};
 use crate::output::Output;

@@ -593,3 +593,15 @@ fn a_report_that_is_interrupted_forgets_nothing() {
         assert_eq!(said.get(&number), Some(&(number % 2 == 0)), "number {number}");
     }
 }
+
+#[test]
+fn units_of_a_message_that_is_posted_but_not_requested_are_dropped() {
+    //= Z-3 test
+    let mut half = Half::receiver(&Config::default());
+    for _ in 0..1100 {
+        half.post(10);
+    }
+    half.millis(1);
+    half.take();
+    dropped(&mut half, &piece(1050, 0, 1, 10), |seen| seen.units_unrequested);
+}

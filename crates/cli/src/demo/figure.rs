@@ -81,10 +81,10 @@ where
         _ => String::new(),
     };
     picture::mesh(&mut chart, scale, ("message size", "throughput, Gbit/s"), name, |y| picture::short(*y))?;
-    let lines: [(&str, RGBColor, fn(&Row) -> f64); 2] =
-        [("TCP cubic", COLOURS[1], |row| row.tcp), ("Pinnace (ZCRP)", COLOURS[0], |row| row.pinnace)];
-    for (label, colour, value) in lines {
-        let points = || rows.iter().enumerate().map(move |(x, row)| (x as f64, value(row)));
+    let tcp: Vec<f64> = rows.iter().map(|row| row.tcp).collect();
+    let pinnace: Vec<f64> = rows.iter().map(|row| row.pinnace).collect();
+    for (label, colour, values) in [("TCP cubic", COLOURS[1], &tcp), ("Pinnace (ZCRP)", COLOURS[0], &pinnace)] {
+        let points = || values.iter().enumerate().map(|(x, &value)| (x as f64, value));
         chart
             .draw_series(LineSeries::new(points(), colour.stroke_width(3 * scale)))?
             .label(label)

@@ -60,8 +60,8 @@ fn text(findings: &Findings, svg: &Path, png: &Path, terminal: bool) -> Result<S
     )?;
     writeln!(
         out,
-        "  {:>5} {:>12} {:>9} {:>13} {:>9}   {}",
-        "loss", "goodput", "of link", "units resent", "in place", "with cubic"
+        "  {:>5} {:>12} {:>9} {:>13} {:>9}   with cubic",
+        "loss", "goodput", "of link", "units resent", "in place"
     )?;
     for path in &findings.lossy {
         writeln!(

@@ -14,7 +14,7 @@ use crate::output::Output;
 use clap::{ArgGroup, ValueEnum};
 use core::time::Duration;
 use pinnace_core::ControllerKind;
-use pinnace_sim::{NetworkConfig, Outcome};
+use pinnace_sim::{ConfigError, NetworkConfig, Outcome};
 use pinnace_zcrp::Failure;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -58,11 +58,11 @@ Exit code: 0 if every message arrived whole and was verified; 3 if a peer counte
 #[command(group(ArgGroup::new("what").args(["size", "sizes"])))]
 pub(crate) struct Args {
     /// The network from the sender to the receiver, and back unless --back is given
-    #[arg(long, value_name = "NETWORK", default_value = "rate=100mbit,delay=30ms,loss=1%")]
-    network: NetworkConfig,
+    #[arg(long, value_name = "NETWORK", default_value = "rate=100mbit,delay=30ms,loss=1%", value_parser = network)]
+    network: Box<NetworkConfig>,
     /// The network from the receiver to the sender
-    #[arg(long, value_name = "NETWORK")]
-    back: Option<NetworkConfig>,
+    #[arg(long, value_name = "NETWORK", value_parser = network)]
+    back: Option<Box<NetworkConfig>>,
     /// Bytes of every message, up to 4GiB less one
     #[arg(long, value_parser = units::size, default_value = "1MiB")]
     size: u32,
@@ -104,6 +104,11 @@ pub(crate) enum Congestion {
     Bbr,
 }
 
+/// Boxed: it is much larger than the arguments of the other commands.
+fn network(text: &str) -> Result<Box<NetworkConfig>, ConfigError> {
+    text.parse().map(Box::new)
+}
+
 fn seconds(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(seconds) if seconds > 0.0 && seconds <= 86_400.0 => Ok(seconds),
@@ -127,8 +132,8 @@ impl Args {
                 units::bytes(MOST_BYTES)
             ));
         }
-        let back = self.back.clone().unwrap_or_else(|| self.network.clone());
-        let mut plan = Plan::new(self.network.clone(), back, sizes, self.seed);
+        let back = self.back.as_ref().unwrap_or(&self.network);
+        let mut plan = Plan::new((*self.network).clone(), (**back).clone(), sizes, self.seed);
         plan.until = Duration::from_secs_f64(self.until);
         plan.trace = self.trace.unwrap_or(0);
         if let Some(unit) = self.unit {

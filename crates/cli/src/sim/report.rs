@@ -61,9 +61,9 @@ pub(super) fn text(out: &mut impl Write, transfer: &Transfer, terminal: bool) ->
     )?;
     list(out, transfer)?;
     if terminal {
-        blocks(out, &transfer.line)?
+        blocks(out, &transfer.line)?;
     } else {
-        bars(out, &transfer.line)?
+        bars(out, &transfer.line)?;
     }
     counters(out, transfer)?;
     if !transfer.trace.is_empty() {

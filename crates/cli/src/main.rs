@@ -8,6 +8,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod demo;
+mod doctor;
 mod exit;
 mod files;
 mod interrupt;
@@ -74,6 +75,8 @@ enum Command {
     /// One end of a measurement of `perf` or `ping`
     #[command(hide = true)]
     PerfWorker,
+    /// Say what this host offers, and the commands that improve it
+    Doctor(doctor::Args),
     /// Print the completion script of a shell
     Completion {
         /// The shell
@@ -103,6 +106,7 @@ fn run(command: &Command, output: &Output) -> Result<(), Error> {
         Command::Perf(args) => perf::run(args, output),
         Command::Ping(args) => ping::run(args, output),
         Command::PerfWorker => perf::run_worker(),
+        Command::Doctor(args) => doctor::run(args, output),
         Command::Completion { shell } => {
             clap_complete::generate(*shell, &mut Cli::command(), "pinnace", &mut std::io::stdout());
             Ok(())

@@ -110,6 +110,9 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     if let Ok(whole) = number.parse::<u64>() {
         return whole.checked_mul(factor).ok_or_else(|| "too large".to_owned());
     }
+    if !number.contains('.') {
+        return Err(format!("`{text}` is no number of bytes"));
+    }
     let number: f64 = number.parse().map_err(|_| format!("`{text}` is no number of bytes"))?;
     Ok((number * factor as f64) as u64)
 }
@@ -141,19 +144,20 @@ impl UnderWay for Receiving {
     }
 }
 
-/// Waits for a message, and calls `look` every [`interrupt::LOOK`]; its error ends the wait.
+/// Waits for a message, and calls `look` first and every [`interrupt::LOOK`]; its error ends the wait.
 pub(crate) fn wait<W: UnderWay>(
     mut message: W,
     mut look: impl FnMut() -> Result<(), Error>,
     failed: impl FnOnce(pinnace::Error) -> Error,
 ) -> Result<Message, Error> {
     loop {
+        // Before the wait: a transfer whose messages all end at once must notice too.
+        interrupt::check()?;
+        look()?;
         message = match message.wait_timeout(interrupt::LOOK) {
             Progress::Ended(result) => return result.map_err(|unsent| failed(unsent.error)),
             Progress::UnderWay(message) => message,
         };
-        interrupt::check()?;
-        look()?;
     }
 }
 

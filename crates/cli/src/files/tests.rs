@@ -1,1 +1,173 @@
+//! The receiver against senders that do not behave.
 
+use super::peer::Peer;
+use super::protocol::{self, Decision, Entry, Kind, Offer, Page, ToReceiver, ToSender};
+use super::receive;
+use super::store::Store;
+use crate::exit::{Error, Exit};
+use crate::output::Output;
+use crate::transport::Transport;
+use clap::Parser;
+use pinnace::Message;
+use pinnace::zcrp::{self, Listener};
+use std::path::Path;
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    transport: Transport,
+}
+
+fn transport() -> Transport {
+    Line::parse_from(["test", "--timeout", "3"]).transport
+}
+
+const CHUNK: u64 = 64 << 10;
+
+fn entry(path: &str, bytes: u64) -> Entry {
+    Entry { path: path.into(), kind: Kind::File { bytes }, mode: 0o644, modified: (0, 0) }
+}
+
+/// Lets `sender` talk to a receiver into `folder`; returns what the receiver made of it.
+fn receive_from(
+    folder: &Path,
+    sender: impl FnOnce(&Peer<'_>) -> Result<(), Error>,
+) -> (Result<(), Error>, Result<(), Error>) {
+    let listener = Listener::bind("127.0.0.1:0", &transport().options()).unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::scope(|scope| {
+        let receiver = scope.spawn(move || {
+            let transport = transport();
+            let peer = Peer::new(listener.accept().unwrap(), "the sender", &transport);
+            let store = Store::open(folder, false).unwrap();
+            receive::serve(&peer, &store, false, &Output::new(true, false)).map(drop)
+        });
+        let transport = transport();
+        let peer = Peer::new(zcrp::connect(address, &transport.options()).unwrap(), "the receiver", &transport);
+        let sent = sender(&peer);
+        (receiver.join().unwrap(), sent)
+    })
+}
+
+fn tell(peer: &Peer<'_>, message: &ToReceiver) -> Result<(), Error> {
+    peer.tell(message, || peer.look())
+}
+
+fn offer(peer: &Peer<'_>, entries: Vec<Entry>) -> Result<(), Error> {
+    peer.listen()?;
+    tell(peer, &ToReceiver::Offer(Offer::new(CHUNK)))?;
+    assert!(matches!(peer.hear_receiver()?, ToSender::Accept));
+    tell(peer, &ToReceiver::Manifest(Page { items: entries, last: true }))
+}
+
+fn agree(peer: &Peer<'_>) -> Result<(), Error> {
+    let ToSender::Holdings(page) = peer.hear_receiver()? else { panic!("no holdings") };
+    assert!(page.last && page.items.is_empty());
+    tell(peer, &ToReceiver::Plan(Page { items: Vec::new(), last: true }))
+}
+
+/// What lies in the folder, without the receiver's own state.
+fn names(folder: &Path) -> Vec<String> {
+    let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name != protocol::PARTIAL_FOLDER).collect()
+}
+
+#[test]
+fn a_path_out_of_the_folder_is_refused_and_the_sender_told_why() {
+    for path in ["../escaped", "/tmp/escaped", "a/../../escaped", ".pinnace-partial/escaped", ""] {
+        let outer = tempfile::tempdir().unwrap();
+        let folder = outer.path().join("in");
+        let (received, sent) = receive_from(&folder, |peer| {
+            offer(peer, vec![entry("harmless", 1), entry(path, 1)])?;
+            peer.hear_receiver().map(drop)
+        });
+        for error in [received.unwrap_err(), sent.unwrap_err()] {
+            assert_eq!(error.exit, Exit::NotVerified, "{path}: {error}");
+            assert!(error.message.contains("refused"), "{error}");
+        }
+        assert_eq!(names(outer.path()), ["in"]);
+        assert_eq!(names(&folder), [""; 0]);
+    }
+}
+
+#[test]
+fn a_symbolic_link_in_the_folder_leads_nowhere() {
+    let (folder, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    std::os::unix::fs::symlink(outside.path(), folder.path().join("link")).unwrap();
+    let (received, _) = receive_from(folder.path(), |peer| {
+        offer(peer, vec![entry("link/escaped", 1)])?;
+        peer.hear_receiver().map(drop)
+    });
+    assert_eq!(received.unwrap_err().exit, Exit::NotVerified);
+    assert_eq!(names(outside.path()), [""; 0]);
+}
+
+#[test]
+fn content_that_is_not_what_was_hashed_gets_no_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let (received, sent) = receive_from(folder.path(), |peer| {
+        offer(peer, vec![entry("altered", 5), entry("intact", 5)])?;
+        agree(peer)?;
+        peer.queue(Message::from_vec(b"hullo".to_vec()))?;
+        peer.queue(Message::from_vec(b"world".to_vec()))?;
+        let digests = [b"hello", b"world"].map(|content| *blake3::hash(content).as_bytes());
+        tell(peer, &ToReceiver::Digests(digests.to_vec()))?;
+        let ToSender::Report(page) = peer.hear_receiver()? else { panic!("no report") };
+        assert_eq!((page.items.len(), page.items[0].entry), (1, 0));
+        peer.receiver.close();
+        Ok(())
+    });
+    sent.unwrap();
+    assert_eq!(received.unwrap_err().exit, Exit::NotVerified);
+    assert_eq!(names(folder.path()), ["intact"]);
+}
+
+#[test]
+fn what_contradicts_the_offer_ends_the_transfer() {
+    let folder = tempfile::tempdir().unwrap();
+    let (received, _) = receive_from(folder.path(), |peer| {
+        offer(peer, vec![entry("short", 5)])?;
+        agree(peer)?;
+        peer.queue(Message::from_vec(b"1234".to_vec()))?;
+        peer.hear_receiver().map(drop)
+    });
+    assert!(received.unwrap_err().message.contains("less of a file"));
+    let (received, _) = receive_from(folder.path(), |peer| {
+        offer(peer, vec![entry("a", 5)])?;
+        peer.hear_receiver()?;
+        let decision = Decision { entry: 7, chunks: vec![u32::MAX] };
+        tell(peer, &ToReceiver::Plan(Page { items: vec![decision], last: true }))?;
+        peer.hear_receiver().map(drop)
+    });
+    assert_eq!(received.unwrap_err().exit, Exit::NotVerified);
+    let (received, sent) = receive_from(folder.path(), |peer| {
+        peer.listen()?;
+        tell(peer, &ToReceiver::Offer(Offer { version: 99, ..Offer::new(CHUNK) }))?;
+        peer.hear_receiver().map(drop)
+    });
+    assert!(received.unwrap_err().message.contains("version 99"));
+    assert!(sent.unwrap_err().message.contains("version 99"));
+    assert_eq!(names(folder.path()), [""; 0]);
+}
+
+#[test]
+fn more_than_the_disk_can_hold_is_refused_before_it_comes() {
+    let folder = tempfile::tempdir().unwrap();
+    let (received, sent) = receive_from(folder.path(), |peer| {
+        offer(peer, vec![entry("huge", 1 << 47)])?;
+        peer.hear_receiver().map(drop)
+    });
+    assert!(received.unwrap_err().message.contains("too full"));
+    assert_eq!(sent.unwrap_err().exit, Exit::Failed);
+}
+
+#[test]
+fn a_sender_that_gives_up_is_believed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (received, _) = receive_from(folder.path(), |peer| {
+        offer(peer, vec![entry("a", 5)])?;
+        peer.give_up(&Error::interrupted());
+        Ok(())
+    });
+    assert!(received.unwrap_err().message.contains("gave up"));
+}

@@ -1,0 +1,109 @@
+//! Running the real command.
+#![allow(dead_code)] // each test file uses its share
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// What a test waits for at most.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) fn pinnace(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pinnace"));
+    command.args(args).stdin(Stdio::null()).env("NO_COLOR", "1");
+    command
+}
+
+/// Runs to the end.
+pub(crate) fn run(args: &[&str]) -> Output {
+    pinnace(args).output().expect("the command runs")
+}
+
+/// A command that listens; killed at the end of the test, whatever happens.
+pub(crate) struct Listening {
+    child: Option<Child>,
+    stderr: BufReader<ChildStderr>,
+    pub(crate) address: String,
+}
+
+impl Listening {
+    /// Starts it, and waits until it says where it listens (the last word of its first line).
+    pub(crate) fn start(args: &[&str]) -> Self {
+        let mut child = pinnace(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command runs");
+        let mut stderr = BufReader::new(child.stderr.take().expect("piped"));
+        let address = loop {
+            let mut line = String::new();
+            assert_ne!(stderr.read_line(&mut line).expect("readable"), 0, "it ended before it listened");
+            // Warnings about small buffers may come first.
+            if line.contains(" on 127.") || line.contains(" at 127.") {
+                break line.split_whitespace().last().expect("a word").to_owned();
+            }
+        };
+        Self { child: Some(child), stderr, address }
+    }
+
+    pub(crate) fn signal(&mut self, signal: &str) {
+        let id = self.child.as_ref().expect("it runs").id().to_string();
+        assert!(Command::new("kill").args([signal, &id]).status().expect("kill runs").success());
+    }
+
+    pub(crate) fn kill(&mut self) {
+        let mut child = self.child.take().expect("it runs");
+        child.kill().expect("killed");
+        child.wait().expect("waited");
+    }
+
+    /// Waits for its end: exit code, standard output, the rest of standard error.
+    pub(crate) fn finish(mut self) -> (Option<i32>, String, String) {
+        let mut child = self.child.take().expect("it runs");
+        // A full pipe must not hold it up.
+        let mut stdout = child.stdout.take().expect("piped");
+        let reader = std::thread::spawn(move || {
+            let mut out = String::new();
+            stdout.read_to_string(&mut out).map(|_| out)
+        });
+        let code = wait(&mut child);
+        let out = reader.join().expect("read").expect("UTF-8");
+        let mut err = String::new();
+        self.stderr.read_to_string(&mut err).expect("UTF-8");
+        (code, out, err)
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Waits for the end of a process, and kills it if that takes too long.
+pub(crate) fn wait(child: &mut Child) -> Option<i32> {
+    let begun = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().expect("waited") {
+            return status.code();
+        }
+        if begun.elapsed() > PATIENCE {
+            let _ = child.kill();
+            let _ = child.wait();
+            panic!("the command did not end within {PATIENCE:?}");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Waits until `ready`.
+pub(crate) fn wait_until(what: &str, mut ready: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !ready() {
+        assert!(begun.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("UTF-8")
+}

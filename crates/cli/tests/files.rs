@@ -1,0 +1,231 @@
+//! `pinnace send` and `recv`.
+
+mod common;
+
+use common::{Listening, pinnace, run, text, wait, wait_until};
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime};
+
+fn receiver(dir: &Path, more: &[&str]) -> Listening {
+    let mut args = vec!["recv", "--bind", "127.0.0.1:0", "--timeout", "2", "--dir", dir.to_str().unwrap()];
+    args.extend(more);
+    Listening::start(&args)
+}
+
+/// Bytes that are not alike anywhere.
+fn content(bytes: usize) -> Vec<u8> {
+    let mut content = vec![0; bytes];
+    blake3::Hasher::new().finalize_xof().fill(&mut content);
+    content
+}
+
+/// Every file and folder below, with permissions, time and content.
+fn listing(top: &Path) -> Vec<(PathBuf, u32, i64, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in walkdir::WalkDir::new(top).sort_by_file_name() {
+        let entry = entry.unwrap();
+        let metadata = entry.metadata().unwrap();
+        let content = if metadata.is_file() { fs::read(entry.path()).unwrap() } else { Vec::new() };
+        let path = entry.path().strip_prefix(top).unwrap().to_owned();
+        found.push((path, metadata.permissions().mode() & 0o777, metadata.mtime(), content));
+    }
+    found
+}
+
+#[test]
+fn a_folder_arrives_as_it_is() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let top = from.path().join("top");
+    fs::create_dir_all(top.join("deep/er")).unwrap();
+    fs::create_dir_all(top.join("empty folder")).unwrap();
+    fs::write(top.join("empty"), b"").unwrap();
+    fs::write(top.join("-rf"), b"not an option").unwrap();
+    fs::write(top.join("new\nline"), b"1").unwrap();
+    fs::write(top.join(OsStr::from_bytes(b"not UTF-8 \xff\xfe")), b"2").unwrap();
+    fs::write(top.join("deep/er/large"), content(300_000)).unwrap();
+    fs::set_permissions(top.join("-rf"), fs::Permissions::from_mode(0o751)).unwrap();
+    fs::set_permissions(top.join("deep"), fs::Permissions::from_mode(0o700)).unwrap();
+    let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    fs::File::open(top.join("empty")).unwrap().set_modified(old).unwrap();
+    fs::File::open(top.join("deep")).unwrap().set_modified(old).unwrap();
+
+    let receiving = receiver(to.path(), &["--once"]);
+    let sent = run(&["send", top.to_str().unwrap(), &receiving.address, "--chunk", "64KiB"]);
+    assert_eq!(sent.status.code(), Some(0), "{}", text(&sent.stderr));
+    let (code, out, err) = receiving.finish();
+    assert_eq!((code, &*err), (Some(0), ""));
+    assert!(out.contains("received top/empty 0 bytes") && out.contains("5 files"), "{out}");
+    assert_eq!(listing(&to.path().join("top")), listing(&top));
+    assert_eq!(fs::read_dir(to.path()).unwrap().count(), 1, "nothing else is left");
+    // The hash is the one that b3sum prints.
+    let hash = blake3::hash(&content(300_000)).to_hex();
+    assert!(text(&sent.stdout).contains(&format!("sent top/deep/er/large 300000 bytes BLAKE3 {hash}")));
+}
+
+#[test]
+fn senders_come_one_after_the_other_and_links_are_left_out() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    fs::create_dir(from.path().join("a")).unwrap();
+    fs::write(from.path().join("a/b"), b"one").unwrap();
+    fs::write(from.path().join("c"), b"two").unwrap();
+    symlink("/etc/passwd", from.path().join("a/link")).unwrap();
+    let mut receiving = receiver(to.path(), &["--json"]);
+    for name in ["a", "c"] {
+        let sent = run(&["send", from.path().join(name).to_str().unwrap(), "--to", &receiving.address]);
+        assert_eq!(sent.status.code(), Some(0), "{}", text(&sent.stderr));
+        assert_eq!(text(&sent.stderr).contains("symbolic link"), name == "a");
+    }
+    receiving.signal("-INT");
+    let (code, out, _) = receiving.finish();
+    assert_eq!(code, Some(130));
+    let lines: Vec<serde_json::Value> = out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let events: Vec<&str> = lines.iter().map(|line| line["event"].as_str().unwrap()).collect();
+    assert_eq!(events, ["listening", "file", "done", "file", "done"]);
+    assert_eq!((&lines[1]["path"], &lines[1]["bytes"]), (&"a/b".into(), &3.into()));
+    assert!(!to.path().join("a/link").exists());
+}
+
+#[test]
+fn files_that_exist_are_kept_unless_told_otherwise() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    fs::write(from.path().join("name"), b"mine").unwrap();
+    let file = from.path().join("name").to_str().unwrap().to_owned();
+    // Another size, and another content of the same size.
+    for theirs in [&b"theirs, longer"[..], b"them"] {
+        fs::write(to.path().join("name"), theirs).unwrap();
+        let receiving = receiver(to.path(), &["--once"]);
+        let sent = run(&["send", &file, &receiving.address]);
+        assert_eq!(sent.status.code(), Some(1));
+        assert!(text(&sent.stderr).contains("--overwrite"), "{}", text(&sent.stderr));
+        assert_eq!(receiving.finish().0, Some(1));
+        assert_eq!(fs::read(to.path().join("name")).unwrap(), theirs);
+        let receiving = receiver(to.path(), &["--once", "--overwrite"]);
+        assert_eq!(run(&["send", &file, &receiving.address]).status.code(), Some(0));
+        assert_eq!(receiving.finish().0, Some(0));
+        assert_eq!(fs::read(to.path().join("name")).unwrap(), b"mine");
+    }
+    // What is there already is verified, and that is all.
+    let receiving = receiver(to.path(), &["--once"]);
+    let sent = run(&["send", &file, &receiving.address]);
+    assert!(text(&sent.stdout).starts_with("already there name"));
+    assert_eq!(receiving.finish().0, Some(0));
+}
+
+const LARGE: usize = 48 << 20;
+
+/// Chunks written down as whole.
+fn chunks_kept(dir: &Path) -> u64 {
+    let Ok(folder) = fs::read_dir(dir.join(".pinnace-partial")) else { return 0 };
+    let state = folder.filter_map(Result::ok).find(|entry| entry.file_name().as_bytes().ends_with(b".state"));
+    state.and_then(|entry| entry.metadata().ok()).map_or(0, |metadata| metadata.len() / 36)
+}
+
+fn resumes(dir: &Path, file: &str) {
+    let kept = chunks_kept(dir);
+    assert!(kept > 0 && !dir.join("large").exists());
+    let receiving = receiver(dir, &["--once", "--json"]);
+    let sent = run(&["send", file, &receiving.address, "--chunk", "256KiB"]);
+    assert_eq!(sent.status.code(), Some(0), "{}", text(&sent.stderr));
+    let (code, out, err) = receiving.finish();
+    assert_eq!(code, Some(0), "{err}");
+    let done: serde_json::Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
+    let resumed = done["bytes_resumed"].as_u64().unwrap();
+    assert!(resumed >= kept * (256 << 10) && resumed < LARGE as u64, "{resumed} of {kept} chunks");
+    assert_eq!(fs::read(dir.join("large")).unwrap(), content(LARGE));
+    assert!(!dir.join(".pinnace-partial").exists());
+}
+
+/// A transfer slow enough to be caught in the middle: small datagrams, and congestion control.
+fn slow_send(file: &str, address: &str) -> std::process::Child {
+    let args = ["send", file, address, "--chunk", "256KiB", "--timeout", "1", "--unit", "300", "--profile", "internet"];
+    pinnace(&args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+#[test]
+fn a_killed_receiver_is_reported_and_the_transfer_resumed() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let file = from.path().join("large");
+    fs::write(&file, content(LARGE)).unwrap();
+    let mut receiving = receiver(to.path(), &[]);
+    let mut sender = slow_send(file.to_str().unwrap(), &receiving.address);
+    wait_until("some chunks have arrived", || chunks_kept(to.path()) >= 8);
+    receiving.kill();
+    assert_eq!(wait(&mut sender), Some(3));
+    // What was damaged meanwhile is found out.
+    let folder = fs::read_dir(to.path().join(".pinnace-partial")).unwrap().map(|entry| entry.unwrap().path());
+    let partial = folder.into_iter().find(|path| path.extension().is_none()).unwrap();
+    let damaged = fs::OpenOptions::new().write(true).open(partial).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&damaged, b"damage", (LARGE - 6) as u64).unwrap();
+    resumes(to.path(), file.to_str().unwrap());
+}
+
+#[test]
+fn a_killed_sender_is_reported_and_the_transfer_resumed() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let file = from.path().join("large");
+    fs::write(&file, content(LARGE)).unwrap();
+    let receiving = receiver(to.path(), &["--once"]);
+    let mut sender = slow_send(file.to_str().unwrap(), &receiving.address);
+    wait_until("some chunks have arrived", || chunks_kept(to.path()) >= 8);
+    sender.kill().unwrap();
+    sender.wait().unwrap();
+    let (code, _, err) = receiving.finish();
+    assert_eq!(code, Some(3), "{err}");
+    assert!(err.contains("has not answered") && err.lines().count() == 1, "{err}");
+    resumes(to.path(), file.to_str().unwrap());
+}
+
+#[test]
+fn an_interrupted_end_tells_the_other() {
+    let from = tempfile::tempdir().unwrap();
+    let file = from.path().join("large");
+    fs::write(&file, content(LARGE)).unwrap();
+    for interrupted in ["sender", "receiver"] {
+        let to = tempfile::tempdir().unwrap();
+        let mut receiving = receiver(to.path(), &["--once"]);
+        let mut sender = slow_send(file.to_str().unwrap(), &receiving.address);
+        wait_until("some chunks have arrived", || chunks_kept(to.path()) >= 8);
+        if interrupted == "receiver" {
+            receiving.signal("-INT");
+        } else {
+            assert!(Command::new("kill").args(["-INT", &sender.id().to_string()]).status().unwrap().success());
+        }
+        let (sent, (received, _, err)) = (wait(&mut sender), receiving.finish());
+        let expected = if interrupted == "receiver" { (Some(1), Some(130)) } else { (Some(130), Some(1)) };
+        assert_eq!((sent, received), expected, "{interrupted}: {err}");
+        assert!(chunks_kept(to.path()) > 0);
+    }
+}
+
+#[test]
+fn nobody_there_and_nothing_to_send_are_reported() {
+    let from = tempfile::tempdir().unwrap();
+    let missing = from.path().join("missing");
+    let sent = run(&["send", missing.to_str().unwrap(), "127.0.0.1:9"]);
+    assert_eq!(sent.status.code(), Some(1));
+    assert!(text(&sent.stderr).contains("missing"));
+    fs::write(&missing, b"now").unwrap();
+    let sent = run(&["send", missing.to_str().unwrap(), "127.0.0.1:9", "--timeout", "0.5"]);
+    assert_eq!(sent.status.code(), Some(3));
+    assert!(text(&sent.stderr).contains("pinnace recv"));
+    assert_eq!(run(&["send", "/dev/null", "127.0.0.1:9"]).status.code(), Some(1));
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_and_a_second_receiver_are_refused() {
+    let to = tempfile::tempdir().unwrap();
+    let _first = receiver(to.path(), &[]);
+    let dir = to.path().to_str().unwrap();
+    let second = run(&["recv", "--bind", "127.0.0.1:0", "--dir", dir]);
+    assert_eq!(second.status.code(), Some(1));
+    assert!(text(&second.stderr).contains("another `pinnace recv`"));
+    fs::write(to.path().join("file"), b"").unwrap();
+    let file = to.path().join("file");
+    let onto = run(&["recv", "--bind", "127.0.0.1:0", "--dir", file.to_str().unwrap()]);
+    assert_eq!(onto.status.code(), Some(1));
+}

@@ -1,0 +1,99 @@
+//! Arguments, exit codes, help, completion, doctor.
+
+mod common;
+
+use common::{Listening, run, text};
+
+#[test]
+fn wrong_arguments_end_with_2_and_say_so() {
+    let wrong: &[&[&str]] = &[
+        &[],
+        &["sail"],
+        &["zcrp"],
+        &["zcrp", "listen"],
+        &["zcrp", "listen", "--bind", "nowhere"],
+        &["zcrp", "listen", "--bind", "127.0.0.1:0", "--size", "5GiB"],
+        &["zcrp", "send", "--to", "127.0.0.1:1"],
+        &["zcrp", "send", "--to", "127.0.0.1:1", "--size", "1 parsec"],
+        &["zcrp", "send", "--to", "127.0.0.1:1", "--size", "1", "--unit", "28"],
+        &["send"],
+        &["send", "127.0.0.1:1"],
+        &["send", "Cargo.toml", "not-an-address"],
+        &["send", "Cargo.toml", "127.0.0.1:1", "--chunk", "100000"],
+        &["recv", "--timeout", "never"],
+        &["doctor", "--cure"],
+        &["completion", "telepathy"],
+    ];
+    for args in wrong {
+        let output = run(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(!output.stderr.is_empty() && output.stdout.is_empty(), "{args:?}");
+    }
+}
+
+#[test]
+fn help_teaches_and_documents_the_exit_codes() {
+    let help = text(&run(&["--help"]).stdout);
+    for word in ["Examples:", "Exit codes:", "130", "recv", "send", "zcrp", "doctor", "completion"] {
+        assert!(help.contains(word), "{word}");
+    }
+    for command in [&["send", "--help"][..], &["recv", "--help"], &["zcrp", "--help"]] {
+        let output = run(command);
+        assert_eq!(output.status.code(), Some(0));
+        assert!(text(&output.stdout).contains("Examples:"), "{command:?}");
+    }
+}
+
+#[test]
+fn shells_get_their_completion() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = run(&["completion", shell]);
+        assert_eq!(output.status.code(), Some(0));
+        let script = text(&output.stdout);
+        assert!(script.contains("pinnace") && script.contains("doctor"), "{shell}");
+    }
+}
+
+#[test]
+fn doctor_reports_and_ends_well() {
+    let table = run(&["doctor"]);
+    assert_eq!(table.status.code(), Some(0));
+    assert!(text(&table.stdout).contains("net.core.rmem_max") && !table.stdout.contains(&0x1b));
+    let json = run(&["doctor", "--json"]);
+    assert_eq!(json.status.code(), Some(0));
+    let checks: Vec<serde_json::Value> =
+        text(&json.stdout).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert!(checks.iter().any(|check| check["check"] == "UDP_SEGMENT"));
+    for check in &checks {
+        let verdict = check["verdict"].as_str().expect("a verdict");
+        assert!(["good", "note"].contains(&verdict) || check["command"].is_string(), "{check}");
+    }
+}
+
+#[test]
+fn a_port_that_is_taken_is_reported_in_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = Listening::start(&["zcrp", "listen", "--bind", "127.0.0.1:0"]);
+    let other = folder.path().to_str().unwrap();
+    for args in
+        [&["zcrp", "listen", "--bind", &*first.address][..], &["recv", "--dir", other, "--bind", &*first.address]]
+    {
+        let output = run(args);
+        assert_eq!(output.status.code(), Some(1));
+        let error = text(&output.stderr);
+        assert_eq!(error.lines().count(), 1, "{error}");
+        assert!(error.contains(&*first.address) && error.contains("choose another"), "{error}");
+    }
+}
+
+#[test]
+fn an_interrupt_ends_listeners_with_130() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().to_str().unwrap();
+    for args in [&["zcrp", "listen", "--bind", "127.0.0.1:0"][..], &["recv", "--bind", "127.0.0.1:0", "--dir", dir]] {
+        let mut listening = Listening::start(args);
+        listening.signal("-INT");
+        let (code, out, err) = listening.finish();
+        assert_eq!((code, &*out, &*err), (Some(130), "", "pinnace: interrupted\n"));
+    }
+}

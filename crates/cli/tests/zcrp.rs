@@ -1,0 +1,101 @@
+//! `pinnace zcrp listen` and `send`.
+
+mod common;
+
+use common::{Listening, pinnace, run, text, wait};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+#[test]
+fn both_ends_print_the_same_lines() {
+    // Nothing, a byte, one unit and several, and more than the window.
+    for (size, unit) in [("0", "1472"), ("1", "1472"), ("1444", "1472"), ("1445", "1472"), ("3000000", "9000")] {
+        let listening = Listening::start(&[
+            "zcrp",
+            "listen",
+            "--bind",
+            "127.0.0.1:0",
+            "--count",
+            "3",
+            "--size",
+            "4MiB",
+            "--ahead",
+            "2",
+        ]);
+        let address = listening.address.clone();
+        let sent = run(&[
+            "zcrp", "send", "--to", &address, "--size", size, "--count", "3", "--unit", unit, "--seed", "7", "-v",
+        ]);
+        assert_eq!(sent.status.code(), Some(0), "{}", text(&sent.stderr));
+        let (code, out, err) = listening.finish();
+        assert_eq!((code, &*err), (Some(0), ""));
+        assert_eq!(out, text(&sent.stdout));
+        for (number, line) in out.lines().enumerate() {
+            let words: Vec<&str> = line.split(' ').collect();
+            assert_eq!(words[..3], ["message", &number.to_string(), size], "{line}");
+            assert_eq!(words[3].len(), 64);
+        }
+        assert_eq!(out.lines().count(), 3);
+    }
+}
+
+#[test]
+fn a_file_is_hashed_as_sha256sum_does_and_json_is_one_object_a_line() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "abc").unwrap();
+    let listening = Listening::start(&["zcrp", "listen", "--bind", "127.0.0.1:0", "--count", "1", "--json"]);
+    let address = listening.address.clone();
+    assert!(run(&["zcrp", "send", "--to", &address, "--file", file.path().to_str().unwrap()]).status.success());
+    let (code, out, _) = listening.finish();
+    assert_eq!(code, Some(0));
+    let lines: Vec<serde_json::Value> = out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!((&lines[0]["event"], &lines[0]["address"]), (&"listening".into(), &(*address).into()));
+    assert_eq!((&lines[1]["message"], &lines[1]["bytes"]), (&0.into(), &3.into()));
+    assert_eq!(lines[1]["sha256"], "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}
+
+#[test]
+fn a_message_longer_than_its_buffer_fails_at_both_ends() {
+    let listening = Listening::start(&["zcrp", "listen", "--bind", "127.0.0.1:0", "--count", "1", "--size", "10"]);
+    let sent = run(&["zcrp", "send", "--to", &listening.address.clone(), "--size", "11"]);
+    assert_eq!(sent.status.code(), Some(1));
+    assert!(text(&sent.stderr).contains("longer than the buffer"));
+    let (code, _, err) = listening.finish();
+    assert_eq!(code, Some(1), "{err}");
+}
+
+#[test]
+fn nobody_there_is_reported_in_time() {
+    let begun = Instant::now();
+    let sent = run(&["zcrp", "send", "--to", "127.0.0.1:9", "--size", "1", "--timeout", "0.5"]);
+    assert_eq!(sent.status.code(), Some(3));
+    assert!(begun.elapsed() < Duration::from_secs(5));
+    let error = text(&sent.stderr);
+    assert_eq!(error.lines().count(), 1, "{error}");
+    assert!(error.contains("127.0.0.1:9") && error.contains("zcrp listen"), "{error}");
+}
+
+#[test]
+fn a_killed_peer_is_reported_in_time_at_either_end() {
+    // The listener dies: it takes one of endless messages.
+    let mut listening = Listening::start(&["zcrp", "listen", "--bind", "127.0.0.1:0"]);
+    let address = listening.address.clone();
+    let send = |count: &str, to: &str| {
+        let args = ["zcrp", "send", "--to", to, "--size", "1MiB", "--count", count, "--timeout", "1"];
+        pinnace(&args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let mut sender = send("1000000", &address);
+    std::thread::sleep(Duration::from_millis(500));
+    listening.kill();
+    assert_eq!(wait(&mut sender), Some(3));
+    // The sender dies.
+    let args = ["zcrp", "listen", "--bind", "127.0.0.1:0", "--count", "1000000", "--timeout", "1"];
+    let listening = Listening::start(&args);
+    let mut sender = send("1000000", &listening.address);
+    std::thread::sleep(Duration::from_millis(500));
+    sender.kill().unwrap();
+    sender.wait().unwrap();
+    let (code, _, err) = listening.finish();
+    assert_eq!(code, Some(3), "{err}");
+    assert!(err.contains("has not answered"), "{err}");
+}

@@ -41,14 +41,14 @@ fn perf_compares_transports_in_one_run() {
         "--seconds",
         "0.02",
         "--against",
-        "tcp-cubic,tcp-batched,udp,tcp-nonesuch",
+        "tcp,udp,tcp-nonesuch",
         "--plot",
         figure.to_str().expect("a path in UTF-8"),
     ]);
     let objects = objects(&output);
-    assert_eq!(objects.len(), 2 * 6, "{objects:?}");
+    assert_eq!(objects.len(), 2 * 4, "{objects:?}");
     for size in [1024, 65_536] {
-        for other in ["tcp-cubic", "tcp-batched", "udp"] {
+        for other in ["tcp", "udp"] {
             let own = line(&objects, "zcrp", other, size);
             let theirs = line(&objects, other, "zcrp", size);
             let ratio = own["gbit_s"].as_f64().unwrap() / theirs["gbit_s"].as_f64().unwrap();
@@ -73,7 +73,7 @@ fn perf_compares_transports_in_one_run() {
     }
     assert!(said(&output).contains("tcp-nonesuch is left out: this kernel does not offer TCP nonesuch"));
     let figure = std::fs::read_to_string(figure).expect("a figure");
-    assert!(figure.starts_with("<svg") && figure.contains("tcp-batched") && figure.contains("message size"));
+    assert!(figure.starts_with("<svg") && figure.contains("zcrp") && figure.contains("message size"));
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn perf_runs_beside_a_load_and_prints_a_table_for_people() {
         "--bytes",
         "4MiB",
         "--against",
-        "tcp",
+        "tcp,tcp-batched",
         "--load",
         "both",
         "--idle",
@@ -101,7 +101,15 @@ fn perf_runs_beside_a_load_and_prints_a_table_for_people() {
         .filter(|line| line.trim_start().starts_with("64 KiB"))
         .map(|line| line.split_whitespace().skip(2).take(2).collect())
         .collect();
-    assert_eq!(rows, [["zcrp", "0"], ["tcp", "0"], ["zcrp", "1"], ["tcp", "1"]], "{text}");
+    let mut expected = Vec::new();
+    for load in ["0", "1"] {
+        expected.extend([["zcrp", load], ["tcp", load], ["tcp-batched", load]]);
+    }
+    // Not every host lets everybody choose cubic, which batches here.
+    if said(&output).contains("tcp-batched is left out") {
+        expected.retain(|row| row[0] != "tcp-batched");
+    }
+    assert_eq!(rows, expected, "{text}");
 }
 
 #[test]

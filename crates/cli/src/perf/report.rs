@@ -31,6 +31,8 @@ struct Line<'a> {
     bytes_copied: Option<f64>,
     receiver_bytes_beyond_buffers: Option<u64>,
     messages: u64,
+    /// Messages queued at a time.
+    in_flight: usize,
     seconds: f64,
 }
 
@@ -55,8 +57,9 @@ impl<'a> Report<'a> {
         let profile = if *path == super::Path::Lo { "cluster (loopback)" } else { "cluster (closed network)" };
         self.print(&header());
         self.print(&format!(
-            "# path {path}, idle {idle}{others}, {rounds} rounds, interleaved; medians; zcrp profile {profile}; \
-             {protocol}/x: times the throughput of x; CPU: processor seconds per GB at the sender and the receiver"
+            "# path {path}, idle {idle}{others}, {rounds} rounds, interleaved; medians; up to {} in flight; zcrp profile \
+             {profile}; {protocol}/x: times the throughput of x; CPU: processor seconds per GB at the sender and the receiver",
+            size_name(self.args.in_flight.as_u64() as usize)
         ));
         self.print(&format!(
             "{:>9}  {:<12} {:>4}  {:>8}  {:>17}  {:>8}  {:>7} {:>7}  {:>8}",
@@ -145,6 +148,7 @@ impl<'a> Report<'a> {
             bytes_copied: copied(series),
             receiver_bytes_beyond_buffers: series.measured.iter().filter_map(|one| one.memory_beyond_buffers).max(),
             messages: last.map_or(0, |measured| measured.messages),
+            in_flight: series.job.depth,
             seconds: series.median(|measured| measured.seconds),
         }
     }

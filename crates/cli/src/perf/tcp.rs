@@ -20,14 +20,21 @@ fn socket(job: &Job) -> Result<Socket, Failure> {
         _ => Some("cubic"),
     };
     if let Some(congestion) = congestion {
-        socket.set_tcp_congestion(congestion.as_bytes()).map_err(|error| {
-            Failure::Unavailable(format!(
-                "this kernel does not offer TCP {congestion} ({error}); try modprobe tcp_{congestion}, and see \
-                 /proc/sys/net/ipv4/tcp_allowed_congestion_control"
-            ))
-        })?;
+        socket.set_tcp_congestion(congestion.as_bytes()).map_err(|error| unavailable(congestion, &error))?;
     }
     Ok(socket)
+}
+
+/// What would help.
+fn unavailable(congestion: &str, error: &io::Error) -> Failure {
+    Failure::Unavailable(if error.kind() == io::ErrorKind::PermissionDenied {
+        format!(
+            "TCP {congestion} is for root alone on this host: run with sudo, or add it to what all may use, sudo sysctl -w \
+             net.ipv4.tcp_allowed_congestion_control=\"reno {congestion}\""
+        )
+    } else {
+        format!("this kernel does not offer TCP {congestion} ({error}); try sudo modprobe tcp_{congestion}")
+    })
 }
 
 fn listen(job: &Job) -> Result<(TcpListener, SocketAddr), Failure> {

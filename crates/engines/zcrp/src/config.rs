@@ -20,8 +20,8 @@ impl UnitSize {
     ///
     /// ```
     /// use pinnace_zcrp::UnitSize;
-    /// // 64 KiB and a trailer are too much for one call: nine equal units, eight of them a call.
-    /// assert_eq!(UnitSize::for_messages_of(65_536, 65_507, 65_493), 65_536_usize.div_ceil(9) + 28);
+    /// // 64 KiB and a trailer are too much for one call: eight equal units, seven of them a call.
+    /// assert_eq!(UnitSize::for_messages_of(65_536, 65_507, 65_493), 8192 + 28);
     /// // A small path leaves no choice.
     /// assert_eq!(UnitSize::for_messages_of(65_536, 1472, 65_493), 1472);
     /// ```
@@ -35,8 +35,9 @@ impl UnitSize {
         let cost = |units: usize| {
             let unit = size.div_ceil(units) + TRAILER_BYTES;
             let per_call = (train / unit).clamp(1, 64);
+            let padded = usize::from(!size.is_multiple_of(units));
             // In 1/64 calls: a call costs about as much as handling 64 units.
-            (unit <= most).then_some((units * 64).div_ceil(per_call) + units)
+            (unit <= most).then_some((units * 64).div_ceil(per_call) + units + 2 * padded)
         };
         let units = (1..=32).min_by_key(|&units| cost(units).unwrap_or(usize::MAX)).unwrap_or(1);
         if cost(units).is_none() { most } else { size.div_ceil(units) + TRAILER_BYTES }

@@ -123,7 +123,8 @@ impl Sender {
     /// Writes units from `current` on, at most `budget` bytes, for as long as they follow regularly.
     fn write_train(&mut self, now: Time, train: &mut Train, mut current: UnitRef, budget: u64) {
         let in_flight = self.transit.bytes_in_flight();
-        let segment = self.datagram_bytes(current);
+        let mut next = self.take_next();
+        let segment = self.segment_bytes(current, next);
         train.begin(Address::Peer, segment);
         let stamp = self.delivery.on_sent(now, segment as u64, in_flight);
         if self.transit.units_in_flight() == 0 {
@@ -131,21 +132,21 @@ impl Sender {
         }
         let mut first = true;
         loop {
-            let next = self.take_next();
             let bytes = self.datagram_bytes(current);
             let padding = next.map_or(0, |next| self.padding(train, bytes, self.datagram_bytes(next)));
             self.write_unit(train, current, next, padding);
             self.transit.push(current.message, current.unit, (bytes + padding) as u32, &stamp, !first);
             first = false;
-            let Some(next) = next else { break };
-            let next_bytes = self.datagram_bytes(next);
+            let Some(following) = next else { break };
+            let next_bytes = self.datagram_bytes(following);
             let fits = train.has_room(next_bytes) && (train.bytes() + next_bytes) as u64 <= budget;
             if !fits || !self.window_open(next_bytes as u64) {
                 //= Z-7
-                self.announced = Some(next);
+                self.announced = Some(following);
                 break;
             }
-            current = next;
+            current = following;
+            next = self.take_next();
         }
         self.counters.units_sent += train.segments() as u64;
         self.congestion.on_sent(now, train.bytes() as u64, in_flight);
@@ -154,6 +155,16 @@ impl Sender {
             self.delivery.on_app_limited(self.transit.bytes_in_flight());
         }
         self.update_liveness(now);
+    }
+
+    /// Bytes of the datagrams of a train that begins with `current`: a last unit that is a little shorter than what
+    /// follows it is padded, so that the train does not end with it.
+    fn segment_bytes(&self, current: UnitRef, next: Option<UnitRef>) -> usize {
+        let bytes = self.datagram_bytes(current);
+        match next.map(|next| self.datagram_bytes(next)) {
+            Some(next) if next > bytes && next - bytes <= next / 8 => next,
+            _ => bytes,
+        }
     }
 
     /// Padding that keeps the train regular, if the next unit can then follow in it. Only last units are ever short, so

@@ -3,19 +3,33 @@
 use core::time::Duration;
 use pinnace_core::Time;
 
+/// What has begun may go on for so many time-outs without an answer to it, while other datagrams still come: they are of a
+/// peer that was started again and knows nothing of it.
+const STALLED_TIMEOUTS: u32 = 3;
+
 /// Watches for a peer that has fallen silent while work is outstanding.
 #[derive(Debug)]
 pub(crate) struct Liveness {
     timeout: Duration,
     heard_at: Time,
+    /// When the peer last answered what has begun: with an acknowledgement, or a unit.
+    answered_at: Time,
     outstanding_since: Option<Time>,
+    begun_since: Option<Time>,
     /// The peer speaks of idleness (Z-21), so messages that have not begun count as outstanding too.
     pub(crate) peer_reports_idle: bool,
 }
 
 impl Liveness {
     pub(crate) fn new(timeout: Duration) -> Self {
-        Self { timeout, heard_at: Time::ZERO, outstanding_since: None, peer_reports_idle: false }
+        Self {
+            timeout,
+            heard_at: Time::ZERO,
+            answered_at: Time::ZERO,
+            outstanding_since: None,
+            begun_since: None,
+            peer_reports_idle: false,
+        }
     }
 
     /// A valid datagram came.
@@ -23,19 +37,25 @@ impl Liveness {
         self.heard_at = self.heard_at.max(now);
     }
 
-    /// Whether there is work whose progress depends on the peer.
-    pub(crate) fn set_outstanding(&mut self, now: Time, outstanding: bool) {
-        if !outstanding {
-            self.outstanding_since = None;
-        } else if self.outstanding_since.is_none() {
-            self.outstanding_since = Some(now);
-        }
+    /// A datagram came that answers what has begun.
+    pub(crate) fn on_answered(&mut self, now: Time) {
+        self.on_heard(now);
+        self.answered_at = self.answered_at.max(now);
+    }
+
+    /// Whether there is work whose progress depends on the peer: `begun`, or `waiting` for it to begin.
+    pub(crate) fn set_outstanding(&mut self, now: Time, begun: bool, waiting: bool) {
+        let since = |outstanding: bool, before: Option<Time>| outstanding.then(|| before.unwrap_or(now));
+        self.outstanding_since = since(begun || waiting, self.outstanding_since);
+        self.begun_since = since(begun, self.begun_since);
     }
 
     /// When the peer counts as gone, if nothing comes before.
     //= Z-19
     pub(crate) fn deadline(&self) -> Option<Time> {
-        self.outstanding_since.map(|since| since.max(self.heard_at) + self.timeout)
+        let silent = self.outstanding_since?.max(self.heard_at) + self.timeout;
+        let stalled = self.begun_since.map(|since| since.max(self.answered_at) + self.timeout * STALLED_TIMEOUTS);
+        Some(stalled.map_or(silent, |stalled| silent.min(stalled)))
     }
 }
 
@@ -49,12 +69,29 @@ mod tests {
         let at = |seconds| Time::ZERO + Duration::from_secs(seconds);
         let mut liveness = Liveness::new(Duration::from_secs(10));
         assert_eq!(liveness.deadline(), None);
-        liveness.set_outstanding(at(100), true);
-        liveness.set_outstanding(at(105), true);
+        liveness.set_outstanding(at(100), true, false);
+        liveness.set_outstanding(at(105), true, false);
         assert_eq!(liveness.deadline(), Some(at(110)));
         liveness.on_heard(at(107));
         assert_eq!(liveness.deadline(), Some(at(117)));
-        liveness.set_outstanding(at(108), false);
+        liveness.set_outstanding(at(108), false, false);
         assert_eq!(liveness.deadline(), None);
+    }
+
+    #[test]
+    fn what_has_begun_needs_answers_in_the_end() {
+        //= Z-19 test
+        let at = |seconds| Time::ZERO + Duration::from_secs(seconds);
+        let mut liveness = Liveness::new(Duration::from_secs(10));
+        liveness.set_outstanding(at(100), true, false);
+        liveness.on_heard(at(109));
+        assert_eq!(liveness.deadline(), Some(at(119)), "any valid datagram will do for a while");
+        liveness.on_heard(at(128));
+        assert_eq!(liveness.deadline(), Some(at(130)));
+        liveness.on_answered(at(129));
+        assert_eq!(liveness.deadline(), Some(at(139)));
+        liveness.set_outstanding(at(130), false, true);
+        liveness.on_heard(at(190));
+        assert_eq!(liveness.deadline(), Some(at(200)), "what has not begun waits for its partner");
     }
 }

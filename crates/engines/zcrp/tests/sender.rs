@@ -415,7 +415,7 @@ fn requests_of_another_life_of_the_receiver_do_not_keep_a_message_alive() {
     //= Z-19 test
     let (mut half, _, _) = started(&config(), 10);
     // The receiver was started again: it has no use for what is in transit, and asks for messages of its own.
-    for _ in 0..12 {
+    for _ in 0..31 {
         half.feed(&request(&[(0, 10), (1, 10)]));
         half.feed(&flow());
         half.millis(1000);

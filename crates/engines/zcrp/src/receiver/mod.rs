@@ -187,12 +187,7 @@ impl Receiver {
             return;
         }
         self.counters.idles_received += 1;
-        if self.begun == 0 {
-            // What has begun is kept alive by units only: a sender that was started again announces messages of its own,
-            // and will never repeat the old ones.
-            //= Z-19
-            self.liveness.on_heard(now);
-        }
+        self.liveness.on_heard(now);
         self.liveness.peer_reports_idle = true;
         if self.messages.back().is_none_or(|message| message.state != State::Posted) {
             self.flow_due = true;
@@ -212,7 +207,7 @@ impl Receiver {
         if self.closed.is_some() && self.farewell.is_none() {
             return;
         }
-        self.liveness.on_heard(now);
+        self.liveness.on_answered(now);
         self.stride = segment.len;
         self.announced = unit.next.map(|(message, next)| (unwrap32(self.base, message), next));
         let number = unwrap32(self.base, unit.message);
@@ -339,7 +334,8 @@ impl Receiver {
     /// Whether progress depends on the peer (Z-19).
     fn update_liveness(&mut self, now: Time) {
         let idle_peer = self.liveness.peer_reports_idle && !self.messages.is_empty();
-        self.liveness.set_outstanding(now, self.closed.is_none() && (self.begun > 0 || idle_peer));
+        let open = self.closed.is_none();
+        self.liveness.set_outstanding(now, open && self.begun > 0, open && idle_peer);
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Time) {

@@ -238,11 +238,10 @@ impl Sender {
             self.counters.datagrams_malformed += 1;
             return;
         };
-        if matches!(control, Control::Acknowledgement(_)) || !self.has_begun() {
-            // Units in transit are kept alive by acknowledgements only: a receiver that was started again goes on
-            // asking, and will never acknowledge them.
-            //= Z-19
-            self.liveness.on_heard(now);
+        //= Z-19
+        match control {
+            Control::Acknowledgement(_) => self.liveness.on_answered(now),
+            Control::Request(_) | Control::Flow { .. } => self.liveness.on_heard(now),
         }
         match control {
             Control::Acknowledgement(block) => self.on_acknowledgement(now, block),
@@ -403,7 +402,8 @@ impl Sender {
     /// Whether progress depends on the peer (Z-19).
     fn update_liveness(&mut self, now: Time) {
         let idle_peer = self.liveness.peer_reports_idle && !self.messages.is_empty();
-        self.liveness.set_outstanding(now, self.closed.is_none() && (self.has_begun() || idle_peer));
+        let open = self.closed.is_none();
+        self.liveness.set_outstanding(now, open && self.has_begun(), open && idle_peer);
     }
 
     /// Whether a unit is in transit, or waits to be sent again.

@@ -38,7 +38,9 @@ impl Figure for Overview<'_> {
         let (left, right) = panels.split_horizontally(640 * scale);
 
         let caption = match &findings.throughput {
-            Ok(_) => "Two processes over loopback, measured in turn on this machine; higher is better.".to_owned(),
+            Ok(_) => {
+                "Two processes over loopback, in turn on this machine; the numbers are Pinnace over TCP.".to_owned()
+            }
             Err(error) => format!("Not measured: {error}"),
         };
         let rest = picture::headed(&left, scale, "Throughput by message size", &[caption])?;

@@ -248,9 +248,9 @@ impl<'a> Transfer<'a> {
 
     fn check_space(&self, present: &[Option<Held>]) -> Result<(), Error> {
         let missing = self.items.iter().zip(present).map(|(item, held)| match held {
-            None => item.bytes(),
             Some(Held::Whole(_)) => 0,
-            Some(Held::Chunks(chunks)) => item.bytes().saturating_sub(chunks.len() as u64 * self.chunk_bytes),
+            // What an earlier attempt has reserved is used again.
+            Some(Held::Chunks(_)) | None => item.bytes().saturating_sub(self.store.reserved_bytes(item)),
         });
         let (missing, free) = (missing.sum::<u64>(), self.store.free_bytes()?);
         if missing > free {

@@ -71,6 +71,12 @@ impl Store {
         Ok(status.f_bavail.saturating_mul(status.f_frsize))
     }
 
+    /// Bytes of the disk that an earlier attempt at a file has reserved.
+    pub(super) fn reserved_bytes(&self, item: &Item) -> u64 {
+        let status = rustix::fs::statat(&self.partial, content_name(&item.path), AtFlags::SYMLINK_NOFOLLOW);
+        status.map_or(0, |status| u64::try_from(status.st_blocks).unwrap_or(0).saturating_mul(512))
+    }
+
     pub(super) fn overwrites(&self) -> bool {
         self.overwrite
     }

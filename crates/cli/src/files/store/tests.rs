@@ -62,6 +62,10 @@ fn what_was_written_down_is_found_again() {
     let store = Store::open(folder.path(), false).unwrap();
     assert!(store.resume(&item, CHUNK).is_none());
     store.begin(&item, CHUNK, &[(2, [2; 32])]).unwrap();
+    assert_eq!(store.reserved_bytes(&item), 0);
+    let file = store.begin(&item, CHUNK, &[(2, [2; 32])]).unwrap();
+    store.reserve(&file, &item, CHUNK, CHUNK as usize).unwrap();
+    assert!(store.reserved_bytes(&item) >= CHUNK, "what is reserved is not missing");
     store.note(&item, 0, &[9; 32]).unwrap();
     store.note(&item, 0, &[1; 32]).unwrap();
     store.note(&item, 7, &[7; 32]).unwrap();

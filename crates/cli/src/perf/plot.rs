@@ -7,6 +7,7 @@ use crate::picture::{self, COLOURS, Drawn, FAINT, FONT, Figure, INK};
 use plotters::coord::Shift;
 use plotters::element::DashedPathElement;
 use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 use std::path::Path;
 
 /// Room for the legend, in pixels.
@@ -62,11 +63,11 @@ impl Figure for Throughput<'_> {
         let top = points().fold(0.1f64, |top, (_, y)| top.max(y)) * 1.08;
         let letters = |size: u32, colour: RGBColor| (FONT, size * scale).into_font().color(&colour);
         let title = format!("Throughput over {}, idle {}", self.args.path, self.args.idle);
-        let mut chart = ChartBuilder::on(area)
+        // The legend stands beside the lines, never on them.
+        let (left, right) = area.split_horizontally(area.dim_in_pixel().0 - LEGEND * scale);
+        let mut chart = ChartBuilder::on(&left)
             .caption(title, letters(20, INK))
             .margin(14 * scale)
-            // The legend stands beside the lines, never on them.
-            .margin_right(LEGEND * scale)
             .x_label_area_size(44 * scale)
             .y_label_area_size(56 * scale)
             // A little room at both ends, also if there is one size only.
@@ -84,7 +85,7 @@ impl Figure for Throughput<'_> {
             .x_label_formatter(&|size| size_name(size.round() as usize))
             .y_label_formatter(&|rate| format!("{rate:.0}"))
             .draw()?;
-        for line in &self.lines {
+        for (row, line) in self.lines.iter().enumerate() {
             let colour = COLOURS[self.colour(line.transport) % COLOURS.len()];
             let style = colour.stroke_width(2 * scale);
             let loaded = line.load > 0;
@@ -94,28 +95,19 @@ impl Figure for Throughput<'_> {
                 n => format!("{}, beside {n} counters", line.transport),
             };
             let (size, space) = if loaded { (7 * scale, 5 * scale) } else { (1, 0) };
-            chart
-                .draw_series(DashedLineSeries::new(line.points.iter().copied(), size, space, style))?
-                .label(label)
-                .legend(move |(x, y)| {
-                    let ends = [(x, y), (x + 22 * scale as i32, y)];
-                    DashedPathElement::new(ends, size, space, style)
-                });
             let radius = 3 * scale;
             let fill = if loaded { WHITE.filled() } else { colour.filled() };
+            chart.draw_series(DashedLineSeries::new(line.points.iter().copied(), size, space, style))?;
             chart.draw_series(line.points.iter().map(|point| Circle::new(*point, radius, fill)))?;
             chart.draw_series(line.points.iter().map(|point| Circle::new(*point, radius, style)))?;
+            let pixels = |n: usize| (n * scale as usize) as i32;
+            let y = pixels(60 + 22 * row);
+            right.draw(&DashedPathElement::new([(pixels(6), y), (pixels(34), y)], size, space, style))?;
+            right.draw(&Circle::new((pixels(20), y), radius, fill))?;
+            right.draw(&Circle::new((pixels(20), y), radius, style))?;
+            let beside = letters(13, INK).pos(Pos::new(HPos::Left, VPos::Center));
+            right.draw(&Text::new(label, (pixels(42), y), beside))?;
         }
-        let beside = chart.plotting_area().dim_in_pixel().0 as i32 + 8 * scale as i32;
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::Coordinate(beside, 0))
-            .background_style(WHITE.mix(0.85))
-            .border_style(FAINT.mix(0.4))
-            .legend_area_size(30 * scale)
-            .margin(8 * scale)
-            .label_font(letters(13, INK))
-            .draw()?;
         Ok(())
     }
 }

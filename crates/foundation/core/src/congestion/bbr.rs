@@ -119,8 +119,9 @@ impl Bbr {
 
     fn window_gain(&self) -> u32 {
         match self.mode {
-            Mode::Startup | Mode::Drain => STARTUP,
-            Mode::ProbeBandwidth { .. } => WINDOW,
+            // Twice what fills the path doubles the rate every round just as well as 2 / ln 2 times, and does not flood a
+            // queue as long as the path.
+            Mode::Startup | Mode::Drain | Mode::ProbeBandwidth { .. } => WINDOW,
             Mode::ProbeRtt { .. } => UNITY / 2,
         }
     }

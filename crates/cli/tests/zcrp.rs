@@ -76,6 +76,16 @@ fn nobody_there_is_reported_in_time() {
 }
 
 #[test]
+fn a_sender_that_ends_between_two_messages_is_reported() {
+    // Nothing of the other messages has begun, and all the listener has heard of idleness is the introduction (Z-21).
+    let listening = Listening::start(&["zcrp", "listen", "--bind", "127.0.0.1:0", "--count", "3", "--timeout", "0.5"]);
+    let sent = run(&["zcrp", "send", "--to", &listening.address.clone(), "--size", "1000", "--count", "1"]);
+    assert_eq!(sent.status.code(), Some(0));
+    let (code, out, err) = listening.finish();
+    assert_eq!((code, out.lines().count()), (Some(3), 1), "{err}");
+}
+
+#[test]
 fn a_killed_peer_is_reported_in_time_at_either_end() {
     // The listener dies: it takes one of endless messages.
     let mut listening = Listening::start(&["zcrp", "listen", "--bind", "127.0.0.1:0"]);

@@ -68,7 +68,7 @@ pub(super) fn start(
     let receiver = matches!(halves, Halves::Receiver | Halves::Both).then(|| {
         let mut receiver = pinnace_zcrp::Receiver::new(config);
         if let Some(Introduction { bytes }) = introduction {
-            receiver.credit(bytes, 1);
+            receiver.introduce(bytes);
         }
         receiver
     });

@@ -21,6 +21,9 @@ use std::collections::VecDeque;
 const FAREWELLS: u32 = 2;
 const FAREWELL_INTERVAL: Duration = Duration::from_millis(20);
 
+/// How long an urgent acknowledgement lets an answer of the application's go first, on a duplex channel.
+const COURTESY: Duration = Duration::from_micros(10);
+
 /// The receiving half is being closed: it says the newest acknowledgement again, and answers duplicates meanwhile.
 #[derive(Debug)]
 struct Farewell {
@@ -129,6 +132,11 @@ impl Receiver {
         self.held = held;
     }
 
+    /// The application answers messages on the same channel: for a moment, acknowledgements let its answers go first.
+    pub(crate) fn expect_answers(&mut self) {
+        self.report.set_courtesy(COURTESY);
+    }
+
     /// What has been seen so far.
     pub fn counters(&self) -> ReceiverCounters {
         self.counters
@@ -174,6 +182,14 @@ impl Receiver {
     /// Bytes came from the peer; three times as many may be sent to it. Public for what came before the receiver was made.
     pub fn credit(&mut self, bytes: usize, datagrams: usize) {
         self.allowance = self.allowance.saturating_add(3 * (bytes + 28 * datagrams) as u64);
+    }
+
+    /// The sender has introduced itself, before this receiver was made, with an idle datagram of `bytes`: so it speaks of
+    /// idleness, and its silence counts even while no message has begun.
+    //= Z-21
+    pub fn introduce(&mut self, bytes: usize) {
+        self.credit(bytes, 1);
+        self.liveness.peer_reports_idle = true;
     }
 
     pub(crate) fn on_malformed(&mut self) {
@@ -252,7 +268,7 @@ impl Receiver {
         }
         if unit.next.is_none() {
             //= Z-11
-            self.report.hurry();
+            self.report.hurry(now);
         }
     }
 
@@ -280,7 +296,7 @@ impl Receiver {
         //= Z-14
         self.counters.units_duplicate += 1;
         self.report.on_kept(now, sequence, 0);
-        self.report.hurry();
+        self.report.hurry(now);
     }
 
     //= Z-16
@@ -299,7 +315,7 @@ impl Receiver {
         self.counters.messages_failed += 1;
         self.events.push_back(Event::Received { number, buffer, result: Err(Failure::TooLong) });
         self.report.on_kept(now, sequence, 0);
-        self.report.hurry();
+        self.report.hurry(now);
         self.advance();
     }
 
@@ -312,7 +328,7 @@ impl Receiver {
         self.counters.messages_received += 1;
         self.events.push_back(Event::Received { number, buffer: message.buffer, result: Ok(size) });
         //= Z-11
-        self.report.hurry();
+        self.report.hurry(now);
         self.advance();
     }
 

@@ -21,9 +21,6 @@ use std::collections::VecDeque;
 const FAREWELLS: u32 = 2;
 const FAREWELL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How long an urgent acknowledgement lets an answer of the application's go first, on a duplex channel.
-const COURTESY: Duration = Duration::from_micros(10);
-
 /// The receiving half is being closed: it says the newest acknowledgement again, and answers duplicates meanwhile.
 #[derive(Debug)]
 struct Farewell {
@@ -130,11 +127,6 @@ impl Receiver {
     /// While held, requests wait until a datagram is full or none is outstanding: the application is still posting.
     pub fn hold(&mut self, held: bool) {
         self.held = held;
-    }
-
-    /// The application answers messages on the same channel: for a moment, acknowledgements let its answers go first.
-    pub(crate) fn expect_answers(&mut self) {
-        self.report.set_courtesy(COURTESY);
     }
 
     /// What has been seen so far.
@@ -268,7 +260,7 @@ impl Receiver {
         }
         if unit.next.is_none() {
             //= Z-11
-            self.report.hurry(now);
+            self.report.hurry();
         }
     }
 
@@ -296,7 +288,7 @@ impl Receiver {
         //= Z-14
         self.counters.units_duplicate += 1;
         self.report.on_kept(now, sequence, 0);
-        self.report.hurry(now);
+        self.report.hurry();
     }
 
     //= Z-16
@@ -315,7 +307,7 @@ impl Receiver {
         self.counters.messages_failed += 1;
         self.events.push_back(Event::Received { number, buffer, result: Err(Failure::TooLong) });
         self.report.on_kept(now, sequence, 0);
-        self.report.hurry(now);
+        self.report.hurry();
         self.advance();
     }
 
@@ -328,7 +320,7 @@ impl Receiver {
         self.counters.messages_received += 1;
         self.events.push_back(Event::Received { number, buffer: message.buffer, result: Ok(size) });
         //= Z-11
-        self.report.hurry(now);
+        self.report.hurry();
         self.advance();
     }
 

@@ -17,6 +17,8 @@ use pinnace_wire::zcrp::{MIN_CONTROL_BYTES, TRAILER_BYTES, Trailer, is_control};
 pub struct Zcrp {
     sender: Option<Sender>,
     receiver: Option<Receiver>,
+    /// Units have left since the engine was last drained.
+    answered: bool,
     scratch: Vec<u8>,
 }
 
@@ -24,7 +26,16 @@ impl Zcrp {
     /// An engine with these halves.
     //= Z-1
     pub fn new(sender: Option<Sender>, receiver: Option<Receiver>) -> Self {
-        Self { sender, receiver, scratch: Vec::new() }
+        let mut engine = Self { sender, receiver, answered: false, scratch: Vec::new() };
+        engine.introduce();
+        engine
+    }
+
+    /// Tells the receiving half whether there is a sending one.
+    fn introduce(&mut self) {
+        if let (Some(_), Some(receiver)) = (&self.sender, &mut self.receiver) {
+            receiver.expect_answers();
+        }
     }
 
     /// The sending half.
@@ -50,11 +61,13 @@ impl Zcrp {
     /// Gives the engine a new sending half; one that has closed is forgotten.
     pub fn set_sender(&mut self, sender: Sender) {
         self.sender = Some(sender);
+        self.introduce();
     }
 
     /// Gives the engine a new receiving half; one that has closed is forgotten.
     pub fn set_receiver(&mut self, receiver: Receiver) {
         self.receiver = Some(receiver);
+        self.introduce();
     }
 
     fn on_control(&mut self, now: Time, datagram: &[u8]) {
@@ -142,8 +155,14 @@ impl Engine for Zcrp {
 
     fn poll_transmit(&mut self, now: Time, train: &mut Train) -> bool {
         train.begin(pinnace_core::Address::Peer, 0);
-        self.receiver.as_mut().is_some_and(|receiver| receiver.poll_transmit(now, train))
-            || self.sender.as_mut().is_some_and(|sender| sender.poll_transmit(now, train))
+        // Answers first: the peer waits for them, while acknowledgements only free memory.
+        if self.sender.as_mut().is_some_and(|sender| sender.poll_transmit(now, train)) {
+            self.answered = true;
+            return true;
+        }
+        let more = self.receiver.as_mut().is_some_and(|receiver| receiver.poll_transmit(now, train, self.answered));
+        self.answered &= more;
+        more
     }
 
     fn poll_at(&self) -> PollAt {

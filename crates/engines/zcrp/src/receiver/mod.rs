@@ -21,6 +21,9 @@ use std::collections::VecDeque;
 const FAREWELLS: u32 = 2;
 const FAREWELL_INTERVAL: Duration = Duration::from_millis(20);
 
+/// How long an urgent acknowledgement lets an answer of the application's go first, on a duplex channel.
+const COURTESY: Duration = Duration::from_micros(10);
+
 /// The receiving half is being closed: it says the newest acknowledgement again, and answers duplicates meanwhile.
 #[derive(Debug)]
 struct Farewell {
@@ -127,6 +130,11 @@ impl Receiver {
     /// While held, requests wait until a datagram is full or none is outstanding: the application is still posting.
     pub fn hold(&mut self, held: bool) {
         self.held = held;
+    }
+
+    /// The application answers messages on the same channel: for a moment, acknowledgements let its answers go first.
+    pub(crate) fn expect_answers(&mut self) {
+        self.report.set_courtesy(COURTESY);
     }
 
     /// What has been seen so far.
@@ -252,7 +260,7 @@ impl Receiver {
                 self.counters.bytes_received += u64::from(unit.length);
                 self.report.on_kept(now, sequence, unit.length);
                 if complete {
-                    self.on_complete(number);
+                    self.on_complete(now, number);
                 }
             }
             Err(Rejected::Duplicate) => self.on_duplicate(now, sequence),
@@ -260,7 +268,7 @@ impl Receiver {
         }
         if unit.next.is_none() {
             //= Z-11
-            self.report.hurry();
+            self.report.hurry(now);
         }
     }
 
@@ -288,7 +296,7 @@ impl Receiver {
         //= Z-14
         self.counters.units_duplicate += 1;
         self.report.on_kept(now, sequence, 0);
-        self.report.hurry();
+        self.report.hurry(now);
     }
 
     //= Z-16
@@ -307,11 +315,11 @@ impl Receiver {
         self.counters.messages_failed += 1;
         self.events.push_back(Event::Received { number, buffer, result: Err(Failure::TooLong) });
         self.report.on_kept(now, sequence, 0);
-        self.report.hurry();
+        self.report.hurry(now);
         self.advance();
     }
 
-    fn on_complete(&mut self, number: u64) {
+    fn on_complete(&mut self, now: Time, number: u64) {
         let message = &mut self.messages[(number - self.base) as usize];
         message.state = State::Complete;
         self.begun -= 1;
@@ -320,7 +328,7 @@ impl Receiver {
         self.counters.messages_received += 1;
         self.events.push_back(Event::Received { number, buffer: message.buffer, result: Ok(size) });
         //= Z-11
-        self.report.hurry();
+        self.report.hurry(now);
         self.advance();
     }
 

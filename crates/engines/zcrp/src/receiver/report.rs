@@ -42,7 +42,10 @@ pub(super) struct Report {
     units: u32,
     bytes: u64,
     since: Option<Time>,
-    urgent: bool,
+    /// Since when the next report should not wait.
+    urgent: Option<Time>,
+    /// How long it may all the same, for an answer of the application's to go first.
+    courtesy: Duration,
     /// Bytes that may stay unreported between batches; falls when the sender is seen to wait for us.
     patience: u64,
 }
@@ -60,7 +63,8 @@ impl Report {
             units: 0,
             bytes: 0,
             since: None,
-            urgent: false,
+            urgent: None,
+            courtesy: Duration::ZERO,
             patience: config.ack_bytes,
         }
     }
@@ -147,15 +151,20 @@ impl Report {
             self.gaps.pop_front();
         }
         if judged > 0 {
-            self.urgent = true;
+            self.hurry(now);
             self.since.get_or_insert(now);
         }
         judged
     }
 
     /// The next report must not wait: a message is complete, nothing follows, or a duplicate shows that the sender waits.
-    pub(super) fn hurry(&mut self) {
-        self.urgent = true;
+    pub(super) fn hurry(&mut self, now: Time) {
+        self.urgent.get_or_insert(now);
+    }
+
+    /// Lets urgent reports wait so long for an answer of the application's, which then goes first.
+    pub(super) fn set_courtesy(&mut self, courtesy: Duration) {
+        self.courtesy = courtesy;
     }
 
     /// The acknowledgement timer found the sender in mid-message: it waits for us, so report more often.
@@ -165,12 +174,12 @@ impl Report {
 
     /// Whether a report is due.
     //= Z-11
-    pub(super) fn is_due(&self, now: Time, config: &Config) -> bool {
+    pub(super) fn is_due(&self, now: Time, config: &Config, answered: bool) -> bool {
         if self.writing.is_some() {
             return true;
         }
         let Some(since) = self.since else { return false };
-        self.urgent
+        self.urgent.is_some_and(|urgent| answered || urgent + self.courtesy <= now)
             || (self.units >= config.ack_units && self.bytes >= self.patience)
             || self.kept.range_count() + self.lost.range_count() >= MANY_RANGES
             || since + config.ack_delay <= now
@@ -183,7 +192,8 @@ impl Report {
 
     /// When something becomes due by itself.
     pub(super) fn due_at(&self, config: &Config) -> Option<Time> {
-        let report = self.since.map(|since| since + config.ack_delay);
+        let urgent = self.urgent.map(|urgent| urgent + self.courtesy);
+        let report = self.since.map(|since| urgent.unwrap_or(Time::MAX).min(since + config.ack_delay));
         let gap = self.gaps.front().map(|gap| gap.since + config.reorder_delay);
         match (report, gap) {
             (Some(a), Some(b)) => Some(a.min(b)),
@@ -259,7 +269,7 @@ impl Report {
         self.units = 0;
         self.bytes = 0;
         self.since = None;
-        self.urgent = false;
+        self.urgent = None;
     }
 
     /// Makes the report before the last one due again: at the end, the newest acknowledgement is repeated.
@@ -267,7 +277,7 @@ impl Report {
         if self.numbers.is_some() {
             self.low = self.previous_low;
             self.since = Some(now);
-            self.urgent = true;
+            self.urgent = Some(Time::ZERO);
         }
     }
 }

@@ -12,17 +12,18 @@ const LOWER_HEADERS: u64 = 28;
 /// Pairs in the first request to a peer that introduced itself and has been sent little: it must fit three times the
 /// 28 bytes of an idle datagram.
 const CAUTIOUS_PAIRS: usize = 4;
-/// Requests outstanding with which more can wait for each other.
+/// Requests that go together without waiting for more.
 const PLENTY: usize = 64;
 /// How long they may.
 const WAIT_AT_MOST: Duration = Duration::from_micros(100);
 
 impl Receiver {
-    pub(crate) fn poll_transmit(&mut self, now: Time, train: &mut Train) -> bool {
+    /// `answered`: the application has just sent something, so nothing needs to let it go first.
+    pub(crate) fn poll_transmit(&mut self, now: Time, train: &mut Train, answered: bool) -> bool {
         if self.closed.is_some() {
-            return self.farewell.is_some() && self.poll_report(now, train);
+            return self.farewell.is_some() && self.poll_report(now, train, answered);
         }
-        self.poll_report(now, train) || self.poll_requests(now, train) || self.poll_flow(train)
+        self.poll_report(now, train, answered) || self.poll_requests(now, train) || self.poll_flow(train)
     }
 
     /// Whether `bytes` may be sent to the peer now.
@@ -58,8 +59,8 @@ impl Receiver {
     }
 
     //= Z-11
-    fn poll_report(&mut self, now: Time, train: &mut Train) -> bool {
-        if !self.report.is_due(now, &self.config) {
+    fn poll_report(&mut self, now: Time, train: &mut Train, answered: bool) -> bool {
+        if !self.report.is_due(now, &self.config, answered) {
             return false;
         }
         if self.is_muted() {
@@ -108,11 +109,12 @@ impl Receiver {
         true
     }
 
-    /// Whether `fresh` requests wait for company: while the application is still posting, or the sender has plenty of
-    /// others, and not for long.
+    /// Whether `fresh` requests wait for company: while the application is still posting, or the sender has more than
+    /// twice as many others, and not for long.
     fn requests_wait(&mut self, now: Time, fresh: usize, pairs: usize) -> bool {
-        let outstanding = self.requested.saturating_sub(self.base);
-        let wait = fresh < pairs.min(PLENTY) && outstanding > if self.held { 0 } else { PLENTY as u64 };
+        let outstanding = self.requested.saturating_sub(self.base) as usize;
+        let enough = if self.held { 0 } else { 2 * fresh };
+        let wait = fresh < pairs.min(PLENTY) && outstanding > enough;
         if !wait {
             return false;
         }

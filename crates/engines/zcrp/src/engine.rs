@@ -158,6 +158,9 @@ impl Engine for Zcrp {
         // Answers first: the peer waits for them, while acknowledgements only free memory.
         if self.sender.as_mut().is_some_and(|sender| sender.poll_transmit(now, train)) {
             self.answered = true;
+            if let Some(receiver) = &mut self.receiver {
+                receiver.append_report(now, train);
+            }
             return true;
         }
         let more = self.receiver.as_mut().is_some_and(|receiver| receiver.poll_transmit(now, train, self.answered));

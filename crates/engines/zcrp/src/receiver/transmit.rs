@@ -12,6 +12,9 @@ const LOWER_HEADERS: u64 = 28;
 /// Pairs in the first request to a peer that introduced itself and has been sent little: it must fit three times the
 /// 28 bytes of an idle datagram.
 const CAUTIOUS_PAIRS: usize = 4;
+/// Bytes of the largest and of the smallest acknowledgement sent.
+const SPACE: usize = 512;
+const MIN_REPORT: usize = 16;
 /// Requests that go together without waiting for more.
 const PLENTY: usize = 64;
 /// How long they may.
@@ -48,7 +51,7 @@ impl Receiver {
 
     /// Whether not even the smallest answer may be sent before more comes from the peer.
     pub(super) fn is_muted(&self) -> bool {
-        self.capacity() < 16
+        self.capacity() < MIN_REPORT
     }
 
     fn put(&mut self, train: &mut Train, datagram: &[u8]) {
@@ -60,24 +63,38 @@ impl Receiver {
 
     //= Z-11
     fn poll_report(&mut self, now: Time, train: &mut Train, answered: bool) -> bool {
+        let mut space = [0; SPACE];
+        let Some(datagram) = self.write_report(now, &mut space, answered) else { return false };
+        self.put(train, datagram);
+        true
+    }
+
+    /// Lets a report that is due ride as the short last datagram of a train of units: one call of the system for both.
+    pub(crate) fn append_report(&mut self, now: Time, train: &mut Train) {
+        let room = train.segment_size().min(SPACE);
+        if self.closed.is_some() || room < MIN_REPORT || !train.has_room(room) {
+            return;
+        }
+        let mut space = [0; SPACE];
+        let Some(datagram) = self.write_report(now, &mut space[..room & !3], true) else { return };
+        train.inline(datagram);
+        train.end_segment();
+        self.pay(datagram.len());
+    }
+
+    /// The next datagram of a report that is due, in `space`.
+    fn write_report<'s>(&mut self, now: Time, space: &'s mut [u8], answered: bool) -> Option<&'s [u8]> {
         if !self.report.is_due(now, &self.config, answered) {
-            return false;
+            return None;
         }
         if self.is_muted() {
             self.counters.answers_withheld += 1;
-            return false;
+            return None;
         }
-        let mut space = [0; 512];
         let limit = self.capacity().min(space.len());
-        let Some(datagram) = self.report.write(&mut space[..limit]) else {
-            return false;
-        };
-        train.begin(Address::Peer, datagram.len());
-        train.inline(datagram);
-        train.end_segment();
-        self.pay(train.bytes());
+        let datagram = self.report.write(&mut space[..limit])?;
         self.counters.acknowledgements_sent += 1;
-        true
+        Some(datagram)
     }
 
     //= Z-3

@@ -26,7 +26,7 @@ use std::time::Duration;
 /// A sleep shorter than this costs more than it saves.
 const SHORTEST_SLEEP: Duration = Duration::from_micros(5);
 /// How long a thread spins before it offers its core to others in every turn.
-const SPIN_ALONE: Duration = Duration::from_micros(5);
+const SPIN_ALONE: Duration = Duration::from_micros(50);
 /// How long a thread looks before it sleeps: less than a sleep and a wake take.
 const LAST_LOOK: Duration = Duration::from_micros(10);
 /// How long to sleep at most on a link that has no descriptor.

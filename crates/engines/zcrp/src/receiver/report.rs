@@ -167,6 +167,11 @@ impl Report {
         self.courtesy = courtesy;
     }
 
+    /// Whether everything waits for a moment, for an answer of the application's to go first.
+    pub(super) fn gives_way(&self, now: Time) -> bool {
+        self.urgent.is_some_and(|urgent| now < urgent + self.courtesy)
+    }
+
     /// The acknowledgement timer found the sender in mid-message: it waits for us, so report more often.
     pub(super) fn lose_patience(&mut self) {
         self.patience /= 2;

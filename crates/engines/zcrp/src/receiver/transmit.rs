@@ -26,6 +26,9 @@ impl Receiver {
         if self.closed.is_some() {
             return self.farewell.is_some() && self.poll_report(now, train, answered);
         }
+        if !answered && self.report.gives_way(now) {
+            return false;
+        }
         self.poll_report(now, train, answered) || self.poll_requests(now, train) || self.poll_flow(train)
     }
 

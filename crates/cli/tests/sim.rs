@@ -68,7 +68,7 @@ fn the_report_for_people_says_what_happened() {
 #[test]
 fn a_path_that_dies_is_told_to_both_ends() {
     //= Z-19 test
-    let network = ["--network", "rate=50mbit,delay=10ms,partition=0.3s..1min", "--count", "8"];
+    let network = ["--network", "rate=50mbit,delay=10ms,partition=0.2s..1min", "--count", "8"];
     let (report, code) = json(&network);
     assert_eq!((code, &report["arrived"]), (Some(3), &Value::Bool(false)));
     for message in report["messages"].as_array().expect("messages") {

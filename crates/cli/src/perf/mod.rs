@@ -70,7 +70,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "seconds")]
     bytes: Option<ByteSize>,
     /// Bytes queued at a time, in messages of their own buffers (2 to 512)
-    #[arg(long, default_value = "4MiB")]
+    #[arg(long, default_value = "1MiB")]
     in_flight: ByteSize,
     /// Poll the network device for so many microseconds (SO_BUSY_POLL), on every socket
     #[arg(long, value_name = "MICROSECONDS", num_args = 0..=1, default_value_t = 0, default_missing_value = "50")]

@@ -37,8 +37,54 @@ pub(super) fn sender(job: &Job) -> Result<Opened, Failure> {
     Ok((Box::new(Sender { sender: zcrp::Sender::connect(peer(job)?, &options(job))?, free }), None))
 }
 
+/// Messages up to this size are queued and waited for in bursts: a call for each would cost more than the message.
+const SMALL: usize = 4096;
+/// Bursts under way.
+const BURSTS: usize = 4;
+
+/// Runs `count` messages through bursts: `prepare` gets each with its number before it is queued, `done` after it ended.
+fn in_bursts(
+    free: &mut Vec<Message>,
+    count: u64,
+    queue: impl Fn(Vec<Message>) -> Result<zcrp::Burst, (Vec<Message>, pinnace::Error)>,
+    mut prepare: impl FnMut(&mut Message, u64),
+    mut done: impl FnMut(&Message) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let burst = (free.len() / BURSTS).max(1);
+    let mut under_way = VecDeque::with_capacity(BURSTS);
+    let mut next = 0;
+    while next < count || !under_way.is_empty() {
+        while next < count && !free.is_empty() {
+            let size = burst.min(free.len()).min((count - next) as usize);
+            let mut messages = free.split_off(free.len() - size);
+            for message in &mut messages {
+                prepare(message, next);
+                next += 1;
+            }
+            under_way.push_back(queue(messages).map_err(|(_, error)| error)?);
+        }
+        let Some(oldest) = under_way.pop_front() else { break };
+        let mut failure = None;
+        oldest.wait_each(|ended| {
+            match ended.map_err(Failure::from).and_then(|message| done(&message).map(|()| message)) {
+                Ok(message) => free.push(message),
+                Err(error) => failure = failure.take().or(Some(error)),
+            }
+        });
+        if let Some(failure) = failure {
+            return Err(failure);
+        }
+    }
+    Ok(())
+}
+
 impl End for Sender {
     fn run(&mut self, count: u64) -> Result<Ran, Failure> {
+        if self.free.first().is_some_and(|message| message.len() <= SMALL) {
+            let Self { sender, free } = self;
+            in_bursts(free, count, |messages| sender.send_all(messages), stamp_message, |_| Ok(()))?;
+            return Ok(Ran::default());
+        }
         let mut under_way = VecDeque::with_capacity(self.free.len());
         for number in 0..count {
             let mut message = match self.free.pop() {
@@ -53,6 +99,10 @@ impl End for Sender {
         }
         Ok(Ran::default())
     }
+}
+
+fn stamp_message(message: &mut Message, number: u64) {
+    stamp(message, number);
 }
 
 fn oldest<T>(
@@ -86,9 +136,19 @@ impl End for Receiver {
         }
         let receiver = self.receiver.as_ref().ok_or_else(|| Failure::Failed("no sender came".into()))?;
         let before = receiver.counters();
-        let mut under_way = VecDeque::with_capacity(self.free.len());
         let mut received = 0;
-        for _ in 0..count {
+        let mut singly = count;
+        if self.free.first().is_some_and(|message| message.capacity() <= SMALL) {
+            singly = 0;
+            let arrived = |message: &Message| {
+                check(message, received)?;
+                received += 1;
+                Ok(())
+            };
+            in_bursts(&mut self.free, count, |messages| receiver.post_all(messages), |_, _| (), arrived)?;
+        }
+        let mut under_way = VecDeque::with_capacity(self.free.len());
+        for _ in 0..singly {
             let message = match self.free.pop() {
                 Some(message) => message,
                 None => {

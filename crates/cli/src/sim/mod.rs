@@ -47,7 +47,7 @@ Examples:
   pinnace sim --network rate=20mbit,delay=20ms --back rate=1mbit,delay=40ms,loss=5%
   pinnace sim --network rate=50mbit,delay=10ms,partition=0.5s..2s --trace 30
   pinnace sim --sizes 1KiB,64KiB,4MiB --count 4 --seed 7 --json
-  pinnace sim --network rate=50mbit,delay=10ms,partition=0.3s..1min     # the path dies: exit code 3
+  pinnace sim --network rate=50mbit,delay=10ms,partition=0.2s..1min     # the path dies: exit code 3
 
 Exit code: 0 if every message arrived whole and was verified; 3 if a peer counted as gone, 4 if content was altered,
 1 for any other failure; 2 for bad arguments.";

@@ -35,7 +35,7 @@ pub struct Options {
     pub idle: Idle,
     /// Unit datagram size `U` in bytes, 29 to 65,507; by default from the path's MTU and the size of the first message.
     pub unit_bytes: Option<usize>,
-    /// Congestion controller; by default the profile's: `fixed` or `cubic`.
+    /// Congestion controller; by default the profile's: `fixed` (cluster) or `bbr` (Internet).
     pub congestion: Option<ControllerKind>,
     /// Bytes in transit at most; by default from the receive buffer (cluster) or unbounded (Internet).
     pub window_bytes: Option<u64>,
@@ -117,7 +117,9 @@ impl Options {
             Config { control_bytes: largest.clamp(512, 4096), ..base.for_cluster(window) }
         } else {
             // The controller bounds the bytes; the units are bounded by what the receiver can tell apart.
-            Config { window_units: 16_384, window_bytes: self.window_bytes.unwrap_or(u64::MAX), ..base }
+            // BBR does not take random loss for congestion, which cubic does: forty times slower at 1 % of loss.
+            let congestion = ControllerKind::Bbr;
+            Config { window_units: 16_384, window_bytes: self.window_bytes.unwrap_or(u64::MAX), congestion, ..base }
         };
         if let Some(congestion) = self.congestion {
             config.congestion = congestion;

@@ -28,7 +28,8 @@ mod windowed;
 pub use address::{Address, Ecn};
 pub use buffer::{BufferId, BufferRange};
 pub use congestion::{
-    AckSample, Bbr, Congestion, ControllerKind, Cubic, DeliveryRate, DeliveryStamp, Fixed, LossSample, UnknownController,
+    AckSample, Bbr, Congestion, ControllerKind, Cubic, DeliveryRate, DeliveryStamp, Fixed, LossSample,
+    UnknownController,
 };
 pub use context::{ContextKey, ContextTable, KeyLayout, TableFull, TranslationMap};
 pub use contract::{Arrival, Decision, LossContract, LossDecider, MAX_PACKETS_AHEAD};

@@ -46,7 +46,7 @@ pub enum PathEvent {
     TooLarge(Option<u32>),
 }
 
-/// A protocol as a pure state machine. See the [module](self) for the rules.
+/// A protocol as a pure state machine. The driver polls until nothing comes after every input (the drain rule of [`Driven`]).
 pub trait Engine {
     /// What the engine tells the application.
     type Event;

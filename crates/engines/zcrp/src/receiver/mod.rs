@@ -31,7 +31,7 @@ struct Farewell {
     next: Time,
 }
 
-/// The receiving half of ZCRP. See the [module documentation](self).
+/// The receiving half of ZCRP.
 #[derive(Debug)]
 pub struct Receiver {
     config: Config,

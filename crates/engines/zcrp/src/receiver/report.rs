@@ -26,7 +26,7 @@ struct Gap {
     later: u32,
 }
 
-/// See the [module documentation](self).
+/// What is known of the sequence numbers, and how much of it has been reported.
 #[derive(Debug)]
 pub(super) struct Report {
     numbers: Option<Unwrapper32>,

@@ -29,7 +29,7 @@ struct UnitRef {
     unit: u32,
 }
 
-/// The sending half of ZCRP. See the [module documentation](self).
+/// The sending half of ZCRP.
 #[derive(Debug)]
 pub struct Sender {
     config: Config,

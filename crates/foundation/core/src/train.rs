@@ -160,6 +160,18 @@ impl Train {
         }
     }
 
+    /// Adds a whole datagram: `payload`, then `trailer`. For the many of a bulk transfer.
+    ///
+    /// # Panics
+    /// As [`Train::end_segment`].
+    pub fn datagram(&mut self, payload: BufferRange, trailer: &[u8]) {
+        let at = self.inline.len() as u32;
+        self.inline.extend_from_slice(trailer);
+        self.parts.extend([Part::Payload(payload), Part::Inline { at, len: trailer.len() as u32 }]);
+        self.open += payload.len as usize + trailer.len();
+        self.end_segment();
+    }
+
     /// Ends the datagram being written. A short one ends the train.
     ///
     /// # Panics
@@ -273,6 +285,26 @@ mod tests {
         assert_eq!(seen.iter().map(Vec::len).collect::<Vec<_>>(), [40, 40, 32]);
         assert_eq!(seen[1][..36], memory[36..72]);
         assert_eq!(seen[2][28..], [0xAA; 4]);
+    }
+
+    #[test]
+    fn a_whole_datagram_is_its_parts() {
+        let build = |whole: bool| {
+            let mut train = Train::new(TrainLimits::GSO);
+            train.begin(Address::Peer, 40);
+            for low in [0u64, 36] {
+                let payload = BufferRange::new(BufferId::new(7), low, 36);
+                if whole {
+                    train.datagram(payload, &[0xAA; 4]);
+                } else {
+                    train.payload(payload);
+                    train.inline(&[0xAA; 4]);
+                    train.end_segment();
+                }
+            }
+            (train.parts().to_vec(), train.inline_bytes().to_vec(), train.bytes(), train.segments())
+        };
+        assert_eq!(build(true), build(false));
     }
 
     #[test]

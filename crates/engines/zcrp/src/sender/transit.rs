@@ -86,20 +86,33 @@ impl Transit {
     /// Records the transmission of one unit in a datagram of `bytes` bytes. `extends`: it left in the same train as the
     /// transmission before it.
     pub(super) fn push(&mut self, message: u64, unit: u32, bytes: u32, stamp: &DeliveryStamp, extends: bool) {
-        self.units_in_flight += 1;
-        self.bytes_in_flight += u64::from(bytes);
-        self.next += 1;
+        self.push_run(message, unit, 1, bytes, stamp, extends);
+    }
+
+    /// Records the transmission of `count` consecutive units, like so many calls of [`Transit::push`].
+    pub(super) fn push_run(
+        &mut self,
+        message: u64,
+        unit: u32,
+        count: u32,
+        bytes: u32,
+        stamp: &DeliveryStamp,
+        extends: bool,
+    ) {
+        self.units_in_flight += count;
+        self.bytes_in_flight += u64::from(bytes) * u64::from(count);
+        self.next += u64::from(count);
         if extends
             && let Some(run) = self.runs.back_mut()
             && run.message == message
             && run.bytes == bytes
             && run.unit + run.count == unit
         {
-            run.count += 1;
+            run.count += count;
             return;
         }
-        let first = self.next - 1;
-        self.runs.push_back(Run { first, count: 1, bytes, message, unit, fate: Fate::InTransit, stamp: *stamp });
+        let first = self.next - u64::from(count);
+        self.runs.push_back(Run { first, count, bytes, message, unit, fate: Fate::InTransit, stamp: *stamp });
     }
 
     /// Decides the fate of the transmissions `[low, high)`: each run in it is cut to size and shown to `each` with its

@@ -6,7 +6,7 @@
 use super::{Sender, State, UnitRef};
 use crate::Config;
 use core::time::Duration;
-use pinnace_core::{Address, BufferRange, Time, Train, TrainLimits};
+use pinnace_core::{Address, BufferRange, DeliveryStamp, Time, Train, TrainLimits};
 use pinnace_wire::zcrp::{TRAILER_BYTES, Unit, encode_idle};
 
 /// How long a train may wait to become fuller.
@@ -132,6 +132,13 @@ impl Sender {
         }
         let mut first = true;
         loop {
+            if self.write_run(train, current, next, budget, &stamp, !first) {
+                first = false;
+                // What the run announced last is what follows it.
+                let Some(following) = self.announced.take() else { break };
+                current = following;
+                next = self.take_next();
+            }
             let bytes = self.datagram_bytes(current);
             let padding = next.map_or(0, |next| self.padding(train, bytes, self.datagram_bytes(next)));
             self.write_unit(train, current, next, padding);
@@ -155,6 +162,66 @@ impl Sender {
             self.delivery.on_app_limited(self.transit.bytes_in_flight());
         }
         self.update_liveness(now);
+    }
+
+    /// Writes the full units of one message from `current` on, as many as may go and one less, so that the unit behind
+    /// them fits too: it is left in `announced`. Returns false, and does nothing, where there is no such run. The same
+    /// as writing them one by one, for a fraction of the time.
+    fn write_run(
+        &mut self,
+        train: &mut Train,
+        current: UnitRef,
+        next: Option<UnitRef>,
+        budget: u64,
+        stamp: &DeliveryStamp,
+        extends: bool,
+    ) -> bool {
+        let UnitRef { message: number, unit } = current;
+        let follows = next == Some(UnitRef { message: number, unit: unit + 1 });
+        if !follows || !self.again.is_empty() || self.ready.front() != Some(&number) {
+            return false;
+        }
+        let (fragment, segment, limits) = (self.fragment, train.segment_size(), train.limits());
+        let window = self.congestion.window().min(self.config.window_bytes);
+        let bytes = (limits.bytes.saturating_sub(train.bytes()) as u64)
+            .min(budget.saturating_sub(train.bytes() as u64))
+            .min(window.saturating_sub(self.transit.bytes_in_flight()));
+        let room = (bytes / segment as u64)
+            .min(limits.segments.saturating_sub(train.segments()) as u64)
+            .min((limits.parts.saturating_sub(train.parts().len()) / 2) as u64)
+            .min(u64::from(self.config.window_units.saturating_sub(self.transit.units_in_flight())))
+            .min(Config::MAX_TRANSIT.saturating_sub(self.transit.span()));
+        let first = self.transit.next() as u32;
+        let Some(message) = self.message_mut(number) else { return false };
+        let count = room.saturating_sub(1).min(u64::from(message.units - 1 - unit)) as u32;
+        if count < 2 || message.unit_bytes(unit, fragment) != segment || message.next_unit != unit + 2 {
+            return false;
+        }
+        let before = message.unsent_bytes(fragment);
+        for step in 0..count {
+            let unit = unit + step;
+            let trailer = Unit {
+                message: number as u32,
+                unit,
+                sequence: first.wrapping_add(step),
+                next: Some((number as u32, unit + 1)),
+                length: fragment,
+                is_last: false,
+                refused: false,
+            };
+            let offset = u64::from(unit) * u64::from(fragment);
+            train.datagram(BufferRange::new(message.buffer, offset, fragment), &trailer.encode());
+        }
+        message.next_unit = unit + count + 1;
+        let sent_all = message.next_unit >= message.units;
+        let after = message.unsent_bytes(fragment);
+        self.ready_bytes -= before - after;
+        if sent_all {
+            self.ready.pop_front();
+        }
+        self.transit.push_run(number, unit, count, segment as u32, stamp, extends);
+        self.announced = Some(UnitRef { message: number, unit: unit + count });
+        true
     }
 
     /// Bytes of the datagrams of a train that begins with `current`: a last unit that is a little shorter than what

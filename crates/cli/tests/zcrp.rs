@@ -32,7 +32,7 @@ fn both_ends_print_the_same_lines() {
         assert_eq!(out, text(&sent.stdout));
         for (number, line) in out.lines().enumerate() {
             let words: Vec<&str> = line.split(' ').collect();
-            assert_eq!(words[..3], ["message", &number.to_string(), size], "{line}");
+            assert_eq!(words[..3], ["message", size, "bytes"], "line {number}: {line}");
             assert_eq!(words[3].len(), 64);
         }
         assert_eq!(out.lines().count(), 3);

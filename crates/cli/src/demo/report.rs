@@ -78,9 +78,9 @@ fn text(findings: &Findings, svg: &Path, png: &Path, terminal: bool) -> Result<S
     }
     writeln!(
         out,
-        "  Every byte was compared. bbr does not take random loss for congestion; cubic, the default on the"
+        "  Every byte was compared. bbr, the default on the Internet, does not take random loss for congestion;"
     )?;
-    writeln!(out, "  Internet, does, as TCP's does.")?;
+    writeln!(out, "  cubic does, as TCP's does.")?;
     if findings.quick {
         writeln!(out, "\nThis was --quick: it works; the numbers say nothing about speed.")?;
     }

@@ -128,8 +128,9 @@ pub(super) fn print_totals(output: &Output, totals: Totals, begun: Instant) {
         bytes => format!(", {} of them there before", BinaryBytes(bytes)),
     };
     let text = format!(
-        "{} files, {}{resumed}, verified, in {:.1} s ({}/s)",
+        "{} {}, {}{resumed}, verified, in {:.1} s ({}/s)",
         totals.files,
+        if totals.files == 1 { "file" } else { "files" },
         BinaryBytes(totals.bytes),
         elapsed.as_secs_f64(),
         BinaryBytes(rate as u64)

@@ -74,7 +74,11 @@ fn gather_one(path: &Path, name: &[u8], output: &Output, sources: &mut Vec<Sourc
     let walk = WalkDir::new(path).follow_root_links(true).sort_by_file_name().into_iter();
     // What a receiver keeps for itself is nobody else's.
     for found in walk.filter_entry(|found| found.depth() == 0 || found.file_name() != PARTIAL_FOLDER) {
-        let found = found.map_err(|error| Error::failed(format!("cannot read the folder: {error}")))?;
+        let found = found.map_err(|error| {
+            let location = error.path().unwrap_or(path).display().to_string();
+            let cause = error.io_error().map_or_else(|| "the folders go round in a circle".into(), ToString::to_string);
+            Error::failed(format!("cannot read {location}: {cause}"))
+        })?;
         let location = found.path();
         let cannot = |error| Error::io(format_args!("cannot read {}", location.display()), &error);
         if found.depth() > 0 && found.path_is_symlink() {

@@ -17,8 +17,8 @@ Examples:
   pinnace zcrp listen --bind 127.0.0.1:7001 --count 3
   pinnace zcrp send --to 127.0.0.1:7001 --size 1000000 --count 3 --verbose
 
-The listener prints one line a message: `message N BYTES SHA256`, with N counted from 0. With --verbose or --json the
-sender prints the same lines.";
+The listener prints one line a message, in their order: `message N bytes SHA256-HEX`, N being its size. With --verbose or
+--json the sender prints the same lines; with --json they also count the messages from 0.";
 
 /// Arguments of `pinnace zcrp`.
 #[derive(Debug, ClapArgs)]
@@ -55,5 +55,5 @@ struct Line {
 fn print(output: &Output, number: u64, content: &[u8]) {
     let sha256 = format!("{:x}", Sha256::digest(content));
     let line = Line { event: "message", message: number, bytes: content.len(), sha256 };
-    output.result(format_args!("message {number} {} {}", line.bytes, line.sha256), &line);
+    output.result(format_args!("message {} bytes {}", line.bytes, line.sha256), &line);
 }

@@ -93,12 +93,18 @@ impl Engine for Zcrp {
     //= Z-2
     fn handle_datagrams(&mut self, now: Time, _meta: &RxMeta, rx: &mut Placed<'_>) {
         let mut datagrams = 0;
-        while let Some(segment) = rx.next_segment() {
+        let mut stray = None;
+        while let Some(segment) = stray.take().or_else(|| rx.next_segment()) {
             datagrams += 1;
             let trailer = rx.tail::<TRAILER_BYTES>(&segment).map(|tail| Trailer::parse(&tail, segment.len));
             match trailer {
                 Some(Ok(Trailer::Unit(unit))) => match &mut self.receiver {
-                    Some(receiver) => receiver.handle_unit(now, &unit, &segment, rx),
+                    Some(receiver) => {
+                        receiver.handle_unit(now, &unit, &segment, rx);
+                        let count;
+                        (count, stray) = receiver.handle_run(now, &unit, rx);
+                        datagrams += count as usize;
+                    }
                     None => self.on_malformed(),
                 },
                 Some(Ok(Trailer::Idle { .. })) => match &mut self.receiver {

@@ -249,6 +249,11 @@ impl<'a> Placed<'a> {
         scratch
     }
 
+    /// Whether a datagram begins with exactly the bytes of `to`, where they belong.
+    pub fn is_in_place(&self, segment: &Segment, to: BufferRange) -> bool {
+        self.lies_at(segment.first, to)
+    }
+
     /// Says that the bytes `payload` of a datagram belong to `to`; returns how many bytes have to be copied for that
     /// (none where the prediction was right).
     pub fn settle(&mut self, segment: &Segment, payload: Range<usize>, to: BufferRange) -> u32 {

@@ -121,6 +121,15 @@ impl Incoming {
         Ok(self.total == Some(self.prefix))
     }
 
+    /// Whether the units after `number` can be taken in as a run: it was the last of the prefix, and nothing is known of
+    /// what lies behind it.
+    pub(super) fn is_plain_after(&self, number: u32) -> bool {
+        self.state == State::Begun
+            && self.prefix.checked_sub(1) == Some(number)
+            && self.ahead.is_empty()
+            && self.total.is_none()
+    }
+
     /// Units and bytes of a complete message.
     pub(super) fn extent(&self) -> (u32, u32) {
         (self.prefix, self.size)

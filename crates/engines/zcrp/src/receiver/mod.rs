@@ -272,6 +272,49 @@ impl Receiver {
         }
     }
 
+    /// Takes in the datagrams after `unit` for as long as each is exactly what was announced, full, and in its place.
+    /// Returns how many there were, and the first that is something else. The same as handling them one by one, for a
+    /// fraction of the time.
+    pub(crate) fn handle_run(&mut self, now: Time, unit: &Unit, rx: &mut Placed<'_>) -> (u32, Option<Segment>) {
+        let number = unwrap32(self.base, unit.message);
+        let fragment = unit.length;
+        let plain = |message: &&Incoming| message.is_plain_after(unit.unit);
+        let begins = self.closed.is_none()
+            && self.fragment == Some(fragment)
+            && unit.next == Some((unit.message, unit.unit.wrapping_add(1)))
+            && self.report.is_highest(unit.sequence);
+        let Some(message) = self.message(number).filter(|_| begins).filter(plain) else {
+            return (0, None);
+        };
+        let (buffer, capacity) = (message.buffer, u64::from(message.capacity));
+        let mut expected = *unit;
+        let mut count = 0;
+        let stray = loop {
+            let Some(segment) = rx.next_segment() else { break None };
+            expected.unit = expected.unit.wrapping_add(1);
+            expected.sequence = expected.sequence.wrapping_add(1);
+            expected.next = Some((unit.message, expected.unit.wrapping_add(1)));
+            let to = BufferRange::new(buffer, u64::from(expected.unit) * u64::from(fragment), fragment);
+            let is_expected = segment.len == Self::datagram_bytes(fragment)
+                && to.end() <= capacity
+                && rx.tail::<TRAILER_BYTES>(&segment) == Some(expected.encode())
+                && rx.is_in_place(&segment, to);
+            if !is_expected {
+                break Some(segment);
+            }
+            count += 1;
+        };
+        if count > 0 {
+            let bytes = u64::from(count) * u64::from(fragment);
+            self.messages[(number - self.base) as usize].prefix += count;
+            self.announced = Some((number, unit.unit + count + 1));
+            self.counters.units_in_place += u64::from(count);
+            self.counters.bytes_received += bytes;
+            self.report.on_kept_run(now, count, bytes);
+        }
+        (count, stray)
+    }
+
     /// Where a unit's data belongs, if its number and length agree with the fragment size.
     fn offset_of(&mut self, unit: &Unit) -> Option<u64> {
         match self.fragment {

@@ -121,6 +121,27 @@ impl Report {
         self.since.get_or_insert(now);
     }
 
+    /// The `count` transmissions behind the highest were kept, with `bytes` bytes of data in all: like so many calls of
+    /// [`Report::on_kept`].
+    pub(super) fn on_kept_run(&mut self, now: Time, count: u32, bytes: u64) {
+        let Some(numbers) = &mut self.numbers else { return };
+        let low = numbers.highest() + 1;
+        let high = low + u64::from(count);
+        numbers.observe((high - 1) as u32);
+        self.kept.insert(low..high);
+        for gap in &mut self.gaps {
+            gap.later += count;
+        }
+        self.units += count;
+        self.bytes += bytes;
+        self.since.get_or_insert(now);
+    }
+
+    /// Whether `number` is the highest seen.
+    pub(super) fn is_highest(&self, number: u32) -> bool {
+        self.numbers.as_ref().is_some_and(|numbers| numbers.highest() as u32 == number)
+    }
+
     /// A number below the highest came after all.
     fn fill(&mut self, at: u64) {
         if !self.lost.is_empty() {
@@ -332,6 +353,19 @@ mod tests {
         let later = Time::ZERO + Duration::from_millis(5);
         assert_eq!(report.due_at(&Config::default()), Some(later));
         assert_eq!(report.judge_gaps(later, 3, Duration::from_millis(5)), 1);
+    }
+
+    #[test]
+    fn a_run_counts_like_its_numbers() {
+        //= Z-11 test
+        let mut singly = report_of(&[10, 12, 13, 14, 15]);
+        let mut run = report_of(&[10, 12]);
+        assert!(run.is_highest(12) && !run.is_highest(13));
+        run.on_kept_run(Time::ZERO, 3, 30);
+        assert_eq!((run.units, run.bytes), (singly.units, singly.bytes));
+        let delay = Duration::from_millis(5);
+        assert_eq!(run.judge_gaps(Time::ZERO, 3, delay), singly.judge_gaps(Time::ZERO, 3, delay));
+        assert_eq!(write_all(&mut run), write_all(&mut singly));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What can be set, with the specification's defaults.
 
+use crate::{Failure, Refused};
 use core::time::Duration;
 use pinnace_core::ControllerKind;
 use pinnace_wire::zcrp::{DEFAULT_CONTROL_BYTES, MAX_CONTROL_BYTES, MAX_UNIT_BYTES, MIN_UNIT_BYTES, TRAILER_BYTES};
@@ -129,6 +130,15 @@ impl Config {
         self.ack_bytes = window_bytes / 4;
         self.timeout_floor = self.ack_delay + Duration::from_millis(1);
         self
+    }
+
+    /// Whether a half that has `closed`, or has `queued` messages under way, takes `count` more.
+    pub(crate) fn check_room(&self, closed: Option<Failure>, queued: usize, count: usize) -> Result<(), Refused> {
+        match closed {
+            Some(failure) => Err(Refused::Closed(failure)),
+            None if queued.saturating_add(count) > self.max_messages => Err(Refused::TooMany),
+            None => Ok(()),
+        }
     }
 
     /// `C`, within its bounds.

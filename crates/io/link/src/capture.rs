@@ -3,11 +3,11 @@
 //! Each datagram is one packet, also where several crossed in one call, with IP and UDP headers made for it. Always true:
 //! trouble with the file never disturbs the link: writing stops, and [`Capture::finish`] says why.
 
-use crate::{BufferTable, Descriptors, Link, LinkCounters, ReadBuffer, ReadOutcome, Received, SendOutcome};
+use crate::{BufferTable, Link, LinkCounters, ReadBuffer, ReadOutcome, Received, SendOutcome};
 use etherparse::{IpEcn, IpFragOffset, IpHeaders, IpNumber, Ipv4Header, Ipv6FlowLabel, Ipv6Header, PacketBuilder};
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
 use pcap_file::{DataLink, PcapError, TsResolution};
-use pinnace_core::{Address, Ecn, ReceivePlan, Train, TrainLimits};
+use pinnace_core::{Address, Ecn, ReceivePlan, Train};
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -166,17 +166,7 @@ fn io_error(error: PcapError) -> io::Error {
 }
 
 impl<L: Link, W: Write + Send> Link for Capture<L, W> {
-    fn train_limits(&self) -> TrainLimits {
-        self.inner.train_limits()
-    }
-
-    fn max_datagram(&self) -> usize {
-        self.inner.max_datagram()
-    }
-
-    fn datagrams_per_read(&self) -> usize {
-        self.inner.datagrams_per_read()
-    }
+    forward_properties!();
 
     fn send(&mut self, train: &Train, memory: &BufferTable) -> io::Result<SendOutcome> {
         let outcome = self.inner.send(train, memory)?;
@@ -197,14 +187,6 @@ impl<L: Link, W: Write + Send> Link for Capture<L, W> {
             self.record_read(read, pool);
         }
         Ok(outcome)
-    }
-
-    fn allow_fragmentation(&mut self) -> bool {
-        self.inner.allow_fragmentation()
-    }
-
-    fn descriptors(&self) -> Descriptors {
-        self.inner.descriptors()
     }
 
     fn counters(&self) -> LinkCounters {

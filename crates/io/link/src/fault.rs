@@ -3,8 +3,8 @@
 //! Always true: the same seed, options and trains give the same faults; what the inner link could not take yet is kept
 //! (at most one train and the held-back datagrams) and goes first next time.
 
-use crate::{BufferTable, Descriptors, Link, LinkCounters, ReadBuffer, ReadOutcome, SendOutcome};
-use pinnace_core::{Address, Ecn, Random, ReceivePlan, Train, TrainLimits};
+use crate::{BufferTable, Link, LinkCounters, ReadBuffer, ReadOutcome, SendOutcome};
+use pinnace_core::{Address, Ecn, Random, ReceivePlan, Train};
 use std::collections::VecDeque;
 use std::io;
 
@@ -216,17 +216,7 @@ impl<L: Link> Fault<L> {
 }
 
 impl<L: Link> Link for Fault<L> {
-    fn train_limits(&self) -> TrainLimits {
-        self.inner.train_limits()
-    }
-
-    fn max_datagram(&self) -> usize {
-        self.inner.max_datagram()
-    }
-
-    fn datagrams_per_read(&self) -> usize {
-        self.inner.datagrams_per_read()
-    }
+    forward_properties!();
 
     fn send(&mut self, train: &Train, memory: &BufferTable) -> io::Result<SendOutcome> {
         if self.flush()? == SendOutcome::Blocked {
@@ -255,14 +245,6 @@ impl<L: Link> Link for Fault<L> {
             self.flush()?;
         }
         self.inner.receive(plan, memory, pool)
-    }
-
-    fn allow_fragmentation(&mut self) -> bool {
-        self.inner.allow_fragmentation()
-    }
-
-    fn descriptors(&self) -> Descriptors {
-        self.inner.descriptors()
     }
 
     fn counters(&self) -> LinkCounters {

@@ -9,6 +9,31 @@
 //! datagram other than those of the train.
 #![warn(missing_docs)]
 
+/// What a middleware does not change: its inner link's properties.
+macro_rules! forward_properties {
+    () => {
+        fn train_limits(&self) -> ::pinnace_core::TrainLimits {
+            self.inner.train_limits()
+        }
+
+        fn max_datagram(&self) -> usize {
+            self.inner.max_datagram()
+        }
+
+        fn datagrams_per_read(&self) -> usize {
+            self.inner.datagrams_per_read()
+        }
+
+        fn allow_fragmentation(&mut self) -> bool {
+            self.inner.allow_fragmentation()
+        }
+
+        fn descriptors(&self) -> $crate::Descriptors {
+            self.inner.descriptors()
+        }
+    };
+}
+
 mod capture;
 mod fault;
 mod memory;
@@ -133,7 +158,7 @@ pub trait Link: Send {
     }
 
     /// A descriptor to sleep on: readable when [`Link::receive`] will bring something, writable when [`Link::send`] will
-    /// take something. `None` for links without one.
+    /// take something; negative for links without one.
     fn descriptors(&self) -> Descriptors;
 
     /// What the link has seen.

@@ -1,8 +1,8 @@
 //! [`Meter`]: a link that measures itself: rates, sizes of trains and reads, and calls per gigabyte.
 
-use crate::{BufferTable, Descriptors, Link, LinkCounters, ReadBuffer, ReadOutcome, SendOutcome};
+use crate::{BufferTable, Link, LinkCounters, ReadBuffer, ReadOutcome, SendOutcome};
 use hdrhistogram::Histogram;
-use pinnace_core::{ReceivePlan, Train, TrainLimits};
+use pinnace_core::{ReceivePlan, Train};
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -99,17 +99,7 @@ impl std::fmt::Display for MeterReport {
 }
 
 impl<L: Link> Link for Meter<L> {
-    fn train_limits(&self) -> TrainLimits {
-        self.inner.train_limits()
-    }
-
-    fn max_datagram(&self) -> usize {
-        self.inner.max_datagram()
-    }
-
-    fn datagrams_per_read(&self) -> usize {
-        self.inner.datagrams_per_read()
-    }
+    forward_properties!();
 
     fn send(&mut self, train: &Train, memory: &BufferTable) -> io::Result<SendOutcome> {
         let outcome = self.inner.send(train, memory)?;
@@ -125,14 +115,6 @@ impl<L: Link> Link for Meter<L> {
             self.received.saturating_record(read.bytes.div_ceil(read.segment.max(1)).max(1) as u64);
         }
         Ok(outcome)
-    }
-
-    fn allow_fragmentation(&mut self) -> bool {
-        self.inner.allow_fragmentation()
-    }
-
-    fn descriptors(&self) -> Descriptors {
-        self.inner.descriptors()
     }
 
     fn counters(&self) -> LinkCounters {

@@ -156,11 +156,7 @@ impl Sender {
     /// # Errors
     /// Why not.
     pub fn check_room(&self, count: usize) -> Result<(), Refused> {
-        match self.closed {
-            Some(failure) => Err(Refused::Closed(failure)),
-            None if self.messages.len().saturating_add(count) > self.config.max_messages => Err(Refused::TooMany),
-            None => Ok(()),
-        }
+        self.config.check_room(self.closed, self.messages.len(), count)
     }
 
     /// The number that the next [`Sender::send`] takes.

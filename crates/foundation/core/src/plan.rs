@@ -8,7 +8,7 @@
 //! Always true: a slot covers only bytes that are still missing, so a wrong guess never damages what has arrived. The
 //! moves of one read are carried out as if all at once (sources first, then destinations).
 
-use crate::{Address, BufferRange, Ecn};
+use crate::{Address, BufferId, BufferRange, Ecn, Storage};
 use core::ops::Range;
 
 /// What a read knows beside the bytes.
@@ -155,6 +155,7 @@ pub struct Placed<'a> {
     cursor: Position,
     at: usize,
     moves: &'a mut Vec<Move>,
+    storage: Option<&'a mut dyn Storage>,
 }
 
 impl<'a> Placed<'a> {
@@ -169,7 +170,27 @@ impl<'a> Placed<'a> {
     ) -> Self {
         debug_assert_eq!(pieces.iter().map(|p| p.len()).sum::<usize>(), total);
         let segment = if segment == 0 { total } else { segment };
-        Self { slots, pieces, total, segment, cursor: Position { slot: 0, offset: 0 }, at: 0, moves }
+        Self { slots, pieces, total, segment, cursor: Position { slot: 0, offset: 0 }, at: 0, moves, storage: None }
+    }
+
+    /// Lends the engine a place to allocate storage in, for this read.
+    pub fn with_storage(mut self, storage: &'a mut dyn Storage) -> Self {
+        self.storage = Some(storage);
+        self
+    }
+
+    /// Storage of `len` bytes for a message that the read made known; `None` if there is no room, or the driver lends no
+    /// storage. What came `early` is written into it, the rest is unspecified: see [`Storage::allocate`]. The name is
+    /// good at once, for [`Placed::settle`] too.
+    pub fn allocate(&mut self, len: u64, early: &[(u64, Vec<u8>)]) -> Option<BufferId> {
+        self.storage.as_mut()?.allocate(len, early)
+    }
+
+    /// Gives back storage that no message needs any more; what was settled into it is forgotten.
+    pub fn release(&mut self, buffer: BufferId) {
+        if let Some(storage) = &mut self.storage {
+            storage.release(buffer);
+        }
     }
 
     /// Bytes of every datagram but the last.

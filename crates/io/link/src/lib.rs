@@ -39,6 +39,7 @@ mod fault;
 mod memory;
 mod memory_link;
 mod meter;
+mod pool;
 mod read;
 mod udp;
 

@@ -1,32 +1,91 @@
 //! Where application buffers lie: the only place that turns a name into an address.
 //!
-//! Always true: every entry points to memory that whoever inserted it keeps alive, unmoved and otherwise untouched until
-//! [`BufferTable::remove`]; a range that does not lie inside its buffer resolves to nothing.
+//! A buffer is *lent* ([`BufferTable::insert`]: its memory is somebody else's) or *owned* ([`Storage::allocate`]: its
+//! memory is the table's until [`BufferTable::take`]).
+//!
+//! Always true:
+//! - every entry points to memory that whoever inserted it keeps alive, unmoved and otherwise untouched until
+//!   [`BufferTable::remove`], or to a block that the table keeps so itself, all of it initialised;
+//! - a range that does not lie inside its buffer resolves to nothing;
+//! - between [`Storage::release`] and [`BufferTable::settle_released`] a name resolves to nothing and is not given again,
+//!   and its memory is neither freed nor used again: what a read has brought may still be looked at there.
 
-use pinnace_core::{BufferId, BufferRange};
+use crate::pool::Pool;
+use pinnace_core::{BufferId, BufferRange, Storage};
+use std::mem::ManuallyDrop;
 
 #[derive(Clone, Copy, Debug)]
 struct Region {
     base: *mut u8,
     len: usize,
     generation: u32,
+    /// Capacity of the vector that the memory is of, if the table owns it.
+    owned: Option<usize>,
+}
+
+impl Region {
+    /// The vector that an owned region is of. It is kept as an address, not as a vector, because slices of it are in use
+    /// while a read is handled.
+    ///
+    /// # Safety
+    /// The region must have come out of the table, so that this happens once, and nobody may look at its memory any more.
+    unsafe fn into_vector(self) -> Option<Vec<u8>> {
+        // SAFETY: `adopt` took the parts from a vector, and the caller promised the rest.
+        self.owned.map(|capacity| unsafe { Vec::from_raw_parts(self.base, self.len, capacity) })
+    }
 }
 
 /// Application buffers by [`BufferId`].
-#[derive(Debug, Default)]
+///
+/// As [`Storage`] it makes buffers of its own:
+///
+/// ```
+/// use pinnace_core::{BufferRange, Storage};
+/// use pinnace_link::BufferTable;
+///
+/// let mut table = BufferTable::new();
+/// let buffer = table.allocate(5, &[(3, b"lo".to_vec())]).expect("there is memory");
+/// assert_eq!(table.bytes(BufferRange::new(buffer, 3, 2)), b"lo");
+/// let bytes = table.take(buffer).expect("the table owns it");
+/// assert_eq!(bytes.len(), 5);
+/// table.recycle(bytes);
+/// ```
+#[derive(Debug)]
 pub struct BufferTable {
     regions: Vec<Region>,
     free: Vec<u32>,
+    /// Released and not settled yet: whose names and memory are still spoken for.
+    released: Vec<(u32, Region)>,
+    pool: Pool,
 }
 
 // SAFETY: the table holds addresses, not access. Whoever inserts a region promises (see `insert`) that it may be read and
-// written from any thread for as long as it is in the table.
+// written from any thread for as long as it is in the table; what the table owns, nobody else knows.
 unsafe impl Send for BufferTable {}
 
+impl Default for BufferTable {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for BufferTable {
+    fn drop(&mut self) {
+        for region in self.regions.drain(..).chain(self.released.drain(..).map(|(_, region)| region)) {
+            // SAFETY: the region has just been taken out, and whoever looks at its memory has borrowed the table, or is
+            // in the middle of a read, and then the driver has it.
+            drop(unsafe { region.into_vector() });
+        }
+    }
+}
+
 impl BufferTable {
+    /// Memory that is kept to be used again, by default: bytes.
+    pub const POOL_BYTES: usize = 64 << 20;
+
     /// An empty table.
-    pub fn new() -> Self {
-        Self::default()
+    pub const fn new() -> Self {
+        Self { regions: Vec::new(), free: Vec::new(), released: Vec::new(), pool: Pool::new(Self::POOL_BYTES) }
     }
 
     /// Gives `len` bytes at `base` a name.
@@ -36,24 +95,93 @@ impl BufferTable {
     /// buffer will be named in a receive plan), from any thread, and nobody else may write to it (nor read it, if it is
     /// received into).
     pub unsafe fn insert(&mut self, base: *mut u8, len: usize) -> BufferId {
+        self.enter(base, len, None)
+    }
+
+    fn enter(&mut self, base: *mut u8, len: usize, owned: Option<usize>) -> BufferId {
         if let Some(index) = self.free.pop() {
             let region = &mut self.regions[index as usize];
-            *region = Region { base, len, generation: region.generation };
+            *region = Region { base, len, generation: region.generation, owned };
             BufferId::new(index)
         } else {
-            self.regions.push(Region { base, len, generation: 0 });
+            self.regions.push(Region { base, len, generation: 0, owned });
             BufferId::new(self.regions.len() as u32 - 1)
         }
     }
 
-    /// Forgets a buffer: its owner may use the memory again.
+    /// Takes a vector over, and gives it a name.
+    fn adopt(&mut self, vector: Vec<u8>) -> BufferId {
+        let mut vector = ManuallyDrop::new(vector);
+        self.enter(vector.as_mut_ptr(), vector.len(), Some(vector.capacity()))
+    }
+
+    /// Takes a buffer out of the table, but not its name.
+    fn clear(&mut self, buffer: BufferId) -> Option<Region> {
+        let region = self.regions.get_mut(buffer.index() as usize).filter(|region| !region.base.is_null())?;
+        let generation = region.generation.wrapping_add(1);
+        Some(std::mem::replace(region, Region { base: std::ptr::null_mut(), len: 0, generation, owned: None }))
+    }
+
+    fn is_owned(&self, buffer: BufferId) -> bool {
+        self.regions.get(buffer.index() as usize).is_some_and(|region| region.owned.is_some())
+    }
+
+    /// Forgets a buffer: its owner may use the memory again; if that is the table, the memory is freed. Not while a read
+    /// into it is handled: see [`Storage::release`].
     pub fn remove(&mut self, buffer: BufferId) {
-        let index = buffer.index();
-        if let Some(region) = self.regions.get_mut(index as usize)
-            && !region.base.is_null()
-        {
-            *region = Region { base: std::ptr::null_mut(), len: 0, generation: region.generation.wrapping_add(1) };
+        if let Some(region) = self.clear(buffer) {
+            self.free.push(buffer.index());
+            // SAFETY: the region has come out of the table, and no read is under way.
+            drop(unsafe { region.into_vector() });
+        }
+    }
+
+    /// Hands the memory of a buffer out that [`Storage::allocate`] made, and forgets its name; `None` for any other. Its
+    /// length is what was asked for. What was not received into it is whatever an earlier message left: zero it before
+    /// an application sees it. Not while a read into it is handled.
+    pub fn take(&mut self, buffer: BufferId) -> Option<Vec<u8>> {
+        if !self.is_owned(buffer) {
+            return None;
+        }
+        let region = self.clear(buffer)?;
+        self.free.push(buffer.index());
+        // SAFETY: the region has come out of the table, and no read is under way.
+        unsafe { region.into_vector() }
+    }
+
+    /// Takes a vector to make storage of it later, so that its pages need not be faulted in again. Kept up to
+    /// [`BufferTable::POOL_BYTES`] bytes in all, the oldest are freed first.
+    pub fn recycle(&mut self, vector: Vec<u8>) {
+        self.pool.put(vector);
+    }
+
+    /// Keeps at most `bytes` bytes of memory to be used again, instead of [`BufferTable::POOL_BYTES`]; 0 for none.
+    pub fn limit_pool(&mut self, bytes: usize) {
+        self.pool.set_limit(bytes);
+    }
+
+    /// Bytes that are kept to be used again.
+    pub fn pooled_bytes(&self) -> usize {
+        self.pool.bytes()
+    }
+
+    /// Uses the names and the memory of released buffers again. The driver calls it after the moves of a read have been
+    /// carried out, when nobody looks at what the read brought any more.
+    #[inline]
+    pub fn settle_released(&mut self) {
+        if !self.released.is_empty() {
+            self.settle();
+        }
+    }
+
+    #[cold]
+    fn settle(&mut self) {
+        for (index, region) in self.released.drain(..) {
             self.free.push(index);
+            // SAFETY: the region has come out of the table, and the read is over (see `settle_released`).
+            if let Some(vector) = unsafe { region.into_vector() } {
+                self.pool.put(vector);
+            }
         }
     }
 
@@ -84,9 +212,164 @@ impl BufferTable {
     }
 }
 
+impl Storage for BufferTable {
+    fn allocate(&mut self, len: u64, early: &[(u64, Vec<u8>)]) -> Option<BufferId> {
+        if self.free.is_empty() && u32::try_from(self.regions.len() + 1).is_err() {
+            return None;
+        }
+        let mut vector = self.pool.take(usize::try_from(len).ok()?)?;
+        for (offset, bytes) in early {
+            let place = usize::try_from(*offset).ok().and_then(|low| Some(low..low.checked_add(bytes.len())?));
+            if let Some(place) = place.and_then(|range| vector.get_mut(range)) {
+                place.copy_from_slice(bytes);
+            }
+        }
+        Some(self.adopt(vector))
+    }
+
+    /// Takes effect for names at once, for memory with [`BufferTable::settle_released`].
+    fn release(&mut self, buffer: BufferId) {
+        // What is lent is not the engine's to give back.
+        if self.is_owned(buffer)
+            && let Some(region) = self.clear(buffer)
+        {
+            self.released.push((buffer.index(), region));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ReadBuffer;
+    use pinnace_core::{Placed, ReceivePlan};
+
+    fn bytes(table: &BufferTable, buffer: BufferId, len: u32) -> &[u8] {
+        table.bytes(BufferRange::new(buffer, 0, len))
+    }
+
+    #[test]
+    fn early_bytes_lie_in_new_storage_and_bad_ones_nowhere() {
+        let mut table = BufferTable::new();
+        let early = [(6, b"ghij".to_vec()), (0, b"ab".to_vec()), (7, b"beyond".to_vec()), (u64::MAX, b"x".to_vec())];
+        let buffer = table.allocate(10, &early).unwrap();
+        assert_eq!(bytes(&table, buffer, 10), b"ab\0\0\0\0ghij");
+        assert_eq!(table.allocate(u64::MAX, &[]), None, "there is not so much memory");
+        let empty = table.allocate(0, &[]).unwrap();
+        assert_eq!((table.generation(empty), table.take(empty)), (Some(0), Some(Vec::new())));
+        assert_eq!(table.take(buffer).as_deref(), Some(&b"ab\0\0\0\0ghij"[..]));
+        assert_eq!((table.take(buffer), table.generation(buffer)), (None, None));
+    }
+
+    #[test]
+    fn storage_does_not_move_while_others_come_and_go() {
+        let mut table = BufferTable::new();
+        let buffer = table.allocate(100, &[(0, vec![5; 100])]).unwrap();
+        let at = table.resolve(BufferRange::new(buffer, 0, 100));
+        let others: Vec<_> = (1..200).map(|len| table.allocate(len, &[]).unwrap()).collect();
+        for other in &others[..100] {
+            table.remove(*other);
+        }
+        assert_eq!((table.resolve(BufferRange::new(buffer, 0, 100)), bytes(&table, buffer, 100)), (at, &[5; 100][..]));
+    }
+
+    #[test]
+    fn a_name_that_was_taken_is_given_again_with_another_generation() {
+        let mut table = BufferTable::new();
+        let mut seen = Vec::new();
+        for round in 0..4 {
+            let buffer = table.allocate(8, &[]).unwrap();
+            seen.push((buffer, table.generation(buffer).unwrap()));
+            match round {
+                0 => assert_eq!(table.take(buffer).map(|v| v.len()), Some(8)),
+                1 => table.remove(buffer),
+                _ => {
+                    table.release(buffer);
+                    table.release(buffer);
+                    assert_eq!((table.generation(buffer), table.take(buffer)), (None, None));
+                    table.remove(buffer);
+                    table.settle_released();
+                }
+            }
+        }
+        let name = seen[0].0;
+        assert_eq!(seen, [(name, 0), (name, 1), (name, 2), (name, 3)]);
+        assert_eq!(table.regions.len(), 1);
+    }
+
+    #[test]
+    fn what_is_lent_can_neither_be_taken_nor_released() {
+        let mut memory = *b"lent";
+        let mut table = BufferTable::new();
+        // SAFETY: `memory` outlives the table and is not touched meanwhile.
+        let id = unsafe { table.insert(memory.as_mut_ptr(), memory.len()) };
+        assert_eq!(table.take(id), None);
+        table.release(id);
+        table.settle_released();
+        assert_eq!((bytes(&table, id, 4), table.generation(id)), (&b"lent"[..], Some(0)));
+        table.remove(id);
+        table.release(id);
+        table.release(BufferId::new(77));
+        assert!(table.take(BufferId::new(77)).is_none());
+    }
+
+    #[test]
+    fn released_and_recycled_memory_is_used_again_up_to_the_limit() {
+        let mut table = BufferTable::new();
+        let buffer = table.allocate(1 << 20, &[(0, vec![3; 1 << 20])]).unwrap();
+        let at = table.resolve(BufferRange::new(buffer, 0, 1));
+        table.release(buffer);
+        assert_eq!(table.pooled_bytes(), 0, "not before it is settled");
+        table.settle_released();
+        assert_eq!(table.pooled_bytes(), 1 << 20);
+        let again = table.allocate(1 << 20, &[(1, vec![4])]).unwrap();
+        assert_eq!((table.resolve(BufferRange::new(again, 0, 1)), table.pooled_bytes()), (at, 0));
+        assert_eq!(bytes(&table, again, 3), [3, 4, 3], "the pages were not touched");
+        let vector = table.take(again).unwrap();
+        table.recycle(vector);
+        assert_eq!(table.pooled_bytes(), 1 << 20);
+        for _ in 0..100 {
+            table.recycle(vec![0; 1 << 20]);
+        }
+        assert_eq!(table.pooled_bytes(), BufferTable::POOL_BYTES);
+        table.limit_pool(5 << 20);
+        assert_eq!(table.pooled_bytes(), 5 << 20);
+        let buffer = table.allocate(1 << 20, &[]).unwrap();
+        table.remove(buffer);
+        assert_eq!(table.pooled_bytes(), 4 << 20, "what is removed is freed");
+    }
+
+    #[test]
+    fn storage_that_a_read_lies_in_may_be_released_while_the_read_is_handled() {
+        let mut table = BufferTable::new();
+        let planned = table.allocate(5_000, &[]).unwrap();
+        let mut plan = ReceivePlan::new();
+        plan.reset(1);
+        plan.payload(BufferRange::new(planned, 0, 4_000));
+        plan.top_up(ReadBuffer::READ_BYTES);
+        let mut reads = ReadBuffer::new();
+        reads.lay_out(&plan, &table, |_, _| ());
+        let read: Vec<u8> = (0..8_000u32).map(|i| (i / 1_000) as u8).collect();
+        assert_eq!(reads.scatter(&read), 8_000);
+        let (mut pieces, mut moves) = (Vec::new(), Vec::new());
+        reads.pieces(8_000, &mut pieces);
+        let mut rx = Placed::new(plan.slots(), &pieces, 8_000, 1_000, &mut moves).with_storage(&mut table);
+        let segments: Vec<_> = std::iter::from_fn(|| rx.next_segment()).collect();
+        // One move into what is about to go, then it goes, and a new one of the same size comes: it must have neither
+        // the name nor the memory of the old one.
+        rx.settle(&segments[7], 0..1_000, BufferRange::new(planned, 4_000, 1_000));
+        rx.release(planned);
+        let fresh = rx.allocate(5_000, &[(0, vec![9; 5_000])]).unwrap();
+        assert_ne!(fresh, planned);
+        assert_eq!(rx.tail::<2>(&segments[3]), Some([3, 3]), "what the read brought is still there");
+        assert_eq!(rx.settle(&segments[2], 0..1_000, BufferRange::new(fresh, 1_000, 1_000)), 1_000);
+        assert_eq!(rx.settle(&segments[5], 0..1_000, BufferRange::new(fresh, 0, 1_000)), 1_000);
+        reads.carry_out(&moves, &table);
+        table.settle_released();
+        let fresh = table.take(fresh).unwrap();
+        assert_eq!([fresh[0], fresh[999], fresh[1_000], fresh[1_999], fresh[2_000], fresh[4_999]], [5, 5, 2, 2, 9, 9]);
+        assert_eq!((table.generation(planned), table.pooled_bytes()), (None, 5_000));
+    }
 
     #[test]
     fn ranges_outside_a_buffer_resolve_to_nothing() {

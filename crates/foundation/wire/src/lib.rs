@@ -6,6 +6,7 @@
 #![no_std]
 #![warn(missing_docs)]
 
+pub mod vrp;
 pub mod zcrp;
 
 /// The datagram does not parse. It is dropped and counted, never answered, and changes no state (specs/README.md).
@@ -33,6 +34,11 @@ impl core::fmt::Display for Malformed {
 }
 
 impl core::error::Error for Malformed {}
+
+/// Reads a big-endian `u16` at `at`. The caller has checked the length.
+fn be16(bytes: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([bytes[at], bytes[at + 1]])
+}
 
 /// Reads a big-endian `u32` at `at`. The caller has checked the length.
 fn be32(bytes: &[u8], at: usize) -> u32 {

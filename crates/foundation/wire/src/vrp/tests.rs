@@ -1,0 +1,1 @@
+//! Tests of the codec are written beside it.

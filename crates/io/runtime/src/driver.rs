@@ -340,7 +340,8 @@ impl<E: Engine, L: Link> Driver<E, L> {
         }
         let mut pieces = relabel(std::mem::take(&mut self.pieces));
         self.reads.pieces(total, &mut pieces);
-        let mut placed = Placed::new(self.plan.slots(), &pieces, total, received.segment, &mut self.moves);
+        let mut placed = Placed::new(self.plan.slots(), &pieces, total, received.segment, &mut self.moves)
+            .with_storage(&mut self.memory);
         self.engine.handle_datagrams(self.now, &received.meta, &mut placed);
         self.pieces = relabel(pieces);
         if !self.moves.is_empty() {
@@ -348,6 +349,8 @@ impl<E: Engine, L: Link> Driver<E, L> {
             self.reads.carry_out(&self.moves, &self.memory);
             self.moves.clear();
         }
+        // Only now: the pieces and the sources of the moves may have lain in storage that the engine released.
+        self.memory.settle_released();
     }
 
     /// Transmits, then reports. Returns with the engine drained.
@@ -359,6 +362,7 @@ impl<E: Engine, L: Link> Driver<E, L> {
             self.stale = true;
             sink.handle_event(event, &mut self.memory);
         }
+        self.memory.settle_released();
         sent
     }
 

@@ -138,7 +138,8 @@ impl<'s, E: Engine> HostHandle<'s, E> {
         self.host.memory.buffer_mut(id).unwrap_or_default()
     }
 
-    /// Takes a buffer back; empty if there is none of this name.
+    /// Takes a buffer back, be it one that was given or one that the engine allocated; empty if there is none of this
+    /// name. What was not received into an allocated one is unspecified: never zeros, so that nobody counts on them.
     pub fn take_buffer(&mut self, id: BufferId) -> Vec<u8> {
         self.host.memory.take(id).unwrap_or_default()
     }

@@ -10,7 +10,7 @@ use crate::memory::Memory;
 use crate::packet::Packet;
 use core::time::Duration;
 use pinnace_core::{
-    Address, Driven, Engine, Move, PathEvent, Placed, PollAt, Random, ReceivePlan, RxMeta, Slot, Time, Train,
+    Address, BufferId, Driven, Engine, Move, PathEvent, Placed, PollAt, Random, ReceivePlan, RxMeta, Slot, Time, Train,
     TrainLimits,
 };
 use std::collections::{BTreeMap, VecDeque};
@@ -126,7 +126,7 @@ pinnace_core::counters! {
         timeouts,
         /// Events that the engine reported.
         events,
-        /// Ranges of application memory that the engine named and that do not exist: defects of the engine.
+        /// Ranges of application memory, and storage to release, that the engine named and that do not exist: defects.
         bad_ranges,
     }
 }
@@ -175,6 +175,8 @@ pub(crate) struct Host<E: Engine> {
     train: Train,
     plan: ReceivePlan,
     moves: Vec<Move>,
+    /// Storage released during this read: the names mean nothing any more, the memory is still looked at.
+    released: Vec<BufferId>,
     read: Vec<u8>,
     scratch: Vec<u8>,
 }
@@ -217,6 +219,7 @@ impl<E: Engine> Host<E> {
             train: Train::new(config.train_limits),
             plan: ReceivePlan::new(),
             moves: Vec::new(),
+            released: Vec::new(),
             read: Vec::new(),
             scratch: Vec::new(),
         }
@@ -497,12 +500,20 @@ impl<E: Engine> Host<E> {
             at += len;
         }
         self.moves.clear();
-        let mut placed = Placed::new(self.plan.slots(), &pieces, total, segment, &mut self.moves);
+        let mut fresh = self.memory.fresh();
+        let mut placed =
+            Placed::new(self.plan.slots(), &pieces, total, segment, &mut self.moves).with_storage(&mut fresh);
         self.driven.handle_datagrams(now, meta, &mut placed);
+        self.memory.settle(fresh.buffers);
+        let strangers = fresh.released.iter().filter(|id| !self.memory.is_allocated(**id)).count() as u64;
+        self.counters.bad_ranges += fresh.bad_ranges + strangers;
+        debug_assert_eq!(fresh.bad_ranges, 0, "{} has early bytes that lie outside of the storage", self.id);
+        debug_assert_eq!(strangers, 0, "{} releases what it did not allocate: {:?}", self.id, fresh.released);
+        self.released.extend(fresh.released.into_iter().filter(|id| self.memory.is_allocated(*id)));
     }
 
-    /// Carries out the moves as if all at once. The sources are taken from memory where slots lay in memory, as a real
-    /// driver has to do it: a plan with overlapping slots shows here as it would there.
+    /// Carries out the moves as if all at once, then frees what was released. The sources are taken from memory where
+    /// slots lay in memory, as a real driver has to do it: a plan with overlapping slots shows here as it would there.
     fn carry_out_moves(&mut self) {
         self.scratch.clear();
         for step in &self.moves {
@@ -511,7 +522,9 @@ impl<E: Engine> Host<E> {
         let mut at = 0;
         for step in &self.moves {
             let len = step.to.len as usize;
-            if let Some(memory) = self.memory.bytes_mut(step.to) {
+            if self.released.contains(&step.to.buffer) {
+                // A message may end in the read that brings its last bytes: they go nowhere.
+            } else if let Some(memory) = self.memory.bytes_mut(step.to) {
                 memory.copy_from_slice(&self.scratch[at..at + len]);
                 self.counters.bytes_moved += len as u64;
             } else {
@@ -520,6 +533,10 @@ impl<E: Engine> Host<E> {
             }
             at += len;
         }
+        for id in &self.released {
+            self.memory.take(*id);
+        }
+        self.released.clear();
     }
 }
 

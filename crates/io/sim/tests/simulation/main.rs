@@ -4,4 +4,5 @@ mod bulk;
 mod faults;
 mod network;
 mod probe;
+mod storage;
 mod transfers;

@@ -18,6 +18,7 @@ mod picture;
 mod ping;
 mod sim;
 mod transport;
+mod units;
 mod zcrp;
 
 use clap::{CommandFactory, Parser, Subcommand};

@@ -8,6 +8,8 @@ use pinnace::{Idle, Message, Unsent};
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub(crate) use crate::units::bytes;
+
 /// How the transport is set up.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Transport")]
@@ -91,32 +93,6 @@ fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A number of bytes: `1048576`, `64KiB`, `1.5GB`.
-pub(crate) fn bytes(text: &str) -> Result<u64, String> {
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let factor: u64 = match unit.trim().to_ascii_lowercase().as_str() {
-        "" | "b" => 1,
-        "k" | "kib" => 1 << 10,
-        "m" | "mib" => 1 << 20,
-        "g" | "gib" => 1 << 30,
-        "t" | "tib" => 1 << 40,
-        "kb" => 1_000,
-        "mb" => 1_000_000,
-        "gb" => 1_000_000_000,
-        "tb" => 1_000_000_000_000,
-        _ => return Err(format!("`{unit}` is no unit of bytes; try KiB, MiB, GiB, kB, MB or GB")),
-    };
-    if let Ok(whole) = number.parse::<u64>() {
-        return whole.checked_mul(factor).ok_or_else(|| "too large".to_owned());
-    }
-    if !number.contains('.') {
-        return Err(format!("`{text}` is no number of bytes"));
-    }
-    let number: f64 = number.parse().map_err(|_| format!("`{text}` is no number of bytes"))?;
-    Ok((number * factor as f64) as u64)
-}
-
 /// `host:port`, as text: it is resolved when it is used.
 pub(crate) fn address(text: &str) -> Result<String, String> {
     let (host, port) = text.rsplit_once(':').ok_or("has no port; write it as HOST:PORT")?;
@@ -179,18 +155,6 @@ pub(crate) fn interruptible<T: Send + 'static>(work: impl FnOnce() -> T + Send +
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn byte_counts_are_read_as_people_write_them() {
-        for (text, value) in
-            [("0", 0), ("17", 17), ("64KiB", 65_536), ("1.5k", 1536), ("2 MiB", 2 << 20), ("3GB", 3_000_000_000)]
-        {
-            assert_eq!(bytes(text), Ok(value), "{text}");
-        }
-        for text in ["", "x", "1 parsec", "99999999999999999999TiB", "-1"] {
-            assert!(bytes(text).is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn addresses_have_a_host_and_a_port() {

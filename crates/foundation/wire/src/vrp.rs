@@ -155,7 +155,8 @@ pub enum Tag<'a> {
         /// The last, inclusive.
         last: u32,
     },
-    /// The history window of the frame, in packets. Never 0.
+    /// The history window of the frame, in packets: never 0, and otherwise whatever the sender says. What a sender has
+    /// unacknowledged stays within [`MAX_WINDOW`] all the same.
     Window(u16),
     /// The frame's whole data.
     InlineData(Inline<'a>),
@@ -344,7 +345,7 @@ impl<'a> Reader<'a> {
         Some(match (tag, operand) {
             (WINDOW, [_, _]) => match be16(operand, 0) {
                 0 => return None,
-                window => Tag::Window(window.min(MAX_WINDOW)),
+                window => Tag::Window(window),
             },
             (INLINE_DATA, bytes) => Tag::InlineData(Inline { bytes, at }),
             (LOSS_REPORT, ranges) if ranges.len().is_multiple_of(8) => Tag::LossReport(LossRanges(ranges)),
@@ -378,6 +379,8 @@ pub fn tag_bytes(tag: &Tag<'_>) -> usize {
 pub struct ControlWriter<'a> {
     bytes: &'a mut [u8],
     len: usize,
+    /// The packet has so many bytes at least.
+    least: usize,
 }
 
 impl<'a> ControlWriter<'a> {
@@ -389,9 +392,9 @@ impl<'a> ControlWriter<'a> {
     /// # Panics
     /// If `bytes` has not even room for a packet without tags.
     pub fn new(bytes: &'a mut [u8], frame: u16) -> Self {
-        bytes[..HEADER_BYTES].copy_from_slice(&Header::Control { frame }.encode());
         assert!(bytes.len() >= Self::EMPTY_BYTES, "no room for a control packet");
-        Self { bytes, len: HEADER_BYTES }
+        bytes[..HEADER_BYTES].copy_from_slice(&Header::Control { frame }.encode());
+        Self { bytes, len: HEADER_BYTES, least: 0 }
     }
 
     /// Bytes that tags may still take.
@@ -406,12 +409,14 @@ impl<'a> ControlWriter<'a> {
 
     /// Bytes of the packet if it ends now.
     pub fn len(&self) -> usize {
-        self.len + 1
+        self.least.max(self.len + 1)
     }
 
-    /// Appends a tag; returns false, and writes nothing, if there is no room for it.
+    /// Appends a tag; returns false, and writes nothing, if there is no room for it, or if it is an INLINE_DATA of more
+    /// than [`MAX_INLINE_BYTES`].
     pub fn push(&mut self, tag: &Tag<'_>) -> bool {
-        if tag_bytes(tag) > self.room() {
+        let is_too_long = matches!(tag, Tag::InlineData(inline) if inline.bytes.len() > MAX_INLINE_BYTES);
+        if is_too_long || tag_bytes(tag) > self.room() {
             return false;
         }
         match *tag {
@@ -474,23 +479,25 @@ impl<'a> ControlWriter<'a> {
         self.len += bytes.len();
     }
 
-    /// Pads so that the packet has at least `len` bytes, LAST included, as far as there is room.
+    /// Pads so that the packet has at least `len` bytes, LAST included, as far as there is memory. It has more only where
+    /// fewer than three bytes, which a padding tag takes, are missing and the memory goes on; where it ends, zeros behind
+    /// LAST make up for them.
     pub fn pad_to(&mut self, len: usize) {
         let len = len.min(self.bytes.len());
         if self.len() >= len {
             return;
         }
-        // A padding tag takes three bytes at least.
-        let padding = (len - self.len()).saturating_sub(3);
+        let padding = (len - self.len()).saturating_sub(3).min(usize::from(u16::MAX));
         if self.room() >= 3 + padding {
             self.put(PADDING, &[&(padding as u16).to_be_bytes()]);
             self.bytes[self.len..self.len + padding].fill(0);
             self.len += padding;
         }
+        self.least = len;
     }
 
     /// Ends with the head of an INLINE_DATA of `len` bytes, and without LAST; returns the bytes so far. The data follow,
-    /// which the caller only names, and then [`END`].
+    /// which the caller only names, and then [`END`]. Of padding only tags count, not zeros behind LAST.
     ///
     /// # Panics
     /// If there is no room for the head: two bytes and LAST.
@@ -501,8 +508,10 @@ impl<'a> ControlWriter<'a> {
 
     /// Writes LAST; returns the bytes of the packet.
     pub fn finish(self) -> usize {
+        let len = self.len();
+        self.bytes[self.len..len].fill(0);
         self.bytes[self.len] = LAST;
-        self.len + 1
+        len
     }
 }
 

@@ -1,13 +1,12 @@
 //! `pinnace zcrp send`.
 
+use crate::content::{DATA, Source};
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
 use crate::transport::{self, Transport};
-use pinnace::Message;
 use pinnace::zcrp::{Sender, Sending};
 use std::collections::VecDeque;
-use std::fs::File;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -15,10 +14,6 @@ use std::time::Instant;
 const AHEAD: usize = 8;
 /// Bytes under way at most, if that is less.
 const AHEAD_BYTES: usize = 256 << 20;
-
-const DATA: &str = "\
-Without --file, message N is the first SIZE bytes of BLAKE3's extendable output for 16 bytes of input: the seed and N, each as
-8 bytes, least significant first.";
 
 /// Arguments of `pinnace zcrp send`.
 #[derive(Debug, clap::Args)]
@@ -44,7 +39,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
-    let source = Source::open(args)?;
+    let source = Source::open(args.file.as_deref(), args.size, args.seed, "a ZCRP message")?;
     interrupt::install();
     let sender = Sender::connect(args.to.as_str(), &args.transport.options())?;
     let failed = |error| args.transport.error(&args.to, error);
@@ -82,69 +77,4 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     output.note(sender.counters().to_string().trim_end().replace('\n', ", "));
     sender.close();
     Ok(())
-}
-
-/// Where the messages' bytes come from.
-enum Source {
-    Random { seed: u64, size: usize },
-    File { file: File, size: usize, path: PathBuf },
-}
-
-impl Source {
-    fn open(args: &Args) -> Result<Self, Error> {
-        let (size, source) = match &args.file {
-            None => {
-                let size = args.size.unwrap_or(0);
-                (size, Self::Random { seed: args.seed, size: size as usize })
-            }
-            Some(path) => {
-                let cannot = |error| Error::io(format_args!("cannot read {}", path.display()), &error);
-                let file = File::open(path).map_err(cannot)?;
-                let size = file.metadata().map_err(cannot)?.len();
-                (size, Self::File { file, size: size as usize, path: path.clone() })
-            }
-        };
-        if size > u64::from(u32::MAX) {
-            return Err(Error::usage(
-                "a ZCRP message has at most 4294967295 bytes; `pinnace send` takes files of any size",
-            ));
-        }
-        Ok(source)
-    }
-
-    fn len(&self) -> usize {
-        match self {
-            Self::Random { size, .. } | Self::File { size, .. } => *size,
-        }
-    }
-
-    fn message(&self, number: u64) -> Result<Message, Error> {
-        match self {
-            Self::Random { seed, size } => Ok(Message::from_vec(pseudo_random(*seed, number, *size))),
-            Self::File { file, size, path } => Message::map_file(file, 0, *size)
-                .map_err(|error| Error::io(format_args!("cannot map {}", path.display()), &error)),
-        }
-    }
-}
-
-/// See [`DATA`].
-fn pseudo_random(seed: u64, number: u64, size: usize) -> Vec<u8> {
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(&seed.to_le_bytes()).update(&number.to_le_bytes());
-    let mut content = vec![0; size];
-    hasher.finalize_xof().fill(&mut content);
-    content
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn content_depends_on_seed_and_number_and_grows_at_its_end() {
-        let content = pseudo_random(1, 0, 1000);
-        assert_eq!(content[..64], pseudo_random(1, 0, 64));
-        assert_ne!(content[..64], pseudo_random(2, 0, 64));
-        assert_ne!(content[..64], pseudo_random(1, 1, 64));
-    }
 }

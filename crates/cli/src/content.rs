@@ -1,0 +1,78 @@
+//! What the bare protocols' senders send: pseudo-random bytes that anybody can compute, or a file.
+
+use crate::exit::Error;
+use pinnace::Message;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+/// The help's words on pseudo-random content.
+pub(crate) const DATA: &str = "\
+Without --file, message N is the first SIZE bytes of BLAKE3's extendable output for 16 bytes of input: the seed and N, each as
+8 bytes, least significant first.";
+
+/// Where the messages' bytes come from.
+pub(crate) enum Source {
+    Random { seed: u64, size: usize },
+    File { file: File, size: usize, path: PathBuf },
+}
+
+impl Source {
+    /// The content of `file`, or `size` bytes that depend on `seed`. `what` is what one of them is called.
+    pub(crate) fn open(file: Option<&Path>, size: Option<u64>, seed: u64, what: &str) -> Result<Self, Error> {
+        let (size, source) = match file {
+            None => {
+                let size = size.unwrap_or(0);
+                (size, Self::Random { seed, size: size as usize })
+            }
+            Some(path) => {
+                let cannot = |error| Error::io(format_args!("cannot read {}", path.display()), &error);
+                let file = File::open(path).map_err(cannot)?;
+                let size = file.metadata().map_err(cannot)?.len();
+                (size, Self::File { file, size: size as usize, path: path.to_owned() })
+            }
+        };
+        if size > u64::from(u32::MAX) {
+            return Err(Error::usage(format!(
+                "{what} has at most 4294967295 bytes; `pinnace send` takes files of any size"
+            )));
+        }
+        Ok(source)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Random { size, .. } | Self::File { size, .. } => *size,
+        }
+    }
+
+    /// The content of message `number`.
+    pub(crate) fn message(&self, number: u64) -> Result<Message, Error> {
+        match self {
+            Self::Random { seed, size } => Ok(Message::from_vec(pseudo_random(*seed, number, *size))),
+            Self::File { file, size, path } => Message::map_file(file, 0, *size)
+                .map_err(|error| Error::io(format_args!("cannot map {}", path.display()), &error)),
+        }
+    }
+}
+
+/// See [`DATA`].
+fn pseudo_random(seed: u64, number: u64, size: usize) -> Vec<u8> {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&seed.to_le_bytes()).update(&number.to_le_bytes());
+    let mut content = vec![0; size];
+    hasher.finalize_xof().fill(&mut content);
+    content
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn content_depends_on_seed_and_number_and_grows_at_its_end() {
+        let content = pseudo_random(1, 0, 1000);
+        assert_eq!(content[..64], pseudo_random(1, 0, 64));
+        assert_ne!(content[..64], pseudo_random(2, 0, 64));
+        assert_ne!(content[..64], pseudo_random(1, 1, 64));
+    }
+}

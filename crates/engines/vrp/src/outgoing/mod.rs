@@ -1,40 +1,249 @@
 //! The sending role (specs/vrp.md, section 3).
+//!
+//! A frame waits until the path has been measured (V-S3) and until it is its turn to begin; then its header goes out, and
+//! its packets side by side with those of other frames (V-S12), within the frame's window (V-S5) and what the congestion
+//! controller allows. What is under way is kept once, in the order in which it left ([`Flights`]): that is the
+//! retransmission timer of every header and packet.
+//!
+//! Always true: every frame that [`Outgoing::send`] took ends with one [`Event::Sent`].
 
-use crate::{Config, Event, FrameSpec, OutgoingCounters, Refused};
+mod answers;
+mod flights;
+mod frame;
+mod header;
+mod rate;
+mod transmit;
+
+use crate::{Config, Event, Failure, FrameSpec, OutgoingCounters, Refused, Sent};
 use core::time::Duration;
-use pinnace_core::{PathEvent, Placed, PollAt, RxMeta, Time, Train};
+use flights::{Cargo, Flight, Flights};
+use frame::{OutFrame, State};
+use pinnace_core::{
+    Congestion, DeliveryRate, LossSample, Pacer, PathEvent, PollAt, Random, RttConfig, RttEstimator, Time, TimerWheel,
+};
+use pinnace_wire::vrp::{FRAME_NUMBERS, HEADER_BYTES};
+use rate::AllowedRate;
+use std::collections::{BTreeMap, VecDeque};
+
+/// No frame is begun whose number is more than this ahead of one whose header is unanswered (V-S2).
+const NUMBERS_AHEAD: u16 = 2048;
+/// Frames side by side at least, where there are so many.
+const SIDE_BY_SIDE: usize = 16;
+/// Frames side by side at most: what a receiver takes by default, less those that wait to be closed.
+const BEGUN_AT_MOST: usize = 512;
+/// Frames of so many bytes begin whatever else is under way: they overtake large ones.
+const SMALL: u64 = 16 * 1024;
+/// The first time-out of a PING, before anything is known (V-S10).
+const INITIAL_TIMEOUT: Duration = Duration::from_millis(200);
+const TIMEOUT_CAP: Duration = Duration::from_secs(2);
+/// PINGs of which a PONG is still believed.
+const PINGS_KEPT: usize = 8;
+/// How often FRAME_CLOSE is sent when the endpoint closes.
+const FAREWELLS: u32 = 2;
+
+/// Whether the path has been measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Path {
+    /// INIT, and nobody has asked.
+    Unknown,
+    /// A PING is under way.
+    Measuring { since: Time, repeat_at: Time, timeout: Duration },
+    /// OK.
+    Open,
+}
 
 /// Sends frames to one destination.
 #[derive(Debug)]
 pub struct Outgoing {
     config: Config,
     counters: OutgoingCounters,
+    random: Random,
+    epoch: u32,
+    next_number: u16,
+    next_ticket: u64,
+    path: Path,
+    ping_due: bool,
+    /// The newest PINGs: their bytes, and when they left.
+    pings: VecDeque<([u8; 8], Time)>,
+    rtt: RttEstimator,
+    congestion: Box<dyn Congestion>,
+    delivery: DeliveryRate,
+    pacer: Pacer,
+    paced_until: Option<Time>,
+    flights: Flights,
+    /// Frames that have begun, by slot.
+    slots: Vec<Option<Box<OutFrame>>>,
+    free: Vec<usize>,
+    by_number: BTreeMap<u16, usize>,
+    /// Bytes of the frames that have begun.
+    begun_bytes: u64,
+    /// Frames that have not begun.
+    waiting: VecDeque<Box<OutFrame>>,
+    /// Frames whose header was unanswered when it was last looked at, in the order of their numbers.
+    unanswered: VecDeque<(usize, u64)>,
+    /// Headers to send: slot and ticket.
+    headers: VecDeque<(usize, u64)>,
+    /// Packets to send again: slot, ticket, packet.
+    again: VecDeque<(usize, u64, u32)>,
+    /// Copies of last packets, sent to be on the safe side.
+    echoes: VecDeque<(usize, u64, u32)>,
+    /// Frames with packets that were never sent.
+    ready: VecDeque<(usize, u64)>,
+    turn: u64,
+    timers: TimerWheel<(usize, u64)>,
+    allowed: AllowedRate,
+    /// Frames whose rate in force is to be told.
+    rates: VecDeque<(usize, u64)>,
+    /// Numbers of frames that have ended and not been closed.
+    closes: VecDeque<u16>,
+    close_at: Option<Time>,
+    /// The endpoint is being closed: how often it still says good-bye.
+    farewell: Option<u32>,
+    farewell_closes: Vec<u16>,
+    /// Packets of it that have left.
+    farewell_sent: usize,
+    closed: bool,
+    /// The newest answer to anything.
+    heard_at: Time,
+    /// Of the read being handled.
+    batch: Batch,
+    scratch: Vec<u8>,
+    events: VecDeque<Event>,
+}
+
+/// What a batch of answers says together.
+#[derive(Clone, Copy, Debug, Default)]
+struct Batch {
+    rtt: Option<Duration>,
+    lost_bytes: u64,
+    lost_sent_at: Time,
 }
 
 impl Outgoing {
     /// An endpoint that has sent nothing.
+    //= V-S1
+    //= V-S2
     pub fn new(config: Config, now: Time) -> Self {
-        let _ = now;
-        Self { config, counters: OutgoingCounters::default() }
+        let mut random = Random::from_seed(config.seed);
+        let rtt = RttEstimator::new(RttConfig {
+            smoothing: 8,
+            deviation_smoothing: 8,
+            deviations: 4,
+            floor: config.timeout_floor,
+            cap: TIMEOUT_CAP,
+            back_off_cap: TIMEOUT_CAP,
+            initial: INITIAL_TIMEOUT,
+            ..RttConfig::default()
+        });
+        let mss = (HEADER_BYTES + usize::from(config.packet_bytes)) as u64;
+        let mut outgoing = Self {
+            epoch: random.next_u32(),
+            next_number: (random.next_u32() as u16) % FRAME_NUMBERS,
+            random,
+            next_ticket: 0,
+            path: Path::Unknown,
+            ping_due: false,
+            pings: VecDeque::new(),
+            rtt,
+            congestion: config.congestion.build(mss, now),
+            delivery: DeliveryRate::new(),
+            pacer: Pacer::unlimited(),
+            paced_until: None,
+            flights: Flights::new(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            by_number: BTreeMap::new(),
+            begun_bytes: 0,
+            waiting: VecDeque::new(),
+            unanswered: VecDeque::new(),
+            headers: VecDeque::new(),
+            again: VecDeque::new(),
+            echoes: VecDeque::new(),
+            ready: VecDeque::new(),
+            turn: 0,
+            timers: TimerWheel::new(now),
+            allowed: AllowedRate::new(),
+            rates: VecDeque::new(),
+            closes: VecDeque::new(),
+            close_at: None,
+            farewell: None,
+            farewell_closes: Vec::new(),
+            farewell_sent: 0,
+            closed: false,
+            heard_at: now,
+            batch: Batch::default(),
+            scratch: Vec::new(),
+            events: VecDeque::new(),
+            counters: OutgoingCounters::default(),
+            config,
+        };
+        outgoing.set_pace(now);
+        outgoing
     }
 
     /// Measures the first round trip ([`Event::Opened`]). A send does it by itself.
+    //= V-S3
     pub fn open(&mut self, now: Time) {
-        let _ = now;
+        if self.path == Path::Unknown && self.farewell.is_none() && !self.closed {
+            self.path = Path::Measuring { since: now, repeat_at: now + INITIAL_TIMEOUT, timeout: INITIAL_TIMEOUT };
+            self.ping_due = true;
+        }
     }
 
     /// Queues a frame and returns its ticket; [`Event::Sent`] tells how it ended.
     ///
     /// # Errors
     /// [`Refused`]; nothing is sent.
+    //= V-S4
     pub fn send(&mut self, now: Time, frame: FrameSpec) -> Result<u64, Refused> {
-        let _ = (now, frame);
-        Err(Refused::Closed)
+        if self.closed || self.farewell.is_some() {
+            return Err(Refused::Closed);
+        }
+        if self.frames_under_way() >= self.config.max_frames {
+            return Err(Refused::TooMany);
+        }
+        let frame = OutFrame::new(self.next_ticket, frame, &self.config)?;
+        header::check(&self.config, &frame)?;
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        self.waiting.push_back(Box::new(frame));
+        self.open(now);
+        self.begin_waiting(now);
+        Ok(ticket)
     }
 
     /// Ends the endpoint: frames under way fail with `Closed`; [`Event::OutgoingClosed`] comes when all is said.
-    pub fn close(&mut self, now: Time) {
-        let _ = now;
+    //= V-S4
+    pub fn close(&mut self, _now: Time) {
+        if self.closed || self.farewell.is_some() {
+            return;
+        }
+        self.fail_all(Failure::Closed);
+        self.ping_due = false;
+        self.path = Path::Unknown;
+        self.farewell_closes = self.closes.drain(..).collect();
+        self.close_at = None;
+        self.farewell = Some(if self.farewell_closes.is_empty() { 0 } else { FAREWELLS });
+        self.end_farewell();
+    }
+
+    fn end_farewell(&mut self) {
+        if self.farewell == Some(0) {
+            self.farewell = None;
+            self.closed = true;
+            self.events.push_back(Event::OutgoingClosed);
+        }
+    }
+
+    fn fail_all(&mut self, failure: Failure) {
+        while let Some(frame) = self.waiting.pop_front() {
+            self.report(&frame, Err(failure));
+        }
+        for slot in 0..self.slots.len() {
+            if self.slots[slot].is_some() {
+                self.fail(slot, failure);
+            }
+        }
     }
 
     /// What has been seen so far.
@@ -49,35 +258,345 @@ impl Outgoing {
 
     /// The smoothed round trip, once it was measured.
     pub fn round_trip(&self) -> Option<Duration> {
-        None
+        self.rtt.smoothed()
     }
 
     /// The retransmission time-out now.
     pub fn timeout(&self) -> Duration {
-        Duration::ZERO
+        self.rtt.timeout()
     }
 
     /// Frames under way.
     pub fn frames_under_way(&self) -> usize {
-        0
+        self.waiting.len() + self.by_number.len()
     }
 
     /// What the congestion controller allows: bytes in flight, and bytes a second.
     pub fn congestion(&self) -> (u64, Option<u64>) {
-        (0, None)
+        (self.congestion.window(), self.congestion.pacing_rate())
     }
 
-    pub(crate) fn handle_datagrams(&mut self, _: Time, _: &RxMeta, _: &mut Placed<'_>) {}
-    pub(crate) fn handle_timeout(&mut self, _: Time) {}
-    pub(crate) fn handle_path_event(&mut self, _: Time, _: PathEvent) {}
-    pub(crate) fn poll_transmit(&mut self, _: Time, train: &mut Train) -> bool {
-        train.begin(pinnace_core::Address::Peer, 0);
-        false
+    fn frame(&self, slot: usize, ticket: u64) -> Option<&OutFrame> {
+        self.slots.get(slot)?.as_deref().filter(|frame| frame.ticket == ticket)
     }
+
+    fn frame_mut(&mut self, slot: usize, ticket: u64) -> Option<&mut OutFrame> {
+        self.slots.get_mut(slot)?.as_deref_mut().filter(|frame| frame.ticket == ticket)
+    }
+
+    /// Begins the frames whose turn it is: enough to fill the path, and small ones at once (V-S12).
+    //= V-S2
+    //= V-S12
+    fn begin_waiting(&mut self, now: Time) {
+        if self.path != Path::Open {
+            return;
+        }
+        let enough = 4 * self.congestion.window().min(u64::MAX / 4);
+        while let Some(&(slot, ticket)) = self.unanswered.front() {
+            if self.frame(slot, ticket).is_some_and(|frame| frame.state == State::Announced) {
+                break;
+            }
+            self.unanswered.pop_front();
+        }
+        let mut index = 0;
+        while index < self.waiting.len() && self.by_number.len() < BEGUN_AT_MOST {
+            let has_room = self.by_number.len() < SIDE_BY_SIDE || self.begun_bytes < enough;
+            if !has_room && u64::from(self.waiting[index].size) > SMALL {
+                // Only small frames behind it may go; a long queue of large ones is not searched to its end each time.
+                index += 1;
+                if index > 64 {
+                    break;
+                }
+                continue;
+            }
+            let Some(number) = self.take_number() else { break };
+            let Some(frame) = self.waiting.remove(index) else { break };
+            self.begin(now, frame, number);
+        }
+    }
+
+    /// The next free number, if a frame may begin with it.
+    fn take_number(&mut self) -> Option<u16> {
+        let mut number = self.next_number;
+        while self.by_number.contains_key(&number) || self.closes.contains(&number) {
+            number = (number + 1) % FRAME_NUMBERS;
+        }
+        let oldest = self.unanswered.front().and_then(|&(slot, ticket)| self.frame(slot, ticket));
+        if oldest.is_some_and(|oldest| number.wrapping_sub(oldest.number) % FRAME_NUMBERS > NUMBERS_AHEAD) {
+            return None;
+        }
+        self.next_number = (number + 1) % FRAME_NUMBERS;
+        Some(number)
+    }
+
+    fn begin(&mut self, now: Time, mut frame: Box<OutFrame>, number: u16) {
+        frame.number = number;
+        frame.heard_at = now;
+        header::write(&self.config, &mut frame, self.epoch, &mut self.closes);
+        if self.closes.is_empty() {
+            self.close_at = None;
+        }
+        frame.header_queued = true;
+        let ticket = frame.ticket;
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
+        });
+        frame.timer = Some(self.timers.insert(frame.ends_at(&self.config), (slot, ticket)));
+        self.by_number.insert(number, slot);
+        self.begun_bytes += u64::from(frame.size);
+        self.allowed.on_begin(&frame);
+        self.slots[slot] = Some(frame);
+        self.unanswered.push_back((slot, ticket));
+        self.headers.push_back((slot, ticket));
+    }
+
+    /// Takes a frame out: nothing of it counts as under way any more; its number waits to be closed.
+    fn end(&mut self, slot: usize) -> Option<Box<OutFrame>> {
+        let frame = self.slots.get_mut(slot)?.take()?;
+        self.free.push(slot);
+        self.by_number.remove(&frame.number);
+        self.begun_bytes -= u64::from(frame.size);
+        self.allowed.on_end(&frame);
+        for id in frame.cells.iter().map(|cell| cell.flight).chain([frame.header_flight]) {
+            self.flights.settle(id);
+        }
+        if let Some(timer) = frame.timer {
+            self.timers.cancel(timer);
+        }
+        self.closes.push_back(frame.number);
+        Some(frame)
+    }
+
+    fn fail(&mut self, slot: usize, failure: Failure) {
+        if let Some(frame) = self.end(slot) {
+            self.report(&frame, Err(failure));
+        }
+    }
+
+    fn report(&mut self, frame: &OutFrame, result: Result<Sent, Failure>) {
+        match &result {
+            Ok(sent) => {
+                self.counters.frames_sent += 1;
+                self.counters.packets_lost += sent.loss.as_ref().map_or(0, |loss| u64::from(loss.lost));
+            }
+            Err(_) => self.counters.frames_failed += 1,
+        }
+        self.events.push_back(Event::Sent { ticket: frame.ticket, buffer: frame.buffer, result });
+    }
+
+    /// Has the frame a share of the next train, if it has something new to send?
+    fn make_ready(&mut self, slot: usize) {
+        if let Some(frame) = self.slots[slot].as_deref_mut()
+            && !frame.is_ready
+            && frame.has_new()
+        {
+            frame.is_ready = true;
+            self.ready.push_back((slot, frame.ticket));
+        }
+    }
+
+    fn queue_header(&mut self, slot: usize) {
+        if let Some(frame) = self.slots[slot].as_deref_mut()
+            && !frame.header_queued
+        {
+            frame.header_queued = true;
+            self.headers.push_back((slot, frame.ticket));
+        }
+    }
+
+    fn set_pace(&mut self, now: Time) {
+        let rate = [self.congestion.pacing_rate(), self.config.rate].into_iter().flatten().min();
+        if rate != self.pacer.rate() {
+            self.pacer.set_rate(now, rate);
+            // A train every millisecond, at least two packets.
+            let packet = (HEADER_BYTES + usize::from(self.config.packet_bytes)) as u64;
+            let burst = rate.unwrap_or(u64::MAX) / 1000;
+            self.pacer.set_burst(now, burst.clamp(2 * packet, self.config.burst.max(2 * packet)));
+        }
+    }
+
+    pub(crate) fn handle_timeout(&mut self, now: Time) {
+        if self.closed {
+            return;
+        }
+        self.on_ping_timer(now);
+        self.on_flight_timer(now);
+        while let Some((slot, ticket)) = self.timers.poll_expired(now) {
+            self.on_life_timer(now, slot, ticket);
+        }
+        if self.allowed.is_due(now) {
+            self.update_allowed_rate(now);
+        }
+        if self.paced_until.is_some_and(|until| until <= now) {
+            self.paced_until = None;
+        }
+        self.start_close_timer(now);
+        self.begin_waiting(now);
+    }
+
+    /// FRAME_CLOSE waits for a header to ride in, but not for long.
+    //= V-S9
+    fn start_close_timer(&mut self, now: Time) {
+        if !self.closes.is_empty() {
+            self.close_at.get_or_insert(now + self.config.close_delay);
+        }
+    }
+
+    //= V-S10
+    fn on_ping_timer(&mut self, now: Time) {
+        let Path::Measuring { since, repeat_at, timeout } = self.path else { return };
+        if now.since(since) >= self.config.life_timeout {
+            self.path = Path::Unknown;
+            self.ping_due = false;
+            self.pings.clear();
+            self.events.push_back(Event::Opened(Err(Failure::PeerGone)));
+            self.fail_all(Failure::PeerGone);
+        } else if now >= repeat_at {
+            let timeout = (timeout * 2).min(TIMEOUT_CAP);
+            self.path = Path::Measuring { since, repeat_at: now + timeout, timeout };
+            self.ping_due = true;
+        }
+    }
+
+    /// Transmissions that were not answered in time.
+    //= V-S5
+    fn on_flight_timer(&mut self, now: Time) {
+        let timeout = self.rtt.timeout();
+        let Some(until) = now.as_nanos().checked_sub(timeout.as_nanos() as u64).map(Time::from_nanos) else { return };
+        let mut expired = false;
+        while let Some(flight) = self.flights.settle_oldest(until) {
+            expired = true;
+            self.on_expired(now, &flight);
+        }
+        if expired {
+            self.rtt.inflate(now);
+            if now.since(self.heard_at) >= timeout {
+                // Nothing at all came back.
+                self.congestion.on_timeout(now);
+            }
+            self.end_batch(now);
+        }
+    }
+
+    fn on_expired(&mut self, now: Time, flight: &Flight) {
+        self.note_loss(flight);
+        let (slot, ticket) = (flight.slot, flight.ticket);
+        match flight.cargo {
+            Cargo::Header => {
+                if self.frame(slot, ticket).is_some_and(|frame| frame.state == State::Announced) {
+                    self.queue_header(slot);
+                }
+            }
+            Cargo::Packet(packet) => {
+                self.counters.packets_timed_out += 1;
+                self.on_packet_expired(now, slot, ticket, packet);
+            }
+        }
+    }
+
+    fn on_packet_expired(&mut self, now: Time, slot: usize, ticket: u64, packet: u32) {
+        let Some(frame) = self.frame_mut(slot, ticket) else { return };
+        let is_late = frame.repeat_until.is_some_and(|until| until <= now);
+        let repeat = !is_late || frame.must_repeat(packet);
+        let Some(cell) = frame.cell_mut(packet).filter(|cell| !cell.acked && !cell.queued) else { return };
+        cell.flight = 0;
+        if repeat {
+            (cell.queued, cell.resent, cell.timed_out) = (true, true, true);
+            self.again.push_back((slot, ticket, packet));
+        } else {
+            self.counters.packets_let_go += 1;
+            self.probe(slot);
+        }
+    }
+
+    /// A frame whose late packets are let go still needs an answer: if nothing of it is under way any more, the packet
+    /// goes again that makes the receiver say what it needs.
+    fn probe(&mut self, slot: usize) {
+        let Some(frame) = self.slots[slot].as_deref_mut() else { return };
+        let is_under_way = frame.next < frame.packets || frame.cells.iter().any(|cell| cell.flight != 0 || cell.queued);
+        if is_under_way {
+            return;
+        }
+        let ticket = frame.ticket;
+        let unacked = |cell: &frame::Cell| !cell.acked;
+        let waited_for = frame.first;
+        let packet = if frame.is_waited_for(waited_for) {
+            waited_for
+        } else {
+            match frame.cells.iter().rposition(unacked) {
+                Some(index) => frame.first + index as u32,
+                None => return,
+            }
+        };
+        if let Some(cell) = frame.cell_mut(packet) {
+            (cell.queued, cell.resent, cell.timed_out) = (true, true, true);
+            self.again.push_back((slot, ticket, packet));
+        }
+    }
+
+    //= V-S11
+    fn on_life_timer(&mut self, now: Time, slot: usize, ticket: u64) {
+        let Self { config, timers, .. } = self;
+        let Some(frame) = self.slots.get_mut(slot).and_then(|slot| slot.as_deref_mut()) else { return };
+        if frame.ticket != ticket {
+            return;
+        }
+        let ends_at = frame.ends_at(config);
+        if ends_at > now {
+            frame.timer = Some(timers.insert(ends_at, (slot, ticket)));
+            return;
+        }
+        frame.timer = None;
+        let late = frame.give_up_at.is_some_and(|give_up_at| give_up_at <= now);
+        self.fail(slot, if late { Failure::Late } else { Failure::PeerGone });
+    }
+
+    /// A transmission counts as lost for the congestion controller.
+    fn note_loss(&mut self, flight: &Flight) {
+        self.batch.lost_bytes += u64::from(flight.bytes);
+        self.batch.lost_sent_at = self.batch.lost_sent_at.max(flight.stamp.sent_at);
+    }
+
+    /// What a batch of answers, or a time-out, means for the pace.
+    fn end_batch(&mut self, now: Time) {
+        let Batch { rtt, lost_bytes, lost_sent_at } = core::mem::take(&mut self.batch);
+        let in_flight_after = self.flights.bytes();
+        if lost_bytes > 0 {
+            self.congestion.on_loss(&LossSample { now, lost_bytes, sent_at: lost_sent_at, in_flight_after });
+        }
+        if let Some(sample) = self.delivery.finish(now, rtt, in_flight_after) {
+            self.congestion.on_ack(&sample);
+        }
+        self.set_pace(now);
+        self.start_close_timer(now);
+        self.begin_waiting(now);
+    }
+
+    pub(crate) fn handle_path_event(&mut self, _now: Time, event: PathEvent) {
+        //= V-S4
+        if event == PathEvent::Unreachable {
+            self.counters.unreachable_reports += 1;
+        }
+    }
+
     pub(crate) fn poll_at(&self) -> PollAt {
-        PollAt::Ingress
+        if self.closed {
+            return PollAt::Ingress;
+        }
+        let ping = match self.path {
+            Path::Measuring { since, repeat_at, .. } => Some(repeat_at.min(since + self.config.life_timeout)),
+            Path::Unknown | Path::Open => None,
+        };
+        PollAt::at(ping)
+            .min(PollAt::at(self.flights.oldest().map(|sent_at| sent_at + self.rtt.timeout())))
+            .min(PollAt::at(self.timers.next_at()))
+            .min(PollAt::at(self.paced_until))
+            .min(PollAt::at(self.close_at))
+            .min(PollAt::at(self.allowed.due_at()))
     }
+
     pub(crate) fn poll_event(&mut self) -> Option<Event> {
-        None
+        self.events.pop_front()
     }
 }

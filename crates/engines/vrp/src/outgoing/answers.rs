@@ -1,0 +1,353 @@
+//! What the receiver says.
+//!
+//! A control packet is taken in whole: what is said of single packets first, the cumulative acknowledgement last. So a
+//! packet of a frame with a contract that is acknowledged only cumulatively counts as lost with permission, as far as the
+//! congestion controller is concerned: otherwise a contract would hide congestion.
+
+use super::frame::State;
+use super::{Outgoing, PINGS_KEPT, Path};
+use crate::{Event, Failure, LossSummary, Sent};
+use pinnace_core::{Placed, RxMeta, Time};
+use pinnace_wire::vrp::{Control, REPORT_OVERFLOW, Tag};
+
+/// Something was acknowledged, or asked for, that cannot be.
+struct Impossible;
+
+impl Outgoing {
+    pub(crate) fn handle_datagrams(&mut self, now: Time, _meta: &RxMeta, rx: &mut Placed<'_>) {
+        let mut scratch = core::mem::take(&mut self.scratch);
+        while let Some(segment) = rx.next_segment() {
+            // Data packets have no business here, and do not parse as control packets.
+            match Control::parse(rx.whole(&segment, &mut scratch)) {
+                Ok(control) if !self.closed => self.on_control(now, &control),
+                Ok(_) => self.counters.controls_stale += 1,
+                Err(_) => self.counters.datagrams_malformed += 1,
+            }
+        }
+        self.scratch = scratch;
+        self.end_batch(now);
+    }
+
+    fn on_control(&mut self, now: Time, control: &Control<'_>) {
+        self.counters.controls_received += 1;
+        let mut acknowledged = None;
+        let mut reported = false;
+        let mut accepted = None;
+        for tag in control.tags() {
+            let result = match tag {
+                Tag::Pong(stamp) => {
+                    self.on_pong(now, stamp);
+                    Ok(())
+                }
+                Tag::FrameOk(number) => {
+                    accepted = Some(number);
+                    self.on_accepted(now, number);
+                    Ok(())
+                }
+                Tag::FrameRefused(number) => {
+                    //= V-S4
+                    match self.by_number.get(&number) {
+                        Some(&slot) => self.fail(slot, Failure::Refused),
+                        None => self.counters.controls_stale += 1,
+                    }
+                    Ok(())
+                }
+                Tag::MissingHeader(number) => self.on_missing_header(now, number),
+                Tag::Ack(packet) => {
+                    acknowledged = acknowledged.max(Some(packet));
+                    Ok(())
+                }
+                Tag::SingleAck(packet) => self.on_single_ack(now, control.frame(), packet),
+                Tag::Nack(packet) => self.on_nack(now, control.frame(), packet),
+                Tag::EcnEcho(marks) => {
+                    self.on_marks(now, control.frame(), marks);
+                    Ok(())
+                }
+                Tag::LossReport(_) => {
+                    reported = true;
+                    Ok(())
+                }
+                // The other direction's.
+                _ => Ok(()),
+            };
+            if let Err(Impossible) = result {
+                self.contradict(control.frame());
+                return;
+            }
+        }
+        if let Some(packet) = acknowledged
+            && let Err(Impossible) = self.on_cumulative_ack(now, control.frame(), packet)
+        {
+            self.contradict(control.frame());
+            return;
+        }
+        if let Some(number) = accepted {
+            self.on_inline_skipped(number);
+        }
+        self.finish_if_complete(control, reported);
+    }
+
+    /// The peer contradicts itself or us: the frame is in ERROR (V-S6, V-S7, V-S8).
+    fn contradict(&mut self, number: u16) {
+        if let Some(&slot) = self.by_number.get(&number) {
+            self.fail(slot, Failure::Protocol);
+        }
+    }
+
+    //= V-S3
+    //= V-S10
+    fn on_pong(&mut self, now: Time, stamp: [u8; 8]) {
+        let Some(index) = self.pings.iter().position(|(bytes, _)| *bytes == stamp) else {
+            self.counters.controls_stale += 1;
+            return;
+        };
+        let Some((_, sent_at)) = self.pings.remove(index) else { return };
+        self.heard_at = now;
+        self.rtt.on_sample(now, now.since(sent_at));
+        if self.path != Path::Open {
+            self.path = Path::Open;
+            self.ping_due = false;
+            self.events.push_back(Event::Opened(Ok(now.since(sent_at))));
+        }
+    }
+
+    pub(super) fn remember_ping(&mut self, stamp: [u8; 8], now: Time) {
+        if self.pings.len() == PINGS_KEPT {
+            self.pings.pop_front();
+        }
+        self.pings.push_back((stamp, now));
+    }
+
+    /// Notes a valid answer for a frame, and what it stands for; `None` if there is no such frame.
+    fn hear(&mut self, now: Time, number: u16) -> Option<usize> {
+        let Some(&slot) = self.by_number.get(&number) else {
+            self.counters.controls_stale += 1;
+            return None;
+        };
+        self.heard_at = now;
+        let frame = self.slots[slot].as_deref_mut()?;
+        frame.heard_at = now;
+        Some(slot)
+    }
+
+    /// FRAME_OK, or an acknowledgement that stands for it.
+    fn on_accepted(&mut self, now: Time, number: u16) {
+        let Some(slot) = self.hear(now, number) else { return };
+        let Some(frame) = self.slots[slot].as_deref_mut() else { return };
+        frame.answered_at = Some(now);
+        if frame.state == State::Accepted {
+            return;
+        }
+        frame.state = State::Accepted;
+        let flight = core::mem::take(&mut frame.header_flight);
+        if let Some(flight) = self.flights.settle(flight) {
+            self.delivery.on_packet_acked(now, u64::from(flight.bytes), &flight.stamp);
+        }
+        self.make_ready(slot);
+    }
+
+    /// FRAME_OK without the acknowledgement of all data: the receiver does not know INLINE_DATA, and the packets follow.
+    fn on_inline_skipped(&mut self, number: u16) {
+        let Some(&slot) = self.by_number.get(&number) else { return };
+        if let Some(frame) = self.slots[slot].as_deref_mut()
+            && frame.inline
+            && !frame.is_complete()
+        {
+            frame.inline = false;
+            self.make_ready(slot);
+        }
+    }
+
+    /// The measure that an acknowledgement of a packet sent once gives.
+    fn measure(&mut self, now: Time, sent_at: Time) {
+        let rtt = now.since(sent_at);
+        self.rtt.on_sample(now, rtt);
+        self.batch.rtt = Some(self.batch.rtt.map_or(rtt, |least| least.min(rtt)));
+    }
+
+    //= V-S6
+    fn on_single_ack(&mut self, now: Time, number: u16, packet: u32) -> Result<(), Impossible> {
+        let Some(slot) = self.hear(now, number) else { return Ok(()) };
+        self.on_accepted(now, number);
+        let Some(frame) = self.slots[slot].as_deref_mut() else { return Ok(()) };
+        if packet >= frame.sent_below() {
+            return Err(Impossible);
+        }
+        let Some(cell) = frame.cell_mut(packet).filter(|cell| !cell.acked) else { return Ok(()) };
+        cell.acked = true;
+        let (flight, resent, timed_out) = (core::mem::take(&mut cell.flight), cell.resent, cell.timed_out);
+        frame.any_acked = true;
+        let is_late = frame.repeat_until.is_some_and(|until| until <= now);
+        let Some(flight) = self.flights.settle(flight) else { return Ok(()) };
+        self.delivery.on_packet_acked(now, u64::from(flight.bytes), &flight.stamp);
+        let sent_at = flight.stamp.sent_at;
+        if !resent {
+            //= V-S10
+            self.measure(now, sent_at);
+        } else if timed_out && self.rtt.minimum().is_some_and(|least| now.since(sent_at) < least * 3 / 4) {
+            self.counters.timeouts_spurious += 1;
+        }
+        if is_late {
+            self.repeat_what_is_waited_for(slot);
+        }
+        Ok(())
+    }
+
+    /// In a late frame, packets that were let go are sent again once it shows that the receiver waits for them.
+    fn repeat_what_is_waited_for(&mut self, slot: usize) {
+        let Some(frame) = self.slots[slot].as_deref_mut() else { return };
+        let (ticket, packet) = (frame.ticket, frame.first);
+        if !frame.is_waited_for(packet) {
+            return;
+        }
+        if let Some(cell) = frame.cell_mut(packet)
+            && !cell.acked
+            && !cell.queued
+            && cell.flight == 0
+        {
+            (cell.queued, cell.resent) = (true, true);
+            self.again.push_back((slot, ticket, packet));
+        }
+    }
+
+    //= V-S6
+    fn on_cumulative_ack(&mut self, now: Time, number: u16, packet: u32) -> Result<(), Impossible> {
+        let Some(slot) = self.hear(now, number) else { return Ok(()) };
+        self.on_accepted(now, number);
+        let Some(frame) = self.slots[slot].as_deref_mut() else { return Ok(()) };
+        if packet >= frame.sent_below() {
+            return Err(Impossible);
+        }
+        if packet < frame.first {
+            return Ok(());
+        }
+        frame.any_acked = true;
+        let mut measured = None;
+        while frame.first <= packet {
+            let number = frame.first;
+            frame.first += 1;
+            let Some(cell) = frame.cells.pop_front() else {
+                // Inline data that were acknowledged: nothing was sent packet by packet.
+                frame.first = packet + 1;
+                frame.next = frame.next.max(frame.first);
+                break;
+            };
+            if cell.acked {
+                continue;
+            }
+            let droppable = frame.is_droppable(number);
+            let Some(flight) = self.flights.settle(cell.flight) else { continue };
+            if droppable && number != packet {
+                self.batch.lost_bytes += u64::from(flight.bytes);
+                self.batch.lost_sent_at = self.batch.lost_sent_at.max(flight.stamp.sent_at);
+            } else {
+                self.delivery.on_packet_acked(now, u64::from(flight.bytes), &flight.stamp);
+                if number == packet && !cell.resent {
+                    measured = Some(flight.stamp.sent_at);
+                }
+            }
+        }
+        let is_late = frame.repeat_until.is_some_and(|until| until <= now);
+        if let Some(sent_at) = measured {
+            self.measure(now, sent_at);
+        }
+        if is_late {
+            self.repeat_what_is_waited_for(slot);
+            self.probe(slot);
+        }
+        self.make_ready(slot);
+        Ok(())
+    }
+
+    //= V-S7
+    fn on_nack(&mut self, now: Time, number: u16, packet: u32) -> Result<(), Impossible> {
+        let Some(slot) = self.hear(now, number) else { return Ok(()) };
+        self.on_accepted(now, number);
+        let Some(frame) = self.slots[slot].as_deref_mut() else { return Ok(()) };
+        if packet >= frame.sent_below() {
+            return Err(Impossible);
+        }
+        let ticket = frame.ticket;
+        let Some(cell) = frame.cell_mut(packet).filter(|cell| !cell.acked && !cell.queued) else { return Ok(()) };
+        (cell.nacked, cell.resent, cell.queued, cell.timed_out) = (true, true, true, false);
+        let flight = core::mem::take(&mut cell.flight);
+        self.counters.packets_nacked += 1;
+        self.again.push_back((slot, ticket, packet));
+        if let Some(flight) = self.flights.settle(flight) {
+            self.note_loss(&flight);
+        }
+        Ok(())
+    }
+
+    fn on_marks(&mut self, now: Time, number: u16, marks: u32) {
+        let Some(slot) = self.hear(now, number) else { return };
+        let Some(frame) = self.slots[slot].as_deref_mut() else { return };
+        // A count that goes back is an old answer.
+        let more = marks.saturating_sub(frame.marks);
+        frame.marks = frame.marks.max(marks);
+        if more > 0 {
+            self.counters.congestion_marks += u64::from(more);
+            self.congestion.on_ecn(now, u64::from(more));
+        }
+    }
+
+    //= V-S8
+    fn on_missing_header(&mut self, now: Time, number: u16) -> Result<(), Impossible> {
+        let Some(&slot) = self.by_number.get(&number) else {
+            self.counters.controls_stale += 1;
+            return Ok(());
+        };
+        let timeout = self.rtt.timeout();
+        let Some(frame) = self.slots[slot].as_deref_mut() else { return Ok(()) };
+        if frame.any_acked {
+            let is_stale = frame.answered_at.is_some_and(|at| now.since(at) < timeout);
+            self.counters.controls_stale += u64::from(is_stale);
+            return if is_stale { Ok(()) } else { Err(Impossible) };
+        }
+        frame.heard_at = now;
+        self.heard_at = now;
+        if frame.headers_sent > 0 && now.since(frame.header_sent_at) >= timeout {
+            self.queue_header(slot);
+        }
+        Ok(())
+    }
+
+    //= V-S9
+    fn finish_if_complete(&mut self, control: &Control<'_>, reported: bool) {
+        let Some(&slot) = self.by_number.get(&control.frame()) else { return };
+        let is_done = |frame: &super::OutFrame| frame.state == State::Accepted && frame.is_complete();
+        if !self.slots[slot].as_deref().is_some_and(is_done) {
+            return;
+        }
+        let Some(frame) = self.end(slot) else { return };
+        let loss = reported.then(|| loss_of(control, frame.packets));
+        let sent = Sent { size: u64::from(frame.size), packet_bytes: frame.packet_bytes, loss };
+        self.report(&frame, Ok(sent));
+    }
+}
+
+/// What the LOSS_REPORT of a packet says, as far as it can be true.
+fn loss_of(control: &Control<'_>, packets: u32) -> LossSummary {
+    let mut loss = LossSummary { packets, is_complete: true, ..LossSummary::default() };
+    let mut next = 0;
+    for tag in control.tags() {
+        let Tag::LossReport(ranges) = tag else { continue };
+        for (first, count) in ranges.iter() {
+            if first == REPORT_OVERFLOW {
+                loss.is_complete = false;
+                loss.lost = loss.lost.max(count.min(packets));
+                continue;
+            }
+            let end = first.saturating_add(count).min(packets);
+            if first < next || first >= end {
+                // Not in rising order, empty, or behind the end.
+                continue;
+            }
+            next = end;
+            loss.lost = loss.lost.saturating_add(end - first).min(packets);
+            loss.longest_run = loss.longest_run.max(end - first);
+            loss.ranges.push(first..end);
+        }
+    }
+    loss
+}

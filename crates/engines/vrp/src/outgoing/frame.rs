@@ -1,0 +1,223 @@
+//! One frame under way: the paper's outgoing frame information block.
+//!
+//! Always true: `first` is `ack_expected` and `next` is `next_to_send`; `cells` are the packets from `first` up to `next`;
+//! a cell that is not acknowledged has a flight, or waits to be sent again, or was let go by its deadline.
+
+use super::flights::FlightId;
+use crate::{Config, FrameSpec, Refused, Terms};
+use pinnace_core::{BufferId, BufferRange, LossContract, Time, TimerHandle};
+use pinnace_wire::vrp::{HEADER_BYTES, Header, MAX_INLINE_BYTES, MAX_PACKET_BYTES, MAX_WINDOW};
+use std::collections::VecDeque;
+
+/// Frames of so many packets need not wait for FRAME_OK (specs/vrp.md, section 1).
+const EARLY_PACKETS: u32 = 16;
+
+/// What is known about a packet that was sent and is not cumulatively acknowledged.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Cell {
+    /// Its newest transmission; 0 if that was given up.
+    pub(super) flight: FlightId,
+    pub(super) acked: bool,
+    /// It was sent more than once, so an acknowledgement measures nothing (Karn).
+    pub(super) resent: bool,
+    /// The receiver has asked for it: it must arrive.
+    pub(super) nacked: bool,
+    /// It waits to be sent again.
+    pub(super) queued: bool,
+    /// Its newest transmission was caused by a time-out, not by a NACK.
+    pub(super) timed_out: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// The header is not answered.
+    Announced,
+    /// FRAME_OK, or something that stands for it, has come (SEND in the specification).
+    Accepted,
+}
+
+#[derive(Debug)]
+pub(super) struct OutFrame {
+    pub(super) ticket: u64,
+    pub(super) number: u16,
+    pub(super) buffer: BufferId,
+    pub(super) size: u32,
+    pub(super) packet_bytes: u16,
+    /// `n`.
+    pub(super) packets: u32,
+    pub(super) window: u16,
+    pub(super) terms: Terms,
+    pub(super) contract: LossContract,
+    pub(super) repeat_until: Option<Time>,
+    pub(super) give_up_at: Option<Time>,
+    /// The datagram of the header, up to its inline data if it has any.
+    pub(super) header: Vec<u8>,
+    /// The data travel in the header, and nothing says yet that the receiver skips them.
+    pub(super) inline: bool,
+    pub(super) state: State,
+    pub(super) first: u32,
+    pub(super) next: u32,
+    pub(super) cells: VecDeque<Cell>,
+    /// Packets below this count as sent, although they may have to be sent after all (INLINE_DATA).
+    pub(super) counted_as_sent: u32,
+    pub(super) any_acked: bool,
+    pub(super) header_flight: FlightId,
+    pub(super) header_queued: bool,
+    pub(super) headers_sent: u32,
+    pub(super) header_sent_at: Time,
+    /// When something valid was last heard, or when waiting for it began.
+    pub(super) heard_at: Time,
+    /// The newest answer but MISSING_HDR.
+    pub(super) answered_at: Option<Time>,
+    pub(super) is_ready: bool,
+    /// The train in which it last had a share, and how many packets that was.
+    pub(super) turn: u64,
+    pub(super) share: u32,
+    pub(super) marks: u32,
+    pub(super) rate_count: u8,
+    pub(super) rate_now: u8,
+    pub(super) timer: Option<TimerHandle>,
+}
+
+impl OutFrame {
+    /// # Errors
+    /// Why the frame cannot be sent as it is.
+    pub(super) fn new(ticket: u64, spec: FrameSpec, config: &Config) -> Result<Self, Refused> {
+        let size = u32::try_from(spec.size).map_err(|_| Refused::TooLarge)?;
+        let packet_bytes = spec.packet_bytes.unwrap_or(config.packet_bytes);
+        let window = spec.window.unwrap_or(config.window);
+        if !(1..=MAX_PACKET_BYTES).contains(&usize::from(packet_bytes)) || !(1..=MAX_WINDOW).contains(&window) {
+            return Err(Refused::InvalidTerms);
+        }
+        let packets = size.div_ceil(u32::from(packet_bytes));
+        if packets > MAX_PACKETS {
+            return Err(Refused::TooLarge);
+        }
+        let terms = spec.terms.unwrap_or_else(|| config.terms.clone());
+        let contract = terms.contract(spec.size, packet_bytes)?;
+        let rate_now = terms.floor.unwrap_or(contract.rate);
+        Ok(Self {
+            ticket,
+            number: 0,
+            buffer: spec.buffer,
+            size,
+            packet_bytes,
+            packets,
+            window,
+            terms,
+            contract,
+            repeat_until: spec.repeat_until,
+            give_up_at: spec.give_up_at,
+            header: Vec::new(),
+            inline: false,
+            state: State::Announced,
+            first: 0,
+            next: 0,
+            cells: VecDeque::new(),
+            counted_as_sent: 0,
+            any_acked: false,
+            header_flight: 0,
+            header_queued: false,
+            headers_sent: 0,
+            header_sent_at: Time::ZERO,
+            heard_at: Time::ZERO,
+            answered_at: None,
+            is_ready: false,
+            turn: 0,
+            share: 0,
+            marks: 0,
+            rate_count: 0,
+            rate_now,
+            timer: None,
+        })
+    }
+
+    /// Whether the frame's data are to travel in its header.
+    pub(super) fn may_be_inline(&self) -> bool {
+        (1..=MAX_INLINE_BYTES).contains(&(self.size as usize))
+    }
+
+    /// Whether data may leave now: the header is answered, or need not be.
+    pub(super) fn may_send(&self) -> bool {
+        self.state == State::Accepted || (self.packets <= EARLY_PACKETS && !self.may_be_inline() && !self.header_queued)
+    }
+
+    /// Whether a packet that was never sent may leave (V-S5).
+    //= V-S5
+    pub(super) fn has_new(&self) -> bool {
+        self.may_send() && !self.inline && self.next < self.packets && self.next - self.first < u32::from(self.window)
+    }
+
+    pub(super) fn is_complete(&self) -> bool {
+        self.first == self.packets
+    }
+
+    /// Packets that count as sent: acknowledging one beyond is an error (V-S6).
+    pub(super) fn sent_below(&self) -> u32 {
+        self.next.max(self.counted_as_sent)
+    }
+
+    /// The cell of a packet that was sent and is not cumulatively acknowledged.
+    pub(super) fn cell_mut(&mut self, packet: u32) -> Option<&mut Cell> {
+        self.cells.get_mut(packet.checked_sub(self.first)? as usize)
+    }
+
+    pub(super) fn cell(&self, packet: u32) -> Option<&Cell> {
+        self.cells.get(packet.checked_sub(self.first)? as usize)
+    }
+
+    /// Whether the contract allows any loss of `packet`.
+    pub(super) fn is_droppable(&self, packet: u32) -> bool {
+        self.contract.rate > 0 && self.contract.run > 0 && !self.contract.critical.contains(u64::from(packet))
+    }
+
+    /// How many packets of this frame one train may carry: a dropped train is a run of losses.
+    pub(super) fn train_share(&self) -> u32 {
+        match self.contract.run {
+            0 | u8::MAX => u32::MAX,
+            _ if self.contract.rate == 0 => u32::MAX,
+            run => u32::from(run),
+        }
+    }
+
+    pub(super) fn data_of(&self, packet: u32) -> BufferRange {
+        let offset = u64::from(packet) * u64::from(self.packet_bytes);
+        let len = (u64::from(self.size) - offset).min(u64::from(self.packet_bytes));
+        BufferRange::new(self.buffer, offset, len as u32)
+    }
+
+    pub(super) fn datagram_bytes(&self, packet: u32) -> usize {
+        HEADER_BYTES + self.data_of(packet).len as usize
+    }
+
+    pub(super) fn packet_header(&self, packet: u32) -> [u8; HEADER_BYTES] {
+        Header::Data { frame: self.number, packet }.encode()
+    }
+
+    /// Bytes that the header's datagram has, inline data included.
+    pub(super) fn header_bytes(&self) -> usize {
+        self.header.len() + if self.inline { self.size as usize + 1 } else { 0 }
+    }
+
+    /// Whether an expired packet is to be repeated although the frame's time for that is over: only what the receiver
+    /// certainly waits for, and the last packet, which makes it decide about all others.
+    pub(super) fn must_repeat(&self, packet: u32) -> bool {
+        let nacked = self.cell(packet).is_some_and(|cell| cell.nacked);
+        nacked || !self.is_droppable(packet) || packet + 1 == self.packets || self.is_waited_for(packet)
+    }
+
+    /// The receiver acknowledges up to the first packet that it waits for: if something behind it has arrived, it must be
+    /// sent.
+    pub(super) fn is_waited_for(&self, packet: u32) -> bool {
+        packet == self.first && self.cells.iter().skip(1).any(|cell| cell.acked)
+    }
+
+    /// When the frame ends without an answer, or is given up.
+    pub(super) fn ends_at(&self, config: &Config) -> Time {
+        let life = self.heard_at + config.life_timeout;
+        self.give_up_at.map_or(life, |give_up_at| life.min(give_up_at))
+    }
+}
+
+/// Packets of a frame at most: the receiver's default limit, and what bounds our own memory.
+const MAX_PACKETS: u32 = 1 << 24;

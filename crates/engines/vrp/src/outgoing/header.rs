@@ -1,0 +1,83 @@
+//! Frame headers: FRAME_CREATE and what belongs to it (V-S4).
+
+use super::frame::OutFrame;
+use crate::{Config, Refused};
+use pinnace_wire::vrp::{ControlWriter, HEADER_BYTES, MAX_PACKET_BYTES, MIN_FRAME_HEADER_BYTES, Tag, tag_bytes};
+use std::collections::VecDeque;
+
+/// The window that a receiver assumes where the header names none.
+const WINDOW_UNSAID: u16 = 64;
+/// FRAME_CLOSE tags in one header at most: the rest goes with the next.
+const CLOSES_IN_HEADER: usize = 32;
+
+/// Bytes that a header may take: one datagram.
+fn capacity(config: &Config, frame: &OutFrame) -> usize {
+    let packet = HEADER_BYTES + usize::from(frame.packet_bytes);
+    config.control_bytes.max(packet).clamp(MIN_FRAME_HEADER_BYTES, HEADER_BYTES + MAX_PACKET_BYTES)
+}
+
+/// The tags of a header but FRAME_CLOSE.
+fn tags(frame: &OutFrame, epoch: u32) -> impl Iterator<Item = Tag<'static>> {
+    let number = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+    let create = Tag::FrameCreate { frame: frame.number, size: frame.size, packet_bytes: frame.packet_bytes };
+    let terms = &frame.terms;
+    let critical = frame.contract.critical.iter().map(move |range| match (number(range.start), number(range.end)) {
+        (first, end) if first + 1 == end => Tag::CriticalPacket(first),
+        (first, end) => Tag::CriticalInterval { first, last: end - 1 },
+    });
+    [Some(create)]
+        .into_iter()
+        .chain([terms.run_bytes.map(|_| Tag::ConsLoss(frame.contract.run)), terms.rate.map(Tag::LossRate)])
+        .flatten()
+        .chain(critical.collect::<Vec<_>>())
+        .chain((frame.window != WINDOW_UNSAID).then_some(Tag::Window(frame.window)))
+        .chain(terms.floor.map(Tag::LossRateFloor))
+        .chain([Tag::Epoch(epoch)])
+}
+
+/// Whether the header of `frame` fits one datagram.
+///
+/// # Errors
+/// [`Refused::HeaderTooLarge`].
+pub(super) fn check(config: &Config, frame: &OutFrame) -> Result<(), Refused> {
+    let bytes = HEADER_BYTES + tags(frame, 0).map(|tag| tag_bytes(&tag)).sum::<usize>() + 1;
+    if bytes <= capacity(config, frame) { Ok(()) } else { Err(Refused::HeaderTooLarge) }
+}
+
+/// Writes the header of `frame`, with the frames to close that fit (V-S9) and inline data if they fit.
+//= V-S4
+//= V-S9
+pub(super) fn write(config: &Config, frame: &mut OutFrame, epoch: u32, closes: &mut VecDeque<u16>) {
+    let capacity = capacity(config, frame);
+    let mut bytes = vec![0; capacity];
+    let mut writer = ControlWriter::new(&mut bytes, frame.number);
+    for tag in tags(frame, epoch) {
+        // `check` has seen that they fit.
+        writer.push(&tag);
+    }
+    let inline = if frame.may_be_inline() { 2 + frame.size as usize } else { 0 };
+    for _ in 0..CLOSES_IN_HEADER {
+        let Some(&number) = closes.front() else { break };
+        if writer.room() < tag_bytes(&Tag::FrameClose(number)) + inline {
+            break;
+        }
+        writer.push(&Tag::FrameClose(number));
+        closes.pop_front();
+    }
+    frame.inline = inline > 0 && inline <= writer.room();
+    let len = if frame.inline {
+        let padding = MIN_FRAME_HEADER_BYTES.saturating_sub(inline);
+        if padding + inline + 3 <= writer.room() {
+            writer.pad_to(padding);
+        }
+        writer.finish_before_inline(frame.size as u8)
+    } else {
+        writer.pad_to(MIN_FRAME_HEADER_BYTES);
+        writer.finish()
+    };
+    if frame.inline {
+        frame.counted_as_sent = frame.packets;
+    }
+    bytes.truncate(len);
+    frame.header = bytes;
+}

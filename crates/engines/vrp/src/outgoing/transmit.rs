@@ -1,0 +1,367 @@
+//! What leaves, and in which order: PING, headers, what is said of contracts and ends, packets to send again, new packets
+//! of all frames in turn.
+
+use super::flights::Cargo;
+use super::frame::State;
+use super::{Outgoing, Path};
+use pinnace_core::{Address, BufferRange, DeliveryStamp, Ecn, Time, Train};
+use pinnace_wire::vrp::{ControlWriter, END, HEADER_BYTES, MAX_ANSWER_BYTES, MAX_PACKET_BYTES, Tag, tag_bytes};
+
+/// Packets that a frame contributes in its turn, where its contract does not say less.
+const TURN: u32 = 16;
+
+/// A packet that goes next.
+#[derive(Clone, Copy, Debug)]
+struct Pick {
+    slot: usize,
+    packet: u32,
+    from: Source,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    Again,
+    Echo,
+    New,
+}
+
+impl Outgoing {
+    pub(crate) fn poll_transmit(&mut self, now: Time, train: &mut Train) -> bool {
+        train.begin(Address::Peer, 0);
+        if self.closed {
+            return false;
+        }
+        if let Some(left) = self.farewell {
+            return self.poll_farewell(left, train);
+        }
+        self.watch_allowed_rate(now);
+        self.poll_ping(now, train)
+            || self.poll_headers(now, train)
+            || self.poll_rates(train)
+            || self.poll_closes(now, train)
+            || self.poll_data(now, train)
+    }
+
+    /// The PING has the size of a full packet, so that the round trip is that of a full packet.
+    //= V-S3
+    //= V-S10
+    fn poll_ping(&mut self, now: Time, train: &mut Train) -> bool {
+        if !core::mem::take(&mut self.ping_due) || !matches!(self.path, Path::Measuring { .. }) {
+            return false;
+        }
+        let micros = now.as_nanos() / 1000;
+        // The receiver returns the bytes unread; that nobody can guess them keeps forged answers out.
+        let seconds = ((micros / 1_000_000) as u32) ^ self.random.next_u32();
+        let mut stamp = [0; 8];
+        stamp[..4].copy_from_slice(&seconds.to_be_bytes());
+        stamp[4..].copy_from_slice(&((micros % 1_000_000) as u32).to_be_bytes());
+        let len = (HEADER_BYTES + usize::from(self.config.packet_bytes)).max(16);
+        let mut bytes = vec![0; len];
+        let mut writer = ControlWriter::new(&mut bytes, 0);
+        writer.push(&Tag::Ping(stamp));
+        writer.pad_to(len);
+        writer.finish();
+        // What LAST leaves over is padding too.
+        train.begin(Address::Peer, len);
+        train.inline(&bytes);
+        train.end_segment();
+        self.remember_ping(stamp, now);
+        self.counters.bytes_sent += len as u64;
+        true
+    }
+
+    //= V-S4
+    fn poll_headers(&mut self, now: Time, train: &mut Train) -> bool {
+        let mut stamp = None;
+        while let Some(&(slot, ticket)) = self.headers.front() {
+            let Some(frame) = self.frame(slot, ticket).filter(|frame| frame.header_queued) else {
+                self.headers.pop_front();
+                continue;
+            };
+            if frame.state == State::Accepted && frame.any_acked {
+                // Never again, once anything is acknowledged (V-S8).
+                if let Some(frame) = self.frame_mut(slot, ticket) {
+                    frame.header_queued = false;
+                }
+                self.headers.pop_front();
+                continue;
+            }
+            let len = frame.header_bytes();
+            if train.is_empty() {
+                let ready_at = self.pacer.ready_at(now, len as u64);
+                if ready_at > now {
+                    self.paced_until = Some(ready_at);
+                    return false;
+                }
+                train.begin(Address::Peer, len);
+            } else if len != train.segment_size()
+                || !train.has_room(len)
+                || self.pacer.available(now) < (train.bytes() + len) as u64
+            {
+                break;
+            }
+            self.headers.pop_front();
+            let stamp = *stamp.get_or_insert_with(|| self.delivery.on_sent(now, len as u64, self.flights.bytes()));
+            self.write_header(now, train, slot, ticket, len, stamp);
+        }
+        if train.is_empty() {
+            return false;
+        }
+        self.on_left(now, train);
+        true
+    }
+
+    fn write_header(
+        &mut self,
+        now: Time,
+        train: &mut Train,
+        slot: usize,
+        ticket: u64,
+        len: usize,
+        stamp: DeliveryStamp,
+    ) {
+        let Self { slots, flights, counters, headers, .. } = self;
+        let Some(frame) = slots[slot].as_deref_mut() else { return };
+        train.inline(&frame.header);
+        if frame.inline {
+            train.payload(BufferRange::new(frame.buffer, 0, frame.size));
+            train.inline(&END);
+        }
+        train.end_segment();
+        flights.settle(frame.header_flight);
+        frame.header_flight =
+            if frame.state == State::Announced { flights.push(slot, ticket, Cargo::Header, len, stamp) } else { 0 };
+        frame.headers_sent += 1;
+        frame.header_sent_at = now;
+        frame.header_queued = false;
+        counters.headers_sent += 1;
+        if frame.headers_sent == 1 && frame.repeat_until.is_some() {
+            // A frame with a deadline has no time for a lost header.
+            frame.header_queued = true;
+            headers.push_back((slot, ticket));
+        }
+        self.make_ready(slot);
+    }
+
+    fn on_left(&mut self, now: Time, train: &Train) {
+        let bytes = train.bytes() as u64;
+        self.counters.bytes_sent += bytes;
+        self.congestion.on_sent(now, bytes, self.flights.bytes().saturating_sub(bytes));
+        self.pacer.take(now, bytes);
+    }
+
+    fn poll_rates(&mut self, train: &mut Train) -> bool {
+        while let Some((slot, ticket)) = self.rates.pop_front() {
+            let Some(frame) = self.frame(slot, ticket) else { continue };
+            let mut bytes = [0; 16];
+            let mut writer = ControlWriter::new(&mut bytes, frame.number);
+            writer.push(&Tag::LossRateNow { count: frame.rate_count, rate: frame.rate_now });
+            let len = writer.finish();
+            write_control(train, &bytes[..len]);
+            self.counters.bytes_sent += len as u64;
+            return true;
+        }
+        false
+    }
+
+    /// FRAME_CLOSE of frames that no header took along in time.
+    //= V-S9
+    fn poll_closes(&mut self, now: Time, train: &mut Train) -> bool {
+        if self.close_at.is_none_or(|close_at| close_at > now) {
+            return false;
+        }
+        let mut bytes = [0; MAX_ANSWER_BYTES];
+        let mut writer = ControlWriter::new(&mut bytes, 0);
+        while let Some(&number) = self.closes.front()
+            && writer.push(&Tag::FrameClose(number))
+        {
+            self.closes.pop_front();
+        }
+        if self.closes.is_empty() {
+            self.close_at = None;
+        }
+        if writer.is_empty() {
+            return false;
+        }
+        let len = writer.finish();
+        write_control(train, &bytes[..len]);
+        self.counters.bytes_sent += len as u64;
+        true
+    }
+
+    /// FRAME_CLOSE of every frame, in packets one after the other, and all of it twice.
+    //= V-S4
+    fn poll_farewell(&mut self, left: u32, train: &mut Train) -> bool {
+        let per_packet = (MAX_ANSWER_BYTES - ControlWriter::EMPTY_BYTES) / tag_bytes(&Tag::FrameClose(0));
+        let packets = self.farewell_closes.len().div_ceil(per_packet);
+        let at = self.farewell_sent;
+        let Some(numbers) = self.farewell_closes.chunks(per_packet).nth(at % packets.max(1)) else {
+            self.farewell = Some(0);
+            self.end_farewell();
+            return false;
+        };
+        let mut bytes = [0; MAX_ANSWER_BYTES];
+        let mut writer = ControlWriter::new(&mut bytes, 0);
+        for &number in numbers {
+            writer.push(&Tag::FrameClose(number));
+        }
+        let len = writer.finish();
+        write_control(train, &bytes[..len]);
+        self.counters.bytes_sent += len as u64;
+        self.farewell_sent += 1;
+        if self.farewell_sent.is_multiple_of(packets) {
+            self.farewell = Some(left - 1);
+            self.end_farewell();
+        }
+        true
+    }
+
+    fn poll_data(&mut self, now: Time, train: &mut Train) -> bool {
+        self.paced_until = None;
+        self.turn += 1;
+        let Some(first) = self.pick() else {
+            if self.flights.bytes() < self.congestion.window() {
+                self.delivery.on_app_limited(self.flights.bytes());
+            }
+            return false;
+        };
+        let first_bytes = self.pick_bytes(first);
+        if !self.window_open(first_bytes) {
+            return false;
+        }
+        let ready_at = self.pacer.ready_at(now, first_bytes as u64);
+        if ready_at > now {
+            self.paced_until = Some(ready_at);
+            return false;
+        }
+        let budget = self.pacer.available(now).max(first_bytes as u64);
+        let in_flight = self.flights.bytes();
+        train.begin(Address::Peer, first_bytes);
+        if self.config.ecn {
+            train.set_ecn(Ecn::Capable0);
+        }
+        let stamp = self.delivery.on_sent(now, first_bytes as u64, in_flight);
+        let mut next = Some(first);
+        while let Some(pick) = next {
+            let bytes = self.pick_bytes(pick);
+            let fits = train.has_room(bytes) && (train.bytes() + bytes) as u64 <= budget;
+            if !train.is_empty() && (!fits || !self.window_open(bytes)) {
+                break;
+            }
+            self.write_packet(now, train, pick, bytes, stamp);
+            next = self.pick();
+        }
+        self.on_left(now, train);
+        true
+    }
+
+    /// Whether `bytes` more may be in flight. A single datagram always may.
+    fn window_open(&self, bytes: usize) -> bool {
+        let in_flight = self.flights.bytes();
+        in_flight == 0 || in_flight + bytes as u64 <= self.congestion.window()
+    }
+
+    fn pick_bytes(&self, pick: Pick) -> usize {
+        self.slots[pick.slot]
+            .as_deref()
+            .map_or(0, |frame| frame.datagram_bytes(pick.packet))
+            .min(HEADER_BYTES + MAX_PACKET_BYTES)
+    }
+
+    /// The packet that goes next: what must be sent again, then new packets of the frames in turn. A frame whose share of
+    /// this train is used up ends the train, unless others go on.
+    //= V-S12
+    fn pick(&mut self) -> Option<Pick> {
+        while let Some(&(slot, ticket, packet)) = self.again.front() {
+            let is_wanted = |cell: &super::frame::Cell| cell.queued && !cell.acked;
+            if self.frame(slot, ticket).and_then(|frame| frame.cell(packet)).is_some_and(is_wanted) {
+                return Some(Pick { slot, packet, from: Source::Again });
+            }
+            self.again.pop_front();
+        }
+        while let Some(&(slot, ticket, packet)) = self.echoes.front() {
+            if self.frame(slot, ticket).and_then(|frame| frame.cell(packet)).is_some_and(|cell| !cell.acked) {
+                return Some(Pick { slot, packet, from: Source::Echo });
+            }
+            self.echoes.pop_front();
+        }
+        while let Some(&(slot, ticket)) = self.ready.front() {
+            let turn = self.turn;
+            let Some(frame) = self.frame_mut(slot, ticket) else {
+                self.ready.pop_front();
+                continue;
+            };
+            if !frame.has_new() {
+                frame.is_ready = false;
+                self.ready.pop_front();
+                continue;
+            }
+            if frame.turn == turn && frame.share >= frame.train_share() {
+                return None;
+            }
+            return Some(Pick { slot, packet: frame.next, from: Source::New });
+        }
+        None
+    }
+
+    fn write_packet(&mut self, now: Time, train: &mut Train, pick: Pick, bytes: usize, stamp: DeliveryStamp) {
+        let Pick { slot, packet, from } = pick;
+        let turn = self.turn;
+        let Self { slots, flights, counters, again, echoes, ready, .. } = self;
+        let Some(frame) = slots[slot].as_deref_mut() else { return };
+        train.inline(&frame.packet_header(packet));
+        train.payload(frame.data_of(packet));
+        train.end_segment();
+        counters.packets_sent += 1;
+        let ticket = frame.ticket;
+        if frame.cells.is_empty() {
+            // Nothing of the frame waited for an answer: silence counts from now on.
+            frame.heard_at = frame.heard_at.max(now);
+        }
+        match from {
+            Source::Again => {
+                again.pop_front();
+                counters.packets_resent += 1;
+                let id = flights.push(slot, ticket, Cargo::Packet(packet), bytes, stamp);
+                if let Some(cell) = frame.cell_mut(packet) {
+                    (cell.flight, cell.queued) = (id, false);
+                }
+            }
+            Source::Echo => {
+                echoes.pop_front();
+                counters.packets_resent += 1;
+                if let Some(cell) = frame.cell_mut(packet) {
+                    cell.resent = true;
+                }
+            }
+            Source::New => {
+                let id = flights.push(slot, ticket, Cargo::Packet(packet), bytes, stamp);
+                frame.cells.push_back(super::frame::Cell { flight: id, ..Default::default() });
+                frame.next += 1;
+                if frame.turn != turn {
+                    (frame.turn, frame.share) = (turn, 0);
+                }
+                frame.share += 1;
+                let rotate = frame.share % frame.train_share().min(TURN) == 0;
+                if frame.next == frame.packets && frame.repeat_until.is_some() {
+                    // Only a packet that arrives makes the receiver decide about those before it, and a frame with a
+                    // deadline has no time for a lost last one.
+                    echoes.push_back((slot, ticket, packet));
+                }
+                if !frame.has_new() {
+                    frame.is_ready = false;
+                    ready.pop_front();
+                } else if rotate {
+                    ready.rotate_left(1);
+                }
+            }
+        }
+    }
+}
+
+/// A train of one control packet.
+fn write_control(train: &mut Train, bytes: &[u8]) {
+    train.begin(Address::Peer, bytes.len());
+    train.inline(bytes);
+    train.end_segment();
+}

@@ -20,6 +20,7 @@ mod ping;
 mod sim;
 mod transport;
 mod units;
+mod wan;
 mod zcrp;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -74,6 +75,7 @@ enum Command {
     Perf(Box<perf::Args>),
     /// Measure round trips by message size, against TCP; alone, over the loopback interface
     Ping(Box<ping::Args>),
+    Wan(wan::Args),
     /// One end of a measurement of `perf` or `ping`
     #[command(hide = true)]
     PerfWorker,
@@ -90,7 +92,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let output = Output::new(cli.json, cli.verbose);
     match run(&cli.command, &output) {
-        Ok(()) => ExitCode::from(Exit::Done as u8),
+        Ok(code) => code,
         Err(error) => {
             output.error(&error);
             ExitCode::from(error.exit as u8)
@@ -98,8 +100,10 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: &Command, output: &Output) -> Result<(), Error> {
+fn run(command: &Command, output: &Output) -> Result<ExitCode, Error> {
     match command {
+        // Ends as the command that it runs.
+        Command::Wan(args) => return wan::run(args, output),
         Command::Send(args) => files::send::run(args, output),
         Command::Recv(args) => files::receive::run(args, output),
         Command::Zcrp(args) => zcrp::run(args, output),
@@ -114,6 +118,7 @@ fn run(command: &Command, output: &Output) -> Result<(), Error> {
             Ok(())
         }
     }
+    .map(|()| ExitCode::from(Exit::Done as u8))
 }
 
 #[cfg(test)]

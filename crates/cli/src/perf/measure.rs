@@ -99,12 +99,12 @@ fn calibrate(pair: &mut Pair, args: &Args, job: &Job) -> Result<u64, Trouble> {
         return Ok(count);
     }
     // Long enough that start and end do not count.
-    let enough = args.seconds / 8.0;
+    let enough = args.seconds() / 8.0;
     let mut count = ((1 << 20) / job.size as u64).clamp(2, 64);
     loop {
         let seconds = pair.run(count)?.0.seconds.max(1e-6);
         if seconds >= enough {
-            return Ok(((count as f64 * args.seconds / seconds) as u64).max(2));
+            return Ok(((count as f64 * args.seconds() / seconds) as u64).max(2));
         }
         // A first guess may be far off: the next one is not more than eight times as much.
         count = (count as f64 * (enough * 1.2 / seconds).min(8.0)).ceil() as u64;

@@ -20,6 +20,7 @@ mod zcrp;
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
+use crate::wan;
 use bytesize::ByteSize;
 use clap::Parser;
 use measure::Series;
@@ -54,6 +55,9 @@ pub(crate) struct Args {
     /// What lies between sender and receiver; all but lo need root
     #[arg(long, value_enum, default_value_t = Path::Lo)]
     path: Path,
+    /// An emulated link between sender and receiver instead, as of `pinnace wan`; needs root
+    #[arg(long, value_name = "rate=100mbit,rtt=60ms,loss=1%", conflicts_with = "path")]
+    wan: Option<wan::Config>,
     /// What a waiting thread does, at both ends of every transport
     #[arg(long, value_enum, default_value_t = IdleChoice::Adaptive)]
     idle: IdleChoice,
@@ -63,9 +67,9 @@ pub(crate) struct Args {
     /// Run N processes that use all the processor time they get beside it; `both` measures without and with one
     #[arg(long, value_name = "N|both", num_args = 0..=1, default_missing_value = "1")]
     load: Option<Load>,
-    /// Time for each measurement
-    #[arg(long, default_value_t = 0.4)]
-    seconds: f64,
+    /// Time for each measurement; 0.4 unless given, 5 over an emulated link
+    #[arg(long)]
+    seconds: Option<f64>,
     /// Bytes for each measurement, instead of a time
     #[arg(long, conflicts_with = "seconds")]
     bytes: Option<ByteSize>,
@@ -122,14 +126,24 @@ impl Args {
     fn job(&self, transport: &Transport, size: usize) -> Job {
         let depth = (self.in_flight.as_u64() as usize / size.max(1)).clamp(2, 512);
         let idle = if *transport == self.protocol { self.idle } else { self.against_idle.unwrap_or(self.idle) };
-        Job { depth, busy_poll: self.busy_poll, ..Job::new(transport, size, idle, self.path) }
+        let job = Job { depth, busy_poll: self.busy_poll, ..Job::new(transport, size, idle, self.path) };
+        Job { cluster: job.cluster && self.wan.is_none(), ..job }
+    }
+
+    fn seconds(&self) -> f64 {
+        self.seconds.unwrap_or(if self.wan.is_some() { 5.0 } else { 0.4 })
+    }
+
+    /// The path as the results name it.
+    fn path_name(&self) -> String {
+        self.wan.as_ref().map_or_else(|| self.path.to_string(), |config| format!("wan:{config}"))
     }
 
     fn check(&self) -> Result<(), Error> {
         for size in &self.sizes {
             check_size(*size)?;
         }
-        if !(0.001..=60.0).contains(&self.seconds) {
+        if !(0.001..=60.0).contains(&self.seconds()) {
             return Err(Error::usage("--seconds must be between 0.001 and 60"));
         }
         Ok(())
@@ -153,7 +167,10 @@ pub(crate) fn size_name(size: usize) -> String {
 pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     args.check()?;
     interrupt::install();
-    let network = Network::new(args.path)?;
+    let mut network = match &args.wan {
+        Some(config) => Network::over(config)?,
+        None => Network::new(args.path)?,
+    };
     let mut transports = args.transports();
     let loads = args.loads();
     let report = report::Report::new(args, output);
@@ -189,6 +206,11 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         plotted.extend(series);
     }
     progress.finish_and_clear();
+    if let Some(report) = network.finish_emulator() {
+        for line in report.map_err(Error::failed)?.lines() {
+            output.note(line);
+        }
+    }
     if let Some(file) = &args.plot {
         plot::throughput(file, args, &plotted)?;
         output.note(format_args!("the figure is in {}", file.display()));

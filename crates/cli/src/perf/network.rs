@@ -1,16 +1,20 @@
 //! The paths between sender and receiver: the loopback interface, or two network namespaces of our own with a pair of
-//! virtual Ethernet devices between them.
+//! virtual Ethernet devices, or an emulated link, between them.
 //!
-//! Always true: the namespaces carry our process id in their names. A janitor, a process of its own, removes them when
-//! this one ends, however it ends; should the janitor be killed too, the next run removes what is left.
+//! Always true: the namespaces carry our process id in their names. A janitor, a process of its own, ends what still runs
+//! in them and removes them when this one ends, however it ends; should the janitor be killed too, the next run removes
+//! what is left.
 
 use crate::exit::Error;
+use crate::wan;
 use clap::ValueEnum;
+use std::ffi::OsStr;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::process::CommandExt;
 use std::path::Path as FilePath;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 /// What lies between the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -69,18 +73,34 @@ impl Host {
     /// The command that runs a worker there.
     pub(crate) fn command(&self) -> Result<Command, Error> {
         let program = std::env::current_exe().map_err(|error| Error::io("cannot find my own program", &error))?;
-        let mut command = match &self.namespace {
+        let mut command = self.enter(program);
+        command.arg("perf-worker");
+        Ok(command)
+    }
+
+    /// The command that runs a program there.
+    pub(crate) fn enter(&self, program: impl AsRef<OsStr>) -> Command {
+        match &self.namespace {
             None => Command::new(program),
             Some(name) => {
                 let mut command = Command::new("ip");
                 command.args(["netns", "exec", name]).arg(program);
                 command
             }
-        };
-        command.arg("perf-worker");
-        Ok(command)
+        }
+    }
+
+    /// The name of its network namespace, if it has one of its own.
+    pub(crate) fn namespace(&self) -> Option<&str> {
+        self.namespace.as_deref()
     }
 }
+
+/// How long anything that a worker is asked may take, for each transport in its turn.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The same over an emulated link: what loses a packet in twenty at a long distance is slow, and that is what one wants to
+/// know.
+const WAN_PATIENCE: Duration = Duration::from_secs(600);
 
 const PREFIX: &str = "pinnace-";
 /// The device at both ends.
@@ -95,6 +115,9 @@ pub(crate) struct Network {
     pub(crate) address: IpAddr,
     /// The near end's address.
     pub(crate) near_address: IpAddr,
+    /// How long anything that a worker is asked may take.
+    pub(crate) patience: Duration,
+    emulator: Option<wan::Emulator>,
     janitor: Option<Child>,
 }
 
@@ -106,36 +129,64 @@ impl Network {
             SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         };
         let far = Host { namespace: None, remote: Some(remote) };
-        Self { near: Host::default(), far, address: remote.ip(), near_address, janitor: None }
+        Self::between([Host::default(), far], remote.ip(), near_address, None)
+    }
+
+    fn between([near, far]: [Host; 2], address: IpAddr, near_address: IpAddr, janitor: Option<Child>) -> Self {
+        Self { near, far, address, near_address, patience: PATIENCE, emulator: None, janitor }
     }
 
     /// Makes the path.
     pub(crate) fn new(path: Path) -> Result<Self, Error> {
         if path == Path::Lo {
             let address = Ipv4Addr::LOCALHOST.into();
-            return Ok(Self {
-                near: Host::default(),
-                far: Host::default(),
-                address,
-                near_address: address,
-                janitor: None,
-            });
+            return Ok(Self::between(Default::default(), address, address, None));
         }
-        check_privileges(path)?;
+        check_privileges(&format!("the path {path}"), ", or use --path lo")?;
+        if path.segments() {
+            require("ethtool", "--version", "ethtool", &format!("the path {path}"), ", or use --path lo")?;
+        }
+        let network = Self::namespaces()?;
+        network.make(path)?;
+        Ok(network)
+    }
+
+    /// Makes an emulated link.
+    pub(crate) fn over(config: &wan::Config) -> Result<Self, Error> {
+        check_privileges("the emulated link", "")?;
+        let mut network = Self::namespaces()?;
+        let (Some(near), Some(far)) = (&network.near.namespace, &network.far.namespace) else { return Ok(network) };
+        let mut devices = Vec::new();
+        for (namespace, address) in [(near, network.near_address), (far, network.address)] {
+            run("ip", &["netns", "add", namespace])?;
+            run("ip", &["-n", namespace, "link", "set", "lo", "up"])?;
+            devices.push(wan::open(namespace, DEVICE, address, config)?);
+            // Or fq_codel, if that is the system's choice, would drop before the emulator does.
+            run("tc", &["-n", namespace, "qdisc", "replace", "dev", DEVICE, "root", "noqueue"])?;
+        }
+        let [near, far] = <[_; 2]>::try_from(devices).map_err(|_| Error::failed("a device is missing"))?;
+        network.emulator = Some(wan::Emulator::start(near, far, config).map_err(Error::failed)?);
+        network.patience = WAN_PATIENCE;
+        Ok(network)
+    }
+
+    /// Ends the emulator, if there is one, and says what it did; and what the devices of both ends dropped before it.
+    pub(crate) fn finish_emulator(&mut self) -> Option<Result<wan::Report, String>> {
+        let dropped = |host: &Host| host.namespace().and_then(|name| wan::dropped(name, DEVICE));
+        let before = [dropped(&self.near), dropped(&self.far)];
+        Some(self.emulator.take()?.finish().map(|report| report.with_dropped_before(before)))
+    }
+
+    /// Two hosts with a namespace each, yet to be made.
+    fn namespaces() -> Result<Self, Error> {
         remove_stale();
         let name = |end| format!("{PREFIX}{}-{end}", std::process::id());
         let (near, far) = (name("tx"), name("rx"));
         // From here on everything is cleaned up, whatever has been made by then.
         let janitor = janitor(&near, &far).map_err(|error| Error::io("cannot run sh", &error))?;
-        let network = Self {
-            janitor: Some(janitor),
-            near: Host::inside(near),
-            far: Host::inside(far),
-            address: Ipv4Addr::new(10, 77, 0, 2).into(),
-            near_address: Ipv4Addr::new(10, 77, 0, 1).into(),
-        };
-        network.make(path)?;
-        Ok(network)
+        let hosts = [near, far].map(Host::inside);
+        let (address, near_address) = (Ipv4Addr::new(10, 77, 0, 2), Ipv4Addr::new(10, 77, 0, 1));
+        Ok(Self::between(hosts, address.into(), near_address.into(), Some(janitor)))
     }
 
     fn make(&self, path: Path) -> Result<(), Error> {
@@ -161,6 +212,7 @@ impl Network {
 
 impl Drop for Network {
     fn drop(&mut self) {
+        drop(self.emulator.take());
         if let Some(mut janitor) = self.janitor.take() {
             drop(janitor.stdin.take());
             let _ = janitor.wait();
@@ -168,16 +220,23 @@ impl Drop for Network {
     }
 }
 
+/// What the janitor does. What runs in a namespace keeps it alive without a name.
+const JANITOR: &str = r#"
+trap '' INT TERM HUP
+read -r _
+for signal in TERM KILL; do
+    left=$(for name; do ip netns pids "$name"; done)
+    [ -z "$left" ] && break
+    kill -s $signal $left
+    [ $signal = TERM ] && sleep 1
+done
+for name; do ip netns delete "$name"; done
+"#;
+
 /// Starts a process that removes both namespaces when its input ends, at the latest with this process.
 fn janitor(near: &str, far: &str) -> std::io::Result<Child> {
     Command::new("sh")
-        .args([
-            "-c",
-            "trap '' INT TERM HUP; read -r _; ip netns delete \"$1\"; ip netns delete \"$2\"",
-            "sh",
-            near,
-            far,
-        ])
+        .args(["-c", JANITOR, "sh", near, far])
         // Ctrl-C goes to the whole group of the command.
         .process_group(0)
         .stdin(Stdio::piped())
@@ -205,23 +264,23 @@ fn owner(name: &str) -> Option<u32> {
     name.strip_prefix(PREFIX)?.strip_suffix("-tx").or(name.strip_prefix(PREFIX)?.strip_suffix("-rx"))?.parse().ok()
 }
 
-fn check_privileges(path: Path) -> Result<(), Error> {
+/// Fails unless namespaces can be made; `instead` says what would do without.
+fn check_privileges(what: &str, instead: &str) -> Result<(), Error> {
     if !rustix::process::geteuid().is_root() {
         return Err(Error::failed(format!(
-            "the path {path} needs network namespaces, and those need root: run the command with sudo, or use --path lo"
+            "{what} needs network namespaces, and those need root: run the command with sudo{instead}"
         )));
     }
-    require("ip", "-V", "iproute2", path)?;
-    if path.segments() { require("ethtool", "--version", "ethtool", path) } else { Ok(()) }
+    require("ip", "-V", "iproute2", what, instead)
 }
 
-fn require(program: &str, argument: &str, package: &str, path: Path) -> Result<(), Error> {
+fn require(program: &str, argument: &str, package: &str, what: &str, instead: &str) -> Result<(), Error> {
     let found = Command::new(program).arg(argument).stdout(Stdio::null()).stderr(Stdio::null()).status();
     if found.is_ok_and(|status| status.success()) {
         return Ok(());
     }
     Err(Error::failed(format!(
-        "the path {path} needs the program {program}, which was not found: install the package {package}, or use --path lo"
+        "{what} needs the program {program}, which was not found: install the package {package}{instead}"
     )))
 }
 

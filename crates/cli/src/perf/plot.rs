@@ -62,7 +62,7 @@ impl Figure for Throughput<'_> {
         let (low, high) = points().fold((f64::MAX, 1.0f64), |(low, high), (x, _)| (low.min(x), high.max(x)));
         let top = points().fold(0.1f64, |top, (_, y)| top.max(y)) * 1.08;
         let letters = |size: u32, colour: RGBColor| (FONT, size * scale).into_font().color(&colour);
-        let title = format!("Throughput over {}, idle {}", self.args.path, self.args.idle);
+        let title = format!("Throughput over {}, idle {}", self.args.path_name(), self.args.idle);
         // The legend stands beside the lines, never on them.
         let (left, right) = area.split_horizontally(area.dim_in_pixel().0 - LEGEND * scale);
         let mut chart = ChartBuilder::on(&left)

@@ -12,8 +12,8 @@ use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// How long anything that a worker is asked may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a worker may take to open.
+const OPENING: Duration = Duration::from_secs(60);
 
 /// Why a measurement gave no numbers.
 #[derive(Debug)]
@@ -115,15 +115,8 @@ impl Worker {
             if let Some(reply) = self.poll(interrupt::LOOK)? {
                 return Ok(reply);
             }
-            self.check_patience(start)?;
+            check_patience(start, OPENING)?;
         }
-    }
-
-    fn check_patience(&self, start: Instant) -> Result<(), Trouble> {
-        if start.elapsed() <= PATIENCE {
-            return Ok(());
-        }
-        Err(Trouble::Transport(Failure::Failed(format!("no answer within {} s", PATIENCE.as_secs()))))
     }
 
     /// The next reply, if it comes in time.
@@ -147,10 +140,18 @@ impl Worker {
     }
 }
 
+fn check_patience(start: Instant, patience: Duration) -> Result<(), Trouble> {
+    if start.elapsed() <= patience {
+        return Ok(());
+    }
+    Err(Trouble::Transport(Failure::Failed(format!("no answer within {} s", patience.as_secs()))))
+}
+
 /// Both ends of a connection.
 pub(crate) struct Pair {
     listening: Worker,
     connecting: Worker,
+    patience: Duration,
 }
 
 impl Pair {
@@ -160,7 +161,7 @@ impl Pair {
         let listening = Worker::start(&network.far, &job(listening, network.address, None))?;
         let peer = listening.address;
         let connecting = Worker::start(&network.near, &job(connecting, network.near_address, peer))?;
-        Ok(Self { listening, connecting })
+        Ok(Self { listening, connecting, patience: network.patience })
     }
 
     /// One run: what it was like at the listening end, and at the connecting end.
@@ -175,7 +176,7 @@ impl Pair {
                     match worker.poll(interrupt::LOOK)? {
                         Some(Reply::Ran(reply)) => *ran = Some(reply),
                         Some(_) => return Err(worker.confused()),
-                        None => worker.check_patience(start)?,
+                        None => check_patience(start, self.patience)?,
                     }
                 }
             }

@@ -52,9 +52,14 @@ impl<'a> Report<'a> {
         if self.output.json {
             return;
         }
-        let Args { path, idle, rounds, protocol, against_idle, .. } = self.args;
+        let Args { idle, rounds, protocol, against_idle, .. } = self.args;
+        let path = self.args.path_name();
         let others = against_idle.map_or_else(String::new, |idle| format!(" (others: {idle})"));
-        let profile = if *path == super::Path::Lo { "cluster (loopback)" } else { "cluster (closed network)" };
+        let profile = match (&self.args.wan, self.args.path) {
+            (Some(_), _) => "internet",
+            (None, super::Path::Lo) => "cluster (loopback)",
+            (None, _) => "cluster (closed network)",
+        };
         self.print(&header());
         self.print(&format!(
             "# path {path}, idle {idle}{others}, {rounds} rounds, interleaved; medians; up to {} in flight; zcrp profile \
@@ -129,7 +134,7 @@ impl<'a> Report<'a> {
         let last = series.measured.last();
         Line {
             transport: &series.job.transport,
-            path: self.args.path.to_string(),
+            path: self.args.path_name(),
             size: series.job.size,
             gbit_s,
             cpu_s_per_gb_tx: series.median(|measured| measured.cpu_tx),

@@ -21,6 +21,7 @@
 
 mod error;
 mod message;
+pub mod rsr;
 pub mod zcrp;
 
 pub use error::{Error, Unsent};

@@ -74,8 +74,16 @@ pub struct Limits {
     pub early_packets: usize,
     /// Bytes of early packets in all.
     pub early_bytes: usize,
+    /// Frames of which early packets are kept.
+    pub early_frames: usize,
     /// How long early packets are kept.
     pub early_time: Duration,
+    /// Frames delivered whose storage was not released: beyond, frames are refused.
+    pub unreleased: usize,
+    /// Answers to what belongs to no frame, waiting to leave: further ones are dropped.
+    pub replies: usize,
+    /// Where there is no room, a frame of which no data has come for so long gives way to a new one.
+    pub grace: Duration,
 }
 
 impl Default for Limits {
@@ -87,7 +95,11 @@ impl Default for Limits {
             sources: 4096,
             early_packets: 16,
             early_bytes: 256_000,
+            early_frames: 1024,
             early_time: Duration::from_millis(200),
+            unreleased: 65_536,
+            replies: 1024,
+            grace: Duration::from_millis(250),
         }
     }
 }

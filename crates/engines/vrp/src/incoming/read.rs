@@ -1,0 +1,340 @@
+//! What a read brings: data packets for their frames, and control packets.
+
+use super::answer::{Notes, Reply};
+use super::early::EarlyPacket;
+use super::frame::{self, Frame, Incomplete, Outcome};
+use super::offer::Offer;
+use super::source::{Sources, Standing};
+use super::{Incoming, SHORT_ANSWER_BYTES, Timer};
+use crate::{Event, FrameId};
+use pinnace_core::{BufferRange, Ecn, Placed, RxMeta, Segment, Time};
+use pinnace_wire::vrp::{Control, ControlWriter, HEADER_BYTES, Header, Tag, tag_bytes};
+
+/// A frame header that came, and what it came in.
+struct Arrived<'r, 'p> {
+    now: Time,
+    meta: &'r RxMeta,
+    segment: &'r Segment,
+    rx: &'r mut Placed<'p>,
+    /// Bytes of it that answers for its frame may cost.
+    credit: usize,
+}
+
+impl Incoming {
+    /// The datagrams of one read: all from one sender.
+    pub(super) fn read(&mut self, now: Time, meta: &RxMeta, rx: &mut Placed<'_>) {
+        let mut scratch = core::mem::take(&mut self.scratch);
+        // Runs of packets of one frame are the rule: it is looked up once.
+        let mut known: Option<(u16, u32)> = None;
+        while let Some(segment) = rx.next_segment() {
+            match rx.head::<HEADER_BYTES>(&segment).map(|head| Header::parse(&head)) {
+                Some(Header::Data { frame, packet }) => {
+                    let index = match known {
+                        Some((number, index)) if number == frame => Some(index),
+                        _ => self.sources.frame(&meta.source, frame),
+                    };
+                    match index {
+                        Some(index) => {
+                            known = Some((frame, index));
+                            self.on_data(now, meta, &segment, rx, index, packet);
+                        }
+                        None => self.on_stray(now, meta, rx.whole(&segment, &mut scratch), frame, packet),
+                    }
+                }
+                Some(Header::Control { .. }) => {
+                    known = None;
+                    let bytes = rx.whole(&segment, &mut scratch);
+                    self.on_control(now, meta, &segment, rx, bytes);
+                }
+                None => self.counters.datagrams_malformed += 1,
+            }
+        }
+        self.scratch = scratch;
+    }
+
+    /// A data packet of a known frame.
+    fn on_data(&mut self, now: Time, meta: &RxMeta, segment: &Segment, rx: &mut Placed<'_>, index: u32, packet: u32) {
+        let Some(frame) = self.frames.get_mut(index) else { return };
+        match frame.on_data(now, meta.destination, packet, segment.len) {
+            Outcome::Malformed => {
+                self.counters.datagrams_malformed += 1;
+                return;
+            }
+            Outcome::Unwanted => self.counters.packets_unwanted += 1,
+            Outcome::Stored(to) => {
+                let copied = rx.settle(segment, HEADER_BYTES..segment.len, to);
+                self.counters.packets_received += 1;
+                self.counters.bytes_received += u64::from(to.len);
+                self.counters.packets_in_place += u64::from(copied == 0);
+                self.counters.packets_copied += u64::from(copied > 0);
+                self.counters.bytes_copied += u64::from(copied);
+                self.expected = Some((index, frame.id, packet + 1));
+            }
+        }
+        if meta.ecn == Ecn::Congested {
+            frame.marks = frame.marks.saturating_add(1);
+            self.counters.congestion_marks += 1;
+        }
+        let is_done = frame.is_deliverable();
+        if let Some(source) = self.sources.find_mut(&meta.source) {
+            source.heard = now;
+        }
+        if is_done {
+            self.deliver(now, index);
+        }
+        self.announce(index);
+    }
+
+    /// A data packet of a frame that has no block.
+    //= V-R6
+    fn on_stray(&mut self, now: Time, meta: &RxMeta, datagram: &[u8], number: u16, packet: u32) {
+        self.counters.packets_unknown += 1;
+        let data = &datagram[HEADER_BYTES..];
+        // V-R13: only packets of at least ten bytes are answered.
+        let answerable = datagram.len() >= SHORT_ANSWER_BYTES;
+        let is_early = match self.sources.find(&meta.source) {
+            Some(source) => match source.standing(number) {
+                Standing::Ahead | Standing::Unused => true,
+                Standing::Behind => source.epoch.is_none(),
+                Standing::Used => false,
+            },
+            None => true,
+        };
+        if is_early && !data.is_empty() {
+            let marked = meta.ecn == Ecn::Congested;
+            let early = EarlyPacket { packet, data: data.to_vec(), marked };
+            let key = (meta.source, number);
+            if self.early.keep(now, &self.config.limits, key, meta.destination, early, answerable) {
+                self.counters.packets_early += 1;
+                return;
+            }
+        }
+        if answerable {
+            let tag = Tag::MissingHeader(number);
+            let reply = Reply::new(meta.source, meta.destination, number, SHORT_ANSWER_BYTES, [tag]);
+            // One answer a batch is enough.
+            if self.replies.back() != Some(&reply) {
+                self.queue(reply);
+            }
+        }
+    }
+
+    /// A control packet: it is read to its end before anything is done.
+    fn on_control(&mut self, now: Time, meta: &RxMeta, segment: &Segment, rx: &mut Placed<'_>, bytes: &[u8]) {
+        let Ok(control) = Control::parse(bytes) else {
+            self.counters.datagrams_malformed += 1;
+            return;
+        };
+        let credit = bytes.len() - self.answer_pings(meta, &control, bytes.len());
+        let offer = Offer::read(&control);
+        let own = offer.as_ref().map(|offer| offer.number);
+        for tag in control.tags() {
+            if let Tag::FrameClose(number) = tag
+                && Some(number) != own
+            {
+                self.on_close(meta, rx, number);
+            }
+        }
+        let has_offer = offer.is_some();
+        if let Some(offer) = offer {
+            if offer.closes_before {
+                self.on_close(meta, rx, offer.number);
+            }
+            let arrived = Arrived { now, meta, segment, rx: &mut *rx, credit };
+            if !self.on_offer(arrived, &offer, control.is_cut()) {
+                self.counters.frames_refused += 1;
+                self.early.take(&(meta.source, offer.number));
+                if credit >= SHORT_ANSWER_BYTES {
+                    self.reply(meta.source, meta.destination, offer.number, Tag::FrameRefused(offer.number));
+                }
+            }
+            if offer.closes_after {
+                self.on_close(meta, rx, offer.number);
+            }
+        }
+        self.on_rates(now, meta, &control, if has_offer { 0 } else { credit });
+        if let Some(source) = self.sources.find_mut(&meta.source) {
+            source.heard = now;
+        }
+    }
+
+    /// Answers every PING with its bytes; returns what that costs: never more than came.
+    //= V-R20
+    fn answer_pings(&mut self, meta: &RxMeta, control: &Control<'_>, len: usize) -> usize {
+        let pongs = || {
+            control.tags().filter_map(|tag| match tag {
+                Tag::Ping(stamp) => Some(Tag::Pong(stamp)),
+                _ => None,
+            })
+        };
+        let bytes: usize = pongs().map(|pong| tag_bytes(&pong)).sum();
+        if bytes == 0 {
+            return 0;
+        }
+        let room = len.min(ControlWriter::EMPTY_BYTES + bytes);
+        let reply = Reply::new(meta.source, meta.destination, 0, room, pongs());
+        let cost = reply.bytes.len();
+        self.queue(reply);
+        cost
+    }
+
+    /// FRAME_CLOSE: the sender has done with a frame. Of an unknown one it is ignored.
+    //= V-R17
+    fn on_close(&mut self, meta: &RxMeta, rx: &mut Placed<'_>, number: u16) {
+        if let Some(index) = self.sources.frame(&meta.source, number) {
+            self.end_frame(index, Some(rx), false);
+        }
+    }
+
+    /// LOSS_RATE_NOW, of the frame in the packet's header.
+    fn on_rates(&mut self, now: Time, meta: &RxMeta, control: &Control<'_>, credit: usize) {
+        let mut rates = control.tags().filter_map(|tag| match tag {
+            Tag::LossRateNow { count, rate } => Some((count, rate)),
+            _ => None,
+        });
+        let Some(first) = rates.next() else { return };
+        let Some(index) = self.sources.frame(&meta.source, control.frame()) else { return };
+        let Some(frame) = self.frames.get_mut(index) else { return };
+        frame.hear(now, meta.destination, credit);
+        for (count, rate) in core::iter::once(first).chain(rates) {
+            frame.on_rate_now(count, rate);
+        }
+    }
+
+    /// A frame header; returns false if it is refused.
+    //= V-R1
+    //= V-R17
+    fn on_offer(&mut self, mut arrived: Arrived<'_, '_>, offer: &Offer<'_>, is_cut: bool) -> bool {
+        // What was not read may be its contract.
+        if is_cut {
+            return false;
+        }
+        let source = arrived.meta.source;
+        if let Some(epoch) = offer.epoch {
+            self.begin_life(&source, epoch, arrived.rx);
+        }
+        let standing = self.sources.standing(&source, offer.number);
+        if let Some(index) = self.sources.frame(&source, offer.number) {
+            if standing != Standing::Ahead {
+                return self.on_repeated_offer(&arrived, offer, index);
+            }
+            // A block of an earlier turn of the numbers.
+            self.end_frame(index, Some(arrived.rx), false);
+        }
+        let is_old = match standing {
+            Standing::Ahead | Standing::Unused => false,
+            Standing::Used => true,
+            Standing::Behind => offer.epoch.is_some(),
+        };
+        !is_old && self.create(&mut arrived, offer)
+    }
+
+    fn on_repeated_offer(&mut self, arrived: &Arrived<'_, '_>, offer: &Offer<'_>, index: u32) -> bool {
+        let Some(frame) = self.frames.get_mut(index).filter(|frame| frame.matches(offer)) else { return false };
+        frame.hear(arrived.now, arrived.meta.destination, arrived.credit);
+        if arrived.meta.ecn == Ecn::Congested {
+            frame.marks = frame.marks.saturating_add(1);
+            self.counters.congestion_marks += 1;
+        }
+        (frame.notes.due, frame.notes.frame_ok) = (true, true);
+        self.announce(index);
+        true
+    }
+
+    /// Creates the block of a frame, with what has come early for it; returns false if there is no room.
+    fn create(&mut self, arrived: &mut Arrived<'_, '_>, offer: &Offer<'_>) -> bool {
+        let (now, meta) = (arrived.now, arrived.meta);
+        let cost = u64::from(offer.size) + offer.overhead();
+        if offer.packets > self.config.limits.packets || !self.make_room(now, arrived.rx, cost) {
+            return false;
+        }
+        let early = self.early.take(&(meta.source, offer.number));
+        let mut budget = arrived.credit as u64;
+        let mut decider = Incomplete::decider(offer);
+        let mut notes = Notes::frame_ok();
+        let mut pieces: Vec<(u64, Vec<u8>)> = Vec::new();
+        let mut marks = u32::from(meta.ecn == Ecn::Congested);
+        if offer.inline.is_some() {
+            for packet in 0..offer.packets {
+                decider.on_packet(packet, |_| {});
+            }
+        }
+        let mut has_data = offer.inline.is_some();
+        for EarlyPacket { packet, data, marked } in early {
+            if packet < offer.packets && data.len() as u64 != u64::from(offer.packet_len(packet)) {
+                self.counters.datagrams_malformed += 1;
+                continue;
+            }
+            has_data = true;
+            budget += (HEADER_BYTES + data.len()) as u64;
+            marks += u32::from(marked);
+            if frame::decide(&mut decider, &mut notes, packet, budget) {
+                self.counters.packets_received += 1;
+                self.counters.packets_copied += 1;
+                self.counters.bytes_received += data.len() as u64;
+                self.counters.bytes_copied += data.len() as u64;
+                pieces.push((u64::from(packet) * u64::from(offer.packet_bytes), data));
+            } else {
+                self.counters.packets_unwanted += 1;
+            }
+        }
+        let Some(buffer) = arrived.rx.allocate(u64::from(offer.size), &pieces) else { return false };
+        if !self.make_room_for(&meta.source) {
+            arrived.rx.release(buffer);
+            return false;
+        }
+        if let Some(inline) = offer.inline {
+            let payload = inline.at..inline.at + inline.bytes.len();
+            let copied = arrived.rx.settle(arrived.segment, payload, BufferRange::new(buffer, 0, offer.size));
+            self.counters.packets_received += u64::from(offer.packets);
+            self.counters.packets_copied += u64::from(offer.packets);
+            self.counters.bytes_received += u64::from(offer.size);
+            self.counters.bytes_copied += u64::from(copied);
+        }
+        self.counters.congestion_marks += u64::from(marks);
+        let id = FrameId(self.next_id);
+        self.next_id += 1;
+        let index = self.frames.next_index();
+        let timer = self.life_timer(now, index);
+        let incomplete = Incomplete::new(offer, decider, buffer);
+        let mut frame = Frame::new(now, id, meta.source, meta.destination, offer, incomplete, notes, timer);
+        (frame.budget, frame.marks, frame.has_data) = (budget, marks, has_data);
+        let is_done = frame.is_deliverable();
+        self.frames.insert(frame);
+        self.bytes += cost;
+        let (wheel, life) = (&mut self.wheel, self.config.life_timeout);
+        let forget = || wheel.insert(Sources::forgotten_at(now, life), Timer::Forget(meta.source));
+        let source = self.sources.begin(now, meta.source, offer.number, forget);
+        source.frames.insert(offer.number, index);
+        source.epoch = offer.epoch.or(source.epoch);
+        if is_done {
+            self.deliver(now, index);
+        } else {
+            if !has_data {
+                self.push_empty(index, id);
+            }
+            if self.expected.is_none_or(|(index, id, _)| !self.is_under_way(index, id)) {
+                self.expected = Some((index, id, 0));
+            }
+        }
+        self.announce(index);
+        true
+    }
+
+    fn is_under_way(&self, index: u32, id: FrameId) -> bool {
+        self.frames.get(index).is_some_and(|frame| frame.id == id && frame.incomplete().is_some())
+    }
+
+    /// Hands a complete frame to the application; of the block only what is needed to answer stays.
+    fn deliver(&mut self, now: Time, index: u32) {
+        let Some((delivery, overhead)) = self.frames.get_mut(index).and_then(|frame| frame.deliver(now)) else {
+            return;
+        };
+        self.bytes -= overhead;
+        self.delivered_bytes += u64::from(delivery.size);
+        self.delivered.insert(delivery.id, u64::from(delivery.size));
+        self.counters.frames_received += 1;
+        self.counters.packets_lost += u64::from(delivery.loss.lost);
+        self.events.push_back(Event::Received(delivery));
+    }
+}

@@ -1,0 +1,4 @@
+//! A receiver whose senders are the test: exact datagrams in, exact answers out (specs/vrp.md, sections 1, 4 and 5).
+
+mod contract;
+mod half;

@@ -1,6 +1,6 @@
 //! What can go wrong, to whom, and what to do about it.
 
-use crate::Message;
+use crate::{Message, vrp};
 use pinnace_runtime::{EndpointError, WaitError};
 use pinnace_zcrp::{Failure, Refused};
 use std::{fmt, io};
@@ -20,6 +20,10 @@ pub enum Error {
     Failed(Failure),
     /// The call was refused; no message number was taken.
     Refused(Refused),
+    /// The frame was not delivered (VRP).
+    FrameFailed(vrp::Failure),
+    /// The frame was not accepted for sending; nothing left (VRP).
+    FrameRefused(vrp::Refused),
     /// The endpoint is of no use any more.
     Endpoint(EndpointError),
     /// The deadline passed. What was begun goes on.
@@ -42,6 +46,8 @@ impl fmt::Display for Error {
             Self::Io { action, source } => write!(f, "{action}: {source}"),
             Self::Failed(failure) => failure.fmt(f),
             Self::Refused(refused) => refused.fmt(f),
+            Self::FrameFailed(failure) => failure.fmt(f),
+            Self::FrameRefused(refused) => refused.fmt(f),
             Self::Endpoint(error) => error.fmt(f),
             Self::Timeout => f.write_str("timed out; what was begun goes on"),
             Self::TooLarge => f.write_str("a message has at most 4,294,967,295 bytes; cut it into several"),
@@ -56,6 +62,8 @@ impl std::error::Error for Error {
             Self::Io { source, .. } => Some(source),
             Self::Failed(failure) => Some(failure),
             Self::Refused(refused) => Some(refused),
+            Self::FrameFailed(failure) => Some(failure),
+            Self::FrameRefused(refused) => Some(refused),
             Self::Endpoint(error) => Some(error),
             Self::Timeout | Self::TooLarge | Self::ReadOnly => None,
         }

@@ -22,6 +22,7 @@
 mod error;
 mod message;
 pub mod rsr;
+pub mod vrp;
 pub mod zcrp;
 
 pub use error::{Error, Unsent};

@@ -1,0 +1,241 @@
+//! What turns the engine's events into results for whoever waits.
+//!
+//! Always true: a message under way is owned here, and its buffer is in the table exactly as long, so the transport never
+//! names memory that is gone; each result is taken once.
+
+use crate::Message;
+use pinnace_core::{BufferId, Storage};
+use pinnace_link::BufferTable;
+use pinnace_runtime::EventSink;
+use pinnace_vrp::{Delivery, Event, Failure, Sent};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+/// How a frame ended.
+pub(super) type Outcome = (Message, Result<Sent, Failure>);
+
+#[derive(Debug)]
+enum Slot {
+    UnderWay { message: Message, abandoned: bool },
+    Ended(Message, Result<Sent, Failure>),
+}
+
+/// The frames of a sender, by ticket.
+#[derive(Debug, Default)]
+pub(super) struct Sends {
+    slots: BTreeMap<u64, (BufferId, Slot)>,
+    under_way: usize,
+    ended: usize,
+    opened: Option<Result<Duration, Failure>>,
+    opening: bool,
+    closed: bool,
+}
+
+impl Sends {
+    /// This frame is under way.
+    pub(super) fn begin(&mut self, ticket: u64, buffer: BufferId, message: Message) {
+        self.under_way += 1;
+        self.slots.insert(ticket, (buffer, Slot::UnderWay { message, abandoned: false }));
+    }
+
+    fn end(&mut self, ticket: u64, result: Result<Sent, Failure>) {
+        let Some((buffer, Slot::UnderWay { message, abandoned })) = self.slots.remove(&ticket) else { return };
+        self.under_way -= 1;
+        if !abandoned {
+            self.ended += 1;
+            self.slots.insert(ticket, (buffer, Slot::Ended(message, result)));
+        }
+    }
+
+    /// Takes a frame that has ended.
+    pub(super) fn take(&mut self, ticket: u64) -> Option<Outcome> {
+        if !matches!(self.slots.get(&ticket)?.1, Slot::Ended(..)) {
+            return None;
+        }
+        let Some((_, Slot::Ended(message, result))) = self.slots.remove(&ticket) else { return None };
+        self.ended -= 1;
+        Some((message, result))
+    }
+
+    /// How the frame ended, if it has; it stays where it is.
+    pub(super) fn outcome(&self, ticket: u64) -> Option<Result<(), Failure>> {
+        match &self.slots.get(&ticket)?.1 {
+            Slot::Ended(_, result) => Some(result.as_ref().map(drop).map_err(|failure| *failure)),
+            Slot::UnderWay { .. } => None,
+        }
+    }
+
+    /// Nobody will ask for this frame any more.
+    pub(super) fn abandon(&mut self, ticket: u64) {
+        if self.take(ticket).is_none()
+            && let Some((_, Slot::UnderWay { abandoned, .. })) = self.slots.get_mut(&ticket)
+        {
+            *abandoned = true;
+        }
+    }
+
+    /// Gives a message back whose endpoint has failed: nothing reads it any more.
+    pub(super) fn rescue(&mut self, ticket: u64, memory: &mut BufferTable) -> Option<Message> {
+        let (buffer, slot) = self.slots.remove(&ticket)?;
+        match slot {
+            Slot::Ended(message, _) => {
+                self.ended -= 1;
+                Some(message)
+            }
+            Slot::UnderWay { message, .. } => {
+                memory.remove(buffer);
+                self.under_way -= 1;
+                Some(message)
+            }
+        }
+    }
+
+    /// The first round trip is being measured, or was. Returns whether it has to be asked for.
+    pub(super) fn begin_opening(&mut self) -> bool {
+        if matches!(self.opened, Some(Err(_))) {
+            self.opened = None;
+        }
+        let ask = self.opened.is_none() && !self.opening;
+        self.opening |= ask;
+        ask
+    }
+
+    /// How the measurement of the first round trip ended.
+    pub(super) fn opened(&self) -> Option<Result<Duration, Failure>> {
+        self.opened
+    }
+
+    /// Whether nothing leaves any more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed
+    }
+}
+
+impl EventSink<Event> for Sends {
+    fn handle_event(&mut self, event: Event, memory: &mut BufferTable) {
+        match event {
+            Event::Opened(result) => {
+                self.opening = false;
+                self.opened = Some(result);
+            }
+            Event::Sent { ticket, buffer, result } => {
+                memory.remove(buffer);
+                self.end(ticket, result);
+            }
+            Event::OutgoingClosed => self.closed = true,
+            Event::Received(_) | Event::Released(_) | Event::IncomingClosed => {}
+        }
+    }
+
+    fn is_outstanding(&self) -> bool {
+        self.under_way > 0 || self.opening
+    }
+
+    fn is_ready(&self) -> bool {
+        self.ended > 0
+    }
+}
+
+/// A frame that was received, its holes as they were found.
+pub(super) type Arrival = (Delivery, Vec<u8>);
+
+/// The frames of a receiver, until somebody takes them. As many as the engine's limits allow: it counts them until they
+/// are released.
+#[derive(Debug, Default)]
+pub(super) struct Arrivals {
+    queue: VecDeque<Arrival>,
+    closed: bool,
+}
+
+impl Arrivals {
+    /// Takes the oldest.
+    pub(super) fn take(&mut self) -> Option<Arrival> {
+        self.queue.pop_front()
+    }
+
+    /// Takes the oldest; the inner `None` means that none will come any more.
+    pub(super) fn take_or_end(&mut self) -> Option<Option<Arrival>> {
+        self.take().map(Some).or_else(|| self.closed.then_some(None))
+    }
+
+    /// Frames that wait to be taken.
+    pub(super) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Whether nothing comes any more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed
+    }
+}
+
+impl EventSink<Event> for Arrivals {
+    fn handle_event(&mut self, event: Event, memory: &mut BufferTable) {
+        match event {
+            Event::Received(delivery) => {
+                let storage = memory.take(delivery.buffer);
+                debug_assert_eq!(storage.as_ref().map(|bytes| bytes.len() as u64), Some(u64::from(delivery.size)));
+                self.queue.extend(storage.map(|bytes| (delivery, bytes)));
+            }
+            Event::Released(buffer) => Storage::release(memory, buffer),
+            Event::IncomingClosed => self.closed = true,
+            Event::Opened(_) | Event::Sent { .. } | Event::OutgoingClosed => {}
+        }
+    }
+
+    fn is_outstanding(&self) -> bool {
+        // Frames may come at any time, whether somebody waits for them or not.
+        !self.closed
+    }
+
+    fn is_ready(&self) -> bool {
+        !self.queue.is_empty() || self.closed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sent(size: u64) -> Result<Sent, Failure> {
+        Ok(Sent { size, packet_bytes: 1000, loss: None })
+    }
+
+    /// A frame under way, its memory in the table.
+    fn begin(sends: &mut Sends, memory: &mut BufferTable, ticket: u64) -> BufferId {
+        let mut message = Message::with_capacity(8);
+        // SAFETY: the message moves into `sends`, which keeps it until the buffer is out of the table.
+        let buffer = unsafe { memory.insert(message.base(), 8) };
+        sends.begin(ticket, buffer, message);
+        buffer
+    }
+
+    #[test]
+    fn frames_are_taken_once_and_in_any_order() {
+        let (mut sends, mut memory) = (Sends::default(), BufferTable::new());
+        let buffers = [5, 6, 9].map(|ticket| begin(&mut sends, &mut memory, ticket));
+        assert!(sends.is_outstanding() && !sends.is_ready());
+        sends.handle_event(Event::Sent { ticket: 6, buffer: buffers[1], result: sent(8) }, &mut memory);
+        assert!(sends.take(5).is_none() && sends.outcome(5).is_none());
+        assert_eq!([sends.outcome(6), sends.outcome(6)], [Some(Ok(())); 2]);
+        assert!(sends.is_ready() && memory.generation(buffers[1]).is_none());
+        assert_eq!(sends.take(6).unwrap().1, sent(8));
+        assert!(sends.take(6).is_none());
+        sends.abandon(5);
+        sends.handle_event(Event::Sent { ticket: 5, buffer: buffers[0], result: Err(Failure::Late) }, &mut memory);
+        assert!(sends.outcome(5).is_none() && sends.is_outstanding());
+        assert!(sends.rescue(9, &mut memory).is_some() && memory.generation(buffers[2]).is_none());
+        assert!(sends.slots.is_empty() && !sends.is_outstanding() && !sends.is_ready());
+    }
+
+    #[test]
+    fn a_round_trip_is_asked_for_once_and_again_after_a_failure() {
+        let (mut sends, mut memory) = (Sends::default(), BufferTable::new());
+        assert!(sends.begin_opening() && !sends.begin_opening());
+        sends.handle_event(Event::Opened(Err(Failure::PeerGone)), &mut memory);
+        assert_eq!(sends.opened(), Some(Err(Failure::PeerGone)));
+        assert!(sends.begin_opening());
+        sends.handle_event(Event::Opened(Ok(Duration::from_millis(1))), &mut memory);
+        assert!(!sends.begin_opening() && sends.opened() == Some(Ok(Duration::from_millis(1))));
+    }
+}

@@ -1,0 +1,282 @@
+//! Sends frames to one destination.
+
+use super::exchange::Sends;
+use super::options::Path;
+use super::packets::{self, Capacity};
+use super::port::{self, OutgoingPort};
+use super::{Frame, Options, OutgoingCounters, Sending};
+use crate::{Error, Message, Unsent};
+use pinnace_core::ControllerKind;
+use pinnace_link::{Link, LinkCounters};
+use pinnace_runtime::Call;
+use pinnace_vrp::{FrameSpec, Terms, Vrp};
+use std::net::ToSocketAddrs;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Sends frames to one receiver. Clones are the same sender; calls may come from any thread, and frames of all of them
+/// travel side by side.
+///
+/// When the last clone is gone and the last [`Sending`] has been waited for or dropped, the sender is closed.
+#[derive(Clone, Debug)]
+pub struct Sender {
+    end: Arc<End>,
+}
+
+/// What clones share.
+#[derive(Debug)]
+pub(super) struct End {
+    pub(super) port: OutgoingPort,
+    sizes: Sizes,
+    path: Mutex<Known>,
+}
+
+/// What says how large packets and windows are.
+#[derive(Clone, Debug)]
+struct Sizes {
+    /// `P`, if it is fixed.
+    packet_bytes: Option<u16>,
+    /// `W`, if it is fixed.
+    window: Option<u16>,
+    /// The default contract.
+    terms: Terms,
+    congestion: ControllerKind,
+    rate: Option<u64>,
+}
+
+/// What was known of the path when somebody looked last.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    /// The largest `P`.
+    largest: u16,
+    /// Bytes of a train.
+    train: usize,
+    at: Instant,
+}
+
+impl Known {
+    /// What is learnt of a path's MTU is heeded so soon.
+    const FRESH: Duration = Duration::from_millis(100);
+
+    fn of(link: &dyn Link) -> Self {
+        let (largest, train) = (packets::largest(link.max_datagram()), link.train_limits().bytes);
+        Self { largest, train, at: Instant::now() }
+    }
+}
+
+impl Sender {
+    /// Opens a sender to `peer`. Nothing is sent yet: the first send, or [`Sender::open`], measures the round trip.
+    ///
+    /// # Errors
+    /// If the address does not resolve, the system has no socket for it, or the capture cannot be written.
+    pub fn connect(peer: impl ToSocketAddrs, options: &Options) -> Result<Self, Error> {
+        let (link, path) = port::connect(peer, options)?;
+        Self::start(link, &path, options)
+    }
+
+    /// A sender on a link of one's own, which leads to its receiver.
+    ///
+    /// # Errors
+    /// If the system has no descriptors left.
+    pub fn over(link: Box<dyn Link>, options: &Options) -> Result<Self, Error> {
+        let path = Path::over(&*link);
+        Self::start(link, &path, options)
+    }
+
+    fn start(link: Box<dyn Link>, path: &Path, options: &Options) -> Result<Self, Error> {
+        let config = options.config(path);
+        let sizes = Sizes {
+            packet_bytes: options.packet_bytes,
+            window: options.window,
+            terms: config.terms.clone(),
+            congestion: config.congestion,
+            rate: options.rate,
+        };
+        let known = Mutex::new(Known::of(&*link));
+        let port = port::send_over(link, config, options)?;
+        Ok(Self { end: Arc::new(End { port, sizes, path: known }) })
+    }
+
+    /// Measures the first round trip, and so finds out whether somebody answers. Returns it; a later call returns the same.
+    ///
+    /// # Errors
+    /// [`Error::FrameFailed`] if nobody answered within the life time-out, or the sender is closed.
+    pub fn open(&self) -> Result<Duration, Error> {
+        let port = &self.end.port;
+        port.call(|Call { now, engine, state, .. }| {
+            if let Some(outgoing) = engine.as_outgoing()
+                && state.begin_opening()
+            {
+                outgoing.open(now);
+            }
+        })?;
+        let closed = |state: &Sends| state.is_closed().then_some(Err(pinnace_vrp::Failure::Closed));
+        let opened = |state: &mut Sends| closed(state).or_else(|| state.opened());
+        port.wait_until(opened, None)?.map_err(Error::FrameFailed)
+    }
+
+    /// Queues a frame. It is under way from now on, waited for or not.
+    ///
+    /// # Errors
+    /// [`Unsent`] gives the message back, with the reason: [`Error::FrameRefused`] for a contract that cannot be kept or does
+    /// not fit a header, too large a frame, or too many of them.
+    pub fn send(&self, frame: impl Into<Frame>) -> Result<Sending, Unsent> {
+        let (sizes, path) = (&self.end.sizes, self.end.look_at_path());
+        let mut frame = Some(frame.into());
+        let queued = self.end.port.call(|mut call| queue(&mut call, &mut frame, sizes, &path));
+        self.sending(queued.unwrap_or_else(|error| Err(error.into())), frame)
+    }
+
+    /// Queues many frames in one call, for less time a frame than [`Sender::send`] takes. Each is queued or refused by
+    /// itself.
+    pub fn send_all(&self, frames: impl IntoIterator<Item = Frame>) -> Vec<Result<Sending, Unsent>> {
+        let (sizes, path) = (&self.end.sizes, self.end.look_at_path());
+        let mut frames: Vec<_> = frames.into_iter().map(Some).collect();
+        let queued = self.end.port.call(|mut call| -> Vec<_> {
+            frames.iter_mut().map(|frame| queue(&mut call, frame, sizes, &path)).collect()
+        });
+        let queued = queued
+            .unwrap_or_else(|error| frames.iter().map(|_| Err(Error::Endpoint(error.clone()))).collect::<Vec<_>>());
+        queued.into_iter().zip(frames).map(|(queued, frame)| self.sending(queued, frame)).collect()
+    }
+
+    /// `left`: the frame, if it was not queued.
+    fn sending(&self, queued: Result<u64, Error>, left: Option<Frame>) -> Result<Sending, Unsent> {
+        match queued {
+            Ok(ticket) => Ok(Sending::new(Arc::clone(&self.end), ticket)),
+            Err(error) => Err(Unsent::new(left.map(Frame::into_message), error)),
+        }
+    }
+
+    /// The smoothed round trip, once it was measured.
+    pub fn round_trip(&self) -> Option<Duration> {
+        self.look(|outgoing| outgoing.round_trip()).flatten()
+    }
+
+    /// What the congestion controller allows now: bytes in flight, and bytes a second, if it bounds them.
+    pub fn congestion(&self) -> (u64, Option<u64>) {
+        self.look(|outgoing| outgoing.congestion()).unwrap_or_default()
+    }
+
+    /// The largest `P` that the path carries, in bytes, as far as is known.
+    pub fn max_packet_bytes(&self) -> u16 {
+        self.end.look_at_path().largest
+    }
+
+    /// Frames under way.
+    pub fn frames_under_way(&self) -> usize {
+        self.look(|outgoing| outgoing.frames_under_way()).unwrap_or_default()
+    }
+
+    /// What the protocol has seen.
+    pub fn counters(&self) -> OutgoingCounters {
+        self.look(|outgoing| outgoing.counters()).unwrap_or_default()
+    }
+
+    /// What the socket has seen.
+    pub fn link_counters(&self) -> LinkCounters {
+        self.end.port.link_counters()
+    }
+
+    fn look<R>(&self, look: impl FnOnce(&pinnace_vrp::Outgoing) -> R) -> Option<R> {
+        self.end.port.inspect(|engine, _, _| match engine {
+            Vrp::Outgoing(outgoing) => Some(look(outgoing)),
+            Vrp::Incoming(_) => None,
+        })
+    }
+
+    /// Ends the sender: what is under way fails, later sends are refused, and the receiver is told.
+    //= V-S4
+    pub fn close(&self) {
+        if self.end.close() {
+            let _ =
+                self.end.port.wait_until(|state| state.is_closed().then_some(()), port::deadline(port::CLOSING_TIME));
+        }
+    }
+}
+
+impl End {
+    fn look_at_path(&self) -> Known {
+        let mut known = self.path.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.at.elapsed() > Known::FRESH {
+            *known = self.port.with_link(|link| Known::of(&**link));
+        }
+        *known
+    }
+
+    /// Begins to close; false if that is of no use.
+    fn close(&self) -> bool {
+        let close = |Call { now, engine, state, .. }: Call<'_, Vrp, Sends>| {
+            let open = !state.is_closed();
+            if let Some(outgoing) = engine.as_outgoing()
+                && open
+            {
+                outgoing.close(now);
+            }
+            open
+        };
+        self.port.call(close).unwrap_or(false)
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Hands a frame to the engine, which takes it, or leaves it where it is.
+fn queue(
+    call: &mut Call<'_, Vrp, Sends>,
+    place: &mut Option<Frame>,
+    sizes: &Sizes,
+    path: &Known,
+) -> Result<u64, Error> {
+    let Call { now, engine, memory, state } = call;
+    let (Some(mut frame), Some(outgoing)) = (place.take(), engine.as_outgoing()) else {
+        return Err(Error::FrameRefused(pinnace_vrp::Refused::Closed));
+    };
+    let size = frame.message.len() as u64;
+    let terms = frame.terms.as_ref().unwrap_or(&sizes.terms);
+    let choose_packet = || packets::packet_bytes(size, terms, path.largest, path.train);
+    let packet_bytes = frame.packet_bytes.or(sizes.packet_bytes).unwrap_or_else(choose_packet);
+    let choose_window = || {
+        let (in_flight, rate) = outgoing.congestion();
+        let rate = match (rate, sizes.rate) {
+            (Some(found), Some(cap)) => Some(found.min(cap)),
+            (found, cap) => found.or(cap),
+        };
+        let capacity = Capacity { congestion: sizes.congestion, in_flight, rate, round_trip: outgoing.round_trip() };
+        packets::window(size, terms, packet_bytes, &capacity)
+    };
+    let window = frame.window.or(sizes.window).unwrap_or_else(choose_window);
+    let (repeat_until, give_up_at) = frame.deadlines(*now);
+    let (base, len) = (frame.message.base(), frame.message.len());
+    // SAFETY: the message moves into `state`, which keeps it, untouched, until the event that takes the buffer out of the
+    // table again; if the engine refuses it, the buffer is taken out here.
+    let buffer = unsafe { memory.insert(base, len) };
+    let spec = FrameSpec {
+        terms: frame.terms.take(),
+        packet_bytes: Some(packet_bytes),
+        window: Some(window),
+        repeat_until,
+        give_up_at,
+        ..FrameSpec::new(buffer, size)
+    };
+    match outgoing.send(*now, spec) {
+        Ok(ticket) => {
+            state.begin(ticket, buffer, frame.message);
+            Ok(ticket)
+        }
+        Err(refused) => {
+            memory.remove(buffer);
+            *place = Some(frame);
+            Err(Error::FrameRefused(refused))
+        }
+    }
+}
+
+/// What is left of a message whose endpoint has failed.
+pub(super) fn rescue(end: &End, ticket: u64) -> Option<Message> {
+    end.port.inspect(|_, memory, state| state.rescue(ticket, memory))
+}

@@ -67,3 +67,8 @@ fn a_file_arrives_in_a_file() {
 fn a_server_answers() {
     assert_eq!(run("05_two_way"), "ahoy -> AHOY\nmizzen mast -> MIZZEN MAST\nkeel -> KEEL\n");
 }
+
+#[test]
+fn pictures_arrive_with_holes() {
+    assert!(run("06_frames_with_holes").contains("bytes are missing, all within the contract"));
+}

@@ -140,6 +140,11 @@ impl<E: Engine, A: Application<E>> Simulation<E, A> {
         self.host_mut(b).peer = Some(of_a);
     }
 
+    /// Connects one host's socket with another's, which stays open to all and sees addresses.
+    pub fn connect_to(&mut self, from: HostId, to: HostId) {
+        self.host_mut(from).peer = Some(self.address(to));
+    }
+
     /// Puts a network between two hosts: `there` from `a` to `b`, and `back`.
     pub fn link(&mut self, a: HostId, b: HostId, there: &NetworkConfig, back: &NetworkConfig) {
         self.set_route(a, b, Path::from_config(there));

@@ -1,8 +1,8 @@
 //! Pinnace moves messages between programs, puts each in its final place without copying it in user space, and reports
 //! exactly what was lost.
 //!
-//! This crate is the public library. [`zcrp`] is the first of the five protocols: reliable messages into buffers that the
-//! receiver has named.
+//! This crate is the public library. Of the five protocols, [`zcrp`] puts reliable messages into buffers that the receiver
+//! has named, and [`vrp`] delivers messages that may lose something, within a contract.
 //!
 //! ```
 //! use pinnace::{Message, zcrp};

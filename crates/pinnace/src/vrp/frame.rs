@@ -131,6 +131,8 @@ impl Deref for Report {
 impl Sent {
     pub(super) fn new(message: Message, sent: pinnace_vrp::Sent) -> Self {
         let pinnace_vrp::Sent { size, packet_bytes, loss } = sent;
+        // The acknowledgement of an empty frame has no report: there was nothing to lose.
+        let loss = loss.or_else(|| (size == 0).then(|| Loss { is_complete: true, ..Loss::default() }));
         let report = loss.map(|loss| {
             let holes = in_memory(&loss.holes(size, packet_bytes), message.len());
             Report { loss, holes }

@@ -522,7 +522,7 @@ impl Outgoing {
     /// goes again that makes the receiver say what it needs.
     fn probe(&mut self, slot: usize) {
         let Some(frame) = self.slots[slot].as_deref_mut() else { return };
-        let is_under_way = frame.next < frame.packets || frame.cells.iter().any(|cell| cell.flight != 0 || cell.queued);
+        let is_under_way = frame.has_new() || frame.cells.iter().any(|cell| cell.flight != 0 || cell.queued);
         if is_under_way {
             return;
         }

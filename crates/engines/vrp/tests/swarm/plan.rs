@@ -207,7 +207,11 @@ impl Plan {
                 && network.rate.is_none_or(|rate| rate > 10_000_000)
         };
         let limits = &self.receiver.limits;
+        // The paper's window knows no congestion: with frames side by side it may drown the receiver's socket for ever.
+        let drowns = self.receiver.congestion == ControllerKind::Fixed { window: u64::MAX }
+            && self.hosts[0].receive_buffer < 4 << 20;
         self.end.is_none()
+            && !drowns
             && networks.iter().all(gentle)
             && limits.frames > 100
             && limits.sources > self.senders.len()

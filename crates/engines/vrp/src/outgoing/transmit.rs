@@ -7,7 +7,7 @@ use super::{Outgoing, Path};
 use pinnace_core::{Address, BufferRange, DeliveryStamp, Ecn, Time, Train};
 use pinnace_wire::vrp::{ControlWriter, END, HEADER_BYTES, MAX_ANSWER_BYTES, MAX_PACKET_BYTES, Tag, tag_bytes};
 
-/// Packets that a frame contributes in its turn, where its contract does not say less.
+/// Packets that a frame contributes in its turn at most.
 const TURN: u32 = 16;
 
 /// A packet that goes next.
@@ -35,11 +35,13 @@ impl Outgoing {
             return self.poll_farewell(left, train);
         }
         self.watch_allowed_rate(now);
+        self.paced_until = None;
         self.poll_ping(now, train)
-            || self.poll_headers(now, train)
             || self.poll_rates(train)
             || self.poll_closes(now, train)
-            || self.poll_data(now, train)
+            || self.poll_headers(now, train)
+            // Data do not overtake a header that waits for the pace.
+            || (self.paced_until.is_none() && self.poll_data(now, train))
     }
 
     /// The PING has the size of a full packet, so that the round trip is that of a full packet.
@@ -55,7 +57,7 @@ impl Outgoing {
         let mut stamp = [0; 8];
         stamp[..4].copy_from_slice(&seconds.to_be_bytes());
         stamp[4..].copy_from_slice(&((micros % 1_000_000) as u32).to_be_bytes());
-        let len = (HEADER_BYTES + usize::from(self.config.packet_bytes)).max(16);
+        let len = (HEADER_BYTES + usize::from(self.config.packet_bytes)).clamp(16, HEADER_BYTES + MAX_PACKET_BYTES);
         let mut bytes = vec![0; len];
         let mut writer = ControlWriter::new(&mut bytes, 0);
         writer.push(&Tag::Ping(stamp));
@@ -123,7 +125,7 @@ impl Outgoing {
         let Self { slots, flights, counters, headers, .. } = self;
         let Some(frame) = slots[slot].as_deref_mut() else { return };
         train.inline(&frame.header);
-        if frame.inline {
+        if frame.header_has_data {
             train.payload(BufferRange::new(frame.buffer, 0, frame.size));
             train.inline(&END);
         }
@@ -131,6 +133,10 @@ impl Outgoing {
         flights.settle(frame.header_flight);
         frame.header_flight =
             if frame.state == State::Announced { flights.push(slot, ticket, Cargo::Header, len, stamp) } else { 0 };
+        if frame.headers_sent == 0 {
+            // An answer is owed from now on.
+            frame.heard_at = frame.heard_at.max(now);
+        }
         frame.headers_sent += 1;
         frame.header_sent_at = now;
         frame.header_queued = false;
@@ -217,7 +223,6 @@ impl Outgoing {
     }
 
     fn poll_data(&mut self, now: Time, train: &mut Train) -> bool {
-        self.paced_until = None;
         self.turn += 1;
         let Some(first) = self.pick() else {
             if self.flights.bytes() < self.congestion.window() {
@@ -307,6 +312,7 @@ impl Outgoing {
     fn write_packet(&mut self, now: Time, train: &mut Train, pick: Pick, bytes: usize, stamp: DeliveryStamp) {
         let Pick { slot, packet, from } = pick;
         let turn = self.turn;
+        let fair_share = self.congestion.window() / self.ready.len().max(1) as u64;
         let Self { slots, flights, counters, again, echoes, ready, .. } = self;
         let Some(frame) = slots[slot].as_deref_mut() else { return };
         train.inline(&frame.packet_header(packet));
@@ -314,7 +320,7 @@ impl Outgoing {
         train.end_segment();
         counters.packets_sent += 1;
         let ticket = frame.ticket;
-        if frame.cells.is_empty() {
+        if frame.state == State::Accepted && !frame.has_pending() {
             // Nothing of the frame waited for an answer: silence counts from now on.
             frame.heard_at = frame.heard_at.max(now);
         }
@@ -323,26 +329,23 @@ impl Outgoing {
                 again.pop_front();
                 counters.packets_resent += 1;
                 let id = flights.push(slot, ticket, Cargo::Packet(packet), bytes, stamp);
-                if let Some(cell) = frame.cell_mut(packet) {
-                    (cell.flight, cell.queued) = (id, false);
-                }
+                frame.on_sent_again(packet, id);
             }
             Source::Echo => {
                 echoes.pop_front();
                 counters.packets_resent += 1;
-                if let Some(cell) = frame.cell_mut(packet) {
-                    cell.resent = true;
-                }
+                frame.on_echoed(packet);
             }
             Source::New => {
                 let id = flights.push(slot, ticket, Cargo::Packet(packet), bytes, stamp);
-                frame.cells.push_back(super::frame::Cell { flight: id, ..Default::default() });
-                frame.next += 1;
+                frame.on_sent(id);
                 if frame.turn != turn {
                     (frame.turn, frame.share) = (turn, 0);
                 }
                 frame.share += 1;
-                let rotate = frame.share % frame.train_share().min(TURN) == 0;
+                // No frame waits for longer than a window of the others: that is how the silent ones stay alive.
+                let fair = fair_share / bytes as u64;
+                let rotate = frame.share % u64::from(frame.train_share().min(TURN)).min(fair).max(1) as u32 == 0;
                 if frame.next == frame.packets && frame.repeat_until.is_some() {
                     // Only a packet that arrives makes the receiver decide about those before it, and a frame with a
                     // deadline has no time for a lost last one.

@@ -11,8 +11,9 @@ use std::time::Duration;
 pub(super) const HEADER_BYTES: usize = 6;
 /// The largest `P`: a UDP datagram less the header.
 const MOST_PACKET_BYTES: usize = 65_507 - HEADER_BYTES;
-/// No contract makes packets smaller than this, but one whose run is: headers would cost more than its fineness is worth.
-const FINE_PACKET_BYTES: u64 = 1024;
+/// The specification's packet. No contract makes packets smaller but one whose run is less than two of them: headers would
+/// cost more than its fineness is worth.
+const FINE_PACKET_BYTES: u64 = 2048;
 /// Nothing makes packets smaller than this.
 const LEAST_PACKET_BYTES: u64 = 256;
 /// What a ZCRP unit has for a trailer: see [`packet_bytes`].
@@ -38,8 +39,12 @@ pub(super) fn packet_bytes(size: u64, terms: &Terms, largest: u16, train: usize)
     let mut most = u64::from(largest);
     if allows_loss(terms) {
         let run = terms.run_bytes.unwrap_or(0);
-        // The run is kept in whole packets: a few of them, if they need not be tiny for that.
-        most = most.min((run / 4).max(FINE_PACKET_BYTES)).min(run.max(LEAST_PACKET_BYTES));
+        // The run is kept in whole packets: four of them, or two, or one.
+        most = most.min(match run {
+            4096.. => (run / 4).max(FINE_PACKET_BYTES),
+            2048.. => run / 2,
+            _ => run.max(LEAST_PACKET_BYTES),
+        });
         // A frame of which a tenth may be lost has at least forty packets, so that four may.
         let share = size.saturating_mul(u64::from(terms.rate.unwrap_or(0))) / (4 * 255);
         most = most.min(share.max(FINE_PACKET_BYTES));
@@ -121,8 +126,11 @@ mod tests {
     fn packets_fill_the_path_and_are_small_where_the_contract_is_fine() {
         let any = u64::MAX;
         assert_eq!([largest(1472), largest(65_507), largest(0)], [INTERNET, LOOPBACK, 1]);
-        assert_eq!(packet_bytes(100_000, &terms(64, 4000), INTERNET, TRAIN), 1024, "three packets in a row");
-        assert_eq!(packet_bytes(100_000, &terms(64, 8000), INTERNET, TRAIN), INTERNET);
+        assert_eq!(packet_bytes(100_000, &terms(64, 4000), INTERNET, TRAIN), INTERNET);
+        assert_eq!(packet_bytes(100_000, &terms(64, 4000), LOOPBACK, TRAIN), 2000, "two in a row");
+        assert_eq!(packet_bytes(100_000, &terms(64, 5000), LOOPBACK, TRAIN), 2048, "two in a row");
+        assert_eq!(packet_bytes(100_000, &terms(64, 2600), INTERNET, TRAIN), 1300, "two in a row");
+        assert_eq!(packet_bytes(100_000, &terms(64, 2000), INTERNET, TRAIN), INTERNET, "one in a row");
         assert_eq!(packet_bytes(100_000, &terms(64, 500), INTERNET, TRAIN), 500, "one in a row");
         assert_eq!(packet_bytes(100_000, &terms(64, 10), INTERNET, TRAIN), 256, "none in a row");
         assert_eq!(packet_bytes(1 << 20, &Terms::reliable(), LOOPBACK, TRAIN), 65_479);
@@ -131,7 +139,7 @@ mod tests {
         // A tenth of the frame is at least four packets.
         let tenth = u64::from(packet_bytes(1 << 20, &terms(26, any), LOOPBACK, TRAIN));
         assert!((1 << 20) / tenth >= 39 && tenth > 20_000, "{tenth}");
-        assert_eq!(packet_bytes(2000, &terms(26, any), LOOPBACK, TRAIN), 1024);
+        assert_eq!(packet_bytes(20_000, &terms(26, any), LOOPBACK, TRAIN), 2048);
         for size in [0, 1, 255, 256, 65_536, 100_000, u64::MAX] {
             for path in [1, 100, 548, INTERNET, 8966, LOOPBACK] {
                 for terms in [Terms::reliable(), terms(26, 1), terms(1, any), terms(255, 1_000_000)] {

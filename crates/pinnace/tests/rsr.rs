@@ -2,10 +2,12 @@
 
 use pinnace::rsr::{
     Arrival, Buffer, ByteOrder, Cause, Context, Endpoint, Error, Incoming, Local, Method, Obstacle, Outgoing, Parcel,
-    Pending, ReadError, Reader, Request, Sent, Sink, Startpoint, Way, Zcrp, send_rsr,
+    Pending, ReadError, Reader, Request, Sent, Sink, Startpoint, Vrp, Way, Zcrp, send_rsr,
 };
+use pinnace::vrp;
 use proptest::prelude::*;
 use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, UdpSocket};
 use std::ops::Range;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -510,6 +512,84 @@ fn requests_travel_over_zcrp() {
 }
 
 #[test]
+fn requests_travel_over_vrp() {
+    over("vrp");
+}
+
+/// Passes datagrams on, from one sender to one receiver and back, and drops some of the large ones on their way there.
+fn lossy_relay(target: SocketAddr) -> SocketAddr {
+    let [near, far] = [0, 1].map(|_| UdpSocket::bind("127.0.0.1:0").unwrap());
+    far.connect(target).unwrap();
+    let address = near.local_addr().unwrap();
+    let back = (near.try_clone().unwrap(), far.try_clone().unwrap());
+    let sender = Arc::new(Mutex::new(None));
+    let known = sender.clone();
+    std::thread::spawn(move || {
+        let (mut datagram, mut state) = ([0; 65_536], 1u32);
+        while let Ok((len, source)) = near.recv_from(&mut datagram) {
+            *known.lock().unwrap() = Some(source);
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            if len < 500 || state >> 24 >= 40 {
+                let _ = far.send(&datagram[..len]);
+            }
+        }
+    });
+    std::thread::spawn(move || {
+        let ((near, far), mut datagram) = (back, [0; 65_536]);
+        while let Ok(len) = far.recv(&mut datagram) {
+            let sender = *sender.lock().unwrap();
+            let _ = near.send_to(&datagram[..len], sender.unwrap());
+        }
+    });
+    address
+}
+
+#[test]
+fn what_vrp_loses_is_what_the_buffer_lets_it_and_both_ends_know() {
+    let (handler, told) = tell(|request| {
+        let mut reader = request.reader();
+        let first = reader.get_str().map(str::to_owned);
+        let pixels = reader.get_u32_array_lossy().unwrap();
+        (first, pixels, reader.get_u64(), request.holes().to_vec())
+    });
+    let endpoint = Endpoint::builder().handler(3, handler).listen("vrp", "127.0.0.1:0").open().unwrap();
+    let relay = lossy_relay(endpoint.startpoint().ways()[0].address().parse().unwrap());
+    let startpoint =
+        Startpoint::new(vec![Way::new("vrp", &relay.to_string(), "").unwrap()], endpoint.startpoint().id()).unwrap();
+    let options = vrp::Options { packet_bytes: Some(1000), ..vrp::Options::default() };
+    let context = Context::with_methods(vec![Arc::new(Vrp { options })]);
+    let pixels: Vec<u32> = (0..50_000).collect();
+    let mut lost = 0;
+    for _ in 0..5 {
+        let mut buffer = Buffer::new();
+        buffer.allow_loss(40.0, 20_000);
+        buffer.critical(|buffer| {
+            buffer.put_str("a picture");
+        });
+        buffer.put_u32_array(&pixels).critical(|buffer| {
+            buffer.put_u64(99);
+        });
+        let delivered = context.send(&startpoint, 3, &mut buffer).unwrap();
+        let (first, got, last, holes) = told.recv_timeout(PATIENCE).unwrap();
+        assert_eq!((first.as_deref(), last), (Ok("a picture"), Ok(99)));
+        let reported: Vec<_> = delivered.lost().iter().map(|hole| hole.start as usize..hole.end as usize).collect();
+        assert_eq!(reported, holes);
+        let missing: usize = got.holes.iter().map(ExactSizeIterator::len).sum();
+        assert_eq!(got.values.len(), pixels.len());
+        let is_lost = |index: usize| got.holes.iter().any(|hole| hole.contains(&index));
+        assert!((0..pixels.len()).all(|index| is_lost(index) || got.values[index] == pixels[index]));
+        lost += missing;
+    }
+    assert!(lost > 0, "one datagram in six was dropped");
+    // Without leave nothing is lost.
+    let mut buffer = Buffer::new();
+    buffer.put_str("exact").put_u32_array(&pixels).put_u64(1);
+    context.send(&startpoint, 3, &mut buffer).unwrap();
+    let (first, got, last, holes) = told.recv_timeout(PATIENCE).unwrap();
+    assert!(first.as_deref() == Ok("exact") && got.values == pixels && last == Ok(1) && holes.is_empty());
+}
+
+#[test]
 fn a_request_that_is_too_large_for_one_method_takes_another() {
     let small = Zcrp { most_request_bytes: 10_000, ..Zcrp::default() };
     let context = Context::with_methods(vec![Arc::new(small), Arc::new(Local::default())]);
@@ -632,6 +712,11 @@ fn two_processes(method: &str, test: &str) {
     let error = send_rsr(&server, ECHO, Buffer::new().put_u8(1)).unwrap_err();
     assert!(before.elapsed() < PATIENCE, "{:?}: {error}", before.elapsed());
     assert!(error.to_string().contains(method), "{error}");
+}
+
+#[test]
+fn two_processes_over_vrp() {
+    two_processes("vrp", "two_processes_over_vrp");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use super::error::{Attempt, Error, Obstacle};
 use super::local::Local;
 use super::method::{Method, Outgoing, Pending, Sent};
 use super::startpoint::{Startpoint, Way};
+use super::vrp::Vrp;
 use super::zcrp::Zcrp;
 use super::{Buffer, Cause};
 use std::collections::BTreeMap;
@@ -17,8 +18,9 @@ use std::time::{Duration, Instant};
 /// Ways that a context keeps; the one that was not used for longest makes room for another.
 const MOST_WAYS_KEPT: usize = 1024;
 
-/// A way whose probe has failed is not tried again for so long.
-const PROBE_PAUSE: Duration = Duration::from_secs(5);
+/// A way whose probe has failed is not tried again for so long, or for so many times what the probe took.
+const PROBE_PAUSE: Duration = Duration::from_secs(1);
+const PROBE_PAUSES: u32 = 5;
 
 /// The methods that a program has, and the ways that it has opened. Clones are the same context.
 #[derive(Clone)]
@@ -55,9 +57,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Default for Context {
-    /// With every method of this library: `local`, `zcrp`.
+    /// With every method of this library: `local`, `vrp`, `zcrp`.
     fn default() -> Self {
-        Self::with_methods(vec![Arc::new(Local::of_process()), Arc::new(Zcrp::default())])
+        Self::with_methods(vec![Arc::new(Local::of_process()), Arc::new(Vrp::default()), Arc::new(Zcrp::default())])
     }
 }
 
@@ -166,13 +168,15 @@ impl Context {
             }
             State::Unknown | State::Open(_) | State::Down { .. } => {}
         }
+        let before = Instant::now();
         match method.connect(way.address(), way.options()) {
             Ok(outgoing) => {
                 *state = State::Open(outgoing.clone());
                 Ok(outgoing)
             }
             Err(cause) => {
-                *state = State::Down { until: Instant::now() + PROBE_PAUSE, cause: cause.clone() };
+                let pause = PROBE_PAUSE.max(before.elapsed() * PROBE_PAUSES);
+                *state = State::Down { until: Instant::now() + pause, cause: cause.clone() };
                 Err(Obstacle::Failed(cause))
             }
         }

@@ -327,12 +327,18 @@ impl Endpoint {
         self.shared.counts.snapshot()
     }
 
-    /// Takes no more requests, and returns when those that were taken are handled (in a handler, at once).
+    /// Takes no more requests, and returns when those that were taken are handled. Called by one of its own handlers, it
+    /// returns at once; what was taken and has no room to wait is dropped then.
     pub fn close(&mut self) {
-        self.shared.queue.close();
+        let own = std::thread::current().id();
+        if self.threads.iter().any(|thread| thread.thread().id() == own) {
+            // Whoever waits for room would wait for this very thread.
+            self.shared.queue.close();
+        }
+        // What has arrived comes into the queue before it is closed.
         self.incoming.iter_mut().for_each(|incoming| incoming.close());
         self.incoming.clear();
-        let own = std::thread::current().id();
+        self.shared.queue.close();
         for thread in self.threads.drain(..).filter(|thread| thread.thread().id() != own) {
             let _ = thread.join();
         }

@@ -43,6 +43,7 @@
 //! [`Startpoint::via`]; programs can bring their own ([`Method`]). Nobody is authenticated: open an endpoint only to a
 //! network that you trust.
 
+mod address;
 mod buffer;
 mod context;
 mod endpoint;
@@ -54,6 +55,7 @@ mod number;
 mod queue;
 mod reader;
 mod startpoint;
+mod vrp;
 mod zcrp;
 
 pub use buffer::Buffer;
@@ -65,6 +67,7 @@ pub use method::{Arrival, Contract, Incoming, Method, Outgoing, Parcel, Pending,
 pub use number::ByteOrder;
 pub use reader::{Lossy, ReadError, Reader};
 pub use startpoint::{MOST_WAYS, Startpoint, Way};
+pub use vrp::Vrp;
 pub use zcrp::Zcrp;
 
 /// Runs a handler of an endpoint, by the methods of [`Context::of_process`]. See [`Context::send`].

@@ -19,10 +19,11 @@ mod client;
 mod server;
 
 use super::Cause;
+use super::address::canonical;
 use super::method::{Incoming, Method, Outgoing, Sink};
 use crate::zcrp::Options;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
+use std::net::{TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,17 +85,6 @@ fn join(socket: &UdpSocket, control: &TcpStream, port: u16) -> io::Result<[Owned
     Ok([socket.try_clone()?.into(), socket.try_clone()?.into()])
 }
 
-/// IPv4 addresses as such, also where they come over an IPv6 socket.
-fn canonical(address: SocketAddr) -> SocketAddr {
-    match address {
-        SocketAddr::V6(v6) => match v6.ip().to_ipv4_mapped() {
-            Some(v4) => SocketAddr::new(v4.into(), v6.port()),
-            None => address,
-        },
-        SocketAddr::V4(_) => address,
-    }
-}
-
 /// Whether the peer has closed the connection. It must not block.
 fn has_gone(control: &TcpStream) -> bool {
     match control.peek(&mut [0]) {
@@ -103,26 +93,4 @@ fn has_gone(control: &TcpStream) -> bool {
         Ok(_) => false,
         Err(error) => !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted),
     }
-}
-
-/// The address at which others most likely reach a socket that is bound to this one.
-fn reachable(bound: SocketAddr) -> SocketAddr {
-    if !bound.ip().is_unspecified() {
-        return bound;
-    }
-    // Connecting a UDP socket sends nothing, and says which address the route away from here has. These are addresses
-    // for documentation: nobody has them.
-    let away = |local: SocketAddr, remote: SocketAddr| -> io::Result<SocketAddr> {
-        let socket = UdpSocket::bind(local)?;
-        socket.connect(remote)?;
-        socket.local_addr()
-    };
-    let v4 = || away((Ipv4Addr::UNSPECIFIED, 0).into(), (Ipv4Addr::new(192, 0, 2, 1), 9).into());
-    let documentation = Ipv6Addr::new(0x2001, 0xDB8, 0, 0, 0, 0, 0, 1);
-    let v6 = || away((Ipv6Addr::UNSPECIFIED, 0).into(), (documentation, 9).into());
-    // A socket for every IPv6 address hears IPv4, too, unless the system was told otherwise.
-    let found = v4().or_else(|error| if bound.is_ipv6() { v6() } else { Err(error) });
-    let mut found = found.unwrap_or_else(|_| (Ipv4Addr::LOCALHOST, 0).into());
-    found.set_port(bound.port());
-    found
 }

@@ -5,6 +5,7 @@
 
 use super::{HANDSHAKE_TIMEOUT, INLINE_BYTES, LOOK_INTERVAL, MAGIC, SIZE_BYTES, VERSION, Zcrp};
 use crate::Message;
+use crate::rsr::address::{canonical, reachable};
 use crate::rsr::method::{Arrival, Incoming, Sink, Undelivered};
 use crate::zcrp::{Channel, Options, Progress, Receiver};
 use std::collections::BTreeMap;
@@ -48,7 +49,7 @@ pub(super) struct Listening {
 
 impl Incoming for Listening {
     fn address(&self) -> String {
-        super::reachable(self.bound).to_string()
+        reachable(self.bound).to_string()
     }
 
     fn close(&mut self) {
@@ -167,7 +168,7 @@ impl Peer {
         let Ok(channel) = self.agree(&control) else { return };
         if let Ok(receiver) = channel.open_receiver(channel.config(&self.shared.options)) {
             if let Some(number) = self.enter(&receiver) {
-                let source = super::canonical(source).to_string();
+                let source = canonical(source).to_string();
                 while self.take(&receiver, &control, &source).is_some() {}
                 self.shared.lock().receivers.remove(&number);
             }

@@ -74,8 +74,8 @@ pub struct Half {
     /// To whom, from where, and what.
     pub sent: Vec<(Address, Option<Address>, Vec<u8>)>,
     pub events: Vec<Event>,
-    /// Bytes from every sender, and to it.
-    traffic: BTreeMap<Address, (usize, usize)>,
+    /// Bytes from every sender, and to it: in all, and for each frame number.
+    traffic: BTreeMap<(Address, Option<u16>), (usize, usize)>,
     /// Sends are held back: several reads share an answer.
     pub hold: bool,
 }
@@ -122,9 +122,13 @@ impl Half {
             train.for_each_datagram(|_| &[], |datagram| sent.push((to, from, datagram.to_vec())));
             for (.., datagram) in &sent {
                 assert!(datagram.len() <= 1472 && Control::parse(datagram).is_ok_and(|control| !control.is_cut()));
-                let (received, said) = self.traffic.entry(to).or_default();
-                *said += datagram.len();
-                assert!(said <= received, "{to}: {said} bytes for {received}");
+                let control = Control::parse(datagram).expect("a control packet");
+                let is_pong = control.tags().any(|tag| matches!(tag, Tag::Pong(_)));
+                for frame in [None, Some(control.frame())] {
+                    let (received, said) = self.traffic.entry((to, frame)).or_default();
+                    *said += if is_pong && frame.is_some() { 0 } else { datagram.len() };
+                    assert!(said <= received, "{to}, frame {frame:?}: {said} bytes for {received}");
+                }
             }
             self.sent.extend(sent);
         }
@@ -141,7 +145,15 @@ impl Half {
     pub fn read(&mut self, source: Address, ecn: Ecn, datagrams: &[Vec<u8>]) {
         let bytes = datagrams.concat();
         let segment = datagrams.first().map_or(0, Vec::len);
-        self.traffic.entry(source).or_default().0 += bytes.len();
+        for datagram in datagrams {
+            let number = datagram.first_chunk().map(|head| match Header::parse(head) {
+                Header::Data { frame, .. } | Header::Control { frame } => frame,
+            });
+            self.traffic.entry((source, None)).or_default().0 += datagram.len();
+            if number.is_some() {
+                self.traffic.entry((source, number)).or_default().0 += datagram.len();
+            }
+        }
         let mut plan = ReceivePlan::new();
         plan.reset(64);
         self.engine.plan_receive(&mut plan);

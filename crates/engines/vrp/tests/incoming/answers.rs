@@ -1,0 +1,228 @@
+//! Answers: how much they may say, what is left out first, where they go on, and what they report as lost (V-R13).
+
+use crate::half::{ALICE, Half, control, data, header, raw_data, say};
+use pinnace_core::Ecn;
+use pinnace_vrp::{Config, Limits};
+use pinnace_wire::vrp::{Control, Tag};
+
+fn new() -> Half {
+    Half::new(Config::default())
+}
+
+const ALL_MAY_BE_LOST: [Tag<'_>; 2] = [Tag::ConsLoss(1), Tag::LossRate(255)];
+
+/// The words of all answers.
+fn said(half: &mut Half) -> Vec<String> {
+    half.take().iter().map(|bytes| say(bytes)).collect()
+}
+
+#[test]
+fn never_more_bytes_leave_for_a_frame_than_came() {
+    //= V-R13 test
+    let mut half = new();
+    let create = Tag::FrameCreate { frame: 1, size: 1000, packet_bytes: 1 };
+    // 16 bytes in, 10 out: 6 are left. Every packet brings 7.
+    assert_eq!(half.hear(&control(1, &[create])), ["1: ok"]);
+    assert_eq!(half.hear(&data(1, 1000, 1, 0)), ["1: ack 0"], "13 bytes: SINGLE_ACK is left out");
+    assert_eq!(half.hear(&data(1, 1000, 1, 1)), [""; 0], "8 bytes: nothing fits");
+    assert_eq!(half.hear(&data(1, 1000, 1, 2)), ["1: ack 2"]);
+    assert!(half.counters().answers_withheld >= 3);
+    // NACK goes before SINGLE_ACK.
+    let mut half = new();
+    half.feed(&control(1, &[Tag::FrameCreate { frame: 1, size: 1000, packet_bytes: 4 }]));
+    half.take();
+    assert_eq!(half.hear(&data(1, 1000, 4, 1)), ["1: single 1"], "16 bytes: 12 said, NACK does not fit");
+    assert_eq!(half.counters().packets_nacked, 0);
+    assert_eq!(half.hear(&data(1, 1000, 4, 2)), ["1: single 2"]);
+}
+
+#[test]
+fn the_loss_report_is_left_out_first() {
+    //= V-R13 test
+    let mut half = new();
+    let tags = [Tag::FrameCreate { frame: 1, size: 8, packet_bytes: 4 }, Tag::ConsLoss(9), Tag::LossRate(255)];
+    // 20 bytes in, 10 out, 10 in: 20 to say at most.
+    half.feed(&control(1, &tags));
+    half.take();
+    assert_eq!(half.hear(&data(1, 8, 4, 1)), ["1: ack 1, single 1"], "17 bytes: the report takes ten");
+    assert_eq!(half.deliveries()[0].loss.lost, 1);
+    assert_eq!(half.hear(&data(1, 8, 4, 1)), ["1: ack 1"], "13");
+    for _ in 0..6 {
+        half.feed(&header(1, 8, 4, &tags[1..]));
+    }
+    assert_eq!(said(&mut half).last().unwrap(), "1: ok, ack 1, lost 0+1");
+}
+
+#[test]
+fn long_answers_go_on_in_further_packets_each_with_the_cumulative_ack() {
+    //= V-R13 test
+    let mut half = new();
+    half.feed(&header(1, 2_000_000, 1000, &[]));
+    half.take();
+    half.hold = true;
+    half.feed(&data(1, 2_000_000, 1000, 0));
+    for packet in 0..700 {
+        half.feed(&data(1, 2_000_000, 1000, 2 * packet + 2));
+    }
+    half.hold = false;
+    half.drain();
+    let answers = half.take();
+    assert!(answers.len() >= 5 && answers.iter().all(|bytes| bytes.len() <= 1472));
+    let (mut singles, mut nacks) = (Vec::new(), Vec::new());
+    for answer in &answers {
+        let tags: Vec<Tag<'_>> = Control::parse(answer).unwrap().tags().collect();
+        assert_eq!(tags[0], Tag::Ack(0));
+        for tag in &tags[1..] {
+            match tag {
+                Tag::SingleAck(packet) => singles.push(*packet),
+                Tag::Nack(packet) => nacks.push(*packet),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    assert!(singles.into_iter().eq((0..=700).map(|packet| 2 * packet)));
+    assert!(nacks.into_iter().eq((0..700).map(|packet| 2 * packet + 1)), "in the order of the decisions");
+}
+
+#[test]
+fn a_long_loss_report_is_cut_and_says_how_much_was_lost() {
+    //= V-R13 test
+    let mut half = new();
+    // Every second packet is lost: 500 ranges.
+    half.feed(&header(1, 1_001_000, 1000, &ALL_MAY_BE_LOST));
+    for packet in 0..500 {
+        half.feed(&data(1, 1_001_000, 1000, 2 * packet));
+    }
+    half.take();
+    let answer = half.ask(&data(1, 1_001_000, 1000, 1000));
+    let [answer] = &answer[..] else { panic!("{answer:?}") };
+    let tags: Vec<Tag<'_>> = Control::parse(answer).unwrap().tags().collect();
+    assert_eq!(tags[0], Tag::Ack(1000));
+    let mut ranges = Vec::new();
+    for tag in &tags {
+        if let Tag::LossReport(report) = tag {
+            assert!((1..=31).contains(&report.iter().len()));
+            ranges.extend(report.iter());
+        }
+    }
+    let (last, others) = ranges.split_last().unwrap();
+    assert_eq!(*last, (u32::MAX, 500));
+    assert!(others.iter().enumerate().all(|(index, range)| *range == (2 * index as u32 + 1, 1)));
+    assert!(answer.len() > 1455 && others.len() > 175, "{} bytes, {} ranges", answer.len(), others.len());
+    let delivery = &half.deliveries()[0];
+    assert_eq!((delivery.loss.ranges.len(), delivery.holes.len(), delivery.loss.is_complete), (500, 500, true));
+    // It is said again each time.
+    let again = half.ask(&data(1, 1_001_000, 1000, 5));
+    assert!(say(&again[0]).contains("4294967295+500"));
+}
+
+#[test]
+fn a_report_that_just_fits_is_whole() {
+    //= V-R13 test
+    for lost in [1, 30, 31, 32, 62, 63, 180, 181, 182, 183] {
+        let mut half = new();
+        let size = (2 * lost + 1) * 1000;
+        half.feed(&header(1, size, 1000, &ALL_MAY_BE_LOST));
+        for packet in 0..=lost {
+            half.feed(&data(1, size as usize, 1000, 2 * packet));
+        }
+        half.take();
+        let answer = half.ask(&data(1, size as usize, 1000, 0));
+        let words = say(&answer[0]);
+        assert_eq!(words.contains("4294967295"), lost > 181, "{lost}: {words}");
+        assert_eq!(words.matches('+').count(), if lost > 181 { 181 } else { lost as usize });
+        assert_eq!(words.matches("lost").count(), lost.min(181).div_ceil(31) as usize);
+    }
+}
+
+#[test]
+fn a_complete_frame_says_everything_in_time() {
+    //= V-R13 test
+    // Many acknowledgements and a long report in one drain: every packet has both, and none says less than it must.
+    let mut half = new();
+    half.feed(&header(1, 1_001_000, 1000, &ALL_MAY_BE_LOST));
+    half.take();
+    half.hold = true;
+    for packet in 0..=500 {
+        half.feed(&data(1, 1_001_000, 1000, 2 * packet));
+    }
+    half.hold = false;
+    half.drain();
+    let answers = half.take();
+    let words: Vec<String> = answers.iter().map(|bytes| say(bytes)).collect();
+    assert!(words.iter().all(|words| words.starts_with("1: ack 1000, lost ") && words.contains("4294967295+500")));
+    assert_eq!(words.iter().map(|words| words.matches("single").count()).sum::<usize>(), 501);
+}
+
+#[test]
+fn in_place_prediction_survives_losses_and_the_next_frame() {
+    //= V-R12, V-R18 test
+    let mut half = new();
+    let size = 64_000;
+    half.feed(&header(1, size, 1000, &[]));
+    half.feed(&header(2, size, 1000, &[]));
+    let train = |number, packets: core::ops::Range<u32>| -> Vec<_> {
+        packets.map(|packet| data(number, size as usize, 1000, packet)).collect()
+    };
+    half.read(ALICE, Ecn::NotCapable, &train(1, 0..30));
+    assert_eq!(half.counters().packets_copied, 0);
+    // 30 is lost: what follows lands one place too early, and moves.
+    half.read(ALICE, Ecn::NotCapable, &train(1, 31..40));
+    assert_eq!(half.counters().packets_copied, 9);
+    half.read(ALICE, Ecn::NotCapable, &train(1, 40..60));
+    half.read(ALICE, Ecn::NotCapable, &train(1, 30..31));
+    assert_eq!(half.counters().packets_copied, 10);
+    half.read(ALICE, Ecn::NotCapable, &[train(1, 60..64), train(2, 0..30)].concat());
+    half.read(ALICE, Ecn::NotCapable, &train(2, 30..64));
+    assert_eq!(half.counters().packets_copied, 10, "one train runs from one frame into the next");
+    let deliveries = half.deliveries();
+    for delivery in &deliveries {
+        assert_eq!(half.content(delivery), crate::half::content(delivery.number, size as usize));
+    }
+    assert_eq!(deliveries.len(), 2);
+}
+
+#[test]
+fn the_largest_packets_work() {
+    //= V-R12 test
+    let mut half = new();
+    let size = 3 * 65_501 - 1;
+    half.feed(&header(1, size as u32, 65_501, &[]));
+    for packet in [0, 2, 1] {
+        half.feed(&data(1, size, 65_501, packet));
+    }
+    let deliveries = half.deliveries();
+    assert_eq!(half.content(&deliveries[0]), crate::half::content(1, size));
+}
+
+#[test]
+fn ten_thousand_frames_of_a_thousand_senders() {
+    //= V-R1 test
+    let limits = Limits { frames: 10_000, ..Limits::default() };
+    let mut half = Half::new(Config { limits, ..Config::default() });
+    let senders = || (0..1000).map(|node| pinnace_core::Address::Node(1000 + node));
+    for number in 0..10 {
+        for sender in senders() {
+            half.feed_from(sender, &header(number, 2000, 1000, &[]));
+        }
+    }
+    assert_eq!(half.rx().frames(), 10_000);
+    half.take();
+    assert_eq!(half.hear(&header(0, 2000, 1000, &[])), ["0: refused"]);
+    for packet in 0..2 {
+        for number in 0..10 {
+            for sender in senders() {
+                half.feed_from(sender, &data(number, 2000, 1000, packet));
+            }
+        }
+    }
+    let deliveries = half.deliveries();
+    assert_eq!(deliveries.len(), 10_000);
+    for delivery in &deliveries {
+        half.call(|rx| rx.release(delivery.id));
+    }
+    half.take();
+    half.millis(20_000);
+    assert_eq!((half.rx().frames(), half.rx().bytes(), half.rx().sources()), (0, 0, 0));
+    assert!(half.hear(&raw_data(0, 0, &[])).is_empty());
+}

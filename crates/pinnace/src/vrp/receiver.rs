@@ -140,6 +140,12 @@ impl Receiver {
         self.end.port.inspect(|_, _, state| state.len())
     }
 
+    /// Frames that are kept: those that are coming, and complete ones whose senders have not said yet that they know. Once
+    /// it is 0, no sender waits for an answer.
+    pub fn frames(&self) -> usize {
+        self.look(|incoming| incoming.frames()).unwrap_or_default()
+    }
+
     /// Bytes that count against [`Limits::bytes`](super::Limits::bytes): frames that are coming, that wait to be taken, and
     /// that were taken and not dropped, with what it takes to receive them.
     pub fn bytes(&self) -> u64 {

@@ -20,6 +20,7 @@ mod ping;
 mod sim;
 mod transport;
 mod units;
+mod vrp;
 mod wan;
 mod zcrp;
 
@@ -69,6 +70,8 @@ enum Command {
     Recv(files::receive::Args),
     /// Send or receive single messages with the bare ZCRP protocol
     Zcrp(zcrp::Args),
+    /// Send or receive frames with the bare VRP protocol: loss as a contract
+    Vrp(vrp::Args),
     Sim(sim::Args),
     Demo(demo::Args),
     /// Measure throughput and processor time against other transports, interleaved in one run
@@ -107,6 +110,7 @@ fn run(command: &Command, output: &Output) -> Result<ExitCode, Error> {
         Command::Send(args) => files::send::run(args, output),
         Command::Recv(args) => files::receive::run(args, output),
         Command::Zcrp(args) => zcrp::run(args, output),
+        Command::Vrp(args) => vrp::run(args, output),
         Command::Sim(args) => sim::run(args, output),
         Command::Demo(args) => demo::run(args, output),
         Command::Perf(args) => perf::run(args, output),

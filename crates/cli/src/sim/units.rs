@@ -71,7 +71,7 @@ pub(super) fn count(number: u64) -> String {
 }
 
 /// `1.23 %` of two counts; 0 of nothing.
-pub(super) fn percent(part: u64, whole: u64) -> String {
+pub(crate) fn percent(part: u64, whole: u64) -> String {
     format!("{:.2} %", share(part, whole) * 100.0)
 }
 

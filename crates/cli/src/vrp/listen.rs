@@ -1,0 +1,126 @@
+//! `pinnace vrp listen`.
+
+use super::{Line, Transport, counters, lost, pairs, sha256};
+use crate::exit::Error;
+use crate::interrupt;
+use crate::output::Output;
+use crate::transport;
+use pinnace::vrp::{Received, Receiver};
+use serde::Serialize;
+use std::time::{Duration, Instant};
+
+/// Arguments of `pinnace vrp listen`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The address to listen on; port 0 picks one, and it is printed on standard error
+    #[arg(long, value_name = "HOST:PORT", value_parser = transport::address)]
+    bind: String,
+    /// End after so many frames, whoever sent them; if everybody falls silent before, fail [default: go on until Ctrl-C]
+    #[arg(long, value_name = "K")]
+    count: Option<u64>,
+    /// Room for frames on their way, in bytes; more are refused
+    #[arg(long, value_name = "BYTES", default_value = "256MiB", value_parser = transport::bytes)]
+    memory: u64,
+    #[command(flatten)]
+    transport: Transport,
+}
+
+#[derive(Serialize)]
+struct Listening {
+    event: &'static str,
+    address: String,
+}
+
+/// What came so far.
+#[derive(Default)]
+struct Tally {
+    frames: u64,
+    packets: u64,
+    lost: u64,
+    longest_run: u32,
+}
+
+pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
+    interrupt::install();
+    let mut options = args.transport.options();
+    options.limits.bytes = args.memory;
+    let receiver = Receiver::bind(args.bind.as_str(), &options)?;
+    receiver.warnings().iter().for_each(|warning| output.warn(warning));
+    let address = receiver.local_addr().to_string();
+    output.warn(format_args!("listening on {address}"));
+    if output.json {
+        output.result("", &Listening { event: "listening", address });
+    }
+    let mut tally = Tally::default();
+    let result = serve(args, output, &receiver, &mut tally);
+    if result.is_ok() {
+        linger(&receiver)?;
+    }
+    receiver.close();
+    let Tally { frames, packets, lost: packets_lost, longest_run } = tally;
+    output.note(format_args!("{frames} frames received, {}", lost(packets_lost, packets, longest_run)));
+    output.note(counters(&receiver.counters()));
+    result
+}
+
+fn serve(args: &Args, output: &Output, receiver: &Receiver, tally: &mut Tally) -> Result<(), Error> {
+    // A frame may take long: what counts is whether anything comes.
+    let came = || receiver.counters().packets_received;
+    let (mut heard, mut since) = (0, Instant::now());
+    while args.count.is_none_or(|count| tally.frames < count) {
+        interrupt::check()?;
+        if let Some(frame) = receiver.recv_timeout(interrupt::LOOK)? {
+            print(output, tally, &frame);
+            since = Instant::now();
+            continue;
+        }
+        if came() > heard {
+            (heard, since) = (came(), Instant::now());
+        }
+        if args.count.is_some() && (heard > 0 || tally.frames > 0) && since.elapsed() > args.transport.timeout {
+            return Err(Error::peer_gone(format!(
+                "the sender has not sent anything for {} s, after {} frames: it was killed, it gave a frame up, or the \
+                 network between is down",
+                args.transport.timeout.as_secs_f32(),
+                tally.frames
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// How long to answer senders that do not say that they know: theirs were lost, or they are gone.
+const LINGER: Duration = Duration::from_secs(1);
+/// How often to look whether they do.
+const STEP: Duration = Duration::from_millis(5);
+
+/// Goes on answering until the senders know that their last frames have arrived: an acknowledgement may be lost.
+fn linger(receiver: &Receiver) -> Result<(), Error> {
+    let begun = Instant::now();
+    while receiver.frames() > 0 && begun.elapsed() < LINGER {
+        interrupt::check()?;
+        std::thread::sleep(STEP);
+    }
+    Ok(())
+}
+
+fn print(output: &Output, tally: &mut Tally, frame: &Received) {
+    let loss = frame.loss();
+    Line {
+        event: "message",
+        message: tally.frames,
+        bytes: frame.len(),
+        sha256: sha256(frame),
+        holes: Some(pairs(frame.holes())),
+        lost_packets: Some(loss.lost),
+        packets: loss.packets,
+        longest_run: Some(loss.longest_run),
+        source: Some(frame.source().to_string()),
+        number: Some(frame.number()),
+    }
+    .print(output);
+    tally.frames += 1;
+    tally.packets += u64::from(loss.packets);
+    tally.lost += u64::from(loss.lost);
+    tally.longest_run = tally.longest_run.max(loss.longest_run);
+}

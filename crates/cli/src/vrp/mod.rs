@@ -1,0 +1,171 @@
+//! `pinnace vrp`: the bare protocol, frame by frame, for trying implementations against each other.
+//!
+//! Nothing but VRP is on the wire (specs/vrp.md). Both ends print the same line for a frame that arrived whole, in the
+//! format that every protocol's pair has, `message N bytes SHA256-HEX`; what was lost follows on lines of its own, so that
+//! the first line is one that every program can read.
+
+mod listen;
+mod send;
+mod settings;
+
+pub(crate) use settings::{ContractArgs, Packets};
+
+use crate::exit::Error;
+use crate::output::Output;
+use crate::perf::IdleChoice;
+use clap::{Args as ClapArgs, Subcommand};
+use pinnace::vrp::Options;
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+use std::ops::Range;
+use std::path::PathBuf;
+use std::time::Duration;
+
+const EXAMPLES: &str = "\
+Examples:
+  pinnace vrp listen --bind 127.0.0.1:7001 --count 3
+  pinnace vrp send --to 127.0.0.1:7001 --size 100kB --count 3
+      nothing may be lost
+  pinnace vrp send --to 127.0.0.1:7001 --size 100kB --count 300 \\
+      --loss-rate 10% --run 4KiB --critical 0..1KiB --repeat-for 50ms
+      a tenth may, 4 KiB in a row at most, but not the first KiB
+
+The listener prints a line for each frame as soon as it is complete, `message N bytes
+SHA256-HEX`, N being its size; and after it a line for each hole, `hole FROM..TO`: bytes FROM
+up to, without, TO were lost and are zero, and the hash is of the frame with them. Frames may
+overtake each other. With --verbose or --json the sender prints the same lines, with the hash
+of what it sent and the holes that the receiver reported.
+
+The sender's exit code is 0 only if every frame was delivered within its contract.";
+
+/// Arguments of `pinnace vrp`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    end: End,
+}
+
+#[derive(Debug, Subcommand)]
+enum End {
+    /// Receive frames; print a line for each, and what was lost of it
+    Listen(listen::Args),
+    /// Send frames, several at a time, and say what was lost
+    Send(Box<send::Args>),
+}
+
+/// Runs `pinnace vrp`.
+pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
+    match &args.end {
+        End::Listen(args) => listen::run(args, output),
+        End::Send(args) => send::run(args, output),
+    }
+}
+
+/// What both ends can set.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(next_help_heading = "Transport")]
+struct Transport {
+    /// A peer that is silent for so long is gone: seconds, or 500ms
+    #[arg(long, value_name = "TIME", default_value = "5", value_parser = timeout)]
+    timeout: Duration,
+    /// How to wait: `block` costs no CPU time, `spin` takes a core, `adaptive` spins for a moment and then blocks
+    #[arg(long, value_enum, default_value = "adaptive")]
+    idle: IdleChoice,
+    /// Write every datagram to this file, for Wireshark
+    #[arg(long, value_name = "FILE")]
+    capture: Option<PathBuf>,
+}
+
+impl Transport {
+    fn options(&self) -> Options {
+        Options {
+            idle: self.idle.into(),
+            life_timeout: self.timeout,
+            capture: self.capture.clone(),
+            ..Options::default()
+        }
+    }
+}
+
+/// Seconds, as everywhere in this program, or a time with its unit.
+fn timeout(text: &str) -> Result<Duration, String> {
+    let time = match text.parse::<f64>() {
+        Ok(seconds) if (0.0..=86_400.0).contains(&seconds) => Duration::from_secs_f64(seconds),
+        _ => crate::units::duration(text)?,
+    };
+    if (Duration::from_millis(100)..=Duration::from_secs(86_400)).contains(&time) {
+        Ok(time)
+    } else {
+        Err("must lie between 0.1 and 86400 seconds".to_owned())
+    }
+}
+
+/// One frame, at either end.
+#[derive(Serialize)]
+struct Line {
+    event: &'static str,
+    /// At the listener in the order of arrival, at the sender in that of the calls, from 0.
+    message: u64,
+    bytes: usize,
+    sha256: String,
+    /// What was lost, `[from, to)` in bytes; at the sender as reported, `null` if the receiver did not say.
+    holes: Option<Vec<[usize; 2]>>,
+    lost_packets: Option<u32>,
+    packets: u32,
+    longest_run: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<String>,
+    /// The frame's number on the wire.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    number: Option<u16>,
+}
+
+impl Line {
+    fn print(&self, output: &Output) {
+        use std::fmt::Write;
+        let mut text = format!("message {} bytes {}", self.bytes, self.sha256);
+        for [low, high] in self.holes.iter().flatten() {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "\nhole {low}..{high}");
+        }
+        output.result(text, self);
+    }
+}
+
+fn sha256(content: &[u8]) -> String {
+    format!("{:x}", Sha256::digest(content))
+}
+
+fn pairs(holes: &[Range<usize>]) -> Vec<[usize; 2]> {
+    holes.iter().map(|hole| [hole.start, hole.end]).collect()
+}
+
+/// `5 of 207 packets lost (2.42 %), longest run 2`, or `nothing lost`.
+fn lost(lost: u64, packets: u64, longest_run: u32) -> String {
+    match lost {
+        0 => format!("nothing of {packets} packets lost"),
+        _ => {
+            let share = crate::sim::units::percent(lost, packets);
+            format!("{lost} of {packets} packets lost ({share}), longest run {longest_run}")
+        }
+    }
+}
+
+fn counters(counters: &impl std::fmt::Display) -> String {
+    counters.to_string().trim_end().replace('\n', ", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_seconds_unless_they_say_otherwise() {
+        assert_eq!(timeout("2"), Ok(Duration::from_secs(2)));
+        assert_eq!(timeout("0.5"), timeout("500ms"));
+        for text in ["", "never", "0", "1ms", "-1", "1e9", "NaN"] {
+            assert!(timeout(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! `pinnace vrp send`.
+
+use super::{ContractArgs, Line, Packets, Transport, counters, lost, pairs, sha256};
+use crate::content::{DATA, Source};
+use crate::exit::Error;
+use crate::interrupt;
+use crate::output::Output;
+use crate::{transport, units};
+use pinnace::Unsent;
+use pinnace::vrp::{Contract, Failure, Frame, Options, Progress, Refused, Sender, Sending, Sent};
+use serde::Serialize;
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Arguments of `pinnace vrp send`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = DATA)]
+pub(super) struct Args {
+    /// The listener's address
+    #[arg(long, value_name = "HOST:PORT", value_parser = transport::address)]
+    to: String,
+    /// Bytes of each frame
+    #[arg(long, value_name = "BYTES", value_parser = transport::bytes, required_unless_present = "file")]
+    size: Option<u64>,
+    /// How many frames
+    #[arg(long, value_name = "K", default_value = "1")]
+    count: u64,
+    /// Frames under way at a time
+    #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    parallel: u16,
+    /// Where the pseudo-random content starts
+    #[arg(long, default_value = "1")]
+    seed: u64,
+    /// Send the content of this file in each frame, straight from its pages
+    #[arg(long, conflicts_with_all = ["size", "seed"])]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    contract: ContractArgs,
+    /// So long after a frame was queued its lost packets are no longer repeated, if the contract allows their loss
+    #[arg(long, value_name = "TIME", value_parser = units::duration, help_heading = "Contract")]
+    repeat_for: Option<Duration>,
+    /// So long after a frame was queued it fails, if it is not complete within its contract
+    #[arg(long, value_name = "TIME", value_parser = units::duration, help_heading = "Contract")]
+    give_up_after: Option<Duration>,
+    #[command(flatten)]
+    packets: Packets,
+    #[command(flatten)]
+    transport: Transport,
+}
+
+/// The last line.
+#[derive(Default, Serialize)]
+struct Done {
+    event: &'static str,
+    frames: u64,
+    /// Frames whose time was over before they were complete.
+    late: u64,
+    packets: u64,
+    lost_packets: u64,
+    longest_run: u32,
+    /// Frames of which the receiver did not say what was lost.
+    unreported: u64,
+}
+
+pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
+    let source = Source::open(args.file.as_deref(), args.size, args.seed, "a VRP frame")?;
+    let contract = args.contract.contract(source.len() as u64)?;
+    interrupt::install();
+    let sender = Sender::connect(args.to.as_str(), &args.options())?;
+    let mut done = Done { event: "done", ..Done::default() };
+    let sent = send_all(args, output, &sender, &source, &contract, &mut done);
+    // Says good-bye, so that the receiver need not wait for what will not come.
+    sender.close();
+    output.note(counters(&sender.counters()));
+    sent?;
+    let silent = match done.unreported {
+        0 => String::new(),
+        frames => format!("; the receiver does not say what it lost of {frames} of them"),
+    };
+    let words = lost(done.lost_packets, done.packets, done.longest_run);
+    if output.json || !output.verbose {
+        output.result(format_args!("{} frames delivered, {words}{silent}", done.frames), &done);
+    } else {
+        // Standard output has the frames' lines, and nothing else.
+        output.note(format_args!("{} frames delivered, {words}{silent}", done.frames));
+    }
+    if done.late > 0 {
+        return Err(Error::failed(format!(
+            "{} of {} frames were not complete within their contract in time; give them longer (--give-up-after), allow \
+             more loss, or send less",
+            done.late, args.count
+        )));
+    }
+    Ok(())
+}
+
+impl Args {
+    fn options(&self) -> Options {
+        self.packets.options(self.transport.options())
+    }
+
+    fn frame(&self, source: &Source, number: u64, contract: &Contract) -> Result<Frame, Error> {
+        let mut frame = Frame::new(source.message(number)?).with_contract(contract.clone());
+        if let Some(time) = self.repeat_for {
+            frame = frame.repeat_for(time);
+        }
+        if let Some(time) = self.give_up_after {
+            frame = frame.give_up_after(time);
+        }
+        Ok(frame)
+    }
+
+    /// An error of the transport, in the user's words.
+    fn error(&self, sender: &Sender, error: pinnace::Error) -> Error {
+        let to = &self.to;
+        let seconds = self.transport.timeout.as_secs_f32();
+        match error {
+            pinnace::Error::FrameFailed(Failure::PeerGone) if sender.counters().controls_received == 0 => {
+                Error::peer_gone(format!(
+                    "no answer from {to} within {seconds} s: is `pinnace vrp listen` running there, and does UDP reach it?"
+                ))
+            }
+            pinnace::Error::FrameFailed(Failure::PeerGone) => Error::peer_gone(format!(
+                "{to} has not answered for {seconds} s: it was ended, or the network between is down; run the command again \
+                 when it is back"
+            )),
+            pinnace::Error::FrameFailed(Failure::Refused) => {
+                Error::failed(format!("{to} refuses the frame: it has no room for it (its --memory), or has ended"))
+            }
+            pinnace::Error::FrameRefused(Refused::HeaderTooLarge) => {
+                Error::usage("the --critical ranges do not fit into one datagram; join some of them")
+            }
+            error => Error::from(error),
+        }
+    }
+}
+
+/// Frames under way take no more memory than this.
+const MOST_BYTES: usize = 256 << 20;
+
+fn send_all(
+    args: &Args,
+    output: &Output,
+    sender: &Sender,
+    source: &Source,
+    contract: &Contract,
+    done: &mut Done,
+) -> Result<(), Error> {
+    let parallel = (MOST_BYTES / source.len().max(1)).clamp(1, args.parallel.into());
+    let mut under_way: VecDeque<(u64, Sending)> = VecDeque::new();
+    let mut next = 0;
+    loop {
+        while next < args.count && under_way.len() < parallel {
+            let frame = args.frame(source, next, contract)?;
+            let sending = sender.send(frame).map_err(|unsent| args.error(sender, unsent.error))?;
+            under_way.push_back((next, sending));
+            next += 1;
+        }
+        let Some((number, oldest)) = under_way.pop_front() else { return Ok(()) };
+        match wait(oldest)? {
+            Ok(sent) => done.count(output, number, &sent),
+            Err(Unsent { error: pinnace::Error::FrameFailed(Failure::Late), .. }) => {
+                done.late += 1;
+                output.warn(format_args!("frame {number} was not complete within its contract in time"));
+            }
+            Err(unsent) => return Err(args.error(sender, unsent.error)),
+        }
+    }
+}
+
+/// Waits for the end of a frame, or for Ctrl-C.
+fn wait(mut sending: Sending) -> Result<Result<Sent, Unsent>, Error> {
+    loop {
+        interrupt::check()?;
+        sending = match sending.wait_timeout(interrupt::LOOK) {
+            Progress::Ended(result) => return Ok(result),
+            Progress::UnderWay(sending) => sending,
+        };
+    }
+}
+
+impl Done {
+    /// A frame was delivered.
+    fn count(&mut self, output: &Output, number: u64, sent: &Sent) {
+        let Sent { message, report, packet_bytes } = sent;
+        let packets = message.len().div_ceil(usize::from(*packet_bytes).max(1)) as u32;
+        self.frames += 1;
+        self.packets += u64::from(packets);
+        match report {
+            None => self.unreported += 1,
+            Some(report) => {
+                self.lost_packets += u64::from(report.lost);
+                self.longest_run = self.longest_run.max(report.longest_run);
+            }
+        }
+        if !output.json && !output.verbose {
+            return;
+        }
+        Line {
+            event: "message",
+            message: number,
+            bytes: message.len(),
+            sha256: sha256(message),
+            holes: report.as_ref().map(|report| pairs(report.holes())),
+            lost_packets: report.as_ref().map(|report| report.lost),
+            packets,
+            longest_run: report.as_ref().map(|report| report.longest_run),
+            source: None,
+            number: None,
+        }
+        .print(output);
+    }
+}

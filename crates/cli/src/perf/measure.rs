@@ -2,7 +2,7 @@
 
 use super::network::Network;
 use super::process::{Pair, Trouble, Worker};
-use super::protocol::{Job, Placement, Ran, Role};
+use super::protocol::{Job, Loss, Placement, Ran, Role};
 use super::{Args, Transport};
 
 /// All measurements of one transport with one size and one load.
@@ -31,6 +31,7 @@ pub(super) struct Measured {
     pub(super) system_tx: f64,
     pub(super) system_rx: f64,
     pub(super) placement: Option<Placement>,
+    pub(super) loss: Option<Loss>,
     pub(super) memory_beyond_buffers: Option<u64>,
 }
 
@@ -124,6 +125,7 @@ fn measured(job: &Job, messages: u64, receiver: &Ran, sender: &Ran) -> Measured 
         system_tx: per_gb(sender.system),
         system_rx: per_gb(receiver.system),
         placement: receiver.placement,
+        loss: receiver.loss,
         memory_beyond_buffers: receiver.memory_beyond_buffers,
     }
 }

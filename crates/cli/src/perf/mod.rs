@@ -13,6 +13,7 @@ mod protocol;
 mod report;
 mod tcp;
 mod udp;
+mod vrp;
 mod waiter;
 mod worker;
 mod zcrp;
@@ -20,6 +21,7 @@ mod zcrp;
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
+use crate::vrp::{ContractArgs, Packets};
 use crate::wan;
 use bytesize::ByteSize;
 use clap::Parser;
@@ -36,19 +38,33 @@ pub(crate) use protocol::{IdleChoice, Job, Ran, Role, Transport};
 pub(crate) use report::progress;
 pub(crate) use worker::{Failure, run as run_worker};
 
+const EXAMPLES: &str = "\
+Examples:
+  pinnace perf --sizes 64KiB,1MiB
+  pinnace perf --protocol vrp --loss-rate 10% --run 4KiB --critical 0..1KiB --frame 100KB
+  sudo pinnace perf --protocol vrp --loss-rate 25% --run 4kB --critical 0..1kB --frame 100KB \\
+      --against tcp-cubic,tcp-bbr --wan rate=100mbit,rtt=60ms,loss=1%
+
+Gbit/s counts whole messages. Of VRP's frames a part may be lost with permission: `lost` (in
+JSON `loss`) is the share of their packets that was lost for good. TCP loses nothing.";
+
 /// Measure throughput and processor time against other transports, interleaved in one run
 #[derive(Debug, Parser)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// The transport to measure
     #[arg(long, default_value = "zcrp")]
     protocol: Transport,
     /// What to compare it with: tcp (the system's congestion control), tcp-cubic, tcp-bbr, tcp-batched (256 KiB a write),
-    /// udp (a bare loop with the same datagrams, the ceiling)
+    /// zcrp, vrp, udp (a bare loop with the same datagrams, the ceiling)
     #[arg(long, value_delimiter = ',', default_value = "tcp-cubic,tcp-bbr,udp")]
     against: Vec<Transport>,
     /// Message sizes
     #[arg(long, value_delimiter = ',', default_value = "1KiB,16KiB,64KiB,1MiB,16MiB")]
     sizes: Vec<ByteSize>,
+    /// One size, in the words of VRP, whose messages are frames
+    #[arg(long, value_name = "SIZE", conflicts_with = "sizes")]
+    frame: Option<ByteSize>,
     /// Measurements of each transport and size
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
@@ -73,15 +89,20 @@ pub(crate) struct Args {
     /// Bytes for each measurement, instead of a time
     #[arg(long, conflicts_with = "seconds")]
     bytes: Option<ByteSize>,
-    /// Bytes queued at a time, in messages of their own buffers (2 to 512)
-    #[arg(long, default_value = "1MiB")]
-    in_flight: ByteSize,
+    /// Bytes queued at a time, in messages of their own buffers (2 to 512) [default: 1 MiB; over an emulated link what fills
+    /// it and its queue, at most 64 MiB]
+    #[arg(long)]
+    in_flight: Option<ByteSize>,
     /// Poll the network device for so many microseconds (SO_BUSY_POLL), on every socket
     #[arg(long, value_name = "MICROSECONDS", num_args = 0..=1, default_value_t = 0, default_missing_value = "50")]
     busy_poll: u32,
     /// Draw message size against throughput into this file (PNG if it ends in .png)
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
+    #[command(flatten)]
+    contract: ContractArgs,
+    #[command(flatten)]
+    packets: Packets,
 }
 
 /// What runs beside the measurements.
@@ -123,11 +144,26 @@ impl Args {
         transports
     }
 
+    fn sizes(&self) -> Vec<ByteSize> {
+        self.frame.map_or_else(|| self.sizes.clone(), |size| vec![size])
+    }
+
+    /// Bytes queued at a time.
+    fn in_flight(&self) -> ByteSize {
+        let fills = |wan: &wan::Config| wan.window_bytes().saturating_mul(3) / 2;
+        let default = || ByteSize::b(self.wan.as_ref().map_or(0, fills).clamp(1 << 20, 64 << 20));
+        self.in_flight.unwrap_or_else(default)
+    }
+
     fn job(&self, transport: &Transport, size: usize) -> Job {
-        let depth = (self.in_flight.as_u64() as usize / size.max(1)).clamp(2, 512);
+        let depth = (self.in_flight().as_u64() as usize / size.max(1)).clamp(2, 512);
         let idle = if *transport == self.protocol { self.idle } else { self.against_idle.unwrap_or(self.idle) };
         let job = Job { depth, busy_poll: self.busy_poll, ..Job::new(transport, size, idle, self.path) };
-        Job { cluster: job.cluster && self.wan.is_none(), ..job }
+        let job = Job { cluster: job.cluster && self.wan.is_none(), ..job };
+        match transport {
+            Transport::Vrp => Job { contract: self.contract.clone(), packets: self.packets.clone(), ..job },
+            _ => job,
+        }
     }
 
     fn seconds(&self) -> f64 {
@@ -140,8 +176,15 @@ impl Args {
     }
 
     fn check(&self) -> Result<(), Error> {
-        for size in &self.sizes {
-            check_size(*size)?;
+        for size in self.sizes() {
+            check_size(size)?;
+            self.contract.contract(size.as_u64())?;
+        }
+        let unused = self.contract != ContractArgs::default() || self.packets != Packets::default();
+        if unused && !self.transports().contains(&Transport::Vrp) {
+            return Err(Error::usage(
+                "only vrp has a contract and options of its own: add --protocol vrp, or vrp to --against",
+            ));
         }
         if !(0.001..=60.0).contains(&self.seconds()) {
             return Err(Error::usage("--seconds must be between 0.001 and 60"));
@@ -175,9 +218,10 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let loads = args.loads();
     let report = report::Report::new(args, output);
     report.begin();
-    let progress = progress(args.sizes.len() * (args.rounds as usize + 1) * transports.len() * loads.len());
+    let sizes = args.sizes();
+    let progress = progress(sizes.len() * (args.rounds as usize + 1) * transports.len() * loads.len());
     let mut plotted = Vec::new();
-    for size in args.sizes.iter().map(|size| size.as_u64() as usize) {
+    for size in sizes.iter().map(|size| size.as_u64() as usize) {
         let mut series: Vec<Series> = Vec::new();
         for load in &loads {
             series.extend(transports.iter().map(|transport| Series::new(args.job(transport, size), *load)));

@@ -4,6 +4,7 @@
 //! The worker gets one [`Job`] and answers [`Reply::Opened`]; then for each [`Request`] it answers [`Reply::Ran`]. The end
 //! of its input ends it.
 
+use crate::vrp::{ContractArgs, Packets};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -13,8 +14,10 @@ use std::str::FromStr;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub(crate) enum Transport {
-    /// The protocol of this project.
+    /// Reliable messages into posted buffers.
     Zcrp,
+    /// Frames with a loss contract.
+    Vrp,
     /// The kernel's TCP with this congestion control, or with the system's own choice; one write a message.
     Tcp(Option<String>),
     /// TCP cubic, with the application collecting messages into large writes.
@@ -27,6 +30,7 @@ impl fmt::Display for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Zcrp => f.write_str("zcrp"),
+            Self::Vrp => f.write_str("vrp"),
             Self::Tcp(None) => f.write_str("tcp"),
             Self::Tcp(Some(congestion)) => write!(f, "tcp-{congestion}"),
             Self::TcpBatched => f.write_str("tcp-batched"),
@@ -41,12 +45,13 @@ impl FromStr for Transport {
     fn from_str(name: &str) -> Result<Self, String> {
         match name {
             "zcrp" => Ok(Self::Zcrp),
+            "vrp" => Ok(Self::Vrp),
             "tcp" => Ok(Self::Tcp(None)),
             "tcp-batched" => Ok(Self::TcpBatched),
             "udp" => Ok(Self::Udp),
             _ => match name.strip_prefix("tcp-") {
                 Some(congestion) if !congestion.is_empty() => Ok(Self::Tcp(Some(congestion.to_owned()))),
-                _ => Err(format!("no transport {name:?}: zcrp, tcp, tcp-cubic, tcp-bbr, tcp-batched or udp")),
+                _ => Err(format!("no transport {name:?}: zcrp, vrp, tcp, tcp-cubic, tcp-bbr, tcp-batched or udp")),
             },
         }
     }
@@ -132,6 +137,10 @@ pub(crate) struct Job {
     pub(crate) bind: IpAddr,
     /// Where to connect to, for the others.
     pub(crate) peer: Option<SocketAddr>,
+    /// What may be lost, where a transport has a say in that.
+    pub(crate) contract: ContractArgs,
+    /// How such a transport sends.
+    pub(crate) packets: Packets,
 }
 
 /// What a worker is asked after it has opened.
@@ -168,6 +177,8 @@ pub(crate) struct Ran {
     pub(crate) memory_beyond_buffers: Option<u64>,
     /// What the protocol counted in this run.
     pub(crate) placement: Option<Placement>,
+    /// What was lost of the frames delivered, where that may happen.
+    pub(crate) loss: Option<Loss>,
     /// Round trips: nanoseconds, and how often.
     pub(crate) round_trips: Vec<(u64, u64)>,
 }
@@ -179,6 +190,15 @@ pub(crate) struct Placement {
     pub(crate) units_copied: u64,
     pub(crate) bytes_copied: u64,
     pub(crate) bytes_received: u64,
+}
+
+/// What was lost of frames that were delivered.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Loss {
+    pub(crate) packets: u64,
+    pub(crate) lost: u64,
+    /// Packets lost in a row at most.
+    pub(crate) longest_run: u32,
 }
 
 impl Job {
@@ -194,6 +214,8 @@ impl Job {
             cluster: path != super::Path::Lo,
             bind: IpAddr::from([127, 0, 0, 1]),
             peer: None,
+            contract: ContractArgs::default(),
+            packets: Packets::default(),
         }
     }
 }

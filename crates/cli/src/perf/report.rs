@@ -34,6 +34,11 @@ struct Line<'a> {
     /// Messages queued at a time.
     in_flight: usize,
     seconds: f64,
+    /// Packets lost for good, of all packets of the frames delivered, over all rounds: with permission.
+    loss: Option<f64>,
+    /// The most of them in a row.
+    longest_run: Option<u32>,
+    contract: Option<String>,
 }
 
 /// Prints sizes as they are finished.
@@ -62,12 +67,20 @@ impl<'a> Report<'a> {
         };
         self.print(&header());
         self.print(&format!(
-            "# path {path}, idle {idle}{others}, {rounds} rounds, interleaved; medians; up to {} in flight; zcrp profile \
+            "# path {path}, idle {idle}{others}, {rounds} rounds, interleaved; medians; up to {} in flight; profile \
              {profile}; {protocol}/x: times the throughput of x; CPU: processor seconds per GB at the sender and the receiver",
-            size_name(self.args.in_flight.as_u64() as usize)
+            size_name(self.args.in_flight().as_u64() as usize)
         ));
+        let mut lost = "";
+        if self.args.transports().contains(&Transport::Vrp) {
+            lost = "      lost";
+            self.print(&format!(
+                "# vrp contract: {}; Gbit/s counts whole frames; lost: packets lost for good",
+                self.args.contract
+            ));
+        }
         self.print(&format!(
-            "{:>9}  {:<12} {:>4}  {:>8}  {:>17}  {:>8}  {:>7} {:>7}  {:>8}",
+            "{:>9}  {:<12} {:>4}  {:>8}  {:>17}  {:>8}  {:>7} {:>7}  {:>8}{lost}",
             "size",
             "transport",
             "load",
@@ -117,8 +130,9 @@ impl<'a> Report<'a> {
             format!("{:.2}", protocol.median(|measured| measured.gbit_s) / gbit_s)
         });
         let in_place = in_place(series).map_or_else(String::new, |share| format!("{:.2} %", share * 100.0));
+        let lost = loss(series).map_or_else(String::new, |loss| format!("  {:>6.2} %", loss * 100.0));
         format!(
-            "{:>9}  {:<12} {:>4}  {gbit_s:>8.2}  {:>17}  {ratio:>8}  {:>7.3} {:>7.3}  {in_place:>8}",
+            "{:>9}  {:<12} {:>4}  {gbit_s:>8.2}  {:>17}  {ratio:>8}  {:>7.3} {:>7.3}  {in_place:>8}{lost}",
             size_name(series.job.size),
             series.job.transport.to_string(),
             series.load,
@@ -155,6 +169,9 @@ impl<'a> Report<'a> {
             messages: last.map_or(0, |measured| measured.messages),
             in_flight: series.job.depth,
             seconds: series.median(|measured| measured.seconds),
+            loss: loss(series),
+            longest_run: series.measured.iter().filter_map(|measured| Some(measured.loss?.longest_run)).max(),
+            contract: (series.job.transport == Transport::Vrp).then(|| series.job.contract.to_string()),
         }
     }
 }
@@ -171,6 +188,13 @@ fn in_place(series: &Series) -> Option<f64> {
     };
     let units = sum(|placement| placement.units_in_place + placement.units_copied);
     (units > 0).then(|| sum(|placement| placement.units_in_place) as f64 / units as f64)
+}
+
+/// The share of packets that were lost for good, over all rounds; `None` of a transport that loses nothing.
+fn loss(series: &Series) -> Option<f64> {
+    let losses = || series.measured.iter().filter_map(|measured| measured.loss);
+    let packets = losses().map(|loss| loss.packets).sum::<u64>();
+    (packets > 0).then(|| losses().map(|loss| loss.lost).sum::<u64>() as f64 / packets as f64)
 }
 
 /// The share of payload bytes that were copied, over all rounds.

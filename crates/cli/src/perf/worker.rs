@@ -1,7 +1,7 @@
 //! The hidden subcommand that is one end of a measurement, in a process of its own.
 
 use super::protocol::{Job, Ran, Reply, Request, Role, Transport};
-use super::{tcp, udp, zcrp};
+use super::{tcp, udp, vrp, zcrp};
 use crate::exit::Error;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
@@ -57,14 +57,16 @@ fn open(job: &Job) -> Result<Opened, Failure> {
         (Transport::Zcrp, Role::Sender) => zcrp::sender(job),
         (Transport::Zcrp, Role::Pong) => zcrp::pong(job),
         (Transport::Zcrp, Role::Ping) => zcrp::ping(job),
+        (Transport::Vrp, Role::Receiver) => vrp::receiver(job),
+        (Transport::Vrp, Role::Sender) => vrp::sender(job),
         (Transport::Udp, Role::Receiver) => udp::receiver(job),
         (Transport::Udp, Role::Sender) => udp::sender(job),
         (Transport::Tcp(_) | Transport::TcpBatched, Role::Receiver) => tcp::receiver(job),
         (Transport::Tcp(_) | Transport::TcpBatched, Role::Sender) => tcp::sender(job),
         (Transport::Tcp(_) | Transport::TcpBatched, Role::Pong) => tcp::pong(job),
         (Transport::Tcp(_) | Transport::TcpBatched, Role::Ping) => tcp::ping(job),
-        (Transport::Udp, Role::Ping | Role::Pong) => {
-            Err(Failure::Unavailable("udp only measures throughput; it does not send back".into()))
+        (Transport::Udp | Transport::Vrp, Role::Ping | Role::Pong) => {
+            Err(Failure::Unavailable(format!("{} only measures throughput; it does not send back", job.transport)))
         }
         (_, Role::Counter) => count(),
     }

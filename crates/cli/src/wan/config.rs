@@ -90,7 +90,7 @@ impl Config {
     }
 
     /// Bytes that the windows of a transport have to hold for a full link: what is under way, and a full queue.
-    pub(super) fn window_bytes(&self) -> u64 {
+    pub(crate) fn window_bytes(&self) -> u64 {
         under_way(&self.forward, self.rtt()) + queue_bytes(&self.forward)
     }
 }

@@ -29,6 +29,16 @@ struct Waiting {
     answerable: bool,
 }
 
+/// What became of a packet whose frame is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kept {
+    Stored,
+    /// It is dropped, but others of its frame wait, and MISSING_HDR with them.
+    Dropped,
+    /// Nothing of its frame is kept.
+    Nothing,
+}
+
 /// All of them.
 #[derive(Debug, Default)]
 pub(super) struct Early {
@@ -40,7 +50,7 @@ pub(super) struct Early {
 }
 
 impl Early {
-    /// Keeps a packet if it may be kept; returns whether any of its frame is: then MISSING_HDR waits.
+    /// Keeps a packet if it may be kept.
     pub(super) fn keep(
         &mut self,
         now: Time,
@@ -49,7 +59,7 @@ impl Early {
         local: Option<Address>,
         packet: EarlyPacket,
         answerable: bool,
-    ) -> bool {
+    ) -> Kept {
         let fits = self.bytes + packet.data.len() <= limits.early_bytes && limits.early_packets > 0;
         if let Some(waiting) = self.frames.get_mut(&key) {
             waiting.local = local;
@@ -58,18 +68,19 @@ impl Early {
             if fits && !known && waiting.packets.len() < limits.early_packets {
                 self.bytes += packet.data.len();
                 waiting.packets.push(packet);
+                return Kept::Stored;
             }
-            return true;
+            return Kept::Dropped;
         }
         if !fits || self.frames.len() >= limits.early_frames {
-            return false;
+            return Kept::Nothing;
         }
         let serial = self.next_serial;
         self.next_serial += 1;
         self.bytes += packet.data.len();
         self.order.push_back((now + limits.early_time, key, serial));
         self.frames.insert(key, Waiting { serial, packets: vec![packet], local, answerable });
-        true
+        Kept::Stored
     }
 
     /// The packets of a frame whose header has come, in order of arrival.

@@ -1,7 +1,7 @@
 //! Prediction: where the next payloads will land.
 //!
-//! In order: the packets of the frame of the newest data that are still missing, from the one after it on; then those of
-//! the next frame of that sender of which nothing has come. What is not foreseen lands in bounce memory. Only packets that
+//! In order: the packets behind the newest data, as long as they were asked for too; those of its frame of which nothing is
+//! known yet; those of the next frame of that sender of which nothing has come. What is not foreseen lands in bounce memory. Only packets that
 //! are still missing from an incomplete frame get a slot, so a wrong guess only dirties bytes that will be written again, or
 //! are a hole.
 
@@ -9,9 +9,6 @@ use super::Incoming;
 use super::frame::Frame;
 use pinnace_core::{MAX_PACKETS_AHEAD, ReceivePlan};
 use pinnace_wire::vrp::HEADER_BYTES;
-
-/// Packets that are looked at to find one that is missing.
-const LOOK_AHEAD: u32 = 1024;
 
 impl Incoming {
     pub(crate) fn plan_receive(&self, plan: &mut ReceivePlan) {
@@ -37,9 +34,10 @@ fn plan_frame(plan: &mut ReceivePlan, frame: &Frame, from: u32, left: &mut usize
     let Some(incomplete) = frame.incomplete() else { return true };
     let decider = &incomplete.decider;
     let end = frame.packets.min(decider.wait_point().saturating_add(MAX_PACKETS_AHEAD));
-    // What was let go is not sent again; what waits, and what is not decided, is.
-    let wanted = (from..end.min(from.saturating_add(LOOK_AHEAD))).filter(|packet| !decider.is_valid(*packet));
-    for packet in wanted {
+    // What was asked for in a run comes in a run. Then the sender goes on where it was.
+    let next = decider.next_expected();
+    let again = (from..next).take_while(|packet| !decider.is_valid(*packet));
+    for packet in again.chain(next.max(from)..end) {
         let place = frame.place(incomplete.buffer, packet);
         if *left == 0 || !plan.has_room(2, HEADER_BYTES + place.len as usize) {
             return false;

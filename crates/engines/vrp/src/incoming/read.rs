@@ -1,7 +1,7 @@
 //! What a read brings: data packets for their frames, and control packets.
 
 use super::answer::{Notes, Reply};
-use super::early::EarlyPacket;
+use super::early::{EarlyPacket, Kept};
 use super::frame::{self, Frame, Incomplete, Outcome};
 use super::offer::Offer;
 use super::source::{Sources, Standing};
@@ -49,6 +49,9 @@ impl Incoming {
                 None => self.counters.datagrams_malformed += 1,
             }
         }
+        if let Some(source) = self.sources.find_mut(&meta.source) {
+            source.heard = now;
+        }
         self.scratch = scratch;
     }
 
@@ -75,11 +78,7 @@ impl Incoming {
             frame.marks = frame.marks.saturating_add(1);
             self.counters.congestion_marks += 1;
         }
-        let is_done = frame.is_deliverable();
-        if let Some(source) = self.sources.find_mut(&meta.source) {
-            source.heard = now;
-        }
-        if is_done {
+        if frame.is_deliverable() {
             self.deliver(now, index);
         }
         self.announce(index);
@@ -104,8 +103,9 @@ impl Incoming {
             let marked = meta.ecn == Ecn::Congested;
             let early = EarlyPacket { packet, data: data.to_vec(), marked };
             let key = (meta.source, number);
-            if self.early.keep(now, &self.config.limits, key, meta.destination, early, answerable) {
-                self.counters.packets_early += 1;
+            let kept = self.early.keep(now, &self.config.limits, key, meta.destination, early, answerable);
+            self.counters.packets_early += u64::from(kept == Kept::Stored);
+            if kept != Kept::Nothing {
                 return;
             }
         }
@@ -153,9 +153,6 @@ impl Incoming {
             }
         }
         self.on_rates(now, meta, &control, if has_offer { 0 } else { credit });
-        if let Some(source) = self.sources.find_mut(&meta.source) {
-            source.heard = now;
-        }
     }
 
     /// Answers every PING with its bytes; returns what that costs: never more than came.

@@ -75,11 +75,11 @@ fn send(half: &mut Half, number: u16, passage: &Passage) -> (Delivery, BTreeSet<
         let mut turn_packets: Vec<u32> = left.iter().copied().collect();
         // Near neighbours change places.
         for at in 1..turn_packets.len() {
-            if dice.next_u64() % 5 == 0 {
+            if dice.below(5) == 0 {
                 turn_packets.swap(at - 1, at);
             }
         }
-        turn_packets.retain(|_| (dice.next_u64() % 100) as u8 >= passage.loss);
+        turn_packets.retain(|_| dice.below(100) as u8 >= passage.loss);
         for batch in turn_packets.chunks(passage.batch) {
             // All but the last packet of a frame are equal, so a read may bring several.
             let (last, others): (Vec<u32>, Vec<u32>) = batch.iter().partition(|packet| **packet + 1 == passage.packets);
@@ -108,7 +108,7 @@ fn send(half: &mut Half, number: u16, passage: &Passage) -> (Delivery, BTreeSet<
                 }
             }
         }
-        if passage.floor.is_some() && dice.next_u64() % 3 == 0 {
+        if passage.floor.is_some() && dice.below(3) == 0 {
             half.feed(&padded(number, &[Tag::LossRateNow { count: turn as u8, rate: dice.next_u64() as u8 }], 0));
         }
         if left.is_empty() {

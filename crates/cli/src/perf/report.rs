@@ -129,14 +129,16 @@ impl<'a> Report<'a> {
         let ratio = protocol.map_or_else(String::new, |protocol| {
             format!("{:.2}", protocol.median(|measured| measured.gbit_s) / gbit_s)
         });
+        // A path over which one asks for Mbit/s.
+        let digits = if self.args.wan.is_some() { 4 } else { 2 };
         let in_place = in_place(series).map_or_else(String::new, |share| format!("{:.2} %", share * 100.0));
         let lost = loss(series).map_or_else(String::new, |loss| format!("  {:>6.2} %", loss * 100.0));
         format!(
-            "{:>9}  {:<12} {:>4}  {gbit_s:>8.2}  {:>17}  {ratio:>8}  {:>7.3} {:>7.3}  {in_place:>8}{lost}",
+            "{:>9}  {:<12} {:>4}  {gbit_s:>8.digits$}  {:>17}  {ratio:>8}  {:>7.3} {:>7.3}  {in_place:>8}{lost}",
             size_name(series.job.size),
             series.job.transport.to_string(),
             series.load,
-            format!("({low:.2} .. {high:.2})"),
+            format!("({low:.digits$} .. {high:.digits$})"),
             series.median(|measured| measured.cpu_tx),
             series.median(|measured| measured.cpu_rx),
         )

@@ -24,9 +24,20 @@ const SPARE: u64 = 8 << 20;
 /// No ring is larger.
 const MOST_MEMORY: u64 = 4 << 30;
 /// Reads in a row, before what is due has its turn.
-const READS: usize = 16;
+const READS: usize = 32;
 /// A packet that comes out so much too late is counted.
 const LATE: Duration = Duration::from_millis(1);
+
+/// What a look at the device found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Found {
+    /// Nothing.
+    Nothing,
+    /// Packets, and all of them have been read.
+    Some,
+    /// Packets, and perhaps more.
+    More,
+}
 
 /// What one direction did.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
@@ -123,8 +134,8 @@ impl Direction {
         self.line.next()
     }
 
-    /// Reads what has come, up to a limit; false if nothing had.
-    pub(super) fn read(&mut self, clock: impl Fn() -> Time) -> io::Result<bool> {
+    /// Reads what has come, up to a limit.
+    pub(super) fn read(&mut self, clock: impl Fn() -> Time) -> io::Result<Found> {
         for reads in 0..READS {
             let place = self.reserve();
             let buffer = match place {
@@ -136,9 +147,9 @@ impl Direction {
             };
             let length = match rustix::io::read(&*self.from, buffer) {
                 Ok(length) => length,
-                Err(Errno::AGAIN) => return Ok(reads > 0),
-                // Interrupted, or the device has just been taken down.
-                Err(Errno::INTR | Errno::BADFD) => continue,
+                Err(Errno::AGAIN) => return Ok(if reads > 0 { Found::Some } else { Found::Nothing }),
+                // Somebody has taken the device down, and may take it up again.
+                Err(Errno::INTR | Errno::BADFD) => return Ok(Found::Some),
                 Err(error) => return Err(error.into()),
             };
             self.work.reads += 1;
@@ -147,7 +158,7 @@ impl Direction {
                 None => self.drop_all(clock(), length),
             }
         }
-        Ok(true)
+        Ok(Found::More)
     }
 
     /// Where the next read may go: [`MOST`] bytes in one piece, if there are so many.

@@ -1,0 +1,304 @@
+//! `pinnace wan` and `pinnace perf --wan`, as a user runs them. Most of it needs root and /dev/net/tun, and says so where it
+//! has to be left out.
+#![allow(clippy::print_stderr)]
+
+use nix::sys::socket::{setsockopt, sockopt::UdpGsoSegment};
+use rustix::process::{Pid, Signal, geteuid, kill_process};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use serde_json::Value;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::thread::{JoinHandle, sleep, spawn};
+use std::time::{Duration, Instant};
+
+const PINNACE: &str = env!("CARGO_BIN_EXE_pinnace");
+const NEAR: &str = "10.77.0.1:0";
+const FAR: &str = "10.77.0.2:7000";
+
+/// Whether this host lets us; says what is missing.
+fn able() -> bool {
+    let missing = if !geteuid().is_root() {
+        "root"
+    } else if !Path::new("/dev/net/tun").exists() {
+        "/dev/net/tun"
+    } else if Command::new("ip").arg("-V").output().is_err() {
+        "the program ip"
+    } else {
+        return true;
+    };
+    eprintln!("left out: needs {missing}");
+    false
+}
+
+fn pinnace(arguments: &[&str]) -> Output {
+    Command::new(PINNACE).args(arguments).output().expect("the program runs")
+}
+
+/// The last line: an object.
+fn object(output: &[u8]) -> Value {
+    let text = std::str::from_utf8(output).expect("text");
+    serde_json::from_str(text.lines().last().expect("a line")).expect("an object")
+}
+
+/// A link that stays until it is told to end.
+struct Link {
+    child: Child,
+    output: BufReader<ChildStdout>,
+}
+
+impl Link {
+    fn new(settings: &[&str]) -> Self {
+        let mut child = Command::new(PINNACE)
+            .args(["--json", "wan"])
+            .args(settings)
+            .args(["--", "sh", "-c", "echo ready; read -r _; exit 7"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the program runs");
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        Self { child, output }
+    }
+
+    fn namespaces(&self) -> [String; 2] {
+        ["tx", "rx"].map(|end| format!("/run/netns/pinnace-{}-{end}", self.child.id()))
+    }
+
+    /// Runs something at the near (0) or the far (1) end.
+    fn at<T: Send + 'static>(&self, end: usize, work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+        let namespace = File::open(&self.namespaces()[end]).expect("the namespace is there");
+        spawn(move || {
+            move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).expect("we may enter");
+            work()
+        })
+    }
+
+    /// Lets the command end, and returns what was reported.
+    fn end(mut self) -> Value {
+        drop(self.child.stdin.take());
+        let mut text = Vec::new();
+        self.output.read_to_end(&mut text).unwrap();
+        assert_eq!(self.child.wait().unwrap().code(), Some(7), "the exit code is the command's");
+        assert!(self.gone());
+        object(&text)
+    }
+
+    /// Whether the namespaces go away in time.
+    fn gone(&self) -> bool {
+        let start = Instant::now();
+        while self.namespaces().iter().any(|name| Path::new(name).exists()) {
+            if start.elapsed() > Duration::from_secs(10) {
+                return false;
+            }
+            sleep(Duration::from_millis(20));
+        }
+        true
+    }
+}
+
+/// What is counted adds up.
+fn conserved(direction: &Value) {
+    let count = |name: &str| direction[name].as_u64().unwrap_or_else(|| panic!("{name}: {direction}"));
+    let gone = count("packets_lost") + count("packets_dropped");
+    assert_eq!(count("packets"), count("packets_delivered") + gone, "{direction}");
+}
+
+#[test]
+fn the_round_trip_takes_its_time() {
+    if !able() {
+        return;
+    }
+    let link = Link::new(&["--rate", "100mbit", "--rtt", "60ms"]);
+    link.at(1, || TcpListener::bind(FAR).unwrap()).join().map(|listener| spawn(move || listener.accept())).unwrap();
+    let times = link.at(0, || {
+        let start = Instant::now();
+        drop(TcpStream::connect(FAR).unwrap());
+        start.elapsed()
+    });
+    let time = times.join().unwrap();
+    assert!((60..90).contains(&time.as_millis()), "{time:?}");
+    let report = link.end();
+    assert_eq!((&report["wan"], &report["exit_code"]), (&"rate=100mbit,rtt=60ms".into(), &7.into()));
+    conserved(&report["near_to_far"]);
+    conserved(&report["far_to_near"]);
+}
+
+#[test]
+fn tcp_crosses_intact_with_losses_bursts_jitter_and_reordering() {
+    if !able() {
+        return;
+    }
+    let link = Link::new(&[
+        "--rate",
+        "200mbit",
+        "--rtt",
+        "4ms",
+        "--loss",
+        "1%",
+        "--burst-loss",
+        "0.1%,50%",
+        "--jitter",
+        "1ms",
+        "--reorder",
+        "1%:3ms",
+    ]);
+    let sent: Vec<u8> = (0..4_000_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    let expected = sent.clone();
+    let listener = link.at(1, || TcpListener::bind(FAR).unwrap()).join().unwrap();
+    let receiver = spawn(move || {
+        let mut received = Vec::new();
+        listener.accept().unwrap().0.read_to_end(&mut received).unwrap();
+        received
+    });
+    link.at(0, move || TcpStream::connect(FAR).unwrap().write_all(&sent).unwrap()).join().unwrap();
+    assert!(receiver.join().unwrap() == expected, "the bytes are the same");
+    let report = link.end();
+    for direction in ["near_to_far", "far_to_near"] {
+        conserved(&report[direction]);
+    }
+    let data = &report["near_to_far"];
+    // 2,760 segments and what was repeated; 1.2 % are lost.
+    assert!(data["packets"].as_u64().unwrap() > 2700, "large packets are counted as what they are on a link: {data}");
+    assert!((5..150).contains(&data["packets_lost"].as_u64().unwrap()), "{data}");
+    assert!(data["packets_held"].as_u64().unwrap() > 0, "{data}");
+}
+
+#[test]
+fn datagrams_that_the_kernel_joins_are_lost_one_by_one() {
+    if !able() {
+        return;
+    }
+    let link = Link::new(&["--rate", "1gbit", "--rtt", "2ms", "--loss", "20%", "--loss-back", "0"]);
+    let far = link.at(1, || UdpSocket::bind(FAR).unwrap()).join().unwrap();
+    let near = link.at(0, || UdpSocket::bind(NEAR).unwrap()).join().unwrap();
+    let datagrams: Vec<u8> = (0..40_u8).flat_map(|number| [number; 1000]).collect();
+    setsockopt(&near, UdpGsoSegment, &1000).unwrap();
+    near.send_to(&datagrams, FAR).unwrap();
+    far.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    let (mut buffer, mut numbers) = ([0; 2000], Vec::new());
+    while let Ok(length) = far.recv(&mut buffer) {
+        assert_eq!(length, 1000);
+        assert!(buffer[..1000].iter().all(|byte| *byte == buffer[0]), "nothing is mixed");
+        numbers.push(buffer[0]);
+    }
+    let data = &link.end()["near_to_far"];
+    conserved(data);
+    assert!(numbers.is_sorted() && (20..40).contains(&numbers.len()), "{numbers:?}");
+    let one = |name: &str| data[name].as_u64().unwrap() as usize;
+    // The kernel sends a few packets of its own.
+    assert!(one("packets") >= 40 && one("packets_delivered") >= numbers.len() && one("packets_lost") >= 1, "{data}");
+    assert!(one("reads") < 20, "they came in one piece: {data}");
+}
+
+#[test]
+fn nothing_is_left_after_a_signal() {
+    if !able() {
+        return;
+    }
+    for (signal, code) in [(Signal::INT, Some(143)), (Signal::TERM, Some(143)), (Signal::KILL, None)] {
+        let mut link = Link::new(&["--rtt", "1ms", "--far", "sleep 1000"]);
+        let processes = |namespace: &str| {
+            let name = Path::new(namespace).file_name().unwrap();
+            let output = Command::new("ip").args(["netns", "pids"]).arg(name).output().unwrap().stdout;
+            let pids = String::from_utf8(output).unwrap();
+            pids.lines().map(str::to_owned).collect::<Vec<_>>()
+        };
+        let inside: Vec<String> = link.namespaces().iter().flat_map(|name| processes(name)).collect();
+        assert!(inside.len() >= 2, "{inside:?}");
+        // To wait would close it, and end the command.
+        let input = link.child.stdin.take();
+        kill_process(Pid::from_child(&link.child), signal).unwrap();
+        assert_eq!(link.child.wait().unwrap().code(), code, "{signal:?}");
+        assert!(link.gone(), "{signal:?}");
+        drop(input);
+        // What has lost its parent has yet to be collected.
+        let start = Instant::now();
+        while inside.iter().any(|process| Path::new(&format!("/proc/{process}")).exists()) {
+            assert!(start.elapsed() < Duration::from_secs(10), "{signal:?}: of {inside:?} something is left");
+            sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+#[test]
+fn the_command_finds_the_ends_and_the_far_command() {
+    if !able() {
+        return;
+    }
+    let listen = format!("{PINNACE} ping --listen $PINNACE_FAR:7001");
+    let near = format!("{PINNACE} ping --to $PINNACE_FAR:7001 --protocol tcp --sizes 16 --count 3 --rounds 1 --json");
+    let output = pinnace(&["wan", "--rtt", "20ms", "--far", &listen, "--", "sh", "-c", &near]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    let ping: Value = text.lines().filter_map(|line| serde_json::from_str(line).ok()).next_back().expect("a result");
+    let p50 = ping["p50_us"].as_f64().unwrap();
+    assert!((20_000.0..40_000.0).contains(&p50), "{ping}");
+    assert!(text.contains("# link rtt=20ms\n") && text.contains("near to far"), "{text}");
+}
+
+#[test]
+fn perf_measures_over_the_link() {
+    if !able() {
+        return;
+    }
+    let wan = "rate=20mbit,rtt=10ms,loss=0.1%";
+    let output = pinnace(&[
+        "--json",
+        "perf",
+        "--protocol",
+        "tcp",
+        "--against",
+        "tcp",
+        "--sizes",
+        "64KiB",
+        "--rounds",
+        "1",
+        "--seconds",
+        "0.5",
+        "--wan",
+        wan,
+    ]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let result = object(&output.stdout);
+    assert_eq!(result["path"], format!("wan:{wan}"));
+    let rate = result["gbit_s"].as_f64().unwrap();
+    assert!((0.001..0.0201).contains(&rate), "{result}");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_with_a_reason() {
+    for (arguments, reason) in [
+        (&["--loss", "1", "--", "true"][..], "`loss=1` is not a percentage"),
+        (&["--rtt", "60", "--", "true"], "`rtt=60` is not a time"),
+        (&["--mtu", "20", "--", "true"], "`mtu=20` is not"),
+        (&["--rate", "1mbit"], "<COMMAND>"),
+    ] {
+        let output = pinnace(&[&["wan"], arguments].concat());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains(reason), "{said}");
+        assert_eq!(output.status.code(), Some(2), "{said}");
+    }
+}
+
+#[test]
+fn others_than_root_are_told_what_to_do() {
+    let mut command = Command::new(PINNACE);
+    if geteuid().is_root() {
+        command.uid(65_534);
+    }
+    let output = match command.args(["wan", "--rtt", "1ms", "--", "true"]).output() {
+        Ok(output) => output,
+        Err(error) => return eprintln!("left out: another user cannot run the program here ({error})"),
+    };
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("those need root: run the command with sudo"), "{said}");
+    assert_eq!(output.status.code(), Some(1));
+}

@@ -82,7 +82,7 @@ pub(super) fn once(network: &Network, args: &Args, series: &mut Series) -> Resul
     let mut pair = Pair::start(network, &series.job, Role::Receiver, Role::Sender)?;
     let count = match series.count {
         Some(count) => {
-            pair.run(count.div_ceil(10))?;
+            pair.run(count.div_ceil(if args.wan.is_some() { 2 } else { 10 }))?;
             count
         }
         None => *series.count.insert(calibrate(&mut pair, args, &series.job)?),
@@ -99,8 +99,8 @@ fn calibrate(pair: &mut Pair, args: &Args, job: &Job) -> Result<u64, Trouble> {
         pair.run(count.div_ceil(10))?;
         return Ok(count);
     }
-    // Long enough that start and end do not count.
-    let enough = args.seconds() / 8.0;
+    // Long enough that start and end do not count; at a distance a connection takes seconds to grow.
+    let enough = args.seconds() / if args.wan.is_some() { 2.0 } else { 8.0 };
     let mut count = ((1 << 20) / job.size as u64).clamp(2, 64);
     loop {
         let seconds = pair.run(count)?.0.seconds.max(1e-6);

@@ -1,5 +1,7 @@
 //! Remote service requests: values, references, methods, holes, and two processes.
 
+#![allow(clippy::single_range_in_vec_init, reason = "a list of holes may have one")]
+
 use pinnace::rsr::{
     Arrival, Buffer, ByteOrder, Cause, Context, Endpoint, Error, Incoming, Local, Method, Obstacle, Outgoing, Parcel,
     Pending, ReadError, Reader, Request, Sent, Sink, Startpoint, Vrp, Way, Zcrp, send_rsr,

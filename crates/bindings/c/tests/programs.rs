@@ -64,7 +64,7 @@ fn the_header_is_cpp_as_well() {
     assert!(output.status.success() && output.stdout == b"from C++\n", "{output:?}");
 }
 
-/// Every function of the header is exported by the shared library, and nothing else is.
+/// Every function of the headers is exported by the shared library, and nothing else is.
 #[test]
 fn only_the_interface_is_exported() {
     let library = &library().shared;
@@ -76,17 +76,22 @@ fn only_the_interface_is_exported() {
     let text = String::from_utf8_lossy(&output.stdout);
     let mut exported: Vec<_> = text.lines().filter_map(|line| line.split_whitespace().nth(2)).collect();
     exported.sort_unstable();
-    let header = std::fs::read_to_string(root().join("include/zcrp.h")).expect("the header");
-    let mut declared: Vec<_> = header.lines().filter_map(declared_function).collect();
+    let headers = std::fs::read_dir(root().join("include")).expect("the headers");
+    let read = |entry: std::io::Result<std::fs::DirEntry>| std::fs::read_to_string(entry?.path());
+    let headers: String = headers.map(|entry| read(entry).expect("a header")).collect();
+    let mut declared: Vec<_> = headers.lines().filter_map(declared_function).collect();
     declared.sort_unstable();
     assert!(declared.len() > 20 && declared.contains(&"zcrp_recv"), "{declared:?}");
     assert_eq!(exported, declared);
 }
 
-/// The function that a line of the header declares.
+/// The function that a line of a header declares.
 fn declared_function(line: &str) -> Option<&str> {
     let (before, _) = line.split_once('(').filter(|_| !line.starts_with([' ', '/', '#']))?;
-    before.rsplit([' ', '*']).next().filter(|name| name.starts_with("zcrp_"))
+    before
+        .rsplit([' ', '*'])
+        .next()
+        .filter(|name| ["zcrp_", "vrp_", "rsr_"].iter().any(|prefix| name.starts_with(prefix)))
 }
 
 #[test]

@@ -1,0 +1,112 @@
+//! Remote service requests for C: `include/rsr.h` is generated from [`abi`] and [`values`].
+//!
+//! Always true: a failed call says why in `errno`, and in words in `rsr_error`; a child process starts with methods of its
+//! own, whatever its parent had open.
+
+pub mod abi;
+pub mod values;
+
+use crate::errors::{self, Errno};
+use libc::c_int;
+use pinnace::rsr::{Cause, Context, Error, Local, Method, Obstacle, Vrp, Zcrp};
+use std::cell::RefCell;
+use std::ffi::CString;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, Once};
+
+/// Why a call failed: in a number, and in words if there is more to say.
+pub(crate) struct Failure {
+    errno: c_int,
+    text: Option<String>,
+}
+
+impl From<Errno> for Failure {
+    fn from(Errno(errno): Errno) -> Self {
+        Self { errno, text: None }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let mut tried = error.attempts().iter().map(|attempt| match &attempt.obstacle {
+            Obstacle::Failed(cause) | Obstacle::FailedBefore(cause) => errno_of(cause),
+            _ => libc::EPROTONOSUPPORT,
+        });
+        let errno = match &error {
+            // What a method that is there says, before one that is not.
+            Error::Unreachable(_) => tried.max_by_key(|&errno| errno != libc::EPROTONOSUPPORT).unwrap_or(libc::EINVAL),
+            Error::TooLarge => libc::EMSGSIZE,
+            Error::Malformed(_) => libc::EINVAL,
+            _ => tried.next_back().unwrap_or(libc::EIO),
+        };
+        Self { errno, text: Some(error.to_string()) }
+    }
+}
+
+fn errno_of(cause: &Cause) -> c_int {
+    let system = |error: &std::io::Error| {
+        error.raw_os_error().unwrap_or(match error.kind() {
+            std::io::ErrorKind::ConnectionRefused => libc::ECONNREFUSED,
+            std::io::ErrorKind::ConnectionReset => libc::ECONNRESET,
+            std::io::ErrorKind::TimedOut => libc::ETIMEDOUT,
+            std::io::ErrorKind::AddrInUse => libc::EADDRINUSE,
+            std::io::ErrorKind::FileTooLarge => libc::EMSGSIZE,
+            std::io::ErrorKind::InvalidInput => libc::EINVAL,
+            _ => libc::EIO,
+        })
+    };
+    let error = cause.downcast_ref::<pinnace::Error>().map(|error| Errno::from(error).0);
+    error.or_else(|| cause.downcast_ref().map(system)).unwrap_or(libc::EIO)
+}
+
+thread_local! {
+    static LAST: RefCell<CString> = RefCell::default();
+}
+
+/// As [`errors::guard`], and keeps what failed in words.
+pub(crate) fn guard<R>(failed: R, body: impl FnOnce() -> Result<R, Failure>) -> R {
+    errors::guard(failed, || {
+        body().map_err(|Failure { errno, text }| {
+            let text = text.unwrap_or_else(|| std::io::Error::from_raw_os_error(errno).to_string());
+            // A thread that is ending has no place for it any more.
+            let _ = LAST.try_with(|last| *last.borrow_mut() = CString::new(text).unwrap_or_default());
+            Errno(errno)
+        })
+    })
+}
+
+static CURRENT: AtomicPtr<Context> = AtomicPtr::new(std::ptr::null_mut());
+
+/// The methods of this process, and the ways that it has opened.
+pub(crate) fn context() -> &'static Context {
+    static HOOK: Once = Once::new();
+    let known = CURRENT.load(Ordering::Acquire);
+    if !known.is_null() {
+        // SAFETY: what was stored there was leaked.
+        return unsafe { &*known };
+    }
+    HOOK.call_once(|| {
+        // SAFETY: the function is there as long as the library is. If there is no room for it, a child must not use the
+        // library.
+        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    });
+    let methods: Vec<Arc<dyn Method>> =
+        vec![Arc::new(Local::default()), Arc::new(Vrp::default()), Arc::new(Zcrp::default())];
+    let fresh = Box::into_raw(Box::new(Context::with_methods(methods)));
+    match CURRENT.compare_exchange(std::ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire) {
+        // SAFETY: leaked just now.
+        Ok(_) => unsafe { &*fresh },
+        Err(other) => {
+            // SAFETY: `fresh` was made above and nobody has seen it; `other` was leaked by whoever was first.
+            unsafe {
+                drop(Box::from_raw(fresh));
+                &*other
+            }
+        }
+    }
+}
+
+/// The parent's ways are not the child's: their threads are gone, and their locks may be held for ever.
+extern "C" fn in_child() {
+    CURRENT.store(std::ptr::null_mut(), Ordering::Release);
+}

@@ -77,8 +77,10 @@ fn network(random: &mut Random) -> NetworkConfig {
         network.corrupt = pick(random, &[0.01, 0.1]);
     }
     if random.chance(0.3) {
-        network.rate = Some(pick(random, &[2_000_000, 20_000_000, 1_000_000_000]));
-        network.queue = pick(random, &[QueueSize::Bdp(1.0), QueueSize::Bytes(10_000), QueueSize::Unlimited]);
+        let (rate, bytes) = pick(random, &[(2_000_000, 400_000), (20_000_000, 4_000_000), (1_000_000_000, 50_000_000)]);
+        network.rate = Some(rate);
+        // A queue of more than a second or two would outlive frames and what is remembered of them.
+        network.queue = pick(random, &[QueueSize::Bdp(1.0), QueueSize::Bytes(10_000), QueueSize::Bytes(bytes)]);
         network.ecn = random.chance(0.3).then_some(0.5);
     }
     if random.chance(0.1) {
@@ -205,6 +207,7 @@ impl Plan {
                 && network.burst_loss.is_none()
                 && network.partitions.is_empty()
                 && network.rate.is_none_or(|rate| rate > 10_000_000)
+                && network.queue_bytes().is_none_or(|bytes| bytes > 65_535)
         };
         let limits = &self.receiver.limits;
         // The paper's window knows no congestion: with frames side by side it may drown the receiver's socket for ever.

@@ -243,6 +243,7 @@ pub fn incoming(bytes: &[u8]) {
             8..=13 => {
                 // Packets of one frame, with gaps, in one read or one after the other.
                 let (count, gaps) = (script.byte() % 32, script.byte());
+                let mut is_honest = peers.is_honest;
                 let Some(frame) = peers.pick(&mut script) else { continue };
                 if script.one_in(8) {
                     frame.next = script.near(frame.next);
@@ -252,7 +253,9 @@ pub fn incoming(bytes: &[u8]) {
                     if gaps >> (turn % 8) & 1 != 0 && frame.next < frame.packets() {
                         let mut datagram = frame.packet(frame.next);
                         if script.one_in(64) {
+                            // Too long for this frame, but perhaps not for another of its number.
                             datagram.push(1);
+                            is_honest = false;
                         }
                         if read.first().is_some_and(|first| datagram.len() > first.len()) {
                             break;
@@ -267,6 +270,7 @@ pub fn incoming(bytes: &[u8]) {
                     frame.next = frame.next.wrapping_add(1);
                 }
                 let (source, ecn) = (frame.source, if gaps == 7 { Ecn::Congested } else { Ecn::Capable0 });
+                peers.is_honest = is_honest;
                 if read.is_empty() {
                     continue;
                 }

@@ -99,7 +99,7 @@ impl<'a> Script<'a> {
             rate: (kinds & 0x10 != 0).then(|| 100_000 + u64::from(self.word()) * 1000),
             burst: if kinds & 0x20 != 0 { 3000 } else { 65_535 },
             max_frames: if kinds & 0x40 != 0 { 3 } else { 200 },
-            control_bytes: if kinds & 0x80 != 0 { 200 } else { 1472 },
+            control_bytes: if kinds & 0x80 != 0 { 100 } else { 1472 },
             ecn: kinds & 8 != 0,
             seed: u64::from(self.word()),
             ..Config::default()

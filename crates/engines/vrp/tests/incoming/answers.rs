@@ -173,8 +173,14 @@ fn in_place_prediction_survives_losses_and_the_next_frame() {
     half.read(ALICE, Ecn::NotCapable, &train(1, 30..31));
     assert_eq!(half.counters().packets_copied, 10);
     half.read(ALICE, Ecn::NotCapable, &[train(1, 60..64), train(2, 0..30)].concat());
-    half.read(ALICE, Ecn::NotCapable, &train(2, 30..64));
+    half.read(ALICE, Ecn::NotCapable, &train(2, 30..40));
     assert_eq!(half.counters().packets_copied, 10, "one train runs from one frame into the next");
+    // A run that was asked for comes again, and the sender goes on where it was.
+    half.read(ALICE, Ecn::NotCapable, &train(2, 44..50));
+    half.read(ALICE, Ecn::NotCapable, &train(2, 40..41));
+    assert_eq!(half.counters().packets_copied, 17);
+    half.read(ALICE, Ecn::NotCapable, &[train(2, 41..44), train(2, 50..64)].concat());
+    assert_eq!(half.counters().packets_copied, 17);
     let deliveries = half.deliveries();
     for delivery in &deliveries {
         assert_eq!(half.content(delivery), crate::half::content(delivery.number, size as usize));

@@ -70,6 +70,17 @@ fn what_does_not_fit_its_frame_is_dropped_when_the_header_comes() {
 }
 
 #[test]
+fn early_packets_pay_for_the_answer_too() {
+    //= V-R13 test
+    let mut half = new();
+    for packet in 0..4 {
+        half.feed(&data(4, 450, 100, packet));
+    }
+    let least = control(4, &[Tag::FrameCreate { frame: 4, size: 450, packet_bytes: 100 }]);
+    assert_eq!(half.hear(&least), ["4: ok, ack 3, single 0, single 1, single 2, single 3"], "35 bytes for 16 alone");
+}
+
+#[test]
 fn early_packets_are_limited() {
     //= V-R6 test
     let limits = Limits { early_packets: 3, early_bytes: 1000, early_frames: 4, ..Limits::default() };
@@ -90,6 +101,11 @@ fn early_packets_are_limited() {
     half.millis(200);
     assert_eq!(half.take().len(), 4);
     assert!(half.hear(&data(7, 10, 10, 0)).is_empty(), "there is room again");
+    // And so there is whenever a header has come.
+    for number in 10..20 {
+        assert!(half.hear(&data(number, 2000, 600, 0)).is_empty());
+        assert_eq!(half.hear(&header(number, 2000, 600, &[])), [format!("{number}: ok, ack 0, single 0")]);
+    }
 }
 
 #[test]

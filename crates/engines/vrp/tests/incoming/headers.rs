@@ -225,6 +225,19 @@ fn a_header_closes_the_frames_before_it() {
 }
 
 #[test]
+fn a_packet_may_close_a_frame_of_the_number_that_it_creates() {
+    //= V-R17 test
+    let mut half = new();
+    half.feed(&header(1, 100, 100, &[Tag::Epoch(1)]));
+    half.take();
+    let close_first = padded(1, &[Tag::FrameClose(1), create(1, 100, 100), Tag::Epoch(1)], 64);
+    assert_eq!(half.hear(&close_first), ["1: refused"], "in the order of the tags");
+    assert_eq!(half.rx().frames(), 0);
+    assert_eq!(half.hear(&header(2, 100, 100, &[Tag::Epoch(1), Tag::FrameClose(2)])), [""; 0]);
+    assert_eq!((half.rx().frames(), half.rx().bytes()), (0, 0));
+}
+
+#[test]
 fn an_old_header_is_told_from_a_new_frame() {
     //= V-R17 test
     let mut half = new();
@@ -412,6 +425,8 @@ fn closing_refuses_what_is_not_complete() {
     for number in 1..4 {
         half.feed(&header(number, 100, 100, &[]));
     }
+    // Its header has paid for FRAME_OK alone.
+    half.feed(&control(4, &[create(4, 100, 100)]));
     half.feed(&data(2, 100, 100, 0));
     half.take();
     half.call(|rx| rx.close(pinnace_core::Time::ZERO));
@@ -424,7 +439,7 @@ fn closing_refuses_what_is_not_complete() {
         Event::IncomingClosed => "closed",
         _ => "?",
     });
-    assert_eq!(words.collect::<Vec<_>>(), ["received", "released", "released", "closed"]);
+    assert_eq!(words.collect::<Vec<_>>(), ["received", "released", "released", "released", "closed"]);
     assert!(half.hear(&header(9, 100, 100, &[])).is_empty());
     half.millis(60_000);
     half.call(|rx| rx.close(pinnace_core::Time::ZERO));

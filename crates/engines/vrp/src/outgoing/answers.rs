@@ -30,19 +30,19 @@ impl Outgoing {
 
     fn on_control(&mut self, now: Time, control: &Control<'_>) {
         self.counters.controls_received += 1;
+        let number = control.frame();
         let mut acknowledged = None;
-        let mut reported = false;
         let mut accepted = None;
+        let mut reported = false;
         for tag in control.tags() {
             let result = match tag {
                 Tag::Pong(stamp) => {
                     self.on_pong(now, stamp);
-                    Ok(())
+                    continue;
                 }
                 Tag::FrameOk(number) => {
-                    accepted = Some(number);
-                    self.on_accepted(now, number);
-                    Ok(())
+                    accepted = self.on_accepted(now, number).map(|_| number).or(accepted);
+                    continue;
                 }
                 Tag::FrameRefused(number) => {
                     //= V-S4
@@ -50,41 +50,42 @@ impl Outgoing {
                         Some(&slot) => self.fail(slot, Failure::Refused),
                         None => self.counters.controls_stale += 1,
                     }
-                    Ok(())
+                    continue;
                 }
-                Tag::MissingHeader(number) => self.on_missing_header(now, number),
+                Tag::MissingHeader(number) => self.on_missing_header(now, number).map_err(|Impossible| number),
                 Tag::Ack(packet) => {
                     acknowledged = acknowledged.max(Some(packet));
-                    Ok(())
+                    continue;
                 }
-                Tag::SingleAck(packet) => self.on_single_ack(now, control.frame(), packet),
-                Tag::Nack(packet) => self.on_nack(now, control.frame(), packet),
+                Tag::SingleAck(packet) => self.on_single_ack(now, number, packet).map_err(|Impossible| number),
+                Tag::Nack(packet) => self.on_nack(now, number, packet).map_err(|Impossible| number),
                 Tag::EcnEcho(marks) => {
-                    self.on_marks(now, control.frame(), marks);
-                    Ok(())
+                    self.on_marks(now, number, marks);
+                    continue;
                 }
                 Tag::LossReport(_) => {
                     reported = true;
-                    Ok(())
+                    continue;
                 }
                 // The other direction's.
-                _ => Ok(()),
+                _ => continue,
             };
-            if let Err(Impossible) = result {
-                self.contradict(control.frame());
+            if let Err(number) = result {
+                self.contradict(number);
                 return;
             }
         }
         if let Some(packet) = acknowledged
-            && let Err(Impossible) = self.on_cumulative_ack(now, control.frame(), packet)
+            && let Err(Impossible) = self.on_cumulative_ack(now, number, packet)
         {
-            self.contradict(control.frame());
+            self.contradict(number);
             return;
         }
-        if let Some(number) = accepted {
+        for number in [Some(number), accepted].into_iter().flatten() {
+            let report = reported.then_some(control).filter(|control| control.frame() == number);
+            self.finish_if_complete(number, report);
             self.on_inline_skipped(number);
         }
-        self.finish_if_complete(control, reported);
     }
 
     /// The peer contradicts itself or us: the frame is in ERROR (V-S6, V-S7, V-S8).
@@ -130,28 +131,31 @@ impl Outgoing {
         Some(slot)
     }
 
-    /// FRAME_OK, or an acknowledgement that stands for it.
-    fn on_accepted(&mut self, now: Time, number: u16) {
-        let Some(slot) = self.hear(now, number) else { return };
-        let Some(frame) = self.slots[slot].as_deref_mut() else { return };
+    /// FRAME_OK, or an acknowledgement that stands for it: where the frame is.
+    fn on_accepted(&mut self, now: Time, number: u16) -> Option<usize> {
+        let slot = self.hear(now, number)?;
+        let frame = self.slots[slot].as_deref_mut()?;
         frame.answered_at = Some(now);
         if frame.state == State::Accepted {
-            return;
+            return Some(slot);
         }
         frame.state = State::Accepted;
+        // A repetition that has not left yet is no longer wanted.
+        frame.header_queued = false;
         let flight = core::mem::take(&mut frame.header_flight);
         if let Some(flight) = self.flights.settle(flight) {
             self.delivery.on_packet_acked(now, u64::from(flight.bytes), &flight.stamp);
         }
         self.make_ready(slot);
+        Some(slot)
     }
 
-    /// FRAME_OK without the acknowledgement of all data: the receiver does not know INLINE_DATA, and the packets follow.
+    /// An answer without the acknowledgement of all data: the receiver does not know INLINE_DATA, and the packets follow.
     fn on_inline_skipped(&mut self, number: u16) {
         let Some(&slot) = self.by_number.get(&number) else { return };
         if let Some(frame) = self.slots[slot].as_deref_mut()
             && frame.inline
-            && !frame.is_complete()
+            && frame.state == State::Accepted
         {
             frame.inline = false;
             self.make_ready(slot);
@@ -167,29 +171,27 @@ impl Outgoing {
 
     //= V-S6
     fn on_single_ack(&mut self, now: Time, number: u16, packet: u32) -> Result<(), Impossible> {
-        let Some(slot) = self.hear(now, number) else { return Ok(()) };
-        self.on_accepted(now, number);
+        let Some(slot) = self.on_accepted(now, number) else { return Ok(()) };
         let Some(frame) = self.slots[slot].as_deref_mut() else { return Ok(()) };
         if packet >= frame.sent_below() {
             return Err(Impossible);
         }
-        let Some(cell) = frame.cell_mut(packet).filter(|cell| !cell.acked) else { return Ok(()) };
-        cell.acked = true;
-        let (flight, resent, timed_out) = (core::mem::take(&mut cell.flight), cell.resent, cell.timed_out);
-        frame.any_acked = true;
+        let Some(cell) = frame.acknowledge(packet) else { return Ok(()) };
         let is_late = frame.repeat_until.is_some_and(|until| until <= now);
-        let Some(flight) = self.flights.settle(flight) else { return Ok(()) };
-        self.delivery.on_packet_acked(now, u64::from(flight.bytes), &flight.stamp);
-        let sent_at = flight.stamp.sent_at;
-        if !resent {
-            //= V-S10
-            self.measure(now, sent_at);
-        } else if timed_out && self.rtt.minimum().is_some_and(|least| now.since(sent_at) < least * 3 / 4) {
-            self.counters.timeouts_spurious += 1;
+        if let Some(flight) = self.flights.settle(cell.flight) {
+            self.delivery.on_packet_acked(now, u64::from(flight.bytes), &flight.stamp);
+            let sent_at = flight.stamp.sent_at;
+            if !cell.resent {
+                //= V-S10
+                self.measure(now, sent_at);
+            } else if cell.timed_out && self.rtt.minimum().is_some_and(|least| now.since(sent_at) < least * 3 / 4) {
+                self.counters.timeouts_spurious += 1;
+            }
         }
         if is_late {
             self.repeat_what_is_waited_for(slot);
         }
+        self.make_ready(slot);
         Ok(())
     }
 
@@ -197,56 +199,36 @@ impl Outgoing {
     fn repeat_what_is_waited_for(&mut self, slot: usize) {
         let Some(frame) = self.slots[slot].as_deref_mut() else { return };
         let (ticket, packet) = (frame.ticket, frame.first);
-        if !frame.is_waited_for(packet) {
-            return;
-        }
-        if let Some(cell) = frame.cell_mut(packet)
-            && !cell.acked
-            && !cell.queued
-            && cell.flight == 0
-        {
-            (cell.queued, cell.resent) = (true, true);
+        let was_let_go = frame.cell(packet).is_some_and(|cell| cell.flight == 0 && !cell.queued);
+        if was_let_go && frame.is_waited_for(packet) && frame.send_again(packet, true).is_some() {
             self.again.push_back((slot, ticket, packet));
         }
     }
 
     //= V-S6
     fn on_cumulative_ack(&mut self, now: Time, number: u16, packet: u32) -> Result<(), Impossible> {
-        let Some(slot) = self.hear(now, number) else { return Ok(()) };
-        self.on_accepted(now, number);
-        let Some(frame) = self.slots[slot].as_deref_mut() else { return Ok(()) };
+        let Some(slot) = self.on_accepted(now, number) else { return Ok(()) };
+        let Self { slots, flights, batch, delivery, .. } = self;
+        let Some(frame) = slots[slot].as_deref_mut() else { return Ok(()) };
         if packet >= frame.sent_below() {
             return Err(Impossible);
         }
         if packet < frame.first {
             return Ok(());
         }
-        frame.any_acked = true;
         let mut measured = None;
-        while frame.first <= packet {
-            let number = frame.first;
-            frame.first += 1;
-            let Some(cell) = frame.cells.pop_front() else {
-                // Inline data that were acknowledged: nothing was sent packet by packet.
-                frame.first = packet + 1;
-                frame.next = frame.next.max(frame.first);
-                break;
-            };
-            if cell.acked {
-                continue;
-            }
-            let droppable = frame.is_droppable(number);
-            let Some(flight) = self.flights.settle(cell.flight) else { continue };
-            if droppable && number != packet {
-                self.batch.lost_bytes += u64::from(flight.bytes);
-                self.batch.lost_sent_at = self.batch.lost_sent_at.max(flight.stamp.sent_at);
+        frame.acknowledge_below(packet + 1, |frame, number, cell| {
+            let Some(flight) = flights.settle(cell.flight) else { return };
+            if number != packet && frame.is_droppable(number) {
+                batch.lost_bytes += u64::from(flight.bytes);
+                batch.lost_sent_at = batch.lost_sent_at.max(flight.stamp.sent_at);
             } else {
-                self.delivery.on_packet_acked(now, u64::from(flight.bytes), &flight.stamp);
+                delivery.on_packet_acked(now, u64::from(flight.bytes), &flight.stamp);
                 if number == packet && !cell.resent {
                     measured = Some(flight.stamp.sent_at);
                 }
             }
-        }
+        });
         let is_late = frame.repeat_until.is_some_and(|until| until <= now);
         if let Some(sent_at) = measured {
             self.measure(now, sent_at);
@@ -261,16 +243,14 @@ impl Outgoing {
 
     //= V-S7
     fn on_nack(&mut self, now: Time, number: u16, packet: u32) -> Result<(), Impossible> {
-        let Some(slot) = self.hear(now, number) else { return Ok(()) };
-        self.on_accepted(now, number);
+        let Some(slot) = self.on_accepted(now, number) else { return Ok(()) };
         let Some(frame) = self.slots[slot].as_deref_mut() else { return Ok(()) };
         if packet >= frame.sent_below() {
             return Err(Impossible);
         }
+        frame.on_nacked(packet);
         let ticket = frame.ticket;
-        let Some(cell) = frame.cell_mut(packet).filter(|cell| !cell.acked && !cell.queued) else { return Ok(()) };
-        (cell.nacked, cell.resent, cell.queued, cell.timed_out) = (true, true, true, false);
-        let flight = core::mem::take(&mut cell.flight);
+        let Some(flight) = frame.send_again(packet, false) else { return Ok(()) };
         self.counters.packets_nacked += 1;
         self.again.push_back((slot, ticket, packet));
         if let Some(flight) = self.flights.settle(flight) {
@@ -306,21 +286,23 @@ impl Outgoing {
         }
         frame.heard_at = now;
         self.heard_at = now;
-        if frame.headers_sent > 0 && now.since(frame.header_sent_at) >= timeout {
+        // Repetitions are at least a time-out apart; the first may follow the header at once, because it may have been lost.
+        if frame.headers_sent == 1 || (frame.headers_sent > 1 && now.since(frame.header_sent_at) >= timeout) {
             self.queue_header(slot);
         }
         Ok(())
     }
 
+    /// Ends the frame if all of it is acknowledged; `report` is the packet that says so, if it says what was lost.
     //= V-S9
-    fn finish_if_complete(&mut self, control: &Control<'_>, reported: bool) {
-        let Some(&slot) = self.by_number.get(&control.frame()) else { return };
+    fn finish_if_complete(&mut self, number: u16, report: Option<&Control<'_>>) {
+        let Some(&slot) = self.by_number.get(&number) else { return };
         let is_done = |frame: &super::OutFrame| frame.state == State::Accepted && frame.is_complete();
         if !self.slots[slot].as_deref().is_some_and(is_done) {
             return;
         }
         let Some(frame) = self.end(slot) else { return };
-        let loss = reported.then(|| loss_of(control, frame.packets));
+        let loss = report.map(|control| loss_of(control, frame.packets));
         let sent = Sent { size: u64::from(frame.size), packet_bytes: frame.packet_bytes, loss };
         self.report(&frame, Ok(sent));
     }
@@ -343,11 +325,14 @@ fn loss_of(control: &Control<'_>, packets: u32) -> LossSummary {
                 // Not in rising order, empty, or behind the end.
                 continue;
             }
+            match loss.ranges.last_mut() {
+                Some(last) if last.end == first => last.end = end,
+                _ => loss.ranges.push(first..end),
+            }
             next = end;
             loss.lost = loss.lost.saturating_add(end - first).min(packets);
-            loss.longest_run = loss.longest_run.max(end - first);
-            loss.ranges.push(first..end);
         }
     }
+    loss.longest_run = loss.ranges.iter().map(|range| range.end - range.start).max().unwrap_or(0);
     loss
 }

@@ -1,7 +1,8 @@
 //! One frame under way: the paper's outgoing frame information block.
 //!
-//! Always true: `first` is `ack_expected` and `next` is `next_to_send`; `cells` are the packets from `first` up to `next`;
-//! a cell that is not acknowledged has a flight, or waits to be sent again, or was let go by its deadline.
+//! Always true: `first` is `ack_expected`, the first packet that is not acknowledged, and `next` is `next_to_send`; `cells`
+//! are the packets from `first` up to `next`; a cell that is not acknowledged has a flight, or waits to be sent again (both:
+//! it is *under way*), or was let go by its deadline.
 
 use super::flights::FlightId;
 use crate::{Config, FrameSpec, Refused, Terms};
@@ -28,6 +29,12 @@ pub(super) struct Cell {
     pub(super) timed_out: bool,
 }
 
+impl Cell {
+    fn is_under_way(&self) -> bool {
+        self.flight != 0 || self.queued
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// The header is not answered.
@@ -50,14 +57,22 @@ pub(super) struct OutFrame {
     pub(super) contract: LossContract,
     pub(super) repeat_until: Option<Time>,
     pub(super) give_up_at: Option<Time>,
-    /// The datagram of the header, up to its inline data if it has any.
+    /// The datagram of the header, up to its inline data if it has any. Every repetition is the same.
     pub(super) header: Vec<u8>,
+    /// Whether the header goes on with the frame's data (INLINE_DATA).
+    pub(super) header_has_data: bool,
+    /// Numbers of ended frames that the header closes.
+    pub(super) header_closes: Vec<u16>,
     /// The data travel in the header, and nothing says yet that the receiver skips them.
     pub(super) inline: bool,
     pub(super) state: State,
     pub(super) first: u32,
     pub(super) next: u32,
-    pub(super) cells: VecDeque<Cell>,
+    cells: VecDeque<Cell>,
+    /// Cells that are acknowledged.
+    acked: u32,
+    /// Cells that are under way.
+    under_way: u32,
     /// Packets below this count as sent, although they may have to be sent after all (INLINE_DATA).
     pub(super) counted_as_sent: u32,
     pub(super) any_acked: bool,
@@ -73,6 +88,8 @@ pub(super) struct OutFrame {
     /// The train in which it last had a share, and how many packets that was.
     pub(super) turn: u64,
     pub(super) share: u32,
+    /// Packets since its turn came, which may last for several trains.
+    pub(super) served: u32,
     pub(super) marks: u32,
     pub(super) rate_count: u8,
     pub(super) rate_now: u8,
@@ -109,11 +126,15 @@ impl OutFrame {
             repeat_until: spec.repeat_until,
             give_up_at: spec.give_up_at,
             header: Vec::new(),
+            header_has_data: false,
+            header_closes: Vec::new(),
             inline: false,
             state: State::Announced,
             first: 0,
             next: 0,
             cells: VecDeque::new(),
+            acked: 0,
+            under_way: 0,
             counted_as_sent: 0,
             any_acked: false,
             header_flight: 0,
@@ -125,6 +146,7 @@ impl OutFrame {
             is_ready: false,
             turn: 0,
             share: 0,
+            served: 0,
             marks: 0,
             rate_count: 0,
             rate_now,
@@ -157,13 +179,123 @@ impl OutFrame {
         self.next.max(self.counted_as_sent)
     }
 
-    /// The cell of a packet that was sent and is not cumulatively acknowledged.
-    pub(super) fn cell_mut(&mut self, packet: u32) -> Option<&mut Cell> {
-        self.cells.get_mut(packet.checked_sub(self.first)? as usize)
-    }
-
     pub(super) fn cell(&self, packet: u32) -> Option<&Cell> {
         self.cells.get(packet.checked_sub(self.first)? as usize)
+    }
+
+    /// The cell of a packet that was sent and is not acknowledged.
+    fn pending_mut(&mut self, packet: u32) -> Option<&mut Cell> {
+        self.cells.get_mut(packet.checked_sub(self.first)? as usize).filter(|cell| !cell.acked)
+    }
+
+    /// Whether some packet was sent and is not acknowledged.
+    pub(super) fn has_pending(&self) -> bool {
+        !self.cells.is_empty()
+    }
+
+    /// Whether an unacknowledged packet has a flight, or waits to be sent again.
+    pub(super) fn is_under_way(&self) -> bool {
+        debug_assert_eq!(self.under_way as usize, self.cells.iter().filter(|cell| cell.is_under_way()).count());
+        self.under_way > 0
+    }
+
+    /// The newest transmissions of all unacknowledged packets.
+    pub(super) fn flights(&self) -> impl Iterator<Item = FlightId> {
+        self.cells.iter().filter(|cell| !cell.acked).map(|cell| cell.flight)
+    }
+
+    /// The last packet that was sent and is not acknowledged.
+    pub(super) fn last_pending(&self) -> Option<u32> {
+        self.cells.iter().rposition(|cell| !cell.acked).map(|index| self.first + index as u32)
+    }
+
+    /// Packet `next` leaves for the first time.
+    pub(super) fn on_sent(&mut self, flight: FlightId) {
+        self.cells.push_back(Cell { flight, ..Cell::default() });
+        self.under_way += 1;
+        self.next += 1;
+    }
+
+    /// A packet that waited for it leaves again.
+    pub(super) fn on_sent_again(&mut self, packet: u32, flight: FlightId) {
+        if let Some(cell) = self.pending_mut(packet) {
+            (cell.flight, cell.queued) = (flight, false);
+        }
+    }
+
+    /// A packet left once more, beside the transmission that counts.
+    pub(super) fn on_echoed(&mut self, packet: u32) {
+        if let Some(cell) = self.pending_mut(packet) {
+            cell.resent = true;
+        }
+    }
+
+    /// A packet is to be sent again: returns its newest transmission, which no longer counts. `None` if it is acknowledged,
+    /// was never sent, or waits already.
+    pub(super) fn send_again(&mut self, packet: u32, timed_out: bool) -> Option<FlightId> {
+        let cell = self.pending_mut(packet).filter(|cell| !cell.queued)?;
+        let (was_under_way, flight) = (cell.is_under_way(), core::mem::take(&mut cell.flight));
+        (cell.queued, cell.resent, cell.timed_out) = (true, true, timed_out);
+        self.under_way += u32::from(!was_under_way);
+        Some(flight)
+    }
+
+    /// The receiver has asked for a packet.
+    pub(super) fn on_nacked(&mut self, packet: u32) {
+        if let Some(cell) = self.pending_mut(packet) {
+            cell.nacked = true;
+        }
+    }
+
+    /// A packet is late, and is not repeated.
+    pub(super) fn let_go(&mut self, packet: u32) {
+        if let Some(cell) = self.pending_mut(packet).filter(|cell| cell.flight != 0 && !cell.queued) {
+            cell.flight = 0;
+            self.under_way -= 1;
+        }
+    }
+
+    /// One packet is acknowledged: returns its cell as it was. `None` if it was acknowledged before, or never sent.
+    //= V-S6
+    pub(super) fn acknowledge(&mut self, packet: u32) -> Option<Cell> {
+        let cell = self.pending_mut(packet)?;
+        let was = *cell;
+        *cell = Cell { acked: true, flight: 0, queued: false, ..was };
+        self.acked += 1;
+        self.under_way -= u32::from(was.is_under_way());
+        self.any_acked = true;
+        self.skip_acknowledged();
+        Some(was)
+    }
+
+    /// Everything below `end` is acknowledged. Hands packets that were not acknowledged before, with their cells as they
+    /// were, to `each`.
+    //= V-S6
+    pub(super) fn acknowledge_below(&mut self, end: u32, mut each: impl FnMut(&Self, u32, Cell)) {
+        self.any_acked = true;
+        while self.first < end {
+            let Some(cell) = self.cells.pop_front() else {
+                // Inline data: nothing was sent packet by packet.
+                (self.first, self.next) = (end, self.next.max(end));
+                return;
+            };
+            self.first += 1;
+            if cell.acked {
+                self.acked -= 1;
+            } else {
+                self.under_way -= u32::from(cell.is_under_way());
+                each(self, self.first - 1, cell);
+            }
+        }
+        self.skip_acknowledged();
+    }
+
+    fn skip_acknowledged(&mut self) {
+        while self.cells.front().is_some_and(|cell| cell.acked) {
+            self.cells.pop_front();
+            self.first += 1;
+            self.acked -= 1;
+        }
     }
 
     /// Whether the contract allows any loss of `packet`.
@@ -196,7 +328,7 @@ impl OutFrame {
 
     /// Bytes that the header's datagram has, inline data included.
     pub(super) fn header_bytes(&self) -> usize {
-        self.header.len() + if self.inline { self.size as usize + 1 } else { 0 }
+        self.header.len() + if self.header_has_data { self.size as usize + 1 } else { 0 }
     }
 
     /// Whether an expired packet is to be repeated although the frame's time for that is over: only what the receiver
@@ -209,7 +341,15 @@ impl OutFrame {
     /// The receiver acknowledges up to the first packet that it waits for: if something behind it has arrived, it must be
     /// sent.
     pub(super) fn is_waited_for(&self, packet: u32) -> bool {
-        packet == self.first && self.cells.iter().skip(1).any(|cell| cell.acked)
+        packet == self.first && self.acked > 0
+    }
+
+    /// Whether the peer owes no answer: what comes next is ours to send.
+    pub(super) fn waits_for_us(&self) -> bool {
+        match self.state {
+            State::Announced => self.headers_sent == 0,
+            State::Accepted => !self.has_pending() && self.has_new(),
+        }
     }
 
     /// When the frame ends without an answer, or is given up.

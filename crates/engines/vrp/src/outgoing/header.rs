@@ -13,7 +13,8 @@ const CLOSES_IN_HEADER: usize = 32;
 /// Bytes that a header may take: one datagram.
 fn capacity(config: &Config, frame: &OutFrame) -> usize {
     let packet = HEADER_BYTES + usize::from(frame.packet_bytes);
-    config.control_bytes.max(packet).clamp(MIN_FRAME_HEADER_BYTES, HEADER_BYTES + MAX_PACKET_BYTES)
+    // Three bytes above the least size: a padding tag always fits.
+    config.control_bytes.max(packet).clamp(MIN_FRAME_HEADER_BYTES + 3, HEADER_BYTES + MAX_PACKET_BYTES)
 }
 
 /// The tags of a header but FRAME_CLOSE.
@@ -48,36 +49,32 @@ pub(super) fn check(config: &Config, frame: &OutFrame) -> Result<(), Refused> {
 //= V-S4
 //= V-S9
 pub(super) fn write(config: &Config, frame: &mut OutFrame, epoch: u32, closes: &mut VecDeque<u16>) {
-    let capacity = capacity(config, frame);
-    let mut bytes = vec![0; capacity];
+    let inline = if frame.may_be_inline() { 2 + frame.size as usize } else { 0 };
+    let least = HEADER_BYTES + tags(frame, epoch).map(|tag| tag_bytes(&tag)).sum::<usize>() + 1;
+    let close = tag_bytes(&Tag::FrameClose(0));
+    let most = least + inline + CLOSES_IN_HEADER * close + MIN_FRAME_HEADER_BYTES;
+    let mut bytes = vec![0; most.min(capacity(config, frame))];
     let mut writer = ControlWriter::new(&mut bytes, frame.number);
     for tag in tags(frame, epoch) {
         // `check` has seen that they fit.
         writer.push(&tag);
     }
-    let inline = if frame.may_be_inline() { 2 + frame.size as usize } else { 0 };
-    for _ in 0..CLOSES_IN_HEADER {
-        let Some(&number) = closes.front() else { break };
-        if writer.room() < tag_bytes(&Tag::FrameClose(number)) + inline {
-            break;
-        }
-        writer.push(&Tag::FrameClose(number));
-        closes.pop_front();
-    }
     frame.inline = inline > 0 && inline <= writer.room();
+    let inline = if frame.inline { inline } else { 0 };
+    while frame.header_closes.len() < CLOSES_IN_HEADER && writer.room() >= close + inline {
+        let Some(number) = closes.pop_front() else { break };
+        writer.push(&Tag::FrameClose(number));
+        frame.header_closes.push(number);
+    }
+    frame.header_has_data = frame.inline;
     let len = if frame.inline {
-        let padding = MIN_FRAME_HEADER_BYTES.saturating_sub(inline);
-        if padding + inline + 3 <= writer.room() {
-            writer.pad_to(padding);
-        }
+        frame.counted_as_sent = frame.packets;
+        writer.pad_to(MIN_FRAME_HEADER_BYTES.saturating_sub(inline));
         writer.finish_before_inline(frame.size as u8)
     } else {
         writer.pad_to(MIN_FRAME_HEADER_BYTES);
         writer.finish()
     };
-    if frame.inline {
-        frame.counted_as_sent = frame.packets;
-    }
     bytes.truncate(len);
     frame.header = bytes;
 }

@@ -40,6 +40,10 @@ const TIMEOUT_CAP: Duration = Duration::from_secs(2);
 const PINGS_KEPT: usize = 8;
 /// How often FRAME_CLOSE is sent when the endpoint closes.
 const FAREWELLS: u32 = 2;
+/// FRAME_CLOSE tags wait for a header to ride in, but no more of them than fit one packet.
+const CLOSES_WAITING: usize = 480;
+/// Stands for the slot of frames that have not begun, where timers name frames.
+const NOT_BEGUN: usize = usize::MAX;
 
 /// Whether the path has been measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -202,10 +206,11 @@ impl Outgoing {
         if self.frames_under_way() >= self.config.max_frames {
             return Err(Refused::TooMany);
         }
-        let frame = OutFrame::new(self.next_ticket, frame, &self.config)?;
-        header::check(&self.config, &frame)?;
         let ticket = self.next_ticket;
+        let mut frame = OutFrame::new(ticket, frame, &self.config)?;
+        header::check(&self.config, &frame)?;
         self.next_ticket += 1;
+        frame.timer = frame.give_up_at.map(|at| self.timers.insert(at, (NOT_BEGUN, ticket)));
         self.waiting.push_back(Box::new(frame));
         self.open(now);
         self.begin_waiting(now);
@@ -218,8 +223,12 @@ impl Outgoing {
         if self.closed || self.farewell.is_some() {
             return;
         }
+        if matches!(self.path, Path::Measuring { .. }) {
+            self.events.push_back(Event::Opened(Err(Failure::Closed)));
+        }
         self.fail_all(Failure::Closed);
         self.ping_due = false;
+        self.pings.clear();
         self.path = Path::Unknown;
         self.farewell_closes = self.closes.drain(..).collect();
         self.close_at = None;
@@ -237,6 +246,9 @@ impl Outgoing {
 
     fn fail_all(&mut self, failure: Failure) {
         while let Some(frame) = self.waiting.pop_front() {
+            if let Some(timer) = frame.timer {
+                self.timers.cancel(timer);
+            }
             self.report(&frame, Err(failure));
         }
         for slot in 0..self.slots.len() {
@@ -317,10 +329,10 @@ impl Outgoing {
 
     /// The next free number, if a frame may begin with it.
     fn take_number(&mut self) -> Option<u16> {
-        let mut number = self.next_number;
-        while self.by_number.contains_key(&number) || self.closes.contains(&number) {
-            number = (number + 1) % FRAME_NUMBERS;
-        }
+        // Neither begun frames nor waiting closes are as many as there are numbers.
+        let is_taken = |number: &u16| self.by_number.contains_key(number) || self.closes.contains(number);
+        let mut numbers = (0..FRAME_NUMBERS).map(|step| (self.next_number + step) % FRAME_NUMBERS);
+        let number = numbers.find(|number| !is_taken(number))?;
         let oldest = self.unanswered.front().and_then(|&(slot, ticket)| self.frame(slot, ticket));
         if oldest.is_some_and(|oldest| number.wrapping_sub(oldest.number) % FRAME_NUMBERS > NUMBERS_AHEAD) {
             return None;
@@ -342,6 +354,9 @@ impl Outgoing {
             self.slots.push(None);
             self.slots.len() - 1
         });
+        if let Some(timer) = frame.timer {
+            self.timers.cancel(timer);
+        }
         frame.timer = Some(self.timers.insert(frame.ends_at(&self.config), (slot, ticket)));
         self.by_number.insert(number, slot);
         self.begun_bytes += u64::from(frame.size);
@@ -358,11 +373,15 @@ impl Outgoing {
         self.by_number.remove(&frame.number);
         self.begun_bytes -= u64::from(frame.size);
         self.allowed.on_end(&frame);
-        for id in frame.cells.iter().map(|cell| cell.flight).chain([frame.header_flight]) {
+        for id in frame.flights().chain([frame.header_flight]) {
             self.flights.settle(id);
         }
         if let Some(timer) = frame.timer {
             self.timers.cancel(timer);
+        }
+        if frame.headers_sent == 0 {
+            // What its header was to close must be closed by another.
+            self.closes.extend(&frame.header_closes);
         }
         self.closes.push_back(frame.number);
         Some(frame)
@@ -438,7 +457,9 @@ impl Outgoing {
     /// FRAME_CLOSE waits for a header to ride in, but not for long.
     //= V-S9
     fn start_close_timer(&mut self, now: Time) {
-        if !self.closes.is_empty() {
+        if self.closes.len() > CLOSES_WAITING {
+            self.close_at = Some(now);
+        } else if !self.closes.is_empty() {
             self.close_at.get_or_insert(now + self.config.close_delay);
         }
     }
@@ -506,13 +527,12 @@ impl Outgoing {
     fn on_packet_expired(&mut self, now: Time, slot: usize, ticket: u64, packet: u32) {
         let Some(frame) = self.frame_mut(slot, ticket) else { return };
         let is_late = frame.repeat_until.is_some_and(|until| until <= now);
-        let repeat = !is_late || frame.must_repeat(packet);
-        let Some(cell) = frame.cell_mut(packet).filter(|cell| !cell.acked && !cell.queued) else { return };
-        cell.flight = 0;
-        if repeat {
-            (cell.queued, cell.resent, cell.timed_out) = (true, true, true);
-            self.again.push_back((slot, ticket, packet));
+        if !is_late || frame.must_repeat(packet) {
+            if frame.send_again(packet, true).is_some() {
+                self.again.push_back((slot, ticket, packet));
+            }
         } else {
+            frame.let_go(packet);
             self.counters.packets_let_go += 1;
             self.probe(slot);
         }
@@ -522,33 +542,32 @@ impl Outgoing {
     /// goes again that makes the receiver say what it needs.
     fn probe(&mut self, slot: usize) {
         let Some(frame) = self.slots[slot].as_deref_mut() else { return };
-        let is_under_way = frame.has_new() || frame.cells.iter().any(|cell| cell.flight != 0 || cell.queued);
-        if is_under_way {
+        if frame.has_new() || frame.is_under_way() {
             return;
         }
-        let ticket = frame.ticket;
-        let unacked = |cell: &frame::Cell| !cell.acked;
-        let waited_for = frame.first;
-        let packet = if frame.is_waited_for(waited_for) {
-            waited_for
-        } else {
-            match frame.cells.iter().rposition(unacked) {
-                Some(index) => frame.first + index as u32,
-                None => return,
-            }
-        };
-        if let Some(cell) = frame.cell_mut(packet) {
-            (cell.queued, cell.resent, cell.timed_out) = (true, true, true);
-            self.again.push_back((slot, ticket, packet));
+        let packet = if frame.is_waited_for(frame.first) { Some(frame.first) } else { frame.last_pending() };
+        if let Some(packet) = packet
+            && frame.send_again(packet, true).is_some()
+        {
+            self.again.push_back((slot, frame.ticket, packet));
         }
     }
 
+    /// Silence counts from the last answer, or from when an answer began to be owed. A frame whose packets wait for their
+    /// turn is owed none: it lives as long as the peer answers anything.
     //= V-S11
     fn on_life_timer(&mut self, now: Time, slot: usize, ticket: u64) {
-        let Self { config, timers, .. } = self;
+        if slot == NOT_BEGUN {
+            self.on_too_late_to_begin(ticket);
+            return;
+        }
+        let Self { config, timers, heard_at, .. } = self;
         let Some(frame) = self.slots.get_mut(slot).and_then(|slot| slot.as_deref_mut()) else { return };
         if frame.ticket != ticket {
             return;
+        }
+        if frame.waits_for_us() {
+            frame.heard_at = frame.heard_at.max(*heard_at);
         }
         let ends_at = frame.ends_at(config);
         if ends_at > now {
@@ -558,6 +577,16 @@ impl Outgoing {
         frame.timer = None;
         let late = frame.give_up_at.is_some_and(|give_up_at| give_up_at <= now);
         self.fail(slot, if late { Failure::Late } else { Failure::PeerGone });
+    }
+
+    /// The time of a frame is over that has not begun.
+    fn on_too_late_to_begin(&mut self, ticket: u64) {
+        // Tickets rise, and frames wait in the order of their tickets.
+        if let Ok(index) = self.waiting.binary_search_by_key(&ticket, |frame| frame.ticket)
+            && let Some(frame) = self.waiting.remove(index)
+        {
+            self.report(&frame, Err(Failure::Late));
+        }
     }
 
     /// A transmission counts as lost for the congestion controller.

@@ -6,7 +6,7 @@
 //! as long as it is not the floor, because what is told may be lost.
 
 use super::Outgoing;
-use super::frame::OutFrame;
+use super::frame::{OutFrame, State};
 use core::time::Duration;
 use pinnace_core::Time;
 
@@ -79,6 +79,8 @@ impl Outgoing {
         let step = self.allowed.step;
         self.allowed.step = if is_marked || has_queue { (step + 1).min(STEPS) } else { step.saturating_sub(1) };
         self.allowed.due = Some(now + self.rate_interval());
+        // What could not leave since the last time is old.
+        self.rates.clear();
         for slot in 0..self.slots.len() {
             let Some(frame) = self.slots[slot].as_deref_mut() else { continue };
             let Some(floor) = frame.terms.floor else { continue };
@@ -87,8 +89,8 @@ impl Outgoing {
                 frame.rate_now = rate;
                 frame.rate_count = frame.rate_count.wrapping_add(1);
             }
-            // The receiver starts at the floor: nothing to say before the first change.
-            if frame.rate_count > 0 || rate != floor {
+            // The receiver starts at the floor: nothing to say before the first change, nor before it knows the frame.
+            if frame.state == State::Accepted && frame.rate_count > 0 {
                 self.rates.push_back((slot, frame.ticket));
             }
         }

@@ -343,9 +343,13 @@ impl Outgoing {
                     (frame.turn, frame.share) = (turn, 0);
                 }
                 frame.share += 1;
+                frame.served += 1;
                 // No frame waits for longer than a window of the others: that is how the silent ones stay alive.
                 let fair = fair_share / bytes as u64;
-                let rotate = frame.share % u64::from(frame.train_share().min(TURN)).min(fair).max(1) as u32 == 0;
+                let turn_is_over = u64::from(frame.served) >= fair.min(u64::from(frame.train_share().min(TURN)));
+                if turn_is_over || !frame.has_new() {
+                    frame.served = 0;
+                }
                 if frame.next == frame.packets && frame.repeat_until.is_some() {
                     // Only a packet that arrives makes the receiver decide about those before it, and a frame with a
                     // deadline has no time for a lost last one.
@@ -354,7 +358,7 @@ impl Outgoing {
                 if !frame.has_new() {
                     frame.is_ready = false;
                     ready.pop_front();
-                } else if rotate {
+                } else if turn_is_over {
                     ready.rotate_left(1);
                 }
             }

@@ -1,0 +1,366 @@
+//! Data: inline, early, and packet by packet; windows, deadlines, turns.
+
+use crate::half::{Data, Half, config, content, data, is_control, is_header, ms, number, single_acks, tags};
+use pinnace_core::{Ecn, TrainLimits};
+use pinnace_vrp::{Config, Event, Failure, LossSummary, Sent, Terms};
+use pinnace_wire::vrp::{Header, Tag};
+
+/// A frame of `packets` packets whose header is answered; returns its number. Its first packets have left.
+fn accepted(half: &mut Half, packets: usize, window: u16) -> u16 {
+    let (frame, _) = half.begin(packets * 100, |spec| spec.window = Some(window));
+    half.say(frame, &[Tag::FrameOk(frame)]);
+    frame
+}
+
+#[test]
+fn a_small_frame_travels_in_its_header() {
+    let mut half = Half::open(&config());
+    for size in 1..=255 {
+        let (frame, left) = half.begin(size, |_| ());
+        assert_eq!(left.len(), 1, "one packet");
+        let header = &left[0];
+        assert!(header.len() >= 64, "{size} bytes make a header of {}", header.len());
+        assert!(header.len() <= 64.max(size + 6 + 9 + 6 + 3 + 1 + 2 + 3), "{size}: {}", header.len());
+        let end = header.len() - 1;
+        assert_eq!(header[end], 0, "LAST");
+        assert_eq!(header[end - size..end], content(half.buffers.len() as u64 - 1, size));
+        assert_eq!(header[end - size - 2..end - size], [65, size as u8]);
+        let [Tag::FrameCreate { size: s, .. }, Tag::Epoch(_), .., Tag::InlineData(inline)] = tags(header)[..] else {
+            panic!("{:?}", tags(header));
+        };
+        assert_eq!((s as usize, inline.bytes.len()), (size, size));
+        // A receiver that takes it says so and acknowledges all.
+        let last = (size as u32).div_ceil(100) - 1;
+        half.say(frame, &[Tag::FrameOk(frame), Tag::Ack(last)]);
+        assert_eq!(half.take_ends(), [(size as u64 - 1, Ok(()))]);
+        assert!(half.take().is_empty());
+    }
+    let (_, left) = half.begin(256, |_| ());
+    assert_eq!(left.len(), 1 + 3, "not inline, but early");
+}
+
+#[test]
+fn a_receiver_that_skips_inline_data_gets_packets() {
+    let mut half = Half::open(&config());
+    let (frame, _) = half.begin(250, |_| ());
+    half.say(frame, &[Tag::FrameOk(frame)]);
+    let left = half.take_data();
+    let expected = |packet: u32| {
+        let low = packet as usize * 100;
+        Data { frame, packet, bytes: content(0, 250)[low..(low + 100).min(250)].to_vec() }
+    };
+    assert_eq!(left, [expected(0), expected(1), expected(2)]);
+    half.advance(ms(10));
+    // The packets that it carried count as sent, so a late acknowledgement is in order.
+    half.say(frame, &[Tag::FrameOk(frame), Tag::Ack(2)]);
+    assert_eq!(half.take_ends(), [(0, Ok(()))]);
+}
+
+#[test]
+fn an_acknowledgement_beyond_inline_data_is_an_error() {
+    //= V-S6 test
+    let mut half = Half::open(&config());
+    let (frame, _) = half.begin(250, |_| ());
+    half.say(frame, &[Tag::FrameOk(frame), Tag::Ack(3)]);
+    assert_eq!(half.take_ends(), [(0, Err(Failure::Protocol))]);
+}
+
+#[test]
+fn inline_data_need_the_room() {
+    let critical = (0..100).map(|at| 2 * at..2 * at + 1).collect();
+    let terms = Terms { rate: Some(9), run_bytes: Some(3), critical, floor: None };
+    let mut half = Half::open(&Config { control_bytes: 600, packet_bytes: 1, ..config() });
+    let (frame, left) = half.begin(255, |spec| spec.terms = Some(terms));
+    assert_eq!(left.len(), 1, "data would be early, but the header may be refused for its length by nobody");
+    assert!(left[0].len() <= 600 && !tags(&left[0]).iter().any(|tag| matches!(tag, Tag::InlineData(_))));
+    half.say(frame, &[Tag::FrameOk(frame)]);
+    assert_eq!(half.take_data().len(), 64);
+}
+
+#[test]
+fn headers_have_64_bytes_however_little_room_there_is() {
+    //= V-S4 test
+    for control_bytes in [0, 60, 64, 65, 66, 67, 68, 70, 80, 100, 130] {
+        let mut half = Half::open(&Config { control_bytes, packet_bytes: 1, ..config() });
+        let mut ended = 0;
+        for size in 0..=255 {
+            let (frame, left) = half.begin(size, |_| ());
+            let headers: Vec<_> = left.iter().filter(|d| is_header(d)).collect();
+            assert_eq!(headers.len(), 1);
+            assert!((64..=control_bytes.max(67)).contains(&headers[0].len()), "{control_bytes}: {}", headers[0].len());
+            half.say(frame, &[Tag::FrameRefused(frame)]);
+            ended += half.take_ends().len();
+        }
+        assert_eq!(ended, 256);
+    }
+}
+
+#[test]
+fn a_frame_of_at_most_sixteen_packets_does_not_wait_for_its_answer() {
+    let mut half = Half::open(&config());
+    let (frame, left) = half.begin(1600, |_| ());
+    assert!(is_header(&left[0]), "the header leaves first");
+    assert!(left[1..].iter().all(|d| !is_control(d) && number(d) == frame));
+    assert_eq!(left.len(), 17);
+    let (frame, left) = half.begin(1601, |_| ());
+    assert_eq!(left.len(), 1, "seventeen packets wait for FRAME_OK");
+    half.say(frame, &[Tag::FrameOk(frame)]);
+    assert_eq!(half.take_packets(), (0..17).collect::<Vec<_>>());
+    let (_, left) = half.begin(1600, |spec| spec.window = Some(5));
+    assert_eq!(left.len(), 1 + 5, "within the window");
+}
+
+#[test]
+fn any_acknowledgement_counts_as_frame_ok() {
+    for tag in [Tag::Ack(0), Tag::SingleAck(3), Tag::Nack(2)] {
+        let mut half = Half::open(&config());
+        let (frame, _) = half.begin(1600, |_| ());
+        half.say(frame, &[tag]);
+        half.advance(ms(5000));
+        assert!(half.take_headers().is_empty(), "{tag:?}");
+    }
+}
+
+#[test]
+fn packets_are_the_memory_and_a_header_of_six_bytes() {
+    //= V-S1 test
+    let mut half = Half::open(&config());
+    let frame = accepted(&mut half, 20, 64);
+    let left = half.take();
+    assert_eq!(left.len(), 20);
+    for (packet, datagram) in (0u32..).zip(&left) {
+        let mut expected = frame.to_be_bytes().to_vec();
+        expected.extend_from_slice(&packet.to_be_bytes());
+        expected.extend_from_slice(&content(0, 2000)[packet as usize * 100..][..100]);
+        assert_eq!(*datagram, expected);
+    }
+    // The memory is read when a packet leaves, not before.
+    half.buffers[0].as_mut().unwrap()[500..600].fill(0xEE);
+    half.say(frame, &[Tag::Nack(5)]);
+    assert_eq!(half.take_data()[0].bytes, [0xEE; 100]);
+}
+
+#[test]
+fn at_most_a_window_is_unacknowledged() {
+    //= V-S1, V-S5 test
+    let mut half = Half::open(&config());
+    let frame = accepted(&mut half, 1000, 8);
+    assert_eq!(half.take_packets(), (0..8).collect::<Vec<_>>());
+    half.say(frame, &single_acks([1, 2, 7]));
+    assert!(half.take().is_empty(), "packet 0 holds the window back");
+    half.say(frame, &[Tag::Ack(0)]);
+    assert_eq!(half.take_packets(), [8, 9, 10], "0, 1 and 2 are acknowledged");
+    half.say(frame, &[Tag::Ack(6)]);
+    assert_eq!(half.take_packets(), (11..16).collect::<Vec<_>>());
+    half.say(frame, &[Tag::Ack(6)]);
+    half.say(frame, &[Tag::Ack(3)]);
+    assert!(half.take().is_empty());
+    half.advance(ms(299));
+    assert!(half.take().is_empty());
+}
+
+#[test]
+fn the_largest_window_is_16384_packets() {
+    //= V-S5 test
+    let mut half = Half::open(&config());
+    let frame = accepted(&mut half, 20_000, 16_384);
+    assert_eq!(half.take_packets(), (0..16_384).collect::<Vec<_>>());
+    half.say(frame, &[Tag::Ack(99)]);
+    assert_eq!(half.take_packets(), (16_384..16_484).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_late_packet_is_sent_again() {
+    //= V-S1, V-S5 test
+    let mut half = Half::open(&config());
+    let frame = accepted(&mut half, 20, 4);
+    assert_eq!(half.take_packets(), [0, 1, 2, 3]);
+    half.advance(ms(100));
+    half.say(frame, &[Tag::SingleAck(1), Tag::Ack(1)]);
+    assert_eq!(half.take_packets(), [4, 5]);
+    let timeout = half.tx().timeout();
+    assert_eq!(timeout, ms(100) + core::time::Duration::from_nanos(4 * 43_750_000));
+    half.advance(timeout - ms(101));
+    assert!(half.take().is_empty());
+    half.advance(ms(1));
+    assert_eq!(half.take_packets(), [2, 3], "4 and 5 left later");
+    assert_eq!(half.tx().counters().packets_timed_out, 2);
+    // RTT and D have doubled, so the deadlines of the others have moved.
+    assert_eq!(half.tx().timeout(), timeout * 2);
+}
+
+#[test]
+fn estimates_double_at_most_once_in_a_round_trip() {
+    //= V-S5 test
+    let mut half = Half::open(&config());
+    let mut frames = vec![accepted(&mut half, 30, 8)];
+    for _ in 0..5 {
+        half.advance(ms(10));
+        frames.push(accepted(&mut half, 30, 8));
+    }
+    half.take();
+    assert_eq!(half.tx().round_trip(), Some(ms(100)));
+    half.advance_to(half.now + ms(250));
+    assert_eq!(half.take_packets().len(), 8, "the first frame's");
+    assert_eq!((half.tx().round_trip(), half.tx().timeout()), (Some(ms(200)), ms(600)));
+    half.advance(ms(310));
+    assert_eq!(half.tx().round_trip(), Some(ms(400)), "the next expired after 600 ms, more than a round trip later");
+    half.advance(ms(20));
+    assert_eq!(half.tx().round_trip(), Some(ms(400)));
+    half.advance(ms(4000));
+    assert!(half.tx().timeout() <= ms(2000), "the cap");
+}
+
+#[test]
+fn a_packet_sent_again_measures_nothing() {
+    //= V-S5 test
+    let mut half = Half::open(&config());
+    let frame = accepted(&mut half, 20, 4);
+    half.advance(ms(300));
+    assert_eq!(half.tx().round_trip(), Some(ms(200)));
+    half.advance(ms(1));
+    half.say(frame, &[Tag::SingleAck(0), Tag::SingleAck(1), Tag::Ack(3)]);
+    assert_eq!(half.tx().round_trip(), Some(ms(200)));
+    assert_eq!(half.tx().counters().timeouts_spurious, 2, "they came in less than a round trip");
+    // NACKed packets neither.
+    half.take();
+    half.say(frame, &[Tag::Nack(5)]);
+    half.advance(ms(1));
+    half.say(frame, &[Tag::SingleAck(5)]);
+    assert_eq!(half.tx().round_trip(), Some(ms(200)));
+    half.say(frame, &[Tag::SingleAck(6)]);
+    assert!(half.tx().round_trip() < Some(ms(200)), "packet 6 was sent once");
+}
+
+#[test]
+fn a_small_frame_overtakes_a_large_one() {
+    //= V-S12 test
+    let mut half = Half::open(&Config { rate: Some(100_000), burst: 300, ..config() });
+    let large = accepted(&mut half, 10_000, 1000);
+    half.advance(ms(50));
+    let small = half.try_send(1000, |_| ()).unwrap();
+    half.take();
+    half.advance(ms(60));
+    let left = half.take();
+    let of_small: Vec<_> = left.iter().filter(|d| number(d) != large).collect();
+    assert_eq!(of_small.len(), 1 + 10, "header and data within 60 ms; the large frame takes ten seconds");
+    assert!(left.len() > of_small.len() + 10, "and the large frame goes on");
+    let frame = number(of_small[0]);
+    half.say(frame, &[Tag::FrameOk(frame), Tag::Ack(9)]);
+    assert_eq!(half.take_ends(), [(small, Ok(()))]);
+}
+
+#[test]
+fn frames_take_turns() {
+    //= V-S12 test
+    let mut half = Half::open(&Config { rate: Some(1_000_000), burst: 2000, ..config() });
+    for _ in 0..5 {
+        half.try_send(100_000, |spec| spec.window = Some(1000)).unwrap();
+    }
+    half.advance(ms(10));
+    let frames: Vec<u16> = half.take_headers().iter().map(|header| number(header)).collect();
+    assert_eq!(frames.len(), 5);
+    for frame in &frames {
+        half.say(*frame, &[Tag::FrameOk(*frame)]);
+    }
+    half.take();
+    half.advance(ms(100));
+    let left = half.take();
+    for frame in frames {
+        let share = left.iter().filter(|d| number(d) == frame).count();
+        assert!((150..=220).contains(&share), "{share} of {}", left.len());
+    }
+}
+
+#[test]
+fn small_frames_do_not_wait_for_large_ones_to_begin() {
+    //= V-S12 test
+    let mut half = Half::open(&config());
+    for _ in 0..40 {
+        half.send(1_000_000);
+    }
+    half.take();
+    assert_eq!(half.tx().frames_under_way(), 40);
+    for size in [10, 300, 16_000] {
+        let (_, left) = half.begin(size, |_| ());
+        assert!(!left.is_empty());
+    }
+}
+
+#[test]
+fn many_frames_make_progress_side_by_side() {
+    //= V-S12 test
+    let mut half = Half::open(&Config { max_frames: 100, ..config() });
+    for _ in 0..100 {
+        half.send(50_000);
+    }
+    let refused = half.try_send(1, |_| ());
+    assert_eq!(refused, Err(pinnace_vrp::Refused::TooMany));
+    // An honest receiver.
+    for _ in 0..200_000 {
+        let left = half.take();
+        if left.is_empty() {
+            break;
+        }
+        for datagram in left {
+            let frame = number(&datagram);
+            match Header::parse(datagram.first_chunk().unwrap()) {
+                Header::Data { packet, .. } => half.say(frame, &[Tag::SingleAck(packet), Tag::Ack(packet)]),
+                Header::Control { .. } if is_header(&datagram) => half.say(frame, &[Tag::FrameOk(frame)]),
+                Header::Control { .. } => {}
+            }
+        }
+    }
+    assert_eq!(half.take_ends().iter().filter(|(_, end)| end.is_ok()).count(), 100);
+    assert_eq!(half.tx().counters().packets_resent, 0);
+}
+
+#[test]
+fn a_train_is_no_longer_than_the_longest_run_that_may_be_lost() {
+    let mut half = Half::open(&config());
+    let terms = |run: u64| Terms { rate: Some(128), run_bytes: Some(run), critical: vec![], floor: None };
+    for (run, most) in [(100, 1), (400, 4), (1000, 10), (u64::MAX, 64), (0, 64)] {
+        let (frame, _) = half.begin(20_000, |spec| (spec.terms, spec.window) = (Some(terms(run)), Some(200)));
+        half.say(frame, &[Tag::FrameOk(frame)]);
+        let left = half.take_left();
+        assert_eq!(left.len(), 200);
+        for chunk in left.chunk_by(|a, b| a.train == b.train) {
+            assert!(chunk.len() <= most, "{} packets in a train, {run} bytes may be lost", chunk.len());
+        }
+        assert!(left.chunk_by(|a, b| a.train == b.train).any(|chunk| chunk.len() == most));
+        half.say(frame, &[Tag::Ack(199)]);
+    }
+}
+
+#[test]
+fn data_understand_ecn_and_links_that_take_single_datagrams_get_them() {
+    for ecn in [true, false] {
+        let mut half = Half::open(&Config { ecn, ..config() });
+        half.limits = TrainLimits::SINGLE;
+        let frame = accepted(&mut half, 20, 64);
+        let left = half.take_left();
+        let expected = if ecn { Ecn::Capable0 } else { Ecn::NotCapable };
+        assert!(left.iter().all(|left| left.ecn == expected && number(&left.bytes) == frame));
+        assert_eq!(left.iter().filter_map(|left| data(&left.bytes)).count(), 20);
+        assert_eq!(left.chunk_by(|a, b| a.train == b.train).count(), 20);
+    }
+}
+
+#[test]
+fn a_frame_ends_when_everything_is_acknowledged() {
+    //= V-S9 test
+    let mut half = Half::open(&config());
+    let frame = accepted(&mut half, 40, 64);
+    half.say(frame, &[Tag::Ack(38)]);
+    assert!(half.take_ends().is_empty());
+    half.say(frame, &single_acks([39]));
+    let expected = Sent { size: 4000, packet_bytes: 100, loss: None };
+    assert_eq!(half.take_results(), [(0, Ok(expected))], "ack_expected is the first packet that is not acknowledged");
+    assert_eq!(half.tx().counters().frames_sent, 1);
+    // The same with a report.
+    let frame = accepted(&mut half, 40, 64);
+    half.feed(&crate::half::answer_and_report(frame, &[Tag::Ack(39)], &[&[]]));
+    let loss = LossSummary { packets: 40, is_complete: true, ..LossSummary::default() };
+    let [Event::Sent { result: Ok(sent), .. }] = &half.take_events()[..] else { panic!("it has ended") };
+    assert_eq!(sent.loss, Some(loss));
+}

@@ -1,0 +1,357 @@
+//! One outgoing endpoint driven by hand: the test is its receiver, its clock and its memory.
+//!
+//! The driver does what the runtime does, and checks on the way what always holds: payload lies inside memory that the
+//! application has lent, the drain rule is kept, and once a timer has been handled the next one is in the future.
+
+#![allow(unreachable_pub, reason = "every file of this test uses its own part")]
+
+use core::time::Duration;
+use pinnace_core::{
+    Address, BufferId, BufferRange, ControllerKind, Driven, Ecn, Move, PathEvent, Placed, PollAt, ReceivePlan, RxMeta,
+    Time, Train, TrainLimits,
+};
+use pinnace_vrp::{Config, Event, Failure, FrameSpec, Outgoing, Refused, Sent, Terms, Vrp};
+use pinnace_wire::vrp::{Control, ControlWriter, Header, Tag};
+
+/// Polls without an end: the engine goes round in circles.
+const MANY: usize = 100_000;
+
+/// A datagram that has left.
+#[derive(Clone, Debug)]
+pub struct Left {
+    /// Counts the trains.
+    pub train: usize,
+    pub at: Time,
+    pub ecn: Ecn,
+    pub bytes: Vec<u8>,
+}
+
+/// A data packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Data {
+    pub frame: u16,
+    pub packet: u32,
+    pub bytes: Vec<u8>,
+}
+
+pub struct Half {
+    pub engine: Driven<Vrp>,
+    pub now: Time,
+    /// What was lent; `None` once it was given back.
+    pub buffers: Vec<Option<Vec<u8>>>,
+    pub left: Vec<Left>,
+    pub events: Vec<Event>,
+    pub limits: TrainLimits,
+    trains: usize,
+}
+
+/// P = 100, no congestion control: the paper's sender.
+pub fn config() -> Config {
+    Config { packet_bytes: 100, congestion: ControllerKind::Fixed { window: u64::MAX }, seed: 7, ..Config::default() }
+}
+
+pub const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// What frame `ticket` holds.
+pub fn content(ticket: u64, size: usize) -> Vec<u8> {
+    (0..size).map(|at| ((at as u64 * 7 + ticket * 13) % 251) as u8 + 1).collect()
+}
+
+/// A control packet of the receiver about `frame`.
+pub fn answer(frame: u16, tags: &[Tag<'_>]) -> Vec<u8> {
+    let mut bytes = vec![0; 1472];
+    let mut writer = ControlWriter::new(&mut bytes, frame);
+    for tag in tags {
+        assert!(writer.push(tag), "a packet full of tags");
+    }
+    let len = writer.finish();
+    bytes.truncate(len);
+    bytes
+}
+
+/// As [`answer`], with a LOSS_REPORT behind the tags.
+pub fn answer_and_report(frame: u16, tags: &[Tag<'_>], reports: &[&[(u32, u32)]]) -> Vec<u8> {
+    let mut bytes = vec![0; 1472];
+    let mut writer = ControlWriter::new(&mut bytes, frame);
+    for tag in tags {
+        assert!(writer.push(tag));
+    }
+    for report in reports {
+        assert!(writer.push_report(report));
+    }
+    let len = writer.finish();
+    bytes.truncate(len);
+    bytes
+}
+
+/// The tags of a control packet.
+pub fn tags(datagram: &[u8]) -> Vec<Tag<'_>> {
+    Control::parse(datagram).expect("a control packet").tags().collect()
+}
+
+pub fn is_control(datagram: &[u8]) -> bool {
+    datagram[0] & 0x80 != 0
+}
+
+/// The frame number in a packet's header.
+pub fn number(datagram: &[u8]) -> u16 {
+    match Header::parse(datagram.first_chunk().expect("a header")) {
+        Header::Control { frame } | Header::Data { frame, .. } => frame,
+    }
+}
+
+pub fn is_header(datagram: &[u8]) -> bool {
+    is_control(datagram) && tags(datagram).iter().any(|tag| matches!(tag, Tag::FrameCreate { .. }))
+}
+
+pub fn data(datagram: &[u8]) -> Option<Data> {
+    match Header::parse(datagram.first_chunk().expect("a header")) {
+        Header::Data { frame, packet } => Some(Data { frame, packet, bytes: datagram[6..].to_vec() }),
+        Header::Control { .. } => None,
+    }
+}
+
+/// The frames that control packets close.
+pub fn closes(datagrams: &[Vec<u8>]) -> Vec<u16> {
+    let of = |tag: &Tag<'_>| if let Tag::FrameClose(frame) = tag { Some(*frame) } else { None };
+    datagrams.iter().filter(|d| is_control(d)).flat_map(|d| tags(d).iter().filter_map(of).collect::<Vec<_>>()).collect()
+}
+
+impl Half {
+    pub fn new(config: &Config) -> Self {
+        Self {
+            engine: Driven::new(Vrp::outgoing(Outgoing::new(config.clone(), Time::ZERO))),
+            now: Time::ZERO,
+            buffers: Vec::new(),
+            left: Vec::new(),
+            events: Vec::new(),
+            limits: TrainLimits::GSO,
+            trains: 0,
+        }
+    }
+
+    /// An endpoint whose path has been measured: 100 ms, so that the time-out is 300 ms.
+    pub fn open(config: &Config) -> Self {
+        Self::open_after(config, ms(100))
+    }
+
+    /// An endpoint whose PING was answered after `round_trip`.
+    pub fn open_after(config: &Config, round_trip: Duration) -> Self {
+        let mut half = Self::new(config);
+        half.call(|outgoing, now| outgoing.open(now));
+        let ping = half.take().remove(0);
+        half.advance(round_trip);
+        half.pong(&ping);
+        assert_eq!(half.take_events(), [Event::Opened(Ok(round_trip))]);
+        half
+    }
+
+    /// Answers a PING.
+    pub fn pong(&mut self, ping: &[u8]) {
+        let [Tag::Ping(stamp)] = tags(ping)[..] else { panic!("{ping:?} is no PING") };
+        self.feed(&answer(0, &[Tag::Pong(stamp)]));
+    }
+
+    pub fn tx(&self) -> &Outgoing {
+        match self.engine.engine() {
+            Vrp::Outgoing(outgoing) => outgoing,
+            Vrp::Incoming(_) => panic!("this is no sender"),
+        }
+    }
+
+    /// A call of the application, and what follows from it.
+    pub fn call<R>(&mut self, call: impl FnOnce(&mut Outgoing, Time) -> R) -> R {
+        let now = self.now;
+        let result = self.engine.call(|engine| call(engine.as_outgoing().expect("a sender"), now));
+        self.drain();
+        result
+    }
+
+    /// Sends `size` bytes on terms of their own, if there are any.
+    pub fn try_send(&mut self, size: usize, with: impl FnOnce(&mut FrameSpec)) -> Result<u64, Refused> {
+        let buffer = BufferId::new(self.buffers.len() as u32);
+        self.buffers.push(Some(content(u64::from(buffer.index()), size)));
+        let mut spec = FrameSpec::new(buffer, size as u64);
+        with(&mut spec);
+        let result = self.call(|outgoing, now| outgoing.send(now, spec));
+        if result.is_err() {
+            self.buffers.pop();
+        }
+        result
+    }
+
+    pub fn send(&mut self, size: usize) -> u64 {
+        self.try_send(size, |_| ()).expect("the sender takes a frame")
+    }
+
+    pub fn send_with(&mut self, size: usize, terms: Terms) -> u64 {
+        self.try_send(size, |spec| spec.terms = Some(terms)).expect("the sender takes a frame")
+    }
+
+    /// Sends a frame; returns its number, what left, and forgets that it did.
+    pub fn begin(&mut self, size: usize, with: impl FnOnce(&mut FrameSpec)) -> (u16, Vec<Vec<u8>>) {
+        self.take();
+        self.try_send(size, with).expect("the sender takes a frame");
+        let left = self.take();
+        let header = left.iter().find(|datagram| is_header(datagram)).expect("a header");
+        (number(header), left)
+    }
+
+    pub fn close(&mut self) {
+        self.call(|outgoing, now| outgoing.close(now));
+    }
+
+    /// Polls until nothing comes.
+    pub fn drain(&mut self) {
+        let Self { engine, now, buffers, left, limits, trains, .. } = self;
+        let mut train = Train::new(*limits);
+        for turn in 0.. {
+            assert!(turn < MANY, "sends without an end");
+            train.reset(*limits);
+            if !engine.poll_transmit(*now, &mut train) {
+                break;
+            }
+            *trains += 1;
+            assert_eq!(train.destination(), Address::Peer);
+            assert!(train.segments() <= limits.segments, "a train of {} datagrams", train.segments());
+            let (at, ecn, train_number) = (*now, train.ecn(), *trains);
+            train.for_each_datagram(
+                |range| place(range, buffers),
+                |bytes| left.push(Left { train: train_number, at, ecn, bytes: bytes.to_vec() }),
+            );
+        }
+        for turn in 0.. {
+            assert!(turn < MANY, "events without an end");
+            let Some(event) = self.engine.poll_event() else { break };
+            if let Event::Sent { buffer, .. } = &event {
+                let lent = self.buffers[buffer.index() as usize].take();
+                assert!(lent.is_some(), "{buffer:?} was given back twice");
+            }
+            self.events.push(event);
+        }
+    }
+
+    /// One read: equal datagrams, the last may be shorter.
+    pub fn read(&mut self, datagrams: &[Vec<u8>]) {
+        let bytes = datagrams.concat();
+        let mut plan = ReceivePlan::new();
+        plan.reset(64);
+        self.engine.plan_receive(&mut plan);
+        assert!(plan.slots().is_empty(), "a sender expects no payload");
+        plan.top_up(bytes.len());
+        let meta = RxMeta { source: Address::Peer, destination: None, ecn: Ecn::NotCapable };
+        let mut moves: Vec<Move> = Vec::new();
+        let pieces: &[&[u8]] = if bytes.is_empty() { &[] } else { &[&bytes] };
+        let mut placed = Placed::new(plan.slots(), pieces, bytes.len(), datagrams[0].len(), &mut moves);
+        self.engine.handle_datagrams(self.now, &meta, &mut placed);
+        assert!(moves.is_empty(), "a sender moves nothing");
+        self.drain();
+    }
+
+    /// One datagram.
+    pub fn feed(&mut self, datagram: &[u8]) {
+        self.read(&[datagram.to_vec()]);
+    }
+
+    /// A control packet about `frame`.
+    pub fn say(&mut self, frame: u16, tags: &[Tag<'_>]) {
+        self.feed(&answer(frame, tags));
+    }
+
+    pub fn unreachable(&mut self) {
+        self.engine.handle_path_event(self.now, PathEvent::Unreachable);
+        self.drain();
+    }
+
+    /// The clock goes on to `time`; timers that run out on the way are handled.
+    pub fn advance_to(&mut self, time: Time) {
+        for turn in 0.. {
+            assert!(turn < MANY, "timers without an end");
+            let at = match self.engine.poll_at() {
+                PollAt::Now => self.now,
+                PollAt::Time(at) => at.max(self.now),
+                PollAt::Ingress => break,
+            };
+            if at > time {
+                break;
+            }
+            self.now = at;
+            self.engine.handle_timeout(self.now);
+            self.drain();
+            let next = self.engine.poll_at();
+            let is_ahead = match next {
+                PollAt::Now => false,
+                PollAt::Time(at) => at > self.now,
+                PollAt::Ingress => true,
+            };
+            assert!(is_ahead, "{next:?} is due at {:?}, after the timer was handled", self.now);
+        }
+        self.now = self.now.max(time);
+    }
+
+    pub fn advance(&mut self, time: Duration) {
+        self.advance_to(self.now + time);
+    }
+
+    /// When the next timer runs out.
+    pub fn next_at(&self) -> Option<Time> {
+        match self.engine.poll_at() {
+            PollAt::Now => Some(self.now),
+            PollAt::Time(at) => Some(at),
+            PollAt::Ingress => None,
+        }
+    }
+
+    /// What has left since the last look.
+    pub fn take(&mut self) -> Vec<Vec<u8>> {
+        self.take_left().into_iter().map(|left| left.bytes).collect()
+    }
+
+    /// The same, with when and how it left.
+    pub fn take_left(&mut self) -> Vec<Left> {
+        core::mem::take(&mut self.left)
+    }
+
+    /// The frame headers among it.
+    pub fn take_headers(&mut self) -> Vec<Vec<u8>> {
+        self.take().into_iter().filter(|datagram| is_header(datagram)).collect()
+    }
+
+    /// The data packets among it.
+    pub fn take_data(&mut self) -> Vec<Data> {
+        self.take().iter().filter_map(|datagram| data(datagram)).collect()
+    }
+
+    /// The numbers of the data packets among it.
+    pub fn take_packets(&mut self) -> Vec<u32> {
+        self.take_data().into_iter().map(|data| data.packet).collect()
+    }
+
+    pub fn take_events(&mut self) -> Vec<Event> {
+        core::mem::take(&mut self.events)
+    }
+
+    /// How sends have ended since the last look, in the order in which they did.
+    pub fn take_results(&mut self) -> Vec<(u64, Result<Sent, Failure>)> {
+        let result = |event| if let Event::Sent { ticket, result, .. } = event { Some((ticket, result)) } else { None };
+        self.take_events().into_iter().filter_map(result).collect()
+    }
+
+    /// The same, without what was sent.
+    pub fn take_ends(&mut self) -> Vec<(u64, Result<(), Failure>)> {
+        self.take_results().into_iter().map(|(ticket, result)| (ticket, result.map(|_| ()))).collect()
+    }
+}
+
+fn place(range: BufferRange, buffers: &[Option<Vec<u8>>]) -> &[u8] {
+    let buffer = buffers.get(range.buffer.index() as usize).and_then(Option::as_deref);
+    let buffer = buffer.unwrap_or_else(|| panic!("{range:?} is not the engine's memory"));
+    &buffer[range.offset as usize..range.end() as usize]
+}
+
+/// The numbers `range` of control tags.
+pub fn single_acks(packets: impl IntoIterator<Item = u32>) -> Vec<Tag<'static>> {
+    packets.into_iter().map(Tag::SingleAck).collect()
+}

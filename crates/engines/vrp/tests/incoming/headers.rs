@@ -396,6 +396,22 @@ fn a_flood_of_headers_does_not_stop_honest_frames() {
 }
 
 #[test]
+fn nothing_gives_way_for_a_frame_that_does_not_fit_anyway() {
+    //= V-R1 test
+    let limits = Limits { bytes: 10_000, ..Limits::default() };
+    let mut half = Half::new(Config { limits, ..Config::default() });
+    half.feed(&header(1, 6000, 1000, &[]));
+    feed_all(&mut half, 1, 6000, 1000);
+    half.feed(&header(2, 1000, 1000, &[]));
+    half.millis(300);
+    half.take();
+    assert_eq!(half.hear(&header(3, 5000, 1000, &[])), ["3: refused"], "the delivered frame is in its way");
+    assert_eq!(half.counters().frames_evicted, 0);
+    assert_eq!(half.hear(&header(3, 3500, 1000, &[])), ["3: ok"]);
+    assert_eq!(half.counters().frames_evicted, 1);
+}
+
+#[test]
 fn senders_are_limited_and_the_oldest_idle_one_is_forgotten() {
     //= V-R17 test
     let limits = Limits { sources: 3, ..Limits::default() };

@@ -249,9 +249,21 @@ impl<E: Engine, L: Link> Driver<E, L> {
     /// # Errors
     /// Only what makes the link useless.
     pub fn progress(&mut self, sink: &mut impl EventSink<E::Event>) -> io::Result<Progress> {
+        self.one_turn(true, sink)
+    }
+
+    /// As [`Driver::progress`], but leaves what has arrived to somebody else: lets timers fire, transmits and reports.
+    ///
+    /// # Errors
+    /// Only what makes the link useless.
+    pub fn progress_without_reading(&mut self, sink: &mut impl EventSink<E::Event>) -> io::Result<Progress> {
+        self.one_turn(false, sink)
+    }
+
+    fn one_turn(&mut self, reads: bool, sink: &mut impl EventSink<E::Event>) -> io::Result<Progress> {
         self.read_clock();
         let mut progress = self.turn();
-        let due = self.read_batch(&mut progress)?;
+        let due = if reads { self.read_batch(&mut progress)? } else { self.is_due() };
         if due {
             if progress.reads > 0 || self.unfinished {
                 // What has arrived may have answered what the timer is about.

@@ -223,6 +223,40 @@ where
         }
     }
 
+    /// Says whether the background worker reads what arrives, as it does at first, or leaves that to
+    /// [`Endpoint::progress`], which an event loop calls when the link's descriptor is readable, and only lets timers fire and
+    /// sends. Starts the worker. Threads that wait, and calls, read either way.
+    ///
+    /// # Errors
+    /// If the endpoint is of no use any more, or the worker cannot be started.
+    pub fn set_worker_reads(&self, reads: bool) -> Result<(), EndpointError> {
+        let mut core = self.handle.shared.lock();
+        core.check()?;
+        core.worker_reads = reads;
+        if reads {
+            // It sleeps on its timers alone. The other way round it finds out when something arrives.
+            core.rouse(Role::Worker);
+        }
+        self.ensure_prompt_worker(&mut core)
+    }
+
+    /// One turn in the calling thread, whoever else drives: reads a batch of what has arrived, sends and reports what
+    /// follows. Never waits. Returns whether something was read, so that there may be more.
+    ///
+    /// # Errors
+    /// If the endpoint is of no use any more.
+    pub fn progress(&self) -> Result<bool, EndpointError> {
+        let mut core = self.handle.shared.lock();
+        core.check()?;
+        core.activity += 1;
+        core.release();
+        let progress = core.turn(None);
+        core.check()?;
+        core.rouse_outdated();
+        self.ensure_worker(&mut core);
+        Ok(progress.is_some_and(|progress| progress.reads > 0))
+    }
+
     /// Changes what waiting threads do while there is nothing to do. Threads that sleep already sleep on.
     pub fn set_idle(&self, idle: Idle) {
         self.handle.shared.lock().config.idle = idle;

@@ -101,6 +101,8 @@ pub(crate) struct Core<E, L, S> {
     pub(crate) worker: Option<JoinHandle<()>>,
     /// The worker rests until it is told.
     pub(crate) worker_parked: bool,
+    /// What has arrived is the worker's to read. If not, it only sends.
+    pub(crate) worker_reads: bool,
     pub(crate) counters: EndpointCounters,
 }
 
@@ -121,6 +123,11 @@ impl<E: Engine, L: Link, S: EventSink<E::Event>> Core<E, L, S> {
         let progress = self.enter(|driver, state| driver.progress(state));
         self.last_read = self.driver.last_now();
         progress
+    }
+
+    /// Whether this role reads what arrives.
+    fn reads(&self, role: Option<Role>) -> bool {
+        self.worker_reads || role != Some(Role::Worker)
     }
 
     /// The application has stopped queueing.
@@ -146,7 +153,7 @@ impl<E: Engine, L: Link, S: EventSink<E::Event>> Core<E, L, S> {
 
     /// Whether somebody waits who cannot drive: then the worker must not be late.
     pub(crate) fn is_prompt(&self) -> bool {
-        self.announces || !self.wakers.is_empty() || self.prompt_until > self.driver.last_now()
+        self.announces || !self.worker_reads || !self.wakers.is_empty() || self.prompt_until > self.driver.last_now()
     }
 
     /// Whether an application thread waits inside.
@@ -194,6 +201,7 @@ where
             entered: false,
             worker: None,
             worker_parked: false,
+            worker_reads: true,
             counters: EndpointCounters::default(),
         };
         Ok(Arc::new(Self {
@@ -387,7 +395,12 @@ where
 
     /// One turn of the driver, and its consequences for those who wait. Failures are stored.
     pub(crate) fn turn(&mut self, me: Option<Role>) -> Option<Progress> {
-        match self.progress() {
+        let turned = if self.reads(me) {
+            self.progress()
+        } else {
+            self.enter(|driver, state| driver.progress_without_reading(state))
+        };
+        match turned {
             Ok(progress) => {
                 if progress.events > 0 {
                     self.announce(me);
@@ -414,8 +427,10 @@ where
             spin_loop();
             return;
         }
-        let descriptors = self.driver.link().descriptors();
-        if descriptors.readable < 0 {
+        let mut descriptors = self.driver.link().descriptors();
+        if !self.reads(Some(role)) {
+            descriptors.readable = -1;
+        } else if descriptors.readable < 0 {
             timeout = Some(timeout.map_or(BLIND_SLEEP, |timeout| timeout.min(BLIND_SLEEP)));
         }
         let writable = self.driver.is_blocked();

@@ -6,6 +6,9 @@
 //! answered as long as the endpoint lives. An application thread that wants the seat takes it; the worker finds out when
 //! it wakes.
 //!
+//! An event loop of the application's own may take the reading from it ([`Endpoint::set_worker_reads`](crate::Endpoint::set_worker_reads)): then it sleeps on
+//! its timers, and on the link only to send.
+//!
 //! Always true: the worker has the lock whenever it is not asleep, and ends when the endpoint has failed or is shut down.
 
 use crate::EventSink;

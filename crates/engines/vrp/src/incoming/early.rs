@@ -2,7 +2,7 @@
 //!
 //! A sender may follow a header at once by the data of a short frame, and the network may turn them round. So a few are
 //! kept for a moment (specs/vrp.md, section 1). Always true: per frame, in frames and in bytes they stay within
-//! [`Limits`](crate::Limits), and every one ends either in its frame or in MISSING_HDR.
+//! [`Limits`]; when its header comes each goes into its frame, or with it, and otherwise ends in one MISSING_HDR a frame.
 
 use crate::Limits;
 use pinnace_core::{Address, Time};

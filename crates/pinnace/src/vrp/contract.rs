@@ -21,6 +21,8 @@ pub struct Contract {
     run_bytes: Option<u64>,
     critical: Vec<Range<u64>>,
     floor: Option<u8>,
+    /// What was not said is left to the receiver.
+    as_said: bool,
 }
 
 impl Contract {
@@ -32,6 +34,18 @@ impl Contract {
     /// Nothing may be lost.
     pub fn reliable() -> Self {
         Self::default()
+    }
+
+    /// As the paper's interface says it (V-R5): a rate in steps of 255ths and a run in bytes, of which the one that is `None`
+    /// is not said to the receiver, whose default counts; for this library's that is nothing.
+    ///
+    /// ```
+    /// use pinnace::vrp::Contract;
+    /// assert!(Contract::of_rate_and_run(Some(64), Some(4000)).allows_loss());
+    /// assert!(!Contract::of_rate_and_run(Some(64), None).allows_loss());
+    /// ```
+    pub fn of_rate_and_run(rate: Option<u8>, run_bytes: Option<u64>) -> Self {
+        Self { rate, run_bytes, as_said: true, ..Self::default() }
     }
 
     /// The share of the packets in any window that may be lost, 0 to 100. It travels as one of 256 steps, rounded to the
@@ -78,13 +92,18 @@ impl Contract {
 
     /// Whether anything may be lost at all.
     pub fn allows_loss(&self) -> bool {
-        self.rate.unwrap_or(0) > 0 && self.run_bytes != Some(0)
+        self.rate.unwrap_or(0) > 0 && self.run().unwrap_or(0) > 0
+    }
+
+    /// The run in force.
+    fn run(&self) -> Option<u64> {
+        // The protocol takes a missing run for none: whoever says how much may be lost means that some may.
+        self.run_bytes.or(self.rate.filter(|_| !self.as_said).map(|_| u64::MAX))
     }
 
     /// In the engine's words.
     pub(super) fn into_terms(self) -> Terms {
-        // The protocol takes a missing run for none: whoever says how much may be lost means that some may.
-        let run_bytes = self.run_bytes.or(self.rate.map(|_| u64::MAX));
+        let run_bytes = self.run();
         Terms { rate: self.rate, run_bytes, critical: self.critical, floor: self.floor }
     }
 }
@@ -116,6 +135,8 @@ mod tests {
         assert_eq!((run_only.rate, run_only.run), (0, 5));
         let nothing = Contract::reliable().into_terms().contract(100_000, 1000).unwrap();
         assert_eq!((nothing.rate, nothing.run), (0, 0));
+        let as_said = Contract::of_rate_and_run(Some(26), None).into_terms();
+        assert_eq!((as_said.rate, as_said.run_bytes), (Some(26), None), "and the receiver has its own mind");
         assert!(Contract::new().loss_percent(1.0).allows_loss() && !Contract::new().loss_percent(0.1).allows_loss());
     }
 }

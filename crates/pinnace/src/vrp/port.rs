@@ -6,11 +6,12 @@ use super::{Options, Receiver, Sender};
 use crate::Error;
 use pinnace_core::Time;
 use pinnace_link::{Capture, CaptureOptions, Link, UdpLink};
-use pinnace_runtime::{Endpoint, EndpointConfig};
-use pinnace_vrp::{Config, Incoming, Outgoing, Vrp};
+use pinnace_runtime::{Endpoint, EndpointConfig, EventSink};
+use pinnace_vrp::{Config, Event, Incoming, Outgoing, Vrp};
 use std::fs::File;
 use std::io::BufWriter;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 pub(super) type OutgoingPort = Endpoint<Vrp, Box<dyn Link>, Sends>;
@@ -62,6 +63,36 @@ pub(super) fn receive_over(link: Box<dyn Link>, config: Config, options: &Option
     // The end of a call is where an endpoint starts its background thread.
     port.call(|_| ())?;
     Ok(port)
+}
+
+/// Turns without a pause for whoever reads by itself: it has other things to do, too.
+const MOST_TURNS: usize = 64;
+
+/// The background thread leaves the reading to the caller. Returns the descriptor to poll.
+pub(super) fn read_by_caller<S>(port: &Endpoint<Vrp, Box<dyn Link>, S>) -> Result<BorrowedFd<'_>, Error>
+where
+    S: EventSink<Event> + Send + 'static,
+{
+    let descriptor = port.with_link(|link| link.descriptors().readable);
+    if descriptor < 0 {
+        return Err(Error::io("the link has no descriptor", std::io::ErrorKind::Unsupported.into()));
+    }
+    port.set_worker_reads(false)?;
+    // SAFETY: the link has it open, and lives as long as the endpoint, which is borrowed.
+    Ok(unsafe { BorrowedFd::borrow_raw(descriptor) })
+}
+
+/// Reads until nothing comes, or others should have their turn.
+pub(super) fn progress<S>(port: &Endpoint<Vrp, Box<dyn Link>, S>) -> Result<(), Error>
+where
+    S: EventSink<Event> + Send + 'static,
+{
+    for _ in 0..MOST_TURNS {
+        if !port.progress()? {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// A link to `peer` alone, and what is known of the path.

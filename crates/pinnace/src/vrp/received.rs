@@ -12,7 +12,7 @@ use pinnace_core::Address;
 use pinnace_vrp::Delivery;
 use std::fmt;
 use std::net::{Ipv6Addr, SocketAddr};
-use std::ops::{Deref, Range};
+use std::ops::{Deref, DerefMut, Range};
 use std::sync::Weak;
 use std::time::Duration;
 
@@ -110,6 +110,13 @@ impl Deref for Received {
 
     fn deref(&self) -> &[u8] {
         &self.storage
+    }
+}
+
+/// The storage is the application's to work on until it is dropped.
+impl DerefMut for Received {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.storage
     }
 }
 

@@ -135,6 +135,61 @@ impl Receiver {
         Ok(self.end.port.readiness_fd()?)
     }
 
+    /// Leaves the reading to an event loop of the caller's: the background thread only sends from now on, on time. Returns
+    /// the socket's descriptor; when it is readable, call [`Receiver::progress`], and then [`Receiver::take`] while there is
+    /// something to take. Threads that wait for a frame read all the same. The descriptor is valid as long as the receiver,
+    /// and only to be polled.
+    ///
+    /// # Errors
+    /// If the link has no descriptor, or the background thread cannot be started.
+    pub fn read_by_caller(&self) -> Result<BorrowedFd<'_>, Error> {
+        port::read_by_caller(&self.end.port)
+    }
+
+    /// The background thread reads again: for the time in which the caller has other things to do, so that senders are
+    /// answered.
+    ///
+    /// # Errors
+    /// If the endpoint is of no use any more.
+    pub fn read_in_background(&self) -> Result<(), Error> {
+        Ok(self.end.port.set_worker_reads(true)?)
+    }
+
+    /// Reads what has arrived, and sends what follows from it. Never waits. See [`Receiver::read_by_caller`].
+    ///
+    /// # Errors
+    /// If the endpoint is of no use any more.
+    pub fn progress(&self) -> Result<(), Error> {
+        port::progress(&self.end.port)
+    }
+
+    /// A frame that is here already. Reads nothing, and takes frames even after a failure.
+    pub fn take(&self) -> Option<Received> {
+        let taken = self.end.port.inspect(|_, _, state| state.take())?;
+        self.end.settle_readiness();
+        Some(Received::new(taken, Arc::downgrade(&self.end)))
+    }
+
+    /// The next frame, as [`Receiver::recv`], or `None` as soon as `go_on` says no. It is asked before a frame is taken,
+    /// and again after [`Receiver::notify`]; it must not use the receiver.
+    ///
+    /// # Errors
+    /// As [`Receiver::recv`].
+    pub fn recv_while(&self, mut go_on: impl FnMut() -> bool) -> Result<Option<Received>, Error> {
+        let taken = self.end.port.wait_until(
+            |state: &mut Arrivals| if go_on() { state.take_or_end().map(Some) } else { Some(None) },
+            None,
+        )?;
+        self.end.settle_readiness();
+        let Some(taken) = taken else { return Ok(None) };
+        Ok(Some(Received::new(taken.ok_or(EndpointError::ShutDown)?, Arc::downgrade(&self.end))))
+    }
+
+    /// Makes threads in [`Receiver::recv_while`] ask again.
+    pub fn notify(&self) {
+        self.end.port.notify();
+    }
+
     /// Complete frames that wait to be taken.
     pub fn waiting(&self) -> usize {
         self.end.port.inspect(|_, _, state| state.len())

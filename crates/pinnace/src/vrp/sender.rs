@@ -11,6 +11,7 @@ use pinnace_link::{Link, LinkCounters};
 use pinnace_runtime::Call;
 use pinnace_vrp::{FrameSpec, Terms, Vrp};
 use std::net::ToSocketAddrs;
+use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -146,6 +147,24 @@ impl Sender {
             Ok(ticket) => Ok(Sending::new(Arc::clone(&self.end), ticket)),
             Err(error) => Err(Unsent::new(left.map(Frame::into_message), error)),
         }
+    }
+
+    /// Leaves the reading to an event loop of the caller's: the background thread only sends from now on, on time. Returns
+    /// the socket's descriptor; when it is readable, call [`Sender::progress`]. Threads that wait for a frame read all the
+    /// same, and need no such loop. The descriptor is valid as long as the sender, and only to be polled.
+    ///
+    /// # Errors
+    /// If the link has no descriptor, or the background thread cannot be started.
+    pub fn read_by_caller(&self) -> Result<BorrowedFd<'_>, Error> {
+        port::read_by_caller(&self.end.port)
+    }
+
+    /// Reads what has arrived, and sends what follows from it. Never waits. See [`Sender::read_by_caller`].
+    ///
+    /// # Errors
+    /// If the endpoint is of no use any more.
+    pub fn progress(&self) -> Result<(), Error> {
+        port::progress(&self.end.port)
     }
 
     /// The smoothed round trip, once it was measured.

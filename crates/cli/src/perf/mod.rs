@@ -89,8 +89,8 @@ pub(crate) struct Args {
     /// Bytes for each measurement, instead of a time
     #[arg(long, conflicts_with = "seconds")]
     bytes: Option<ByteSize>,
-    /// Bytes queued at a time, in messages of their own buffers (2 to 512) [default: 1 MiB; over an emulated link what fills
-    /// it and its queue, at most 64 MiB]
+    /// Bytes queued at a time, in messages of their own buffers (2 to 512, of vrp 1024) [default: 1 MiB; over an emulated
+    /// link what fills it and its queue for some round trips, at most 64 MiB]
     #[arg(long)]
     in_flight: Option<ByteSize>,
     /// Poll the network device for so many microseconds (SO_BUSY_POLL), on every socket
@@ -150,13 +150,15 @@ impl Args {
 
     /// Bytes queued at a time.
     fn in_flight(&self) -> ByteSize {
-        let fills = |wan: &wan::Config| wan.window_bytes().saturating_mul(3) / 2;
+        // A frame is announced, sent and repaired, and waits in a queue: several round trips, all of them filled.
+        let fills = |wan: &wan::Config| wan.window_bytes().saturating_mul(4);
         let default = || ByteSize::b(self.wan.as_ref().map_or(0, fills).clamp(1 << 20, 64 << 20));
         self.in_flight.unwrap_or_else(default)
     }
 
     fn job(&self, transport: &Transport, size: usize) -> Job {
-        let depth = (self.in_flight().as_u64() as usize / size.max(1)).clamp(2, 512);
+        let most = if *transport == Transport::Vrp { 1024 } else { 512 };
+        let depth = (self.in_flight().as_u64() as usize / size.max(1)).clamp(2, most);
         let idle = if *transport == self.protocol { self.idle } else { self.against_idle.unwrap_or(self.idle) };
         let job = Job { depth, busy_poll: self.busy_poll, ..Job::new(transport, size, idle, self.path) };
         let job = Job { cluster: job.cluster && self.wan.is_none(), ..job };

@@ -220,7 +220,9 @@ impl Bbr {
 
         let Some(filled) = self.bandwidth_delay(self.window_gain()) else { return };
         let quantum = (self.pacing_rate / 1_000).clamp(2 * self.mss, (2 * self.mss).max(65_536));
-        let target = filled.saturating_add(self.aggregation.extra()).saturating_add(3 * quantum);
+        // While it starts up, every round acknowledges more than the rate so far explains: that is no aggregation.
+        let extra = if self.pipe.full { self.aggregation.extra() } else { 0 };
+        let target = filled.saturating_add(extra).saturating_add(3 * quantum);
         self.window = if self.pipe.full {
             self.window.saturating_add(ack.acked_bytes).min(target)
         } else if self.window < target || ack.delivered < initial_window(self.mss) {

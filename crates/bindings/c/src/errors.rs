@@ -2,7 +2,7 @@
 
 use libc::c_int;
 use pinnace::zcrp::{Failure, Refused};
-use pinnace::{EndpointError, Error};
+use pinnace::{EndpointError, Error, vrp};
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -24,12 +24,26 @@ impl From<&Error> for Errno {
             Failure::PeerGone => libc::ETIMEDOUT,
             Failure::Closed => libc::ECANCELED,
         };
+        let of_frame = |failure: &vrp::Failure| match failure {
+            vrp::Failure::Refused => libc::ECONNREFUSED,
+            vrp::Failure::PeerGone | vrp::Failure::Late => libc::ETIMEDOUT,
+            vrp::Failure::Protocol => libc::EPROTO,
+            vrp::Failure::Closed => libc::ECANCELED,
+        };
+        let of_unsent = |refused: &vrp::Refused| match refused {
+            vrp::Refused::Closed => libc::ECANCELED,
+            vrp::Refused::TooMany => libc::ENOBUFS,
+            vrp::Refused::TooLarge | vrp::Refused::HeaderTooLarge => libc::EMSGSIZE,
+            vrp::Refused::InvalidTerms => libc::EINVAL,
+        };
         Self(match error {
             Error::Io { source, .. } => of_system(source),
             Error::Failed(failure) => of_failure(failure),
             Error::Refused(Refused::Closed(Failure::Closed)) => libc::ENOTCONN,
             Error::Refused(Refused::Closed(failure)) => of_failure(failure),
             Error::Refused(Refused::TooMany) => libc::ENOBUFS,
+            Error::FrameFailed(failure) => of_frame(failure),
+            Error::FrameRefused(refused) => of_unsent(refused),
             Error::Endpoint(EndpointError::Link(error)) => of_system(error),
             Error::Endpoint(EndpointError::ShutDown) => libc::ECANCELED,
             Error::Timeout => libc::EAGAIN,

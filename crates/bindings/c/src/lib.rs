@@ -4,7 +4,8 @@
 //! `struct zcrp_msg`; [`process`] knows who sends and who receives in this process; [`settings`] are the names of
 //! `zcrp_set` and `zcrp_get`.
 //!
-//! [`rsr`] is another interface beside it, of remote service requests: `include/rsr.h`.
+//! [`vrp`] is that of VRP beside it, as specs/vrp.md, section 7, has it: `include/vrp.h`; and [`rsr`] that of remote service
+//! requests: `include/rsr.h`.
 //!
 //! Always true: no call crashes or lets a panic out, whatever its arguments are, as long as pointers point to what they
 //! should or are null; a failed call says why in `errno`; a message's memory is there as long as the transport may touch
@@ -22,3 +23,4 @@ mod message;
 mod process;
 pub mod rsr;
 mod settings;
+pub mod vrp;

@@ -1,0 +1,96 @@
+//! VRP from C (specs/vrp.md, section 7): `include/vrp.h` is what cbindgen makes of `src/vrp` today, and programs that use it
+//! compile without a warning, run, and say what they should.
+//!
+//! `PINNACE_BLESS=1 cargo test -p pinnace-c --test vrp` writes the header anew.
+//!
+//= V-R18 test
+//= V-S4 test
+//= V-S11 test
+//= V-S12 test
+//= V-S13 test
+
+#![allow(clippy::print_stdout, reason = "a test that is skipped says so")]
+
+#[allow(dead_code, reason = "shared with other tests")]
+mod support;
+
+use std::path::Path;
+use support::{Linkage, compile, compiler, examples, root, run};
+
+#[test]
+fn the_committed_header_is_up_to_date() {
+    let config = cbindgen::Config::from_file(root().join("cbindgen-vrp.toml")).expect("cbindgen-vrp.toml");
+    let made = cbindgen::Builder::new()
+        .with_src(root().join("src/vrp/abi.rs"))
+        .with_config(config)
+        .generate()
+        .expect("a header of src/vrp");
+    let mut text = Vec::new();
+    made.write(&mut text);
+    let text = String::from_utf8(text).expect("text");
+    let path = root().join("include/vrp.h");
+    if std::env::var_os("PINNACE_BLESS").is_some() {
+        std::fs::write(&path, &text).expect("a header to write");
+    }
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(committed == text, "include/vrp.h is not what src/vrp says: run with PINNACE_BLESS=1 and look at it");
+}
+
+fn check(source: &Path, variable: &str, compilers: &str, standard: &str, said: &str) {
+    let Some(compiler) = compiler(variable, compilers) else { return };
+    for linkage in [Linkage::Shared, Linkage::Static] {
+        let output = run(&compile(&compiler, standard, source, linkage));
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            output.status.success() && stdout.contains(said),
+            "{}, {linkage:?}: {}\n{stdout}\n{}",
+            source.display(),
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+}
+
+fn check_c(program: &str, said: &str) {
+    check(&root().join("tests/programs").join(program), "CC", "cc", "-std=c99", said);
+}
+
+#[test]
+fn the_papers_loop_of_select_and_callbacks() {
+    check_c("vrp_loop.c", "60 frames in the loop\n");
+}
+
+#[test]
+fn the_library_drives_itself() {
+    check_c("vrp_self.c", "40 frames by themselves\n");
+}
+
+#[test]
+fn a_handler_is_told_the_holes_exactly() {
+    check_c("vrp_holes.c", "all holes are known\n");
+}
+
+#[test]
+fn every_error_is_told() {
+    check_c("vrp_errors.c", "every error was told\n");
+}
+
+#[test]
+fn many_threads_slow_handlers_and_both_ways_to_drive() {
+    check_c("vrp_threads.c", "all threads are content\n");
+}
+
+#[test]
+fn types_and_functions_are_the_specifications() {
+    check_c("vrp_layout.c", "as the specification has it\n");
+}
+
+#[test]
+fn the_header_is_cpp_as_well() {
+    check(&root().join("tests/programs/vrp_header.cpp"), "CXX", "c++", "-std=c++11", "from C++\n");
+}
+
+#[test]
+fn the_example_shows_a_picture() {
+    check(&examples().join("vrp.c"), "CC", "cc", "-std=c99", "30 pictures, of which");
+}

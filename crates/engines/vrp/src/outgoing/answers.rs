@@ -158,6 +158,8 @@ impl Outgoing {
             && frame.state == State::Accepted
         {
             frame.inline = false;
+            frame.unsent = frame.size;
+            self.unsent_bytes += u64::from(frame.unsent);
             self.make_ready(slot);
         }
     }

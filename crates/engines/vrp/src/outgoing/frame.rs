@@ -85,6 +85,10 @@ pub(super) struct OutFrame {
     /// The newest answer but MISSING_HDR.
     pub(super) answered_at: Option<Time>,
     pub(super) is_ready: bool,
+    /// Bytes sent since it last stood back behind all others.
+    pub(super) stint: u64,
+    /// Bytes that have not left, as far as is known now.
+    pub(super) unsent: u32,
     /// The train in which it last had a share, and how many packets that was.
     pub(super) turn: u64,
     pub(super) share: u32,
@@ -144,6 +148,8 @@ impl OutFrame {
             heard_at: Time::ZERO,
             answered_at: None,
             is_ready: false,
+            stint: 0,
+            unsent: 0,
             turn: 0,
             share: 0,
             served: 0,

@@ -31,6 +31,10 @@ const NUMBERS_AHEAD: u16 = 2048;
 const SIDE_BY_SIDE: usize = 16;
 /// Frames side by side at most: what a receiver takes by default, less those that wait to be closed.
 const BEGUN_AT_MOST: usize = 512;
+/// Frames that take turns packet by packet, so that a lost train is a short run of each, and yet the next packet of each
+/// follows soon: the receiver decides about a packet when it sees a later one of the same frame. Further frames wait for
+/// one of these to end, or to have had its stint.
+const SENDING_TOGETHER: usize = 8;
 /// Frames of so many bytes begin whatever else is under way: they overtake large ones.
 const SMALL: u64 = 16 * 1024;
 /// The first time-out of a PING, before anything is known (V-S10).
@@ -79,8 +83,8 @@ pub struct Outgoing {
     slots: Vec<Option<Box<OutFrame>>>,
     free: Vec<usize>,
     by_number: BTreeMap<u16, usize>,
-    /// Bytes of the frames that have begun.
-    begun_bytes: u64,
+    /// Bytes of the frames that have begun and that have not left yet.
+    unsent_bytes: u64,
     /// Frames that have not begun.
     waiting: VecDeque<Box<OutFrame>>,
     /// Frames whose header was unanswered when it was last looked at, in the order of their numbers.
@@ -157,7 +161,7 @@ impl Outgoing {
             slots: Vec::new(),
             free: Vec::new(),
             by_number: BTreeMap::new(),
-            begun_bytes: 0,
+            unsent_bytes: 0,
             waiting: VecDeque::new(),
             unanswered: VecDeque::new(),
             headers: VecDeque::new(),
@@ -303,7 +307,7 @@ impl Outgoing {
         if self.path != Path::Open {
             return;
         }
-        let enough = 4 * self.congestion.window().min(u64::MAX / 4);
+        let enough = 2 * self.congestion.window().min(u64::MAX / 2);
         while let Some(&(slot, ticket)) = self.unanswered.front() {
             if self.frame(slot, ticket).is_some_and(|frame| frame.state == State::Announced) {
                 break;
@@ -312,7 +316,7 @@ impl Outgoing {
         }
         let mut index = 0;
         while index < self.waiting.len() && self.by_number.len() < BEGUN_AT_MOST {
-            let has_room = self.by_number.len() < SIDE_BY_SIDE || self.begun_bytes < enough;
+            let has_room = self.by_number.len() < SIDE_BY_SIDE || self.unsent_bytes < enough;
             if !has_room && u64::from(self.waiting[index].size) > SMALL {
                 // Only small frames behind it may go; a long queue of large ones is not searched to its end each time.
                 index += 1;
@@ -359,7 +363,8 @@ impl Outgoing {
         }
         frame.timer = Some(self.timers.insert(frame.ends_at(&self.config), (slot, ticket)));
         self.by_number.insert(number, slot);
-        self.begun_bytes += u64::from(frame.size);
+        frame.unsent = if frame.inline { 0 } else { frame.size };
+        self.unsent_bytes += u64::from(frame.unsent);
         self.allowed.on_begin(&frame);
         self.slots[slot] = Some(frame);
         self.unanswered.push_back((slot, ticket));
@@ -371,7 +376,7 @@ impl Outgoing {
         let frame = self.slots.get_mut(slot)?.take()?;
         self.free.push(slot);
         self.by_number.remove(&frame.number);
-        self.begun_bytes -= u64::from(frame.size);
+        self.unsent_bytes -= u64::from(frame.unsent);
         self.allowed.on_end(&frame);
         for id in frame.flights().chain([frame.header_flight]) {
             self.flights.settle(id);
@@ -411,7 +416,9 @@ impl Outgoing {
             && frame.has_new()
         {
             frame.is_ready = true;
-            self.ready.push_back((slot, frame.ticket));
+            let is_begun = frame.next > 0 || u64::from(frame.size) <= SMALL;
+            let at = if is_begun { self.ready.len().min(SENDING_TOGETHER - 1) } else { self.ready.len() };
+            self.ready.insert(at, (slot, frame.ticket));
         }
     }
 

@@ -3,12 +3,15 @@
 
 use super::flights::Cargo;
 use super::frame::State;
-use super::{Outgoing, Path};
+use super::{Outgoing, Path, SENDING_TOGETHER};
 use pinnace_core::{Address, BufferRange, DeliveryStamp, Ecn, Time, Train};
 use pinnace_wire::vrp::{ControlWriter, END, HEADER_BYTES, MAX_ANSWER_BYTES, MAX_PACKET_BYTES, Tag, tag_bytes};
 
 /// Packets that a frame contributes in its turn at most.
 const TURN: u32 = 16;
+
+/// Bytes that a frame sends before it stands back behind all others.
+const STINT: u64 = 1 << 20;
 
 /// A packet that goes next.
 #[derive(Clone, Copy, Debug)]
@@ -274,7 +277,8 @@ impl Outgoing {
     }
 
     /// The packet that goes next: what must be sent again, then new packets of the frames in turn. A frame whose share of
-    /// this train is used up ends the train, unless others go on.
+    /// this train is used up ends the train, but not its turn: the closer its packets follow each other, the sooner the
+    /// receiver decides about those that are lost.
     //= V-S12
     fn pick(&mut self) -> Option<Pick> {
         while let Some(&(slot, ticket, packet)) = self.again.front() {
@@ -312,8 +316,8 @@ impl Outgoing {
     fn write_packet(&mut self, now: Time, train: &mut Train, pick: Pick, bytes: usize, stamp: DeliveryStamp) {
         let Pick { slot, packet, from } = pick;
         let turn = self.turn;
-        let fair_share = self.congestion.window() / self.ready.len().max(1) as u64;
-        let Self { slots, flights, counters, again, echoes, ready, .. } = self;
+        let fair_share = self.congestion.window() / self.ready.len().clamp(1, SENDING_TOGETHER) as u64;
+        let Self { slots, flights, counters, again, echoes, ready, unsent_bytes, .. } = self;
         let Some(frame) = slots[slot].as_deref_mut() else { return };
         train.inline(&frame.packet_header(packet));
         train.payload(frame.data_of(packet));
@@ -338,7 +342,10 @@ impl Outgoing {
             }
             Source::New => {
                 let id = flights.push(slot, ticket, Cargo::Packet(packet), bytes, stamp);
+                let data = (bytes - HEADER_BYTES) as u32;
                 frame.on_sent(id);
+                frame.unsent -= data;
+                *unsent_bytes -= u64::from(data);
                 if frame.turn != turn {
                     (frame.turn, frame.share) = (turn, 0);
                 }
@@ -350,6 +357,8 @@ impl Outgoing {
                 if turn_is_over || !frame.has_new() {
                     frame.served = 0;
                 }
+                frame.stint += bytes as u64;
+                let stint_is_over = frame.stint >= STINT;
                 if frame.next == frame.packets && frame.repeat_until.is_some() {
                     // Only a packet that arrives makes the receiver decide about those before it, and a frame with a
                     // deadline has no time for a lost last one.
@@ -358,8 +367,11 @@ impl Outgoing {
                 if !frame.has_new() {
                     frame.is_ready = false;
                     ready.pop_front();
-                } else if turn_is_over {
+                } else if stint_is_over {
+                    frame.stint = 0;
                     ready.rotate_left(1);
+                } else if turn_is_over && let Some(front) = ready.pop_front() {
+                    ready.insert(ready.len().min(SENDING_TOGETHER - 1), front);
                 }
             }
         }

@@ -18,6 +18,7 @@ mod perf;
 mod picture;
 mod ping;
 mod sim;
+mod stream;
 mod transport;
 mod units;
 mod vrp;
@@ -72,6 +73,8 @@ enum Command {
     Zcrp(zcrp::Args),
     /// Send or receive frames with the bare VRP protocol: loss as a contract
     Vrp(vrp::Args),
+    /// Send or receive a stream of frames at a rate, each of which may lose what its contract allows (VRP)
+    Stream(stream::Args),
     Sim(sim::Args),
     Demo(demo::Args),
     /// Measure throughput and processor time against other transports, interleaved in one run
@@ -111,6 +114,7 @@ fn run(command: &Command, output: &Output) -> Result<ExitCode, Error> {
         Command::Recv(args) => files::receive::run(args, output),
         Command::Zcrp(args) => zcrp::run(args, output),
         Command::Vrp(args) => vrp::run(args, output),
+        Command::Stream(args) => stream::run(args, output),
         Command::Sim(args) => sim::run(args, output),
         Command::Demo(args) => demo::run(args, output),
         Command::Perf(args) => perf::run(args, output),

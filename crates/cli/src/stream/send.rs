@@ -1,0 +1,468 @@
+//! `pinnace stream send`.
+
+use super::carrier::{Carrier, Landed, Outcome, Outgoing, Terms, Vrp};
+use super::header::{self, Ending, Header};
+use super::source::{self, Choice, Feed, Next};
+use super::tally::{Ages, Losses, of};
+use super::tcp;
+use crate::exit::Error;
+use crate::interrupt;
+use crate::output::Output;
+use crate::sim::units as words;
+use crate::transport;
+use crate::units;
+use pinnace::ControllerKind;
+use pinnace::vrp::{self, Contract};
+use serde_json::json;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+/// For the receiver to learn that the stream has ended.
+const FAREWELL: Duration = Duration::from_secs(2);
+/// How often to look at frames under way while the source is slow.
+const STEP: Duration = Duration::from_millis(2);
+
+/// Arguments of `pinnace stream send`.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct Args {
+    /// The receiver's address
+    #[arg(long, value_name = "HOST:PORT", value_parser = transport::address)]
+    to: String,
+    /// Where frames come from: `camera` or `camera:WxH` (a moving picture, three bytes a pixel), a folder (a frame a file), a
+    /// file or - for standard input (YUV4MPEG2: a frame a picture; anything else, or with --size: cut into frames)
+    #[arg(long, value_name = "SOURCE", default_value = "camera", value_parser = source::choice)]
+    source: Choice,
+    /// Frames a second
+    #[arg(long, value_name = "RATE", default_value = "15", value_parser = frame_rate)]
+    fps: f64,
+    /// Bytes of a frame [default: 2.7MB]
+    #[arg(long, value_name = "BYTES", value_parser = units::bytes)]
+    size: Option<u64>,
+    /// Start over at the end of the file or folder
+    #[arg(long)]
+    repeat: bool,
+    /// End after so many frames [default: at the end of the source, or with Ctrl-C]
+    #[arg(long, value_name = "K")]
+    count: Option<u64>,
+    /// End after so long
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    duration: Option<Duration>,
+    /// Frames under way at most: one that is due while there are more is left out
+    #[arg(long, value_name = "N", default_value = "4", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    ahead: u16,
+    /// What carries the frames: vrp, or for comparison tcp, tcp-cubic, tcp-bbr
+    #[arg(long, value_name = "CARRIER", default_value = "vrp")]
+    over: Carrier,
+    #[command(flatten)]
+    contract: ContractArgs,
+    #[command(flatten)]
+    transport: Transport,
+}
+
+/// What a frame may lose, and how long it is worth sending.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Contract")]
+struct ContractArgs {
+    /// The share of packets that may be lost; nothing unless given
+    #[arg(long, value_name = "SHARE", value_parser = units::share)]
+    loss_rate: Option<f64>,
+    /// The longest run of bytes, or of packets, that may be lost, like 4KiB or 8packets; any unless given
+    #[arg(long, value_name = "RUN", value_parser = run_length, requires = "loss_rate")]
+    run: Option<Run>,
+    /// Bytes of every frame that may not be lost, like 0..1KiB
+    #[arg(long, value_name = "RANGE", value_parser = units::byte_range, requires = "loss_rate")]
+    critical: Option<Range<u64>>,
+    /// When a frame should be there; what the contract lets the sender drop is not repeated after it
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    deadline: Option<Duration>,
+    /// When a frame is given up
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    give_up: Option<Duration>,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Transport")]
+struct Transport {
+    /// Bytes of a packet [default: what the path carries, less if the contract needs it]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(1..=65_501))]
+    packet: Option<u16>,
+    /// Packets in flight of a frame, and the window of --loss-rate [default: what the path needs]
+    #[arg(long, value_name = "PACKETS", value_parser = clap::value_parser!(u16).range(1..=16_384))]
+    window: Option<u16>,
+    /// Never send faster, like 500mbit
+    #[arg(long, value_name = "RATE", value_parser = units::bit_rate)]
+    rate: Option<u64>,
+    /// What bounds the bytes in transit: bbr, cubic, fixed, or fixed:BYTES [default: fixed on loopback, otherwise bbr]
+    #[arg(long, value_name = "CONTROL", value_parser = congestion)]
+    congestion: Option<ControllerKind>,
+    /// A receiver that is silent for so long is gone
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = units::duration)]
+    timeout: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Run {
+    Bytes(u64),
+    Packets(u64),
+}
+
+fn run_length(text: &str) -> Result<Run, String> {
+    let packets = ["packets", "packet"].iter().find_map(|unit| text.trim().strip_suffix(unit));
+    match packets {
+        Some(number) => {
+            let wrong = |_| format!("`{text}` is no number of packets; write it as 8packets");
+            number.trim().parse().map(Run::Packets).map_err(wrong)
+        }
+        None => units::bytes(text).map(Run::Bytes).map_err(|error| format!("{error}; or packets, as in 8packets")),
+    }
+}
+
+fn frame_rate(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(rate) if (0.001..=100_000.0).contains(&rate) => Ok(rate),
+        _ => Err("expected frames a second, from 0.001 to 100000".to_owned()),
+    }
+}
+
+fn congestion(text: &str) -> Result<ControllerKind, String> {
+    match text {
+        "bbr" => Ok(ControllerKind::Bbr),
+        "cubic" => Ok(ControllerKind::Cubic),
+        "fixed" => Ok(ControllerKind::Fixed { window: u64::MAX }),
+        _ => match text.strip_prefix("fixed:").map(units::bytes) {
+            Some(Ok(window)) if window > 0 => Ok(ControllerKind::Fixed { window }),
+            Some(Err(error)) => Err(error),
+            _ => Err(format!("`{text}` is no congestion control; choose bbr, cubic, fixed or fixed:4MiB")),
+        },
+    }
+}
+
+impl Args {
+    fn check(&self) -> Result<(), Error> {
+        let ContractArgs { loss_rate, deadline, give_up, .. } = &self.contract;
+        if self.over != Carrier::Vrp {
+            let Transport { packet, window, rate, congestion, .. } = &self.transport;
+            let only_vrp = loss_rate.is_some() || give_up.is_some() || packet.is_some() || window.is_some();
+            if only_vrp || rate.is_some() || congestion.is_some() {
+                return Err(Error::usage(format!(
+                    "--over {}: TCP knows no contract, and the kernel does its sending; leave out --loss-rate, --give-up, \
+                     --packet, --window, --rate and --congestion",
+                    self.over.to_string().to_lowercase().replace(' ', "-")
+                )));
+            }
+        }
+        if let (Some(deadline), Some(give_up)) = (deadline, give_up)
+            && give_up < deadline
+        {
+            return Err(Error::usage("--give-up must not be before --deadline"));
+        }
+        Ok(())
+    }
+
+    fn source(&self) -> source::Settings {
+        source::Settings { choice: self.source.clone(), size: self.size, default_size: 2_700_000, repeat: self.repeat }
+    }
+
+    fn connect(&self) -> Result<Outgoing, Error> {
+        if let Carrier::Tcp(congestion) = &self.over {
+            let (peer, congestion) = (self.to.clone(), congestion.clone());
+            let connect = move || tcp::Outgoing::connect(&peer, congestion.as_deref());
+            return transport::interruptible(connect)?.map(Outgoing::Tcp);
+        }
+        let Transport { packet, window, rate, congestion, timeout } = self.transport;
+        let options = vrp::Options {
+            rate: rate.map(|bits| (bits / 8).max(1)),
+            congestion,
+            life_timeout: timeout,
+            ..vrp::Options::default()
+        };
+        let sender = vrp::Sender::connect(self.to.as_str(), &options)?;
+        let opener = sender.clone();
+        transport::interruptible(move || opener.open())?.map_err(|error| match error {
+            pinnace::Error::FrameFailed(vrp::Failure::PeerGone) => Error::peer_gone(format!(
+                "no answer from {} within {} s: is `pinnace stream recv` running there, and does UDP reach it?",
+                self.to,
+                timeout.as_secs_f32()
+            )),
+            error => Error::from(error),
+        })?;
+        let ContractArgs { loss_rate, run, critical, deadline, give_up } = &self.contract;
+        let mut contract = Contract::new();
+        let mut packet_bytes = packet;
+        if let Some(share) = loss_rate {
+            contract = contract.loss_percent(share * 100.0);
+            match *run {
+                None => contract = contract.any_run(),
+                Some(Run::Bytes(bytes)) => contract = contract.run_bytes(bytes),
+                Some(Run::Packets(packets)) => {
+                    let bytes = packet.unwrap_or_else(|| sender.max_packet_bytes());
+                    packet_bytes = Some(bytes);
+                    contract = contract.run_bytes(packets.saturating_mul(bytes.into()));
+                }
+            }
+        }
+        let terms = Terms {
+            contract,
+            critical: critical.clone(),
+            repeat_for: *deadline,
+            give_up_after: *give_up,
+            packet_bytes,
+            window,
+        };
+        Ok(Outgoing::Vrp(Vrp { sender, terms, peer: self.to.clone(), under_way: VecDeque::new() }))
+    }
+}
+
+/// What has been sent so far.
+struct Stream<'a> {
+    args: &'a Args,
+    outgoing: Outgoing,
+    feed: Feed,
+    begun: Instant,
+    ending: Ending,
+    acknowledged: u64,
+    bytes: u64,
+    /// Times that the source was not ready when a frame was due.
+    source_late: u64,
+    sent_at: BTreeMap<u64, Instant>,
+    ages: Ages,
+    losses: Losses,
+}
+
+pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
+    args.check()?;
+    let settings = args.source();
+    settings.check()?;
+    interrupt::install();
+    let feed = Feed::start(&settings)?;
+    let outgoing = args.connect()?;
+    let mut stream = Stream {
+        args,
+        outgoing,
+        feed,
+        begun: Instant::now(),
+        ending: Ending::default(),
+        acknowledged: 0,
+        bytes: 0,
+        source_late: 0,
+        sent_at: BTreeMap::new(),
+        ages: Ages::new()?,
+        losses: Losses::default(),
+    };
+    let result = stream.send_all();
+    let seconds = stream.begun.elapsed().as_secs_f64();
+    if result.as_ref().err().is_none_or(|error| error.exit == crate::exit::Exit::Interrupted) {
+        stream.say_farewell();
+    }
+    if stream.ending.offered > 0 {
+        stream.report(output, seconds);
+    }
+    if let Outgoing::Vrp(vrp) = &stream.outgoing {
+        output.note(vrp.sender.counters().to_string().trim_end().replace('\n', ", "));
+        vrp.sender.close();
+    }
+    result
+}
+
+impl Stream<'_> {
+    /// Sends the frames as they are due, and waits for the last ones.
+    fn send_all(&mut self) -> Result<(), Error> {
+        let period = Duration::from_secs_f64(1.0 / self.args.fps);
+        // However long the source takes to begin: the first frame is due when it is there.
+        let mut next = self.next_frame()?;
+        self.begun = Instant::now();
+        let mut due = self.begun;
+        while self.args.count.is_none_or(|count| self.ending.offered < count)
+            && self.args.duration.is_none_or(|duration| due.saturating_duration_since(self.begun) < duration)
+        {
+            self.land_until(due)?;
+            let frame = if next.is_some() { next.take() } else { self.next_frame()? };
+            let Some(frame) = frame else { break };
+            let late = Instant::now().saturating_duration_since(due);
+            if late > period {
+                // The camera was slow: its rate counts from now on, and nothing is made up for.
+                self.source_late += 1;
+                due += late;
+            }
+            self.offer(frame)?;
+            due += period;
+        }
+        while self.outgoing.in_flight() > 0 {
+            self.land_until(Instant::now() + STEP)?;
+        }
+        Ok(())
+    }
+
+    /// Takes what lands until a moment has come.
+    fn land_until(&mut self, moment: Instant) -> Result<(), Error> {
+        loop {
+            interrupt::check()?;
+            let now = Instant::now();
+            if now >= moment {
+                return Ok(());
+            }
+            let until = moment.min(now + interrupt::LOOK);
+            if self.outgoing.in_flight() == 0 {
+                std::thread::sleep(until - now);
+            } else if let Some(landed) = self.outgoing.landed(until)? {
+                self.land(landed);
+            }
+        }
+    }
+
+    fn land(&mut self, Landed { number, buffer, outcome }: Landed) {
+        let sent_at = self.sent_at.remove(&number);
+        match outcome {
+            Outcome::Acknowledged(loss) => {
+                self.acknowledged += 1;
+                self.ages.record(sent_at.map(|at| at.elapsed()).unwrap_or_default());
+                if let Some(loss) = loss {
+                    self.losses.add(&loss);
+                }
+            }
+            Outcome::Late | Outcome::Refused => self.ending.given_up += 1,
+        }
+        if let Some(buffer) = buffer {
+            self.feed.give_back(buffer);
+        }
+    }
+
+    fn next_frame(&mut self) -> Result<Option<Vec<u8>>, Error> {
+        loop {
+            let patience = if self.outgoing.in_flight() == 0 { interrupt::LOOK } else { STEP };
+            match self.feed.next(patience)? {
+                Next::Frame(frame) => return Ok(Some(frame)),
+                Next::End => return Ok(None),
+                Next::NotYet => self.land_until(Instant::now() + STEP)?,
+            }
+        }
+    }
+
+    /// Sends a frame, or leaves it out.
+    fn offer(&mut self, mut frame: Vec<u8>) -> Result<(), Error> {
+        let number = self.ending.offered;
+        self.ending.offered += 1;
+        let most = usize::from(self.args.ahead);
+        while self.outgoing.in_flight() >= most
+            && let Some(landed) = self.outgoing.landed(Instant::now())?
+        {
+            self.land(landed);
+        }
+        if self.outgoing.in_flight() >= most {
+            self.ending.left_out += 1;
+            self.feed.give_back(frame);
+            return Ok(());
+        }
+        let bytes = frame.len() - header::BYTES;
+        let sent_at = header::now();
+        let header = Header {
+            number,
+            sent_at,
+            deadline: self.args.contract.deadline,
+            bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
+            is_end: false,
+        };
+        frame[..header::BYTES].copy_from_slice(&header.encode());
+        self.sent_at.insert(number, Instant::now());
+        self.outgoing.send(number, frame)?;
+        self.ending.sent += 1;
+        self.bytes += bytes as u64;
+        Ok(())
+    }
+
+    /// Tells the receiver that this was all. It finds out without, too, only later.
+    fn say_farewell(&mut self) {
+        let content = self.ending.encode();
+        let (number, bytes) = (self.ending.offered, content.len() as u32);
+        let header = Header { number, sent_at: header::now(), deadline: None, bytes, is_end: true };
+        if let Outgoing::Vrp(vrp) = &mut self.outgoing {
+            vrp.terms = Terms { give_up_after: Some(FAREWELL), ..Terms::default() };
+        }
+        let until = Instant::now() + FAREWELL;
+        if self.outgoing.send(number, [&header.encode()[..], &content].concat()).is_err() {
+            return;
+        }
+        while let Ok(Some(landed)) = self.outgoing.landed(until) {
+            if landed.number == number {
+                return;
+            }
+        }
+    }
+
+    fn report(&self, output: &Output, seconds: f64) {
+        let Ending { offered, sent, left_out, given_up } = self.ending;
+        let (fps, rate) = (sent as f64 / seconds, self.bytes as f64 * 8.0 / seconds);
+        let ages = self.ages.percentiles();
+        let mut text = format!(
+            "sent          {} frames over {} in {seconds:.1} s, {} each\n",
+            of(sent, offered),
+            self.args.over,
+            words::bytes(self.bytes / sent.max(1)),
+        );
+        text += &format!("rate          {fps:.2} frames a second, {}\n", words::rate(rate));
+        text += &format!("left out      {left_out}, because {} were under way\n", self.args.ahead);
+        if given_up > 0 {
+            text += &format!("given up      {given_up}\n");
+        }
+        if self.source_late > 0 {
+            text += &format!("source late   {} times\n", self.source_late);
+        }
+        text += &format!("acknowledged  {}", self.acknowledged);
+        if let Some(ages) = &ages {
+            text += &format!("\n  after       {ages}");
+        }
+        if self.args.over == Carrier::Vrp {
+            text += &format!("\nholes         {}", self.losses);
+        }
+        let mut object = json!({
+            "event": "sent",
+            "over": self.args.over.to_string(),
+            "frames_offered": offered,
+            "frames_sent": sent,
+            "frames_left_out": left_out,
+            "frames_given_up": given_up,
+            "frames_acknowledged": self.acknowledged,
+            "source_late": self.source_late,
+            "bytes": self.bytes,
+            "seconds": seconds,
+            "fps": fps,
+            "bit_s": rate,
+            "acknowledged_after_ms": ages,
+        });
+        if self.args.over == Carrier::Vrp {
+            object["loss"] = self.losses.json();
+        }
+        output.result(text, &object);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_bytes_or_packets() {
+        assert_eq!(run_length("8packets"), Ok(Run::Packets(8)));
+        assert_eq!(run_length("1 packet"), Ok(Run::Packets(1)));
+        assert_eq!(run_length("4KiB"), Ok(Run::Bytes(4096)));
+        assert!(run_length("packets").is_err() && run_length("8 parcels").unwrap_err().contains("8packets"));
+    }
+
+    #[test]
+    fn congestion_controls_have_names() {
+        assert_eq!(congestion("fixed:1MiB"), Ok(ControllerKind::Fixed { window: 1 << 20 }));
+        assert_eq!(congestion("bbr"), Ok(ControllerKind::Bbr));
+        for text in ["", "reno", "fixed:", "fixed:0", "fixed:x"] {
+            assert!(congestion(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn frame_rates_are_positive() {
+        assert_eq!(frame_rate("29.97"), Ok(29.97));
+        for text in ["0", "-1", "x", "NaN", "inf", "1e9"] {
+            assert!(frame_rate(text).is_err(), "{text}");
+        }
+    }
+}

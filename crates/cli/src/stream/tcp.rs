@@ -1,0 +1,198 @@
+//! The same frames over the kernel's TCP, for comparison: header and content one after the other on one connection.
+//!
+//! The receiver answers each frame with its number (8 bytes), so that the sender knows what is still under way as it does
+//! with VRP; without that bound frames would pile up in the system's buffers and grow old there, which would be unfair to
+//! TCP.
+//!
+//! Always true: what is read of a frame that claims to be large grows with what has come, and not beyond [`MOST`].
+
+use super::carrier::{Arrival, Landed, Outcome};
+use super::header::{self, Header};
+use crate::exit::Error;
+use crate::interrupt;
+use pinnace::vrp::Loss;
+use socket2::{Domain, Protocol, Socket, Type};
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::time::{Duration, Instant};
+
+/// The largest frame taken in, in bytes.
+const MOST: u64 = 256 << 20;
+/// For a connection to come about.
+const OPENING: Duration = Duration::from_secs(5);
+/// Frames that wait for somebody to take them.
+const WAITING: usize = 8;
+
+fn socket(address: SocketAddr, congestion: Option<&str>) -> Result<Socket, Error> {
+    let failed = |error: io::Error| Error::io("cannot make a TCP socket", &error);
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP)).map_err(failed)?;
+    socket.set_tcp_nodelay(true).map_err(failed)?;
+    if let Some(name) = congestion {
+        socket.set_tcp_congestion(name.as_bytes()).map_err(|error| {
+            Error::io(format_args!("cannot use TCP {name}; `sysctl net.ipv4.tcp_available_congestion_control`"), &error)
+        })?;
+    }
+    Ok(socket)
+}
+
+fn resolve(address: &str) -> Result<SocketAddr, Error> {
+    let mut found =
+        address.to_socket_addrs().map_err(|error| Error::io(format_args!("cannot resolve {address}"), &error))?;
+    found.next().ok_or_else(|| Error::failed(format!("{address} has no addresses")))
+}
+
+/// The sending end.
+pub(super) struct Outgoing {
+    peer: String,
+    frames: Option<Sender<(u64, Vec<u8>)>>,
+    ended: Receiver<io::Result<(u64, Option<Vec<u8>>)>>,
+    /// Frames that were written or wait for it, and their buffers once they were.
+    under_way: VecDeque<(u64, Option<Vec<u8>>)>,
+}
+
+impl Outgoing {
+    pub(super) fn connect(peer: &str, congestion: Option<&str>) -> Result<Self, Error> {
+        let address = resolve(peer)?;
+        let socket = socket(address, congestion)?;
+        socket.connect_timeout(&address.into(), OPENING).map_err(|error| {
+            Error::peer_gone(format!(
+                "cannot connect to {peer}: {error}; is `pinnace stream recv --over tcp` running there?"
+            ))
+        })?;
+        let stream = TcpStream::from(socket);
+        let reader = stream.try_clone().map_err(|error| Error::io("cannot share a socket", &error))?;
+        let ((frames, to_write), (told, ended)) = (channel(), channel());
+        let tell = told.clone();
+        std::thread::spawn(move || write(stream, &to_write, &tell));
+        std::thread::spawn(move || acknowledge(reader, &told));
+        Ok(Self { peer: peer.to_owned(), frames: Some(frames), ended, under_way: VecDeque::new() })
+    }
+
+    pub(super) fn send(&mut self, number: u64, frame: Vec<u8>) -> Result<(), Error> {
+        self.under_way.push_back((number, None));
+        let sent = self.frames.as_ref().is_some_and(|frames| frames.send((number, frame)).is_ok());
+        if sent { Ok(()) } else { Err(self.gone(&io::ErrorKind::BrokenPipe.into())) }
+    }
+
+    pub(super) fn in_flight(&self) -> usize {
+        self.under_way.len()
+    }
+
+    pub(super) fn landed(&mut self, until: Instant) -> Result<Option<Landed>, Error> {
+        loop {
+            match self.ended.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(Ok((number, Some(buffer)))) => {
+                    if let Some((_, slot)) = self.under_way.iter_mut().find(|(other, _)| *other == number) {
+                        *slot = Some(buffer);
+                    }
+                }
+                Ok(Ok((number, None))) => {
+                    let place = self.under_way.iter().position(|(other, _)| *other == number);
+                    if let Some((_, buffer)) = place.and_then(|place| self.under_way.remove(place)) {
+                        return Ok(Some(Landed { number, buffer, outcome: Outcome::Acknowledged(None) }));
+                    }
+                }
+                Ok(Err(error)) => return Err(self.gone(&error)),
+                Err(RecvTimeoutError::Timeout) => return Ok(None),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(self.gone(&io::ErrorKind::UnexpectedEof.into()));
+                }
+            }
+        }
+    }
+
+    fn gone(&self, error: &io::Error) -> Error {
+        Error::peer_gone(format!("the connection to {} has ended: {error}", self.peer))
+    }
+}
+
+type Told = Sender<io::Result<(u64, Option<Vec<u8>>)>>;
+
+fn write(mut stream: TcpStream, frames: &Receiver<(u64, Vec<u8>)>, told: &Told) {
+    while let Ok((number, frame)) = frames.recv() {
+        let written = stream.write_all(&frame).map(|()| (number, Some(frame)));
+        let failed = written.is_err();
+        if told.send(written).is_err() || failed {
+            return;
+        }
+    }
+    let _ = stream.shutdown(std::net::Shutdown::Write);
+}
+
+fn acknowledge(mut stream: TcpStream, told: &Told) {
+    loop {
+        let mut number = [0; 8];
+        let read = stream.read_exact(&mut number).map(|()| (u64::from_be_bytes(number), None));
+        let failed = read.is_err();
+        if told.send(read).is_err() || failed {
+            return;
+        }
+    }
+}
+
+/// The receiving end: one connection.
+pub(super) struct Incoming {
+    address: SocketAddr,
+    frames: Receiver<io::Result<Arrival>>,
+}
+
+impl Incoming {
+    pub(super) fn bind(bind: &str, congestion: Option<&str>) -> Result<Self, Error> {
+        let address = resolve(bind)?;
+        let failed = |error: io::Error| Error::io(format_args!("cannot bind to {bind}"), &error);
+        let socket = socket(address, congestion)?;
+        socket.set_reuse_address(true).map_err(failed)?;
+        socket.bind(&address.into()).and_then(|()| socket.listen(1)).map_err(failed)?;
+        let listener = TcpListener::from(socket);
+        let address = listener.local_addr().map_err(failed)?;
+        let (done, frames) = sync_channel(WAITING);
+        std::thread::spawn(move || {
+            if let Err(error) = listener.accept().and_then(|(stream, source)| read(stream, source, &done)) {
+                let _ = done.send(Err(error));
+            }
+        });
+        Ok(Self { address, frames })
+    }
+
+    pub(super) fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub(super) fn recv(&self) -> Result<Option<Arrival>, Error> {
+        match self.frames.recv_timeout(interrupt::LOOK) {
+            Ok(Ok(arrival)) => Ok(Some(arrival)),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Ok(Err(error)) if error.kind() == io::ErrorKind::InvalidData => {
+                Err(Error::failed(format!("the sender is no `pinnace stream send`: {error}")))
+            }
+            Ok(Err(error)) => Err(Error::peer_gone(format!("the connection has ended: {error}"))),
+            Err(RecvTimeoutError::Disconnected) => Err(Error::peer_gone("the connection has ended")),
+        }
+    }
+}
+
+fn read(mut stream: TcpStream, source: SocketAddr, done: &SyncSender<io::Result<Arrival>>) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    loop {
+        let mut start = [0; header::BYTES];
+        stream.read_exact(&mut start)?;
+        let begun = Instant::now();
+        let wrong = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
+        let header = Header::decode(&start).ok_or_else(|| wrong("what came does not begin with a frame's header"))?;
+        if u64::from(header.bytes) > MOST {
+            return Err(wrong("a frame has more than 256 MiB"));
+        }
+        let mut bytes = start.to_vec();
+        if (&mut stream).take(header.bytes.into()).read_to_end(&mut bytes)? < header.bytes as usize {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let at = header::now();
+        stream.write_all(&header.number.to_be_bytes())?;
+        let arrival = Arrival::whole(bytes, source, at, begun.elapsed(), Loss::default());
+        if done.send(Ok(arrival)).is_err() {
+            return Ok(());
+        }
+    }
+}

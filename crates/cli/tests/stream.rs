@@ -1,0 +1,202 @@
+//! `pinnace stream`, from source to sink.
+
+mod common;
+
+use common::{Listening, pinnace, run, text, wait};
+use serde_json::Value;
+use std::io::Write;
+use std::net::UdpSocket;
+use std::path::Path;
+use std::process::Stdio;
+
+/// A receiver that writes into `folder`.
+fn receiver(folder: &Path, more: &[&str]) -> Listening {
+    let (frames, log) = (folder.join("frames"), folder.join("log.jsonl"));
+    let mut args = vec!["--json", "stream", "recv", "--bind", "127.0.0.1:0"];
+    args.extend(["--dir", frames.to_str().unwrap(), "--log", log.to_str().unwrap()]);
+    Listening::start(&[&args[..], more].concat())
+}
+
+fn lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+fn log(folder: &Path) -> Vec<Value> {
+    lines(&std::fs::read_to_string(folder.join("log.jsonl")).expect("the log"))
+}
+
+/// The frames as they were written, by number.
+fn frames(folder: &Path) -> Vec<Vec<u8>> {
+    let mut files: Vec<_> =
+        std::fs::read_dir(folder.join("frames")).unwrap().map(|file| file.unwrap().path()).collect();
+    files.sort();
+    files.iter().map(|path| std::fs::read(path).unwrap()).collect()
+}
+
+#[test]
+fn frames_arrive_as_they_were_and_each_has_a_line() {
+    for over in ["vrp", "tcp"] {
+        let folder = tempfile::tempdir().unwrap();
+        let source = folder.path().join("source");
+        std::fs::create_dir(&source).unwrap();
+        let sent: Vec<Vec<u8>> = (1..=6_u32).map(|n| (0..n * 20_000).map(|i| (i * n) as u8).collect()).collect();
+        for (number, frame) in sent.iter().enumerate() {
+            std::fs::write(source.join(format!("{number}")), frame).unwrap();
+        }
+        let receiver = receiver(folder.path(), &["--over", over]);
+        let mut args =
+            vec!["--json", "stream", "send", "--to", &receiver.address, "--source", source.to_str().unwrap()];
+        args.extend(["--fps", "50", "--deadline", "30s", "--ahead", "16", "--over", over]);
+        if over == "vrp" {
+            args.extend(["--loss-rate", "10%", "--run", "2packets", "--critical", "0..1KiB"]);
+        }
+        let sender = run(&args);
+        assert_eq!(sender.status.code(), Some(0), "{}", text(&sender.stderr));
+        let (code, out, err) = receiver.finish();
+        assert_eq!((code, &*err), (Some(0), ""));
+
+        assert_eq!(frames(folder.path()), sent, "{over}: nothing is lost on loopback");
+        let log = log(folder.path());
+        assert_eq!(log.len(), sent.len());
+        for (line, frame) in log.iter().zip(&sent) {
+            assert_eq!((line["bytes"].as_u64(), line["bytes_lost"].as_u64()), (Some(frame.len() as u64), Some(0)));
+            assert!(line["age_ms"].as_f64().is_some_and(|age| age > 0.0) && line["holes"] == Value::Array(vec![]));
+        }
+        let received = lines(&out).pop().expect("a summary");
+        assert_eq!((&received["event"], &received["frames"]), (&"received".into(), &6.into()));
+        assert_eq!((&received["frames_offered"], &received["frames_in_time"]), (&6.into(), &6.into()));
+        assert_eq!((&received["deadline_ms"], &received["ending"]["sent"]), (&30_000.0.into(), &6.into()));
+        let sent = lines(&text(&sender.stdout)).pop().expect("a summary");
+        assert_eq!((&sent["frames_acknowledged"], &sent["frames_left_out"]), (&6.into(), &0.into()));
+    }
+}
+
+#[test]
+fn standard_input_is_cut_into_frames_and_films_into_pictures() {
+    let raw: Vec<u8> = (0..25_000_u32).map(|i| (i / 7) as u8).collect();
+    let film = [&b"YUV4MPEG2 W10 H5 Cmono\nFRAME\n"[..], &[1; 50], b"FRAME\n", &[2; 50]].concat();
+    for (input, more, expected) in [
+        (&raw, &["--size", "10kB"][..], raw.chunks(10_000).map(<[u8]>::to_vec).collect::<Vec<_>>()),
+        (&film, &[], vec![vec![1; 50], vec![2; 50]]),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let receiver = receiver(folder.path(), &[]);
+        let args = ["stream", "send", "--to", &receiver.address, "--source", "-", "--fps", "100", "--ahead", "16"];
+        let mut sender =
+            pinnace(&[&args[..], more].concat()).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        sender.stdin.take().expect("piped").write_all(input).unwrap();
+        assert_eq!(wait(&mut sender), Some(0));
+        assert_eq!(receiver.finish().0, Some(0));
+        assert_eq!(frames(folder.path()), expected);
+    }
+}
+
+#[test]
+fn the_camera_is_the_same_every_time_and_a_count_ends_both_sides() {
+    let mut films = Vec::new();
+    for _ in 0..2 {
+        let folder = tempfile::tempdir().unwrap();
+        let receiver = receiver(folder.path(), &["--count", "3"]);
+        let to = receiver.address.clone();
+        let camera = ["--source", "camera:160x90", "--count", "3", "--fps", "30", "--ahead", "16"];
+        let sender = run(&[&["stream", "send", "--to", &to][..], &camera].concat());
+        assert_eq!(sender.status.code(), Some(0), "{}", text(&sender.stderr));
+        assert!(text(&sender.stdout).contains("3 of 3 (100.0 %) frames over VRP"));
+        assert_eq!(receiver.finish().0, Some(0));
+        films.push(frames(folder.path()));
+    }
+    assert_eq!(films[0], films[1]);
+    assert!(films[0].len() == 3 && films[0].iter().all(|frame| frame.len() == 160 * 90 * 3));
+    assert_ne!(films[0][0], films[0][2]);
+}
+
+#[test]
+fn nobody_there_is_said_in_one_line() {
+    // Nobody reads here.
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap().to_string();
+    let output = run(&["stream", "send", "--to", &address, "--timeout", "500ms"]);
+    let error = text(&output.stderr);
+    assert_eq!((output.status.code(), error.lines().count()), (Some(3), 1), "{error}");
+    assert!(error.contains(&address) && error.contains("stream recv"), "{error}");
+}
+
+#[test]
+fn a_sender_that_was_killed_is_missed_and_what_came_is_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let receiver = receiver(folder.path(), &["--timeout", "500ms"]);
+    let mut sender = pinnace(&["stream", "send", "--to", &receiver.address, "--size", "10kB", "--fps", "100"])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let log_file = folder.path().join("log.jsonl");
+    common::wait_until("a frame arrives", || std::fs::metadata(&log_file).is_ok_and(|log| log.len() > 0));
+    sender.kill().unwrap();
+    sender.wait().unwrap();
+    let (code, out, err) = receiver.finish();
+    assert_eq!(code, Some(3), "{err}");
+    assert!(err.contains("the sender was killed"), "{err}");
+    let frames = lines(&out).pop().expect("a summary")["frames"].as_u64();
+    assert_eq!(frames, Some(log(folder.path()).len() as u64));
+}
+
+#[test]
+fn an_interrupt_ends_both_sides_with_their_tables() {
+    let folder = tempfile::tempdir().unwrap();
+    let receiver = receiver(folder.path(), &[]);
+    let sender = pinnace(&["--json", "stream", "send", "--to", &receiver.address, "--size", "10kB", "--fps", "100"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let log_file = folder.path().join("log.jsonl");
+    common::wait_until("a frame arrives", || std::fs::metadata(&log_file).is_ok_and(|log| log.len() > 0));
+    let kill = std::process::Command::new("kill").args(["-INT", &sender.id().to_string()]).status().unwrap();
+    assert!(kill.success());
+    let output = sender.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), &*text(&output.stderr)), (Some(130), "pinnace: interrupted\n"));
+    assert_eq!(lines(&text(&output.stdout)).pop().expect("a summary")["event"], "sent");
+    let (code, out, _) = receiver.finish();
+    assert_eq!(code, Some(0), "the sender has said that this was the end");
+    assert_eq!(lines(&out).pop().expect("a summary")["event"], "received");
+}
+
+#[test]
+fn a_port_that_is_taken_is_reported_in_one_line() {
+    for over in ["vrp", "tcp"] {
+        let first = Listening::start(&["stream", "recv", "--bind", "127.0.0.1:0", "--over", over]);
+        let output = run(&["stream", "recv", "--bind", &first.address, "--over", over]);
+        let error = text(&output.stderr);
+        assert_eq!((output.status.code(), error.lines().count()), (Some(1), 1), "{error}");
+        assert!(error.contains(&first.address) && error.contains("choose another"), "{error}");
+    }
+}
+
+#[test]
+fn arguments_that_make_no_sense_are_refused() {
+    let send = ["stream", "send", "--to", "127.0.0.1:9"];
+    for (more, about) in [
+        (&["--fps", "0"][..], "frames a second"),
+        (&["--run", "8packets"], "--loss-rate"),
+        (&["--loss-rate", "10"], "10%"),
+        (&["--loss-rate", "10%", "--run", "8parcels"], "8packets"),
+        (&["--loss-rate", "10%", "--critical", "5..5"], "empty"),
+        (&["--deadline", "80ms", "--give-up", "20ms"], "--give-up"),
+        (&["--over", "tcp", "--loss-rate", "10%"], "TCP knows no contract"),
+        (&["--over", "carrier-pigeon"], "tcp-cubic"),
+        (&["--congestion", "reno"], "bbr"),
+        (&["--source", "camera:0x0"], "camera:1280x720"),
+        (&["--source", "camera:16x9", "--size", "10kB"], "--size"),
+        (&["--source", "-", "--repeat"], "--repeat"),
+        (&["--size", "0"], "--size"),
+    ] {
+        let output = run(&[&send[..], more].concat());
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{more:?}: {error}");
+        assert!(error.contains(about) && output.stdout.is_empty(), "{more:?}: {error}");
+    }
+    let output = run(&[&send[..], &["--source", "/no/such/file"]].concat());
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("/no/such/file"));
+    assert_eq!(run(&["stream", "recv", "--bind", "127.0.0.1:0", "--count", "0"]).status.code(), Some(2));
+}

@@ -28,9 +28,15 @@ pub(super) struct Child {
 impl Child {
     /// Starts `pinnace` with these arguments; `folder` takes what it says.
     pub(super) fn start(folder: &Path, name: &str, arguments: &[&str]) -> Result<Self, Error> {
+        let program = std::env::current_exe().map_err(|error| Error::io("cannot find my own program", &error))?;
+        Self::run(Command::new(program), folder, name, arguments)
+    }
+
+    /// As [`Child::start`], by a command that runs `pinnace` somewhere.
+    pub(super) fn run(mut command: Command, folder: &Path, name: &str, arguments: &[&str]) -> Result<Self, Error> {
         let failed = |error: std::io::Error| Error::io(format!("cannot start pinnace {name}"), &error);
         let (said, complained) = (folder.join(format!("{name}.out")), folder.join(format!("{name}.err")));
-        let child = Command::new(std::env::current_exe().map_err(failed)?)
+        let child = command
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(File::create(&said).map_err(failed)?)

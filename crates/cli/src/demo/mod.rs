@@ -1,4 +1,4 @@
-//! `pinnace demo`: the main job, shown in under a minute.
+//! `pinnace demo`: the main job, shown in under a minute. `pinnace demo vrp` shows what loss by contract is for.
 //!
 //! Two processes carry real files over loopback, `pinnace perf` compares with TCP, and the simulator shows a path that
 //! loses datagrams; then a table, and a picture.
@@ -12,6 +12,7 @@ mod files;
 mod lossy;
 mod report;
 mod throughput;
+mod vrp;
 
 use crate::exit::Error;
 use crate::output::Output;
@@ -25,13 +26,22 @@ use std::time::Instant;
 /// Takes less than a minute, needs no privileges, and cleans up after itself. Writes pinnace-demo.svg and
 /// pinnace-demo.png.
 #[derive(clap::Args, Clone, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    other: Option<Other>,
     /// Where the pictures go
     #[arg(long, value_name = "DIR", default_value = ".")]
     out: PathBuf,
     /// Do little of everything, in a few seconds: shows that it works, says nothing about speed
     #[arg(long)]
     quick: bool,
+}
+
+/// Other things to show.
+#[derive(clap::Subcommand, Clone, Debug)]
+enum Other {
+    Vrp(vrp::Args),
 }
 
 /// Everything that was measured.
@@ -47,6 +57,9 @@ struct Findings {
 
 /// Runs the command.
 pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
+    if let Some(Other::Vrp(args)) = &args.other {
+        return vrp::run(args, output);
+    }
     interrupt::install();
     let begin = Instant::now();
     std::fs::create_dir_all(&args.out)

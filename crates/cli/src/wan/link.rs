@@ -18,7 +18,7 @@ const NANOS: u128 = 1_000_000_000;
 
 /// What becomes of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(crate) enum Fate {
     /// It arrives then.
     Crosses {
         /// When.
@@ -53,7 +53,7 @@ pub(crate) struct Counters {
 
 /// One direction.
 #[derive(Clone, Debug)]
-pub(super) struct Link {
+pub(crate) struct Link {
     config: NetworkConfig,
     queue_bytes: u64,
     /// When the line is free, in nanoseconds times its rate: exact over any number of packets.
@@ -70,7 +70,7 @@ pub(super) struct Link {
 
 impl Link {
     /// A direction with its own seed.
-    pub(super) fn new(config: &NetworkConfig, seed: u64) -> Self {
+    pub(crate) fn new(config: &NetworkConfig, seed: u64) -> Self {
         let mut random = Random::from_seed(seed);
         Self {
             queue_bytes: config.queue_bytes().unwrap_or(u64::MAX),
@@ -87,12 +87,12 @@ impl Link {
     }
 
     /// What became of the packets so far.
-    pub(super) fn counters(&self) -> Counters {
+    pub(crate) fn counters(&self) -> Counters {
         self.counters
     }
 
     /// A packet of so many bytes enters. Times must not go back.
-    pub(super) fn offer(&mut self, now: Time, bytes: u32) -> Fate {
+    pub(crate) fn offer(&mut self, now: Time, bytes: u32) -> Fate {
         self.counters.packets += 1;
         self.counters.bytes += u64::from(bytes);
         // Drawn for every packet, whatever becomes of it, so that the numbers stay in step with the packets.
@@ -113,7 +113,7 @@ impl Link {
     }
 
     /// Takes a packet back that [`Link::offer`] let cross, because there was no memory for it.
-    pub(super) fn overrun(&mut self, bytes: u32, held: bool) {
+    pub(crate) fn overrun(&mut self, bytes: u32, held: bool) {
         self.counters.packets_delivered -= 1;
         self.counters.bytes_delivered -= u64::from(bytes);
         self.counters.packets_held -= u64::from(held);
@@ -157,24 +157,24 @@ impl Link {
 
 /// What is under way, by the time of arrival: two queues, each in order by itself, so that nothing is ever searched.
 #[derive(Clone, Debug)]
-pub(super) struct Line<T> {
+pub(crate) struct Line<T> {
     ordered: VecDeque<(Time, T)>,
     held: VecDeque<(Time, T)>,
 }
 
 impl<T> Line<T> {
     /// Nothing is under way; memory for so many packets.
-    pub(super) fn with_capacity(packets: usize) -> Self {
+    pub(crate) fn with_capacity(packets: usize) -> Self {
         Self { ordered: VecDeque::with_capacity(packets), held: VecDeque::new() }
     }
 
     /// A packet that [`Fate::Crosses`].
-    pub(super) fn push(&mut self, at: Time, held: bool, packet: T) {
+    pub(crate) fn push(&mut self, at: Time, held: bool, packet: T) {
         if held { self.held.push_back((at, packet)) } else { self.ordered.push_back((at, packet)) }
     }
 
     /// When the next one arrives.
-    pub(super) fn next(&self) -> Option<Time> {
+    pub(crate) fn next(&self) -> Option<Time> {
         let head = |queue: &VecDeque<(Time, T)>| queue.front().map(|(at, _)| *at);
         match (head(&self.ordered), head(&self.held)) {
             (Some(ordered), Some(held)) => Some(ordered.min(held)),
@@ -183,7 +183,7 @@ impl<T> Line<T> {
     }
 
     /// The next one, if it has arrived by now and `accept` wants it.
-    pub(super) fn pop_if(&mut self, now: Time, accept: impl FnOnce(&T) -> bool) -> Option<(Time, T)> {
+    pub(crate) fn pop_if(&mut self, now: Time, accept: impl FnOnce(&T) -> bool) -> Option<(Time, T)> {
         // At the same time the held one comes first: it entered first.
         let held = match (self.ordered.front(), self.held.front()) {
             (Some((ordered, _)), Some((held, _))) => held <= ordered,

@@ -30,6 +30,7 @@ use std::time::{Duration, Instant};
 pub(crate) use config::Config;
 pub(crate) use device::{dropped, open};
 pub(crate) use emulator::Emulator;
+pub(crate) use link::{Fate, Line as DelayLine, Link};
 pub(crate) use report::Report;
 
 const EXAMPLES: &str = "\

@@ -206,7 +206,7 @@ static void frames_before_the_loop(void) {
     int port, i, fd;
     vrp_incoming_t incoming;
     vrp_outgoing_t outgoing;
-    reset(300);
+    reset(1000);
     incoming = receiver(&port);
     outgoing = sender_to(port);
     for (i = 0; i < 5; i++)

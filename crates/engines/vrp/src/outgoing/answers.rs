@@ -159,7 +159,7 @@ impl Outgoing {
         {
             frame.inline = false;
             frame.unsent = frame.size;
-            self.unsent_bytes += u64::from(frame.unsent);
+            self.unsent_bytes[usize::from(frame.is_small())] += u64::from(frame.unsent);
             self.make_ready(slot);
         }
     }

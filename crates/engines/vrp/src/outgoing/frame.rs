@@ -160,6 +160,11 @@ impl OutFrame {
         })
     }
 
+    /// Whether the frame overtakes large ones.
+    pub(super) fn is_small(&self) -> bool {
+        u64::from(self.size) <= super::SMALL
+    }
+
     /// Whether the frame's data are to travel in its header.
     pub(super) fn may_be_inline(&self) -> bool {
         (1..=MAX_INLINE_BYTES).contains(&(self.size as usize))

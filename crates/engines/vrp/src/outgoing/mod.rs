@@ -35,7 +35,7 @@ const BEGUN_AT_MOST: usize = 512;
 /// follows soon: the receiver decides about a packet when it sees a later one of the same frame. Further frames wait for
 /// one of these to end, or to have had its stint.
 const SENDING_TOGETHER: usize = 8;
-/// Frames of so many bytes begin whatever else is under way: they overtake large ones.
+/// Frames of so many bytes begin whatever large ones are under way: they overtake them.
 const SMALL: u64 = 16 * 1024;
 /// The first time-out of a PING, before anything is known (V-S10).
 const INITIAL_TIMEOUT: Duration = Duration::from_millis(200);
@@ -83,8 +83,8 @@ pub struct Outgoing {
     slots: Vec<Option<Box<OutFrame>>>,
     free: Vec<usize>,
     by_number: BTreeMap<u16, usize>,
-    /// Bytes of the frames that have begun and that have not left yet.
-    unsent_bytes: u64,
+    /// Bytes of the frames that have begun and that have not left yet: of large frames, and of small ones.
+    unsent_bytes: [u64; 2],
     /// Frames that have not begun.
     waiting: VecDeque<Box<OutFrame>>,
     /// Frames whose header was unanswered when it was last looked at, in the order of their numbers.
@@ -161,7 +161,7 @@ impl Outgoing {
             slots: Vec::new(),
             free: Vec::new(),
             by_number: BTreeMap::new(),
-            unsent_bytes: 0,
+            unsent_bytes: [0; 2],
             waiting: VecDeque::new(),
             unanswered: VecDeque::new(),
             headers: VecDeque::new(),
@@ -307,7 +307,10 @@ impl Outgoing {
         if self.path != Path::Open {
             return;
         }
-        let enough = 2 * self.congestion.window().min(u64::MAX / 2);
+        // A round trip's worth, for the headers to be answered, and no more than leaves in a second: a receiver takes a
+        // frame for dead of which nothing comes for long.
+        let window = self.congestion.window();
+        let enough = window.saturating_mul(2).min(self.pacer.rate().unwrap_or(u64::MAX));
         while let Some(&(slot, ticket)) = self.unanswered.front() {
             if self.frame(slot, ticket).is_some_and(|frame| frame.state == State::Announced) {
                 break;
@@ -316,8 +319,9 @@ impl Outgoing {
         }
         let mut index = 0;
         while index < self.waiting.len() && self.by_number.len() < BEGUN_AT_MOST {
-            let has_room = self.by_number.len() < SIDE_BY_SIDE || self.unsent_bytes < enough;
-            if !has_room && u64::from(self.waiting[index].size) > SMALL {
+            let is_small = self.waiting[index].is_small();
+            let has_room = self.by_number.len() < SIDE_BY_SIDE || self.unsent_bytes[usize::from(is_small)] < enough;
+            if !has_room {
                 // Only small frames behind it may go; a long queue of large ones is not searched to its end each time.
                 index += 1;
                 if index > 64 {
@@ -364,7 +368,7 @@ impl Outgoing {
         frame.timer = Some(self.timers.insert(frame.ends_at(&self.config), (slot, ticket)));
         self.by_number.insert(number, slot);
         frame.unsent = if frame.inline { 0 } else { frame.size };
-        self.unsent_bytes += u64::from(frame.unsent);
+        self.unsent_bytes[usize::from(frame.is_small())] += u64::from(frame.unsent);
         self.allowed.on_begin(&frame);
         self.slots[slot] = Some(frame);
         self.unanswered.push_back((slot, ticket));
@@ -376,7 +380,7 @@ impl Outgoing {
         let frame = self.slots.get_mut(slot)?.take()?;
         self.free.push(slot);
         self.by_number.remove(&frame.number);
-        self.unsent_bytes -= u64::from(frame.unsent);
+        self.unsent_bytes[usize::from(frame.is_small())] -= u64::from(frame.unsent);
         self.allowed.on_end(&frame);
         for id in frame.flights().chain([frame.header_flight]) {
             self.flights.settle(id);

@@ -345,7 +345,7 @@ impl Outgoing {
                 let data = (bytes - HEADER_BYTES) as u32;
                 frame.on_sent(id);
                 frame.unsent -= data;
-                *unsent_bytes -= u64::from(data);
+                unsent_bytes[usize::from(frame.is_small())] -= u64::from(data);
                 if frame.turn != turn {
                     (frame.turn, frame.share) = (turn, 0);
                 }

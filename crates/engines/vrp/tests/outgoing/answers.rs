@@ -143,7 +143,7 @@ fn a_missing_header_is_sent_again_at_most_once_in_a_timeout() {
     let header = left[0].clone();
     half.advance(ms(5));
     half.say(frame, &[Tag::MissingHeader(frame)]);
-    assert_eq!(half.take(), [header.clone()]);
+    assert_eq!(half.take(), [header]);
     for _ in 0..50 {
         half.advance(ms(5));
         half.say(frame, &[Tag::MissingHeader(frame)]);

@@ -10,7 +10,7 @@ use pinnace_core::{
     Address, BufferId, BufferRange, ControllerKind, Driven, Ecn, Move, PathEvent, Placed, PollAt, ReceivePlan, RxMeta,
     Time, Train, TrainLimits,
 };
-use pinnace_vrp::{Config, Event, Failure, FrameSpec, Outgoing, Refused, Sent, Terms, Vrp};
+use pinnace_vrp::{Config, Event, Failure, FrameSpec, Outgoing, Refused, Sent, Vrp};
 use pinnace_wire::vrp::{Control, ControlWriter, Header, Tag};
 
 /// Polls without an end: the engine goes round in circles.
@@ -184,10 +184,6 @@ impl Half {
 
     pub fn send(&mut self, size: usize) -> u64 {
         self.try_send(size, |_| ()).expect("the sender takes a frame")
-    }
-
-    pub fn send_with(&mut self, size: usize, terms: Terms) -> u64 {
-        self.try_send(size, |spec| spec.terms = Some(terms)).expect("the sender takes a frame")
     }
 
     /// Sends a frame; returns its number, what left, and forgets that it did.

@@ -1,4 +1,5 @@
 //! An outgoing endpoint whose receiver is the test: exact datagrams in, exact datagrams out (specs/vrp.md, section 3).
+#![allow(clippy::single_range_in_vec_init, reason = "a list of one range is meant")]
 
 mod answers;
 mod bad_input;
@@ -8,3 +9,4 @@ mod half;
 mod header;
 mod path;
 mod service;
+mod turns;

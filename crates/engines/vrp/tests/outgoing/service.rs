@@ -138,11 +138,9 @@ fn the_rate_in_force_moves_with_congestion_and_is_told_once_a_round_trip() {
     assert!(told(&half.take(), frame).is_empty(), "the receiver starts at the floor");
     let mut marks = 0;
     let mut seen = Vec::new();
-    let mut packet = 0;
-    for _ in 0..6 {
+    for packet in 0..6 {
         marks += 1;
         half.say(frame, &[Tag::EcnEcho(marks), Tag::Ack(packet)]);
-        packet += 1;
         let before = half.now;
         let round_trip = half.tx().round_trip().unwrap();
         half.advance(round_trip);

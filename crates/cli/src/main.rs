@@ -11,6 +11,7 @@ mod content;
 mod demo;
 mod doctor;
 mod exit;
+mod experiment;
 mod files;
 mod interrupt;
 mod output;
@@ -71,14 +72,15 @@ enum Command {
     Recv(files::receive::Args),
     /// Send or receive single messages with the bare ZCRP protocol
     Zcrp(zcrp::Args),
-    /// Send or receive frames with the bare VRP protocol: loss as a contract
-    Vrp(vrp::Args),
     /// Send or receive a stream of frames at a rate, each of which may lose what its contract allows (VRP)
     Stream(stream::Args),
+    /// Send or receive frames with the bare VRP protocol: loss as a contract
+    Vrp(vrp::Args),
     Sim(sim::Args),
     Demo(demo::Args),
     /// Measure throughput and processor time against other transports, interleaved in one run
     Perf(Box<perf::Args>),
+    Experiment(experiment::Args),
     /// Measure round trips by message size, against TCP; alone, over the loopback interface
     Ping(Box<ping::Args>),
     Wan(wan::Args),
@@ -113,11 +115,12 @@ fn run(command: &Command, output: &Output) -> Result<ExitCode, Error> {
         Command::Send(args) => files::send::run(args, output),
         Command::Recv(args) => files::receive::run(args, output),
         Command::Zcrp(args) => zcrp::run(args, output),
-        Command::Vrp(args) => vrp::run(args, output),
         Command::Stream(args) => stream::run(args, output),
+        Command::Vrp(args) => vrp::run(args, output),
         Command::Sim(args) => sim::run(args, output),
         Command::Demo(args) => demo::run(args, output),
         Command::Perf(args) => perf::run(args, output),
+        Command::Experiment(args) => experiment::run(args, output),
         Command::Ping(args) => ping::run(args, output),
         Command::PerfWorker => perf::run_worker(),
         Command::Doctor(args) => doctor::run(args, output),

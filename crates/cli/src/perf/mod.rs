@@ -34,7 +34,7 @@ use waiter::Waiter;
 pub(crate) use host::header;
 pub(crate) use network::{Host, Network, Path};
 pub(crate) use process::{Pair, Trouble};
-pub(crate) use protocol::{IdleChoice, Job, Ran, Role, Transport};
+pub(crate) use protocol::{IdleChoice, Job, Ran, Repeats, Role, Transport};
 pub(crate) use report::progress;
 pub(crate) use worker::{Failure, run as run_worker};
 

@@ -141,6 +141,8 @@ pub(crate) struct Job {
     pub(crate) contract: ContractArgs,
     /// How such a transport sends.
     pub(crate) packets: Packets,
+    /// Datagrams larger than the path carries are cut by IP, instead of never being sent.
+    pub(crate) fragment: bool,
 }
 
 /// What a worker is asked after it has opened.
@@ -179,6 +181,8 @@ pub(crate) struct Ran {
     pub(crate) placement: Option<Placement>,
     /// What was lost of the frames delivered, where that may happen.
     pub(crate) loss: Option<Loss>,
+    /// What was sent again, where that is counted.
+    pub(crate) repeats: Option<Repeats>,
     /// Round trips: nanoseconds, and how often.
     pub(crate) round_trips: Vec<(u64, u64)>,
 }
@@ -190,6 +194,17 @@ pub(crate) struct Placement {
     pub(crate) units_copied: u64,
     pub(crate) bytes_copied: u64,
     pub(crate) bytes_received: u64,
+}
+
+/// Data packets of a sender, and what was repeated of them.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Repeats {
+    /// Repetitions included.
+    pub(crate) packets_sent: u64,
+    pub(crate) packets_resent: u64,
+    pub(crate) packets_timed_out: u64,
+    /// Of those, packets that had arrived.
+    pub(crate) timeouts_spurious: u64,
 }
 
 /// What was lost of frames that were delivered.
@@ -216,6 +231,7 @@ impl Job {
             peer: None,
             contract: ContractArgs::default(),
             packets: Packets::default(),
+            fragment: false,
         }
     }
 }

@@ -3,9 +3,10 @@
 //! Frames are queued asynchronously, each with the contract that the command line says; they may overtake each other. What
 //! counts is the whole frame, holes included, as in the paper; what was lost is counted beside it.
 
-use super::protocol::{Job, Loss, Placement, Ran};
+use super::protocol::{Job, Loss, Placement, Ran, Repeats};
 use super::worker::{End, Failure, Opened, stamp};
 use pinnace::Message;
+use pinnace::link::PathMtu;
 use pinnace::vrp::{self, Contract, Frame, Options, Profile, Received, Sending};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -16,6 +17,9 @@ fn options(job: &Job) -> Options {
         options.profile = Profile::Cluster;
     }
     options.udp.busy_poll = (job.busy_poll > 0).then(|| Duration::from_micros(job.busy_poll.into()));
+    if job.fragment {
+        options.udp.path_mtu = PathMtu::Fragment;
+    }
     // Both ends keep this many frames at a time, and a few more whose end the other one has not heard of yet.
     options.limits.frames = options.limits.frames.max(4 * job.depth);
     options.limits.bytes = options.limits.bytes.max(4 * (job.depth * job.size) as u64);
@@ -38,6 +42,7 @@ pub(super) fn sender(job: &Job) -> Result<Opened, Failure> {
 
 impl End for Sender {
     fn run(&mut self, count: u64) -> Result<Ran, Failure> {
+        let before = self.sender.counters();
         let mut under_way: VecDeque<Sending> = VecDeque::with_capacity(self.free.len());
         for number in 0..count {
             let mut message = match self.free.pop() {
@@ -50,7 +55,14 @@ impl End for Sender {
         while !under_way.is_empty() {
             self.free.push(oldest(&mut under_way)?);
         }
-        Ok(Ran::default())
+        let after = self.sender.counters();
+        let repeats = Some(Repeats {
+            packets_sent: after.packets_sent - before.packets_sent,
+            packets_resent: after.packets_resent - before.packets_resent,
+            packets_timed_out: after.packets_timed_out - before.packets_timed_out,
+            timeouts_spurious: after.timeouts_spurious - before.timeouts_spurious,
+        });
+        Ok(Ran { repeats, ..Ran::default() })
     }
 }
 

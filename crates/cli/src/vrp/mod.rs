@@ -8,7 +8,7 @@ mod listen;
 mod send;
 mod settings;
 
-pub(crate) use settings::{ContractArgs, Packets};
+pub(crate) use settings::{Congestion, ContractArgs, Packets};
 
 use crate::exit::Error;
 use crate::output::Output;

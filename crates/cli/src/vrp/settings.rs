@@ -82,17 +82,17 @@ fn percent(share: f64) -> String {
 pub(crate) struct Packets {
     /// Bytes of a frame in each packet [default: what the path carries and the contract needs]
     #[arg(long, value_name = "P", value_parser = clap::value_parser!(u16).range(1..=65_501))]
-    packet_size: Option<u16>,
+    pub(crate) packet_size: Option<u16>,
     /// Packets over which the loss rate holds, and that may be unacknowledged at a time [default: what the path needs, at
     /// least 64]
     #[arg(long, value_name = "W", value_parser = clap::value_parser!(u16).range(1..=16_384))]
-    window: Option<u16>,
+    pub(crate) window: Option<u16>,
     /// What bounds the bytes in transit [default: `fixed` on loopback and closed networks, otherwise `bbr`]
     #[arg(long, value_enum)]
-    congestion: Option<Congestion>,
+    pub(crate) congestion: Option<Congestion>,
     /// Never send faster: 100mbit
     #[arg(long, value_name = "RATE", value_parser = units::bit_rate)]
-    rate: Option<u64>,
+    pub(crate) rate: Option<u64>,
 }
 
 impl Packets {

@@ -1,0 +1,161 @@
+//! E-V5: throughput on a LAN, VRP against TCP cubic. The paper's VRP was 5 % slower than TCP there.
+
+use super::Run;
+use super::figure::{Alone, Bar, Bars, Group};
+use super::measure::{Row, measure};
+use crate::exit::Error;
+use crate::perf::{IdleChoice, Job, Network, Path, Repeats, Transport, progress, size_name};
+use crate::picture::COLOURS;
+use serde::Serialize;
+
+/// Bytes of a frame: the paper's, and a large one.
+const FRAMES: [usize; 2] = [100_000, 1 << 20];
+/// Bytes under way.
+const IN_FLIGHT: usize = 1 << 20;
+/// VRP's throughput to TCP's.
+const PAPER: f64 = 0.95;
+
+/// One row as JSON.
+#[derive(Serialize)]
+struct Line<'a> {
+    experiment: &'a str,
+    transport: &'a Transport,
+    path: &'a str,
+    size: usize,
+    contract: Option<String>,
+    mbit_s: f64,
+    mbit_s_min: f64,
+    mbit_s_max: f64,
+    /// VRP's throughput, divided by this one: the median of the rounds' ratios.
+    vrp_ratio: Option<f64>,
+    #[serde(flatten)]
+    repeats: Option<Repeats>,
+    rounds: usize,
+    rounds_mbit_s: Vec<f64>,
+    messages: u64,
+    seconds: f64,
+    in_flight: usize,
+}
+
+/// The last line of JSON.
+#[derive(Serialize)]
+struct Summary<'a> {
+    experiment: &'a str,
+    summary: bool,
+    ratio_min: f64,
+    ratio_max: f64,
+    paper_ratio: f64,
+    /// No ratio is below the paper's.
+    reached: bool,
+    quick: bool,
+}
+
+/// Path, bytes of a frame, and VRP's row before TCP's.
+type Pair = (String, usize, Vec<Row>);
+
+/// Runs it.
+pub(super) fn run(run: &Run<'_>) -> Result<(), Error> {
+    let rounds = run.effort.rounds;
+    run.begin("frames over links without loss, nothing may be lost");
+    run.say(format_args!(
+        "# {rounds} rounds, interleaved; medians; idle adaptive; vrp/x: times the throughput of x, medians of the rounds' \
+         ratios"
+    ));
+    run.say(format_args!(
+        "{:<10} {:>9} {:<10} {:>10} {:>23} {:>8} {:>8}",
+        "path", "frame", "transport", "Mbit/s", "(min .. max)", "vrp/x", "resent"
+    ));
+    let transports = [Transport::Vrp, Transport::Tcp(Some("cubic".to_owned()))];
+    let bar = progress(2 * FRAMES.len() * transports.len() * rounds as usize);
+    let mut pairs: Vec<Pair> = Vec::new();
+    for path in [Path::Lo, Path::Veth1500] {
+        let network = Network::new(path)?;
+        for size in FRAMES {
+            let job = |transport: &Transport| Job {
+                depth: (IN_FLIGHT / size).max(2),
+                ..Job::new(transport, size, IdleChoice::Adaptive, path)
+            };
+            let mut rows: Vec<_> = transports.iter().map(|one| Row::new(one.to_string(), job(one))).collect();
+            measure(run, &network, &mut rows, &bar)?;
+            let pair = (path.to_string(), size, rows);
+            bar.suspend(|| print(run, &pair));
+            pairs.push(pair);
+        }
+    }
+    bar.finish_and_clear();
+    let ratios: Vec<f64> = pairs.iter().filter_map(|(_, _, rows)| rows[0].ratio(&rows[1])).collect();
+    if ratios.is_empty() {
+        return Err(Error::failed("nothing could be compared with TCP cubic"));
+    }
+    let ratio_min = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+    let ratio_max = ratios.iter().copied().fold(0.0, f64::max);
+    let summary = Summary {
+        experiment: run.name,
+        summary: true,
+        ratio_min,
+        ratio_max,
+        paper_ratio: PAPER,
+        reached: ratio_min >= PAPER,
+        quick: run.effort.quick,
+    };
+    let verdict = if summary.reached { "reached" } else { "not reached everywhere" };
+    let text = format!("\nvrp / TCP cubic {ratio_min:.2} to {ratio_max:.2}\nthe paper: {PAPER}: {verdict}");
+    run.output.result(text, &summary);
+    run.draw(&figure(&pairs))
+}
+
+fn print(run: &Run<'_>, (path, size, rows): &Pair) {
+    for row in rows {
+        let Some(mbit_s) = row.mbit_s() else { continue };
+        let (mbit_s_min, mbit_s_max) = row.spread();
+        let is_vrp = row.job.transport == Transport::Vrp;
+        let vrp_ratio = rows.first().filter(|_| !is_vrp).and_then(|vrp| vrp.ratio(row));
+        let text = format!(
+            "{path:<10} {:>9} {:<10} {mbit_s:>10.0} {:>23} {:>8} {:>8}",
+            size_name(*size),
+            row.label,
+            format!("({mbit_s_min:.0} .. {mbit_s_max:.0})"),
+            vrp_ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}")),
+            row.resent().map_or_else(String::new, |share| format!("{:.2} %", share * 100.0)),
+        );
+        let line = Line {
+            experiment: run.name,
+            transport: &row.job.transport,
+            path,
+            size: *size,
+            contract: is_vrp.then(|| row.job.contract.to_string()),
+            mbit_s,
+            mbit_s_min,
+            mbit_s_max,
+            vrp_ratio,
+            repeats: row.repeats(),
+            rounds: row.measured.len(),
+            rounds_mbit_s: row.measured.iter().map(|one| one.mbit_s).collect(),
+            messages: row.measured.last().map_or(0, |one| one.messages),
+            seconds: row.measured.iter().map(|one| one.seconds).sum::<f64>() / row.measured.len() as f64,
+            in_flight: row.job.depth,
+        };
+        run.output.result(text, &line);
+    }
+}
+
+fn figure(pairs: &[Pair]) -> Alone {
+    let groups = pairs.iter().map(|(path, size, rows)| {
+        let bars = rows.iter().enumerate().filter_map(|(index, row)| {
+            let value = row.mbit_s()? / 1000.0;
+            Some(Bar { series: index, value, label: format!("{value:.1}") })
+        });
+        let ratio = rows[0].ratio(&rows[1]).map_or_else(String::new, |ratio| format!("VRP / TCP {ratio:.2}"));
+        Group { name: vec![format!("{path}, frames of {}", size_name(*size)), ratio], bars: bars.collect() }
+    });
+    Alone {
+        title: "Throughput on a LAN, nothing may be lost".to_owned(),
+        caption: format!("Medians of rounds in turn. In the paper VRP had {PAPER} of TCP's throughput."),
+        bars: Bars {
+            y_name: "Gbit/s".to_owned(),
+            top: None,
+            series: vec![("VRP".to_owned(), COLOURS[0]), ("TCP cubic".to_owned(), COLOURS[1])],
+            groups: groups.collect(),
+        },
+    }
+}

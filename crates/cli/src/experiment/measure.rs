@@ -1,0 +1,223 @@
+//! Measurements that take turns: each row once a round, with a fresh pair of processes.
+//!
+//! Always true: a row that cannot be measured is said to be left out, with the reason, and is not in any result.
+
+use super::Run;
+use crate::exit::Error;
+use crate::perf::{self, Failure, Job, Network, Pair, Repeats, Role, Trouble};
+use indicatif::ProgressBar;
+
+/// How much is done.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Effort {
+    pub(super) quick: bool,
+    pub(super) rounds: u32,
+    /// For each measurement, about.
+    pub(super) seconds: f64,
+}
+
+/// One row: the same job measured again and again.
+#[derive(Debug)]
+pub(super) struct Row {
+    /// What tells it from the other rows.
+    pub(super) label: String,
+    pub(super) job: Job,
+    /// Frames or messages a measurement, once that is known.
+    count: Option<u64>,
+    pub(super) measured: Vec<Measured>,
+    left_out: bool,
+}
+
+/// One measurement.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Measured {
+    round: u32,
+    pub(super) mbit_s: f64,
+    pub(super) seconds: f64,
+    pub(super) messages: u64,
+    /// Of the frames delivered: packets, those lost for good, and the most of those in a row.
+    packets: u64,
+    lost: u64,
+    longest_run: u32,
+    repeats: Option<Repeats>,
+}
+
+impl Row {
+    pub(super) fn new(label: impl Into<String>, job: Job) -> Self {
+        Self { label: label.into(), job, count: None, measured: Vec::new(), left_out: false }
+    }
+
+    /// The median; `None` if nothing was measured.
+    pub(super) fn mbit_s(&self) -> Option<f64> {
+        median(self.measured.iter().map(|one| one.mbit_s).collect())
+    }
+
+    /// The slowest and the fastest.
+    pub(super) fn spread(&self) -> (f64, f64) {
+        let all = || self.measured.iter().map(|one| one.mbit_s);
+        (all().fold(f64::INFINITY, f64::min), all().fold(0.0, f64::max))
+    }
+
+    /// How many times the throughput of `other` this is: the median of the rounds' ratios.
+    pub(super) fn ratio(&self, other: &Self) -> Option<f64> {
+        let of_round = |round| other.measured.iter().find(|one| one.round == round);
+        median(self.measured.iter().filter_map(|own| Some(own.mbit_s / of_round(own.round)?.mbit_s)).collect())
+    }
+
+    /// The share of packets that were lost for good, over all rounds; `None` of what loses nothing.
+    pub(super) fn loss(&self) -> Option<f64> {
+        let packets: u64 = self.measured.iter().map(|one| one.packets).sum();
+        let lost: u64 = self.measured.iter().map(|one| one.lost).sum();
+        (packets > 0).then(|| lost as f64 / packets as f64)
+    }
+
+    /// The most packets lost for good in a row.
+    pub(super) fn longest_run(&self) -> Option<u32> {
+        self.loss().and_then(|_| self.measured.iter().map(|one| one.longest_run).max())
+    }
+
+    /// What was sent again, over all rounds, if that is counted.
+    pub(super) fn repeats(&self) -> Option<Repeats> {
+        self.measured.iter().filter_map(|one| one.repeats).reduce(|a, b| Repeats {
+            packets_sent: a.packets_sent + b.packets_sent,
+            packets_resent: a.packets_resent + b.packets_resent,
+            packets_timed_out: a.packets_timed_out + b.packets_timed_out,
+            timeouts_spurious: a.timeouts_spurious + b.timeouts_spurious,
+        })
+    }
+
+    /// The share of what was sent that was sent again.
+    pub(super) fn resent(&self) -> Option<f64> {
+        self.repeats().map(|of| of.packets_resent as f64 / of.packets_sent.max(1) as f64)
+    }
+}
+
+/// The middle one; of an even number the mean of the middle two.
+pub(super) fn median(mut of: Vec<f64>) -> Option<f64> {
+    of.sort_by(f64::total_cmp);
+    let middle = of.len() / 2;
+    match of.len() {
+        0 => None,
+        n if n % 2 == 1 => Some(of[middle]),
+        _ => Some(f64::midpoint(of[middle - 1], of[middle])),
+    }
+}
+
+/// Measures all rows, in turn, `rounds` times.
+pub(super) fn measure(run: &Run<'_>, network: &Network, rows: &mut [Row], bar: &ProgressBar) -> Result<(), Error> {
+    let rounds = run.effort.rounds;
+    let mut left = rows.len() as u64 * u64::from(rounds);
+    for round in 1..=rounds {
+        for row in rows.iter_mut() {
+            bar.set_message(format!("{}, round {round}", row.label));
+            if !row.left_out {
+                match once(network, row, run.effort.seconds) {
+                    Ok(measured) => row.measured.push(Measured { round, ..measured }),
+                    Err(Trouble::Command(error)) => return Err(error),
+                    Err(Trouble::Transport(Failure::Unavailable(why))) => {
+                        row.left_out = true;
+                        bar.suspend(|| run.output.warn(format_args!("{} is left out: {why}", row.label)));
+                    }
+                    Err(Trouble::Transport(Failure::Failed(why))) => {
+                        // What fails at once would fail again.
+                        row.left_out = row.measured.is_empty();
+                        bar.suspend(|| run.output.warn(format_args!("{}, round {round}: {why}", row.label)));
+                    }
+                }
+            }
+            bar.inc(1);
+            left -= 1;
+        }
+    }
+    bar.inc(left);
+    Ok(())
+}
+
+/// Measures once: connects, lets the connection find out what the path carries, and measures.
+fn once(network: &Network, row: &mut Row, seconds: f64) -> Result<Measured, Trouble> {
+    let mut pair = Pair::start(network, &row.job, Role::Receiver, Role::Sender)?;
+    let mut count = match row.count {
+        Some(count) => {
+            pair.run(count.div_ceil(2))?;
+            count
+        }
+        None => calibrate(&mut pair, seconds)?,
+    };
+    loop {
+        let (receiver, sender) = pair.run(count)?;
+        row.count = Some(count);
+        // It was tried when the connection was young, or unlucky; too few messages say little.
+        if receiver.seconds < seconds / 2.0 {
+            count = grown(count, receiver.seconds, seconds);
+            continue;
+        }
+        let loss = receiver.loss.unwrap_or_default();
+        return Ok(Measured {
+            round: 0,
+            mbit_s: count as f64 * row.job.size as f64 * 8.0 / 1e6 / receiver.seconds,
+            seconds: receiver.seconds,
+            messages: count,
+            packets: loss.packets,
+            lost: loss.lost,
+            longest_run: loss.longest_run,
+            repeats: sender.repeats,
+        });
+    }
+}
+
+/// The number of messages that take about so long.
+fn calibrate(pair: &mut Pair, seconds: f64) -> Result<u64, Trouble> {
+    let mut count = 2;
+    loop {
+        let took = pair.run(count)?.0.seconds;
+        if took >= seconds / 2.0 {
+            return Ok(((count as f64 * seconds / took) as u64).max(2));
+        }
+        count = grown(count, took, seconds * 0.6);
+    }
+}
+
+/// How many take `seconds`, if `count` took `took`; a first guess may be far off, so not more than eight times as many.
+fn grown(count: u64, took: f64, seconds: f64) -> u64 {
+    (count as f64 * (seconds / took.max(1e-6)).clamp(1.0, 8.0)).ceil() as u64 + 1
+}
+
+/// A job over a path that the library takes for the Internet.
+pub(super) fn wan_job(transport: &perf::Transport, size: usize, depth: usize) -> Job {
+    Job { depth, cluster: false, ..Job::new(transport, size, perf::IdleChoice::Adaptive, perf::Path::Lo) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::perf::Transport;
+
+    fn row(mbit_s: &[(u32, f64)]) -> Row {
+        let mut row = Row::new("x", wan_job(&Transport::Vrp, 100, 2));
+        row.measured.extend(mbit_s.iter().map(|&(round, mbit_s)| Measured {
+            round,
+            mbit_s,
+            seconds: 1.0,
+            messages: 1,
+            packets: 100,
+            lost: 3,
+            longest_run: round,
+            repeats: None,
+        }));
+        row
+    }
+
+    #[test]
+    fn ratios_pair_the_measurements_of_a_round() {
+        let (own, other) = (row(&[(1, 10.0), (2, 30.0), (3, 8.0)]), row(&[(1, 5.0), (3, 2.0)]));
+        assert_eq!(own.ratio(&other), Some(3.0), "the mean of 2 and 4; the second round has no pair");
+        assert_eq!((own.mbit_s(), own.spread()), (Some(10.0), (8.0, 30.0)));
+        assert_eq!((own.loss(), own.longest_run(), own.resent()), (Some(0.03), Some(3), None));
+        assert_eq!((row(&[]).mbit_s(), row(&[]).loss(), row(&[]).ratio(&own)), (None, None, None));
+    }
+
+    #[test]
+    fn a_count_grows_to_the_time_asked_for_but_not_beyond_eight_times() {
+        assert_eq!((grown(10, 0.5, 1.0), grown(10, 1e-9, 1.0), grown(10, 2.0, 1.0)), (21, 81, 11));
+    }
+}

@@ -1,0 +1,154 @@
+//! `pinnace experiment`: the experiments of the VRP paper, each repeated by one command that draws its figure.
+//!
+//! Always true: what is compared takes its turns in one run on the same links, a fresh pair of processes each time; what
+//! the paper measured stands beside it, and is never mixed with what was measured here.
+
+mod figure;
+mod lan;
+mod measure;
+mod sizes;
+mod timeouts;
+mod verdicts;
+mod wan;
+
+use crate::exit::Error;
+use crate::interrupt;
+use crate::output::Output;
+use crate::picture::{self, Figure};
+use clap::{Parser, ValueEnum};
+use measure::Effort;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+const EXAMPLES: &str = "\
+Examples:
+  sudo pinnace experiment e-v1 --plot table1.svg     VRP with a contract and TCP over six emulated paths, some ten minutes
+  sudo pinnace experiment e-v3 --quick               a taste of it, in less than a minute
+  pinnace experiment e-v4 --json                     simulated: needs no privileges, the same numbers every time
+
+All but e-v4 make network namespaces, and so need root.";
+
+/// Repeat an experiment of the VRP paper, beside the kernel's TCP where the paper has it, and draw its figure
+#[derive(Debug, Parser)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Which one
+    #[arg(value_enum)]
+    experiment: Experiment,
+    /// Little of everything, in less than a minute: shows that it works
+    #[arg(long)]
+    quick: bool,
+    /// Measurements of each row [default: 3, of e-v5 7, of e-v4 20 seeds; 1 with --quick]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: Option<u32>,
+    /// Draw the figure into this file (PNG if it ends in .png)
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
+}
+
+/// The experiments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Experiment {
+    /// Table 1: frames of 100 kB over lossy paths (25 %, 4 kB in a row, the first kilobyte critical), against TCP
+    #[value(name = "e-v1")]
+    Contract,
+    /// Section 4.2.3: the same, and nothing may be lost
+    #[value(name = "e-v2")]
+    Reliable,
+    /// Figure 12 and section 2.5.3: throughput by packet size and by window
+    #[value(name = "e-v3")]
+    Sizes,
+    /// Figure 11: how the time-out follows the round trip over 3000 packets, simulated
+    #[value(name = "e-v4")]
+    Timeouts,
+    /// Section 4.1: throughput on a LAN, against TCP
+    #[value(name = "e-v5")]
+    Lan,
+}
+
+impl Experiment {
+    /// What calls itself so in results.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Contract => "e-v1",
+            Self::Reliable => "e-v2",
+            Self::Sizes => "e-v3",
+            Self::Timeouts => "e-v4",
+            Self::Lan => "e-v5",
+        }
+    }
+
+    /// How much of it is done.
+    fn effort(self, args: &Args) -> Effort {
+        let rounds = match (self, args.quick) {
+            (_, true) => 1,
+            (Self::Contract | Self::Reliable | Self::Sizes, false) => 3,
+            (Self::Lan, false) => 7,
+            (Self::Timeouts, false) => 20,
+        };
+        let seconds = match (self, args.quick) {
+            (Self::Lan, true) => 0.2,
+            (Self::Lan, false) => 0.5,
+            (_, true) => 2.0,
+            (_, false) => 5.0,
+        };
+        Effort { quick: args.quick, rounds: args.rounds.unwrap_or(rounds), seconds }
+    }
+}
+
+/// Runs `pinnace experiment`.
+pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
+    let experiment = args.experiment;
+    if experiment != Experiment::Timeouts && !rustix::process::geteuid().is_root() {
+        return Err(Error::failed(format!(
+            "{} needs network namespaces, and those need root: run the command with sudo (e-v4 does without)",
+            experiment.name()
+        )));
+    }
+    interrupt::install();
+    let effort = experiment.effort(args);
+    let run = Run { name: experiment.name(), effort, output, plot: args.plot.as_deref() };
+    match experiment {
+        Experiment::Contract => wan::run(&run, &wan::CONTRACT),
+        Experiment::Reliable => wan::run(&run, &wan::RELIABLE),
+        Experiment::Sizes => sizes::run(&run),
+        Experiment::Timeouts => timeouts::run(&run),
+        Experiment::Lan => lan::run(&run),
+    }
+}
+
+/// What every experiment is told.
+struct Run<'a> {
+    name: &'static str,
+    effort: Effort,
+    output: &'a Output,
+    plot: Option<&'a Path>,
+}
+
+impl Run<'_> {
+    /// A line for people alone.
+    fn say(&self, text: impl fmt::Display) {
+        if !self.output.json {
+            self.output.result(text, &());
+        }
+    }
+
+    /// What stands above a table.
+    fn begin(&self, what: &str) {
+        self.say(crate::perf::header());
+        self.say(format_args!("# {}: {what}", self.name));
+        if self.effort.quick {
+            self.say("# a quick run: shows that it works, says little about speed");
+        }
+    }
+
+    /// Draws, if a figure was asked for.
+    fn draw(&self, figure: &impl Figure) -> Result<(), Error> {
+        let Some(file) = self.plot else { return Ok(()) };
+        let is_png = file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("png"));
+        let drawn = if is_png { picture::png(figure, file) } else { picture::svg(figure, file) };
+        drawn.map_err(|error| Error::failed(format!("cannot draw the figure {}: {error}", file.display())))?;
+        self.output.note(format_args!("the figure is in {}", file.display()));
+        Ok(())
+    }
+}

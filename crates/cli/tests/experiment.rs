@@ -1,0 +1,179 @@
+//! `pinnace experiment`, as a user runs it. Most of it needs root and /dev/net/tun, and says so where it has to be left out.
+#![allow(clippy::print_stderr)]
+
+mod common;
+
+use common::{run, text};
+use rustix::process::geteuid;
+use serde_json::Value;
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// Whether this host lets us; says what is missing.
+fn able() -> bool {
+    let missing = if !geteuid().is_root() {
+        "root"
+    } else if !Path::new("/dev/net/tun").exists() {
+        "/dev/net/tun"
+    } else if Command::new("ip").arg("-V").output().is_err() {
+        "the program ip"
+    } else {
+        return true;
+    };
+    eprintln!("left out: needs {missing}");
+    false
+}
+
+/// The objects printed, one a line; the last one is the summary.
+fn objects(output: &Output) -> Vec<Value> {
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let objects: Vec<Value> =
+        text(&output.stdout).lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+    assert_eq!(objects.last().expect("a summary")["summary"], true, "{objects:?}");
+    objects
+}
+
+/// A quick run of an experiment: its objects, and the words of its figure.
+fn quick(name: &str) -> (Vec<Value>, String) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("figure.svg");
+    let plot = file.to_str().expect("a path in UTF-8");
+    let objects = objects(&run(&["--json", "experiment", name, "--quick", "--rounds", "1", "--plot", plot]));
+    assert!(objects.iter().all(|object| object["experiment"] == name), "{objects:?}");
+    let figure = fs::read_to_string(&file).expect("a figure");
+    let document = roxmltree::Document::parse(&figure).expect("SVG is XML");
+    let words = document.descendants().filter(|node| node.has_tag_name("text")).filter_map(|node| node.text());
+    (objects, words.map(str::trim).collect::<Vec<_>>().join("\n"))
+}
+
+fn number(object: &Value, name: &str) -> f64 {
+    object[name].as_f64().unwrap_or_else(|| panic!("no {name} in {object}"))
+}
+
+#[test]
+fn paths_of_table_1_are_measured_with_tcp_beside_vrp() {
+    if !able() {
+        return;
+    }
+    for (name, allowed) in [("e-v1", 0.25), ("e-v2", 0.0)] {
+        let (objects, figure) = quick(name);
+        let rows: Vec<&Value> = objects.iter().filter(|object| object["transport"].is_string()).collect();
+        let of = |transport: &str| rows.iter().filter(|row| row["transport"] == transport).collect::<Vec<_>>();
+        let (vrp, cubic) = (of("vrp"), of("tcp-cubic"));
+        assert_eq!((vrp.len(), cubic.len()), (2, 2), "{objects:?}");
+        for row in &rows {
+            assert!((0.001..1.0).contains(&number(row, "link_share")), "{row}");
+            assert_eq!(row["size"], 100_000);
+        }
+        for row in vrp {
+            assert!(number(row, "loss") <= allowed, "the contract holds: {row}");
+            assert!(number(row, "packets_sent") > 70.0, "{row}");
+        }
+        let ratio = number(cubic[0], "vrp_ratio");
+        let summary = objects.last().unwrap();
+        assert!((number(summary, "ratio_min")..=number(summary, "ratio_max")).contains(&ratio), "{objects:?}");
+        assert!(
+            objects.iter().any(|object| object["link"]["near_to_far"]["packets"].as_u64() > Some(100)),
+            "{objects:?}"
+        );
+        for words in ["VRP / TCP cubic", "10 Mbit/s, 60 ms", "0.5 % loss", "throughput, % of the link's rate"] {
+            assert!(figure.contains(words), "{words}: {figure}");
+        }
+    }
+}
+
+#[test]
+fn packet_sizes_and_windows_are_swept() {
+    if !able() {
+        return;
+    }
+    let (objects, figure) = quick("e-v3");
+    let row = |path: &str, by: &str, packet: u64, window: u64| {
+        let is = |row: &&Value| {
+            row["path"].as_str().is_some_and(|name| name.starts_with(path))
+                && row["by"] == by
+                && row["packet_bytes"] == packet
+                && row["window"] == window
+        };
+        objects.iter().find(is).unwrap_or_else(|| panic!("{path} {by} {packet} {window}: {objects:?}"))
+    };
+    for (path, fragments) in [("lo", false), ("veth1500", true), ("wan:", true)] {
+        for packet in [512, 1466, 4096] {
+            let row = row(path, "packet", packet, 64);
+            assert!(number(row, "mbit_s") > 0.1, "{row}");
+            assert_eq!(row["fragmented"], fragments && packet > 1466, "{row}");
+        }
+    }
+    // 16 packets of 1466 bytes in a round trip of 60 ms are 3.1 Mbit/s, and no more.
+    let (small, large) = (row("wan:", "window", 1466, 16), row("wan:", "window", 1466, 256));
+    assert!(number(small, "mbit_s") < 3.2 && number(large, "mbit_s") > number(small, "mbit_s"), "{small} {large}");
+    for words in ["LAN", "WAN", "WAN, by window", "bytes of a packet", "veth1500"] {
+        assert!(figure.lines().any(|line| line == words), "{words}: {figure}");
+    }
+}
+
+#[test]
+fn the_time_out_is_simulated_the_same_every_time() {
+    let ((one, figure), (other, _)) = (quick("e-v4"), quick("e-v4"));
+    assert_eq!(one, other);
+    let samples = one.iter().find_map(|object| object["samples"].as_array()).expect("the evolution");
+    assert!(samples.len() > 1000, "{}", samples.len());
+    assert!(samples.iter().all(|sample| number(sample, "timeout_ms") > number(sample, "rtt_ms")));
+    let wan = &one[0];
+    assert!(number(wan, "packets") >= 3000.0 && number(wan, "expired") > 0.0, "{wan}");
+    assert!(number(wan, "not_lost") <= number(wan, "expired"), "{wan}");
+    let share = number(one.last().unwrap(), "share_of_packets");
+    assert!((0.0..0.01).contains(&share), "below one in a hundred packets is repeated in vain: {share}");
+    assert!(figure.contains("time-out") && figure.contains("packets sent"), "{figure}");
+}
+
+#[test]
+fn a_lan_is_measured_with_tcp_beside_vrp() {
+    if !able() {
+        return;
+    }
+    let (objects, figure) = quick("e-v5");
+    assert_eq!(objects.len(), 2 * 2 * 2 + 1, "{objects:?}");
+    for row in &objects[..8] {
+        assert!(number(row, "mbit_s") > 10.0 && number(row, "rounds") == 1.0, "{row}");
+    }
+    assert!(number(objects.last().unwrap(), "ratio_min") > 0.0);
+    assert!(figure.contains("TCP cubic") && figure.contains("Gbit/s"), "{figure}");
+}
+
+#[test]
+fn tables_name_the_papers_result() {
+    let output = run(&["experiment", "e-v4", "--quick"]);
+    let said = text(&output.stdout);
+    assert!(output.status.success() && said.starts_with("# "), "{said}");
+    assert!(said.contains("the paper: below 1 % of the expirations"), "{said}");
+}
+
+#[test]
+fn others_than_root_are_told_what_to_do() {
+    for name in ["e-v1", "e-v2", "e-v3", "e-v5"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pinnace"));
+        if geteuid().is_root() {
+            command.uid(65_534);
+        }
+        let output = match command.args(["experiment", name, "--quick"]).output() {
+            Ok(output) => output,
+            Err(error) => return eprintln!("left out: another user cannot run the program here ({error})"),
+        };
+        let said = text(&output.stderr);
+        assert!(said.contains("those need root: run the command with sudo"), "{said}");
+        assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
+    }
+}
+
+#[test]
+fn what_is_no_experiment_is_refused() {
+    for arguments in [&["experiment"][..], &["experiment", "e-v6"], &["experiment", "e-v4", "--rounds", "0"]] {
+        assert_eq!(run(arguments).status.code(), Some(2), "{arguments:?}");
+    }
+    let output = run(&["experiment", "e-v4", "--quick", "--plot", "/nonexistent/figure.svg"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("cannot draw the figure /nonexistent/figure.svg"));
+}

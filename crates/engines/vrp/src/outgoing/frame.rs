@@ -87,6 +87,8 @@ pub(super) struct OutFrame {
     pub(super) is_ready: bool,
     /// Bytes sent since it last stood back behind all others.
     pub(super) stint: u64,
+    /// What the endpoint had sent when it took its place in the queue.
+    pub(super) ready_since: u64,
     /// Bytes that have not left, as far as is known now.
     pub(super) unsent: u32,
     /// The train in which it last had a share, and how many packets that was.
@@ -149,6 +151,7 @@ impl OutFrame {
             answered_at: None,
             is_ready: false,
             stint: 0,
+            ready_since: 0,
             unsent: 0,
             turn: 0,
             share: 0,

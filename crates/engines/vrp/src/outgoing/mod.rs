@@ -40,6 +40,8 @@ const SMALL: u64 = 16 * 1024;
 /// The first time-out of a PING, before anything is known (V-S10).
 const INITIAL_TIMEOUT: Duration = Duration::from_millis(200);
 const TIMEOUT_CAP: Duration = Duration::from_secs(2);
+/// How many times the shortest round trip the estimate may be before a PING measures it anew.
+const INFLATED: u32 = 4;
 /// PINGs of which a PONG is still believed.
 const PINGS_KEPT: usize = 8;
 /// How often FRAME_CLOSE is sent when the endpoint closes.
@@ -74,6 +76,8 @@ pub struct Outgoing {
     /// The newest PINGs: their bytes, and when they left.
     pings: VecDeque<([u8; 8], Time)>,
     rtt: RttEstimator,
+    /// When RTT and D were doubled last.
+    inflated_at: Option<Time>,
     congestion: Box<dyn Congestion>,
     delivery: DeliveryRate,
     pacer: Pacer,
@@ -153,6 +157,7 @@ impl Outgoing {
             ping_due: false,
             pings: VecDeque::new(),
             rtt,
+            inflated_at: None,
             congestion: config.congestion.build(mss, now),
             delivery: DeliveryRate::new(),
             pacer: Pacer::unlimited(),
@@ -415,13 +420,20 @@ impl Outgoing {
 
     /// Has the frame a share of the next train, if it has something new to send?
     fn make_ready(&mut self, slot: usize) {
+        let sent = self.counters.bytes_sent;
+        // Those who began, and small ones, go before those who wait; but nobody waits for ever.
+        let longest_waiting = self.ready.get(SENDING_TOGETHER).and_then(|&(slot, ticket)| self.frame(slot, ticket));
+        let patience = (2 * self.congestion.window().min(u64::MAX / 2)).min(self.pacer.rate().unwrap_or(u64::MAX) / 2);
+        let must_queue = longest_waiting.is_some_and(|frame| sent - frame.ready_since > patience);
         if let Some(frame) = self.slots[slot].as_deref_mut()
             && !frame.is_ready
             && frame.has_new()
         {
+            let goes_first = frame.next > 0 || u64::from(frame.size) <= SMALL;
             frame.is_ready = true;
-            let is_begun = frame.next > 0 || u64::from(frame.size) <= SMALL;
-            let at = if is_begun { self.ready.len().min(SENDING_TOGETHER - 1) } else { self.ready.len() };
+            frame.ready_since = sent;
+            let last = self.ready.len();
+            let at = if goes_first && !must_queue { last.min(SENDING_TOGETHER - 1) } else { last };
             self.ready.insert(at, (slot, frame.ticket));
         }
     }
@@ -510,12 +522,27 @@ impl Outgoing {
             self.on_expired(now, &flight);
         }
         if expired {
-            self.rtt.inflate(now);
+            self.back_off(now);
             if now.since(self.heard_at) >= timeout {
                 // Nothing at all came back.
                 self.congestion.on_timeout(now);
             }
             self.end_batch(now);
+        }
+    }
+
+    /// Doubles RTT and D, at most once a round trip. Samples bring them down again; where only repetitions come back, which
+    /// measure nothing (Karn), a short path would stay at the cap for long: a PING measures it anew.
+    //= V-S5
+    fn back_off(&mut self, now: Time) {
+        if !self.rtt.inflate(now) {
+            return;
+        }
+        let last = self.inflated_at.replace(now);
+        let is_heard = last.is_some_and(|last| self.heard_at > last);
+        let is_long = self.rtt.smoothed() >= self.rtt.minimum().map(|least| least * INFLATED);
+        if self.path == Path::Open && is_heard && is_long {
+            self.ping_due = true;
         }
     }
 

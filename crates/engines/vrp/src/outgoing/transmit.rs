@@ -10,8 +10,10 @@ use pinnace_wire::vrp::{ControlWriter, END, HEADER_BYTES, MAX_ANSWER_BYTES, MAX_
 /// Packets that a frame contributes in its turn at most.
 const TURN: u32 = 16;
 
-/// Bytes that a frame sends before it stands back behind all others.
+/// Bytes that a frame sends at most before it stands back behind all others.
 const STINT: u64 = 1 << 20;
+/// How long a stint lasts at most, as a part of a second: no frame waits so long that its receiver takes it for dead.
+const STINTS_PER_SECOND: u64 = 10;
 
 /// A packet that goes next.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +53,7 @@ impl Outgoing {
     //= V-S3
     //= V-S10
     fn poll_ping(&mut self, now: Time, train: &mut Train) -> bool {
-        if !core::mem::take(&mut self.ping_due) || !matches!(self.path, Path::Measuring { .. }) {
+        if !core::mem::take(&mut self.ping_due) || self.path == Path::Unknown {
             return false;
         }
         let micros = now.as_nanos() / 1000;
@@ -317,6 +319,8 @@ impl Outgoing {
         let Pick { slot, packet, from } = pick;
         let turn = self.turn;
         let fair_share = self.congestion.window() / self.ready.len().clamp(1, SENDING_TOGETHER) as u64;
+        let stint =
+            STINT.min(self.congestion.window() / 2).min(self.pacer.rate().unwrap_or(u64::MAX) / STINTS_PER_SECOND);
         let Self { slots, flights, counters, again, echoes, ready, unsent_bytes, .. } = self;
         let Some(frame) = slots[slot].as_deref_mut() else { return };
         train.inline(&frame.packet_header(packet));
@@ -358,7 +362,7 @@ impl Outgoing {
                     frame.served = 0;
                 }
                 frame.stint += bytes as u64;
-                let stint_is_over = frame.stint >= STINT;
+                let stint_is_over = turn_is_over && frame.stint >= stint;
                 if frame.next == frame.packets && frame.repeat_until.is_some() {
                     // Only a packet that arrives makes the receiver decide about those before it, and a frame with a
                     // deadline has no time for a lost last one.
@@ -369,6 +373,7 @@ impl Outgoing {
                     ready.pop_front();
                 } else if stint_is_over {
                     frame.stint = 0;
+                    frame.ready_since = counters.bytes_sent;
                     ready.rotate_left(1);
                 } else if turn_is_over && let Some(front) = ready.pop_front() {
                     ready.insert(ready.len().min(SENDING_TOGETHER - 1), front);

@@ -1,9 +1,104 @@
 //! Frames side by side: who goes when (V-S12).
 
 use crate::data::accepted;
-use crate::half::{Half, config, is_header, ms, number};
+use crate::half::{Half, config, data, is_header, ms, number};
+use core::time::Duration;
+use pinnace_core::Time;
 use pinnace_vrp::{Config, Refused};
 use pinnace_wire::vrp::{Header, Tag};
+use std::collections::BTreeMap;
+
+/// An honest receiver at no distance: answers what has left, and says when each frame was last heard of.
+#[derive(Default)]
+struct Receiver {
+    heard: BTreeMap<u16, Time>,
+    sizes: BTreeMap<u16, u32>,
+    /// The longest time from one packet of a frame to the next, its header included.
+    longest_silence: Duration,
+}
+
+impl Receiver {
+    fn answer(&mut self, half: &mut Half) {
+        for left in half.take_left() {
+            let frame = number(&left.bytes);
+            let before = self.heard.insert(frame, left.at);
+            if let Some(data) = data(&left.bytes) {
+                let silence = before.map_or(Duration::ZERO, |before| left.at.since(before));
+                self.longest_silence = self.longest_silence.max(silence);
+                half.say(frame, &[Tag::SingleAck(data.packet), Tag::Ack(data.packet)]);
+                if data.packet + 1 == self.sizes[&frame].div_ceil(100) {
+                    self.heard.remove(&frame);
+                }
+            } else if is_header(&left.bytes) {
+                for tag in crate::half::tags(&left.bytes) {
+                    if let Tag::FrameCreate { size, .. } = tag {
+                        self.sizes.insert(frame, size);
+                    }
+                }
+                half.say(frame, &[Tag::FrameOk(frame)]);
+            } else {
+                self.heard.remove(&frame);
+            }
+        }
+    }
+}
+
+/// A sender of 200 kB a second.
+fn slow() -> Half {
+    Half::open(&Config { rate: Some(200_000), burst: 2000, ..config() })
+}
+
+#[test]
+fn no_receiver_takes_a_waiting_frame_for_dead() {
+    //= V-S11, V-S12 test
+    // A receiver destroys a frame of which nothing comes for its life time-out.
+    let mut half = slow();
+    let mut receiver = Receiver::default();
+    for _ in 0..20 {
+        half.send(2_000_000);
+    }
+    for _ in 0..3000 {
+        half.advance(ms(10));
+        receiver.answer(&mut half);
+    }
+    assert!(receiver.longest_silence < ms(3000), "{:?}", receiver.longest_silence);
+    let now = half.now;
+    let waiting = receiver.heard.values().map(|at| now.since(*at)).max();
+    assert!(waiting < Some(ms(3000)), "{waiting:?} since a frame was heard of");
+}
+
+#[test]
+fn newer_small_frames_do_not_starve_older_ones() {
+    //= V-S11, V-S12 test
+    let mut half = slow();
+    let mut receiver = Receiver::default();
+    let mut begun: BTreeMap<u64, Time> = BTreeMap::new();
+    let mut oldest = Duration::ZERO;
+    for _ in 0..100 {
+        begun.insert(half.send(10_000), half.now);
+    }
+    let large = half.send(200_000);
+    let mut large_took = None;
+    for _ in 0..3000 {
+        half.advance(ms(10));
+        receiver.answer(&mut half);
+        for (ticket, end) in half.take_ends() {
+            assert_eq!(end, Ok(()));
+            if ticket == large {
+                large_took = Some(half.now);
+            } else {
+                let since = begun.remove(&ticket).unwrap();
+                oldest = oldest.max(half.now.since(since));
+                begun.insert(half.send(10_000), half.now);
+            }
+        }
+    }
+    // A hundred frames of 10 kB and one of 200 kB: all of them take six seconds.
+    let waiting = begun.values().map(|at| half.now.since(*at)).max().unwrap();
+    assert!(oldest.max(waiting) < ms(12_000), "{oldest:?} and {waiting:?}");
+    assert!(receiver.longest_silence < ms(3000), "{:?}", receiver.longest_silence);
+    assert!(large_took.is_some(), "the large frame has its share too");
+}
 
 #[test]
 fn a_small_frame_overtakes_a_large_one() {

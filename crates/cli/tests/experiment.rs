@@ -78,7 +78,7 @@ fn paths_of_table_1_are_measured_with_tcp_beside_vrp() {
             objects.iter().any(|object| object["link"]["near_to_far"]["packets"].as_u64() > Some(100)),
             "{objects:?}"
         );
-        for words in ["VRP / TCP cubic", "10 Mbit/s, 60 ms", "0.5 % loss", "throughput, % of the link's rate"] {
+        for words in ["VRP / TCP cubic", "10 Mbit/s, 60 ms", "1 % loss", "throughput, % of the link's rate"] {
             assert!(figure.contains(words), "{words}: {figure}");
         }
     }

@@ -35,12 +35,19 @@ pub(super) struct Bars {
     pub(super) groups: Vec<Group>,
 }
 
+/// Ratios that stand together, of which series each, and the lines of text below them.
+#[derive(Clone, Debug)]
+pub(super) struct Dotted {
+    pub(super) name: Vec<String>,
+    pub(super) ratios: Vec<(usize, f64)>,
+}
+
 /// A chart of ratios, on a logarithmic axis: of which series, and how much; with a range behind them.
 #[derive(Clone, Debug)]
 pub(super) struct Ratios {
     pub(super) y_name: String,
     pub(super) series: Vec<(String, RGBColor)>,
-    pub(super) groups: Vec<(Vec<String>, Vec<(usize, f64)>)>,
+    pub(super) groups: Vec<Dotted>,
     pub(super) band: (f64, f64),
     pub(super) band_name: String,
 }
@@ -145,7 +152,7 @@ impl Ratios {
     where
         B::ErrorType: 'static,
     {
-        let values = || self.groups.iter().flat_map(|(_, ratios)| ratios.iter().map(|&(_, ratio)| ratio));
+        let values = || self.groups.iter().flat_map(|group| group.ratios.iter().map(|&(_, ratio)| ratio));
         let lowest = values().fold(self.band.0, f64::min).min(1.0) / 1.4;
         let highest = values().fold(self.band.1, f64::max) * 1.5;
         let (low, high) = (-0.5, self.groups.len() as f64 - 0.5);
@@ -167,7 +174,7 @@ impl Ratios {
         chart.draw_series(LineSeries::new([(low, 1.0), (high, 1.0)], INK.stroke_width(scale)))?;
         let beside = letters(11, scale, INK).pos(Pos::new(HPos::Left, VPos::Center));
         let mut drawn = Vec::new();
-        for (x, (name, ratios)) in self.groups.iter().enumerate() {
+        for (x, Dotted { name, ratios }) in self.groups.iter().enumerate() {
             for &(series, ratio) in ratios {
                 let at = (x as f64 - 0.12, ratio);
                 chart.draw_series([Circle::new(at, 5 * scale, self.series[series].1.filled())])?;

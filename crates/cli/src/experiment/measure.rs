@@ -106,7 +106,6 @@ pub(super) fn median(mut of: Vec<f64>) -> Option<f64> {
 /// Measures all rows, in turn, `rounds` times.
 pub(super) fn measure(run: &Run<'_>, network: &Network, rows: &mut [Row], bar: &ProgressBar) -> Result<(), Error> {
     let rounds = run.effort.rounds;
-    let mut left = rows.len() as u64 * u64::from(rounds);
     for round in 1..=rounds {
         for row in rows.iter_mut() {
             bar.set_message(format!("{}, round {round}", row.label));
@@ -126,10 +125,8 @@ pub(super) fn measure(run: &Run<'_>, network: &Network, rows: &mut [Row], bar: &
                 }
             }
             bar.inc(1);
-            left -= 1;
         }
     }
-    bar.inc(left);
     Ok(())
 }
 

@@ -5,7 +5,7 @@
 //! percent to five, in both directions.
 
 use super::Run;
-use super::figure::{Bar, Bars, Group, Ratios, Sides};
+use super::figure::{Bar, Bars, Dotted, Group, Ratios, Sides};
 use super::measure::{Effort, Row, measure, wan_job};
 use crate::exit::Error;
 use crate::perf::{Network, Repeats, Transport, progress};
@@ -41,9 +41,13 @@ pub(super) const RELIABLE: Question =
 
 impl Question {
     fn contract(&self) -> ContractArgs {
+        let reliable = ContractArgs::default();
         match self.loss_rate {
-            None => ContractArgs::default(),
-            some => ContractArgs { loss_rate: some, run: Some(4000), critical: vec![0..1000], loss_floor: None },
+            None => reliable,
+            some => {
+                let critical = std::iter::once(0..1000).collect();
+                ContractArgs { loss_rate: some, run: Some(4000), critical, ..reliable }
+            }
         }
     }
 }
@@ -52,10 +56,10 @@ impl Question {
 struct Path(u32, u32, f64);
 
 const PATHS: [Path; 6] = [
-    Path(10, 60, 0.5),
+    Path(10, 60, 1.0),
     Path(10, 60, 2.0),
     Path(45, 60, 1.0),
-    Path(100, 100, 1.0),
+    Path(100, 100, 0.5),
     Path(45, 160, 2.0),
     Path(10, 160, 5.0),
 ];
@@ -285,7 +289,7 @@ fn figure(question: &Question, results: &[(&Path, Vec<Row>)]) -> Sides {
     });
     let ratios = results.iter().map(|(path, rows)| {
         let of = |other: usize| rows[0].ratio(&rows[other]).map(|ratio| (other, ratio));
-        (path.lines().to_vec(), [of(1), of(2)].into_iter().flatten().collect())
+        Dotted { name: path.lines().to_vec(), ratios: [of(1), of(2)].into_iter().flatten().collect() }
     });
     let (low, high) = question.paper;
     Sides {

@@ -164,11 +164,11 @@ fn once(network: &Network, row: &mut Row, seconds: f64) -> Result<Measured, Trou
 
 /// The number of messages that take about so long.
 fn calibrate(pair: &mut Pair, seconds: f64) -> Result<u64, Trouble> {
-    let mut count = 2;
+    let mut count = 1;
     loop {
         let took = pair.run(count)?.0.seconds;
         if took >= seconds / 2.0 {
-            return Ok(((count as f64 * seconds / took) as u64).max(2));
+            return Ok(((count as f64 * seconds / took) as u64).max(1));
         }
         count = grown(count, took, seconds * 0.6);
     }

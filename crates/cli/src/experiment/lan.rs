@@ -104,6 +104,11 @@ pub(super) fn run(run: &Run<'_>) -> Result<(), Error> {
     run.draw(&figure(&pairs))
 }
 
+/// A frame's size as the paper or the machine would say it.
+fn name_of(size: usize) -> String {
+    if size.is_multiple_of(1000) { format!("{} kB", size / 1000) } else { size_name(size) }
+}
+
 fn print(run: &Run<'_>, (path, size, rows): &Pair) {
     for row in rows {
         let Some(mbit_s) = row.mbit_s() else { continue };
@@ -112,7 +117,7 @@ fn print(run: &Run<'_>, (path, size, rows): &Pair) {
         let vrp_ratio = rows.first().filter(|_| !is_vrp).and_then(|vrp| vrp.ratio(row));
         let text = format!(
             "{path:<10} {:>9} {:<10} {mbit_s:>10.0} {:>23} {:>8} {:>8}",
-            size_name(*size),
+            name_of(*size),
             row.label,
             format!("({mbit_s_min:.0} .. {mbit_s_max:.0})"),
             vrp_ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}")),
@@ -146,7 +151,7 @@ fn figure(pairs: &[Pair]) -> Alone {
             Some(Bar { series: index, value, label: format!("{value:.1}") })
         });
         let ratio = rows[0].ratio(&rows[1]).map_or_else(String::new, |ratio| format!("VRP / TCP {ratio:.2}"));
-        Group { name: vec![format!("{path}, frames of {}", size_name(*size)), ratio], bars: bars.collect() }
+        Group { name: vec![format!("{path}, frames of {}", name_of(*size)), ratio], bars: bars.collect() }
     });
     Alone {
         title: "Throughput on a LAN, nothing may be lost".to_owned(),

@@ -113,7 +113,10 @@ impl Outgoing {
         match self {
             Self::Vrp(vrp) => {
                 let frame = vrp.terms.frame(Message::from_vec(frame));
+                let outline = frame.outline();
                 let sending = vrp.sender.send(frame).map_err(|unsent| vrp.error(unsent.error))?;
+                // The next is probably like this one: its header goes ahead.
+                vrp.sender.announce(&outline).map_err(|error| vrp.error(error))?;
                 vrp.under_way.push_back((number, sending));
                 Ok(())
             }

@@ -28,6 +28,15 @@ pub struct Frame {
     give_up_after: Option<Duration>,
 }
 
+/// What a receiver is told of a frame before its data: made by [`Frame::outline`].
+#[derive(Clone, Debug)]
+pub struct Outline {
+    pub(super) size: u64,
+    pub(super) terms: Option<Terms>,
+    pub(super) packet_bytes: Option<u16>,
+    pub(super) window: Option<u16>,
+}
+
 impl Frame {
     /// The first [`Message::len`] bytes of a message.
     pub fn new(message: Message) -> Self {
@@ -64,6 +73,16 @@ impl Frame {
     #[must_use]
     pub fn window(self, packets: u16) -> Self {
         Self { window: Some(packets), ..self }
+    }
+
+    /// Everything but the bytes, for [`Sender::announce`](super::Sender::announce).
+    pub fn outline(&self) -> Outline {
+        Outline {
+            size: self.message.len() as u64,
+            terms: self.terms.clone(),
+            packet_bytes: self.packet_bytes,
+            window: self.window,
+        }
     }
 
     /// The message.

@@ -58,7 +58,7 @@ mod sending;
 
 pub use crate::zcrp::{Profile, Progress};
 pub use contract::Contract;
-pub use frame::{Frame, Report, Sent};
+pub use frame::{Frame, Outline, Report, Sent};
 pub use options::Options;
 pub use pinnace_core::LossContract;
 pub use pinnace_vrp::{Failure, IncomingCounters, Limits, LossSummary as Loss, OutgoingCounters, Refused};

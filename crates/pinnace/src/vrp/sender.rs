@@ -4,9 +4,9 @@ use super::exchange::Sends;
 use super::options::Path;
 use super::packets::{self, Capacity};
 use super::port::{self, OutgoingPort};
-use super::{Frame, Options, OutgoingCounters, Sending};
+use super::{Frame, Options, OutgoingCounters, Outline, Sending};
 use crate::{Error, Message, Unsent};
-use pinnace_core::ControllerKind;
+use pinnace_core::{BufferId, ControllerKind};
 use pinnace_link::{Link, LinkCounters};
 use pinnace_runtime::Call;
 use pinnace_vrp::{FrameSpec, Terms, Vrp};
@@ -128,6 +128,24 @@ impl Sender {
         self.sending(queued.unwrap_or_else(|error| Err(error.into())), frame)
     }
 
+    /// Says that a frame like this will be sent soon: its header goes ahead, so that the frame itself need not wait a round
+    /// trip for the receiver's consent. For streams, whose next frame is like the last. Only a hint: if no frame of this
+    /// size and contract is sent within two seconds, the receiver forgets it; small frames need no announcement.
+    ///
+    /// # Errors
+    /// [`Error::FrameRefused`], as the send would.
+    pub fn announce(&self, outline: &Outline) -> Result<(), Error> {
+        let (sizes, path) = (&self.end.sizes, self.end.look_at_path());
+        let Outline { size, terms, packet_bytes, window } = outline.clone();
+        self.end.port.call(|Call { now, engine, .. }| {
+            let Some(outgoing) = engine.as_outgoing() else { return Ok(()) };
+            let (packet_bytes, window) = choose(outgoing, sizes, &path, size, terms.as_ref(), (packet_bytes, window));
+            let (packet_bytes, window) = (Some(packet_bytes), Some(window));
+            let spec = FrameSpec { terms, packet_bytes, window, ..FrameSpec::new(BufferId::new(u32::MAX), size) };
+            outgoing.announce(now, spec).map_err(Error::FrameRefused)
+        })?
+    }
+
     /// Queues many frames in one call, for less time a frame than [`Sender::send`] takes. Each is queued or refused by
     /// itself.
     pub fn send_all(&self, frames: impl IntoIterator<Item = Frame>) -> Vec<Result<Sending, Unsent>> {
@@ -244,6 +262,30 @@ impl Drop for End {
     }
 }
 
+/// `P` and `W` of a frame: what it says, or else what the options say, or else what suits it and the path.
+fn choose(
+    outgoing: &pinnace_vrp::Outgoing,
+    sizes: &Sizes,
+    path: &Known,
+    size: u64,
+    terms: Option<&Terms>,
+    said: (Option<u16>, Option<u16>),
+) -> (u16, u16) {
+    let terms = terms.unwrap_or(&sizes.terms);
+    let choose_packet = || packets::packet_bytes(size, terms, path.largest, path.train);
+    let packet_bytes = said.0.or(sizes.packet_bytes).unwrap_or_else(choose_packet);
+    let choose_window = || {
+        let (in_flight, rate) = outgoing.congestion();
+        let rate = match (rate, sizes.rate) {
+            (Some(found), Some(cap)) => Some(found.min(cap)),
+            (found, cap) => found.or(cap),
+        };
+        let capacity = Capacity { congestion: sizes.congestion, in_flight, rate, round_trip: outgoing.round_trip() };
+        packets::window(size, terms, packet_bytes, &capacity)
+    };
+    (packet_bytes, said.1.or(sizes.window).unwrap_or_else(choose_window))
+}
+
 /// Hands a frame to the engine, which takes it, or leaves it where it is.
 fn queue(
     call: &mut Call<'_, Vrp, Sends>,
@@ -256,19 +298,8 @@ fn queue(
         return Err(Error::FrameRefused(pinnace_vrp::Refused::Closed));
     };
     let size = frame.message.len() as u64;
-    let terms = frame.terms.as_ref().unwrap_or(&sizes.terms);
-    let choose_packet = || packets::packet_bytes(size, terms, path.largest, path.train);
-    let packet_bytes = frame.packet_bytes.or(sizes.packet_bytes).unwrap_or_else(choose_packet);
-    let choose_window = || {
-        let (in_flight, rate) = outgoing.congestion();
-        let rate = match (rate, sizes.rate) {
-            (Some(found), Some(cap)) => Some(found.min(cap)),
-            (found, cap) => found.or(cap),
-        };
-        let capacity = Capacity { congestion: sizes.congestion, in_flight, rate, round_trip: outgoing.round_trip() };
-        packets::window(size, terms, packet_bytes, &capacity)
-    };
-    let window = frame.window.or(sizes.window).unwrap_or_else(choose_window);
+    let said = (frame.packet_bytes, frame.window);
+    let (packet_bytes, window) = choose(outgoing, sizes, path, size, frame.terms.as_ref(), said);
     let (repeat_until, give_up_at) = frame.deadlines(*now);
     let (base, len) = (frame.message.base(), frame.message.len());
     // SAFETY: the message moves into `state`, which keeps it, untouched, until the event that takes the buffer out of the

@@ -84,6 +84,8 @@ pub(super) struct OutFrame {
     pub(super) heard_at: Time,
     /// The newest answer but MISSING_HDR.
     pub(super) answered_at: Option<Time>,
+    /// Its header goes ahead: there is no data yet.
+    pub(super) is_announced: bool,
     pub(super) is_ready: bool,
     /// Bytes sent since it last stood back behind all others.
     pub(super) stint: u64,
@@ -149,6 +151,7 @@ impl OutFrame {
             header_sent_at: Time::ZERO,
             heard_at: Time::ZERO,
             answered_at: None,
+            is_announced: false,
             is_ready: false,
             stint: 0,
             ready_since: 0,
@@ -181,7 +184,11 @@ impl OutFrame {
     /// Whether a packet that was never sent may leave (V-S5).
     //= V-S5
     pub(super) fn has_new(&self) -> bool {
-        self.may_send() && !self.inline && self.next < self.packets && self.next - self.first < u32::from(self.window)
+        self.may_send()
+            && !self.inline
+            && !self.is_announced
+            && self.next < self.packets
+            && self.next - self.first < u32::from(self.window)
     }
 
     pub(super) fn is_complete(&self) -> bool {

@@ -215,6 +215,9 @@ impl Outgoing {
         if self.frames_under_way() >= self.config.max_frames {
             return Err(Refused::TooMany);
         }
+        if let Some(ticket) = self.fill_announced(now, &frame) {
+            return Ok(ticket);
+        }
         let ticket = self.next_ticket;
         let mut frame = OutFrame::new(ticket, frame, &self.config)?;
         header::check(&self.config, &frame)?;
@@ -224,6 +227,47 @@ impl Outgoing {
         self.open(now);
         self.begin_waiting(now);
         Ok(ticket)
+    }
+
+    /// Says that a frame of this size and these terms will be sent soon: its header goes ahead, and the frame that is sent
+    /// then need not wait a round trip for the receiver's answer. The buffer and the deadlines of `frame` do not count.
+    /// Only a hint: nothing happens if no such frame comes within two fifths of the life time-out, or if it is small.
+    ///
+    /// # Errors
+    /// [`Refused`], as the send would.
+    pub fn announce(&mut self, now: Time, frame: FrameSpec) -> Result<(), Refused> {
+        if self.path != Path::Open || frame.size <= SMALL || self.frames_under_way() >= self.config.max_frames {
+            return Ok(());
+        }
+        let ticket = self.next_ticket;
+        let mut frame = OutFrame::new(ticket, FrameSpec { repeat_until: None, ..frame }, &self.config)?;
+        header::check(&self.config, &frame)?;
+        let Some(number) = self.take_number() else { return Ok(()) };
+        self.next_ticket += 1;
+        frame.is_announced = true;
+        frame.give_up_at = Some(now + self.config.life_timeout * 2 / 5);
+        self.begin(now, Box::new(frame), number);
+        Ok(())
+    }
+
+    /// Makes the frame of an announcement, if there is one that fits; returns its ticket.
+    fn fill_announced(&mut self, now: Time, spec: &FrameSpec) -> Option<u64> {
+        let terms = spec.terms.as_ref().unwrap_or(&self.config.terms);
+        let fits = |frame: &OutFrame| frame.is_announced && u64::from(frame.size) == spec.size && frame.terms == *terms;
+        let slot = self.slots.iter().position(|frame| frame.as_deref().is_some_and(fits))?;
+        let Self { slots, timers, config, .. } = self;
+        let frame = slots[slot].as_deref_mut()?;
+        frame.is_announced = false;
+        frame.buffer = spec.buffer;
+        (frame.repeat_until, frame.give_up_at) = (spec.repeat_until, spec.give_up_at);
+        frame.heard_at = now;
+        let ticket = frame.ticket;
+        if let Some(timer) = frame.timer {
+            timers.cancel(timer);
+        }
+        frame.timer = Some(timers.insert(frame.ends_at(config), (slot, ticket)));
+        self.make_ready(slot);
+        Some(ticket)
     }
 
     /// Ends the endpoint: frames under way fail with `Closed`; [`Event::OutgoingClosed`] comes when all is said.
@@ -408,6 +452,10 @@ impl Outgoing {
     }
 
     fn report(&mut self, frame: &OutFrame, result: Result<Sent, Failure>) {
+        if frame.is_announced {
+            // Nobody has sent it.
+            return;
+        }
         match &result {
             Ok(sent) => {
                 self.counters.frames_sent += 1;

@@ -2,8 +2,8 @@
 
 use crate::half::{Half, config, content, is_control, is_header, ms, number, single_acks, tags};
 use core::time::Duration;
-use pinnace_core::{ControllerKind, Time};
-use pinnace_vrp::{Config, Failure, Terms};
+use pinnace_core::{BufferId, ControllerKind, Time};
+use pinnace_vrp::{Config, Failure, FrameSpec, Terms};
 use pinnace_wire::vrp::{Control, Tag};
 
 fn lossy() -> Terms {
@@ -309,4 +309,26 @@ fn bbr_and_cubic_finish_over_a_path_of_their_own() {
         assert!(took < Duration::from_secs(2), "{congestion} took {took:?}");
         assert_eq!(half.tx().counters().packets_resent, 0, "{congestion}");
     }
+}
+
+#[test]
+fn an_announced_frame_needs_no_further_round_trip() {
+    //= V-S4 test
+    let mut half = Half::open(&config());
+    let outline = || FrameSpec::new(BufferId::new(u32::MAX), 20_000);
+    half.call(|tx, now| tx.announce(now, outline())).unwrap();
+    let frame = number(&half.take_headers()[0]);
+    half.say(frame, &[Tag::FrameOk(frame)]);
+    assert!(half.take().is_empty(), "there is no data yet");
+    half.advance(ms(100));
+    half.try_send(20_000, |_| ()).unwrap();
+    let left = half.take();
+    assert!(!left.is_empty() && left.iter().all(|datagram| number(datagram) == frame && !is_control(datagram)));
+    // An announcement that nobody follows is closed, and no send ends with it.
+    half.call(|tx, now| tx.announce(now, outline())).unwrap();
+    let frame = number(&half.take_headers()[0]);
+    half.say(frame, &[Tag::FrameOk(frame)]);
+    half.advance(ms(2200));
+    assert!(crate::half::closes(&half.take()).contains(&frame));
+    assert_eq!(half.take_ends(), []);
 }

@@ -134,12 +134,12 @@ pub(super) fn measure(run: &Run<'_>, network: &Network, rows: &mut [Row], bar: &
 fn once(network: &Network, row: &mut Row, seconds: f64) -> Result<Measured, Trouble> {
     let mut pair = Pair::start(network, &row.job, Role::Receiver, Role::Sender)?;
     let mut count = match row.count {
-        Some(count) => {
-            pair.run(count.div_ceil(2))?;
-            count
-        }
+        Some(count) => count,
         None => calibrate(&mut pair, seconds)?,
     };
+    // As long again before it counts: over a long path a start takes seconds, and shows little of what follows it.
+    let took = pair.run(count)?.0.seconds;
+    count = ((count as f64 * (seconds / took.max(1e-6)).clamp(0.5, 8.0)).ceil() as u64).max(1);
     loop {
         let (receiver, sender) = pair.run(count)?;
         row.count = Some(count);

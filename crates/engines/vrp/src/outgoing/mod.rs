@@ -40,8 +40,6 @@ const SMALL: u64 = 16 * 1024;
 /// The first time-out of a PING, before anything is known (V-S10).
 const INITIAL_TIMEOUT: Duration = Duration::from_millis(200);
 const TIMEOUT_CAP: Duration = Duration::from_secs(2);
-/// How many times the shortest round trip the estimate may be before a PING measures it anew.
-const INFLATED: u32 = 4;
 /// PINGs of which a PONG is still believed.
 const PINGS_KEPT: usize = 8;
 /// How often FRAME_CLOSE is sent when the endpoint closes.
@@ -76,8 +74,8 @@ pub struct Outgoing {
     /// The newest PINGs: their bytes, and when they left.
     pings: VecDeque<([u8; 8], Time)>,
     rtt: RttEstimator,
-    /// When RTT and D were doubled last.
-    inflated_at: Option<Time>,
+    /// When the time-out was doubled last.
+    backed_off_at: Option<Time>,
     congestion: Box<dyn Congestion>,
     delivery: DeliveryRate,
     pacer: Pacer,
@@ -157,7 +155,7 @@ impl Outgoing {
             ping_due: false,
             pings: VecDeque::new(),
             rtt,
-            inflated_at: None,
+            backed_off_at: None,
             congestion: config.congestion.build(mss, now),
             delivery: DeliveryRate::new(),
             pacer: Pacer::unlimited(),
@@ -579,18 +577,15 @@ impl Outgoing {
         }
     }
 
-    /// Doubles RTT and D, at most once a round trip. Samples bring them down again; where only repetitions come back, which
-    /// measure nothing (Karn), a short path would stay at the cap for long: a PING measures it anew.
+    /// Doubles the time-out, at most once a round trip. What the specification writes as a doubling of RTT and D, which only
+    /// samples undo, is undone here by anything that is newly acknowledged: where only repetitions come back, and measure
+    /// nothing (Karn), or nothing is left to be measured, a short path would stay at the cap.
     //= V-S5
     fn back_off(&mut self, now: Time) {
-        if !self.rtt.inflate(now) {
-            return;
-        }
-        let last = self.inflated_at.replace(now);
-        let is_heard = last.is_some_and(|last| self.heard_at > last);
-        let is_long = self.rtt.smoothed() >= self.rtt.minimum().map(|least| least * INFLATED);
-        if self.path == Path::Open && is_heard && is_long {
-            self.ping_due = true;
+        let round_trip = self.rtt.smoothed().unwrap_or(INITIAL_TIMEOUT) * (1 << self.rtt.doublings().min(16));
+        if self.backed_off_at.is_none_or(|at| now.since(at) >= round_trip) {
+            self.backed_off_at = Some(now);
+            self.rtt.back_off();
         }
     }
 
@@ -689,6 +684,7 @@ impl Outgoing {
             self.congestion.on_loss(&LossSample { now, lost_bytes, sent_at: lost_sent_at, in_flight_after });
         }
         if let Some(sample) = self.delivery.finish(now, rtt, in_flight_after) {
+            self.rtt.reset_back_off();
             self.congestion.on_ack(&sample);
         }
         self.set_pace(now);

@@ -53,7 +53,7 @@ impl Outgoing {
     //= V-S3
     //= V-S10
     fn poll_ping(&mut self, now: Time, train: &mut Train) -> bool {
-        if !core::mem::take(&mut self.ping_due) || self.path == Path::Unknown {
+        if !core::mem::take(&mut self.ping_due) || !matches!(self.path, Path::Measuring { .. }) {
             return false;
         }
         let micros = now.as_nanos() / 1000;

@@ -1,4 +1,5 @@
 //! How fast frames cross emulated paths, and how flows share them: the paper's claim, on the virtual clock.
+#![allow(clippy::single_range_in_vec_init, reason = "critical ranges are ranges, and there may be one")]
 #![allow(clippy::print_stdout, reason = "the figures are told to whoever runs the tests with --nocapture")]
 
 use core::time::Duration;
@@ -61,7 +62,7 @@ type World = Simulation<Vrp, Program>;
 
 /// The contract of the paper's table 1.
 fn paper() -> Terms {
-    Terms { rate: Some(64), run_bytes: Some(4000), critical: Vec::from([0..1000]), floor: None }
+    Terms { rate: Some(64), run_bytes: Some(4000), critical: vec![0..1000], floor: None }
 }
 
 struct Flow {
@@ -118,7 +119,7 @@ fn share(network: &str, flows: Vec<Flow>, seconds: u64) -> Vec<(f64, f64)> {
 }
 
 fn alone(network: &str, terms: Terms, congestion: ControllerKind, seconds: u64) -> (f64, f64) {
-    share(network, Vec::from([Flow { terms, congestion, begins: Duration::ZERO }]), seconds)[0]
+    share(network, vec![Flow { terms, congestion, begins: Duration::ZERO }], seconds)[0]
 }
 
 #[test]

@@ -93,15 +93,15 @@ fn network(random: &mut Random) -> NetworkConfig {
 fn critical(random: &mut Random, size: u32) -> Vec<Range<u64>> {
     let size = u64::from(size);
     match random.below(6) {
-        0 => Vec::from([0..size.min(1000)]),
+        0 => vec![0..size.min(1000)],
         1 => (0..random.below(6))
             .map(|_| {
                 let low = random.below(size + 1);
                 low..(low + random.below(3000)).min(size)
             })
             .collect(),
-        2 => Vec::from([size.saturating_sub(500)..size]),
-        3 if random.chance(0.2) => Vec::from([0..size]),
+        2 => vec![size.saturating_sub(500)..size],
+        3 if random.chance(0.2) => vec![0..size],
         _ => Vec::new(),
     }
 }

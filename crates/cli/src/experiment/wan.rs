@@ -157,11 +157,12 @@ pub(super) fn run(run: &Run<'_>, question: &Question) -> Result<(), Error> {
         let config = path.config()?;
         let name = config.to_string();
         let mut network = Network::over(&config)?;
-        let in_flight = (config.window_bytes() as usize * 3 / 2).max(1 << 20);
+        // As in `pinnace perf`: a frame is announced, sent and repaired, several round trips, all of them filled.
+        let in_flight = (config.window_bytes() as usize * 4).clamp(1 << 20, 64 << 20);
         let mut rows: Vec<Row> = transports
             .iter()
             .map(|transport| {
-                let mut job = wan_job(transport, FRAME, (in_flight / FRAME).clamp(2, 512));
+                let mut job = wan_job(transport, FRAME, (in_flight / FRAME).max(2));
                 if *transport == Transport::Vrp {
                     job.contract = contract.clone();
                 }

@@ -213,13 +213,8 @@ impl Plan {
         // The paper's window knows no congestion: with frames side by side it may drown the receiver's socket for ever.
         let drowns = self.receiver.congestion == ControllerKind::Fixed { window: u64::MAX }
             && self.hosts[0].receive_buffer < 4 << 20;
-        // Cubic takes every loss for congestion: in packets of a few bytes it is slower than frames may be silent.
-        let starves = self.receiver.congestion == ControllerKind::Cubic
-            && self.receiver.packet_bytes < 200
-            && networks.iter().any(|network| network.loss > 0.0);
         self.end.is_none()
             && !drowns
-            && !starves
             && networks.iter().all(gentle)
             && limits.frames > 100
             && limits.sources > self.senders.len()

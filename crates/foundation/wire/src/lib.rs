@@ -6,6 +6,7 @@
 #![no_std]
 #![warn(missing_docs)]
 
+pub mod checksum;
 pub mod vrp;
 pub mod zcrp;
 

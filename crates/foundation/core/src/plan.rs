@@ -270,6 +270,28 @@ impl<'a> Placed<'a> {
         scratch
     }
 
+    /// The stretches of memory that hold bytes `range` of a datagram, in order, none of them empty: for a checksum, which
+    /// an engine verifies without touching application memory. What lies beyond the datagram is left out.
+    pub fn pieces(&self, segment: &Segment, range: Range<usize>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let high = range.end.min(segment.len);
+        let low = range.start.min(high);
+        let mut left = high - low;
+        let Position { slot, mut offset } = self.forward(segment.first, low);
+        let mut pieces = self.pieces.get(slot..).unwrap_or_default().iter();
+        core::iter::from_fn(move || {
+            while left > 0 {
+                let piece = pieces.next()?.get(offset..)?;
+                offset = 0;
+                let bytes = &piece[..piece.len().min(left)];
+                left -= bytes.len();
+                if !bytes.is_empty() {
+                    return Some(bytes);
+                }
+            }
+            None
+        })
+    }
+
     /// Whether a datagram begins with exactly the bytes of `to`, where they belong.
     pub fn is_in_place(&self, segment: &Segment, to: BufferRange) -> bool {
         self.lies_at(segment.first, to)
@@ -413,6 +435,46 @@ mod tests {
         let segment = placed.next_segment().unwrap();
         assert_eq!(placed.settle(&segment, 6..46, BufferRange::new(BUFFER, 100, 40)), 0);
         assert_eq!(placed.settle(&segment, 6..46, BufferRange::new(BUFFER, 0, 40)), 40);
+    }
+
+    #[test]
+    fn pieces_are_the_bytes_of_the_range_and_nothing_else() {
+        let bytes: Vec<u8> = (0..110).collect();
+        // Slots of 26 and 4 bytes, datagrams of 40, 40 and 30: nothing fits.
+        let plan = plan(2, 26, 4);
+        let pieces = cut(&plan, &bytes);
+        let mut moves = Vec::new();
+        let mut placed = Placed::new(plan.slots(), &pieces, 110, 40, &mut moves);
+        let mut count = 0;
+        while let Some(segment) = placed.next_segment() {
+            let whole = &bytes[segment.at..segment.at + segment.len];
+            for low in 0..=segment.len + 2 {
+                for high in low..=segment.len + 2 {
+                    let found: Vec<&[u8]> = placed.pieces(&segment, low..high).collect();
+                    assert!(found.iter().all(|piece| !piece.is_empty()));
+                    assert_eq!(found.concat(), whole[low.min(segment.len)..high.min(segment.len)], "{low}..{high}");
+                }
+            }
+            count += 1;
+        }
+        assert_eq!(count, 3);
+    }
+
+    #[test]
+    fn pieces_lie_where_the_read_put_them() {
+        let bytes = [9u8; 50];
+        let plan = plan(1, 40, 6);
+        let pieces = cut(&plan, &bytes);
+        let mut moves = Vec::new();
+        let mut placed = Placed::new(plan.slots(), &pieces, 50, 50, &mut moves);
+        let segment = placed.next_segment().unwrap();
+        let found: Vec<&[u8]> = placed.pieces(&segment, 4..50).collect();
+        assert_eq!(found.iter().map(|piece| piece.len()).collect::<Vec<_>>(), [36, 6, 4]);
+        assert_eq!(found[0].as_ptr(), bytes[4..].as_ptr(), "not a copy");
+        assert_eq!(placed.pieces(&segment, 7..7).count(), 0);
+        assert_eq!(placed.pieces(&segment, 50..99).count(), 0);
+        let backwards = Range { start: 9, end: 3 };
+        assert_eq!(placed.pieces(&segment, backwards).count(), 0);
     }
 
     #[test]

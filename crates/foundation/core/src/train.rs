@@ -27,6 +27,72 @@ impl TrainLimits {
     pub const GSO: Self = Self { bytes: 65_493, segments: 64, parts: 1024 };
 }
 
+/// Which checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChecksumKind {
+    /// The Internet checksum (RFC 1071): 2 bytes, big endian.
+    Internet,
+    /// CXOR: 4 bytes, big endian, the XOR of the words first.
+    Cxor,
+}
+
+impl ChecksumKind {
+    /// Bytes of the field.
+    pub const fn width(self) -> usize {
+        match self {
+            Self::Internet => 2,
+            Self::Cxor => 4,
+        }
+    }
+}
+
+/// Where a checksum is written, in every datagram of the train.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChecksumAt {
+    /// So many bytes from the first.
+    Head(usize),
+    /// So many bytes before the end.
+    Tail(usize),
+}
+
+/// A checksum over a stretch of every datagram, which whoever sends the train fills in because an engine does not see
+/// payload.
+///
+/// The engine writes zeros where it belongs; the field may lie in the stretch, and never in application memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checksum {
+    /// Which.
+    pub kind: ChecksumKind,
+    /// Bytes at the beginning that are not summed.
+    pub skip_head: usize,
+    /// Bytes at the end that are not summed.
+    pub skip_tail: usize,
+    /// Where it is written.
+    pub at: ChecksumAt,
+}
+
+impl Checksum {
+    /// Offset of the field in a datagram of `len` bytes, if it has room for one.
+    fn field(&self, len: usize) -> Option<usize> {
+        match self.at {
+            ChecksumAt::Head(at) => Some(at),
+            ChecksumAt::Tail(back) => len.checked_sub(back),
+        }
+    }
+}
+
+/// Sums bytes piece by piece. Implemented where both this crate and the checksums are known.
+pub trait Summing {
+    /// Starts over, for this checksum.
+    fn start(&mut self, kind: ChecksumKind);
+
+    /// Goes on with `bytes`. Pieces may have any length.
+    fn add(&mut self, bytes: &[u8]);
+
+    /// The checksum of all bytes since [`Summing::start`]; the Internet checksum in the low 16 bits.
+    fn finish(&mut self) -> u32;
+}
+
 /// A piece of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
@@ -64,6 +130,7 @@ pub struct Train {
     bytes: usize,
     open: usize,
     tail: bool,
+    checksum: Option<Checksum>,
     parts: Vec<Part>,
     inline: Vec<u8>,
 }
@@ -81,6 +148,7 @@ impl Train {
             bytes: 0,
             open: 0,
             tail: false,
+            checksum: None,
             parts: Vec::new(),
             inline: Vec::new(),
         }
@@ -102,6 +170,7 @@ impl Train {
         self.bytes = 0;
         self.open = 0;
         self.tail = false;
+        self.checksum = None;
         self.parts.clear();
         self.inline.clear();
     }
@@ -114,6 +183,87 @@ impl Train {
     /// Sends from this local address (the one the peer wrote to).
     pub fn set_source(&mut self, source: Option<Address>) {
         self.source = source;
+    }
+
+    /// Asks whoever sends the train to fill this checksum in, in every datagram. [`Train::begin`] forgets it.
+    pub fn set_checksum(&mut self, checksum: Option<Checksum>) {
+        self.checksum = checksum;
+    }
+
+    /// The checksum that still has to be filled in.
+    pub fn checksum(&self) -> Option<Checksum> {
+        self.checksum
+    }
+
+    /// Fills in the checksum that the engine asked for, if it did, and once: a train that is offered again keeps what was
+    /// written. `payload` yields the bytes of application memory.
+    ///
+    /// ```
+    /// # use pinnace_core::*;
+    /// # struct Bytes(u32); // A toy: adds bytes up.
+    /// # impl Summing for Bytes {
+    /// #     fn start(&mut self, _: ChecksumKind) { self.0 = 0 }
+    /// #     fn add(&mut self, bytes: &[u8]) { self.0 += bytes.iter().map(|b| u32::from(*b)).sum::<u32>() }
+    /// #     fn finish(&mut self) -> u32 { self.0 }
+    /// # }
+    /// # let mut summing = Bytes(0);
+    /// let memory = [1, 2, 3, 4];
+    /// let mut train = Train::new(TrainLimits::GSO);
+    /// train.begin(Address::Peer, 6);
+    /// let at = ChecksumAt::Head(0);
+    /// train.set_checksum(Some(Checksum { kind: ChecksumKind::Internet, skip_head: 0, skip_tail: 0, at }));
+    /// train.inline(&[0, 0]);
+    /// train.payload(BufferRange::new(BufferId::new(0), 0, 4));
+    /// train.end_segment();
+    /// train.fill_checksum(|range| &memory[range.offset as usize..range.end() as usize], &mut summing);
+    /// assert_eq!((train.inline_bytes(), train.checksum()), (&[0, 10][..], None));
+    /// ```
+    #[inline]
+    pub fn fill_checksum<'m>(&mut self, payload: impl Fn(BufferRange) -> &'m [u8], sum: &mut impl Summing) {
+        if let Some(checksum) = self.checksum.take() {
+            self.fill(checksum, payload, sum);
+        }
+    }
+
+    fn fill<'m>(&mut self, checksum: Checksum, payload: impl Fn(BufferRange) -> &'m [u8], sum: &mut impl Summing) {
+        let width = checksum.kind.width();
+        let mut parts = self.parts.iter();
+        let mut left = self.bytes;
+        while left > 0 {
+            let len = self.segment_size.min(left);
+            left -= len;
+            let (low, high) = (checksum.skip_head, len.saturating_sub(checksum.skip_tail));
+            let field = checksum.field(len);
+            let mut place = None;
+            let mut at = 0;
+            sum.start(checksum.kind);
+            // Parts never cross a boundary, so the datagram ends with one of them.
+            while at < len {
+                let Some(part) = parts.next() else { break };
+                let (bytes, part_len) = match *part {
+                    Part::Inline { at: low, len } => (&self.inline[low as usize..(low + len) as usize], len as usize),
+                    Part::Payload(range) => (payload(range), range.len as usize),
+                };
+                let end = at + part_len;
+                // Memory that is gone is a defect that whoever sends notices: nothing to sum.
+                let stretch = low.clamp(at, end) - at..high.clamp(at, end) - at;
+                if let Some(bytes) = bytes.get(stretch).filter(|bytes| !bytes.is_empty()) {
+                    sum.add(bytes);
+                }
+                if let (Part::Inline { at: store, .. }, Some(field)) = (part, field)
+                    && field >= at
+                    && field + width <= end
+                {
+                    place = Some(*store as usize + field - at);
+                }
+                at = end;
+            }
+            let value = sum.finish().to_be_bytes();
+            debug_assert!(place.is_some(), "{checksum:?} lies in no inline part of a datagram of {len} bytes");
+            if let Some(place) = place {
+                self.inline[place..place + width].copy_from_slice(&value[4 - width..]);
+            }
+        }
     }
 
     /// Whether a further datagram of `len` bytes may be added (its parts counted as three at most).
@@ -285,6 +435,116 @@ mod tests {
         assert_eq!(seen.iter().map(Vec::len).collect::<Vec<_>>(), [40, 40, 32]);
         assert_eq!(seen[1][..36], memory[36..72]);
         assert_eq!(seen[2][28..], [0xAA; 4]);
+    }
+
+    /// The bytes that it was given, so that a test sees exactly what was summed.
+    #[derive(Default)]
+    struct Summed {
+        datagrams: Vec<Vec<u8>>,
+        kinds: Vec<ChecksumKind>,
+    }
+
+    impl Summing for Summed {
+        fn start(&mut self, kind: ChecksumKind) {
+            self.kinds.push(kind);
+            self.datagrams.push(Vec::new());
+        }
+
+        fn add(&mut self, bytes: &[u8]) {
+            self.datagrams.last_mut().unwrap().extend_from_slice(bytes);
+        }
+
+        fn finish(&mut self) -> u32 {
+            toy(self.datagrams.last().unwrap())
+        }
+    }
+
+    /// A sum that sees every byte and its place.
+    fn toy(bytes: &[u8]) -> u32 {
+        bytes.iter().fold(1, |sum: u32, byte| sum.wrapping_mul(16_777_619) ^ u32::from(*byte))
+    }
+
+    /// Three datagrams of 40, 40 and 29 bytes: header, two pieces of application memory, trailer.
+    fn summed_train(checksum: Checksum) -> (Train, Vec<u8>) {
+        let memory: Vec<u8> = (0..200u8).map(|i| i.wrapping_mul(7)).collect();
+        let mut train = Train::new(TrainLimits::GSO);
+        train.begin(Address::Peer, 40);
+        train.set_checksum(Some(checksum));
+        for (i, lens) in [[13, 11], [1, 23], [7, 6]].into_iter().enumerate() {
+            train.inline(&[0x10 + i as u8, 1]);
+            train.zeros(4);
+            train.inline(&[2, 3]);
+            train.payload(BufferRange::new(BufferId::new(7), 60 * i as u64, lens[0]));
+            train.payload(BufferRange::new(BufferId::new(7), 60 * i as u64 + 30, lens[1]));
+            train.inline(&[4, 5, 6]);
+            train.zeros(4);
+            train.inline(&[8]);
+            train.end_segment();
+        }
+        (train, memory)
+    }
+
+    fn datagrams(train: &Train, memory: &[u8]) -> Vec<Vec<u8>> {
+        let mut seen = Vec::new();
+        train.for_each_datagram(|r| &memory[r.offset as usize..r.end() as usize], |d| seen.push(d.to_vec()));
+        seen
+    }
+
+    #[test]
+    fn a_checksum_is_filled_in_every_datagram_and_once() {
+        let (head, tail) = (ChecksumAt::Head(2), ChecksumAt::Tail(5));
+        for (kind, at) in [(ChecksumKind::Internet, head), (ChecksumKind::Cxor, tail), (ChecksumKind::Cxor, head)] {
+            for (skip_head, skip_tail) in [(0, 0), (8, 5), (9, 9), (0, 30), (22, 0), (39, 1), (100, 100)] {
+                let checksum = Checksum { kind, skip_head, skip_tail, at };
+                let (mut train, memory) = summed_train(checksum);
+                let before = datagrams(&train, &memory);
+                let mut sum = Summed::default();
+                assert_eq!(train.checksum(), Some(checksum));
+                train.fill_checksum(|r| &memory[r.offset as usize..r.end() as usize], &mut sum);
+                let after = datagrams(&train, &memory);
+                assert_eq!(after.iter().map(Vec::len).collect::<Vec<_>>(), [40, 40, 29]);
+                assert_eq!(sum.kinds, [kind; 3]);
+                for ((before, after), summed) in before.iter().zip(&after).zip(&sum.datagrams) {
+                    let stretch = before.get(skip_head..before.len().saturating_sub(skip_tail)).unwrap_or_default();
+                    assert_eq!(summed, stretch);
+                    let mut expected = before.clone();
+                    let field = if at == head { 2 } else { before.len() - 5 };
+                    let value = toy(stretch).to_be_bytes();
+                    let width = kind.width();
+                    expected[field..field + width].copy_from_slice(&value[4 - width..]);
+                    assert_eq!(*after, expected);
+                }
+                // Offered again, the train is what it was.
+                train.fill_checksum(|_| panic!("summed twice"), &mut sum);
+                assert_eq!(datagrams(&train, &memory), after);
+                assert_eq!((sum.kinds.len(), train.checksum()), (3, None));
+            }
+        }
+    }
+
+    #[test]
+    fn a_train_begins_without_a_checksum() {
+        let checksum = Checksum { kind: ChecksumKind::Internet, skip_head: 0, skip_tail: 0, at: ChecksumAt::Head(2) };
+        let (mut train, _) = summed_train(checksum);
+        train.begin(Address::Peer, 10);
+        assert_eq!(train.checksum(), None);
+        train.set_checksum(Some(checksum));
+        train.reset(TrainLimits::GSO);
+        assert_eq!(train.checksum(), None);
+        train.begin(Address::Peer, 4);
+        train.zeros(4);
+        train.end_segment();
+        train.fill_checksum(|_| &[], &mut Summed::default());
+        assert_eq!(train.inline_bytes(), [0; 4]);
+    }
+
+    #[test]
+    fn memory_that_is_gone_is_not_summed() {
+        let checksum = Checksum { kind: ChecksumKind::Cxor, skip_head: 0, skip_tail: 0, at: ChecksumAt::Head(2) };
+        let (mut train, _) = summed_train(checksum);
+        let mut sum = Summed::default();
+        train.fill_checksum(|_| &[], &mut sum);
+        assert_eq!(sum.datagrams.iter().map(Vec::len).collect::<Vec<_>>(), [16, 16, 16]);
     }
 
     #[test]

@@ -41,9 +41,9 @@ const FLOORS: &[Floor] = &[
     Floor { name: "pinnace-xtp", may_use: ENGINE },
     Floor { name: "pinnace-qmp", may_use: &["pinnace-wire", "pinnace-core", "pinnace-xtp"] },
     Floor { name: "pinnace-vrp", may_use: ENGINE },
-    Floor { name: "pinnace-link", may_use: &["pinnace-core", "pinnace-qbuf"] },
+    Floor { name: "pinnace-link", may_use: &["pinnace-wire", "pinnace-core", "pinnace-qbuf"] },
     Floor { name: "pinnace-seal", may_use: &["pinnace-core", "pinnace-link"] },
-    Floor { name: "pinnace-sim", may_use: &["pinnace-core"] },
+    Floor { name: "pinnace-sim", may_use: &["pinnace-wire", "pinnace-core"] },
     Floor { name: "pinnace-runtime", may_use: &["pinnace-core", "pinnace-link"] },
     Floor { name: "pinnace", may_use: BELOW_LIBRARY },
 ];

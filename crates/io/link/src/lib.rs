@@ -41,6 +41,7 @@ mod memory_link;
 mod meter;
 mod pool;
 mod read;
+mod sums;
 mod udp;
 
 use std::io;
@@ -53,6 +54,7 @@ pub use memory_link::{MemoryLink, MemoryOptions};
 pub use meter::{Meter, MeterReport};
 use pinnace_core::{ReceivePlan, RxMeta, Train, TrainLimits};
 pub use read::ReadBuffer;
+pub use sums::Sums;
 #[cfg(target_os = "linux")]
 pub use udp::Offload;
 pub use udp::{PathMtu, PortableUdpLink, UdpLink, UdpOptions};

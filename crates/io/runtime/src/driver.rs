@@ -13,7 +13,7 @@
 
 use pinnace_core::{BufferId, Part};
 use pinnace_core::{Driven, Engine, Move, PathEvent, Placed, PollAt, ReceivePlan, Time, Train, TrainLimits};
-use pinnace_link::{BufferTable, Link, ReadBuffer, ReadOutcome, Received, SendOutcome};
+use pinnace_link::{BufferTable, Link, ReadBuffer, ReadOutcome, Received, SendOutcome, Sums};
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -109,6 +109,7 @@ pub struct Driver<E, L> {
     pieces: Vec<&'static [u8]>,
     moves: Vec<Move>,
     train: Train,
+    sums: Sums,
     /// `train` waits for the link.
     held: bool,
     /// The buffers of the held train, with their generations.
@@ -140,6 +141,7 @@ impl<E: Engine, L: Link> Driver<E, L> {
             pieces: Vec::new(),
             moves: Vec::new(),
             train: Train::new(TrainLimits::SINGLE),
+            sums: Sums::default(),
             held: false,
             pinned: Vec::new(),
             unfinished: false,
@@ -401,6 +403,8 @@ impl<E: Engine, L: Link> Driver<E, L> {
             if !self.engine.poll_transmit(self.now, &mut self.train) {
                 return Ok(());
             }
+            // Once: a train that is held keeps what was written.
+            self.train.fill_checksum(|range| self.memory.bytes(range), &mut self.sums);
             if !self.send()? {
                 self.pin();
                 self.engine.transmit_blocked();

@@ -1,10 +1,12 @@
 //! The single-threaded driver against a link that does as it is told.
 
 use pinnace_core::{
-    Address, BufferId, BufferRange, Ecn, Engine, PathEvent, Placed, PollAt, ReceivePlan, RxMeta, Time, Train,
-    TrainLimits,
+    Address, BufferId, BufferRange, Checksum, ChecksumAt, ChecksumKind, Ecn, Engine, PathEvent, Placed, PollAt,
+    ReceivePlan, RxMeta, Summing, Time, Train, TrainLimits,
 };
-use pinnace_link::{BufferTable, Descriptors, Link, LinkCounters, ReadBuffer, ReadOutcome, Received, SendOutcome};
+use pinnace_link::{
+    BufferTable, Descriptors, Link, LinkCounters, ReadBuffer, ReadOutcome, Received, SendOutcome, Sums,
+};
 use pinnace_runtime::{Driver, DriverConfig, EventSink};
 use std::collections::VecDeque;
 use std::io;
@@ -20,6 +22,8 @@ struct Tiles {
     sends: VecDeque<BufferRange>,
     path_events: Vec<PathEvent>,
     timer: Option<Time>,
+    /// Sends a tile with a trailer behind it, for this checksum.
+    checksum: Option<Checksum>,
     log: Vec<&'static str>,
 }
 
@@ -59,8 +63,11 @@ impl Engine for Tiles {
 
     fn poll_transmit(&mut self, _: Time, train: &mut Train) -> bool {
         let Some(range) = self.sends.pop_front() else { return false };
-        train.begin(Address::Peer, range.len as usize);
+        let trailer = if self.checksum.is_some() { 4 } else { 0 };
+        train.begin(Address::Peer, range.len as usize + trailer);
+        train.set_checksum(self.checksum);
         train.payload(range);
+        train.zeros(trailer);
         train.end_segment();
         true
     }
@@ -239,6 +246,37 @@ fn a_held_train_leaves_first_unless_its_memory_has_changed_hands() {
     driver.progress(&mut sink).unwrap();
     assert_eq!(driver.link().sent[2..], [b"other"]);
     assert_eq!((driver.counters().trains_held, driver.counters().trains_discarded), (2, 1));
+}
+
+#[test]
+fn a_checksum_is_filled_in_once_and_survives_a_full_link() {
+    let mut memory = *b"bytes";
+    for (kind, trailer) in [(ChecksumKind::Internet, 2), (ChecksumKind::Cxor, 4)] {
+        let mut driver = driver(Script::default());
+        let mut sink = Numbers::default();
+        // SAFETY: `memory` outlives the driver's use of it and is only read.
+        let buffer = unsafe { driver.memory().insert(memory.as_mut_ptr(), 5) };
+        driver.link_mut().sends.extend([SendOutcome::Blocked, SendOutcome::Blocked, SendOutcome::TooLarge(None)]);
+        driver.link_mut().may_fragment = true;
+        driver.call(None, |engine, _, _| {
+            // The field itself is summed too, as zeros: twice filled in, it would be another.
+            let at = ChecksumAt::Tail(trailer);
+            engine.checksum = Some(Checksum { kind, skip_head: 0, skip_tail: 0, at });
+            engine.sends.push_back(BufferRange::new(buffer, 0, 5));
+        });
+        assert!(driver.drain(&mut sink).unwrap().blocked);
+        while driver.link().sent.is_empty() {
+            driver.progress(&mut sink).unwrap();
+        }
+        let mut sums = Sums::default();
+        sums.start(kind);
+        sums.add(b"bytes\0\0\0\0");
+        let value = sums.finish().to_be_bytes();
+        assert_ne!(value, [0; 4]);
+        let sent = &driver.link().sent[0];
+        assert_eq!((&sent[..5], sent.len()), (&b"bytes"[..], 9));
+        assert_eq!(sent[9 - trailer..], value[4 - trailer..]);
+    }
 }
 
 #[test]

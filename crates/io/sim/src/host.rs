@@ -8,6 +8,7 @@
 
 use crate::memory::Memory;
 use crate::packet::Packet;
+use crate::sums::Sums;
 use core::time::Duration;
 use pinnace_core::{
     Address, BufferId, Driven, Engine, Move, PathEvent, Placed, PollAt, Random, ReceivePlan, RxMeta, Slot, Time, Train,
@@ -383,6 +384,8 @@ impl<E: Engine> Host<E> {
             debug_assert!(!bad, "{} sends application memory that does not exist", self.id);
             return;
         }
+        self.train.fill_checksum(|range| memory.bytes(range).unwrap_or_default(), &mut Sums::default());
+        let train = &self.train;
         let mut datagrams = Vec::with_capacity(train.segments());
         train.for_each_datagram(|range| memory.bytes(range).unwrap_or_default(), |data| datagrams.push(data.to_vec()));
         debug_assert_eq!(datagrams.len(), train.segments());

@@ -56,6 +56,7 @@ mod network;
 pub mod nodes;
 mod packet;
 mod simulation;
+mod sums;
 mod timeline;
 mod trace;
 

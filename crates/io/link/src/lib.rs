@@ -42,6 +42,8 @@ mod meter;
 mod pool;
 mod read;
 mod sums;
+#[cfg(target_os = "linux")]
+mod sys;
 mod udp;
 
 use std::io;

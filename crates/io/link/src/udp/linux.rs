@@ -3,14 +3,14 @@
 //! Always true: a send that a path refused to segment was sent singly in the same call, so a fallback loses nothing; a
 //! train that left in part before the socket was full goes on where it stopped when the same train is offered again.
 
-use super::outgoing::Outgoing;
-use super::path::{Family, Refusal, foreign_family, halved, mtu_of, payload, route};
-use super::sys::{self, Control, Name, canonical};
 use super::{ASSUMED_MTU, HEADERS_V4, HEADERS_V6, MAX_PAYLOAD, Offload, PathMtu, UdpOptions};
+use crate::sys::{
+    self, Buffer, Control, Family, Name, Outgoing, Refusal, canonical, fingerprint, foreign_family, halved, mtu_of,
+    route,
+};
 use crate::{BufferTable, Descriptors, Link, LinkCounters, ReadBuffer, ReadOutcome, Received, SendOutcome};
 use libc::c_int;
 use pinnace_core::{Address, Ecn, ReceivePlan, RxMeta, Train, TrainLimits};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, RawFd};
@@ -265,7 +265,7 @@ impl UdpLink {
                 set(libc::SOL_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
             }
         }
-        self.discover(options.path_mtu)?;
+        sys::discover(self.write_fd, self.family, options.path_mtu)?;
         if let Some(budget) = options.busy_poll {
             let micros = c_int::try_from(budget.as_micros()).unwrap_or(c_int::MAX);
             if let Err(error) = set(libc::SOL_SOCKET, libc::SO_BUSY_POLL, micros) {
@@ -274,46 +274,9 @@ impl UdpLink {
                 ));
             }
         }
-        self.receive_buffer =
-            self.size_buffer(options.receive_buffer, libc::SO_RCVBUF, libc::SO_RCVBUFFORCE, "receive", "rmem_max");
-        self.size_buffer(options.send_buffer, libc::SO_SNDBUF, libc::SO_SNDBUFFORCE, "send", "wmem_max");
+        self.receive_buffer = sys::size_buffer(fd, options.receive_buffer, Buffer::Receive, &mut self.warnings);
+        sys::size_buffer(fd, options.send_buffer, Buffer::Send, &mut self.warnings);
         Ok(())
-    }
-
-    /// Asks for a buffer of `wanted` bytes and returns what was given.
-    fn size_buffer(&mut self, wanted: usize, option: c_int, force: c_int, what: &str, limit: &str) -> usize {
-        let fd = self.read_fd;
-        let ask = c_int::try_from(wanted).unwrap_or(c_int::MAX);
-        // The kernel says twice what it was asked for: it counts its own bookkeeping.
-        let given = || halved(sys::option(fd, libc::SOL_SOCKET, option));
-        if given() >= wanted {
-            return given();
-        }
-        let _ = sys::set_option(fd, libc::SOL_SOCKET, option, ask);
-        if given() < wanted {
-            let _ = sys::set_option(fd, libc::SOL_SOCKET, force, ask);
-        }
-        let given = given();
-        if given < wanted {
-            self.warnings.push(format!(
-                "the {what} buffer has {given} bytes instead of {wanted}: run `sysctl -w net.core.{limit}={wanted}`"
-            ));
-        }
-        given
-    }
-
-    fn discover(&self, path_mtu: PathMtu) -> io::Result<()> {
-        let (v4, v6) = match path_mtu {
-            PathMtu::Discover => (libc::IP_PMTUDISC_DO, libc::IPV6_PMTUDISC_DO),
-            PathMtu::Probe => (libc::IP_PMTUDISC_PROBE, libc::IPV6_PMTUDISC_PROBE),
-            PathMtu::Fragment => (libc::IP_PMTUDISC_DONT, libc::IPV6_PMTUDISC_DONT),
-            PathMtu::System => return Ok(()),
-        };
-        let done = sys::set_option(self.write_fd, libc::SOL_IP, libc::IP_MTU_DISCOVER, v4);
-        match self.family {
-            Family::V6 => sys::set_option(self.write_fd, libc::SOL_IPV6, libc::IPV6_MTU_DISCOVER, v6),
-            _ => done,
-        }
     }
 
     /// From now on lets the kernel cut what the path does not carry: for protocols whose datagram size is fixed while a
@@ -325,7 +288,7 @@ impl UdpLink {
         if self.socket.is_none() {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "options of a caller's socket are not changed"));
         }
-        self.discover(PathMtu::Fragment)?;
+        sys::discover(self.write_fd, self.family, PathMtu::Fragment)?;
         self.path_mtu = PathMtu::Fragment;
         Ok(())
     }
@@ -473,29 +436,23 @@ impl UdpLink {
             _ => 0,
         };
         let mut lost = 0;
-        while done < self.out.messages().len() {
-            self.counters.send_calls += 1;
-            let messages = &mut self.out.messages()[done..];
-            // SAFETY: `gather_singly` laid the messages out: pieces in `self.out`, in the train and in memory that the
-            // table vouches for, a name in `self.to`; none of it has moved since.
-            let sent = unsafe { libc::sendmmsg(self.write_fd, messages.as_mut_ptr(), messages.len() as _, SEND_FLAGS) };
-            if sent > 0 {
-                done += sent as usize;
-                continue;
-            }
-            match Refusal::last() {
-                None => {}
-                Some(Refusal::Blocked) => {
+        // SAFETY: `gather_singly` laid the messages out: pieces in the train and in memory that the table vouches for, a name
+        // in `self.to`; none of it moves in this loop.
+        while let Some(refusal) =
+            unsafe { self.out.send_singly(self.write_fd, &mut done, &mut self.counters.send_calls) }
+        {
+            match refusal {
+                Refusal::Blocked => {
                     self.resume = (done > 0).then(|| (done, fingerprint(train)));
                     return self.refused(Refusal::Blocked, 0);
                 }
-                Some(Refusal::Unwilling) if self.give_up_ecn(train) => return self.send_singly(train, memory, named),
-                Some(refusal @ (Refusal::Unwilling | Refusal::Other)) => {
+                Refusal::Unwilling if self.give_up_ecn(train) => return self.send_singly(train, memory, named),
+                Refusal::Unwilling | Refusal::Other => {
                     self.refused(refusal, 0)?;
                     done += 1;
                     lost += 1;
                 }
-                Some(refusal) => return self.refused(refusal, train.segment_size()),
+                refusal => return self.refused(refusal, train.segment_size()),
             }
         }
         // Refused for good: what was not sent is not counted as sent.
@@ -597,7 +554,7 @@ impl Link for UdpLink {
             self.counters.send_calls += 1;
             // SAFETY: `gather` laid the message out: pieces in `self.out`, in the train and in memory that the table
             // vouches for, a name in `self.to`; none of it has moved since, and the kernel only reads it.
-            if unsafe { libc::sendmsg(self.write_fd, &raw const message, SEND_FLAGS) } >= 0 {
+            if unsafe { libc::sendmsg(self.write_fd, &raw const message, Outgoing::FLAGS) } >= 0 {
                 return Ok(self.sent(segments, train.bytes()));
             }
             return match Refusal::last() {
@@ -611,7 +568,7 @@ impl Link for UdpLink {
 
     fn receive(&mut self, plan: &ReceivePlan, memory: &BufferTable, pool: &mut ReadBuffer) -> io::Result<ReadOutcome> {
         let slots = pool.lay_out_spans(plan, memory);
-        let used = slots.len().min(super::outgoing::MAX_PIECES);
+        let used = slots.len().min(sys::MAX_PIECES);
         let checked = (!self.connected || self.settling > 0) && self.family != Family::Unix;
         for _ in 0..STRANGERS_A_READ {
             let mut header = sys::header();
@@ -684,18 +641,6 @@ impl Link for UdpLink {
     }
 }
 
-/// Never block, and no signal if the other end of an AF_UNIX socket is gone.
-const SEND_FLAGS: c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-
-/// Tells one train from another, for a train that is offered again.
-fn fingerprint(train: &Train) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    (train.segment_size(), train.bytes(), train.destination()).hash(&mut hasher);
-    train.inline_bytes().hash(&mut hasher);
-    for part in train.parts() {
-        if let pinnace_core::Part::Payload(range) = part {
-            (range.buffer, range.offset, range.len).hash(&mut hasher);
-        }
-    }
-    hasher.finish()
+fn payload(mtu: usize, v4: bool) -> usize {
+    mtu.saturating_sub(if v4 { HEADERS_V4 } else { HEADERS_V6 }).min(MAX_PAYLOAD)
 }

@@ -10,15 +10,9 @@
 
 #[cfg(target_os = "linux")]
 mod linux;
-#[cfg(target_os = "linux")]
-mod outgoing;
-#[cfg(target_os = "linux")]
-mod path;
 mod portable;
 #[cfg(target_os = "linux")]
 mod probe;
-#[cfg(target_os = "linux")]
-mod sys;
 
 use std::time::Duration;
 

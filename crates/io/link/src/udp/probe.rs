@@ -2,7 +2,7 @@
 //!
 //! Some paths refuse what the kernel offers; that is found out by each link for itself (see `linux.rs`).
 
-use super::sys::{self, Control};
+use crate::sys::{self, Control};
 use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::OnceLock;

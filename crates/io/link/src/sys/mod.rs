@@ -3,6 +3,9 @@
 //! Always true: what is read from a control buffer lies within the length that the kernel gave; a name that the kernel
 //! writes is read only as the family that it says it is.
 
+mod outgoing;
+mod path;
+
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -10,20 +13,23 @@ use std::os::fd::RawFd;
 
 use libc::{c_int, socklen_t};
 
+pub(crate) use outgoing::{MAX_PIECES, Outgoing, fingerprint};
+pub(crate) use path::{Family, Refusal, discover, foreign_family, mtu_of, route};
+
 /// Not in every version of the C library's headers.
-pub(super) const UDP_SEGMENT: c_int = 103;
+pub(crate) const UDP_SEGMENT: c_int = 103;
 /// See [`UDP_SEGMENT`].
-pub(super) const UDP_GRO: c_int = 104;
+pub(crate) const UDP_GRO: c_int = 104;
 
 /// Sets a socket option that is an `int`.
-pub(super) fn set_option(fd: RawFd, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
+pub(crate) fn set_option(fd: RawFd, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
     // SAFETY: the pointer and the length are those of `value`.
     let done = unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), size_of::<c_int>() as socklen_t) };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Reads a socket option that is an `int`.
-pub(super) fn option(fd: RawFd, level: c_int, name: c_int) -> io::Result<c_int> {
+pub(crate) fn option(fd: RawFd, level: c_int, name: c_int) -> io::Result<c_int> {
     let mut value: c_int = 0;
     let mut len = size_of::<c_int>() as socklen_t;
     // SAFETY: the pointer and the length are those of `value`.
@@ -31,9 +37,45 @@ pub(super) fn option(fd: RawFd, level: c_int, name: c_int) -> io::Result<c_int> 
     if done == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
 }
 
+/// What the kernel says of a buffer is twice what was asked for: it counts its own bookkeeping.
+pub(crate) fn halved(option: io::Result<c_int>) -> usize {
+    option.ok().and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(0) / 2
+}
+
+/// One of a socket's two buffers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Buffer {
+    Receive,
+    Send,
+}
+
+/// Asks for a buffer of `wanted` bytes; returns what was given. If that is less, `warnings` says what would change it.
+pub(crate) fn size_buffer(fd: RawFd, wanted: usize, buffer: Buffer, warnings: &mut Vec<String>) -> usize {
+    let (name, force, what, limit) = match buffer {
+        Buffer::Receive => (libc::SO_RCVBUF, libc::SO_RCVBUFFORCE, "receive", "rmem_max"),
+        Buffer::Send => (libc::SO_SNDBUF, libc::SO_SNDBUFFORCE, "send", "wmem_max"),
+    };
+    let ask = c_int::try_from(wanted).unwrap_or(c_int::MAX);
+    let given = || halved(option(fd, libc::SOL_SOCKET, name));
+    if given() >= wanted {
+        return given();
+    }
+    let _ = set_option(fd, libc::SOL_SOCKET, name, ask);
+    if given() < wanted {
+        let _ = set_option(fd, libc::SOL_SOCKET, force, ask);
+    }
+    let given = given();
+    if given < wanted {
+        warnings.push(format!(
+            "the {what} buffer has {given} bytes instead of {wanted}: run `sysctl -w net.core.{limit}={wanted}`"
+        ));
+    }
+    given
+}
+
 /// A socket address as the kernel knows it.
 #[derive(Clone, Copy)]
-pub(super) struct Name {
+pub(crate) struct Name {
     // Large enough for `sockaddr_in` too, and aligned like it.
     raw: libc::sockaddr_in6,
     len: socklen_t,
@@ -41,13 +83,13 @@ pub(super) struct Name {
 
 impl Name {
     /// Room for the kernel to write to.
-    pub(super) fn room() -> Self {
+    pub(crate) fn room() -> Self {
         // SAFETY: all zeros is a valid `sockaddr_in6`.
         Self { raw: unsafe { zeroed() }, len: size_of::<libc::sockaddr_in6>() as socklen_t }
     }
 
     /// `address`, for a socket of family IPv6 (`v6`) or IPv4. None for an IPv6 address on an IPv4 socket.
-    pub(super) fn new(address: SocketAddr, v6: bool) -> Option<Self> {
+    pub(crate) fn new(address: SocketAddr, v6: bool) -> Option<Self> {
         let mut name = Self::room();
         match address {
             SocketAddr::V4(v4) if !v6 => {
@@ -76,7 +118,7 @@ impl Name {
     }
 
     /// The address, mapped ones as IPv4. None if the kernel wrote no internet address.
-    pub(super) fn address(&self) -> Option<SocketAddr> {
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
         match c_int::from(self.raw.sin6_family) {
             libc::AF_INET => {
                 // SAFETY: see `new`; the kernel said that this is a `sockaddr_in`.
@@ -94,13 +136,13 @@ impl Name {
     }
 
     /// Lets `header` point to this name, which must then stay where it is.
-    pub(super) fn attach(&mut self, header: &mut libc::msghdr) {
+    pub(crate) fn attach(&mut self, header: &mut libc::msghdr) {
         header.msg_name = (&raw mut self.raw).cast();
         header.msg_namelen = self.len;
     }
 
     /// The family of a socket.
-    pub(super) fn own(fd: RawFd) -> io::Result<Self> {
+    pub(crate) fn own(fd: RawFd) -> io::Result<Self> {
         let mut name = Self::room();
         // SAFETY: the pointer and the length are those of `name.raw`; the kernel cuts what is longer.
         let done = unsafe { libc::getsockname(fd, (&raw mut name.raw).cast(), &raw mut name.len) };
@@ -108,7 +150,7 @@ impl Name {
     }
 
     /// The peer of a connected socket.
-    pub(super) fn peer(fd: RawFd) -> io::Result<Self> {
+    pub(crate) fn peer(fd: RawFd) -> io::Result<Self> {
         let mut name = Self::room();
         // SAFETY: as in `own`.
         let done = unsafe { libc::getpeername(fd, (&raw mut name.raw).cast(), &raw mut name.len) };
@@ -116,7 +158,7 @@ impl Name {
     }
 
     /// Connects a socket.
-    pub(super) fn connect(&self, fd: RawFd) -> io::Result<()> {
+    pub(crate) fn connect(&self, fd: RawFd) -> io::Result<()> {
         // SAFETY: the pointer and the length are those of `self.raw`.
         let done = unsafe { libc::connect(fd, (&raw const self.raw).cast(), self.len) };
         if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
@@ -124,7 +166,7 @@ impl Name {
 }
 
 /// IPv4-mapped addresses as IPv4, flow labels gone: so that one peer has one name.
-pub(super) fn canonical(address: SocketAddr) -> SocketAddr {
+pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
     match address {
         SocketAddr::V6(v6) => match v6.ip().to_ipv4_mapped() {
             Some(v4) => SocketAddrV4::new(v4, v6.port()).into(),
@@ -135,7 +177,7 @@ pub(super) fn canonical(address: SocketAddr) -> SocketAddr {
 }
 
 /// An empty message header.
-pub(super) fn header() -> libc::msghdr {
+pub(crate) fn header() -> libc::msghdr {
     // SAFETY: all zeros is a valid `msghdr`: null pointers with lengths of zero.
     unsafe { zeroed() }
 }
@@ -143,7 +185,7 @@ pub(super) fn header() -> libc::msghdr {
 /// Room for control messages, aligned as the kernel wants it.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
-pub(super) struct Control {
+pub(crate) struct Control {
     bytes: [u8; Self::ROOM],
     len: usize,
 }
@@ -158,16 +200,16 @@ impl Control {
     /// Enough for a segment size, a type-of-service byte, packet information and a drop counter, twice.
     const ROOM: usize = 256;
 
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { bytes: [0; Self::ROOM], len: 0 }
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.len = 0;
     }
 
     /// Appends a message.
-    pub(super) fn push(&mut self, level: c_int, kind: c_int, value: &[u8]) {
+    pub(crate) fn push(&mut self, level: c_int, kind: c_int, value: &[u8]) {
         let space = aligned(HEADER) + aligned(value.len());
         assert!(self.len + space <= Self::ROOM, "the control buffer is too small");
         // SAFETY: all zeros is a valid `cmsghdr` (which has private padding on some C libraries).
@@ -184,7 +226,7 @@ impl Control {
     }
 
     /// Lets `header` send what was pushed; the buffer must then stay where it is.
-    pub(super) fn attach(&mut self, header: &mut libc::msghdr) {
+    pub(crate) fn attach(&mut self, header: &mut libc::msghdr) {
         if self.len > 0 {
             header.msg_control = self.bytes.as_mut_ptr().cast();
             header.msg_controllen = self.len as _;
@@ -192,13 +234,13 @@ impl Control {
     }
 
     /// Lets `header` receive into the whole buffer, which must then stay where it is.
-    pub(super) fn attach_room(&mut self, header: &mut libc::msghdr) {
+    pub(crate) fn attach_room(&mut self, header: &mut libc::msghdr) {
         header.msg_control = self.bytes.as_mut_ptr().cast();
         header.msg_controllen = Self::ROOM as _;
     }
 
     /// The messages that the kernel wrote into the first `len` bytes: level, kind, value.
-    pub(super) fn messages(&self, len: usize) -> impl Iterator<Item = (c_int, c_int, &[u8])> {
+    pub(crate) fn messages(&self, len: usize) -> impl Iterator<Item = (c_int, c_int, &[u8])> {
         let bytes = &self.bytes[..len.min(Self::ROOM)];
         let mut at = 0;
         std::iter::from_fn(move || {
@@ -214,12 +256,12 @@ impl Control {
 }
 
 /// The first `N` bytes of a control message's value.
-pub(super) fn first<const N: usize>(value: &[u8]) -> Option<[u8; N]> {
+pub(crate) fn first<const N: usize>(value: &[u8]) -> Option<[u8; N]> {
     value.first_chunk().copied()
 }
 
 /// The value of a packet-information message that makes the kernel send from `ip`.
-pub(super) fn push_source(control: &mut Control, ip: IpAddr) {
+pub(crate) fn push_source(control: &mut Control, ip: IpAddr) {
     match ip {
         IpAddr::V4(v4) => {
             // `in_pktinfo`: interface, local address, address in the header. The middle one is used for sending.
@@ -236,7 +278,7 @@ pub(super) fn push_source(control: &mut Control, ip: IpAddr) {
 }
 
 /// The address in the header of an arriving datagram, from a packet-information message.
-pub(super) fn destination(level: c_int, kind: c_int, value: &[u8]) -> Option<IpAddr> {
+pub(crate) fn destination(level: c_int, kind: c_int, value: &[u8]) -> Option<IpAddr> {
     match (level, kind) {
         (libc::SOL_IP, libc::IP_PKTINFO) => {
             let info: [u8; 12] = first(value)?;

@@ -1,15 +1,14 @@
 //! What the kernel says of a path: its MTU, whom it leads to, and why it refused.
 
-use super::sys::{self, Name};
-use super::{HEADERS_V4, HEADERS_V6, MAX_PAYLOAD};
-use libc::c_int;
+use super::{self as sys, Name};
+use crate::PathMtu;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, RawFd};
 
 /// What kind of socket it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Family {
+pub(crate) enum Family {
     V4,
     V6,
     Unix,
@@ -17,7 +16,7 @@ pub(super) enum Family {
 
 /// Why the kernel did not do it.
 #[derive(Debug)]
-pub(super) enum Refusal {
+pub(crate) enum Refusal {
     Blocked,
     Unreachable,
     TooLarge,
@@ -30,13 +29,16 @@ pub(super) enum Refusal {
 
 impl Refusal {
     /// Why the last call failed; None if it was only interrupted.
-    pub(super) fn last() -> Option<Self> {
+    pub(crate) fn last() -> Option<Self> {
         let error = io::Error::last_os_error();
         Some(match error.raw_os_error().unwrap_or(0) {
             libc::EINTR => return None,
             libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM => Self::Blocked,
             libc::ECONNREFUSED
             | libc::ECONNRESET
+            // What ICMP and ICMPv6 say of an IP protocol that nobody listens to.
+            | libc::ENOPROTOOPT
+            | libc::EPROTO
             | libc::EHOSTUNREACH
             | libc::EHOSTDOWN
             | libc::ENETUNREACH
@@ -52,22 +54,30 @@ impl Refusal {
     }
 }
 
-/// What the kernel says of a buffer is twice what was asked for.
-pub(super) fn halved(option: io::Result<c_int>) -> usize {
-    option.ok().and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(0) / 2
+/// Says what to do about datagrams larger than the path carries.
+pub(crate) fn discover(fd: RawFd, family: Family, path_mtu: PathMtu) -> io::Result<()> {
+    let (v4, v6) = match path_mtu {
+        PathMtu::Discover => (libc::IP_PMTUDISC_DO, libc::IPV6_PMTUDISC_DO),
+        PathMtu::Probe => (libc::IP_PMTUDISC_PROBE, libc::IPV6_PMTUDISC_PROBE),
+        PathMtu::Fragment => (libc::IP_PMTUDISC_DONT, libc::IPV6_PMTUDISC_DONT),
+        PathMtu::System => return Ok(()),
+    };
+    // An IPv6 socket may carry IPv4 too; if it cannot, this fails and nothing is missing.
+    let done = sys::set_option(fd, libc::SOL_IP, libc::IP_MTU_DISCOVER, v4);
+    match family {
+        Family::V6 => sys::set_option(fd, libc::SOL_IPV6, libc::IPV6_MTU_DISCOVER, v6),
+        _ => done,
+    }
 }
 
-pub(super) fn payload(mtu: usize, v4: bool) -> usize {
-    mtu.saturating_sub(if v4 { HEADERS_V4 } else { HEADERS_V6 }).min(MAX_PAYLOAD)
-}
-
-pub(super) fn mtu_of(fd: RawFd, v4: bool) -> Option<usize> {
+/// The MTU of the path of a connected socket, headers included.
+pub(crate) fn mtu_of(fd: RawFd, v4: bool) -> Option<usize> {
     let (level, name) = if v4 { (libc::SOL_IP, libc::IP_MTU) } else { (libc::SOL_IPV6, libc::IPV6_MTU) };
     sys::option(fd, level, name).ok().and_then(|mtu| usize::try_from(mtu).ok()).filter(|mtu| *mtu > 0)
 }
 
 /// Where the kernel would send to `peer` from, and the MTU of that path.
-pub(super) fn route(peer: SocketAddr) -> io::Result<(IpAddr, Option<usize>)> {
+pub(crate) fn route(peer: SocketAddr) -> io::Result<(IpAddr, Option<usize>)> {
     let any: IpAddr = if peer.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0))?;
     socket.connect(peer)?;
@@ -75,7 +85,7 @@ pub(super) fn route(peer: SocketAddr) -> io::Result<(IpAddr, Option<usize>)> {
 }
 
 /// The family of a caller's socket, if it is one that can be used.
-pub(super) fn foreign_family(fd: RawFd) -> io::Result<Family> {
+pub(crate) fn foreign_family(fd: RawFd) -> io::Result<Family> {
     let option = |name| sys::option(fd, libc::SOL_SOCKET, name);
     let unfit = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, format!("descriptor {fd} is {why}"));
     if option(libc::SO_TYPE)? != libc::SOCK_DGRAM {

@@ -3,31 +3,37 @@
 //! Always true: pointers are laid out anew for every send and used before anything they point to can change; no piece
 //! crosses a datagram's end when datagrams are sent one by one.
 
-use super::sys::{self, Control, Name};
+use super::{self as sys, Control, Name, Refusal};
 use crate::BufferTable;
+use libc::c_int;
 use pinnace_core::{Part, Train};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
+use std::os::fd::RawFd;
 
 /// The kernel takes so many pieces a message.
-pub(super) const MAX_PIECES: usize = 1024;
+pub(crate) const MAX_PIECES: usize = 1024;
 /// Room to stage the largest train.
 const STAGING_BYTES: usize = 65_536;
 
 /// The arrays that a send needs, kept from send to send.
-pub(super) struct Outgoing {
+pub(crate) struct Outgoing {
     pieces: Vec<libc::iovec>,
     staging: Box<[u8]>,
     /// First piece of each datagram, when they are sent one by one.
     starts: Vec<u32>,
     messages: Vec<libc::mmsghdr>,
-    pub(super) control: Control,
+    pub(crate) control: Control,
 }
 
 // SAFETY: the pointers in `pieces` and `messages` are only used within the call that laid them out.
 unsafe impl Send for Outgoing {}
 
 impl Outgoing {
-    pub(super) fn new() -> Self {
+    /// Never block, and no signal if the other end of an AF_UNIX socket is gone.
+    pub(crate) const FLAGS: c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+
+    pub(crate) fn new() -> Self {
         Self {
             pieces: Vec::with_capacity(MAX_PIECES),
             staging: vec![0; STAGING_BYTES].into_boxed_slice(),
@@ -38,7 +44,7 @@ impl Outgoing {
     }
 
     /// Lays out the control messages of `train`.
-    pub(super) fn set_control(&mut self, segment: Option<u16>, tos: Option<(bool, u8)>, source: Option<IpAddr>) {
+    pub(crate) fn set_control(&mut self, segment: Option<u16>, tos: Option<(bool, u8)>, source: Option<IpAddr>) {
         self.control.clear();
         if let Some(segment) = segment {
             self.control.push(libc::SOL_UDP, sys::UDP_SEGMENT, &segment.to_ne_bytes());
@@ -54,7 +60,7 @@ impl Outgoing {
 
     /// Lays out the whole train, copied together if `stage`. False if a part names memory that is gone, or if there are
     /// too many pieces for one message.
-    pub(super) fn gather(&mut self, train: &Train, memory: &BufferTable, stage: bool) -> bool {
+    pub(crate) fn gather(&mut self, train: &Train, memory: &BufferTable, stage: bool) -> bool {
         self.pieces.clear();
         if (stage || train.parts().len() > MAX_PIECES) && train.bytes() <= self.staging.len() {
             return self.stage(train, memory);
@@ -91,7 +97,7 @@ impl Outgoing {
     }
 
     /// A message of everything that was gathered.
-    pub(super) fn message(&mut self, name: Option<&mut Name>) -> libc::msghdr {
+    pub(crate) fn message(&mut self, name: Option<&mut Name>) -> libc::msghdr {
         let mut header = sys::header();
         if let Some(name) = name {
             name.attach(&mut header);
@@ -102,8 +108,8 @@ impl Outgoing {
         header
     }
 
-    /// Lays out every datagram of the train as a message of its own.
-    pub(super) fn gather_singly(&mut self, train: &Train, memory: &BufferTable, mut name: Option<&mut Name>) -> bool {
+    /// Lays out every datagram of the train as a message of its own. False if a part names memory that is gone.
+    pub(crate) fn gather_singly(&mut self, train: &Train, memory: &BufferTable, mut name: Option<&mut Name>) -> bool {
         self.pieces.clear();
         self.starts.clear();
         let inline = train.inline_bytes();
@@ -135,10 +141,39 @@ impl Outgoing {
         true
     }
 
-    /// The messages that [`Outgoing::gather_singly`] laid out.
-    pub(super) fn messages(&mut self) -> &mut [libc::mmsghdr] {
-        &mut self.messages
+    /// Sends what [`Outgoing::gather_singly`] has just laid out, from message `done` on, and counts in `done` what left.
+    /// Returns why it stopped before the end, if it did; the message that was refused is number `done`.
+    ///
+    /// # Safety
+    /// The train, the memory and the name that were given to `gather_singly` must be there still, unmoved.
+    pub(crate) unsafe fn send_singly(&mut self, fd: RawFd, done: &mut usize, calls: &mut u64) -> Option<Refusal> {
+        while *done < self.messages.len() {
+            *calls += 1;
+            let messages = &mut self.messages[*done..];
+            // SAFETY: the messages point to pieces and control messages in `self`, and to what the caller promised; the
+            // kernel only reads it.
+            let sent = unsafe { libc::sendmmsg(fd, messages.as_mut_ptr(), messages.len() as _, Self::FLAGS) };
+            if sent > 0 {
+                *done += sent as usize;
+            } else if let Some(refusal) = Refusal::last() {
+                return Some(refusal);
+            }
+        }
+        None
     }
+}
+
+/// Tells one train from another, for a train that is offered again.
+pub(crate) fn fingerprint(train: &Train) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (train.segment_size(), train.bytes(), train.destination()).hash(&mut hasher);
+    train.inline_bytes().hash(&mut hasher);
+    for part in train.parts() {
+        if let Part::Payload(range) = part {
+            (range.buffer, range.offset, range.len).hash(&mut hasher);
+        }
+    }
+    hasher.finish()
 }
 
 /// Where a part lies; null if its memory is gone.

@@ -8,6 +8,7 @@
 
 pub mod checksum;
 pub mod vrp;
+pub mod xtp;
 pub mod zcrp;
 
 /// The datagram does not parse. It is dropped and counted, never answered, and changes no state (specs/README.md).

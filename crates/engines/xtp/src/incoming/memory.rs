@@ -1,0 +1,143 @@
+//! Where the bytes of a stream lie: in the application's ring, or in the areas that it has posted.
+//!
+//! Nothing is kept twice: a byte of the stream has one place from its arrival until it is consumed, and the memory is
+//! the application's. Always true: the byte at offset `o` of a ring lies at `(base + o) mod bytes`; areas are
+//! filled one after the other, without a gap.
+//= X-4
+
+use core::iter::FusedIterator;
+use core::ops::Range;
+use pinnace_core::{BufferId, BufferRange};
+use std::collections::VecDeque;
+
+/// The memory behind a stream.
+#[derive(Debug)]
+pub(super) enum Memory {
+    /// There is none yet, or none any more.
+    None,
+    /// Used round and round.
+    Ring(Ring),
+    /// Used once each.
+    Areas(Box<Areas>),
+}
+
+#[derive(Debug)]
+pub(super) struct Ring {
+    buffer: BufferId,
+    bytes: u64,
+    /// Where the next byte to be consumed lies.
+    at: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Areas {
+    areas: VecDeque<Area>,
+    /// The offset of the stream at which the next area begins.
+    end: u64,
+}
+
+#[derive(Debug)]
+struct Area {
+    buffer: BufferId,
+    offset: u64,
+    low: u64,
+    high: u64,
+}
+
+impl Memory {
+    /// A ring in which the next byte to be consumed lies at `at`. No memory if it has no bytes.
+    pub(super) fn ring(buffer: BufferId, bytes: u64, at: u64) -> Self {
+        if bytes == 0 { Self::None } else { Self::Ring(Ring { buffer, bytes, at: at % bytes }) }
+    }
+
+    /// Appends an area to those posted. `dseq` is the next byte to be consumed. False if there is a ring instead.
+    pub(super) fn post(&mut self, dseq: u64, buffer: BufferId, offset: u64, len: u64) -> bool {
+        if matches!(self, Self::None) {
+            *self = Self::Areas(Box::new(Areas { areas: VecDeque::new(), end: dseq }));
+        }
+        let Self::Areas(areas) = self else { return false };
+        let low = areas.end;
+        areas.end = low.saturating_add(len);
+        areas.areas.push_back(Area { buffer, offset, low, high: areas.end });
+        true
+    }
+
+    /// Gives back the first area if all of it lies below `dseq`, or if `is_over`.
+    pub(super) fn pop_area(&mut self, dseq: u64, is_over: bool) -> Option<BufferId> {
+        let Self::Areas(areas) = self else { return None };
+        areas.areas.pop_front_if(|area| area.high <= dseq || is_over).map(|area| area.buffer)
+    }
+
+    /// Gives back the ring.
+    pub(super) fn take_ring(&mut self) -> Option<BufferId> {
+        let Self::Ring(ring) = self else { return None };
+        let buffer = ring.buffer;
+        *self = Self::None;
+        Some(buffer)
+    }
+
+    /// One past the last byte of the stream that has a place, `None` if there is no memory.
+    pub(super) fn end(&self, dseq: u64) -> Option<u64> {
+        match self {
+            Self::None => None,
+            Self::Ring(ring) => Some(dseq.saturating_add(ring.bytes)),
+            Self::Areas(areas) => Some(areas.end),
+        }
+    }
+
+    /// `bytes` more have been consumed, all of which had a place.
+    pub(super) fn consume(&mut self, bytes: u64) {
+        if let Self::Ring(ring) = self {
+            ring.at += bytes;
+            if ring.at >= ring.bytes {
+                ring.at -= ring.bytes;
+            }
+        }
+    }
+
+    /// Where bytes `range` of the stream lie, in order: stretches of the stream and their places. All of them have to be
+    /// at `dseq` or behind and below [`Memory::end`]; what has no place is left out.
+    pub(super) fn parts(&self, dseq: u64, range: Range<u64>) -> Parts<'_> {
+        Parts { memory: self, dseq, low: range.start, high: range.end }
+    }
+}
+
+/// Stretches of a stream and their places: [`Memory::parts`].
+#[derive(Clone, Debug)]
+pub(super) struct Parts<'a> {
+    memory: &'a Memory,
+    dseq: u64,
+    low: u64,
+    high: u64,
+}
+
+impl Iterator for Parts<'_> {
+    type Item = (u64, BufferRange);
+
+    fn next(&mut self) -> Option<(u64, BufferRange)> {
+        if self.low >= self.high {
+            return None;
+        }
+        let low = self.low;
+        let most = (self.high - low).min(u64::from(u32::MAX));
+        let (buffer, offset, room) = match self.memory {
+            Memory::None => return None,
+            Memory::Ring(ring) => {
+                // No remainder: it would cost more than all the rest.
+                let ahead = ring.at + low.checked_sub(self.dseq)?;
+                let at = if ahead >= ring.bytes { ahead - ring.bytes } else { ahead };
+                (ring.buffer, at, ring.bytes.checked_sub(at)?)
+            }
+            Memory::Areas(areas) => {
+                let area = areas.areas.get(areas.areas.partition_point(|area| area.high <= low))?;
+                let into = low.checked_sub(area.low)?;
+                (area.buffer, area.offset + into, area.high - low)
+            }
+        };
+        let len = most.min(room);
+        self.low = low + len;
+        (len > 0).then(|| (low, BufferRange::new(buffer, offset, len as u32)))
+    }
+}
+
+impl FusedIterator for Parts<'_> {}

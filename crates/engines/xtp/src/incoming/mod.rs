@@ -1,0 +1,579 @@
+//! The receiving half of a context's stream (specs/xtp.md, 3.1, 3.4, 3.6, 3.8 and 3.10).
+//!
+//! [`Incoming`] says what is new in a piece of the stream and where it belongs, and knows what may be told to the peer
+//! (rseq, spans, alloc) and to the application (bytes, messages, holes, the end). It names places and touches no byte.
+//! Offsets count from the start of the stream and never wrap, so that old and new compare plainly.
+//!
+//! Always true: `dseq <= rseq <= hseq`, and none of them ever falls. Bytes below `rseq` are in (or, with
+//! [`Keeping::NoError`], known to be lost). Spans lie behind `rseq`, and touch neither it nor each other. Every byte is
+//! placed at most once. What a peer can make grow is bounded by the [`Policy`]: spans or holes, and ends of messages.
+//= X-16
+
+mod marks;
+mod memory;
+mod plan;
+#[cfg(test)]
+mod tests;
+
+use core::ops::Range;
+use marks::Marks;
+use memory::Memory;
+use pinnace_core::{BufferId, BufferRange, IntervalSet};
+
+/// Bytes that a sender may send before it has heard a status (3.6).
+const INITIAL_ALLOC: u64 = 65_536;
+
+/// The largest window (3.1), and the longest hole that a stream without error control believes in.
+const MAX_WINDOW: u64 = 1 << 30;
+
+/// What becomes of bytes that come out of order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keeping {
+    /// They are kept, and gaps are filled.
+    Selective,
+    /// Nothing beyond a gap is kept.
+    GoBackN,
+    /// The stream goes on behind a gap: rseq is hseq, late bytes are dropped, the application is told the holes.
+    NoError,
+}
+
+/// How a stream is received.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Policy {
+    /// Bytes that may be sent ahead of what the application has consumed; 2^30 at most.
+    pub rwindow: u32,
+    /// What becomes of bytes that come out of order.
+    pub keeping: Keeping,
+    /// RES: alloc covers posted areas, all of them, whatever `rwindow` is.
+    pub is_reserved: bool,
+    /// Most spans, or holes, at a time.
+    pub max_spans: usize,
+    /// Most ends of messages that are not consumed.
+    pub max_boundaries: usize,
+    /// User bytes of the largest packet. 0: unknown.
+    pub maxdata: u32,
+}
+
+/// A piece of the stream, as a packet brings it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece {
+    /// Offset of the first byte.
+    pub low: u64,
+    /// User bytes.
+    pub len: u32,
+    /// A message ends behind the last byte.
+    pub eom: bool,
+    /// A message begins with the first byte, and this is its tag.
+    pub btag: Option<[u8; 8]>,
+    /// WCLOSE: the stream ends there.
+    pub end: Option<u64>,
+}
+
+/// What became of a piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// Something in it is new and was taken.
+    New,
+    /// Nothing in it is new.
+    Duplicate,
+    /// Nothing in it is below alloc, or there is no memory for it.
+    Beyond,
+    /// It cannot be kept: a gap in go-back-N, too many spans, holes or messages.
+    Dropped,
+    /// It cannot be true: bytes beyond the end, an end that moves, bytes of two messages, a message that ends or begins
+    /// in the midst of another one. It changed nothing.
+    Contradiction,
+}
+
+/// What a piece changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Taken {
+    /// What became of it.
+    pub fate: Fate,
+    /// There is a new gap, which may be reported.
+    pub is_gap: bool,
+    /// The stream has just become complete.
+    pub completed: bool,
+}
+
+impl Taken {
+    const NEW: Self = Self::only(Fate::New);
+
+    const fn only(fate: Fate) -> Self {
+        Self { fate, is_gap: false, completed: false }
+    }
+}
+
+/// What the application can take now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Readable {
+    /// Where the bytes lie, in order. Empty ones have `len` 0 and name no buffer.
+    pub parts: [BufferRange; 2],
+    /// Bytes of both.
+    pub len: u64,
+    /// Bytes up to the end of the first message, if it ends within `len`.
+    pub message: Option<u64>,
+    /// The tag of the message that begins with the first byte.
+    pub btag: Option<[u8; 8]>,
+    /// Whether nothing comes behind these bytes.
+    pub is_end: bool,
+}
+
+/// The receiving half of a stream.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    policy: Policy,
+    memory: Memory,
+    /// The next byte to be consumed.
+    dseq: u64,
+    /// Everything below is in.
+    rseq: u64,
+    /// One past the highest byte seen below alloc, kept or not.
+    hseq: u64,
+    /// One past the last byte known to have been sent, if it is lost (`NoError`).
+    seen: u64,
+    end: Option<u64>,
+    /// The largest alloc told to the peer.
+    told: u64,
+    spans: IntervalSet,
+    holes: Option<Box<IntervalSet>>,
+    marks: Marks,
+    /// The end of the newest piece taken: the next packet begins there.
+    expected: u64,
+    /// User bytes of a usual packet.
+    size: u32,
+    /// User bytes of the newest packet.
+    last_size: u32,
+    is_told: bool,
+    /// A message ended at `dseq`.
+    is_ended: bool,
+}
+
+impl Incoming {
+    /// A stream of which nothing has come.
+    pub(crate) fn new(policy: Policy) -> Self {
+        let policy = Policy { rwindow: policy.rwindow.min(MAX_WINDOW as u32), ..policy };
+        Self {
+            policy,
+            memory: Memory::None,
+            dseq: 0,
+            rseq: 0,
+            hseq: 0,
+            seen: 0,
+            end: None,
+            told: 0,
+            spans: IntervalSet::new(),
+            holes: None,
+            marks: Marks::default(),
+            expected: 0,
+            size: 0,
+            last_size: 0,
+            is_told: false,
+            is_ended: false,
+        }
+    }
+
+    /// Lends a ring of `bytes` bytes; the next byte to be consumed lies at its start. There must be no memory yet.
+    pub(crate) fn set_ring(&mut self, buffer: BufferId, bytes: u64) {
+        debug_assert!(matches!(self.memory, Memory::None));
+        self.memory = Memory::ring(buffer, bytes, 0);
+        self.advance();
+    }
+
+    /// Lends a ring in which the byte at offset `o` lies at `(base + o) mod bytes`. There must be no memory yet.
+    pub(crate) fn set_ring_at(&mut self, buffer: BufferId, bytes: u64, base: u64) {
+        debug_assert!(matches!(self.memory, Memory::None));
+        let at = if bytes == 0 { 0 } else { (base % bytes + self.dseq % bytes) % bytes };
+        self.memory = Memory::ring(buffer, bytes, at);
+        self.advance();
+    }
+
+    /// Gives back the ring, if nothing is in it; other memory that an idle stream does not need goes too.
+    pub(crate) fn take_ring(&mut self) -> Option<BufferId> {
+        if self.dseq < self.rseq || !self.spans.is_empty() {
+            return None;
+        }
+        let ring = self.memory.take_ring()?;
+        self.spans = IntervalSet::new();
+        self.holes = None;
+        self.marks.shrink();
+        Some(ring)
+    }
+
+    /// Whether bytes that come now would find no memory, although they are not to wait for posted areas.
+    pub(crate) fn needs_ring(&self) -> bool {
+        matches!(self.memory, Memory::None) && !self.policy.is_reserved && !self.is_complete()
+    }
+
+    /// Lends an area, which is used behind those posted before. There must be no ring. Returns whether a status is due
+    /// unasked.
+    pub(crate) fn post(&mut self, buffer: BufferId, offset: u64, len: u64) -> bool {
+        let posted = self.memory.post(self.dseq, buffer, offset, len);
+        debug_assert!(posted);
+        self.advance();
+        self.is_status_due()
+    }
+
+    /// Gives back the next area that has been consumed, or that the stream will never fill.
+    pub(crate) fn poll_filled(&mut self) -> Option<BufferId> {
+        self.memory.pop_area(self.dseq, self.end == Some(self.dseq))
+    }
+
+    /// Gives back memory, ring or area, until there is none: at the end of the context.
+    pub(crate) fn release(&mut self) -> Option<BufferId> {
+        self.memory.take_ring().or_else(|| self.memory.pop_area(self.dseq, true))
+    }
+
+    /// A packet with user bytes, or with marks, has come. Calls `place` for every stretch of its user bytes that is new,
+    /// with the place where it belongs.
+    pub(crate) fn on_data(&mut self, piece: &Piece, place: &mut impl FnMut(Range<u32>, BufferRange)) -> Taken {
+        let Some(high) = piece.low.checked_add(u64::from(piece.len)) else { return Taken::only(Fate::Contradiction) };
+        let is_plain = piece.low == self.rseq
+            && self.rseq == self.hseq
+            && piece.len > 0
+            && piece.btag.is_none()
+            && piece.end.is_none()
+            && self.end.is_none()
+            && high <= self.limit();
+        if !is_plain || (piece.eom && self.marks.ends() >= self.policy.max_boundaries) {
+            return self.on_other_data(piece, high, place);
+        }
+        for (at, range) in self.memory.parts(self.dseq, piece.low..high) {
+            let from = (at - piece.low) as u32;
+            place(from..from + range.len, range);
+        }
+        self.rseq = high;
+        self.hseq = high;
+        if piece.eom {
+            self.marks.insert_end(high);
+        }
+        self.expect(piece.len, high);
+        Taken::NEW
+    }
+
+    /// A control packet says that the stream ends at `end` (WCLOSE).
+    pub(crate) fn on_end(&mut self, end: u64) -> Taken {
+        if self.contradicts_end(end) {
+            return Taken::only(Fate::Contradiction);
+        }
+        if self.end.is_some() {
+            return Taken::only(Fate::Duplicate);
+        }
+        let fate = if self.learn_end(end) { Fate::New } else { Fate::Beyond };
+        Taken { fate, is_gap: false, completed: self.is_complete() }
+    }
+
+    /// Everything below has come (or, without error control, will not come any more).
+    pub(crate) fn rseq(&self) -> u64 {
+        self.rseq
+    }
+
+    /// One past the highest byte that has come.
+    pub(crate) fn hseq(&self) -> u64 {
+        self.hseq
+    }
+
+    /// The next byte for the application.
+    pub(crate) fn dseq(&self) -> u64 {
+        self.dseq
+    }
+
+    /// Where the stream ends, once it is known.
+    pub(crate) fn end(&self) -> Option<u64> {
+        self.end
+    }
+
+    /// Whether all bytes up to the end have come.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.end == Some(self.rseq)
+    }
+
+    /// What has come beyond rseq: rising, not empty, touching neither each other nor rseq.
+    pub(crate) fn spans(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.spans.iter()
+    }
+
+    /// One past the last byte that the peer may send; it will be told. Never falls.
+    //= X-8
+    pub(crate) fn alloc(&mut self) -> u64 {
+        self.told = self.told.max(self.window_end());
+        self.is_told = true;
+        self.told
+    }
+
+    /// What the application can take now.
+    pub(crate) fn readable(&self) -> Readable {
+        let mut parts = [BufferRange::new(BufferId::new(0), 0, 0); 2];
+        let mut len = 0;
+        for (part, (_, range)) in parts.iter_mut().zip(self.memory.parts(self.dseq, self.dseq..self.rseq)) {
+            *part = range;
+            len += u64::from(range.len);
+        }
+        let high = self.dseq + len;
+        Readable {
+            parts,
+            len,
+            message: self.marks.first_end().filter(|end| *end <= high).map(|end| end.saturating_sub(self.dseq)),
+            btag: self.marks.tag(self.dseq),
+            is_end: self.end == Some(high),
+        }
+    }
+
+    /// What is missing in [`Incoming::readable`], as offsets from its first byte: bytes that will never come. What lies
+    /// there instead is not specified.
+    //= X-15
+    pub(crate) fn holes(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        let high = self.dseq + self.readable().len;
+        let holes = self.holes.iter().flat_map(|holes| holes.iter());
+        holes
+            .take_while(move |hole| hole.start < high)
+            .map(move |hole| hole.start - self.dseq..hole.end.min(high) - self.dseq)
+    }
+
+    /// The application has taken the first `bytes` bytes of [`Incoming::readable`]; 0 takes an empty message. Returns
+    /// whether a status is due unasked: the window opens again (3.6), or the stream is complete now.
+    pub(crate) fn consume(&mut self, bytes: u64) -> bool {
+        debug_assert!(bytes <= self.rseq - self.dseq);
+        let bytes = bytes.min(self.rseq - self.dseq);
+        let was_complete = self.is_complete();
+        self.dseq += bytes;
+        self.memory.consume(bytes);
+        let ended = self.marks.drop_ends(self.dseq);
+        if bytes > 0 || ended {
+            self.is_ended = ended;
+            self.marks.drop_tags(self.dseq + u64::from(bytes == 0));
+        }
+        if let Some(holes) = &mut self.holes {
+            holes.pop_front_below(self.dseq);
+        }
+        self.advance();
+        self.is_status_due() || (self.is_complete() && !was_complete)
+    }
+
+    /// Whether alloc had been reached and has risen by so much that the peer is to be told unasked (3.6).
+    pub(crate) fn is_status_due(&self) -> bool {
+        let told = if self.is_told { self.told } else { INITIAL_ALLOC };
+        if self.hseq < told || self.end.is_some_and(|end| end <= told) {
+            return false;
+        }
+        let room = self.window_end().saturating_sub(told);
+        let half = u64::from(self.policy.rwindow / 2);
+        let enough = if self.policy.maxdata == 0 { half } else { half.min(2 * u64::from(self.policy.maxdata)) };
+        room >= enough.max(1) || (room > 0 && self.dseq == self.rseq)
+    }
+
+    /// What alloc would be if nothing had been told.
+    fn window_end(&self) -> u64 {
+        let window = if self.policy.is_reserved { MAX_WINDOW } else { u64::from(self.policy.rwindow) };
+        let most = self.dseq.saturating_add(window);
+        match self.memory.end(self.dseq) {
+            Some(end) => most.min(end),
+            // Nothing is posted.
+            None if self.policy.is_reserved => self.dseq,
+            // There will be a ring when it is needed.
+            None => most,
+        }
+    }
+
+    /// Bytes from here on are dropped. What was allowed once is taken, even if less is allowed now.
+    fn limit(&self) -> u64 {
+        let window = self.dseq.saturating_add(u64::from(self.policy.rwindow));
+        let window = if self.policy.is_reserved { u64::MAX } else { window.max(self.told).max(INITIAL_ALLOC) };
+        window.min(self.memory.end(self.dseq).unwrap_or(self.dseq))
+    }
+
+    /// A packet of `len` user bytes that ends at `high` was taken.
+    fn expect(&mut self, len: u32, high: u64) {
+        // One short packet ends a message; several are the rule from now on.
+        if len > self.size || len == self.last_size {
+            self.size = len;
+        }
+        self.last_size = len;
+        self.expected = high;
+    }
+
+    /// Everything but the plain next packet.
+    fn on_other_data(&mut self, piece: &Piece, high: u64, place: &mut impl FnMut(Range<u32>, BufferRange)) -> Taken {
+        if self.contradicts(piece, high) {
+            return Taken::only(Fate::Contradiction);
+        }
+        let was_complete = self.is_complete();
+        //= X-14
+        let is_above = piece.len > 0 && piece.low > self.hseq && self.policy.keeping != Keeping::NoError;
+        let fate = if piece.len == 0 { self.take_empty(piece) } else { self.take(piece, high, place) };
+        if let Some(end) = piece.end {
+            self.learn_end(end);
+        }
+        Taken {
+            fate,
+            is_gap: is_above && matches!(fate, Fate::New | Fate::Dropped),
+            completed: !was_complete && self.is_complete(),
+        }
+    }
+
+    fn take(&mut self, piece: &Piece, high: u64, place: &mut impl FnMut(Range<u32>, BufferRange)) -> Fate {
+        let limit = self.limit();
+        if high <= self.rseq {
+            return Fate::Duplicate;
+        }
+        if piece.low >= limit {
+            self.lose(high);
+            return Fate::Beyond;
+        }
+        let low = piece.low.max(self.rseq);
+        let cut = high.min(limit);
+        if self.spans.covers(low..cut) {
+            return if cut < high { Fate::Beyond } else { Fate::Duplicate };
+        }
+        let eom = piece.eom && cut == high;
+        if low > self.rseq && !self.has_room_beyond_gap(low, cut) {
+            // The gap is reported once, although nothing of the piece is kept.
+            if self.policy.keeping != Keeping::NoError {
+                self.hseq = self.hseq.max(cut);
+            }
+            self.lose(high);
+            return Fate::Dropped;
+        }
+        if !self.has_room_for_marks(piece, eom, high) {
+            self.lose(high);
+            return Fate::Dropped;
+        }
+        for gap in self.spans.missing_in(low..cut) {
+            for (at, range) in self.memory.parts(self.dseq, gap) {
+                let from = (at - piece.low) as u32;
+                place(from..from + range.len, range);
+            }
+        }
+        if low > self.rseq && self.policy.keeping == Keeping::NoError {
+            self.holes.get_or_insert_default().insert(self.rseq..low);
+            self.rseq = cut;
+        } else if low > self.rseq {
+            self.spans.insert(low..cut);
+        } else {
+            self.rseq = self.spans.first_missing_from(cut);
+            self.spans.pop_front_below(self.rseq);
+        }
+        self.hseq = self.hseq.max(cut);
+        self.mark(piece, eom, high);
+        self.expect(piece.len, cut);
+        if cut < high {
+            self.lose(high);
+        }
+        Fate::New
+    }
+
+    /// An empty packet may end a message, or begin one, right behind what is in; nothing else can be said by it.
+    fn take_empty(&mut self, piece: &Piece) -> Fate {
+        let at = piece.low;
+        let is_new_end = piece.eom && !self.marks.has_end(at) && !(at == self.dseq && self.is_ended);
+        let is_new_tag = !piece.eom && piece.btag.is_some() && self.marks.tag(at).is_none();
+        if at < self.rseq || !(is_new_end || is_new_tag) {
+            Fate::Duplicate
+        } else if at > self.rseq || !self.has_room_for_marks(piece, piece.eom, at) {
+            Fate::Dropped
+        } else {
+            self.mark(piece, piece.eom, at);
+            Fate::New
+        }
+    }
+
+    /// Whether bytes `low..high`, which lie beyond a gap, can be kept.
+    fn has_room_beyond_gap(&self, low: u64, high: u64) -> bool {
+        match self.policy.keeping {
+            //= X-13
+            Keeping::GoBackN => false,
+            Keeping::Selective => {
+                // What overlaps or touches a span makes none.
+                self.spans.range_count() < self.policy.max_spans || self.spans.overlaps(low - 1..high.saturating_add(1))
+            }
+            Keeping::NoError => self.has_room_for_hole(),
+        }
+    }
+
+    /// Whether a hole that begins at rseq can be noted.
+    fn has_room_for_hole(&self) -> bool {
+        self.holes.as_ref().is_none_or(|holes| {
+            holes.range_count() < self.policy.max_spans || holes.max().is_some_and(|last| last + 1 == self.rseq)
+        })
+    }
+
+    /// Whether the ends that a piece tells can be noted. One more than allowed is taken where there would be no message
+    /// to deliver without it, and so nothing that ever makes room.
+    fn has_room_for_marks(&self, piece: &Piece, eom: bool, high: u64) -> bool {
+        let more = usize::from(eom && !self.marks.has_end(high))
+            + usize::from(piece.btag.is_some() && piece.low > self.dseq && !self.marks.has_end(piece.low));
+        let is_needed = piece.low <= self.rseq && self.marks.first_end().is_none_or(|end| end > self.rseq);
+        more == 0 || self.marks.ends() + more <= self.policy.max_boundaries || is_needed
+    }
+
+    /// Notes what a piece tells about messages.
+    fn mark(&mut self, piece: &Piece, eom: bool, high: u64) {
+        if eom {
+            self.marks.insert_end(high);
+        }
+        if let Some(tag) = piece.btag
+            && piece.low >= self.dseq
+        {
+            self.marks.insert_tag(piece.low, tag);
+            if piece.low > self.dseq {
+                self.marks.insert_end(piece.low);
+            }
+        }
+    }
+
+    /// Bytes below `high` have been sent and are not kept. Without error control they are a hole.
+    //= X-15
+    fn lose(&mut self, high: u64) {
+        if self.policy.keeping == Keeping::NoError && high.saturating_sub(self.hseq) <= MAX_WINDOW {
+            self.seen = self.seen.max(high);
+            self.advance();
+        }
+    }
+
+    /// Moves on over bytes that will not come, as far as there is memory in which to show their places.
+    fn advance(&mut self) {
+        if self.seen <= self.hseq {
+            return;
+        }
+        let high = self.seen.min(self.limit());
+        if high > self.hseq && self.has_room_for_hole() {
+            self.holes.get_or_insert_default().insert(self.hseq..high);
+            self.rseq = high;
+            self.hseq = high;
+        }
+    }
+
+    /// Whether a piece cannot be true beside what is known.
+    fn contradicts(&self, piece: &Piece, high: u64) -> bool {
+        if self.end.is_some_and(|end| high > end)
+            || piece.end.is_some_and(|end| end < high || self.contradicts_end(end))
+            || self.marks.ends_between(piece.low, high)
+        {
+            return true;
+        }
+        if piece.len == 0 || self.policy.keeping == Keeping::NoError {
+            return false;
+        }
+        // The marks come with the bytes: a byte that came without one has none.
+        let is_in = |offset| offset < self.rseq || self.spans.contains(offset);
+        (piece.eom && high > self.dseq && is_in(high - 1) && !self.marks.has_end(high))
+            || (piece.btag.is_some()
+                && piece.low >= self.dseq
+                && is_in(piece.low)
+                && self.marks.tag(piece.low).is_none())
+    }
+
+    fn contradicts_end(&self, end: u64) -> bool {
+        end < self.hseq || self.end.is_some_and(|known| known != end)
+    }
+
+    /// The stream ends at `end`. False if it is too far away to be believed.
+    fn learn_end(&mut self, end: u64) -> bool {
+        if self.policy.keeping == Keeping::NoError && end.saturating_sub(self.hseq) > MAX_WINDOW {
+            return false;
+        }
+        self.end = Some(end);
+        self.lose(end);
+        true
+    }
+}

@@ -1,0 +1,218 @@
+//! The sending half of a stream (specs/xtp.md, 3.1 to 3.6, 3.10, 3.12).
+//!
+//! It knows the application's data by name, what of it has been sent, and what has become of that; it says what goes next
+//! and takes in what statuses say. All offsets are stream offsets, 64 bits from 0; it knows nothing of wire numbers, keys
+//! or packets.
+//!
+//! Always true: `acked <= sent <= queued`; only bytes below alloc leave, and never more than 2^30 beyond `acked`; while the
+//! stream is idle it takes less than 350 bytes, once [`Outgoing::rest`] has been called.
+
+mod answers;
+mod asks;
+mod chunks;
+mod flights;
+mod path;
+mod send;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use answers::{Heard, Outcome};
+pub(crate) use chunks::{Chunk, Done};
+pub(crate) use path::PathConfig;
+pub(crate) use send::{Asking, Cut, Next, Terms};
+
+use asks::Asks;
+use chunks::Chunks;
+use core::time::Duration;
+use flights::Flights;
+use path::{Path, RoundTrip};
+use pinnace_core::{BufferRange, ControllerKind, Pacer, Time};
+
+/// Bytes that may be sent before the first status.
+const FIRST_ALLOC: u64 = 65_536;
+/// The largest window: numbers of 32 bits compare serially.
+const MAX_WINDOW: u64 = 1 << 30;
+
+/// What a stream that sends has, and an idle one does not.
+#[derive(Debug)]
+struct Active {
+    flights: Flights,
+    path: Path,
+}
+
+/// The sending half of a stream.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    chunks: Chunks,
+    asks: Asks,
+    active: Option<Box<Active>>,
+    /// User bytes by the traffic specifier.
+    limit: Option<Box<Pacer>>,
+    /// The number of the next transmission, from 1.
+    number: u64,
+    acked: u64,
+    sent: u64,
+    queued: u64,
+    alloc: u64,
+    rtt: RoundTrip,
+    congestion: ControllerKind,
+    initial_timeout: Duration,
+    floor: Duration,
+    has_end: bool,
+    has_status: bool,
+    is_settled: bool,
+    no_error: bool,
+    go_back_n: bool,
+}
+
+impl Outgoing {
+    /// A stream of which nothing is queued; `sync` is the value before the first ask.
+    pub(crate) fn new(sync: u32, config: &PathConfig) -> Self {
+        Self {
+            chunks: Chunks::default(),
+            asks: Asks::new(sync),
+            active: None,
+            limit: path::limit(config.rate, config.burst),
+            number: 1,
+            acked: 0,
+            sent: 0,
+            queued: 0,
+            alloc: FIRST_ALLOC,
+            rtt: RoundTrip::default(),
+            congestion: config.congestion,
+            initial_timeout: config.initial_timeout,
+            floor: config.floor,
+            has_end: false,
+            has_status: false,
+            is_settled: false,
+            no_error: false,
+            go_back_n: false,
+        }
+    }
+
+    /// From `now` on at most `burst + rate * t` user bytes leave in `t` seconds; `rate` 0 is no limit, `burst` 0 what the
+    /// rate sends in 10 ms.
+    //= X-19
+    pub(crate) fn set_rate(&mut self, now: Time, rate: u64, burst: u64) {
+        match &mut self.limit {
+            Some(pacer) if rate > 0 => {
+                pacer.set_rate(now, Some(rate));
+                pacer.set_burst(now, path::burst_of(rate, burst));
+            }
+            limit => *limit = path::limit(rate, burst),
+        }
+    }
+
+    /// Queues `chunk` behind what is queued. Never after [`Outgoing::shut`].
+    pub(crate) fn queue(&mut self, chunk: Chunk) {
+        debug_assert!(!self.has_end, "the stream has ended");
+        self.chunks.push(self.queued, &chunk);
+        self.queued += chunk.len;
+    }
+
+    /// The stream ends behind what is queued.
+    pub(crate) fn shut(&mut self) {
+        self.has_end = true;
+    }
+
+    /// RCLOSE came: drops what was never sent; the stream ends at [`Outgoing::sent`].
+    pub(crate) fn cut_off(&mut self) {
+        self.has_end = true;
+        self.queued = self.sent;
+        self.chunks.cut_off(self.sent);
+    }
+
+    /// Nothing is repeated any more: forgets what is under way and what is lost.
+    pub(crate) fn abandon(&mut self) {
+        if let Some(active) = self.active.as_deref_mut() {
+            active.flights.clear(self.sent);
+        }
+    }
+
+    /// All that has been sent, an empty message too, is acknowledged by other means than a status: the response of a
+    /// transaction, the END of a datagram's receiver.
+    pub(crate) fn settle(&mut self, now: Time) {
+        self.is_settled = true;
+        self.ack_below(now, self.sent);
+    }
+
+    /// The next chunk that is no longer needed, in order: all its bytes are below [`Outgoing::acked`]. An empty message
+    /// waits for [`Outgoing::settle`]. Where nothing is repeated: all its bytes have been sent; the driver keeps the
+    /// buffers of a train until it has left.
+    pub(crate) fn poll_done(&mut self) -> Option<Done> {
+        self.chunks.pop_done(self.acked, self.no_error, self.is_settled)
+    }
+
+    /// All chunks, at the end of the context.
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = Done> {
+        self.abandon();
+        self.queued = self.sent;
+        self.chunks.drain()
+    }
+
+    /// Everything below has arrived.
+    pub(crate) fn acked(&self) -> u64 {
+        self.acked
+    }
+
+    /// One past the last byte ever sent.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// One past the last byte queued.
+    pub(crate) fn queued(&self) -> u64 {
+        self.queued
+    }
+
+    /// Where the stream ends, once that is known.
+    pub(crate) fn end(&self) -> Option<u64> {
+        self.has_end.then_some(self.queued)
+    }
+
+    /// Bytes under way as the congestion controller counts them: overhead included, what is lost or in a span not.
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.active.as_deref().map_or(0, |active| active.flights.bytes())
+    }
+
+    /// User bytes that are lost and wait for their repetition.
+    pub(crate) fn lost(&self) -> u64 {
+        self.active.as_deref().map_or(0, |active| active.flights.lost().len())
+    }
+
+    /// The newest sync.
+    pub(crate) fn sync(&self) -> u32 {
+        self.asks.sync()
+    }
+
+    /// Whether a status that was asked for with SREQ has not come. A DREQ is never missing.
+    pub(crate) fn is_ask_missing(&self) -> bool {
+        self.asks.is_missing()
+    }
+
+    /// The smoothed round trip, once it was measured.
+    pub(crate) fn round_trip(&self) -> Option<Duration> {
+        self.rtt.smoothed()
+    }
+
+    /// WTIMER without doubling.
+    //= X-12
+    pub(crate) fn timeout(&self) -> Duration {
+        self.rtt.timeout().unwrap_or(self.initial_timeout).max(self.floor)
+    }
+
+    /// The places of the bytes of a cut, at most two. A packet never has bytes of two messages.
+    pub(crate) fn parts(&self, low: u64, len: u32) -> impl Iterator<Item = BufferRange> {
+        self.chunks.parts(low, len)
+    }
+
+    /// Gives back all memory that an idle stream does not need: congestion control starts anew with the next packet, the
+    /// round trip stays. Does nothing while bytes are not acknowledged or wait.
+    pub(crate) fn rest(&mut self) {
+        if self.acked == self.sent && self.queued == self.sent {
+            self.active = None;
+            self.chunks.shrink();
+            self.asks.shrink();
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! What is known of the path: round trip, congestion, and the pace.
+//!
+//! The round trip outlives everything else, in 16 bytes: an idle context of a hundred thousand keeps nothing more.
+//= X-12
+//= X-23
+
+use core::time::Duration;
+use pinnace_core::{AckSample, Congestion, ControllerKind, DeliveryRate, LossSample, Pacer, Time};
+
+/// How a stream treats its path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PathConfig {
+    /// The congestion controller.
+    pub(crate) congestion: ControllerKind,
+    /// WTIMER before the first sample.
+    pub(crate) initial_timeout: Duration,
+    /// WTIMER is never shorter.
+    pub(crate) floor: Duration,
+    /// User bytes a second; 0: no limit.
+    pub(crate) rate: u64,
+    /// User bytes at once; 0: what the rate sends in 10 ms.
+    pub(crate) burst: u64,
+}
+
+impl Default for PathConfig {
+    /// The defaults of the specification (3.13), CUBIC, no limit.
+    fn default() -> Self {
+        Self {
+            congestion: ControllerKind::Cubic,
+            initial_timeout: Duration::from_millis(250),
+            floor: Duration::from_millis(10),
+            rate: 0,
+            burst: 0,
+        }
+    }
+}
+
+/// Jacobson's estimate in as few bytes as it needs; [`pinnace_core::RttEstimator`] with its configuration takes 264.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct RoundTrip {
+    /// Smoothed round trip and mean deviation in nanoseconds; 0: no sample yet.
+    smoothed: u64,
+    deviation: u64,
+}
+
+impl RoundTrip {
+    /// No honest round trip is longer than an hour, and no sum of such overflows.
+    const MOST: u64 = 3_600_000_000_000;
+
+    pub(super) fn on_sample(&mut self, sample: Duration) {
+        let sample = u64::try_from(sample.as_nanos()).unwrap_or(u64::MAX).clamp(1, Self::MOST);
+        if self.smoothed == 0 {
+            *self = Self { smoothed: sample, deviation: sample / 2 };
+        } else {
+            self.deviation = self.deviation - self.deviation / 4 + self.smoothed.abs_diff(sample) / 4;
+            self.smoothed = (self.smoothed - self.smoothed / 8 + sample / 8).max(1);
+        }
+    }
+
+    pub(super) fn smoothed(&self) -> Option<Duration> {
+        (self.smoothed > 0).then(|| Duration::from_nanos(self.smoothed))
+    }
+
+    /// The round trip and four deviations.
+    pub(super) fn timeout(&self) -> Option<Duration> {
+        (self.smoothed > 0).then(|| Duration::from_nanos(self.smoothed + 4 * self.deviation))
+    }
+}
+
+/// The limit on user bytes.
+pub(super) fn limit(rate: u64, burst: u64) -> Option<Box<Pacer>> {
+    (rate > 0).then(|| Box::new(Pacer::new(Some(rate), burst_of(rate, burst))))
+}
+
+pub(super) fn burst_of(rate: u64, burst: u64) -> u64 {
+    if burst == 0 { rate / 100 } else { burst }
+}
+
+/// Congestion control of a stream that has sent something.
+#[derive(Debug)]
+pub(super) struct Path {
+    pub(super) congestion: Box<dyn Congestion>,
+    pub(super) delivery: DeliveryRate,
+    pub(super) pacer: Pacer,
+    mss: u64,
+}
+
+impl Path {
+    /// A path whose datagrams have at most `mss` bytes.
+    pub(super) fn new(kind: ControllerKind, mss: u64, now: Time) -> Self {
+        let mut path = Self {
+            congestion: kind.build(mss, now),
+            delivery: DeliveryRate::new(),
+            pacer: Pacer::new(None, 2 * mss),
+            mss,
+        };
+        path.set_pace(now);
+        path
+    }
+
+    /// `bytes` leave, with `in_flight` before them.
+    pub(super) fn on_sent(&mut self, now: Time, bytes: u64, in_flight: u64) {
+        self.congestion.on_sent(now, bytes, in_flight);
+        if self.pacer.rate().is_some() {
+            self.pacer.take(now, bytes);
+        }
+    }
+
+    pub(super) fn on_timeout(&mut self, now: Time) {
+        self.congestion.on_timeout(now);
+        self.set_pace(now);
+    }
+
+    /// A status has been taken in.
+    pub(super) fn on_status(&mut self, now: Time, loss: Option<LossSample>, ack: Option<AckSample>) {
+        if let Some(loss) = loss {
+            self.congestion.on_loss(&loss);
+        }
+        if let Some(ack) = ack {
+            self.congestion.on_ack(&ack);
+        }
+        self.set_pace(now);
+    }
+
+    fn set_pace(&mut self, now: Time) {
+        let rate = self.congestion.pacing_rate();
+        if rate != self.pacer.rate() {
+            self.pacer.set_rate(now, rate);
+            // A train every millisecond, at least two packets, at most one system call's worth.
+            let burst = rate.unwrap_or(u64::MAX) / 1000;
+            self.pacer.set_burst(now, burst.clamp(2 * self.mss, 65_535.max(2 * self.mss)));
+        }
+    }
+}

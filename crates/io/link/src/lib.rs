@@ -2,8 +2,8 @@
 //!
 //! A [`Link`] moves datagrams between application memory and a network. It knows nothing of any protocol: it takes a
 //! [`Train`] (parts in memory that a [`BufferTable`] resolves) and fills a [`ReceivePlan`]. Implementations: [`MemoryLink`]
-//! (two ends in one process) and [`UdpLink`] (vectored, with segmentation offload on Linux). Middlewares wrap a link and
-//! are links themselves: [`Fault`], [`Capture`], [`Meter`].
+//! (two ends in one process), [`UdpLink`] (vectored, with segmentation offload on Linux) and, on Linux only, `Ip36Link` (raw
+//! IP, protocol 36). Middlewares wrap a link and are links themselves: [`Fault`], [`Capture`], [`Meter`].
 //!
 //! Always true: a link never blocks, never touches memory that neither the train nor the plan names, and never sends a
 //! datagram other than those of the train.
@@ -36,6 +36,8 @@ macro_rules! forward_properties {
 
 mod capture;
 mod fault;
+#[cfg(target_os = "linux")]
+mod ip36;
 mod memory;
 mod memory_link;
 mod meter;
@@ -51,6 +53,8 @@ use std::os::fd::RawFd;
 
 pub use capture::{Capture, CaptureOptions};
 pub use fault::{Burst, Fault, FaultCounters, FaultOptions};
+#[cfg(target_os = "linux")]
+pub use ip36::{Ip36Link, Ip36Options};
 pub use memory::BufferTable;
 pub use memory_link::{MemoryLink, MemoryOptions};
 pub use meter::{Meter, MeterReport};
@@ -123,7 +127,7 @@ pinnace_core::counters! {
         datagrams_truncated,
         /// Datagrams that the kernel dropped because the receive buffer was full.
         receive_buffer_drops,
-        /// Datagrams of others that reached a link with one peer, thrown away.
+        /// Datagrams of others that reached a link with one peer, or for others than the link's address, thrown away.
         datagrams_from_strangers,
         /// ICMP errors reported by the kernel.
         unreachable_reports,

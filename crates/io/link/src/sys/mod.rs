@@ -157,6 +157,13 @@ impl Name {
         if done == 0 { Ok(name) } else { Err(io::Error::last_os_error()) }
     }
 
+    /// Binds a socket.
+    pub(crate) fn bind(&self, fd: RawFd) -> io::Result<()> {
+        // SAFETY: the pointer and the length are those of `self.raw`.
+        let done = unsafe { libc::bind(fd, (&raw const self.raw).cast(), self.len) };
+        if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
     /// Connects a socket.
     pub(crate) fn connect(&self, fd: RawFd) -> io::Result<()> {
         // SAFETY: the pointer and the length are those of `self.raw`.

@@ -436,11 +436,12 @@ impl UdpLink {
             _ => 0,
         };
         let mut lost = 0;
-        // SAFETY: `gather_singly` laid the messages out: pieces in the train and in memory that the table vouches for, a name
-        // in `self.to`; none of it moves in this loop.
-        while let Some(refusal) =
-            unsafe { self.out.send_singly(self.write_fd, &mut done, &mut self.counters.send_calls) }
-        {
+        let fd = self.write_fd;
+        loop {
+            let calls = &mut self.counters.send_calls;
+            // SAFETY: `gather_singly` laid the messages out: pieces in the train and in memory that the table vouches for, a
+            // name in `self.to`; none of it moves in this loop.
+            let Some(refusal) = (unsafe { self.out.send_singly(fd, &mut done, calls) }) else { break };
             match refusal {
                 Refusal::Blocked => {
                     self.resume = (done > 0).then(|| (done, fingerprint(train)));

@@ -1,0 +1,519 @@
+//! Raw IP links, in network namespaces of the tests' own threads. Without the privilege for one, the tests say so and
+//! pass.
+#![cfg(target_os = "linux")]
+#![allow(clippy::print_stdout, reason = "a test that cannot run says why")]
+
+mod support;
+
+use pinnace_core::{Address, BufferRange, Ecn, Placed, ReceivePlan, Train};
+use pinnace_link::{BufferTable, Ip36Link, Ip36Options, Link, ReadBuffer, ReadOutcome, Received, SendOutcome};
+use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::process::Command;
+use std::sync::mpsc;
+use std::time::Duration;
+use support::{Memory, TRAILER, collect, receive, receive_bytes, send_bytes, train_of};
+
+/// Two addresses of this host in each family.
+const V4: [&str; 2] = ["127.0.0.2", "127.0.0.3"];
+const V6: [&str; 2] = ["fd00:36::2", "fd00:36::3"];
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn at(text: &str) -> Address {
+    SocketAddr::new(ip(text), 0).into()
+}
+
+fn run(arguments: &str) -> bool {
+    Command::new("ip").args(arguments.split(' ')).status().is_ok_and(|status| status.success())
+}
+
+/// Waits until an address of IPv6 that was given to this host is really there: the kernel routes to it a little later.
+fn settle(local: &str) -> bool {
+    let socket = UdpSocket::bind((ip(local), 0)).unwrap();
+    let own = socket.local_addr().unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
+    (0..500).any(|_| socket.send_to(b"?", own).is_ok() && socket.recv(&mut [0]).is_ok())
+}
+
+/// A namespace of this thread, with both families on its loopback interface.
+fn namespace() -> bool {
+    // SAFETY: changes this thread's namespace only, which ends with the test.
+    let done = unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0
+        && run("link set lo up mtu 65536")
+        && V6.iter().all(|ip| run(&format!("addr add {ip}/128 dev lo nodad")) && settle(ip));
+    if !done {
+        println!("skipped: no network namespace here ({})", std::io::Error::last_os_error());
+    }
+    done
+}
+
+/// As soon as it has no owner: a process that another test is just starting holds the descriptors of this one until it
+/// runs its own program.
+fn bind(local: &str) -> Ip36Link {
+    for _ in 0..2000 {
+        match Ip36Link::bind(ip(local), &Ip36Options::default()) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse => std::thread::sleep(Duration::from_millis(1)),
+            link => return link.unwrap(),
+        }
+    }
+    panic!("{local} keeps its owner");
+}
+
+fn connect(local: &str, peer: &str) -> Ip36Link {
+    Ip36Link::connect(Some(ip(local)), ip(peer), &Ip36Options::default()).unwrap()
+}
+
+fn is_empty(link: &mut Ip36Link) -> bool {
+    let mut plan = ReceivePlan::new();
+    plan.reset(1);
+    plan.top_up(ReadBuffer::READ_BYTES);
+    matches!(link.receive(&plan, &BufferTable::new(), &mut ReadBuffer::new()).unwrap(), ReadOutcome::Empty)
+}
+
+/// Sends `total` bytes in trains of `size` bytes a payload, and reads them with plans that guess `guess`.
+fn transfer(from: &mut Ip36Link, to: &mut Ip36Link, total: usize, size: usize, guess: usize) -> support::Arrival {
+    let (source, target) = (Memory::pattern(total), Memory::zeros(total));
+    let limits = from.train_limits();
+    let per_train = (limits.bytes / (size + TRAILER)).clamp(1, limits.segments) * size;
+    let mut train = Train::new(limits);
+    for low in (0..total).step_by(per_train) {
+        train_of(&mut train, source.id, low, (low + per_train).min(total), size);
+        let calls = from.counters().send_calls;
+        assert_eq!(from.send(&train, &source.table).unwrap(), SendOutcome::Sent);
+        assert_eq!(from.counters().send_calls, calls + 1, "a train is one call");
+    }
+    let arrival = collect(to, &target, total, guess);
+    assert!(target.bytes() == source.bytes(), "every byte is where it belongs");
+    assert_eq!(arrival.reads, arrival.datagrams);
+    arrival
+}
+
+#[test]
+fn every_size_arrives_in_place() {
+    if !namespace() {
+        return;
+    }
+    for ([here, there], largest) in [(V4, 65_515), (V6, 65_496)] {
+        let (mut a, mut b) = (bind(here), connect(there, here));
+        assert_eq!((a.max_datagram(), b.max_datagram()), (if here == V4[0] { 65_515 } else { 1460 }, largest));
+        for size in [1, 2, 100, 1444, 1472, 9000, 32_000, largest - TRAILER] {
+            for total in [size * 40, size * 7 + 1, size * 3 + size / 2, size] {
+                let arrival = transfer(&mut b, &mut a, total.min(200_000), size, size);
+                assert_eq!(arrival.copied, 0, "a right guess copies nothing ({size}, {total})");
+            }
+        }
+        for guess in [0, 1000, 1443, 1445, 60_000] {
+            let arrival = transfer(&mut b, &mut a, 50_001, 1444, guess);
+            assert_eq!(arrival.copied > 0, guess < 1444, "{guess}: {arrival:?}");
+        }
+        assert_eq!(a.counters().datagrams_received, b.counters().datagrams_sent);
+        assert_eq!(a.counters().bytes_received, b.counters().bytes_sent);
+        assert_eq!(a.counters().datagrams_from_strangers + b.counters().send_errors, 0);
+    }
+}
+
+#[test]
+fn a_header_and_two_areas_are_gathered_and_scattered() {
+    if !namespace() {
+        return;
+    }
+    for [here, there] in [V4, V6] {
+        let (mut a, mut b) = (connect(here, there), connect(there, here));
+        let (source, target) = (Memory::pattern(500), Memory::zeros(500));
+        let mut train = Train::new(b.train_limits());
+        train.begin(Address::Peer, 32 + 300 + 4);
+        train.inline(&[0xC5; 32]);
+        train.payload(BufferRange::new(source.id, 400, 100));
+        train.payload(BufferRange::new(source.id, 0, 200));
+        train.inline(&[7; 4]);
+        train.end_segment();
+        assert_eq!(b.send(&train, &source.table).unwrap(), SendOutcome::Sent);
+
+        // Around the end of a ring.
+        let mut plan = ReceivePlan::new();
+        plan.reset(a.datagrams_per_read());
+        plan.pooled(32);
+        plan.payload(BufferRange::new(target.id, 400, 100));
+        plan.payload(BufferRange::new(target.id, 0, 200));
+        plan.top_up(ReadBuffer::READ_BYTES);
+        let mut pool = ReadBuffer::new();
+        let read = receive(&mut a, &plan, &target.table, &mut pool).unwrap();
+        assert_eq!((read.bytes, read.segment, read.truncated), (336, 336, false));
+        let (mut pieces, mut moves) = (Vec::new(), Vec::new());
+        pool.pieces(read.bytes, &mut pieces);
+        let mut placed = Placed::new(plan.slots(), &pieces, read.bytes, read.segment, &mut moves);
+        let segment = placed.next_segment().unwrap();
+        assert_eq!((placed.head::<32>(&segment), placed.tail::<4>(&segment)), (Some([0xC5; 32]), Some([7; 4])));
+        assert_eq!(placed.settle(&segment, 32..132, BufferRange::new(target.id, 400, 100)), 0);
+        assert_eq!(placed.settle(&segment, 132..332, BufferRange::new(target.id, 0, 200)), 0);
+        assert!(target.bytes()[..200] == source.bytes()[..200] && target.bytes()[400..] == source.bytes()[400..]);
+        assert_eq!(target.bytes()[200..400], [0; 200]);
+    }
+}
+
+#[test]
+fn an_address_is_the_host_alone() {
+    if !namespace() {
+        return;
+    }
+    for [here, there] in [V4, V6] {
+        let (mut a, mut b) = (bind(here), connect(there, here));
+        assert_eq!((a.local_address(), b.peer_address(), a.peer_address()), (ip(here), Some(ip(here)), None));
+        send_bytes(&mut b, Address::Peer, b"question", Ecn::NotCapable);
+        let (bytes, read) = receive_bytes(&mut a).unwrap();
+        assert_eq!((&bytes[..], read.meta.source), (&b"question"[..], at(there)));
+        assert_eq!(read.meta.destination, Some(at(here)));
+        // A port in it means nothing, and does not disturb.
+        for port in [0, 5000] {
+            let to = SocketAddr::new(ip(there), port);
+            assert_eq!(send_bytes(&mut a, to.into(), b"answer", Ecn::NotCapable), SendOutcome::Sent);
+            let (bytes, read) = receive_bytes(&mut b).unwrap();
+            assert_eq!((&bytes[..], read.meta.source), (&b"answer"[..], Address::Peer));
+            assert_eq!(read.meta.destination, Some(at(there)));
+        }
+        let mut train = Train::new(b.train_limits());
+        train.begin(at(there), 1);
+        train.zeros(1);
+        train.end_segment();
+        assert!(b.send(&train, &BufferTable::new()).is_err(), "it has one peer");
+        train.begin(Address::Peer, 1);
+        train.zeros(1);
+        train.end_segment();
+        assert!(a.send(&train, &BufferTable::new()).is_err(), "it has none");
+    }
+}
+
+#[test]
+fn a_packet_to_oneself_is_heard_and_no_other_of_ones_own() {
+    if !namespace() {
+        return;
+    }
+    for own in ["::1", V4[0], V6[0]] {
+        let mut link = bind(own);
+        send_bytes(&mut link, at(own), b"echo", Ecn::NotCapable);
+        let (bytes, read) = receive_bytes(&mut link).unwrap();
+        assert_eq!((&bytes[..], read.meta.source, read.meta.destination), (&b"echo"[..], at(own), Some(at(own))));
+    }
+    for [here, there] in [V4, V6] {
+        let (mut a, mut b) = (bind(here), bind(there));
+        send_bytes(&mut a, at(there), b"away", Ecn::NotCapable);
+        assert_eq!(receive_bytes(&mut b).unwrap().0, b"away");
+        assert!(is_empty(&mut a));
+    }
+}
+
+#[test]
+fn a_connected_link_hears_its_peer_only() {
+    if !namespace() {
+        return;
+    }
+    for ([here, there], other) in [(V4, "127.0.0.4"), (V6, "::1")] {
+        let (mut a, mut b, mut stranger) = (connect(here, there), bind(there), bind(other));
+        send_bytes(&mut stranger, at(here), b"not for you", Ecn::NotCapable);
+        send_bytes(&mut b, at(here), b"for you", Ecn::NotCapable);
+        assert_eq!(receive_bytes(&mut a).unwrap().0, b"for you");
+        assert!(is_empty(&mut a));
+    }
+}
+
+#[test]
+fn an_address_has_one_owner_in_a_namespace() {
+    if !namespace() {
+        return;
+    }
+    let options = Ip36Options::default();
+    for [here, there] in [V4, V6] {
+        let first = bind(here);
+        let error = Ip36Link::bind(ip(here), &options).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::AddrInUse);
+        assert!(error.to_string().contains(&format!("@pinnace-ip36-{here}")), "{error}");
+        let connected = connect(there, here);
+        assert_eq!(Ip36Link::bind(ip(there), &options).unwrap_err().kind(), ErrorKind::AddrInUse);
+        let other = Ip36Link::connect(Some(ip(here)), ip(there), &options);
+        assert_eq!(other.unwrap_err().kind(), ErrorKind::AddrInUse);
+        drop((first, connected));
+        drop((bind(here), bind(there)));
+    }
+    // One address under two spellings is one address.
+    let _first = bind(V4[0]);
+    assert_eq!(Ip36Link::bind(ip("::ffff:127.0.0.2"), &options).unwrap_err().kind(), ErrorKind::AddrInUse);
+    let elsewhere = std::thread::spawn(|| namespace() && Ip36Link::bind(ip(V4[0]), &Ip36Options::default()).is_ok());
+    assert!(elsewhere.join().unwrap());
+    // What could not be bound has no owner.
+    let nobodys = ip("192.0.2.1");
+    for _ in 0..2 {
+        assert_eq!(Ip36Link::bind(nobodys, &options).unwrap_err().kind(), ErrorKind::AddrNotAvailable);
+    }
+}
+
+#[test]
+fn what_is_not_one_host_is_refused() {
+    for text in ["0.0.0.0", "::", "::ffff:0.0.0.0", "224.0.0.1", "ff02::1"] {
+        let error = Ip36Link::bind(ip(text), &Ip36Options::default()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        assert!(error.to_string().contains("`ip address`"), "{error}");
+        let error = Ip36Link::connect(None, ip(text), &Ip36Options::default()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    }
+    let mixed = Ip36Link::connect(Some(ip(V4[0])), ip("::1"), &Ip36Options::default()).unwrap_err();
+    assert!(matches!(mixed.kind(), ErrorKind::InvalidInput | ErrorKind::PermissionDenied), "{mixed}");
+}
+
+#[test]
+fn a_missing_capability_is_named() {
+    let without = std::thread::spawn(|| {
+        let header: [u32; 2] = [0x2008_0522, 0];
+        let none = [0u32; 6];
+        // SAFETY: version 3 of the call, with a header and two sets of three words; changes this thread only, which ends.
+        let done = unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()) };
+        assert_eq!(done, 0, "giving up is always allowed");
+        [
+            Ip36Link::bind(ip("127.0.0.77"), &Ip36Options::default()),
+            Ip36Link::connect(None, ip("::1"), &Ip36Options::default()),
+        ]
+        .map(|link| link.map(drop))
+    });
+    for result in without.join().unwrap() {
+        let error = result.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::PermissionDenied);
+        assert!(error.to_string().contains("CAP_NET_RAW"), "{error}");
+    }
+}
+
+#[test]
+fn a_read_into_too_little_memory_is_marked() {
+    if !namespace() {
+        return;
+    }
+    for [here, there] in [V4, V6] {
+        let (mut a, mut b) = (bind(here), connect(there, here));
+        for (room, lost) in [(99, true), (100, false), (10, true), (1, true)] {
+            send_bytes(&mut b, Address::Peer, &[5; 100], Ecn::NotCapable);
+            let mut plan = ReceivePlan::new();
+            plan.reset(1);
+            plan.pooled(room);
+            let read = receive(&mut a, &plan, &BufferTable::new(), &mut ReadBuffer::new()).unwrap();
+            assert_eq!((read.bytes, read.truncated), (room.min(100), lost));
+        }
+        assert_eq!(a.counters().datagrams_truncated, 3);
+    }
+}
+
+#[test]
+fn ecn_bits_cross() {
+    if !namespace() {
+        return;
+    }
+    for [here, there] in [V4, V6] {
+        let (mut a, mut b) = (bind(here), connect(there, here));
+        for ecn in [Ecn::Capable0, Ecn::NotCapable, Ecn::Capable1, Ecn::Congested] {
+            send_bytes(&mut b, Address::Peer, b"x", ecn);
+            assert_eq!(receive_bytes(&mut a).unwrap().1.meta.ecn, ecn, "{here}");
+        }
+    }
+}
+
+/// What the link says when asked until it says something.
+fn next_outcome(link: &mut Ip36Link) -> Option<ReadOutcome> {
+    let mut plan = ReceivePlan::new();
+    plan.reset(1);
+    plan.top_up(ReadBuffer::READ_BYTES);
+    support::wait(link).then(|| link.receive(&plan, &BufferTable::new(), &mut ReadBuffer::new()).unwrap())
+}
+
+#[test]
+fn a_host_that_does_not_know_the_protocol_is_unreachable() {
+    if !namespace() {
+        return;
+    }
+    for [here, there] in [V4, V6] {
+        let mut link = connect(here, there);
+        // The kernel heeds no report about a packet with fewer than 8 bytes behind its IP header.
+        let header = [0; 32];
+        for reports in 1..=3 {
+            // Only a read tells: a send on a raw socket passes by what is pending.
+            assert_eq!(send_bytes(&mut link, Address::Peer, &header, Ecn::NotCapable), SendOutcome::Sent);
+            assert!(matches!(next_outcome(&mut link), Some(ReadOutcome::Unreachable)), "{here}");
+            assert!(is_empty(&mut link));
+            assert_eq!(link.counters().unreachable_reports, reports);
+        }
+        // A link that hears everybody has no use for it: it does not say which of them it is about.
+        drop(link);
+        let mut link = bind(here);
+        send_bytes(&mut link, at(there), &header, Ecn::NotCapable);
+        assert!(is_empty(&mut link));
+    }
+    let nowhere = ip("192.0.2.1");
+    assert!(Ip36Link::connect(None, nowhere, &Ip36Options::default()).is_err());
+    let mut link = bind(V4[0]);
+    assert_eq!(
+        send_bytes(&mut link, SocketAddr::new(nowhere, 0).into(), b"x", Ecn::NotCapable),
+        SendOutcome::Unreachable
+    );
+}
+
+#[test]
+fn what_the_path_does_not_carry_is_too_large_until_it_may_be_cut() {
+    if !namespace() {
+        return;
+    }
+    for ([here, there], header) in [(V4, 20), (V6, 40)] {
+        assert!(run("link set lo mtu 9000"));
+        let (mut a, mut b) = (bind(here), connect(there, here));
+        assert_eq!(b.max_datagram(), 9000 - header);
+        transfer(&mut b, &mut a, 30_500, 8000, 8000);
+        assert!(run("link set lo mtu 2000"));
+        let fits = SendOutcome::TooLarge(Some(2000 - header as u32));
+        assert_eq!(send_bytes(&mut b, Address::Peer, &[0; 8000], Ecn::NotCapable), fits, "{here}");
+        assert_eq!(b.max_datagram(), 2000 - header);
+        assert_eq!(send_bytes(&mut a, at(there), &[0; 8000], Ecn::NotCapable), fits, "the listener asks for the route");
+        assert!(Link::allow_fragmentation(&mut b) && b.fragments());
+        assert!(!Link::allow_fragmentation(&mut b), "that is all it can do");
+        assert_eq!(transfer(&mut b, &mut a, 30_500, 8000, 8000).copied, 0);
+        assert_eq!(
+            send_bytes(&mut b, Address::Peer, &vec![0; 65_536], Ecn::NotCapable),
+            SendOutcome::TooLarge(Some(2000 - header as u32))
+        );
+        assert!(run("link set lo mtu 65536"));
+    }
+}
+
+#[test]
+fn a_part_without_memory_is_a_lost_train() {
+    if !namespace() {
+        return;
+    }
+    let (mut a, mut b) = (bind(V4[0]), connect(V4[1], V4[0]));
+    let source = Memory::pattern(100);
+    let mut train = Train::new(b.train_limits());
+    train_of(&mut train, source.id, 0, 200, 50);
+    assert_eq!(b.send(&train, &source.table).unwrap(), SendOutcome::Sent);
+    assert_eq!((b.counters().send_errors, b.counters().datagrams_sent), (1, 0));
+    assert!(is_empty(&mut a));
+}
+
+#[test]
+fn a_full_receive_buffer_drops_and_the_drops_are_counted() {
+    if !namespace() {
+        return;
+    }
+    for [here, there] in [V4, V6] {
+        let options = Ip36Options { receive_buffer: 0, ..Ip36Options::default() };
+        let mut a = Ip36Link::bind(ip(here), &options).unwrap();
+        let mut b = connect(there, here);
+        assert!(a.receive_buffer_bytes() > 0 && a.warnings().is_empty());
+        let mut received = 0;
+        for round in 0..2 {
+            for _ in 0..500 {
+                send_bytes(&mut b, Address::Peer, &[round; 1400], Ecn::NotCapable);
+            }
+            while !is_empty(&mut a) {
+                received += 1;
+            }
+        }
+        // The kernel tells of drops with the next that arrives.
+        send_bytes(&mut b, Address::Peer, &[1], Ecn::NotCapable);
+        assert!(!is_empty(&mut a));
+        assert!(received < 1000);
+        assert_eq!(a.counters().receive_buffer_drops, 1000 - received);
+    }
+}
+
+/// A raw socket that sends IP options in front of everything.
+fn with_options(options: &[u8], peer: IpAddr, bytes: &[u8]) {
+    // SAFETY: no pointers; a fresh descriptor with no other owner.
+    let socket = unsafe { OwnedFd::from_raw_fd(libc::socket(libc::AF_INET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 36)) };
+    let fd = socket.as_raw_fd();
+    let IpAddr::V4(peer) = peer else { panic!("options are of IPv4") };
+    // SAFETY: every pointer is to a value of the length given, on this frame; all zeros is a `sockaddr_in`.
+    let sent = unsafe {
+        let set =
+            libc::setsockopt(fd, libc::IPPROTO_IP, libc::IP_OPTIONS, options.as_ptr().cast(), options.len() as u32);
+        assert_eq!(set, 0);
+        let mut to: libc::sockaddr_in = std::mem::zeroed();
+        to.sin_family = libc::AF_INET as u16;
+        to.sin_addr.s_addr = u32::from_ne_bytes(peer.octets());
+        libc::sendto(fd, bytes.as_ptr().cast(), bytes.len(), 0, (&raw const to).cast(), 16)
+    };
+    assert_eq!(sent, bytes.len() as isize);
+}
+
+#[test]
+fn ip_options_do_not_shift_what_arrives() {
+    if !namespace() {
+        return;
+    }
+    let mut link = bind(V4[0]);
+    let target = Memory::zeros(300);
+    for options in [&[1, 1, 1, 0][..], &[1; 40]] {
+        let bytes: Vec<u8> = (0..=255).chain([options.len() as u8; 44]).collect();
+        with_options(options, ip(V4[0]), &bytes);
+        let mut plan = ReceivePlan::new();
+        plan.reset(1);
+        plan.pooled(16);
+        plan.payload(BufferRange::new(target.id, 0, 250));
+        plan.pooled(14);
+        plan.payload(BufferRange::new(target.id, 280, 20));
+        plan.top_up(ReadBuffer::READ_BYTES);
+        let mut pool = ReadBuffer::new();
+        let read = receive(&mut link, &plan, &target.table, &mut pool).unwrap();
+        assert_eq!((read.bytes, read.truncated), (300, false));
+        let mut pieces = Vec::new();
+        pool.pieces(300, &mut pieces);
+        assert_eq!(pieces.concat(), bytes);
+        assert!(target.bytes()[..250] == bytes[16..266] && target.bytes()[280..] == bytes[280..]);
+        assert_eq!(link.counters().datagrams_from_strangers, 0);
+    }
+}
+
+/// Two ends in two network namespaces with a veth between them.
+fn veth(mtu: usize) -> Option<[[Ip36Link; 2]; 2]> {
+    if !namespace() {
+        return None;
+    }
+    // SAFETY: no arguments.
+    let here = unsafe { libc::syscall(libc::SYS_gettid) };
+    let (to_us, from_there) = mpsc::channel();
+    let there = std::thread::spawn(move || {
+        let made = namespace()
+            && run(&format!("link add vb mtu {mtu} type veth peer name va mtu {mtu} netns {here}"))
+            && run("addr add 10.36.0.2/24 dev vb")
+            && run("addr add fd36::2/64 dev vb nodad")
+            && run("link set vb up")
+            && settle("fd36::2");
+        to_us.send(made).unwrap();
+        made.then(|| [("10.36.0.2", "10.36.0.1"), ("fd36::2", "fd36::1")].map(|(local, peer)| connect(local, peer)))
+    });
+    let made = from_there.recv().unwrap()
+        && run("addr add 10.36.0.1/24 dev va")
+        && run("addr add fd36::1/64 dev va nodad")
+        && run("link set va up")
+        && settle("fd36::1");
+    let there = there.join().unwrap().filter(|_| made)?;
+    Some([["10.36.0.1", "fd36::1"].map(bind), there])
+}
+
+#[test]
+fn both_ends_may_be_in_namespaces_of_their_own() {
+    for mtu in [1500, 9000] {
+        let Some([here, there]) = veth(mtu) else { return };
+        for ((mut a, mut b), header) in here.into_iter().zip(there).zip([20, 40]) {
+            assert_eq!(b.max_datagram(), mtu - header);
+            // Until the neighbour is known, the kernel queues a few packets only.
+            assert_eq!(transfer(&mut b, &mut a, 1, 1, 1).datagrams, 1);
+            let size = b.max_datagram() - TRAILER;
+            let arrival = transfer(&mut b, &mut a, size * 70, size, size);
+            assert_eq!((arrival.copied, arrival.datagrams), (0, 70));
+            // And back, to the address that it came from.
+            send_bytes(&mut b, Address::Peer, b"whose?", Ecn::Capable0);
+            let (_, Received { meta, .. }) = receive_bytes(&mut a).unwrap();
+            assert_eq!((meta.source, meta.ecn), (SocketAddr::new(b.local_address(), 0).into(), Ecn::Capable0));
+            send_bytes(&mut a, meta.source, b"yours", Ecn::NotCapable);
+            assert_eq!(receive_bytes(&mut b).unwrap().0, b"yours");
+        }
+    }
+}

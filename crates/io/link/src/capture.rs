@@ -1,7 +1,8 @@
 //! [`Capture`]: a link that writes what crosses it to a pcap file, for tcpdump, tshark and Wireshark.
 //!
-//! Each datagram is one packet, also where several crossed in one call, with IP and UDP headers made for it. Always true:
-//! trouble with the file never disturbs the link: writing stops, and [`Capture::finish`] says why.
+//! Each datagram is one packet, also where several crossed in one call, with an IP header made for it and, unless the link
+//! carries another protocol of IP, one of UDP. Always true: trouble with the file never disturbs the link: writing stops,
+//! and [`Capture::finish`] says why.
 
 use crate::{BufferTable, Link, LinkCounters, ReadBuffer, ReadOutcome, Received, SendOutcome};
 use etherparse::{IpEcn, IpFragOffset, IpHeaders, IpNumber, Ipv4Header, Ipv6FlowLabel, Ipv6Header, PacketBuilder};
@@ -16,6 +17,16 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// than this before they were cut.
 const FILE_SNAP_LENGTH: u32 = 262_144;
 
+/// What carries the datagrams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Carrier {
+    /// UDP, with a header of its own.
+    #[default]
+    Udp,
+    /// IP itself, as this protocol: a datagram follows the IP header at once.
+    Ip(u8),
+}
+
 /// How [`Capture`] names the ends and what it keeps.
 #[derive(Clone, Copy, Debug)]
 pub struct CaptureOptions {
@@ -23,14 +34,28 @@ pub struct CaptureOptions {
     pub local: SocketAddr,
     /// The other end's address, where a train or read does not say.
     pub peer: SocketAddr,
+    /// What carries the datagrams; ports are written for UDP only.
+    pub carrier: Carrier,
     /// Bytes kept of each packet, IP and UDP headers included.
     pub snap_length: u32,
 }
 
 impl CaptureOptions {
-    /// Whole packets between these two.
+    /// Whole packets of UDP between these two.
     pub fn new(local: SocketAddr, peer: SocketAddr) -> Self {
-        Self { local, peer, snap_length: FILE_SNAP_LENGTH }
+        Self { local, peer, carrier: Carrier::Udp, snap_length: FILE_SNAP_LENGTH }
+    }
+
+    /// Whole packets of IP protocol 36 between these two, for a link over raw IP.
+    ///
+    /// ```
+    /// use pinnace_link::{CaptureOptions, Carrier};
+    /// let options = CaptureOptions::ip36("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap());
+    /// assert_eq!(options.carrier, Carrier::Ip(36));
+    /// ```
+    pub fn ip36(local: IpAddr, peer: IpAddr) -> Self {
+        let [local, peer] = [local, peer].map(|ip| SocketAddr::new(ip, 0));
+        Self { carrier: Carrier::Ip(36), ..Self::new(local, peer) }
     }
 }
 
@@ -108,10 +133,17 @@ impl<W: Write> PcapFile<W> {
 
     fn write(&mut self, source: SocketAddr, destination: SocketAddr, ecn: Ecn, payload: &[u8]) -> io::Result<()> {
         self.packet.clear();
-        PacketBuilder::ip(headers(source.ip(), destination.ip(), ecn))
-            .udp(source.port(), destination.port())
-            .write(&mut self.packet, payload)
-            .map_err(io::Error::other)?;
+        let headers = headers(source.ip(), destination.ip(), ecn);
+        match self.options.carrier {
+            Carrier::Udp => {
+                let builder = PacketBuilder::ip(headers).udp(source.port(), destination.port());
+                builder.write(&mut self.packet, payload).map_err(io::Error::other)?;
+            }
+            Carrier::Ip(protocol) => {
+                let builder = PacketBuilder::ip(headers);
+                builder.write(&mut self.packet, IpNumber(protocol), payload).map_err(io::Error::other)?;
+            }
+        }
         let len = self.packet.len();
         let kept = &self.packet[..len.min(self.options.snap_length as usize)];
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);

@@ -51,7 +51,7 @@ mod udp;
 use std::io;
 use std::os::fd::RawFd;
 
-pub use capture::{Capture, CaptureOptions};
+pub use capture::{Capture, CaptureOptions, Carrier};
 pub use fault::{Burst, Fault, FaultCounters, FaultOptions};
 #[cfg(target_os = "linux")]
 pub use ip36::{Ip36Link, Ip36Options};

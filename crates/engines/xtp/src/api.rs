@@ -1,0 +1,443 @@
+//! What the application calls.
+
+use crate::accept::Listener;
+use crate::context::{Phase, Role};
+use crate::engine::{Birth, Xtp};
+use crate::incoming::Readable;
+use crate::outgoing::{Asking, Chunk};
+use crate::{Close, ContextId, ControlBlock, Facts, ListenerId, Output, Refused, Service, Services};
+use core::net::IpAddr;
+use pinnace_core::{Address, BufferId, ContextKey, Time};
+use pinnace_wire::xtp::{Code, Codec, HostPair, MAX_PREFIX_BYTES, Value};
+use std::sync::Arc;
+
+impl Xtp {
+    /// Listens at the destination port of the block's address, for the services offered. What the block says besides
+    /// holds for every context that is accepted.
+    ///
+    /// # Errors
+    /// [`Refused::Port`], [`Refused::Unsupported`] (a multicast service: groups are joined), [`Refused::Sort`].
+    //= X-5
+    pub fn listen(&mut self, block: ControlBlock, services: Services) -> Result<ListenerId, Refused> {
+        self.check(&block)?;
+        let port = block.address_segment.destination_port;
+        if port == 0 || self.ports.contains_key(&port) || self.listeners.len() >= self.shared.config.limits.listeners {
+            return Err(Refused::Port);
+        }
+        let id = ListenerId(self.next_listener);
+        self.next_listener += 1;
+        self.ports.insert(port, id);
+        self.listeners.insert(id, Listener { block: Arc::new(block), services, ring: None, left: None });
+        Ok(id)
+    }
+
+    /// As [`Xtp::listen`], for one context only, whose receive ring is the application's `ring` of so many bytes.
+    ///
+    /// # Errors
+    /// As [`Xtp::listen`].
+    pub fn listen_once(
+        &mut self,
+        block: ControlBlock,
+        services: Services,
+        ring: Option<(BufferId, u64)>,
+    ) -> Result<ListenerId, Refused> {
+        let id = self.listen(block, services)?;
+        if let Some(listener) = self.listeners.get_mut(&id) {
+            (listener.ring, listener.left) = (ring, Some(1));
+        }
+        Ok(id)
+    }
+
+    /// No more contexts are accepted there. Those that were go on.
+    pub fn stop_listening(&mut self, listener: ListenerId) {
+        if let Some(listener) = self.listeners.remove(&listener) {
+            self.ports.remove(&listener.port());
+        }
+    }
+
+    fn check(&self, block: &ControlBlock) -> Result<(), Refused> {
+        if self.is_shut_down.is_some() {
+            return Err(Refused::ShutDown);
+        }
+        let is_xtp40 = self.shared.config.codec == Codec::Xtp40;
+        if is_xtp40 && block.sort_value > u32::from(u16::MAX) {
+            return Err(Refused::Sort);
+        }
+        if matches!(block.service, Service::Multicast | Service::UnackMulticast) {
+            return Err(Refused::Unsupported);
+        }
+        Ok(())
+    }
+
+    /// A context to whoever listens at the block's address, reached at `to`. Nothing leaves before the first output.
+    ///
+    /// # Errors
+    /// [`Refused::TooManyContexts`], [`Refused::Port`] (the destination port is 0), [`Refused::Sort`],
+    /// [`Refused::Unsupported`].
+    //= X-3
+    pub fn open(&mut self, now: Time, to: Address, mut block: ControlBlock) -> Result<ContextId, Refused> {
+        self.check(&block)?;
+        if block.address_segment.destination_port == 0 {
+            return Err(Refused::Port);
+        }
+        if block.address_segment.source_port == 0 {
+            block.address_segment.source_port = self.shared.config.local_port;
+        }
+        fill_source(&mut block, self.shared.config.local);
+        let start = self.shared.secrets.draw();
+        let birth = Birth { role: Role::Initiator, phase: Phase::Fresh, peer: to, from: None, start };
+        let key = self.new_context(now, birth, Arc::new(block)).ok_or(Refused::TooManyContexts)?;
+        self.shared.counters.contexts_opened += 1;
+        Ok(ContextId(key))
+    }
+
+    /// Sends the FIRST now, without data and asking for a status, instead of with the first output.
+    ///
+    /// # Errors
+    /// [`Refused::NoContext`].
+    pub fn connect(&mut self, now: Time, context: ContextId) -> Result<(), Refused> {
+        self.change(now, context, |context| {
+            if context.phase == Phase::Fresh && context.role == Role::Initiator {
+                context.first_due = true;
+                context.phase = Phase::Active;
+            }
+            Ok(())
+        })
+    }
+
+    /// Queues an output; returns the ticket that [`Event::Sent`](crate::Event::Sent) names. The first makes a FIRST.
+    ///
+    /// # Errors
+    /// [`Refused`]; nothing is queued then.
+    //= X-5
+    //= X-17
+    pub fn send(&mut self, now: Time, context: ContextId, output: Output) -> Result<u64, Refused> {
+        let ticket = self.shared.next_ticket();
+        let datagram_bytes = self.shared.config.datagram_bytes;
+        self.change(now, context, |context| {
+            if context.outgoing.end().is_some() || context.phase == Phase::Over || context.is_told {
+                return Err(Refused::Closed);
+            }
+            let service = context.service;
+            let most = context.maxdata.min(datagram_bytes.saturating_sub(MAX_PREFIX_BYTES) as u32);
+            if service.is_datagram() && output.len > u64::from(most) {
+                return Err(Refused::TooLarge { most });
+            }
+            if output.len == 0 && !(service.is_one_message() && output.eom) {
+                return Err(Refused::Empty);
+            }
+            let waiting = context.outgoing.queued() - context.outgoing.acked();
+            if waiting > 0 && waiting + output.len > u64::from(context.block.wbufsize) {
+                return Err(Refused::Full);
+            }
+            let ends = output.eom && service.is_one_message();
+            let Output { buffer, offset, len, eom, btag, .. } = output;
+            context.outgoing.queue(Chunk { ticket, buffer, offset, len, eom, btag });
+            if output.asks_when_delivered {
+                context.asks_at.push_back((context.outgoing.queued(), Asking::Deferred));
+            } else if output.asks {
+                context.asks_at.push_back((context.outgoing.queued(), Asking::Status));
+            }
+            if ends || output.is_last {
+                context.outgoing.shut();
+            }
+            context.answer_by = None;
+            if context.phase == Phase::Fresh {
+                context.first_due = true;
+                context.phase = Phase::Active;
+            }
+            Ok(ticket)
+        })
+    }
+
+    /// Asks the peer for a status, in a packet of its own: at once (SREQ), or when it has delivered what it got (DREQ).
+    ///
+    /// # Errors
+    /// [`Refused::NoContext`].
+    //= X-7
+    pub fn ask(&mut self, now: Time, context: ContextId, when_delivered: bool) -> Result<(), Refused> {
+        self.change(now, context, |context| {
+            context.ask_due = Some(if when_delivered { Asking::Deferred } else { Asking::Status });
+            if context.phase == Phase::Fresh {
+                context.first_due = true;
+                context.phase = Phase::Active;
+            }
+            Ok(())
+        })
+    }
+
+    /// The outgoing stream ends behind what is queued (WCLOSE). The incoming one goes on.
+    ///
+    /// # Errors
+    /// [`Refused::NoContext`].
+    //= X-20
+    pub fn finish(&mut self, now: Time, context: ContextId) -> Result<(), Refused> {
+        self.change(now, context, |context| {
+            if context.outgoing.end().is_none() {
+                context.outgoing.shut();
+            }
+            if context.phase == Phase::Fresh {
+                context.phase = Phase::Active;
+                context.first_due = true;
+            }
+            Ok(())
+        })
+    }
+
+    /// Ends the context. What has come whole may still be read.
+    ///
+    /// # Errors
+    /// [`Refused::NoContext`].
+    //= X-20
+    pub fn close(&mut self, now: Time, context: ContextId, how: Close) -> Result<(), Refused> {
+        match how {
+            Close::Full => self.finish(now, context),
+            Close::Abbreviated => {
+                self.change(now, context, |context| {
+                    if context.role == Role::Initiator {
+                        context.is_abbreviated = true;
+                    }
+                    Ok(())
+                })?;
+                self.finish(now, context)
+            }
+            Close::Forced => {
+                let key = context.0;
+                let Some(context) = self.contexts.lookup_mut(key) else { return Err(Refused::NoContext) };
+                if context.phase == Phase::Active {
+                    // Who was never heard of needs no END.
+                    context.abort_due = context.heard;
+                }
+                context.phase = Phase::Over;
+                context.conclude(&mut self.shared, Err(crate::Failure::Aborted));
+                self.settle(now, key);
+                Ok(())
+            }
+        }
+    }
+
+    /// The application reads no more (RCLOSE): the peer drops what it has not sent.
+    ///
+    /// # Errors
+    /// [`Refused::NoContext`].
+    //= X-20
+    pub fn stop_reading(&mut self, now: Time, context: ContextId) -> Result<(), Refused> {
+        self.change(now, context, |context| {
+            if !context.stopped_reading && !context.incoming.is_complete() {
+                context.stopped_reading = true;
+                context.rclose = true;
+                if context.phase == Phase::Active && context.heard {
+                    context.owe_unasked();
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// What can be read now.
+    pub fn readable(&self, context: ContextId) -> Option<Readable> {
+        self.contexts.lookup(context.0).map(|context| context.incoming.readable())
+    }
+
+    /// The holes among the next `bytes` bytes that can be read, of a stream without errors: (offset from the next byte to
+    /// be read, bytes).
+    //= X-15
+    pub fn holes(&self, context: ContextId, bytes: u64) -> Vec<(u64, u64)> {
+        let Some(context) = self.contexts.lookup(context.0) else { return Vec::new() };
+        let holes = context.incoming.holes().take_while(|hole| hole.start < bytes);
+        holes.map(|hole| (hole.start, hole.end.min(bytes) - hole.start)).collect()
+    }
+
+    /// The application has taken `bytes` bytes (at most what [`Xtp::readable`] shows): their room is the peer's again.
+    //= X-8
+    pub fn consume(&mut self, now: Time, context: ContextId, bytes: u64) {
+        let key = context.0;
+        let Some(context) = self.contexts.lookup_mut(key) else { return };
+        let has_opened = context.incoming.consume(bytes);
+        while let Some(buffer) = context.incoming.poll_filled() {
+            context.give_back(&mut self.shared, buffer);
+        }
+        if context.phase == Phase::Active {
+            if has_opened {
+                context.owe_unasked();
+            }
+            //= X-7
+            if let Some((_, sync)) = context.deferred.take_if(|(point, _)| context.incoming.dseq() >= *point) {
+                context.owe(sync);
+            }
+        }
+        if context.ring_bytes > 0 && context.incoming.readable().len == 0 {
+            context.ring_idle_since = Some(now);
+        }
+        self.settle(now, key);
+    }
+
+    /// The application has taken the datagram that waited for it to be acknowledged ([`Event::Datagram`]).
+    ///
+    /// [`Event::Datagram`]: crate::Event::Datagram
+    pub fn delivered(&mut self, now: Time, context: ContextId) {
+        let key = context.0;
+        let Some(context) = self.contexts.lookup_mut(key) else { return };
+        if let Some((_, sync)) = context.deferred.take() {
+            context.end_with_status(now, &mut self.shared, sync);
+        }
+        self.settle(now, key);
+    }
+
+    /// Storage that an [`Event::Datagram`](crate::Event::Datagram) named is not needed any more.
+    pub fn release_datagram(&mut self, len: u64) {
+        self.shared.bytes = self.shared.bytes.saturating_sub(len);
+    }
+
+    /// Memory for the incoming stream, filled behind what was posted before ([`Service::BulkData`]). Comes back with
+    /// [`Event::Filled`](crate::Event::Filled).
+    ///
+    /// # Errors
+    /// [`Refused::NoContext`].
+    //= X-8
+    pub fn post(
+        &mut self,
+        now: Time,
+        context: ContextId,
+        buffer: BufferId,
+        offset: u64,
+        len: u64,
+    ) -> Result<(), Refused> {
+        self.change(now, context, |context| {
+            context.incoming.post(buffer, offset, len);
+            if context.phase == Phase::Active && context.heard {
+                context.owe_unasked();
+            }
+            Ok(())
+        })
+    }
+
+    /// The receive ring, of the application's memory: before anything has come.
+    ///
+    /// # Errors
+    /// [`Refused::NoContext`].
+    //= X-4
+    pub fn set_ring(&mut self, now: Time, context: ContextId, buffer: BufferId, bytes: u64) -> Result<(), Refused> {
+        self.change(now, context, |context| {
+            context.incoming.set_ring(buffer, bytes);
+            Ok(())
+        })
+    }
+
+    /// The control block of a context.
+    pub fn block(&self, context: ContextId) -> Option<&ControlBlock> {
+        self.contexts.lookup(context.0).map(|context| &*context.block)
+    }
+
+    /// Programs a context anew: what the block says about sending holds from the next packet on. Service and addresses
+    /// stay as they are.
+    ///
+    /// # Errors
+    /// [`Refused::NoContext`], [`Refused::Sort`].
+    pub fn set_block(&mut self, now: Time, context: ContextId, block: ControlBlock) -> Result<(), Refused> {
+        if self.shared.config.codec == Codec::Xtp40 && block.sort_value > u32::from(u16::MAX) {
+            return Err(Refused::Sort);
+        }
+        self.change(now, context, |context| {
+            let old = Arc::make_mut(&mut context.block);
+            let (service, address_segment) = (old.service, old.address_segment);
+            *old = ControlBlock { service, address_segment, ..block };
+            context.outgoing.set_rate(now, old.output_rate.into(), old.output_burst.into());
+            Ok(())
+        })?;
+        if let Some(context) = self.contexts.lookup_mut(context.0) {
+            // A new sort value is a new place.
+            context.stand_down(&mut self.shared);
+            context.make_ready(&mut self.shared);
+        }
+        Ok(())
+    }
+
+    /// Numbers of a context, for whoever shows or mirrors them.
+    pub fn facts(&self, context: ContextId) -> Option<Facts> {
+        let context = self.contexts.lookup(context.0)?;
+        let (space, outgoing, incoming) = (context.space, &context.outgoing, &context.incoming);
+        Some(Facts {
+            my_key: context.my_key,
+            peer_key: context.peer_key,
+            peer: context.peer,
+            service: context.service,
+            sync: outgoing.sync(),
+            recv_sync: context.recv_sync,
+            start: space.start(),
+            acked: space.number(outgoing.acked()),
+            sent: space.number(outgoing.sent()),
+            rseq: space.number(incoming.rseq()),
+            hseq: space.number(incoming.hseq()),
+            dseq: space.number(incoming.dseq()),
+            spans: incoming.spans().map(|span| (space.number(span.start), space.number(span.end))).collect(),
+            queued: outgoing.queued() - outgoing.sent(),
+            in_flight: outgoing.in_flight(),
+            is_connected: context.heard,
+            is_allocated: !outgoing.waits_for_room(&context.terms(&self.shared)),
+            is_over: context.is_told,
+        })
+    }
+
+    /// The application forgets a context: what was not read is dropped, what was queued is still sent, and the context
+    /// closes in the background.
+    pub fn release(&mut self, now: Time, context: ContextId) {
+        let key = context.0;
+        let Some(context) = self.contexts.lookup_mut(key) else { return };
+        context.is_released = true;
+        if context.phase == Phase::Fresh {
+            context.phase = Phase::Over;
+            context.conclude(&mut self.shared, Err(crate::Failure::Aborted));
+        } else if context.phase == Phase::Active {
+            if context.outgoing.end().is_none() {
+                context.outgoing.shut();
+            }
+            let _ = self.stop_reading(now, ContextId(key));
+        }
+        self.settle(now, key);
+    }
+
+    /// Ends everything: DIAG 2 value 10 to the peers, as far as the limit of DIAGs allows; then
+    /// [`Event::ShutDown`](crate::Event::ShutDown).
+    pub fn shut_down(&mut self, now: Time) {
+        if self.is_shut_down.is_some() {
+            return;
+        }
+        let keys: Vec<ContextKey> = self.contexts.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            let Some(context) = self.contexts.lookup_mut(key) else { continue };
+            if context.phase == Phase::Active && context.heard {
+                context.say(now, &mut self.shared, Code::ContextAbandoned, Value::GoingDown);
+            }
+            context.phase = Phase::Over;
+            context.abort_due = false;
+            context.conclude(&mut self.shared, Err(crate::Failure::Aborted));
+            context.is_released = true;
+            self.settle(now, key);
+        }
+        self.is_shut_down = Some(false);
+    }
+
+    /// Changes a context that has not ended, and settles it.
+    fn change<R>(
+        &mut self,
+        now: Time,
+        context: ContextId,
+        change: impl FnOnce(&mut crate::context::Context) -> Result<R, Refused>,
+    ) -> Result<R, Refused> {
+        let key = context.0;
+        let found = self.contexts.lookup_mut(key).ok_or(Refused::NoContext)?;
+        let result = change(found);
+        self.settle(now, key);
+        result
+    }
+}
+
+/// The source of an address segment is informative: ours, where we know it.
+fn fill_source(block: &mut ControlBlock, local: Option<IpAddr>) {
+    match (&mut block.address_segment.hosts, local) {
+        (HostPair::V4 { source, .. }, Some(IpAddr::V4(local))) if source.is_unspecified() => *source = local,
+        (HostPair::V6 { source, .. }, Some(IpAddr::V6(local))) if source.is_unspecified() => *source = local,
+        _ => {}
+    }
+}

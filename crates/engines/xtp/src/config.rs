@@ -1,0 +1,87 @@
+//! What can be set for all contexts of an engine.
+
+use core::net::IpAddr;
+use core::time::Duration;
+use pinnace_core::ControllerKind;
+use pinnace_wire::xtp::Codec;
+
+/// The configuration of an engine.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// How packets are laid out.
+    pub codec: Codec,
+    /// The largest datagram of the path, in bytes: what a packet with all its headers must fit.
+    pub datagram_bytes: usize,
+    /// What bounds the bytes in transit; `Fixed` is the paper's behaviour.
+    pub congestion: ControllerKind,
+    /// The most bytes that leave at once, where sending is paced.
+    pub burst: u64,
+    /// Our address, if the link is bound to one: a FIRST for another host is not for us.
+    pub local: Option<IpAddr>,
+    /// Our port in address segments.
+    pub local_port: u16,
+    /// The link may add bytes behind a packet (Ethernet).
+    pub is_padded: bool,
+    /// Checksums of what arrives are verified. Off only where the link's suffice.
+    pub verifies: bool,
+    /// Until a peer has shown that it receives at its address, it is sent no more than came from there.
+    pub validates: bool,
+    /// What others may make us keep.
+    pub limits: Limits,
+    /// Where keys, first numbers and syncs come from: fresh randomness for every engine.
+    pub seed: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            codec: Codec::Xtp40,
+            datagram_bytes: 1472,
+            congestion: ControllerKind::Bbr,
+            burst: 65_535,
+            local: None,
+            local_port: 0,
+            is_padded: false,
+            verifies: true,
+            validates: true,
+            limits: Limits::default(),
+            seed: 0,
+        }
+    }
+}
+
+/// What others may make an engine keep.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Contexts, those in time-wait included.
+    pub contexts: usize,
+    /// Accepted contexts whose peer has not yet used our key. At the limit, the one idle for longest gives way.
+    pub half_open: usize,
+    /// Bytes of receive rings and datagrams that the application has not released.
+    pub bytes: u64,
+    /// Spans beyond a gap, in one context.
+    pub spans: usize,
+    /// Ends of messages and tags that are not consumed, in one context.
+    pub boundaries: usize,
+    /// Listeners.
+    pub listeners: usize,
+    /// DIAGs a second.
+    pub diags_per_second: u64,
+    /// A receive ring that is empty for so long is given back.
+    pub ring_idle: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            contexts: 131_072,
+            half_open: 4096,
+            bytes: 1 << 30,
+            spans: 1024,
+            boundaries: 4096,
+            listeners: 1024,
+            diags_per_second: 100,
+            ring_idle: Duration::from_secs(1),
+        }
+    }
+}

@@ -1,0 +1,382 @@
+//! A context: one end of an association, with an outgoing and an incoming stream (specs/xtp.md, 3.1).
+//!
+//! Always true: the context is in the engine's table under [`Context::key`]; its timer fires no later than
+//! [`Context::next_date`]; the application is told of its end once.
+
+use crate::incoming::Incoming;
+use crate::outgoing::{Asking, Outgoing, Terms};
+use crate::shared::{Place, Shared};
+use crate::space::Space;
+use crate::{ContextId, ControlBlock, Event, Failure, ListenerId, Service, XtpCounters};
+use core::time::Duration;
+use pinnace_core::{Address, ContextKey, Time, TimerHandle};
+use pinnace_wire::xtp::{Codec, Header, Key, Kind, Options};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// After so long a transaction's request is acknowledged without the response (specs/xtp.md, 3.9).
+const RESPONSE_TIME: Duration = Duration::from_millis(20);
+/// WTIMER doubles at most so often.
+const MOST_DOUBLINGS: u32 = 4;
+/// Time-wait lasts no longer.
+const LONGEST_TIME_WAIT: Duration = Duration::from_secs(30);
+/// Bytes before the user's in FIRST that DATA does not have: address segment and traffic specifier (specs/xtp.md, 1).
+const LARGEST_FIRST_EXTRA: usize = 40 + 24;
+
+/// Who began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Sent the FIRST.
+    Initiator,
+    /// Was sent it.
+    Responder,
+}
+
+/// Where a context is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Nothing has been put out.
+    Fresh,
+    /// Packets go and come.
+    Active,
+    /// Both ends are done; late packets are answered until then.
+    TimeWait(Time),
+    /// Nothing more goes or comes; the application may still read.
+    Over,
+}
+
+/// One end of an association.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) key: ContextKey,
+    pub(crate) role: Role,
+    pub(crate) phase: Phase,
+    pub(crate) service: Service,
+    pub(crate) listener: Option<ListenerId>,
+    /// Where packets come from and go to.
+    pub(crate) peer: Address,
+    /// The local address that the peer wrote to.
+    pub(crate) from: Option<Address>,
+    /// Our key as a number.
+    pub(crate) my_key: u64,
+    /// The peer's: of an initiator's FIRST, or a responder's xkey; 0 if not known.
+    pub(crate) peer_key: u64,
+    pub(crate) block: Arc<ControlBlock>,
+    /// What every packet of our stream carries.
+    pub(crate) options: Options,
+    pub(crate) space: Space,
+    pub(crate) outgoing: Outgoing,
+    pub(crate) incoming: Incoming,
+    /// The most user bytes of a packet, for us, the path and the peer.
+    pub(crate) maxdata: u32,
+    /// The newest sync heard.
+    pub(crate) recv_sync: u32,
+    /// The clock of the newest CNTL heard (xtp36).
+    pub(crate) peer_time: u32,
+    /// Anything has been heard.
+    pub(crate) heard: bool,
+    /// The peer has used our key: it gets what we send to its address.
+    pub(crate) is_validated: bool,
+    /// Until then: what it sent us, less what we sent.
+    pub(crate) budget: u64,
+    /// A FIRST is to be sent: at first, or again.
+    pub(crate) first_due: bool,
+    /// It has left before.
+    pub(crate) first_left: bool,
+    /// A status is due, with this echo.
+    pub(crate) owed: Option<u32>,
+    /// A status is due with this echo when the data up to there are delivered (DREQ).
+    pub(crate) deferred: Option<(u64, u32)>,
+    /// A control packet that asks is due.
+    pub(crate) ask_due: Option<Asking>,
+    /// The application asks, with the packets that end there.
+    pub(crate) asks_at: VecDeque<(u64, Asking)>,
+    /// The stream of the application ends; WCLOSE has left.
+    pub(crate) wclose_sent: bool,
+    /// RCLOSE goes with every packet.
+    pub(crate) rclose: bool,
+    /// RCLOSE goes with WCLOSE (abbreviated close).
+    pub(crate) is_abbreviated: bool,
+    /// The application wants no more.
+    pub(crate) stopped_reading: bool,
+    pub(crate) rclose_heard: bool,
+    /// The peer stopped reading: what it lacks is not repeated.
+    pub(crate) has_given_up: bool,
+    pub(crate) wclose_heard: bool,
+    /// END goes with the status that is due.
+    pub(crate) end_due: bool,
+    /// END alone is due: a forced close.
+    pub(crate) abort_due: bool,
+    /// A transaction's response is waited for, before the request is acknowledged.
+    pub(crate) answer_by: Option<Time>,
+    /// Since when WTIMER runs, and how often it has expired in a row.
+    pub(crate) waiting: Option<Time>,
+    pub(crate) expiries: u32,
+    /// CTIMER.
+    pub(crate) last_heard: Time,
+    pub(crate) handshake_since: Option<Time>,
+    pub(crate) paced_until: Option<Time>,
+    /// Since when the receive ring is empty.
+    pub(crate) ring_idle_since: Option<Time>,
+    pub(crate) ring_bytes: u64,
+    /// When what an idle context can do without is let go.
+    pub(crate) rest_at: Option<Time>,
+    pub(crate) timer: Option<(TimerHandle, Time)>,
+    pub(crate) place: Option<Place>,
+    /// The application has been told of the end.
+    pub(crate) is_told: bool,
+    /// The application has forgotten the context.
+    pub(crate) is_released: bool,
+    pub(crate) failure: Option<Failure>,
+}
+
+impl Context {
+    pub(crate) fn id(&self) -> ContextId {
+        ContextId(self.key)
+    }
+
+    /// A packet of ours that is not DIAG: key, options of the stream, sort, sync.
+    //= X-6
+    pub(crate) fn header(&self, kind: Kind, options: Options, sync: u32, seq: u64) -> Header {
+        let codec = self.codec();
+        let key = match self.role {
+            Role::Responder => Key { rtn: true, value: self.peer_key },
+            Role::Initiator if self.peer_key != 0 => Key { rtn: true, value: self.peer_key },
+            Role::Initiator => Key { rtn: false, value: self.my_key },
+        };
+        let sort = if self.options.contains(Options::SORT) { self.block.sort_value } else { 0 };
+        let dseq = if codec == Codec::Xtp36 { self.space.number(self.incoming.dseq()) as u32 } else { 0 };
+        Header { codec, key, options: self.options | options, kind, sort, sync, seq, dseq }
+    }
+
+    pub(crate) fn codec(&self) -> Codec {
+        self.space.codec()
+    }
+
+    /// The most bytes of a packet of ours.
+    fn packet_bytes(&self, shared: &Shared) -> usize {
+        shared.config.datagram_bytes
+    }
+
+    /// How data are sent now.
+    pub(crate) fn terms(&self, shared: &Shared) -> Terms {
+        let header = self.codec().header_bytes();
+        // xtp36 pads to a multiple of 4 and adds a trailer; a tag may come before the data.
+        let tail = if self.codec() == Codec::Xtp36 { 7 } else { 0 };
+        let mut room = self.packet_bytes(shared).saturating_sub(header + tail + 8);
+        if self.first_due {
+            room = room.saturating_sub(LARGEST_FIRST_EXTRA);
+        }
+        let mut max = self.maxdata.min(room.min(u32::MAX as usize) as u32).max(1);
+        if !self.is_trusted(shared) {
+            max = max.min(self.budget.saturating_sub(header as u64).min(u64::from(u32::MAX)) as u32);
+        }
+        Terms {
+            max,
+            overhead: header as u32,
+            is_held: shared.is_held,
+            no_flow: self.options.contains(Options::NOFLOW),
+            no_error: self.options.contains(Options::NOERR),
+            ask_every: if self.service == Service::Transaction { 0 } else { self.block.sreq_every },
+            go_back_n: self.block.go_back_n,
+        }
+    }
+
+    /// Whether more may be sent to the peer's address than came from it.
+    pub(crate) fn is_trusted(&self, shared: &Shared) -> bool {
+        self.is_validated || !shared.config.validates || self.role == Role::Initiator
+    }
+
+    /// A status is due, which answers the packet with this sync.
+    pub(crate) fn owe(&mut self, echo: u32) {
+        self.owed = Some(echo);
+        self.answer_by = None;
+    }
+
+    /// A status is due that nobody asked for.
+    pub(crate) fn owe_unasked(&mut self) {
+        if self.owed.is_none() {
+            self.owe(self.recv_sync);
+        }
+    }
+
+    /// The incoming stream has become complete (specs/xtp.md, 3.8 and 3.9).
+    pub(crate) fn on_complete(&mut self, now: Time) {
+        self.rclose = true;
+        if self.service == Service::Transaction && self.role == Role::Responder {
+            // The response may take the place of the status.
+            if self.outgoing.end().is_none() {
+                self.owed = None;
+                self.answer_by = Some(now + RESPONSE_TIME);
+            }
+        } else {
+            self.owe_unasked();
+        }
+    }
+
+    /// Whether the peer's stream needs nothing more of us.
+    pub(crate) fn is_incoming_done(&self) -> bool {
+        self.incoming.is_complete() || (self.stopped_reading && self.wclose_heard)
+    }
+
+    /// Both streams are at their ends, as far as this end is concerned.
+    pub(crate) fn is_done(&self) -> bool {
+        self.is_incoming_done()
+            && self.rclose_heard
+            && (self.has_given_up || self.outgoing.acked() >= self.outgoing.sent())
+    }
+
+    /// Whether WCLOSE is to be said in a packet without data.
+    fn is_close_due(&self, terms: &Terms) -> bool {
+        !self.wclose_sent
+            && !self.first_due
+            && self.outgoing.end() == Some(self.outgoing.sent())
+            && !self.outgoing.has_to_send(terms)
+    }
+
+    /// A control packet that is due for its own sake: WCLOSE, or a status that nobody asked for while packets were held.
+    pub(crate) fn control_due(&self, terms: &Terms) -> bool {
+        let is_silent = self.service == Service::UnackDgram
+            || (self.service == Service::Transaction && self.role == Role::Initiator && self.wclose_sent);
+        self.is_close_due(terms) || (!is_silent && self.outgoing.is_ask_owed(terms))
+    }
+
+    /// Whether WTIMER runs (specs/xtp.md, 3.5, a to e).
+    //= X-11
+    fn waits(&self, shared: &Shared) -> bool {
+        if self.phase != Phase::Active || self.service == Service::UnackDgram {
+            return false;
+        }
+        let initiator_unheard = self.role == Role::Initiator && !self.heard;
+        let is_lossy = self.options.contains(Options::NOERR);
+        initiator_unheard
+            || self.outgoing.is_ask_missing()
+            || (self.wclose_sent && !self.rclose_heard)
+            || (!is_lossy
+                && (self.outgoing.acked() < self.outgoing.sent() || self.outgoing.waits_for_room(&self.terms(shared))))
+    }
+
+    /// WTIMER starts, goes on or stops, after something has changed. `restart`: an answer has come.
+    pub(crate) fn update_wait(&mut self, now: Time, shared: &Shared, restart: bool) {
+        if !self.waits(shared) {
+            if self.waiting.take().is_some() {
+                self.rest_at = Some(now + shared.config.limits.ring_idle);
+            }
+            self.expiries = 0;
+        } else if restart || self.waiting.is_none() {
+            self.waiting = Some(now);
+        }
+    }
+
+    pub(crate) fn wait_until(&self) -> Option<Time> {
+        let wait = self.outgoing.timeout() * (1 << self.expiries.min(MOST_DOUBLINGS));
+        self.waiting.map(|since| since + wait)
+    }
+
+    /// When CTIMER or CTIMEOUT is over.
+    pub(crate) fn silent_until(&self) -> Time {
+        match self.handshake_since {
+            Some(since) => since + self.block.ctimeout,
+            None => self.last_heard + self.block.ctimer,
+        }
+    }
+
+    pub(crate) fn time_wait(&self) -> Duration {
+        (self.outgoing.timeout() * 32 * self.block.retry_count.max(1)).min(LONGEST_TIME_WAIT)
+    }
+
+    /// When something happens of itself.
+    //= X-9
+    pub(crate) fn next_date(&self, shared: &Shared) -> Option<Time> {
+        let ring = self.ring_idle_since.map(|since| since + shared.config.limits.ring_idle);
+        let dates = match self.phase {
+            Phase::Fresh | Phase::Over => [ring, None, None, None, None, None],
+            Phase::TimeWait(until) => [ring, Some(until), None, None, None, None],
+            Phase::Active => [ring, Some(self.silent_until()), self.wait_until(), self.answer_by, self.paced_until],
+        };
+        dates.into_iter().flatten().min()
+    }
+
+    /// Sees to it that the timer fires in time. It may fire too early: then it is set again.
+    pub(crate) fn arm(&mut self, shared: &mut Shared) {
+        let Some(date) = self.next_date(shared) else { return };
+        match &mut self.timer {
+            Some((_, at)) if *at <= date => {}
+            Some((handle, at)) if shared.wheel.reschedule(*handle, date) => *at = date,
+            timer => *timer = Some((shared.wheel.insert(date, self.key), date)),
+        }
+    }
+
+    /// Whether something is to be sent, but for pacing and windows.
+    pub(crate) fn has_to_send(&self, shared: &Shared) -> bool {
+        if self.abort_due {
+            return true;
+        }
+        match self.phase {
+            Phase::Over => false,
+            Phase::TimeWait(_) => self.owed.is_some(),
+            Phase::Fresh | Phase::Active => {
+                let terms = self.terms(shared);
+                self.first_due
+                    || self.owed.is_some()
+                    || self.ask_due.is_some()
+                    || self.control_due(&terms)
+                    || (self.paced_until.is_none() && self.outgoing.has_to_send(&terms))
+            }
+        }
+    }
+
+    /// Queues the context to send, if it has something to.
+    pub(crate) fn make_ready(&mut self, shared: &mut Shared) {
+        if self.place.is_none() && self.has_to_send(shared) {
+            let sort = if self.options.contains(Options::SORT) { self.block.sort_value } else { 0 };
+            self.place = Some(shared.queue.push(sort, self.key));
+        }
+    }
+
+    pub(crate) fn stand_down(&mut self, shared: &mut Shared) {
+        if let Some(place) = self.place.take() {
+            shared.queue.remove(place);
+        }
+    }
+
+    /// Outputs that are needed no longer.
+    pub(crate) fn report_sent(&mut self, shared: &mut Shared) {
+        while let Some(done) = self.outgoing.poll_done() {
+            let (context, ticket, buffer) = (self.id(), done.ticket, done.buffer);
+            shared.events.push_back(Event::Sent { context, ticket, buffer, delivered: true });
+        }
+    }
+
+    /// The end: told to the application once, with all outputs that are left.
+    pub(crate) fn conclude(&mut self, shared: &mut Shared, result: Result<(), Failure>) {
+        if self.is_told {
+            return;
+        }
+        self.is_told = true;
+        self.report_sent(shared);
+        let result = self.failure.map_or(result, Err);
+        let context = self.id();
+        // Nothing tells whether an unacknowledged datagram has arrived: that it has left is all.
+        let delivered = self.options.contains(Options::NOERR) && result.is_ok();
+        for done in self.outgoing.drain() {
+            let (ticket, buffer) = (done.ticket, done.buffer);
+            shared.events.push_back(Event::Sent { context, ticket, buffer, delivered });
+        }
+        XtpCounters::count(&mut shared.counters, result.is_ok());
+        if self.service != Service::UnackDgram || self.role == Role::Initiator {
+            shared.tell_readable(context);
+            shared.events.push_back(Event::Closed { context, result });
+        }
+    }
+}
+
+impl XtpCounters {
+    fn count(counters: &mut Self, is_well: bool) {
+        if is_well {
+            counters.contexts_closed += 1;
+        } else {
+            counters.contexts_failed += 1;
+        }
+    }
+}

@@ -1,0 +1,388 @@
+//! The engine: contexts on one socket, found by their keys, served in order of their priority.
+//!
+//! Always true: a context is in the table, on the wheel and in the queue, or in none of them; whatever touches a context
+//! settles it ([`Xtp::settle`]) before the call ends.
+//= X-1
+//= X-24
+
+use crate::accept::Listener;
+use crate::context::{Context, Phase, Role};
+use crate::incoming::{Incoming, Keeping, Policy};
+use crate::multicast::Groups;
+use crate::outgoing::{Outgoing, PathConfig};
+use crate::shared::Shared;
+use crate::space::Space;
+use crate::{Config, ContextId, ControlBlock, Event, Failure, ListenerId, Service, XtpCounters};
+use pinnace_core::{
+    Address, ContextKey, ContextTable, Engine, KeyLayout, PathEvent, Placed, PollAt, ReceivePlan, RxMeta, Time, Train,
+    TranslationMap,
+};
+use pinnace_wire::xtp::{Codec, Header, Options};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// XTP on one socket: any number of contexts that were opened here or accepted from others.
+#[derive(Debug)]
+pub struct Xtp {
+    pub(crate) shared: Shared,
+    pub(crate) contexts: ContextTable<Box<Context>>,
+    /// Contexts by what the peer calls them: its address, and its own key.
+    pub(crate) by_peer: TranslationMap<(Address, u64)>,
+    pub(crate) listeners: BTreeMap<ListenerId, Listener>,
+    pub(crate) ports: BTreeMap<u16, ListenerId>,
+    pub(crate) next_listener: u32,
+    /// Accepted contexts whose peer has not used our key when they were last looked at, in order of acceptance.
+    pub(crate) half_open: VecDeque<ContextKey>,
+    /// Contexts that the read under way has touched.
+    pub(crate) touched: Vec<ContextKey>,
+    /// Where the newest data went: the next are expected there.
+    pub(crate) newest: Option<ContextKey>,
+    pub(crate) groups: Groups,
+    /// Set while the endpoint says good-bye, and after: whether the application was told.
+    pub(crate) is_shut_down: Option<bool>,
+}
+
+/// What a new context is born with.
+pub(crate) struct Birth {
+    pub(crate) role: Role,
+    pub(crate) phase: Phase,
+    pub(crate) peer: Address,
+    pub(crate) from: Option<Address>,
+    /// The number of the first byte of both streams.
+    pub(crate) start: u64,
+}
+
+impl Xtp {
+    /// An engine without contexts.
+    pub fn new(config: Config, now: Time) -> Self {
+        let layout = match config.codec {
+            Codec::Xtp40 => KeyLayout::XTP40,
+            Codec::Xtp36 => KeyLayout::XTP36,
+        };
+        let contexts = ContextTable::new(layout, config.limits.contexts);
+        let mut shared = Shared::new(config, now);
+        Self {
+            by_peer: TranslationMap::new(shared.secrets.draw()),
+            contexts,
+            listeners: BTreeMap::new(),
+            ports: BTreeMap::new(),
+            next_listener: 0,
+            half_open: VecDeque::new(),
+            touched: Vec::new(),
+            newest: None,
+            groups: Groups::default(),
+            is_shut_down: None,
+            shared,
+        }
+    }
+
+    /// What has been seen so far.
+    pub fn counters(&self) -> XtpCounters {
+        self.shared.counters
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &Config {
+        &self.shared.config
+    }
+
+    /// Contexts, those in time-wait included.
+    pub fn contexts(&self) -> usize {
+        self.contexts.len()
+    }
+
+    /// Bytes of storage that the driver allocated and that are not released.
+    pub fn bytes(&self) -> u64 {
+        self.shared.bytes
+    }
+
+    pub(crate) fn new_context(&mut self, now: Time, birth: Birth, block: Arc<ControlBlock>) -> Option<ContextKey> {
+        let shared = &mut self.shared;
+        let codec = shared.config.codec;
+        let service = block.service;
+        let options = block.stream_options();
+        let is_group = matches!(service, Service::Multicast | Service::UnackMulticast);
+        let keeping = match service {
+            Service::IsoStream | Service::UnackDgram | Service::UnackMulticast => Keeping::NoError,
+            _ if block.go_back_n => Keeping::GoBackN,
+            _ => Keeping::Selective,
+        };
+        let policy = Policy {
+            rwindow: block.rwindow.min(pinnace_wire::xtp::MAX_WINDOW),
+            keeping,
+            is_reserved: service == Service::BulkData,
+            max_spans: shared.config.limits.spans,
+            max_boundaries: shared.config.limits.boundaries,
+            maxdata: block.maxdata,
+        };
+        let mut options = options.with_if(is_group, Options::MULTI);
+        if block.listen_flags.contains(Options::FASTNAK) && !options.contains(Options::NOERR) {
+            // The peer reports gaps unasked, too.
+            options = options | Options::FASTNAK;
+        }
+        let path = PathConfig {
+            congestion: shared.config.congestion,
+            initial_timeout: block.wtimer,
+            rate: block.output_rate.into(),
+            burst: block.output_burst.into(),
+            ..PathConfig::default()
+        };
+        let outgoing = Outgoing::new(shared.secrets.draw() as u32, &path);
+        let is_datagram = service.is_datagram();
+        let context = Context {
+            key: ContextKey { slot: 0, instance: 0 },
+            role: birth.role,
+            phase: birth.phase,
+            service,
+            listener: None,
+            peer: birth.peer,
+            from: birth.from,
+            my_key: 0,
+            peer_key: 0,
+            options,
+            space: Space::new(codec, birth.start),
+            outgoing,
+            incoming: Incoming::new(policy),
+            maxdata: block.maxdata,
+            block,
+            recv_sync: 0,
+            peer_time: 0,
+            heard: false,
+            is_validated: false,
+            budget: 0,
+            first_due: false,
+            first_left: false,
+            owed: None,
+            deferred: None,
+            ask_due: None,
+            asks_at: VecDeque::new(),
+            wclose_sent: false,
+            rclose: false,
+            is_abbreviated: is_datagram,
+            stopped_reading: false,
+            rclose_heard: false,
+            has_given_up: false,
+            wclose_heard: false,
+            end_due: false,
+            abort_due: false,
+            answer_by: None,
+            waiting: None,
+            expiries: 0,
+            last_heard: now,
+            handshake_since: None,
+            paced_until: None,
+            ring_idle_since: None,
+            ring_bytes: 0,
+            rest_at: None,
+            timer: None,
+            place: None,
+            is_told: false,
+            is_released: false,
+            failure: None,
+        };
+        let entropy = shared.secrets.draw();
+        let key = self.contexts.insert(Box::new(context), entropy).ok()?;
+        let my_key = self.contexts.layout().pack(key)?;
+        let context = self.contexts.lookup_mut(key)?;
+        context.key = key;
+        context.my_key = my_key;
+        Some(key)
+    }
+
+    /// The context that a packet names.
+    //= X-2
+    pub(crate) fn lookup(&self, header: &Header, source: Address) -> Option<ContextKey> {
+        let key = if header.key.rtn {
+            self.contexts.layout().unpack(header.key.value)?
+        } else {
+            self.by_peer.lookup(&(source, header.key.value))?
+        };
+        let context = self.contexts.lookup(key)?;
+        // A context that is over is kept for the application alone.
+        (context.peer == source && context.phase != Phase::Over && context.phase != Phase::Fresh).then_some(key)
+    }
+
+    pub(crate) fn settle_touched(&mut self, now: Time) {
+        let mut touched = core::mem::take(&mut self.touched);
+        for key in touched.drain(..) {
+            self.settle(now, key);
+        }
+        self.touched = touched;
+    }
+
+    /// Draws the conclusions of whatever has happened to a context: END, timers, the queue, the end.
+    pub(crate) fn settle(&mut self, now: Time, key: ContextKey) {
+        let Some(context) = self.contexts.lookup_mut(key) else { return };
+        let shared = &mut self.shared;
+        if context.role == Role::Initiator && context.peer_key != 0 && !context.is_validated {
+            // For DIAGs that answer packets with the peer's key.
+            context.is_validated = true;
+            self.by_peer.insert((context.peer, context.peer_key), key);
+        }
+        if context.phase == Phase::Active {
+            let has_left = !context.first_due && context.outgoing.end() == Some(context.outgoing.sent());
+            if context.service == Service::UnackDgram && has_left {
+                context.phase = Phase::Over;
+                context.conclude(shared, Ok(()));
+            } else if context.is_done() && context.deferred.is_none() {
+                let echo = context.owed.unwrap_or(context.recv_sync);
+                context.end_with_status(now, shared, echo);
+            }
+        }
+        context.update_wait(now, shared, false);
+        if context.phase == Phase::Over && !context.abort_due {
+            let (name, is_released) = ((context.peer, context.peer_key), context.is_released);
+            context.stand_down(shared);
+            if context.peer_key != 0 && self.by_peer.lookup(&name) == Some(key) {
+                self.by_peer.remove(&name);
+            }
+            if is_released {
+                self.forget(key);
+                return;
+            }
+        }
+        let Some(context) = self.contexts.lookup_mut(key) else { return };
+        context.make_ready(&mut self.shared);
+        context.arm(&mut self.shared);
+    }
+
+    /// Takes a context out of everything.
+    pub(crate) fn forget(&mut self, key: ContextKey) {
+        let Some(mut context) = self.contexts.remove(key) else { return };
+        context.stand_down(&mut self.shared);
+        if let Some((timer, _)) = context.timer.take() {
+            self.shared.wheel.cancel(timer);
+        }
+        let name = (context.peer, context.peer_key);
+        if context.peer_key != 0 && self.by_peer.lookup(&name) == Some(key) {
+            self.by_peer.remove(&name);
+        }
+        while let Some(buffer) = context.incoming.release() {
+            context.give_back(&mut self.shared, buffer);
+        }
+        if self.newest == Some(key) {
+            self.newest = None;
+        }
+    }
+
+    /// Where there are too many contexts whose peers have not shown that they are there, the oldest give way.
+    pub(crate) fn make_room_half_open(&mut self, now: Time) {
+        let most = self.shared.config.limits.half_open.max(1);
+        if self.half_open.len() < most {
+            return;
+        }
+        let contexts = &self.contexts;
+        self.half_open.retain(|key| {
+            contexts.lookup(*key).is_some_and(|context| !context.is_validated && context.phase == Phase::Active)
+        });
+        if self.half_open.len() < most {
+            return;
+        }
+        // Some at once, so that a flood does not search them all each time.
+        for _ in 0..(most / 32).max(1) {
+            let Some(key) = self.half_open.pop_front() else { break };
+            let Some(context) = self.contexts.lookup_mut(key) else { continue };
+            self.shared.counters.contexts_evicted += 1;
+            context.phase = Phase::Over;
+            context.conclude(&mut self.shared, Err(Failure::Abandoned));
+            self.settle(now, key);
+        }
+    }
+}
+
+impl Context {
+    /// A buffer of the incoming half is not needed any more: a ring that the driver allocated, or a posted one.
+    pub(crate) fn give_back(&mut self, shared: &mut Shared, buffer: pinnace_core::BufferId) {
+        if self.ring_bytes > 0 {
+            shared.bytes -= self.ring_bytes;
+            self.ring_bytes = 0;
+            shared.events.push_back(Event::Released { buffer });
+        } else {
+            shared.events.push_back(Event::Filled { context: self.id(), buffer });
+        }
+    }
+
+    /// Both ends are done: END in a status, then time-wait.
+    //= X-20
+    pub(crate) fn end_with_status(&mut self, now: Time, shared: &mut Shared, echo: u32) {
+        self.owe(echo);
+        self.end_due = true;
+        self.phase = Phase::TimeWait(now + self.time_wait());
+        self.conclude(shared, Ok(()));
+    }
+}
+
+impl Engine for Xtp {
+    type Event = Event;
+
+    fn handle_datagrams(&mut self, now: Time, meta: &RxMeta, rx: &mut Placed<'_>) {
+        if self.is_shut_down.is_none() {
+            self.read(now, meta, rx);
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        if self.is_shut_down.is_none() {
+            self.expire(now);
+        }
+    }
+
+    fn handle_path_event(&mut self, _: Time, event: PathEvent) {
+        // Anybody can forge it: WTIMER finds out.
+        if event == PathEvent::Unreachable {
+            self.shared.counters.unreachable_reports += 1;
+        }
+    }
+
+    fn handle_hold(&mut self, held: bool) {
+        self.shared.is_held = held;
+        if !held {
+            let mut keys = core::mem::take(&mut self.shared.held);
+            for key in keys.drain(..) {
+                if let Some(context) = self.contexts.lookup_mut(key) {
+                    context.make_ready(&mut self.shared);
+                }
+            }
+            self.shared.held = keys;
+        }
+    }
+
+    fn plan_receive(&self, plan: &mut ReceivePlan) {
+        if let Some(context) = self.newest.and_then(|key| self.contexts.lookup(key)) {
+            let codec = self.shared.config.codec;
+            context.incoming.plan(plan, codec.header_bytes(), codec.tail_bytes(0));
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Time, train: &mut Train) -> bool {
+        self.transmit(now, train)
+    }
+
+    fn poll_at(&self) -> PollAt {
+        if !self.shared.events.is_empty() || !self.shared.diags.is_empty() || !self.shared.queue.is_empty() {
+            return PollAt::Now;
+        }
+        if self.is_shut_down == Some(false) {
+            return PollAt::Now;
+        }
+        PollAt::at(self.shared.wheel.next_at()).min(self.groups.poll_at())
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        if let Some(event) = self.shared.events.pop_front() {
+            return Some(event);
+        }
+        if self.is_shut_down == Some(false) && self.shared.diags.is_empty() {
+            self.is_shut_down = Some(true);
+            return Some(Event::ShutDown);
+        }
+        None
+    }
+}
+
+/// A context, as the application knows it.
+impl From<ContextId> for ContextKey {
+    fn from(id: ContextId) -> Self {
+        id.0
+    }
+}

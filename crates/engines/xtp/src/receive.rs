@@ -1,0 +1,473 @@
+//! What arrives: from the datagram to the context (specs/xtp.md, 3.2 to 3.9).
+
+use crate::context::{Context, Phase, Role};
+use crate::diag::{answer_to, is_answerable};
+use crate::engine::Xtp;
+use crate::incoming::{Fate, Piece, Taken};
+use crate::outgoing::Heard;
+use crate::shared::Shared;
+use crate::{Event, Failure, Service};
+use core::ops::Range;
+use pinnace_core::{Address, Placed, RxMeta, Segment, Seq32, Time};
+use pinnace_wire::xtp::{Body, Code, Head, Header, Kind, MAX_PREFIX_BYTES, Options, Status, Traffic, Value};
+
+/// The longest header.
+const MAX_HEADER_BYTES: usize = 40;
+/// Control packets that are larger are malformed: no path carries them.
+const MAX_CONTROL_BYTES: usize = 65_535;
+
+impl Xtp {
+    pub(crate) fn read(&mut self, now: Time, meta: &RxMeta, rx: &mut Placed<'_>) {
+        if meta.ecn == pinnace_core::Ecn::Congested {
+            self.shared.counters.congestion_marks += 1;
+        }
+        while let Some(segment) = rx.next_segment() {
+            match self.parse(rx, &segment) {
+                Some(head) => self.on_packet(now, meta, rx, &segment, &head),
+                None => self.shared.counters.packets_malformed += 1,
+            }
+        }
+        self.settle_touched(now);
+    }
+
+    /// A datagram that is a packet, with its checksum.
+    fn parse(&mut self, rx: &Placed<'_>, segment: &Segment) -> Option<Head> {
+        let Shared { config, counters, .. } = &mut self.shared;
+        let mut bytes = [0; MAX_HEADER_BYTES];
+        let wanted = config.codec.header_bytes();
+        copy(rx, segment, 0..wanted, &mut bytes);
+        let head = Head::parse(config.codec, &bytes[..wanted.min(segment.len)], segment.len, config.is_padded).ok()?;
+        if config.verifies && !head.verify(rx.pieces(segment, head.summed())) {
+            counters.checksums_wrong += 1;
+            return None;
+        }
+        Some(head)
+    }
+
+    fn on_packet(&mut self, now: Time, meta: &RxMeta, rx: &mut Placed<'_>, segment: &Segment, head: &Head) {
+        let mut scratch = core::mem::take(&mut self.shared.scratch);
+        let is_control = !matches!(head.header.kind, Kind::Data | Kind::First);
+        let wanted = if is_control { MAX_CONTROL_BYTES } else { MAX_PREFIX_BYTES }.min(head.packet_bytes());
+        scratch.clear();
+        for piece in rx.pieces(segment, 0..wanted) {
+            scratch.extend_from_slice(piece);
+        }
+        match Body::parse(head, &scratch) {
+            Ok(body) => self.on_body(now, meta, rx, segment, &head.header, body),
+            Err(_) => self.shared.counters.packets_malformed += 1,
+        }
+        self.shared.scratch = scratch;
+    }
+
+    fn on_body(
+        &mut self,
+        now: Time,
+        meta: &RxMeta,
+        rx: &mut Placed<'_>,
+        segment: &Segment,
+        header: &Header,
+        body: Body<'_>,
+    ) {
+        match body {
+            Body::First { address, traffic, btag, data } if !header.key.rtn => {
+                if header.options.contains(Options::MULTI) {
+                    self.on_group_packet(now, meta, header);
+                } else {
+                    self.on_first(now, meta, rx, segment, header, (address, traffic), btag, data);
+                }
+            }
+            Body::First { .. } => self.shared.counters.packets_malformed += 1,
+            Body::Diag { code, value, .. } => self.on_diag(now, meta.source, header, code, value),
+            Body::Join { .. } => self.on_group_packet(now, meta, header),
+            _ if header.options.contains(Options::MULTI) => self.on_group_packet(now, meta, header),
+            Body::Data { btag, data } => {
+                let packet = Packet { header, btag, data: Some(data), bytes: segment.len };
+                self.hand_over(now, meta, rx, segment, &packet, None);
+            }
+            Body::Status(status) => {
+                self.shared.counters.statuses_received += 1;
+                let packet = Packet { header, btag: None, data: None, bytes: segment.len };
+                self.hand_over(now, meta, rx, segment, &packet, Some(&status));
+            }
+        }
+    }
+
+    /// A packet goes to its context. One for no context is answered.
+    //= X-2
+    fn hand_over(
+        &mut self,
+        now: Time,
+        meta: &RxMeta,
+        rx: &mut Placed<'_>,
+        segment: &Segment,
+        packet: &Packet<'_>,
+        status: Option<&Status<'_>>,
+    ) {
+        let key = self.lookup(packet.header, meta.source);
+        let Some((key, context)) = key.and_then(|key| Some((key, self.contexts.lookup_mut(key)?))) else {
+            self.shared.counters.packets_unknown += 1;
+            self.diagnose(now, meta, packet.header, Code::InvalidContext, Value::Unspecified);
+            return;
+        };
+        on_context_packet(context, &mut self.shared, now, rx, segment, packet, status);
+        if packet.data.is_some() {
+            self.newest = Some(key);
+        }
+        if self.touched.last() != Some(&key) {
+            self.touched.push(key);
+        }
+    }
+
+    /// Answers a packet with a DIAG, if it may be answered and there have not been too many.
+    pub(crate) fn diagnose(&mut self, now: Time, meta: &RxMeta, header: &Header, code: Code, value: Value) {
+        diagnose(&mut self.shared, now, (meta.source, meta.destination), header, code, value);
+    }
+
+    fn on_diag(&mut self, now: Time, source: Address, header: &Header, code: u32, value: u32) {
+        let Some(key) = self.lookup(header, source) else {
+            self.shared.counters.diags_stray += 1;
+            return;
+        };
+        let Some(context) = self.contexts.lookup_mut(key) else { return };
+        self.shared.counters.diags_received += 1;
+        on_diag(context, &mut self.shared, header, code, value);
+        self.settle(now, key);
+    }
+}
+
+pub(crate) fn diagnose(
+    shared: &mut Shared,
+    now: Time,
+    (to, from): (Address, Option<Address>),
+    packet: &Header,
+    code: Code,
+    value: Value,
+) {
+    if !is_answerable(packet) {
+        return;
+    }
+    if shared.diags.send(now, to, from, &answer_to(packet), code, value) {
+        shared.counters.diags_sent += 1;
+    } else {
+        shared.counters.diags_withheld += 1;
+    }
+}
+
+fn copy(rx: &Placed<'_>, segment: &Segment, range: Range<usize>, to: &mut [u8]) {
+    let mut at = 0;
+    for piece in rx.pieces(segment, range) {
+        if let Some(place) = to.get_mut(at..at + piece.len()) {
+            place.copy_from_slice(piece);
+        }
+        at += piece.len();
+    }
+}
+
+/// A packet for a context: DATA, a FIRST that was accepted, or a status.
+pub(crate) struct Packet<'a> {
+    pub(crate) header: &'a Header,
+    pub(crate) btag: Option<[u8; 8]>,
+    /// Where the user's bytes lie in the datagram; `None`: a control packet.
+    pub(crate) data: Option<Range<usize>>,
+    /// Bytes of the datagram.
+    pub(crate) bytes: usize,
+}
+
+pub(crate) fn on_context_packet(
+    context: &mut Context,
+    shared: &mut Shared,
+    now: Time,
+    rx: &mut Placed<'_>,
+    segment: &Segment,
+    packet: &Packet<'_>,
+    status: Option<&Status<'_>>,
+) {
+    let header = packet.header;
+    let options = header.options;
+    context.last_heard = now;
+    context.handshake_since = None;
+    context.budget = context.budget.saturating_add(packet.bytes as u64);
+    if header.key.rtn && context.role == Role::Responder {
+        context.is_validated = true;
+    }
+    match context.phase {
+        Phase::Active => {}
+        Phase::TimeWait(_) => {
+            if options.contains(Options::END) {
+                context.phase = Phase::Over;
+            } else {
+                context.owe(header.sync);
+            }
+            return;
+        }
+        Phase::Fresh | Phase::Over => return,
+    }
+    //= X-10
+    let is_old = context.heard && Seq32::new(header.sync).before(Seq32::new(context.recv_sync));
+    if !is_old {
+        context.recv_sync = header.sync;
+    }
+    if !context.heard {
+        context.heard = true;
+        shared.events.push_back(Event::Connected { context: context.id() });
+        // A FIRST that waits to be repeated is no longer needed.
+        context.first_due = false;
+    }
+    let answered_before = context.owed;
+    match (&packet.data, status) {
+        (Some(data), _) => on_data(context, shared, now, rx, segment, packet, data),
+        (None, Some(status)) => on_status(context, shared, now, header, status, is_old),
+        (None, None) => {}
+    }
+    if is_old && context.phase == Phase::Active {
+        context.owed = answered_before;
+    }
+    if options.contains(Options::RCLOSE) && !is_old {
+        on_rclose(context, shared, now, packet, status);
+    }
+    if !is_old {
+        on_asked(context, packet);
+    }
+    context.report_sent(shared);
+    if options.contains(Options::END) {
+        on_end(context, shared);
+    }
+}
+
+/// SREQ and DREQ.
+//= X-7
+fn on_asked(context: &mut Context, packet: &Packet<'_>) {
+    let Header { options, sync, seq, .. } = *packet.header;
+    if options.contains(Options::SREQ) {
+        // While a transaction's response is awaited, it takes the place of the status (specs/xtp.md, 3.9).
+        if context.answer_by.is_none() {
+            context.owe(sync);
+        }
+    } else if options.contains(Options::DREQ) {
+        let n = packet.data.as_ref().map_or(0, |data| data.len() as u64);
+        let point = context.space.offset(seq, context.incoming.rseq()).unwrap_or(0) + n;
+        if context.incoming.dseq() >= point {
+            context.owe(sync);
+        } else {
+            context.deferred = Some((point, sync));
+        }
+    }
+}
+
+fn on_data(
+    context: &mut Context,
+    shared: &mut Shared,
+    now: Time,
+    rx: &mut Placed<'_>,
+    segment: &Segment,
+    packet: &Packet<'_>,
+    data: &Range<usize>,
+) {
+    shared.counters.data_packets_received += 1;
+    let options = packet.header.options;
+    let n = data.len() as u32;
+    let Some(low) = context.space.offset(packet.header.seq, context.incoming.rseq()) else {
+        shared.counters.data_packets_duplicate += 1;
+        return;
+    };
+    let end = options.contains(Options::WCLOSE).then(|| low + u64::from(n));
+    context.wclose_heard |= end.is_some();
+    if context.stopped_reading {
+        shared.counters.data_packets_dropped += 1;
+        if options.contains(Options::FASTNAK) {
+            context.owe_unasked();
+        }
+        return;
+    }
+    if n > 0 && context.incoming.needs_ring() {
+        give_ring(context, shared, rx);
+    }
+    context.ring_idle_since = None;
+    let before = context.incoming.rseq();
+    let mut copied = 0;
+    let mut stored = 0;
+    let piece = Piece { low, len: n, eom: options.contains(Options::EOM), btag: packet.btag, end };
+    let taken = context.incoming.on_data(&piece, &mut |range: Range<u32>, to| {
+        let at = data.start + range.start as usize..data.start + range.end as usize;
+        stored += u64::from(to.len);
+        copied += u64::from(rx.settle(segment, at, to));
+    });
+    let counters = &mut shared.counters;
+    counters.bytes_received += stored;
+    counters.bytes_copied += copied;
+    counters.bytes_in_place += stored - copied;
+    match taken.fate {
+        Fate::New => counters.messages_received += u64::from(piece.eom),
+        Fate::Duplicate => counters.data_packets_duplicate += 1,
+        Fate::Beyond | Fate::Dropped => counters.data_packets_dropped += 1,
+        Fate::Contradiction => {
+            counters.data_packets_dropped += 1;
+            let to = (context.peer, context.from);
+            diagnose(shared, now, to, packet.header, Code::ProtocolError, Value::ImproperState);
+        }
+    }
+    //= X-14
+    if taken.is_gap {
+        shared.counters.gaps_seen += 1;
+        if (options | context.block.listen_flags).contains(Options::FASTNAK) && !options.contains(Options::NOERR) {
+            context.owe_unasked();
+        }
+    }
+    on_taken(context, shared, now, &taken, before);
+}
+
+fn on_taken(context: &mut Context, shared: &mut Shared, now: Time, taken: &Taken, before: u64) {
+    if taken.completed {
+        context.on_complete(now);
+    }
+    if taken.completed || context.incoming.rseq() > before {
+        shared.tell_readable(context.id());
+    }
+}
+
+/// Storage for a context's receive ring, of the driver's.
+//= X-4
+fn give_ring(context: &mut Context, shared: &mut Shared, rx: &mut Placed<'_>) {
+    let bytes = u64::from(context.block.rbufsize.max(context.block.maxdata).max(1));
+    if shared.bytes + bytes > shared.config.limits.bytes {
+        return;
+    }
+    if let Some(buffer) = rx.allocate(bytes, &[]) {
+        shared.bytes += bytes;
+        context.ring_bytes = bytes;
+        context.incoming.set_ring(buffer, bytes);
+    }
+}
+
+fn on_status(
+    context: &mut Context,
+    shared: &mut Shared,
+    now: Time,
+    header: &Header,
+    status: &Status<'_>,
+    is_old: bool,
+) {
+    let space = context.space;
+    let Some(rseq) = space.offset(status.rseq, context.outgoing.acked()) else {
+        // Acknowledges less than nothing.
+        return;
+    };
+    let mut spans = core::mem::take(&mut shared.spans);
+    spans.clear();
+    spans.extend(
+        status.spans.iter().filter_map(|(low, high)| Some((space.offset(low, rseq)?, space.offset(high, rseq)?))),
+    );
+    let alloc = space.offset(status.alloc, rseq).unwrap_or(0);
+    let heard = Heard { rseq, alloc, echo: status.echo, spans: &spans, is_old };
+    let outcome = context.outgoing.on_status(now, &heard);
+    shared.spans = spans;
+    if outcome.is_invalid {
+        shared.counters.statuses_invalid += 1;
+        return;
+    }
+    if outcome.echoes_expiry {
+        context.expiries = 0;
+    }
+    context.update_wait(now, shared, true);
+    //= X-6
+    if context.role == Role::Initiator && context.peer_key == 0 {
+        context.peer_key = status.xkey & context.codec().key_mask();
+    }
+    if let Some(pinnace_wire::xtp::FirstTraffic::Known(traffic)) = status.traffic {
+        heed_traffic(context, now, &traffic);
+    }
+    if let Some(clock) = status.clock {
+        context.peer_time = clock.time;
+        heed_rate(context, now, clock.rate, clock.burst);
+    }
+    // In a control packet WCLOSE says that the stream ends at its seq.
+    if header.options.contains(Options::WCLOSE)
+        && let Some(end) = space.offset(header.seq, context.incoming.rseq())
+    {
+        context.wclose_heard = true;
+        if !context.stopped_reading {
+            let before = context.incoming.rseq();
+            let taken = context.incoming.on_end(end);
+            on_taken(context, shared, now, &taken, before);
+        }
+    }
+}
+
+/// The smaller of what each end allows (specs/xtp.md, 3.12).
+//= X-19
+pub(crate) fn heed_traffic(context: &mut Context, now: Time, traffic: &Traffic) {
+    if traffic.maxdata > 0 {
+        context.maxdata = context.maxdata.min(traffic.maxdata);
+    }
+    heed_rate(context, now, traffic.inrate, traffic.inburst);
+}
+
+fn heed_rate(context: &mut Context, now: Time, inrate: u32, inburst: u32) {
+    let smaller = |own: u32, peer: u32| [own, peer].into_iter().filter(|rate| *rate > 0).min();
+    let rate = smaller(context.block.output_rate, inrate).unwrap_or(0);
+    let burst = smaller(context.block.output_burst, inburst).unwrap_or(0);
+    context.outgoing.set_rate(now, rate.into(), burst.into());
+}
+
+/// The peer wants nothing more of our stream (specs/xtp.md, 3.8).
+//= X-20
+fn on_rclose(context: &mut Context, shared: &mut Shared, now: Time, packet: &Packet<'_>, status: Option<&Status<'_>>) {
+    if !context.rclose_heard {
+        context.rclose_heard = true;
+        context.outgoing.cut_off();
+        context.wclose_sent = true;
+        context.first_due = false;
+    }
+    let sent = context.outgoing.sent();
+    if let Some(status) = status {
+        let rseq = context.space.offset(status.rseq, context.outgoing.acked()).unwrap_or(0);
+        if rseq < sent && !context.has_given_up && context.outgoing.acked() < sent {
+            // It has stopped reading: nothing is repeated any more.
+            context.has_given_up = true;
+            context.outgoing.abandon();
+            // An abbreviated close of the peer's ends our stream, too; that is an error only if bytes were lost.
+            context.failure = Some(Failure::StoppedReading);
+        }
+    } else if packet.data.is_some() && context.service == Service::Transaction && context.role == Role::Initiator {
+        // The response acknowledges the request.
+        //= X-21
+        context.outgoing.settle(now);
+        context.expiries = 0;
+    }
+    context.update_wait(now, shared, true);
+}
+
+/// END: the peer is done, or forces the end.
+//= X-20
+fn on_end(context: &mut Context, shared: &mut Shared) {
+    let result = if context.is_done() { Ok(()) } else { Err(Failure::Forced) };
+    context.phase = Phase::Over;
+    context.conclude(shared, result);
+}
+
+/// A DIAG that found its context (specs/xtp.md, 3.7).
+fn on_diag(context: &mut Context, shared: &mut Shared, header: &Header, code: u32, value: u32) {
+    if context.phase != Phase::Active {
+        if context.phase != Phase::Over && code == Code::ContextAbandoned as u32 {
+            context.phase = Phase::Over;
+        }
+        return;
+    }
+    let block = std::sync::Arc::make_mut(&mut context.block);
+    (block.code, block.value) = (code, value);
+    let result = match code {
+        // It may have overtaken the FIRST: WTIMER goes on.
+        3 if header.key.rtn => return,
+        3 => {
+            let waits_only_for_end = context.outgoing.acked() >= context.outgoing.sent()
+                && context.wclose_sent
+                && context.is_incoming_done();
+            if waits_only_for_end { Ok(()) } else { Err(Failure::Unknown) }
+        }
+        2 => Err(Failure::GivenUpByPeer { value }),
+        6 => Err(Failure::Violation),
+        _ => Err(Failure::Refused { code, value }),
+    };
+    context.phase = Phase::Over;
+    context.conclude(shared, result);
+}

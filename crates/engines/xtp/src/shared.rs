@@ -1,0 +1,168 @@
+//! What the contexts of an engine share: configuration, counters, events, timers, the order in which they send, and what
+//! nobody may guess.
+
+use crate::diag::Diags;
+use crate::{Config, ContextId, Event, XtpCounters};
+use core::hash::Hasher;
+use pinnace_core::{ContextKey, Time, TimerWheel};
+use std::collections::{BTreeMap, VecDeque};
+use std::hash::DefaultHasher;
+
+/// Everything beside the contexts.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) counters: XtpCounters,
+    pub(crate) events: VecDeque<Event>,
+    pub(crate) wheel: TimerWheel<ContextKey>,
+    pub(crate) queue: Queue,
+    pub(crate) diags: Diags,
+    pub(crate) secrets: Secrets,
+    /// Bytes of storage for rings and datagrams that are not released.
+    pub(crate) bytes: u64,
+    /// The application is still queueing.
+    pub(crate) is_held: bool,
+    /// Contexts that have sent meanwhile, and may still have to ask.
+    pub(crate) held: Vec<ContextKey>,
+    /// When the first context became active: the base of `time` in xtp36.
+    clock_base: Option<Time>,
+    tickets: u64,
+    /// Reused for headers and control packets.
+    pub(crate) scratch: Vec<u8>,
+    /// Reused for spans.
+    pub(crate) spans: Vec<(u64, u64)>,
+}
+
+impl Shared {
+    pub(crate) fn new(config: Config, now: Time) -> Self {
+        Self {
+            counters: XtpCounters::default(),
+            events: VecDeque::new(),
+            wheel: TimerWheel::new(now),
+            queue: Queue::default(),
+            diags: Diags::new(config.limits.diags_per_second),
+            secrets: Secrets { seed: config.seed, drawn: 0 },
+            bytes: 0,
+            is_held: false,
+            held: Vec::new(),
+            clock_base: None,
+            tickets: 0,
+            scratch: Vec::new(),
+            spans: Vec::new(),
+            config,
+        }
+    }
+
+    pub(crate) fn next_ticket(&mut self) -> u64 {
+        self.tickets += 1;
+        self.tickets
+    }
+
+    /// Tells the application, once for events in a row that say the same.
+    pub(crate) fn tell_readable(&mut self, context: ContextId) {
+        let event = Event::Readable { context };
+        if self.events.back() != Some(&event) {
+            self.events.push_back(event);
+        }
+    }
+
+    /// The time of an xtp36 CNTL, in units of 20 ms.
+    pub(crate) fn clock(&mut self, now: Time) -> u32 {
+        /// The unit.
+        const UNIT: u64 = 20_000_000;
+        /// The base is renewed before 32 bits of units are over: 2.72 years.
+        const RENEWED_AFTER: u64 = u32::MAX as u64 * UNIT;
+        let base = *self.clock_base.get_or_insert(now);
+        let since = now.since(base).as_nanos() as u64;
+        if since >= RENEWED_AFTER {
+            self.clock_base = Some(now);
+            return 0;
+        }
+        (since / UNIT) as u32
+    }
+}
+
+/// Whose turn it is to send: lower sort values first, then in order of arrival.
+//= X-18
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    waiting: BTreeMap<(u32, u64), ContextKey>,
+    arrivals: u64,
+}
+
+/// A place in the [`Queue`].
+pub(crate) type Place = (u32, u64);
+
+impl Queue {
+    /// Queues a context behind all of its sort value.
+    pub(crate) fn push(&mut self, sort: u32, key: ContextKey) -> Place {
+        self.arrivals += 1;
+        let place = (sort, self.arrivals);
+        self.waiting.insert(place, key);
+        place
+    }
+
+    pub(crate) fn first(&self) -> Option<ContextKey> {
+        self.waiting.first_key_value().map(|(_, key)| *key)
+    }
+
+    pub(crate) fn remove(&mut self, place: Place) {
+        self.waiting.remove(&place);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+}
+
+/// Numbers that peers cannot foresee, however many of them they have seen: a keyed hash (SipHash) of a counter.
+#[derive(Debug)]
+pub(crate) struct Secrets {
+    seed: u64,
+    drawn: u64,
+}
+
+impl Secrets {
+    pub(crate) fn draw(&mut self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        hasher.write_u64(self.seed);
+        hasher.write_u64(self.drawn);
+        self.drawn += 1;
+        hasher.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    //= X-18 test
+    #[test]
+    fn lower_sort_values_go_first_and_ties_in_order_of_arrival() {
+        let mut queue = Queue::default();
+        let key = |slot| ContextKey { slot, instance: 1 };
+        let places = [(5, 1), (5, 2), (0, 3), (5, 4)].map(|(sort, slot)| queue.push(sort, key(slot)));
+        let mut order = Vec::new();
+        while let Some(first) = queue.first() {
+            order.push(first.slot);
+            queue.remove(places[first.slot as usize - 1]);
+        }
+        assert_eq!(order, [3, 1, 2, 4]);
+        assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn the_clock_counts_from_the_first_active_context() {
+        let mut shared = Shared::new(Config::default(), Time::ZERO);
+        let at = |millis| Time::from_nanos(millis * 1_000_000);
+        assert_eq!([5000, 5019, 5020, 5100].map(|millis| shared.clock(at(millis))), [0, 0, 1, 5]);
+    }
+
+    #[test]
+    fn secrets_are_those_of_the_seed() {
+        let mut draws = [7, 7, 8].map(|seed| Secrets { seed, drawn: 0 });
+        let [a, b, c] = draws.each_mut().map(|secrets| [secrets.draw(), secrets.draw()]);
+        assert_eq!(a, b);
+        assert!(a != c && a[0] != a[1]);
+    }
+}

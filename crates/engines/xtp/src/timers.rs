@@ -1,0 +1,110 @@
+//! What happens of itself: WTIMER, CTIMER and CTIMEOUT, time-wait, and the rest (specs/xtp.md, 3.5, 3.8, 3.9).
+
+use crate::Failure;
+use crate::context::{Context, Phase, Role};
+use crate::engine::Xtp;
+use crate::outgoing::Asking;
+use crate::shared::Shared;
+use pinnace_core::Time;
+use pinnace_wire::xtp::{Code, Header, Kind, Options, Value};
+
+impl Xtp {
+    //= X-9
+    //= X-24
+    pub(crate) fn expire(&mut self, now: Time) {
+        while let Some(key) = self.shared.wheel.poll_expired(now) {
+            let Some(context) = self.contexts.lookup_mut(key) else { continue };
+            context.timer = None;
+            context.on_timer(now, &mut self.shared);
+            self.settle(now, key);
+        }
+        self.groups.expire(now, &mut self.shared);
+    }
+}
+
+impl Context {
+    fn on_timer(&mut self, now: Time, shared: &mut Shared) {
+        let is_over = |date: Option<Time>| date.is_some_and(|date| date <= now);
+        if is_over(self.ring_idle_since.map(|since| since + shared.config.limits.ring_idle)) {
+            self.ring_idle_since = None;
+            if self.ring_bytes > 0
+                && let Some(buffer) = self.incoming.take_ring()
+            {
+                self.give_back(shared, buffer);
+            }
+        }
+        match self.phase {
+            Phase::TimeWait(until) if until <= now => self.phase = Phase::Over,
+            Phase::Active => {
+                if is_over(self.rest_at) {
+                    self.rest_at = None;
+                    if self.waiting.is_none() {
+                        self.outgoing.rest();
+                    }
+                }
+                if is_over(self.answer_by) {
+                    self.owe_unasked();
+                }
+                if is_over(self.paced_until) {
+                    self.paced_until = None;
+                }
+                if is_over(self.wait_until()) {
+                    self.on_wait_over(now, shared);
+                }
+                if self.phase == Phase::Active && self.silent_until() <= now {
+                    self.on_silence(now, shared);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// WTIMER has expired.
+    //= X-11
+    fn on_wait_over(&mut self, now: Time, shared: &mut Shared) {
+        shared.counters.timeouts += 1;
+        if self.expiries >= self.block.retry_count {
+            self.abandon(now, shared);
+            return;
+        }
+        self.expiries += 1;
+        self.waiting = Some(now);
+        if self.role == Role::Initiator && !self.heard {
+            self.first_due = true;
+        } else {
+            self.ask_due = Some(Asking::Expiry);
+        }
+    }
+
+    /// CTIMER has expired: is anybody there? Or CTIMEOUT: nobody is.
+    //= X-11
+    fn on_silence(&mut self, now: Time, shared: &mut Shared) {
+        if self.handshake_since.is_some() {
+            self.abandon(now, shared);
+        } else {
+            self.handshake_since = Some(now);
+            self.ask_due = Some(Asking::Expiry);
+        }
+    }
+
+    /// The peer is given up: DIAG to it, and an error here.
+    fn abandon(&mut self, now: Time, shared: &mut Shared) {
+        self.say(now, shared, Code::ContextAbandoned, Value::Unspecified);
+        self.phase = Phase::Over;
+        self.conclude(shared, Err(Failure::Abandoned));
+    }
+
+    /// A DIAG that answers no packet.
+    pub(crate) fn say(&self, now: Time, shared: &mut Shared, code: Code, value: Value) {
+        let header = Header {
+            options: Options::NONE,
+            sort: 0,
+            ..self.header(Kind::Diag, Options::NONE, self.outgoing.sync(), self.space.number(self.outgoing.sent()))
+        };
+        if shared.diags.send(now, self.peer, self.from, &header, code, value) {
+            shared.counters.diags_sent += 1;
+        } else {
+            shared.counters.diags_withheld += 1;
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! What leaves: DIAGs, statuses, control packets that ask, data (specs/xtp.md, 3.2 to 3.9).
+
+use crate::context::{Context, Phase, Role};
+use crate::engine::Xtp;
+use crate::outgoing::{Asking, Cut, Next};
+use crate::shared::Shared;
+use crate::{Service, multicast};
+use pinnace_core::{Address, Checksum, ChecksumAt, ChecksumKind, Time, Train};
+use pinnace_wire::xtp::{self, Clock, Codec, FirstTraffic, Kind, Options, Spans, Status, Traffic};
+
+/// A status is no larger than the smallest path carries.
+const STATUS_BYTES: usize = 1232;
+
+impl Xtp {
+    pub(crate) fn transmit(&mut self, now: Time, train: &mut Train) -> bool {
+        train.begin(Address::Peer, 0);
+        if let Some(reply) = self.shared.diags.pop() {
+            write(train, reply.to, reply.from, &reply.bytes);
+            return true;
+        }
+        while let Some(key) = self.shared.queue.first() {
+            let Some(context) = self.contexts.lookup_mut(key) else { return false };
+            let sent = context.transmit(now, &mut self.shared, train);
+            // Behind all of its sort value, if there is more.
+            context.stand_down(&mut self.shared);
+            context.make_ready(&mut self.shared);
+            self.settle(now, key);
+            if sent {
+                return true;
+            }
+        }
+        multicast::transmit(self, now, train)
+    }
+}
+
+fn write(train: &mut Train, to: Address, from: Option<Address>, bytes: &[u8]) {
+    train.begin(to, bytes.len());
+    train.set_source(from);
+    train.inline(bytes);
+    train.end_segment();
+}
+
+/// The checksum that the driver fills in, if the data are summed.
+pub(crate) fn checksum(codec: Codec, options: Options) -> Option<Checksum> {
+    if options.contains(Options::NOCHECK) {
+        return None;
+    }
+    Some(match codec {
+        Codec::Xtp40 => {
+            Checksum { kind: ChecksumKind::Internet, skip_head: 0, skip_tail: 0, at: ChecksumAt::Head(xtp::CHECK_AT) }
+        }
+        Codec::Xtp36 => Checksum {
+            kind: ChecksumKind::Cxor,
+            skip_head: codec.header_bytes(),
+            skip_tail: xtp::TRAILER_BYTES,
+            at: ChecksumAt::Tail(xtp::TRAILER_BYTES),
+        },
+    })
+}
+
+impl Context {
+    /// Writes a train; false if nothing may leave now.
+    fn transmit(&mut self, now: Time, shared: &mut Shared, train: &mut Train) -> bool {
+        if self.abort_due {
+            self.abort_due = false;
+            self.write_status(now, shared, train, Options::END, None);
+            return true;
+        }
+        if self.owed.is_some() && self.heard {
+            self.write_status(now, shared, train, Options::NONE, None);
+            return true;
+        }
+        if !matches!(self.phase, Phase::Fresh | Phase::Active) {
+            return false;
+        }
+        if !self.first_due {
+            if let Some(asking) = self.ask_due.take() {
+                self.write_status(now, shared, train, Options::NONE, Some(asking));
+                self.update_wait(now, shared, false);
+                return true;
+            }
+            let terms = self.terms(shared);
+            if self.control_due(&terms) {
+                self.write_close(now, shared, train);
+                return true;
+            }
+        }
+        if self.write_data(now, shared, train) {
+            self.update_wait(now, shared, false);
+            return true;
+        }
+        if self.first_due {
+            self.write_empty_first(now, shared, train);
+            self.update_wait(now, shared, false);
+            return true;
+        }
+        false
+    }
+
+    /// The options that say how far closing has come.
+    fn closing(&self) -> Options {
+        Options::NONE.with_if(self.rclose, Options::RCLOSE).with_if(self.wclose_sent, Options::WCLOSE)
+    }
+
+    /// A control packet that asks: WCLOSE without data, or because nothing has asked for so long.
+    //= X-20
+    fn write_close(&mut self, now: Time, shared: &mut Shared, train: &mut Train) {
+        if self.outgoing.end() == Some(self.outgoing.sent()) {
+            self.on_end_sent();
+        }
+        self.write_status(now, shared, train, Options::NONE, Some(Asking::Status));
+        self.update_wait(now, shared, false);
+    }
+
+    fn on_first_sent(&mut self) {
+        self.first_left |= self.first_due;
+        self.first_due = false;
+        self.phase = Phase::Active;
+    }
+
+    /// The packet at the end of our stream leaves.
+    fn on_end_sent(&mut self) {
+        self.wclose_sent = true;
+        self.rclose |= self.is_abbreviated;
+        self.stopped_reading |= self.is_abbreviated;
+    }
+
+    /// A status: because it was asked for, or to ask, or to say how far closing has come.
+    //= X-7
+    pub(crate) fn write_status(
+        &mut self,
+        now: Time,
+        shared: &mut Shared,
+        train: &mut Train,
+        extra: Options,
+        asking: Option<Asking>,
+    ) {
+        let codec = self.codec();
+        let echo = self.owed.take().unwrap_or(self.recv_sync);
+        let sync = match asking {
+            Some(asking) => self.outgoing.ask(now, asking),
+            None => self.outgoing.sync(),
+        };
+        let asked = match asking {
+            None | Some(Asking::No) => Options::NONE,
+            Some(Asking::Deferred) => Options::DREQ,
+            Some(Asking::Status | Asking::Expiry) => Options::SREQ,
+        };
+        let end = Options::RCLOSE | Options::WCLOSE | Options::END;
+        let options = self.closing().with(extra).with(asked).with_if(core::mem::take(&mut self.end_due), end);
+        let options = if matches!(self.phase, Phase::TimeWait(_)) { options | end } else { options };
+        let mut spans = core::mem::take(&mut shared.spans);
+        spans.clear();
+        let most = codec.max_spans(STATUS_BYTES.min(shared.config.datagram_bytes));
+        let space = self.space;
+        spans.extend(self.incoming.spans().take(most).map(|span| (space.number(span.start), space.number(span.end))));
+        let tells_key = self.role == Role::Responder && (!self.is_validated || codec == Codec::Xtp36);
+        //= X-5
+        let kind = if !spans.is_empty() && codec == Codec::Xtp40 {
+            Kind::Ecntl
+        } else if tells_key && codec == Codec::Xtp40 {
+            Kind::Tcntl
+        } else {
+            Kind::Cntl
+        };
+        let header = self.header(kind, options, sync, space.number(self.outgoing.sent()));
+        let status = Status {
+            rseq: space.number(self.incoming.rseq()),
+            alloc: space.number(self.incoming.alloc()),
+            echo,
+            spans: Spans::from_slice(&spans),
+            xkey: if tells_key { self.my_key } else { 0 },
+            traffic: (kind == Kind::Tcntl).then(|| FirstTraffic::Known(self.traffic())),
+            clock: (codec == Codec::Xtp36).then(|| Clock {
+                rate: self.block.input_rate,
+                burst: self.block.input_burst,
+                time: shared.clock(now),
+                techo: self.peer_time,
+            }),
+            hseq: space.number(self.incoming.hseq()),
+        };
+        shared.scratch.clear();
+        xtp::status(&header, &status, &mut shared.scratch);
+        shared.spans = spans;
+        write(train, self.peer, self.from, &shared.scratch);
+        shared.counters.statuses_sent += 1;
+        self.budget = self.budget.saturating_sub(shared.scratch.len() as u64);
+    }
+
+    /// What we take and send (specs/xtp.md, 3.12).
+    pub(crate) fn traffic(&self) -> Traffic {
+        Traffic {
+            service: self.service.on_wire() as u8,
+            maxdata: self.block.maxdata,
+            inrate: self.block.input_rate,
+            inburst: self.block.input_burst,
+            outrate: self.block.output_rate,
+            outburst: self.block.output_burst,
+        }
+    }
+
+    /// DATA, and before all others FIRST.
+    fn write_data(&mut self, now: Time, shared: &mut Shared, train: &mut Train) -> bool {
+        self.paced_until = None;
+        let mut wrote = false;
+        loop {
+            let terms = self.terms(shared);
+            if terms.max == 0 {
+                // Nothing more to an address that may be forged, until it has answered.
+                return wrote;
+            }
+            if self.first_due && self.first_left {
+                // As it was; the pace does not hold it back.
+                return self.outgoing.first().is_some_and(|cut| self.write_cut(now, shared, train, &cut, true));
+            }
+            let cut = match self.outgoing.next(now, &terms) {
+                Next::Cut(cut) => cut,
+                Next::At(at) => {
+                    if !wrote {
+                        self.paced_until = Some(at);
+                    }
+                    return wrote;
+                }
+                Next::Nothing => return wrote,
+            };
+            if !self.write_cut(now, shared, train, &cut, !wrote) {
+                return wrote;
+            }
+            wrote = true;
+        }
+    }
+
+    /// Adds a packet to the train; false if it has no room.
+    fn write_cut(&mut self, now: Time, shared: &mut Shared, train: &mut Train, cut: &Cut, is_first: bool) -> bool {
+        let terms = self.terms(shared);
+        let codec = self.codec();
+        let is_first_packet = self.first_due;
+        let asking = self.asking(cut, shared);
+        let n = cut.len as usize;
+        let mut options = Options::NONE
+            .with_if(cut.eom, Options::EOM)
+            .with_if(cut.ends, Options::WCLOSE)
+            .with_if(asking == Asking::Status, Options::SREQ)
+            .with_if(asking == Asking::Deferred, Options::DREQ)
+            .with_if(self.rclose || (cut.ends && self.is_abbreviated), Options::RCLOSE);
+        if is_first_packet && self.service == Service::UnackDgram {
+            options = options | Options::END;
+        }
+        // The header's sync depends on whether it asks; its length does not.
+        let sync = if asking == Asking::No { self.outgoing.sync() } else { self.outgoing.sync().wrapping_add(1) };
+        let kind = if is_first_packet { Kind::First } else { Kind::Data };
+        let header = self.header(kind, options, sync, self.space.number(cut.low));
+        let prefix = if is_first_packet {
+            xtp::first_prefix(&header, &self.block.address_segment, &self.traffic(), cut.btag, n)
+        } else {
+            xtp::data_prefix(&header, cut.btag, n)
+        };
+        let segment = prefix.len() - codec.header_bytes() + n;
+        let tail = codec.tail_bytes(segment);
+        let len = prefix.len() + n + tail;
+        if is_first {
+            train.begin(self.peer, len);
+            train.set_source(self.from);
+            train.set_checksum(checksum(codec, self.options));
+        } else if !train.has_room(len) {
+            return false;
+        }
+        train.inline(&prefix);
+        for part in self.outgoing.parts(cut.low, cut.len) {
+            train.payload(part);
+        }
+        train.zeros(tail);
+        train.end_segment();
+        self.outgoing.commit(now, cut, asking, &terms);
+        while self.service != Service::AckDgram && self.asks_at.front().is_some_and(|(point, _)| *point <= cut.high()) {
+            self.asks_at.pop_front();
+        }
+        if shared.is_held {
+            shared.held.push(self.key);
+        }
+        self.budget = self.budget.saturating_sub(len as u64);
+        self.on_first_sent();
+        if cut.ends {
+            self.on_end_sent();
+        }
+        let counters = &mut shared.counters;
+        counters.data_packets_sent += 1;
+        counters.data_packets_resent += u64::from(cut.is_repetition);
+        counters.bytes_sent += u64::from(cut.len);
+        true
+    }
+
+    /// Whether a packet of data asks for a status (specs/xtp.md, 3.5 and 3.9).
+    //= X-7
+    fn asking(&self, cut: &Cut, shared: &Shared) -> Asking {
+        match (self.service, self.role) {
+            (Service::UnackDgram, _) => Asking::No,
+            (Service::AckDgram, _) => self.asks_at.front().map_or(Asking::Status, |(_, asking)| *asking),
+            // The request's end asks nothing: the response answers it.
+            (Service::Transaction, Role::Initiator) if cut.ends && !cut.is_repetition => Asking::No,
+            _ if cut.asks || !self.is_trusted(shared) => Asking::Status,
+            _ => {
+                let wanted = self.asks_at.front().filter(|(point, _)| *point <= cut.high());
+                wanted.map_or(Asking::No, |(_, asking)| *asking)
+            }
+        }
+    }
+
+    /// A FIRST without data: to be heard of, to close, or a message of nothing.
+    fn write_empty_first(&mut self, now: Time, shared: &mut Shared, train: &mut Train) {
+        let codec = self.codec();
+        let ends = self.outgoing.end() == Some(0);
+        let is_message = ends && self.service.is_one_message();
+        let options = Options::NONE
+            .with_if(is_message, Options::EOM)
+            .with_if(ends, Options::WCLOSE)
+            .with_if(self.rclose || (ends && self.is_abbreviated), Options::RCLOSE)
+            .with_if(self.service == Service::UnackDgram, Options::END);
+        let asks = self.service != Service::UnackDgram && (self.service != Service::Transaction || self.expiries > 0);
+        let sync = if asks { self.outgoing.ask(now, Asking::Status) } else { self.outgoing.sync() };
+        let options = options.with_if(asks, Options::SREQ);
+        let header = self.header(Kind::First, options, sync, self.space.number(0));
+        let prefix = xtp::first_prefix(&header, &self.block.address_segment, &self.traffic(), None, 0);
+        let tail = codec.tail_bytes(prefix.len() - codec.header_bytes());
+        train.begin(self.peer, prefix.len() + tail);
+        train.set_source(self.from);
+        train.set_checksum(checksum(codec, self.options));
+        train.inline(&prefix);
+        train.zeros(tail);
+        train.end_segment();
+        self.on_first_sent();
+        if ends {
+            self.on_end_sent();
+        }
+        shared.counters.data_packets_sent += 1;
+    }
+}

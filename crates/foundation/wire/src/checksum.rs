@@ -22,6 +22,7 @@ mod cxor;
 mod fletcher;
 mod internet;
 pub mod paper;
+mod wide;
 
 pub use cxor::{Cxor, cxor, cxor_catenate, cxor_copy, cxor_update};
 pub use fletcher::fletcher;

@@ -1,5 +1,7 @@
 //! CXOR, the check function of XTP 3.6 (specs/xtp.md, section 6).
 
+use super::wide;
+
 /// A CXOR that is computed piece by piece.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cxor {
@@ -24,10 +26,8 @@ impl Cxor {
             self.odd = None;
             bytes = rest;
         }
-        let (words, rest) = bytes.as_chunks::<2>();
-        for word in words {
-            self.push(u16::from_be_bytes(*word));
-        }
+        let (words, rest) = bytes.split_at(bytes.len() & !1);
+        self.append(whole::<false>(words, &mut []), words.len());
         self.odd = rest.first().copied().or(self.odd);
     }
 
@@ -38,8 +38,15 @@ impl Cxor {
     /// The lengths differ.
     #[inline]
     pub fn add_copy(&mut self, source: &[u8], destination: &mut [u8]) {
-        destination.copy_from_slice(source);
-        self.add(source);
+        assert_eq!(source.len(), destination.len(), "the copy has the length of its source");
+        let odd = usize::from(self.odd.is_some()).min(source.len());
+        let words = (source.len() - odd) & !1;
+        for edge in [0..odd, odd + words..source.len()] {
+            destination[edge.clone()].copy_from_slice(&source[edge]);
+        }
+        self.add(&source[..odd]);
+        self.append(whole::<true>(&source[odd..odd + words], &mut destination[odd..odd + words]), words);
+        self.add(&source[odd + words..]);
     }
 
     /// XOR in the upper 16 bits, RXOR in the lower; it is stored in big-endian order. An odd last byte counts as the
@@ -56,6 +63,36 @@ impl Cxor {
     fn push(&mut self, word: u16) {
         self.value = cxor_catenate(self.value, single(word), 1);
     }
+
+    /// Goes on with the CXOR of `bytes` bytes, an even number.
+    fn append(&mut self, value: u32, bytes: usize) {
+        self.value = cxor_catenate(self.value, value, (bytes / 2) as u64);
+    }
+}
+
+/// The CXOR of a block.
+#[inline]
+fn whole<const COPY: bool>(source: &[u8], destination: &mut [u8]) -> u32 {
+    unfold(wide::xor::<COPY>(None, source, destination), source.len())
+}
+
+/// The CXOR of a block of `bytes` bytes, from the exclusive-or of all its blocks of 32 bytes. Words are rotated where they
+/// are, half of them at a time: by 8 those of the first half of the block, by 4 those of the first half of what that
+/// leaves, and so on.
+#[inline]
+fn unfold(cycle: [u64; 4], bytes: usize) -> u32 {
+    let eight = |words: u64| words << 8 & 0xff00_ff00_ff00_ff00 | words >> 8 & 0x00ff_00ff_00ff_00ff;
+    let four = |words: u64| words << 4 & 0xfff0_fff0_fff0_fff0 | words >> 12 & 0x000f_000f_000f_000f;
+    let two = |words: u32| words << 2 & 0xfffc_fffc | words >> 14 & 0x0003_0003;
+    let rxor = four(eight(cycle[0]) ^ cycle[2]) ^ (eight(cycle[1]) ^ cycle[3]);
+    let rxor = two(rxor as u32) ^ (rxor >> 32) as u32;
+    let rxor = (rxor as u16).rotate_left(1) ^ (rxor >> 16) as u16;
+    let xor = cycle[0] ^ cycle[1] ^ cycle[2] ^ cycle[3];
+    let xor = xor as u32 ^ (xor >> 32) as u32;
+    let xor = xor as u16 ^ (xor >> 16) as u16;
+    // The words that filled up the last 32 bytes have rotated too far. And the words were little-endian.
+    let rxor = rxor.rotate_left((bytes.div_ceil(2) % 16) as u32);
+    u32::from(xor.swap_bytes()) << 16 | u32::from(rxor.swap_bytes())
 }
 
 /// The CXOR of one word.
@@ -78,9 +115,7 @@ fn rotate(value: u32, words: u64) -> u32 {
 #[inline]
 #[must_use]
 pub fn cxor(bytes: &[u8]) -> u32 {
-    let mut sum = Cxor::new();
-    sum.add(bytes);
-    sum.finish()
+    whole::<false>(bytes, &mut [])
 }
 
 /// Copies `source` to `destination` and returns its CXOR, in one pass.
@@ -97,9 +132,8 @@ pub fn cxor(bytes: &[u8]) -> u32 {
 /// ```
 #[inline]
 pub fn cxor_copy(source: &[u8], destination: &mut [u8]) -> u32 {
-    let mut sum = Cxor::new();
-    sum.add_copy(source, destination);
-    sum.finish()
+    assert_eq!(source.len(), destination.len(), "the copy has the length of its source");
+    whole::<true>(source, destination)
 }
 
 /// The CXOR of a block A and a block B behind it, from the CXOR of each (buffer catenation in the paper's table 3.3).

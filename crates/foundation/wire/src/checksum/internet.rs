@@ -1,5 +1,7 @@
 //! The Internet checksum (RFC 1071).
 
+use super::wide;
+
 /// An Internet checksum that is added up piece by piece.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Internet {
@@ -20,7 +22,7 @@ impl Internet {
     /// Goes on with `bytes`, of any length.
     #[inline]
     pub fn add(&mut self, bytes: &[u8]) {
-        self.append(fold(sum(bytes)), bytes.len());
+        self.append(wide::sum::<false>(None, bytes, &mut []), bytes.len());
     }
 
     /// Goes on with `source` and copies it to `destination` in the same pass.
@@ -30,8 +32,8 @@ impl Internet {
     /// The lengths differ.
     #[inline]
     pub fn add_copy(&mut self, source: &[u8], destination: &mut [u8]) {
-        destination.copy_from_slice(source);
-        self.add(source);
+        assert_eq!(source.len(), destination.len(), "the copy has the length of its source");
+        self.append(wide::sum::<true>(None, source, destination), source.len());
     }
 
     /// The checksum: the one's complement of the sum, that is stored in big-endian order. An odd last byte counts as the
@@ -40,7 +42,7 @@ impl Internet {
     #[inline]
     #[must_use]
     pub fn finish(&self) -> u16 {
-        !u16::from_be(fold(self.sum))
+        !u16::from_be(wide::fold(self.sum))
     }
 
     fn append(&mut self, sum: u16, bytes: usize) {
@@ -80,19 +82,4 @@ pub fn internet_copy(source: &[u8], destination: &mut [u8]) -> u16 {
     let mut sum = Internet::new();
     sum.add_copy(source, destination);
     sum.finish()
-}
-
-/// Folds a sum to 16 bits with end-around carry; only 0 becomes 0.
-fn fold(sum: u64) -> u16 {
-    let sum = (sum & 0xffff_ffff) + (sum >> 32);
-    let sum = (sum & 0xffff_ffff) + (sum >> 32);
-    let sum = (sum & 0xffff) + (sum >> 16);
-    let sum = (sum & 0xffff) + (sum >> 16);
-    ((sum & 0xffff) + (sum >> 16)) as u16
-}
-
-fn sum(bytes: &[u8]) -> u64 {
-    let (words, rest) = bytes.as_chunks::<2>();
-    let sum: u64 = words.iter().map(|word| u64::from(u16::from_ne_bytes(*word))).sum();
-    sum + rest.first().map_or(0, |&last| u64::from(u16::from_ne_bytes([last, 0])))
 }

@@ -292,7 +292,10 @@ impl Context {
         let dates = match self.phase {
             Phase::Fresh | Phase::Over => [ring, None, None, None, None, None],
             Phase::TimeWait(until) => [ring, Some(until), None, None, None, None],
-            Phase::Active => [ring, Some(self.silent_until()), self.wait_until(), self.answer_by, self.paced_until],
+            Phase::Active => {
+                let silent = Some(self.silent_until());
+                [ring, silent, self.wait_until(), self.answer_by, self.paced_until, self.rest_at]
+            }
         };
         dates.into_iter().flatten().min()
     }

@@ -416,11 +416,11 @@ impl Incoming {
         if high <= self.rseq {
             return Fate::Duplicate;
         }
-        if piece.low >= limit {
+        let low = piece.low.max(self.rseq);
+        if low >= limit {
             self.lose(high);
             return Fate::Beyond;
         }
-        let low = piece.low.max(self.rseq);
         let cut = high.min(limit);
         if self.spans.covers(low..cut) {
             return if cut < high { Fate::Beyond } else { Fate::Duplicate };
@@ -564,7 +564,7 @@ impl Incoming {
     }
 
     fn contradicts_end(&self, end: u64) -> bool {
-        end < self.hseq || self.end.is_some_and(|known| known != end)
+        end < self.hseq.max(self.seen) || self.end.is_some_and(|known| known != end)
     }
 
     /// The stream ends at `end`. False if it is too far away to be believed.

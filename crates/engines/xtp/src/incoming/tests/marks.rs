@@ -1,0 +1,101 @@
+//! Messages: where they end, what tags they have.
+
+use super::*;
+
+//= X-17 test
+#[test]
+fn messages_end_at_eom_and_tags_come_with_their_first_byte() {
+    let mut incoming = stream(Keeping::Selective);
+    incoming.data(&message(150..200));
+    incoming.data(&tagged(100..150, 2));
+    incoming.data(&Piece { btag: Some([1; 8]), ..message(0..100) });
+    let readable = incoming.readable();
+    assert_eq!((readable.len, readable.message, readable.btag), (200, Some(100), Some([1; 8])));
+    incoming.consume(60);
+    let readable = incoming.readable();
+    assert_eq!((readable.message, readable.btag), (Some(40), None), "a tag is told with the first byte only");
+    incoming.consume(40);
+    let readable = incoming.readable();
+    assert_eq!((readable.message, readable.btag), (Some(100), Some([2; 8])));
+    incoming.consume(100);
+    let readable = incoming.readable();
+    assert_eq!((readable.len, readable.message, readable.btag), (0, None, None));
+}
+
+#[test]
+fn a_finer_cut_has_the_marks_on_its_parts() {
+    let mut incoming = stream(Keeping::Selective);
+    let whole = Piece { btag: Some([1; 8]), ..message(0..100) };
+    for part in [message(60..100), piece(30..60), tagged(0..30, 1), whole] {
+        assert_ne!(incoming.fate(&part), Fate::Contradiction);
+    }
+    for part in [message(60..100), piece(30..60), tagged(0..30, 1)] {
+        assert_eq!(incoming.fate(&part), Fate::Duplicate);
+    }
+    assert_eq!((incoming.readable().message, incoming.readable().btag), (Some(100), Some([1; 8])));
+}
+
+#[test]
+fn where_a_tagged_message_begins_another_has_ended() {
+    let mut incoming = stream(Keeping::NoError);
+    incoming.data(&piece(0..100));
+    incoming.data(&tagged(200..300, 2)); // the packet with EOM is lost
+    assert_eq!(incoming.readable().message, Some(200));
+    incoming.consume(200);
+    assert_eq!(incoming.readable().btag, Some([2; 8]));
+    // Without a tag the messages merge.
+    incoming.data(&message(400..500));
+    assert_eq!(incoming.readable().message, Some(300));
+    assert_eq!(incoming.holes().collect::<Vec<_>>(), core::iter::once(100..200).collect::<Vec<_>>());
+}
+
+#[test]
+fn an_empty_message_is_taken_once() {
+    let mut incoming = stream(Keeping::Selective);
+    let empty = Piece { end: Some(0), btag: Some([9; 8]), ..message(0..0) };
+    let taken = incoming.data(&empty).0;
+    assert!(taken.fate == Fate::New && taken.completed);
+    let readable = incoming.readable();
+    assert_eq!((readable.len, readable.message, readable.btag, readable.is_end), (0, Some(0), Some([9; 8]), true));
+    assert_eq!(incoming.fate(&empty), Fate::Duplicate);
+    incoming.consume(0);
+    assert_eq!((incoming.readable().message, incoming.readable().btag), (None, None));
+    assert_eq!(incoming.fate(&empty), Fate::Duplicate, "consumed already");
+    assert_eq!(incoming.readable().message, None);
+}
+
+#[test]
+fn an_empty_packet_can_end_a_message_that_is_all_in() {
+    let mut incoming = stream(Keeping::Selective);
+    incoming.data(&piece(0..100));
+    assert_eq!(incoming.fate(&message(50..50)), Fate::Duplicate, "in the midst of what is in");
+    assert_eq!(incoming.fate(&message(150..150)), Fate::Dropped, "too early");
+    assert_eq!(incoming.fate(&piece(100..100)), Fate::Duplicate, "it says nothing");
+    assert_eq!(incoming.fate(&message(100..100)), Fate::New);
+    assert_eq!(incoming.readable().message, Some(100));
+    incoming.consume(100);
+    assert_eq!(incoming.fate(&message(100..100)), Fate::Duplicate);
+    assert_eq!(incoming.hseq(), 100);
+}
+
+#[test]
+fn boundaries_are_bounded_and_never_block_the_stream() {
+    let mut incoming = stream(Keeping::Selective);
+    for i in 1..9 {
+        assert_eq!(incoming.fate(&message(i..i + 1)), Fate::New);
+    }
+    assert_eq!(incoming.fate(&message(9..10)), Fate::Dropped);
+    assert_eq!(incoming.fate(&piece(9..10)), Fate::New, "no mark, no limit");
+    assert_eq!(incoming.fate(&tagged(10..11, 1)), Fate::Dropped);
+    assert_eq!(incoming.fate(&message(0..1)), Fate::New, "without it nothing could be delivered");
+    assert_eq!(incoming.fate(&message(10..11)), Fate::Dropped);
+    for _ in 0..2 {
+        incoming.consume(incoming.readable().message.unwrap());
+    }
+    assert_eq!(incoming.fate(&message(10..11)), Fate::New);
+
+    // Nor in order, where there is a shorter way.
+    let mut incoming = stream(Keeping::Selective);
+    let new = (0..100).filter(|i| incoming.fate(&message(*i..i + 1)) == Fate::New).count();
+    assert_eq!(new, 8);
+}

@@ -90,7 +90,8 @@ fn unfold(cycle: [u64; 4], bytes: usize) -> u32 {
     let xor = cycle[0] ^ cycle[1] ^ cycle[2] ^ cycle[3];
     let xor = xor as u32 ^ (xor >> 32) as u32;
     let xor = xor as u16 ^ (xor >> 16) as u16;
-    // The words that filled up the last 32 bytes have rotated too far. And the words were little-endian.
+    // The zeros that filled up the last 32 bytes have rotated the words too far: on, to the whole turn. And the words were
+    // little-endian.
     let rxor = rxor.rotate_left((bytes.div_ceil(2) % 16) as u32);
     u32::from(xor.swap_bytes()) << 16 | u32::from(rxor.swap_bytes())
 }

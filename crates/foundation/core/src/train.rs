@@ -220,12 +220,13 @@ impl Train {
     /// ```
     #[inline]
     pub fn fill_checksum<'m>(&mut self, payload: impl Fn(BufferRange) -> &'m [u8], sum: &mut impl Summing) {
-        if let Some(checksum) = self.checksum.take() {
-            self.fill(checksum, payload, sum);
+        if self.checksum.is_some() {
+            self.fill(payload, sum);
         }
     }
 
-    fn fill<'m>(&mut self, checksum: Checksum, payload: impl Fn(BufferRange) -> &'m [u8], sum: &mut impl Summing) {
+    fn fill<'m>(&mut self, payload: impl Fn(BufferRange) -> &'m [u8], sum: &mut impl Summing) {
+        let Some(checksum) = self.checksum.take() else { return };
         let width = checksum.kind.width();
         let mut parts = self.parts.iter();
         let mut left = self.bytes;

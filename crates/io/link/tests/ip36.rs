@@ -11,8 +11,9 @@ use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::Command;
-use std::sync::mpsc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
 use support::{Memory, TRAILER, collect, receive, receive_bytes, send_bytes, train_of};
 
 /// Two addresses of this host in each family.
@@ -51,20 +52,24 @@ fn namespace() -> bool {
     done
 }
 
-/// As soon as it has no owner: a process that another test is just starting holds the descriptors of this one until it
-/// runs its own program.
-fn bind(local: &str) -> Ip36Link {
+/// Makes a link as soon as the address has no owner: a process that another test is just starting holds the descriptors
+/// of this one until it runs its own program.
+fn soon(make: impl Fn() -> std::io::Result<Ip36Link>) -> Ip36Link {
     for _ in 0..2000 {
-        match Ip36Link::bind(ip(local), &Ip36Options::default()) {
+        match make() {
             Err(error) if error.kind() == ErrorKind::AddrInUse => std::thread::sleep(Duration::from_millis(1)),
             link => return link.unwrap(),
         }
     }
-    panic!("{local} keeps its owner");
+    panic!("the address keeps its owner");
+}
+
+fn bind(local: &str) -> Ip36Link {
+    soon(|| Ip36Link::bind(ip(local), &Ip36Options::default()))
 }
 
 fn connect(local: &str, peer: &str) -> Ip36Link {
-    Ip36Link::connect(Some(ip(local)), ip(peer), &Ip36Options::default()).unwrap()
+    soon(|| Ip36Link::connect(Some(ip(local)), ip(peer), &Ip36Options::default()))
 }
 
 fn is_empty(link: &mut Ip36Link) -> bool {
@@ -72,6 +77,13 @@ fn is_empty(link: &mut Ip36Link) -> bool {
     plan.reset(1);
     plan.top_up(ReadBuffer::READ_BYTES);
     matches!(link.receive(&plan, &BufferTable::new(), &mut ReadBuffer::new()).unwrap(), ReadOutcome::Empty)
+}
+
+/// As `is_empty`, where strangers' packets may wait, and nothing but them.
+fn is_drained(link: &mut Ip36Link) -> bool {
+    let before = link.counters().datagrams_from_strangers;
+    assert!(is_empty(link), "a stranger's packet was handed up");
+    link.counters().datagrams_from_strangers == before
 }
 
 /// Sends `total` bytes in trains of `size` bytes a payload, and reads them with plans that guess `guess`.
@@ -221,6 +233,38 @@ fn a_connected_link_hears_its_peer_only() {
 }
 
 #[test]
+fn what_was_queued_before_a_socket_is_bound_and_connected_is_for_nobody() {
+    if !namespace() {
+        return;
+    }
+    // Until it is bound, a raw socket hears all packets of its protocol.
+    for ([here, there], other) in [(V4, "127.0.0.4"), (V6, "::1")] {
+        let stop = Arc::new(AtomicBool::new(false));
+        let flood = std::thread::spawn({
+            let stop = stop.clone();
+            move || {
+                let mut stranger = bind(other);
+                while !stop.load(Ordering::Relaxed) {
+                    send_bytes(&mut stranger, at(here), b"to another", Ecn::NotCapable);
+                    send_bytes(&mut stranger, at(there), b"from another", Ecn::NotCapable);
+                }
+            }
+        });
+        let end = Instant::now() + Duration::from_secs(10);
+        let mut strangers = 0;
+        while strangers < 3 && Instant::now() < end {
+            // Only the stranger sends: whatever waits was queued too early.
+            let mut link = connect(here, there);
+            while !is_drained(&mut link) {}
+            strangers += link.counters().datagrams_from_strangers;
+        }
+        stop.store(true, Ordering::Relaxed);
+        flood.join().unwrap();
+        assert!(strangers > 0, "the test has tested something");
+    }
+}
+
+#[test]
 fn an_address_has_one_owner_in_a_namespace() {
     if !namespace() {
         return;
@@ -244,9 +288,13 @@ fn an_address_has_one_owner_in_a_namespace() {
     let elsewhere = std::thread::spawn(|| namespace() && Ip36Link::bind(ip(V4[0]), &Ip36Options::default()).is_ok());
     assert!(elsewhere.join().unwrap());
     // What could not be bound has no owner.
-    let nobodys = ip("192.0.2.1");
+    let nobodys = || Ip36Link::bind(ip("192.0.2.1"), &Ip36Options::default());
     for _ in 0..2 {
-        assert_eq!(Ip36Link::bind(nobodys, &options).unwrap_err().kind(), ErrorKind::AddrNotAvailable);
+        let found = soon(|| match nobodys() {
+            Err(error) if error.kind() == ErrorKind::AddrNotAvailable => Ip36Link::bind(ip("127.0.0.9"), &options),
+            other => other,
+        });
+        assert_eq!(found.local_address(), ip("127.0.0.9"), "{found:?}");
     }
 }
 

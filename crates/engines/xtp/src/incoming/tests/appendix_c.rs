@@ -12,7 +12,7 @@ fn fault_1_dead_merge_test() {
     incoming.data(&piece(400..500));
     incoming.data(&piece(100..200));
     assert_eq!(incoming.rseq(), 300, "rseq passes the span that the gap separated from it");
-    assert_eq!(incoming.spans_now(), core::iter::once(400..500).collect::<Vec<_>>());
+    assert_eq!(incoming.spans_now(), one(400..500));
 }
 
 /// The last branch sets rseq to the end of whatever old packet comes.
@@ -37,9 +37,9 @@ fn fault_3_last_span_lost() {
     let mut incoming = stream(Keeping::Selective);
     incoming.data(&piece(100..200));
     incoming.data(&piece(300..400));
-    assert_eq!(incoming.data(&piece(400..500)).1, core::iter::once(400..500).collect::<Vec<_>>());
+    assert_eq!(incoming.data(&piece(400..500)).1, one(400..500));
     assert_eq!(incoming.spans_now(), [100..200, 300..500], "appended to the last one");
-    assert_eq!(incoming.data(&piece(250..300)).1, core::iter::once(250..300).collect::<Vec<_>>());
+    assert_eq!(incoming.data(&piece(250..300)).1, one(250..300));
     assert_eq!(incoming.spans_now(), [100..200, 250..500], "put before the last one");
     incoming.data(&piece(200..250));
     incoming.data(&piece(0..100));
@@ -91,13 +91,13 @@ fn fault_6_overlaps() {
     incoming.data(&piece(100..200));
     incoming.data(&piece(300..400));
     incoming.data(&piece(500..600));
-    assert_eq!(incoming.data(&piece(150..250)).1, core::iter::once(200..250).collect::<Vec<_>>(), "over its end");
-    assert_eq!(incoming.data(&piece(280..350)).1, core::iter::once(280..300).collect::<Vec<_>>(), "over its start");
+    assert_eq!(incoming.data(&piece(150..250)).1, one(200..250), "over its end");
+    assert_eq!(incoming.data(&piece(280..350)).1, one(280..300), "over its start");
     assert_eq!(incoming.data(&piece(220..550)).1, [250..280, 400..500], "over three");
-    assert_eq!(incoming.spans_now(), core::iter::once(100..600).collect::<Vec<_>>());
+    assert_eq!(incoming.spans_now(), one(100..600));
     assert_eq!(incoming.data(&piece(50..650)).1, [50..100, 600..650], "around it");
-    assert_eq!(incoming.data(&piece(0..60)).1, core::iter::once(0..50).collect::<Vec<_>>(), "over rseq and a span");
+    assert_eq!(incoming.data(&piece(0..60)).1, one(0..50), "over rseq and a span");
     assert_eq!((incoming.rseq(), incoming.hseq()), (650, 650));
-    assert_eq!(incoming.data(&piece(600..700)).1, core::iter::once(650..700).collect::<Vec<_>>(), "partly old");
+    assert_eq!(incoming.data(&piece(600..700)).1, one(650..700), "partly old");
     assert_eq!(incoming.rseq(), 700);
 }

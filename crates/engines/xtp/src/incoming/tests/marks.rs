@@ -46,7 +46,7 @@ fn where_a_tagged_message_begins_another_has_ended() {
     // Without a tag the messages merge.
     incoming.data(&message(400..500));
     assert_eq!(incoming.readable().message, Some(300));
-    assert_eq!(incoming.holes().collect::<Vec<_>>(), core::iter::once(100..200).collect::<Vec<_>>());
+    assert_eq!(incoming.holes().collect::<Vec<_>>(), one(100..200));
 }
 
 #[test]

@@ -67,11 +67,7 @@ fn posted_areas_are_filled_one_after_the_other() {
     incoming.post(b, 0, 50);
     assert_eq!(incoming.alloc(), 150);
     let (taken, new) = incoming.data(&piece(80..180));
-    assert_eq!(
-        (taken.fate, new),
-        (Fate::New, core::iter::once(80..150).collect::<Vec<_>>()),
-        "not beyond what is posted"
-    );
+    assert_eq!((taken.fate, new), (Fate::New, one(80..150)), "not beyond what is posted");
     let expected = [(0..80, BufferRange::new(a, 5, 80))];
     assert_eq!(places(&mut incoming, &piece(0..90)), expected);
     let readable = incoming.readable();

@@ -25,18 +25,18 @@ fn bytes_beyond_alloc_are_dropped() {
     let mut incoming = Incoming::new(policy(Keeping::Selective));
     incoming.set_ring(RING, 1 << 20);
     // Before the first status 65,536 bytes are allowed, whatever the window is.
-    assert_eq!(incoming.data(&piece(65_500..65_600)).1, core::iter::once(65_500..65_536).collect::<Vec<_>>());
+    assert_eq!(incoming.data(&piece(65_500..65_600)).1, one(65_500..65_536));
     assert_eq!(incoming.fate(&message(65_536..65_600)), Fate::Beyond);
     assert_eq!(incoming.hseq(), 65_536);
     incoming.data(&piece(0..65_500));
     incoming.consume(65_536);
     assert_eq!(incoming.alloc(), 66_536);
     let (taken, new) = incoming.data(&message(66_500..66_600));
-    assert_eq!((taken.fate, new), (Fate::New, core::iter::once(66_500..66_536).collect::<Vec<_>>()));
+    assert_eq!((taken.fate, new), (Fate::New, one(66_500..66_536)));
     incoming.data(&piece(65_536..66_500));
     assert_eq!(incoming.readable().message, None, "the last byte did not fit, so the message goes on");
     incoming.consume(1000);
-    assert_eq!(incoming.data(&message(66_500..66_600)).1, core::iter::once(66_536..66_600).collect::<Vec<_>>());
+    assert_eq!(incoming.data(&message(66_500..66_600)).1, one(66_536..66_600));
     assert_eq!(incoming.readable().message, Some(64));
 }
 

@@ -26,6 +26,11 @@ const TOOLS: &[Tool] = &[
         packages: &["ethtool"],
         without: "offloads stay on: the veth...seg paths are not tried",
     },
+    Tool {
+        program: "tshark",
+        packages: &["tshark"],
+        without: "nobody but us reads what XTP sends, and the Wireshark dissectors are not tried",
+    },
 ];
 
 /// Every test of the workspace, documentation examples included; its closing lines are those of `cargo test`.

@@ -45,21 +45,20 @@ struct Area {
 }
 
 impl Memory {
-    /// A ring in which the next byte to be consumed lies at `at`. No memory if it has no bytes.
+    /// A ring in which the next byte to be consumed lies at `at`, below `bytes`.
     pub(super) fn ring(buffer: BufferId, bytes: u64, at: u64) -> Self {
-        if bytes == 0 { Self::None } else { Self::Ring(Ring { buffer, bytes, at: at % bytes }) }
+        Self::Ring(Ring { buffer, bytes, at })
     }
 
-    /// Appends an area to those posted. `dseq` is the next byte to be consumed. False if there is a ring instead.
-    pub(super) fn post(&mut self, dseq: u64, buffer: BufferId, offset: u64, len: u64) -> bool {
+    /// Appends an area to those posted, unless there is a ring instead. `dseq` is the next byte to be consumed.
+    pub(super) fn post(&mut self, dseq: u64, buffer: BufferId, offset: u64, len: u64) {
         if matches!(self, Self::None) {
             *self = Self::Areas(Box::new(Areas { areas: VecDeque::new(), end: dseq }));
         }
-        let Self::Areas(areas) = self else { return false };
+        let Self::Areas(areas) = self else { return };
         let low = areas.end;
         areas.end = low.saturating_add(len);
         areas.areas.push_back(Area { buffer, offset, low, high: areas.end });
-        true
     }
 
     /// Gives back the first area if all of it lies below `dseq`, or if `is_over`.

@@ -173,19 +173,26 @@ impl Incoming {
         }
     }
 
-    /// Lends a ring of `bytes` bytes; the next byte to be consumed lies at its start. There must be no memory yet.
-    pub(crate) fn set_ring(&mut self, buffer: BufferId, bytes: u64) {
-        debug_assert!(matches!(self.memory, Memory::None));
-        self.memory = Memory::ring(buffer, bytes, 0);
-        self.advance();
+    /// Lends a ring of `bytes` bytes; the next byte to be consumed lies at its start. False, and not taken, if there is
+    /// memory already.
+    pub(crate) fn set_ring(&mut self, buffer: BufferId, bytes: u64) -> bool {
+        self.lend_ring(buffer, bytes, 0)
     }
 
-    /// Lends a ring in which the byte at offset `o` lies at `(base + o) mod bytes`. There must be no memory yet.
-    pub(crate) fn set_ring_at(&mut self, buffer: BufferId, bytes: u64, base: u64) {
-        debug_assert!(matches!(self.memory, Memory::None));
+    /// Lends a ring in which the byte at offset `o` lies at `(base + o) mod bytes`. False, and not taken, if there is
+    /// memory already.
+    pub(crate) fn set_ring_at(&mut self, buffer: BufferId, bytes: u64, base: u64) -> bool {
         let at = if bytes == 0 { 0 } else { (base % bytes + self.dseq % bytes) % bytes };
+        self.lend_ring(buffer, bytes, at)
+    }
+
+    fn lend_ring(&mut self, buffer: BufferId, bytes: u64, at: u64) -> bool {
+        if bytes == 0 || !matches!(self.memory, Memory::None) {
+            return false;
+        }
         self.memory = Memory::ring(buffer, bytes, at);
         self.advance();
+        true
     }
 
     /// Gives back the ring, if nothing is in it; other memory that an idle stream does not need goes too.
@@ -205,11 +212,15 @@ impl Incoming {
         matches!(self.memory, Memory::None) && !self.policy.is_reserved && !self.is_complete()
     }
 
-    /// Lends an area, which is used behind those posted before. There must be no ring. Returns whether a status is due
-    /// unasked.
+    /// Whether areas can be posted: there is no ring.
+    pub(crate) fn takes_areas(&self) -> bool {
+        !matches!(self.memory, Memory::Ring(_))
+    }
+
+    /// Lends an area, which is used behind those posted before. Nothing happens if there is a ring
+    /// ([`Incoming::takes_areas`]). Returns whether a status is due unasked.
     pub(crate) fn post(&mut self, buffer: BufferId, offset: u64, len: u64) -> bool {
-        let posted = self.memory.post(self.dseq, buffer, offset, len);
-        debug_assert!(posted);
+        self.memory.post(self.dseq, buffer, offset, len);
         self.advance();
         self.is_status_due()
     }

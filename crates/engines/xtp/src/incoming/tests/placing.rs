@@ -52,8 +52,11 @@ fn the_application_says_where_its_ring_begins() {
     assert_eq!(incoming.fate(&piece(140..150)), Fate::Beyond, "no memory");
     incoming.set_ring(RING, 1000);
     assert_eq!(places(&mut incoming, &piece(140..150)), [(0..10, range(0, 10))]);
+    assert!(!incoming.set_ring(BufferId::new(1), 10) && !incoming.takes_areas(), "there is one");
+    incoming.post(BufferId::new(2), 0, 10);
     assert_eq!(incoming.release(), Some(RING));
     assert_eq!(incoming.release(), None);
+    assert!(!incoming.set_ring(RING, 0), "no bytes, no ring");
 }
 
 //= X-8 test

@@ -134,34 +134,39 @@ impl<'a> Body<'a> {
     /// `prefix` is too short, a length lies, or a reserved field is not 0.
     #[inline]
     pub fn parse(head: &Head, prefix: &'a [u8]) -> Result<Self, Malformed> {
-        let needed = match head.header.kind {
-            Kind::Data | Kind::First => head.packet_bytes().min(MAX_PREFIX_BYTES),
-            _ => head.packet_bytes(),
-        };
-        if prefix.len() < needed {
-            return Err(Malformed::Size);
-        }
-        let prefix = &prefix[..head.packet_bytes().min(prefix.len())];
-        match head.header.kind {
-            Kind::Data => {
-                let (btag, low) = btag(head, prefix, head.header.codec.header_bytes())?;
-                let high = match head.header.codec {
-                    Codec::Xtp40 => head.packet_bytes(),
-                    Codec::Xtp36 => low + head.dlen(),
-                };
-                Ok(Body::Data { btag, data: low..high })
+        // Most packets are these, so they are read where this is called.
+        if head.header.kind == Kind::Data {
+            if prefix.len() < head.packet_bytes().min(MAX_PREFIX_BYTES) {
+                return Err(Malformed::Size);
             }
-            Kind::First => match head.header.codec {
-                Codec::Xtp40 => first40(head, prefix),
-                Codec::Xtp36 => first36(head, prefix),
-            },
-            Kind::Diag => diag(head, prefix),
-            Kind::Jcntl => join(head, prefix),
-            _ => Ok(Body::Status(match head.header.codec {
-                Codec::Xtp40 => status40(head, prefix)?,
-                Codec::Xtp36 => status36(prefix, head.trailer_at())?,
-            })),
+            let (btag, low) = btag(head, prefix, head.header.codec.header_bytes())?;
+            let high = match head.header.codec {
+                Codec::Xtp40 => head.packet_bytes(),
+                Codec::Xtp36 => low + head.dlen(),
+            };
+            return Ok(Body::Data { btag, data: low..high });
         }
+        other(head, prefix)
+    }
+}
+
+/// Reads what follows the header of all but DATA.
+#[inline(never)]
+fn other<'a>(head: &Head, prefix: &'a [u8]) -> Result<Body<'a>, Malformed> {
+    let codec = head.header.codec;
+    let is_first = head.header.kind == Kind::First;
+    let needed = if is_first { head.packet_bytes().min(MAX_PREFIX_BYTES) } else { head.packet_bytes() };
+    if prefix.len() < needed {
+        return Err(Malformed::Size);
+    }
+    let prefix = &prefix[..head.packet_bytes().min(prefix.len())];
+    match (head.header.kind, codec) {
+        (Kind::First, Codec::Xtp40) => first40(head, prefix),
+        (Kind::First, Codec::Xtp36) => first36(head, prefix),
+        (Kind::Diag, _) => diag(head, prefix),
+        (Kind::Jcntl, _) => join(head, prefix),
+        (_, Codec::Xtp40) => Ok(Body::Status(status40(head, prefix)?)),
+        (_, Codec::Xtp36) => Ok(Body::Status(status36(prefix, head.trailer_at())?)),
     }
 }
 

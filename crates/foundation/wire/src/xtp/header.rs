@@ -221,6 +221,7 @@ impl Head {
     }
 }
 
+#[inline]
 fn read40(head: &[u8; HEADER40_BYTES]) -> Result<(Header, u32), Malformed> {
     let key = be64(head, 0);
     let word = be32(head, 8);
@@ -242,6 +243,7 @@ fn read40(head: &[u8; HEADER40_BYTES]) -> Result<(Header, u32), Malformed> {
     Ok((header, be32(head, 12)))
 }
 
+#[inline]
 fn read36(head: &[u8; HEADER36_BYTES]) -> Result<(Header, u32), Malformed> {
     let word = be32(head, 0);
     let key = be32(head, 4);
@@ -269,6 +271,7 @@ fn read36(head: &[u8; HEADER36_BYTES]) -> Result<(Header, u32), Malformed> {
     Ok((header, be32(head, 24)))
 }
 
+#[inline]
 fn read_kind(codec: Codec, ptype: u8) -> Result<Kind, Malformed> {
     let kind = Kind::from_wire(codec, ptype & 0x1f).ok_or(Malformed::Unknown)?;
     if ptype >> 5 == VERSION { Ok(kind) } else { Err(Malformed::Unknown) }
@@ -279,6 +282,7 @@ const fn btag_bytes(header: &Header) -> usize {
 }
 
 /// Bytes of the packet, if its type can have so many. What is in them is for the body to judge.
+#[inline]
 fn length40(header: &Header, dlen: u32) -> Result<u64, Malformed> {
     let bytes = dlen as usize;
     let is_possible = match header.kind {
@@ -293,6 +297,7 @@ fn length40(header: &Header, dlen: u32) -> Result<u64, Malformed> {
     if is_possible { Ok(HEADER40_BYTES as u64 + u64::from(dlen)) } else { Err(Malformed::Length) }
 }
 
+#[inline]
 fn length36(header: &Header, dlen: u32, datagram: usize) -> Result<u64, Malformed> {
     // Of the header and the trailer.
     let fixed = (HEADER36_BYTES + TRAILER_BYTES) as u64;

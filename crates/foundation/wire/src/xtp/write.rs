@@ -259,11 +259,13 @@ fn put_status36(status: &Status<'_>, put: &mut dyn FnMut(&[u8])) {
     let xkey = (status.xkey & Codec::Xtp36.key_mask()) as u32;
     let (alloc, rseq, hseq) = (status.alloc as u32, status.rseq as u32, status.hseq as u32);
     let nspan = status.spans.len() as u32;
-    for word in [clock.rate, clock.burst, status.echo, clock.time, clock.techo, xkey, 0, alloc, rseq, hseq, nspan, 0] {
-        put(&word.to_be_bytes());
+    let words = [clock.rate, clock.burst, status.echo, clock.time, clock.techo, xkey, 0, alloc, rseq, hseq, nspan, 0];
+    let mut bytes = [0; CNTL36_BYTES];
+    for (place, word) in bytes.chunks_exact_mut(4).zip(words) {
+        place.copy_from_slice(&word.to_be_bytes());
     }
+    put(&bytes);
     for (low, high) in status.spans {
-        put(&(low as u32).to_be_bytes());
-        put(&(high as u32).to_be_bytes());
+        put(&(u64::from(low as u32) << 32 | u64::from(high as u32)).to_be_bytes());
     }
 }

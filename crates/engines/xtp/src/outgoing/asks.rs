@@ -50,14 +50,25 @@ pub(super) struct Asks {
     used: u32,
     missing: u32,
     /// Packets with user bytes since the last SREQ.
-    pub(super) packets_since: u32,
+    packets_since: u32,
+    /// The last packet with user bytes was not followed by anything that asks.
+    is_unasked: bool,
     /// The value of the first expiry of a series that no status has ended.
     series: Option<u32>,
 }
 
 impl Asks {
     pub(super) fn new(sync: u32) -> Self {
-        Self { queue: VecDeque::new(), used_number: 0, sync, used: sync, missing: 0, packets_since: 0, series: None }
+        Self {
+            queue: VecDeque::new(),
+            used_number: 0,
+            sync,
+            used: sync,
+            missing: 0,
+            packets_since: 0,
+            is_unasked: false,
+            series: None,
+        }
     }
 
     pub(super) fn sync(&self) -> u32 {
@@ -66,6 +77,22 @@ impl Asks {
 
     pub(super) fn is_missing(&self) -> bool {
         self.missing > 0
+    }
+
+    /// A packet with user bytes leaves; whether it asks is said after it.
+    pub(super) fn on_packet(&mut self) {
+        self.packets_since = self.packets_since.saturating_add(1);
+        self.is_unasked = true;
+    }
+
+    /// Packets with user bytes since the last SREQ.
+    pub(super) fn packets_since(&self) -> u32 {
+        self.packets_since
+    }
+
+    /// Whether packets with user bytes have left since the last one that asked.
+    pub(super) fn is_unasked(&self) -> bool {
+        self.is_unasked
     }
 
     /// A packet leaves that asks, or does not; the transmissions below `number` came before it. Returns its sync.
@@ -78,6 +105,7 @@ impl Asks {
             Asking::Expiry => Kind::Expiry,
         };
         self.sync = self.sync.wrapping_add(1);
+        self.is_unasked = false;
         if kind == Kind::Expiry {
             self.series.get_or_insert(self.sync);
         }

@@ -101,7 +101,7 @@ impl Outgoing {
     /// Whether the last packets have left without asking, because the application was still queueing, and nothing comes
     /// that would ask for them.
     pub(crate) fn is_ask_owed(&self, terms: &Terms) -> bool {
-        !terms.is_held && self.asks.packets_since > 0 && self.acked < self.sent && !self.has_to_send(terms)
+        !terms.is_held && self.asks.is_unasked() && self.acked < self.sent && !self.has_to_send(terms)
     }
 
     /// What goes next: what is lost, oldest first, then new bytes.
@@ -161,7 +161,7 @@ impl Outgoing {
 
     /// Whether the machine wants a status for `cut`.
     fn asks(&self, cut: &Cut, terms: &Terms, room_ends: u64) -> bool {
-        if cut.ends || (terms.ask_every > 0 && self.asks.packets_since + 1 >= terms.ask_every) {
+        if cut.ends || (terms.ask_every > 0 && self.asks.packets_since() + 1 >= terms.ask_every) {
             return true;
         }
         match self.offset_behind(cut) {
@@ -205,8 +205,11 @@ impl Outgoing {
         } else {
             self.number += 1;
             self.send(now, cut, number, terms);
-            self.asks.packets_since = self.asks.packets_since.saturating_add(1);
+            self.asks.on_packet();
         }
+        // Before the first status nothing is lost: it is the FIRST of an expiry.
+        let is_expiry = cut.is_repetition && !self.has_status && asking == Asking::Status;
+        let asking = if is_expiry { Asking::Expiry } else { asking };
         self.on_asking(now, asking);
         self.asks.ask(now, asking, number, cut.is_repetition)
     }

@@ -125,6 +125,8 @@ fn without_error_control_a_sender_that_outran_the_ring_is_caught_up_with() {
     assert_eq!(incoming.fate(&piece(0..500)), Fate::New);
     assert_eq!(incoming.data(&piece(900..1100)).1, one(900..1000));
     assert_eq!(incoming.fate(&piece(2400..2500)), Fate::Beyond);
+    assert_eq!(incoming.on_end(2000).fate, Fate::Contradiction, "what is beyond was sent all the same");
+    assert_eq!(incoming.fate(&piece(999..1001)), Fate::Beyond, "its only new byte has no place");
     let mut holes = Vec::new();
     while incoming.dseq() < 2500 {
         let (dseq, len) = (incoming.dseq(), incoming.readable().len);

@@ -1,5 +1,6 @@
 //! The sending half in virtual time: each rule by itself here, all of them together in [`property`].
 
+mod delivery;
 mod property;
 
 use super::*;

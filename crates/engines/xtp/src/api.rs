@@ -427,6 +427,7 @@ impl Xtp {
     ) -> Result<R, Refused> {
         let key = context.0;
         let found = self.contexts.lookup_mut(key).ok_or(Refused::NoContext)?;
+        found.is_blocked = false;
         let result = change(found);
         self.settle(now, key);
         result

@@ -79,6 +79,10 @@ pub(crate) struct Context {
     pub(crate) is_validated: bool,
     /// Until then: what it sent us, less what we sent.
     pub(crate) budget: u64,
+    /// It has been told our key.
+    pub(crate) has_told_key: bool,
+    /// Windows, or an address that may be forged, keep data back until something happens.
+    pub(crate) is_blocked: bool,
     /// A FIRST is to be sent: at first, or again.
     pub(crate) first_due: bool,
     /// It has left before.
@@ -249,11 +253,13 @@ impl Context {
         }
         let initiator_unheard = self.role == Role::Initiator && !self.heard;
         let is_lossy = self.options.contains(Options::NOERR);
+        let terms = self.terms(shared);
         initiator_unheard
             || self.outgoing.is_ask_missing()
             || (self.wclose_sent && !self.rclose_heard)
             || (!is_lossy
-                && (self.outgoing.acked() < self.outgoing.sent() || self.outgoing.waits_for_room(&self.terms(shared))))
+                && (self.outgoing.acked() < self.outgoing.sent() || self.outgoing.waits_for_room(&terms)))
+            || (!self.is_trusted(shared) && self.outgoing.has_to_send(&terms))
     }
 
     /// WTIMER starts, goes on or stops, after something has changed. `restart`: an answer has come.
@@ -324,7 +330,7 @@ impl Context {
                     || self.owed.is_some()
                     || self.ask_due.is_some()
                     || self.control_due(&terms)
-                    || (self.paced_until.is_none() && self.outgoing.has_to_send(&terms))
+                    || (self.paced_until.is_none() && !self.is_blocked && self.outgoing.has_to_send(&terms))
             }
         }
     }

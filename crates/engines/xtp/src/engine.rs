@@ -150,6 +150,8 @@ impl Xtp {
             heard: false,
             is_validated: false,
             budget: 0,
+            has_told_key: false,
+            is_blocked: false,
             first_due: false,
             first_left: false,
             owed: None,
@@ -350,7 +352,8 @@ impl Engine for Xtp {
     fn plan_receive(&self, plan: &mut ReceivePlan) {
         if let Some(context) = self.newest.and_then(|key| self.contexts.lookup(key)) {
             let codec = self.shared.config.codec;
-            context.incoming.plan(plan, codec.header_bytes(), codec.tail_bytes(0));
+            let tail = codec.tail_bytes(context.incoming.expected_size() as usize);
+            context.incoming.plan(plan, codec.header_bytes(), tail);
         }
     }
 

@@ -186,6 +186,7 @@ pub(crate) fn on_context_packet(
     let options = header.options;
     context.last_heard = now;
     context.handshake_since = None;
+    context.is_blocked = false;
     context.budget = context.budget.saturating_add(packet.bytes as u64);
     if header.key.rtn && context.role == Role::Responder {
         context.is_validated = true;

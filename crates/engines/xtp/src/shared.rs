@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn the_clock_counts_from_the_first_active_context() {
         let mut shared = Shared::new(Config::default(), Time::ZERO);
-        let at = |millis| Time::from_nanos(millis * 1_000_000);
+        let at = |millis: u64| Time::from_nanos(millis * 1_000_000);
         assert_eq!([5000, 5019, 5020, 5100].map(|millis| shared.clock(at(millis))), [0, 0, 1, 5]);
     }
 

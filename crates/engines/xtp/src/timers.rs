@@ -24,6 +24,7 @@ impl Xtp {
 
 impl Context {
     fn on_timer(&mut self, now: Time, shared: &mut Shared) {
+        self.is_blocked = false;
         let is_over = |date: Option<Time>| date.is_some_and(|date| date <= now);
         if is_over(self.ring_idle_since.map(|since| since + shared.config.limits.ring_idle)) {
             self.ring_idle_since = None;

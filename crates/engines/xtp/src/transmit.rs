@@ -85,16 +85,33 @@ impl Context {
                 return true;
             }
         }
+        if self.must_tell_key(shared) {
+            // Otherwise the peer could not show that it is there.
+            self.write_status(now, shared, train, Options::NONE, None);
+            return true;
+        }
         if self.write_data(now, shared, train) {
             self.update_wait(now, shared, false);
             return true;
         }
+        self.is_blocked = true;
         if self.first_due {
             self.write_empty_first(now, shared, train);
             self.update_wait(now, shared, false);
             return true;
         }
         false
+    }
+
+    /// Whether there is more to send than may be sent to an address that is not proved, and the peer does not yet know
+    /// our key.
+    fn must_tell_key(&self, shared: &Shared) -> bool {
+        if self.is_trusted(shared) || self.has_told_key {
+            return false;
+        }
+        let terms = self.terms(shared);
+        let unsent = self.outgoing.queued() - self.outgoing.sent();
+        self.outgoing.has_to_send(&terms) && unsent + u64::from(terms.overhead) > self.budget
     }
 
     /// The options that say how far closing has come.
@@ -163,6 +180,7 @@ impl Context {
         } else {
             Kind::Cntl
         };
+        self.has_told_key |= tells_key && kind != Kind::Ecntl;
         let header = self.header(kind, options, sync, space.number(self.outgoing.sent()));
         let status = Status {
             rseq: space.number(self.incoming.rseq()),

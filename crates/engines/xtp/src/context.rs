@@ -257,8 +257,7 @@ impl Context {
         initiator_unheard
             || self.outgoing.is_ask_missing()
             || (self.wclose_sent && !self.rclose_heard)
-            || (!is_lossy
-                && (self.outgoing.acked() < self.outgoing.sent() || self.outgoing.waits_for_room(&terms)))
+            || (!is_lossy && (self.outgoing.acked() < self.outgoing.sent() || self.outgoing.waits_for_room(&terms)))
             || (!self.is_trusted(shared) && self.outgoing.has_to_send(&terms))
     }
 
@@ -353,7 +352,8 @@ impl Context {
     pub(crate) fn report_sent(&mut self, shared: &mut Shared) {
         while let Some(done) = self.outgoing.poll_done() {
             let (context, ticket, buffer) = (self.id(), done.ticket, done.buffer);
-            shared.events.push_back(Event::Sent { context, ticket, buffer, delivered: true });
+            let delivered = self.failure.is_none();
+            shared.events.push_back(Event::Sent { context, ticket, buffer, delivered });
         }
     }
 
@@ -366,8 +366,8 @@ impl Context {
         self.report_sent(shared);
         let result = self.failure.map_or(result, Err);
         let context = self.id();
-        // Nothing tells whether an unacknowledged datagram has arrived: that it has left is all.
-        let delivered = self.options.contains(Options::NOERR) && result.is_ok();
+        // An end without an error acknowledges what no number can: a message of no bytes, or one that nobody answers.
+        let delivered = result.is_ok();
         for done in self.outgoing.drain() {
             let (ticket, buffer) = (done.ticket, done.buffer);
             shared.events.push_back(Event::Sent { context, ticket, buffer, delivered });

@@ -415,6 +415,9 @@ fn heed_rate(context: &mut Context, now: Time, inrate: u32, inburst: u32) {
 fn on_rclose(context: &mut Context, shared: &mut Shared, now: Time, packet: &Packet<'_>, status: Option<&Status<'_>>) {
     if !context.rclose_heard {
         context.rclose_heard = true;
+        if context.outgoing.queued() > context.outgoing.sent() {
+            context.failure = Some(Failure::StoppedReading);
+        }
         context.outgoing.cut_off();
         context.wclose_sent = true;
         context.first_due = false;

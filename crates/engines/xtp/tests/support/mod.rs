@@ -3,9 +3,7 @@
 
 use pinnace_core::{Address, ControllerKind, Time};
 use pinnace_sim::{Application, HostHandle, HostId};
-use pinnace_xtp::{
-    Codec, Config, ContextId, ControlBlock, Event, Failure, Output, Service, Xtp,
-};
+use pinnace_xtp::{Codec, Config, ContextId, ControlBlock, Event, Failure, Output, Service, Xtp};
 use std::collections::BTreeMap;
 
 pub(crate) const PORT: u16 = 7;

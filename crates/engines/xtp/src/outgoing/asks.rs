@@ -79,6 +79,11 @@ impl Asks {
         self.missing > 0
     }
 
+    /// Whether a packet that asked is still remembered, or one has been answered.
+    pub(super) fn has_asked(&self) -> bool {
+        !self.queue.is_empty() || self.used_number > 0
+    }
+
     /// A packet with user bytes leaves; whether it asks is said after it.
     pub(super) fn on_packet(&mut self) {
         self.packets_since = self.packets_since.saturating_add(1);

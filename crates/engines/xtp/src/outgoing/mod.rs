@@ -16,7 +16,9 @@ mod send;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use answers::{Heard, Outcome};
+pub(crate) use answers::Heard;
+#[cfg(test)]
+pub(crate) use answers::Outcome;
 pub(crate) use chunks::{Chunk, Done};
 pub(crate) use path::PathConfig;
 pub(crate) use send::{Asking, Cut, Next, Terms};
@@ -137,10 +139,18 @@ impl Outgoing {
     }
 
     /// The next chunk that is no longer needed, in order: all its bytes are below [`Outgoing::acked`]. An empty message
-    /// waits for [`Outgoing::settle`]. Where nothing is repeated: all its bytes have been sent; the driver keeps the
-    /// buffers of a train until it has left.
+    /// waits for [`Outgoing::settle`]. Where nothing is repeated but the FIRST: all its bytes have been sent, and the FIRST
+    /// is not wanted any more; the driver keeps the buffers of a train until it has left.
     pub(crate) fn poll_done(&mut self) -> Option<Done> {
-        self.chunks.pop_done(self.acked, self.no_error, self.is_settled)
+        let is_sent_enough = self.no_error && !self.is_first_wanted();
+        self.chunks.pop_done(self.acked, is_sent_enough, self.is_settled)
+    }
+
+    /// Whether the FIRST may have to go again: the peer may not have heard of us yet, and will say so if it has. Not for
+    /// long, where no room holds the stream back meanwhile.
+    fn is_first_wanted(&self) -> bool {
+        let has_left_unasked = self.has_end && self.sent == self.queued && !self.asks.has_asked();
+        !self.has_status && self.sent < FIRST_ALLOC && !has_left_unasked
     }
 
     /// All chunks, at the end of the context.
@@ -176,6 +186,7 @@ impl Outgoing {
     }
 
     /// User bytes that are lost and wait for their repetition.
+    #[cfg(test)]
     pub(crate) fn lost(&self) -> u64 {
         self.active.as_deref().map_or(0, |active| active.flights.lost().len())
     }
@@ -191,6 +202,7 @@ impl Outgoing {
     }
 
     /// The smoothed round trip, once it was measured.
+    #[cfg(test)]
     pub(crate) fn round_trip(&self) -> Option<Duration> {
         self.rtt.smoothed()
     }

@@ -57,6 +57,7 @@ impl RoundTrip {
         }
     }
 
+    #[cfg(test)]
     pub(super) fn smoothed(&self) -> Option<Duration> {
         (self.smoothed > 0).then(|| Duration::from_nanos(self.smoothed))
     }

@@ -319,6 +319,23 @@ fn without_error_control_nothing_is_repeated_and_little_remembered() {
     assert!(!stream.has_to_send(&terms));
 }
 
+//= X-15 test
+#[test]
+fn without_error_control_only_the_first_is_kept_for_repetition() {
+    let terms = Terms { no_error: true, no_flow: true, ..terms() };
+    let mut iso = stream(3_000);
+    send(&mut iso, at(0), &terms);
+    assert_eq!((iso.poll_done(), iso.first().map(|cut| cut.len)), (None, Some(1_000)));
+    iso.on_status(at(1), &heard(1_000, 100, &[]));
+    assert!(iso.poll_done().is_some() && iso.first().is_none());
+
+    let mut datagram = stream(500);
+    datagram.shut();
+    let Next::Cut(cut) = datagram.next(at(0), &terms) else { panic!("nothing to send") };
+    datagram.commit(at(0), &cut, Asking::No, &terms);
+    assert!(datagram.poll_done().is_some(), "nobody is asked");
+}
+
 //= X-13 test
 #[test]
 fn spans_of_single_bytes_do_not_blow_the_records_up() {

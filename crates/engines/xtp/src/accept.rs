@@ -2,6 +2,7 @@
 
 use crate::context::{Phase, Role};
 use crate::engine::{Birth, Xtp};
+use crate::incoming::Piece;
 use crate::receive::{Packet, heed_traffic, on_context_packet};
 use crate::{ContextId, ControlBlock, Event, ListenerId, Service, Services};
 use core::net::IpAddr;
@@ -84,6 +85,11 @@ impl Xtp {
                 return;
             }
             if let Some(context) = self.contexts.lookup_mut(key) {
+                // Its bytes are where they belong already; only their numbers are noted.
+                let (len, end) = (data.len() as u32, Some(data.len() as u64));
+                context.incoming.set_ring(BufferId::new(0), u64::from(len.max(1)));
+                context.incoming.on_data(&Piece { low: 0, len, eom: true, btag: None, end }, &mut |_, _| ());
+                context.incoming.release();
                 context.heard = true;
                 context.recv_sync = header.sync;
                 context.rclose_heard = true;
@@ -95,8 +101,6 @@ impl Xtp {
                 } else {
                     context.end_with_status(now, &mut self.shared, header.sync);
                 }
-                // What came is the application's already: the incoming stream is empty, and complete.
-                context.stopped_reading = true;
                 context.wclose_heard = true;
                 context.is_released = true;
                 context.is_told = true;

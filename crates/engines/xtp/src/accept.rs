@@ -73,7 +73,7 @@ impl Xtp {
             self.deliver_datagram(meta, rx, segment, (listener, service, address, btag), &data, None);
             return;
         }
-        let Some(key) = self.accept(now, meta, header, listener, (service, address, &traffic)) else {
+        let Some(key) = self.accept(now, meta, header, listener, (service, &traffic)) else {
             return refuse(self, Value::NoResource);
         };
         if service == Service::AckDgram {
@@ -200,17 +200,12 @@ impl Xtp {
         meta: &RxMeta,
         header: &Header,
         listener: ListenerId,
-        (service, address, traffic): (Service, AddressSegment, &Traffic),
+        (service, traffic): (Service, &Traffic),
     ) -> Option<ContextKey> {
         self.make_room_half_open(now);
         let found = self.listeners.get_mut(&listener)?;
         let ring = found.ring.take();
-        let mut block = Arc::clone(&found.block);
-        {
-            let own = Arc::make_mut(&mut block);
-            own.address_segment = address;
-            own.service = service;
-        }
+        let block = Arc::clone(&found.block);
         if let Some(left) = &mut found.left {
             *left = left.checked_sub(1)?;
             if *left == 0 {
@@ -223,6 +218,7 @@ impl Xtp {
             peer: meta.source,
             from: meta.destination,
             start: header.seq,
+            service,
         };
         let key = self.new_context(now, birth, block)?;
         self.by_peer.insert((meta.source, header.key.value), key);

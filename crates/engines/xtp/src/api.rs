@@ -85,8 +85,13 @@ impl Xtp {
         }
         fill_source(&mut block, self.shared.config.local);
         let start = self.shared.secrets.draw();
-        let birth = Birth { role: Role::Initiator, phase: Phase::Fresh, peer: to, from: None, start };
-        let key = self.new_context(now, birth, Arc::new(block)).ok_or(Refused::TooManyContexts)?;
+        let service = block.service;
+        let birth = Birth { role: Role::Initiator, phase: Phase::Fresh, peer: to, from: None, start, service };
+        let block = match &self.newest_block {
+            Some(newest) if **newest == block => Arc::clone(newest),
+            _ => Arc::clone(self.newest_block.insert(Arc::new(block))),
+        };
+        let key = self.new_context(now, birth, block).ok_or(Refused::TooManyContexts)?;
         self.shared.counters.contexts_opened += 1;
         Ok(ContextId(key))
     }
@@ -253,12 +258,18 @@ impl Xtp {
     pub fn consume(&mut self, now: Time, context: ContextId, bytes: u64) {
         let key = context.0;
         let Some(context) = self.contexts.lookup_mut(key) else { return };
+        let was_complete = context.incoming.is_complete();
         let has_opened = context.incoming.consume(bytes);
+        let has_completed = context.incoming.is_complete() && !was_complete;
         while let Some(buffer) = context.incoming.poll_filled() {
             context.give_back(&mut self.shared, buffer);
         }
         if context.phase == Phase::Active {
-            if has_opened {
+            if has_completed {
+                // Room was all that the end of a stream without errors waited for.
+                context.on_complete(now);
+                self.shared.tell_readable(context.id());
+            } else if has_opened {
                 context.owe_unasked();
             }
             //= X-7
@@ -293,7 +304,7 @@ impl Xtp {
     /// [`Event::Filled`](crate::Event::Filled).
     ///
     /// # Errors
-    /// [`Refused::NoContext`].
+    /// [`Refused::NoContext`]; [`Refused::Unsupported`] if the context has a ring.
     //= X-8
     pub fn post(
         &mut self,
@@ -304,8 +315,11 @@ impl Xtp {
         len: u64,
     ) -> Result<(), Refused> {
         self.change(now, context, |context| {
-            context.incoming.post(buffer, offset, len);
-            if context.phase == Phase::Active && context.heard {
+            if !context.incoming.takes_areas() || len == 0 {
+                return Err(Refused::Unsupported);
+            }
+            let is_due = context.incoming.post(buffer, offset, len);
+            if is_due && context.phase == Phase::Active && context.heard {
                 context.owe_unasked();
             }
             Ok(())
@@ -315,16 +329,15 @@ impl Xtp {
     /// The receive ring, of the application's memory: before anything has come.
     ///
     /// # Errors
-    /// [`Refused::NoContext`].
+    /// [`Refused::NoContext`]; [`Refused::Unsupported`] if it has memory already, or there are no bytes.
     //= X-4
     pub fn set_ring(&mut self, now: Time, context: ContextId, buffer: BufferId, bytes: u64) -> Result<(), Refused> {
         self.change(now, context, |context| {
-            context.incoming.set_ring(buffer, bytes);
-            Ok(())
+            if context.incoming.set_ring(buffer, bytes) { Ok(()) } else { Err(Refused::Unsupported) }
         })
     }
 
-    /// The control block of a context.
+    /// The control block of a context: of one that was accepted, its listener's, until it is programmed by itself.
     pub fn block(&self, context: ContextId) -> Option<&ControlBlock> {
         self.contexts.lookup(context.0).map(|context| &*context.block)
     }

@@ -201,8 +201,8 @@ impl ControlBlock {
     }
 
     /// The options of every packet of the outgoing stream.
-    pub(crate) fn stream_options(&self) -> Options {
-        self.mode_flags.and(Options::OF_STREAM).without(Options::MULTI).with(self.service.options())
+    pub(crate) fn stream_options(&self, service: Service) -> Options {
+        self.mode_flags.and(Options::OF_STREAM).without(Options::MULTI).with(service.options())
     }
 }
 
@@ -232,6 +232,6 @@ mod tests {
     fn a_stream_carries_what_the_block_and_the_service_say() {
         let mut block = ControlBlock::new(Service::IsoStream);
         block.mode_flags = Options::NOCHECK | Options::EOM | Options::MULTI;
-        assert_eq!(block.stream_options(), Options::NOCHECK | Options::NOERR | Options::NOFLOW);
+        assert_eq!(block.stream_options(block.service), Options::NOCHECK | Options::NOERR | Options::NOFLOW);
     }
 }

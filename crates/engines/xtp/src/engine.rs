@@ -35,6 +35,8 @@ pub struct Xtp {
     pub(crate) half_open: VecDeque<ContextKey>,
     /// Contexts that the read under way has touched.
     pub(crate) touched: Vec<ContextKey>,
+    /// The block of the newest context that was opened: most are alike, and share it.
+    pub(crate) newest_block: Option<Arc<ControlBlock>>,
     /// Where the newest data went: the next are expected there.
     pub(crate) newest: Option<ContextKey>,
     pub(crate) groups: Groups,
@@ -50,6 +52,7 @@ pub(crate) struct Birth {
     pub(crate) from: Option<Address>,
     /// The number of the first byte of both streams.
     pub(crate) start: u64,
+    pub(crate) service: Service,
 }
 
 impl Xtp {
@@ -69,6 +72,7 @@ impl Xtp {
             next_listener: 0,
             half_open: VecDeque::new(),
             touched: Vec::new(),
+            newest_block: None,
             newest: None,
             groups: Groups::default(),
             is_shut_down: None,
@@ -99,8 +103,8 @@ impl Xtp {
     pub(crate) fn new_context(&mut self, now: Time, birth: Birth, block: Arc<ControlBlock>) -> Option<ContextKey> {
         let shared = &mut self.shared;
         let codec = shared.config.codec;
-        let service = block.service;
-        let options = block.stream_options();
+        let service = birth.service;
+        let options = block.stream_options(service);
         let is_group = matches!(service, Service::Multicast | Service::UnackMulticast);
         let keeping = match service {
             Service::IsoStream | Service::UnackDgram | Service::UnackMulticast => Keeping::NoError,
@@ -108,7 +112,8 @@ impl Xtp {
             _ => Keeping::Selective,
         };
         let policy = Policy {
-            rwindow: block.rwindow.min(pinnace_wire::xtp::MAX_WINDOW),
+            // No more is promised than there is room for.
+            rwindow: block.rwindow.min(pinnace_wire::xtp::MAX_WINDOW).min(block.rbufsize.max(1)),
             keeping,
             is_reserved: service == Service::BulkData,
             max_spans: shared.config.limits.spans,

@@ -316,10 +316,10 @@ impl Context {
             (Service::AckDgram, _) => self.asks_at.front().map_or(Asking::Status, |(_, asking)| *asking),
             // The request's end asks nothing: the response answers it.
             (Service::Transaction, Role::Initiator) if cut.ends && !cut.is_repetition => Asking::No,
-            _ if cut.asks || !self.is_trusted(shared) => Asking::Status,
             _ => {
                 let wanted = self.asks_at.front().filter(|(point, _)| *point <= cut.high());
-                wanted.map_or(Asking::No, |(_, asking)| *asking)
+                let machine = if cut.asks || !self.is_trusted(shared) { Asking::Status } else { Asking::No };
+                wanted.map_or(machine, |(_, asking)| *asking)
             }
         }
     }
@@ -335,7 +335,8 @@ impl Context {
             .with_if(self.rclose || (ends && self.is_abbreviated), Options::RCLOSE)
             .with_if(self.service == Service::UnackDgram, Options::END);
         let asks = self.service != Service::UnackDgram && (self.service != Service::Transaction || self.expiries > 0);
-        let sync = if asks { self.outgoing.ask(now, Asking::Status) } else { self.outgoing.sync() };
+        let asking = if self.expiries > 0 { Asking::Expiry } else { Asking::Status };
+        let sync = if asks { self.outgoing.ask(now, asking) } else { self.outgoing.sync() };
         let options = options.with_if(asks, Options::SREQ);
         let header = self.header(Kind::First, options, sync, self.space.number(0));
         let prefix = xtp::first_prefix(&header, &self.block.address_segment, &self.traffic(), None, 0);

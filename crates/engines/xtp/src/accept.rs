@@ -70,7 +70,7 @@ impl Xtp {
             Err(value) => return refuse(self, value),
         };
         if service == Service::UnackDgram {
-            self.deliver_datagram(meta, rx, segment, (listener, service, address, btag), &data, None);
+            self.deliver_datagram(meta, rx, segment, (listener, service, address, btag), (header.seq, &data), None);
             return;
         }
         let Some(key) = self.accept(now, meta, header, listener, (service, &traffic)) else {
@@ -79,7 +79,7 @@ impl Xtp {
         if service == Service::AckDgram {
             let is_deferred = header.options.contains(Options::DREQ) && !header.options.contains(Options::SREQ);
             let told = is_deferred.then_some(key);
-            if !self.deliver_datagram(meta, rx, segment, (listener, service, address, btag), &data, told) {
+            if !self.deliver_datagram(meta, rx, segment, (listener, service, address, btag), (header.seq, &data), told) {
                 // It was not delivered, so it is not acknowledged; it may come again.
                 self.forget(key);
                 return;
@@ -241,7 +241,7 @@ impl Xtp {
         rx: &mut Placed<'_>,
         segment: &Segment,
         (listener, service, address, btag): (ListenerId, Service, AddressSegment, Option<[u8; 8]>),
-        data: &Range<usize>,
+        (start, data): (u64, &Range<usize>),
         context: Option<ContextKey>,
     ) -> bool {
         let len = data.len() as u64;
@@ -262,7 +262,7 @@ impl Xtp {
         counters.messages_received += 1;
         counters.bytes_received += len;
         let (peer, context) = (meta.source, context.map(ContextId));
-        self.shared.events.push_back(Event::Datagram { listener, peer, address, service, buffer, len, btag, context });
+        self.shared.events.push_back(Event::Datagram { listener, peer, address, service, buffer, len, start, btag, context });
         true
     }
 }

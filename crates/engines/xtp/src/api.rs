@@ -8,7 +8,7 @@ use crate::outgoing::{Asking, Chunk};
 use crate::{Close, ContextId, ControlBlock, Facts, ListenerId, Output, Refused, Service, Services};
 use core::net::IpAddr;
 use pinnace_core::{Address, BufferId, ContextKey, Time};
-use pinnace_wire::xtp::{Code, Codec, HostPair, MAX_PREFIX_BYTES, Value};
+use pinnace_wire::xtp::{Code, Codec, HostPair, MAX_PREFIX_BYTES, Options, Value};
 use std::sync::Arc;
 
 impl Xtp {
@@ -166,6 +166,20 @@ impl Xtp {
             if context.phase == Phase::Fresh {
                 context.first_due = true;
                 context.phase = Phase::Active;
+            }
+            Ok(())
+        })
+    }
+
+    /// Tells the peer how far we are, although it did not ask: a status in a packet of its own.
+    ///
+    /// # Errors
+    /// [`Refused::NoContext`].
+    //= X-7
+    pub fn report(&mut self, now: Time, context: ContextId) -> Result<(), Refused> {
+        self.change(now, context, |context| {
+            if context.phase == Phase::Active && context.heard {
+                context.owe_unasked();
             }
             Ok(())
         })
@@ -384,12 +398,29 @@ impl Xtp {
             hseq: space.number(incoming.hseq()),
             dseq: space.number(incoming.dseq()),
             spans: incoming.spans().map(|span| (space.number(span.start), space.number(span.end))).collect(),
+            lost: outgoing.first_lost().map(|lost| space.number(lost)),
             queued: outgoing.queued() - outgoing.sent(),
             in_flight: outgoing.in_flight(),
             is_connected: context.heard,
             is_allocated: !outgoing.waits_for_room(&context.terms(&self.shared)),
+            tells_key: context.role == Role::Responder && !context.is_validated,
+            is_in_time_wait: matches!(context.phase, Phase::TimeWait(_)),
             is_over: context.is_told,
         })
+    }
+
+    /// How many bytes a context may still put out before the peer's allocation is used up.
+    //= X-8
+    pub fn room(&self, context: ContextId) -> Option<u64> {
+        let context = self.contexts.lookup(context.0)?;
+        Some(context.outgoing.room(context.options.contains(Options::NOFLOW)))
+    }
+
+    /// The key of the next context, opened or accepted, without RTN; `None` if there are as many as allowed.
+    pub fn next_key(&mut self) -> Option<u64> {
+        let secrets = &mut self.shared.secrets;
+        let entropy = *self.next_entropy.get_or_insert_with(|| secrets.draw());
+        self.contexts.layout().pack(self.contexts.next_key(entropy)?)
     }
 
     /// The application forgets a context: what was not read is dropped, what was queued is still sent, and the context

@@ -14,7 +14,7 @@ use crate::shared::Shared;
 use crate::space::Space;
 use crate::{Config, ContextId, ControlBlock, Event, Failure, ListenerId, Service, XtpCounters};
 use pinnace_core::{
-    Address, ContextKey, ContextTable, Engine, KeyLayout, PathEvent, Placed, PollAt, ReceivePlan, RxMeta, Time, Train,
+    Address, ContextKey, ContextTable, ControllerKind, Engine, KeyLayout, PathEvent, Placed, PollAt, ReceivePlan, RxMeta, Time, Train,
     TranslationMap,
 };
 use pinnace_wire::xtp::{Codec, Header, Options};
@@ -33,6 +33,8 @@ pub struct Xtp {
     pub(crate) next_listener: u32,
     /// Accepted contexts whose peer has not used our key when they were last looked at, in order of acceptance.
     pub(crate) half_open: VecDeque<ContextKey>,
+    /// What the key of the next context is made of, if it has been told already.
+    pub(crate) next_entropy: Option<u64>,
     /// Contexts that the read under way has touched.
     pub(crate) touched: Vec<ContextKey>,
     /// The block of the newest context that was opened: most are alike, and share it.
@@ -71,6 +73,7 @@ impl Xtp {
             ports: BTreeMap::new(),
             next_listener: 0,
             half_open: VecDeque::new(),
+            next_entropy: None,
             touched: Vec::new(),
             newest_block: None,
             newest: None,
@@ -105,7 +108,7 @@ impl Xtp {
         let codec = shared.config.codec;
         let service = birth.service;
         let options = block.stream_options(service);
-        let is_group = matches!(service, Service::Multicast | Service::UnackMulticast);
+        let is_group = service.is_group();
         let keeping = match service {
             Service::IsoStream | Service::UnackDgram | Service::UnackMulticast => Keeping::NoError,
             _ if block.go_back_n => Keeping::GoBackN,
@@ -126,7 +129,11 @@ impl Xtp {
             options = options | Options::FASTNAK;
         }
         let path = PathConfig {
-            congestion: shared.config.congestion,
+            // Nobody tells what has become of a stream without answers: only its rate bounds it.
+            congestion: match service {
+                Service::UnackMulticast => ControllerKind::Fixed { window: u64::MAX },
+                _ => shared.config.congestion,
+            },
             initial_timeout: block.wtimer,
             rate: block.output_rate.into(),
             burst: block.output_burst.into(),
@@ -187,7 +194,7 @@ impl Xtp {
             is_released: false,
             failure: None,
         };
-        let entropy = shared.secrets.draw();
+        let entropy = self.next_entropy.take().unwrap_or_else(|| shared.secrets.draw());
         let key = self.contexts.insert(Box::new(context), entropy).ok()?;
         let my_key = self.contexts.layout().pack(key)?;
         let context = self.contexts.lookup_mut(key)?;
@@ -226,7 +233,9 @@ impl Xtp {
             context.is_validated = true;
             self.by_peer.insert((context.peer, context.peer_key), key);
         }
-        if context.phase == Phase::Active {
+        if context.is_group() {
+            self.groups.settle(now, shared, context);
+        } else if context.phase == Phase::Active {
             let has_left = !context.first_due && context.outgoing.end() == Some(context.outgoing.sent());
             if context.service == Service::UnackDgram && has_left {
                 context.phase = Phase::Over;

@@ -56,6 +56,8 @@ pub enum Event {
         buffer: Option<BufferId>,
         /// Bytes.
         len: u64,
+        /// The number of the first of them.
+        start: u64,
         /// The user's tag.
         btag: Option<[u8; 8]>,
         /// If an acknowledgement waits for the delivery (DREQ): call [`Xtp::delivered`](crate::Xtp::delivered) with it.

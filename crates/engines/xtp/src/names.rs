@@ -84,6 +84,8 @@ pub struct Facts {
     pub dseq: u64,
     /// Ranges received beyond `rseq`.
     pub spans: Vec<(u64, u64)>,
+    /// The first byte of ours that is lost and waits for its repetition.
+    pub lost: Option<u64>,
     /// Bytes queued that have not left.
     pub queued: u64,
     /// Bytes under way.
@@ -92,6 +94,10 @@ pub struct Facts {
     pub is_connected: bool,
     /// The peer's allocation has room for what is queued, or nothing is.
     pub is_allocated: bool,
+    /// A status of ours carries our key: the peer has not used it yet.
+    pub tells_key: bool,
+    /// The association has ended, and late packets of the peer are still answered.
+    pub is_in_time_wait: bool,
     /// The application has been told of the end.
     pub is_over: bool,
 }

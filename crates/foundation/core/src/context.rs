@@ -132,15 +132,31 @@ impl<T> ContextTable<T> {
             }
             None => return Err(TableFull(value)),
         };
+        let instance = self.draw(self.places[slot as usize].instance, entropy);
         let place = &mut self.places[slot as usize];
-        // 1 to 2^bits - 1, less the instance before: so a stale key of the last context never matches.
-        let instances = (1_u64 << self.layout.instance_bits) - 1;
-        let choices = if place.instance == 0 { instances } else { instances - 1 };
-        let drawn = 1 + ((u128::from(entropy) * u128::from(choices)) >> 64) as u32;
-        let skip = choices < instances && drawn >= place.instance;
-        place.instance = drawn + u32::from(skip);
+        place.instance = instance;
         place.value = Some(value);
-        Ok(ContextKey { slot, instance: place.instance })
+        Ok(ContextKey { slot, instance })
+    }
+
+    /// The key that [`insert`](Self::insert) would give now for the same `entropy`; `None` at the limit.
+    pub fn next_key(&self, entropy: u64) -> Option<ContextKey> {
+        let slot = match self.free.front() {
+            Some(slot) => *slot,
+            None if self.places.len() < self.limit => self.places.len() as u32,
+            None => return None,
+        };
+        let before = self.places.get(slot as usize).map_or(0, |place| place.instance);
+        Some(ContextKey { slot, instance: self.draw(before, entropy) })
+    }
+
+    /// 1 to 2^bits - 1, less the instance before: so a stale key of the last context never matches.
+    fn draw(&self, before: u32, entropy: u64) -> u32 {
+        let instances = (1_u64 << self.layout.instance_bits) - 1;
+        let choices = if before == 0 { instances } else { instances - 1 };
+        let drawn = 1 + ((u128::from(entropy) * u128::from(choices)) >> 64) as u32;
+        let skip = choices < instances && drawn >= before;
+        drawn + u32::from(skip)
     }
 
     /// The context of `key`, in constant time; `None` if the slot is free or has another instance.
@@ -281,7 +297,10 @@ mod tests {
         let mut contexts = ContextTable::new(KeyLayout::XTP36, 1);
         let mut stale = Vec::new();
         for round in 0..2_000 {
-            let key = contexts.insert(round, random.next_u64()).expect("room for one");
+            let entropy = random.next_u64();
+            let foretold = contexts.next_key(entropy);
+            let key = contexts.insert(round, entropy).expect("room for one");
+            assert_eq!((foretold, contexts.next_key(entropy)), (Some(key), None));
             assert!(key.instance > 0 && KeyLayout::XTP36.pack(key).is_some());
             assert_ne!(stale.last(), Some(&key), "the key of the context before must not match");
             assert_eq!(contexts.insert(0, 1), Err(TableFull(0)));

@@ -76,7 +76,14 @@ impl Outgoing {
         if no_flow { most } else { most.min(self.alloc) }
     }
 
-    fn first_lost(&self) -> Option<u64> {
+    /// Bytes that may still be queued before alloc is used up.
+    //= X-8
+    pub(crate) fn room(&self, no_flow: bool) -> u64 {
+        self.room_ends(no_flow).saturating_sub(self.queued)
+    }
+
+    /// The first byte that is lost and waits for its repetition.
+    pub(crate) fn first_lost(&self) -> Option<u64> {
         self.active.as_deref().and_then(|active| active.flights.lost().min())
     }
 

@@ -79,7 +79,8 @@ impl Xtp {
         if service == Service::AckDgram {
             let is_deferred = header.options.contains(Options::DREQ) && !header.options.contains(Options::SREQ);
             let told = is_deferred.then_some(key);
-            if !self.deliver_datagram(meta, rx, segment, (listener, service, address, btag), (header.seq, &data), told) {
+            if !self.deliver_datagram(meta, rx, segment, (listener, service, address, btag), (header.seq, &data), told)
+            {
                 // It was not delivered, so it is not acknowledged; it may come again.
                 self.forget(key);
                 return;
@@ -129,7 +130,10 @@ impl Xtp {
         (header, btag, data): (&Header, Option<[u8; 8]>, Range<usize>),
     ) {
         let is_same = self.contexts.lookup(key).is_some_and(|context| {
-            context.space.start() == header.seq && context.role == Role::Responder && context.peer == meta.source
+            context.space.start() == header.seq
+                && context.role == Role::Responder
+                && context.peer == meta.source
+                && !context.is_group()
         });
         if is_same {
             self.take_first(now, rx, segment, key, (header, btag, data));
@@ -178,7 +182,7 @@ impl Xtp {
         let service = Service::of(on_wire, options);
         // RES belongs to streams, and multicast goes to groups.
         let is_stream = on_wire == xtp::Service::Stream;
-        if options.contains(Options::RES) && !is_stream {
+        if (options.contains(Options::RES) && !is_stream) || service.is_group() {
             return Err(Value::OptionsRefused);
         }
         if !listener.services.contains(service) {
@@ -262,7 +266,17 @@ impl Xtp {
         counters.messages_received += 1;
         counters.bytes_received += len;
         let (peer, context) = (meta.source, context.map(ContextId));
-        self.shared.events.push_back(Event::Datagram { listener, peer, address, service, buffer, len, start, btag, context });
+        self.shared.events.push_back(Event::Datagram {
+            listener,
+            peer,
+            address,
+            service,
+            buffer,
+            len,
+            start,
+            btag,
+            context,
+        });
         true
     }
 }

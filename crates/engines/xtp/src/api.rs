@@ -24,8 +24,7 @@ impl Xtp {
         if port == 0 || self.ports.contains_key(&port) || self.listeners.len() >= self.shared.config.limits.listeners {
             return Err(Refused::Port);
         }
-        let id = ListenerId(self.next_listener);
-        self.next_listener += 1;
+        let id = self.next_listener_id();
         self.ports.insert(port, id);
         self.listeners.insert(id, Listener { block: Arc::new(block), services, ring: None, left: None });
         Ok(id)
@@ -50,9 +49,17 @@ impl Xtp {
 
     /// No more contexts are accepted there. Those that were go on.
     pub fn stop_listening(&mut self, listener: ListenerId) {
-        if let Some(listener) = self.listeners.remove(&listener) {
-            self.ports.remove(&listener.port());
+        match self.listeners.remove(&listener) {
+            Some(listener) => {
+                self.ports.remove(&listener.port());
+            }
+            None => self.stop_listening_for_group(listener),
         }
+    }
+
+    pub(crate) fn next_listener_id(&mut self) -> ListenerId {
+        self.next_listener += 1;
+        ListenerId(self.next_listener - 1)
     }
 
     fn check(&self, block: &ControlBlock) -> Result<(), Refused> {
@@ -63,7 +70,7 @@ impl Xtp {
         if is_xtp40 && block.sort_value > u32::from(u16::MAX) {
             return Err(Refused::Sort);
         }
-        if matches!(block.service, Service::Multicast | Service::UnackMulticast) {
+        if block.service.is_group() {
             return Err(Refused::Unsupported);
         }
         Ok(())
@@ -162,6 +169,13 @@ impl Xtp {
     //= X-7
     pub fn ask(&mut self, now: Time, context: ContextId, when_delivered: bool) -> Result<(), Refused> {
         self.change(now, context, |context| {
+            match context.service {
+                // A receiver asks nothing, and nobody answers streams of service 5.
+                Service::UnackMulticast => return Ok(()),
+                Service::Multicast if context.is_member() => return Ok(()),
+                _ => {}
+            }
+            let when_delivered = when_delivered && !context.is_group();
             context.ask_due = Some(if when_delivered { Asking::Deferred } else { Asking::Status });
             if context.phase == Phase::Fresh {
                 context.first_due = true;
@@ -209,6 +223,15 @@ impl Xtp {
     /// [`Refused::NoContext`].
     //= X-20
     pub fn close(&mut self, now: Time, context: ContextId, how: Close) -> Result<(), Refused> {
+        if let Some(found) = self.contexts.lookup(context.0).filter(|found| found.is_group()) {
+            match how {
+                // Who has everything still answers, until the sender ends the stream.
+                Close::Full | Close::Abbreviated if !found.is_member() => return self.finish(now, context),
+                Close::Full | Close::Abbreviated if found.incoming.is_complete() => return Ok(()),
+                Close::Forced if !found.is_member() => {}
+                _ => return self.leave(now, context),
+            }
+        }
         match how {
             Close::Full => self.finish(now, context),
             Close::Abbreviated => {
@@ -241,6 +264,9 @@ impl Xtp {
     /// [`Refused::NoContext`].
     //= X-20
     pub fn stop_reading(&mut self, now: Time, context: ContextId) -> Result<(), Refused> {
+        if let Some(found) = self.contexts.lookup(context.0).filter(|found| found.is_group()) {
+            return if found.is_member() { self.leave(now, context) } else { Ok(()) };
+        }
         self.change(now, context, |context| {
             if !context.stopped_reading && !context.incoming.is_complete() {
                 context.stopped_reading = true;
@@ -479,7 +505,7 @@ impl Xtp {
 }
 
 /// The source of an address segment is informative: ours, where we know it.
-fn fill_source(block: &mut ControlBlock, local: Option<IpAddr>) {
+pub(crate) fn fill_source(block: &mut ControlBlock, local: Option<IpAddr>) {
     match (&mut block.address_segment.hosts, local) {
         (HostPair::V4 { source, .. }, Some(IpAddr::V4(local))) if source.is_unspecified() => *source = local,
         (HostPair::V6 { source, .. }, Some(IpAddr::V6(local))) if source.is_unspecified() => *source = local,

@@ -74,6 +74,11 @@ impl Service {
         matches!(self, Self::UnackDgram | Self::AckDgram)
     }
 
+    /// Whether it is a stream to a group.
+    pub const fn is_group(self) -> bool {
+        matches!(self, Self::UnackMulticast | Self::Multicast)
+    }
+
     /// Whether one message each way is all there is.
     pub const fn is_one_message(self) -> bool {
         matches!(self, Self::UnackDgram | Self::AckDgram | Self::Transaction)

@@ -63,6 +63,10 @@ pub struct Limits {
     pub spans: usize,
     /// Ends of messages and tags that are not consumed, in one context.
     pub boundaries: usize,
+    /// Streams to groups that are received.
+    pub members: usize,
+    /// Streams to groups that are heard, and not received: asked to let us join, or left.
+    pub strangers: usize,
     /// Listeners.
     pub listeners: usize,
     /// DIAGs a second.
@@ -79,6 +83,8 @@ impl Default for Limits {
             bytes: 1 << 30,
             spans: 1024,
             boundaries: 4096,
+            members: 1024,
+            strangers: 256,
             listeners: 1024,
             diags_per_second: 100,
             ring_idle: Duration::from_secs(1),

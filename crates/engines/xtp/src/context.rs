@@ -157,6 +157,11 @@ impl Context {
         self.space.codec()
     }
 
+    /// Whether it is one end of a stream to a group: the sender's, or a receiver's.
+    pub(crate) fn is_group(&self) -> bool {
+        self.service.is_group()
+    }
+
     /// The most bytes of a packet of ours.
     fn packet_bytes(&self, shared: &Shared) -> usize {
         shared.config.datagram_bytes
@@ -181,7 +186,11 @@ impl Context {
             is_held: shared.is_held,
             no_flow: self.options.contains(Options::NOFLOW),
             no_error: self.options.contains(Options::NOERR),
-            ask_every: if self.service == Service::Transaction { 0 } else { self.block.sreq_every },
+            ask_every: match self.service {
+                Service::Transaction | Service::UnackMulticast => 0,
+                Service::Multicast if self.block.mc_sreqs > 0 => self.block.mc_sreqs.into(),
+                _ => self.block.sreq_every,
+            },
             go_back_n: self.block.go_back_n,
         }
     }
@@ -240,7 +249,7 @@ impl Context {
 
     /// A control packet that is due for its own sake: WCLOSE, or a status that nobody asked for while packets were held.
     pub(crate) fn control_due(&self, terms: &Terms) -> bool {
-        let is_silent = self.service == Service::UnackDgram
+        let is_silent = matches!(self.service, Service::UnackDgram | Service::UnackMulticast)
             || (self.service == Service::Transaction && self.role == Role::Initiator && self.wclose_sent);
         self.is_close_due(terms) || (!is_silent && self.outgoing.is_ask_owed(terms))
     }
@@ -248,7 +257,8 @@ impl Context {
     /// Whether WTIMER runs (specs/xtp.md, 3.5, a to e).
     //= X-11
     fn waits(&self, shared: &Shared) -> bool {
-        if self.phase != Phase::Active || self.service == Service::UnackDgram {
+        // Groups have buckets instead.
+        if self.phase != Phase::Active || self.service == Service::UnackDgram || self.is_group() {
             return false;
         }
         let initiator_unheard = self.role == Role::Initiator && !self.heard;
@@ -298,7 +308,7 @@ impl Context {
             Phase::Fresh | Phase::Over => [ring, None, None, None, None, None],
             Phase::TimeWait(until) => [ring, Some(until), None, None, None, None],
             Phase::Active => {
-                let silent = Some(self.silent_until());
+                let silent = (!self.is_group()).then(|| self.silent_until());
                 [ring, silent, self.wait_until(), self.answer_by, self.paced_until, self.rest_at]
             }
         };
@@ -317,6 +327,10 @@ impl Context {
 
     /// Whether something is to be sent, but for pacing and windows.
     pub(crate) fn has_to_send(&self, shared: &Shared) -> bool {
+        if self.is_group() && self.role == Role::Responder {
+            // What a receiver says goes to the group, at its own time.
+            return false;
+        }
         if self.abort_due {
             return true;
         }

@@ -71,15 +71,18 @@ impl Xtp {
         match body {
             Body::First { address, traffic, btag, data } if !header.key.rtn => {
                 if header.options.contains(Options::MULTI) {
-                    self.on_group_packet(now, meta, header);
+                    let body = Body::First { address, traffic, btag, data };
+                    self.on_group_packet(now, meta, rx, segment, header, body);
                 } else {
                     self.on_first(now, meta, rx, segment, header, (address, traffic), btag, data);
                 }
             }
             Body::First { .. } => self.shared.counters.packets_malformed += 1,
             Body::Diag { code, value, .. } => self.on_diag(now, meta.source, header, code, value),
-            Body::Join { .. } => self.on_group_packet(now, meta, header),
-            _ if header.options.contains(Options::MULTI) => self.on_group_packet(now, meta, header),
+            body @ Body::Join { .. } => self.on_group_packet(now, meta, rx, segment, header, body),
+            body if header.options.contains(Options::MULTI) => {
+                self.on_group_packet(now, meta, rx, segment, header, body);
+            }
             Body::Data { btag, data } => {
                 let packet = Packet { header, btag, data: Some(data), bytes: segment.len };
                 self.hand_over(now, meta, rx, segment, &packet, None);
@@ -109,6 +112,11 @@ impl Xtp {
             self.diagnose(now, meta, packet.header, Code::InvalidContext, Value::Unspecified);
             return;
         };
+        if context.is_group() {
+            // Streams to groups have MULTI in all their packets.
+            self.shared.counters.packets_unknown += 1;
+            return;
+        }
         on_context_packet(context, &mut self.shared, now, rx, segment, packet, status);
         if packet.data.is_some() {
             self.newest = Some(key);
@@ -125,7 +133,9 @@ impl Xtp {
 
     fn on_diag(&mut self, now: Time, source: Address, header: &Header, code: u32, value: u32) {
         let Some(key) = self.lookup(header, source) else {
-            self.shared.counters.diags_stray += 1;
+            if !self.on_join_refused(now, source, header, code) {
+                self.shared.counters.diags_stray += 1;
+            }
             return;
         };
         let Some(context) = self.contexts.lookup_mut(key) else { return };
@@ -255,7 +265,7 @@ fn on_asked(context: &mut Context, packet: &Packet<'_>) {
     }
 }
 
-fn on_data(
+pub(crate) fn on_data(
     context: &mut Context,
     shared: &mut Shared,
     now: Time,
@@ -381,10 +391,14 @@ fn on_status(
         context.peer_time = clock.time;
         heed_rate(context, now, clock.rate, clock.burst);
     }
-    // In a control packet WCLOSE says that the stream ends at its seq.
-    if header.options.contains(Options::WCLOSE)
-        && let Some(end) = space.offset(header.seq, context.incoming.rseq())
-    {
+    if header.options.contains(Options::WCLOSE) {
+        on_end_told(context, shared, now, header);
+    }
+}
+
+/// In a control packet WCLOSE says that the stream ends at its seq.
+pub(crate) fn on_end_told(context: &mut Context, shared: &mut Shared, now: Time, header: &Header) {
+    if let Some(end) = context.space.offset(header.seq, context.incoming.rseq()) {
         context.wclose_heard = true;
         if !context.stopped_reading {
             let before = context.incoming.rseq();
@@ -457,6 +471,10 @@ fn on_diag(context: &mut Context, shared: &mut Shared, header: &Header, code: u3
         }
         return;
     }
+    if context.is_group() && !matches!((code, value), (2 | 6, _) | (4, 11)) {
+        // A sender answers a receiver with nothing else.
+        return;
+    }
     let block = std::sync::Arc::make_mut(&mut context.block);
     (block.code, block.value) = (code, value);
     let result = match code {
@@ -469,6 +487,8 @@ fn on_diag(context: &mut Context, shared: &mut Shared, header: &Header, code: u3
             if waits_only_for_end { Ok(()) } else { Err(Failure::Unknown) }
         }
         2 => Err(Failure::GivenUpByPeer { value }),
+        //= X-22
+        4 if value == Value::InvalidRetransmission as u32 && context.is_group() => Err(Failure::TooLate),
         6 => Err(Failure::Violation),
         _ => Err(Failure::Refused { code, value }),
     };

@@ -18,7 +18,7 @@ impl Xtp {
             context.on_timer(now, &mut self.shared);
             self.settle(now, key);
         }
-        self.groups.expire(now, &mut self.shared);
+        self.expire_groups(now);
     }
 }
 
@@ -52,7 +52,7 @@ impl Context {
                 if is_over(self.wait_until()) {
                     self.on_wait_over(now, shared);
                 }
-                if self.phase == Phase::Active && self.silent_until() <= now {
+                if self.phase == Phase::Active && !self.is_group() && self.silent_until() <= now {
                     self.on_silence(now, shared);
                 }
             }

@@ -29,11 +29,11 @@ impl Xtp {
                 return true;
             }
         }
-        multicast::transmit(self, now, train)
+        multicast::transmit(self, train)
     }
 }
 
-fn write(train: &mut Train, to: Address, from: Option<Address>, bytes: &[u8]) {
+pub(crate) fn write(train: &mut Train, to: Address, from: Option<Address>, bytes: &[u8]) {
     train.begin(to, bytes.len());
     train.set_source(from);
     train.inline(bytes);
@@ -125,7 +125,8 @@ impl Context {
         if self.outgoing.end() == Some(self.outgoing.sent()) {
             self.on_end_sent();
         }
-        self.write_status(now, shared, train, Options::NONE, Some(Asking::Status));
+        let asking = if self.service == Service::UnackMulticast { Asking::No } else { Asking::Status };
+        self.write_status(now, shared, train, Options::NONE, Some(asking));
         self.update_wait(now, shared, false);
     }
 
@@ -312,8 +313,13 @@ impl Context {
     //= X-7
     fn asking(&self, cut: &Cut, shared: &Shared) -> Asking {
         match (self.service, self.role) {
-            (Service::UnackDgram, _) => Asking::No,
+            (Service::UnackDgram | Service::UnackMulticast, _) => Asking::No,
             (Service::AckDgram, _) => self.asks_at.front().map_or(Asking::Status, |(_, asking)| *asking),
+            // Groups answer at once, or not at all.
+            (Service::Multicast, _) => match cut.asks || self.asks_at.front().is_some_and(|at| at.0 <= cut.high()) {
+                true => Asking::Status,
+                false => Asking::No,
+            },
             // The request's end asks nothing: the response answers it.
             (Service::Transaction, Role::Initiator) if cut.ends && !cut.is_repetition => Asking::No,
             _ => {
@@ -334,7 +340,11 @@ impl Context {
             .with_if(ends, Options::WCLOSE)
             .with_if(self.rclose || (ends && self.is_abbreviated), Options::RCLOSE)
             .with_if(self.service == Service::UnackDgram, Options::END);
-        let asks = self.service != Service::UnackDgram && (self.service != Service::Transaction || self.expiries > 0);
+        let asks = match self.service {
+            Service::UnackDgram | Service::UnackMulticast => false,
+            Service::Transaction => self.expiries > 0,
+            _ => true,
+        };
         let asking = if self.expiries > 0 { Asking::Expiry } else { Asking::Status };
         let sync = if asks { self.outgoing.ask(now, asking) } else { self.outgoing.sync() };
         let options = options.with_if(asks, Options::SREQ);

@@ -142,6 +142,12 @@ impl Asks {
         })
     }
 
+    /// When the packet with this sync asked, of those that no status has named.
+    pub(super) fn asked_at(&self, echo: u32) -> Option<Time> {
+        let index = (echo.wrapping_sub(self.used) as usize).checked_sub(1)?;
+        self.queue.get(index).map(|ask| ask.at)
+    }
+
     /// A status with this echo, which names an ask, is used. Returns whether it ends a series of expiries.
     //= X-11
     pub(super) fn answered(&mut self, echo: u32) -> bool {

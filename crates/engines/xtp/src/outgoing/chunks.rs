@@ -153,6 +153,11 @@ impl Chunks {
         self.next = self.queue.len();
     }
 
+    /// The first end of a message at `offset` or behind it.
+    pub(super) fn first_end_from(&self, offset: u64) -> Option<u64> {
+        self.queue.iter().find(|piece| piece.eom && piece.high >= offset).map(|piece| piece.high)
+    }
+
     /// The places of the bytes `[low, low + len)`.
     pub(super) fn parts(&self, low: u64, len: u32) -> impl Iterator<Item = BufferRange> {
         let high = low + u64::from(len);

@@ -10,6 +10,8 @@
 //! more runs than there are packets by no more than [`RAGGED`] and a 256th of the bytes.
 //= X-13
 
+mod group;
+
 use pinnace_core::{DeliveryStamp, IntervalSet, Time};
 use std::collections::VecDeque;
 

@@ -11,6 +11,7 @@ mod answers;
 mod asks;
 mod chunks;
 mod flights;
+mod group;
 mod path;
 mod send;
 #[cfg(test)]
@@ -20,6 +21,7 @@ pub(crate) use answers::Heard;
 #[cfg(test)]
 pub(crate) use answers::Outcome;
 pub(crate) use chunks::{Chunk, Done};
+pub(crate) use group::Heard as GroupHeard;
 pub(crate) use path::PathConfig;
 pub(crate) use send::{Asking, Cut, Next, Terms};
 

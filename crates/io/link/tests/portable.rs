@@ -3,7 +3,7 @@
 mod support;
 
 use pinnace_core::{Address, Ecn, ReceivePlan, Train};
-use pinnace_link::{Link, PortableUdpLink, ReadBuffer, ReadOutcome, SendOutcome, UdpOptions};
+use pinnace_link::{Link, PortableUdpLink, ReadBuffer, ReadOutcome, Received, SendOutcome, UdpOptions};
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixDatagram;
@@ -81,4 +81,21 @@ fn a_callers_sockets_stay_open_and_blocking() {
     assert_eq!(unsafe { libc::fcntl(a.as_raw_fd(), libc::F_GETFL) } & libc::O_NONBLOCK, 0);
     a.send(b"still here").unwrap();
     assert_eq!(b.recv(&mut [0; 20]).unwrap(), 10);
+}
+
+#[test]
+fn a_callers_unconnected_socket_hears_everybody_and_answers() {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    // SAFETY: the socket outlives the link.
+    let mut link = unsafe { PortableUdpLink::from_unconnected_fd(socket.as_raw_fd(), &UdpOptions::default()) }.unwrap();
+    assert!(empty(&mut link), "it does not block");
+    for _ in 0..2 {
+        let other = UdpSocket::bind("127.0.0.1:0").unwrap();
+        other.send_to(b"question", socket.local_addr().unwrap()).unwrap();
+        let (bytes, Received { meta, .. }) = receive_bytes(&mut link).unwrap();
+        assert_eq!((&bytes[..], meta.source), (&b"question"[..], other.local_addr().unwrap().into()));
+        assert_eq!(send_bytes(&mut link, meta.source, b"answer", Ecn::NotCapable), SendOutcome::Sent);
+        let mut answer = [0; 10];
+        assert_eq!(other.recv_from(&mut answer).unwrap(), (6, socket.local_addr().unwrap()));
+    }
 }

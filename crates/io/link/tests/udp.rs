@@ -5,7 +5,7 @@ mod support;
 
 use libc::c_int;
 use pinnace_core::{Address, Ecn, ReceivePlan, Train, TrainLimits};
-use pinnace_link::{Link, ReadBuffer, ReadOutcome, SendOutcome, UdpLink, UdpOptions};
+use pinnace_link::{Link, ReadBuffer, ReadOutcome, Received, SendOutcome, UdpLink, UdpOptions};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixDatagram;
@@ -460,4 +460,24 @@ fn a_closed_unix_peer_is_unreachable() {
     for _ in 0..3 {
         assert_eq!(send_bytes(&mut link, Address::Peer, b"x", Ecn::NotCapable), SendOutcome::Unreachable);
     }
+}
+
+#[test]
+fn a_callers_unconnected_socket_hears_everybody_and_answers() {
+    let socket = UdpSocket::bind(V4).unwrap();
+    // SAFETY: the socket outlives the link.
+    let mut link = unsafe { UdpLink::from_unconnected_fd(socket.as_raw_fd(), &UdpOptions::default()) }.unwrap();
+    assert_eq!((link.local_address(), link.peer_address()), (socket.local_addr().ok(), None));
+    for _ in 0..2 {
+        let other = UdpSocket::bind(V4).unwrap();
+        other.send_to(b"question", socket.local_addr().unwrap()).unwrap();
+        let (bytes, Received { meta, .. }) = receive_bytes(&mut link).unwrap();
+        assert_eq!((&bytes[..], meta.source), (&b"question"[..], other.local_addr().unwrap().into()));
+        assert_eq!(send_bytes(&mut link, meta.source, b"answer", Ecn::NotCapable), SendOutcome::Sent);
+        let mut answer = [0; 10];
+        assert_eq!(other.recv_from(&mut answer).unwrap(), (6, socket.local_addr().unwrap()));
+    }
+    let (unix, _other) = UnixDatagram::pair().unwrap();
+    // SAFETY: open until the end of the test.
+    assert!(unsafe { UdpLink::from_unconnected_fd(unix.as_raw_fd(), &UdpOptions::default()) }.is_err());
 }

@@ -14,7 +14,7 @@ use std::os::fd::RawFd;
 use libc::{c_int, socklen_t};
 
 pub(crate) use outgoing::{MAX_PIECES, Outgoing, fingerprint};
-pub(crate) use path::{Family, Refusal, discover, foreign_family, mtu_of, route};
+pub(crate) use path::{Family, Refusal, datagram_family, discover, foreign_family, mtu_of, route};
 
 /// Not in every version of the C library's headers.
 pub(crate) const UDP_SEGMENT: c_int = 103;

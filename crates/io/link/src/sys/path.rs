@@ -86,17 +86,25 @@ pub(crate) fn route(peer: SocketAddr) -> io::Result<(IpAddr, Option<usize>)> {
 
 /// The family of a caller's socket, if it is one that can be used.
 pub(crate) fn foreign_family(fd: RawFd) -> io::Result<Family> {
+    let family = datagram_family(fd)?;
+    Name::peer(fd).map_err(|_| unfit(fd, "not connected"))?;
+    Ok(family)
+}
+
+fn unfit(fd: RawFd, why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, format!("descriptor {fd} is {why}"))
+}
+
+/// The family of a datagram socket of the caller, connected or not.
+pub(crate) fn datagram_family(fd: RawFd) -> io::Result<Family> {
     let option = |name| sys::option(fd, libc::SOL_SOCKET, name);
-    let unfit = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, format!("descriptor {fd} is {why}"));
     if option(libc::SO_TYPE)? != libc::SOCK_DGRAM {
-        return Err(unfit("no datagram socket"));
+        return Err(unfit(fd, "no datagram socket"));
     }
-    let family = match (option(libc::SO_DOMAIN)?, option(libc::SO_PROTOCOL)?) {
+    Ok(match (option(libc::SO_DOMAIN)?, option(libc::SO_PROTOCOL)?) {
         (libc::AF_INET, libc::IPPROTO_UDP) => Family::V4,
         (libc::AF_INET6, libc::IPPROTO_UDP) => Family::V6,
         (libc::AF_UNIX, _) => Family::Unix,
-        _ => return Err(unfit("neither UDP nor AF_UNIX")),
-    };
-    Name::peer(fd).map_err(|_| unfit("not connected"))?;
-    Ok(family)
+        _ => return Err(unfit(fd, "neither UDP nor AF_UNIX")),
+    })
 }

@@ -5,8 +5,8 @@
 
 use super::{ASSUMED_MTU, HEADERS_V4, HEADERS_V6, MAX_PAYLOAD, Offload, PathMtu, UdpOptions};
 use crate::sys::{
-    self, Buffer, Control, Family, Name, Outgoing, Refusal, canonical, fingerprint, foreign_family, halved, mtu_of,
-    route,
+    self, Buffer, Control, Family, Name, Outgoing, Refusal, canonical, datagram_family, fingerprint, foreign_family,
+    halved, mtu_of, route,
 };
 use crate::{BufferTable, Descriptors, Link, LinkCounters, ReadBuffer, ReadOutcome, Received, SendOutcome};
 use libc::c_int;
@@ -205,6 +205,28 @@ impl UdpLink {
             link.segments = 1;
         }
         link.receive_buffer = halved(sys::option(read_fd, libc::SOL_SOCKET, libc::SO_RCVBUF));
+        link.refresh_mtu();
+        Ok(link)
+    }
+
+    /// A link over a bound UDP socket of the caller that has no peer, and hears everybody. Of it, too, no option or flag is
+    /// changed.
+    ///
+    /// # Errors
+    /// If it is no UDP socket.
+    ///
+    /// # Safety
+    /// `fd` must stay open as long as the link lives.
+    pub unsafe fn from_unconnected_fd(fd: RawFd, options: &UdpOptions) -> io::Result<Self> {
+        let family = datagram_family(fd)?;
+        if family == Family::Unix {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("descriptor {fd} is no UDP socket")));
+        }
+        let mut link = Self::new(fd, fd, family, options);
+        link.path_mtu = PathMtu::System;
+        link.local = Name::own(fd)?.address();
+        link.coalescing = sys::option(fd, libc::SOL_UDP, sys::UDP_GRO).is_ok_and(|on| on != 0);
+        link.receive_buffer = halved(sys::option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF));
         link.refresh_mtu();
         Ok(link)
     }

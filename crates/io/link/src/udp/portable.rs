@@ -18,6 +18,8 @@ pub struct PortableUdpLink {
     read: ManuallyDrop<UdpSocket>,
     write: ManuallyDrop<UdpSocket>,
     owned: bool,
+    /// The caller's, and without a peer.
+    unconnected: bool,
     local: Option<SocketAddr>,
     peer: Option<SocketAddr>,
     staging: Box<[u8]>,
@@ -106,9 +108,33 @@ impl PortableUdpLink {
         Ok(link)
     }
 
+    /// A link over a bound UDP socket of the caller that has no peer, and hears everybody.
+    ///
+    /// # Errors
+    /// If the descriptor is not that of a socket.
+    ///
+    /// # Safety
+    /// `fd` must stay open as long as the link lives.
+    pub unsafe fn from_unconnected_fd(fd: RawFd, options: &UdpOptions) -> io::Result<Self> {
+        // SAFETY: the caller's promise.
+        let mut link = unsafe { Self::from_borrowed_fd(fd, options)? };
+        link.unconnected = true;
+        link.peer = None;
+        Ok(link)
+    }
+
     fn new(read: ManuallyDrop<UdpSocket>, write: ManuallyDrop<UdpSocket>) -> Self {
         let staging = vec![0; ReadBuffer::READ_BYTES].into_boxed_slice();
-        Self { read, write, owned: false, local: None, peer: None, staging, counters: LinkCounters::default() }
+        Self {
+            read,
+            write,
+            owned: false,
+            unconnected: false,
+            local: None,
+            peer: None,
+            staging,
+            counters: LinkCounters::default(),
+        }
     }
 
     /// Fragmentation cannot be switched here; systems other than Linux allow it unless told otherwise.
@@ -140,7 +166,7 @@ impl PortableUdpLink {
     }
 
     fn connected(&self) -> bool {
-        self.peer.is_some() || !self.owned
+        self.peer.is_some() || !(self.owned || self.unconnected)
     }
 
     fn send_one(&self, bytes: &[u8], to: Option<SocketAddr>) -> io::Result<()> {
@@ -161,6 +187,16 @@ impl PortableUdpLink {
     fn receive_one(&mut self) -> io::Result<(usize, Option<SocketAddr>)> {
         if self.owned {
             return self.read.recv_from(&mut self.staging).map(|(bytes, from)| (bytes, Some(from)));
+        }
+        if self.unconnected {
+            // The caller's socket may be a blocking one: only what is there is read.
+            let mut entry = libc::pollfd { fd: self.read.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+            // SAFETY: one entry, which lives through the call.
+            return match unsafe { libc::poll(&raw mut entry, 1, 0) } {
+                1 => self.read.recv_from(&mut self.staging).map(|(bytes, from)| (bytes, Some(from))),
+                0 => Err(ErrorKind::WouldBlock.into()),
+                _ => Err(io::Error::last_os_error()),
+            };
         }
         let into = &mut self.staging;
         // SAFETY: the pointer and the length are those of `into`; not blocking as in `send_one`.

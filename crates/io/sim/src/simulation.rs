@@ -9,7 +9,7 @@ use crate::trace::Trace;
 use crate::{NetworkConfig, packet};
 use core::time::Duration;
 use pinnace_core::{Address, BufferId, Engine, PathEvent, Random, Time};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Why a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +42,7 @@ pub struct Simulation<E: Engine, A: Application<E> = Inbox<<E as Engine>::Event>
     applications: Vec<A>,
     started: Vec<bool>,
     addresses: BTreeMap<Address, HostId>,
+    groups: BTreeMap<Address, BTreeSet<HostId>>,
     network: Network,
     actions: BTreeMap<(Time, u64), Action<E, A>>,
     action_count: u64,
@@ -90,6 +91,7 @@ impl<E: Engine, A: Application<E>> Simulation<E, A> {
             applications: Vec::new(),
             started: Vec::new(),
             addresses: BTreeMap::new(),
+            groups: BTreeMap::new(),
             network: Network::new(random.fork()),
             actions: BTreeMap::new(),
             action_count: 0,
@@ -130,6 +132,19 @@ impl<E: Engine, A: Application<E>> Simulation<E, A> {
         self.addresses.insert(address, host);
         if let Some(host) = self.hosts.get_mut(host.index() as usize) {
             host.address = address;
+        }
+    }
+
+    /// Makes a host a member of a group: what anybody else sends to `group`, an address that no host has, goes to every
+    /// member to which there is a way, as a packet of its own.
+    pub fn join_group(&mut self, group: Address, host: HostId) {
+        self.groups.entry(group).or_default().insert(host);
+    }
+
+    /// Takes a host out of a group.
+    pub fn leave_group(&mut self, group: Address, host: HostId) {
+        if let Some(members) = self.groups.get_mut(&group) {
+            members.remove(&host);
         }
     }
 
@@ -506,6 +521,12 @@ impl<E: Engine, A: Application<E>> Simulation<E, A> {
         let way = to.and_then(|to| self.network.route(from, to));
         self.trains += 1;
         let mut outputs = core::mem::take(&mut self.outputs);
+        if let Some(group) = destination.filter(|address| self.groups.contains_key(address)) {
+            self.send_to_group(from, source, group, train, &mut outputs);
+            self.take(&mut outputs);
+            self.outputs = outputs;
+            return;
+        }
         for data in &train.datagrams {
             self.packets += 1;
             let nowhere = packet::Position { route: packet::RouteId(u32::MAX), hop: 0, from, to: from };
@@ -523,6 +544,30 @@ impl<E: Engine, A: Application<E>> Simulation<E, A> {
         }
         self.take(&mut outputs);
         self.outputs = outputs;
+    }
+
+    /// Every member gets its own packets, which may have fates of their own; the others hear nothing.
+    fn send_to_group(
+        &mut self,
+        from: HostId,
+        source: Address,
+        group: Address,
+        train: &Outgoing,
+        outputs: &mut Vec<Output>,
+    ) {
+        let members = self.groups.get(&group).into_iter().flatten().filter(|member| **member != from);
+        let ways: Vec<_> = members.filter_map(|member| self.network.route(from, *member)).collect();
+        for data in &train.datagrams {
+            for way in &ways {
+                self.packets += 1;
+                let mut packet = Packet::new(self.packets, source, group, *way, data);
+                packet.train = self.trains;
+                packet.ecn = train.ecn;
+                packet.sent_at = self.now;
+                self.trace.record(self.now, &packet, Fate::Sent);
+                self.network.send(self.now, packet, outputs);
+            }
+        }
     }
 
     /// Whom a host means by [`Address::Peer`]: the one it is connected with, or the only other one.

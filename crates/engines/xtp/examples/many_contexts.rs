@@ -10,8 +10,8 @@ use direct::Pair;
 use pinnace_xtp::Service;
 use std::time::Instant;
 
-const ROUNDS: usize = 31;
-const MESSAGES: usize = 20_000;
+const ROUNDS: usize = 15;
+const MESSAGES: usize = 10_000;
 
 /// Nanoseconds a packet, of messages of 100 bytes to `active` contexts in turn.
 fn measure(pair: &mut Pair, active: usize) -> f64 {

@@ -304,15 +304,15 @@ impl Context {
     //= X-9
     pub(crate) fn next_date(&self, shared: &Shared) -> Option<Time> {
         let ring = self.ring_idle_since.map(|since| since + shared.config.limits.ring_idle);
-        let dates = match self.phase {
-            Phase::Fresh | Phase::Over => [ring, None, None, None, None, None],
-            Phase::TimeWait(until) => [ring, Some(until), None, None, None, None],
+        match self.phase {
+            Phase::Fresh | Phase::Over => ring,
+            Phase::TimeWait(until) => earlier(ring, Some(until)),
             Phase::Active => {
-                let silent = (!self.is_group()).then(|| self.silent_until());
-                [ring, silent, self.wait_until(), self.answer_by, self.paced_until, self.rest_at]
+                let waiting = earlier(self.wait_until(), self.answer_by);
+                let sending = earlier(self.paced_until, self.rest_at);
+                earlier(earlier(ring, Some(self.silent_until())), earlier(waiting, sending))
             }
-        };
-        dates.into_iter().flatten().min()
+        }
     }
 
     /// Sees to it that the timer fires in time. It may fire too early: then it is set again.
@@ -391,6 +391,13 @@ impl Context {
             shared.tell_readable(context);
             shared.events.push_back(Event::Closed { context, result });
         }
+    }
+}
+
+fn earlier(a: Option<Time>, b: Option<Time>) -> Option<Time> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (date, None) | (None, date) => date,
     }
 }
 

@@ -44,13 +44,13 @@ const SERVER: Address = Address::Node(2);
 static PAYLOAD: [u8; 65_536] = [7; 65_536];
 
 /// A client and a server.
-pub struct Pair {
-    pub client: Xtp,
-    pub server: Xtp,
-    pub now: Time,
-    pub accepted: Vec<ContextId>,
-    pub opened: Vec<ContextId>,
-    pub packets: u64,
+pub(crate) struct Pair {
+    pub(crate) client: Xtp,
+    pub(crate) server: Xtp,
+    pub(crate) now: Time,
+    pub(crate) accepted: Vec<ContextId>,
+    pub(crate) opened: Vec<ContextId>,
+    pub(crate) packets: u64,
     train: Train,
     storage: Nowhere,
     moves: Vec<Move>,
@@ -60,7 +60,7 @@ pub struct Pair {
 
 impl Pair {
     /// A server that listens, with room for so many contexts.
-    pub fn new(contexts: usize) -> Self {
+    pub(crate) fn new(contexts: usize) -> Self {
         let mut limits = Config::default().limits;
         limits.contexts = contexts;
         limits.half_open = contexts;
@@ -90,7 +90,7 @@ impl Pair {
     }
 
     /// Opens contexts, each with a message of ten bytes, which is read.
-    pub fn open(&mut self, count: usize, service: Service) {
+    pub(crate) fn open(&mut self, count: usize, service: Service) {
         for _ in 0..count {
             let mut block = ControlBlock::new(service);
             block.address_segment.destination_port = 7;
@@ -101,13 +101,13 @@ impl Pair {
     }
 
     /// A message from the client, and all that follows.
-    pub fn send(&mut self, context: ContextId, bytes: u64) {
+    pub(crate) fn send(&mut self, context: ContextId, bytes: u64) {
         self.client.send(self.now, context, Output::message(BufferId::new(0), bytes)).expect("room");
         self.exchange();
     }
 
     /// Carries datagrams until nothing more comes.
-    pub fn exchange(&mut self) {
+    pub(crate) fn exchange(&mut self) {
         while self.carry(true) | self.carry(false) {
             self.report();
         }
@@ -151,7 +151,7 @@ impl Pair {
     }
 
     /// Lets time pass.
-    pub fn wait(&mut self, time: Duration) {
+    pub(crate) fn wait(&mut self, time: Duration) {
         let until = self.now + time;
         loop {
             let next = [self.client.poll_at(), self.server.poll_at()].into_iter().fold(PollAt::Ingress, PollAt::min);

@@ -34,9 +34,10 @@ pub(super) struct Sender {
     round_trip: Estimate,
     /// rseq of the last answered buckets, at most [`AGREEING`].
     agreed: VecDeque<u64>,
-    /// Expiries in a row, and when the last was.
+    /// Expiries in a row.
     silent: u32,
-    silent_at: Option<Time>,
+    /// What buckets that were asked before this show in vain counts no more: they are all of one round.
+    judged_at: Time,
     /// The stream has ended; so many buckets have shown nothing new since.
     fruitless: u32,
     /// The best that was shown since: base, rseq, bytes missing.
@@ -62,7 +63,7 @@ impl Sender {
             round_trip: Estimate::new(block.mc_rttgain, block.mc_rttvgain),
             agreed: VecDeque::new(),
             silent: 0,
-            silent_at: None,
+            judged_at: Time::ZERO,
             fruitless: 0,
             shown: (0, 0, u64::MAX),
             shut: 0,
@@ -277,9 +278,7 @@ impl Sender {
             return;
         };
         let Some(bucket) = self.buckets.iter_mut().find(|bucket| bucket.echo == status.echo) else { return };
-        if bucket.answers == 0
-            && let Some(sample) = context.outgoing.round_trip_of(now, status.echo)
-        {
+        if let Some(sample) = context.outgoing.round_trip_of(now, status.echo) {
             self.round_trip.on_sample(sample);
         }
         let alloc = context.space.offset(status.alloc, rseq).unwrap_or(0);
@@ -303,7 +302,7 @@ impl Sender {
             self.on_silence(now, shared, context, bucket);
             return;
         }
-        (self.silent, self.silent_at) = (0, None);
+        self.silent = 0;
         let sent = context.outgoing.sent();
         let rseq = bucket.rseq.min(sent);
         self.agreed.push_back(rseq);
@@ -317,22 +316,26 @@ impl Sender {
         let spans: Vec<_> = bucket.spans(sent).map(|span| (span.start, span.end)).collect();
         let heard = GroupHeard { rseq, spans: &spans, alloc: bucket.alloc, echo: bucket.echo, held_from };
         context.outgoing.on_group(now, &heard);
-        self.pass_by(now, shared, context, bucket);
+        let is_new_round = bucket.asked_at >= self.judged_at;
+        if is_new_round {
+            self.judged_at = now;
+        }
+        self.pass_by(now, shared, context, bucket, is_new_round);
         context.is_blocked = false;
         if context.wclose_sent {
-            self.on_closing(now, shared, context, bucket);
+            self.on_closing(now, shared, context, bucket, is_new_round);
         }
     }
 
     /// Nobody waits for one receiver: if the window stays shut, the foremost one has it its way.
-    fn pass_by(&mut self, now: Time, shared: &Shared, context: &mut Context, bucket: &Bucket) {
+    fn pass_by(&mut self, now: Time, shared: &Shared, context: &mut Context, bucket: &Bucket, is_new_round: bool) {
         if !context.outgoing.waits_for_room(&context.terms(shared)) {
             (self.shut, self.foremost) = (0, (0, 0));
             return;
         }
         let (rseq, alloc) = self.foremost;
         self.foremost = (rseq.max(bucket.most_rseq), alloc.max(bucket.most_alloc));
-        self.shut += 1;
+        self.shut += u32::from(is_new_round);
         let (rseq, alloc) = self.foremost;
         if self.shut < Self::patience(context) || alloc <= context.outgoing.alloc() {
             return;
@@ -345,7 +348,14 @@ impl Sender {
     }
 
     /// The stream has ended: do all have it?
-    fn on_closing(&mut self, now: Time, shared: &mut Shared, context: &mut Context, bucket: &Bucket) {
+    fn on_closing(
+        &mut self,
+        now: Time,
+        shared: &mut Shared,
+        context: &mut Context,
+        bucket: &Bucket,
+        is_new_round: bool,
+    ) {
         let (acked, sent) = (context.outgoing.acked(), context.outgoing.sent());
         if acked == sent && self.agreed.len() == AGREEING && self.agreed.iter().all(|rseq| *rseq == sent) {
             self.end(now, shared, context);
@@ -357,7 +367,7 @@ impl Sender {
             (self.shown, self.fruitless) = (shown, 0);
             return;
         }
-        self.fruitless += 1;
+        self.fruitless += u32::from(is_new_round);
         if self.fruitless >= context.block.retry_count.max(1) {
             context.failure = Some(Failure::Abandoned);
             self.end(now, shared, context);
@@ -378,10 +388,10 @@ impl Sender {
     /// Nobody has answered: an expiry of WTIMER, which is one timer however many buckets are open.
     //= X-11
     fn on_silence(&mut self, now: Time, shared: &mut Shared, context: &mut Context, bucket: &Bucket) {
-        if self.silent_at.is_some_and(|at| bucket.asked_at < at) {
+        if bucket.asked_at < self.judged_at {
             return;
         }
-        self.silent_at = Some(now);
+        self.judged_at = now;
         self.silent += 1;
         shared.counters.timeouts += 1;
         if self.silent < Self::patience(context) {

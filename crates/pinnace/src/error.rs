@@ -1,6 +1,6 @@
 //! What can go wrong, to whom, and what to do about it.
 
-use crate::{Message, vrp};
+use crate::{Message, vrp, xtp};
 use pinnace_runtime::{EndpointError, WaitError};
 use pinnace_zcrp::{Failure, Refused};
 use std::{fmt, io};
@@ -24,6 +24,14 @@ pub enum Error {
     FrameFailed(vrp::Failure),
     /// The frame was not accepted for sending; nothing left (VRP).
     FrameRefused(vrp::Refused),
+    /// The association did not end well (XTP).
+    ContextFailed(xtp::Failure),
+    /// The call was refused; nothing has happened (XTP).
+    ContextRefused(xtp::Refused),
+    /// The peer ended the transaction without a response (XTP).
+    NoResponse,
+    /// A message is longer than so many bytes, the most that are collected (XTP).
+    MessageTooLong(u64),
     /// The endpoint is of no use any more.
     Endpoint(EndpointError),
     /// The deadline passed. What was begun goes on.
@@ -48,6 +56,18 @@ impl fmt::Display for Error {
             Self::Refused(refused) => refused.fmt(f),
             Self::FrameFailed(failure) => failure.fmt(f),
             Self::FrameRefused(refused) => refused.fmt(f),
+            Self::ContextFailed(failure) => {
+                failure.fmt(f)?;
+                f.write_str(what_to_do(*failure))
+            }
+            Self::ContextRefused(refused) => {
+                refused.fmt(f)?;
+                f.write_str(what_to_change(*refused))
+            }
+            Self::NoResponse => f.write_str("the peer ended the transaction without a response"),
+            Self::MessageTooLong(most) => {
+                write!(f, "a message is longer than {most} bytes: read it piece by piece, or raise longest_message")
+            }
             Self::Endpoint(error) => error.fmt(f),
             Self::Timeout => f.write_str("timed out; what was begun goes on"),
             Self::TooLarge => f.write_str("a message has at most 4,294,967,295 bytes; cut it into several"),
@@ -64,9 +84,63 @@ impl std::error::Error for Error {
             Self::Refused(refused) => Some(refused),
             Self::FrameFailed(failure) => Some(failure),
             Self::FrameRefused(refused) => Some(refused),
+            Self::ContextFailed(failure) => Some(failure),
+            Self::ContextRefused(refused) => Some(refused),
             Self::Endpoint(error) => Some(error),
-            Self::Timeout | Self::TooLarge | Self::ReadOnly => None,
+            Self::Timeout | Self::TooLarge | Self::ReadOnly | Self::NoResponse | Self::MessageTooLong(_) => None,
         }
+    }
+}
+
+/// What helps after an association has failed.
+fn what_to_do(failure: xtp::Failure) -> &'static str {
+    use xtp::Failure;
+    match failure {
+        Failure::Refused { code: 1, value: 1 } => ": check the address and the port, and that the peer listens",
+        Failure::Refused { code: 1, value: 8 } => ": let its listener offer it, or use another one",
+        Failure::Refused { code: 1, value: 3 | 5 } => ": both ends need the same version",
+        Failure::Abandoned => ": check the address, that the peer runs with the same codec, and that no firewall is between",
+        Failure::GivenUpByPeer { .. } | Failure::Unknown => ": it may have been restarted; connect again",
+        Failure::Forced => ": what was not acknowledged may be lost",
+        Failure::StoppedReading => ": what was not acknowledged is lost",
+        Failure::NoStorage => ": raise the limit of bytes",
+        _ => "",
+    }
+}
+
+/// What helps after a call was refused.
+fn what_to_change(refused: xtp::Refused) -> &'static str {
+    use xtp::Refused;
+    match refused {
+        Refused::TooManyContexts => ": close some, or raise the limit of contexts",
+        Refused::TooLarge { .. } => ": use a connection or a transaction",
+        Refused::Empty => ": send at least one byte",
+        Refused::Port => ": name another one",
+        Refused::Full => ": wait until a message has been acknowledged, or raise wbufsize",
+        _ => "",
+    }
+}
+
+impl From<xtp::Refused> for Error {
+    fn from(refused: xtp::Refused) -> Self {
+        Self::ContextRefused(refused)
+    }
+}
+
+/// For those who read and write streams of bytes.
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        let kind = match &error {
+            Error::Io { source, .. } => source.kind(),
+            Error::Timeout => io::ErrorKind::TimedOut,
+            Error::ContextFailed(xtp::Failure::Refused { .. }) => io::ErrorKind::ConnectionRefused,
+            Error::ContextFailed(xtp::Failure::Abandoned) => io::ErrorKind::TimedOut,
+            Error::ContextFailed(xtp::Failure::Aborted) => io::ErrorKind::ConnectionAborted,
+            Error::ContextFailed(_) => io::ErrorKind::ConnectionReset,
+            Error::ContextRefused(xtp::Refused::Closed | xtp::Refused::NoContext) => io::ErrorKind::BrokenPipe,
+            _ => io::ErrorKind::Other,
+        };
+        Self::new(kind, error)
     }
 }
 

@@ -2,7 +2,8 @@
 //! exactly what was lost.
 //!
 //! This crate is the public library. Of the five protocols, [`zcrp`] puts reliable messages into buffers that the receiver
-//! has named, and [`vrp`] delivers messages that may lose something, within a contract.
+//! has named, [`vrp`] delivers messages that may lose something, within a contract, and [`xtp`] has six services, from a
+//! datagram to a transaction and a stream, each programmable.
 //!
 //! ```
 //! use pinnace::{Message, zcrp};
@@ -23,6 +24,7 @@ mod error;
 mod message;
 pub mod rsr;
 pub mod vrp;
+pub mod xtp;
 pub mod zcrp;
 
 pub use error::{Error, Unsent};

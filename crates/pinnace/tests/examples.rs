@@ -72,3 +72,10 @@ fn a_server_answers() {
 fn pictures_arrive_with_holes() {
     assert!(run("06_frames_with_holes").contains("bytes are missing, all within the contract"));
 }
+
+#[test]
+fn transactions_are_answered_and_lines_counted() {
+    let output = run("07_transactions");
+    assert!(output.contains("ahoy -> AHOY\nmizzen mast -> MIZZEN MAST\n"), "{output}");
+    assert!(output.contains("line 2: away\n") && output.ends_with("answer: 2 lines\n"), "{output}");
+}

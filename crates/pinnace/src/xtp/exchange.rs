@@ -1,0 +1,297 @@
+//! What turns the engine's events into results for whoever waits.
+//!
+//! Always true: a message under way, or posted, is owned here, and its buffer is in the table exactly as long, so the
+//! transport never names memory that is gone; an association stays here until nobody has a handle of it and the engine
+//! has given everything back.
+
+use super::lane::Lane;
+use super::{AddressSegment, Failure, Service};
+use crate::Message;
+use pinnace_core::{Address, BufferId, ContextKey, Storage};
+use pinnace_link::BufferTable;
+use pinnace_runtime::EventSink;
+use pinnace_xtp::{ContextId, Event, ListenerId};
+use std::collections::{BTreeMap, VecDeque};
+
+/// The name of an association here. The engine uses its own names again sooner.
+pub(super) type Place = u32;
+
+/// A buffer that waits to be filled (bulk data).
+#[derive(Debug)]
+struct Posted {
+    buffer: BufferId,
+    message: Message,
+    /// Where it begins in the stream.
+    low: u64,
+}
+
+/// A buffer that has been filled, or that nothing will fill any more.
+#[derive(Debug)]
+pub(super) struct Full {
+    pub(super) message: Message,
+    pub(super) low: u64,
+}
+
+/// One context, as the application sees it.
+#[derive(Debug)]
+pub(super) struct Association {
+    pub(super) id: ContextId,
+    pub(super) lane: Lane,
+    pub(super) is_connected: bool,
+    /// There may be something to read that nobody has looked at.
+    pub(super) is_readable: bool,
+    pub(super) closed: Option<Result<(), Failure>>,
+    /// Nobody reads or writes any more.
+    is_released: bool,
+    posted: VecDeque<Posted>,
+    pub(super) full: VecDeque<Full>,
+    /// Bytes of the stream that were posted for, and that were taken.
+    posted_bytes: u64,
+    pub(super) taken_bytes: u64,
+    /// Where messages end in the buffers that are posted or full: offsets of the stream.
+    pub(super) ends: VecDeque<u64>,
+}
+
+impl Association {
+    fn new(id: ContextId) -> Self {
+        Self {
+            id,
+            lane: Lane::default(),
+            is_connected: false,
+            is_readable: false,
+            closed: None,
+            is_released: false,
+            posted: VecDeque::new(),
+            full: VecDeque::new(),
+            posted_bytes: 0,
+            taken_bytes: 0,
+            ends: VecDeque::new(),
+        }
+    }
+
+    /// This message waits to be filled.
+    pub(super) fn post(&mut self, buffer: BufferId, message: Message) {
+        let low = self.posted_bytes;
+        self.posted_bytes += message.capacity() as u64;
+        self.posted.push_back(Posted { buffer, message, low });
+    }
+
+    /// The end of the association, if it was not a good one.
+    pub(super) fn failure(&self) -> Option<Failure> {
+        self.closed.and_then(Result::err)
+    }
+
+    fn is_forgotten(&self) -> bool {
+        self.is_released && self.closed.is_some() && self.lane.is_empty() && self.posted.is_empty()
+    }
+}
+
+/// What has come for a listener.
+#[derive(Debug)]
+pub(super) enum Arrival {
+    /// A context of a service with an answer.
+    Context { place: Place, peer: Address, address: AddressSegment, service: Service },
+    /// A datagram.
+    Datagram {
+        peer: Address,
+        address: AddressSegment,
+        service: Service,
+        bytes: Vec<u8>,
+        btag: Option<[u8; 8]>,
+        /// Its acknowledgement waits for it to be taken.
+        deferred: Option<ContextId>,
+    },
+}
+
+/// The state of an endpoint.
+#[derive(Debug, Default)]
+pub(super) struct Exchange {
+    places: Vec<Option<Box<Association>>>,
+    free: Vec<Place>,
+    /// The place of the association in each slot of the engine's table, plus one.
+    by_slot: Vec<Place>,
+    listeners: BTreeMap<ListenerId, VecDeque<Arrival>>,
+    /// Associations that have not closed.
+    open: usize,
+    /// Bytes of datagrams that were taken and still count in the engine.
+    pub(super) taken_datagrams: u64,
+}
+
+impl Exchange {
+    /// A new context has a place from now on.
+    pub(super) fn insert(&mut self, id: ContextId) -> Place {
+        let association = Some(Box::new(Association::new(id)));
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.places[place as usize] = association;
+                place
+            }
+            None => {
+                self.places.push(association);
+                self.places.len() as Place - 1
+            }
+        };
+        let slot = ContextKey::from(id).slot as usize;
+        if self.by_slot.len() <= slot {
+            self.by_slot.resize(slot + 1, 0);
+        }
+        self.by_slot[slot] = place + 1;
+        self.open += 1;
+        place
+    }
+
+    pub(super) fn association(&mut self, place: Place) -> Option<&mut Association> {
+        self.places.get_mut(place as usize)?.as_deref_mut()
+    }
+
+    /// The association of a context, if it is here.
+    fn find(&mut self, id: ContextId) -> Option<(Place, &mut Association)> {
+        let place = self.by_slot.get(ContextKey::from(id).slot as usize)?.checked_sub(1)?;
+        let association = self.association(place)?;
+        (association.id == id).then_some((place, association))
+    }
+
+    /// Nobody reads or writes there any more. What was queued still goes on.
+    pub(super) fn release(&mut self, place: Place) {
+        if let Some(association) = self.association(place) {
+            association.is_released = true;
+            association.full.clear();
+        }
+        self.tidy(place);
+    }
+
+    /// Frees the place of an association that nobody needs.
+    fn tidy(&mut self, place: Place) {
+        if self.association(place).is_some_and(|association| association.is_forgotten()) {
+            self.places[place as usize] = None;
+            self.free.push(place);
+        }
+    }
+
+    /// Takes a message that has ended: whether it was delivered, or why it was not.
+    pub(super) fn take_sent(&mut self, place: Place, number: u64) -> Option<(Message, Result<(), Failure>)> {
+        let association = self.association(place)?;
+        let (message, delivered) = association.lane.take(number)?;
+        let result = if delivered { Ok(()) } else { Err(association.failure().unwrap_or(Failure::Aborted)) };
+        self.tidy(place);
+        Some((message, result))
+    }
+
+    /// How a message has ended, if it has; it stays.
+    pub(super) fn outcome(&mut self, place: Place, number: u64) -> Option<Result<(), Failure>> {
+        let association = self.association(place)?;
+        let delivered = association.lane.outcome(number)?;
+        Some(if delivered { Ok(()) } else { Err(association.failure().unwrap_or(Failure::Aborted)) })
+    }
+
+    /// Nobody waits for this message any more.
+    pub(super) fn abandon(&mut self, place: Place, number: u64) {
+        if let Some(association) = self.association(place) {
+            association.lane.abandon(number);
+        }
+        self.tidy(place);
+    }
+
+    /// Somebody listens.
+    pub(super) fn listen(&mut self, listener: ListenerId) {
+        self.listeners.insert(listener, VecDeque::new());
+    }
+
+    /// Nobody does any more: what was not accepted.
+    pub(super) fn stop_listening(&mut self, listener: ListenerId) -> VecDeque<Arrival> {
+        self.listeners.remove(&listener).unwrap_or_default()
+    }
+
+    /// What has come first for a listener.
+    pub(super) fn accept(&mut self, listener: ListenerId) -> Option<Arrival> {
+        let arrival = self.listeners.get_mut(&listener)?.pop_front()?;
+        if let Arrival::Datagram { bytes, .. } = &arrival {
+            self.taken_datagrams += bytes.len() as u64;
+        }
+        Some(arrival)
+    }
+
+    /// Whether every association has come to its end.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.open == 0
+    }
+
+    fn on_datagram(&mut self, listener: ListenerId, buffer: Option<BufferId>, memory: &mut BufferTable, rest: Tail) {
+        let bytes = buffer.and_then(|buffer| memory.take(buffer)).unwrap_or_default();
+        let Tail { peer, address, service, btag, deferred } = rest;
+        match self.listeners.get_mut(&listener) {
+            Some(backlog) => {
+                backlog.push_back(Arrival::Datagram { peer, address, service, bytes, btag, deferred });
+            }
+            None => self.taken_datagrams += bytes.len() as u64,
+        }
+    }
+}
+
+/// What an event says of a datagram beside its bytes.
+struct Tail {
+    peer: Address,
+    address: AddressSegment,
+    service: Service,
+    btag: Option<[u8; 8]>,
+    deferred: Option<ContextId>,
+}
+
+impl EventSink<Event> for Exchange {
+    fn handle_event(&mut self, event: Event, memory: &mut BufferTable) {
+        match event {
+            Event::Accepted { listener, context, peer, address, service } => {
+                let place = self.insert(context);
+                match self.listeners.get_mut(&listener) {
+                    Some(backlog) => backlog.push_back(Arrival::Context { place, peer, address, service }),
+                    None => self.release(place),
+                }
+            }
+            Event::Connected { context } => {
+                if let Some((_, association)) = self.find(context) {
+                    association.is_connected = true;
+                }
+            }
+            Event::Readable { context } => {
+                if let Some((_, association)) = self.find(context) {
+                    association.is_readable = true;
+                }
+            }
+            Event::Sent { context, ticket, buffer, delivered } => {
+                memory.remove(buffer);
+                if let Some((place, association)) = self.find(context) {
+                    association.lane.end(ticket, delivered);
+                    self.tidy(place);
+                }
+            }
+            Event::Datagram { listener, peer, address, service, buffer, btag, context, .. } => {
+                self.on_datagram(listener, buffer, memory, Tail { peer, address, service, btag, deferred: context });
+            }
+            Event::Filled { context, buffer } => {
+                memory.remove(buffer);
+                let Some((place, association)) = self.find(context) else { return };
+                if let Some(Posted { message, low, .. }) = association.posted.pop_front_if(|it| it.buffer == buffer)
+                    && !association.is_released
+                {
+                    association.full.push_back(Full { message, low });
+                }
+                self.tidy(place);
+            }
+            Event::Released { buffer } => Storage::release(memory, buffer),
+            Event::Closed { context, result } => {
+                let Some((place, association)) = self.find(context) else { return };
+                association.is_readable = true;
+                if association.closed.replace(result).is_none() {
+                    self.open -= 1;
+                }
+                self.tidy(place);
+            }
+            Event::ShutDown => {}
+        }
+    }
+
+    fn is_outstanding(&self) -> bool {
+        // Who listens answers, whether somebody waits or not.
+        self.open > 0 || !self.listeners.is_empty()
+    }
+}

@@ -1,0 +1,63 @@
+//! XTP: the programmable transport (specs/xtp.md).
+//!
+//! An [`Endpoint`] is one socket with any number of associations, each of one of six services:
+//!
+//! | service | call | what it is |
+//! |---|---|---|
+//! | Connection | [`Endpoint::connect`] | a reliable stream each way |
+//! | Transaction | [`Endpoint::transact`] | a request and its response, in one round trip with set-up and close |
+//! | UnackDgram | [`Endpoint::datagram`] | one message in one packet, and no answer |
+//! | AckDgram | [`Endpoint::acked_datagram`] | one message in one packet, repeated until it is acknowledged |
+//! | IsoStream | [`Endpoint::iso_stream`] | a stream of which nothing is repeated; holes are told |
+//! | BulkData | [`Endpoint::bulk`] | a reliable stream into buffers that the receiving application has posted |
+//!
+//! A [`ControlBlock`] programs a context: windows, rates, timers, priority, go-back-N, checksums and more. The first
+//! message sets an association up as it goes; there is no handshake to wait for.
+//!
+//! ```
+//! use pinnace::xtp::{Endpoint, Incoming, Options, Services};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let server = Endpoint::bind("127.0.0.1:0", &Options::default())?;
+//! let listener = server.listen(Services::ALL)?;
+//! let client = Endpoint::client_of(server.local_addr(), &Options::default())?;
+//!
+//! let connection = client.connect(server.local_addr())?;
+//! let sending = connection.send(b"ahoy".to_vec())?;
+//! let Incoming::Connection(accepted) = listener.accept()? else { panic!("nothing else was sent") };
+//! assert_eq!(accepted.recv()?.as_deref(), Some(&b"ahoy"[..]));
+//! sending.wait()?;
+//!
+//! connection.finish()?;
+//! assert!(accepted.recv()?.is_none(), "the end of the stream");
+//! accepted.finish()?;
+//! connection.wait_closed()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! What can be waited for by blocking can be awaited as a future. The thread that waits does the protocol's work; a
+//! background thread does it while nobody waits.
+
+mod connection;
+mod endpoint;
+mod exchange;
+mod lane;
+mod listener;
+mod options;
+mod port;
+mod reading;
+mod sending;
+
+pub use crate::zcrp::{Profile, Progress};
+pub use connection::Connection;
+pub use endpoint::Endpoint;
+pub use listener::{Datagram, Incoming, Listener, Transaction};
+pub use options::{Carrier, Options};
+pub use pinnace_wire::xtp::HostPair;
+/// The option bits of packets, of which [`ControlBlock::mode_flags`] and [`ControlBlock::listen_flags`] have some.
+pub use pinnace_xtp::Options as Flags;
+pub use pinnace_xtp::{
+    AddressSegment, Close, Codec, ControlBlock, Facts, Failure, Limits, Refused, Service, Services, XtpCounters,
+};
+pub use reading::{Filled, Received};
+pub use sending::{SendOptions, Sending};

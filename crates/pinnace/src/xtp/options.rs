@@ -1,0 +1,223 @@
+//! How an endpoint is set up.
+
+use super::{Codec, ControlBlock, Limits, Service};
+use crate::Idle;
+use crate::zcrp::Profile;
+use pinnace_core::ControllerKind;
+use pinnace_link::{Ip36Link, Ip36Options, UdpLink, UdpOptions};
+use pinnace_xtp::Config;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+/// What carries the packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Carrier {
+    /// UDP, one packet in a datagram. The ports of XTP are those of UDP.
+    #[default]
+    Udp,
+    /// IP itself, as protocol 36, which needs `CAP_NET_RAW`. One process owns it on a local address; ports must be given.
+    Ip36,
+}
+
+/// Settings of an endpoint. The defaults are safe anywhere and fast on loopback.
+///
+/// ```
+/// use pinnace::xtp::{Codec, Options};
+/// let options = Options { codec: Codec::Xtp36, window_bytes: Some(1 << 20), ..Options::default() };
+/// assert!(options.block.is_none(), "chosen for the path");
+/// ```
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How packets are laid out; both ends must say the same.
+    pub codec: Codec,
+    /// What carries the packets.
+    pub carrier: Carrier,
+    /// What kind of network lies between the peers.
+    pub profile: Profile,
+    /// The control block of contexts for which none is given, whole; by default the specification's, with packets as
+    /// large as the path carries. Its service and address do not count.
+    pub block: Option<ControlBlock>,
+    /// Bytes that a peer may send ahead of the application, and that may be queued to it: `rwindow`, `rbufsize` and
+    /// `wbufsize` of the default control block. By default 262,144, on a cluster more.
+    pub window_bytes: Option<u32>,
+    /// Congestion controller; by default the profile's: `fixed` (cluster) or `bbr` (Internet).
+    pub congestion: Option<ControllerKind>,
+    /// The longest message that is collected for [`Connection::recv`](super::Connection::recv), in bytes. Longer ones
+    /// can be read piece by piece.
+    pub longest_message: u64,
+    /// What others may make the endpoint keep: contexts, bytes, listeners and more.
+    pub limits: Limits,
+    /// What a waiting thread does while nothing arrives.
+    pub idle: Idle,
+    /// Whether a background thread keeps the protocol going while no thread waits.
+    pub worker: bool,
+    /// The UDP socket's own settings.
+    pub udp: UdpOptions,
+    /// Write every packet to this file, for Wireshark.
+    pub capture: Option<PathBuf>,
+    /// Where randomness comes from; by default the operating system. A fixed seed is for tests.
+    pub seed: Option<u64>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            codec: Codec::default(),
+            carrier: Carrier::default(),
+            profile: Profile::default(),
+            block: None,
+            window_bytes: None,
+            congestion: None,
+            longest_message: 1 << 30,
+            limits: Limits::default(),
+            idle: Idle::default(),
+            worker: true,
+            udp: UdpOptions::default(),
+            capture: None,
+            seed: None,
+        }
+    }
+}
+
+/// Bytes in transit on a cluster: more leaves the caches, less makes both ends wait for each other.
+const CLUSTER_WINDOW: u64 = 2 << 20;
+/// Bytes of a packet beside the user's, at most: header, padding, trailer, and a tag.
+const PACKET_OVERHEAD: usize = 40 + 7 + 8;
+
+/// What the settings depend on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Path {
+    /// The largest datagram that crosses in one piece, in bytes.
+    pub(super) datagram: usize,
+    /// Bytes of receive buffer, if known; the other end's is taken to be as large.
+    pub(super) receive_buffer: Option<usize>,
+    /// Whether it leads to this very host.
+    pub(super) is_local: bool,
+}
+
+impl Path {
+    pub(super) fn of_udp(link: &UdpLink) -> Self {
+        let end = link.peer_address().or(link.local_address());
+        Self {
+            datagram: pinnace_link::Link::max_datagram(link),
+            receive_buffer: Some(link.receive_buffer_bytes()),
+            is_local: end.is_some_and(|end| end.ip().is_loopback()),
+        }
+    }
+
+    pub(super) fn of_ip36(link: &Ip36Link) -> Self {
+        Self {
+            datagram: pinnace_link::Link::max_datagram(link),
+            receive_buffer: Some(link.receive_buffer_bytes()),
+            is_local: link.local_address().is_loopback(),
+        }
+    }
+
+    fn is_cluster(&self, profile: Profile) -> bool {
+        match profile {
+            Profile::Auto => self.is_local,
+            Profile::Internet => false,
+            Profile::Cluster => true,
+        }
+    }
+
+    /// Bytes that may be in transit on a closed network.
+    fn cluster_window(&self) -> u64 {
+        let half = self.receive_buffer.map_or(CLUSTER_WINDOW, |bytes| (bytes / 2) as u64);
+        CLUSTER_WINDOW.min(half.max(65_536))
+    }
+}
+
+impl Options {
+    /// The engine's configuration.
+    pub(super) fn config(&self, path: &Path, local: Option<SocketAddr>) -> Config {
+        let cluster = path.is_cluster(self.profile);
+        let preset =
+            if cluster { ControllerKind::Fixed { window: path.cluster_window() } } else { ControllerKind::Bbr };
+        Config {
+            codec: self.codec,
+            datagram_bytes: path.datagram,
+            congestion: self.congestion.unwrap_or(preset),
+            local: local.map(|local| local.ip()).filter(|local| !local.is_unspecified()),
+            local_port: local.map_or(0, |local| local.port()),
+            // Nobody else can send from a loopback address.
+            validates: !path.is_local,
+            limits: self.limits.clone(),
+            seed: self.seed.unwrap_or_else(random_seed),
+            ..Config::default()
+        }
+    }
+
+    /// The control block of contexts for which none is given.
+    pub(super) fn default_block(&self, path: &Path) -> ControlBlock {
+        if let Some(block) = &self.block {
+            return block.clone();
+        }
+        let mut block = ControlBlock::new(Service::Connection);
+        block.maxdata = path.datagram.saturating_sub(PACKET_OVERHEAD).max(1) as u32;
+        let preset = path.is_cluster(self.profile).then(|| path.cluster_window() as u32);
+        if let Some(window) = self.window_bytes.or(preset) {
+            block.rwindow = window;
+            // A ring holds the first 65,536 bytes at least, which nobody has allowed.
+            block.rbufsize = window.max(65_536);
+            block.wbufsize = window;
+        }
+        block
+    }
+
+    /// The UDP socket's settings; open to everybody, or connected.
+    pub(super) fn udp(&self, open: bool) -> UdpOptions {
+        // Who is open answers from the address that a packet came to.
+        UdpOptions { local_address: open, ..self.udp.clone() }
+    }
+
+    /// The raw socket's.
+    pub(super) fn ip36(&self) -> Ip36Options {
+        let UdpOptions { receive_buffer, send_buffer, ecn, path_mtu, .. } = self.udp;
+        Ip36Options { receive_buffer, send_buffer, ecn, path_mtu }
+    }
+}
+
+/// The local address that the system reaches `peer` from: a datagram socket finds out without a packet.
+pub(super) fn route(peer: SocketAddr) -> std::io::Result<IpAddr> {
+    let any: IpAddr = match peer {
+        SocketAddr::V4(_) => std::net::Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = std::net::UdpSocket::bind((any, 0))?;
+    socket.connect((peer.ip(), if peer.port() == 0 { 9 } else { peer.port() }))?;
+    Ok(socket.local_addr()?.ip())
+}
+
+fn random_seed() -> u64 {
+    // Without the system's randomness the clock and the process still differ between endpoints.
+    getrandom::u64().unwrap_or_else(|_| {
+        let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        clock.map_or(0, |time| time.as_nanos() as u64) ^ u64::from(std::process::id()) << 32
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shared_network_gets_bbr_and_the_specification_s_window_and_a_closed_one_more() {
+        let far = Path { datagram: 1472, receive_buffer: Some(4 << 20), is_local: false };
+        let near = Path { datagram: 65_507, receive_buffer: Some(1 << 20), is_local: true };
+        let options = Options::default();
+        let local = "127.0.0.1:7".parse().ok();
+        let (internet, loopback) = (options.config(&far, None), options.config(&near, local));
+        assert_eq!((internet.congestion, internet.validates, internet.local), (ControllerKind::Bbr, true, None));
+        assert_eq!(loopback.congestion, ControllerKind::Fixed { window: 512 << 10 });
+        assert_eq!((loopback.validates, loopback.local_port), (false, 7));
+        assert_ne!(internet.seed, loopback.seed);
+        let (internet, loopback) = (options.default_block(&far), options.default_block(&near));
+        assert_eq!((internet.maxdata, internet.rwindow, internet.wbufsize), (1417, 262_144, 1 << 20));
+        assert_eq!((loopback.maxdata, loopback.rwindow, loopback.rbufsize), (65_452, 512 << 10, 512 << 10));
+        let own = Options { window_bytes: Some(1000), ..options.clone() }.default_block(&far);
+        assert_eq!((own.rwindow, own.rbufsize, own.wbufsize), (1000, 65_536, 1000));
+        let block = ControlBlock { maxdata: 5, ..ControlBlock::default() };
+        assert_eq!(Options { block: Some(block.clone()), ..options }.default_block(&near), block);
+    }
+}

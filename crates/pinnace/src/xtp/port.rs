@@ -1,0 +1,169 @@
+//! Endpoints: the engine on a socket, or on any link.
+
+use super::exchange::Exchange;
+use super::options::{Path, route};
+use super::{Carrier, ControlBlock, Options};
+use crate::Error;
+use pinnace_core::{Address, Time};
+use pinnace_link::{Capture, CaptureOptions, Ip36Link, Link, UdpLink};
+use pinnace_runtime::EndpointConfig;
+use pinnace_xtp::Xtp;
+use std::fs::File;
+use std::io::{self, BufWriter};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::time::{Duration, Instant};
+
+pub(super) type Port = pinnace_runtime::Endpoint<Xtp, Box<dyn Link>, Exchange>;
+pub(super) type Call<'a> = pinnace_runtime::Call<'a, Xtp, Exchange>;
+
+/// How long the end of an endpoint waits for what is under way.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// What all handles of an endpoint share.
+#[derive(Debug)]
+pub(super) struct End {
+    pub(super) port: Port,
+    pub(super) local: SocketAddr,
+    /// The only one that the link talks with.
+    peer: Option<SocketAddr>,
+    carrier: Carrier,
+    pub(super) block: ControlBlock,
+    pub(super) longest_message: u64,
+    pub(super) warnings: Vec<String>,
+}
+
+/// A link, and what is known of it.
+pub(super) struct Bound {
+    pub(super) link: Box<dyn Link>,
+    pub(super) path: Path,
+    pub(super) local: SocketAddr,
+    pub(super) peer: Option<SocketAddr>,
+    pub(super) warnings: Vec<String>,
+}
+
+/// A link that hears everybody, at `address`.
+pub(super) fn bind(address: SocketAddr, options: &Options) -> Result<Bound, Error> {
+    let failed = |error| Error::io(format!("cannot listen on {address}"), error);
+    match options.carrier {
+        Carrier::Udp => {
+            let link = UdpLink::bind(address, &options.udp(true)).map_err(failed)?;
+            let local = link.local_address().ok_or_else(|| failed(io::ErrorKind::AddrNotAvailable.into()))?;
+            let (path, warnings) = (Path::of_udp(&link), link.warnings());
+            Ok(Bound { link: captured(link, local, None, options)?, path, local, peer: None, warnings })
+        }
+        Carrier::Ip36 => {
+            let link = Ip36Link::bind(address.ip(), &options.ip36()).map_err(failed)?;
+            let (path, warnings) = (Path::of_ip36(&link), link.warnings());
+            Ok(Bound { link: captured(link, address, None, options)?, path, local: address, peer: None, warnings })
+        }
+    }
+}
+
+/// A UDP link at a port that the system picks, on every address of this host.
+pub(super) fn client(options: &Options) -> Result<Bound, Error> {
+    if options.carrier == Carrier::Ip36 {
+        let why = "protocol 36 is bound to one address of this host: use Endpoint::bind or Endpoint::client_of";
+        return Err(Error::io("cannot open an endpoint", io::Error::new(io::ErrorKind::InvalidInput, why)));
+    }
+    bind((Ipv6Addr::UNSPECIFIED, 0).into(), options).or_else(|_| bind((Ipv4Addr::UNSPECIFIED, 0).into(), options))
+}
+
+/// A link to `peer` alone.
+pub(super) fn client_of(peer: SocketAddr, options: &Options) -> Result<Bound, Error> {
+    let failed = |error| Error::io(format!("cannot open a socket to {peer}"), error);
+    match options.carrier {
+        Carrier::Udp => {
+            let link = UdpLink::connect(None, peer, &options.udp(false)).map_err(failed)?;
+            let local = link.local_address().ok_or_else(|| failed(io::ErrorKind::AddrNotAvailable.into()))?;
+            let (path, warnings) = (Path::of_udp(&link), link.warnings());
+            Ok(Bound { link: captured(link, local, Some(peer), options)?, path, local, peer: Some(peer), warnings })
+        }
+        Carrier::Ip36 => bind((route(peer).map_err(failed)?, 0).into(), options),
+    }
+}
+
+/// The link, behind a capture if the options ask for one.
+fn captured(
+    link: impl Link + 'static,
+    local: SocketAddr,
+    peer: Option<SocketAddr>,
+    options: &Options,
+) -> Result<Box<dyn Link>, Error> {
+    let Some(path) = &options.capture else { return Ok(Box::new(link)) };
+    // Where everybody is heard, each packet names its peer.
+    let peer = peer.unwrap_or(local);
+    let ends = match options.carrier {
+        Carrier::Udp => CaptureOptions::new(local, peer),
+        Carrier::Ip36 => CaptureOptions::ip36(local.ip(), peer.ip()),
+    };
+    let capture = File::create(path)
+        .and_then(|file| Capture::new(link, BufWriter::new(file), ends))
+        .map_err(|error| Error::io(format!("cannot write the capture {}", path.display()), error))?;
+    Ok(Box::new(capture))
+}
+
+/// Puts the engine on a link.
+pub(super) fn start(bound: Bound, options: &Options) -> Result<End, Error> {
+    let Bound { link, path, local, peer, warnings } = bound;
+    let engine = Xtp::new(options.config(&path, Some(local)), Time::ZERO);
+    let endpoint = EndpointConfig { idle: options.idle, worker: options.worker, ..EndpointConfig::default() };
+    let port = Port::new(engine, link, Exchange::default(), endpoint)
+        .map_err(|error| Error::io("cannot start the endpoint", error))?;
+    let (carrier, block) = (options.carrier, options.default_block(&path));
+    let longest_message = options.longest_message;
+    Ok(End { port, local, peer, carrier, block, longest_message, warnings })
+}
+
+impl End {
+    /// How the engine names `to`.
+    pub(super) fn name(&self, to: SocketAddr) -> Result<Address, Error> {
+        match self.peer {
+            Some(peer) if canonical(peer) == canonical(to) => Ok(Address::Peer),
+            // The link knows where it leads, nobody else does.
+            Some(peer) if peer.port() == 0 => Ok(Address::Peer),
+            Some(peer) => {
+                let why = format!("this endpoint talks with {peer} only: use another one, or Endpoint::client");
+                let error = io::Error::new(io::ErrorKind::InvalidInput, why);
+                Err(Error::io(format!("cannot send to {to}"), error))
+            }
+            None if self.carrier == Carrier::Ip36 => Ok(SocketAddr::new(canonical(to).ip(), 0).into()),
+            None => Ok(canonical(to).into()),
+        }
+    }
+
+    /// The internet address of a peer, as far as it has one.
+    pub(super) fn address_of(&self, peer: Address) -> SocketAddr {
+        match peer {
+            Address::Inet(address) => address,
+            Address::Peer => self.peer.unwrap_or(NOWHERE),
+            _ => NOWHERE,
+        }
+    }
+}
+
+/// Where a link without internet addresses is.
+pub(super) const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
+
+/// IPv4 that was mapped into IPv6 is IPv4.
+pub(super) fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+impl Drop for End {
+    /// Nobody is left to wait for anything: what was queued has a little time, then the peers are told.
+    fn drop(&mut self) {
+        let _ = self.port.wait_until(|state| state.is_quiet().then_some(()), deadline(LINGER));
+        let _ = self.port.call(|Call { now, engine, .. }| engine.shut_down(now));
+    }
+}
+
+pub(super) fn resolve(address: impl ToSocketAddrs) -> Result<SocketAddr, Error> {
+    let failed = |error| Error::io("cannot resolve the address", error);
+    let mut addresses = address.to_socket_addrs().map_err(failed)?;
+    addresses.next().ok_or_else(|| failed(io::ErrorKind::AddrNotAvailable.into()))
+}
+
+/// The moment `timeout` from now, or never if that is beyond all clocks.
+pub(super) fn deadline(timeout: Duration) -> Option<Instant> {
+    Instant::now().checked_add(timeout)
+}

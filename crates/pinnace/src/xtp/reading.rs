@@ -1,0 +1,548 @@
+//! The receiving half of an association, for applications.
+//!
+//! Always true: a byte is copied at most once on its way from the ring to the application; what was lost of a stream
+//! without errors reads as zeros.
+
+use super::exchange::{Exchange, Full};
+use super::port::{Call, deadline};
+use super::{Connection, Failure, Service};
+use crate::{Error, Message, Unsent};
+use pinnace_core::BufferRange;
+use pinnace_link::BufferTable;
+use pinnace_runtime::WaitError;
+use pinnace_xtp::Readable;
+use std::io;
+use std::ops::{Deref, Range};
+use std::time::{Duration, Instant};
+
+/// A message that was received.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Received {
+    /// Its bytes; zeros where some are missing.
+    pub data: Vec<u8>,
+    /// The tag of its sender.
+    pub btag: Option<[u8; 8]>,
+    /// What is missing (services without errors only): half-open ranges of bytes in rising order.
+    pub holes: Vec<Range<usize>>,
+    /// Whether its end was marked. If not, the stream ended here.
+    pub eom: bool,
+}
+
+impl Deref for Received {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.data
+    }
+}
+
+/// A message that has not come whole.
+#[derive(Debug, Default)]
+pub(super) struct Partial {
+    message: Received,
+    has_begun: bool,
+}
+
+impl Partial {
+    fn take(&mut self, eom: bool) -> Received {
+        self.has_begun = false;
+        Received { eom, ..std::mem::take(&mut self.message) }
+    }
+}
+
+/// A buffer that was posted, and has been filled.
+#[derive(Debug)]
+pub struct Filled {
+    /// Its bytes: as many as there was room for, or fewer where the stream ended.
+    pub message: Message,
+    /// Where messages end: offsets of the byte behind.
+    pub ends: Vec<usize>,
+}
+
+/// What a look at the ring has found.
+enum Look<T> {
+    Found(T),
+    Ended,
+    Nothing,
+}
+
+impl Connection {
+    /// Waits for the next message, and copies it out of the ring; `None` at the end of the stream. The waiting thread
+    /// does the work. A message may be larger than the ring.
+    ///
+    /// # Errors
+    /// [`Error::ContextFailed`] if the association has failed, and whole messages are no longer there;
+    /// [`Error::MessageTooLong`] if more than [`Options::longest_message`](super::Options::longest_message) has come.
+    pub fn recv(&self) -> Result<Option<Received>, Error> {
+        self.recv_until(None)
+    }
+
+    /// Like [`Connection::recv`], for at most `timeout`.
+    ///
+    /// # Errors
+    /// As [`Connection::recv`], and [`Error::Timeout`].
+    pub fn recv_timeout(&self, timeout: Duration) -> Result<Option<Received>, Error> {
+        self.recv_until(deadline(timeout))
+    }
+
+    /// Like [`Connection::recv`], for tasks.
+    ///
+    /// # Errors
+    /// As [`Connection::recv`].
+    pub async fn recv_async(&self) -> Result<Option<Received>, Error> {
+        loop {
+            self.end.port.wait(|state| self.may_read(state)).await?;
+            if let Some(result) = self.take_message()? {
+                return Ok(result);
+            }
+        }
+    }
+
+    /// Like [`Connection::recv`], into a vector whose memory is used again. Returns the bytes of the message.
+    ///
+    /// # Errors
+    /// As [`Connection::recv`].
+    pub fn recv_into(&self, buffer: &mut Vec<u8>) -> Result<Option<usize>, Error> {
+        let mut partial = self.partial();
+        if !partial.has_begun {
+            buffer.clear();
+            partial.message.data = std::mem::take(buffer);
+        }
+        drop(partial);
+        let Some(received) = self.recv()? else { return Ok(None) };
+        *buffer = received.data;
+        Ok(Some(buffer.len()))
+    }
+
+    pub(super) fn recv_until(&self, deadline: Option<Instant>) -> Result<Option<Received>, Error> {
+        loop {
+            self.end.port.wait_until(|state| self.may_read(state), deadline)?;
+            if let Some(result) = self.take_message()? {
+                return Ok(result);
+            }
+        }
+    }
+
+    fn may_read(&self, state: &mut Exchange) -> Option<()> {
+        state.association(self.place).is_none_or(|association| association.is_readable).then_some(())
+    }
+
+    /// Collects what is there of a message. The outer `None`: not all of it.
+    fn take_message(&self) -> Result<Option<Option<Received>>, Error> {
+        self.check_ring()?;
+        let mut partial = self.partial();
+        let most = self.end.longest_message;
+        let look = self.look(|call, connection, readable| {
+            let take = readable.message.unwrap_or(readable.len);
+            if partial.message.data.len() as u64 + take > most {
+                return Err(Error::MessageTooLong(most));
+            }
+            if !partial.has_begun {
+                partial.has_begun = true;
+                partial.message.btag = readable.btag;
+            }
+            let from = partial.message.data.len();
+            connection.copy(call, &readable, take, &mut partial.message);
+            debug_assert_eq!(partial.message.data.len() - from, take as usize);
+            Ok((take, readable.message.is_some().then_some(())))
+        })?;
+        Ok(match look {
+            Look::Found(()) => Some(Some(partial.take(true))),
+            Look::Ended if partial.has_begun => Some(Some(partial.take(false))),
+            Look::Ended => Some(None),
+            Look::Nothing => None,
+        })
+    }
+
+    /// Copies the next `take` bytes behind those that are there.
+    fn copy(&self, call: &mut Call<'_>, readable: &Readable, take: u64, to: &mut Received) {
+        let from = to.data.len();
+        for part in first(readable, take) {
+            to.data.extend_from_slice(call.memory.bytes(part));
+        }
+        for hole in self.holes_of(call, take) {
+            let hole = from + hole.start..from + hole.end;
+            to.data[hole.clone()].fill(0);
+            match to.holes.last_mut() {
+                Some(last) if last.end == hole.start => last.end = hole.end,
+                _ => to.holes.push(hole),
+            }
+        }
+    }
+
+    fn holes_of(&self, call: &Call<'_>, take: u64) -> impl Iterator<Item = Range<usize>> + use<> {
+        let holes = match self.service() {
+            Service::IsoStream => call.engine.holes(self.id, take),
+            _ => Vec::new(),
+        };
+        holes.into_iter().map(|(at, len)| at as usize..(at + len) as usize)
+    }
+
+    /// Shows `take` what can be read, until it says that it has found what it wants. It says how many bytes it took.
+    fn look<R>(
+        &self,
+        mut take: impl FnMut(&mut Call<'_>, &Self, Readable) -> Result<(u64, Option<R>), Error>,
+    ) -> Result<Look<R>, Error> {
+        let looked = self.end.port.call(|mut call| {
+            let end = call.state.association(self.place).and_then(|association| association.closed);
+            let set = |call: &mut Call<'_>, is_readable| {
+                if let Some(association) = call.state.association(self.place) {
+                    association.is_readable = is_readable;
+                }
+            };
+            loop {
+                let Some(readable) = call.engine.readable(self.id) else {
+                    set(&mut call, true);
+                    return ended(end);
+                };
+                if readable.len == 0 && readable.message.is_none() {
+                    let is_over = readable.is_end || end.is_some();
+                    set(&mut call, is_over);
+                    return match (readable.is_end, is_over) {
+                        (true, _) => Ok(Look::Ended),
+                        (_, true) => ended(end),
+                        _ => Ok(Look::Nothing),
+                    };
+                }
+                let result = take(&mut call, self, readable);
+                if let Ok((taken, _)) = &result {
+                    call.engine.consume(call.now, self.id, *taken);
+                }
+                match result {
+                    Ok((taken, Some(found))) => {
+                        // An empty message may stand behind what was taken.
+                        let more = taken < readable.len || readable.is_end || end.is_some() || taken == 0;
+                        set(&mut call, more);
+                        return Ok(Look::Found(found));
+                    }
+                    Ok((_, None)) => {}
+                    Err(error) => {
+                        set(&mut call, true);
+                        return Err(error);
+                    }
+                }
+            }
+        });
+        looked?
+    }
+
+    /// Streams into buffers of the application's are read there.
+    fn check_ring(&self) -> Result<(), Error> {
+        if self.service() != Service::BulkData {
+            return Ok(());
+        }
+        let why = "bulk data come into buffers of yours: see Connection::post and Connection::filled";
+        Err(Error::io("nothing is read from a ring", io::Error::new(io::ErrorKind::Unsupported, why)))
+    }
+
+    /// Reads bytes, whatever messages they belong to; 0 at the end of the stream. Waits for the first.
+    ///
+    /// # Errors
+    /// As [`Connection::recv`].
+    pub fn read(&self, into: &mut [u8]) -> Result<usize, Error> {
+        self.read_until(into, None)
+    }
+
+    /// Like [`Connection::read`], for at most `timeout`.
+    ///
+    /// # Errors
+    /// As [`Connection::read`], and [`Error::Timeout`].
+    pub fn read_timeout(&self, into: &mut [u8], timeout: Duration) -> Result<usize, Error> {
+        self.read_until(into, deadline(timeout))
+    }
+
+    /// Like [`Connection::read`], for tasks.
+    ///
+    /// # Errors
+    /// As [`Connection::read`].
+    pub async fn read_async(&self, into: &mut [u8]) -> Result<usize, Error> {
+        loop {
+            if let Some(taken) = self.take_partial(into) {
+                return Ok(taken);
+            }
+            self.end.port.wait(|state| self.may_read(state)).await?;
+            if let Some(taken) = self.take_bytes(into)? {
+                return Ok(taken);
+            }
+        }
+    }
+
+    fn read_until(&self, into: &mut [u8], deadline: Option<Instant>) -> Result<usize, Error> {
+        loop {
+            if let Some(taken) = self.take_partial(into) {
+                return Ok(taken);
+            }
+            self.end.port.wait_until(|state| self.may_read(state), deadline)?;
+            if let Some(taken) = self.take_bytes(into)? {
+                return Ok(taken);
+            }
+        }
+    }
+
+    /// Bytes that were collected for a message which is not asked for now.
+    fn take_partial(&self, into: &mut [u8]) -> Option<usize> {
+        if into.is_empty() {
+            return Some(0);
+        }
+        let mut partial = self.partial();
+        let bytes = &mut partial.message.data;
+        let take = bytes.len().min(into.len());
+        if take == 0 {
+            return None;
+        }
+        into[..take].copy_from_slice(&bytes[..take]);
+        bytes.drain(..take);
+        partial.message.holes.clear();
+        Some(take)
+    }
+
+    fn take_bytes(&self, into: &mut [u8]) -> Result<Option<usize>, Error> {
+        self.check_ring()?;
+        let mut partial = self.partial();
+        let look = self.look(|call, connection, readable| {
+            let take = readable.len.min(into.len() as u64);
+            let mut at = 0;
+            for part in first(&readable, take) {
+                let bytes = call.memory.bytes(part);
+                into[at..at + bytes.len()].copy_from_slice(bytes);
+                at += bytes.len();
+            }
+            for hole in connection.holes_of(call, take) {
+                into[hole].fill(0);
+            }
+            Ok((take, (take > 0).then_some(take as usize)))
+        })?;
+        partial.has_begun = false;
+        Ok(match look {
+            Look::Found(taken) => Some(taken),
+            Look::Ended => Some(0),
+            Look::Nothing => None,
+        })
+    }
+
+    /// Waits for bytes, and shows them to `view` where they lie in the ring, in one piece or two: nothing is copied.
+    /// `view` says how many it has used; they are gone then. Returns that number, `None` at the end of the stream.
+    ///
+    /// The endpoint does nothing else meanwhile: `view` should be quick, and must not call it.
+    ///
+    /// # Errors
+    /// As [`Connection::recv`].
+    //= X-4
+    pub fn read_with(&self, mut view: impl FnMut(&[&[u8]]) -> usize) -> Result<Option<usize>, Error> {
+        self.check_ring()?;
+        loop {
+            let mut partial = self.partial();
+            if !partial.message.data.is_empty() {
+                let bytes = &mut partial.message.data;
+                let used = view(&[bytes]).min(bytes.len());
+                bytes.drain(..used);
+                partial.message.holes.clear();
+                return Ok(Some(used));
+            }
+            drop(partial);
+            self.end.port.wait_until(|state| self.may_read(state), None)?;
+            let look = self.look(|call, connection, readable| {
+                if readable.len == 0 {
+                    // An empty message.
+                    return Ok((0, None));
+                }
+                for hole in connection.holes_of(call, readable.len) {
+                    zero(call.memory, &readable, hole);
+                }
+                let parts = readable.parts.map(|part| call.memory.bytes(part));
+                let parts = if parts[1].is_empty() { &parts[..1] } else { &parts[..] };
+                let used = (view(parts) as u64).min(readable.len);
+                Ok((used, Some(used as usize)))
+            })?;
+            match look {
+                Look::Found(used) => return Ok(Some(used)),
+                Look::Ended => return Ok(None),
+                Look::Nothing => {}
+            }
+        }
+    }
+
+    /// What is missing among the bytes that can be read now, of a stream without errors: half-open ranges from the next
+    /// byte on.
+    //= X-15
+    pub fn holes(&self) -> Vec<Range<usize>> {
+        self.end.port.inspect(|engine, _, _| {
+            let len = engine.readable(self.id).map_or(0, |readable| readable.len);
+            let holes = engine.holes(self.id, len);
+            holes.into_iter().map(|(at, len)| at as usize..(at + len) as usize).collect()
+        })
+    }
+
+    /// Posts a buffer (all its [`Message::capacity`]) for the stream to come into, behind those posted before: bulk data
+    /// only. The sender may send as much as is posted. [`Connection::filled`] gives it back.
+    ///
+    /// # Errors
+    /// [`Unsent`] gives it back at once: if it is read-only or empty, or the service is another.
+    pub fn post(&self, mut message: Message) -> Result<(), Unsent> {
+        let (base, room) = (message.base(), message.capacity());
+        let why = match self.service() {
+            Service::BulkData if room == 0 => Some("the buffer has no room"),
+            Service::BulkData => None,
+            _ => Some("only bulk data come into buffers of the application's: see Endpoint::bulk"),
+        };
+        if let Some(why) = why {
+            let error = io::Error::new(io::ErrorKind::InvalidInput, why);
+            return Err(Unsent::new(message, Error::io("cannot post a buffer", error)));
+        }
+        if !message.is_writable() {
+            return Err(Unsent::new(message, Error::ReadOnly));
+        }
+        let posted = self.end.port.call(|Call { now, engine, memory, state }| {
+            // SAFETY: the message moves into the association, which keeps it, untouched, until the event that takes the
+            // buffer out of the table again; that it can be written to was checked.
+            let buffer = unsafe { memory.insert(base, room) };
+            match (engine.post(now, self.id, buffer, 0, room as u64), state.association(self.place)) {
+                (Ok(()), Some(association)) => {
+                    association.post(buffer, message);
+                    Ok(())
+                }
+                (result, _) => {
+                    memory.remove(buffer);
+                    let refused = result.err().unwrap_or(pinnace_xtp::Refused::NoContext);
+                    Err(Unsent::new(message, Error::ContextRefused(refused)))
+                }
+            }
+        });
+        posted.unwrap_or_else(|error| Err(Unsent::new(None, error)))
+    }
+
+    /// Waits until the next posted buffer is full, or the stream has ended in it, and gives it back; `None` behind the
+    /// end of the stream.
+    ///
+    /// # Errors
+    /// [`Error::ContextFailed`] if the association has failed before.
+    pub fn filled(&self) -> Result<Option<Filled>, Error> {
+        self.filled_until(None)
+    }
+
+    /// Like [`Connection::filled`], for at most `timeout`.
+    ///
+    /// # Errors
+    /// As [`Connection::filled`], and [`Error::Timeout`].
+    pub fn filled_timeout(&self, timeout: Duration) -> Result<Option<Filled>, Error> {
+        self.filled_until(deadline(timeout))
+    }
+
+    /// Like [`Connection::filled`], for tasks.
+    ///
+    /// # Errors
+    /// As [`Connection::filled`].
+    pub async fn filled_async(&self) -> Result<Option<Filled>, Error> {
+        loop {
+            let ended = self.settle_bulk()?;
+            if let Some(filled) = self.end.port.inspect(|_, _, state| self.take_filled(state)) {
+                return Ok(Some(filled));
+            }
+            if let Some(end) = ended {
+                return end.map(|()| None);
+            }
+            self.end.port.wait(|state| self.may_read(state)).await?;
+        }
+    }
+
+    fn filled_until(&self, deadline: Option<Instant>) -> Result<Option<Filled>, Error> {
+        loop {
+            let ended = self.settle_bulk()?;
+            if let Some(filled) = self.end.port.inspect(|_, _, state| self.take_filled(state)) {
+                return Ok(Some(filled));
+            }
+            if let Some(end) = ended {
+                return end.map(|()| None);
+            }
+            match self.end.port.wait_until(|state| self.may_read(state), deadline) {
+                Err(WaitError::Timeout) => return Err(Error::Timeout),
+                result => result?,
+            }
+        }
+    }
+
+    /// What has come into the buffers is the application's. Returns how the stream has ended, if it has.
+    fn settle_bulk(&self) -> Result<Option<Result<(), Error>>, Error> {
+        let look = self.look(|call, connection, readable| {
+            let take = readable.message.unwrap_or(readable.len);
+            if let Some(association) = call.state.association(connection.place) {
+                association.taken_bytes += take;
+                if readable.message.is_some() {
+                    let end = association.taken_bytes;
+                    association.ends.push_back(end);
+                }
+            }
+            Ok((take, None::<()>))
+        });
+        match look {
+            Ok(Look::Found(()) | Look::Nothing) => Ok(None),
+            Ok(Look::Ended) => {
+                // Buffers that the stream did not fill come back now.
+                self.end.port.call(|Call { now, engine, .. }| engine.consume(now, self.id, 0))?;
+                Ok(Some(Ok(())))
+            }
+            Err(error @ Error::ContextFailed(_)) => Ok(Some(Err(error))),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn take_filled(&self, state: &mut Exchange) -> Option<Filled> {
+        let association = state.association(self.place)?;
+        let Full { mut message, low } = association.full.pop_front()?;
+        let len = association.taken_bytes.saturating_sub(low).min(message.capacity() as u64);
+        message.set_len(len as usize);
+        let mut ends = Vec::new();
+        while let Some(end) = association.ends.pop_front_if(|end| *end <= low + len) {
+            ends.push((end - low) as usize);
+        }
+        Some(Filled { message, ends })
+    }
+}
+
+/// How a stream has ended that did not come to its own end.
+fn ended<R>(closed: Option<Result<(), Failure>>) -> Result<Look<R>, Error> {
+    match closed {
+        Some(Err(failure)) => Err(Error::ContextFailed(failure)),
+        _ => Ok(Look::Ended),
+    }
+}
+
+/// Where the first `take` bytes lie.
+fn first(readable: &Readable, take: u64) -> impl Iterator<Item = BufferRange> {
+    let mut left = take;
+    readable.parts.into_iter().filter_map(move |part| {
+        let len = left.min(u64::from(part.len));
+        left -= len;
+        (len > 0).then(|| BufferRange::new(part.buffer, part.offset, len as u32))
+    })
+}
+
+/// Writes zeros over bytes of the ring that have not come.
+fn zero(memory: &mut BufferTable, readable: &Readable, hole: Range<usize>) {
+    let mut at = 0;
+    for part in readable.parts {
+        let (low, high) = (hole.start.max(at), hole.end.min(at + part.len as usize));
+        if low < high
+            && let Some(base) =
+                memory.resolve(BufferRange::new(part.buffer, part.offset + (low - at) as u64, (high - low) as u32))
+        {
+            // SAFETY: `resolve` checked that the range lies in a buffer of the table. It is the receive ring of this
+            // context, which the table owns, so it may be written to; the table is borrowed exclusively, so nobody looks
+            // at it now.
+            unsafe { base.write_bytes(0, high - low) };
+        }
+        at += part.len as usize;
+    }
+}
+
+impl io::Read for &Connection {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        Ok(Connection::read(self, into)?)
+    }
+}
+
+impl io::Read for Connection {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        Ok(Connection::read(self, into)?)
+    }
+}

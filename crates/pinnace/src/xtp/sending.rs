@@ -1,0 +1,182 @@
+//! What is on its way out.
+//!
+//! Always true: a message that was queued either came whole to the peer, or its sender is told why not.
+
+use super::Failure;
+use super::exchange::Place;
+use super::port::{Call, End, deadline};
+use crate::zcrp::Progress;
+use crate::{Error, Message, Unsent};
+use pinnace_runtime::WaitError;
+use pinnace_xtp::{ContextId, Output, Refused};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+/// How a message, or a piece of one, is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SendOptions {
+    /// A message ends behind these bytes (EOM).
+    pub eom: bool,
+    /// Eight bytes of the user's, told with the message that begins here (BTAG).
+    pub btag: Option<[u8; 8]>,
+    /// The last packet asks for a status (SREQ). The machine asks by itself often enough, unless
+    /// [`ControlBlock::sreq_every`](super::ControlBlock::sreq_every) is 0.
+    pub sreq: bool,
+    /// The last packet asks for a status when the peer's application has taken the bytes (DREQ).
+    pub dreq: bool,
+}
+
+impl SendOptions {
+    /// A whole message.
+    pub const MESSAGE: Self = Self { eom: true, btag: None, sreq: false, dreq: false };
+    /// Bytes of a stream without boundaries, or of a message that goes on.
+    pub const BYTES: Self = Self { eom: false, ..Self::MESSAGE };
+
+    /// A whole message with a tag.
+    pub const fn tagged(btag: [u8; 8]) -> Self {
+        Self { btag: Some(btag), ..Self::MESSAGE }
+    }
+}
+
+impl Default for SendOptions {
+    fn default() -> Self {
+        Self::MESSAGE
+    }
+}
+
+/// Why a message was not queued.
+pub(super) struct Unqueued {
+    pub(super) message: Message,
+    pub(super) error: Error,
+    /// If the queue is full: how many messages had ended then.
+    pub(super) full_at: Option<u64>,
+}
+
+/// Queues a message of an association that is here. Returns its number.
+pub(super) fn queue(
+    call: &mut Call<'_>,
+    place: Place,
+    id: ContextId,
+    mut message: Message,
+    options: &SendOptions,
+) -> Result<u64, Unqueued> {
+    let Call { now, engine, memory, state } = call;
+    let (base, len) = (message.base(), message.len());
+    // SAFETY: the message moves into the association's lane, which keeps it, untouched, until the event that takes the
+    // buffer out of the table again.
+    let buffer = unsafe { memory.insert(base, len) };
+    let output = Output {
+        eom: options.eom,
+        btag: options.btag,
+        asks: options.sreq,
+        asks_when_delivered: options.dreq,
+        ..Output::bytes(buffer, len as u64)
+    };
+    let refused = match (engine.send(*now, id, output), state.association(place)) {
+        (Ok(ticket), Some(association)) => return Ok(association.lane.begin(ticket, message)),
+        (Ok(_), None) => Refused::NoContext,
+        (Err(refused), _) => refused,
+    };
+    memory.remove(buffer);
+    let association = state.association(place);
+    let failure = association.as_ref().and_then(|association| association.failure());
+    let error = match (refused, failure) {
+        // What has happened says more than that it is over.
+        (Refused::Closed | Refused::NoContext, Some(failure)) => Error::ContextFailed(failure),
+        _ => Error::ContextRefused(refused),
+    };
+    let full_at = (refused == Refused::Full).then(|| association.map_or(0, |association| association.lane.ended()));
+    Err(Unqueued { message, error, full_at })
+}
+
+/// A message on its way out. Dropping it lets the message go on, and its buffer be freed at the end; what then becomes
+/// of it is told by [`Connection::flush`](super::Connection::flush) and
+/// [`Connection::wait_closed`](super::Connection::wait_closed).
+#[derive(Debug)]
+pub struct Sending {
+    end: Option<Arc<End>>,
+    place: Place,
+    number: u64,
+}
+
+impl Sending {
+    pub(super) fn new(end: &Arc<End>, place: Place, number: u64) -> Self {
+        Self { end: Some(Arc::clone(end)), place, number }
+    }
+
+    /// Waits until the peer has acknowledged the message (of a stream without errors, or an unacknowledged datagram:
+    /// until it has left), and returns it. The waiting thread does the work.
+    ///
+    /// # Errors
+    /// [`Unsent`], with the message, if it did not arrive, and why.
+    pub fn wait(mut self) -> Result<Message, Unsent> {
+        let (place, number) = (self.place, self.number);
+        let Some(end) = self.end.take() else { return Err(Unsent::new(None, Error::Timeout)) };
+        match end.port.wait_until(|state| state.take_sent(place, number), None) {
+            Ok(outcome) => finish(outcome),
+            Err(error) => Err(Unsent::new(None, error)),
+        }
+    }
+
+    /// Like [`Sending::wait`], for at most `timeout`; gives itself back if that is not enough.
+    pub fn wait_timeout(mut self, timeout: Duration) -> Progress<Self, Result<Message, Unsent>> {
+        let (place, number) = (self.place, self.number);
+        let Some(end) = self.end.take() else { return Progress::Ended(Err(Unsent::new(None, Error::Timeout))) };
+        match end.port.wait_until(|state| state.take_sent(place, number), deadline(timeout)) {
+            Ok(outcome) => Progress::Ended(finish(outcome)),
+            Err(WaitError::Timeout) => {
+                self.end = Some(end);
+                Progress::UnderWay(self)
+            }
+            Err(error) => Progress::Ended(Err(Unsent::new(None, error))),
+        }
+    }
+
+    /// How the message ended, if it has. Never blocks, and is the same every time: the message stays here.
+    ///
+    /// # Errors
+    /// The inner error says why it did not arrive.
+    pub fn probe(&self) -> Option<Result<(), Error>> {
+        let end = self.end.as_ref()?;
+        // One turn of the engine, so that asking in a loop makes progress.
+        match end.port.wait_until(|state| state.outcome(self.place, self.number), Some(Instant::now())) {
+            Ok(outcome) => Some(outcome.map_err(Error::ContextFailed)),
+            Err(WaitError::Timeout) => None,
+            Err(error) => Some(Err(error.into())),
+        }
+    }
+}
+
+fn finish((message, result): (Message, Result<(), Failure>)) -> Result<Message, Unsent> {
+    match result {
+        Ok(()) => Ok(message),
+        Err(failure) => Err(Unsent::new(message, Error::ContextFailed(failure))),
+    }
+}
+
+impl Future for Sending {
+    type Output = Result<Message, Unsent>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let (place, number) = (self.place, self.number);
+        let Some(end) = &self.end else { return Poll::Ready(Err(Unsent::new(None, Error::Timeout))) };
+        let polled = end.port.poll_wait(context, |state| state.take_sent(place, number));
+        let Poll::Ready(outcome) = polled else { return Poll::Pending };
+        self.end = None;
+        Poll::Ready(match outcome {
+            Ok(outcome) => finish(outcome),
+            Err(error) => Err(Unsent::new(None, error)),
+        })
+    }
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        if let Some(end) = self.end.take() {
+            end.port.inspect(|_, _, state| state.abandon(self.place, self.number));
+        }
+    }
+}

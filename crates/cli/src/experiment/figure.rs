@@ -172,15 +172,24 @@ impl Ratios {
             .y_label_formatter(&|y| short(*y))
             .draw()?;
         chart.draw_series(LineSeries::new([(low, 1.0), (high, 1.0)], INK.stroke_width(scale)))?;
-        let beside = letters(11, scale, INK).pos(Pos::new(HPos::Left, VPos::Center));
+        let side = |side| letters(11, scale, INK).pos(Pos::new(side, VPos::Center));
+        let (right, left) = (side(HPos::Left), side(HPos::Right));
+        let pixels = |n: i32| n * scale as i32;
         let mut drawn = Vec::new();
         for (x, Dotted { name, ratios }) in self.groups.iter().enumerate() {
+            let mut labels: Vec<i32> = Vec::new();
             for &(series, ratio) in ratios {
                 let at = (x as f64 - 0.12, ratio);
                 chart.draw_series([Circle::new(at, 5 * scale, self.series[series].1.filled())])?;
                 let place = chart.backend_coord(&at);
                 let label = if ratio < 10.0 { format!("{ratio:.2}") } else { format!("{ratio:.0}") };
-                write(area, &label, (place.0 + 9 * scale as i32, place.1), &beside)?;
+                // Not over the number of another dot.
+                if labels.iter().any(|y| (y - place.1).abs() < pixels(12)) {
+                    write(area, &label, (place.0 - pixels(9), place.1), &left)?;
+                } else {
+                    write(area, &label, (place.0 + pixels(9), place.1), &right)?;
+                    labels.push(place.1);
+                }
                 drawn.push(series);
             }
             let place = chart.backend_coord(&(x as f64, lowest));

@@ -1,11 +1,15 @@
-//! `pinnace experiment`: the experiments of the VRP paper, each repeated by one command that draws its figure.
+//! `pinnace experiment`: the experiments of the papers, each repeated by one command that draws its figure.
 //!
 //! Always true: what is compared takes its turns in one run on the same links, a fresh pair of processes each time; what
 //! the paper measured stands beside it, and is never mixed with what was measured here.
 
+mod catenation;
+mod checksums;
+mod clock;
 mod figure;
 mod lan;
 mod measure;
+mod retransmission;
 mod sizes;
 mod timeouts;
 mod verdicts;
@@ -25,10 +29,12 @@ Examples:
   sudo pinnace experiment e-v1 --plot table1.svg     VRP with a contract and TCP over six emulated paths, some ten minutes
   sudo pinnace experiment e-v3 --quick               a taste of it, in less than a minute
   pinnace experiment e-v4 --json                     simulated: needs no privileges, the same numbers every time
+  pinnace experiment e-x1 --plot checksums.svg       the XTP paper's checksums, beside Pinnace's
 
-All but e-v4 make network namespaces, and so need root.";
+e-v1 to e-v5 are of the VRP paper, e-x1 to e-x4 of the XTP paper. All of VRP's but e-v4 make
+network namespaces, and so need root; of XTP's none does (e-x3 does more as root).";
 
-/// Repeat an experiment of the VRP paper, beside the kernel's TCP where the paper has it, and draw its figure
+/// Repeat an experiment of the papers, beside the kernel's TCP where the paper has it, and draw its figure
 #[derive(Debug, Parser)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -38,7 +44,8 @@ pub(crate) struct Args {
     /// Little of everything, in less than a minute: shows that it works
     #[arg(long)]
     quick: bool,
-    /// Measurements of each row [default: 3, of e-v5 7, of e-v4 20 seeds; 1 with --quick]
+    /// Measurements of each row [default: 3, of e-v5 7, of e-v4 and e-x4 20 seeds, of e-x1 and e-x2 151; 1 or a few with
+    /// --quick]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
     /// Draw the figure into this file (PNG if it ends in .png)
@@ -64,6 +71,15 @@ enum Experiment {
     /// Section 4.1: throughput on a LAN, against TCP
     #[value(name = "e-v5")]
     Lan,
+    /// XTP, table 3.1: speeds of the checksums, the paper's and Pinnace's
+    #[value(name = "e-x1")]
+    Checksums,
+    /// XTP, table 3.3: the checksum of a packet that was put together, or changed, in constant time
+    #[value(name = "e-x2")]
+    Catenation,
+    /// XTP, announced and not done in the paper: go-back-N against selective retransmission, simulated
+    #[value(name = "e-x4")]
+    Retransmission,
 }
 
 impl Experiment {
@@ -75,16 +91,26 @@ impl Experiment {
             Self::Sizes => "e-v3",
             Self::Timeouts => "e-v4",
             Self::Lan => "e-v5",
+            Self::Checksums => "e-x1",
+            Self::Catenation => "e-x2",
+            Self::Retransmission => "e-x4",
         }
+    }
+
+    /// Whether it makes network namespaces, and shows nothing without.
+    fn needs_root(self) -> bool {
+        matches!(self, Self::Contract | Self::Reliable | Self::Sizes | Self::Lan)
     }
 
     /// How much of it is done.
     fn effort(self, args: &Args) -> Effort {
         let rounds = match (self, args.quick) {
+            (Self::Checksums | Self::Catenation, true) => 5,
             (_, true) => 1,
+            (Self::Checksums | Self::Catenation, false) => 151,
             (Self::Contract | Self::Reliable | Self::Sizes, false) => 3,
             (Self::Lan, false) => 7,
-            (Self::Timeouts, false) => 20,
+            (Self::Timeouts | Self::Retransmission, false) => 20,
         };
         let seconds = match (self, args.quick) {
             (Self::Lan, true) => 0.2,
@@ -99,7 +125,7 @@ impl Experiment {
 /// Runs `pinnace experiment`.
 pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let experiment = args.experiment;
-    if experiment != Experiment::Timeouts && !rustix::process::geteuid().is_root() {
+    if experiment.needs_root() && !rustix::process::geteuid().is_root() {
         return Err(Error::failed(format!(
             "{} needs network namespaces, and those need root: run the command with sudo (e-v4 does without)",
             experiment.name()
@@ -114,6 +140,9 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         Experiment::Sizes => sizes::run(&run),
         Experiment::Timeouts => timeouts::run(&run),
         Experiment::Lan => lan::run(&run),
+        Experiment::Checksums => checksums::run(&run),
+        Experiment::Catenation => catenation::run(&run),
+        Experiment::Retransmission => retransmission::run(&run),
     }
 }
 

@@ -28,7 +28,7 @@ pub(crate) struct Transport {
     #[arg(long, value_enum, default_value = "adaptive")]
     idle: IdleName,
     /// Write every datagram to this file, for Wireshark
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, visible_alias = "pcap", value_name = "FILE")]
     capture: Option<PathBuf>,
 }
 

@@ -42,8 +42,10 @@ pub(super) struct Sender {
     fruitless: u32,
     /// The best that was shown since: base, rseq, bytes missing.
     shown: (u64, u64, u64),
-    /// So many buckets in a row have not opened the window; the largest rseq and alloc that they have shown.
-    shut: u32,
+    /// So many rounds in a row nothing has gone on: the largest of the buckets' rseq, and the largest rseq and alloc that
+    /// anybody has shown meanwhile.
+    stuck: u32,
+    hindmost: u64,
     foremost: (u64, u64),
     ends_left: u32,
     /// When END may be said again to somebody who has not heard it.
@@ -66,7 +68,8 @@ impl Sender {
             judged_at: Time::ZERO,
             fruitless: 0,
             shown: (0, 0, u64::MAX),
-            shut: 0,
+            stuck: 0,
+            hindmost: 0,
             foremost: (0, 0),
             ends_left: 0,
             quiet_until: Time::ZERO,
@@ -314,34 +317,39 @@ impl Sender {
             _ => 0,
         };
         let spans: Vec<_> = bucket.spans(sent).map(|span| (span.start, span.end)).collect();
+        let alloc_before = context.outgoing.alloc();
         let heard = GroupHeard { rseq, spans: &spans, alloc: bucket.alloc, echo: bucket.echo, held_from };
         context.outgoing.on_group(now, &heard);
         let is_new_round = bucket.asked_at >= self.judged_at;
         if is_new_round {
             self.judged_at = now;
         }
-        self.pass_by(now, shared, context, bucket, is_new_round);
+        self.pass_by(now, context, bucket, alloc_before, is_new_round);
         context.is_blocked = false;
         if context.wclose_sent {
             self.on_closing(now, shared, context, bucket, is_new_round);
         }
     }
 
-    /// Nobody waits for one receiver: if the window stays shut, the foremost one has it its way.
-    fn pass_by(&mut self, now: Time, shared: &Shared, context: &mut Context, bucket: &Bucket, is_new_round: bool) {
-        if !context.outgoing.waits_for_room(&context.terms(shared)) {
-            (self.shut, self.foremost) = (0, (0, 0));
+    /// Nobody waits for one receiver: if nothing goes on because of what the last ones say, the foremost one has its way.
+    fn pass_by(&mut self, now: Time, context: &mut Context, bucket: &Bucket, alloc_before: u64, is_new_round: bool) {
+        let (acked, sent) = (context.outgoing.acked(), context.outgoing.sent());
+        let goes_on = bucket.rseq > self.hindmost || context.outgoing.alloc() > alloc_before;
+        let is_all = acked == sent && context.outgoing.queued() == sent;
+        if goes_on || is_all {
+            self.hindmost = self.hindmost.max(bucket.rseq);
+            (self.stuck, self.foremost) = (0, (0, 0));
             return;
         }
+        self.foremost = (self.foremost.0.max(bucket.most_rseq), self.foremost.1.max(bucket.most_alloc));
+        self.stuck += u32::from(is_new_round);
         let (rseq, alloc) = self.foremost;
-        self.foremost = (rseq.max(bucket.most_rseq), alloc.max(bucket.most_alloc));
-        self.shut += u32::from(is_new_round);
-        let (rseq, alloc) = self.foremost;
-        if self.shut < Self::patience(context) || alloc <= context.outgoing.alloc() {
+        if self.stuck < Self::patience(context) || (rseq <= acked && alloc <= context.outgoing.alloc()) {
             return;
         }
-        (self.shut, self.foremost) = (0, (0, 0));
-        let rseq = rseq.min(context.outgoing.sent());
+        (self.stuck, self.foremost) = (0, (0, 0));
+        self.hindmost = rseq;
+        let rseq = rseq.min(sent);
         self.agreed.iter_mut().for_each(|agreed| *agreed = rseq.max(*agreed));
         let heard = GroupHeard { rseq, spans: &[], alloc, echo: bucket.echo, held_from: rseq };
         context.outgoing.on_group(now, &heard);

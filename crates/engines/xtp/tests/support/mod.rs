@@ -26,12 +26,16 @@ pub(crate) struct Seen {
 
 type Script = Box<dyn FnMut(Time, &Event, &mut BTreeMap<ContextId, Seen>, &mut HostHandle<'_, Xtp>)>;
 
+type Wake = Box<dyn FnMut(Time, u64, &mut HostHandle<'_, Xtp>)>;
+
 /// A program: reads all, notes all, and calls its script after each event.
 pub(crate) struct Program {
     pub(crate) seen: BTreeMap<ContextId, Seen>,
     pub(crate) datagrams: Vec<(Service, Vec<u8>)>,
     start: Option<Box<dyn FnOnce(Time, &mut HostHandle<'_, Xtp>)>>,
     script: Script,
+    /// What it does when it is woken, with the token.
+    pub(crate) wake: Option<Wake>,
     /// Contexts are forgotten when they have closed.
     pub(crate) releases: bool,
     /// Reads nothing.
@@ -49,6 +53,7 @@ impl Program {
             datagrams: Vec::new(),
             start: Some(Box::new(start)),
             script: Box::new(script),
+            wake: None,
             releases: true,
             is_deaf: false,
             loud: false,
@@ -94,6 +99,12 @@ impl Application<Xtp> for Program {
     fn on_start(&mut self, now: Time, host: &mut HostHandle<'_, Xtp>) {
         if let Some(start) = self.start.take() {
             start(now, host);
+        }
+    }
+
+    fn on_wake(&mut self, now: Time, token: u64, host: &mut HostHandle<'_, Xtp>) {
+        if let Some(wake) = &mut self.wake {
+            wake(now, token, host);
         }
     }
 

@@ -1,0 +1,536 @@
+//! Streams to groups on the simulator (specs/xtp.md, X-22).
+mod support;
+
+use core::time::Duration;
+use pinnace_core::{Address, Random, Time};
+use pinnace_sim::{Exits, Fate, HostId, NetworkConfig, Node, Outcome, Packet, Path, Position, Simulation};
+use pinnace_wire::xtp::{self, Body, FirstTraffic, Head, Header, Key, Kind, Options, Spans, Status};
+use pinnace_xtp::{Close, Codec, ControlBlock, Event, Failure, Output, Service, Services, Xtp};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use support::{Program, Seen, block, config, pattern};
+
+type World = Simulation<Xtp, Program>;
+
+const SENDER: HostId = HostId::new(0);
+const GROUP: Address = Address::Node(1000);
+const BOTH: Services = Services::NONE.with(Service::Multicast).with(Service::UnackMulticast);
+
+fn receivers(count: u32) -> impl Iterator<Item = HostId> {
+    (1..=count).map(HostId::new)
+}
+
+/// A receiver that joins when it starts.
+fn joining() -> Program {
+    Program::new(
+        |_, host| {
+            host.call(|engine| engine.join(GROUP, block(Service::Multicast), BOTH)).expect("joined");
+        },
+        |_, _, _, _| {},
+    )
+}
+
+/// How many statuses a sender asks for, and how long the stream takes it.
+#[derive(Clone, Default)]
+struct Asks(Rc<Cell<(u32, Duration)>>);
+
+/// A sender of one stream of messages, which ends behind them.
+fn sending(block: ControlBlock, messages: Vec<Vec<u8>>) -> Program {
+    counting(block, messages, Asks::default())
+}
+
+fn counting(block: ControlBlock, messages: Vec<Vec<u8>>, asks: Asks) -> Program {
+    let at_first = asks.clone();
+    Program::new(
+        move |now, host| {
+            let context = host.call(|engine| engine.open_group(now, GROUP, block)).expect("room");
+            at_first.0.set((host.engine().facts(context).expect("open").sync, Duration::ZERO));
+            for message in messages {
+                let len = message.len() as u64;
+                let buffer = host.add_buffer(message);
+                host.call(|engine| engine.send(now, context, Output::message(buffer, len))).expect("taken");
+            }
+            host.call(|engine| engine.close(now, context, Close::Full)).expect("open");
+        },
+        move |now, event, _, host| {
+            if let Event::Closed { context, .. } = event {
+                let sync = host.engine().facts(*context).expect("not released").sync;
+                asks.0.set((sync.wrapping_sub(asks.0.get().0), now.since(Time::ZERO)));
+            }
+        },
+    )
+}
+
+/// What the network sees of a packet: when it left, from whom and to whom, and what it is.
+#[derive(Clone, Debug)]
+struct Sight {
+    at: Time,
+    from: HostId,
+    to: HostId,
+    is_to_group: bool,
+    header: Header,
+    bytes: Vec<u8>,
+}
+
+impl Sight {
+    fn of(packet: &Packet, now: Time) -> Self {
+        let bytes = packet.data().to_vec();
+        let head = Head::parse(Codec::Xtp40, &bytes[..32], bytes.len(), false).expect("a packet");
+        assert!(head.verify([&bytes[head.summed()]]));
+        let Position { from, to, .. } = packet.position;
+        Self { at: now, from, to, is_to_group: packet.destination == GROUP, header: head.header, bytes }
+    }
+
+    fn body(&self) -> Body<'_> {
+        let head = Head::parse(Codec::Xtp40, &self.bytes[..32], self.bytes.len(), false).expect("a packet");
+        Body::parse(&head, &self.bytes).expect("well formed")
+    }
+
+    fn has(&self, options: Options) -> bool {
+        self.header.options.contains(options)
+    }
+
+    fn is_data(&self) -> bool {
+        matches!(self.header.kind, Kind::First | Kind::Data)
+    }
+}
+
+type Sights = Rc<RefCell<Vec<Sight>>>;
+type Loses = Rc<dyn Fn(&Sight) -> bool>;
+
+/// A node that writes down every packet, and loses some.
+struct Tap {
+    sights: Sights,
+    loses: Loses,
+}
+
+impl core::fmt::Debug for Tap {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Tap")
+    }
+}
+
+impl Node for Tap {
+    fn enter(&mut self, packet: Packet, _: &mut Random, exits: &mut Exits) {
+        let sight = Sight::of(&packet, exits.now());
+        let is_lost = (self.loses)(&sight);
+        self.sights.borrow_mut().push(sight);
+        if is_lost {
+            exits.note(&packet, Fate::LostRandom);
+        } else {
+            exits.forward(packet);
+        }
+    }
+}
+
+/// As [`world`]; `loses` says which packets are lost. Returns what the network has seen.
+fn tapped(
+    seed: u64,
+    count: u32,
+    sender: Program,
+    receiver: impl FnMut(u32) -> Program,
+    loses: impl Fn(&Sight) -> bool + 'static,
+) -> (World, Sights) {
+    let mut world = world(seed, count, "delay=5ms", sender, receiver);
+    let (sights, loses): (Sights, Loses) = (Rc::default(), Rc::new(loses));
+    let hosts: Vec<_> = world.hosts().collect();
+    for (from, to) in hosts.iter().flat_map(|from| hosts.iter().map(move |to| (*from, *to))) {
+        if from != to {
+            let tap = Tap { sights: sights.clone(), loses: loses.clone() };
+            let path = Path::from_config(&"delay=5ms".parse().expect("a network"));
+            world.set_route(from, to, Path::new().node(tap).then(path));
+        }
+    }
+    (world, sights)
+}
+
+fn millis(millis: u64) -> Time {
+    Time::ZERO + Duration::from_millis(millis)
+}
+
+/// A sender that puts out a message of 1000 bytes every 10 ms, `count` of them.
+fn trickling(block: ControlBlock, count: u64) -> Program {
+    let context = Rc::new(Cell::new(None));
+    let opened = context.clone();
+    let mut program = Program::new(
+        move |now, host| {
+            opened.set(Some(host.call(|engine| engine.open_group(now, GROUP, block)).expect("room")));
+            host.wake_after(Duration::from_millis(10), 0);
+        },
+        |_, _, _, _| {},
+    );
+    program.wake = Some(Box::new(move |now, token, host| {
+        let context = context.get().expect("open");
+        let buffer = host.add_buffer(pattern(1000, token as u8));
+        if host.call(|engine| engine.send(now, context, Output::message(buffer, 1000))).is_err() {
+            return;
+        }
+        if token + 1 == count {
+            host.call(|engine| engine.close(now, context, Close::Full)).expect("open");
+        } else {
+            host.wake_after(Duration::from_millis(10), token + 1);
+        }
+    }));
+    program
+}
+
+fn trickle(range: core::ops::Range<u64>) -> Vec<u8> {
+    range.flat_map(|token| pattern(1000, token as u8)).collect()
+}
+
+/// A sender and `count` receivers, all in the group, with a network of their own between any two.
+fn world(seed: u64, count: u32, network: &str, sender: Program, mut receiver: impl FnMut(u32) -> Program) -> World {
+    let network: NetworkConfig = network.parse().expect("a network");
+    let mut world = World::new(seed);
+    let engine = |host: u64| Xtp::new(config(Codec::Xtp40, seed * 1000 + host), Time::ZERO);
+    world.add_host(engine(0), sender);
+    for number in 1..=count {
+        world.add_host(engine(number.into()), receiver(number));
+    }
+    let hosts: Vec<_> = world.hosts().collect();
+    for (index, a) in hosts.iter().enumerate() {
+        world.join_group(GROUP, *a);
+        for b in &hosts[index + 1..] {
+            world.link(*a, *b, &network, &network);
+        }
+    }
+    world
+}
+
+fn quiet(world: &mut World) {
+    assert_eq!(world.run_until_quiet(Time::ZERO + Duration::from_secs(900)), Outcome::Quiet);
+}
+
+fn seen(world: &World, host: HostId) -> &Seen {
+    world.application(host).only()
+}
+
+//= X-22 test
+#[test]
+fn a_stream_reaches_all_of_a_group() {
+    let message = pattern(300_000, 1);
+    let mut world = world(1, 3, "delay=5ms", sending(block(Service::Multicast), vec![message.clone()]), |_| joining());
+    quiet(&mut world);
+    for host in receivers(3) {
+        let seen = seen(&world, host);
+        assert!(seen.accepted && seen.bytes == message, "{host}");
+        assert_eq!((seen.closed, seen.is_end), (Some(Ok(())), true), "{host}");
+        assert_eq!(seen.ends, [300_000]);
+    }
+    let sender = seen(&world, SENDER);
+    assert_eq!((sender.closed, &sender.sent[..]), (Some(Ok(())), &[(1, true)][..]));
+    for host in world.hosts() {
+        assert_eq!((world.engine(host).contexts(), world.engine(host).bytes()), (0, 0), "{host}");
+    }
+}
+
+//= X-22 test
+#[test]
+fn everything_arrives_at_all_of_eight_and_few_of_them_say_so() {
+    let (count, mut statuses, mut rounds, mut took) = (8, 0, 0, Duration::ZERO);
+    let seeds: u64 = std::env::var("MULTICAST_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(30);
+    for seed in 0..seeds {
+        let message = pattern(200_000, seed as u8);
+        let asks = Asks::default();
+        let sender = counting(block(Service::Multicast), vec![message.clone()], asks.clone());
+        let mut world = world(seed, count, "delay=5ms,loss=1%", sender, |_| joining());
+        quiet(&mut world);
+        for host in receivers(count) {
+            let seen = seen(&world, host);
+            assert_eq!(seen.closed, Some(Ok(())), "seed {seed}, {host}");
+            assert!(seen.bytes == message, "seed {seed}, {host}: {} bytes", seen.bytes.len());
+            statuses += world.engine(host).counters().statuses_sent;
+        }
+        assert_eq!(seen(&world, SENDER).closed, Some(Ok(())), "seed {seed}");
+        rounds += u64::from(asks.0.get().0);
+        took += asks.0.get().1;
+    }
+    let per_round = statuses as f64 / (rounds * u64::from(count)) as f64;
+    println!(
+        "{statuses} statuses in {rounds} rounds: {per_round:.3} per receiver and round; {:?}",
+        took / seeds as u32
+    );
+    assert!(per_round < 2.0, "{per_round}");
+    assert!(per_round < 1.0, "damping is at work: {per_round}");
+}
+
+//= X-22 test
+#[test]
+fn receivers_answer_to_the_group_late_and_as_themselves() {
+    let lost_by_2 = |sight: &Sight| {
+        sight.to == HostId::new(2) && sight.is_data() && sight.at == Time::ZERO && {
+            // One packet in the middle, for one receiver.
+            matches!(sight.body(), Body::Data { .. }) && sight.header.options.contains(Options::SREQ)
+        }
+    };
+    let sender = sending(block(Service::Multicast), vec![pattern(100_000, 1)]);
+    let (mut world, sights) = tapped(3, 3, sender, |_| joining(), lost_by_2);
+    quiet(&mut world);
+    let sights = sights.borrow();
+    let key = sights[0].header.key.value;
+    let (mut spans, mut answers) = (0, 0);
+    for sight in sights.iter() {
+        let Header { key: named, kind, sync, seq, .. } = sight.header;
+        assert!(sight.is_to_group && sight.has(Options::MULTI), "{sight:?}");
+        assert_eq!(named, Key { rtn: sight.from != SENDER, value: key }, "{sight:?}");
+        if sight.from == SENDER {
+            assert!(matches!(kind, Kind::First | Kind::Data | Kind::Cntl), "{sight:?}");
+            continue;
+        }
+        let Body::Status(status) = sight.body() else { panic!("{sight:?}") };
+        assert!(matches!(kind, Kind::Cntl | Kind::Ecntl), "never TCNTL");
+        assert_eq!((sync, seq), (0, 0));
+        assert!(!sight.has(Options::SREQ), "an answer never asks");
+        spans += u64::from(kind == Kind::Ecntl);
+        let asked = sights.iter().find(|asked| {
+            asked.from == SENDER
+                && asked.to == sight.from
+                && asked.header.sync == status.echo
+                && asked.has(Options::SREQ)
+        });
+        let after = sight.at.since(asked.expect("somebody asked").at + Duration::from_millis(5));
+        assert!(after <= Duration::from_millis(20) || sight.from == HostId::new(2), "{after:?}");
+        answers += 1;
+    }
+    assert!(spans > 0 && answers > 10, "{spans} {answers}");
+    for host in receivers(3) {
+        assert!(seen(&world, host).bytes == pattern(100_000, 1));
+    }
+}
+
+//= X-22 test
+#[test]
+fn whoever_hears_its_own_answer_is_silent() {
+    let run = |hears: bool| {
+        let sender = sending(block(Service::Multicast), vec![pattern(60_000, 1)]);
+        let (mut world, sights) =
+            tapped(4, 8, sender, |_| joining(), move |sight| !hears && sight.from != SENDER && sight.to != SENDER);
+        quiet(&mut world);
+        let asks: BTreeSet<_> =
+            sights.borrow().iter().filter(|it| it.has(Options::SREQ)).map(|it| it.header.sync).collect();
+        let statuses: u64 = receivers(8).map(|host| world.engine(host).counters().statuses_sent).sum();
+        (statuses, asks.len() as u64)
+    };
+    let (statuses, asks) = run(false);
+    assert!(statuses >= 8 * asks, "everybody answers everything: {statuses} {asks}");
+    let (statuses, asks) = run(true);
+    assert!(statuses < 4 * asks, "few answer for all: {statuses} {asks}");
+}
+
+//= X-22 test
+#[test]
+fn what_one_lacks_is_repeated_to_all_and_nothing_else_is() {
+    let lost = Rc::new(Cell::new(None));
+    let sender = sending(block(Service::Multicast), vec![pattern(100_000, 1)]);
+    let (mut world, sights) = tapped(
+        5,
+        4,
+        sender,
+        |_| joining(),
+        move |sight| {
+            let is_it = sight.to == HostId::new(3) && sight.header.kind == Kind::Data && sight.at == Time::ZERO;
+            let is_first = is_it && lost.get().is_none_or(|seq| seq == sight.header.seq) && !sight.has(Options::SREQ);
+            if is_first {
+                lost.set(Some(sight.header.seq));
+            }
+            is_first
+        },
+    );
+    quiet(&mut world);
+    assert_eq!(world.engine(SENDER).counters().data_packets_resent, 1);
+    for host in receivers(4) {
+        assert_eq!(world.engine(host).counters().data_packets_duplicate, u64::from(host != HostId::new(3)));
+        assert!(seen(&world, host).bytes == pattern(100_000, 1));
+    }
+    let sent: Vec<_> = sights.borrow().iter().filter(|it| it.is_data()).map(|it| (it.to, it.header.seq)).collect();
+    assert_eq!(sent.len(), 4 * (100_000_usize.div_ceil(1400) + 1), "to every one of the group");
+}
+
+//= X-22 test
+#[test]
+fn a_newcomer_joins_with_jcntl_and_begins_with_a_message() {
+    let network = |sight: &Sight| sight.to == HostId::new(3) && sight.at < millis(500);
+    let (mut world, sights) = tapped(6, 3, trickling(block(Service::Multicast), 100), |_| joining(), network);
+    quiet(&mut world);
+    let (newcomer, other) = (seen(&world, HostId::new(3)), seen(&world, HostId::new(1)));
+    assert!(other.bytes == trickle(0..100));
+    assert_eq!((newcomer.closed, newcomer.accepted), (Some(Ok(())), true));
+    let had = newcomer.bytes.len() as u64 / 1000;
+    assert!((40..75).contains(&had), "{had}");
+    assert!(newcomer.bytes == trickle(100 - had..100), "whole messages, and all of them");
+    let sights = sights.borrow();
+    let joins: Vec<_> = sights.iter().filter(|sight| sight.header.kind == Kind::Jcntl).collect();
+    let [asked, answer] = joins[..] else { panic!("{joins:?}") };
+    let key = sights[0].header.key.value;
+    assert_eq!((asked.from, asked.to, asked.is_to_group), (HostId::new(3), SENDER, false));
+    assert_eq!((asked.header.key, asked.header.options), (Key { rtn: true, value: key }, Options::SREQ));
+    let Body::Join { status, address } = asked.body() else { panic!() };
+    assert_eq!((status.rseq, status.alloc, status.xkey), (0, 0, 0));
+    assert!(matches!(address, xtp::FirstAddress::Known(address) if address.destination_port == support::PORT));
+    assert_eq!((answer.from, answer.to, answer.is_to_group), (SENDER, HostId::new(3), false));
+    assert_eq!(answer.header.key, Key { rtn: false, value: key });
+    let start = sights[0].header.seq;
+    assert_eq!(answer.header.seq, start.wrapping_add((100 - had) * 1000), "where the newcomer's stream starts");
+    let Body::Join { status, .. } = answer.body() else { panic!() };
+    assert!(matches!(status.traffic, Some(FirstTraffic::Known(traffic)) if traffic.service == 6));
+}
+
+//= X-22 test
+#[test]
+fn a_lost_first_is_made_good_by_joining() {
+    for lost_by in [vec![1], vec![1, 2], vec![1, 2, 3]] {
+        let sender = sending(block(Service::Multicast), vec![pattern(100_000, 1)]);
+        let all = lost_by.clone();
+        let (mut world, _) = tapped(
+            7,
+            3,
+            sender,
+            |_| joining(),
+            move |sight| sight.header.kind == Kind::First && sight.at < millis(100) && all.contains(&sight.to.index()),
+        );
+        quiet(&mut world);
+        for host in receivers(3) {
+            assert!(seen(&world, host).bytes == pattern(100_000, 1), "{lost_by:?} {host}");
+            assert_eq!(seen(&world, host).closed, Some(Ok(())));
+        }
+        assert_eq!(seen(&world, SENDER).closed, Some(Ok(())));
+    }
+}
+
+//= X-22 test
+#[test]
+fn a_first_that_nobody_got_is_repeated() {
+    let sender = sending(block(Service::Multicast), vec![pattern(1000, 1)]);
+    let (mut world, sights) = tapped(8, 3, sender, |_| joining(), |sight| sight.at < millis(100));
+    quiet(&mut world);
+    for host in receivers(3) {
+        assert!(seen(&world, host).bytes == pattern(1000, 1));
+    }
+    let sights = sights.borrow();
+    let firsts: Vec<_> = sights.iter().filter(|it| it.header.kind == Kind::First && it.to.index() == 1).collect();
+    assert_eq!(firsts.len(), 2);
+    assert_eq!(firsts[0].header.seq, firsts[1].header.seq);
+    assert!(firsts[1].header.sync.wrapping_sub(firsts[0].header.sync).cast_signed() > 0, "a new sync");
+    // Slot and WTIMER.
+    assert_eq!(firsts[1].at.since(firsts[0].at).as_millis(), 270);
+}
+
+//= X-22 test
+#[test]
+fn lost_asks_are_asked_again() {
+    let sender = sending(block(Service::Multicast), vec![pattern(100_000, 1)]);
+    let (mut world, _) =
+        tapped(9, 3, sender, |_| joining(), |sight| sight.has(Options::SREQ) && sight.at < millis(600));
+    quiet(&mut world);
+    for host in receivers(3) {
+        assert!(seen(&world, host).bytes == pattern(100_000, 1));
+        assert_eq!(seen(&world, host).closed, Some(Ok(())));
+    }
+    assert!(world.engine(SENDER).counters().timeouts >= 2, "a bucket without an answer is an expiry");
+}
+
+//= X-22 test
+#[test]
+fn one_that_dies_does_not_stop_the_others() {
+    for at in [0, 8, 30, 400, 900] {
+        let dies = HostId::new(4);
+        let mut world = world(10, 8, "delay=5ms,loss=1%", trickling(block(Service::Multicast), 100), |_| joining());
+        world.schedule(millis(at), move |world| world.power_off(dies));
+        quiet(&mut world);
+        for host in receivers(8).filter(|host| *host != dies) {
+            assert!(seen(&world, host).bytes == trickle(0..100), "{at} {host}");
+            assert_eq!(seen(&world, host).closed, Some(Ok(())), "{at} {host}");
+        }
+        let sender = seen(&world, SENDER);
+        assert_eq!(sender.closed, Some(Ok(())), "{at}");
+        assert!(sender.closed_at.expect("closed") < millis(1000 + 600), "nobody waits for it");
+    }
+}
+
+//= X-22 test
+#[test]
+fn one_that_asks_for_what_is_no_longer_held_is_cut_off() {
+    let away = HostId::new(2);
+    let (mut world, sights) = tapped(
+        11,
+        3,
+        trickling(block(Service::Multicast), 200),
+        |_| joining(),
+        move |sight| (sight.to == away || sight.from == away) && (millis(200)..millis(900)).contains(&sight.at),
+    );
+    quiet(&mut world);
+    for host in [1, 3].map(HostId::new) {
+        assert!(seen(&world, host).bytes == trickle(0..200));
+        assert_eq!(seen(&world, host).closed, Some(Ok(())));
+    }
+    assert_eq!(seen(&world, SENDER).closed, Some(Ok(())));
+    let slow = seen(&world, away);
+    assert_eq!(slow.closed, Some(Err(Failure::TooLate)));
+    let had = slow.bytes.len() as u64 / 1000;
+    assert!((10..40).contains(&had), "{had}");
+    assert!(slow.bytes == trickle(0..had), "what had arrived was right");
+    let sights = sights.borrow();
+    let diags: Vec<_> = sights.iter().filter(|it| it.header.kind == Kind::Diag).collect();
+    assert!(!diags.is_empty() && diags.len() < 5, "{diags:?}");
+    for diag in diags {
+        assert_eq!((diag.from, diag.to, diag.is_to_group), (SENDER, away, false));
+        assert!(matches!(diag.body(), Body::Diag { code: 4, value: 11, .. }));
+        assert!(!diag.header.key.rtn);
+    }
+    let joins = sights.iter().filter(|it| it.header.kind == Kind::Jcntl).count();
+    assert_eq!(joins, 0, "it does not come back by itself");
+}
+
+//= X-22 test
+#[test]
+fn one_that_does_not_read_is_left_behind() {
+    let deaf = HostId::new(2);
+    let mut small = block(Service::Multicast);
+    small.wbufsize = 4 << 20;
+    let sender = sending(small, vec![pattern(100_000, 1); 20]);
+    let mut world = world(12, 3, "delay=5ms", sender, |number| {
+        let mut program = joining();
+        program.is_deaf = number == deaf.index();
+        program
+    });
+    quiet(&mut world);
+    for host in [1, 3].map(HostId::new) {
+        assert!(seen(&world, host).bytes == pattern(100_000, 1).repeat(20));
+        assert_eq!(seen(&world, host).closed, Some(Ok(())));
+    }
+    assert_eq!(seen(&world, SENDER).closed, Some(Ok(())));
+    assert_eq!(seen(&world, deaf).closed, Some(Err(Failure::TooLate)));
+}
+
+//= X-22 test
+#[test]
+fn service_5_asks_nothing_and_tells_the_holes() {
+    let sender = sending(block(Service::UnackMulticast), vec![pattern(100_000, 1)]);
+    let (mut world, sights) = tapped(
+        13,
+        3,
+        sender,
+        |_| joining(),
+        |sight| sight.to == HostId::new(2) && sight.header.kind == Kind::Data && sight.header.seq / 1400 % 5 == 0,
+    );
+    quiet(&mut world);
+    let sender = seen(&world, SENDER);
+    assert_eq!((sender.closed, &sender.sent[..]), (Some(Ok(())), &[(1, true)][..]));
+    assert_eq!(world.engine(SENDER).counters().data_packets_resent, 0);
+    for sight in sights.borrow().iter() {
+        assert_eq!(sight.from, SENDER, "nobody answers");
+        assert!(!sight.has(Options::SREQ) && sight.has(Options::MULTI | Options::NOERR | Options::NOFLOW));
+    }
+    for host in receivers(3) {
+        let seen = seen(&world, host);
+        assert_eq!((seen.closed, seen.bytes.len(), seen.is_end), (Some(Ok(())), 100_000, true), "{host}");
+        let (mut got, mut expected) = (seen.bytes.clone(), pattern(100_000, 1));
+        for (at, len) in &seen.holes {
+            got[*at as usize..(*at + *len) as usize].fill(0);
+            expected[*at as usize..(*at + *len) as usize].fill(0);
+        }
+        assert_eq!(seen.holes.is_empty(), host != HostId::new(2));
+        assert!(got == expected);
+    }
+}

@@ -62,7 +62,7 @@ use pinnace_core::{ReceivePlan, RxMeta, Train, TrainLimits};
 pub use read::ReadBuffer;
 pub use sums::Sums;
 #[cfg(target_os = "linux")]
-pub use udp::Offload;
+pub use udp::{GroupLink, MulticastOptions, Offload, probe_multicast};
 pub use udp::{PathMtu, PortableUdpLink, UdpLink, UdpOptions};
 
 /// One successful read.

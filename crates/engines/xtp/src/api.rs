@@ -138,7 +138,10 @@ impl Xtp {
             if output.len == 0 && !(service.is_one_message() && output.eom) {
                 return Err(Refused::Empty);
             }
-            let waiting = context.outgoing.queued() - context.outgoing.acked();
+            // What is never repeated is kept until it has left.
+            let is_lossy = context.options.contains(Options::NOERR);
+            let kept_from = if is_lossy { context.outgoing.sent() } else { context.outgoing.acked() };
+            let waiting = context.outgoing.queued() - kept_from;
             if waiting > 0 && waiting + output.len > u64::from(context.block.wbufsize) {
                 return Err(Refused::Full);
             }
@@ -319,6 +322,12 @@ impl Xtp {
         }
         if context.ring_bytes > 0 && context.incoming.readable().len == 0 {
             context.ring_idle_since = Some(now);
+            // Where memory is short, others need it sooner than this one.
+            if self.shared.bytes > self.shared.config.limits.bytes / 2
+                && let Some(buffer) = context.incoming.take_ring()
+            {
+                context.give_back(&mut self.shared, buffer);
+            }
         }
         self.settle(now, key);
     }
@@ -463,6 +472,11 @@ impl Xtp {
                 context.outgoing.shut();
             }
             let _ = self.stop_reading(now, ContextId(key));
+        }
+        if let Some(context) = self.contexts.lookup_mut(key) {
+            while let Some(buffer) = context.incoming.release() {
+                context.give_back(&mut self.shared, buffer);
+            }
         }
         self.settle(now, key);
     }

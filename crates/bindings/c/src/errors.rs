@@ -10,15 +10,21 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Errno(pub(crate) c_int);
 
+impl From<&std::io::Error> for Errno {
+    fn from(error: &std::io::Error) -> Self {
+        use std::io::ErrorKind::{AddrInUse, InvalidInput, PermissionDenied, ResourceBusy};
+        Self(error.raw_os_error().unwrap_or(match error.kind() {
+            ResourceBusy => libc::EBUSY,
+            InvalidInput => libc::EINVAL,
+            AddrInUse => libc::EADDRINUSE,
+            PermissionDenied => libc::EPERM,
+            _ => libc::EIO,
+        }))
+    }
+}
+
 impl From<&Error> for Errno {
     fn from(error: &Error) -> Self {
-        let of_system = |error: &std::io::Error| {
-            error.raw_os_error().unwrap_or(match error.kind() {
-                std::io::ErrorKind::ResourceBusy => libc::EBUSY,
-                std::io::ErrorKind::InvalidInput => libc::EINVAL,
-                _ => libc::EIO,
-            })
-        };
         let of_failure = |failure: &Failure| match failure {
             Failure::TooLong => libc::EMSGSIZE,
             Failure::PeerGone => libc::ETIMEDOUT,
@@ -37,14 +43,14 @@ impl From<&Error> for Errno {
             vrp::Refused::InvalidTerms => libc::EINVAL,
         };
         Self(match error {
-            Error::Io { source, .. } => of_system(source),
+            Error::Io { source, .. } => Self::from(source).0,
             Error::Failed(failure) => of_failure(failure),
             Error::Refused(Refused::Closed(Failure::Closed)) => libc::ENOTCONN,
             Error::Refused(Refused::Closed(failure)) => of_failure(failure),
             Error::Refused(Refused::TooMany) => libc::ENOBUFS,
             Error::FrameFailed(failure) => of_frame(failure),
             Error::FrameRefused(refused) => of_unsent(refused),
-            Error::Endpoint(EndpointError::Link(error)) => of_system(error),
+            Error::Endpoint(EndpointError::Link(error)) => Self::from(&**error).0,
             Error::Endpoint(EndpointError::ShutDown) => libc::ECANCELED,
             Error::Timeout => libc::EAGAIN,
             Error::TooLarge => libc::EMSGSIZE,

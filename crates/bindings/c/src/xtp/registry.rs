@@ -1,0 +1,198 @@
+//! The contexts of this process, by the addresses of their structures, and when each has something to do.
+//!
+//! Always true: the next date is the first of an ordered set, nothing is searched; a context whose structure may have been
+//! changed by the application since its last call is on a list, and on it once; no lock is held while a context is used,
+//! save its own. A child process made by `fork` starts with no contexts.
+//= X-9
+
+use super::context::{Context, Due};
+use super::types::xtpctx;
+use crate::errors::Errno;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+/// A context; `None` once it has been closed.
+pub(super) type Slot = Arc<Mutex<Option<Context>>>;
+
+#[derive(Debug)]
+pub(super) struct Registry {
+    epoch: Instant,
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    contexts: BTreeMap<usize, Entry>,
+    /// Nanoseconds since the epoch, and whose they are; 0: there is something to tell.
+    dates: BTreeSet<(u64, usize)>,
+    /// Contexts that have been used since the application last asked for the next date.
+    touched: Vec<usize>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    slot: Slot,
+    descriptor: i32,
+    date: Option<u64>,
+    is_touched: bool,
+}
+
+impl Table {
+    fn set_date(&mut self, address: usize, date: Option<u64>) {
+        let Some(entry) = self.contexts.get_mut(&address) else { return };
+        if entry.date != date {
+            if let Some(old) = entry.date {
+                self.dates.remove(&(old, address));
+            }
+            if let Some(date) = date {
+                self.dates.insert((date, address));
+            }
+            entry.date = date;
+        }
+    }
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+static CURRENT: AtomicPtr<Registry> = AtomicPtr::new(std::ptr::null_mut());
+
+/// That of this process.
+pub(super) fn current() -> &'static Registry {
+    static HOOK: Once = Once::new();
+    let known = CURRENT.load(Ordering::Acquire);
+    if !known.is_null() {
+        // SAFETY: what was stored there was leaked.
+        return unsafe { &*known };
+    }
+    HOOK.call_once(|| {
+        // SAFETY: the function is there as long as the library is. If there is no room for it, a child must not use the
+        // library.
+        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    });
+    let fresh = Box::into_raw(Box::new(Registry { epoch: Instant::now(), table: Mutex::default() }));
+    match CURRENT.compare_exchange(std::ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire) {
+        // SAFETY: leaked just now.
+        Ok(_) => unsafe { &*fresh },
+        Err(other) => {
+            // SAFETY: `fresh` was made above and nobody has seen it; `other` was leaked by whoever was first.
+            unsafe {
+                drop(Box::from_raw(fresh));
+                &*other
+            }
+        }
+    }
+}
+
+/// The parent's contexts are not the child's: their locks may be held for ever, and their numbers are in use.
+extern "C" fn in_child() {
+    CURRENT.store(std::ptr::null_mut(), Ordering::Release);
+}
+
+impl Registry {
+    /// Takes in a context that `make` makes, unless there is one at this address, or on its socket.
+    pub(super) fn add(&self, address: usize, make: impl FnOnce() -> Result<Context, Errno>) -> Result<(), Errno> {
+        let mut table = lock(&self.table);
+        if table.contexts.contains_key(&address) {
+            return Err(Errno(libc::EBUSY));
+        }
+        let context = make()?;
+        let descriptor = context.descriptor();
+        let entry = Entry { slot: Arc::new(Mutex::new(Some(context))), descriptor, date: None, is_touched: true };
+        table.contexts.insert(address, entry);
+        table.touched.push(address);
+        Ok(())
+    }
+
+    /// Whether a context of this process has this socket.
+    pub(super) fn has_socket(&self, descriptor: i32) -> bool {
+        lock(&self.table).contexts.values().any(|entry| entry.descriptor == descriptor)
+    }
+
+    pub(super) fn find(&self, address: usize) -> Result<Slot, Errno> {
+        let table = lock(&self.table);
+        table.contexts.get(&address).map(|entry| Arc::clone(&entry.slot)).ok_or(Errno(libc::EINVAL))
+    }
+
+    pub(super) fn remove(&self, address: usize) -> Result<Slot, Errno> {
+        let mut table = lock(&self.table);
+        table.set_date(address, None);
+        table.contexts.remove(&address).map(|entry| entry.slot).ok_or(Errno(libc::EINVAL))
+    }
+
+    /// A call on a context is over.
+    pub(super) fn update(&self, address: usize, due: Option<Due>, touches: bool) {
+        let date = self.date(due);
+        let mut table = lock(&self.table);
+        table.set_date(address, date);
+        let Table { contexts, touched, .. } = &mut *table;
+        if let Some(entry) = contexts.get_mut(&address).filter(|entry| touches && !entry.is_touched) {
+            entry.is_touched = true;
+            touched.push(address);
+        }
+    }
+
+    fn date(&self, due: Option<Due>) -> Option<u64> {
+        Some(match due? {
+            Due::News => 0,
+            // 0 says something else.
+            Due::In(rest) => (self.now() + u64::try_from(rest.as_nanos()).unwrap_or(u64::MAX / 2)).max(1),
+        })
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.epoch.elapsed().as_nanos()).unwrap_or(u64::MAX / 2)
+    }
+
+    /// Contexts that were touched, and those whose date has come: each once.
+    fn due(&self) -> Vec<(usize, Slot)> {
+        let now = self.now();
+        let mut table = lock(&self.table);
+        let mut due = std::mem::take(&mut table.touched);
+        for address in &due {
+            if let Some(entry) = table.contexts.get_mut(address) {
+                entry.is_touched = false;
+            }
+        }
+        due.extend(table.dates.range((1, 0)..=(now, usize::MAX)).map(|(_, address)| *address));
+        due.sort_unstable();
+        due.dedup();
+        let slot = |address: usize| Some((address, Arc::clone(&table.contexts.get(&address)?.slot)));
+        due.into_iter().filter_map(slot).collect()
+    }
+
+    /// Lets happen what is due; then says which context has the next date, and when.
+    pub(super) fn next(&self) -> Option<(NonNull<xtpctx>, Duration)> {
+        for (address, slot) in self.due() {
+            let mut held = match slot.try_lock() {
+                Ok(held) => held,
+                Err(TryLockError::Poisoned(held)) => held.into_inner(),
+                Err(TryLockError::WouldBlock) => {
+                    // Whoever has it sees to its timers, and to its date.
+                    lock(&self.table).set_date(address, None);
+                    continue;
+                }
+            };
+            let Some(context) = held.as_mut() else { continue };
+            let served = context.enter().and_then(|()| {
+                if context.may_listen() {
+                    // What is wrong, if anything, the application hears from `xf_input`.
+                    let _ = context.listen();
+                }
+                context.serve()
+            });
+            // As above.
+            let _ = served;
+            context.mirror();
+            self.update(address, context.rest(), false);
+        }
+        let table = lock(&self.table);
+        let (date, address) = *table.dates.first()?;
+        let pointer = NonNull::new(std::ptr::with_exposed_provenance_mut::<xtpctx>(address))?;
+        Some((pointer, Duration::from_nanos(date.saturating_sub(self.now()))))
+    }
+}

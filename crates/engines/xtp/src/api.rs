@@ -322,8 +322,9 @@ impl Xtp {
         }
         if context.ring_bytes > 0 && context.incoming.readable().len == 0 {
             context.ring_idle_since = Some(now);
-            // Where memory is short, others need it sooner than this one.
-            if self.shared.bytes > self.shared.config.limits.bytes / 2
+            // A complete stream needs it no longer; and where memory is short, others need it sooner.
+            let is_short = self.shared.bytes > self.shared.config.limits.bytes / 2;
+            if (context.incoming.is_complete() || is_short)
                 && let Some(buffer) = context.incoming.take_ring()
             {
                 context.give_back(&mut self.shared, buffer);

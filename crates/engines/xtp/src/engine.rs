@@ -14,12 +14,15 @@ use crate::shared::Shared;
 use crate::space::Space;
 use crate::{Config, ContextId, ControlBlock, Event, Failure, ListenerId, Service, XtpCounters};
 use pinnace_core::{
-    Address, ContextKey, ContextTable, ControllerKind, Engine, KeyLayout, PathEvent, Placed, PollAt, ReceivePlan, RxMeta, Time, Train,
-    TranslationMap,
+    Address, ContextKey, ContextTable, ControllerKind, Engine, KeyLayout, PathEvent, Placed, PollAt, ReceivePlan,
+    RxMeta, Time, Train, TranslationMap,
 };
 use pinnace_wire::xtp::{Codec, Header, Options};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+
+/// Every path carries datagrams of so many bytes: 576 (RFC 791) less the headers of IP and UDP.
+const SMALLEST_DATAGRAM: usize = 548;
 
 /// XTP on one socket: any number of contexts that were opened here or accepted from others.
 #[derive(Debug)]
@@ -344,9 +347,15 @@ impl Engine for Xtp {
     }
 
     fn handle_path_event(&mut self, _: Time, event: PathEvent) {
-        // Anybody can forge it: WTIMER finds out.
-        if event == PathEvent::Unreachable {
-            self.shared.counters.unreachable_reports += 1;
+        match event {
+            // Anybody can forge it: WTIMER finds out.
+            PathEvent::Unreachable => self.shared.counters.unreachable_reports += 1,
+            // What is repeated is cut finer from now on; nobody can make packets smaller than any path carries.
+            PathEvent::TooLarge(fits) => {
+                let now = self.shared.config.datagram_bytes;
+                let fits = fits.map_or(now / 4 * 3, |fits| fits as usize);
+                self.shared.config.datagram_bytes = fits.max(SMALLEST_DATAGRAM).min(now);
+            }
         }
     }
 

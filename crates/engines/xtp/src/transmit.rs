@@ -230,7 +230,12 @@ impl Context {
             }
             if self.first_due && self.first_left {
                 // As it was; the pace does not hold it back.
-                return self.outgoing.first().is_some_and(|cut| self.write_cut(now, shared, train, &cut, true));
+                let Some(mut cut) = self.outgoing.first() else { return false };
+                if cut.len > terms.max && !self.service.is_datagram() {
+                    // The path carries less than was thought.
+                    (cut.len, cut.eom, cut.ends) = (terms.max, false, false);
+                }
+                return self.write_cut(now, shared, train, &cut, true);
             }
             let cut = match self.outgoing.next(now, &terms) {
                 Next::Cut(cut) => cut,

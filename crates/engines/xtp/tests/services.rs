@@ -93,6 +93,25 @@ fn a_connection_carries_a_stream_each_way_and_closes_fully() {
     }
 }
 
+#[test]
+fn packets_shrink_to_what_the_path_carries() {
+    for codec in CODECS {
+        let client = Program::new(
+            |now, host| {
+                let context = send(now, host, SERVER, block(Service::Connection), &pattern(100_000, 1));
+                host.call(|engine| engine.close(now, context, Close::Full)).expect("open");
+            },
+            |_, _, _, _| {},
+        );
+        let mut world = world(configs(codec), "delay=5ms,mtu=1000", answering(None), client);
+        quiet(&mut world);
+        let server = world.application(SERVER).only();
+        assert_eq!(server.closed, Some(Ok(())), "{codec:?}");
+        assert_eq!(server.bytes, pattern(100_000, 1));
+        assert!(world.engine(CLIENT).config().datagram_bytes <= 1000 - 28);
+    }
+}
+
 //= X-20 test
 #[test]
 fn the_abbreviated_close_takes_one_exchange() {

@@ -7,7 +7,7 @@ use pinnace::xtp::{Endpoint, Incoming, Listener, Options, Service, Services};
 use std::error::Error;
 use std::thread;
 
-fn serve(listener: Listener) -> Result<(), pinnace::Error> {
+fn serve(listener: &Listener) -> Result<(), pinnace::Error> {
     loop {
         match listener.accept()? {
             Incoming::Transaction(transaction) => {
@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let server = Endpoint::bind("127.0.0.1:0", &Options::default())?;
     let address = server.local_addr();
     let listener = server.listen(Services::ALL)?;
-    let serving = thread::spawn(move || serve(listener));
+    let serving = thread::spawn(move || serve(&listener));
 
     // Set-up, request, response and close: two packets and an acknowledgement.
     let client = Endpoint::client_of(address, &Options::default())?;

@@ -68,7 +68,7 @@ impl Connection {
     /// [`Error::ContextFailed`] if it refuses, or does not answer.
     pub fn establish(&self) -> Result<(), Error> {
         self.begin()?;
-        Ok(self.end.port.wait_until(|state| self.established(state), None)??)
+        self.end.port.wait_until(|state| self.established(state), None)?
     }
 
     /// Like [`Connection::establish`], for at most `timeout`.
@@ -77,7 +77,7 @@ impl Connection {
     /// As [`Connection::establish`], and [`Error::Timeout`].
     pub fn establish_timeout(&self, timeout: Duration) -> Result<(), Error> {
         self.begin()?;
-        Ok(self.end.port.wait_until(|state| self.established(state), deadline(timeout))??)
+        self.end.port.wait_until(|state| self.established(state), deadline(timeout))?
     }
 
     /// Like [`Connection::establish`], for tasks.
@@ -86,8 +86,7 @@ impl Connection {
     /// As [`Connection::establish`].
     pub async fn establish_async(&self) -> Result<(), Error> {
         self.begin()?;
-        self.end.port.wait(|state| self.established(state)).await??;
-        Ok(())
+        self.end.port.wait(|state| self.established(state)).await?
     }
 
     fn begin(&self) -> Result<(), Error> {
@@ -265,7 +264,7 @@ impl Connection {
             let failure = association.failure().unwrap_or(super::Failure::Aborted);
             let is_over = association.lane.is_quiet() || association.closed.is_some();
             let is_lost = association.lane.has_losses();
-            is_over.then(|| if is_lost { Err(Error::ContextFailed(failure)) } else { Ok(()) })
+            is_over.then_some(if is_lost { Err(Error::ContextFailed(failure)) } else { Ok(()) })
         })
     }
 

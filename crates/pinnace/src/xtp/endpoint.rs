@@ -247,6 +247,10 @@ impl Endpoint {
                 call.state.release(place);
             }
             let number = queued.map_err(|unqueued| Unsent::new(unqueued.message, unqueued.error))?;
+            if service == Service::Transaction {
+                // The response says that it has arrived.
+                call.state.abandon(place, number);
+            }
             Ok((place, id, number))
         });
         let (place, id, number) = opened.map_err(|error| Unsent::new(None, error))??;
@@ -259,9 +263,7 @@ impl Endpoint {
         request: impl Into<Message>,
         block: ControlBlock,
     ) -> Result<Connection, Error> {
-        let (connection, number) =
-            self.single(to, request.into(), block, Service::Transaction, &SendOptions::MESSAGE)?;
-        self.end.port.inspect(|_, _, state| state.abandon(connection.place, number));
+        let (connection, _) = self.single(to, request.into(), block, Service::Transaction, &SendOptions::MESSAGE)?;
         Ok(connection)
     }
 
@@ -423,10 +425,8 @@ fn answer(received: Result<Option<Received>, Error>) -> Result<Received, Error> 
 /// Gives back what an arrival holds of the engine, when nobody takes it.
 pub(super) fn turn_away(call: &mut Call<'_>, arrival: Arrival) {
     match arrival {
-        Arrival::Context { place, .. } => {
-            if let Some(id) = call.state.association(place).map(|association| association.id) {
-                call.engine.release(call.now, id);
-            }
+        Arrival::Context { place, id, .. } => {
+            call.engine.release(call.now, id);
             call.state.release(place);
         }
         Arrival::Datagram { bytes, .. } => call.engine.release_datagram(bytes.len() as u64),

@@ -86,11 +86,14 @@ impl Association {
     }
 }
 
+/// Unacknowledged datagrams that come while so many arrivals wait for a listener are dropped.
+const MOST_DATAGRAMS: usize = 65_536;
+
 /// What has come for a listener.
 #[derive(Debug)]
 pub(super) enum Arrival {
     /// A context of a service with an answer.
-    Context { place: Place, peer: Address, address: AddressSegment, service: Service },
+    Context { place: Place, id: ContextId, peer: Address, address: AddressSegment, service: Service },
     /// A datagram.
     Datagram {
         peer: Address,
@@ -215,26 +218,6 @@ impl Exchange {
     pub(super) fn is_quiet(&self) -> bool {
         self.open == 0
     }
-
-    fn on_datagram(&mut self, listener: ListenerId, buffer: Option<BufferId>, memory: &mut BufferTable, rest: Tail) {
-        let bytes = buffer.and_then(|buffer| memory.take(buffer)).unwrap_or_default();
-        let Tail { peer, address, service, btag, deferred } = rest;
-        match self.listeners.get_mut(&listener) {
-            Some(backlog) => {
-                backlog.push_back(Arrival::Datagram { peer, address, service, bytes, btag, deferred });
-            }
-            None => self.taken_datagrams += bytes.len() as u64,
-        }
-    }
-}
-
-/// What an event says of a datagram beside its bytes.
-struct Tail {
-    peer: Address,
-    address: AddressSegment,
-    service: Service,
-    btag: Option<[u8; 8]>,
-    deferred: Option<ContextId>,
 }
 
 impl EventSink<Event> for Exchange {
@@ -243,7 +226,9 @@ impl EventSink<Event> for Exchange {
             Event::Accepted { listener, context, peer, address, service } => {
                 let place = self.insert(context);
                 match self.listeners.get_mut(&listener) {
-                    Some(backlog) => backlog.push_back(Arrival::Context { place, peer, address, service }),
+                    Some(backlog) => {
+                        backlog.push_back(Arrival::Context { place, id: context, peer, address, service });
+                    }
                     None => self.release(place),
                 }
             }
@@ -265,7 +250,18 @@ impl EventSink<Event> for Exchange {
                 }
             }
             Event::Datagram { listener, peer, address, service, buffer, btag, context, .. } => {
-                self.on_datagram(listener, buffer, memory, Tail { peer, address, service, btag, deferred: context });
+                let bytes = buffer.and_then(|buffer| memory.take(buffer)).unwrap_or_default();
+                match self.listeners.get_mut(&listener) {
+                    // Nobody promised that it would arrive.
+                    Some(backlog) if service == Service::UnackDgram && backlog.len() >= MOST_DATAGRAMS => {
+                        self.taken_datagrams += bytes.len() as u64;
+                    }
+                    Some(backlog) => {
+                        let deferred = context;
+                        backlog.push_back(Arrival::Datagram { peer, address, service, bytes, btag, deferred });
+                    }
+                    None => self.taken_datagrams += bytes.len() as u64,
+                }
             }
             Event::Filled { context, buffer } => {
                 memory.remove(buffer);

@@ -202,9 +202,7 @@ impl Listener {
 
     fn take(&self, arrival: Arrival) -> Result<Incoming, Error> {
         Ok(match arrival {
-            Arrival::Context { place, peer, address, service } => {
-                let id = self.end.port.inspect(|_, _, state| state.association(place).map(|found| found.id));
-                let id = id.ok_or(Error::ContextRefused(Refused::NoContext))?;
+            Arrival::Context { place, id, peer, address, service } => {
                 let connection = Connection::new(&self.end, (place, id), service, peer, address);
                 match service {
                     Service::Transaction => Incoming::Transaction(Transaction { connection }),

@@ -99,7 +99,9 @@ fn what_to_do(failure: xtp::Failure) -> &'static str {
         Failure::Refused { code: 1, value: 1 } => ": check the address and the port, and that the peer listens",
         Failure::Refused { code: 1, value: 8 } => ": let its listener offer it, or use another one",
         Failure::Refused { code: 1, value: 3 | 5 } => ": both ends need the same version",
-        Failure::Abandoned => ": check the address, that the peer runs with the same codec, and that no firewall is between",
+        Failure::Abandoned => {
+            ": check the address, that the peer runs with the same codec, and that no firewall is between"
+        }
         Failure::GivenUpByPeer { .. } | Failure::Unknown => ": it may have been restarted; connect again",
         Failure::Forced => ": what was not acknowledged may be lost",
         Failure::StoppedReading => ": what was not acknowledged is lost",

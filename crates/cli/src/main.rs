@@ -24,6 +24,7 @@ mod transport;
 mod units;
 mod vrp;
 mod wan;
+mod xtp;
 mod zcrp;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -76,6 +77,8 @@ enum Command {
     Stream(stream::Args),
     /// Send or receive frames with the bare VRP protocol: loss as a contract
     Vrp(vrp::Args),
+    /// Send or receive with the bare XTP protocol: six services, from a datagram to a stream
+    Xtp(xtp::Args),
     Sim(sim::Args),
     Demo(demo::Args),
     /// Measure throughput and processor time against other transports, interleaved in one run
@@ -117,6 +120,7 @@ fn run(command: &Command, output: &Output) -> Result<ExitCode, Error> {
         Command::Zcrp(args) => zcrp::run(args, output),
         Command::Stream(args) => stream::run(args, output),
         Command::Vrp(args) => vrp::run(args, output),
+        Command::Xtp(args) => xtp::run(args, output),
         Command::Sim(args) => sim::run(args, output),
         Command::Demo(args) => demo::run(args, output),
         Command::Perf(args) => perf::run(args, output),

@@ -1,0 +1,171 @@
+//! What is sent: a file, standard input, or pseudo-random bytes that anybody can compute.
+
+use crate::content::Source;
+use crate::exit::Error;
+use pinnace::Message;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// Bytes of standard input that travel together.
+const PIECE: usize = 256 << 10;
+/// The longest message.
+const MOST: u64 = u32::MAX as u64;
+
+/// Where messages come from.
+pub(super) enum Content {
+    /// Of a length that is known.
+    Known(Source),
+    /// As long as it turns out to be.
+    Input(Box<dyn Read>),
+}
+
+impl Content {
+    /// Standard input if `file` is `-`, the content of the file, or `size` bytes that depend on `seed`.
+    pub(super) fn open(file: Option<&Path>, size: Option<u64>, seed: u64) -> Result<Self, Error> {
+        if file.is_some_and(|file| file == Path::new("-")) {
+            return Ok(Self::Input(Box::new(std::io::stdin())));
+        }
+        // A pipe has a name but no length.
+        if let Some(path) = file
+            && std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file())
+        {
+            let file = std::fs::File::open(path)
+                .map_err(|error| Error::io(format_args!("cannot read {}", path.display()), &error))?;
+            return Ok(Self::Input(Box::new(file)));
+        }
+        Source::open(file, size, seed, "an XTP message").map(Self::Known)
+    }
+
+    /// Bytes of a message, if that is known.
+    pub(super) fn len(&self) -> Option<u64> {
+        match self {
+            Self::Known(source) => Some(source.len() as u64),
+            Self::Input(_) => None,
+        }
+    }
+
+    /// Message `number`, whole.
+    pub(super) fn whole(&mut self, number: u64) -> Result<Message, Error> {
+        match self {
+            Self::Known(source) => source.message(number),
+            Self::Input(input) => {
+                let mut bytes = Vec::new();
+                let read = input.take(MOST + 1).read_to_end(&mut bytes);
+                read.map_err(|error| Error::io("cannot read standard input", &error))?;
+                if bytes.len() as u64 > MOST {
+                    return Err(Error::usage("a message has at most 4294967295 bytes"));
+                }
+                Ok(Message::from_vec(bytes))
+            }
+        }
+    }
+
+    /// Message `number` in pieces, each with whether it is the last.
+    pub(super) fn pieces(&mut self, number: u64) -> Pieces<'_> {
+        match self {
+            Self::Known(source) => Pieces::Whole(source.message(number).map(Some)),
+            Self::Input(input) => Pieces::Input { input, ahead: None, begun: false },
+        }
+    }
+}
+
+/// The pieces of one message.
+pub(super) enum Pieces<'a> {
+    Whole(Result<Option<Message>, Error>),
+    /// One piece is read ahead: the last one has to be known.
+    Input {
+        input: &'a mut Box<dyn Read>,
+        ahead: Option<Vec<u8>>,
+        begun: bool,
+    },
+}
+
+impl Pieces<'_> {
+    /// The next piece, and whether the message ends with it. An empty message has none.
+    pub(super) fn next(&mut self) -> Result<Option<(Message, bool)>, Error> {
+        match self {
+            Self::Whole(whole) => {
+                let message = std::mem::replace(whole, Ok(None))?;
+                Ok(message.filter(|message| !message.is_empty()).map(|message| (message, true)))
+            }
+            Self::Input { input, ahead, begun } => {
+                if !std::mem::replace(begun, true) {
+                    *ahead = piece(input)?;
+                }
+                let Some(this) = ahead.take() else { return Ok(None) };
+                *ahead = piece(input)?;
+                Ok(Some((Message::from_vec(this), ahead.is_none())))
+            }
+        }
+    }
+}
+
+/// The next bytes, as many as come at once; `None` at the end.
+fn piece(input: &mut dyn Read) -> Result<Option<Vec<u8>>, Error> {
+    let mut bytes = vec![0; PIECE];
+    loop {
+        match input.read(&mut bytes) {
+            Ok(0) => return Ok(None),
+            Ok(n) => {
+                bytes.truncate(n);
+                return Ok(Some(bytes));
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(Error::io("cannot read standard input", &error)),
+        }
+    }
+}
+
+/// `FILE ADDRESS`, `ADDRESS` with the content said otherwise, or both by name.
+pub(super) fn places(
+    words: &[String],
+    (file, size, to): (Option<&PathBuf>, Option<u64>, Option<&String>),
+) -> Result<(Option<PathBuf>, String), Error> {
+    let is_said = file.is_some() || size.is_some();
+    let mut words = words.iter();
+    let file = if is_said { file.cloned() } else { words.next().map(PathBuf::from) };
+    let to = if let Some(to) = to { Some(to.clone()) } else { words.next().cloned() };
+    let usage = "say what to send and where to: FILE HOST:PORT (- is standard input), or --size BYTES --to HOST:PORT";
+    match (to, words.next()) {
+        (Some(to), None) if is_said || file.is_some() => {
+            let to = crate::transport::address(&to).map_err(|why| Error::usage(format!("the address {to}: {why}")))?;
+            Ok((file, to))
+        }
+        _ => Err(Error::usage(usage)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_piece_is_known_as_such() {
+        let of = |bytes: &[u8]| -> Vec<(usize, bool)> {
+            let mut content = Content::Input(Box::new(std::io::Cursor::new(bytes.to_vec())));
+            let mut pieces = content.pieces(0);
+            std::iter::from_fn(|| pieces.next().unwrap()).map(|(piece, last)| (piece.len(), last)).collect()
+        };
+        assert_eq!(of(&[]), []);
+        assert_eq!(of(&[1]), [(1, true)]);
+        assert_eq!(of(&vec![1; PIECE]), [(PIECE, true)]);
+        assert_eq!(of(&vec![1; PIECE + 1]), [(PIECE, false), (1, true)]);
+    }
+
+    #[test]
+    fn content_and_address_are_told_apart() {
+        let words = |words: &[&str]| -> Vec<String> { words.iter().map(|&word| word.to_owned()).collect() };
+        let (file, to) = (PathBuf::from("f"), "h:1".to_owned());
+        let both = Ok((Some(file.clone()), to.clone()));
+        let places = |list: &[&str], named| places(&words(list), named).map_err(|error| error.message);
+        assert_eq!(places(&["f", "h:1"], (None, None, None)), both);
+        assert_eq!(places(&["f"], (None, None, Some(&to))), both);
+        assert_eq!(places(&["h:1"], (Some(&file), None, None)), both);
+        assert_eq!(places(&["h:1"], (None, Some(5), None)), Ok((None, to.clone())));
+        assert_eq!(places(&[], (None, Some(5), Some(&to))), Ok((None, to.clone())));
+        for wrong in [&[][..], &["f"], &["f", "h:1", "x"]] {
+            assert!(places(wrong, (None, None, None)).is_err());
+        }
+        assert!(places(&["f", "h:1"], (None, Some(5), None)).is_err());
+    }
+}

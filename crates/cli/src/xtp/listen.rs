@@ -1,0 +1,318 @@
+//! `pinnace xtp listen`.
+//!
+//! Always true: each association has a thread of its own, so that a slow one does not hold up the others; this thread alone
+//! prints.
+
+use super::settings::{LinkName, Programming, ServiceName, resolve, service_name};
+use super::{Line, Sum, Transport, pairs};
+use crate::exit::Error;
+use crate::interrupt;
+use crate::output::Output;
+use crate::transport;
+use pinnace::Message;
+use pinnace::xtp::{Connection, Endpoint, Incoming, Listener, Progress, Service, Services, Transaction};
+use serde::Serialize;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::Scope;
+use std::time::{Duration, Instant};
+
+/// Arguments of `pinnace xtp listen`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The address to listen on; port 0 picks one, and it is printed on standard error
+    #[arg(value_name = "HOST:PORT", value_parser = transport::address, required_unless_present = "bind")]
+    address: Option<String>,
+    /// The same, by name
+    #[arg(long, value_name = "HOST:PORT", value_parser = transport::address, conflicts_with = "address")]
+    bind: Option<String>,
+    /// End after so many messages, whoever sent them [default: go on until Ctrl-C]
+    #[arg(long, value_name = "K")]
+    count: Option<u64>,
+    /// Offer these services alone; may be repeated [default: all]
+    #[arg(long, value_enum)]
+    service: Vec<ServiceName>,
+    /// What answers a request: `echo` (the request itself), or the content of a file [default: an empty response]
+    #[arg(long, value_name = "echo|FILE")]
+    respond: Option<PathBuf>,
+    /// The size of the buffers posted for bulk data, which a message may span
+    #[arg(long, value_name = "BYTES", default_value = "1MiB", value_parser = transport::bytes)]
+    size: u64,
+    /// How many buffers are posted ahead for bulk data
+    #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    ahead: u16,
+    #[command(flatten)]
+    programming: Programming,
+    #[command(flatten)]
+    transport: Transport,
+}
+
+#[derive(Serialize)]
+struct Listening {
+    event: &'static str,
+    address: String,
+}
+
+/// What an association's thread has to say.
+enum Told {
+    Message(Line),
+    /// An association has ended before its time.
+    Broken(String),
+    /// Nobody can come any more.
+    Failed(Error),
+}
+
+/// What the threads share.
+struct Shared<'a> {
+    args: &'a Args,
+    response: Option<Vec<u8>>,
+    /// Enough has come.
+    is_over: AtomicBool,
+}
+
+/// How long associations have to come to their end when enough has come.
+const LINGER: Duration = Duration::from_secs(1);
+
+pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
+    interrupt::install();
+    if args.size == 0 {
+        return Err(Error::usage("--size: a buffer has at least one byte"));
+    }
+    let response = match &args.respond {
+        Some(path) if path.as_os_str() != "echo" => Some(
+            std::fs::read(path)
+                .map_err(|error| Error::io(format!("cannot read the response {}", path.display()), &error))?,
+        ),
+        _ => None,
+    };
+    let Transport { wire, timeout, .. } = &args.transport;
+    let address = args.address.as_ref().or(args.bind.as_ref()).map_or("", String::as_str);
+    let at = resolve(address)?;
+    if wire.link == LinkName::Ip36 && at.port() == 0 {
+        return Err(Error::usage("over protocol 36 no system picks a port: give one"));
+    }
+    let options = args.programming.apply(args.transport.options())?;
+    let endpoint = Endpoint::bind(at, &options).map_err(|error| wire.error(error))?;
+    let block = args.programming.block(&endpoint, Service::Connection, *timeout)?;
+    let listener = endpoint.listen_on(endpoint.local_addr().port(), services(&args.service), block)?;
+    endpoint.warnings().iter().for_each(|warning| output.warn(warning));
+    let address = listener.local_addr().to_string();
+    output.warn(format_args!("listening on {address}"));
+    if output.json {
+        output.result("", &Listening { event: "listening", address });
+    }
+    let shared = Shared { args, response, is_over: AtomicBool::new(false) };
+    let result = std::thread::scope(|scope| {
+        let (tell, told) = channel();
+        let shared = &shared;
+        scope.spawn(move || accept(scope, shared, &listener, &tell));
+        let result = print(args, output, &told);
+        shared.is_over.store(true, Ordering::Relaxed);
+        result
+    });
+    output.note(endpoint.counters().to_string().trim_end().replace('\n', ", "));
+    if result.is_err() {
+        endpoint.shut_down();
+    }
+    result
+}
+
+fn services(names: &[ServiceName]) -> Services {
+    if names.is_empty() {
+        return Services::ALL;
+    }
+    names.iter().fold(Services::NONE, |services, &name| services.with(name.into()))
+}
+
+/// Prints what the threads tell.
+fn print(args: &Args, output: &Output, told: &Receiver<Told>) -> Result<(), Error> {
+    let mut messages = 0;
+    while args.count.is_none_or(|count| messages < count) {
+        interrupt::check()?;
+        match told.recv_timeout(interrupt::LOOK) {
+            Ok(Told::Message(line)) => {
+                Line { message: messages, ..line }.print(output);
+                messages += 1;
+            }
+            Ok(Told::Broken(why)) if args.count.is_some() => {
+                return Err(Error::peer_gone(format!("{why}, after {messages} messages")));
+            }
+            Ok(Told::Broken(why)) => output.warn(why),
+            Ok(Told::Failed(error)) => return Err(error),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(Error::failed("a thread of this program has failed; please report it"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Takes what comes, each on a thread of its own.
+fn accept<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    shared: &'scope Shared<'scope>,
+    listener: &Listener,
+    tell: &Sender<Told>,
+) {
+    while !shared.is_ended() {
+        match listener.accept_timeout(interrupt::LOOK) {
+            Ok(None) => {}
+            Ok(Some(Incoming::Datagram(datagram))) => {
+                let mut sum = Sum::default();
+                sum.add(&datagram.data);
+                let line = line(&mut sum, datagram.service, datagram.peer);
+                let _ = tell.send(Told::Message(line));
+            }
+            Ok(Some(Incoming::Connection(connection))) => {
+                let tell = tell.clone();
+                scope.spawn(move || shared.conclude(&tell, connection.peer(), shared.stream(&connection, &tell)));
+            }
+            Ok(Some(Incoming::Transaction(transaction))) => {
+                let (tell, peer) = (tell.clone(), transaction.peer());
+                scope.spawn(move || shared.conclude(&tell, peer, shared.answer(transaction, &tell)));
+            }
+            Err(error) => {
+                let _ = tell.send(Told::Failed(error.into()));
+                return;
+            }
+        }
+    }
+}
+
+fn line(sum: &mut Sum, service: Service, peer: std::net::SocketAddr) -> Line {
+    let (bytes, sha256) = sum.finish();
+    let source = Some(peer.to_string());
+    Line { event: "message", message: 0, bytes, sha256, service: service_name(service), holes: None, source }
+}
+
+/// Enough has come, and there was time to end well.
+struct Enough;
+
+/// How an association's thread can end early.
+enum Stopped {
+    Enough,
+    Error(pinnace::Error),
+}
+
+impl From<Enough> for Stopped {
+    fn from(_: Enough) -> Self {
+        Self::Enough
+    }
+}
+
+impl From<pinnace::Error> for Stopped {
+    fn from(error: pinnace::Error) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl Shared<'_> {
+    fn is_ended(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed) || interrupt::requested()
+    }
+
+    /// Tries again and again what waits a moment, until there is a result or enough has come.
+    fn wait<R>(&self, mut attempt: impl FnMut() -> Result<R, pinnace::Error>) -> Result<R, Stopped> {
+        let mut over_since = None;
+        loop {
+            match attempt() {
+                Err(pinnace::Error::Timeout) => {}
+                result => return Ok(result?),
+            }
+            if interrupt::requested() {
+                return Err(Enough.into());
+            }
+            if self.is_ended() && over_since.get_or_insert_with(Instant::now).elapsed() > LINGER {
+                return Err(Enough.into());
+            }
+        }
+    }
+
+    /// Says how an association has ended, if not well.
+    fn conclude(&self, tell: &Sender<Told>, peer: std::net::SocketAddr, result: Result<(), Stopped>) {
+        if let Err(Stopped::Error(error)) = result {
+            let _ = tell.send(Told::Broken(format!("the association with {peer} broke: {error}")));
+        }
+    }
+
+    /// A stream: its messages, and its end.
+    fn stream(&self, connection: &Connection, tell: &Sender<Told>) -> Result<(), Stopped> {
+        let is_empty = std::cell::Cell::new(true);
+        let mut print = |line| {
+            is_empty.set(false);
+            // Whoever prints may have had enough.
+            let _ = tell.send(Told::Message(line));
+        };
+        if connection.service() == Service::BulkData {
+            self.bulk(connection, &mut print)?;
+        } else {
+            while let Some(received) = self.wait(|| connection.recv_timeout(interrupt::LOOK))? {
+                let mut sum = Sum::default();
+                sum.add(&received.data);
+                let is_iso = connection.service() == Service::IsoStream;
+                let holes = is_iso.then(|| pairs(&received.holes));
+                print(Line { holes, ..line(&mut sum, connection.service(), connection.peer()) });
+            }
+        }
+        if is_empty.get() {
+            // A stream has no empty messages, but it can be empty.
+            print(line(&mut Sum::default(), connection.service(), connection.peer()));
+        }
+        connection.finish()?;
+        self.wait(|| connection.wait_closed_timeout(interrupt::LOOK))
+    }
+
+    /// Bulk data: buffers are posted, and come back filled; a message may span several.
+    fn bulk(&self, connection: &Connection, print: &mut dyn FnMut(Line)) -> Result<(), Stopped> {
+        let post = |message| connection.post(message).map_err(|unsent| Stopped::Error(unsent.error));
+        for _ in 0..self.args.ahead {
+            post(Message::with_capacity(self.args.size as usize))?;
+        }
+        let mut sum = Sum::default();
+        while let Some(filled) = self.wait(|| connection.filled_timeout(interrupt::LOOK))? {
+            let mut from = 0;
+            for end in filled.ends {
+                sum.add(&filled.message[from..end]);
+                print(line(&mut sum, Service::BulkData, connection.peer()));
+                from = end;
+            }
+            sum.add(&filled.message[from..]);
+            // One that is not full is the last of the stream.
+            if filled.message.len() == filled.message.capacity() {
+                post(filled.message)?;
+            }
+        }
+        if sum.bytes > 0 {
+            print(line(&mut sum, Service::BulkData, connection.peer()));
+        }
+        Ok(())
+    }
+
+    /// A request, and its response.
+    fn answer(&self, transaction: Transaction, tell: &Sender<Told>) -> Result<(), Stopped> {
+        let peer = transaction.peer();
+        let request = self.wait(|| transaction.request_timeout(interrupt::LOOK))?;
+        let mut sum = Sum::default();
+        sum.add(&request.data);
+        let response = match (&self.args.respond, &self.response) {
+            (None, _) => Vec::new(),
+            (Some(_), Some(response)) => response.clone(),
+            (Some(_), None) => request.data,
+        };
+        let mut sending = transaction.respond(response).map_err(|unsent| Stopped::Error(unsent.error))?;
+        let _ = tell.send(Told::Message(line(&mut sum, Service::Transaction, peer)));
+        let begun = Instant::now();
+        loop {
+            sending = match sending.wait_timeout(interrupt::LOOK) {
+                Progress::Ended(Ok(_)) => return Ok(()),
+                Progress::Ended(Err(unsent)) => return Err(Stopped::Error(unsent.error)),
+                Progress::UnderWay(sending) => sending,
+            };
+            if interrupt::requested() || (self.is_ended() && begun.elapsed() > LINGER) {
+                return Ok(());
+            }
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! `pinnace xtp`: the bare protocol, one association after the other, for trying implementations against each other.
+//!
+//! Nothing but XTP is on the wire (specs/xtp.md). Both ends print the same line for the same message, in the format that
+//! every protocol's pair has, `message N bytes SHA256-HEX`; what was lost of a stream without errors follows on lines of its
+//! own.
+
+mod content;
+mod listen;
+mod send;
+mod settings;
+mod transact;
+mod watch;
+
+pub(crate) use settings::{LinkName, ServiceName, Wire};
+
+use crate::exit::Error;
+use crate::output::Output;
+use crate::perf::IdleChoice;
+use clap::{Args as ClapArgs, Subcommand};
+use pinnace::xtp::Options;
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+use std::fmt::Write as _;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::time::Duration;
+
+const EXAMPLES: &str = "\
+Examples:
+  pinnace xtp listen 127.0.0.1:7001 --count 1
+  pinnace xtp send results.bin 127.0.0.1:7001
+      a file over a connection: set up with its first packet, closed with its last
+  tar c photos | pinnace xtp send - 127.0.0.1:7001 --service bulk-data
+  pinnace xtp listen 127.0.0.1:7001 --respond echo &
+  echo ahoy | pinnace xtp transact 127.0.0.1:7001
+      a request and its response in one round trip
+  sudo pinnace xtp send --size 1MiB --to 192.0.2.7:7001 --link ip36 --pcap xtp.pcap
+      over IP protocol 36, and what was sent in a file that Wireshark opens
+
+The six services, --service:
+  connection   a reliable stream of messages each way
+  transaction  a request and its response
+  unack-dgram  one message in one packet, which nobody acknowledges
+  ack-dgram    one message in one packet, repeated until it is acknowledged
+  iso-stream   a stream of which nothing is repeated; what is lost is told as holes
+  bulk-data    a reliable stream straight into buffers that the receiver has posted
+
+The listener prints a line for each message, `message N bytes SHA256-HEX`, N being its size; and
+after one of an iso-stream a line for each hole, `hole FROM..TO`: bytes FROM up to, without, TO
+were lost and are zero, and the hash is of the message with them. With --verbose or --json the
+sender prints the same lines, with the hash of what it sent. The bytes after a stream's last
+end of a message are a message too.";
+
+/// Arguments of `pinnace xtp`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    end: End,
+}
+
+#[derive(Debug, Subcommand)]
+enum End {
+    /// Receive messages of any service; print a line for each, answer requests
+    Listen(listen::Args),
+    /// Send messages with one of the services
+    Send(Box<send::Args>),
+    /// Send a request, and print the response; the round trip is said on standard error
+    Transact(transact::Args),
+}
+
+/// Runs `pinnace xtp`.
+pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
+    match &args.end {
+        End::Listen(args) => listen::run(args, output),
+        End::Send(args) => send::run(args, output),
+        End::Transact(args) => transact::run(args, output),
+    }
+}
+
+/// What both ends can set beside the control block.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(next_help_heading = "Transport")]
+struct Transport {
+    #[command(flatten)]
+    wire: Wire,
+    /// A peer that is silent for so long is gone: seconds
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
+    timeout: Duration,
+    /// How to wait: `block` costs no CPU time, `spin` takes a core, `adaptive` spins for a moment and then blocks
+    #[arg(long, value_enum, default_value = "adaptive")]
+    idle: IdleChoice,
+    /// Write every packet to this file, for Wireshark
+    #[arg(long, visible_alias = "capture", value_name = "FILE")]
+    pcap: Option<PathBuf>,
+}
+
+impl Transport {
+    fn options(&self) -> Options {
+        self.wire.apply(Options {
+            idle: self.idle.into(),
+            longest_message: u32::MAX.into(),
+            capture: self.pcap.clone(),
+            ..Options::default()
+        })
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let value: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
+    if (0.1..=86_400.0).contains(&value) {
+        Ok(Duration::from_secs_f64(value))
+    } else {
+        Err("must lie between 0.1 and 86400 seconds".to_owned())
+    }
+}
+
+/// One message, at either end.
+#[derive(Debug, Serialize)]
+struct Line {
+    event: &'static str,
+    /// At the listener in the order of arrival, at the sender in that of the calls, from 0.
+    message: u64,
+    bytes: u64,
+    sha256: String,
+    service: &'static str,
+    /// What was lost of an iso-stream's message, `[from, to)` in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    holes: Option<Vec<[usize; 2]>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<String>,
+}
+
+impl Line {
+    fn print(&self, output: &Output) {
+        let mut text = format!("message {} bytes {}", self.bytes, self.sha256);
+        for [from, to] in self.holes.iter().flatten() {
+            // Writing to a string does not fail.
+            let _ = write!(text, "\nhole {from}..{to}");
+        }
+        output.result(text, self);
+    }
+}
+
+fn pairs(holes: &[Range<usize>]) -> Vec<[usize; 2]> {
+    holes.iter().map(|hole| [hole.start, hole.end]).collect()
+}
+
+/// The hash of a message that comes in pieces.
+#[derive(Default)]
+struct Sum {
+    bytes: u64,
+    hash: Sha256,
+}
+
+impl Sum {
+    fn add(&mut self, piece: &[u8]) {
+        self.bytes += piece.len() as u64;
+        self.hash.update(piece);
+    }
+
+    /// How long it is, and its hash; the next message begins.
+    fn finish(&mut self) -> (u64, String) {
+        let bytes = std::mem::take(&mut self.bytes);
+        (bytes, format!("{:x}", self.hash.finalize_reset()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sum_is_that_of_the_pieces_together_and_starts_again() {
+        let mut sum = Sum::default();
+        let whole = format!("{:x}", Sha256::digest(b"Xpress Transport"));
+        for _ in 0..2 {
+            sum.add(b"Xpress ");
+            sum.add(b"Transport");
+            assert_eq!(sum.finish(), (16, whole.clone()));
+        }
+        assert_eq!(sum.finish().0, 0);
+    }
+}

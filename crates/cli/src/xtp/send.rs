@@ -1,0 +1,337 @@
+//! `pinnace xtp send`.
+
+use super::content::{Content, places};
+use super::settings::{Programming, ServiceName, resolve, service_name};
+use super::watch::Watch;
+use super::{Line, Sum, Transport};
+use crate::content::DATA;
+use crate::exit::Error;
+use crate::interrupt;
+use crate::output::Output;
+use crate::transport;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use pinnace::Message;
+use pinnace::xtp::{Close, Connection, ControlBlock, Endpoint, Progress, Refused, SendOptions, Sending};
+use serde::Serialize;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Instant;
+
+/// Arguments of `pinnace xtp send`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = DATA, override_usage = "pinnace xtp send [OPTIONS] FILE|- HOST:PORT\n       \
+    pinnace xtp send [OPTIONS] --size BYTES --to HOST:PORT")]
+pub(super) struct Args {
+    /// What to send (- is standard input), and the listener's address
+    #[arg(value_name = "FILE|- HOST:PORT", num_args = 0..=2)]
+    places: Vec<String>,
+    /// The listener's address
+    #[arg(long, value_name = "HOST:PORT", value_parser = transport::address)]
+    to: Option<String>,
+    /// Bytes of each message of pseudo-random content
+    #[arg(long, value_name = "BYTES", value_parser = transport::bytes)]
+    size: Option<u64>,
+    /// How many messages, one after the other; all on one stream where the service has one
+    #[arg(long, value_name = "K", default_value = "1")]
+    count: u64,
+    /// Where the pseudo-random content starts
+    #[arg(long, default_value = "1")]
+    seed: u64,
+    /// Send the content of this file in each message, straight from its pages
+    #[arg(long, conflicts_with_all = ["size", "seed"])]
+    file: Option<PathBuf>,
+    /// How it is carried
+    #[arg(long, value_enum, default_value_t)]
+    service: ServiceName,
+    /// Datagrams under way at a time
+    #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    parallel: u16,
+    #[command(flatten)]
+    programming: Programming,
+    #[command(flatten)]
+    transport: Transport,
+}
+
+/// The last line.
+#[derive(Default, Serialize)]
+struct Done {
+    event: &'static str,
+    service: &'static str,
+    messages: u64,
+    bytes: u64,
+    seconds: f64,
+    packets_sent: u64,
+    packets_resent: u64,
+    /// Whether the peer has acknowledged all of it.
+    acknowledged: bool,
+}
+
+/// What a sender of any service has at hand.
+struct Sender<'a> {
+    args: &'a Args,
+    output: &'a Output,
+    endpoint: &'a Endpoint,
+    to: SocketAddr,
+    block: ControlBlock,
+    watch: Watch<'a>,
+    bar: ProgressBar,
+    bytes: u64,
+}
+
+pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
+    let (file, address) = places(&args.places, (args.file.as_ref(), args.size, args.to.as_ref()))?;
+    let mut content = Content::open(file.as_deref(), args.size, args.seed)?;
+    if content.len().is_none() && args.count != 1 {
+        return Err(Error::usage("--count: standard input can be read only once"));
+    }
+    if content.len() == Some(0) && args.count != 1 && !args.service.is_one_message() {
+        return Err(Error::usage(format!(
+            "--count: a stream ({}) has no empty messages; one alone is an empty stream",
+            args.service
+        )));
+    }
+    let to = resolve(&address)?;
+    interrupt::install();
+    let Transport { wire, timeout, .. } = &args.transport;
+    let endpoint = wire.client_of(to, &args.programming.apply(args.transport.options())?)?;
+    endpoint.warnings().iter().for_each(|warning| output.warn(warning));
+    let block = args.programming.block(&endpoint, args.service.into(), *timeout)?;
+    let watch = Watch::new(&endpoint, &address, wire.link, *timeout);
+    let bar = bar(content.len().map(|len| len.saturating_mul(args.count)));
+    let mut sender = Sender { args, output, endpoint: &endpoint, to, block, watch, bar, bytes: 0 };
+    let begun = Instant::now();
+    let sent = match args.service {
+        ServiceName::Transaction => sender.requests(&mut content),
+        ServiceName::UnackDgram | ServiceName::AckDgram => sender.datagrams(&mut content),
+        _ => sender.stream(&mut content),
+    };
+    let (seconds, bytes) = (begun.elapsed().as_secs_f64(), sender.bytes);
+    sender.bar.finish_and_clear();
+    drop(sender);
+    if sent.is_err() {
+        // Nothing is left to be waited for.
+        endpoint.abort();
+    }
+    sent?;
+    let counters = endpoint.counters();
+    output.note(counters.to_string().trim_end().replace('\n', ", "));
+    done(
+        args,
+        output,
+        &Done {
+            event: "done",
+            service: service_name(args.service.into()),
+            messages: args.count,
+            bytes,
+            seconds,
+            packets_sent: counters.data_packets_sent,
+            packets_resent: counters.data_packets_resent,
+            acknowledged: !matches!(args.service, ServiceName::UnackDgram | ServiceName::IsoStream),
+        },
+    );
+    Ok(())
+}
+
+fn done(args: &Args, output: &Output, done: &Done) {
+    let speed = done.bytes as f64 * 8.0 / 1e6 / done.seconds.max(1e-9);
+    let how = match args.service {
+        ServiceName::UnackDgram => "sent (nobody says whether they arrived)",
+        ServiceName::IsoStream => "sent (what was lost was not repeated)",
+        _ => "delivered",
+    };
+    let text = format!(
+        "{} messages {how}, {} bytes in {:.3} s, {speed:.1} Mbit/s; {} of {} packets sent again",
+        done.messages, done.bytes, done.seconds, done.packets_resent, done.packets_sent
+    );
+    if output.json || !output.verbose {
+        output.result(text, done);
+    } else {
+        // Standard output has the messages' lines, and nothing else.
+        output.note(text);
+    }
+}
+
+/// A bar on standard error, if that is a terminal.
+fn bar(bytes: Option<u64>) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(bytes, ProgressDrawTarget::stderr_with_hz(10));
+    let template = match bytes {
+        Some(_) => "{wide_bar} {binary_bytes:>11} of {binary_total_bytes:>11} {binary_bytes_per_sec:>13} {eta:>4} left",
+        None => "{spinner} {binary_bytes:>11} {binary_bytes_per_sec:>13}",
+    };
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar
+}
+
+impl Sender<'_> {
+    /// Prints the line of a message that was sent.
+    fn print(&self, number: u64, (bytes, sha256): (u64, String)) {
+        if !self.output.json && !self.output.verbose {
+            return;
+        }
+        let service = service_name(self.args.service.into());
+        let line = Line { event: "message", message: number, bytes, sha256, service, holes: None, source: None };
+        self.bar.suspend(|| line.print(self.output));
+    }
+
+    /// All messages on one stream, which ends with the last of them.
+    fn stream(&mut self, content: &mut Content) -> Result<(), Error> {
+        let opened = self.endpoint.connect_with(self.to, self.block.clone());
+        let connection = opened.map_err(|error| self.watch.error(error))?;
+        let mut under_way = VecDeque::new();
+        // Of what was printed only when it had been acknowledged nobody would see where a stream is stuck.
+        let mut sum = Sum::default();
+        for number in 0..self.args.count {
+            let mut pieces = content.pieces(number);
+            while let Some((piece, eom)) = pieces.next()? {
+                if self.output.json || self.output.verbose {
+                    sum.add(&piece);
+                }
+                self.bytes += piece.len() as u64;
+                let options = if eom { SendOptions::MESSAGE } else { SendOptions::BYTES };
+                let sending = self.queue(&connection, piece, options, &mut under_way)?;
+                under_way.push_back(sending);
+            }
+            self.print(number, sum.finish());
+        }
+        connection.close(Close::Abbreviated).map_err(|error| self.watch.error(error))?;
+        self.watch.begin();
+        loop {
+            match connection.wait_closed_timeout(interrupt::LOOK) {
+                Ok(()) => return Ok(()),
+                Err(pinnace::Error::Timeout) => self.look(&connection)?,
+                Err(error) => return Err(self.watch.error(error)),
+            }
+        }
+    }
+
+    /// Queues a piece, and waits for room.
+    fn queue(
+        &mut self,
+        connection: &Connection,
+        mut piece: Message,
+        options: SendOptions,
+        under_way: &mut VecDeque<Sending>,
+    ) -> Result<Sending, Error> {
+        self.watch.begin();
+        loop {
+            self.look(connection)?;
+            let unsent = match connection.try_send(piece, &options) {
+                Ok(sending) => return Ok(sending),
+                Err(unsent) => unsent,
+            };
+            piece = match (unsent.message, unsent.error) {
+                (Some(message), pinnace::Error::ContextRefused(Refused::Full)) => message,
+                (_, error) => return Err(self.watch.error(error)),
+            };
+            if let Some(oldest) = under_way.pop_front() {
+                self.ended(oldest, under_way, |_| ())?;
+            }
+        }
+    }
+
+    /// Waits a moment for the end of the oldest, and puts it back if that was not enough.
+    fn ended(
+        &self,
+        oldest: Sending,
+        under_way: &mut VecDeque<Sending>,
+        mut done: impl FnMut(Message),
+    ) -> Result<(), Error> {
+        match oldest.wait_timeout(interrupt::LOOK) {
+            Progress::Ended(Ok(message)) => done(message),
+            Progress::Ended(Err(unsent)) => return Err(self.watch.error(unsent.error)),
+            Progress::UnderWay(sending) => under_way.push_front(sending),
+        }
+        Ok(())
+    }
+
+    fn look(&mut self, connection: &Connection) -> Result<(), Error> {
+        if let Ok(facts) = connection.facts() {
+            // With xtp36 the numbers have 32 bits.
+            let moved = (facts.acked.wrapping_sub(facts.start)).max(self.bar.position());
+            self.bar.set_position(moved.min(self.bytes));
+        }
+        self.watch.look()
+    }
+
+    /// A datagram for each message.
+    fn datagrams(&mut self, content: &mut Content) -> Result<(), Error> {
+        let mut under_way = VecDeque::new();
+        let (mut next, mut ended) = (0, 0);
+        self.watch.begin();
+        // Who does not acknowledge is not missed when it is silent.
+        let is_acked = self.args.service == ServiceName::AckDgram;
+        while ended < self.args.count {
+            while next < self.args.count && under_way.len() < usize::from(self.args.parallel) {
+                let message = content.whole(next)?;
+                let sent = self.endpoint.datagram_with(self.to, message, self.block.clone(), &SendOptions::MESSAGE);
+                under_way.push_back(sent.map_err(|unsent| self.watch.error(unsent.error))?);
+                next += 1;
+            }
+            if is_acked {
+                self.watch.look()?;
+            } else {
+                interrupt::check()?;
+            }
+            let Some(oldest) = under_way.pop_front() else { return Ok(()) };
+            let mut message = None;
+            self.ended(oldest, &mut under_way, |delivered| message = Some(delivered))?;
+            if let Some(message) = message {
+                let mut sum = Sum::default();
+                sum.add(&message);
+                self.print(ended, sum.finish());
+                self.bytes += message.len() as u64;
+                self.bar.set_position(self.bytes);
+                ended += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// A transaction for each message, whose response is counted and not shown.
+    fn requests(&mut self, content: &mut Content) -> Result<(), Error> {
+        for number in 0..self.args.count {
+            let message = content.whole(number)?;
+            let mut sum = Sum::default();
+            sum.add(&message);
+            self.bytes += message.len() as u64;
+            let answer = transacted(self.endpoint, self.to, message, &self.block, &mut self.watch)?;
+            self.print(number, sum.finish());
+            self.output.note(format_args!("request {number}: a response of {} bytes", answer.0.len()));
+            self.bar.set_position(self.bytes);
+        }
+        Ok(())
+    }
+}
+
+/// One transaction: its response, and how long it took.
+pub(super) fn transacted(
+    endpoint: &Endpoint,
+    to: SocketAddr,
+    request: Message,
+    block: &ControlBlock,
+    watch: &mut Watch<'_>,
+) -> Result<(Vec<u8>, std::time::Duration), Error> {
+    let (done, ended) = channel();
+    let (endpoint, block) = (endpoint.clone(), block.clone());
+    // The call cannot be interrupted, and this thread can.
+    std::thread::spawn(move || {
+        let begun = Instant::now();
+        let answer = endpoint.transact_with(to, request, block);
+        done.send((answer, begun.elapsed()))
+    });
+    watch.begin();
+    loop {
+        match ended.recv_timeout(interrupt::LOOK) {
+            Ok((Ok(answer), time)) => return Ok((answer.data, time)),
+            Ok((Err(error), _)) => return Err(watch.error(error)),
+            Err(RecvTimeoutError::Timeout) => watch.look()?,
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(Error::failed("a thread of this program has failed; please report it"));
+            }
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! What both ends of XTP can be told on the command line, here and in `pinnace perf`.
+
+use crate::exit::Error;
+use crate::{transport, units};
+use clap::{Args, ValueEnum};
+use pinnace::xtp::{Carrier, Codec, ControlBlock, Endpoint, Flags, Options, Service};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::time::Duration;
+
+/// The six services of the paper.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum ServiceName {
+    /// A reliable stream of messages each way
+    #[default]
+    Connection,
+    /// A request and its response, in one round trip with set-up and close
+    Transaction,
+    /// One message in one packet, which nobody acknowledges
+    UnackDgram,
+    /// One message in one packet, repeated until it is acknowledged
+    AckDgram,
+    /// A stream of which nothing is repeated; what is lost is told as holes
+    #[value(alias = "iso")]
+    IsoStream,
+    /// A reliable stream straight into buffers that the receiver has posted
+    #[value(alias = "bulk")]
+    BulkData,
+}
+
+impl ServiceName {
+    /// One message is all that an association carries.
+    pub(crate) fn is_one_message(self) -> bool {
+        matches!(self, Self::Transaction | Self::UnackDgram | Self::AckDgram)
+    }
+}
+
+impl From<ServiceName> for Service {
+    fn from(name: ServiceName) -> Self {
+        match name {
+            ServiceName::Connection => Self::Connection,
+            ServiceName::Transaction => Self::Transaction,
+            ServiceName::UnackDgram => Self::UnackDgram,
+            ServiceName::AckDgram => Self::AckDgram,
+            ServiceName::IsoStream => Self::IsoStream,
+            ServiceName::BulkData => Self::BulkData,
+        }
+    }
+}
+
+impl fmt::Display for ServiceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Connection => "connection",
+            Self::Transaction => "transaction",
+            Self::UnackDgram => "unack-dgram",
+            Self::AckDgram => "ack-dgram",
+            Self::IsoStream => "iso-stream",
+            Self::BulkData => "bulk-data",
+        })
+    }
+}
+
+/// What `pinnace` calls a service of the library's.
+pub(super) fn service_name(service: Service) -> &'static str {
+    match service {
+        Service::Connection => "connection",
+        Service::Transaction => "transaction",
+        Service::UnackDgram => "unack-dgram",
+        Service::AckDgram => "ack-dgram",
+        Service::IsoStream => "iso-stream",
+        Service::BulkData => "bulk-data",
+        Service::UnackMulticast => "unack-multicast",
+        Service::Multicast => "multicast",
+    }
+}
+
+/// How packets are laid out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum CodecName {
+    /// The layout of XTP 4.0, which Wireshark knows
+    #[default]
+    Xtp40,
+    /// A reconstruction of revision 3.6, the paper's, with its CXOR checksum
+    Xtp36,
+}
+
+impl From<CodecName> for Codec {
+    fn from(name: CodecName) -> Self {
+        match name {
+            CodecName::Xtp40 => Self::Xtp40,
+            CodecName::Xtp36 => Self::Xtp36,
+        }
+    }
+}
+
+/// What carries the packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LinkName {
+    /// UDP: the ports of XTP are those of UDP
+    #[default]
+    Udp,
+    /// IP itself, protocol 36: needs root or CAP_NET_RAW, and each end an address of its own
+    Ip36,
+}
+
+impl From<LinkName> for Carrier {
+    fn from(name: LinkName) -> Self {
+        match name {
+            LinkName::Udp => Self::Udp,
+            LinkName::Ip36 => Self::Ip36,
+        }
+    }
+}
+
+/// How packets look and travel: the same at both ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Args)]
+pub(crate) struct Wire {
+    /// How packets are laid out; both ends must say the same
+    #[arg(long, value_enum, default_value_t, help_heading = "XTP")]
+    pub(crate) codec: CodecName,
+    /// What carries them; both ends must say the same
+    #[arg(long, value_enum, default_value_t, help_heading = "XTP")]
+    pub(crate) link: LinkName,
+}
+
+impl Wire {
+    /// The options that it stands for.
+    pub(crate) fn apply(self, options: Options) -> Options {
+        Options { codec: self.codec.into(), carrier: self.link.into(), ..options }
+    }
+
+    /// An endpoint that talks with `peer`.
+    pub(crate) fn client_of(self, peer: SocketAddr, options: &Options) -> Result<Endpoint, Error> {
+        let endpoint = match (self.link, client_address(peer)) {
+            (LinkName::Ip36, Some(local)) => Endpoint::bind(local, options),
+            _ => Endpoint::client_of(peer, options),
+        };
+        endpoint.map_err(|error| self.error(error))
+    }
+
+    /// Who opens a socket, and what would help if that fails.
+    pub(crate) fn error(self, error: pinnace::Error) -> Error {
+        match &error {
+            pinnace::Error::Io { source, .. }
+                if self.link == LinkName::Ip36 && source.kind() == std::io::ErrorKind::PermissionDenied =>
+            {
+                Error::failed(format!(
+                    "{error}; --link ip36 needs a raw socket: run the command with sudo, or without it"
+                ))
+            }
+            pinnace::Error::Io { source, .. }
+                if self.link == LinkName::Ip36 && source.kind() == std::io::ErrorKind::AddrInUse =>
+            {
+                Error::failed(format!(
+                    "{error}; one process owns protocol 36 of an address: end that one, or use another"
+                ))
+            }
+            _ => error.into(),
+        }
+    }
+}
+
+/// The loopback address of a client over protocol 36 whose peer is on this host, too.
+const OTHER_LOOPBACK: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 36);
+/// The port in its address segments, which no system picks.
+const CLIENT_PORT: u16 = 36;
+
+/// Where a client over protocol 36 is bound if the system's choice would be the peer's own address: one process owns the
+/// protocol on an address.
+fn client_address(peer: SocketAddr) -> Option<SocketAddr> {
+    match peer.ip() {
+        IpAddr::V4(ip) if ip.is_loopback() && ip != OTHER_LOOPBACK => Some((OTHER_LOOPBACK, CLIENT_PORT).into()),
+        _ => None,
+    }
+}
+
+/// The address that `text` names.
+pub(super) fn resolve(text: &str) -> Result<SocketAddr, Error> {
+    let mut addresses = text.to_socket_addrs().map_err(|error| Error::io(format!("cannot resolve {text}"), &error))?;
+    addresses.next().ok_or_else(|| Error::failed(format!("{text} has no address")))
+}
+
+/// What a context is programmed with (paper, Appendix B).
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Control block")]
+pub(super) struct Programming {
+    /// Do not sum the data: the checksum covers headers alone
+    #[arg(long)]
+    nocheck: bool,
+    /// Repeat everything from the first lost byte on, and keep nothing beyond a gap, instead of what was lost alone
+    #[arg(long)]
+    go_back_n: bool,
+    /// Priority of the packets, lower first; at most 65535 with xtp40
+    #[arg(long, value_name = "N")]
+    sort: Option<u32>,
+    /// Send no faster, repetitions counted, as 100mbit
+    #[arg(long, value_name = "RATE", value_parser = units::bit_rate)]
+    rate: Option<u64>,
+    /// What may leave at once where --rate is set; at least a packet does
+    #[arg(long, value_name = "BYTES", value_parser = transport::bytes, requires = "rate")]
+    burst: Option<u64>,
+    /// How far the peer may send ahead of us, and how much is queued to it [default: 256 KiB, on loopback more]
+    #[arg(long, value_name = "BYTES", value_parser = transport::bytes)]
+    window: Option<u64>,
+    /// The most bytes of data in a packet [default: what the path carries]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=65_507))]
+    maxdata: Option<u32>,
+    /// How often in a row an answer may be missing [default: as often as the timeout lets it]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    retry_count: Option<u32>,
+}
+
+/// The longest wait for an answer where round trips are short.
+const SHORT_WAIT: Duration = Duration::from_millis(160);
+
+impl Programming {
+    /// What of it belongs to the endpoint.
+    pub(super) fn apply(&self, options: Options) -> Result<Options, Error> {
+        let window = |bytes| match u32::try_from(bytes) {
+            Ok(bytes @ 1..=0x4000_0000) => Ok(bytes),
+            _ => Err(Error::usage("--window: a window has 1 byte to 1 GiB")),
+        };
+        Ok(Options { window_bytes: self.window.map(window).transpose()?, ..options })
+    }
+
+    /// The control block of an endpoint's contexts; `timeout` is how long a peer may be silent.
+    pub(super) fn block(
+        &self,
+        endpoint: &Endpoint,
+        service: Service,
+        timeout: Duration,
+    ) -> Result<ControlBlock, Error> {
+        let mut block = endpoint.block(service);
+        if self.nocheck {
+            block.mode_flags = block.mode_flags.with(Flags::NOCHECK);
+        }
+        if let Some(sort) = self.sort {
+            block.mode_flags = block.mode_flags.with(Flags::SORT);
+            block.sort_value = sort;
+        }
+        if let Some(rate) = self.rate {
+            let wrong = |_| Error::usage("--rate: XTP says rates in 32 bits, of bytes a second: 34 Gbit/s at most");
+            block.output_rate = u32::try_from((rate / 8).max(1)).map_err(wrong)?;
+            block.output_burst = self.burst.map_or(0, |burst| u32::try_from(burst).unwrap_or(u32::MAX));
+        }
+        if let Some(maxdata) = self.maxdata {
+            block.maxdata = block.maxdata.min(maxdata);
+        }
+        block.go_back_n = self.go_back_n;
+        let expiries = timeout.as_millis() / SHORT_WAIT.as_millis();
+        block.retry_count = self.retry_count.unwrap_or(block.retry_count + expiries as u32);
+        (block.ctimer, block.ctimeout) = (timeout / 2, timeout / 2);
+        Ok(block)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_that_are_printed() {
+        for name in ServiceName::value_variants() {
+            let said = name.to_possible_value().map(|value| value.get_name().to_owned());
+            assert_eq!(said.as_deref(), Some(name.to_string().as_str()));
+            assert_eq!(service_name((*name).into()), name.to_string());
+        }
+    }
+
+    #[test]
+    fn a_client_on_this_host_has_another_address_than_its_peer() {
+        let of = |peer: &str| client_address(peer.parse().unwrap());
+        assert_eq!(of("127.0.0.1:7"), "127.0.0.36:36".parse().ok());
+        for other in ["192.0.2.1:7", "[::1]:7", "127.0.0.36:7"] {
+            assert_eq!(of(other), None);
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Waiting for a peer, and knowing when it is gone.
+
+use super::settings::LinkName;
+use crate::exit::Error;
+use crate::interrupt;
+use pinnace::xtp::{Endpoint, Failure, Refused};
+use std::time::{Duration, Instant};
+
+/// After so many reports of the network that nobody is there, it is believed.
+const UNREACHABLE: u64 = 3;
+
+/// Whether the peer at `to` still says anything.
+pub(super) struct Watch<'a> {
+    endpoint: &'a Endpoint,
+    to: &'a str,
+    link: LinkName,
+    timeout: Duration,
+    heard: u64,
+    since: Instant,
+}
+
+impl<'a> Watch<'a> {
+    pub(super) fn new(endpoint: &'a Endpoint, to: &'a str, link: LinkName, timeout: Duration) -> Self {
+        Self { endpoint, to, link, timeout, heard: 0, since: Instant::now() }
+    }
+
+    /// Looks; to be called every [`interrupt::LOOK`] while waiting. Fails if the peer is gone, or on Ctrl-C.
+    pub(super) fn look(&mut self) -> Result<(), Error> {
+        interrupt::check()?;
+        let counters = self.endpoint.counters();
+        let heard = counters.data_packets_received + counters.statuses_received + counters.diags_received;
+        if heard != self.heard {
+            (self.heard, self.since) = (heard, Instant::now());
+        }
+        if heard == 0 && counters.unreachable_reports >= UNREACHABLE {
+            return Err(self.nobody());
+        }
+        if self.since.elapsed() > self.timeout {
+            return Err(self.gone());
+        }
+        Ok(())
+    }
+
+    /// Time in which nothing was expected does not count.
+    pub(super) fn begin(&mut self) {
+        self.since = Instant::now();
+    }
+
+    fn nobody(&self) -> Error {
+        let what = if self.link == LinkName::Udp { "UDP port" } else { "IP protocol" };
+        Error::peer_gone(format!(
+            "nobody answers at {}: its {what} is closed; start `pinnace xtp listen` there",
+            self.to
+        ))
+    }
+
+    fn gone(&self) -> Error {
+        let (to, seconds) = (self.to, self.timeout.as_secs_f32());
+        if self.heard > 0 {
+            return Error::peer_gone(format!(
+                "{to} has not answered for {seconds} s: it was ended, or the network between is down; run the command again \
+                 when it is back"
+            ));
+        }
+        let carrier = if self.link == LinkName::Udp { "UDP" } else { "IP protocol 36" };
+        Error::peer_gone(format!(
+            "no answer from {to} within {seconds} s: is `pinnace xtp listen` running there with the same --codec and --link, \
+             and does {carrier} reach it?"
+        ))
+    }
+
+    /// An error of the transport, in the user's words.
+    pub(super) fn error(&self, error: pinnace::Error) -> Error {
+        let to = self.to;
+        match error {
+            pinnace::Error::ContextFailed(Failure::Refused { code: 1, value: 1 }) => Error::peer_gone(format!(
+                "nobody listens at {to}: an XTP host is there, but none at this port and address; start `pinnace xtp listen`"
+            )),
+            pinnace::Error::ContextFailed(Failure::Refused { code: 1, value: 8 }) => Error::failed(format!(
+                "{to} does not offer this service: use another --service, or start the listener with it"
+            )),
+            pinnace::Error::ContextFailed(Failure::Abandoned) => self.gone(),
+            pinnace::Error::ContextFailed(Failure::GivenUpByPeer { .. } | Failure::Unknown | Failure::Forced) => {
+                Error::peer_gone(format!("{to} ended the association in the middle; run the command again"))
+            }
+            pinnace::Error::ContextRefused(Refused::TooLarge { most }) => Error::failed(format!(
+                "a datagram is one packet, which carries at most {most} bytes here; use --service connection for longer ones"
+            )),
+            pinnace::Error::ContextRefused(Refused::Sort) => {
+                Error::usage("--sort: with xtp40 a sort value is at most 65535")
+            }
+            error => Error::from(error),
+        }
+    }
+}

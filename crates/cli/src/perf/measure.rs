@@ -123,6 +123,8 @@ fn calibrate(pair: &mut Pair, args: &Args, job: &Job) -> Result<u64, Trouble> {
 }
 
 fn measured(job: &Job, messages: u64, receiver: &Ran, sender: &Ran) -> Measured {
+    // What was lost does not count.
+    let messages = receiver.delivered.unwrap_or(messages);
     let bytes = messages as f64 * job.size as f64;
     let per_gb = |seconds: f64| seconds / (bytes / 1e9);
     Measured {

@@ -12,10 +12,12 @@ mod process;
 mod protocol;
 mod report;
 mod tcp;
+mod transactions;
 mod udp;
 mod vrp;
 mod waiter;
 mod worker;
+mod xtp;
 mod zcrp;
 
 use crate::exit::Error;
@@ -23,6 +25,7 @@ use crate::interrupt;
 use crate::output::Output;
 use crate::vrp::{ContractArgs, Packets};
 use crate::wan;
+use crate::xtp::ServiceName;
 use bytesize::ByteSize;
 use clap::Parser;
 use measure::Series;
@@ -36,7 +39,9 @@ pub(crate) use network::{Host, Network, Path};
 pub(crate) use process::{Pair, Trouble};
 pub(crate) use protocol::{IdleChoice, Job, Ran, Repeats, Role, Transport};
 pub(crate) use report::progress;
+
 pub(crate) use worker::{Failure, run as run_worker};
+pub(crate) use xtp::Choice as XtpChoice;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -44,6 +49,8 @@ Examples:
   pinnace perf --protocol vrp --loss-rate 10% --run 4KiB --critical 0..1KiB --frame 100KB
   sudo pinnace perf --protocol vrp --loss-rate 25% --run 4kB --critical 0..1kB --frame 100KB \\
       --against tcp-cubic,tcp-bbr --wan rate=100mbit,rtt=60ms,loss=1%
+  pinnace perf --protocol xtp --service bulk-data --size 16384
+  pinnace perf --protocol xtp --service transaction --size 100
 
 Gbit/s counts whole messages. Of VRP's frames a part may be lost with permission: `lost` (in
 JSON `loss`) is the share of their packets that was lost for good. TCP loses nothing.";
@@ -56,11 +63,11 @@ pub(crate) struct Args {
     #[arg(long, default_value = "zcrp")]
     protocol: Transport,
     /// What to compare it with: tcp (the system's congestion control), tcp-cubic, tcp-bbr, tcp-batched (256 KiB a write),
-    /// zcrp, vrp, udp (a bare loop with the same datagrams, the ceiling)
+    /// zcrp, vrp, xtp, udp (a bare loop with the same datagrams, the ceiling)
     #[arg(long, value_delimiter = ',', default_value = "tcp-cubic,tcp-bbr,udp")]
     against: Vec<Transport>,
     /// Message sizes
-    #[arg(long, value_delimiter = ',', default_value = "1KiB,16KiB,64KiB,1MiB,16MiB")]
+    #[arg(long, visible_alias = "size", value_delimiter = ',', default_value = "1KiB,16KiB,64KiB,1MiB,16MiB")]
     sizes: Vec<ByteSize>,
     /// One size, in the words of VRP, whose messages are frames
     #[arg(long, value_name = "SIZE", conflicts_with = "sizes")]
@@ -103,6 +110,8 @@ pub(crate) struct Args {
     contract: ContractArgs,
     #[command(flatten)]
     packets: Packets,
+    #[command(flatten)]
+    xtp: xtp::Choice,
 }
 
 /// What runs beside the measurements.
@@ -163,6 +172,7 @@ impl Args {
         let job = Job { depth, busy_poll: self.busy_poll, ..Job::new(transport, size, idle, self.path) };
         let job = Job { cluster: job.cluster && self.wan.is_none(), ..job };
         match transport {
+            Transport::Xtp => Job { xtp: self.xtp, ..job },
             Transport::Vrp => Job { contract: self.contract.clone(), packets: self.packets.clone(), ..job },
             _ => job,
         }
@@ -186,6 +196,11 @@ impl Args {
         if unused && !self.transports().contains(&Transport::Vrp) {
             return Err(Error::usage(
                 "only vrp has a contract and options of its own: add --protocol vrp, or vrp to --against",
+            ));
+        }
+        if self.xtp != xtp::Choice::default() && !self.transports().contains(&Transport::Xtp) {
+            return Err(Error::usage(
+                "only xtp has services, codecs and links: add --protocol xtp, or xtp to --against",
             ));
         }
         if !(0.001..=60.0).contains(&self.seconds()) {
@@ -212,6 +227,9 @@ pub(crate) fn size_name(size: usize) -> String {
 pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     args.check()?;
     interrupt::install();
+    if args.xtp.service == ServiceName::Transaction {
+        return transactions::run(args, output);
+    }
     let mut network = match &args.wan {
         Some(config) => Network::over(config)?,
         None => Network::new(args.path)?,

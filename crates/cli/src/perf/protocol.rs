@@ -18,6 +18,8 @@ pub(crate) enum Transport {
     Zcrp,
     /// Frames with a loss contract.
     Vrp,
+    /// The six services of XTP.
+    Xtp,
     /// The kernel's TCP with this congestion control, or with the system's own choice; one write a message.
     Tcp(Option<String>),
     /// TCP cubic, with the application collecting messages into large writes.
@@ -31,6 +33,7 @@ impl fmt::Display for Transport {
         match self {
             Self::Zcrp => f.write_str("zcrp"),
             Self::Vrp => f.write_str("vrp"),
+            Self::Xtp => f.write_str("xtp"),
             Self::Tcp(None) => f.write_str("tcp"),
             Self::Tcp(Some(congestion)) => write!(f, "tcp-{congestion}"),
             Self::TcpBatched => f.write_str("tcp-batched"),
@@ -46,12 +49,13 @@ impl FromStr for Transport {
         match name {
             "zcrp" => Ok(Self::Zcrp),
             "vrp" => Ok(Self::Vrp),
+            "xtp" => Ok(Self::Xtp),
             "tcp" => Ok(Self::Tcp(None)),
             "tcp-batched" => Ok(Self::TcpBatched),
             "udp" => Ok(Self::Udp),
             _ => match name.strip_prefix("tcp-") {
                 Some(congestion) if !congestion.is_empty() => Ok(Self::Tcp(Some(congestion.to_owned()))),
-                _ => Err(format!("no transport {name:?}: zcrp, vrp, tcp, tcp-cubic, tcp-bbr, tcp-batched or udp")),
+                _ => Err(format!("no transport {name:?}: zcrp, vrp, xtp, tcp, tcp-cubic, tcp-bbr, tcp-batched or udp")),
             },
         }
     }
@@ -141,6 +145,10 @@ pub(crate) struct Job {
     pub(crate) contract: ContractArgs,
     /// How such a transport sends.
     pub(crate) packets: Packets,
+    /// Each round trip has a connection of its own, its set-up and close included.
+    pub(crate) each_alone: bool,
+    /// How XTP is used.
+    pub(crate) xtp: super::xtp::Choice,
     /// Datagrams larger than the path carries are cut by IP, instead of never being sent.
     pub(crate) fragment: bool,
 }
@@ -179,6 +187,8 @@ pub(crate) struct Ran {
     pub(crate) memory_beyond_buffers: Option<u64>,
     /// What the protocol counted in this run.
     pub(crate) placement: Option<Placement>,
+    /// Messages that arrived, where that may be fewer than were sent.
+    pub(crate) delivered: Option<u64>,
     /// What was lost of the frames delivered, where that may happen.
     pub(crate) loss: Option<Loss>,
     /// What was sent again, where that is counted.
@@ -231,6 +241,8 @@ impl Job {
             peer: None,
             contract: ContractArgs::default(),
             packets: Packets::default(),
+            each_alone: false,
+            xtp: super::xtp::Choice::default(),
             fragment: false,
         }
     }

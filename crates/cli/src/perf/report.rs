@@ -39,6 +39,8 @@ struct Line<'a> {
     /// The most of them in a row.
     longest_run: Option<u32>,
     contract: Option<String>,
+    /// Service, codec and link of XTP.
+    xtp: Option<&'a super::XtpChoice>,
 }
 
 /// Prints sizes as they are finished.
@@ -71,7 +73,10 @@ impl<'a> Report<'a> {
              {profile}; {protocol}/x: times the throughput of x; CPU: processor seconds per GB at the sender and the receiver",
             size_name(self.args.in_flight().as_u64() as usize)
         ));
-        let mut lost = "";
+        if self.args.transports().contains(&Transport::Xtp) {
+            self.print(&format!("# xtp: {}; in place: of the bytes", self.args.xtp));
+        }
+        let mut lost = if self.args.xtp.is_lossy() { "      lost" } else { "" };
         if self.args.transports().contains(&Transport::Vrp) {
             lost = "      lost";
             self.print(&format!(
@@ -173,6 +178,7 @@ impl<'a> Report<'a> {
             seconds: series.median(|measured| measured.seconds),
             loss: loss(series),
             longest_run: series.measured.iter().filter_map(|measured| Some(measured.loss?.longest_run)).max(),
+            xtp: (series.job.transport == Transport::Xtp).then_some(&series.job.xtp),
             contract: (series.job.transport == Transport::Vrp).then(|| series.job.contract.to_string()),
         }
     }

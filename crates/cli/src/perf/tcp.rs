@@ -244,3 +244,65 @@ impl End for Ping {
         })
     }
 }
+
+/// Serves connections one after the other, each of one exchange.
+struct Answerer {
+    job: Job,
+    listener: TcpListener,
+    message: Vec<u8>,
+}
+
+pub(super) fn answerer(job: &Job) -> Result<Opened, Failure> {
+    let (listener, address) = listen(job)?;
+    listener.set_nonblocking(job.idle != IdleChoice::Block)?;
+    Ok((Box::new(Answerer { job: job.clone(), listener, message: vec![1; job.size] }), Some(address)))
+}
+
+impl End for Answerer {
+    fn run(&mut self, count: u64) -> Result<Ran, Failure> {
+        let mut waiter = Waiter::new(self.job.idle);
+        for _ in 0..count {
+            let stream = loop {
+                match self.listener.accept() {
+                    Ok((stream, _)) => break stream,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        waiter.readable(&self.listener)?;
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => return Err(error.into()),
+                }
+            };
+            waiter.done();
+            let mut stream = Stream::new(stream, &self.job)?;
+            stream.read_exact(&mut self.message)?;
+            stream.write_all(&self.message)?;
+        }
+        Ok(Ran::default())
+    }
+}
+
+/// Connects, writes, reads and closes, each time.
+struct Asker {
+    job: Job,
+    message: Vec<u8>,
+}
+
+pub(super) fn asker(job: &Job) -> Result<Opened, Failure> {
+    Ok((Box::new(Asker { job: job.clone(), message: vec![1; job.size] }), None))
+}
+
+impl End for Asker {
+    fn run(&mut self, count: u64) -> Result<Ran, Failure> {
+        round_trips(count, |number| {
+            stamp(&mut self.message, number);
+            let start = Instant::now();
+            let mut stream = connect(&self.job)?;
+            stream.write_all(&self.message)?;
+            stream.read_exact(&mut self.message)?;
+            drop(stream);
+            let time = start.elapsed();
+            check(&self.message, number)?;
+            Ok(time)
+        })
+    }
+}

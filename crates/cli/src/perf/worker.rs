@@ -1,7 +1,7 @@
 //! The hidden subcommand that is one end of a measurement, in a process of its own.
 
 use super::protocol::{Job, Ran, Reply, Request, Role, Transport};
-use super::{tcp, udp, vrp, zcrp};
+use super::{tcp, udp, vrp, xtp, zcrp};
 use crate::exit::Error;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
@@ -59,10 +59,16 @@ fn open(job: &Job) -> Result<Opened, Failure> {
         (Transport::Zcrp, Role::Ping) => zcrp::ping(job),
         (Transport::Vrp, Role::Receiver) => vrp::receiver(job),
         (Transport::Vrp, Role::Sender) => vrp::sender(job),
+        (Transport::Xtp, Role::Receiver) => xtp::receiver(job),
+        (Transport::Xtp, Role::Sender) => xtp::sender(job),
+        (Transport::Xtp, Role::Pong) => xtp::pong(job),
+        (Transport::Xtp, Role::Ping) => xtp::ping(job),
         (Transport::Udp, Role::Receiver) => udp::receiver(job),
         (Transport::Udp, Role::Sender) => udp::sender(job),
         (Transport::Tcp(_) | Transport::TcpBatched, Role::Receiver) => tcp::receiver(job),
         (Transport::Tcp(_) | Transport::TcpBatched, Role::Sender) => tcp::sender(job),
+        (Transport::Tcp(_) | Transport::TcpBatched, Role::Pong) if job.each_alone => tcp::answerer(job),
+        (Transport::Tcp(_) | Transport::TcpBatched, Role::Ping) if job.each_alone => tcp::asker(job),
         (Transport::Tcp(_) | Transport::TcpBatched, Role::Pong) => tcp::pong(job),
         (Transport::Tcp(_) | Transport::TcpBatched, Role::Ping) => tcp::ping(job),
         (Transport::Udp | Transport::Vrp, Role::Ping | Role::Pong) => {

@@ -88,6 +88,15 @@ pub(crate) enum CodecName {
     Xtp36,
 }
 
+impl fmt::Display for CodecName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Xtp40 => "xtp40",
+            Self::Xtp36 => "xtp36",
+        })
+    }
+}
+
 impl From<CodecName> for Codec {
     fn from(name: CodecName) -> Self {
         match name {

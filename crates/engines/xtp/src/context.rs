@@ -310,7 +310,9 @@ impl Context {
             Phase::Active => {
                 let waiting = earlier(self.wait_until(), self.answer_by);
                 let sending = earlier(self.paced_until, self.rest_at);
-                earlier(earlier(ring, Some(self.silent_until())), earlier(waiting, sending))
+                // Groups have dates of their own.
+                let silent = if self.is_group() { None } else { Some(self.silent_until()) };
+                earlier(earlier(ring, silent), earlier(waiting, sending))
             }
         }
     }

@@ -2,209 +2,15 @@
 mod support;
 
 use core::time::Duration;
-use pinnace_core::{Address, Random, Time};
-use pinnace_sim::{Exits, Fate, HostId, NetworkConfig, Node, Outcome, Packet, Path, Position, Simulation};
-use pinnace_wire::xtp::{self, Body, FirstTraffic, Head, Header, Key, Kind, Options, Spans, Status};
-use pinnace_xtp::{Close, Codec, ControlBlock, Event, Failure, Output, Service, Services, Xtp};
-use std::cell::{Cell, RefCell};
+use pinnace_core::Time;
+use pinnace_sim::HostId;
+use pinnace_wire::xtp::{self, Body, FirstTraffic, Key, Kind, Options};
+use pinnace_xtp::{Failure, Service};
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
-use support::{Program, Seen, block, config, pattern};
-
-type World = Simulation<Xtp, Program>;
-
-const SENDER: HostId = HostId::new(0);
-const GROUP: Address = Address::Node(1000);
-const BOTH: Services = Services::NONE.with(Service::Multicast).with(Service::UnackMulticast);
-
-fn receivers(count: u32) -> impl Iterator<Item = HostId> {
-    (1..=count).map(HostId::new)
-}
-
-/// A receiver that joins when it starts.
-fn joining() -> Program {
-    Program::new(
-        |_, host| {
-            host.call(|engine| engine.join(GROUP, block(Service::Multicast), BOTH)).expect("joined");
-        },
-        |_, _, _, _| {},
-    )
-}
-
-/// How many statuses a sender asks for, and how long the stream takes it.
-#[derive(Clone, Default)]
-struct Asks(Rc<Cell<(u32, Duration)>>);
-
-/// A sender of one stream of messages, which ends behind them.
-fn sending(block: ControlBlock, messages: Vec<Vec<u8>>) -> Program {
-    counting(block, messages, Asks::default())
-}
-
-fn counting(block: ControlBlock, messages: Vec<Vec<u8>>, asks: Asks) -> Program {
-    let at_first = asks.clone();
-    Program::new(
-        move |now, host| {
-            let context = host.call(|engine| engine.open_group(now, GROUP, block)).expect("room");
-            at_first.0.set((host.engine().facts(context).expect("open").sync, Duration::ZERO));
-            for message in messages {
-                let len = message.len() as u64;
-                let buffer = host.add_buffer(message);
-                host.call(|engine| engine.send(now, context, Output::message(buffer, len))).expect("taken");
-            }
-            host.call(|engine| engine.close(now, context, Close::Full)).expect("open");
-        },
-        move |now, event, _, host| {
-            if let Event::Closed { context, .. } = event {
-                let sync = host.engine().facts(*context).expect("not released").sync;
-                asks.0.set((sync.wrapping_sub(asks.0.get().0), now.since(Time::ZERO)));
-            }
-        },
-    )
-}
-
-/// What the network sees of a packet: when it left, from whom and to whom, and what it is.
-#[derive(Clone, Debug)]
-struct Sight {
-    at: Time,
-    from: HostId,
-    to: HostId,
-    is_to_group: bool,
-    header: Header,
-    bytes: Vec<u8>,
-}
-
-impl Sight {
-    fn of(packet: &Packet, now: Time) -> Self {
-        let bytes = packet.data().to_vec();
-        let head = Head::parse(Codec::Xtp40, &bytes[..32], bytes.len(), false).expect("a packet");
-        assert!(head.verify([&bytes[head.summed()]]));
-        let Position { from, to, .. } = packet.position;
-        Self { at: now, from, to, is_to_group: packet.destination == GROUP, header: head.header, bytes }
-    }
-
-    fn body(&self) -> Body<'_> {
-        let head = Head::parse(Codec::Xtp40, &self.bytes[..32], self.bytes.len(), false).expect("a packet");
-        Body::parse(&head, &self.bytes).expect("well formed")
-    }
-
-    fn has(&self, options: Options) -> bool {
-        self.header.options.contains(options)
-    }
-
-    fn is_data(&self) -> bool {
-        matches!(self.header.kind, Kind::First | Kind::Data)
-    }
-}
-
-type Sights = Rc<RefCell<Vec<Sight>>>;
-type Loses = Rc<dyn Fn(&Sight) -> bool>;
-
-/// A node that writes down every packet, and loses some.
-struct Tap {
-    sights: Sights,
-    loses: Loses,
-}
-
-impl core::fmt::Debug for Tap {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("Tap")
-    }
-}
-
-impl Node for Tap {
-    fn enter(&mut self, packet: Packet, _: &mut Random, exits: &mut Exits) {
-        let sight = Sight::of(&packet, exits.now());
-        let is_lost = (self.loses)(&sight);
-        self.sights.borrow_mut().push(sight);
-        if is_lost {
-            exits.note(&packet, Fate::LostRandom);
-        } else {
-            exits.forward(packet);
-        }
-    }
-}
-
-/// As [`world`]; `loses` says which packets are lost. Returns what the network has seen.
-fn tapped(
-    seed: u64,
-    count: u32,
-    sender: Program,
-    receiver: impl FnMut(u32) -> Program,
-    loses: impl Fn(&Sight) -> bool + 'static,
-) -> (World, Sights) {
-    let mut world = world(seed, count, "delay=5ms", sender, receiver);
-    let (sights, loses): (Sights, Loses) = (Rc::default(), Rc::new(loses));
-    let hosts: Vec<_> = world.hosts().collect();
-    for (from, to) in hosts.iter().flat_map(|from| hosts.iter().map(move |to| (*from, *to))) {
-        if from != to {
-            let tap = Tap { sights: sights.clone(), loses: loses.clone() };
-            let path = Path::from_config(&"delay=5ms".parse().expect("a network"));
-            world.set_route(from, to, Path::new().node(tap).then(path));
-        }
-    }
-    (world, sights)
-}
-
-fn millis(millis: u64) -> Time {
-    Time::ZERO + Duration::from_millis(millis)
-}
-
-/// A sender that puts out a message of 1000 bytes every 10 ms, `count` of them.
-fn trickling(block: ControlBlock, count: u64) -> Program {
-    let context = Rc::new(Cell::new(None));
-    let opened = context.clone();
-    let mut program = Program::new(
-        move |now, host| {
-            opened.set(Some(host.call(|engine| engine.open_group(now, GROUP, block)).expect("room")));
-            host.wake_after(Duration::from_millis(10), 0);
-        },
-        |_, _, _, _| {},
-    );
-    program.wake = Some(Box::new(move |now, token, host| {
-        let context = context.get().expect("open");
-        let buffer = host.add_buffer(pattern(1000, token as u8));
-        if host.call(|engine| engine.send(now, context, Output::message(buffer, 1000))).is_err() {
-            return;
-        }
-        if token + 1 == count {
-            host.call(|engine| engine.close(now, context, Close::Full)).expect("open");
-        } else {
-            host.wake_after(Duration::from_millis(10), token + 1);
-        }
-    }));
-    program
-}
-
-fn trickle(range: core::ops::Range<u64>) -> Vec<u8> {
-    range.flat_map(|token| pattern(1000, token as u8)).collect()
-}
-
-/// A sender and `count` receivers, all in the group, with a network of their own between any two.
-fn world(seed: u64, count: u32, network: &str, sender: Program, mut receiver: impl FnMut(u32) -> Program) -> World {
-    let network: NetworkConfig = network.parse().expect("a network");
-    let mut world = World::new(seed);
-    let engine = |host: u64| Xtp::new(config(Codec::Xtp40, seed * 1000 + host), Time::ZERO);
-    world.add_host(engine(0), sender);
-    for number in 1..=count {
-        world.add_host(engine(number.into()), receiver(number));
-    }
-    let hosts: Vec<_> = world.hosts().collect();
-    for (index, a) in hosts.iter().enumerate() {
-        world.join_group(GROUP, *a);
-        for b in &hosts[index + 1..] {
-            world.link(*a, *b, &network, &network);
-        }
-    }
-    world
-}
-
-fn quiet(world: &mut World) {
-    assert_eq!(world.run_until_quiet(Time::ZERO + Duration::from_secs(900)), Outcome::Quiet);
-}
-
-fn seen(world: &World, host: HostId) -> &Seen {
-    world.application(host).only()
-}
+use support::group::*;
+use support::{block, pattern};
 
 //= X-22 test
 #[test]
@@ -271,7 +77,7 @@ fn receivers_answer_to_the_group_late_and_as_themselves() {
     let key = sights[0].header.key.value;
     let (mut spans, mut answers) = (0, 0);
     for sight in sights.iter() {
-        let Header { key: named, kind, sync, seq, .. } = sight.header;
+        let pinnace_wire::xtp::Header { key: named, kind, sync, seq, .. } = sight.header;
         assert!(sight.is_to_group && sight.has(Options::MULTI), "{sight:?}");
         assert_eq!(named, Key { rtn: sight.from != SENDER, value: key }, "{sight:?}");
         if sight.from == SENDER {

@@ -344,9 +344,14 @@ impl<E: Engine, A: Application<E>> Simulation<E, A> {
 
     /// Sends a datagram from `source` (any address) to `to` over the last stretch, straight to the host: a forgery.
     pub fn inject(&mut self, source: Address, to: HostId, data: &[u8]) {
+        self.inject_to(source, to, self.address(to), data);
+    }
+
+    /// As [`Simulation::inject`], sent to `destination`: a group that the host is a member of.
+    pub fn inject_to(&mut self, source: Address, to: HostId, destination: Address, data: &[u8]) {
         self.packets += 1;
         let position = packet::Position { route: packet::RouteId(u32::MAX), hop: 0, from: to, to };
-        let mut packet = Packet::new(self.packets, source, self.address(to), position, data);
+        let mut packet = Packet::new(self.packets, source, destination, position, data);
         packet.sent_at = self.now;
         self.trains += 1;
         packet.train = self.trains;

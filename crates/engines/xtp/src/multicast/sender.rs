@@ -146,14 +146,14 @@ impl Sender {
     }
 
     pub(super) fn next_date(&self, now: Time, context: &Context) -> Option<Time> {
-        let next = match context.phase {
-            Phase::Active if context.first_left => self.next,
-            Phase::TimeWait(_) => self.next.filter(|_| self.ends_left > 0),
+        let next = match (context.phase, self.buckets.front()) {
+            (Phase::Active, Some(bucket)) => Some(bucket.closes_at),
+            (Phase::Active, None) if context.first_left => self.next,
+            (Phase::TimeWait(_), _) => self.next.filter(|_| self.ends_left > 0),
             _ => None,
         };
-        let bucket = self.buckets.front().filter(|_| context.phase == Phase::Active).map(|bucket| bucket.closes_at);
-        // Never at once again: what is due now has been done.
-        next.into_iter().chain(bucket).min().map(|at| at.max(now + Duration::from_micros(10)))
+        // What is due now is done when the clock moves on.
+        next.map(|at| at.max(now + Duration::from_micros(1)))
     }
 
     /// Closes the buckets that are due, and asks if nothing else does.
@@ -176,6 +176,9 @@ impl Sender {
 
     fn ask(&mut self, now: Time, shared: &mut Shared, context: &mut Context) {
         let is_due = self.next.is_some_and(|at| at <= now);
+        if is_due {
+            self.next = Some(now + self.wait(context));
+        }
         if !context.first_left || context.first_due || context.ask_due.is_some() {
             return;
         }
@@ -189,7 +192,7 @@ impl Sender {
             }
             if is_due {
                 context.ask_due = Some(Asking::No);
-                self.next = None;
+                self.next = Some(now + self.pause(context));
             }
             return;
         }
@@ -198,7 +201,6 @@ impl Sender {
         }
         let asks_itself = context.outgoing.has_to_send(&context.terms(shared)) && self.silent == 0;
         if is_due || (self.lacks_answer(context) && !asks_itself) {
-            self.next = None;
             if self.silent > 0 && context.outgoing.is_unheard() {
                 // Nobody was there, or the FIRST was lost.
                 context.first_due = true;

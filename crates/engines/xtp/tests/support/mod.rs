@@ -1,6 +1,8 @@
 //! Two hosts on the simulator, and a program for each that reads everything and does what a script says.
 #![allow(dead_code, reason = "not every test uses all of it")]
 
+pub(crate) mod group;
+
 use pinnace_core::{Address, ControllerKind, Time};
 use pinnace_sim::{Application, HostHandle, HostId};
 use pinnace_xtp::{Codec, Config, ContextId, ControlBlock, Event, Failure, Output, Service, Xtp};

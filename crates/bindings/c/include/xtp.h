@@ -196,7 +196,8 @@ int xtp_init(xtpctx *ctx);
 
 /* Puts out size bytes with these options. The first call connects the socket to ctx->paddr and sends a FIRST. The data are
  * copied and kept, up to wbufsize bytes, until they are acknowledged. XTP_AGAIN, and nothing has been taken: the peer's window
- * is used up, wbufsize is, or (services of one message) the message before is under way: go on with xd_input().
+ * is used up (or has no room for all of it, and an acknowledgement is to come), wbufsize is, or, in services of one message,
+ * the one before is under way: go on with xd_input().
  *
  * Without data: XTP_WCLOSE closes as xtp_close(ctx, 1) does, with XTP_RCLOSE as xtp_close(ctx, 0); XTP_RCLOSE says that no
  * more is read; XTP_END ends at once; otherwise a control packet goes out, which asks if XTP_SREQ or XTP_DREQ is there.

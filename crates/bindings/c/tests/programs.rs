@@ -88,10 +88,10 @@ fn only_the_interface_is_exported() {
 /// The function that a line of a header declares.
 fn declared_function(line: &str) -> Option<&str> {
     let (before, _) = line.split_once('(').filter(|_| !line.starts_with([' ', '/', '#']))?;
-    before
-        .rsplit([' ', '*'])
-        .next()
-        .filter(|name| ["zcrp_", "vrp_", "rsr_"].iter().any(|prefix| name.starts_with(prefix)))
+    before.rsplit([' ', '*']).next().filter(|name| {
+        let prefixes = ["zcrp_", "vrp_", "rsr_", "xtp_"];
+        prefixes.iter().any(|prefix| name.starts_with(prefix)) || ["xoutput", "xf_input", "xd_input"].contains(name)
+    })
 }
 
 #[test]

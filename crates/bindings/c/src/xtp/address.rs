@@ -84,7 +84,7 @@ impl adrseg {
     }
 
     /// The segment of a FIRST to `peer`: what is not said here is taken from there.
-    pub(super) fn to_peer(&self, peer: SocketAddr, local_port: u16) -> AddressSegment {
+    pub(super) fn to_peer(self, peer: SocketAddr, local_port: u16) -> AddressSegment {
         let said = |ip: IpAddr| Some(ip).filter(|ip| !ip.is_unspecified() && ip.is_ipv4() == peer.is_ipv4());
         let hosts = match (said(self.destination()).unwrap_or(peer.ip()), said(self.source())) {
             (IpAddr::V4(destination), Some(IpAddr::V4(source))) => HostPair::V4 { destination, source },

@@ -16,9 +16,12 @@ fn invalid<T>() -> Result<T, Errno> {
     Err(Errno(libc::EINVAL))
 }
 
-/// Options, of a call or a block. [`XTP_EOM`], the return code, is understood as well.
-pub(super) fn options(bits: u32) -> Result<Options, Errno> {
-    let bits = if bits & XTP_EOM as u32 == 0 { bits } else { bits & !(XTP_EOM as u32) | XTP_EOM_BIT };
+/// Options of an output. [`XTP_EOM`], the return code, is understood as well.
+pub(super) fn options_of_output(bits: u32) -> Result<Options, Errno> {
+    options(if bits & XTP_EOM as u32 == 0 { bits } else { bits & !(XTP_EOM as u32) | XTP_EOM_BIT })
+}
+
+fn options(bits: u32) -> Result<Options, Errno> {
     if bits & !OPTION_BITS != 0 {
         return invalid();
     }
@@ -115,9 +118,10 @@ impl xtpcbloc {
             && block.address_segment.is_valid()
             && sort_fits;
         service(block.service)?;
-        options(block.listen_flags)?;
         let mode = options(block.mode_flags & !MODE_BITS)?;
-        if !is_possible || mode.contains(Options::MULTI) {
+        let of_stream = Options::OF_STREAM.without(Options::MULTI).with(Options::EDGE);
+        let is_clear = options(block.listen_flags)?.without(Options::FASTNAK) == Options::NONE;
+        if !is_possible || !is_clear || mode.without(of_stream) != Options::NONE {
             return invalid();
         }
         Ok(block)

@@ -325,7 +325,7 @@ impl Context {
 
     /// `xoutput`.
     pub(super) fn output(&mut self, data: &[u8], options: u32) -> Result<c_int, Errno> {
-        let options = block::options(options)?;
+        let options = block::options_of_output(options)?;
         if options.contains(Options::MULTI) || (options.contains(Options::BTAG) && data.len() < 8) {
             return Err(errno(libc::EINVAL));
         }
@@ -413,7 +413,10 @@ impl Context {
             return Err(errno(libc::EINVAL));
         }
         let is_full = machine.kept() > 0 && machine.kept() + bytes.len() as u64 > wbufsize;
-        if !bytes.is_empty() && (is_full || machine.room() == 0) {
+        // Crumbs of a message, as the window opens, would each ask for a status: while one is to come, all of it waits.
+        let room = machine.room();
+        let is_used_up = room == 0 || (room < bytes.len() as u64 && machine.has_unacknowledged());
+        if !bytes.is_empty() && (is_full || is_used_up) {
             return Ok(XTP_AGAIN);
         }
         let (len, asks) = (bytes.len() as u64, is_on(Options::SREQ));

@@ -14,6 +14,7 @@ use pinnace_xtp::{
     Services, Xtp,
 };
 use std::collections::VecDeque;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -108,6 +109,8 @@ pub(super) struct Machine {
     /// The association, once there is one.
     id: Option<ContextId>,
     codec: Codec,
+    /// The socket has failed: the driver is of no use any more.
+    dead: Option<Errno>,
     /// Whom the socket is connected to.
     pub(super) peer: Option<SocketAddr>,
     /// The ring, where it lies and how many bytes it has.
@@ -149,7 +152,7 @@ impl Machine {
         let mut driver = Driver::new(engine, link, config);
         driver.memory().limit_pool(block.wbufsize as usize);
         let codec = plan.codec;
-        Ok(Self { driver, told: Told::default(), id: None, codec, peer, ring: None })
+        Ok(Self { driver, told: Told::default(), id: None, codec, dead: None, peer, ring: None })
     }
 
     /// A call of the engine's, and what follows from it.
@@ -158,9 +161,23 @@ impl Machine {
         held: Option<bool>,
         call: impl FnOnce(&mut Xtp, &mut BufferTable, Time) -> Result<R, Refused>,
     ) -> Result<R, Errno> {
+        self.alive()?;
         let result = self.driver.call(held, call);
-        self.driver.drain(&mut self.told).map_err(|error| Errno::from(&error))?;
+        let drained = self.driver.drain(&mut self.told).map(drop);
+        self.judge(drained)?;
         result.map_err(refused)
+    }
+
+    fn alive(&self) -> Result<(), Errno> {
+        self.dead.map_or(Ok(()), Err)
+    }
+
+    fn judge<R>(&mut self, result: io::Result<R>) -> Result<R, Errno> {
+        result.map_err(|error| {
+            let why = Errno::from(&error);
+            self.dead = Some(why);
+            why
+        })
     }
 
     /// Lends the engine the application's ring.
@@ -307,21 +324,25 @@ impl Machine {
 
     /// The application waits: what was held back leaves.
     pub(super) fn release(&mut self) {
-        self.driver.release();
+        if self.dead.is_none() {
+            self.driver.release();
+        }
     }
 
     /// Reads one datagram, if `reads` and there is one; lets timers fire, and sends what may leave. Returns whether a
     /// datagram has come.
     pub(super) fn turn(&mut self, reads: bool) -> Result<bool, Errno> {
+        self.alive()?;
         let before = self.driver.link().counters().datagrams_received;
-        let of_link = |error: std::io::Error| Errno::from(&error);
-        let mut progress = if reads {
-            self.driver.progress(&mut self.told).map_err(of_link)?
+        let turn = if reads {
+            self.driver.progress(&mut self.told)
         } else {
-            self.driver.progress_without_reading(&mut self.told).map_err(of_link)?
+            self.driver.progress_without_reading(&mut self.told)
         };
+        let mut progress = self.judge(turn)?;
         while progress.next == PollAt::Now && is_moving(&progress) {
-            progress = self.driver.progress_without_reading(&mut self.told).map_err(of_link)?;
+            let turn = self.driver.progress_without_reading(&mut self.told);
+            progress = self.judge(turn)?;
         }
         Ok(self.driver.link().counters().datagrams_received > before)
     }
@@ -330,6 +351,7 @@ impl Machine {
     pub(super) fn rest(&mut self) -> Option<Duration> {
         // While the socket is full nobody tells when it is not: soon.
         const SOON: Duration = Duration::from_millis(1);
+        self.alive().ok()?;
         self.driver.read_clock();
         let date = match self.driver.next() {
             PollAt::Now => Some(Duration::ZERO),
@@ -373,6 +395,11 @@ impl Machine {
     /// Bytes that may be put out before the peer's allocation is used up.
     pub(super) fn room(&self) -> u64 {
         self.id.and_then(|id| self.driver.engine().room(id)).unwrap_or(0)
+    }
+
+    /// Whether an acknowledgement is to come.
+    pub(super) fn has_unacknowledged(&self) -> bool {
+        self.facts().is_some_and(|facts| facts.acked != facts.sent)
     }
 
     /// Bytes of output that are kept.

@@ -7,7 +7,7 @@ use super::address::{of_storage, to_storage};
 use crate::errors::Errno;
 use libc::{c_int, c_void, sockaddr_storage, socklen_t};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 /// Bytes of receive buffer to ask for: datagrams weigh more in it than their bytes.
@@ -17,8 +17,18 @@ const RECEIVE_BUFFER: c_int = 4 << 20;
 #[derive(Debug)]
 pub(super) struct Socket {
     fd: RawFd,
-    /// Closes it, if it is the library's.
-    own: Option<OwnedFd>,
+    /// It is the library's. Not an `OwnedFd`: an application that closes it all the same has made a mistake, and that is no
+    /// reason to abort.
+    is_own: bool,
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        if self.is_own {
+            // SAFETY: takes no pointers; nobody uses the descriptor any more.
+            unsafe { libc::close(self.fd) };
+        }
+    }
 }
 
 fn last() -> Errno {
@@ -46,13 +56,12 @@ fn fresh(family: c_int) -> Result<OwnedFd, Errno> {
 impl Socket {
     /// A new one, for IPv4 until something else is wanted of it.
     pub(super) fn new() -> Result<Self, Errno> {
-        let own = fresh(libc::AF_INET)?;
-        Ok(Self { fd: own.as_raw_fd(), own: Some(own) })
+        Ok(Self { fd: fresh(libc::AF_INET)?.into_raw_fd(), is_own: true })
     }
 
     /// The application's: a UDP socket.
     pub(super) fn of_application(fd: RawFd) -> Result<Self, Errno> {
-        let socket = Self { fd, own: None };
+        let socket = Self { fd, is_own: false };
         if socket.option(libc::SO_TYPE)? != libc::SOCK_DGRAM {
             return Err(Errno(libc::EPROTOTYPE));
         }
@@ -66,7 +75,7 @@ impl Socket {
     }
 
     pub(super) fn is_own(&self) -> bool {
-        self.own.is_some()
+        self.is_own
     }
 
     fn option(&self, name: c_int) -> Result<c_int, Errno> {
@@ -111,7 +120,7 @@ impl Socket {
             // An IPv6 socket carries IPv4 as well.
             return Ok(true);
         }
-        if self.own.is_none() || local.port() != 0 {
+        if !self.is_own || local.port() != 0 {
             return Err(Errno(libc::EAFNOSUPPORT));
         }
         let is_blocking = !self.is_nonblocking();

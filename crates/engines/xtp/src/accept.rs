@@ -97,6 +97,8 @@ impl Xtp {
                 context.rclose = true;
                 context.outgoing.shut();
                 context.wclose_sent = true;
+                // The application knows the datagram, and no context.
+                context.is_told = true;
                 if is_deferred {
                     context.deferred = Some((u64::MAX, header.sync));
                 } else {
@@ -104,7 +106,6 @@ impl Xtp {
                 }
                 context.wclose_heard = true;
                 context.is_released = true;
-                context.is_told = true;
             }
             self.settle(now, key);
             return;

@@ -106,7 +106,9 @@ impl Context {
     /// Whether there is more to send than may be sent to an address that is not proved, and the peer does not yet know
     /// our key.
     fn must_tell_key(&self, shared: &Shared) -> bool {
-        if self.is_trusted(shared) || self.has_told_key {
+        // An ECNTL has no room for a key: the gaps come first.
+        let has_gaps = self.codec() == Codec::Xtp40 && self.incoming.spans().next().is_some();
+        if self.is_trusted(shared) || self.has_told_key || has_gaps {
             return false;
         }
         let terms = self.terms(shared);

@@ -227,7 +227,7 @@ pub(crate) fn on_context_packet(
     let answered_before = context.owed;
     match (&packet.data, status) {
         (Some(data), _) => on_data(context, shared, now, rx, segment, packet, data),
-        (None, Some(status)) => on_status(context, shared, now, header, status, is_old),
+        (None, Some(status)) => on_status(context, shared, now, rx, header, status, is_old),
         (None, None) => {}
     }
     if is_old && context.phase == Phase::Active {
@@ -354,6 +354,7 @@ fn on_status(
     context: &mut Context,
     shared: &mut Shared,
     now: Time,
+    rx: &mut Placed<'_>,
     header: &Header,
     status: &Status<'_>,
     is_old: bool,
@@ -392,15 +393,25 @@ fn on_status(
         heed_rate(context, now, clock.rate, clock.burst);
     }
     if header.options.contains(Options::WCLOSE) {
-        on_end_told(context, shared, now, header);
+        on_end_told(context, shared, now, rx, header);
     }
 }
 
 /// In a control packet WCLOSE says that the stream ends at its seq.
-pub(crate) fn on_end_told(context: &mut Context, shared: &mut Shared, now: Time, header: &Header) {
+pub(crate) fn on_end_told(
+    context: &mut Context,
+    shared: &mut Shared,
+    now: Time,
+    rx: &mut Placed<'_>,
+    header: &Header,
+) {
     if let Some(end) = context.space.offset(header.seq, context.incoming.rseq()) {
         context.wclose_heard = true;
         if !context.stopped_reading {
+            if end > context.incoming.hseq() && context.incoming.shows_holes() && context.incoming.needs_ring() {
+                // All that was sent may be lost: then a hole is shown, which takes room as bytes do.
+                give_ring(context, shared, rx);
+            }
             let before = context.incoming.rseq();
             let taken = context.incoming.on_end(end);
             on_taken(context, shared, now, &taken, before);

@@ -212,6 +212,11 @@ impl Incoming {
         matches!(self.memory, Memory::None) && !self.policy.is_reserved && !self.is_complete()
     }
 
+    /// Whether bytes that are lost are shown as holes.
+    pub(crate) fn shows_holes(&self) -> bool {
+        self.policy.keeping == Keeping::NoError
+    }
+
     /// Whether areas can be posted: there is no ring.
     pub(crate) fn takes_areas(&self) -> bool {
         !matches!(self.memory, Memory::Ring(_))

@@ -60,7 +60,7 @@ impl Member {
         if let Some(data) = &packet.data {
             receive::on_data(context, shared, now, rx, segment, packet, data);
         } else if options.contains(Options::WCLOSE) {
-            receive::on_end_told(context, shared, now, packet.header);
+            receive::on_end_told(context, shared, now, rx, packet.header);
         }
         if options.contains(Options::SREQ) && !is_old && context.service == Service::Multicast {
             self.owe(now, shared, packet.header.sync);

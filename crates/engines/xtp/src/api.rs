@@ -8,7 +8,7 @@ use crate::outgoing::{Asking, Chunk};
 use crate::{Close, ContextId, ControlBlock, Facts, ListenerId, Output, Refused, Service, Services};
 use core::net::IpAddr;
 use pinnace_core::{Address, BufferId, ContextKey, Time};
-use pinnace_wire::xtp::{Code, Codec, HostPair, MAX_PREFIX_BYTES, Options, Value};
+use pinnace_wire::xtp::{Code, Codec, HostPair, Options, Value};
 use std::sync::Arc;
 
 impl Xtp {
@@ -125,23 +125,19 @@ impl Xtp {
     //= X-17
     pub fn send(&mut self, now: Time, context: ContextId, output: Output) -> Result<u64, Refused> {
         let ticket = self.shared.next_ticket();
-        let datagram_bytes = self.shared.config.datagram_bytes;
+        let most = self.contexts.lookup(context.0).map_or(0, |found| found.most_bytes(&self.shared, true));
         self.change(now, context, |context| {
             if context.outgoing.end().is_some() || context.phase == Phase::Over || context.is_told {
                 return Err(Refused::Closed);
             }
             let service = context.service;
-            let most = context.maxdata.min(datagram_bytes.saturating_sub(MAX_PREFIX_BYTES) as u32);
             if service.is_datagram() && output.len > u64::from(most) {
                 return Err(Refused::TooLarge { most });
             }
             if output.len == 0 && !(service.is_one_message() && output.eom) {
                 return Err(Refused::Empty);
             }
-            // What is never repeated is kept until it has left.
-            let is_lossy = context.options.contains(Options::NOERR);
-            let kept_from = if is_lossy { context.outgoing.sent() } else { context.outgoing.acked() };
-            let waiting = context.outgoing.queued() - kept_from;
+            let waiting = context.outgoing.held();
             if waiting > 0 && waiting + output.len > u64::from(context.block.wbufsize) {
                 return Err(Refused::Full);
             }
@@ -208,6 +204,15 @@ impl Xtp {
     /// [`Refused::NoContext`].
     //= X-20
     pub fn finish(&mut self, now: Time, context: ContextId) -> Result<(), Refused> {
+        let key = context.0;
+        let found = self.contexts.lookup_mut(key).ok_or(Refused::NoContext)?;
+        if found.phase == Phase::Fresh && found.service.is_one_message() {
+            // There is no message, so nothing leaves: an empty one would be one, too.
+            found.phase = Phase::Over;
+            found.conclude(&mut self.shared, Ok(()));
+            self.settle(now, key);
+            return Ok(());
+        }
         self.change(now, context, |context| {
             if context.outgoing.end().is_none() {
                 context.outgoing.shut();

@@ -167,16 +167,19 @@ impl Context {
         shared.config.datagram_bytes
     }
 
+    /// The most user bytes of a packet of ours, of a FIRST or of DATA.
+    pub(crate) fn most_bytes(&self, shared: &Shared, is_first: bool) -> u32 {
+        // xtp36 pads to a multiple of 4 and adds a trailer; a tag may come before the data.
+        let tail = if self.codec() == Codec::Xtp36 { 7 } else { 0 };
+        let extra = if is_first { LARGEST_FIRST_EXTRA } else { 0 };
+        let room = self.packet_bytes(shared).saturating_sub(self.codec().header_bytes() + tail + 8 + extra);
+        self.maxdata.min(room.min(u32::MAX as usize) as u32).max(1)
+    }
+
     /// How data are sent now.
     pub(crate) fn terms(&self, shared: &Shared) -> Terms {
         let header = self.codec().header_bytes();
-        // xtp36 pads to a multiple of 4 and adds a trailer; a tag may come before the data.
-        let tail = if self.codec() == Codec::Xtp36 { 7 } else { 0 };
-        let mut room = self.packet_bytes(shared).saturating_sub(header + tail + 8);
-        if self.first_due {
-            room = room.saturating_sub(LARGEST_FIRST_EXTRA);
-        }
-        let mut max = self.maxdata.min(room.min(u32::MAX as usize) as u32).max(1);
+        let mut max = self.most_bytes(shared, self.first_due);
         if !self.is_trusted(shared) {
             max = max.min(self.budget.saturating_sub(header as u64).min(u64::from(u32::MAX)) as u32);
         }

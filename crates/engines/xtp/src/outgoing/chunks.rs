@@ -184,6 +184,11 @@ impl Chunks {
         Some(done)
     }
 
+    /// Where the oldest piece begins.
+    pub(super) fn first_offset(&self) -> Option<u64> {
+        self.queue.front().map(|piece| piece.low)
+    }
+
     /// Takes all pieces out.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = Done> {
         self.next = 0;

@@ -177,6 +177,11 @@ impl Outgoing {
         self.queued
     }
 
+    /// Bytes of chunks that [`Outgoing::poll_done`] has not given back, but for those acknowledged.
+    pub(crate) fn held(&self) -> u64 {
+        self.chunks.first_offset().map_or(0, |low| self.queued - low.max(self.acked))
+    }
+
     /// Where the stream ends, once that is known.
     pub(crate) fn end(&self) -> Option<u64> {
         self.has_end.then_some(self.queued)

@@ -239,11 +239,16 @@ impl Xtp {
         if context.is_group() {
             self.groups.settle(now, shared, context);
         } else if context.phase == Phase::Active {
+            if context.incoming.is_complete() && !context.rclose {
+                // New memory was all that the end of a stream without errors waited for.
+                context.on_complete(now);
+                shared.tell_readable(context.id());
+            }
             let has_left = !context.first_due && context.outgoing.end() == Some(context.outgoing.sent());
             if context.service == Service::UnackDgram && has_left {
                 context.phase = Phase::Over;
                 context.conclude(shared, Ok(()));
-            } else if context.is_done() && context.deferred.is_none() {
+            } else if context.is_done() && (context.deferred.is_none() || !context.service.is_datagram()) {
                 let echo = context.owed.unwrap_or(context.recv_sync);
                 context.end_with_status(now, shared, echo);
             }

@@ -213,6 +213,11 @@ pub(crate) fn on_context_packet(
         }
         Phase::Fresh | Phase::Over => return,
     }
+    if status.is_some_and(|status| !is_possible(context, status)) {
+        // Of another association with the same key, or forged: nothing of it counts.
+        shared.counters.statuses_invalid += 1;
+        return;
+    }
     //= X-10
     let is_old = context.heard && Seq32::new(header.sync).before(Seq32::new(context.recv_sync));
     if !is_old {
@@ -243,6 +248,13 @@ pub(crate) fn on_context_packet(
     if options.contains(Options::END) {
         on_end(context, shared);
     }
+}
+
+/// Whether a status speaks only of what has been sent.
+fn is_possible(context: &Context, status: &Status<'_>) -> bool {
+    let (space, acked, sent) = (context.space, context.outgoing.acked(), context.outgoing.sent());
+    let is_sent = |number| space.offset(number, acked).is_some_and(|offset| offset <= sent);
+    is_sent(status.rseq) && status.spans.iter().all(|(low, high)| is_sent(low) && is_sent(high))
 }
 
 /// SREQ and DREQ.
@@ -398,13 +410,7 @@ fn on_status(
 }
 
 /// In a control packet WCLOSE says that the stream ends at its seq.
-pub(crate) fn on_end_told(
-    context: &mut Context,
-    shared: &mut Shared,
-    now: Time,
-    rx: &mut Placed<'_>,
-    header: &Header,
-) {
+pub(crate) fn on_end_told(context: &mut Context, shared: &mut Shared, now: Time, rx: &mut Placed<'_>, header: &Header) {
     if let Some(end) = context.space.offset(header.seq, context.incoming.rseq()) {
         context.wclose_heard = true;
         if !context.stopped_reading {

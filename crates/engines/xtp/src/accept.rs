@@ -100,7 +100,7 @@ impl Xtp {
                 // The application knows the datagram, and no context.
                 context.is_told = true;
                 if is_deferred {
-                    context.deferred = Some((u64::MAX, header.sync));
+                    context.deferred.push_back((u64::MAX, header.sync));
                 } else {
                     context.end_with_status(now, &mut self.shared, header.sync);
                 }
@@ -187,7 +187,10 @@ impl Xtp {
             return Err(Value::OptionsRefused);
         }
         if !listener.services.contains(service) {
-            return Err(Value::NoProvider);
+            // Streams are offered, but not into posted buffers.
+            let is_without_res = service == Service::BulkData
+                && [Service::Connection, Service::IsoStream].iter().any(|stream| listener.services.contains(*stream));
+            return Err(if is_without_res { Value::OptionsRefused } else { Value::NoProvider });
         }
         //= X-19
         let limit = listener.block.input_rate;

@@ -321,7 +321,8 @@ impl Xtp {
                 context.owe_unasked();
             }
             //= X-7
-            if let Some((_, sync)) = context.deferred.take_if(|(point, _)| context.incoming.dseq() >= *point) {
+            let dseq = context.incoming.dseq();
+            while let Some((_, sync)) = context.deferred.pop_front_if(|(point, _)| *point <= dseq) {
                 context.owe(sync);
             }
         }
@@ -344,7 +345,8 @@ impl Xtp {
     pub fn delivered(&mut self, now: Time, context: ContextId) {
         let key = context.0;
         let Some(context) = self.contexts.lookup_mut(key) else { return };
-        if let Some((_, sync)) = context.deferred.take() {
+        if let Some((_, sync)) = context.deferred.pop_back() {
+            context.deferred.clear();
             context.end_with_status(now, &mut self.shared, sync);
         }
         self.settle(now, key);

@@ -89,8 +89,8 @@ pub(crate) struct Context {
     pub(crate) first_left: bool,
     /// A status is due, with this echo.
     pub(crate) owed: Option<u32>,
-    /// A status is due with this echo when the data up to there are delivered (DREQ).
-    pub(crate) deferred: Option<(u64, u32)>,
+    /// Statuses are due with these echoes when the data up to there are delivered (DREQ), in order of arrival.
+    pub(crate) deferred: VecDeque<(u64, u32)>,
     /// A control packet that asks is due.
     pub(crate) ask_due: Option<Asking>,
     /// The application asks, with the packets that end there.
@@ -224,6 +224,9 @@ impl Context {
             if self.outgoing.end().is_none() {
                 self.owed = None;
                 self.answer_by = Some(now + RESPONSE_TIME);
+            } else {
+                // It was early, and did not say so.
+                self.owe_unasked();
             }
         } else {
             self.owe_unasked();

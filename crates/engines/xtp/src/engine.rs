@@ -170,7 +170,7 @@ impl Xtp {
             first_due: false,
             first_left: false,
             owed: None,
-            deferred: None,
+            deferred: VecDeque::new(),
             ask_due: None,
             asks_at: VecDeque::new(),
             wclose_sent: false,
@@ -239,6 +239,7 @@ impl Xtp {
         if context.is_group() {
             self.groups.settle(now, shared, context);
         } else if context.phase == Phase::Active {
+            shared.start_clock(now);
             if context.incoming.is_complete() && !context.rclose {
                 // New memory was all that the end of a stream without errors waited for.
                 context.on_complete(now);
@@ -248,7 +249,7 @@ impl Xtp {
             if context.service == Service::UnackDgram && has_left {
                 context.phase = Phase::Over;
                 context.conclude(shared, Ok(()));
-            } else if context.is_done() && (context.deferred.is_none() || !context.service.is_datagram()) {
+            } else if context.is_done() && (context.deferred.is_empty() || !context.service.is_datagram()) {
                 let echo = context.owed.unwrap_or(context.recv_sync);
                 context.end_with_status(now, shared, echo);
             }

@@ -13,6 +13,8 @@ use pinnace_wire::xtp::{Body, Code, Head, Header, Kind, MAX_PREFIX_BYTES, Option
 
 /// The longest header.
 const MAX_HEADER_BYTES: usize = 40;
+/// DREQs that wait for the application, of one context.
+const MAX_DEFERRED: usize = 8;
 /// Control packets that are larger are malformed: no path carries them.
 const MAX_CONTROL_BYTES: usize = 65_535;
 
@@ -204,9 +206,8 @@ pub(crate) fn on_context_packet(
     match context.phase {
         Phase::Active => {}
         Phase::TimeWait(_) => {
-            if options.contains(Options::END) {
-                context.phase = Phase::Over;
-            } else {
+            // END is not answered; it may have crossed ours.
+            if !options.contains(Options::END) {
                 context.owe(header.sync);
             }
             return;
@@ -225,18 +226,16 @@ pub(crate) fn on_context_packet(
     }
     if !context.heard {
         context.heard = true;
+        // Each end chooses for its own stream whether it is repeated.
+        context.incoming.set_no_error(options.contains(Options::NOERR), context.block.go_back_n);
         shared.events.push_back(Event::Connected { context: context.id() });
         // A FIRST that waits to be repeated is no longer needed.
         context.first_due = false;
     }
-    let answered_before = context.owed;
     match (&packet.data, status) {
         (Some(data), _) => on_data(context, shared, now, rx, segment, packet, data),
         (None, Some(status)) => on_status(context, shared, now, rx, header, status, is_old),
         (None, None) => {}
-    }
-    if is_old && context.phase == Phase::Active {
-        context.owed = answered_before;
     }
     if options.contains(Options::RCLOSE) && !is_old {
         on_rclose(context, shared, now, packet, status);
@@ -245,7 +244,7 @@ pub(crate) fn on_context_packet(
         on_asked(context, packet);
     }
     context.report_sent(shared);
-    if options.contains(Options::END) {
+    if options.contains(Options::END) && !is_old {
         on_end(context, shared);
     }
 }
@@ -272,7 +271,10 @@ fn on_asked(context: &mut Context, packet: &Packet<'_>) {
         if context.incoming.dseq() >= point {
             context.owe(sync);
         } else {
-            context.deferred = Some((point, sync));
+            if context.deferred.len() == MAX_DEFERRED {
+                context.deferred.pop_back();
+            }
+            context.deferred.push_back((point, sync));
         }
     }
 }
@@ -297,9 +299,6 @@ pub(crate) fn on_data(
     context.wclose_heard |= end.is_some();
     if context.stopped_reading {
         shared.counters.data_packets_dropped += 1;
-        if options.contains(Options::FASTNAK) {
-            context.owe_unasked();
-        }
         return;
     }
     if n > 0 && context.incoming.needs_ring() {
@@ -393,6 +392,9 @@ fn on_status(
         context.expiries = 0;
     }
     context.update_wait(now, shared, true);
+    if is_old {
+        return;
+    }
     //= X-6
     if context.role == Role::Initiator && context.peer_key == 0 {
         context.peer_key = status.xkey & context.codec().key_mask();

@@ -66,6 +66,11 @@ impl Shared {
         }
     }
 
+    /// A context is active: the first one is the base of the clock.
+    pub(crate) fn start_clock(&mut self, now: Time) {
+        self.clock_base.get_or_insert(now);
+    }
+
     /// The time of an xtp36 CNTL, in units of 20 ms.
     pub(crate) fn clock(&mut self, now: Time) -> u32 {
         /// The unit.

@@ -261,14 +261,17 @@ impl Context {
         let terms = self.terms(shared);
         let codec = self.codec();
         let is_first_packet = self.first_due;
+        // Of a stream that is not repeated the end would be lost with its bytes: a control packet tells it (3.9).
+        let is_told_apart = self.options.contains(Options::NOERR) && !self.service.is_one_message() && !self.is_group();
+        let ends = cut.ends && !is_told_apart;
         let asking = self.asking(cut, shared);
         let n = cut.len as usize;
         let mut options = Options::NONE
             .with_if(cut.eom, Options::EOM)
-            .with_if(cut.ends, Options::WCLOSE)
+            .with_if(ends, Options::WCLOSE)
             .with_if(asking == Asking::Status, Options::SREQ)
             .with_if(asking == Asking::Deferred, Options::DREQ)
-            .with_if(self.rclose || (cut.ends && self.is_abbreviated), Options::RCLOSE);
+            .with_if(self.rclose || (ends && self.is_abbreviated), Options::RCLOSE);
         if is_first_packet && self.service == Service::UnackDgram {
             options = options | Options::END;
         }
@@ -306,7 +309,7 @@ impl Context {
         }
         self.budget = self.budget.saturating_sub(len as u64);
         self.on_first_sent();
-        if cut.ends {
+        if ends {
             self.on_end_sent();
         }
         let counters = &mut shared.counters;
@@ -321,6 +324,7 @@ impl Context {
     fn asking(&self, cut: &Cut, shared: &Shared) -> Asking {
         match (self.service, self.role) {
             (Service::UnackDgram | Service::UnackMulticast, _) => Asking::No,
+            (Service::AckDgram, _) if cut.is_repetition => Asking::Status,
             (Service::AckDgram, _) => self.asks_at.front().map_or(Asking::Status, |(_, asking)| *asking),
             // Groups answer at once, or not at all.
             (Service::Multicast, _) => match cut.asks || self.asks_at.front().is_some_and(|at| at.0 <= cut.high()) {

@@ -212,6 +212,16 @@ impl Incoming {
         matches!(self.memory, Memory::None) && !self.policy.is_reserved && !self.is_complete()
     }
 
+    /// Says whether the sender repeats nothing, before anything has come.
+    //= X-15
+    pub(crate) fn set_no_error(&mut self, no_error: bool, go_back_n: bool) {
+        self.policy.keeping = match (no_error, go_back_n) {
+            (true, _) => Keeping::NoError,
+            (false, true) => Keeping::GoBackN,
+            (false, false) => Keeping::Selective,
+        };
+    }
+
     /// Whether bytes that are lost are shown as holes.
     pub(crate) fn shows_holes(&self) -> bool {
         self.policy.keeping == Keeping::NoError

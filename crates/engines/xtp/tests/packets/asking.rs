@@ -1,0 +1,322 @@
+//! What a sender says, when it asks, and how long it waits (3.1, 3.2, 3.5, 3.6, 3.10, 3.12).
+
+use crate::half::Got;
+use crate::scene::*;
+use pinnace_core::ControllerKind;
+use pinnace_wire::xtp::Kind;
+use pinnace_xtp::{Codec, Config, ControlBlock, Failure, Options, Output, Service};
+
+fn asks(sent: &[Got]) -> Vec<usize> {
+    sent.iter().enumerate().filter(|(_, packet)| packet.has(SREQ)).map(|(index, _)| index).collect()
+}
+
+//= X-5 test
+//= X-7 test
+//= X-17 test
+#[test]
+fn data_follow_the_first_and_the_last_asks() {
+    for codec in CODECS {
+        let mut scene = Scene::opened(codec, block(Service::Connection));
+        let before = scene.half.xtp().facts(scene.context()).expect("there").sync;
+        let sent = scene.send(60_000);
+        assert_eq!(sent[0].kind, Kind::First);
+        assert!(sent[1..].iter().all(|packet| packet.kind == Kind::Data));
+        let last = sent.len() - 1;
+        let mut expected: Vec<_> = (15..last).step_by(16).collect();
+        expected.push(last);
+        assert_eq!(asks(&sent), expected, "every 16th, and the last");
+        let (mut low, mut sync) = (0, before);
+        for (index, packet) in sent.iter().enumerate() {
+            sync = sync.wrapping_add(u32::from(packet.has(SREQ)));
+            assert_eq!((packet.seq, packet.sync), (scene.n(low), sync));
+            assert_eq!(packet.has(EOM), index == last);
+            assert!(!packet.options.intersects(WCLOSE | RCLOSE | END | DREQ | Options::BTAG));
+            assert_eq!(packet.data, Some(bytes(low, packet.len() as u64)));
+            low += packet.len() as u64;
+        }
+        assert_eq!(low, 60_000);
+        let status = scene.status(SREQ, 60_000, 100_000, sync);
+        assert_eq!(scene.feed(&status)[0].seq, scene.n(60_000), "one past the last byte ever sent");
+    }
+}
+
+//= X-8 test
+#[test]
+fn no_more_than_65536_bytes_leave_before_the_first_status() {
+    for codec in CODECS {
+        for rwindow in [1000, 1 << 20] {
+            let mut scene = Scene::opened(codec, ControlBlock { rwindow, sreq_every: 0, ..block(Service::Connection) });
+            let sent = scene.send(200_000);
+            assert_eq!(sent.iter().map(Got::len).sum::<usize>(), 65_536);
+            assert_eq!(asks(&sent), [sent.len() - 1], "the packet that uses up alloc");
+            let sync = sent.last().expect("sent").sync;
+            // The first status replaces it: less room than before is less room.
+            let status = scene.status(NONE, 65_536, 60_000, sync);
+            assert_eq!(scene.feed(&status), []);
+            let waits = scene.due(10);
+            assert_eq!(waits[0].marks(), SREQ, "a sender with bytes and no room keeps asking");
+            assert_eq!(waits[0].kind, Kind::Cntl);
+            let status = scene.status(NONE, 65_536, 70_000, sync.wrapping_add(1)).sync(1001);
+            let sent = scene.feed(&status);
+            assert_eq!(sent.iter().map(Got::len).sum::<usize>(), 70_000 - 65_536, "alloc is exclusive");
+            let lower = scene.status(NONE, 70_000, 69_000, sent.last().expect("sent").sync).sync(1002);
+            assert_eq!(scene.feed(&lower), [], "it never falls");
+        }
+    }
+}
+
+//= X-8 test
+#[test]
+fn noflow_ignores_alloc() {
+    for codec in CODECS {
+        let noflow = ControlBlock { mode_flags: Options::NOFLOW, ..block(Service::Connection) };
+        let mut scene = Scene::opened(codec, noflow);
+        let sent = scene.send(200_000);
+        assert_eq!(sent.iter().map(Got::len).sum::<usize>(), 200_000);
+        assert!(sent.iter().all(|packet| packet.has(Options::NOFLOW)));
+    }
+}
+
+#[test]
+fn the_application_may_decide_who_asks() {
+    for codec in CODECS {
+        let mut scene = Scene::connected(codec, ControlBlock { sreq_every: 0, ..block(Service::Connection) }, 10);
+        let sent = scene.output(30_000, |output| Output { asks_when_delivered: true, ..output });
+        let last = sent.last().expect("sent");
+        // The last packet has to ask anyway, so that somebody hears what was lost.
+        assert!(sent[..sent.len() - 1].iter().all(|packet| !packet.options.intersects(SREQ | DREQ)));
+        assert!(last.options.intersects(SREQ | DREQ) && !last.has(SREQ | DREQ));
+        let context = scene.context();
+        for (when_delivered, option) in [(true, DREQ), (false, SREQ)] {
+            let before = scene.half.xtp().facts(context).expect("there").sync;
+            scene.half.call(|engine, now| engine.ask(now, context, when_delivered)).expect("open");
+            let sent = scene.half.take();
+            assert_eq!((sent.len(), sent[0].kind, sent[0].marks()), (1, Kind::Cntl, option));
+            assert_eq!((sent[0].sync, sent[0].seq), (before.wrapping_add(1), scene.n(30_010)));
+        }
+    }
+}
+
+//= X-11 test
+#[test]
+fn a_first_that_nobody_answers_is_repeated_as_it_was() {
+    for codec in CODECS {
+        let mut scene = Scene::opened(codec, ControlBlock { retry_count: 6, ..block(Service::Connection) });
+        let first = scene.output(100, |output| Output { eom: true, btag: Some(*b"whatever"), ..output }).remove(0);
+        assert_eq!(first.btag, Some(*b"whatever"));
+        let mut sync = first.sync;
+        // 250 ms, doubled each time, at most to 16 times.
+        for wait in [250, 500, 1000, 2000, 4000, 4000] {
+            let again = scene.due(wait);
+            assert_eq!(again.len(), 1, "{codec:?} {wait}");
+            sync = sync.wrapping_add(1);
+            assert_eq!(again[0], Got { sync, options: first.options | SREQ, ..first.clone() });
+        }
+        let diag = scene.due(4000);
+        assert_eq!((diag.len(), diag[0].diag), (1, Some((2, 0))), "after retry_count expiries in a row");
+        assert_eq!((diag[0].rtn, diag[0].key), (false, scene.its_key));
+        assert_eq!(scene.closed(), Some(Err(Failure::Abandoned)));
+        assert_eq!(scene.outputs(), [false]);
+        assert_eq!(scene.wait(100_000), []);
+    }
+}
+
+//= X-11 test
+//= X-12 test
+#[test]
+fn an_answer_that_is_missing_is_asked_for_again() {
+    for codec in CODECS {
+        let mut scene = Scene::opened(codec, ControlBlock { retry_count: 3, ..block(Service::Connection) });
+        let first = scene.send(100);
+        scene.wait(100);
+        let status = scene.status(NONE, 100, 100_000, first[0].sync);
+        scene.feed(&status);
+        let sent = scene.send(100);
+        assert!(sent[0].has(SREQ));
+        // 100 ms and 4 deviations of 50 ms.
+        let cntl = scene.due(300);
+        let sync = sent[0].sync.wrapping_add(1);
+        assert_eq!((cntl.len(), cntl[0].kind, cntl[0].marks()), (1, Kind::Cntl, SREQ));
+        assert_eq!((cntl[0].sync, cntl[0].seq), (sync, scene.n(200)));
+        assert_eq!((cntl[0].rseq, cntl[0].echo), (scene.n(0), 1000), "a status as any other");
+        assert_eq!(scene.due(600).len(), 1);
+        // An old echo does not end the series: it is the third of three.
+        let older = scene.status(NONE, 100, 100_000, first[0].sync).sync(1001);
+        scene.feed(&older);
+        let third = scene.due(1200);
+        assert_eq!(third.len(), 1, "{codec:?}");
+        let named = scene.status(NONE, 200, 100_000, third[0].sync).sync(1002);
+        scene.feed(&named);
+        assert_eq!(scene.wait(5000), [], "the series has ended");
+        assert_eq!(scene.closed(), None);
+    }
+}
+
+//= X-12 test
+#[test]
+fn a_dreq_is_no_measurement_and_not_missing() {
+    for codec in CODECS {
+        let mut scene = Scene::opened(codec, block(Service::Connection));
+        let first = scene.send(100);
+        let status = scene.status(NONE, 100, 100_000, first[0].sync);
+        scene.wait(10);
+        scene.feed(&status);
+        let context = scene.context();
+        scene.half.call(|engine, now| engine.ask(now, context, true)).expect("open");
+        let dreq = scene.half.take();
+        assert_eq!(scene.wait(3000), [], "not missing");
+        let status = scene.status(NONE, 100, 100_000, dreq[0].sync).sync(1001);
+        scene.feed(&status);
+        scene.send(10);
+        // 10 ms and 4 deviations of 5 ms, not 3 s.
+        assert_eq!(scene.due(30).len(), 1);
+    }
+}
+
+//= X-11 test
+#[test]
+fn silence_is_looked_into_and_then_given_up() {
+    for codec in CODECS {
+        let silent = ControlBlock {
+            ctimer: millis(60_000),
+            ctimeout: millis(10_000),
+            retry_count: 100,
+            ..block(Service::Connection)
+        };
+        let mut scene = Scene::connected(codec, silent, 100);
+        assert_eq!(scene.wait(50_000), []);
+        let status = scene.status(NONE, 100, 100_000, 0);
+        let status =
+            crate::half::Packet { echo: scene.half.xtp().facts(scene.context()).expect("there").sync, ..status };
+        scene.feed(&status);
+        let asks = scene.due(60_000);
+        assert_eq!((asks.len(), asks[0].kind, asks[0].marks()), (1, Kind::Cntl, SREQ));
+        // An answer ends the handshake.
+        let status = scene.status(NONE, 100, 100_000, asks[0].sync).sync(1001);
+        scene.feed(&status);
+        assert_eq!(scene.due(60_000).len(), 1);
+        let mut sent = scene.wait(9_990);
+        assert!(sent.iter().all(|packet| packet.marks() == SREQ && packet.kind == Kind::Cntl));
+        assert_eq!(scene.closed(), None);
+        sent = scene.wait(20);
+        assert_eq!(sent.last().and_then(|packet| packet.diag), Some((2, 0)), "CTIMEOUT");
+        assert_eq!(scene.closed(), Some(Err(Failure::Abandoned)));
+    }
+}
+
+//= X-17 test
+#[test]
+fn a_packet_has_bytes_of_one_message_only() {
+    for codec in CODECS {
+        let mut scene = Scene::connected(codec, block(Service::Connection), 10);
+        let context = scene.context();
+        let mut queue = |n: u64, eom: bool, btag: Option<[u8; 8]>| {
+            let buffer = scene.half.memory.add(vec![1; n as usize]);
+            let output = Output { eom, btag, ..Output::bytes(buffer, n) };
+            scene.half.engine.call(|engine| engine.send(scene.half.now, context, output)).expect("taken");
+            while scene.half.engine.poll_event().is_some() {}
+            scene.half.engine.transmit_blocked();
+        };
+        queue(100, true, Some(*b"messagea"));
+        queue(200, false, Some(*b"messageb"));
+        queue(300, true, None);
+        queue(3000, true, None);
+        scene.half.drain();
+        let sent = scene.half.take();
+        let shape: Vec<_> = sent.iter().map(|packet| (packet.len(), packet.btag, packet.has(EOM))).collect();
+        assert_eq!(shape[..2], [(100, Some(*b"messagea"), true), (500, Some(*b"messageb"), true)]);
+        assert!(shape[2..shape.len() - 1].iter().all(|(_, btag, eom)| btag.is_none() && !eom));
+        assert!(shape[shape.len() - 1].2);
+    }
+}
+
+//= X-19 test
+#[test]
+fn no_interval_sees_more_than_burst_and_rate() {
+    for codec in CODECS {
+        for (rate, burst, peer) in
+            [(100_000, 5000, None), (0, 0, Some((50_000, 3000))), (100_000, 9000, Some((50_000, 3000)))]
+        {
+            let limited = ControlBlock { output_rate: rate, output_burst: burst, ..block(Service::Connection) };
+            let mut scene = Scene::opened(codec, limited);
+            let first = scene.send(10);
+            let mut status = scene.status(NONE, 10, 1_000_000, first[0].sync);
+            if let Some((inrate, inburst)) = peer {
+                (status.traffic.inrate, status.traffic.inburst) = (inrate, inburst);
+                (status.clock.rate, status.clock.burst) = (inrate, inburst);
+            }
+            scene.wait(1000);
+            scene.half.take();
+            scene.feed(&status);
+            let (rate, burst) =
+                peer.map_or((u64::from(rate), u64::from(burst)), |(rate, burst)| (rate.into(), burst.into()));
+            let mut left: Vec<(u64, u64)> = Vec::new();
+            let mut sent = scene.send(60_000);
+            for _ in 0..3000 {
+                let at = scene.half.now.as_nanos();
+                left.extend(sent.iter().map(|packet| (at, packet.len() as u64)));
+                sent = scene.wait(1);
+            }
+            let total: u64 = left.iter().map(|(_, n)| n).sum();
+            assert!(total >= 60_000, "{total}");
+            for (from, (begun, _)) in left.iter().enumerate() {
+                let mut bytes = 0;
+                for (at, n) in &left[from..] {
+                    bytes += n;
+                    let allowed = burst.max(1400) + (at - begun) * rate / 1_000_000_000 + 1;
+                    assert!(bytes <= allowed, "{codec:?}: {bytes} bytes in {} ns, not {allowed}", at - begun);
+                }
+            }
+        }
+    }
+}
+
+//= X-18 test
+#[test]
+fn lower_sort_values_leave_first() {
+    for codec in CODECS {
+        let mut scene = Scene::opened(codec, ControlBlock { sort_value: 9, ..block(Service::Connection) });
+        assert_eq!(scene.send(10)[0].sort, 0, "SORT clear: sort is 0");
+        let mut contexts = Vec::new();
+        for sort_value in [300, 5, 300, 0, 65_535] {
+            let sorted = ControlBlock { mode_flags: Options::SORT, sort_value, ..block(Service::Connection) };
+            let context = scene.half.call(|engine, now| engine.open(now, PEER, sorted)).expect("room");
+            let buffer = scene.half.memory.add(vec![1; 10]);
+            scene
+                .half
+                .engine
+                .call(|engine| engine.send(scene.half.now, context, Output::message(buffer, 10)))
+                .expect("taken");
+            while scene.half.engine.poll_event().is_some() {}
+            scene.half.engine.transmit_blocked();
+            contexts.push(scene.half.xtp().facts(context).expect("there").my_key);
+        }
+        scene.half.take();
+        scene.half.drain();
+        let sent = scene.half.take();
+        // What was ready before the call was drained has left already, in the order of its call.
+        let order: Vec<_> = sent.iter().map(|packet| (packet.sort, packet.key)).collect();
+        let mut sorted = order.clone();
+        sorted.sort_by_key(|(sort, _)| *sort);
+        assert_eq!(order, sorted);
+        assert!(sent.iter().all(|packet| packet.has(Options::SORT)));
+    }
+    let too_large = ControlBlock { sort_value: 65_536, ..block(Service::Connection) };
+    let mut scene = Scene::listening(Codec::Xtp40, block(Service::Connection));
+    assert!(scene.half.call(|engine, now| engine.open(now, PEER, too_large.clone())).is_err());
+    let mut scene = Scene::listening(Codec::Xtp36, block(Service::Connection));
+    assert!(scene.half.call(|engine, now| engine.open(now, PEER, too_large)).is_ok());
+}
+
+//= X-23 test
+#[test]
+fn a_window_of_the_controller_bounds_what_is_under_way() {
+    for codec in CODECS {
+        let config = Config { congestion: ControllerKind::Fixed { window: 10_000 }, ..config(codec) };
+        let mut scene = Scene::opened_with(config, block(Service::Connection));
+        let sent = scene.send(60_000);
+        let total: usize = sent.iter().map(Got::len).sum();
+        assert!(total <= 10_000 && total > 7000, "{total}");
+        assert!(sent.last().expect("sent").has(SREQ), "who waits for an answer asks for it");
+    }
+}

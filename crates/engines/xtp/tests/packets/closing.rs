@@ -1,0 +1,272 @@
+//! The three closes and all their crossings (3.7, 3.8).
+
+use crate::half::Got;
+use crate::scene::*;
+use pinnace_wire::xtp::Kind;
+use pinnace_xtp::{Close, ControlBlock, Failure, Options, Service};
+
+fn only(answers: Vec<Got>) -> Got {
+    assert_eq!(answers.len(), 1, "{answers:?}");
+    answers.into_iter().next().expect("one")
+}
+
+fn echo_of(scene: &Scene) -> u32 {
+    scene.half.xtp().facts(scene.context()).expect("there").sync
+}
+
+//= X-20 test
+#[test]
+fn the_receiver_says_at_once_that_all_is_in() {
+    for codec in CODECS {
+        let mut scene = Scene::accepted(codec, block(Service::Connection), NONE, 100);
+        let end = scene.data(WCLOSE, 200, 100);
+        assert_eq!(scene.feed(&end), [], "not all is in");
+        let fills = scene.data(NONE, 100, 100);
+        let answer = only(scene.feed(&fills));
+        assert_eq!((answer.kind, answer.marks(), answer.rseq), (Kind::Cntl, RCLOSE, scene.n(300)));
+        assert_eq!(answer.echo, 1000, "unasked: the newest sync received");
+        let asks = scene.data(SREQ | WCLOSE, 200, 100).sync(1001);
+        assert_eq!(only(scene.feed(&asks)).marks(), RCLOSE, "from then on in every packet");
+        for packet in scene.send(3000) {
+            assert!(packet.has(RCLOSE) && !packet.has(WCLOSE));
+        }
+    }
+}
+
+//= X-20 test
+#[test]
+fn the_end_may_come_alone_and_with_an_old_sync() {
+    for codec in CODECS {
+        // In a control packet: at its seq.
+        let mut scene = Scene::accepted(codec, block(Service::Connection), NONE, 100);
+        let mut end = scene.status(WCLOSE | SREQ, 0, 1000, echo_of(&scene)).sync(1001);
+        end.seq = scene.n(100);
+        let answer = only(scene.feed(&end));
+        assert_eq!((answer.marks(), answer.echo), (RCLOSE, 1001));
+        // Bytes of an older packet count as any others, so they complete the stream; that is told, although the packet
+        // is not answered.
+        let mut scene = Scene::accepted(codec, block(Service::Connection), NONE, 100);
+        let mut end = scene.status(WCLOSE, 0, 1000, echo_of(&scene)).sync(1001);
+        end.seq = scene.n(200);
+        assert_eq!(scene.feed(&end), []);
+        let old = scene.data(SREQ, 100, 100).sync(1000);
+        let answer = only(scene.feed(&old));
+        assert_eq!((answer.marks(), answer.echo, answer.rseq), (RCLOSE, 1001, scene.n(200)));
+    }
+}
+
+//= X-20 test
+#[test]
+fn abbreviated_close_of_an_initiator() {
+    for codec in CODECS {
+        let mut scene = Scene::opened(codec, block(Service::Connection));
+        let context = scene.context();
+        scene.send(100);
+        let sent = scene.close(Close::Abbreviated);
+        let sent = only(sent);
+        assert_eq!((sent.kind, sent.marks()), (Kind::Cntl, all(&[WCLOSE, RCLOSE, SREQ])), "{codec:?}");
+        assert_eq!(sent.seq, scene.n(100));
+        let again = only(scene.due(250));
+        assert_eq!((again.kind, again.seq), (Kind::First, scene.n(0)), "nothing was heard: the FIRST again");
+        assert_eq!(again.data, Some(bytes(0, 100)));
+        assert_eq!(only(scene.due(500)).kind, Kind::First);
+        let status = scene.status(all(&[RCLOSE, WCLOSE, END]), 100, 1000, sent.sync);
+        assert_eq!(scene.feed(&status), [], "END is not answered");
+        assert_eq!((scene.closed(), scene.outputs()), (Some(Ok(())), vec![true]));
+        assert_eq!(scene.wait(100_000), [], "no time-wait");
+        scene.half.call(|engine, now| engine.release(now, context));
+        assert_eq!(scene.half.xtp().contexts(), 0);
+    }
+}
+
+//= X-20 test
+#[test]
+fn abbreviated_close_of_a_peer() {
+    for codec in CODECS {
+        let mut scene = Scene::listening(codec, block(Service::Connection));
+        let answer = scene.accept(all(&[WCLOSE, RCLOSE, SREQ, EOM]), 100);
+        let end = all(&[RCLOSE, WCLOSE, END]);
+        assert_eq!((answer.kind, answer.marks(), answer.rseq), (tcntl(codec), end, scene.n(100)));
+        assert_eq!(scene.closed(), Some(Ok(())));
+        // Time-wait: every packet without END is answered so, with TCNTL if our key was never used.
+        let first = scene.first(all(&[WCLOSE, RCLOSE, SREQ, EOM]), 100).sync(1005);
+        let again = only(scene.feed(&first));
+        assert_eq!((again.kind, again.marks(), again.echo), (tcntl(codec), end, 1005));
+        let data = scene.data(NONE, 50, 50).sync(1006);
+        let again = only(scene.feed(&data));
+        assert_eq!((again.kind, again.marks()), (Kind::Cntl, end), "now it was used");
+        let ends = scene.status(end, 0, 1000, 0).sync(1006);
+        assert_eq!(scene.feed(&ends), [], "END is not answered");
+        let asks = scene.data(SREQ, 50, 50).sync(1007);
+        assert_eq!(only(scene.feed(&asks)).marks(), end, "it lasts its time");
+        assert_eq!(scene.consume(100), [], "what was received may be read");
+        // 32 x 250 ms x 6 is more than 30 s.
+        assert_eq!(scene.wait(29_000), []);
+        assert_eq!(only(scene.feed(&asks)).marks(), end);
+        scene.wait(1_001);
+        assert_eq!(only(scene.feed(&asks)).diag, Some((3, 0)), "at most 30 s");
+    }
+}
+
+//= X-20 test
+#[test]
+fn full_close_begun_here() {
+    for codec in CODECS {
+        let mut scene = Scene::connected(codec, block(Service::Connection), 100);
+        let sent = only(scene.close(Close::Full));
+        assert_eq!((sent.kind, sent.marks(), sent.seq), (Kind::Cntl, WCLOSE | SREQ, scene.n(100)));
+        let status = scene.status(RCLOSE, 100, 1000, sent.sync).sync(1001);
+        assert_eq!(scene.feed(&status), []);
+        assert_eq!(scene.wait(5000), [], "the peer may go on for as long as it likes");
+        let data = scene.data(RCLOSE | SREQ, 0, 500).sync(1002);
+        let answer = only(scene.feed(&data));
+        assert_eq!((answer.marks(), answer.rseq), (WCLOSE, scene.n(500)), "in all later control packets");
+        assert_eq!(scene.closed(), None);
+        let end = scene.data(all(&[RCLOSE, WCLOSE, SREQ]), 500, 100).sync(1003);
+        let answer = only(scene.feed(&end));
+        assert_eq!((answer.marks(), answer.rseq), (all(&[RCLOSE, WCLOSE, END]), scene.n(600)));
+        assert_eq!((answer.echo, answer.seq), (1003, scene.n(100)));
+        assert_eq!(scene.closed(), Some(Ok(())));
+        scene.consume(600);
+        // The END was lost: the peer asks again.
+        let again = scene.data(all(&[RCLOSE, WCLOSE, SREQ]), 500, 100).sync(1004);
+        assert_eq!(only(scene.feed(&again)).marks(), all(&[RCLOSE, WCLOSE, END]));
+    }
+}
+
+//= X-20 test
+#[test]
+fn full_close_begun_there() {
+    for codec in CODECS {
+        let mut scene = Scene::accepted(codec, block(Service::Connection), NONE, 100);
+        let end = scene.data(WCLOSE | SREQ, 100, 100).sync(1001);
+        assert_eq!(only(scene.feed(&end)).marks(), RCLOSE);
+        assert_eq!(scene.closed(), None);
+        let sent = scene.send(50);
+        assert_eq!(only(sent).marks(), all(&[RCLOSE, EOM, SREQ]));
+        let sent = only(scene.close(Close::Full));
+        assert_eq!((sent.kind, sent.marks(), sent.seq), (Kind::Cntl, all(&[RCLOSE, WCLOSE, SREQ]), scene.n(50)));
+        let status = scene.status(all(&[RCLOSE, WCLOSE, END]), 50, 1000, sent.sync).sync(1002);
+        assert_eq!(scene.feed(&status), []);
+        assert_eq!((scene.closed(), scene.outputs()), (Some(Ok(())), vec![true]));
+        assert_eq!(scene.wait(100_000), []);
+        // Without the peer's END ours goes, in the status that is due.
+        let mut scene = Scene::accepted(codec, block(Service::Connection), NONE, 100);
+        let sent = only(scene.close(Close::Full));
+        assert_eq!(sent.marks(), WCLOSE | SREQ);
+        let mut status = scene.status(all(&[RCLOSE, WCLOSE, SREQ]), 0, 1000, sent.sync).sync(1002);
+        status.seq = scene.n(100);
+        let answer = only(scene.feed(&status));
+        assert_eq!((answer.marks(), answer.echo), (all(&[RCLOSE, WCLOSE, END]), 1002));
+    }
+}
+
+//= X-20 test
+#[test]
+fn an_end_in_the_middle_is_a_forced_close() {
+    for codec in CODECS {
+        let mut scene = Scene::accepted(codec, block(Service::Connection), EOM, 100);
+        scene.send(1000);
+        let end = scene.status(END, 0, 1000, echo_of(&scene)).sync(1001);
+        assert_eq!(scene.feed(&end), []);
+        assert_eq!((scene.closed(), scene.outputs()), (Some(Err(Failure::Forced)), vec![false]));
+        scene.consume(100);
+        // And ours.
+        let mut scene = Scene::accepted(codec, block(Service::Connection), EOM, 100);
+        let sent = only(scene.close(Close::Forced));
+        assert!(sent.has(END) && sent.kind == tcntl(codec));
+        assert_eq!(scene.closed(), Some(Err(Failure::Aborted)));
+        let data = scene.data(SREQ, 100, 10).sync(1001);
+        assert_eq!(only(scene.feed(&data)).diag, Some((3, 0)), "there is no context any more");
+    }
+}
+
+//= X-20 test
+#[test]
+fn a_peer_that_stops_reading_is_not_a_success() {
+    for codec in CODECS {
+        let mut scene = Scene::opened(codec, ControlBlock { sreq_every: 0, ..block(Service::Connection) });
+        let sent = scene.send(200_000);
+        let total: usize = sent.iter().map(Got::len).sum();
+        assert_eq!(total, 65_536);
+        let status = scene.status(RCLOSE, 1000, 200_000, sent.last().expect("sent").sync);
+        assert_eq!(scene.feed(&status).iter().filter(|packet| packet.data.is_some()).count(), 0, "nothing is repeated");
+        let asks = scene.status(SREQ | RCLOSE, 1000, 200_000, sent.last().expect("sent").sync).sync(1001);
+        let answer = only(scene.feed(&asks));
+        assert_eq!((answer.marks(), answer.seq), (WCLOSE, scene.n(65_536)), "WCLOSE counts as sent at its seq");
+        let mut end = scene.status(RCLOSE | WCLOSE, 1000, 200_000, sent.last().expect("sent").sync).sync(1002);
+        end.seq = scene.n(0);
+        let answer = only(scene.feed(&end));
+        assert!(answer.has(all(&[RCLOSE, WCLOSE, END])));
+        assert_eq!((scene.closed(), scene.outputs()), (Some(Err(Failure::StoppedReading)), vec![false]));
+    }
+}
+
+//= X-20 test
+#[test]
+fn rclose_in_data_does_not_acknowledge() {
+    for codec in CODECS {
+        let mut scene = Scene::connected(codec, block(Service::Connection), 100);
+        scene.send(1000);
+        let data = scene.data(RCLOSE, 0, 100).sync(1001);
+        assert_eq!(scene.feed(&data), []);
+        assert_eq!(scene.outputs(), [true]);
+        let asks = only(scene.due(10));
+        assert_eq!(
+            (asks.kind, asks.marks()),
+            (Kind::Cntl, WCLOSE | SREQ),
+            "it goes on asking until a status tells rseq"
+        );
+        let status = scene.status(RCLOSE, 1100, 100_000, asks.sync).sync(1002);
+        scene.feed(&status);
+        assert_eq!(scene.outputs(), [true, true], "all was read");
+    }
+}
+
+//= X-20 test
+#[test]
+fn whoever_stops_reading_says_so() {
+    for codec in CODECS {
+        let mut scene = Scene::accepted(codec, block(Service::Connection), NONE, 100);
+        let context = scene.context();
+        scene.half.call(|engine, now| engine.stop_reading(now, context)).expect("open");
+        let sent = only(scene.half.take());
+        assert_eq!((sent.marks(), sent.rseq), (RCLOSE, scene.n(100)));
+        let data = scene.data(Options::FASTNAK, 100, 100);
+        assert_eq!(scene.feed(&data), [], "nothing of it is asked, new or complete");
+        let data = scene.data(SREQ, 100, 100).sync(1001);
+        let answer = only(scene.feed(&data));
+        assert_eq!((answer.marks(), answer.rseq), (RCLOSE, scene.n(100)));
+        let mut end = scene.status(WCLOSE | SREQ, 0, 1000, echo_of(&scene)).sync(1002);
+        end.seq = scene.n(200);
+        assert_eq!(only(scene.feed(&end)).marks(), RCLOSE, "its own stream goes on");
+        assert_eq!(only(scene.send(10)).marks(), all(&[RCLOSE, EOM, SREQ]));
+    }
+}
+
+//= X-20 test
+#[test]
+fn nobody_waits_for_rclose_for_ever() {
+    for codec in CODECS {
+        let mut scene = Scene::connected(codec, ControlBlock { retry_count: 2, ..block(Service::Connection) }, 100);
+        let sent = only(scene.close(Close::Full));
+        // All is acknowledged, but RCLOSE has not come.
+        let status = scene.status(NONE, 100, 1000, sent.sync).sync(1001);
+        assert_eq!(scene.feed(&status), []);
+        let rest = scene.wait(10_000);
+        assert_eq!(rest.len(), 3, "{rest:?}");
+        assert!(rest[..2].iter().all(|packet| packet.kind == Kind::Cntl && packet.marks() == WCLOSE | SREQ));
+        assert_eq!(rest[2].diag, Some((2, 0)));
+        assert_eq!(scene.closed(), Some(Err(Failure::Abandoned)));
+    }
+}
+
+#[test]
+fn what_contradicts_the_protocol_is_told() {
+    for codec in CODECS {
+        let mut scene = Scene::accepted(codec, block(Service::Connection), WCLOSE, 100);
+        let beyond = scene.data(NONE, 100, 100).sync(1001);
+        let answers = scene.feed(&beyond);
+        assert_eq!(only(answers).diag, Some((6, 12)), "bytes beyond the end");
+    }
+}

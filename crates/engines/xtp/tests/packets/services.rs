@@ -1,0 +1,279 @@
+//! The table of the services, line by line (3.9).
+
+use crate::half::Got;
+use crate::scene::*;
+use pinnace_wire::xtp::Kind;
+use pinnace_xtp::{Close, Event, Failure, Options, Output, Refused, Service};
+
+fn only(answers: Vec<Got>) -> Got {
+    assert_eq!(answers.len(), 1, "{answers:?}");
+    answers.into_iter().next().expect("one")
+}
+
+fn datagrams(scene: &Scene) -> Vec<u64> {
+    let told = scene.half.events.iter().filter_map(|event| match event {
+        Event::Datagram { len, .. } => Some(*len),
+        _ => None,
+    });
+    told.collect()
+}
+
+//= X-21 test
+#[test]
+fn an_unacknowledged_datagram_is_one_packet_and_nothing_else() {
+    for codec in CODECS {
+        for n in [0, 1, 1000] {
+            let mut scene = Scene::opened(codec, block(Service::UnackDgram));
+            let first = only(scene.send(n));
+            assert_eq!((first.kind, first.len() as u64), (Kind::First, n));
+            assert_eq!(first.marks(), all(&[EOM, WCLOSE, RCLOSE, END]));
+            assert_eq!(first.options.and(Options::OF_STREAM), Options::NOERR | Options::NOFLOW);
+            assert_eq!((scene.closed(), scene.outputs()), (Some(Ok(())), vec![true]));
+            assert_eq!(scene.wait(100_000), []);
+            let mut scene = Scene::listening(codec, block(Service::Connection));
+            let mut packet = scene.first(first.options, n);
+            packet.service = 1;
+            assert_eq!(scene.feed(&packet), []);
+            scene.half.release_datagrams();
+            assert_eq!((datagrams(&scene), scene.half.xtp().contexts()), (vec![n], 0), "it keeps nothing");
+            let stray = scene.data(END, 0, 10);
+            assert_eq!(scene.feed(&stray), []);
+        }
+    }
+}
+
+//= X-21 test
+#[test]
+fn an_acknowledged_datagram_is_repeated_until_it_is() {
+    for codec in CODECS {
+        for (n, when_delivered) in [(0, false), (1, false), (1000, false), (1000, true)] {
+            let mut scene = Scene::opened(codec, block(Service::AckDgram));
+            let asks = if when_delivered { DREQ } else { SREQ };
+            let output = |output| Output { eom: true, asks_when_delivered: when_delivered, ..output };
+            let first = only(scene.output(n, output));
+            assert_eq!((first.kind, first.marks()), (Kind::First, all(&[EOM, WCLOSE, RCLOSE, asks])));
+            let again = only(scene.due(250));
+            assert_eq!((again.kind, again.seq, again.len() as u64), (Kind::First, first.seq, n));
+            assert_eq!(again.marks(), all(&[EOM, WCLOSE, RCLOSE, SREQ]), "{codec:?}: the FIRST again, SREQ, new sync");
+            assert_eq!(again.sync, first.sync.wrapping_add(1));
+            let status = scene.status(all(&[RCLOSE, WCLOSE, END]), n, 1000, first.sync);
+            assert_eq!(scene.feed(&status), []);
+            assert_eq!((scene.closed(), scene.outputs()), (Some(Ok(())), vec![true]));
+            assert_eq!(scene.wait(100_000), []);
+        }
+    }
+}
+
+//= X-21 test
+#[test]
+fn an_acknowledged_datagram_is_delivered_once_and_answered_each_time() {
+    for codec in CODECS {
+        for n in [0, 1000] {
+            let mut scene = Scene::listening(codec, block(Service::Connection));
+            let mut first = scene.first(all(&[EOM, WCLOSE, RCLOSE, SREQ]), n);
+            first.service = 2;
+            let answer = only(scene.feed(&first));
+            assert_eq!((answer.kind, answer.marks()), (tcntl(codec), all(&[RCLOSE, WCLOSE, END])));
+            assert_eq!((answer.rseq, answer.echo, answer.rtn, answer.key), (scene.n(n), 1000, true, KEY));
+            let answer = only(scene.feed(&first.clone().sync(1001)));
+            assert_eq!((answer.marks(), answer.echo), (all(&[RCLOSE, WCLOSE, END]), 1001));
+            assert_eq!(datagrams(&scene), [n], "not delivered again");
+            assert_eq!(scene.closed(), None, "the application knows of no context");
+            scene.half.release_datagrams();
+        }
+    }
+}
+
+//= X-7 test
+//= X-21 test
+#[test]
+fn a_datagram_with_dreq_is_acknowledged_when_delivered() {
+    for codec in CODECS {
+        let mut scene = Scene::listening(codec, block(Service::Connection));
+        let mut first = scene.first(all(&[EOM, WCLOSE, RCLOSE, DREQ]), 500);
+        first.service = 2;
+        assert_eq!(scene.feed(&first), []);
+        assert_eq!(scene.wait(100), []);
+        let context = scene.half.events.iter().find_map(|event| match event {
+            Event::Datagram { context, .. } => *context,
+            _ => None,
+        });
+        let context = context.expect("it waits");
+        scene.half.call(|engine, now| engine.delivered(now, context));
+        let answer = only(scene.half.take());
+        assert_eq!((answer.kind, answer.marks()), (tcntl(codec), all(&[RCLOSE, WCLOSE, END])));
+        assert_eq!((answer.echo, answer.rseq), (1000, scene.n(500)));
+    }
+}
+
+//= X-21 test
+#[test]
+fn a_request_asks_nothing_and_the_response_acknowledges_it() {
+    for codec in CODECS {
+        for n in [0, 100, 5000] {
+            let mut scene = Scene::opened(codec, block(Service::Transaction));
+            let sent = scene.send(n);
+            assert_eq!(sent[0].kind, Kind::First);
+            let last = sent.last().expect("sent");
+            assert_eq!(last.marks(), EOM | WCLOSE);
+            assert!(sent.iter().all(|packet| !packet.options.intersects(SREQ | DREQ)));
+            let response = scene.data(all(&[RCLOSE, EOM, WCLOSE, SREQ]), 0, 200);
+            let response = crate::half::Packet { sync: 1001, ..response };
+            let answer = only(scene.feed(&response));
+            assert_eq!((answer.kind, answer.marks()), (Kind::Cntl, all(&[RCLOSE, WCLOSE, END])), "{codec:?} {n}");
+            assert_eq!((answer.echo, answer.rseq, answer.seq), (1001, scene.n(200), scene.n(n)));
+            assert_eq!((scene.closed(), scene.outputs()), (Some(Ok(())), vec![true]));
+            scene.consume(200);
+        }
+    }
+}
+
+//= X-11 test
+//= X-21 test
+#[test]
+fn wtimer_asks_for_a_transaction() {
+    for codec in CODECS {
+        let mut scene = Scene::opened(codec, block(Service::Transaction));
+        let sent = scene.send(100);
+        let again = only(scene.due(250));
+        assert_eq!((again.kind, again.marks()), (Kind::First, all(&[EOM, WCLOSE, SREQ])));
+        assert_eq!(again.sync, sent[0].sync.wrapping_add(1));
+        // It was received, but the response takes its time.
+        let status = scene.status(RCLOSE, 100, 1000, again.sync);
+        assert_eq!(scene.feed(&status), []);
+        assert_eq!(scene.outputs(), [true]);
+        assert_eq!(scene.wait(30_000), [], "nothing is missing");
+    }
+}
+
+//= X-21 test
+#[test]
+fn a_response_takes_the_place_of_the_status_for_20_ms() {
+    for codec in CODECS {
+        for (wait, is_in_time) in [(0, true), (19, true), (22, false)] {
+            let mut scene = Scene::listening(codec, block(Service::Connection));
+            let mut first = scene.first(EOM | WCLOSE, 100);
+            first.service = 3;
+            assert_eq!(scene.feed(&first), []);
+            scene.learn();
+            let waited = scene.wait(wait);
+            assert_eq!(waited.len(), usize::from(!is_in_time), "{wait}");
+            if !is_in_time {
+                assert_eq!((waited[0].kind, waited[0].marks()), (tcntl(codec), RCLOSE));
+                assert_eq!((waited[0].rseq, waited[0].echo), (scene.n(100), 1000));
+            }
+            let response = scene.send(3000);
+            let last = response.len() - 1;
+            for (index, packet) in response.iter().enumerate() {
+                let marks = if index == last { all(&[RCLOSE, EOM, WCLOSE, SREQ]) } else { RCLOSE };
+                assert_eq!((packet.kind, packet.marks()), (Kind::Data, marks));
+                assert_eq!((packet.rtn, packet.key), (true, KEY));
+            }
+            let end = scene.status(all(&[RCLOSE, WCLOSE, END]), 3000, 1000, response[last].sync).sync(1001);
+            assert_eq!(scene.feed(&end), []);
+            assert_eq!((scene.closed(), scene.outputs()), (Some(Ok(())), vec![true]));
+            scene.consume(100);
+        }
+    }
+}
+
+//= X-21 test
+#[test]
+fn a_response_before_the_end_of_the_request_still_says_rclose() {
+    for codec in CODECS {
+        let mut scene = Scene::listening(codec, block(Service::Connection));
+        let mut first = scene.first(NONE, 100);
+        first.service = 3;
+        assert_eq!(scene.feed(&first).len(), 1);
+        scene.learn();
+        let response = only(scene.send(50));
+        assert!(!response.has(RCLOSE), "the request is not in");
+        let end = scene.data(EOM | WCLOSE, 100, 100).sync(1001);
+        let answers = scene.feed(&end);
+        assert!(answers.len() == 1 && answers[0].has(RCLOSE), "{codec:?} {answers:?}");
+        assert_eq!(answers[0].rseq, scene.n(200));
+    }
+}
+
+//= X-15 test
+//= X-21 test
+#[test]
+fn an_isochronous_stream_ends_with_a_control_packet() {
+    for codec in CODECS {
+        let mut scene = Scene::connected(codec, block(Service::IsoStream), 100);
+        let context = scene.context();
+        let buffer = scene.half.memory.add(bytes(100, 3000));
+        let output = Output { is_last: true, eom: true, ..Output::bytes(buffer, 3000) };
+        scene.half.call(|engine, now| engine.send(now, context, output)).expect("taken");
+        let sent = scene.half.take();
+        let (last, data) = sent.split_last().expect("sent");
+        assert!(data.iter().all(|packet| packet.kind == Kind::Data && !packet.has(WCLOSE)));
+        assert_eq!((last.kind, last.marks(), last.seq), (Kind::Cntl, WCLOSE | SREQ, scene.n(3100)));
+        let mut status = scene.gaps(200, &[(500, 600)], last.sync).sync(1001);
+        status.alloc = scene.n(200);
+        assert!(scene.feed(&status).iter().all(|packet| packet.data.is_none()), "nothing is repeated");
+        assert_eq!(scene.outputs(), [true, true]);
+        let status = scene.status(all(&[RCLOSE, WCLOSE, END]), 3100, 1000, last.sync).sync(1002);
+        scene.feed(&status);
+        assert_eq!(scene.closed(), Some(Ok(())));
+    }
+}
+
+//= X-15 test
+#[test]
+fn each_end_chooses_its_own_options() {
+    for codec in CODECS {
+        // The responder's stream repeats, although the initiator's does not: its gaps are waited for.
+        let mut scene = Scene::connected(codec, block(Service::IsoStream), 100);
+        let data = scene.data(SREQ, 100, 100).sync(1001);
+        let answer = only(scene.feed(&data));
+        assert_eq!(answer.spans, [(scene.n(100), scene.n(200))], "{codec:?}");
+        assert_eq!(answer.rseq, scene.n(0));
+        // And the other way round.
+        let mut scene = Scene::opened(codec, block(Service::Connection));
+        let sent = scene.send(100);
+        let status = scene.status(Options::NOERR, 100, 1000, sent[0].sync);
+        scene.feed(&status);
+        let data = scene.data(SREQ | Options::NOERR, 100, 100).sync(1001);
+        assert_eq!(only(scene.feed(&data)).rseq, scene.n(200), "{codec:?}");
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    for codec in CODECS {
+        for service in [Service::UnackDgram, Service::AckDgram] {
+            let mut scene = Scene::opened(codec, block(service));
+            let context = scene.context();
+            let buffer = scene.half.memory.add(vec![0; 2000]);
+            let large = Output::message(buffer, 2000);
+            let refused = scene.half.call(|engine, now| engine.send(now, context, large));
+            let Err(Refused::TooLarge { most }) = refused else { panic!("{refused:?}") };
+            let first = only(scene.send(most.into()));
+            assert_eq!(first.len() as u32, most);
+        }
+        for service in [Service::Connection, Service::IsoStream, Service::BulkData] {
+            let mut scene = Scene::opened(codec, block(service));
+            let context = scene.context();
+            let buffer = scene.half.memory.add(Vec::new());
+            let empty = Output::message(buffer, 0);
+            let refused = scene.half.call(|engine, now| engine.send(now, context, empty));
+            assert_eq!(refused, Err(Refused::Empty), "services 4 to 6 refuse it");
+        }
+    }
+}
+
+#[test]
+fn a_context_that_has_sent_nothing_closes_in_silence() {
+    for codec in CODECS {
+        for service in [Service::UnackDgram, Service::AckDgram, Service::Transaction] {
+            let mut scene = Scene::opened(codec, block(service));
+            assert_eq!(scene.close(Close::Full), [], "an empty message would be one, too");
+            assert_eq!(scene.closed(), Some(Ok(())));
+        }
+        let mut scene = Scene::opened(codec, block(Service::Connection));
+        let first = only(scene.close(Close::Full));
+        assert_eq!((first.kind, first.marks(), first.len()), (Kind::First, WCLOSE | SREQ, 0));
+        let _ = Failure::Aborted;
+    }
+}

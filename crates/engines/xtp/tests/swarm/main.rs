@@ -64,7 +64,7 @@ fn has_died(plan: &Plan, index: usize) -> bool {
 }
 
 fn seats<'w>(world: &'w World, at: usize, flow: usize, is_initiator: bool) -> impl Iterator<Item = &'w Seat> {
-    let seats = world.application(host(at)).seats.values();
+    let seats = world.application(host(at)).all_seats();
     seats.filter(move |seat| seat.flow == flow && seat.is_initiator == is_initiator)
 }
 
@@ -72,7 +72,7 @@ fn check(plan: &Plan, world: &World) -> u64 {
     let seed = plan.seed;
     for index in (0..plan.configs.len()).filter(|index| !has_died(plan, *index)) {
         let (program, engine) = (world.application(host(index)), world.engine(host(index)));
-        for seat in program.seats.values() {
+        for seat in program.all_seats() {
             assert!(seat.closed.is_some(), "seed {seed}: flow {} never closed: {seat:?}", seat.flow);
         }
         program.check_memory();
@@ -103,13 +103,13 @@ fn check(plan: &Plan, world: &World) -> u64 {
             continue;
         }
         calm += 1;
-        assert_eq!(initiator.closed.map(|closed| closed.0), Some(Ok(())), "seed {seed}: flow {index} {flow:#?}");
+        assert_eq!(initiator.closed.map(|closed| closed.0), Some(Ok(())), "seed {seed}: flow {index} {flow:?}");
         if service.is_datagram() {
             assert!(copies > 0 || service == Service::UnackDgram, "seed {seed}: flow {index}");
             continue;
         }
         let good = responders.iter().find(|seat| seat.closed.is_some_and(|closed| closed.0.is_ok()));
-        let Some(responder) = good else { panic!("seed {seed}: flow {index} failed: {responders:#?}") };
+        let Some(responder) = good else { panic!("seed {seed}: flow {index} failed: {responders:?} {initiator:?}") };
         assert_eq!(initiator.queued, flow.initiator.bytes(), "seed {seed}: flow {index}");
         assert_eq!(responder.queued, flow.responder.bytes(), "seed {seed}: flow {index}");
         assert_eq!(responder.read, initiator.queued, "seed {seed}: flow {index}: not all was read");
@@ -139,7 +139,7 @@ fn check_delivered(plan: &Plan, index: usize, sender: &Seat, readers: &[&Seat], 
     let reads =
         reads && readers.iter().all(|seat| seat.closed.is_some_and(|(_, at)| at < Time::ZERO + plan::LAST_CALL));
     let read = readers.iter().map(|seat| seat.read).max().unwrap_or(0);
-    assert!(!reads || read >= high, "seed {seed}: flow {index}: {high} bytes delivered, {read} read {readers:#?}");
+    assert!(!reads || read >= high, "seed {seed}: flow {index}: {high} bytes delivered, {read} read {readers:?}");
     let all = readers.iter().filter(|seat| seat.has_read_all && !seat.stopped);
     for reader in all {
         assert_eq!(reader.read, sender.queued, "seed {seed}: flow {index}: the stream ended early");

@@ -381,7 +381,14 @@ impl Plan {
         };
         let blocks = [&flow.block, &self.listens[flow.to]];
         let is_transaction = flow.block.service == Service::Transaction;
-        let reads = |end: &End| matches!(end.reading, Reading::AtOnce | Reading::Slowly(..));
+        let reads = |end: &End| {
+            let is_fast = match end.reading {
+                Reading::AtOnce => true,
+                Reading::Slowly(bytes, _) => bytes >= 1000,
+                _ => false,
+            };
+            is_fast && (end.area >= 5000 || flow.block.service != Service::BulkData)
+        };
         [&self.there, &self.back].iter().all(gentle)
             && self.death.is_none()
             && self.freeze.is_none()

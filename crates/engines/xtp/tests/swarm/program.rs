@@ -39,14 +39,16 @@ pub(crate) struct Program {
     plan: Rc<Plan>,
     me: usize,
     pub(crate) seats: BTreeMap<ContextId, Seat>,
-    /// Of programs that ran before on this host.
-    pub(crate) lives: usize,
+    /// Those whose names have been given again.
+    pub(crate) past: Vec<Seat>,
+    lives: usize,
     buffers: BTreeSet<BufferId>,
     /// Flow and bytes.
     pub(crate) datagrams: Vec<usize>,
     pub(crate) record: u64,
     pub(crate) reads: u64,
-    wakes: Vec<(ContextId, u64)>,
+    /// Whom to wake: a context, and its flow.
+    wakes: Vec<(ContextId, usize)>,
 }
 
 const FLOW: u64 = 0;
@@ -83,6 +85,7 @@ impl Program {
             plan,
             me,
             seats: BTreeMap::new(),
+            past: Vec::new(),
             lives: 0,
             buffers: BTreeSet::new(),
             datagrams: Vec::new(),
@@ -107,11 +110,11 @@ impl Program {
     }
 
     fn wake(&mut self, host: &mut Host<'_>, after: Duration, what: u64, context: ContextId) {
-        self.wakes.push((context, what));
+        self.wakes.push((context, self.seats[&context].flow));
         host.wake_after(after, (self.wakes.len() as u64) << 8 | what);
     }
 
-    fn sit(&mut self, flow: usize, is_initiator: bool) -> Seat {
+    fn sit(&mut self, flow: usize, is_initiator: bool, context: ContextId) {
         let mut pending = VecDeque::new();
         let end = if is_initiator { &self.plan.flows[flow].initiator } else { &self.plan.flows[flow].responder };
         let mut low = 0;
@@ -133,7 +136,7 @@ impl Program {
             }
             low = high;
         }
-        Seat {
+        let seat = Seat {
             flow,
             is_initiator,
             pending,
@@ -150,7 +153,16 @@ impl Program {
             has_finished: false,
             is_reading_later: false,
             closed: None,
+        };
+        // A name may be given again when its context is forgotten.
+        if let Some(before) = self.seats.insert(context, seat) {
+            assert!(before.closed.is_some(), "seed {}: a context twice", self.plan.seed);
+            self.past.push(before);
         }
+    }
+
+    pub(crate) fn all_seats(&self) -> impl Iterator<Item = &Seat> {
+        self.seats.values().chain(&self.past)
     }
 
     fn service(&self, seat: &Seat) -> Service {
@@ -444,8 +456,7 @@ impl Application<Xtp> for Program {
             let block: ControlBlock = flow.block.clone();
             match host.call(|engine| engine.open(now, to, block)) {
                 Ok(context) => {
-                    let seat = self.sit(index, true);
-                    assert!(self.seats.insert(context, seat).is_none());
+                    self.sit(index, true, context);
                     self.begin(now, context, host);
                 }
                 Err(why) => assert!(matches!(why, Refused::TooManyContexts | Refused::ShutDown), "{why}"),
@@ -459,8 +470,8 @@ impl Application<Xtp> for Program {
             }
             return;
         }
-        let (context, _) = self.wakes[index - 1];
-        let Some(seat) = self.seats.get_mut(&context) else { return };
+        let (context, flow) = self.wakes[index - 1];
+        let Some(seat) = self.seats.get_mut(&context).filter(|seat| seat.flow == flow) else { return };
         match what {
             READ => {
                 seat.is_reading_later = false;
@@ -484,8 +495,7 @@ impl Application<Xtp> for Program {
                 assert_eq!(address.destination_port, PORT);
                 assert_eq!(self.plan.flows[index].to, self.me, "seed {seed}: a context for somebody else");
                 assert_eq!(service, self.plan.flows[index].block.service, "seed {seed}");
-                let seat = self.sit(index, false);
-                assert!(self.seats.insert(context, seat).is_none(), "seed {seed}: a context twice");
+                self.sit(index, false, context);
                 self.begin(now, context, host);
             }
             Event::Readable { context } => self.read(now, context, host),

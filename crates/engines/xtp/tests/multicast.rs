@@ -1,10 +1,11 @@
 //! Streams to groups on the simulator (specs/xtp.md, X-22).
+#![allow(clippy::print_stdout, reason = "the figure that the bar is about")]
 mod support;
 
 use core::time::Duration;
 use pinnace_core::Time;
 use pinnace_sim::HostId;
-use pinnace_wire::xtp::{self, Body, FirstTraffic, Key, Kind, Options};
+use pinnace_wire::xtp::{self, Body, FirstTraffic, Header, Key, Kind, Options};
 use pinnace_xtp::{Failure, Service};
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -77,7 +78,7 @@ fn receivers_answer_to_the_group_late_and_as_themselves() {
     let key = sights[0].header.key.value;
     let (mut spans, mut answers) = (0, 0);
     for sight in sights.iter() {
-        let pinnace_wire::xtp::Header { key: named, kind, sync, seq, .. } = sight.header;
+        let Header { key: named, kind, sync, seq, .. } = sight.header;
         assert!(sight.is_to_group && sight.has(Options::MULTI), "{sight:?}");
         assert_eq!(named, Key { rtn: sight.from != SENDER, value: key }, "{sight:?}");
         if sight.from == SENDER {

@@ -1,7 +1,6 @@
 //! Streams to groups: what the control block says, how they end, and what strangers send (specs/xtp.md, X-22).
 mod support;
 
-use core::time::Duration;
 use pinnace_core::{Address, Time};
 use pinnace_sim::HostId;
 use pinnace_wire::xtp::{
@@ -15,6 +14,9 @@ use support::group::*;
 use support::{PORT, Program, block, pattern};
 
 const MEMBER: HostId = HostId::new(1);
+/// rseq, echo and spans of a status.
+type Lie<'a> = (u64, u32, &'a [(u64, u64)]);
+
 /// Nobody's address.
 const STRANGER: Address = Address::Node(77);
 
@@ -255,7 +257,7 @@ fn statuses_outside_of_what_was_sent_are_ignored() {
     let (start, sync) = (first.header.seq, facts.sync);
     let named = Key { rtn: true, value: first.header.key.value };
     let invalid = world.engine(SENDER).counters().statuses_invalid;
-    let lies: &[(u64, u32, &[(u64, u64)])] = &[
+    let lies: &[Lie<'_>] = &[
         (2001, sync, &[]),
         (1 << 40, sync, &[]),
         (1000, sync, &[(1500, 2001)]),

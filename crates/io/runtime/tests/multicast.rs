@@ -1,5 +1,6 @@
 //! XTP to a group over real UDP sockets of this machine (specs/xtp.md, X-22).
 #![cfg(target_os = "linux")]
+#![allow(clippy::print_stdout, reason = "says what was skipped, and why")]
 
 use pinnace_core::{ControllerKind, Storage, Time};
 use pinnace_link::{BufferTable, GroupLink, MulticastOptions, UdpOptions, probe_multicast};

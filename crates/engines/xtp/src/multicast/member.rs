@@ -37,7 +37,6 @@ impl Member {
         Self { group, listener, answers: VecDeque::new(), date: None }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the parts of one packet")]
     pub(super) fn on_packet(
         &mut self,
         now: Time,

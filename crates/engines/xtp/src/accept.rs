@@ -55,11 +55,12 @@ impl Xtp {
         // Unacknowledged datagrams are never answered, not even by a DIAG.
         let is_silent = traffic.service == xtp::Service::UnackDgram as u8;
         let FirstAddress::Known(address) = address else {
-            return if is_silent {
-                self.shared.counters.contexts_refused += 1
+            if is_silent {
+                self.shared.counters.contexts_refused += 1;
             } else {
-                refuse(self, Value::AddressFormat)
-            };
+                refuse(self, Value::AddressFormat);
+            }
+            return;
         };
         let (listener, service) = match self.judge(header.options, &address, &traffic) {
             Ok(found) => found,
@@ -228,7 +229,7 @@ impl Xtp {
             start: header.seq,
             service,
         };
-        let key = self.new_context(now, birth, block)?;
+        let key = self.new_context(now, &birth, block)?;
         self.by_peer.insert((meta.source, header.key.value), key);
         self.half_open.push_back(key);
         self.shared.counters.contexts_accepted += 1;

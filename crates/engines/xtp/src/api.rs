@@ -98,7 +98,7 @@ impl Xtp {
             Some(newest) if **newest == block => Arc::clone(newest),
             _ => Arc::clone(self.newest_block.insert(Arc::new(block))),
         };
-        let key = self.new_context(now, birth, block).ok_or(Refused::TooManyContexts)?;
+        let key = self.new_context(now, &birth, block).ok_or(Refused::TooManyContexts)?;
         self.shared.counters.contexts_opened += 1;
         Ok(ContextId(key))
     }
@@ -408,11 +408,13 @@ impl Xtp {
         if self.shared.config.codec == Codec::Xtp40 && block.sort_value > u32::from(u16::MAX) {
             return Err(Refused::Sort);
         }
-        self.change(now, context, |context| {
+        self.change(now, context, move |context| {
+            let (rate, burst) = (block.output_rate, block.output_burst);
             let old = Arc::make_mut(&mut context.block);
             let (service, address_segment) = (old.service, old.address_segment);
-            *old = ControlBlock { service, address_segment, ..block };
-            context.outgoing.set_rate(now, old.output_rate.into(), old.output_burst.into());
+            *old = block;
+            (old.service, old.address_segment) = (service, address_segment);
+            context.outgoing.set_rate(now, rate.into(), burst.into());
             Ok(())
         })?;
         if let Some(context) = self.contexts.lookup_mut(context.0) {

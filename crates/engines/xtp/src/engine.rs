@@ -106,7 +106,7 @@ impl Xtp {
         self.shared.bytes
     }
 
-    pub(crate) fn new_context(&mut self, now: Time, birth: Birth, block: Arc<ControlBlock>) -> Option<ContextKey> {
+    pub(crate) fn new_context(&mut self, now: Time, birth: &Birth, block: Arc<ControlBlock>) -> Option<ContextKey> {
         let shared = &mut self.shared;
         let codec = shared.config.codec;
         let service = birth.service;

@@ -282,10 +282,10 @@ fn bulk_data_fills_what_is_posted_and_no_more() {
                     }
                 }
                 Event::Filled { buffer, .. } => filled.borrow_mut().push(host.take_buffer(*buffer)),
-                Event::Readable { context } => {
-                    if host.engine().readable(*context).is_some_and(|readable| readable.is_end) {
-                        host.call(|engine| engine.close(now, *context, Close::Full)).ok();
-                    }
+                Event::Readable { context }
+                    if host.engine().readable(*context).is_some_and(|readable| readable.is_end) =>
+                {
+                    host.call(|engine| engine.close(now, *context, Close::Full)).ok();
                 }
                 _ => {}
             },

@@ -181,6 +181,7 @@ impl Incoming {
 
     /// Lends a ring in which the byte at offset `o` lies at `(base + o) mod bytes`. False, and not taken, if there is
     /// memory already.
+    #[cfg(test)]
     pub(crate) fn set_ring_at(&mut self, buffer: BufferId, bytes: u64, base: u64) -> bool {
         let at = if bytes == 0 { 0 } else { (base % bytes + self.dseq % bytes) % bytes };
         self.lend_ring(buffer, bytes, at)
@@ -305,6 +306,7 @@ impl Incoming {
     }
 
     /// Where the stream ends, once it is known.
+    #[cfg(test)]
     pub(crate) fn end(&self) -> Option<u64> {
         self.end
     }

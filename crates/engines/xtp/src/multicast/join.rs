@@ -132,7 +132,7 @@ impl Xtp {
         let start = self.shared.secrets.draw();
         let service = block.service;
         let birth = Birth { role: Role::Initiator, phase: Phase::Fresh, peer: group, from: None, start, service };
-        let key = self.new_context(now, birth, Arc::new(block)).ok_or(Refused::TooManyContexts)?;
+        let key = self.new_context(now, &birth, Arc::new(block)).ok_or(Refused::TooManyContexts)?;
         if let Some(context) = self.contexts.lookup(key) {
             self.groups.senders.insert(key, Sender::new(&context.block, context.outgoing.sync()));
         }
@@ -347,7 +347,7 @@ impl Xtp {
         let group = membership.group;
         let block = Arc::clone(&membership.block);
         let birth = Birth { role: Role::Responder, phase: Phase::Active, peer: source, from: None, start, service };
-        let key = self.new_context(now, birth, block)?;
+        let key = self.new_context(now, &birth, block)?;
         self.by_peer.insert((source, header.key.value), key);
         let context = self.contexts.lookup_mut(key)?;
         context.listener = Some(listener);

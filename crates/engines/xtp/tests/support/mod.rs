@@ -26,6 +26,7 @@ pub(crate) struct Seen {
     pub(crate) sent: Vec<(u64, bool)>,
 }
 
+type Start = Box<dyn FnOnce(Time, &mut HostHandle<'_, Xtp>)>;
 type Script = Box<dyn FnMut(Time, &Event, &mut BTreeMap<ContextId, Seen>, &mut HostHandle<'_, Xtp>)>;
 
 type Wake = Box<dyn FnMut(Time, u64, &mut HostHandle<'_, Xtp>)>;
@@ -34,7 +35,7 @@ type Wake = Box<dyn FnMut(Time, u64, &mut HostHandle<'_, Xtp>)>;
 pub(crate) struct Program {
     pub(crate) seen: BTreeMap<ContextId, Seen>,
     pub(crate) datagrams: Vec<(Service, Vec<u8>)>,
-    start: Option<Box<dyn FnOnce(Time, &mut HostHandle<'_, Xtp>)>>,
+    start: Option<Start>,
     script: Script,
     /// What it does when it is woken, with the token.
     pub(crate) wake: Option<Wake>,
@@ -42,7 +43,6 @@ pub(crate) struct Program {
     pub(crate) releases: bool,
     /// Reads nothing.
     pub(crate) is_deaf: bool,
-    pub(crate) loud: bool,
 }
 
 impl Program {
@@ -58,7 +58,6 @@ impl Program {
             wake: None,
             releases: true,
             is_deaf: false,
-            loud: false,
         }
     }
 
@@ -111,9 +110,6 @@ impl Application<Xtp> for Program {
     }
 
     fn on_event(&mut self, now: Time, event: Event, host: &mut HostHandle<'_, Xtp>) {
-        if self.loud {
-            eprintln!("{now:?} {event:?}");
-        }
         match &event {
             Event::Accepted { context, .. } => self.seen.entry(*context).or_default().accepted = true,
             Event::Connected { context } => self.seen.entry(*context).or_default().connected = true,
@@ -172,7 +168,7 @@ pub(crate) fn send(
     let buffer = host.add_buffer(message.to_vec());
     let len = message.len() as u64;
     host.call(|engine| {
-        let context = engine.open(now, Address::Node(to.index() as u32), block).expect("room");
+        let context = engine.open(now, to.address(), block).expect("room");
         engine.send(now, context, Output::message(buffer, len)).expect("taken");
         context
     })

@@ -63,7 +63,7 @@ fn has_died(plan: &Plan, index: usize) -> bool {
     plan.death.is_some_and(|(dead, ..)| dead == index)
 }
 
-fn seats<'w>(world: &'w World, at: usize, flow: usize, is_initiator: bool) -> impl Iterator<Item = &'w Seat> {
+fn seats(world: &World, at: usize, flow: usize, is_initiator: bool) -> impl Iterator<Item = &Seat> {
     let seats = world.application(host(at)).all_seats();
     seats.filter(move |seat| seat.flow == flow && seat.is_initiator == is_initiator)
 }

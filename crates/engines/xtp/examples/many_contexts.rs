@@ -21,7 +21,7 @@ fn measure(pair: &mut Pair, active: usize) -> f64 {
     for index in 0..MESSAGES {
         // A large odd step: neighbours in time are no neighbours in memory.
         let context = contexts[index * 7_919 % contexts.len()];
-        pair.now = pair.now + Duration::from_micros(10);
+        pair.now += Duration::from_micros(10);
         pair.send(context, 100);
     }
     began.elapsed().as_nanos() as f64 / (pair.packets - before) as f64

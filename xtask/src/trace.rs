@@ -16,7 +16,7 @@ use toml::Table as Toml;
 use crate::source::{self, SourceFile};
 
 /// The protocols that are finished: every requirement of theirs is checked.
-const COMPLETE: &[Family] = &[Family::Zcrp, Family::VrpSender, Family::VrpReceiver];
+const COMPLETE: &[Family] = &[Family::Zcrp, Family::Xtp, Family::VrpSender, Family::VrpReceiver];
 
 const TABLE: &str = "docs/src/trace.md";
 const EXCEPTIONS: &str = "specs/exceptions.toml";
@@ -382,7 +382,7 @@ mod tests {
 
     #[test]
     fn every_requirement_needs_code_and_test_or_a_reason() {
-        let requirements = known(&["Z-1", "Z-2", "Z-3", "Z-4", "X-1"]);
+        let requirements = known(&["Z-1", "Z-2", "Z-3", "Z-4", "A-1"]);
         let mut found = Citations::new();
         let text = "//= Z-1\n//= Z-1 test\n//= Z-2\n";
         assert!(cite(&file("crates/a/src/b.rs", text), &requirements, &mut found).is_empty());
@@ -410,15 +410,15 @@ mod tests {
 
     #[test]
     fn the_table_has_a_row_for_each_requirement_of_a_finished_protocol() {
-        let requirements = known(&["Z-1", "Z-2", "X-1"]);
+        let requirements = known(&["Z-1", "Z-2", "A-1"]);
         let mut found = Citations::new();
         cite(&file("crates/a/src/b.rs", "//= Z-1\n"), &requirements, &mut found);
         let exceptions = Exceptions::from([(id("Z-2"), "a hint".to_owned())]);
         let page = render(&requirements, &found, &exceptions);
         assert!(page.contains("| Z-1 | What Z-1 asks. | `crates/a/src/b.rs` |  |\n"), "{page}");
         assert!(page.contains("| Z-2 | What Z-2 asks. |  | exception: a hint |\n"), "{page}");
-        assert!(!page.contains("| X-1"));
-        assert!(page.contains("XTP (1)"));
+        assert!(!page.contains("| A-1"));
+        assert!(page.contains("A1 (1)"));
     }
 
     #[test]

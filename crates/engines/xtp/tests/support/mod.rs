@@ -3,7 +3,7 @@
 
 pub(crate) mod group;
 
-use pinnace_core::{Address, ControllerKind, Time};
+use pinnace_core::{ControllerKind, Time};
 use pinnace_sim::{Application, HostHandle, HostId};
 use pinnace_xtp::{Codec, Config, ContextId, ControlBlock, Event, Failure, Output, Service, Xtp};
 use std::collections::BTreeMap;

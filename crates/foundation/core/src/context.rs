@@ -97,6 +97,9 @@ pub struct ContextTable<T> {
     free: VecDeque<u32>,
 }
 
+/// Slots that rest before they are used again, where instances are few.
+const RESTING_SLOTS: usize = 65_536;
+
 /// The table holds as many contexts as it may. Gives back what was to be inserted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TableFull<T>(pub T);
@@ -124,11 +127,14 @@ impl<T> ContextTable<T> {
     ///
     /// [`TableFull`], with `value`, at the limit.
     pub fn insert(&mut self, value: T, entropy: u64) -> Result<ContextKey, TableFull<T>> {
-        let slot = match self.free.pop_front() {
-            Some(slot) => slot,
-            None if self.places.len() < self.limit => {
+        let slot = match self.next_slot() {
+            Some(slot) if (slot as usize) < self.places.len() => {
+                self.free.pop_front();
+                slot
+            }
+            Some(slot) => {
                 self.places.push(Place { instance: 0, value: None });
-                (self.places.len() - 1) as u32
+                slot
             }
             None => return Err(TableFull(value)),
         };
@@ -141,13 +147,20 @@ impl<T> ContextTable<T> {
 
     /// The key that [`insert`](Self::insert) would give now for the same `entropy`; `None` at the limit.
     pub fn next_key(&self, entropy: u64) -> Option<ContextKey> {
-        let slot = match self.free.front() {
-            Some(slot) => *slot,
-            None if self.places.len() < self.limit => self.places.len() as u32,
-            None => return None,
-        };
+        let slot = self.next_slot()?;
         let before = self.places.get(slot as usize).map_or(0, |place| place.instance);
         Some(ContextKey { slot, instance: self.draw(before, entropy) })
+    }
+
+    /// The slot of the next context: one that was used before, if enough of them rest; otherwise a new one.
+    fn next_slot(&self) -> Option<u32> {
+        let may_grow = self.places.len() < self.limit;
+        // Where instances are few, a key would soon come again while peers still remember it.
+        let rests = if self.layout.instance_bits < 12 { RESTING_SLOTS } else { 0 };
+        match self.free.front() {
+            Some(slot) if self.free.len() > rests || !may_grow => Some(*slot),
+            _ => may_grow.then_some(self.places.len() as u32),
+        }
     }
 
     /// 1 to 2^bits - 1, less the instance before: so a stale key of the last context never matches.
@@ -289,6 +302,25 @@ mod tests {
     use crate::Random;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
+
+    #[test]
+    fn short_instances_do_not_bring_a_key_back_soon() {
+        let mut random = Random::from_seed(7);
+        let mut contexts = ContextTable::new(KeyLayout::XTP36, 1 << 18);
+        let mut seen = std::collections::BTreeSet::new();
+        for _ in 0..RESTING_SLOTS {
+            let key = contexts.insert((), random.next_u64()).expect("room");
+            assert!(seen.insert(key));
+            contexts.remove(key);
+        }
+        assert!(contexts.places.len() <= RESTING_SLOTS + 1);
+        let mut long = ContextTable::new(KeyLayout::XTP40, 10);
+        for _ in 0..3 {
+            let key = long.insert((), random.next_u64()).expect("room");
+            assert_eq!(key.slot, 0);
+            long.remove(key);
+        }
+    }
 
     //= X-2 test
     #[test]

@@ -18,8 +18,6 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-/// Contexts of one socket: those in time-wait of whom sent acknowledged datagrams, at most.
-const MOST_CONTEXTS: usize = 4096;
 /// Bytes of datagrams that wait to be taken: one is read at a time.
 const MOST_DATAGRAM_BYTES: u64 = 1 << 20;
 
@@ -88,7 +86,7 @@ impl Plan {
             congestion: block.congestion(self.is_near),
             local: local.map(|local| local.ip()).filter(|ip| !ip.is_unspecified()),
             local_port: local.map_or(0, |local| local.port()),
-            limits: Limits { contexts: MOST_CONTEXTS, bytes: MOST_DATAGRAM_BYTES, ..Limits::default() },
+            limits: Limits { bytes: MOST_DATAGRAM_BYTES, ..Limits::default() },
             seed: self.seed,
             ..Config::default()
         }

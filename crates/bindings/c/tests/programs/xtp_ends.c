@@ -177,7 +177,50 @@ static void pure_control(void) {
     close(soc);
 }
 
+/* Sockets that the library makes become IPv6 ones, under the same number and with the same flags. */
+static void over_ipv6(void) {
+    struct end listener, caller;
+    struct sockaddr_in6 *to = (struct sockaddr_in6 *)&caller.ctx.paddr, name;
+    socklen_t length = sizeof name;
+    struct in6_addr self = IN6ADDR_LOOPBACK_INIT;
+    int soc = bound_socket(), number, code;
+    int port = port_of(soc);
+    close(soc);
+    set_up(&listener, -1, XTP_CONNECTION, RING, 0);
+    number = listener.ctx.soc;
+    CHECK(fcntl(number, F_SETFL, O_NONBLOCK) == 0);
+    listener.ctx.cbloc->address_segment.dport = (uint16_t)port;
+    listener.ctx.cbloc->address_segment.aformat = 6;
+    memcpy(listener.ctx.cbloc->address_segment.dst, &self, sizeof self);
+    IS(xf_input(&listener.ctx), XTP_AGAIN);
+    CHECK(listener.ctx.soc == number && getsockname(number, (struct sockaddr *)&name, &length) == 0);
+    CHECK(name.sin6_family == AF_INET6 && ntohs(name.sin6_port) == port);
+    set_up(&caller, -1, XTP_CONNECTION, RING, 0);
+    to->sin6_family = AF_INET6;
+    to->sin6_port = htons((uint16_t)port);
+    to->sin6_addr = self;
+    IS(xoutput(&caller.ctx, "hello", 5, XTP_EOM | XTP_WCLOSE | XTP_RCLOSE), XTP_OK);
+    while ((code = xf_input(&listener.ctx)) == XTP_AGAIN)
+        usleep(1000);
+    IS(code, XTP_EOM);
+    CHECK(memcmp(listener.ring, "hello", 5) == 0 && listener.ctx.paddr.ss_family == AF_INET6);
+    CHECK(memcmp(listener.ctx.cbloc->address_segment.src, &self, sizeof self) == 0);
+    IS(finish(&caller.ctx), XTP_CLOSED);
+    tear_down(&caller);
+    tear_down(&listener);
+}
+
 int main(void) {
+    int v6 = socket(AF_INET6, SOCK_DGRAM, 0);
+    struct sockaddr_in6 self;
+    memset(&self, 0, sizeof self);
+    self.sin6_family = AF_INET6;
+    self.sin6_addr.s6_addr[15] = 1;
+    if (v6 >= 0 && bind(v6, (struct sockaddr *)&self, sizeof self) == 0)
+        over_ipv6();
+    else
+        puts("skipped: there is no IPv6");
+    close(v6);
     refused();
     nobody();
     peer_is_killed();

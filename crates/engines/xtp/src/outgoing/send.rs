@@ -115,6 +115,9 @@ impl Outgoing {
     pub(crate) fn next(&self, now: Time, terms: &Terms) -> Next {
         let room_ends = self.room_ends(terms.no_flow);
         let Some(mut cut) = self.cut(terms, room_ends) else { return Next::Nothing };
+        if self.is_crumb(&cut, terms, room_ends) {
+            return Next::Nothing;
+        }
         if cut.len > 0 {
             let wire = u64::from(cut.len) + u64::from(terms.overhead);
             if let Some(active) = self.active.as_deref() {
@@ -137,6 +140,13 @@ impl Outgoing {
         }
         cut.asks = cut.asks || self.asks(&cut, terms, room_ends);
         Next::Cut(cut)
+    }
+
+    /// Whether `cut` is small only because alloc ends there, while a status is on its way that may tell of more room. To
+    /// send it would mean small packets for ever, each of which asks for the next (the silly window).
+    fn is_crumb(&self, cut: &Cut, terms: &Terms, room_ends: u64) -> bool {
+        let is_cut_short = cut.high() == room_ends && !cut.eom && !cut.ends;
+        !cut.is_repetition && is_cut_short && cut.len < terms.max / 2 && self.asks.is_missing()
     }
 
     fn limit_ready_at(&self, now: Time, len: u32) -> Time {

@@ -85,6 +85,23 @@ fn alloc_holds_the_sender_and_its_last_packet_asks() {
 
 //= X-8 test
 #[test]
+fn a_crumb_below_alloc_waits_for_the_status_that_is_under_way() {
+    let mut stream = stream(100_000);
+    stream.on_status(at(0), &Heard { alloc: 2_100, ..heard(0, 100, &[]) });
+    let asked = Terms { ask_every: 2, ..terms() };
+    assert_eq!(ends(&send(&mut stream, at(1), &asked)), [(0, 1_000), (1_000, 2_000)]);
+    assert!(!stream.waits_for_room(&asked), "a hundred bytes would fit");
+    // The status has nothing new: now the crumb goes, and asks, so that the receiver knows that alloc is used up.
+    stream.on_status(at(2), &Heard { alloc: 2_100, ..heard(2_000, 101, &[]) });
+    let cuts = send(&mut stream, at(3), &asked);
+    assert_eq!((ends(&cuts), cuts[0].asks), (vec![(2_000, 2_100)], true));
+    // More than a crumb goes at once.
+    stream.on_status(at(4), &Heard { alloc: 3_700, ..heard(2_100, 102, &[]) });
+    assert_eq!(ends(&send(&mut stream, at(5), &asked)), [(2_100, 3_100), (3_100, 3_700)]);
+}
+
+//= X-8 test
+#[test]
 fn without_flow_control_alloc_does_not_count() {
     let mut stream = stream(100_000);
     send(&mut stream, at(0), &Terms { no_flow: true, ..terms() });

@@ -255,18 +255,23 @@ impl Xtp {
     ) -> bool {
         let len = data.len() as u64;
         let counters = &mut self.shared.counters;
+        let limits = &self.shared.config.limits;
+        if self.shared.bytes + len > limits.bytes || self.shared.datagrams >= limits.datagrams {
+            counters.data_packets_dropped += 1;
+            return false;
+        }
         let mut buffer = None;
         if len > 0 {
-            let is_room = self.shared.bytes + len <= self.shared.config.limits.bytes;
-            buffer = if is_room { rx.allocate(len, &[]) } else { None };
+            buffer = rx.allocate(len, &[]);
             let Some(buffer) = buffer else {
                 counters.data_packets_dropped += 1;
                 return false;
             };
-            self.shared.bytes += len;
             counters.bytes_copied +=
                 u64::from(rx.settle(segment, data.clone(), BufferRange::new(buffer, 0, len as u32)));
         }
+        self.shared.bytes += len;
+        self.shared.datagrams += 1;
         counters.data_packets_received += 1;
         counters.messages_received += 1;
         counters.bytes_received += len;

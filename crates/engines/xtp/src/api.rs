@@ -352,9 +352,11 @@ impl Xtp {
         self.settle(now, key);
     }
 
-    /// Storage that an [`Event::Datagram`](crate::Event::Datagram) named is not needed any more.
-    pub fn release_datagram(&mut self, len: u64) {
-        self.shared.bytes = self.shared.bytes.saturating_sub(len);
+    /// The application has taken so many datagrams ([`Event::Datagram`](crate::Event::Datagram)), of so many bytes in all:
+    /// they no longer count against [`Limits`](crate::Limits).
+    pub fn release_datagrams(&mut self, count: u64, bytes: u64) {
+        self.shared.bytes = self.shared.bytes.saturating_sub(bytes);
+        self.shared.datagrams = self.shared.datagrams.saturating_sub(count);
     }
 
     /// Memory for the incoming stream, filled behind what was posted before ([`Service::BulkData`]). Comes back with

@@ -59,6 +59,8 @@ pub struct Limits {
     pub half_open: usize,
     /// Bytes of receive rings and datagrams that the application has not released.
     pub bytes: u64,
+    /// Datagrams that the application has not taken, empty ones included.
+    pub datagrams: u64,
     /// Spans beyond a gap, in one context.
     pub spans: usize,
     /// Ends of messages and tags that are not consumed, in one context.
@@ -81,6 +83,7 @@ impl Default for Limits {
             contexts: 131_072,
             half_open: 4096,
             bytes: 1 << 30,
+            datagrams: 65_536,
             spans: 1024,
             boundaries: 4096,
             members: 1024,

@@ -20,6 +20,8 @@ pub(crate) struct Shared {
     pub(crate) secrets: Secrets,
     /// Bytes of storage for rings and datagrams that are not released.
     pub(crate) bytes: u64,
+    /// Datagrams that the application has not taken.
+    pub(crate) datagrams: u64,
     /// The application is still queueing.
     pub(crate) is_held: bool,
     /// Contexts that have sent meanwhile, and may still have to ask.
@@ -43,6 +45,7 @@ impl Shared {
             diags: Diags::new(config.limits.diags_per_second),
             secrets: Secrets { seed: config.seed, drawn: 0 },
             bytes: 0,
+            datagrams: 0,
             is_held: false,
             held: Vec::new(),
             clock_base: None,

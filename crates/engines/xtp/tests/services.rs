@@ -233,6 +233,26 @@ fn datagrams_arrive_once_and_acknowledged_ones_always() {
     }
 }
 
+#[test]
+fn not_even_empty_datagrams_are_kept_without_end() {
+    let mut server = Program::new(|now, host| listening(now, host, block(Service::Connection)), |_, _, _, _| {});
+    server.keeps_datagrams = true;
+    let client = Program::new(
+        |now, host| {
+            for _ in 0..200 {
+                send(now, host, SERVER, block(Service::UnackDgram), &[]);
+            }
+        },
+        |_, _, _, _| {},
+    );
+    let [mut there, here] = configs(Codec::Xtp40);
+    there.limits.datagrams = 100;
+    let mut world = world([there, here], "delay=10ms", server, client);
+    quiet(&mut world);
+    assert_eq!(world.application(SERVER).datagrams.len(), 100);
+    assert_eq!(world.engine(SERVER).counters().data_packets_dropped, 100);
+}
+
 //= X-15 test
 //= X-21 test
 #[test]

@@ -429,6 +429,6 @@ pub(super) fn turn_away(call: &mut Call<'_>, arrival: Arrival) {
             call.engine.release(call.now, id);
             call.state.release(place);
         }
-        Arrival::Datagram { bytes, .. } => call.engine.release_datagram(bytes.len() as u64),
+        Arrival::Datagram { bytes, .. } => call.engine.release_datagrams(1, bytes.len() as u64),
     }
 }

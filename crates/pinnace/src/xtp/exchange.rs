@@ -116,11 +116,17 @@ pub(super) struct Exchange {
     listeners: BTreeMap<ListenerId, VecDeque<Arrival>>,
     /// Associations that have not closed.
     open: usize,
-    /// Bytes of datagrams that were taken and still count in the engine.
-    pub(super) taken_datagrams: u64,
+    /// Datagrams, and their bytes, that were taken and still count in the engine.
+    pub(super) taken_datagrams: (u64, u64),
 }
 
 impl Exchange {
+    /// A datagram has been taken, or thrown away.
+    fn take_datagram(&mut self, bytes: usize) {
+        self.taken_datagrams.0 += 1;
+        self.taken_datagrams.1 += bytes as u64;
+    }
+
     /// A new context has a place from now on.
     pub(super) fn insert(&mut self, id: ContextId) -> Place {
         let association = Some(Box::new(Association::new(id)));
@@ -209,7 +215,7 @@ impl Exchange {
     pub(super) fn accept(&mut self, listener: ListenerId) -> Option<Arrival> {
         let arrival = self.listeners.get_mut(&listener)?.pop_front()?;
         if let Arrival::Datagram { bytes, .. } = &arrival {
-            self.taken_datagrams += bytes.len() as u64;
+            self.take_datagram(bytes.len());
         }
         Some(arrival)
     }
@@ -254,13 +260,13 @@ impl EventSink<Event> for Exchange {
                 match self.listeners.get_mut(&listener) {
                     // Nobody promised that it would arrive.
                     Some(backlog) if service == Service::UnackDgram && backlog.len() >= MOST_DATAGRAMS => {
-                        self.taken_datagrams += bytes.len() as u64;
+                        self.take_datagram(bytes.len());
                     }
                     Some(backlog) => {
                         let deferred = context;
                         backlog.push_back(Arrival::Datagram { peer, address, service, bytes, btag, deferred });
                     }
-                    None => self.taken_datagrams += bytes.len() as u64,
+                    None => self.take_datagram(bytes.len()),
                 }
             }
             Event::Filled { context, buffer } => {

@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 /// Datagrams that were taken count in the engine until so many bytes have come together: a call costs more than they do.
 const DATAGRAMS_TOLD_AT: u64 = 256 << 10;
+/// Or so many datagrams.
+const MOST_UNTOLD: u64 = 256;
 
 /// Waits for others at one port of XTP's. When it is dropped, no more are accepted; those that were accepted go on.
 #[derive(Debug)]
@@ -219,10 +221,14 @@ impl Listener {
 
     /// Tells the engine that datagrams were taken.
     fn settle_datagrams(&self, deferred: Option<pinnace_xtp::ContextId>) -> Result<(), Error> {
-        let is_due = self.end.port.inspect(|_, _, state| state.taken_datagrams >= DATAGRAMS_TOLD_AT);
+        let is_due = self.end.port.inspect(|_, _, state| {
+            let (count, bytes) = state.taken_datagrams;
+            count >= MOST_UNTOLD || bytes >= DATAGRAMS_TOLD_AT
+        });
         if is_due || deferred.is_some() {
             self.end.port.call(|Call { now, engine, state, .. }| {
-                engine.release_datagram(std::mem::take(&mut state.taken_datagrams));
+                let (count, bytes) = std::mem::take(&mut state.taken_datagrams);
+                engine.release_datagrams(count, bytes);
                 if let Some(context) = deferred {
                     engine.delivered(now, context);
                 }

@@ -42,8 +42,8 @@ struct Told {
     closed: Option<(ContextId, Result<(), Failure>)>,
     /// Bytes of output that are kept.
     kept: u64,
-    /// Bytes of datagrams that the engine is to be told of.
-    released: u64,
+    /// Datagrams, and their bytes, that the engine is to be told of.
+    released: (u64, u64),
 }
 
 impl EventSink<Event> for Told {
@@ -58,7 +58,7 @@ impl EventSink<Event> for Told {
             }
             Event::Datagram { peer, address, buffer, len, start, btag, context, .. } => {
                 let bytes = buffer.and_then(|buffer| memory.take(buffer)).unwrap_or_default();
-                self.released += len;
+                self.released = (self.released.0 + 1, self.released.1 + len);
                 self.datagrams.push_back(Datagram { peer, address, bytes, start, btag, context });
             }
             Event::Closed { context, result } => self.closed = Some((context, result)),
@@ -246,10 +246,10 @@ impl Machine {
 
     /// A datagram for the application.
     pub(super) fn take_datagram(&mut self) -> Result<Option<Datagram>, Errno> {
-        let released = std::mem::take(&mut self.told.released);
-        if released > 0 {
+        let (count, bytes) = std::mem::take(&mut self.told.released);
+        if count > 0 {
             self.call(None, |engine, _, _| {
-                engine.release_datagram(released);
+                engine.release_datagrams(count, bytes);
                 Ok(())
             })?;
         }

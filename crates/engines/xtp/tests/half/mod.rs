@@ -191,10 +191,12 @@ impl Half {
     /// The application has taken all datagrams that it was told of.
     pub fn release_datagrams(&mut self) {
         for event in &self.events.split_off(0) {
-            if let Event::Datagram { buffer: Some(buffer), len, .. } = event {
+            if let Event::Datagram { buffer, len, .. } = event {
                 let len = *len;
-                self.memory.release(*buffer);
-                self.engine.call(|engine| engine.release_datagram(len));
+                if let Some(buffer) = buffer {
+                    self.memory.release(*buffer);
+                }
+                self.engine.call(|engine| engine.release_datagrams(1, len));
                 self.drain();
             }
             self.events.push(event.clone());

@@ -43,6 +43,8 @@ pub(crate) struct Program {
     pub(crate) releases: bool,
     /// Reads nothing.
     pub(crate) is_deaf: bool,
+    /// Never says that it has taken a datagram.
+    pub(crate) keeps_datagrams: bool,
 }
 
 impl Program {
@@ -58,6 +60,7 @@ impl Program {
             wake: None,
             releases: true,
             is_deaf: false,
+            keeps_datagrams: false,
         }
     }
 
@@ -124,7 +127,9 @@ impl Application<Xtp> for Program {
                 let bytes = buffer.map(|buffer| host.take_buffer(buffer)).unwrap_or_default();
                 self.datagrams.push((*service, bytes[..*len as usize].to_vec()));
                 let len = *len;
-                host.call(|engine| engine.release_datagram(len));
+                if !self.keeps_datagrams {
+                    host.call(|engine| engine.release_datagrams(1, len));
+                }
             }
             Event::Released { buffer } => {
                 host.take_buffer(*buffer);

@@ -511,7 +511,7 @@ impl Application<Xtp> for Program {
                 let bytes = buffer.map(|buffer| host.take_buffer(buffer)).unwrap_or_default();
                 self.on_datagram(&address, &bytes[..len as usize], btag);
                 assert!(service.is_datagram());
-                host.call(|engine| engine.release_datagram(len));
+                host.call(|engine| engine.release_datagrams(1, len));
                 if let Some(context) = context {
                     host.call(|engine| engine.delivered(now, context));
                 }

@@ -321,7 +321,11 @@ pub(super) struct Panels {
 
 impl Figure for Panels {
     fn size(&self) -> (u32, u32) {
-        if self.panels.len() == 1 { (1000, 520) } else { (1320, 470) }
+        match self.panels.len() {
+            1 => (1000, 520),
+            2 | 3 => (1320, 470),
+            _ => (1480, 430),
+        }
     }
 
     fn draw<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>, scale: u32) -> Drawn

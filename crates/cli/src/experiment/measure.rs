@@ -47,6 +47,11 @@ impl Row {
         Self { label: label.into(), job, count: None, measured: Vec::new(), left_out: false }
     }
 
+    /// The rounds' numbers, and their throughput in Mbit/s.
+    pub(super) fn rounds(&self) -> Vec<(u32, f64)> {
+        self.measured.iter().map(|one| (one.round, one.mbit_s)).collect()
+    }
+
     /// The median; `None` if nothing was measured.
     pub(super) fn mbit_s(&self) -> Option<f64> {
         median(self.measured.iter().map(|one| one.mbit_s).collect())

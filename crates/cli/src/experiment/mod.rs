@@ -9,6 +9,7 @@ mod clock;
 mod figure;
 mod lan;
 mod measure;
+mod messages;
 mod retransmission;
 mod sizes;
 mod timeouts;
@@ -44,7 +45,7 @@ pub(crate) struct Args {
     /// Little of everything, in less than a minute: shows that it works
     #[arg(long)]
     quick: bool,
-    /// Measurements of each row [default: 3, of e-v5 7, of e-v4 and e-x4 20 seeds, of e-x1 and e-x2 151; 1 or a few with
+    /// Measurements of each row [default: 3, of e-v5 7, of e-x3 5, of e-v4 and e-x4 20 seeds, of e-x1 and e-x2 151; 1 or a few with
     /// --quick]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
@@ -77,6 +78,9 @@ enum Experiment {
     /// XTP, table 3.3: the checksum of a packet that was put together, or changed, in constant time
     #[value(name = "e-x2")]
     Catenation,
+    /// XTP, tables 3.4 to 3.6: throughput by message size over UDP, TCP and XTP
+    #[value(name = "e-x3")]
+    Messages,
     /// XTP, announced and not done in the paper: go-back-N against selective retransmission, simulated
     #[value(name = "e-x4")]
     Retransmission,
@@ -93,6 +97,7 @@ impl Experiment {
             Self::Lan => "e-v5",
             Self::Checksums => "e-x1",
             Self::Catenation => "e-x2",
+            Self::Messages => "e-x3",
             Self::Retransmission => "e-x4",
         }
     }
@@ -109,12 +114,13 @@ impl Experiment {
             (_, true) => 1,
             (Self::Checksums | Self::Catenation, false) => 151,
             (Self::Contract | Self::Reliable | Self::Sizes, false) => 3,
+            (Self::Messages, false) => 5,
             (Self::Lan, false) => 7,
             (Self::Timeouts | Self::Retransmission, false) => 20,
         };
         let seconds = match (self, args.quick) {
-            (Self::Lan, true) => 0.2,
-            (Self::Lan, false) => 0.5,
+            (Self::Lan | Self::Messages, true) => 0.2,
+            (Self::Lan | Self::Messages, false) => 0.5,
             (_, true) => 2.0,
             (_, false) => 5.0,
         };
@@ -142,6 +148,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         Experiment::Lan => lan::run(&run),
         Experiment::Checksums => checksums::run(&run),
         Experiment::Catenation => catenation::run(&run),
+        Experiment::Messages => messages::run(&run),
         Experiment::Retransmission => retransmission::run(&run),
     }
 }

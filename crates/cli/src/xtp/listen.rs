@@ -142,6 +142,8 @@ fn print(args: &Args, output: &Output, told: &Receiver<Told>) -> Result<(), Erro
             Ok(Told::Failed(error)) => return Err(error),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
+                // Ctrl-C ends the threads too, and they may be faster.
+                interrupt::check()?;
                 return Err(Error::failed("a thread of this program has failed; please report it"));
             }
         }

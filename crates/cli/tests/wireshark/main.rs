@@ -6,6 +6,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod conversation;
 mod tshark;
 mod vectors;
 mod vrp;

@@ -177,3 +177,63 @@ fn what_is_no_experiment_is_refused() {
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("cannot draw the figure /nonexistent/figure.svg"));
 }
+
+#[test]
+fn checksums_are_timed_beside_the_papers() {
+    let (objects, figure) = quick("e-x1");
+    let rows: Vec<&Value> = objects.iter().filter(|object| object["checksum"].is_string()).collect();
+    assert_eq!(rows.len(), 3 * 10, "{objects:?}");
+    for row in &rows {
+        assert!(number(row, "gb_s") > 0.001, "{row}");
+        let paper = row["paper_mbit_s"].as_array().map_or(0, Vec::len);
+        assert!(paper == 3 || paper == 0, "{row}");
+    }
+    let std = rows.iter().find(|row| row["checksum"] == "cxor std").expect("a row");
+    assert_eq!((number(std, "ratio_std"), &std["paper_ratio_std"]), (1.0, &serde_json::json!([1.0, 1.0, 1.0])));
+    for words in ["Speeds of checksums", "op4", "Pinnace", "read only", "DEC 5000/200 (paper)"] {
+        assert!(figure.contains(words), "{words}: {figure}");
+    }
+}
+
+#[test]
+fn catenation_and_update_are_timed_by_length() {
+    let (objects, figure) = quick("e-x2");
+    let paper = objects.iter().find(|object| object["size"] == 10_000).expect("the paper's packet");
+    assert_eq!(paper["paper_catenation_us"], serde_json::json!([60.0, 12.0, 4.0]));
+    let long = objects.iter().find(|object| object["size"] == 1_000_000).expect("a long one");
+    assert!(number(long, "again_ns") > 20.0 * number(long, "update_ns"), "not all of it is looked at: {long}");
+    assert!(figure.contains("catenation") && figure.contains("the paper's packet"), "{figure}");
+}
+
+#[test]
+fn throughput_by_message_size_has_udp_tcp_and_xtp() {
+    let (objects, figure) = quick("e-x3");
+    for path in if geteuid().is_root() { &["lo", "veth1500"][..] } else { &["lo"] } {
+        for transport in ["xtp", "tcp-cubic", "udp"] {
+            for length in ["short", "sustained"] {
+                let is =
+                    |row: &&Value| row["path"] == *path && row["transport"] == transport && row["length"] == length;
+                let rows: Vec<&Value> = objects.iter().filter(is).collect();
+                assert_eq!(rows.len(), 2, "{path} {transport} {length}: {objects:?}");
+                assert!(rows.iter().all(|row| number(row, "mbit_s") > 1.0), "{rows:?}");
+            }
+        }
+    }
+    let summary = objects.last().unwrap();
+    assert!(number(summary, "best_ratio_min") > 0.0 && number(summary, "ratio_16384") > 0.0, "{summary}");
+    assert_eq!((number(summary, "paper_ethernet"), number(summary, "paper_fddi")), (0.986, 1.024));
+    assert!(figure.contains("XTP") && figure.contains("bytes of a message"), "{figure}");
+}
+
+#[test]
+fn go_back_n_is_simulated_the_same_every_time() {
+    let ((one, figure), (other, _)) = (quick("e-x4"), quick("e-x4"));
+    assert_eq!(one, other);
+    for row in one.iter().filter(|row| row["selective_ratio"].is_f64() && number(row, "loss") >= 0.01) {
+        assert!(number(row, "selective_ratio") > 1.0, "{row}");
+    }
+    for row in one.iter().filter(|row| row["name"].is_string() && number(row, "loss") == 0.0) {
+        assert_eq!(number(row, "packets_resent"), 0.0, "{row}");
+    }
+    assert!(figure.contains("go-back-N, fixed") && figure.contains("5 % lost"), "{figure}");
+}

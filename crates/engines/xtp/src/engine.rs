@@ -371,6 +371,7 @@ impl Engine for Xtp {
             let mut keys = core::mem::take(&mut self.shared.held);
             for key in keys.drain(..) {
                 if let Some(context) = self.contexts.lookup_mut(key) {
+                    context.is_blocked = false;
                     context.make_ready(&mut self.shared);
                 }
             }

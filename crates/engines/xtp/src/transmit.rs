@@ -2,7 +2,7 @@
 
 use crate::context::{Context, Phase, Role};
 use crate::engine::Xtp;
-use crate::outgoing::{Asking, Cut, Next};
+use crate::outgoing::{Asking, Cut, Next, Terms};
 use crate::shared::Shared;
 use crate::{Service, multicast};
 use pinnace_core::{Address, Checksum, ChecksumAt, ChecksumKind, Time, Train};
@@ -220,6 +220,19 @@ impl Context {
         }
     }
 
+    /// Whether it is better to wait for a fuller train: the application is still queueing, and what is under way keeps
+    /// the path busy meanwhile. Many small trains would cost both ends more than they carry.
+    fn holds_back(&self, shared: &Shared, train: &Train, terms: &Terms) -> bool {
+        if !shared.is_held || self.first_due || self.outgoing.in_flight() == 0 || self.outgoing.end().is_some() {
+            return false;
+        }
+        let limits = train.limits();
+        let packet = terms.max as usize + terms.overhead as usize;
+        let packets = limits.segments.min(limits.bytes / packet.max(1)) as u64;
+        let unsent = self.outgoing.queued() - self.outgoing.sent();
+        packets > 1 && !self.outgoing.is_repeating() && unsent < packets * u64::from(terms.max)
+    }
+
     /// DATA, and before all others FIRST.
     fn write_data(&mut self, now: Time, shared: &mut Shared, train: &mut Train) -> bool {
         self.paced_until = None;
@@ -238,6 +251,11 @@ impl Context {
                     (cut.len, cut.eom, cut.ends) = (terms.max, false, false);
                 }
                 return self.write_cut(now, shared, train, &cut, true);
+            }
+            if !wrote && self.holds_back(shared, train, &terms) {
+                // Taken up again when the application has stopped queueing.
+                shared.held.push(self.key);
+                return false;
             }
             let cut = match self.outgoing.next(now, &terms) {
                 Next::Cut(cut) => cut,

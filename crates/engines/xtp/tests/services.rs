@@ -324,3 +324,36 @@ fn bulk_data_fills_what_is_posted_and_no_more() {
         assert!(posted.borrow().concat() == pattern(120_000, 7));
     }
 }
+
+#[test]
+fn what_is_queued_while_the_application_goes_on_shares_trains() {
+    use pinnace_core::Engine;
+    let client = Program::new(
+        |now, host| {
+            let context = send(now, host, SERVER, block(Service::Connection), &pattern(100, 0));
+            let buffers: Vec<_> = (0..30).map(|_| host.add_buffer(pattern(1_000, 0))).collect();
+            host.call(|engine| {
+                engine.handle_hold(true);
+                for buffer in &buffers[..20] {
+                    engine.send(now, context, Output::message(*buffer, 1_000)).expect("room");
+                }
+            });
+            assert_eq!(host.engine().counters().data_packets_sent, 1, "the FIRST is under way");
+            host.call(|engine| engine.handle_hold(false));
+            assert_eq!(host.engine().counters().data_packets_sent, 21);
+            host.call(|engine| engine.handle_hold(true));
+            host.call(|engine| {
+                for buffer in &buffers[20..] {
+                    engine.send(now, context, Output::message(*buffer, 1_000)).expect("room");
+                }
+                engine.close(now, context, Close::Full).expect("open");
+            });
+            assert_eq!(host.engine().counters().data_packets_sent, 31, "the end of a stream waits for nothing");
+        },
+        |_, _, _, _| {},
+    );
+    let mut world = world(configs(Codec::Xtp40), "delay=5ms", answering(None), client);
+    quiet(&mut world);
+    assert_eq!(world.application(SERVER).only().ends.len(), 31);
+    assert_eq!(world.application(CLIENT).only().closed, Some(Ok(())));
+}

@@ -192,6 +192,11 @@ impl Outgoing {
         self.active.as_deref().map_or(0, |active| active.flights.bytes())
     }
 
+    /// Whether something has to be repeated.
+    pub(crate) fn is_repeating(&self) -> bool {
+        self.active.as_deref().is_some_and(|active| !active.flights.lost().is_empty())
+    }
+
     /// User bytes that are lost and wait for their repetition.
     #[cfg(test)]
     pub(crate) fn lost(&self) -> u64 {

@@ -209,9 +209,9 @@ impl Context {
         self.answer_by = None;
     }
 
-    /// A status is due that nobody asked for.
+    /// A status is due that nobody asked for; whoever was never heard of is told nothing.
     pub(crate) fn owe_unasked(&mut self) {
-        if self.owed.is_none() {
+        if self.owed.is_none() && self.heard {
             self.owe(self.recv_sync);
         }
     }

@@ -21,6 +21,7 @@ impl Xtp {
         while let Some(key) = self.shared.queue.first() {
             let Some(context) = self.contexts.lookup_mut(key) else { return false };
             let sent = context.transmit(now, &mut self.shared, train);
+            debug_assert!(sent || !context.has_to_send(&self.shared), "it goes round in circles: {context:?}");
             // Behind all of its sort value, if there is more.
             context.stand_down(&mut self.shared);
             context.make_ready(&mut self.shared);

@@ -137,7 +137,10 @@ impl Xtp {
             if output.len == 0 && !(service.is_one_message() && output.eom) {
                 return Err(Refused::Empty);
             }
-            let waiting = context.outgoing.held();
+            // What is never repeated is kept until it has left.
+            let unsent = context.outgoing.queued() - context.outgoing.sent();
+            let is_lossy = context.options.contains(Options::NOERR);
+            let waiting = if is_lossy { unsent } else { context.outgoing.held() };
             if waiting > 0 && waiting + output.len > u64::from(context.block.wbufsize) {
                 return Err(Refused::Full);
             }

@@ -5,6 +5,7 @@ mod half;
 
 mod asking;
 mod closing;
+mod found;
 mod keys;
 mod losses;
 mod scene;

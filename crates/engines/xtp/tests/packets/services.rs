@@ -3,7 +3,7 @@
 use crate::half::Got;
 use crate::scene::*;
 use pinnace_wire::xtp::Kind;
-use pinnace_xtp::{Close, Event, Failure, Options, Output, Refused, Service};
+use pinnace_xtp::{Close, Event, Options, Output, Refused, Service};
 
 fn only(answers: Vec<Got>) -> Got {
     assert_eq!(answers.len(), 1, "{answers:?}");
@@ -274,6 +274,5 @@ fn a_context_that_has_sent_nothing_closes_in_silence() {
         let mut scene = Scene::opened(codec, block(Service::Connection));
         let first = only(scene.close(Close::Full));
         assert_eq!((first.kind, first.marks(), first.len()), (Kind::First, WCLOSE | SREQ, 0));
-        let _ = Failure::Aborted;
     }
 }

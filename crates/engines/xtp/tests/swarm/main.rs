@@ -180,7 +180,7 @@ fn what_is_read_is_right_and_everybody_is_told() {
         assert_eq!(run(seed), run(seed), "seed {seed}: the same seed, another course of events");
         return;
     }
-    let seeds = number_from("PINNACE_SEEDS").unwrap_or(2_500);
+    let seeds = number_from("PINNACE_SEEDS").unwrap_or(4_000);
     let next = AtomicU64::new(number_from("PINNACE_FROM").unwrap_or(0));
     let last = next.load(Ordering::Relaxed) + seeds;
     let most = number_from("PINNACE_FAILURES").unwrap_or(3);

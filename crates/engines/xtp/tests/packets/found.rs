@@ -1,0 +1,119 @@
+//! What random worlds and fuzzing have found, in as few packets as it takes.
+
+use crate::scene::*;
+use pinnace_wire::xtp::Kind;
+use pinnace_xtp::{Codec, Config, ControlBlock, Event, Options, Output, Refused, Service, Services};
+
+//= X-5 test
+#[test]
+fn a_key_that_cannot_be_told_is_not_told_for_ever() {
+    for codec in CODECS {
+        // More to send than an address that is not proved gets, and a gap, which leaves an ECNTL no room for the key.
+        let config = Config { validates: true, ..config(codec) };
+        let mut scene = Scene::listening_for(config, block(Service::Connection), Services::ALL);
+        scene.accept(NONE, 10);
+        let mut gap = scene.data(NONE, 20, 10);
+        (gap.rtn, gap.key) = (false, KEY);
+        assert_eq!(scene.feed(&gap), []);
+        let sent = scene.send(100_000);
+        let shape: Vec<_> = sent.iter().map(|packet| (packet.kind, packet.len())).collect();
+        assert!(sent.len() < 5, "{shape:?}");
+    }
+}
+
+//= X-15 test
+#[test]
+fn a_stream_whose_every_byte_was_lost_ends_with_a_hole() {
+    for codec in CODECS {
+        let mut scene = Scene::opened(codec, block(Service::IsoStream));
+        let sync = scene.send(100)[0].sync;
+        let lossy = Options::NOERR | Options::NOFLOW;
+        let heard = scene.status(lossy, 100, 1000, sync);
+        assert_eq!(scene.feed(&heard), []);
+        let mut end = scene.status(all(&[lossy, WCLOSE, SREQ]), 100, 1000, sync);
+        (end.sync, end.seq) = (1001, scene.n(700));
+        let answers = scene.feed(&end);
+        assert_eq!((answers.len(), answers[0].rseq, answers[0].marks()), (1, scene.n(700), RCLOSE), "{codec:?}");
+        let context = scene.context();
+        assert_eq!(scene.half.xtp().holes(context, 700), [(0, 700)]);
+        assert!(scene.half.xtp().readable(context).is_some_and(|readable| readable.is_end && readable.len == 700));
+    }
+}
+
+//= X-15 test
+#[test]
+fn nobody_is_full_of_what_has_come_back() {
+    for codec in CODECS {
+        let mut scene = Scene::connected(codec, ControlBlock { wbufsize: 1000, ..block(Service::IsoStream) }, 100);
+        let context = scene.context();
+        for _ in 0..10 {
+            let buffer = scene.half.memory.add(vec![1; 900]);
+            let taken = scene.half.call(|engine, now| engine.send(now, context, Output::message(buffer, 900)));
+            assert!(taken.is_ok(), "{taken:?}: all before it has left");
+        }
+        let mut scene = Scene::connected(codec, ControlBlock { wbufsize: 1000, ..block(Service::Connection) }, 100);
+        let context = scene.context();
+        scene.send(900);
+        let buffer = scene.half.memory.add(vec![1; 900]);
+        let full = scene.half.call(|engine, now| engine.send(now, context, Output::message(buffer, 900)));
+        assert_eq!(full, Err(Refused::Full), "what the peer may want again is kept");
+    }
+}
+
+#[test]
+fn whoever_was_never_heard_of_is_told_nothing() {
+    for codec in CODECS {
+        let mut scene = Scene::opened(codec, block(Service::BulkData));
+        let context = scene.context();
+        scene.send(10);
+        let buffer = scene.half.memory.add(vec![0; 100]);
+        scene.half.call(|engine, now| engine.post(now, context, buffer, 0, 100)).expect("posted");
+        assert_eq!(scene.consume(0), []);
+        assert_eq!(scene.due(250)[0].kind, Kind::First);
+    }
+}
+
+//= X-20 test
+#[test]
+fn nobody_waits_for_a_delivery_that_will_not_be() {
+    for codec in CODECS {
+        let mut scene = Scene::accepted(codec, block(Service::Connection), NONE, 0);
+        let data = scene.data(DREQ | WCLOSE | RCLOSE, 0, 100).sync(1001);
+        let sent = scene.feed(&data);
+        assert!(sent.last().is_some_and(|packet| packet.has(END)), "{codec:?} {sent:?}");
+        assert_eq!(scene.closed(), Some(Ok(())));
+        let context = scene.context();
+        scene.half.call(|engine, now| engine.release(now, context));
+        scene.wait(31_000);
+        assert_eq!(scene.half.xtp().contexts(), 0);
+    }
+}
+
+#[test]
+fn a_datagram_is_never_cut_in_two() {
+    for codec in CODECS {
+        for datagram_bytes in [200, 300, 576, 1472] {
+            let config = Config { datagram_bytes, ..config(codec) };
+            let mut scene = Scene::opened_with(config, block(Service::AckDgram));
+            let context = scene.context();
+            let buffer = scene.half.memory.add(vec![0; 2000]);
+            let refused = scene.half.call(|engine, now| engine.send(now, context, Output::message(buffer, 2000)));
+            let Err(Refused::TooLarge { most }) = refused else { panic!("{refused:?}") };
+            let sent = scene.output(most.into(), |output| Output { eom: true, btag: Some([1; 8]), ..output });
+            assert_eq!((sent.len(), sent[0].len() as u32), (1, most), "{codec:?} {datagram_bytes}");
+        }
+    }
+}
+
+//= X-20 test
+#[test]
+fn an_acknowledged_datagram_tells_of_no_context() {
+    let mut scene = Scene::listening(Codec::Xtp40, block(Service::Connection));
+    let mut first = scene.first(all(&[EOM, WCLOSE, RCLOSE, SREQ]), 10);
+    first.service = 2;
+    scene.feed(&first);
+    scene.half.release_datagrams();
+    scene.wait(40_000);
+    assert!(scene.half.events.iter().all(|event| matches!(event, Event::Datagram { .. })), "{:?}", scene.half.events);
+    assert_eq!(scene.half.xtp().contexts(), 0);
+}

@@ -262,7 +262,7 @@ fn drain(half: &mut Half) -> u64 {
                 total += len;
                 if let Some(buffer) = buffer {
                     pinnace_core::Storage::release(&mut half.memory, buffer);
-                    half.call(|engine, _| engine.release_datagram(len));
+                    half.call(|engine, _| engine.release_datagrams(1, len));
                 }
             }
             _ => {}

@@ -153,7 +153,7 @@ impl Known {
                     if let Some(buffer) = buffer {
                         half.memory.release(buffer);
                     }
-                    half.call(|engine, _| engine.release_datagram(len));
+                    half.call(|engine, _| engine.release_datagrams(1, len));
                     if let Some(context) = context {
                         half.call(|engine, now| engine.delivered(now, context));
                     }

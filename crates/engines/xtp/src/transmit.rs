@@ -224,10 +224,12 @@ impl Context {
     /// Whether it is better to wait for a fuller train: the application is still queueing, and what is under way keeps
     /// the path busy meanwhile. Many small trains would cost both ends more than they carry.
     fn holds_back(&self, shared: &Shared, train: &Train, terms: &Terms) -> bool {
-        if !shared.is_held || self.first_due || self.outgoing.in_flight() == 0 || self.outgoing.end().is_some() {
+        let limits = train.limits();
+        // A peer that keeps up would only wait.
+        let is_busy = self.outgoing.in_flight() >= 2 * limits.bytes as u64;
+        if !shared.is_held || !is_busy || self.first_due || self.outgoing.end().is_some() {
             return false;
         }
-        let limits = train.limits();
         let packet = terms.max as usize + terms.overhead as usize;
         let packets = limits.segments.min(limits.bytes / packet.max(1)) as u64;
         let unsent = self.outgoing.queued() - self.outgoing.sent();

@@ -33,6 +33,7 @@ enum Path {
 fn cost(congestion: ControllerKind, message: u64, path: Path, go_back_n: bool) -> f64 {
     let terms = Terms {
         max: BYTES as u32,
+        largest: BYTES as u32,
         overhead: 32,
         is_held: false,
         no_flow: false,

@@ -185,6 +185,7 @@ impl Context {
         }
         Terms {
             max,
+            largest: self.most_bytes(shared, false),
             overhead: header as u32,
             is_held: shared.is_held,
             no_flow: self.options.contains(Options::NOFLOW),

@@ -10,6 +10,9 @@ use pinnace_core::Time;
 pub(crate) struct Terms {
     /// Most user bytes of a packet.
     pub(crate) max: u32,
+    /// Most user bytes of any packet to come, a FIRST or not, to an address that is proved or not: the unit in which
+    /// congestion is controlled. With a smaller one its smallest window would not hold two packets, and never grow.
+    pub(crate) largest: u32,
     /// Bytes on the wire beside them.
     pub(crate) overhead: u32,
     /// The application is still queueing: the last packet does not ask.
@@ -235,7 +238,7 @@ impl Outgoing {
         let wire = u64::from(cut.len) + u64::from(terms.overhead);
         let (sent, kind) = (self.sent, self.congestion);
         let active = self.active.get_or_insert_with(|| {
-            let mss = u64::from(terms.max.max(cut.len)) + u64::from(terms.overhead);
+            let mss = u64::from(terms.largest.max(cut.len)) + u64::from(terms.overhead);
             Box::new(Active { flights: Flights::new(sent), path: Path::new(kind, mss, now) })
         });
         let Active { flights, path } = &mut **active;

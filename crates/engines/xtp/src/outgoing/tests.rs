@@ -13,7 +13,16 @@ pub(super) fn at(nanos: u64) -> Time {
 }
 
 pub(super) fn terms() -> Terms {
-    Terms { max: 1_000, overhead: 40, is_held: false, no_flow: false, no_error: false, ask_every: 16, go_back_n: false }
+    Terms {
+        max: 1_000,
+        largest: 1_000,
+        overhead: 40,
+        is_held: false,
+        no_flow: false,
+        no_error: false,
+        ask_every: 16,
+        go_back_n: false,
+    }
 }
 
 fn config() -> PathConfig {

@@ -1,6 +1,7 @@
 //! What random worlds and fuzzing have found, in as few packets as it takes.
 
 use crate::scene::*;
+use pinnace_core::ControllerKind;
 use pinnace_wire::xtp::Kind;
 use pinnace_xtp::{Codec, Config, ControlBlock, Event, Options, Output, Refused, Service, Services};
 
@@ -116,4 +117,32 @@ fn an_acknowledged_datagram_tells_of_no_context() {
     scene.wait(40_000);
     assert!(scene.half.events.iter().all(|event| matches!(event, Event::Datagram { .. })), "{:?}", scene.half.events);
     assert_eq!(scene.half.xtp().contexts(), 0);
+}
+
+//= X-23 test
+#[test]
+fn the_smallest_window_grows_again() {
+    for codec in CODECS {
+        // A FIRST has less room than DATA: the unit of the controller is that of DATA.
+        let config = Config { datagram_bytes: 300, congestion: ControllerKind::Cubic, ..config(codec) };
+        let large = ControlBlock { maxdata: 8000, wbufsize: 1 << 24, ..block(Service::Connection) };
+        let mut scene = Scene::opened_with(config, large);
+        let mut echo = scene.send(4_000_000).last().expect("sent").sync;
+        let mut most = 0;
+        scene.wait(60);
+        for round in 0..200 {
+            let facts = scene.half.xtp().facts(scene.context()).expect("there");
+            let (acked, sent) = (scene.at(facts.acked), scene.at(facts.sent));
+            // For a while something is lost each time.
+            let is_lost = round < 40 && round % 2 == 0 && sent > acked + 1;
+            let mut status =
+                if is_lost { scene.gaps(acked, &[(acked + 1, sent)], echo) } else { scene.status(NONE, sent, 0, echo) };
+            (status.sync, status.alloc) = (1001 + round, scene.n(sent + 500_000));
+            let mut packets = scene.feed(&status);
+            packets.extend(scene.wait(40 + 40 * u64::from(round % 3 == 0)));
+            most = packets.iter().filter(|packet| packet.data.is_some()).count();
+            echo = packets.last().map_or(echo, |packet| packet.sync);
+        }
+        assert!(most > 5, "{codec:?}: {most} packets a round trip");
+    }
 }

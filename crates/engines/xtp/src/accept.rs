@@ -90,7 +90,7 @@ impl Xtp {
                 // Its bytes are where they belong already; only their numbers are noted.
                 let (len, end) = (data.len() as u32, Some(data.len() as u64));
                 context.incoming.set_ring(BufferId::new(0), u64::from(len.max(1)));
-                context.incoming.on_data(&Piece { low: 0, len, eom: true, btag: None, end }, &mut |_, _| ());
+                context.incoming.on_data(&Piece { low: 0, len, eom: true, btag, end }, &mut |_, _| ());
                 context.incoming.release();
                 context.heard = true;
                 context.recv_sync = header.sync;

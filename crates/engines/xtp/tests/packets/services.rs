@@ -92,8 +92,13 @@ fn a_datagram_with_dreq_is_acknowledged_when_delivered() {
         let mut scene = Scene::listening(codec, block(Service::Connection));
         let mut first = scene.first(all(&[EOM, WCLOSE, RCLOSE, DREQ]), 500);
         first.service = 2;
+        (first.options, first.btag) = (first.options | Options::BTAG, Some([3; 8]));
         assert_eq!(scene.feed(&first), []);
         assert_eq!(scene.wait(100), []);
+        // It comes again, and asks now: that is answered, but it is not acknowledged as delivered.
+        let again = crate::half::Packet { options: all(&[EOM, WCLOSE, RCLOSE, SREQ, Options::BTAG]), ..first.clone() };
+        let answer = only(scene.feed(&again.sync(1001)));
+        assert_eq!((answer.diag, answer.echo, answer.has(END)), (None, 1001, false), "{codec:?}");
         let context = scene.half.events.iter().find_map(|event| match event {
             Event::Datagram { context, .. } => *context,
             _ => None,
@@ -103,6 +108,7 @@ fn a_datagram_with_dreq_is_acknowledged_when_delivered() {
         let answer = only(scene.half.take());
         assert_eq!((answer.kind, answer.marks()), (tcntl(codec), all(&[RCLOSE, WCLOSE, END])));
         assert_eq!((answer.echo, answer.rseq), (1000, scene.n(500)));
+        assert_eq!(datagrams(&scene), [500], "once");
     }
 }
 

@@ -54,7 +54,7 @@ impl Default for Ip36Options {
     }
 }
 
-/// A link over raw IP. See the [module documentation](self).
+/// A link over raw IP. See the [crate documentation](crate).
 ///
 /// ```
 /// use pinnace_link::{Ip36Link, Ip36Options, Link};

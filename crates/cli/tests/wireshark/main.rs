@@ -7,6 +7,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod conversation;
+mod group;
 mod tshark;
 mod vectors;
 mod vrp;

@@ -30,10 +30,16 @@ fn address(last: u8) -> Address {
 }
 
 /// Hands all that `from` sends to `to`, but what `loses` says, and notes it all.
-fn carry(now: Time, from: (&mut Xtp, Address), to: &mut Xtp, capture: &mut Capture, loses: impl Fn(&[u8]) -> bool) {
+fn carry(
+    now: Time,
+    (from, source): (&mut Xtp, Address),
+    to: &mut Xtp,
+    capture: &mut Capture,
+    loses: impl Fn(&[u8]) -> bool,
+) {
     let payload = |range: BufferRange| &DATA[..range.len as usize];
     let (mut train, mut sums, mut storage) = (Train::new(TrainLimits::SINGLE), Sums::default(), Nowhere::default());
-    while from.0.poll_transmit(now, &mut train) {
+    while from.poll_transmit(now, &mut train) {
         train.fill_checksum(payload, &mut sums);
         let mut datagrams = Vec::new();
         train.for_each_datagram(payload, |datagram| datagrams.push(datagram.to_vec()));
@@ -44,12 +50,12 @@ fn carry(now: Time, from: (&mut Xtp, Address), to: &mut Xtp, capture: &mut Captu
             }
             let (slots, pieces, mut moves) = ([Slot::Pooled(datagram.len() as u32)], [&datagram[..]], Vec::new());
             let mut placed = Placed::new(&slots, &pieces, datagram.len(), 0, &mut moves).with_storage(&mut storage);
-            let meta = RxMeta { source: from.1, destination: None, ecn: Ecn::NotCapable };
+            let meta = RxMeta { source, destination: None, ecn: Ecn::NotCapable };
             to.handle_datagrams(now, &meta, &mut placed);
         }
         train.reset(TrainLimits::SINGLE);
     }
-    while from.0.poll_event().is_some() {}
+    while from.poll_event().is_some() {}
 }
 
 //= X-22 test

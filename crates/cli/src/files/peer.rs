@@ -14,7 +14,7 @@ use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
 /// How long a last word may take to arrive.
-const LAST_WORD: Duration = Duration::from_millis(500);
+const LAST_WORD: Duration = Duration::from_secs(2);
 
 /// A duplex channel to the peer.
 pub(super) struct Peer<'a> {

@@ -162,17 +162,12 @@ impl Context {
         self.service.is_group()
     }
 
-    /// The most bytes of a packet of ours.
-    fn packet_bytes(&self, shared: &Shared) -> usize {
-        shared.config.datagram_bytes
-    }
-
     /// The most user bytes of a packet of ours, of a FIRST or of DATA.
     pub(crate) fn most_bytes(&self, shared: &Shared, is_first: bool) -> u32 {
         // xtp36 pads to a multiple of 4 and adds a trailer; a tag may come before the data.
         let tail = if self.codec() == Codec::Xtp36 { 7 } else { 0 };
         let extra = if is_first { LARGEST_FIRST_EXTRA } else { 0 };
-        let room = self.packet_bytes(shared).saturating_sub(self.codec().header_bytes() + tail + 8 + extra);
+        let room = shared.config.datagram_bytes.saturating_sub(self.codec().header_bytes() + tail + 8 + extra);
         self.maxdata.min(room.min(u32::MAX as usize) as u32).max(1)
     }
 

@@ -454,6 +454,8 @@ impl Xtp {
             is_connected: context.heard,
             is_allocated: !outgoing.waits_for_room(&context.terms(&self.shared)),
             tells_key: context.role == Role::Responder && !context.is_validated,
+            is_sent_whole: outgoing.end().is_some_and(|end| outgoing.acked() >= end),
+            is_received_whole: context.is_incoming_done(),
             is_in_time_wait: matches!(context.phase, Phase::TimeWait(_)),
             is_over: context.is_told,
         })

@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 use core::time::Duration;
 use pinnace_core::ControllerKind;
-use pinnace_wire::xtp::Codec;
+use pinnace_wire::xtp::{Codec, Options};
 
 /// The configuration of an engine.
 #[derive(Clone, Debug)]
@@ -24,6 +24,10 @@ pub struct Config {
     pub is_padded: bool,
     /// Checksums of what arrives are verified. Off only where the link's suffice.
     pub verifies: bool,
+    /// Messages and tags (EOM, BTAG) of what arrives count. Off where streams are bytes and nothing else.
+    pub has_messages: bool,
+    /// The options of every DIAG.
+    pub diag_options: Options,
     /// Until a peer has shown that it receives at its address, it is sent no more than came from there.
     pub validates: bool,
     /// What others may make us keep.
@@ -43,6 +47,8 @@ impl Default for Config {
             local_port: 0,
             is_padded: false,
             verifies: true,
+            has_messages: true,
+            diag_options: Options::NONE,
             validates: true,
             limits: Limits::default(),
             seed: 0,

@@ -59,12 +59,12 @@ impl Diags {
     }
 }
 
-/// The header of a DIAG that answers a packet: its key with RTN inverted, its sync and its seq.
-pub(crate) fn answer_to(packet: &Header) -> Header {
+/// The header of a DIAG with these options that answers a packet: its key with RTN inverted, its sync and its seq.
+pub(crate) fn answer_to(packet: &Header, options: Options) -> Header {
     Header {
         codec: packet.codec,
         key: Key { rtn: !packet.key.rtn, value: packet.key.value },
-        options: Options::NONE,
+        options,
         kind: Kind::Diag,
         sort: 0,
         sync: packet.sync,
@@ -95,7 +95,8 @@ mod tests {
             seq: 4,
             dseq: 0,
         };
-        let header = answer_to(&packet);
+        let header = answer_to(&packet, Options::NOCHECK);
+        assert_eq!(header.options, Options::NOCHECK);
         assert_eq!((header.key.rtn, header.sync, header.seq), (false, 3, 4));
         assert!(is_answerable(&packet) && !is_answerable(&header));
         let mut diags = Diags::new(100);

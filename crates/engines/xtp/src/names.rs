@@ -96,6 +96,10 @@ pub struct Facts {
     pub is_allocated: bool,
     /// A status of ours carries our key: the peer has not used it yet.
     pub tells_key: bool,
+    /// Our stream has ended, and every byte of it is acknowledged.
+    pub is_sent_whole: bool,
+    /// The peer's stream has come whole.
+    pub is_received_whole: bool,
     /// The association has ended, and late packets of the peer are still answered.
     pub is_in_time_wait: bool,
     /// The application has been told of the end.

@@ -158,7 +158,8 @@ pub(crate) fn diagnose(
     if !is_answerable(packet) {
         return;
     }
-    if shared.diags.send(now, to, from, &answer_to(packet), code, value) {
+    let header = answer_to(packet, shared.config.diag_options);
+    if shared.diags.send(now, to, from, &header, code, value) {
         shared.counters.diags_sent += 1;
     } else {
         shared.counters.diags_withheld += 1;
@@ -308,7 +309,9 @@ pub(crate) fn on_data(
     let before = context.incoming.rseq();
     let mut copied = 0;
     let mut stored = 0;
-    let piece = Piece { low, len: n, eom: options.contains(Options::EOM), btag: packet.btag, end };
+    let has_messages = shared.config.has_messages;
+    let (eom, btag) = (has_messages && options.contains(Options::EOM), packet.btag.filter(|_| has_messages));
+    let piece = Piece { low, len: n, eom, btag, end };
     let taken = context.incoming.on_data(&piece, &mut |range: Range<u32>, to| {
         let at = data.start + range.start as usize..data.start + range.end as usize;
         stored += u64::from(to.len);

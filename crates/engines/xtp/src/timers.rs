@@ -98,7 +98,7 @@ impl Context {
     /// A DIAG that answers no packet.
     pub(crate) fn say(&self, now: Time, shared: &mut Shared, code: Code, value: Value) {
         let header = Header {
-            options: Options::NONE,
+            options: shared.config.diag_options,
             sort: 0,
             ..self.header(Kind::Diag, Options::NONE, self.outgoing.sync(), self.space.number(self.outgoing.sent()))
         };

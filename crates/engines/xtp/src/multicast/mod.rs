@@ -290,7 +290,7 @@ impl Context {
 
 /// A DIAG to one receiver: it asks for what is no longer held.
 fn tell_too_late(now: Time, shared: &mut Shared, to: Address, packet: &Header) {
-    let header = crate::diag::answer_to(packet);
+    let header = crate::diag::answer_to(packet, shared.config.diag_options);
     if shared.diags.send(now, to, None, &header, Code::RequestRefused, Value::InvalidRetransmission) {
         shared.counters.diags_sent += 1;
     } else {

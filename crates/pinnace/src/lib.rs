@@ -1,7 +1,7 @@
 //! Pinnace moves messages between programs, puts each in its final place without copying it in user space, and reports
 //! exactly what was lost.
 //!
-//! This crate is the public library. Of the five protocols, [`zcrp`] puts reliable messages into buffers that the receiver
+//! This crate is the public library. Of the five protocols, [`qmp`] gives a cluster the streams of sockets, [`zcrp`] puts reliable messages into buffers that the receiver
 //! has named, [`vrp`] delivers messages that may lose something, within a contract, and [`xtp`] has six services, from a
 //! datagram to a transaction and a stream, each programmable.
 //!
@@ -22,6 +22,7 @@
 
 mod error;
 mod message;
+pub mod qmp;
 pub mod rsr;
 pub mod vrp;
 pub mod xtp;

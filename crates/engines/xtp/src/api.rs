@@ -137,10 +137,7 @@ impl Xtp {
             if output.len == 0 && !(service.is_one_message() && output.eom) {
                 return Err(Refused::Empty);
             }
-            // What is never repeated is kept until it has left.
-            let unsent = context.outgoing.queued() - context.outgoing.sent();
-            let is_lossy = context.options.contains(Options::NOERR);
-            let waiting = if is_lossy { unsent } else { context.outgoing.held() };
+            let waiting = context.waiting();
             if waiting > 0 && waiting + output.len > u64::from(context.block.wbufsize) {
                 return Err(Refused::Full);
             }
@@ -466,6 +463,15 @@ impl Xtp {
     pub fn room(&self, context: ContextId) -> Option<u64> {
         let context = self.contexts.lookup(context.0)?;
         Some(context.outgoing.room(context.options.contains(Options::NOFLOW)))
+    }
+
+    /// Bytes that an output may have now without being refused as [`Refused::Full`]. `u64::MAX`: any, or it would be
+    /// refused for another reason.
+    pub fn queue_room(&self, context: ContextId) -> u64 {
+        self.contexts.lookup(context.0).map_or(u64::MAX, |context| match context.waiting() {
+            0 => u64::MAX,
+            waiting => u64::from(context.block.wbufsize).saturating_sub(waiting),
+        })
     }
 
     /// The key of the next context, opened or accepted, without RTN; `None` if there are as many as allowed.

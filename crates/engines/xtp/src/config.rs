@@ -26,6 +26,9 @@ pub struct Config {
     pub verifies: bool,
     /// Messages and tags (EOM, BTAG) of what arrives count. Off where streams are bytes and nothing else.
     pub has_messages: bool,
+    /// When the peer's host reports that nobody listens, associations that were never answered end at once. (TCP does so,
+    /// too. A report is easier to forge than a DIAG.)
+    pub trusts_reports: bool,
     /// The options of every DIAG.
     pub diag_options: Options,
     /// Until a peer has shown that it receives at its address, it is sent no more than came from there.
@@ -48,6 +51,7 @@ impl Default for Config {
             is_padded: false,
             verifies: true,
             has_messages: true,
+            trusts_reports: false,
             diag_options: Options::NONE,
             validates: true,
             limits: Limits::default(),

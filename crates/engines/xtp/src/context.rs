@@ -229,6 +229,12 @@ impl Context {
         }
     }
 
+    /// Bytes of outputs that have not come back. What is never repeated is kept until it has left.
+    pub(crate) fn waiting(&self) -> u64 {
+        let unsent = self.outgoing.queued() - self.outgoing.sent();
+        if self.options.contains(Options::NOERR) { unsent } else { self.outgoing.held() }
+    }
+
     /// Whether the peer's stream needs nothing more of us.
     pub(crate) fn is_incoming_done(&self) -> bool {
         self.incoming.is_complete() || (self.stopped_reading && self.wclose_heard)

@@ -352,15 +352,18 @@ impl Engine for Xtp {
         }
     }
 
-    fn handle_path_event(&mut self, _: Time, event: PathEvent) {
+    fn handle_path_event(&mut self, now: Time, event: PathEvent) {
         match event {
-            // Anybody can forge it: WTIMER finds out.
-            PathEvent::Unreachable => self.shared.counters.unreachable_reports += 1,
+            // Anybody can forge it: mostly WTIMER finds out.
+            PathEvent::Unreachable => {
+                self.shared.counters.unreachable_reports += 1;
+                self.on_unreachable(now);
+            }
             // What is repeated is cut finer from now on; nobody can make packets smaller than any path carries.
             PathEvent::TooLarge(fits) => {
-                let now = self.shared.config.datagram_bytes;
-                let fits = fits.map_or(now / 4 * 3, |fits| fits as usize);
-                self.shared.config.datagram_bytes = fits.max(SMALLEST_DATAGRAM).min(now);
+                let bytes = self.shared.config.datagram_bytes;
+                let fits = fits.map_or(bytes / 4 * 3, |fits| fits as usize);
+                self.shared.config.datagram_bytes = fits.max(SMALLEST_DATAGRAM).min(bytes);
             }
         }
     }

@@ -133,6 +133,29 @@ impl Xtp {
         diagnose(&mut self.shared, now, (meta.source, meta.destination), header, code, value);
     }
 
+    /// The host of the link's one peer says that nobody listens there. What has not been answered yet never will be; what
+    /// has been is not given up for a report that anybody could forge.
+    pub(crate) fn on_unreachable(&mut self, now: Time) {
+        if !self.shared.config.trusts_reports {
+            return;
+        }
+        let is_hopeless = |context: &Context| {
+            context.peer == Address::Peer
+                && context.role == Role::Initiator
+                && context.phase == Phase::Active
+                && !context.heard
+        };
+        let keys: Vec<_> = self.contexts.iter().filter(|(_, it)| is_hopeless(it)).map(|(key, _)| key).collect();
+        for key in keys {
+            if let Some(context) = self.contexts.lookup_mut(key) {
+                let (code, value) = (Code::ContextRefused as u32, Value::NoListener as u32);
+                context.phase = Phase::Over;
+                context.conclude(&mut self.shared, Err(Failure::Refused { code, value }));
+            }
+            self.settle(now, key);
+        }
+    }
+
     fn on_diag(&mut self, now: Time, source: Address, header: &Header, code: u32, value: u32) {
         let Some(key) = self.lookup(header, source) else {
             if !self.on_join_refused(now, source, header, code) {

@@ -160,6 +160,13 @@ impl BufferTable {
         self.pool.set_limit(bytes);
     }
 
+    /// A copy of `bytes` in storage of the table's, or `None` if there is no memory for it.
+    pub fn allocate_copy(&mut self, bytes: &[u8]) -> Option<BufferId> {
+        let mut vector = self.pool.take(bytes.len())?;
+        vector.copy_from_slice(bytes);
+        Some(self.adopt(vector))
+    }
+
     /// Bytes that are kept to be used again.
     pub fn pooled_bytes(&self) -> usize {
         self.pool.bytes()

@@ -22,3 +22,4 @@ pub use config::{EndpointConfig, EndpointError, Idle, WaitError};
 pub use driver::{Driver, DriverConfig, DriverCounters, EventSink, Progress};
 pub use endpoint::{Call, Endpoint};
 pub use shared::EndpointCounters;
+pub use wake::WakeFd;

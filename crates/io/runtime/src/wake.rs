@@ -10,16 +10,30 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::Duration;
 
 /// A descriptor that is readable from a signal until it is cleared.
+///
+/// ```
+/// use pinnace_runtime::WakeFd;
+/// # fn main() -> std::io::Result<()> {
+/// let wake = WakeFd::new()?;
+/// wake.signal();
+/// wake.clear();
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
-pub(crate) struct WakeFd {
+pub struct WakeFd {
     read: File,
     #[cfg(not(target_os = "linux"))]
     write: File,
 }
 
 impl WakeFd {
+    /// A descriptor that is not readable yet.
+    ///
+    /// # Errors
+    /// If the system has no descriptors left.
     #[cfg(target_os = "linux")]
-    pub(crate) fn new() -> io::Result<Self> {
+    pub fn new() -> io::Result<Self> {
         use std::os::fd::{FromRawFd, OwnedFd};
         // SAFETY: takes no pointers; the result is checked before use.
         let fd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
@@ -30,8 +44,12 @@ impl WakeFd {
         Ok(Self { read: File::from(unsafe { OwnedFd::from_raw_fd(fd) }) })
     }
 
+    /// A descriptor that is not readable yet.
+    ///
+    /// # Errors
+    /// If the system has no descriptors left.
     #[cfg(not(target_os = "linux"))]
-    pub(crate) fn new() -> io::Result<Self> {
+    pub fn new() -> io::Result<Self> {
         use std::os::fd::OwnedFd;
         let (read, write) = io::pipe()?;
         for fd in [read.as_raw_fd(), write.as_raw_fd()] {
@@ -44,7 +62,7 @@ impl WakeFd {
     }
 
     /// Makes the descriptor readable.
-    pub(crate) fn signal(&self) {
+    pub fn signal(&self) {
         // Fails only when it is full of signals, which is as good as one.
         #[cfg(target_os = "linux")]
         let _ = (&self.read).write(&1u64.to_ne_bytes());
@@ -53,14 +71,21 @@ impl WakeFd {
     }
 
     /// Makes the descriptor unreadable until the next signal.
-    pub(crate) fn clear(&self) {
+    pub fn clear(&self) {
         #[cfg(target_os = "linux")]
         let _ = (&self.read).read(&mut [0; 8]);
         #[cfg(not(target_os = "linux"))]
         while (&self.read).read(&mut [0; 512]).is_ok_and(|len| len == 512) {}
     }
 
-    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+    /// The descriptor to sleep on.
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        self.read.as_fd()
+    }
+}
+
+impl AsFd for WakeFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
         self.read.as_fd()
     }
 }

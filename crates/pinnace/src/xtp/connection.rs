@@ -8,7 +8,6 @@ use super::{AddressSegment, Close, ControlBlock, Facts, SendOptions, Sending, Se
 use crate::{Error, Message, Unsent};
 use pinnace_core::Address;
 use pinnace_xtp::{ContextId, Refused};
-use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -27,6 +26,8 @@ pub struct Connection {
     peer: Address,
     address: AddressSegment,
     pub(super) partial: Mutex<Partial>,
+    /// The last packet of every write asks for a status.
+    pub(super) asks_after_writes: bool,
 }
 
 impl Connection {
@@ -38,7 +39,8 @@ impl Connection {
         address: AddressSegment,
     ) -> Self {
         let partial = Mutex::default();
-        Self { end: Arc::clone(end), place, id, service, peer, address, partial }
+        let asks_after_writes = end.asks_after_writes;
+        Self { end: Arc::clone(end), place, id, service, peer, address, partial, asks_after_writes }
     }
 
     /// What is half read. A panic elsewhere leaves it whole.
@@ -89,7 +91,7 @@ impl Connection {
         self.end.port.wait(|state| self.established(state)).await?
     }
 
-    fn begin(&self) -> Result<(), Error> {
+    pub(super) fn begin(&self) -> Result<(), Error> {
         self.call(|Call { now, engine, .. }| engine.connect(now, self.id))
     }
 
@@ -185,11 +187,6 @@ impl Connection {
         }
     }
 
-    fn has_room(&self, state: &mut Exchange, ended: u64) -> Option<()> {
-        let changed = |association: &mut Association| association.lane.ended() != ended || association.closed.is_some();
-        state.association(self.place).is_none_or(changed).then_some(())
-    }
-
     fn queue(&self, message: Message, options: &SendOptions) -> Result<Result<u64, Unqueued>, Unsent> {
         self.end
             .port
@@ -259,7 +256,7 @@ impl Connection {
         self.end.port.wait(|state| self.flushed(state)).await?
     }
 
-    fn flushed(&self, state: &mut Exchange) -> Option<Result<(), Error>> {
+    pub(super) fn flushed(&self, state: &mut Exchange) -> Option<Result<(), Error>> {
         self.of(state, |association| {
             let failure = association.failure().unwrap_or(super::Failure::Aborted);
             let is_over = association.lane.is_quiet() || association.closed.is_some();
@@ -355,36 +352,6 @@ impl Connection {
     pub fn facts(&self) -> Result<Facts, Error> {
         let facts = self.end.port.inspect(|engine, _, _| engine.facts(self.id));
         facts.ok_or(Error::ContextRefused(Refused::NoContext))
-    }
-}
-
-/// The most bytes that one [`std::io::Write::write`] takes: they are copied.
-const MOST_WRITTEN: usize = 256 << 10;
-
-impl io::Write for &Connection {
-    /// Copies the bytes; [`Connection::send_bytes`] does not.
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if bytes.is_empty() {
-            return Ok(0);
-        }
-        let bytes = &bytes[..bytes.len().min(MOST_WRITTEN)];
-        drop(self.send_bytes(bytes.to_vec()).map_err(|unsent| io::Error::from(unsent.error))?);
-        Ok(bytes.len())
-    }
-
-    /// Waits until everything has arrived.
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(Connection::flush(self)?)
-    }
-}
-
-impl io::Write for Connection {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        (&mut &*self).write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(Connection::flush(self)?)
     }
 }
 

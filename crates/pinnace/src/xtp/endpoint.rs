@@ -1,7 +1,7 @@
 //! One socket with any number of associations, opened here or accepted from others.
 
 use super::exchange::{Arrival, Place};
-use super::options::Path;
+
 use super::port::{self, Bound, Call, End, canonical, deadline};
 use super::sending;
 use super::{
@@ -89,14 +89,25 @@ impl Endpoint {
         peer: Option<SocketAddr>,
         options: &Options,
     ) -> Result<Self, Error> {
-        let end = peer.unwrap_or(local).ip();
-        let is_local = end.is_loopback() || (peer.is_some() && end.is_unspecified());
-        let path = Path { datagram: link.max_datagram(), receive_buffer: None, is_local };
-        Self::on(Bound { link, path, local, peer, warnings: Vec::new() }, options)
+        Self::on(Bound::over(link, local, peer), options)
     }
 
     fn on(bound: Bound, options: &Options) -> Result<Self, Error> {
-        Ok(Self { end: Arc::new(port::start(bound, options)?) })
+        Ok(Self::at(port::start(bound, options)?))
+    }
+
+    pub(super) fn at(end: End) -> Self {
+        Self { end: Arc::new(end) }
+    }
+
+    /// Whether others than this handle need it: connections, listeners, messages under way.
+    pub(crate) fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.end) > 1
+    }
+
+    /// Whether every association has closed.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.end.port.inspect(|_, _, state| state.is_quiet())
     }
 
     /// The address it is bound to.

@@ -9,9 +9,10 @@ use super::{AddressSegment, Failure, Service};
 use crate::Message;
 use pinnace_core::{Address, BufferId, ContextKey, Storage};
 use pinnace_link::BufferTable;
-use pinnace_runtime::EventSink;
+use pinnace_runtime::{EventSink, WakeFd};
 use pinnace_xtp::{ContextId, Event, ListenerId};
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 /// The name of an association here. The engine uses its own names again sooner.
 pub(super) type Place = u32;
@@ -50,6 +51,8 @@ pub(super) struct Association {
     pub(super) taken_bytes: u64,
     /// Where messages end in the buffers that are posted or full: offsets of the stream.
     pub(super) ends: VecDeque<u64>,
+    /// Signalled when something has happened here.
+    pub(super) watch: Option<Arc<WakeFd>>,
 }
 
 impl Association {
@@ -66,6 +69,14 @@ impl Association {
             posted_bytes: 0,
             taken_bytes: 0,
             ends: VecDeque::new(),
+            watch: None,
+        }
+    }
+
+    /// Something has happened.
+    fn stir(&self) {
+        if let Some(watch) = &self.watch {
+            watch.signal();
         }
     }
 
@@ -106,6 +117,23 @@ pub(super) enum Arrival {
     },
 }
 
+/// What has come for a listener, and was not taken.
+#[derive(Debug, Default)]
+struct Backlog {
+    arrivals: VecDeque<Arrival>,
+    /// Signalled when something has come.
+    watch: Option<Arc<WakeFd>>,
+}
+
+impl Backlog {
+    fn push(&mut self, arrival: Arrival) {
+        self.arrivals.push_back(arrival);
+        if let Some(watch) = &self.watch {
+            watch.signal();
+        }
+    }
+}
+
 /// The state of an endpoint.
 #[derive(Debug, Default)]
 pub(super) struct Exchange {
@@ -113,7 +141,7 @@ pub(super) struct Exchange {
     free: Vec<Place>,
     /// The place of the association in each slot of the engine's table, plus one.
     by_slot: Vec<Place>,
-    listeners: BTreeMap<ListenerId, VecDeque<Arrival>>,
+    listeners: BTreeMap<ListenerId, Backlog>,
     /// Associations that have not closed.
     open: usize,
     /// Datagrams, and their bytes, that were taken and still count in the engine.
@@ -203,17 +231,27 @@ impl Exchange {
 
     /// Somebody listens.
     pub(super) fn listen(&mut self, listener: ListenerId) {
-        self.listeners.insert(listener, VecDeque::new());
+        self.listeners.insert(listener, Backlog::default());
+    }
+
+    /// `watch` is signalled from now on when something comes for a listener, and at once if something has.
+    pub(super) fn watch_listener(&mut self, listener: ListenerId, watch: Arc<WakeFd>) {
+        if let Some(backlog) = self.listeners.get_mut(&listener) {
+            if !backlog.arrivals.is_empty() {
+                watch.signal();
+            }
+            backlog.watch = Some(watch);
+        }
     }
 
     /// Nobody does any more: what was not accepted.
     pub(super) fn stop_listening(&mut self, listener: ListenerId) -> VecDeque<Arrival> {
-        self.listeners.remove(&listener).unwrap_or_default()
+        self.listeners.remove(&listener).unwrap_or_default().arrivals
     }
 
     /// What has come first for a listener.
     pub(super) fn accept(&mut self, listener: ListenerId) -> Option<Arrival> {
-        let arrival = self.listeners.get_mut(&listener)?.pop_front()?;
+        let arrival = self.listeners.get_mut(&listener)?.arrivals.pop_front()?;
         if let Arrival::Datagram { bytes, .. } = &arrival {
             self.take_datagram(bytes.len());
         }
@@ -233,7 +271,7 @@ impl EventSink<Event> for Exchange {
                 let place = self.insert(context);
                 match self.listeners.get_mut(&listener) {
                     Some(backlog) => {
-                        backlog.push_back(Arrival::Context { place, id: context, peer, address, service });
+                        backlog.push(Arrival::Context { place, id: context, peer, address, service });
                     }
                     None => self.release(place),
                 }
@@ -241,17 +279,23 @@ impl EventSink<Event> for Exchange {
             Event::Connected { context } => {
                 if let Some((_, association)) = self.find(context) {
                     association.is_connected = true;
+                    association.stir();
                 }
             }
             Event::Readable { context } => {
                 if let Some((_, association)) = self.find(context) {
                     association.is_readable = true;
+                    association.stir();
                 }
             }
             Event::Sent { context, ticket, buffer, delivered } => {
-                memory.remove(buffer);
+                match memory.take(buffer) {
+                    Some(copy) => memory.recycle(copy),
+                    None => memory.remove(buffer),
+                }
                 if let Some((place, association)) = self.find(context) {
                     association.lane.end(ticket, delivered);
+                    association.stir();
                     self.tidy(place);
                 }
             }
@@ -259,12 +303,12 @@ impl EventSink<Event> for Exchange {
                 let bytes = buffer.and_then(|buffer| memory.take(buffer)).unwrap_or_default();
                 match self.listeners.get_mut(&listener) {
                     // Nobody promised that it would arrive.
-                    Some(backlog) if service == Service::UnackDgram && backlog.len() >= MOST_DATAGRAMS => {
+                    Some(backlog) if service == Service::UnackDgram && backlog.arrivals.len() >= MOST_DATAGRAMS => {
                         self.take_datagram(bytes.len());
                     }
                     Some(backlog) => {
                         let deferred = context;
-                        backlog.push_back(Arrival::Datagram { peer, address, service, bytes, btag, deferred });
+                        backlog.push(Arrival::Datagram { peer, address, service, bytes, btag, deferred });
                     }
                     None => self.take_datagram(bytes.len()),
                 }
@@ -283,6 +327,7 @@ impl EventSink<Event> for Exchange {
             Event::Closed { context, result } => {
                 let Some((place, association)) = self.find(context) else { return };
                 association.is_readable = true;
+                association.stir();
                 if association.closed.replace(result).is_none() {
                     self.open -= 1;
                 }

@@ -5,7 +5,7 @@ use super::exchange::{Arrival, Exchange};
 use super::port::{Call, End, deadline};
 use super::{AddressSegment, Connection, Received, SendOptions, Sending, Service};
 use crate::{Error, Message, Unsent};
-use pinnace_runtime::WaitError;
+use pinnace_runtime::{WaitError, WakeFd};
 use pinnace_xtp::{ListenerId, Refused};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -200,6 +200,19 @@ impl Listener {
     /// As [`Listener::accept`].
     pub async fn accept_async(&self) -> Result<Incoming, Error> {
         self.take(self.end.port.wait(|state: &mut Exchange| state.accept(self.id)).await?)
+    }
+
+    /// A descriptor that becomes readable when something has come. Clear it first, then accept until nothing is there. The
+    /// endpoint's background thread works from now on.
+    ///
+    /// # Errors
+    /// If the system has no descriptors left.
+    pub fn watch(&self) -> Result<Arc<WakeFd>, Error> {
+        let watch = WakeFd::new().map_err(|error| Error::io("cannot watch a listener", error))?;
+        let watch = Arc::new(watch);
+        self.end.port.inspect(|_, _, state| state.watch_listener(self.id, Arc::clone(&watch)));
+        self.end.port.readiness_fd()?;
+        Ok(watch)
     }
 
     fn take(&self, arrival: Arrival) -> Result<Incoming, Error> {

@@ -45,8 +45,10 @@ mod lane;
 mod listener;
 mod options;
 mod port;
+mod qmp;
 mod reading;
 mod sending;
+mod writing;
 
 pub use crate::zcrp::{Profile, Progress};
 pub use connection::Connection;

@@ -7,7 +7,7 @@ use crate::Error;
 use pinnace_core::{Address, Time};
 use pinnace_link::{Capture, CaptureOptions, Ip36Link, Link, UdpLink};
 use pinnace_runtime::EndpointConfig;
-use pinnace_xtp::Xtp;
+use pinnace_xtp::{Config, Xtp};
 use std::fs::File;
 use std::io::{self, BufWriter};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
@@ -29,6 +29,7 @@ pub(super) struct End {
     carrier: Carrier,
     pub(super) block: ControlBlock,
     pub(super) longest_message: u64,
+    pub(super) asks_after_writes: bool,
     pub(super) warnings: Vec<String>,
 }
 
@@ -39,6 +40,16 @@ pub(super) struct Bound {
     pub(super) local: SocketAddr,
     pub(super) peer: Option<SocketAddr>,
     pub(super) warnings: Vec<String>,
+}
+
+impl Bound {
+    /// A link of the application's own.
+    pub(super) fn over(link: Box<dyn Link>, local: SocketAddr, peer: Option<SocketAddr>) -> Self {
+        let end = peer.unwrap_or(local).ip();
+        let is_local = end.is_loopback() || (peer.is_some() && end.is_unspecified());
+        let path = Path { datagram: link.max_datagram(), receive_buffer: None, is_local };
+        Self { link, path, local, peer, warnings: Vec::new() }
+    }
 }
 
 /// A link that hears everybody, at `address`.
@@ -104,14 +115,26 @@ fn captured(
 
 /// Puts the engine on a link.
 pub(super) fn start(bound: Bound, options: &Options) -> Result<End, Error> {
+    let block = options.default_block(&bound.path);
+    start_as(bound, options, block, |config| config)
+}
+
+/// Puts the engine on a link, with the control block of all contexts for which none is given, and with a configuration
+/// that `adjust` changes.
+pub(super) fn start_as(
+    bound: Bound,
+    options: &Options,
+    block: ControlBlock,
+    adjust: impl FnOnce(Config) -> Config,
+) -> Result<End, Error> {
     let Bound { link, path, local, peer, warnings } = bound;
-    let engine = Xtp::new(options.config(&path, Some(local)), Time::ZERO);
+    let engine = Xtp::new(adjust(options.config(&path, Some(local))), Time::ZERO);
     let endpoint = EndpointConfig { idle: options.idle, worker: options.worker, ..EndpointConfig::default() };
     let port = Port::new(engine, link, Exchange::default(), endpoint)
         .map_err(|error| Error::io("cannot start the endpoint", error))?;
-    let (carrier, block) = (options.carrier, options.default_block(&path));
-    let longest_message = options.longest_message;
-    Ok(End { port, local, peer, carrier, block, longest_message, warnings })
+    let (carrier, longest_message) = (options.carrier, options.longest_message);
+    let asks_after_writes = false;
+    Ok(End { port, local, peer, carrier, block, longest_message, asks_after_writes, warnings })
 }
 
 impl End {

@@ -41,9 +41,16 @@ impl Deref for Received {
 pub(super) struct Partial {
     message: Received,
     has_begun: bool,
+    /// The application reads no more.
+    pub(super) shut: bool,
 }
 
 impl Partial {
+    /// Bytes that are here.
+    pub(super) fn len(&self) -> usize {
+        self.message.data.len()
+    }
+
     fn take(&mut self, eom: bool) -> Received {
         self.has_begun = false;
         Received { eom, ..std::mem::take(&mut self.message) }
@@ -123,7 +130,7 @@ impl Connection {
         }
     }
 
-    fn may_read(&self, state: &mut Exchange) -> Option<()> {
+    pub(super) fn may_read(&self, state: &mut Exchange) -> Option<()> {
         state.association(self.place).is_none_or(|association| association.is_readable).then_some(())
     }
 
@@ -281,10 +288,10 @@ impl Connection {
 
     /// Bytes that were collected for a message which is not asked for now.
     fn take_partial(&self, into: &mut [u8]) -> Option<usize> {
-        if into.is_empty() {
+        let mut partial = self.partial();
+        if into.is_empty() || partial.shut {
             return Some(0);
         }
-        let mut partial = self.partial();
         let bytes = &mut partial.message.data;
         let take = bytes.len().min(into.len());
         if take == 0 {
@@ -294,6 +301,33 @@ impl Connection {
         bytes.drain(..take);
         partial.message.holes.clear();
         Some(take)
+    }
+
+    /// Copies what is there without taking it; the outer `None`: nothing is.
+    pub(super) fn peek_bytes(&self, into: &mut [u8]) -> Result<Option<usize>, Error> {
+        let partial = self.partial();
+        if into.is_empty() || partial.shut {
+            return Ok(Some(0));
+        }
+        let collected = partial.message.data.len().min(into.len());
+        if collected > 0 {
+            into[..collected].copy_from_slice(&partial.message.data[..collected]);
+            return Ok(Some(collected));
+        }
+        let look = self.look(|call, _, readable| {
+            let mut at = 0;
+            for part in first(&readable, readable.len.min(into.len() as u64)) {
+                let bytes = call.memory.bytes(part);
+                into[at..at + bytes.len()].copy_from_slice(bytes);
+                at += bytes.len();
+            }
+            Ok((0, (at > 0).then_some(at)))
+        })?;
+        Ok(match look {
+            Look::Found(seen) => Some(seen),
+            Look::Ended => Some(0),
+            Look::Nothing => None,
+        })
     }
 
     fn take_bytes(&self, into: &mut [u8]) -> Result<Option<usize>, Error> {

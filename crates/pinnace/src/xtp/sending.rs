@@ -10,6 +10,7 @@ use crate::{Error, Message, Unsent};
 use pinnace_runtime::WaitError;
 use pinnace_xtp::{ContextId, Output, Refused};
 use std::future::Future;
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -90,6 +91,58 @@ pub(super) fn queue(
     };
     let full_at = (refused == Refused::Full).then(|| association.map_or(0, |association| association.lane.ended()));
     Err(Unqueued { message, error, full_at })
+}
+
+/// A stream has room for copies when this part of its queue is free.
+pub(super) const CRUMB: u32 = 4;
+
+/// Why bytes were not copied.
+pub(super) struct Uncopied {
+    pub(super) error: Error,
+    /// If the queue is full: how many outputs had ended then.
+    pub(super) full_at: Option<u64>,
+}
+
+/// Queues a copy of as much of `bytes` as there is room for, in storage of the endpoint's. Returns how much.
+pub(super) fn copy(
+    call: &mut Call<'_>,
+    place: Place,
+    id: ContextId,
+    bytes: &[u8],
+    asks: bool,
+) -> Result<usize, Uncopied> {
+    let Call { now, engine, memory, state } = call;
+    let association = state.association(place);
+    let ended = association.as_ref().map_or(0, |association| association.lane.ended());
+    let (len, room) = (bytes.len() as u64, engine.queue_room(id));
+    // Crumbs are not worth a packet.
+    let refused = if room >= len.min(u64::from(engine.block(id).map_or(0, |block| block.wbufsize / CRUMB))) {
+        let bytes = &bytes[..len.min(room) as usize];
+        let Some(buffer) = memory.allocate_copy(bytes) else {
+            let error = io::Error::from(io::ErrorKind::OutOfMemory);
+            return Err(Uncopied { error: Error::io("cannot copy bytes", error), full_at: None });
+        };
+        let output = Output { asks, ..Output::bytes(buffer, bytes.len() as u64) };
+        match (engine.send(*now, id, output), association) {
+            (Ok(ticket), Some(association)) => {
+                let number = association.lane.begin(ticket, Message::from_vec(Vec::new()));
+                association.lane.abandon(number);
+                return Ok(bytes.len());
+            }
+            (result, _) => {
+                memory.remove(buffer);
+                result.err().unwrap_or(Refused::NoContext)
+            }
+        }
+    } else {
+        Refused::Full
+    };
+    let failure = state.association(place).and_then(|association| association.failure());
+    let error = match (refused, failure) {
+        (Refused::Closed | Refused::NoContext, Some(failure)) => Error::ContextFailed(failure),
+        _ => Error::ContextRefused(refused),
+    };
+    Err(Uncopied { error, full_at: (refused == Refused::Full).then_some(ended) })
 }
 
 /// A message on its way out. Dropping it lets the message go on, and its buffer be freed at the end; what then becomes

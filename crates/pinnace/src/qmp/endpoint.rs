@@ -1,0 +1,117 @@
+//! Endpoints: what several sockets of one process share.
+
+use super::{Carrier, Listener, Options, Stream, Way};
+use crate::xtp;
+use pinnace_link::Link;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+
+/// One UDP socket (or one IP address, with protocol 36), and QMP on it. Clones are the same endpoint.
+///
+/// [`Listener::bind`] and [`Stream::connect`] make one for themselves; who opens many streams, or listens and connects over
+/// a carrier that only one process can own, makes one for all.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    pub(super) inner: xtp::Endpoint,
+    carrier: Carrier,
+}
+
+impl Endpoint {
+    /// Binds to `address`; port 0 picks one (not with protocol 36).
+    ///
+    /// # Errors
+    /// If the address does not resolve or cannot be bound.
+    pub fn bind(address: impl ToSocketAddrs, options: &Options) -> io::Result<Self> {
+        Ok(Self::of(xtp::Endpoint::bind_qmp(address, options)?, options))
+    }
+
+    /// An endpoint that talks with `peer` alone: it knows the path, and so how large packets may be.
+    ///
+    /// # Errors
+    /// If the address does not resolve, or the system has no way to it.
+    pub fn client_of(peer: impl ToSocketAddrs, options: &Options) -> io::Result<Self> {
+        Ok(Self::of(xtp::Endpoint::client_of_qmp(peer, options)?, options))
+    }
+
+    /// An endpoint at a port that the system picks, on every address of this host: for those who only open streams.
+    ///
+    /// # Errors
+    /// If the system has no socket left.
+    pub fn client(options: &Options) -> io::Result<Self> {
+        Ok(Self::of(xtp::Endpoint::client_qmp(options)?, options))
+    }
+
+    /// An endpoint on a link of one's own, for middlewares such as [`Fault`](crate::link::Fault); see
+    /// [`xtp::Endpoint::over`].
+    ///
+    /// # Errors
+    /// If the system has no descriptors left.
+    pub fn over(
+        link: Box<dyn Link>,
+        local: SocketAddr,
+        peer: Option<SocketAddr>,
+        options: &Options,
+    ) -> io::Result<Self> {
+        Ok(Self::of(xtp::Endpoint::over_qmp(link, local, peer, options)?, options))
+    }
+
+    fn of(inner: xtp::Endpoint, options: &Options) -> Self {
+        Self { inner, carrier: options.carrier.clone() }
+    }
+
+    pub(super) fn way(&self) -> Way {
+        match self.carrier {
+            Carrier::Udp => Way::Udp,
+            Carrier::Ip36 => Way::Ip36,
+        }
+    }
+
+    /// The address it is bound to.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.inner.local_addr()
+    }
+
+    /// Listens at `port`; with UDP that is the endpoint's own.
+    ///
+    /// # Errors
+    /// If somebody listens there already, or the port is 0.
+    pub fn listen(&self, port: u16) -> io::Result<Listener> {
+        let block = self.inner.block(xtp::Service::Connection);
+        Ok(Listener::new(self.clone(), self.inner.listen_on(port, pinnace_qmp::Profile::SERVICES, block)?))
+    }
+
+    /// Connects to `to`: sends FIRST, and waits for the answer.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::ConnectionRefused`] if nobody listens there, [`io::ErrorKind::TimedOut`] if nobody answers.
+    pub fn connect(&self, to: impl ToSocketAddrs) -> io::Result<Stream> {
+        let stream = self.begin(to)?;
+        stream.wait_established(None)?;
+        Ok(stream)
+    }
+
+    /// As [`Endpoint::connect`], without waiting: FIRST is on its way. Data may follow at once.
+    ///
+    /// # Errors
+    /// If the address does not resolve, or there are too many contexts.
+    pub fn begin(&self, to: impl ToSocketAddrs) -> io::Result<Stream> {
+        let connection = self.inner.connect(to)?;
+        connection.begin_now()?;
+        Ok(Stream::of(self.clone(), connection))
+    }
+
+    /// What the socket could not be given, with the command that would help.
+    pub fn warnings(&self) -> &[String] {
+        self.inner.warnings()
+    }
+
+    /// What the protocol has seen.
+    pub fn counters(&self) -> xtp::XtpCounters {
+        self.inner.counters()
+    }
+
+    /// What the link has seen.
+    pub fn link_counters(&self) -> pinnace_link::LinkCounters {
+        self.inner.link_counters()
+    }
+}

@@ -1,0 +1,98 @@
+//! How sockets are set up.
+
+use crate::Idle;
+use crate::xtp::{self, Limits};
+use crate::zcrp::Profile as Network;
+use pinnace_core::ControllerKind;
+use pinnace_link::UdpOptions;
+use std::path::PathBuf;
+
+/// What carries the packets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Carrier {
+    /// UDP: the port of the socket is the UDP port of the same number.
+    #[default]
+    Udp,
+    /// IP itself, as protocol 36, which needs `CAP_NET_RAW`. One process owns it on a local address.
+    Ip36,
+}
+
+/// Settings of a socket. The defaults are safe anywhere and fast on loopback.
+///
+/// ```
+/// use pinnace::qmp::Options;
+/// let options = Options { status_every: 4, ..Options::default() };
+/// assert!(options.window_bytes.is_none(), "chosen for the path");
+/// ```
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What carries the packets.
+    pub carrier: Carrier,
+    /// Of so many consecutive packets with data one asks the receiver for its status (1: every one does).
+    //= Q-8, Q-12
+    pub status_every: u32,
+    /// Bytes that the peer may send ahead of the application, and that may be queued to it. By default 262,144, on a
+    /// cluster more.
+    //= Q-12
+    pub window_bytes: Option<u32>,
+    /// Repeat everything from the first lost byte on, instead of what is lost.
+    pub go_back_n: bool,
+    /// What kind of network lies between the peers.
+    pub network: Network,
+    /// Congestion controller; by default the network's: `fixed` (cluster) or `bbr` (Internet).
+    pub congestion: Option<ControllerKind>,
+    /// What others may make the endpoint keep.
+    pub limits: Limits,
+    /// What a waiting thread does while nothing arrives.
+    pub idle: Idle,
+    /// Whether a background thread keeps the protocol going while no thread waits.
+    pub worker: bool,
+    /// The UDP socket's own settings.
+    pub udp: UdpOptions,
+    /// Write every packet to this file, for Wireshark.
+    pub capture: Option<PathBuf>,
+    /// Where randomness comes from; by default the operating system. A fixed seed is for tests.
+    pub seed: Option<u64>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            carrier: Carrier::default(),
+            status_every: pinnace_qmp::Profile::default().status_every,
+            window_bytes: None,
+            go_back_n: false,
+            network: Network::default(),
+            congestion: None,
+            limits: Limits::default(),
+            idle: Idle::default(),
+            worker: true,
+            udp: UdpOptions::default(),
+            capture: None,
+            seed: None,
+        }
+    }
+}
+
+impl Options {
+    /// The same, as an endpoint of XTP is set up.
+    pub(crate) fn xtp(&self) -> xtp::Options {
+        xtp::Options {
+            codec: xtp::Codec::Xtp40,
+            carrier: match self.carrier {
+                Carrier::Udp => xtp::Carrier::Udp,
+                Carrier::Ip36 => xtp::Carrier::Ip36,
+            },
+            profile: self.network,
+            window_bytes: self.window_bytes,
+            congestion: self.congestion,
+            limits: self.limits.clone(),
+            idle: self.idle,
+            worker: self.worker,
+            udp: self.udp.clone(),
+            capture: self.capture.clone(),
+            seed: self.seed,
+            ..xtp::Options::default()
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Bytes that are copied into a stream, for those who want their memory back at once, and descriptors to wait on.
+//!
+//! Always true: what was copied is in memory that the endpoint uses again and again; a watch is signalled after every
+//! change, and once when it is set.
+
+use super::Connection;
+use super::exchange::Exchange;
+use super::port::{Call, deadline};
+use super::sending::{self, Uncopied};
+use crate::Error;
+use pinnace_runtime::{WaitError, WakeFd};
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The most bytes that one write takes: they are copied.
+const MOST_WRITTEN: usize = 256 << 10;
+
+impl Connection {
+    /// Copies bytes into the stream, and waits for room; [`Connection::send_bytes`] does not copy. Takes at most 262,144 of
+    /// them, and returns how many.
+    ///
+    /// # Errors
+    /// [`Error::ContextFailed`] or [`Error::ContextRefused`] if the stream has ended.
+    pub fn write(&self, bytes: &[u8]) -> Result<usize, Error> {
+        self.write_until(bytes, None)
+    }
+
+    /// Like [`Connection::write`], for at most `timeout`.
+    ///
+    /// # Errors
+    /// As [`Connection::write`], and [`Error::Timeout`].
+    pub fn write_timeout(&self, bytes: &[u8], timeout: Duration) -> Result<usize, Error> {
+        self.write_until(bytes, deadline(timeout))
+    }
+
+    fn write_until(&self, bytes: &[u8], deadline: Option<Instant>) -> Result<usize, Error> {
+        loop {
+            match self.copy_in(bytes)? {
+                Ok(taken) => return Ok(taken),
+                Err(ended) => match self.end.port.wait_until(|state| self.has_room(state, ended), deadline) {
+                    Err(WaitError::Timeout) => return Err(Error::Timeout),
+                    result => result?,
+                },
+            }
+        }
+    }
+
+    /// Like [`Connection::write`], for tasks.
+    ///
+    /// # Errors
+    /// As [`Connection::write`].
+    pub async fn write_async(&self, bytes: &[u8]) -> Result<usize, Error> {
+        loop {
+            match self.copy_in(bytes)? {
+                Ok(taken) => return Ok(taken),
+                Err(ended) => self.end.port.wait(|state| self.has_room(state, ended)).await?,
+            }
+        }
+    }
+
+    /// Like [`Connection::write`], but does not wait: `None` if there is no room now.
+    ///
+    /// # Errors
+    /// As [`Connection::write`].
+    pub fn try_write(&self, bytes: &[u8]) -> Result<Option<usize>, Error> {
+        if let Ok(taken) = self.copy_in(bytes)? {
+            return Ok(Some(taken));
+        }
+        // What has been acknowledged meanwhile makes room.
+        self.end.port.progress()?;
+        Ok(self.copy_in(bytes)?.ok())
+    }
+
+    /// Queues a copy. The inner error: it is full, after so many outputs had ended.
+    fn copy_in(&self, bytes: &[u8]) -> Result<Result<usize, u64>, Error> {
+        let bytes = &bytes[..bytes.len().min(MOST_WRITTEN)];
+        if bytes.is_empty() {
+            return Ok(Ok(0));
+        }
+        let asks = self.asks_after_writes;
+        let queued = self.end.port.call(|mut call| sending::copy(&mut call, self.place, self.id, bytes, asks))?;
+        match queued {
+            Ok(taken) => Ok(Ok(taken)),
+            Err(Uncopied { full_at: Some(ended), .. }) => Ok(Err(ended)),
+            Err(Uncopied { error, .. }) => Err(error),
+        }
+    }
+
+    pub(super) fn has_room(&self, state: &mut Exchange, ended: u64) -> Option<()> {
+        state
+            .association(self.place)
+            .is_none_or(|association| association.lane.ended() != ended || association.closed.is_some())
+            .then_some(())
+    }
+
+    /// A descriptor that becomes readable when something has happened to this connection: it was established, there is
+    /// something to read, room to write, or it has ended. Clear it first, then look what it was. The endpoint's background
+    /// thread works from now on.
+    ///
+    /// # Errors
+    /// If the system has no descriptors left.
+    pub fn watch(&self) -> Result<Arc<WakeFd>, Error> {
+        let watch = WakeFd::new().map_err(|error| Error::io("cannot watch a connection", error))?;
+        let watch = Arc::new(watch);
+        watch.signal();
+        self.end.port.inspect(|_, _, state| {
+            if let Some(association) = state.association(self.place) {
+                association.watch = Some(Arc::clone(&watch));
+            }
+        });
+        self.end.port.readiness_fd()?;
+        Ok(watch)
+    }
+
+    /// Bytes that can be read now without waiting.
+    pub fn readable_bytes(&self) -> usize {
+        let partial = self.partial().len();
+        self.end.port.inspect(|engine, _, _| partial + engine.readable(self.id).map_or(0, |it| it.len as usize))
+    }
+
+    /// Whether the peer's stream has ended, or the association, so that a read would not wait.
+    pub fn is_at_end(&self) -> bool {
+        self.end.port.inspect(|engine, _, state| {
+            engine.readable(self.id).is_none_or(|readable| readable.len == 0 && readable.is_end)
+                || state.association(self.place).is_none_or(|association| association.closed.is_some())
+        })
+    }
+
+    /// Whether a write would find room, or an error, now.
+    pub fn is_writable(&self) -> bool {
+        self.end.port.inspect(|engine, _, state| {
+            let is_over = state.association(self.place).is_none_or(|association| association.closed.is_some());
+            let enough = engine.block(self.id).map_or(0, |block| u64::from(block.wbufsize / sending::CRUMB));
+            is_over || engine.queue_room(self.id) >= enough
+        })
+    }
+
+    /// Why the association has ended, if it has, and not well.
+    pub fn failure(&self) -> Option<super::Failure> {
+        self.end.port.inspect(|_, _, state| state.association(self.place)?.failure())
+    }
+
+    /// Ends it as the end of the last descriptor of a socket does: with what is unread, or without lingering, the peer
+    /// finds its connection reset.
+    pub(crate) fn close_socket(&self, linger: pinnace_qmp::socket::Linger) {
+        let partial = self.partial().len();
+        let linger = if partial > 0 { pinnace_qmp::socket::Linger::Zero } else { linger };
+        let _ = self.end.port.call(|Call { now, engine, .. }| pinnace_qmp::socket::close(engine, now, self.id, linger));
+    }
+}
+
+impl io::Write for &Connection {
+    /// Copies the bytes; [`Connection::send_bytes`] does not.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(Connection::write(self, bytes)?)
+    }
+
+    /// Waits until everything has arrived.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(Connection::flush(self)?)
+    }
+}
+
+impl io::Write for Connection {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(Connection::write(self, bytes)?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(Connection::flush(self)?)
+    }
+}

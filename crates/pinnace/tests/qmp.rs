@@ -1,0 +1,210 @@
+//! QMP's sockets, from outside: over real UDP, and over links that lose.
+
+use pinnace::Idle;
+use pinnace::qmp::{Endpoint, Listener, Options, Shutdown, State, Stream, Way};
+use std::io::{self, ErrorKind, Read, Write};
+use std::thread;
+use std::time::{Duration, Instant};
+
+fn options() -> Options {
+    Options { seed: None, ..Options::default() }
+}
+
+fn pair() -> (Stream, Stream) {
+    let listener = Listener::bind("127.0.0.1:0", &options()).unwrap();
+    let client = Stream::connect(listener.local_addr(), &options()).unwrap();
+    (client, listener.accept().unwrap())
+}
+
+fn pattern(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed | 1;
+    std::iter::repeat_with(|| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 56) as u8
+    })
+    .take(len)
+    .collect()
+}
+
+//= Q-1 test, Q-12 test
+#[test]
+fn bytes_go_both_ways_and_streams_end() {
+    let (mut client, mut server) = pair();
+    assert_eq!(
+        (client.way(), client.peer_addr(), server.peer_addr()),
+        (Way::Udp, server.local_addr(), client.local_addr())
+    );
+    let sent = pattern(5_000_000, 1);
+    let expected = sent.clone();
+    let writing = thread::spawn(move || {
+        client.write_all(&sent).unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        let mut back = Vec::new();
+        client.read_to_end(&mut back).unwrap();
+        back
+    });
+    let mut received = Vec::new();
+    server.read_to_end(&mut received).unwrap();
+    assert!(received == expected);
+    server.write_all(b"all of it").unwrap();
+    drop(server);
+    assert_eq!(writing.join().unwrap(), b"all of it");
+}
+
+#[test]
+fn nobody_there_is_refused_at_once() {
+    let gone = Listener::bind("127.0.0.1:0", &options()).unwrap().local_addr();
+    let before = Instant::now();
+    let error = Stream::connect(gone, &options()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionRefused, "{error:?}");
+    assert!(before.elapsed() < Duration::from_secs(2), "the host says so, no time-out does");
+}
+
+#[test]
+fn what_is_unread_at_the_close_resets_the_connection() {
+    let (client, server) = pair();
+    client.write(b"unread").unwrap();
+    let mut seen = [0; 2];
+    assert_eq!((server.peek(&mut seen).unwrap(), &seen), (2, b"un"));
+    assert_eq!(server.readable_bytes(), 6);
+    drop(server);
+    let error = client.read(&mut [0; 10]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    assert_eq!(client.state(), State::Quiescent);
+}
+
+#[test]
+fn a_linger_of_zero_resets_and_one_of_seconds_waits() {
+    let (client, server) = pair();
+    client.set_linger(Some(Duration::ZERO));
+    drop(client);
+    assert_eq!(server.read(&mut [0; 10]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+
+    let (client, mut server) = pair();
+    client.set_linger(Some(Duration::from_secs(10)));
+    let sent = pattern(3_000_000, 2);
+    let expected = sent.clone();
+    let writing = thread::spawn(move || {
+        let mut client = client;
+        client.write_all(&sent).unwrap();
+    });
+    let mut received = Vec::new();
+    server.read_to_end(&mut received).unwrap();
+    writing.join().unwrap();
+    assert!(received == expected);
+}
+
+#[test]
+fn what_was_written_arrives_although_the_socket_is_closed() {
+    let (mut client, mut server) = pair();
+    let sent = pattern(1_000_000, 3);
+    client.write_all(&sent).unwrap();
+    drop(client);
+    thread::sleep(Duration::from_millis(100));
+    let mut received = Vec::new();
+    server.read_to_end(&mut received).unwrap();
+    assert!(received == sent);
+}
+
+#[test]
+fn waits_end_with_their_time_and_tries_do_not_wait() {
+    let (client, server) = pair();
+    client.set_read_timeout(Some(Duration::from_millis(20)));
+    assert_eq!(client.read(&mut [0; 10]).unwrap_err().kind(), ErrorKind::WouldBlock);
+    assert!(client.try_read(&mut [0; 10]).unwrap().is_none() && !client.is_readable());
+    let mut written = 0;
+    while let Some(taken) = client.try_write(&[7; 100_000]).unwrap() {
+        written += taken;
+        assert!(written < 100 << 20, "there is an end to it");
+    }
+    assert!(!client.is_writable());
+    client.set_write_timeout(Some(Duration::from_millis(20)));
+    assert_eq!(client.write(&[7; 100_000]).unwrap_err().kind(), ErrorKind::WouldBlock);
+    let mut read = 0;
+    let mut buffer = vec![0; 1 << 20];
+    while read < written {
+        read += server.read(&mut buffer).unwrap();
+    }
+    client.write(b"x").unwrap();
+    assert_eq!(server.read(&mut buffer).unwrap(), 1);
+}
+
+#[test]
+fn descriptors_tell_event_loops() {
+    use std::os::fd::AsRawFd;
+    let ready = |fd: &pinnace::qmp::WakeFd, timeout: i32| {
+        let mut entry = libc::pollfd { fd: fd.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one entry, as the call is told.
+        unsafe { libc::poll(&raw mut entry, 1, timeout) == 1 }
+    };
+    let listener = Listener::bind("127.0.0.1:0", &options()).unwrap();
+    let arrivals = listener.watch().unwrap();
+    assert!(!ready(&arrivals, 0));
+    let client = Stream::begin(listener.local_addr(), &options()).unwrap();
+    let watch = client.watch().unwrap();
+    assert!(ready(&arrivals, 5_000));
+    arrivals.clear();
+    let server = listener.try_accept().unwrap().expect("it has come");
+    let until = Instant::now() + Duration::from_secs(5);
+    while client.established().is_none() {
+        assert!(ready(&watch, 5_000) && Instant::now() < until);
+        watch.clear();
+    }
+    server.write(b"ahoy").unwrap();
+    let mut bytes = [0; 10];
+    let read = loop {
+        assert!(ready(&watch, 5_000));
+        watch.clear();
+        if let Some(read) = client.try_read(&mut bytes).unwrap() {
+            break read;
+        }
+    };
+    assert_eq!(&bytes[..read], b"ahoy");
+}
+
+#[test]
+fn tasks_wait_as_threads_do() {
+    pollster::block_on(async {
+        let listener = Listener::bind("127.0.0.1:0", &options()).unwrap();
+        let client = Stream::connect_async(listener.local_addr(), &options()).await.unwrap();
+        let server = listener.accept_async().await.unwrap();
+        client.write_async(b"ahoy").await.unwrap();
+        let mut bytes = [0; 10];
+        assert_eq!(server.read_async(&mut bytes).await.unwrap(), 4);
+    });
+}
+
+#[test]
+fn many_streams_share_an_endpoint() {
+    let listener = Listener::bind("127.0.0.1:0", &options()).unwrap();
+    let to = listener.local_addr();
+    let endpoint = Endpoint::client(&Options { idle: Idle::Block, ..options() }).unwrap();
+    let serving = thread::spawn(move || {
+        for _ in 0..50 {
+            let stream = listener.accept().unwrap();
+            thread::spawn(move || {
+                io::copy(&mut &stream, &mut &stream).unwrap();
+                stream.flush().unwrap();
+                let _ = stream.shutdown(Shutdown::Write);
+                let _ = stream.read(&mut [0]);
+            });
+        }
+    });
+    let clients: Vec<_> = (0..50u64)
+        .map(|number| {
+            let stream = endpoint.connect(to).unwrap();
+            thread::spawn(move || {
+                let sent = pattern(20_000 + number as usize, number);
+                (&stream).write_all(&sent).unwrap();
+                stream.shutdown(Shutdown::Write).unwrap();
+                let mut back = Vec::new();
+                (&stream).read_to_end(&mut back).unwrap();
+                assert!(back == sent);
+            })
+        })
+        .collect();
+    for client in clients {
+        client.join().unwrap();
+    }
+    serving.join().unwrap();
+}

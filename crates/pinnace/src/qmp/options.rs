@@ -6,6 +6,7 @@ use crate::zcrp::Profile as Network;
 use pinnace_core::ControllerKind;
 use pinnace_link::UdpOptions;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// What carries the packets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,6 +38,9 @@ pub struct Options {
     pub window_bytes: Option<u32>,
     /// Repeat everything from the first lost byte on, instead of what is lost.
     pub go_back_n: bool,
+    /// A peer that is silent for so long is gone: half of it passes before it is asked whether it is there. By default 70 s
+    /// without anything under way, and seconds with.
+    pub peer_timeout: Option<Duration>,
     /// What kind of network lies between the peers.
     pub network: Network,
     /// Congestion controller; by default the network's: `fixed` (cluster) or `bbr` (Internet).
@@ -62,6 +66,7 @@ impl Default for Options {
             status_every: pinnace_qmp::Profile::default().status_every,
             window_bytes: None,
             go_back_n: false,
+            peer_timeout: None,
             network: Network::default(),
             congestion: None,
             limits: Limits::default(),

@@ -9,6 +9,9 @@ use pinnace_runtime::WaitError;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
+/// The longest wait for an answer where round trips are short: so often an answer may be missing in a given time.
+const SHORT_WAIT: Duration = Duration::from_millis(160);
+
 impl Endpoint {
     pub(crate) fn bind_qmp(address: impl ToSocketAddrs, options: &qmp::Options) -> Result<Self, Error> {
         let xtp = options.xtp();
@@ -43,7 +46,12 @@ impl Endpoint {
             maxdata: sizes.maxdata,
             go_back_n: options.go_back_n,
         };
-        let block = profile.block(0);
+        let mut block = profile.block(0);
+        if let Some(timeout) = options.peer_timeout {
+            (block.ctimer, block.ctimeout) = (timeout / 2, timeout / 2);
+            let expiries = (timeout.as_millis() / SHORT_WAIT.as_millis()).min(1 << 16);
+            block.retry_count += expiries as u32;
+        }
         debug_assert_eq!(block.service, Service::Connection);
         let mut end = port::start_as(bound, xtp, block, |config| profile.config(Medium::Internet, config))?;
         end.asks_after_writes = true;

@@ -7,7 +7,7 @@ use crate::incoming::Readable;
 use crate::outgoing::{Asking, Chunk};
 use crate::{Close, ContextId, ControlBlock, Facts, ListenerId, Output, Refused, Service, Services};
 use core::net::IpAddr;
-use pinnace_core::{Address, BufferId, ContextKey, Time};
+use pinnace_core::{Address, BufferId, BufferRange, ContextKey, Time};
 use pinnace_wire::xtp::{Code, Codec, HostPair, Options, Value};
 use std::sync::Arc;
 
@@ -103,14 +103,17 @@ impl Xtp {
         Ok(ContextId(key))
     }
 
-    /// Sends the FIRST now, without data and asking for a status, instead of with the first output.
+    /// Sends the FIRST now, without data and asking for a status, instead of with the first output. Data may follow it
+    /// without waiting.
     ///
     /// # Errors
     /// [`Refused::NoContext`].
+    //= X-5
     pub fn connect(&mut self, now: Time, context: ContextId) -> Result<(), Refused> {
         self.change(now, context, |context| {
             if context.phase == Phase::Fresh && context.role == Role::Initiator {
                 context.first_due = true;
+                context.first_alone = true;
                 context.phase = Phase::Active;
             }
             Ok(())
@@ -126,7 +129,11 @@ impl Xtp {
     pub fn send(&mut self, now: Time, context: ContextId, output: Output) -> Result<u64, Refused> {
         let ticket = self.shared.next_ticket();
         let most = self.contexts.lookup(context.0).map_or(0, |found| found.most_bytes(&self.shared, true));
+        let has_messages = self.shared.config.has_messages;
         self.change(now, context, |context| {
+            if !has_messages && (output.eom || output.btag.is_some()) {
+                return Err(Refused::Unsupported);
+            }
             if context.outgoing.end().is_some() || context.phase == Phase::Over || context.is_told {
                 return Err(Refused::Closed);
             }
@@ -307,7 +314,28 @@ impl Xtp {
         let key = context.0;
         let Some(context) = self.contexts.lookup_mut(key) else { return };
         let was_complete = context.incoming.is_complete();
-        let has_opened = context.incoming.consume(bytes);
+        let is_due = context.incoming.consume(bytes);
+        self.on_consumed(now, key, was_complete, is_due);
+    }
+
+    /// Takes the piece of storage that the next bytes lie in, and consumes them: where in the buffer they are. The buffer is
+    /// the application's. `None` if nothing is there, or less than `least` bytes, of which more may come into the same
+    /// piece, or if something is missing behind them: [`Xtp::readable`] and [`Xtp::consume`] always work.
+    ///
+    /// For engines with [`Config::area_bytes`](crate::Config::area_bytes).
+    pub fn take_area(&mut self, now: Time, context: ContextId, least: u64) -> Option<BufferRange> {
+        let key = context.0;
+        let context = self.contexts.lookup_mut(key)?;
+        let was_complete = context.incoming.is_complete();
+        let (range, is_due) = context.incoming.take_area(least)?;
+        context.uncount(&mut self.shared);
+        self.on_consumed(now, key, was_complete, is_due);
+        Some(range)
+    }
+
+    /// The application has taken bytes.
+    fn on_consumed(&mut self, now: Time, key: ContextKey, was_complete: bool, has_opened: bool) {
+        let Some(context) = self.contexts.lookup_mut(key) else { return };
         let has_completed = context.incoming.is_complete() && !was_complete;
         while let Some(buffer) = context.incoming.poll_filled() {
             context.give_back(&mut self.shared, buffer);
@@ -330,7 +358,8 @@ impl Xtp {
             context.ring_idle_since = Some(now);
             // A complete stream needs it no longer; and where memory is short, others need it sooner.
             let is_short = self.shared.bytes > self.shared.config.limits.bytes / 2;
-            if (context.incoming.is_complete() || is_short)
+            while (context.incoming.is_complete() || is_short)
+                && context.ring_bytes > 0
                 && let Some(buffer) = context.incoming.take_ring()
             {
                 context.give_back(&mut self.shared, buffer);

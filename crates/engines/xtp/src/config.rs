@@ -24,13 +24,20 @@ pub struct Config {
     pub is_padded: bool,
     /// Checksums of what arrives are verified. Off only where the link's suffice.
     pub verifies: bool,
-    /// Messages and tags (EOM, BTAG) of what arrives count. Off where streams are bytes and nothing else.
+    /// There are messages and tags (EOM, BTAG). Off where streams are bytes and nothing else: then none are sent, and those
+    /// of what arrives are ignored.
     pub has_messages: bool,
     /// When the peer's host reports that nobody listens, associations that were never answered end at once. (TCP does so,
     /// too. A report is easier to forge than a DIAG.)
     pub trusts_reports: bool,
+    /// A peer that was heard of is given up by CTIMER and CTIMEOUT alone, and not when WTIMER has expired so often in a
+    /// row: where round trips are short, that takes less than a second, and a process may stop for longer.
+    pub is_patient: bool,
     /// The options of every DIAG.
     pub diag_options: Options,
+    /// Streams that are received lie in pieces of storage of so many bytes each, which the driver allocates one after the
+    /// other, and the application may take ([`Xtp::take_area`](crate::Xtp::take_area)), instead of in a ring. 0: in a ring.
+    pub area_bytes: u32,
     /// Until a peer has shown that it receives at its address, it is sent no more than came from there.
     pub validates: bool,
     /// What others may make us keep.
@@ -52,6 +59,8 @@ impl Default for Config {
             verifies: true,
             has_messages: true,
             trusts_reports: false,
+            area_bytes: 0,
+            is_patient: false,
             diag_options: Options::NONE,
             validates: true,
             limits: Limits::default(),

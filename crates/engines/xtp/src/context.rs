@@ -87,6 +87,8 @@ pub(crate) struct Context {
     pub(crate) first_due: bool,
     /// It has left before.
     pub(crate) first_left: bool,
+    /// It has no data, whatever is queued meanwhile: the application has called [`Xtp::connect`](crate::Xtp::connect).
+    pub(crate) first_alone: bool,
     /// A status is due, with this echo.
     pub(crate) owed: Option<u32>,
     /// Statuses are due with these echoes when the data up to there are delivered (DREQ), in order of arrival.
@@ -167,7 +169,8 @@ impl Context {
         // xtp36 pads to a multiple of 4 and adds a trailer; a tag may come before the data.
         let tail = if self.codec() == Codec::Xtp36 { 7 } else { 0 };
         let extra = if is_first { LARGEST_FIRST_EXTRA } else { 0 };
-        let room = shared.config.datagram_bytes.saturating_sub(self.codec().header_bytes() + tail + 8 + extra);
+        let tag = if shared.config.has_messages { 8 } else { 0 };
+        let room = shared.config.datagram_bytes.saturating_sub(self.codec().header_bytes() + tail + tag + extra);
         self.maxdata.min(room.min(u32::MAX as usize) as u32).max(1)
     }
 

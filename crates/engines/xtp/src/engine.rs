@@ -122,6 +122,7 @@ impl Xtp {
             rwindow: block.rwindow.min(pinnace_wire::xtp::MAX_WINDOW).min(block.rbufsize.max(1)),
             keeping,
             is_reserved: service == Service::BulkData,
+            grows: shared.config.area_bytes > 0 && service != Service::BulkData,
             max_spans: shared.config.limits.spans,
             max_boundaries: shared.config.limits.boundaries,
             maxdata: block.maxdata,
@@ -169,6 +170,7 @@ impl Xtp {
             is_blocked: false,
             first_due: false,
             first_left: false,
+            first_alone: false,
             owed: None,
             deferred: VecDeque::new(),
             ask_due: None,
@@ -316,15 +318,24 @@ impl Xtp {
 }
 
 impl Context {
-    /// A buffer of the incoming half is not needed any more: a ring that the driver allocated, or a posted one.
+    /// A buffer of the incoming half is not needed any more: a ring or an area that the driver allocated, or a posted one.
     pub(crate) fn give_back(&mut self, shared: &mut Shared, buffer: pinnace_core::BufferId) {
         if self.ring_bytes > 0 {
-            shared.bytes -= self.ring_bytes;
-            self.ring_bytes = 0;
+            self.uncount(shared);
             shared.events.push_back(Event::Released { buffer });
         } else {
             shared.events.push_back(Event::Filled { context: self.id(), buffer });
         }
+    }
+
+    /// Storage of the driver's is not ours any more.
+    pub(crate) fn uncount(&mut self, shared: &mut Shared) {
+        let bytes = match u64::from(shared.config.area_bytes) {
+            0 => self.ring_bytes,
+            area => area.min(self.ring_bytes),
+        };
+        shared.bytes -= bytes;
+        self.ring_bytes -= bytes;
     }
 
     /// Both ends are done: END in a status, then time-wait.

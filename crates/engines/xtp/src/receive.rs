@@ -325,8 +325,12 @@ pub(crate) fn on_data(
         shared.counters.data_packets_dropped += 1;
         return;
     }
-    if n > 0 && context.incoming.needs_ring() {
-        give_ring(context, shared, rx);
+    if n > 0 {
+        if shared.config.area_bytes > 0 {
+            give_areas(context, shared, rx, low + u64::from(n));
+        } else if context.incoming.needs_ring() {
+            give_ring(context, shared, rx);
+        }
     }
     context.ring_idle_since = None;
     let before = context.incoming.rseq();
@@ -384,6 +388,20 @@ fn give_ring(context: &mut Context, shared: &mut Shared, rx: &mut Placed<'_>) {
         shared.bytes += bytes;
         context.ring_bytes = bytes;
         context.incoming.set_ring(buffer, bytes);
+    }
+}
+
+/// As many areas as bytes up to `high` need, and one more for what follows.
+fn give_areas(context: &mut Context, shared: &mut Shared, rx: &mut Placed<'_>, high: u64) {
+    let bytes = u64::from(shared.config.area_bytes);
+    while context.incoming.takes_areas() && context.incoming.needs_area(high, bytes) {
+        if shared.bytes + bytes > shared.config.limits.bytes {
+            return;
+        }
+        let Some(buffer) = rx.allocate(bytes, &[]) else { return };
+        shared.bytes += bytes;
+        context.ring_bytes += bytes;
+        context.incoming.post(buffer, 0, bytes);
     }
 }
 

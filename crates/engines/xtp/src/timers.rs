@@ -28,7 +28,7 @@ impl Context {
         let is_over = |date: Option<Time>| date.is_some_and(|date| date <= now);
         if is_over(self.ring_idle_since.map(|since| since + shared.config.limits.ring_idle)) {
             self.ring_idle_since = None;
-            if self.ring_bytes > 0
+            while self.ring_bytes > 0
                 && let Some(buffer) = self.incoming.take_ring()
             {
                 self.give_back(shared, buffer);
@@ -64,11 +64,11 @@ impl Context {
     //= X-11
     fn on_wait_over(&mut self, now: Time, shared: &mut Shared) {
         shared.counters.timeouts += 1;
-        if self.expiries >= self.block.retry_count {
+        if self.expiries >= self.block.retry_count && !(shared.config.is_patient && self.heard) {
             self.abandon(now, shared);
             return;
         }
-        self.expiries += 1;
+        self.expiries = self.expiries.saturating_add(1);
         self.waiting = Some(now);
         if self.role == Role::Initiator && !self.heard {
             self.first_due = true;

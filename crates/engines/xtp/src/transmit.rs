@@ -86,6 +86,11 @@ impl Context {
                 return true;
             }
         }
+        if self.first_due && self.first_alone && !self.service.is_one_message() {
+            self.write_empty_first(now, shared, train);
+            self.update_wait(now, shared, false);
+            return true;
+        }
         if self.must_tell_key(shared) {
             // Otherwise the peer could not show that it is there.
             self.write_status(now, shared, train, Options::NONE, None);

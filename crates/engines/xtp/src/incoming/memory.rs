@@ -67,6 +67,39 @@ impl Memory {
         areas.areas.pop_front_if(|area| area.high <= dseq || is_over).map(|area| area.buffer)
     }
 
+    /// Gives back the last area, filled or not.
+    pub(super) fn take_last_area(&mut self) -> Option<BufferId> {
+        let Self::Areas(areas) = self else { return None };
+        let buffer = areas.areas.pop_back().map(|area| area.buffer);
+        if areas.areas.is_empty() {
+            *self = Self::None;
+        }
+        buffer
+    }
+
+    /// Where byte `dseq` lies in the first area, and how many bytes of the area are there from it on.
+    pub(super) fn first_area(&self, dseq: u64) -> Option<BufferRange> {
+        let Self::Areas(areas) = self else { return None };
+        let area = areas.areas.front()?;
+        let into = dseq.checked_sub(area.low)?;
+        let len = u32::try_from(area.high.checked_sub(dseq)?).ok()?;
+        Some(BufferRange::new(area.buffer, area.offset + into, len))
+    }
+
+    /// Ends the first area before `high`, and lets those behind it begin earlier. Nothing may have come into what they
+    /// lose.
+    pub(super) fn cut_first_area(&mut self, high: u64) {
+        let Self::Areas(areas) = self else { return };
+        let Some(first) = areas.areas.front_mut() else { return };
+        let cut = first.high.saturating_sub(high);
+        first.high -= cut;
+        areas.end -= cut;
+        for area in areas.areas.iter_mut().skip(1) {
+            area.low -= cut;
+            area.high -= cut;
+        }
+    }
+
     /// Gives back the ring.
     pub(super) fn take_ring(&mut self) -> Option<BufferId> {
         let Self::Ring(ring) = self else { return None };

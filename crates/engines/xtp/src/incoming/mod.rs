@@ -46,6 +46,8 @@ pub(crate) struct Policy {
     pub keeping: Keeping,
     /// RES: alloc covers posted areas, all of them, whatever `rwindow` is.
     pub is_reserved: bool,
+    /// Areas are added as the stream comes: they do not bound alloc.
+    pub grows: bool,
     /// Most spans, or holes, at a time.
     pub max_spans: usize,
     /// Most ends of messages that are not consumed.
@@ -196,16 +198,46 @@ impl Incoming {
         true
     }
 
-    /// Gives back the ring, if nothing is in it; other memory that an idle stream does not need goes too.
+    /// Gives back the ring, if nothing is in it, or an area, of which there may be more; other memory that an idle stream
+    /// does not need goes too.
     pub(crate) fn take_ring(&mut self) -> Option<BufferId> {
         if self.dseq < self.rseq || !self.spans.is_empty() {
             return None;
         }
-        let ring = self.memory.take_ring()?;
+        let areas = if self.policy.grows { self.memory.take_last_area() } else { None };
+        let ring = self.memory.take_ring().or(areas)?;
         self.spans = IntervalSet::new();
         self.holes = None;
         self.marks.shrink();
         Some(ring)
+    }
+
+    /// Whether bytes up to `high`, and some that may follow, would find no memory, although more is to be had.
+    #[inline]
+    pub(crate) fn needs_area(&self, high: u64, ahead: u64) -> bool {
+        let end = self.memory.end(self.dseq).unwrap_or(self.dseq);
+        end < high.saturating_add(ahead).min(self.window_limit()).min(self.end.unwrap_or(u64::MAX))
+    }
+
+    /// Takes the first area, with the bytes that can be read of it: they are consumed. Bytes may still be missing there
+    /// behind them: then nothing is taken if there are less than `least`, or if some have come behind a gap. Also says
+    /// whether a status is due unasked.
+    pub(crate) fn take_area(&mut self, least: u64) -> Option<(BufferRange, bool)> {
+        let area = self.memory.first_area(self.dseq)?;
+        let len = u64::from(area.len).min(self.rseq - self.dseq);
+        if len == 0 {
+            return None;
+        }
+        if len < u64::from(area.len) {
+            let is_over = self.end == Some(self.rseq);
+            if (len < least && !is_over) || !self.spans.is_empty() || self.shows_holes() {
+                return None;
+            }
+            self.memory.cut_first_area(self.dseq + len);
+        }
+        self.memory.pop_area(self.dseq + len, false);
+        let is_due = self.consume(len);
+        Some((BufferRange::new(area.buffer, area.offset, len as u32), is_due))
     }
 
     /// Whether bytes that come now would find no memory, although they are not to wait for posted areas.
@@ -395,19 +427,23 @@ impl Incoming {
         let window = if self.policy.is_reserved { MAX_WINDOW } else { u64::from(self.policy.rwindow) };
         let most = self.dseq.saturating_add(window);
         match self.memory.end(self.dseq) {
-            Some(end) => most.min(end),
+            Some(end) if !self.policy.grows => most.min(end),
             // Nothing is posted.
             None if self.policy.is_reserved => self.dseq,
-            // There will be a ring when it is needed.
-            None => most,
+            // There will be memory when it is needed.
+            _ => most,
         }
     }
 
     /// Bytes from here on are dropped. What was allowed once is taken, even if less is allowed now.
     fn limit(&self) -> u64 {
+        self.window_limit().min(self.memory.end(self.dseq).unwrap_or(self.dseq))
+    }
+
+    /// The same, if there were memory for all of it.
+    fn window_limit(&self) -> u64 {
         let window = self.dseq.saturating_add(u64::from(self.policy.rwindow));
-        let window = if self.policy.is_reserved { u64::MAX } else { window.max(self.told).max(INITIAL_ALLOC) };
-        window.min(self.memory.end(self.dseq).unwrap_or(self.dseq))
+        if self.policy.is_reserved { u64::MAX } else { window.max(self.told).max(INITIAL_ALLOC) }
     }
 
     /// A packet of `len` user bytes that ends at `high` was taken.

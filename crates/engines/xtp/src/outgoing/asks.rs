@@ -49,7 +49,7 @@ pub(super) struct Asks {
     sync: u32,
     used: u32,
     missing: u32,
-    /// Packets with user bytes since the last SREQ.
+    /// Packets with user bytes since the last of them with SREQ. Control packets do not count, whether they ask or not.
     packets_since: u32,
     /// The last packet with user bytes was not followed by anything that asks.
     is_unasked: bool,
@@ -84,13 +84,13 @@ impl Asks {
         !self.queue.is_empty() || self.used_number > 0
     }
 
-    /// A packet with user bytes leaves; whether it asks is said after it.
-    pub(super) fn on_packet(&mut self) {
-        self.packets_since = self.packets_since.saturating_add(1);
+    /// A packet with user bytes leaves, with SREQ or without. That it asks is said after it.
+    pub(super) fn on_packet(&mut self, has_sreq: bool) {
+        self.packets_since = if has_sreq { 0 } else { self.packets_since.saturating_add(1) };
         self.is_unasked = true;
     }
 
-    /// Packets with user bytes since the last SREQ.
+    /// Packets with user bytes since the last of them with SREQ.
     pub(super) fn packets_since(&self) -> u32 {
         self.packets_since
     }
@@ -116,7 +116,6 @@ impl Asks {
         }
         if kind != Kind::Deferred {
             self.missing += 1;
-            self.packets_since = 0;
         }
         if self.queue.len() == MAX_ASKS {
             self.take(0);

@@ -225,7 +225,7 @@ impl Outgoing {
         } else {
             self.number += 1;
             self.send(now, cut, number, terms);
-            self.asks.on_packet();
+            self.asks.on_packet(matches!(asking, Asking::Status | Asking::Expiry));
         }
         // Before the first status nothing is lost: it is the FIRST of an expiry.
         let is_expiry = cut.is_repetition && !self.has_status && asking == Asking::Status;

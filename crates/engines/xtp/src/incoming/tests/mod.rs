@@ -1,6 +1,7 @@
 //! The receiving half against scripts, against an oracle, and the faults of the paper's Appendix C.
 
 mod appendix_c;
+mod areas;
 mod marks;
 mod oracle;
 mod placing;
@@ -11,7 +12,7 @@ use super::*;
 const RING: BufferId = BufferId::new(7);
 
 fn policy(keeping: Keeping) -> Policy {
-    Policy { rwindow: 1000, keeping, is_reserved: false, max_spans: 8, max_boundaries: 8, maxdata: 100 }
+    Policy { rwindow: 1000, keeping, is_reserved: false, grows: false, max_spans: 8, max_boundaries: 8, maxdata: 100 }
 }
 
 /// A stream with a ring of 1,000 bytes.

@@ -549,7 +549,7 @@ proptest! {
         lengths in prop::collection::vec(1..60u64, 1..6),
         steps in prop::collection::vec(step(), 1..120),
     ) {
-        let policy = Policy { rwindow, keeping, is_reserved, max_spans, max_boundaries, maxdata: 30 };
+        let policy = Policy { rwindow, keeping, is_reserved, grows: false, max_spans, max_boundaries, maxdata: 30 };
         run(policy, bytes, base, lengths, &steps);
     }
 
@@ -562,7 +562,7 @@ proptest! {
         lengths in prop::collection::vec(1..30u64, 1..6),
         picks in prop::collection::vec((0..4u8, 0..50i64, 1..40u32), 1..200),
     ) {
-        let policy = Policy { rwindow: 80, keeping, is_reserved: false, max_spans, max_boundaries, maxdata: 30 };
+        let policy = Policy { rwindow: 80, keeping, is_reserved: false, grows: false, max_spans, max_boundaries, maxdata: 30 };
         let mut world = World::new(policy, bytes, 5, lengths);
         let mut at = START;
         for (turn, (from, ahead, len)) in picks.iter().cycle().take(2000).enumerate() {

@@ -90,3 +90,45 @@ const _: () = {
     assert!(size_of::<Header>() == 128 && size_of::<ClientSlot>() == 64 && size_of::<Zone>() == 384);
     assert!(std::mem::offset_of!(Zone, words) == 64);
 };
+
+/// The control structure of one pool, wherever it lies.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tables<'a> {
+    pub(crate) header: &'a Header,
+    pub(crate) clients: &'a [ClientSlot],
+    pub(crate) zones: &'a [Zone],
+}
+
+/// How blocks are allocated (B-4).
+///
+/// ```
+/// use pinnace_qbuf::{Pool, PoolOptions, Variant};
+/// let options = PoolOptions { variant: Variant::LockFree, ..PoolOptions::default() };
+/// assert_eq!(Pool::create(&options).unwrap().options().variant, Variant::LockFree);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Variant {
+    /// One lock a zone; who finds a zone locked goes on to the next, or leaves what it frees to others. One atomic
+    /// operation to allocate and one to free, of any number of blocks: the faster one (`examples/alloc_cost.rs`).
+    #[default]
+    Locked,
+    /// Compare and swap, block by block.
+    LockFree,
+}
+
+impl Variant {
+    pub(crate) fn to_bits(self) -> u32 {
+        match self {
+            Self::Locked => 1,
+            Self::LockFree => 2,
+        }
+    }
+
+    pub(crate) fn from_bits(bits: u32) -> Option<Self> {
+        match bits {
+            1 => Some(Self::Locked),
+            2 => Some(Self::LockFree),
+            _ => None,
+        }
+    }
+}

@@ -18,6 +18,7 @@ macro_rules! shared_word {
         #[derive(Debug)]
         pub(crate) struct $name(inner::$atomic);
 
+        #[allow(dead_code, reason = "not every width needs every operation")]
         impl $name {
             #[cfg(any(loom, test))]
             pub(crate) fn new(value: $int) -> Self {

@@ -1,0 +1,143 @@
+//! The variant with one lock a zone (B-4).
+//!
+//! A zone's bitmap changes only under its lock. The lock names its holder, so that [`sweep`](crate::recovery::sweep) can
+//! break it when the holder is dead; the words then say what the bitmap should be. Nobody waits for a lock: who
+//! allocates tries the next zone, who frees leaves the run to others ([`deferred`](crate::deferred)).
+//!
+//! Always true, whoever holds the lock and wherever it died: a block belongs to whom the word of its run names.
+
+use crate::counters::Counters;
+use crate::deferred;
+use crate::layout::{Tables, Zone};
+use crate::owner::{ClientId, Kind, Word};
+use crate::sync::{Ordering, Shared32};
+use crate::zone::{ALL, find_run, free_by_words, mask};
+
+/// What a lock holds: 0, or bit 31 and the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Holder(pub(crate) u32);
+
+const HELD: u32 = 1 << 31;
+
+impl Holder {
+    pub(crate) fn of(client: ClientId) -> Self {
+        Self(HELD | client.to_bits())
+    }
+
+    /// `None`: nobody. What makes no sense is a holder that is not alive.
+    pub(crate) fn client(self) -> Option<ClientId> {
+        (self.0 != 0).then(|| ClientId::from_bits(self.0))
+    }
+}
+
+/// Takes a lock that nobody holds.
+#[inline]
+pub(crate) fn try_lock(lock: &Shared32, me: ClientId) -> bool {
+    lock.load(Ordering::Relaxed) == 0 && lock.replace(0, Holder::of(me).0)
+}
+
+#[inline]
+pub(crate) fn unlock(lock: &Shared32) {
+    lock.store(0, Ordering::Release);
+}
+
+//= B-2, B-4
+/// A run of `blocks` blocks, first fit from zone `start` on: the zone and the first block.
+#[inline]
+pub(crate) fn alloc(
+    tables: Tables<'_>,
+    me: ClientId,
+    blocks: u32,
+    start: usize,
+    counters: &Counters,
+) -> Option<(usize, u32)> {
+    deferred::drain(tables, me);
+    let (before, after) = tables.zones.split_at(start.min(tables.zones.len()));
+    for (index, zone) in (start..).zip(after).chain((0..).zip(before)) {
+        // Looked at without the lock, to pass full zones by; what waits to be freed may be what we need.
+        let promising = find_run(zone.bitmap.load(Ordering::Relaxed), blocks).is_some()
+            || zone.deferred.load(Ordering::Relaxed) != 0;
+        if !promising {
+            continue;
+        }
+        if !try_lock(&zone.lock, me) {
+            counters.busy_zones.add(1);
+            continue;
+        }
+        deferred::drain_zone(zone);
+        let found = take(zone, me, blocks, counters);
+        unlock(&zone.lock);
+        if let Some(first) = found {
+            return Some((index, first));
+        }
+    }
+    None
+}
+
+/// Under the lock.
+fn take(zone: &Zone, me: ClientId, blocks: u32, counters: &Counters) -> Option<u32> {
+    let mut bitmap = zone.bitmap.load(Ordering::Relaxed);
+    let mut first = find_run(bitmap, blocks)?;
+    if zone.words.0[first as usize].load(Ordering::Acquire) != Word::FREE.0 {
+        // Somebody wrote where it should not.
+        counters.corrupt_words.add(1);
+        bitmap = free_by_words(zone);
+        zone.bitmap.store(bitmap, Ordering::Relaxed);
+        first = find_run(bitmap, blocks)?;
+    }
+    // The word before the bitmap, or before the lock is given up at least: from here on the run is ours, dead or alive.
+    zone.words.0[first as usize].store(Word::owned(Kind::User, blocks, me).0, Ordering::Release);
+    zone.bitmap.store(bitmap & !mask(first, blocks), Ordering::Release);
+    Some(first)
+}
+
+/// Frees the run at `first`, whose word is `expected`, at once or later. `false`: it was not, and nothing is freed.
+#[inline]
+pub(crate) fn free(
+    tables: Tables<'_>,
+    me: ClientId,
+    index: usize,
+    first: u32,
+    expected: Word,
+    counters: &Counters,
+) -> bool {
+    deferred::drain(tables, me);
+    let Some(zone) = tables.zones.get(index) else { return false };
+    if !try_lock(&zone.lock, me) {
+        counters.deferred_frees.add(1);
+        return deferred::defer(tables, me, index, first, expected);
+    }
+    let word = &zone.words.0[first as usize];
+    let mine = word.load(Ordering::Acquire) == expected.0;
+    if mine {
+        word.store(Word::FREE.0, Ordering::Release);
+        let bitmap = zone.bitmap.load(Ordering::Relaxed);
+        zone.bitmap.store(bitmap | mask(first, expected.blocks(first)), Ordering::Release);
+    }
+    deferred::drain_zone(zone);
+    unlock(&zone.lock);
+    mine
+}
+
+/// Makes the bitmap what the words say, and frees what waits for it. Under the lock. How many bits were wrong.
+pub(crate) fn repair(zone: &Zone, counters: &Counters) -> u32 {
+    // Bits before words: who defers writes the word first, so what comes after the swap keeps its bit.
+    zone.deferred.swap(0);
+    for word in &zone.words.0 {
+        let now = Word(word.load(Ordering::Acquire));
+        match now.kind() {
+            Some(Kind::Free | Kind::User | Kind::Raw | Kind::Engine | Kind::Transit) => {}
+            Some(Kind::Deferred) => {
+                word.replace(now.0, Word::FREE.0);
+            }
+            Some(Kind::Body | Kind::Claim | Kind::Freeing) | None => {
+                counters.corrupt_words.add(1);
+                word.replace(now.0, Word::FREE.0);
+            }
+        }
+    }
+    let free = free_by_words(zone);
+    let wrong = (zone.bitmap.load(Ordering::Relaxed) & ALL) ^ free;
+    zone.bitmap.store(free, Ordering::Release);
+    wrong.count_ones()
+}

@@ -1,0 +1,575 @@
+//! The pool: one attachment of this process to it, and what it can do.
+//!
+//! Always true: addresses are computed from private geometry alone; a word is written by compare and swap from the value
+//! that says it is ours, so what somebody else scribbled over is left alone, and counted.
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use crate::counters::Counters;
+use crate::error::PoolError;
+use crate::kernel::Kernel;
+use crate::layout::{BLOCKS, MAGIC, Tables, VERSION, Variant};
+use crate::map::{Geometry, Map};
+use crate::owner::{ClientId, Kind, Passed, Role, Transit, Word};
+use crate::qbuf::Qbuf;
+use crate::recovery::{self, Swept};
+use crate::sync::Ordering;
+use crate::zone::ALL;
+use crate::{locked, lockfree};
+
+/// An allocation that finds the pool empty looks for the dead at most once in this time: asking the kernel about every
+/// client is not free, and an empty pool is asked often.
+const SWEEP_INTERVAL: Duration = Duration::from_millis(10);
+
+/// How a pool is made (B-1, B-4, B-8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolOptions {
+    /// Zones of 32 blocks; 1 to 65,536.
+    pub zones: u32,
+    /// Bytes of a block: a power of two, 4 KiB to 64 MiB.
+    pub block_bytes: usize,
+    /// How blocks are allocated.
+    pub variant: Variant,
+    /// Wire all blocks for as long as the pool is attached, where the limit allows.
+    pub wired: bool,
+    /// For debugging: blocks that the application does not own are inaccessible to it, so that use after passing or
+    /// freeing is a fault and not a riddle. Costs a system call for every allocation, passing and free.
+    pub guarded: bool,
+    /// Use pages of 2 MiB, which the system must have set aside; blocks must be at least as large.
+    pub huge_pages: bool,
+}
+
+impl Default for PoolOptions {
+    fn default() -> Self {
+        let variant = Variant::default();
+        Self { zones: 64, block_bytes: 4096, variant, wired: false, guarded: false, huge_pages: false }
+    }
+}
+
+const FLAG_WIRED: u32 = 1;
+const FLAG_GUARDED: u32 = 2;
+const FLAG_HUGE: u32 = 4;
+
+impl PoolOptions {
+    fn geometry(&self) -> Option<Geometry> {
+        self.block_bytes.is_power_of_two().then(|| self.block_bytes.trailing_zeros()).and_then(|shift| {
+            // Largest first: a shift beyond the range is refused there.
+            Geometry::new(self.zones, shift, self.huge_pages)
+        })
+    }
+
+    fn flags(&self) -> u32 {
+        let flag = |is_set, flag| if is_set { flag } else { 0 };
+        flag(self.wired, FLAG_WIRED) | flag(self.guarded, FLAG_GUARDED) | flag(self.huge_pages, FLAG_HUGE)
+    }
+}
+
+/// An attachment to a pool of buffers in shared memory. Clones are the same attachment; it ends, and gives back whatever
+/// it still has, when the last clone and the last [`Qbuf`] are gone.
+///
+/// All processes that have the pool can write to all of it. Nothing of what they write can crash or hang another or make
+/// it access anything else; but a process that writes where it should not can spoil bytes that others own, so a pool
+/// belongs to processes that would also share files.
+///
+/// A child made by `fork` has no part in its parent's attachments: there [`alloc`](Self::alloc) finds nothing, and
+/// dropping leaves everything to the parent. It can [`attach`](Self::attach) to the same file.
+///
+/// ```
+/// use pinnace_qbuf::{Pool, PoolOptions};
+/// let pool = Pool::create(&PoolOptions::default()).unwrap();
+/// let mut qbuf = pool.alloc(10_000).unwrap();
+/// qbuf[..5].copy_from_slice(b"hello");
+/// assert_eq!((qbuf.len(), qbuf.capacity(), pool.stats().free_blocks), (10_000, 3 * 4096, 64 * 32 - 3));
+/// drop(qbuf);
+/// assert_eq!(pool.stats().free_blocks, 64 * 32);
+/// ```
+#[derive(Clone)]
+pub struct Pool(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) map: Map,
+    options: PoolOptions,
+    pub(crate) me: ClientId,
+    kernel: Kernel,
+    /// Where the last run was allocated or freed: the blocks that are still in the cache are used first.
+    hint: AtomicUsize,
+    /// When the last sweep that an empty pool made began, in milliseconds after `begin`, and 1.
+    swept: AtomicU64,
+    begin: Instant,
+    pub(crate) counters: Counters,
+    warnings: Vec<String>,
+    /// That a buffer could not be wired when it was wrapped: the first time.
+    wire_refused: OnceLock<String>,
+}
+
+impl Pool {
+    /// Makes a pool, as its first client. The error says what is out of range, or what the system refused.
+    pub fn create(options: &PoolOptions) -> io::Result<Self> {
+        let Some(geometry) = options.geometry() else {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "a buffer pool has 1 to 65536 zones, blocks of a power of two from 4 KiB to 64 MiB, and with huge pages \
+                 blocks of 2 MiB at least",
+            ));
+        };
+        let map = Map::new(Map::file(geometry)?, geometry, options.guarded)?;
+        let Tables { header, zones, .. } = map.tables();
+        for zone in zones {
+            zone.bitmap.store(ALL, Relaxed);
+        }
+        header.version.store(VERSION, Relaxed);
+        header.variant.store(options.variant.to_bits(), Relaxed);
+        header.zones.store(geometry.zones, Relaxed);
+        header.block_shift.store(geometry.block_shift, Relaxed);
+        header.flags.store(options.flags(), Relaxed);
+        header.magic.store(MAGIC, Ordering::Release);
+        Self::enter(map, options).map_err(|error| match error {
+            PoolError::Io(error) => error,
+            other => io::Error::other(other),
+        })
+    }
+
+    //= B-9
+    /// Attaches to the pool in `fd`, that another process made.
+    ///
+    /// ```
+    /// use pinnace_qbuf::{Pool, PoolError, PoolOptions};
+    /// let pool = Pool::create(&PoolOptions::default()).unwrap();
+    /// let other = Pool::attach(pool.fd().try_clone_to_owned().unwrap()).unwrap();
+    /// assert_eq!((other.slot(), other.options()), (1, pool.options()));
+    /// let file = std::fs::File::open("/proc/self/exe").unwrap();
+    /// assert!(matches!(Pool::attach(file.into()), Err(PoolError::NotSealed)));
+    /// ```
+    pub fn attach(fd: OwnedFd) -> Result<Self, PoolError> {
+        let bytes = Map::size_of_sealed(&fd)?.ok_or(PoolError::NotSealed)?;
+        let [low, high, version, variant, zones, shift, flags] = Map::peek(&fd)?;
+        if u64::from(high) << 32 | u64::from(low) != MAGIC {
+            return Err(PoolError::NotAPool);
+        }
+        if version != VERSION {
+            return Err(PoolError::Version(version));
+        }
+        let geometry = Geometry::new(zones, shift, flags & FLAG_HUGE != 0).ok_or(PoolError::Geometry)?;
+        let variant = Variant::from_bits(variant).ok_or(PoolError::Geometry)?;
+        if geometry.file_bytes() != bytes {
+            return Err(PoolError::Geometry);
+        }
+        let options = PoolOptions {
+            zones,
+            block_bytes: geometry.block_bytes(),
+            variant,
+            wired: flags & FLAG_WIRED != 0,
+            guarded: flags & FLAG_GUARDED != 0,
+            huge_pages: geometry.huge_pages,
+        };
+        Self::enter(Map::new(fd, geometry, options.guarded)?, &options)
+    }
+
+    fn enter(map: Map, options: &PoolOptions) -> Result<Self, PoolError> {
+        let kernel = Kernel::new()?;
+        let warnings = map.wire(options.wired);
+        let enter = || recovery::enter(map.tables(), kernel.identity(), kernel.namespace());
+        let me = match enter() {
+            Some(me) => me,
+            None => {
+                recovery::reap(map.tables(), &kernel);
+                enter().ok_or(PoolError::Full)?
+            }
+        };
+        let inner = Inner {
+            hint: AtomicUsize::new(usize::from(me.slot()) % options.zones as usize),
+            map,
+            options: *options,
+            me,
+            kernel,
+            swept: AtomicU64::new(0),
+            begin: Instant::now(),
+            counters: Counters::default(),
+            warnings,
+            wire_refused: OnceLock::new(),
+        };
+        Ok(Self(Arc::new(inner)))
+    }
+
+    /// The file, to be sent to another process.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.0.map.fd().as_fd()
+    }
+
+    /// How the pool was made.
+    pub fn options(&self) -> &PoolOptions {
+        &self.0.options
+    }
+
+    /// The slot of this client in the control structure.
+    pub fn slot(&self) -> u16 {
+        self.0.me.slot()
+    }
+
+    /// This client.
+    pub fn client(&self) -> ClientId {
+        self.0.me
+    }
+
+    /// The client that has a slot at present.
+    pub fn client_at(&self, slot: u16) -> Option<ClientId> {
+        recovery::client_at(self.0.map.tables(), slot)
+    }
+
+    //= B-8
+    /// What could not be had: memory that could not be wired when attaching, and when a buffer was wrapped. Each is said
+    /// once, however often it happens.
+    pub fn warnings(&self) -> Vec<String> {
+        self.0.warnings.iter().chain(self.0.wire_refused.get()).cloned().collect()
+    }
+
+    /// The longest qbuf, in bytes: a whole zone.
+    pub fn max_len(&self) -> usize {
+        self.0.options.block_bytes * BLOCKS
+    }
+
+    //= B-1, B-2
+    /// A qbuf of `len` bytes; it may hold what its last owner left in it. `None`: no zone has that many blocks in a row,
+    /// even after a look for dead owners.
+    ///
+    /// ```
+    /// use pinnace_qbuf::{Pool, PoolOptions};
+    /// let pool = Pool::create(&PoolOptions { zones: 1, ..PoolOptions::default() }).unwrap();
+    /// let all = pool.alloc(128 << 10).unwrap();
+    /// assert!(pool.alloc(1).is_none());
+    /// drop(all);
+    /// assert!(pool.alloc(1).is_some());
+    /// assert!(pool.alloc((128 << 10) + 1).is_none(), "no qbuf spans zones");
+    /// ```
+    #[inline]
+    pub fn alloc(&self, len: usize) -> Option<Qbuf> {
+        let inner = &*self.0;
+        if len > self.max_len() || !inner.map.is_at_home() {
+            return None;
+        }
+        let shift = inner.map.geometry().block_shift;
+        let blocks = (len.saturating_sub(1) >> shift) as u32 + 1;
+        let (zone, first) = inner.find(blocks).or_else(|| inner.find_after_sweep(blocks))?;
+        let block = (zone * BLOCKS) as u32 + first;
+        if inner.map.is_guarded() && inner.map.guard(block, blocks, true).is_err() {
+            inner.release(block, Word::owned(Kind::User, blocks, inner.me));
+            return None;
+        }
+        Some(Qbuf::new(self.clone(), block, blocks, Role::User, len))
+    }
+
+    //= B-12
+    /// Frees what dead processes had, and breaks their locks. Anyone may call it; [`alloc`](Self::alloc) does when the
+    /// pool looks empty.
+    ///
+    /// Processes of another pid namespace cannot be seen to be dead: somebody who knows says so by
+    /// [`drop_client`](Self::drop_client).
+    pub fn sweep(&self) -> Swept {
+        let inner = &*self.0;
+        if !inner.map.is_at_home() {
+            return Swept::default();
+        }
+        recovery::sweep(inner.map.tables(), inner.me, inner.options.variant, &inner.kernel, &inner.counters)
+    }
+
+    /// Takes everything from a client that is known to be gone, whatever its process does. For the daemon.
+    ///
+    /// ```
+    /// use pinnace_qbuf::{Pool, PoolOptions};
+    /// let pool = Pool::create(&PoolOptions::default()).unwrap();
+    /// let other = Pool::attach(pool.fd().try_clone_to_owned().unwrap()).unwrap();
+    /// std::mem::forget(other.alloc(10_000));
+    /// assert_eq!(pool.drop_client(other.client()).blocks, 3);
+    /// assert_eq!(pool.stats().free_blocks, pool.stats().blocks);
+    /// ```
+    pub fn drop_client(&self, client: ClientId) -> Swept {
+        if client == self.0.me || !self.0.map.is_at_home() {
+            return Swept::default();
+        }
+        recovery::drop_client(self.0.map.tables(), client);
+        self.sweep()
+    }
+
+    //= B-6, B-14
+    /// Passes a qbuf on: the first half of a transfer, for the price of a word. What comes back names it, and is for the
+    /// receiver alone.
+    ///
+    /// ```
+    /// use pinnace_qbuf::{Pool, PoolOptions, Transit};
+    /// let ours = Pool::create(&PoolOptions::default()).unwrap();
+    /// let theirs = Pool::attach(ours.fd().try_clone_to_owned().unwrap()).unwrap();
+    /// let mut qbuf = ours.alloc(5).unwrap();
+    /// qbuf.copy_from_slice(b"hello");
+    /// let transit = Transit { channel: 1, from: ours.client(), to: theirs.client() };
+    /// let passed = ours.pass_to(qbuf, transit);
+    /// assert_eq!(&theirs.take(passed, transit).unwrap()[..], b"hello");
+    /// assert!(theirs.take(passed, transit).is_err(), "it is there once");
+    /// ```
+    #[inline]
+    pub fn pass_to(&self, qbuf: Qbuf, to: Transit) -> Passed {
+        let (block, word, len) = qbuf.dissolve();
+        let inner = &*self.0;
+        let passed = Passed { block, len: len as u32 };
+        if !inner.map.is_at_home() {
+            return passed;
+        }
+        let blocks = word.blocks(block % BLOCKS as u32);
+        inner.shut(block, blocks);
+        // If it was not ours any more, the receiver will find that out.
+        if !inner.word(block).is_some_and(|shared| shared.replace(word.0, Word::in_transit(blocks, to).0)) {
+            inner.counters.corrupt_words.add(1);
+        }
+        passed
+    }
+
+    //= B-6, B-13, B-14
+    /// Takes a qbuf that was passed to this client: the second half. An error means that the sender, or somebody else,
+    /// wrote what it should not.
+    #[inline]
+    pub fn take(&self, passed: Passed, from: Transit) -> Result<Qbuf, PoolError> {
+        let inner = &*self.0;
+        if !inner.map.is_at_home() {
+            return Err(PoolError::Forked);
+        }
+        let shared = inner.word(passed.block).ok_or(PoolError::NotInPool)?;
+        let first = passed.block % BLOCKS as u32;
+        let word = Word(shared.load(Ordering::Acquire));
+        let blocks = word.blocks(first);
+        let is_ours = from.to == inner.me && word == Word::in_transit(blocks, from);
+        let fits = passed.len as usize <= (blocks as usize) << inner.map.geometry().block_shift;
+        if !is_ours || !fits || !shared.replace(word.0, Word::owned(Kind::User, blocks, inner.me).0) {
+            inner.counters.corrupt_words.add(1);
+            return Err(if is_ours && !fits { PoolError::NotInPool } else { PoolError::NotOwner });
+        }
+        // From here on dropping it frees it.
+        let qbuf = Qbuf::new(self.clone(), passed.block, blocks, Role::User, passed.len as usize);
+        if inner.map.is_guarded() {
+            inner.map.guard(passed.block, blocks, true)?;
+        }
+        Ok(qbuf)
+    }
+
+    //= B-12
+    /// Frees every block that is under way over a channel to its receiver. For when the channel is closed, and drained:
+    /// what a sender that died had passed but not announced. How many blocks.
+    pub fn purge(&self, transit: Transit) -> u32 {
+        self.0.free_where(|word, blocks| word == Word::in_transit(blocks, transit))
+    }
+
+    /// A qbuf from the pointer that [`Qbuf::into_raw`] gave. Its length is its capacity.
+    ///
+    /// ```
+    /// use pinnace_qbuf::{Pool, PoolError, PoolOptions};
+    /// let pool = Pool::create(&PoolOptions::default()).unwrap();
+    /// let (pointer, _) = pool.alloc(100).unwrap().into_raw();
+    /// assert!(pool.from_raw(pointer).is_ok());
+    /// assert!(matches!(pool.from_raw(pointer), Err(PoolError::NotOwner)), "it was freed");
+    /// assert!(matches!(pool.from_raw((&pool).into()), Err(PoolError::NotInPool)));
+    /// ```
+    pub fn from_raw<T>(&self, pointer: NonNull<T>) -> Result<Qbuf, PoolError> {
+        let inner = &*self.0;
+        let block = inner.block_at(pointer.as_ptr().cast())?;
+        let (offset, shift) = (inner.map.offset_of(pointer.as_ptr().cast()), inner.map.geometry().block_shift);
+        if offset != Some((block as usize) << shift) {
+            return Err(PoolError::NotInPool);
+        }
+        self.claim_raw(block, Role::User)
+    }
+
+    /// Makes the raw run that starts at `block` a qbuf.
+    pub(crate) fn claim_raw(&self, block: u32, role: Role) -> Result<Qbuf, PoolError> {
+        let inner = &*self.0;
+        if !inner.map.is_at_home() {
+            return Err(PoolError::Forked);
+        }
+        let shared = inner.word(block).ok_or(PoolError::NotInPool)?;
+        let word = Word(shared.load(Ordering::Acquire));
+        let blocks = word.blocks(block % BLOCKS as u32);
+        let is_ours = word == Word::owned(Kind::Raw, blocks, inner.me);
+        if !is_ours || !shared.replace(word.0, Word::owned(role.kind(), blocks, inner.me).0) {
+            return Err(PoolError::NotOwner);
+        }
+        if role == Role::Engine {
+            inner.shut(block, blocks);
+        }
+        let len = (blocks as usize) << inner.map.geometry().block_shift;
+        Ok(Qbuf::new(self.clone(), block, blocks, role, len))
+    }
+
+    /// Who has the qbuf that a block of the pool begins. `None`: nobody, or none begins there.
+    pub fn owner(&self, block: u32) -> Option<Owner> {
+        let word = Word(self.0.word(block)?.load(Ordering::Acquire));
+        let blocks = word.blocks(block % BLOCKS as u32);
+        let holder = match word.kind()? {
+            Kind::User => Holding::User,
+            Kind::Raw => Holding::Raw,
+            Kind::Engine => Holding::Engine,
+            Kind::Transit => Holding::InTransit,
+            Kind::Claim | Kind::Freeing | Kind::Deferred => Holding::Changing,
+            Kind::Free | Kind::Body => return None,
+        };
+        Some(Owner { client: word.client(), holding: holder, blocks })
+    }
+}
+
+/// Who has a qbuf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// The client; if the qbuf is in transit, the one that it goes to.
+    pub client: ClientId,
+    /// What part of it.
+    pub holding: Holding,
+    /// Blocks of the qbuf.
+    pub blocks: u32,
+}
+
+/// In what part of a client a qbuf is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holding {
+    /// The application has it, as a [`Qbuf`].
+    User,
+    /// The application has it, as a pointer.
+    Raw,
+    /// The transport has it.
+    Engine,
+    /// It is on its way to the client.
+    InTransit,
+    /// It is being allocated or freed.
+    Changing,
+}
+
+impl Inner {
+    #[inline]
+    fn find(&self, blocks: u32) -> Option<(usize, u32)> {
+        let (tables, start) = (self.map.tables(), self.hint.load(Relaxed));
+        let found = match self.options.variant {
+            Variant::Locked => locked::alloc(tables, self.me, blocks, start, &self.counters),
+            Variant::LockFree => lockfree::alloc(tables, self.me, blocks, start, &self.counters),
+        };
+        if let Some((zone, _)) = found {
+            self.remember(zone);
+        }
+        found
+    }
+
+    #[cold]
+    fn find_after_sweep(&self, blocks: u32) -> Option<(usize, u32)> {
+        let now = self.begin.elapsed().as_millis() as u64 + 1;
+        let last = self.swept.load(Relaxed);
+        let is_due = last == 0 || now.saturating_sub(last) >= SWEEP_INTERVAL.as_millis() as u64;
+        let found = if is_due && self.swept.compare_exchange(last, now, Relaxed, Relaxed).is_ok() {
+            let swept = recovery::sweep(self.map.tables(), self.me, self.options.variant, &self.kernel, &self.counters);
+            if swept.blocks > 0 || swept.bits > 0 { self.find(blocks) } else { None }
+        } else {
+            None
+        };
+        if found.is_none() {
+            self.counters.failed_allocs.add(1);
+        }
+        found
+    }
+
+    /// The next allocation begins at this zone.
+    #[inline]
+    fn remember(&self, zone: usize) {
+        // Mostly the same: the cache line stays shared by the threads.
+        if self.hint.load(Relaxed) != zone {
+            self.hint.store(zone, Relaxed);
+        }
+    }
+
+    /// The word of a block, if there is such a block.
+    #[inline]
+    pub(crate) fn word(&self, block: u32) -> Option<&crate::sync::Shared64> {
+        let zone = self.map.tables().zones.get(block as usize / BLOCKS)?;
+        zone.words.0.get(block as usize % BLOCKS)
+    }
+
+    /// The block of the pool in which an address of the application lies.
+    pub(crate) fn block_at(&self, address: *const u8) -> Result<u32, PoolError> {
+        let offset = self.map.offset_of(address).ok_or(PoolError::NotInPool)?;
+        Ok((offset >> self.map.geometry().block_shift) as u32)
+    }
+
+    /// Wires blocks, where the limit allows.
+    pub(crate) fn wire(&self, block: u32, blocks: u32) -> bool {
+        let outcome = self.map.wire_run(block, blocks);
+        if let Err(error) = &outcome {
+            self.wire_refused.get_or_init(|| format!("buffers may be paged out: cannot wire one: {error}"));
+        }
+        outcome.is_ok()
+    }
+
+    /// In a guarded pool, takes blocks from the application's sight.
+    #[inline]
+    pub(crate) fn shut(&self, block: u32, blocks: u32) {
+        if self.map.is_guarded() {
+            // Pages that stay accessible: the guard has a hole, nothing else.
+            let _ = self.map.guard(block, blocks, false);
+        }
+    }
+
+    /// Frees the run at `block`, whose word is `expected`.
+    #[inline]
+    pub(crate) fn release(&self, block: u32, expected: Word) {
+        if !self.map.is_at_home() {
+            return;
+        }
+        let (zone, first) = (block as usize / BLOCKS, block % BLOCKS as u32);
+        self.shut(block, expected.blocks(first));
+        let tables = self.map.tables();
+        let freed = match self.options.variant {
+            Variant::Locked => locked::free(tables, self.me, zone, first, expected, &self.counters),
+            Variant::LockFree => lockfree::free(tables, self.me, zone, first, expected),
+        };
+        if freed {
+            self.remember(zone);
+        } else {
+            self.counters.corrupt_words.add(1);
+        }
+    }
+
+    /// Frees the runs that are picked by their word and their number of blocks. How many blocks.
+    fn free_where(&self, pick: impl Fn(Word, u32) -> bool) -> u32 {
+        if !self.map.is_at_home() {
+            return 0;
+        }
+        let mut freed = 0;
+        for block in 0..self.map.geometry().blocks() {
+            let Some(shared) = self.word(block) else { break };
+            let word = Word(shared.load(Ordering::Acquire));
+            let blocks = word.blocks(block % BLOCKS as u32);
+            if word != Word::FREE && pick(word, blocks) {
+                self.release(block, word);
+                freed += blocks;
+            }
+        }
+        freed
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if !self.map.is_at_home() {
+            return;
+        }
+        // What was made raw and never freed, and what nobody will take any more.
+        self.free_where(|word, _| {
+            matches!(word.kind(), Some(Kind::User | Kind::Raw | Kind::Engine | Kind::Transit))
+                && word.client() == self.me
+        });
+        recovery::leave(self.map.tables(), self.me, self.kernel.identity());
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool").field("options", self.options()).field("client", &self.0.me).finish_non_exhaustive()
+    }
+}

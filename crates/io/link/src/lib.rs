@@ -3,7 +3,7 @@
 //! A [`Link`] moves datagrams between application memory and a network. It knows nothing of any protocol: it takes a
 //! [`Train`] (parts in memory that a [`BufferTable`] resolves) and fills a [`ReceivePlan`]. Implementations: [`MemoryLink`]
 //! (two ends in one process), [`UdpLink`] (vectored, with segmentation offload on Linux) and, on Linux only, `Ip36Link` (raw
-//! IP, protocol 36). Middlewares wrap a link and are links themselves: [`Fault`], [`Capture`], [`Meter`].
+//! IP, protocol 36) and `EtherLink` (Ethernet frames). Middlewares wrap a link and are links themselves: [`Fault`], [`Capture`], [`Meter`].
 //!
 //! Always true: a link never blocks, never touches memory that neither the train nor the plan names, and never sends a
 //! datagram other than those of the train.
@@ -35,6 +35,8 @@ macro_rules! forward_properties {
 }
 
 mod capture;
+#[cfg(target_os = "linux")]
+mod ether;
 mod fault;
 #[cfg(target_os = "linux")]
 mod ip36;
@@ -52,10 +54,12 @@ use std::io;
 use std::os::fd::RawFd;
 
 pub use capture::{Capture, CaptureOptions, Carrier};
+#[cfg(target_os = "linux")]
+pub use ether::{EtherAddress, EtherAddressError, EtherLink, EtherOptions, Neighbour, neighbour};
 pub use fault::{Burst, Fault, FaultCounters, FaultOptions};
 #[cfg(target_os = "linux")]
 pub use ip36::{Ip36Link, Ip36Options};
-pub use memory::BufferTable;
+pub use memory::{BufferTable, Piece, Source};
 pub use memory_link::{MemoryLink, MemoryOptions};
 pub use meter::{Meter, MeterReport};
 use pinnace_core::{ReceivePlan, RxMeta, Train, TrainLimits};
@@ -64,6 +68,9 @@ pub use sums::Sums;
 #[cfg(target_os = "linux")]
 pub use udp::{GroupLink, MulticastOptions, Offload, probe_multicast};
 pub use udp::{PathMtu, PortableUdpLink, UdpLink, UdpOptions};
+
+/// What Ethernet frames of XTP and QMP say that they carry (specs/qmp.md).
+const ETHER_TYPE: u16 = 0x817D;
 
 /// One successful read.
 #[derive(Clone, Copy, Debug)]

@@ -12,26 +12,40 @@
 
 use crate::pool::Pool;
 use pinnace_core::{BufferId, BufferRange, Storage};
+use std::any::Any;
 use std::mem::ManuallyDrop;
 
-#[derive(Clone, Copy, Debug)]
+/// Whose memory it is.
+#[derive(Debug)]
+enum Owner {
+    /// Somebody else's.
+    Lent,
+    /// The table's: a vector of this capacity.
+    Vector(usize),
+    /// Kept by a value that the table has.
+    Value(Box<dyn Any + Send>),
+}
+
+#[derive(Debug)]
 struct Region {
     base: *mut u8,
     len: usize,
     generation: u32,
-    /// Capacity of the vector that the memory is of, if the table owns it.
-    owned: Option<usize>,
+    owner: Owner,
 }
 
 impl Region {
-    /// The vector that an owned region is of. It is kept as an address, not as a vector, because slices of it are in use
+    /// The vector that an owned region is of; what another value keeps is freed. It is kept as an address, not as a vector, because slices of it are in use
     /// while a read is handled.
     ///
     /// # Safety
     /// The region must have come out of the table, so that this happens once, and nobody may look at its memory any more.
     unsafe fn into_vector(self) -> Option<Vec<u8>> {
-        // SAFETY: `adopt` took the parts from a vector, and the caller promised the rest.
-        self.owned.map(|capacity| unsafe { Vec::from_raw_parts(self.base, self.len, capacity) })
+        match self.owner {
+            // SAFETY: `adopt` took the parts from a vector, and the caller promised the rest.
+            Owner::Vector(capacity) => Some(unsafe { Vec::from_raw_parts(self.base, self.len, capacity) }),
+            Owner::Lent | Owner::Value(_) => None,
+        }
     }
 }
 
@@ -57,6 +71,28 @@ pub struct BufferTable {
     /// Released and not settled yet: whose names and memory are still spoken for.
     released: Vec<(u32, Region)>,
     pool: Pool,
+    source: Option<Box<dyn Source>>,
+}
+
+/// Where storage comes from, if not from the heap: a pool that others know, too.
+///
+/// # Safety
+/// The memory of a [`Piece`] must be initialised, valid for reading and writing from any thread, unmoved and otherwise
+/// untouched for as long as its owner lives.
+pub unsafe trait Source: Send + std::fmt::Debug {
+    /// Storage of at least `len` bytes, or `None` if there is none now: then it comes from the heap.
+    fn allocate(&mut self, len: usize) -> Option<Piece>;
+}
+
+/// Storage of a [`Source`].
+#[derive(Debug)]
+pub struct Piece {
+    /// Where it begins.
+    pub base: *mut u8,
+    /// Bytes.
+    pub len: usize,
+    /// What keeps it: dropping this frees it.
+    pub owner: Box<dyn Any + Send>,
 }
 
 // SAFETY: the table holds addresses, not access. Whoever inserts a region promises (see `insert`) that it may be read and
@@ -85,7 +121,8 @@ impl BufferTable {
 
     /// An empty table.
     pub const fn new() -> Self {
-        Self { regions: Vec::new(), free: Vec::new(), released: Vec::new(), pool: Pool::new(Self::POOL_BYTES) }
+        let pool = Pool::new(Self::POOL_BYTES);
+        Self { regions: Vec::new(), free: Vec::new(), released: Vec::new(), pool, source: None }
     }
 
     /// Gives `len` bytes at `base` a name.
@@ -95,16 +132,42 @@ impl BufferTable {
     /// buffer will be named in a receive plan), from any thread, and nobody else may write to it (nor read it, if it is
     /// received into).
     pub unsafe fn insert(&mut self, base: *mut u8, len: usize) -> BufferId {
-        self.enter(base, len, None)
+        self.enter(base, len, Owner::Lent)
     }
 
-    fn enter(&mut self, base: *mut u8, len: usize, owned: Option<usize>) -> BufferId {
+    /// As [`BufferTable::insert`], of memory that `owner` keeps. It is dropped when the buffer is removed or released, or
+    /// comes back from [`BufferTable::take_owner`].
+    ///
+    /// # Safety
+    /// As [`BufferTable::insert`], until `owner` is dropped.
+    pub unsafe fn insert_owned(&mut self, piece: Piece) -> BufferId {
+        self.enter(piece.base, piece.len, Owner::Value(piece.owner))
+    }
+
+    /// Takes storage from `source` from now on, as long as it has some; `None`: from the heap.
+    pub fn set_source(&mut self, source: Option<Box<dyn Source>>) {
+        self.source = source;
+    }
+
+    /// Hands out what keeps the memory of a buffer, and forgets its name; `None` for memory that no such value keeps. Not
+    /// while a read into it is handled.
+    pub fn take_owner(&mut self, buffer: BufferId) -> Option<Box<dyn Any + Send>> {
+        let is_value = |region: &Region| matches!(region.owner, Owner::Value(_));
+        if !self.regions.get(buffer.index() as usize).is_some_and(is_value) {
+            return None;
+        }
+        let region = self.clear(buffer)?;
+        self.free.push(buffer.index());
+        if let Owner::Value(owner) = region.owner { Some(owner) } else { None }
+    }
+
+    fn enter(&mut self, base: *mut u8, len: usize, owner: Owner) -> BufferId {
         if let Some(index) = self.free.pop() {
             let region = &mut self.regions[index as usize];
-            *region = Region { base, len, generation: region.generation, owned };
+            *region = Region { base, len, generation: region.generation, owner };
             BufferId::new(index)
         } else {
-            self.regions.push(Region { base, len, generation: 0, owned });
+            self.regions.push(Region { base, len, generation: 0, owner });
             BufferId::new(self.regions.len() as u32 - 1)
         }
     }
@@ -112,18 +175,18 @@ impl BufferTable {
     /// Takes a vector over, and gives it a name.
     fn adopt(&mut self, vector: Vec<u8>) -> BufferId {
         let mut vector = ManuallyDrop::new(vector);
-        self.enter(vector.as_mut_ptr(), vector.len(), Some(vector.capacity()))
+        self.enter(vector.as_mut_ptr(), vector.len(), Owner::Vector(vector.capacity()))
     }
 
     /// Takes a buffer out of the table, but not its name.
     fn clear(&mut self, buffer: BufferId) -> Option<Region> {
         let region = self.regions.get_mut(buffer.index() as usize).filter(|region| !region.base.is_null())?;
         let generation = region.generation.wrapping_add(1);
-        Some(std::mem::replace(region, Region { base: std::ptr::null_mut(), len: 0, generation, owned: None }))
+        Some(std::mem::replace(region, Region { base: std::ptr::null_mut(), len: 0, generation, owner: Owner::Lent }))
     }
 
     fn is_owned(&self, buffer: BufferId) -> bool {
-        self.regions.get(buffer.index() as usize).is_some_and(|region| region.owned.is_some())
+        self.regions.get(buffer.index() as usize).is_some_and(|region| !matches!(region.owner, Owner::Lent))
     }
 
     /// Forgets a buffer: its owner may use the memory again; if that is the table, the memory is freed. Not while a read
@@ -140,7 +203,8 @@ impl BufferTable {
     /// length is what was asked for. What was not received into it is whatever an earlier message left: zero it before
     /// an application sees it. Not while a read into it is handled.
     pub fn take(&mut self, buffer: BufferId) -> Option<Vec<u8>> {
-        if !self.is_owned(buffer) {
+        let is_vector = |region: &Region| matches!(region.owner, Owner::Vector(_));
+        if !self.regions.get(buffer.index() as usize).is_some_and(is_vector) {
             return None;
         }
         let region = self.clear(buffer)?;
@@ -224,13 +288,16 @@ impl Storage for BufferTable {
         if self.free.is_empty() && u32::try_from(self.regions.len() + 1).is_err() {
             return None;
         }
-        let mut vector = self.pool.take(usize::try_from(len).ok()?)?;
-        for (offset, bytes) in early {
-            let place = usize::try_from(*offset).ok().and_then(|low| Some(low..low.checked_add(bytes.len())?));
-            if let Some(place) = place.and_then(|range| vector.get_mut(range)) {
-                place.copy_from_slice(bytes);
-            }
+        let len = usize::try_from(len).ok()?;
+        let piece = self.source.as_mut().and_then(|source| source.allocate(len)).filter(|piece| piece.len >= len);
+        if let Some(piece) = piece {
+            // SAFETY: the source promised that the memory is valid, initialised and nobody else's while its owner lives,
+            // which is moved into the table below.
+            write_early(unsafe { std::slice::from_raw_parts_mut(piece.base, len) }, early);
+            return Some(self.enter(piece.base, len, Owner::Value(piece.owner)));
         }
+        let mut vector = self.pool.take(len)?;
+        write_early(&mut vector, early);
         Some(self.adopt(vector))
     }
 
@@ -241,6 +308,15 @@ impl Storage for BufferTable {
             && let Some(region) = self.clear(buffer)
         {
             self.released.push((buffer.index(), region));
+        }
+    }
+}
+
+fn write_early(storage: &mut [u8], early: &[(u64, Vec<u8>)]) {
+    for (offset, bytes) in early {
+        let place = usize::try_from(*offset).ok().and_then(|low| Some(low..low.checked_add(bytes.len())?));
+        if let Some(place) = place.and_then(|range| storage.get_mut(range)) {
+            place.copy_from_slice(bytes);
         }
     }
 }
@@ -318,6 +394,46 @@ mod tests {
         table.release(id);
         table.release(BufferId::new(77));
         assert!(table.take(BufferId::new(77)).is_none());
+    }
+
+    /// Storage that is counted.
+    #[derive(Debug)]
+    struct Counted(std::sync::Arc<()>);
+
+    // SAFETY: the vector is the owner, and is not touched elsewhere.
+    unsafe impl Source for Counted {
+        fn allocate(&mut self, len: usize) -> Option<Piece> {
+            let mut memory = (len <= 100).then(|| vec![9_u8; 100])?;
+            Some(Piece { base: memory.as_mut_ptr(), len: 100, owner: Box::new((memory, self.0.clone())) })
+        }
+    }
+
+    #[test]
+    fn storage_of_a_source_is_freed_with_its_owner_or_handed_out_with_it() {
+        let count = std::sync::Arc::new(());
+        let mut table = BufferTable::new();
+        table.set_source(Some(Box::new(Counted(count.clone()))));
+        let buffers: Vec<_> = (0..3).map(|_| table.allocate(50, &[(1, vec![1])]).unwrap()).collect();
+        assert_eq!((bytes(&table, buffers[0], 3), std::sync::Arc::strong_count(&count)), (&[9, 1, 9][..], 5));
+        assert!(table.resolve(BufferRange::new(buffers[0], 0, 51)).is_none(), "no more than was asked for");
+        assert!(table.take(buffers[0]).is_none());
+        table.remove(buffers[0]);
+        assert_eq!(std::sync::Arc::strong_count(&count), 4);
+        table.release(buffers[1]);
+        assert_eq!(std::sync::Arc::strong_count(&count), 4, "not before it is settled");
+        table.settle_released();
+        assert_eq!(std::sync::Arc::strong_count(&count), 3);
+        let owner = table.take_owner(buffers[2]).unwrap();
+        assert_eq!((std::sync::Arc::strong_count(&count), table.generation(buffers[2])), (3, None));
+        drop(owner);
+        let large = table.allocate(101, &[]).unwrap();
+        assert!(
+            table.take_owner(large).is_none() && table.take(large).is_some(),
+            "the heap has what the source has not"
+        );
+        table.allocate(1, &[]).unwrap();
+        drop(table);
+        assert_eq!(std::sync::Arc::strong_count(&count), 1);
     }
 
     #[test]

@@ -1,19 +1,58 @@
 //! Endpoints whose sockets are closed, and whose streams are not yet (specs/qmp.md: the engine goes on in the background).
 //!
-//! Always true: an endpoint is kept until all its streams have come to their ends, and not longer than [`LONGEST`].
+//! Always true: an endpoint is kept until all its streams have come to their ends, and not longer than [`LONGEST`]; a child
+//! process keeps none of its parent's.
 
 use super::Endpoint;
-use std::sync::{Mutex, PoisonError};
-use std::thread;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use std::{process, ptr, thread};
 
 /// After this time a peer that does not read finds its connection gone.
 const LONGEST: Duration = Duration::from_secs(60);
 /// How long the end of a socket waits itself: most streams have ended then, and need nobody else.
 const AT_ONCE: Duration = Duration::from_millis(20);
+/// How often somebody looks after those that are kept.
+const LOOK: Duration = Duration::from_millis(50);
 
-/// The endpoints that are kept, and until when. The thread that looks after them runs while there are any.
-static KEPT: Mutex<Vec<(Endpoint, Instant)>> = Mutex::new(Vec::new());
+/// What a process keeps.
+struct Kept {
+    process: u32,
+    /// The endpoints, and until when. The thread that looks after them runs while there are any.
+    endpoints: Mutex<Vec<(Endpoint, Instant)>>,
+}
+
+static CURRENT: AtomicPtr<Kept> = AtomicPtr::new(ptr::null_mut());
+
+/// What this process keeps. A child of a process that had something begins with nothing: the thread is not there, and the
+/// lock may be held for ever.
+fn current() -> &'static Kept {
+    let known = CURRENT.load(Ordering::Acquire);
+    // SAFETY: what was stored there was leaked.
+    if let Some(kept) = unsafe { known.as_ref() }
+        && kept.process == process::id()
+    {
+        return kept;
+    }
+    let fresh = Box::into_raw(Box::new(Kept { process: process::id(), endpoints: Mutex::default() }));
+    let kept = match CURRENT.compare_exchange(known, fresh, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => fresh,
+        Err(other) => {
+            // SAFETY: made above, and nobody has seen it.
+            drop(unsafe { Box::from_raw(fresh) });
+            other
+        }
+    };
+    // SAFETY: leaked just now, or by whoever was first in this process.
+    unsafe { &*kept }
+}
+
+impl Kept {
+    fn lock(&self) -> MutexGuard<'_, Vec<(Endpoint, Instant)>> {
+        self.endpoints.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// Keeps an endpoint, of which a stream has just been closed, until that stream has ended. One that others use lives
 /// without.
@@ -21,17 +60,38 @@ pub(super) fn keep(endpoint: Endpoint) {
     if endpoint.inner.is_shared() || endpoint.inner.wait_quiet(AT_ONCE).is_ok() {
         return;
     }
-    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    let mine = current();
+    let mut kept = mine.lock();
     kept.push((endpoint, Instant::now() + LONGEST));
-    if kept.len() == 1 && thread::Builder::new().name("pinnace-linger".into()).spawn(look_after).is_err() {
+    if kept.len() == 1 && thread::Builder::new().name("pinnace-linger".into()).spawn(|| look_after(mine)).is_err() {
         kept.clear();
     }
 }
 
-fn look_after() {
+/// Waits until the streams of closed sockets have come to their ends, at most `timeout`: before a process ends, which ends
+/// them as well. True if they all have.
+///
+/// ```
+/// use std::time::Duration;
+/// assert!(pinnace::qmp::settle(Duration::from_secs(1)), "nothing was closed");
+/// ```
+pub fn settle(timeout: Duration) -> bool {
+    let until = Instant::now().checked_add(timeout);
     loop {
-        thread::sleep(Duration::from_millis(50));
-        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        if current().lock().is_empty() {
+            return true;
+        }
+        if until.is_some_and(|until| Instant::now() >= until) {
+            return false;
+        }
+        thread::sleep(LOOK / 10);
+    }
+}
+
+fn look_after(mine: &Kept) {
+    loop {
+        thread::sleep(LOOK);
+        let mut kept = mine.lock();
         let now = Instant::now();
         let (over, still): (Vec<_>, Vec<_>) =
             kept.drain(..).partition(|(endpoint, until)| *until <= now || endpoint.inner.is_quiet());

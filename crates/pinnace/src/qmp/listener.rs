@@ -103,4 +103,18 @@ impl Listener {
     pub fn watch(&self) -> io::Result<Arc<WakeFd>> {
         Ok(self.inner.watch()?)
     }
+
+    /// Like [`Listener::watch`], with a descriptor that is there already: it is signalled from now on, and now if somebody
+    /// has come.
+    ///
+    /// # Errors
+    /// If the background thread cannot be started.
+    pub fn watch_on(&self, watch: Arc<WakeFd>) -> io::Result<()> {
+        Ok(self.inner.watch_on(watch)?)
+    }
+
+    /// Whether somebody has come, so that [`Listener::accept`] would not wait.
+    pub fn has_arrivals(&self) -> bool {
+        self.inner.has_arrivals()
+    }
 }

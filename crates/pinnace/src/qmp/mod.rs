@@ -27,6 +27,7 @@ mod options;
 mod stream;
 
 pub use endpoint::Endpoint;
+pub use lingering::settle;
 pub use listener::Listener;
 pub use options::{Carrier, Options};
 pub use pinnace_qmp::State;

@@ -106,7 +106,11 @@ impl Stream {
         Self { inner: Some(connection), endpoint, settings: Mutex::default() }
     }
 
-    pub(super) fn wait_established(&self, timeout: Option<Duration>) -> io::Result<()> {
+    /// Waits until the peer has answered, at most `timeout`.
+    ///
+    /// # Errors
+    /// As [`Stream::connect`]; [`io::ErrorKind::TimedOut`] also if `timeout` was not enough, and then it goes on.
+    pub fn wait_established(&self, timeout: Option<Duration>) -> io::Result<()> {
         Ok(match timeout {
             Some(timeout) => self.connection().establish_timeout(timeout)?,
             None => self.connection().establish()?,
@@ -213,6 +217,18 @@ impl Stream {
         }
     }
 
+    /// Like [`Stream::peek`], but does not wait: `None` if nothing is there.
+    ///
+    /// # Errors
+    /// As [`Stream::read`].
+    pub fn try_peek(&self, into: &mut [u8]) -> io::Result<Option<usize>> {
+        match self.connection().peek(into, Some(Duration::ZERO)) {
+            Ok(seen) => Ok(Some(seen)),
+            Err(Error::Timeout) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Bytes that can be read without waiting.
     pub fn readable_bytes(&self) -> usize {
         self.connection().readable_bytes()
@@ -310,6 +326,14 @@ impl Stream {
     /// If the system has no descriptors left.
     pub fn watch(&self) -> io::Result<Arc<WakeFd>> {
         Ok(self.connection().watch()?)
+    }
+
+    /// Like [`Stream::watch`], with a descriptor that is there already: it is signalled from now on, and now.
+    ///
+    /// # Errors
+    /// If the background thread cannot be started.
+    pub fn watch_on(&self, watch: Arc<WakeFd>) -> io::Result<()> {
+        Ok(self.connection().watch_on(watch)?)
     }
 
     /// Keys, sequence numbers and spans, as they look on the wire.

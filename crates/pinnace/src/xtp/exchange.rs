@@ -192,6 +192,7 @@ impl Exchange {
     pub(super) fn release(&mut self, place: Place) {
         if let Some(association) = self.association(place) {
             association.is_released = true;
+            association.watch = None;
             association.full.clear();
         }
         self.tidy(place);
@@ -242,6 +243,11 @@ impl Exchange {
             }
             backlog.watch = Some(watch);
         }
+    }
+
+    /// Whether something has come for a listener, and was not taken.
+    pub(super) fn has_arrivals(&self, listener: ListenerId) -> bool {
+        self.listeners.get(&listener).is_some_and(|backlog| !backlog.arrivals.is_empty())
     }
 
     /// Nobody does any more: what was not accepted.

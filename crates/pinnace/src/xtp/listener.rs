@@ -210,9 +210,24 @@ impl Listener {
     pub fn watch(&self) -> Result<Arc<WakeFd>, Error> {
         let watch = WakeFd::new().map_err(|error| Error::io("cannot watch a listener", error))?;
         let watch = Arc::new(watch);
-        self.end.port.inspect(|_, _, state| state.watch_listener(self.id, Arc::clone(&watch)));
-        self.end.port.readiness_fd()?;
+        self.watch_on(Arc::clone(&watch))?;
         Ok(watch)
+    }
+
+    /// Like [`Listener::watch`], with a descriptor that is there already: it is signalled from now on, and now if something
+    /// has come.
+    ///
+    /// # Errors
+    /// If the background thread cannot be started.
+    pub fn watch_on(&self, watch: Arc<WakeFd>) -> Result<(), Error> {
+        self.end.port.inspect(|_, _, state| state.watch_listener(self.id, watch));
+        self.end.port.readiness_fd()?;
+        Ok(())
+    }
+
+    /// Whether something has come, so that [`Listener::accept`] would not wait.
+    pub fn has_arrivals(&self) -> bool {
+        self.end.port.inspect(|_, _, state| state.has_arrivals(self.id))
     }
 
     fn take(&self, arrival: Arrival) -> Result<Incoming, Error> {

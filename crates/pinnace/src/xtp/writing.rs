@@ -103,14 +103,23 @@ impl Connection {
     pub fn watch(&self) -> Result<Arc<WakeFd>, Error> {
         let watch = WakeFd::new().map_err(|error| Error::io("cannot watch a connection", error))?;
         let watch = Arc::new(watch);
+        self.watch_on(Arc::clone(&watch))?;
+        Ok(watch)
+    }
+
+    /// Like [`Connection::watch`], with a descriptor that is there already: it is signalled from now on, and now.
+    ///
+    /// # Errors
+    /// If the background thread cannot be started.
+    pub fn watch_on(&self, watch: Arc<WakeFd>) -> Result<(), Error> {
         watch.signal();
         self.end.port.inspect(|_, _, state| {
             if let Some(association) = state.association(self.place) {
-                association.watch = Some(Arc::clone(&watch));
+                association.watch = Some(watch);
             }
         });
         self.end.port.readiness_fd()?;
-        Ok(watch)
+        Ok(())
     }
 
     /// Bytes that can be read now without waiting.

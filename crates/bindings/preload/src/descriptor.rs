@@ -1,0 +1,162 @@
+//! Descriptors of listeners: closed, duplicated, inherited; their members follow.
+
+use crate::sys::{self, Outcome};
+use crate::table;
+use crate::{listener, real};
+use core::ffi::{c_int, c_uint, c_void};
+
+fn outcome(value: c_int) -> Outcome {
+    if value == -1 { Err(sys::errno()) } else { Ok(value) }
+}
+
+/// close().
+pub(crate) fn close(fd: c_int) -> Outcome {
+    if !table::is_special(fd) {
+        // SAFETY: no pointers.
+        return outcome(unsafe { real::close(fd) });
+    }
+    if table::is_member(fd) {
+        // The application never opened it: it closes whatever there is.
+        return Err(libc::EBADF);
+    }
+    let members = table::listener(fd);
+    table::reset(fd);
+    // SAFETY: no pointers.
+    let closed = outcome(unsafe { real::close(fd) });
+    if let Some(members) = members {
+        listener::release(members);
+    }
+    closed
+}
+
+/// close_range(): what is in the range, save members whose listener is not.
+pub(crate) fn close_range(first: c_uint, last: c_uint, flags: c_int) -> Outcome {
+    let only_marks = flags & libc::CLOSE_RANGE_CLOEXEC as c_int != 0;
+    let low = c_int::try_from(first).unwrap_or(c_int::MAX);
+    let high = c_int::try_from(last).unwrap_or(c_int::MAX);
+    let inside = |fd: c_int| (low..=high).contains(&fd);
+    let mut cursor = first;
+    for member in table::members(low, high) {
+        let kept = table::listeners().any(|(fd, members)| !inside(fd) && members.all().any(|other| other == member));
+        if kept {
+            let member = member as c_uint;
+            if cursor < member {
+                // SAFETY: no pointers.
+                outcome(unsafe { real::close_range(cursor, member - 1, flags) })?;
+            }
+            cursor = member + 1;
+        }
+    }
+    let closed = if cursor <= last || first > last {
+        // SAFETY: no pointers.
+        outcome(unsafe { real::close_range(cursor, last, flags) })?
+    } else {
+        0
+    };
+    if !only_marks {
+        while let Some((fd, _)) = table::listeners().find(|&(fd, _)| inside(fd)) {
+            table::reset(fd);
+        }
+        for fd in table::members(low, high) {
+            if sys::fcntl(fd, libc::F_GETFD, 0).is_err() {
+                table::reset(fd);
+            }
+        }
+    }
+    Ok(closed)
+}
+
+/// dup().
+pub(crate) fn dup(fd: c_int) -> Outcome {
+    // SAFETY: no pointers.
+    let new = outcome(unsafe { real::dup(fd) })?;
+    table::copy(fd, new);
+    Ok(new)
+}
+
+/// dup2() and dup3(), whichever `make` is.
+pub(crate) fn dup_to(old: c_int, new: c_int, make: impl FnOnce() -> c_int) -> Outcome {
+    if table::is_member(new) && old != new {
+        listener::make_room(new);
+    }
+    let replaced = if old == new { None } else { table::listener(new) };
+    let made = outcome(make())?;
+    if old != new {
+        table::copy(old, new);
+        if let Some(members) = replaced {
+            listener::release(members);
+        }
+        if let Some(members) = table::listener(new) {
+            listener::follow_on_exec(members);
+        }
+    }
+    Ok(made)
+}
+
+/// fcntl().
+///
+/// # Safety
+///
+/// `argument` is as for fcntl().
+pub(crate) unsafe fn fcntl(fd: c_int, command: c_int, argument: *mut c_void) -> Outcome {
+    // SAFETY: the caller's promise.
+    let value = outcome(unsafe { real::fcntl64(fd, command, argument) })?;
+    match command {
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => table::copy(fd, value),
+        libc::F_SETFD => set_on_exec(fd),
+        _ => return Ok(value),
+    }
+    if command != libc::F_SETFD
+        && let Some(members) = table::listener(value)
+    {
+        listener::follow_on_exec(members);
+    }
+    Ok(value)
+}
+
+fn set_on_exec(fd: c_int) {
+    if let Some(members) = table::listener(fd) {
+        listener::follow_on_exec(members);
+    }
+}
+
+/// ioctl().
+///
+/// # Safety
+///
+/// `argument` is as for ioctl().
+pub(crate) unsafe fn ioctl(fd: c_int, request: libc::c_ulong, argument: *mut c_void) -> Outcome {
+    // SAFETY: the caller's promise.
+    let value = outcome(unsafe { real::ioctl(fd, request, argument) })?;
+    if request == libc::FIOCLEX || request == libc::FIONCLEX {
+        set_on_exec(fd);
+    }
+    Ok(value)
+}
+
+/// epoll_ctl().
+///
+/// # Safety
+///
+/// `event` is as for epoll_ctl().
+pub(crate) unsafe fn epoll_ctl(epoll: c_int, operation: c_int, fd: c_int, event: *mut libc::epoll_event) -> Outcome {
+    if operation != libc::EPOLL_CTL_DEL && !event.is_null() && table::listener(fd).is_some() {
+        // An epoll descriptor cannot be waited for exclusively: more wake up than need to.
+        // SAFETY: the caller's promise; the structure is packed.
+        let mut changed = unsafe { event.read_unaligned() };
+        changed.events &= !(libc::EPOLLEXCLUSIVE as u32);
+        // SAFETY: the structure lives through the call.
+        return outcome(unsafe { real::epoll_ctl(epoll, operation, fd, &raw mut changed) });
+    }
+    // SAFETY: the caller's promise.
+    let value = outcome(unsafe { real::epoll_ctl(epoll, operation, fd, event) })?;
+    let notes = table::notes(fd);
+    if notes.is_fresh() {
+        match operation {
+            libc::EPOLL_CTL_ADD => table::set_notes(fd, notes.with_epoll(Some(epoll))),
+            libc::EPOLL_CTL_DEL => table::set_notes(fd, notes.with_epoll(None)),
+            _ => {}
+        }
+    }
+    Ok(value)
+}

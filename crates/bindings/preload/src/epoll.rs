@@ -1,0 +1,133 @@
+//! Registrations in epoll instances, read from /proc/self/fdinfo: the kernel's own list.
+
+use crate::sys;
+use crate::table;
+use core::ffi::{CStr, c_int};
+use core::fmt::Write;
+
+/// How a descriptor is registered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Registration {
+    /// The epoll instance.
+    pub(crate) epoll: c_int,
+    pub(crate) events: u32,
+    pub(crate) data: u64,
+}
+
+impl Registration {
+    /// Registers the descriptor again, which is now another file.
+    pub(crate) fn restore(self, fd: c_int) {
+        let _ = sys::epoll_ctl(self.epoll, libc::EPOLL_CTL_ADD, fd, self.events, self.data);
+    }
+}
+
+/// A path in a few bytes, with its zero byte.
+pub(crate) struct Path {
+    bytes: [u8; 48],
+    len: usize,
+}
+
+impl Path {
+    pub(crate) fn new(folder: &str, fd: c_int) -> Self {
+        let mut path = Self { bytes: [0; 48], len: 0 };
+        let _ = write!(path, "{folder}{fd}");
+        path
+    }
+
+    pub(crate) fn as_c_str(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.bytes).unwrap_or(c"")
+    }
+}
+
+impl Write for Path {
+    fn write_str(&mut self, text: &str) -> core::fmt::Result {
+        let Some(place) = self.bytes[self.len..].get_mut(..text.len() + 1) else { return Err(core::fmt::Error) };
+        place[..text.len()].copy_from_slice(text.as_bytes());
+        self.len += text.len();
+        Ok(())
+    }
+}
+
+/// Calls `visit` with every descriptor that is registered in an epoll instance, until it says `false`.
+pub(crate) fn each(epoll: c_int, mut visit: impl FnMut(c_int, Registration) -> bool) {
+    let Ok(file) = sys::open(Path::new("/proc/self/fdinfo/", epoll).as_c_str(), libc::O_RDONLY) else { return };
+    let mut buffer = [0; 4096];
+    let mut filled = 0;
+    'all: while let Ok(count @ 1..) = sys::read(file, &mut buffer[filled..]) {
+        filled += count;
+        let mut begin = 0;
+        while let Some(len) = buffer[begin..filled].iter().position(|&byte| byte == b'\n') {
+            if let Some((fd, registration)) = parse(&buffer[begin..begin + len], epoll)
+                && !visit(fd, registration)
+            {
+                break 'all;
+            }
+            begin += len + 1;
+        }
+        if begin == 0 && filled == buffer.len() {
+            break; // no line is as long as this
+        }
+        buffer.copy_within(begin..filled, 0);
+        filled -= begin;
+    }
+    sys::close(file);
+}
+
+/// `tfd:        5 events:       19 data:                5  pos:0 ino:1f sdev:9`
+fn parse(line: &[u8], epoll: c_int) -> Option<(c_int, Registration)> {
+    let mut words = str::from_utf8(line).ok()?.split_ascii_whitespace();
+    let mut value = |name: &str| (words.next()? == name).then(|| words.next()).flatten();
+    let fd = value("tfd:")?.parse().ok()?;
+    let events = u32::from_str_radix(value("events:")?, 16).ok()?;
+    let data = u64::from_str_radix(value("data:")?, 16).ok()?;
+    Some((fd, Registration { epoll, events, data }))
+}
+
+/// How a socket that is about to become another file was registered before, if it was.
+pub(crate) fn registration(fd: c_int) -> Option<Registration> {
+    let epoll = table::notes(fd).epoll()?;
+    let mut found = None;
+    each(epoll, |target, registration| {
+        if target == fd {
+            found = Some(registration);
+        }
+        found.is_none()
+    });
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_the_kernel_is_read() {
+        let line = b"tfd:      900 events:       19 data: 504e515080000000  pos:0 ino:1f sdev:9";
+        let expected = Registration { epoll: 3, events: 0x19, data: 0x504e_5150_8000_0000 };
+        assert_eq!(parse(line, 3), Some((900, expected)));
+        assert_eq!(parse(b"pos:\t0", 3), None);
+        assert_eq!(parse(b"", 3), None);
+    }
+
+    #[test]
+    fn the_kernels_list_is_found() {
+        let epoll = sys::epoll_create(libc::EPOLL_CLOEXEC).expect("an epoll instance");
+        let mut ends = [0; 2];
+        // SAFETY: room for two descriptors.
+        assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
+        let mut many = Vec::new();
+        for _ in 0..200 {
+            let fd = sys::fcntl(ends[0], libc::F_DUPFD_CLOEXEC, 0).expect("a duplicate");
+            sys::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, libc::EPOLLIN as u32, fd as u64).expect("registered");
+            many.push(fd);
+        }
+        let mut seen = Vec::new();
+        each(epoll, |fd, registration| {
+            assert_eq!(registration.data, fd as u64);
+            seen.push(fd);
+            true
+        });
+        seen.sort_unstable();
+        assert_eq!(seen, many);
+    }
+}

@@ -1,0 +1,81 @@
+//! `libpinnace_preload.so`: unmodified TCP programs over QMP, by LD_PRELOAD.
+//!
+//! A connection that the application has *is* a Unix stream socket, so that reading, writing, poll, select, epoll, fork,
+//! dup, exec and sendfile are the kernel's own; only the calls that name addresses or TCP options are replaced here. What a
+//! descriptor is, is written in the kernel, in the socket's name ([`name`]). Where there is no such way, a socket stays what
+//! it was made: a TCP socket.
+//!
+//! Always true: no function here allocates, locks or starts a thread, so it may run wherever the function that it replaces
+//! may run. It implements Q-13 of the QMP specification, for both ends on one host; the way to other hosts is the
+//! companion's ([`carrier`]).
+//!
+//! | | |
+//! |---|---|
+//! | [`exports`] | the replaced functions |
+//! | [`listener`], [`accept`] | an epoll descriptor over a TCP and a Unix listener |
+//! | [`connect`], [`diag`] | who is reached under a name, and whether it is the right one |
+//! | [`options`], [`message`], [`descriptor`] | what TCP would have said |
+//! | [`table`] | hints, never the truth |
+
+#![warn(missing_docs)]
+
+mod accept;
+mod carrier;
+mod config;
+mod connect;
+mod descriptor;
+mod diag;
+mod epoll;
+#[cfg_attr(
+    test,
+    allow(dead_code, missing_docs, reason = "nobody calls them by these names in the tests of this crate")
+)]
+#[allow(missing_docs, unreachable_pub, reason = "the manual pages document these functions")]
+mod exports;
+mod internet;
+mod listener;
+mod message;
+mod name;
+mod options;
+mod real;
+mod stream;
+mod sys;
+mod table;
+
+use core::ffi::c_int;
+
+/// Runs when the library is loaded, before the program's own constructors.
+extern "C" fn load() {
+    let saved = sys::errno();
+    real::resolve();
+    config::read();
+    inherit();
+    sys::set_errno(saved);
+}
+
+#[used]
+#[cfg_attr(not(test), unsafe(link_section = ".init_array"))]
+static LOAD: extern "C" fn() = load;
+
+/// Finds the listeners that came through exec.
+fn inherit() {
+    let Ok(folder) = sys::open(c"/proc/self/fd", libc::O_RDONLY | libc::O_DIRECTORY) else { return };
+    let mut entries = [0; 2048];
+    while let Ok(count @ 1..) = sys::getdents(folder, &mut entries) {
+        let mut rest = &entries[..count];
+        // u64 inode, i64 offset, u16 length, u8 type, name
+        while let Some(len) = rest.get(16..18).map(|len| usize::from(u16::from_ne_bytes([len[0], len[1]]))) {
+            let Some((entry, next)) = rest.split_at_checked(len.max(19)) else { break };
+            rest = next;
+            let name = entry[19..].split(|&byte| byte == 0).next().unwrap_or_default();
+            let Some(fd) = str::from_utf8(name).ok().and_then(|name| name.parse::<c_int>().ok()) else { continue };
+            let mut target = [0; 32];
+            if sys::readlink(epoll::Path::new("/proc/self/fd/", fd).as_c_str(), &mut target)
+                == Ok(b"anon_inode:[eventpoll]")
+            {
+                listener::learn(fd);
+            }
+        }
+    }
+    sys::close(folder);
+}

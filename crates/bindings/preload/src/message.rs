@@ -1,0 +1,182 @@
+//! Messages with addresses: TCP ignores them where a Unix socket does not.
+
+use crate::connect::{self, Refusal};
+use crate::sys;
+use crate::{internet, real, stream};
+use core::ffi::{c_int, c_uint, c_void};
+use core::ptr::null;
+use libc::{mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t};
+
+/// Whether a send() failed only because it named an address, which TCP does not look at once it is connected.
+fn ignores_address(fd: c_int) -> bool {
+    sys::errno() == libc::EISCONN && stream::find(fd).is_some()
+}
+
+/// A TCP socket that connects with its first bytes (MSG_FASTOPEN): converted, if there is a way.
+fn opens_fast(fd: c_int, flags: c_int, to: &[u8]) -> bool {
+    flags & libc::MSG_FASTOPEN != 0
+        && internet::parse(to).is_some_and(|(family, to)| match connect::convert(fd, family, to) {
+            Ok(()) => true,
+            Err(Refusal::Tcp | Refusal::Final(_)) => false,
+        })
+}
+
+/// sendto().
+///
+/// # Safety
+///
+/// As for sendto().
+pub(crate) unsafe fn sendto(
+    fd: c_int,
+    bytes: *const c_void,
+    len: size_t,
+    flags: c_int,
+    to: *const sockaddr,
+    to_len: socklen_t,
+) -> ssize_t {
+    // SAFETY: the caller's promise, throughout.
+    unsafe {
+        if to.is_null() {
+            return real::sendto(fd, bytes, len, flags, to, to_len);
+        }
+        if flags & libc::MSG_FASTOPEN != 0 && opens_fast(fd, flags, internet::borrow(to, to_len)) {
+            return real::sendto(fd, bytes, len, flags & !libc::MSG_FASTOPEN, null(), 0);
+        }
+        let saved = sys::errno();
+        let sent = real::sendto(fd, bytes, len, flags, to, to_len);
+        if sent == -1 && ignores_address(fd) {
+            sys::set_errno(saved);
+            return real::sendto(fd, bytes, len, flags & !libc::MSG_FASTOPEN, null(), 0);
+        }
+        sent
+    }
+}
+
+/// sendmsg().
+///
+/// # Safety
+///
+/// As for sendmsg().
+pub(crate) unsafe fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
+    // SAFETY: the caller's promise, throughout.
+    unsafe {
+        if message.is_null() || (*message).msg_name.is_null() || (*message).msg_namelen == 0 {
+            return real::sendmsg(fd, message, flags);
+        }
+        let bare = || {
+            let mut bare = *message;
+            bare.msg_name = core::ptr::null_mut();
+            bare.msg_namelen = 0;
+            real::sendmsg(fd, &raw const bare, flags & !libc::MSG_FASTOPEN)
+        };
+        let to = || internet::borrow((*message).msg_name.cast(), (*message).msg_namelen);
+        if flags & libc::MSG_FASTOPEN != 0 && opens_fast(fd, flags, to()) {
+            return bare();
+        }
+        let saved = sys::errno();
+        let sent = real::sendmsg(fd, message, flags);
+        if sent == -1 && ignores_address(fd) {
+            sys::set_errno(saved);
+            return bare();
+        }
+        sent
+    }
+}
+
+/// sendmmsg().
+///
+/// # Safety
+///
+/// As for sendmmsg().
+pub(crate) unsafe fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int {
+    // SAFETY: the caller's promise, throughout.
+    unsafe {
+        let saved = sys::errno();
+        let sent = real::sendmmsg(fd, messages, count, flags);
+        if sent != -1 || !ignores_address(fd) {
+            return sent;
+        }
+        sys::set_errno(saved);
+        // The first one names an address: one by one, without.
+        let mut done = 0;
+        while done < count {
+            let message = messages.add(done as usize);
+            let sent = sendmsg(fd, &raw const (*message).msg_hdr, flags);
+            if sent == -1 {
+                return if done == 0 { -1 } else { done as c_int };
+            }
+            (*message).msg_len = sent as c_uint;
+            done += 1;
+        }
+        done as c_int
+    }
+}
+
+/// A stream does not say who sent its bytes; a Unix socket does.
+///
+/// # Safety
+///
+/// `name` has `*len` bytes of room, of which the kernel filled the beginning.
+pub(crate) unsafe fn forget_sender(name: *const c_void, room: socklen_t, len: *mut socklen_t) {
+    if name.is_null() || len.is_null() {
+        return;
+    }
+    // SAFETY: the caller's promise.
+    let named = unsafe { internet::borrow(name.cast(), (*len).min(room)) };
+    if stream::is_ours(named) || is_cut(named) {
+        // SAFETY: the caller's promise.
+        unsafe { *len = 0 };
+    }
+}
+
+/// Whether it is the beginning of one of our names, in a buffer too small for it.
+fn is_cut(named: &[u8]) -> bool {
+    let beginning = b"\0pinnace/1";
+    named.len() > 2
+        && named[..2] == (libc::AF_UNIX as u16).to_ne_bytes()
+        && named[2..].iter().zip(beginning).all(|(one, other)| one == other)
+}
+
+/// recvmsg().
+///
+/// # Safety
+///
+/// As for recvmsg().
+pub(crate) unsafe fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
+    // SAFETY: the caller's promise, throughout.
+    unsafe {
+        let room = if message.is_null() { 0 } else { (*message).msg_namelen };
+        let received = real::recvmsg(fd, message, flags);
+        if received >= 0 && room > 0 {
+            forget_sender((*message).msg_name, room, &raw mut (*message).msg_namelen);
+        }
+        received
+    }
+}
+
+/// recvmmsg().
+///
+/// # Safety
+///
+/// As for recvmmsg().
+pub(crate) unsafe fn recvmmsg(
+    fd: c_int,
+    messages: *mut mmsghdr,
+    count: c_uint,
+    flags: c_int,
+    timeout: *mut libc::timespec,
+) -> c_int {
+    // SAFETY: the caller's promise, throughout.
+    unsafe {
+        let received = real::recvmmsg(fd, messages, count, flags, timeout);
+        let headers = || (0..received.max(0) as usize).map(|index| &raw mut (*messages.add(index)).msg_hdr);
+        let foreign = |header: *mut msghdr| {
+            // Neither nothing nor an internet address; how much room there was for it is no longer known.
+            !(*header).msg_name.is_null() && !matches!((*header).msg_namelen, 0 | 16 | 28)
+        };
+        if headers().any(foreign) && stream::find(fd).is_some() {
+            headers().for_each(|header| (*header).msg_namelen = 0);
+        }
+        received
+    }
+}

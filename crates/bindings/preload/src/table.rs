@@ -1,0 +1,262 @@
+//! What this process remembers of its descriptors: hints, which make the common case cheap.
+//!
+//! Always true: the truth is in the kernel ([`crate::name`], [`crate::listener::learn`]), and a lost or stale hint costs a few
+//! system calls, never a wrong answer. So there are no locks: a fork in another thread's midst, a signal handler, and a
+//! child of vfork() that works on its parent's memory all do no harm.
+
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+
+/// Descriptors from here on are remembered by the kernel alone.
+const SIZE: usize = 1 << 16;
+
+/// A listener (with its members), or a member of one.
+static ROLES: [AtomicU64; SIZE] = [const { AtomicU64::new(0) }; SIZE];
+/// Options of converted streams, and what happened to a TCP socket before it was converted.
+static NOTES: [AtomicU64; SIZE] = [const { AtomicU64::new(0) }; SIZE];
+/// No listener and no member has a higher number.
+static HIGHEST: AtomicI32 = AtomicI32::new(-1);
+
+const LISTENER: u64 = 1 << 63;
+const MEMBER: u64 = 1 << 62;
+const FD_BITS: u32 = 20;
+const FD_MASK: u64 = (1 << FD_BITS) - 1;
+
+/// The two sockets behind a listener's epoll descriptor, and the connection to the companion (0: none).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Members {
+    pub(crate) tcp: c_int,
+    pub(crate) unix: c_int,
+    pub(crate) control: c_int,
+}
+
+impl Members {
+    pub(crate) fn all(self) -> impl Iterator<Item = c_int> {
+        [self.tcp, self.unix, self.control].into_iter().filter(|&fd| fd > 0)
+    }
+}
+
+fn slot(table: &'static [AtomicU64; SIZE], fd: c_int) -> Option<&'static AtomicU64> {
+    usize::try_from(fd).ok().and_then(|fd| table.get(fd))
+}
+
+fn role(fd: c_int) -> u64 {
+    slot(&ROLES, fd).map_or(0, |slot| slot.load(Ordering::Relaxed))
+}
+
+/// The members of a listener.
+pub(crate) fn listener(fd: c_int) -> Option<Members> {
+    let word = role(fd);
+    let part = |index: u32| (word >> (index * FD_BITS) & FD_MASK) as c_int;
+    (word & LISTENER != 0).then(|| Members { tcp: part(0), unix: part(1), control: part(2) })
+}
+
+/// Whether a descriptor is behind a listener, where the application does not know of it.
+pub(crate) fn is_member(fd: c_int) -> bool {
+    role(fd) & MEMBER != 0
+}
+
+/// Whether a descriptor is a listener or a member of one.
+pub(crate) fn is_special(fd: c_int) -> bool {
+    role(fd) != 0
+}
+
+/// Notes a listener and its members.
+pub(crate) fn set_listener(fd: c_int, members: Members) {
+    let word = LISTENER
+        | (members.tcp as u64 & FD_MASK)
+        | (members.unix as u64 & FD_MASK) << FD_BITS
+        | (members.control as u64 & FD_MASK) << (2 * FD_BITS);
+    for member in members.all() {
+        if let Some(slot) = slot(&ROLES, member) {
+            slot.store(MEMBER, Ordering::Relaxed);
+            HIGHEST.fetch_max(member, Ordering::Relaxed);
+        }
+    }
+    if let Some(slot) = slot(&ROLES, fd) {
+        slot.store(word, Ordering::Release);
+        HIGHEST.fetch_max(fd, Ordering::Relaxed);
+    }
+}
+
+/// Forgets what a descriptor was; it is closed, or is something new.
+pub(crate) fn reset(fd: c_int) {
+    for table in [&ROLES, &NOTES] {
+        if let Some(slot) = slot(table, fd)
+            && slot.load(Ordering::Relaxed) != 0
+        {
+            slot.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A descriptor was duplicated.
+pub(crate) fn copy(from: c_int, to: c_int) {
+    reset(to);
+    if let Some(members) = listener(from) {
+        set_listener(to, members);
+    }
+    // What happened to `from` in an epoll instance did not happen to `to`.
+    set_notes(to, Notes(notes(from).0 & !Notes::EPOLL));
+}
+
+/// The listeners of this process.
+pub(crate) fn listeners() -> impl Iterator<Item = (c_int, Members)> {
+    (0..=HIGHEST.load(Ordering::Relaxed)).filter_map(|fd| Some((fd, listener(fd)?)))
+}
+
+/// The members in a range of descriptors.
+pub(crate) fn members(first: c_int, last: c_int) -> impl Iterator<Item = c_int> {
+    (first..=last.min(HIGHEST.load(Ordering::Relaxed))).filter(|&fd| is_member(fd))
+}
+
+/// What is noted of one descriptor, in one word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Notes(u64);
+
+impl Notes {
+    const NODELAY: u64 = 1 << 0;
+    const CORK: u64 = 1 << 1;
+    /// A TCP socket that was made and not yet connected.
+    const FRESH: u64 = 1 << 2;
+    /// A listener's Unix socket: what it gives has no options to inherit.
+    const PLAIN: u64 = 1 << 3;
+    /// The epoll instance that a fresh socket was added to, plus one.
+    const EPOLL: u64 = 0x1f_ffff << 4;
+    /// Keep-alive times as set, 0: the default.
+    const IDLE: u32 = 25;
+    const INTERVAL: u32 = 40;
+    const COUNT: u32 = 55;
+
+    fn bit(self, bit: u64) -> bool {
+        self.0 & bit != 0
+    }
+
+    fn with(self, bit: u64, on: bool) -> Self {
+        Self(if on { self.0 | bit } else { self.0 & !bit })
+    }
+
+    fn field(self, at: u32, bits: u32) -> Option<c_int> {
+        match self.0 >> at & ((1 << bits) - 1) {
+            0 => None,
+            value => Some(value as c_int),
+        }
+    }
+
+    fn with_field(self, at: u32, bits: u32, value: c_int) -> Self {
+        let mask = (1 << bits) - 1;
+        Self(self.0 & !(mask << at) | (value as u64 & mask) << at)
+    }
+
+    pub(crate) fn no_delay(self) -> bool {
+        self.bit(Self::NODELAY)
+    }
+
+    pub(crate) fn with_no_delay(self, on: bool) -> Self {
+        self.with(Self::NODELAY, on)
+    }
+
+    pub(crate) fn cork(self) -> bool {
+        self.bit(Self::CORK)
+    }
+
+    pub(crate) fn with_cork(self, on: bool) -> Self {
+        self.with(Self::CORK, on)
+    }
+
+    pub(crate) fn is_fresh(self) -> bool {
+        self.bit(Self::FRESH)
+    }
+
+    pub(crate) fn fresh() -> Self {
+        Self(Self::FRESH)
+    }
+
+    pub(crate) fn is_plain(self) -> bool {
+        self.bit(Self::PLAIN)
+    }
+
+    pub(crate) fn with_plain(self, on: bool) -> Self {
+        self.with(Self::PLAIN, on)
+    }
+
+    pub(crate) fn epoll(self) -> Option<c_int> {
+        self.field(4, 21).map(|fd| fd - 1)
+    }
+
+    pub(crate) fn with_epoll(self, fd: Option<c_int>) -> Self {
+        self.with_field(4, 21, fd.map_or(0, |fd| fd + 1))
+    }
+
+    /// `TCP_KEEPIDLE`, `TCP_KEEPINTVL` or `TCP_KEEPCNT`, if it was set.
+    pub(crate) fn keep_alive(self, option: c_int) -> Option<c_int> {
+        match option {
+            libc::TCP_KEEPIDLE => self.field(Self::IDLE, 15),
+            libc::TCP_KEEPINTVL => self.field(Self::INTERVAL, 15),
+            libc::TCP_KEEPCNT => self.field(Self::COUNT, 7),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn with_keep_alive(self, option: c_int, value: c_int) -> Self {
+        match option {
+            libc::TCP_KEEPIDLE => self.with_field(Self::IDLE, 15, value),
+            libc::TCP_KEEPINTVL => self.with_field(Self::INTERVAL, 15, value),
+            libc::TCP_KEEPCNT => self.with_field(Self::COUNT, 7, value),
+            _ => self,
+        }
+    }
+}
+
+pub(crate) fn notes(fd: c_int) -> Notes {
+    Notes(slot(&NOTES, fd).map_or(0, |slot| slot.load(Ordering::Relaxed)))
+}
+
+pub(crate) fn set_notes(fd: c_int, notes: Notes) {
+    if let Some(slot) = slot(&NOTES, fd)
+        && slot.load(Ordering::Relaxed) != notes.0
+    {
+        slot.store(notes.0, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_do_not_touch_each_other() {
+        let notes = Notes::default()
+            .with_no_delay(true)
+            .with_cork(true)
+            .with_epoll(Some((1 << FD_BITS) - 1))
+            .with_keep_alive(libc::TCP_KEEPIDLE, 32767)
+            .with_keep_alive(libc::TCP_KEEPINTVL, 1)
+            .with_keep_alive(libc::TCP_KEEPCNT, 127);
+        assert_eq!(notes.epoll(), Some((1 << FD_BITS) - 1));
+        assert_eq!(notes.keep_alive(libc::TCP_KEEPIDLE), Some(32767));
+        assert_eq!(notes.keep_alive(libc::TCP_KEEPINTVL), Some(1));
+        assert_eq!(notes.keep_alive(libc::TCP_KEEPCNT), Some(127));
+        let notes = notes.with_epoll(None).with_cork(false);
+        assert_eq!((notes.no_delay(), notes.cork(), notes.epoll()), (true, false, None));
+        assert!(!notes.is_fresh() && !notes.is_plain() && Notes::fresh().is_fresh());
+    }
+
+    #[test]
+    fn a_duplicate_of_a_listener_has_its_members() {
+        let members = Members { tcp: 60_001, unix: 60_002, control: 0 };
+        set_listener(60_000, members);
+        copy(60_000, 60_010);
+        assert_eq!(listener(60_010), Some(members));
+        assert!(is_member(60_002) && !is_member(60_000));
+        assert!(members_are(60_000, 60_010, &[60_001, 60_002]));
+        reset(60_000);
+        assert_eq!(listener(60_000), None);
+        assert_eq!(listener(-1), None);
+        assert_eq!(listener(c_int::MAX), None);
+    }
+
+    fn members_are(first: c_int, last: c_int, expected: &[c_int]) -> bool {
+        members(first, last).eq(expected.iter().copied())
+    }
+}

@@ -4,7 +4,7 @@ use crate::half::Got;
 use crate::scene::*;
 use pinnace_core::ControllerKind;
 use pinnace_wire::xtp::Kind;
-use pinnace_xtp::{Codec, Config, ControlBlock, Failure, Options, Output, Service};
+use pinnace_xtp::{Codec, Config, ControlBlock, Failure, Options, Output, Refused, Service};
 
 fn asks(sent: &[Got]) -> Vec<usize> {
     sent.iter().enumerate().filter(|(_, packet)| packet.has(SREQ)).map(|(index, _)| index).collect()
@@ -318,5 +318,91 @@ fn a_window_of_the_controller_bounds_what_is_under_way() {
         let total: usize = sent.iter().map(Got::len).sum();
         assert!(total <= 10_000 && total > 7000, "{total}");
         assert!(sent.last().expect("sent").has(SREQ), "who waits for an answer asks for it");
+    }
+}
+
+//= X-5 test
+//= X-11 test
+#[test]
+fn a_first_that_was_asked_for_alone_is_alone() {
+    for codec in CODECS {
+        let mut scene = Scene::opened(codec, block(Service::Connection));
+        let context = scene.context();
+        let buffer = scene.half.memory.add(bytes(0, 3000));
+        scene.half.call(|engine, now| {
+            engine.connect(now, context).expect("open");
+            engine.send(now, context, Output::message(buffer, 3000)).expect("taken");
+        });
+        let sent = scene.half.take();
+        assert_eq!((sent[0].kind, sent[0].len(), sent[0].marks()), (Kind::First, 0, SREQ), "{codec:?}");
+        assert!(sent[1..].iter().all(|packet| packet.kind == Kind::Data), "data follow without waiting");
+        assert_eq!(sent.iter().map(Got::len).sum::<usize>(), 3000);
+        let again = scene.due(250);
+        let sync = sent.last().expect("sent").sync.wrapping_add(1);
+        assert_eq!(again, [Got { sync, ..sent[0].clone() }], "the same seq and data, and a new sync");
+    }
+}
+
+//= X-7 test
+#[test]
+fn a_control_packet_that_asks_does_not_count_among_those_with_data() {
+    for codec in CODECS {
+        let every = ControlBlock { sreq_every: 4, ..block(Service::Connection) };
+        let mut scene = Scene::connected(codec, every, 10);
+        let context = scene.context();
+        // Two packets that do not ask, for the application goes on queueing; and then one without data, which does.
+        scene.half.engine.handle_hold(true);
+        let mut sent = scene.output(2800, |output| output);
+        assert_eq!((sent.len(), asks(&sent)), (2, vec![]));
+        scene.half.call(|engine, now| engine.ask(now, context, false)).expect("open");
+        assert_eq!(scene.half.take()[0].marks(), SREQ);
+        sent.extend(scene.output(14_000, |output| output));
+        assert_eq!(asks(&sent), [3, 7, 11], "{codec:?}");
+    }
+}
+
+#[test]
+fn streams_without_messages_have_no_room_for_tags() {
+    for codec in CODECS {
+        for has_messages in [true, false] {
+            let config = Config { has_messages, datagram_bytes: 1000, ..config(codec) };
+            let mut scene = Scene::opened_with(config, block(Service::Connection));
+            let sent = scene.output(10_000, |output| output);
+            let most = sent[1..].iter().map(Got::len).max().expect("sent");
+            let (header, tail) = (codec.header_bytes(), if codec == Codec::Xtp36 { 7 } else { 0 });
+            assert_eq!(most, 1000 - header - tail - if has_messages { 8 } else { 0 }, "{codec:?}");
+            let context = scene.context();
+            let buffer = scene.half.memory.add(bytes(0, 10));
+            for (eom, btag) in [(true, None), (false, Some([1; 8]))].into_iter().filter(|_| !has_messages) {
+                let output = Output { eom, btag, ..Output::bytes(buffer, 10) };
+                let refused = scene.half.call(|engine, now| engine.send(now, context, output));
+                assert_eq!(refused, Err(Refused::Unsupported));
+            }
+        }
+    }
+}
+
+//= X-11 test
+#[test]
+fn who_is_patient_leaves_it_to_ctimer_to_give_a_peer_up() {
+    for codec in CODECS {
+        for is_patient in [false, true] {
+            let config = Config { is_patient, ..config(codec) };
+            let mut scene = Scene::opened_with(config.clone(), block(Service::Connection));
+            scene.send(10);
+            let diag = scene.wait(16_000);
+            assert_eq!(diag.last().expect("sent").diag, Some((2, 0)), "a peer that was never heard of");
+            let mut scene = Scene::opened_with(config, block(Service::Connection));
+            let sync = scene.send(10)[0].sync;
+            let status = scene.status(NONE, 10, 1000, sync);
+            scene.feed(&status);
+            scene.send(10);
+            scene.wait(2000);
+            assert_eq!(scene.closed().is_none(), is_patient, "{codec:?}");
+            let asks = scene.wait(67_900);
+            assert!(!is_patient || asks.iter().all(|packet| packet.marks() == SREQ && packet.diag.is_none()));
+            scene.wait(200);
+            assert_eq!(scene.closed(), Some(Err(Failure::Abandoned)));
+        }
     }
 }

@@ -94,6 +94,7 @@ struct Oracle {
     asks: Vec<u64>,
     used: usize,
     newest_acked: u64,
+    /// Packets with data since one of them asked.
     since_ask: u32,
     is_shut: bool,
     go_back_n: bool,
@@ -208,9 +209,6 @@ impl Oracle {
     fn on_ask(&mut self, asking: Asking, number: u64) {
         if asking != Asking::No {
             self.asks.push(number);
-        }
-        if matches!(asking, Asking::Status | Asking::Expiry) {
-            self.since_ask = 0;
         }
     }
 
@@ -358,6 +356,9 @@ fn run(
                     };
                     let sync = stream.commit(at(now), &cut, asking, &terms);
                     oracle.on_ask(asking, oracle.number);
+                    if asking == Asking::Status {
+                        oracle.since_ask = 0;
+                    }
                     prop_assert_eq!(sync, START.wrapping_add(oracle.asks.len() as u32 - 1));
                     prop_assert_eq!(stream.in_flight(), in_flight + wire);
                 }

@@ -53,13 +53,14 @@ impl Profile {
     pub const SERVICES: Services = Services::NONE.with(Service::Connection);
 
     /// The configuration of an engine, of which `base` says the rest.
-    //= Q-2
+    //= Q-2, Q-4
     pub fn config(&self, medium: Medium, base: Config) -> Config {
         Config {
             codec: Codec::Xtp40,
             is_padded: medium == Medium::Ethernet,
             verifies: false,
             has_messages: false,
+            is_patient: true,
             trusts_reports: true,
             diag_options: Self::OPTIONS,
             ..base

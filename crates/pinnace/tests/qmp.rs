@@ -1,7 +1,7 @@
 //! QMP's sockets, from outside: over real UDP, and over links that lose.
 
 use pinnace::Idle;
-use pinnace::qmp::{Endpoint, Listener, Options, Shutdown, State, Stream, Way};
+use pinnace::qmp::{Endpoint, Listener, Options, Pool, PoolOptions, Shutdown, State, Stream, Way};
 use std::io::{self, ErrorKind, Read, Write};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -211,4 +211,99 @@ fn many_streams_share_an_endpoint() {
         client.join().unwrap();
     }
     serving.join().unwrap();
+}
+
+//= B-6 test, B-7 test, B-11 test, Q-10 test
+#[test]
+fn qbufs_change_owners_and_come_back() {
+    let pools = [(); 2].map(|()| Pool::create(&PoolOptions { zones: 64, ..PoolOptions::default() }).unwrap());
+    let [there, here] = pools.clone().map(|pool| Options { pool: Some(pool), ..options() });
+    let listener = Listener::bind("127.0.0.1:0", &there).unwrap();
+    let client = Stream::connect(listener.local_addr(), &here).unwrap();
+    let server = listener.accept().unwrap();
+    let free = pools.each_ref().map(|pool| pool.stats().free_blocks);
+    let sent = pattern(10_000_000, 4);
+    let expected = sent.clone();
+    let sending = thread::spawn(move || {
+        for (number, piece) in sent.chunks(100_000).enumerate() {
+            let mut qbuf = loop {
+                match client.alloc(piece.len()) {
+                    Ok(qbuf) => break qbuf,
+                    Err(_) => thread::sleep(Duration::from_micros(100)),
+                }
+            };
+            qbuf.copy_from_slice(piece);
+            if number % 10 == 3 {
+                client.write(b"").unwrap();
+            }
+            client.send_qbuf(qbuf).unwrap();
+        }
+        client.shutdown(Shutdown::Write).unwrap();
+        client
+    });
+    let mut received = Vec::new();
+    let mut count = 0;
+    while let Some(qbuf) = server.recv_qbuf().unwrap() {
+        received.extend_from_slice(&qbuf);
+        count += 1;
+        if count % 50 == 7 {
+            let mut some = [0; 1000];
+            let len = server.read(&mut some).unwrap();
+            received.extend_from_slice(&some[..len]);
+        }
+    }
+    assert!(received == expected, "{} of {}", received.len(), expected.len());
+    let client = sending.join().unwrap();
+    client.flush().unwrap();
+    let counters = server.endpoint().counters();
+    assert!(counters.bytes_in_place > 9_000_000, "{counters:?}");
+    drop((client, server, listener));
+    let until = Instant::now() + Duration::from_secs(10);
+    while pools.each_ref().map(|pool| pool.stats().free_blocks) != free && Instant::now() < until {
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(pools.each_ref().map(|pool| pool.stats().free_blocks), free, "every block has come back");
+}
+
+#[test]
+fn without_a_pool_there_are_no_qbufs_and_an_empty_one_says_so() {
+    let (client, _server) = pair();
+    assert_eq!(client.alloc(1).unwrap_err().kind(), ErrorKind::Unsupported);
+    let pool = Pool::create(&PoolOptions { zones: 1, ..PoolOptions::default() }).unwrap();
+    let with = Options { pool: Some(pool), ..options() };
+    let listener = Listener::bind("127.0.0.1:0", &with).unwrap();
+    let client = Stream::connect(listener.local_addr(), &with).unwrap();
+    assert_eq!(client.alloc(200_000).unwrap_err().kind(), ErrorKind::OutOfMemory);
+    let all: Vec<_> = std::iter::from_fn(|| client.alloc(4096).ok()).collect();
+    assert_eq!(all.len(), 32);
+    // The heap has what the pool has not; only a qbuf cannot be had.
+    let server = listener.accept().unwrap();
+    client.write(b"ahoy").unwrap();
+    let error = server.recv_qbuf().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
+    drop(all);
+    assert_eq!(&*server.recv_qbuf().unwrap().unwrap(), b"ahoy");
+}
+
+#[test]
+fn what_came_while_the_pool_was_empty_is_not_lost() {
+    let pool = Pool::create(&PoolOptions { zones: 1, ..PoolOptions::default() }).unwrap();
+    let with = Options { pool: Some(pool), ..options() };
+    let listener = Listener::bind("127.0.0.1:0", &with).unwrap();
+    let client = Stream::connect(listener.local_addr(), &with).unwrap();
+    let server = listener.accept().unwrap();
+    let all: Vec<_> = std::iter::from_fn(|| client.alloc(4096).ok()).collect();
+    let sent = pattern(50_000, 5);
+    client.write(&sent).unwrap();
+    client.flush().unwrap();
+    for _ in 0..3 {
+        assert_eq!(server.recv_qbuf().unwrap_err().kind(), ErrorKind::OutOfMemory);
+    }
+    drop(all);
+    client.shutdown(Shutdown::Write).unwrap();
+    let mut received = Vec::new();
+    while let Some(qbuf) = server.recv_qbuf().unwrap() {
+        received.extend_from_slice(&qbuf);
+    }
+    assert!(received == sent);
 }

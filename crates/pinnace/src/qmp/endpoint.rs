@@ -1,6 +1,6 @@
 //! Endpoints: what several sockets of one process share.
 
-use super::{Carrier, Listener, Options, Stream, Way};
+use super::{Carrier, Listener, Options, Pool, Stream, Way};
 use crate::xtp;
 use pinnace_link::Link;
 use std::io;
@@ -14,6 +14,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 pub struct Endpoint {
     pub(super) inner: xtp::Endpoint,
     carrier: Carrier,
+    pool: Option<Pool>,
 }
 
 impl Endpoint {
@@ -56,7 +57,12 @@ impl Endpoint {
     }
 
     fn of(inner: xtp::Endpoint, options: &Options) -> Self {
-        Self { inner, carrier: options.carrier.clone() }
+        Self { inner, carrier: options.carrier.clone(), pool: options.pool.clone() }
+    }
+
+    /// The pool that its streams' bytes lie in, if they do.
+    pub fn pool(&self) -> Option<&Pool> {
+        self.pool.as_ref()
     }
 
     pub(super) fn way(&self) -> Way {

@@ -24,12 +24,15 @@ mod endpoint;
 mod lingering;
 mod listener;
 mod options;
+mod qbufs;
 mod stream;
 
 pub use endpoint::Endpoint;
 pub use lingering::settle;
 pub use listener::Listener;
 pub use options::{Carrier, Options};
+pub use pinnace_qbuf::{Pool, PoolOptions, Qbuf};
 pub use pinnace_qmp::State;
 pub use pinnace_runtime::WakeFd;
+pub use qbufs::Full;
 pub use stream::{Shutdown, Stream, Way};

@@ -5,6 +5,7 @@ use crate::xtp::{self, Limits};
 use crate::zcrp::Profile as Network;
 use pinnace_core::ControllerKind;
 use pinnace_link::UdpOptions;
+use pinnace_qbuf::Pool;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -41,6 +42,12 @@ pub struct Options {
     /// A peer that is silent for so long is gone: half of it passes before it is asked whether it is there. By default 70 s
     /// without anything under way, and seconds with.
     pub peer_timeout: Option<Duration>,
+    /// Where buffers are that are passed without being copied ([`Stream::send_qbuf`], [`Stream::recv_qbuf`]): then what
+    /// arrives lies in this pool as well.
+    ///
+    /// [`Stream::send_qbuf`]: super::Stream::send_qbuf
+    /// [`Stream::recv_qbuf`]: super::Stream::recv_qbuf
+    pub pool: Option<Pool>,
     /// What kind of network lies between the peers.
     pub network: Network,
     /// Congestion controller; by default the network's: `fixed` (cluster) or `bbr` (Internet).
@@ -66,6 +73,7 @@ impl Default for Options {
             status_every: pinnace_qmp::Profile::default().status_every,
             window_bytes: None,
             go_back_n: false,
+            pool: None,
             peer_timeout: None,
             network: Network::default(),
             congestion: None,

@@ -129,12 +129,20 @@ impl Stream {
         }
     }
 
-    fn connection(&self) -> &xtp::Connection {
+    pub(super) fn connection(&self) -> &xtp::Connection {
         self.inner.as_ref().expect("it is there until it is dropped")
     }
 
     fn settings(&self) -> Settings {
         *self.settings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn read_timeout(&self) -> Option<Duration> {
+        self.settings().read_timeout
+    }
+
+    pub(super) fn write_timeout(&self) -> Option<Duration> {
+        self.settings().write_timeout
     }
 
     fn set(&self, change: impl FnOnce(&mut Settings)) {
@@ -351,7 +359,7 @@ impl Stream {
 }
 
 /// Sockets say so of a time-out that was set on them.
-fn would_block<T>(result: Result<T, Error>) -> io::Result<T> {
+pub(super) fn would_block<T>(result: Result<T, Error>) -> io::Result<T> {
     match result {
         Err(Error::Timeout) => Err(io::ErrorKind::WouldBlock.into()),
         result => Ok(result?),

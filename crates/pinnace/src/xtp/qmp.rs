@@ -1,16 +1,43 @@
 //! What QMP needs of an endpoint: XTP set up as its profile says.
 
-use super::port::{self, Bound, deadline};
-use super::{Connection, Endpoint, Options, Service};
-use crate::{Error, qmp};
-use pinnace_link::Link;
+use super::port::{self, Bound, Call, deadline};
+use super::reading::{Look, first};
+use super::{Connection, Endpoint, Options, SendOptions, Service};
+use crate::{Error, Message, qmp};
+use pinnace_link::{Link, Piece, Source};
+use pinnace_qbuf::{Pool, Qbuf, Role};
 use pinnace_qmp::{Medium, Profile, State};
 use pinnace_runtime::WaitError;
+use pinnace_xtp::Config;
+use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
 /// The longest wait for an answer where round trips are short: so often an answer may be missing in a given time.
 const SHORT_WAIT: Duration = Duration::from_millis(160);
+
+/// Bytes of the buffers that a stream is received into, if they are qbufs. The largest packet lies in two at most.
+const AREA_BYTES: usize = 64 << 10;
+
+/// Fewer bytes are copied into a small qbuf, so that the large one goes on being filled.
+const WORTH_TAKING: u64 = 8 << 10;
+
+fn no_room() -> Error {
+    Error::io("no qbuf for what has arrived: free some, or make the pool larger", io::ErrorKind::OutOfMemory.into())
+}
+
+/// Storage that is a pool's qbufs.
+#[derive(Debug)]
+struct PoolSource(Pool);
+
+// SAFETY: a qbuf's memory is part of a map that lives as long as the qbuf, and only its owner uses it.
+unsafe impl Source for PoolSource {
+    fn allocate(&mut self, len: usize) -> Option<Piece> {
+        let mut qbuf = self.0.alloc(len)?;
+        qbuf.set_role(Role::Engine);
+        Some(Piece { base: qbuf.as_mut_ptr(), len, owner: Box::new(qbuf) })
+    }
+}
 
 impl Endpoint {
     pub(crate) fn bind_qmp(address: impl ToSocketAddrs, options: &qmp::Options) -> Result<Self, Error> {
@@ -53,7 +80,12 @@ impl Endpoint {
             block.retry_count += expiries as u32;
         }
         debug_assert_eq!(block.service, Service::Connection);
-        let mut end = port::start_as(bound, xtp, block, |config| profile.config(Medium::Internet, config))?;
+        let area_bytes = options.pool.as_ref().map_or(0, |pool| pool.max_len().min(AREA_BYTES) as u32);
+        let adjust = |config| Config { area_bytes, ..profile.config(Medium::Internet, config) };
+        let mut end = port::start_as(bound, xtp, block, adjust)?;
+        if let Some(pool) = options.pool.clone() {
+            end.port.inspect(|_, memory, _| memory.set_source(Some(Box::new(PoolSource(pool)))));
+        }
         end.asks_after_writes = true;
         Ok(Self::at(end))
     }
@@ -90,6 +122,119 @@ impl Connection {
                 return Ok(seen);
             }
         }
+    }
+
+    /// Queues a qbuf, without copying it; it is freed when the last packet that uses it has been acknowledged. The inner
+    /// error gives it back: the queue is full, after so many outputs had ended.
+    //= B-6, B-11, Q-10
+    pub(crate) fn pass_in(&self, mut qbuf: Qbuf) -> Result<Result<(), (Qbuf, u64)>, Error> {
+        let (is_full, ended) = self.end.port.inspect(|engine, _, state| {
+            let ended = state.association(self.place).map_or(0, |association| association.lane.ended());
+            (engine.queue_room(self.id) < qbuf.len() as u64, ended)
+        });
+        if is_full {
+            return Ok(Err((qbuf, ended)));
+        }
+        qbuf.set_role(Role::Engine);
+        let (base, len) = (qbuf.as_mut_ptr(), qbuf.len());
+        // SAFETY: the memory is the qbuf's, which lives as long as the message and is used through it alone.
+        let message = unsafe { Message::from_owner(qbuf, base, len) };
+        let options = SendOptions { sreq: true, ..SendOptions::BYTES };
+        drop(self.try_send(message, &options).map_err(|unsent| unsent.error)?);
+        Ok(Ok(()))
+    }
+
+    /// Waits until an output has ended after so many had.
+    pub(crate) fn wait_for_room(&self, ended: u64, timeout: Option<Duration>) -> Result<(), Error> {
+        let deadline = timeout.and_then(deadline);
+        match self.end.port.wait_until(|state| self.has_room(state, ended), deadline) {
+            Err(WaitError::Timeout) => Err(Error::Timeout),
+            result => Ok(result?),
+        }
+    }
+
+    /// Takes the next bytes as a qbuf: the one that they arrived in, or, if it is not all theirs yet and they are few, a copy.
+    /// Waits for the first byte; `None` at the end of the stream.
+    //= B-6, B-7
+    pub(crate) fn take_qbuf(&self, pool: &Pool, timeout: Option<Duration>) -> Result<Option<Qbuf>, Error> {
+        let deadline = timeout.and_then(deadline);
+        loop {
+            match self.end.port.wait_until(|state| self.may_read(state), deadline) {
+                Err(WaitError::Timeout) => return Err(Error::Timeout),
+                result => result?,
+            }
+            match self.take_storage(pool)? {
+                Look::Found(qbuf) => return Ok(Some(qbuf)),
+                Look::Ended => return Ok(None),
+                Look::Nothing => {}
+            }
+        }
+    }
+
+    fn take_storage(&self, pool: &Pool) -> Result<Look<Qbuf>, Error> {
+        let mut partial = self.partial();
+        if partial.shut {
+            return Ok(Look::Ended);
+        }
+        if partial.len() > 0 {
+            let len = partial.len().min(pool.max_len());
+            let mut qbuf = pool.alloc(len).ok_or_else(no_room)?;
+            partial.drain_into(&mut qbuf);
+            return Ok(Look::Found(qbuf));
+        }
+        let taken = self.end.port.call(|Call { now, engine, memory, .. }| {
+            let range = engine.take_area(now, self.id, WORTH_TAKING)?;
+            let (offset, len) = (range.offset as usize, range.len as usize);
+            let copy = match memory.take_owner(range.buffer).map(|owner| owner.downcast::<Qbuf>()) {
+                Some(Ok(mut qbuf)) => {
+                    qbuf.set_len(qbuf.capacity());
+                    if offset > 0 {
+                        // Some of its bytes were read the ordinary way.
+                        qbuf.copy_within(offset..offset + len, 0);
+                    }
+                    qbuf.set_len(len);
+                    qbuf.set_role(Role::User);
+                    return Some(Ok(*qbuf));
+                }
+                // The pool was empty when they came.
+                _ => memory.take(range.buffer)?,
+            };
+            let bytes = &copy[offset..offset + len];
+            let result = match pool.alloc(len) {
+                Some(mut qbuf) => {
+                    qbuf.copy_from_slice(bytes);
+                    Ok(qbuf)
+                }
+                None => {
+                    // They are consumed, and wait here for the next call.
+                    partial.collect(bytes);
+                    Err(no_room())
+                }
+            };
+            memory.recycle(copy);
+            Some(result)
+        })?;
+        drop(partial);
+        match taken {
+            Some(Ok(qbuf)) => return Ok(Look::Found(qbuf)),
+            Some(Err(error)) => return Err(error),
+            None => {}
+        }
+        self.look(|call, _, readable| {
+            if readable.len == 0 {
+                return Ok((0, None));
+            }
+            let len = readable.len.min(WORTH_TAKING.max(pool.max_len() as u64 / 2)) as usize;
+            let mut qbuf = pool.alloc(len).ok_or_else(no_room)?;
+            let mut at = 0;
+            for part in first(&readable, len as u64) {
+                let bytes = call.memory.bytes(part);
+                qbuf[at..at + bytes.len()].copy_from_slice(bytes);
+                at += bytes.len();
+            }
+            qbuf.set_len(at);
+            Ok((at as u64, Some(qbuf)))
+        })
     }
 
     /// SHUT_RD: local. What comes is read by nobody, and the peer is not told.

@@ -46,6 +46,17 @@ pub(super) struct Partial {
 }
 
 impl Partial {
+    /// Keeps bytes that nobody could take.
+    pub(super) fn collect(&mut self, bytes: &[u8]) {
+        self.message.data.extend_from_slice(bytes);
+    }
+
+    /// Moves the first bytes out.
+    pub(super) fn drain_into(&mut self, to: &mut [u8]) {
+        to.copy_from_slice(&self.message.data[..to.len()]);
+        self.message.data.drain(..to.len());
+    }
+
     /// Bytes that are here.
     pub(super) fn len(&self) -> usize {
         self.message.data.len()
@@ -67,7 +78,7 @@ pub struct Filled {
 }
 
 /// What a look at the ring has found.
-enum Look<T> {
+pub(super) enum Look<T> {
     Found(T),
     Ended,
     Nothing,
@@ -186,7 +197,7 @@ impl Connection {
     }
 
     /// Shows `take` what can be read, until it says that it has found what it wants. It says how many bytes it took.
-    fn look<R>(
+    pub(super) fn look<R>(
         &self,
         mut take: impl FnMut(&mut Call<'_>, &Self, Readable) -> Result<(u64, Option<R>), Error>,
     ) -> Result<Look<R>, Error> {
@@ -542,7 +553,7 @@ fn ended<R>(closed: Option<Result<(), Failure>>) -> Result<Look<R>, Error> {
 }
 
 /// Where the first `take` bytes lie.
-fn first(readable: &Readable, take: u64) -> impl Iterator<Item = BufferRange> {
+pub(super) fn first(readable: &Readable, take: u64) -> impl Iterator<Item = BufferRange> {
     let mut left = take;
     readable.parts.into_iter().filter_map(move |part| {
         let len = left.min(u64::from(part.len));

@@ -1,0 +1,101 @@
+//! Buffers that change owners (specs/qbuf.md, B-6): what is sent is given away, what is received is got.
+//!
+//! Always true: a qbuf that was sent is the transport's until its last packet has been acknowledged, and is free then; one
+//! that was received is the application's.
+
+use super::stream::would_block;
+use super::{Pool, Qbuf, Stream};
+use crate::Error;
+use std::io;
+use std::time::Duration;
+
+/// Why a qbuf was not sent; it is still the caller's.
+#[derive(Debug)]
+pub struct Full(pub Qbuf);
+
+impl Stream {
+    /// The pool that it was set up with ([`Options::pool`](super::Options::pool)).
+    pub fn pool(&self) -> Option<&Pool> {
+        self.endpoint().pool()
+    }
+
+    /// A qbuf of `len` bytes to be filled and sent.
+    ///
+    /// # Errors
+    /// If the pool is empty, `len` is more than a zone, or there is no pool.
+    pub fn alloc(&self, len: usize) -> io::Result<Qbuf> {
+        let pool = self.the_pool()?;
+        pool.alloc(len).ok_or_else(|| {
+            let why = format!("no qbuf of {len} bytes is free (at most {} are contiguous)", pool.max_len());
+            io::Error::new(io::ErrorKind::OutOfMemory, why)
+        })
+    }
+
+    fn the_pool(&self) -> io::Result<&Pool> {
+        let why = "this stream has no pool: set Options::pool";
+        self.pool().ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, why))
+    }
+
+    /// Sends the bytes of a qbuf, which are not copied, and gives it away: it is free again when they have been
+    /// acknowledged. Waits for room in the queue.
+    ///
+    /// ```
+    /// use pinnace::qmp::{Listener, Options, Pool, PoolOptions, Stream};
+    /// # fn main() -> std::io::Result<()> {
+    /// let options = Options { pool: Some(Pool::create(&PoolOptions::default())?), ..Options::default() };
+    /// let listener = Listener::bind("127.0.0.1:0", &options)?;
+    /// let client = Stream::connect(listener.local_addr(), &options)?;
+    /// let mut qbuf = client.alloc(4)?;
+    /// qbuf.copy_from_slice(b"ahoy");
+    /// client.send_qbuf(qbuf)?;
+    /// let server = listener.accept()?;
+    /// assert_eq!(&*server.recv_qbuf()?.expect("not the end"), b"ahoy");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Stream::write`]; also if it is empty.
+    //= B-6, Q-10
+    pub fn send_qbuf(&self, qbuf: Qbuf) -> io::Result<()> {
+        let mut qbuf = qbuf;
+        loop {
+            match self.connection().pass_in(qbuf)? {
+                Ok(()) => return Ok(()),
+                Err((back, ended)) => {
+                    would_block(self.connection().wait_for_room(ended, self.write_timeout()))?;
+                    qbuf = back;
+                }
+            }
+        }
+    }
+
+    /// Like [`Stream::send_qbuf`], but does not wait.
+    ///
+    /// # Errors
+    /// The outer: as [`Stream::write`]. The inner gives the qbuf back: there is no room now.
+    pub fn try_send_qbuf(&self, qbuf: Qbuf) -> io::Result<Result<(), Full>> {
+        Ok(self.connection().pass_in(qbuf)?.map_err(|(qbuf, _)| Full(qbuf)))
+    }
+
+    /// The next bytes of the stream, in the qbuf that they arrived in; few bytes in a small one, as a copy. Waits for the
+    /// first; `None` at the end of the stream. Where one qbuf ends and the next begins says nothing.
+    ///
+    /// # Errors
+    /// As [`Stream::read`]; also if the pool is empty, or there is none.
+    //= B-7
+    pub fn recv_qbuf(&self) -> io::Result<Option<Qbuf>> {
+        would_block(self.connection().take_qbuf(self.the_pool()?, self.read_timeout()))
+    }
+
+    /// Like [`Stream::recv_qbuf`], but does not wait: the outer `None` says that nothing is there.
+    ///
+    /// # Errors
+    /// As [`Stream::recv_qbuf`].
+    pub fn try_recv_qbuf(&self) -> io::Result<Option<Option<Qbuf>>> {
+        match self.connection().take_qbuf(self.the_pool()?, Some(Duration::ZERO)) {
+            Err(Error::Timeout) => Ok(None),
+            result => Ok(Some(result?)),
+        }
+    }
+}

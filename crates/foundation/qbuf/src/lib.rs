@@ -12,6 +12,7 @@
 // Models are of the control structure alone: they map no memory, and ask no kernel.
 #![cfg_attr(loom, allow(dead_code, unused_imports))]
 
+pub mod channel;
 mod counters;
 mod deferred;
 #[cfg(not(loom))]

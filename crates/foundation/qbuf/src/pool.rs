@@ -222,6 +222,13 @@ impl Pool {
         recovery::client_at(self.0.map.tables(), slot)
     }
 
+    //= B-12
+    /// Whether a client may still act: it has not left, was not dropped, and its process is not known to be dead. Asks the
+    /// kernel.
+    pub fn is_alive(&self, client: ClientId) -> bool {
+        recovery::is_alive(self.0.map.tables(), client, &self.0.kernel)
+    }
+
     //= B-8
     /// What could not be had: memory that could not be wired when attaching, and when a buffer was wrapped. Each is said
     /// once, however often it happens.

@@ -108,6 +108,16 @@ pub(crate) fn reap(tables: Tables<'_>, judge: &impl Judge) {
     }
 }
 
+/// Whether a client is the present one of its slot, and its process is not known to be dead.
+pub(crate) fn is_alive(tables: Tables<'_>, client: ClientId, judge: &impl Judge) -> bool {
+    tables.clients.get(usize::from(client.slot())).is_some_and(|slot| {
+        let word = slot.identity.load(Ordering::Acquire);
+        state(word) == LIVE
+            && is_generation(slot, client)
+            && !judge.is_dead(Identity::of(word), slot.namespace.load(Ordering::Acquire))
+    })
+}
+
 /// Slots that are taken.
 pub(crate) fn clients(tables: Tables<'_>) -> u32 {
     tables.clients.iter().filter(|slot| state(slot.identity.load(Ordering::Relaxed)) == LIVE).count() as u32

@@ -5,7 +5,8 @@
 //! | 0..8 | magic `PNCHAN01` |
 //! | 8..12 | version, 1 |
 //! | 12..16 | slots a ring, a power of two |
-//! | 128..256, 256..384 | record of side A, of side B: claimed by (process id), start time, client slot of the pool, set |
+//! | 128..256, 256..384 | record of side A, of side B: claimed (8 bytes), which client of the pool (8 bytes) |
+//! | 384..388 | number of the channel |
 //! | 512..1024, 1024..1536 | control words of the ring from A to B, from B to A |
 //! | 4096.. | slots of the ring from A to B, then of that from B to A |
 //!
@@ -17,15 +18,20 @@
 use core::mem::{offset_of, size_of};
 use core::ptr::NonNull;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use super::ring::{Control, Line, Ring, Slot};
-use super::sync::{AtomicU64, Ordering};
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::mm::{MapFlags, ProtFlags};
+
+use super::ring::{CLOSED, Control, Line, Ring, Slot};
+use super::sync::{AtomicU64, Ordering, fence};
 use super::{ChannelError, Side};
+use crate::ClientId;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"PNCHAN01");
 const VERSION: u32 = 1;
+
 const SLOTS_AT: usize = 4096;
 
 /// Most slots a ring may have.
@@ -33,10 +39,11 @@ pub(super) const MAX_SLOTS: u32 = 1 << 16;
 
 #[repr(C)]
 struct Header {
-    magic: u64,
-    version: u32,
-    slots: u32,
+    magic: AtomicU64,
+    /// The version, and 2^32 times the slots a ring.
+    geometry: AtomicU64,
     sides: [Line<Record>; 2],
+    number: AtomicU64,
     rings: [Line<Control>; 2],
 }
 
@@ -47,21 +54,13 @@ const _: () = assert!(size_of::<Control>() == 512 && size_of::<Slot>() == 64);
 /// Who sits on a side.
 #[repr(C)]
 struct Record {
-    /// Process id of who claimed the side; 0: nobody yet.
+    /// 1: somebody sits there, or did.
     claimed: AtomicU64,
-    start: AtomicU64,
+    /// Bit 32 set: bits 0 to 21 are the client of the pool that sits there, or will.
     client: AtomicU64,
-    /// 1: the two words before are set.
-    set: AtomicU64,
 }
 
-/// What a side says of itself. Not trusted: it may lie, and then is found dead or alive by its own fault.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Seat {
-    pub(super) pid: u32,
-    pub(super) start: u64,
-    pub(super) client: u64,
-}
+const KNOWN: u64 = 1 << 32;
 
 /// A mapped channel region.
 #[derive(Debug)]
@@ -69,6 +68,7 @@ pub(super) struct Region {
     base: NonNull<u8>,
     bytes: usize,
     slots: u32,
+    number: u32,
 }
 
 // SAFETY: the mapping stays until the region is dropped, and everything in it is read and written by atomic operations.
@@ -79,7 +79,7 @@ unsafe impl Sync for Region {}
 impl Drop for Region {
     fn drop(&mut self) {
         // SAFETY: exactly the mapping that `map` made; nobody can hold a reference into it longer than the region.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes) };
     }
 }
 
@@ -89,32 +89,19 @@ fn bytes_for(slots: u32) -> usize {
 
 impl Region {
     /// Makes the file of a channel.
-    pub(super) fn create(slots: u32) -> io::Result<OwnedFd> {
-        // SAFETY: plain system call with a constant name.
-        let fd = unsafe { libc::memfd_create(c"pinnace-channel".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: `fd` was just made and has no other owner.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    pub(super) fn create(slots: u32, number: u32, clients: [Option<ClientId>; 2]) -> io::Result<OwnedFd> {
+        let fd = rustix::fs::memfd_create("pinnace-channel", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         let bytes = bytes_for(slots);
-        // SAFETY: plain system calls on a descriptor that we own.
-        let sealed = unsafe {
-            libc::ftruncate(fd.as_raw_fd(), bytes as libc::off_t) == 0
-                && libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL) == 0
-        };
-        if !sealed {
-            return Err(io::Error::last_os_error());
+        rustix::fs::ftruncate(&fd, bytes as u64)?;
+        rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        let region = Region { base: map(fd.as_fd(), bytes)?, bytes, slots, number };
+        let header = region.header();
+        header.geometry.store(u64::from(VERSION) | u64::from(slots) << 32, Ordering::Relaxed);
+        header.number.store(u64::from(number), Ordering::Relaxed);
+        for (record, client) in header.sides.iter().zip(clients) {
+            record.0.client.store(client.map_or(0, |client| KNOWN | u64::from(client.to_bits())), Ordering::Relaxed);
         }
-        let base = map(&fd, bytes)?;
-        let region = Region { base, bytes, slots };
-        // SAFETY: the header lies within the mapping, which nobody else has yet; an all-zero header is a valid one.
-        unsafe {
-            let header = region.base.cast::<Header>().as_ptr();
-            (*header).version = VERSION;
-            (*header).slots = slots;
-            (*header).magic = MAGIC;
-        }
+        header.magic.store(MAGIC, Ordering::Release);
         Ok(fd)
     }
 
@@ -126,35 +113,19 @@ impl Region {
     //= B-9
     //= B-13
     pub(super) fn map(fd: BorrowedFd<'_>) -> Result<Arc<Region>, ChannelError> {
-        // SAFETY: plain system call.
-        let seals = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GET_SEALS) };
-        if seals < 0 || seals & libc::F_SEAL_SHRINK == 0 {
+        let seals = rustix::fs::fcntl_get_seals(fd).unwrap_or(SealFlags::empty());
+        if !seals.contains(SealFlags::SHRINK) {
             return Err(ChannelError::Refused("the region is not sealed against shrinking"));
         }
-        // SAFETY: `stat` is plain data, for which zeros are valid, and the call fills it.
-        let size = unsafe {
-            let mut stat: libc::stat = core::mem::zeroed();
-            if libc::fstat(fd.as_raw_fd(), &raw mut stat) != 0 {
-                return Err(io::Error::last_os_error().into());
-            }
-            stat.st_size
-        };
-        let bytes = usize::try_from(size).unwrap_or(0);
+        let bytes = usize::try_from(rustix::fs::fstat(fd).map_err(io::Error::from)?.st_size).unwrap_or(0);
         if bytes < SLOTS_AT || bytes > bytes_for(MAX_SLOTS) {
             return Err(ChannelError::Refused("the region has no size that a channel can have"));
         }
-        let base = map(&fd, bytes)?;
-        let mut region = Region { base, bytes, slots: 0 };
-        // SAFETY: the header lies within the mapping. Volatile, because the other process may write at the same time: each
-        // word is read once, and checked in its private copy.
-        let (magic, version, slots) = unsafe {
-            let header = base.cast::<Header>().as_ptr();
-            (
-                (&raw const (*header).magic).read_volatile(),
-                (&raw const (*header).version).read_volatile(),
-                (&raw const (*header).slots).read_volatile(),
-            )
-        };
+        let mut region = Region { base: map(fd, bytes)?, bytes, slots: 0, number: 0 };
+        // Each word is read once, and checked in its private copy: the other process may write at the same time.
+        let magic = region.header().magic.load(Ordering::Acquire);
+        let geometry = region.header().geometry.load(Ordering::Relaxed);
+        let (version, slots) = (geometry as u32, (geometry >> 32) as u32);
         if magic != MAGIC || version != VERSION {
             return Err(ChannelError::Refused("the region is not a channel of this version"));
         }
@@ -162,6 +133,7 @@ impl Region {
             return Err(ChannelError::Refused("the number of slots does not fit the size of the region"));
         }
         region.slots = slots;
+        region.number = region.header().number.load(Ordering::Relaxed) as u32;
         Ok(Arc::new(region))
     }
 
@@ -170,34 +142,46 @@ impl Region {
     }
 
     fn header(&self) -> &Header {
-        // SAFETY: the header lies at the start of the mapping, which is page aligned and lives as long as `self`. What is not
-        // atomic in it is not read through this reference.
+        // SAFETY: the header lies at the start of the mapping, which is page aligned and lives as long as `self`; all of it
+        // is atomic.
         unsafe { self.base.cast::<Header>().as_ref() }
     }
 
-    /// Takes a side for this process; false: somebody sits there already.
-    pub(super) fn claim(&self, side: Side, seat: Seat) -> bool {
+    /// The number of the channel, as [`Region::create`] was told; not trusted, but equal on both sides unless somebody lies.
+    pub(super) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Takes a side for a client of the pool. False: somebody sits there already, or it is another's.
+    pub(super) fn claim(&self, side: Side, client: ClientId) -> bool {
         let record = &self.header().sides[side.index()].0;
-        if record.claimed.compare_exchange(0, u64::from(seat.pid), Ordering::AcqRel, Ordering::Acquire).is_err() {
+        let word = KNOWN | u64::from(client.to_bits());
+        let expected = record.client.load(Ordering::Acquire);
+        if (expected != 0 && expected != word)
+            || record.claimed.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire).is_err()
+        {
             return false;
         }
-        record.start.store(seat.start, Ordering::Relaxed);
-        record.client.store(seat.client, Ordering::Relaxed);
-        record.set.store(1, Ordering::Release);
+        record.client.store(word, Ordering::Release);
         true
     }
 
-    /// Who sits on a side; `None`: nobody, or it is just sitting down.
-    pub(super) fn seat(&self, side: Side) -> Option<Seat> {
-        let record = &self.header().sides[side.index()].0;
-        if record.set.load(Ordering::Acquire) == 0 {
-            return None;
-        }
-        Some(Seat {
-            pid: u32::try_from(record.claimed.load(Ordering::Relaxed)).unwrap_or(0),
-            start: record.start.load(Ordering::Relaxed),
-            client: record.client.load(Ordering::Relaxed),
-        })
+    /// Who sits on a side, or will; `None`: not known yet.
+    pub(super) fn client(&self, side: Side) -> Option<ClientId> {
+        let word = self.header().sides[side.index()].0.client.load(Ordering::Acquire);
+        (word & KNOWN != 0).then(|| ClientId::from_bits(word as u32))
+    }
+
+    /// Somebody has sat down on a side, and perhaps left again.
+    pub(super) fn is_claimed(&self, side: Side) -> bool {
+        self.header().sides[side.index()].0.claimed.load(Ordering::Acquire) != 0
+    }
+
+    /// Closes both directions in the name of a side.
+    pub(super) fn abandon(&self, side: Side) {
+        self.control(side).writer.0.store(CLOSED, Ordering::SeqCst);
+        self.control(side.other()).reader.0.store(CLOSED, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
     }
 
     /// The control words of the ring that `from` writes.
@@ -206,14 +190,10 @@ impl Region {
     }
 }
 
-fn map(fd: &impl AsRawFd, bytes: usize) -> io::Result<NonNull<u8>> {
+fn map(fd: BorrowedFd<'_>, bytes: usize) -> io::Result<NonNull<u8>> {
+    let access = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: a new shared mapping at an address of the kernel's choice.
-    let base = unsafe {
-        libc::mmap(core::ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, fd.as_raw_fd(), 0)
-    };
-    if base == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
+    let base = unsafe { rustix::mm::mmap(core::ptr::null_mut(), bytes, access, MapFlags::SHARED, fd, 0)? };
     NonNull::new(base.cast()).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
 }
 
@@ -238,7 +218,12 @@ impl MappedRing {
         let slots = region.slots as usize;
         // SAFETY: the slots of both rings lie within the mapping: `bytes` was found to be exactly `bytes_for(slots)`.
         let first = unsafe { region.base.add(SLOTS_AT).cast::<Slot>().add(from.index() * slots) };
-        Self { control: NonNull::from(region.control(from)), slots: first, mask: slots as u64 - 1, _region: Arc::clone(region) }
+        Self {
+            control: NonNull::from(region.control(from)),
+            slots: first,
+            mask: slots as u64 - 1,
+            _region: Arc::clone(region),
+        }
     }
 }
 

@@ -193,11 +193,6 @@ impl<R: Ring> Producer<R> {
         self.ring.control().writer.0.store(CLOSED, Ordering::SeqCst);
         fence(Ordering::SeqCst);
     }
-
-    /// What the consumer has not taken, as this side's last look has it: for taking it back when the consumer is gone.
-    pub(crate) fn untaken(&self) -> impl Iterator<Item = Words> + '_ {
-        (self.head..self.published).map(|position| read(self.ring.slot(position)))
-    }
 }
 
 /// The reading end.

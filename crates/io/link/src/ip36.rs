@@ -270,7 +270,7 @@ impl Ip36Link {
     /// What a refusal means.
     fn refused(&mut self, refusal: Refusal, size: usize) -> io::Result<SendOutcome> {
         match refusal {
-            Refusal::Blocked => {
+            Refusal::Blocked | Refusal::QueueFull => {
                 self.counters.sends_blocked += 1;
                 Ok(SendOutcome::Blocked)
             }
@@ -465,7 +465,7 @@ impl Link for Ip36Link {
             // name in `self.to`; none of it moves in this loop.
             let Some(refusal) = (unsafe { self.out.send_singly(fd, &mut done, calls) }) else { break };
             match refusal {
-                Refusal::Blocked => {
+                Refusal::Blocked | Refusal::QueueFull => {
                     self.resume = (done > 0).then(|| (done, fingerprint(train)));
                     return self.refused(Refusal::Blocked, 0);
                 }
@@ -497,7 +497,7 @@ impl Link for Ip36Link {
                     continue;
                 }
                 RawRead::Refused(None) => continue,
-                RawRead::Refused(Some(Refusal::Blocked)) => return Ok(ReadOutcome::Empty),
+                RawRead::Refused(Some(Refusal::Blocked | Refusal::QueueFull)) => return Ok(ReadOutcome::Empty),
                 RawRead::Refused(Some(Refusal::TooLarge)) => {
                     self.refresh_mtu();
                     continue;

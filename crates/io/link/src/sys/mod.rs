@@ -4,6 +4,7 @@
 //! writes is read only as the family that it says it is.
 
 mod outgoing;
+mod packet;
 mod path;
 
 use std::io;
@@ -14,6 +15,7 @@ use std::os::fd::RawFd;
 use libc::{c_int, socklen_t};
 
 pub(crate) use outgoing::{MAX_PIECES, Outgoing, fingerprint};
+pub(crate) use packet::FrameKind;
 pub(crate) use path::{Family, Refusal, datagram_family, discover, foreign_family, mtu_of, route};
 
 /// Not in every version of the C library's headers.
@@ -76,7 +78,7 @@ pub(crate) fn size_buffer(fd: RawFd, wanted: usize, buffer: Buffer, warnings: &m
 /// A socket address as the kernel knows it.
 #[derive(Clone, Copy)]
 pub(crate) struct Name {
-    // Large enough for `sockaddr_in` too, and aligned like it.
+    // Large enough for `sockaddr_in` and `sockaddr_ll` too, and aligned like them.
     raw: libc::sockaddr_in6,
     len: socklen_t,
 }

@@ -18,6 +18,8 @@ pub(crate) enum Family {
 #[derive(Debug)]
 pub(crate) enum Refusal {
     Blocked,
+    /// `ENOBUFS`: no room behind the socket, in an interface's queue say, so that no room in the socket will tell.
+    QueueFull,
     Unreachable,
     TooLarge,
     /// `EIO`, `EINVAL`: what a path says that cannot do what a control message asks for.
@@ -33,7 +35,8 @@ impl Refusal {
         let error = io::Error::last_os_error();
         Some(match error.raw_os_error().unwrap_or(0) {
             libc::EINTR => return None,
-            libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM => Self::Blocked,
+            libc::EAGAIN | libc::ENOMEM => Self::Blocked,
+            libc::ENOBUFS => Self::QueueFull,
             libc::ECONNREFUSED
             | libc::ECONNRESET
             // What ICMP and ICMPv6 say of an IP protocol that nobody listens to.
@@ -43,6 +46,9 @@ impl Refusal {
             | libc::EHOSTDOWN
             | libc::ENETUNREACH
             | libc::ENETDOWN
+            // The interface is gone.
+            | libc::ENXIO
+            | libc::ENODEV
             | libc::ENOTCONN
             | libc::EDESTADDRREQ
             | libc::EPIPE => Self::Unreachable,

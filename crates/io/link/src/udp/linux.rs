@@ -430,7 +430,7 @@ impl UdpLink {
     /// What a refusal means that has nothing to do with offload.
     fn refused(&mut self, refusal: Refusal, size: usize) -> io::Result<SendOutcome> {
         match refusal {
-            Refusal::Blocked => {
+            Refusal::Blocked | Refusal::QueueFull => {
                 self.counters.sends_blocked += 1;
                 Ok(SendOutcome::Blocked)
             }
@@ -469,7 +469,7 @@ impl UdpLink {
             // name in `self.to`; none of it moves in this loop.
             let Some(refusal) = (unsafe { self.out.send_singly(fd, &mut done, calls) }) else { break };
             match refusal {
-                Refusal::Blocked => {
+                Refusal::Blocked | Refusal::QueueFull => {
                     self.resume = (done > 0).then(|| (done, fingerprint(train)));
                     return self.refused(Refusal::Blocked, 0);
                 }
@@ -611,7 +611,7 @@ impl Link for UdpLink {
             if read < 0 {
                 match Refusal::last() {
                     None => continue,
-                    Some(Refusal::Blocked) => {
+                    Some(Refusal::Blocked | Refusal::QueueFull) => {
                         self.settling = self.settling.saturating_sub(1);
                         return Ok(ReadOutcome::Empty);
                     }

@@ -1,16 +1,19 @@
 //! [`Capture`]: a link that writes what crosses it to a pcap file, for tcpdump, tshark and Wireshark.
 //!
-//! Each datagram is one packet, also where several crossed in one call, with an IP header made for it and, unless the link
-//! carries another protocol of IP, one of UDP. Always true: trouble with the file never disturbs the link: writing stops,
+//! Each datagram is one packet, also where several crossed in one call, with the headers of its carrier made for it: IP and
+//! UDP, IP alone, or Ethernet. Always true: trouble with the file never disturbs the link: writing stops,
 //! and [`Capture::finish`] says why.
 
-use crate::{BufferTable, Link, LinkCounters, ReadBuffer, ReadOutcome, Received, SendOutcome};
-use etherparse::{IpEcn, IpFragOffset, IpHeaders, IpNumber, Ipv4Header, Ipv6FlowLabel, Ipv6Header, PacketBuilder};
+use crate::{BufferTable, ETHER_TYPE, Link, LinkCounters, ReadBuffer, ReadOutcome, Received, SendOutcome};
+use etherparse::{
+    EtherType, Ethernet2Header, IpEcn, IpFragOffset, IpHeaders, IpNumber, Ipv4Header, Ipv6FlowLabel, Ipv6Header,
+    PacketBuilder,
+};
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
 use pcap_file::{DataLink, PcapError, TsResolution};
 use pinnace_core::{Address, Ecn, ReceivePlan, Train};
 use std::io::{self, Write};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What the head of the file says; as in tcpdump, more than any packet has. Some readers refuse packets that were longer
@@ -25,6 +28,13 @@ pub enum Carrier {
     Udp,
     /// IP itself, as this protocol: a datagram follows the IP header at once.
     Ip(u8),
+    /// Ethernet frames of EtherType 0x817D, between these MAC addresses where a train or read does not say.
+    Ethernet {
+        /// This end's.
+        local: [u8; 6],
+        /// The other end's.
+        peer: [u8; 6],
+    },
 }
 
 /// How [`Capture`] names the ends and what it keeps.
@@ -34,9 +44,9 @@ pub struct CaptureOptions {
     pub local: SocketAddr,
     /// The other end's address, where a train or read does not say.
     pub peer: SocketAddr,
-    /// What carries the datagrams; ports are written for UDP only.
+    /// What carries the datagrams; ports are written for UDP only, and IP addresses not for Ethernet.
     pub carrier: Carrier,
-    /// Bytes kept of each packet, IP and UDP headers included.
+    /// Bytes kept of each packet, the headers of its carrier included.
     pub snap_length: u32,
 }
 
@@ -56,6 +66,26 @@ impl CaptureOptions {
     pub fn ip36(local: IpAddr, peer: IpAddr) -> Self {
         let [local, peer] = [local, peer].map(|ip| SocketAddr::new(ip, 0));
         Self { carrier: Carrier::Ip(36), ..Self::new(local, peer) }
+    }
+
+    /// Whole Ethernet frames between these two, for a link over Ethernet. What was sent is written as it was handed to the
+    /// interface, which pads short frames only later; what was received is written with its padding.
+    ///
+    /// tshark has a decoder for the packets in it, but knows it by IP protocol 36 only, and refuses
+    /// `-d ethertype==0x817d,xtp`. One line of Lua in a file that it is given by `-X lua_script:FILE` connects the two:
+    ///
+    /// ```lua
+    /// DissectorTable.get("ethertype"):add(0x817d, DissectorTable.get("ip.proto"):get_dissector(36))
+    /// ```
+    ///
+    /// ```
+    /// use pinnace_link::{CaptureOptions, Carrier};
+    /// let (local, peer) = ([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
+    /// assert_eq!(CaptureOptions::ether(local, peer).carrier, Carrier::Ethernet { local, peer });
+    /// ```
+    pub fn ether(local: [u8; 6], peer: [u8; 6]) -> Self {
+        let nowhere = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
+        Self { carrier: Carrier::Ethernet { local, peer }, ..Self::new(nowhere, nowhere) }
     }
 }
 
@@ -81,7 +111,10 @@ impl<L: Link, W: Write> Capture<L, W> {
     /// If it cannot be written.
     pub fn new(inner: L, writer: W, options: CaptureOptions) -> io::Result<Self> {
         let header = PcapHeader {
-            datalink: DataLink::RAW,
+            datalink: match options.carrier {
+                Carrier::Ethernet { .. } => DataLink::ETHERNET,
+                Carrier::Udp | Carrier::Ip(_) => DataLink::RAW,
+            },
             ts_resolution: TsResolution::NanoSecond,
             snaplen: FILE_SNAP_LENGTH,
             ..PcapHeader::default()
@@ -114,25 +147,41 @@ impl<L: Link, W: Write> Capture<L, W> {
         let mut pieces = Vec::new();
         pool.pieces(read.bytes, &mut pieces);
         let bytes = pieces.concat();
-        let source = inet(Some(read.meta.source)).unwrap_or(self.file.options.peer);
-        let destination = inet(read.meta.destination).unwrap_or(self.file.options.local);
+        let way = Way { source: Some(read.meta.source), destination: read.meta.destination, is_sent: false };
         for datagram in bytes.chunks(read.segment.max(1)) {
-            self.file.record(source, destination, read.meta.ecn, datagram);
+            self.file.record(way, read.meta.ecn, datagram);
         }
     }
 }
 
+/// Where a datagram comes from and goes to, as far as it is said, and whether this end sent it.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    source: Option<Address>,
+    destination: Option<Address>,
+    is_sent: bool,
+}
+
+impl Way {
+    /// The source and the destination: as they say of themselves, or as they are called here.
+    fn ends<T>(self, said: impl Fn(Address) -> Option<T>, [local, peer]: [T; 2]) -> [T; 2] {
+        let (source, destination) = if self.is_sent { (local, peer) } else { (peer, local) };
+        [self.source.and_then(&said).unwrap_or(source), self.destination.and_then(&said).unwrap_or(destination)]
+    }
+}
+
 impl<W: Write> PcapFile<W> {
-    fn record(&mut self, source: SocketAddr, destination: SocketAddr, ecn: Ecn, payload: &[u8]) {
+    fn record(&mut self, way: Way, ecn: Ecn, payload: &[u8]) {
         if self.error.is_none()
-            && let Err(error) = self.write(source, destination, ecn, payload)
+            && let Err(error) = self.write(way, ecn, payload)
         {
             self.error = Some(error);
         }
     }
 
-    fn write(&mut self, source: SocketAddr, destination: SocketAddr, ecn: Ecn, payload: &[u8]) -> io::Result<()> {
+    fn write(&mut self, way: Way, ecn: Ecn, payload: &[u8]) -> io::Result<()> {
         self.packet.clear();
+        let [source, destination] = way.ends(inet, [self.options.local, self.options.peer]);
         let headers = headers(source.ip(), destination.ip(), ecn);
         match self.options.carrier {
             Carrier::Udp => {
@@ -142,6 +191,12 @@ impl<W: Write> PcapFile<W> {
             Carrier::Ip(protocol) => {
                 let builder = PacketBuilder::ip(headers);
                 builder.write(&mut self.packet, IpNumber(protocol), payload).map_err(io::Error::other)?;
+            }
+            Carrier::Ethernet { local, peer } => {
+                let [source, destination] = way.ends(mac, [local, peer]);
+                let header = Ethernet2Header { source, destination, ether_type: EtherType(ETHER_TYPE) };
+                header.write(&mut self.packet)?;
+                self.packet.extend_from_slice(payload);
             }
         }
         let len = self.packet.len();
@@ -183,9 +238,16 @@ fn headers(source: IpAddr, destination: IpAddr, ecn: Ecn) -> IpHeaders {
     IpHeaders::Ipv6(header, etherparse::Ipv6Extensions::default())
 }
 
-fn inet(address: Option<Address>) -> Option<SocketAddr> {
+fn inet(address: Address) -> Option<SocketAddr> {
     match address {
-        Some(Address::Inet(address)) => Some(address),
+        Address::Inet(address) => Some(address),
+        _ => None,
+    }
+}
+
+fn mac(address: Address) -> Option<[u8; 6]> {
+    match address {
+        Address::Ethernet { mac, .. } => Some(mac),
         _ => None,
     }
 }
@@ -203,11 +265,10 @@ impl<L: Link, W: Write + Send> Link for Capture<L, W> {
     fn send(&mut self, train: &Train, memory: &BufferTable) -> io::Result<SendOutcome> {
         let outcome = self.inner.send(train, memory)?;
         if outcome == SendOutcome::Sent {
-            let source = inet(train.source()).unwrap_or(self.file.options.local);
-            let destination = inet(Some(train.destination())).unwrap_or(self.file.options.peer);
+            let way = Way { source: train.source(), destination: Some(train.destination()), is_sent: true };
             train.for_each_datagram(
                 |range| memory.bytes(range),
-                |datagram| self.file.record(source, destination, train.ecn(), datagram),
+                |datagram| self.file.record(way, train.ecn(), datagram),
             );
         }
         Ok(outcome)

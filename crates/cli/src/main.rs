@@ -18,6 +18,7 @@ mod output;
 mod perf;
 mod picture;
 mod ping;
+mod qmp;
 mod sim;
 mod stream;
 mod transport;
@@ -79,6 +80,8 @@ enum Command {
     Vrp(vrp::Args),
     /// Send or receive with the bare XTP protocol: six services, from a datagram to a stream
     Xtp(xtp::Args),
+    /// Send or receive with the bare QMP protocol: a stream of bytes for clusters
+    Qmp(qmp::Args),
     Sim(sim::Args),
     Demo(demo::Args),
     /// Measure throughput and processor time against other transports, interleaved in one run
@@ -87,6 +90,7 @@ enum Command {
     /// Measure round trips by message size, against TCP; alone, over the loopback interface
     Ping(Box<ping::Args>),
     Wan(wan::Args),
+    Run(run::Args),
     /// One end of a measurement of `perf` or `ping`
     #[command(hide = true)]
     PerfWorker,
@@ -113,14 +117,16 @@ fn main() -> ExitCode {
 
 fn run(command: &Command, output: &Output) -> Result<ExitCode, Error> {
     match command {
-        // Ends as the command that it runs.
+        // These end as the command that they run.
         Command::Wan(args) => return wan::run(args, output),
+        Command::Run(args) => return run::run(args, output),
         Command::Send(args) => files::send::run(args, output),
         Command::Recv(args) => files::receive::run(args, output),
         Command::Zcrp(args) => zcrp::run(args, output),
         Command::Stream(args) => stream::run(args, output),
         Command::Vrp(args) => vrp::run(args, output),
         Command::Xtp(args) => xtp::run(args, output),
+        Command::Qmp(args) => qmp::run(args, output),
         Command::Sim(args) => sim::run(args, output),
         Command::Demo(args) => demo::run(args, output),
         Command::Perf(args) => perf::run(args, output),

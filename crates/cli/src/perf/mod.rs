@@ -10,6 +10,7 @@ mod network;
 mod plot;
 mod process;
 mod protocol;
+mod qmp;
 mod report;
 mod tcp;
 mod transactions;
@@ -23,9 +24,10 @@ mod zcrp;
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
+use crate::qmp::{LinkName, Wire};
 use crate::vrp::{ContractArgs, Packets};
 use crate::wan;
-use crate::xtp::ServiceName;
+use crate::xtp::{LinkName as XtpLink, ServiceName};
 use bytesize::ByteSize;
 use clap::Parser;
 use measure::Series;
@@ -38,6 +40,7 @@ pub(crate) use host::header;
 pub(crate) use network::{Host, Network, Path};
 pub(crate) use process::{Pair, Trouble};
 pub(crate) use protocol::{IdleChoice, Job, Ran, Repeats, Role, Transport};
+pub(crate) use qmp::Choice as QmpChoice;
 pub(crate) use report::progress;
 
 pub(crate) use worker::{Failure, run as run_worker};
@@ -51,6 +54,7 @@ Examples:
       --against tcp-cubic,tcp-bbr --wan rate=100mbit,rtt=60ms,loss=1%
   pinnace perf --protocol xtp --service bulk-data --size 16384
   pinnace perf --protocol xtp --service transaction --size 100
+  sudo pinnace perf --protocol qmp --link ip36 --sizes 64KiB,1MiB --path veth100m
 
 Gbit/s counts whole messages. Of VRP's frames a part may be lost with permission: `lost` (in
 JSON `loss`) is the share of their packets that was lost for good. TCP loses nothing.";
@@ -63,7 +67,7 @@ pub(crate) struct Args {
     #[arg(long, default_value = "zcrp")]
     protocol: Transport,
     /// What to compare it with: tcp (the system's congestion control), tcp-cubic, tcp-bbr, tcp-batched (256 KiB a write),
-    /// zcrp, vrp, xtp, udp (a bare loop with the same datagrams, the ceiling)
+    /// zcrp, vrp, xtp, qmp, udp (a bare loop with the same datagrams, the ceiling)
     #[arg(long, value_delimiter = ',', default_value = "tcp-cubic,tcp-bbr,udp")]
     against: Vec<Transport>,
     /// Message sizes
@@ -110,8 +114,17 @@ pub(crate) struct Args {
     contract: ContractArgs,
     #[command(flatten)]
     packets: Packets,
+    /// What carries the packets of xtp and qmp
+    #[arg(long, value_enum, default_value_t, help_heading = "XTP and QMP")]
+    link: LinkName,
+    /// Go-back-N instead of selective retransmission
+    #[arg(long, help_heading = "XTP and QMP")]
+    go_back_n: bool,
     #[command(flatten)]
-    xtp: xtp::Choice,
+    xtp: xtp::ChoiceArgs,
+    /// Of so many consecutive packets with data one asks the receiver for its status [default: 16]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536), help_heading = "QMP")]
+    status_every: Option<u32>,
 }
 
 /// What runs beside the measurements.
@@ -172,7 +185,8 @@ impl Args {
         let job = Job { depth, busy_poll: self.busy_poll, ..Job::new(transport, size, idle, self.path) };
         let job = Job { cluster: job.cluster && self.wan.is_none(), ..job };
         match transport {
-            Transport::Xtp => Job { xtp: self.xtp, ..job },
+            Transport::Xtp => Job { xtp: self.xtp(), ..job },
+            Transport::Qmp => Job { qmp: self.qmp(), ..job },
             Transport::Vrp => Job { contract: self.contract.clone(), packets: self.packets.clone(), ..job },
             _ => job,
         }
@@ -187,6 +201,18 @@ impl Args {
         self.wan.as_ref().map_or_else(|| self.path.to_string(), |config| format!("wan:{config}"))
     }
 
+    /// How XTP is used.
+    fn xtp(&self) -> xtp::Choice {
+        let link = if self.link == LinkName::Ip36 { XtpLink::Ip36 } else { XtpLink::Udp };
+        self.xtp.with(link, self.go_back_n)
+    }
+
+    /// How QMP is used.
+    fn qmp(&self) -> qmp::Choice {
+        let wire = Wire { link: self.link, status_every: self.status_every, go_back_n: self.go_back_n };
+        qmp::Choice { wire }
+    }
+
     fn check(&self) -> Result<(), Error> {
         for size in self.sizes() {
             check_size(size)?;
@@ -198,10 +224,18 @@ impl Args {
                 "only vrp has a contract and options of its own: add --protocol vrp, or vrp to --against",
             ));
         }
-        if self.xtp != xtp::Choice::default() && !self.transports().contains(&Transport::Xtp) {
+        let (has_xtp, has_qmp) =
+            (self.transports().contains(&Transport::Xtp), self.transports().contains(&Transport::Qmp));
+        if self.xtp != xtp::ChoiceArgs::default() && !has_xtp {
+            return Err(Error::usage("only xtp has services and codecs: add --protocol xtp, or xtp to --against"));
+        }
+        if (self.link != LinkName::default() || self.go_back_n) && !has_xtp && !has_qmp {
             return Err(Error::usage(
-                "only xtp has services, codecs and links: add --protocol xtp, or xtp to --against",
+                "only xtp and qmp have links and go-back-N: add --protocol xtp or --protocol qmp, or one to --against",
             ));
+        }
+        if self.status_every.is_some() && !has_qmp {
+            return Err(Error::usage("only qmp asks for a status so often: add --protocol qmp, or qmp to --against"));
         }
         if !(0.001..=60.0).contains(&self.seconds()) {
             return Err(Error::usage("--seconds must be between 0.001 and 60"));
@@ -227,7 +261,7 @@ pub(crate) fn size_name(size: usize) -> String {
 pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     args.check()?;
     interrupt::install();
-    if args.xtp.service == ServiceName::Transaction {
+    if args.xtp().service == ServiceName::Transaction {
         return transactions::run(args, output);
     }
     let mut network = match &args.wan {

@@ -29,6 +29,8 @@ pub(crate) enum Path {
     Veth1500seg,
     /// MTU 9000, segmentation offload off and GRO on
     Veth9000seg,
+    /// MTU 1500, offloads on, and a token bucket of 100 Mbit/s at each end
+    Veth100m,
 }
 
 impl fmt::Display for Path {
@@ -39,6 +41,7 @@ impl fmt::Display for Path {
             Self::Veth9000 => "veth9000",
             Self::Veth1500seg => "veth1500seg",
             Self::Veth9000seg => "veth9000seg",
+            Self::Veth100m => "veth100m",
         })
     }
 }
@@ -47,7 +50,7 @@ impl Path {
     fn mtu(self) -> u32 {
         match self {
             Self::Lo => 65_536,
-            Self::Veth1500 | Self::Veth1500seg => 1500,
+            Self::Veth1500 | Self::Veth1500seg | Self::Veth100m => 1500,
             Self::Veth9000 | Self::Veth9000seg => 9000,
         }
     }
@@ -103,6 +106,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const WAN_PATIENCE: Duration = Duration::from_secs(600);
 
 const PREFIX: &str = "pinnace-";
+/// 100 Mbit/s: what may leave at once after a pause, and a queue of a thousand packets, as a network card has.
+const BUCKET: [&str; 7] = ["tbf", "rate", "100mbit", "burst", "32kb", "limit", "1514000"];
 /// The device at both ends.
 const DEVICE: &str = "pinnace0";
 
@@ -143,6 +148,9 @@ impl Network {
             return Ok(Self::between(Default::default(), address, address, None));
         }
         check_privileges(&format!("the path {path}"), ", or use --path lo")?;
+        if path == Path::Veth100m {
+            require("tc", "-V", "iproute2", "the path veth100m", ", or use --path lo")?;
+        }
         if path.segments() {
             require("ethtool", "--version", "ethtool", &format!("the path {path}"), ", or use --path lo")?;
         }
@@ -200,6 +208,9 @@ impl Network {
             run("ip", &["-n", namespace, "address", "add", &address, "dev", DEVICE])?;
             run("ip", &["-n", namespace, "link", "set", DEVICE, "mtu", &mtu, "up"])?;
             run("ip", &["-n", namespace, "link", "set", "lo", "up"])?;
+            if path == Path::Veth100m {
+                run("tc", &[&["-n", namespace, "qdisc", "replace", "dev", DEVICE, "root"], &BUCKET[..]].concat())?;
+            }
             if path.segments() {
                 let inside = ["netns", "exec", namespace, "ethtool", "-K", DEVICE];
                 run("ip", &[&inside[..], &["tso", "off", "gso", "off", "tx-udp-segmentation", "off"]].concat())?;

@@ -20,6 +20,8 @@ pub(crate) enum Transport {
     Vrp,
     /// The six services of XTP.
     Xtp,
+    /// A stream of bytes for clusters.
+    Qmp,
     /// The kernel's TCP with this congestion control, or with the system's own choice; one write a message.
     Tcp(Option<String>),
     /// TCP cubic, with the application collecting messages into large writes.
@@ -34,6 +36,7 @@ impl fmt::Display for Transport {
             Self::Zcrp => f.write_str("zcrp"),
             Self::Vrp => f.write_str("vrp"),
             Self::Xtp => f.write_str("xtp"),
+            Self::Qmp => f.write_str("qmp"),
             Self::Tcp(None) => f.write_str("tcp"),
             Self::Tcp(Some(congestion)) => write!(f, "tcp-{congestion}"),
             Self::TcpBatched => f.write_str("tcp-batched"),
@@ -50,12 +53,15 @@ impl FromStr for Transport {
             "zcrp" => Ok(Self::Zcrp),
             "vrp" => Ok(Self::Vrp),
             "xtp" => Ok(Self::Xtp),
+            "qmp" => Ok(Self::Qmp),
             "tcp" => Ok(Self::Tcp(None)),
             "tcp-batched" => Ok(Self::TcpBatched),
             "udp" => Ok(Self::Udp),
             _ => match name.strip_prefix("tcp-") {
                 Some(congestion) if !congestion.is_empty() => Ok(Self::Tcp(Some(congestion.to_owned()))),
-                _ => Err(format!("no transport {name:?}: zcrp, vrp, xtp, tcp, tcp-cubic, tcp-bbr, tcp-batched or udp")),
+                _ => Err(format!(
+                    "no transport {name:?}: zcrp, vrp, xtp, qmp, tcp, tcp-cubic, tcp-bbr, tcp-batched or udp"
+                )),
             },
         }
     }
@@ -149,6 +155,8 @@ pub(crate) struct Job {
     pub(crate) each_alone: bool,
     /// How XTP is used.
     pub(crate) xtp: super::xtp::Choice,
+    /// How QMP is used.
+    pub(crate) qmp: super::qmp::Choice,
     /// Datagrams larger than the path carries are cut by IP, instead of never being sent.
     pub(crate) fragment: bool,
 }
@@ -243,6 +251,7 @@ impl Job {
             packets: Packets::default(),
             each_alone: false,
             xtp: super::xtp::Choice::default(),
+            qmp: super::qmp::Choice::default(),
             fragment: false,
         }
     }

@@ -41,6 +41,8 @@ struct Line<'a> {
     contract: Option<String>,
     /// Service, codec and link of XTP.
     xtp: Option<&'a super::XtpChoice>,
+    /// Link of QMP.
+    qmp: Option<&'a super::QmpChoice>,
 }
 
 /// Prints sizes as they are finished.
@@ -74,9 +76,12 @@ impl<'a> Report<'a> {
             size_name(self.args.in_flight().as_u64() as usize)
         ));
         if self.args.transports().contains(&Transport::Xtp) {
-            self.print(&format!("# xtp: {}; in place: of the bytes", self.args.xtp));
+            self.print(&format!("# xtp: {}; in place: of the bytes", self.args.xtp()));
         }
-        let mut lost = if self.args.xtp.is_lossy() { "      lost" } else { "" };
+        if self.args.transports().contains(&Transport::Qmp) {
+            self.print(&format!("# qmp: {}; in place: of the bytes", self.args.qmp()));
+        }
+        let mut lost = if self.args.xtp().is_lossy() { "      lost" } else { "" };
         if self.args.transports().contains(&Transport::Vrp) {
             lost = "      lost";
             self.print(&format!(
@@ -179,6 +184,7 @@ impl<'a> Report<'a> {
             loss: loss(series),
             longest_run: series.measured.iter().filter_map(|measured| Some(measured.loss?.longest_run)).max(),
             xtp: (series.job.transport == Transport::Xtp).then_some(&series.job.xtp),
+            qmp: (series.job.transport == Transport::Qmp).then_some(&series.job.qmp),
             contract: (series.job.transport == Transport::Vrp).then(|| series.job.contract.to_string()),
         }
     }

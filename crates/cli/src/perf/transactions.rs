@@ -121,7 +121,7 @@ fn begin(args: &Args, output: &Output) {
         args.path_name(),
         args.idle,
         args.rounds,
-        args.xtp,
+        args.xtp(),
         "size",
         "transport",
         "p50",

@@ -1,7 +1,7 @@
 //! The hidden subcommand that is one end of a measurement, in a process of its own.
 
 use super::protocol::{Job, Ran, Reply, Request, Role, Transport};
-use super::{tcp, udp, vrp, xtp, zcrp};
+use super::{qmp, tcp, udp, vrp, xtp, zcrp};
 use crate::exit::Error;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
@@ -63,6 +63,10 @@ fn open(job: &Job) -> Result<Opened, Failure> {
         (Transport::Xtp, Role::Sender) => xtp::sender(job),
         (Transport::Xtp, Role::Pong) => xtp::pong(job),
         (Transport::Xtp, Role::Ping) => xtp::ping(job),
+        (Transport::Qmp, Role::Receiver) => qmp::receiver(job),
+        (Transport::Qmp, Role::Sender) => qmp::sender(job),
+        (Transport::Qmp, Role::Pong) => qmp::pong(job),
+        (Transport::Qmp, Role::Ping) => qmp::ping(job),
         (Transport::Udp, Role::Receiver) => udp::receiver(job),
         (Transport::Udp, Role::Sender) => udp::sender(job),
         (Transport::Tcp(_) | Transport::TcpBatched, Role::Receiver) => tcp::receiver(job),

@@ -7,7 +7,7 @@
 use super::protocol::{Job, Loss, Placement, Ran, Repeats};
 use super::round_trips;
 use super::worker::{End, Failure, Opened, check, stamp};
-use crate::xtp::{LinkName, ServiceName, Wire};
+use crate::xtp::{CodecName, LinkName, ServiceName, Wire};
 use clap::Args;
 use pinnace::Message;
 use pinnace::xtp::{
@@ -21,21 +21,35 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 /// How XTP is to be used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Args)]
-#[command(next_help_heading = "XTP")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Choice {
+    pub(crate) service: ServiceName,
+    pub(crate) wire: Wire,
+    pub(crate) nocheck: bool,
+    pub(crate) go_back_n: bool,
+}
+
+/// What of it is said for XTP alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Args)]
+#[command(next_help_heading = "XTP")]
+pub(crate) struct ChoiceArgs {
     /// With which service; `transaction` measures the time of exchanges, set-up and close included, against
     /// connect-write-read-close of TCP
     #[arg(long, value_enum, default_value_t)]
-    pub(crate) service: ServiceName,
-    #[command(flatten)]
-    pub(crate) wire: Wire,
+    service: ServiceName,
+    /// How packets are laid out
+    #[arg(long, value_enum, default_value_t)]
+    codec: CodecName,
     /// Do not sum the data
     #[arg(long)]
-    pub(crate) nocheck: bool,
-    /// Go-back-N instead of selective retransmission
-    #[arg(long)]
-    pub(crate) go_back_n: bool,
+    nocheck: bool,
+}
+
+impl ChoiceArgs {
+    pub(super) fn with(self, link: LinkName, go_back_n: bool) -> Choice {
+        let Self { service, codec, nocheck } = self;
+        Choice { service, wire: Wire { codec, link }, nocheck, go_back_n }
+    }
 }
 
 impl Choice {

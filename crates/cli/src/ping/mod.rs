@@ -13,6 +13,7 @@ use crate::output::Output;
 use crate::perf::{
     self, Failure, IdleChoice, Job, Network, Pair, Path, Role, Transport, Trouble, check_size, header, size_name,
 };
+use crate::qmp::{LinkName, Wire};
 use bytesize::ByteSize;
 use clap::Parser;
 use hdrhistogram::Histogram;
@@ -61,6 +62,9 @@ pub(crate) struct Args {
     /// Between hosts: the network is closed, so ZCRP needs no congestion control
     #[arg(long, requires = "to")]
     cluster: bool,
+    /// What carries the packets of qmp
+    #[arg(long, value_enum, default_value_t)]
+    link: LinkName,
     /// Poll the network device for so many microseconds (SO_BUSY_POLL), on every socket
     #[arg(long, value_name = "MICROSECONDS", num_args = 0..=1, default_value_t = 0, default_missing_value = "50")]
     busy_poll: u32,
@@ -107,8 +111,11 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     for size in &args.sizes {
         check_size(*size)?;
     }
-    let network = network(args)?;
     let transports = transports(args);
+    if args.link != LinkName::default() && !transports.contains(&Transport::Qmp) {
+        return Err(Error::usage("only qmp has links: add --protocol qmp, or qmp to --against"));
+    }
+    let network = network(args)?;
     if !output.json {
         begin(args, output);
     }
@@ -163,6 +170,7 @@ fn transports(args: &Args) -> Vec<Transport> {
 fn job(args: &Args, transport: &Transport, size: usize) -> Job {
     let idle = if *transport == args.protocol { args.idle } else { args.against_idle.unwrap_or(args.idle) };
     let mut job = Job { busy_poll: args.busy_poll, ..Job::new(transport, size, idle, args.path) };
+    job.qmp.wire = Wire { link: args.link, ..Wire::default() };
     if args.to.is_some() {
         job.cluster = args.cluster;
     }

@@ -12,7 +12,7 @@ const PIECE: usize = 256 << 10;
 const MOST: u64 = u32::MAX as u64;
 
 /// Where messages come from.
-pub(super) enum Content {
+pub(crate) enum Content {
     /// Of a length that is known.
     Known(Source),
     /// As long as it turns out to be.
@@ -21,7 +21,7 @@ pub(super) enum Content {
 
 impl Content {
     /// Standard input if `file` is `-`, the content of the file, or `size` bytes that depend on `seed`.
-    pub(super) fn open(file: Option<&Path>, size: Option<u64>, seed: u64) -> Result<Self, Error> {
+    pub(crate) fn open(file: Option<&Path>, size: Option<u64>, seed: u64, what: &str) -> Result<Self, Error> {
         if file.is_some_and(|file| file == Path::new("-")) {
             return Ok(Self::Input(Box::new(std::io::stdin())));
         }
@@ -33,11 +33,11 @@ impl Content {
                 .map_err(|error| Error::io(format_args!("cannot read {}", path.display()), &error))?;
             return Ok(Self::Input(Box::new(file)));
         }
-        Source::open(file, size, seed, "an XTP message").map(Self::Known)
+        Source::open(file, size, seed, what).map(Self::Known)
     }
 
     /// Bytes of a message, if that is known.
-    pub(super) fn len(&self) -> Option<u64> {
+    pub(crate) fn len(&self) -> Option<u64> {
         match self {
             Self::Known(source) => Some(source.len() as u64),
             Self::Input(_) => None,
@@ -45,7 +45,7 @@ impl Content {
     }
 
     /// Message `number`, whole.
-    pub(super) fn whole(&mut self, number: u64) -> Result<Message, Error> {
+    pub(crate) fn whole(&mut self, number: u64) -> Result<Message, Error> {
         match self {
             Self::Known(source) => source.message(number),
             Self::Input(input) => {
@@ -61,7 +61,7 @@ impl Content {
     }
 
     /// Message `number` in pieces, each with whether it is the last.
-    pub(super) fn pieces(&mut self, number: u64) -> Pieces<'_> {
+    pub(crate) fn pieces(&mut self, number: u64) -> Pieces<'_> {
         match self {
             Self::Known(source) => Pieces::Whole(source.message(number).map(Some)),
             Self::Input(input) => Pieces::Input { input, ahead: None, begun: false },
@@ -70,7 +70,7 @@ impl Content {
 }
 
 /// The pieces of one message.
-pub(super) enum Pieces<'a> {
+pub(crate) enum Pieces<'a> {
     Whole(Result<Option<Message>, Error>),
     /// One piece is read ahead: the last one has to be known.
     Input {
@@ -82,7 +82,7 @@ pub(super) enum Pieces<'a> {
 
 impl Pieces<'_> {
     /// The next piece, and whether the message ends with it. An empty message has none.
-    pub(super) fn next(&mut self) -> Result<Option<(Message, bool)>, Error> {
+    pub(crate) fn next(&mut self) -> Result<Option<(Message, bool)>, Error> {
         match self {
             Self::Whole(whole) => {
                 let message = std::mem::replace(whole, Ok(None))?;
@@ -117,7 +117,7 @@ fn piece(input: &mut dyn Read) -> Result<Option<Vec<u8>>, Error> {
 }
 
 /// `FILE ADDRESS`, `ADDRESS` with the content said otherwise, or both by name.
-pub(super) fn places(
+pub(crate) fn places(
     words: &[String],
     (file, size, to): (Option<&PathBuf>, Option<u64>, Option<&String>),
 ) -> Result<(Option<PathBuf>, String), Error> {

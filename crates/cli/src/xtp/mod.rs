@@ -11,7 +11,9 @@ mod settings;
 mod transact;
 mod watch;
 
-pub(crate) use settings::{LinkName, ServiceName, Wire};
+pub(crate) use content::{Content, places};
+pub(crate) use send::bar;
+pub(crate) use settings::{CodecName, LinkName, ServiceName, Wire, client_address, resolve};
 
 use crate::exit::Error;
 use crate::output::Output;
@@ -106,7 +108,7 @@ impl Transport {
     }
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let value: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
     if (0.1..=86_400.0).contains(&value) {
         Ok(Duration::from_secs_f64(value))
@@ -148,19 +150,19 @@ fn pairs(holes: &[Range<usize>]) -> Vec<[usize; 2]> {
 
 /// The hash of a message that comes in pieces.
 #[derive(Default)]
-struct Sum {
-    bytes: u64,
+pub(crate) struct Sum {
+    pub(crate) bytes: u64,
     hash: Sha256,
 }
 
 impl Sum {
-    fn add(&mut self, piece: &[u8]) {
+    pub(crate) fn add(&mut self, piece: &[u8]) {
         self.bytes += piece.len() as u64;
         self.hash.update(piece);
     }
 
     /// How long it is, and its hash; the next message begins.
-    fn finish(&mut self) -> (u64, String) {
+    pub(crate) fn finish(&mut self) -> (u64, String) {
         let bytes = std::mem::take(&mut self.bytes);
         (bytes, format!("{:x}", self.hash.finalize_reset()))
     }

@@ -82,7 +82,7 @@ struct Sender<'a> {
 
 pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let (file, address) = places(&args.places, (args.file.as_ref(), args.size, args.to.as_ref()))?;
-    let mut content = Content::open(file.as_deref(), args.size, args.seed)?;
+    let mut content = Content::open(file.as_deref(), args.size, args.seed, "an XTP message")?;
     if content.len().is_none() && args.count != 1 {
         return Err(Error::usage("--count: standard input can be read only once"));
     }
@@ -154,7 +154,7 @@ fn done(args: &Args, output: &Output, done: &Done) {
 }
 
 /// A bar on standard error, if that is a terminal.
-fn bar(bytes: Option<u64>) -> ProgressBar {
+pub(crate) fn bar(bytes: Option<u64>) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(bytes, ProgressDrawTarget::stderr_with_hz(10));
     let template = match bytes {
         Some(_) => "{wide_bar} {binary_bytes:>11} of {binary_total_bytes:>11} {binary_bytes_per_sec:>13} {eta:>4} left",

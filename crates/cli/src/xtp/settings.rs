@@ -181,7 +181,7 @@ const CLIENT_PORT: u16 = 36;
 
 /// Where a client over protocol 36 is bound if the system's choice would be the peer's own address: one process owns the
 /// protocol on an address.
-fn client_address(peer: SocketAddr) -> Option<SocketAddr> {
+pub(crate) fn client_address(peer: SocketAddr) -> Option<SocketAddr> {
     match peer.ip() {
         IpAddr::V4(ip) if ip.is_loopback() && ip != OTHER_LOOPBACK => Some((OTHER_LOOPBACK, CLIENT_PORT).into()),
         _ => None,
@@ -189,7 +189,7 @@ fn client_address(peer: SocketAddr) -> Option<SocketAddr> {
 }
 
 /// The address that `text` names.
-pub(super) fn resolve(text: &str) -> Result<SocketAddr, Error> {
+pub(crate) fn resolve(text: &str) -> Result<SocketAddr, Error> {
     let mut addresses = text.to_socket_addrs().map_err(|error| Error::io(format!("cannot resolve {text}"), &error))?;
     addresses.next().ok_or_else(|| Error::failed(format!("{text} has no address")))
 }

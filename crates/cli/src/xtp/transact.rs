@@ -47,7 +47,7 @@ struct Response {
 
 pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let file = args.size.is_none().then_some(args.file.as_path());
-    let mut content = Content::open(file, args.size, 1)?;
+    let mut content = Content::open(file, args.size, 1, "an XTP message")?;
     let to = resolve(&args.to)?;
     interrupt::install();
     let request = content.whole(0)?;

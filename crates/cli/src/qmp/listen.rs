@@ -1,0 +1,181 @@
+//! `pinnace qmp listen`.
+//!
+//! Always true: each connection has a thread of its own, so that a slow one does not hold up the others; this thread alone
+//! prints.
+
+use super::Line;
+use super::settings::{LinkName, Transport};
+use crate::exit::Error;
+use crate::interrupt;
+use crate::output::Output;
+use crate::transport;
+use crate::xtp::{Sum, resolve};
+use pinnace::qmp::{Endpoint, Listener, Shutdown, Stream};
+use serde::Serialize;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::Scope;
+use std::time::{Duration, Instant};
+
+/// Arguments of `pinnace qmp listen`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The address to listen on; port 0 picks one, and it is printed on standard error
+    #[arg(value_name = "HOST:PORT", value_parser = transport::address, required_unless_present = "bind")]
+    address: Option<String>,
+    /// The same, by name
+    #[arg(long, value_name = "HOST:PORT", value_parser = transport::address, conflicts_with = "address")]
+    bind: Option<String>,
+    /// End after so many connections, whoever made them [default: go on until Ctrl-C]
+    #[arg(long, value_name = "K")]
+    count: Option<u64>,
+    #[command(flatten)]
+    transport: Transport,
+}
+
+#[derive(Serialize)]
+struct Listening {
+    event: &'static str,
+    address: String,
+}
+
+/// What a connection's thread has to say.
+enum Told {
+    Ended(Line),
+    /// A connection has ended before its time.
+    Broken(String),
+    /// Nobody can come any more.
+    Failed(Error),
+}
+
+/// Bytes that are read at a time.
+const PIECE: usize = 256 << 10;
+/// How long connections have to come to their end when enough has come.
+const LINGER: Duration = Duration::from_secs(1);
+
+pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
+    interrupt::install();
+    let Transport { wire, .. } = &args.transport;
+    let address = args.address.as_ref().or(args.bind.as_ref()).map_or("", String::as_str);
+    let at = resolve(address)?;
+    if wire.link != LinkName::Udp && at.port() == 0 {
+        return Err(Error::usage(format!("over {} no system picks a port: give one", wire.link)));
+    }
+    let options = args.transport.options()?;
+    let endpoint = Endpoint::bind(at, &options).map_err(|error| wire.opening(&error))?;
+    let port = endpoint.local_addr().port();
+    let listener = endpoint.listen(port).map_err(|error| wire.opening(&error))?;
+    endpoint.warnings().iter().for_each(|warning| output.warn(warning));
+    let address = listener.local_addr().to_string();
+    output.warn(format_args!("listening on {address}"));
+    if output.json {
+        output.result("", &Listening { event: "listening", address });
+    }
+    let is_over = AtomicBool::new(false);
+    let result = std::thread::scope(|scope| {
+        let (tell, told) = channel();
+        let is_over = &is_over;
+        scope.spawn(move || accept(scope, is_over, &listener, &tell));
+        let result = print(args, output, &told);
+        is_over.store(true, Ordering::Relaxed);
+        result
+    });
+    output.note(endpoint.counters().to_string().trim_end().replace('\n', ", "));
+    result
+}
+
+/// Prints what the threads tell.
+fn print(args: &Args, output: &Output, told: &Receiver<Told>) -> Result<(), Error> {
+    let mut messages = 0;
+    while args.count.is_none_or(|count| messages < count) {
+        interrupt::check()?;
+        match told.recv_timeout(interrupt::LOOK) {
+            Ok(Told::Ended(line)) => {
+                Line { message: messages, ..line }.print(output);
+                messages += 1;
+            }
+            Ok(Told::Broken(why)) if args.count.is_some() => {
+                return Err(Error::peer_gone(format!("{why}, after {messages} messages")));
+            }
+            Ok(Told::Broken(why)) => output.warn(why),
+            Ok(Told::Failed(error)) => return Err(error),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                // Ctrl-C ends the threads too, and they may be faster.
+                interrupt::check()?;
+                return Err(Error::failed("a thread of this program has failed; please report it"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn is_ended(is_over: &AtomicBool) -> bool {
+    is_over.load(Ordering::Relaxed) || interrupt::requested()
+}
+
+/// Takes who comes, each on a thread of its own.
+fn accept<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    is_over: &'scope AtomicBool,
+    listener: &Listener,
+    tell: &Sender<Told>,
+) {
+    while !is_ended(is_over) {
+        match listener.accept_timeout(interrupt::LOOK) {
+            Ok(None) => {}
+            Ok(Some(stream)) => {
+                let tell = tell.clone();
+                scope.spawn(move || {
+                    let peer = stream.peer_addr();
+                    match read(&stream, is_over) {
+                        // Whoever prints may have had enough.
+                        Ok(Some(line)) => drop(tell.send(Told::Ended(line))),
+                        Ok(None) => {}
+                        Err(error) => {
+                            drop(tell.send(Told::Broken(format!("the connection with {peer} broke: {error}"))));
+                        }
+                    }
+                    close(stream, is_over);
+                });
+            }
+            Err(error) => {
+                let _ = tell.send(Told::Failed(Error::io("cannot accept connections", &error)));
+                return;
+            }
+        }
+    }
+}
+
+/// Reads a stream to its end; `None` if there is no time for that.
+fn read(stream: &Stream, is_over: &AtomicBool) -> io::Result<Option<Line>> {
+    stream.set_read_timeout(Some(interrupt::LOOK));
+    let mut piece = vec![0; PIECE];
+    let mut sum = Sum::default();
+    let mut over_since = None;
+    loop {
+        match stream.read(&mut piece) {
+            Ok(0) => break,
+            Ok(n) => sum.add(&piece[..n]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+        if interrupt::requested() || is_ended(is_over) && over_since.get_or_insert_with(Instant::now).elapsed() > LINGER
+        {
+            return Ok(None);
+        }
+    }
+    let (bytes, sha256) = sum.finish();
+    let (way, source) = (stream.way().to_string(), Some(stream.peer_addr().to_string()));
+    Ok(Some(Line { event: "message", message: 0, bytes, sha256, way, source }))
+}
+
+/// Ends our half, and lets the peer know that all of its own has come.
+fn close(stream: Stream, is_over: &AtomicBool) {
+    if is_over.load(Ordering::Relaxed) {
+        // Nobody is left to do the work in the background.
+        stream.set_linger(Some(LINGER));
+    }
+    let _ = stream.shutdown(Shutdown::Write);
+}

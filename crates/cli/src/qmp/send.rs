@@ -1,0 +1,237 @@
+//! `pinnace qmp send`.
+
+use super::Line;
+use super::settings::{LinkName, Transport};
+use crate::content::DATA;
+use crate::exit::Error;
+use crate::interrupt;
+use crate::output::Output;
+use crate::transport;
+use crate::xtp::{Content, Sum, bar, places, resolve};
+use indicatif::ProgressBar;
+use pinnace::qmp::{Endpoint, Shutdown, Stream};
+use serde::Serialize;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Arguments of `pinnace qmp send`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = DATA, override_usage = "pinnace qmp send [OPTIONS] FILE|- HOST:PORT\n       \
+    pinnace qmp send [OPTIONS] --size BYTES --to HOST:PORT")]
+pub(super) struct Args {
+    /// What to send (- is standard input), and the listener's address
+    #[arg(value_name = "FILE|- HOST:PORT", num_args = 0..=2)]
+    places: Vec<String>,
+    /// The listener's address
+    #[arg(long, value_name = "HOST:PORT", value_parser = transport::address)]
+    to: Option<String>,
+    /// Bytes of pseudo-random content over each connection
+    #[arg(long, value_name = "BYTES", value_parser = transport::bytes)]
+    size: Option<u64>,
+    /// How many connections, one after the other
+    #[arg(long, value_name = "K", default_value = "1")]
+    count: u64,
+    /// Where the pseudo-random content starts
+    #[arg(long, default_value = "1")]
+    seed: u64,
+    /// Send the content of this file over each connection
+    #[arg(long, conflicts_with_all = ["size", "seed"])]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    transport: Transport,
+}
+
+/// The last line.
+#[derive(Default, Serialize)]
+struct Done {
+    event: &'static str,
+    messages: u64,
+    bytes: u64,
+    seconds: f64,
+    packets_sent: u64,
+    packets_resent: u64,
+    /// The peer has acknowledged all of it.
+    acknowledged: bool,
+}
+
+/// What a sender has at hand.
+struct Sender<'a> {
+    args: &'a Args,
+    output: &'a Output,
+    endpoint: &'a Endpoint,
+    /// As the user has it.
+    name: &'a str,
+    to: SocketAddr,
+    bar: ProgressBar,
+    bytes: u64,
+    /// Packets that have come, and since when no more have.
+    heard: u64,
+    since: Instant,
+}
+
+pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
+    let (file, name) = places(&args.places, (args.file.as_ref(), args.size, args.to.as_ref()))?;
+    let mut content = Content::open(file.as_deref(), args.size, args.seed, "what is mapped")?;
+    if content.len().is_none() && args.count != 1 {
+        return Err(Error::usage("--count: standard input can be read only once"));
+    }
+    let options = args.transport.options()?;
+    let to = resolve(&name)?;
+    interrupt::install();
+    let endpoint = args.transport.wire.client_of(to, &options)?;
+    endpoint.warnings().iter().for_each(|warning| output.warn(warning));
+    let bar = bar(content.len().map(|len| len.saturating_mul(args.count)));
+    let (name, begun) = (name.as_str(), Instant::now());
+    let mut sender = Sender { args, output, endpoint: &endpoint, name, to, bar, bytes: 0, heard: 0, since: begun };
+    let sent = (0..args.count).try_for_each(|number| sender.connection(&mut content, number));
+    let (seconds, bytes) = (begun.elapsed().as_secs_f64(), sender.bytes);
+    sender.bar.finish_and_clear();
+    let counters = endpoint.counters();
+    output.note(counters.to_string().trim_end().replace('\n', ", "));
+    sent?;
+    let done = Done {
+        event: "done",
+        messages: args.count,
+        bytes,
+        seconds,
+        packets_sent: counters.data_packets_sent,
+        packets_resent: counters.data_packets_resent,
+        acknowledged: true,
+    };
+    let speed = bytes as f64 * 8.0 / 1e6 / seconds.max(1e-9);
+    let text = format!(
+        "{} messages delivered, {bytes} bytes in {seconds:.3} s, {speed:.1} Mbit/s; {} of {} packets sent again",
+        args.count, done.packets_resent, done.packets_sent
+    );
+    if output.json || !output.verbose {
+        output.result(text, &done);
+    } else {
+        // Standard output has the messages' lines, and nothing else.
+        output.note(text);
+    }
+    Ok(())
+}
+
+impl Sender<'_> {
+    /// One connection, from its first byte to its end.
+    fn connection(&mut self, content: &mut Content, number: u64) -> Result<(), Error> {
+        self.since = Instant::now();
+        let stream = self.endpoint.begin(self.to).map_err(|error| self.error(&error))?;
+        stream.set_read_timeout(Some(interrupt::LOOK));
+        stream.set_write_timeout(Some(interrupt::LOOK));
+        let result = self.send(&stream, content, number);
+        if result.is_err() {
+            // Nothing is left to be waited for.
+            stream.set_linger(Some(Duration::ZERO));
+        }
+        result
+    }
+
+    fn send(&mut self, stream: &Stream, content: &mut Content, number: u64) -> Result<(), Error> {
+        let before = self.bytes;
+        let mut sum = Sum::default();
+        let mut pieces = content.pieces(number);
+        while let Some((piece, _)) = pieces.next()? {
+            if self.output.json || self.output.verbose {
+                sum.add(&piece);
+            }
+            // Reading what is to be sent may take any time.
+            self.since = Instant::now();
+            let mut rest = &piece[..];
+            while !rest.is_empty() {
+                self.look(stream, before)?;
+                match stream.write(rest) {
+                    Ok(taken) => {
+                        rest = &rest[taken..];
+                        self.bytes += taken as u64;
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(error) => return Err(self.error(&error)),
+                }
+            }
+        }
+        self.print(stream, number, sum.finish());
+        stream.shutdown(Shutdown::Write).map_err(|error| self.error(&error))?;
+        self.since = Instant::now();
+        // The listener ends its half when it has read all of ours.
+        loop {
+            self.look(stream, before)?;
+            match stream.read(&mut [0; 1024]) {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(self.error(&error)),
+            }
+        }
+        // Another program may have ended its half sooner.
+        while acknowledged(stream).is_some_and(|bytes| bytes < self.bytes - before) {
+            self.look(stream, before)?;
+            std::thread::sleep(interrupt::LOOK / 10);
+        }
+        self.bar.set_position(self.bytes);
+        Ok(())
+    }
+
+    /// Prints the line of what was sent.
+    fn print(&self, stream: &Stream, message: u64, (bytes, sha256): (u64, String)) {
+        if !self.output.json && !self.output.verbose {
+            return;
+        }
+        let line = Line { event: "message", message, bytes, sha256, way: stream.way().to_string(), source: None };
+        self.bar.suspend(|| line.print(self.output));
+    }
+
+    /// To be called every [`interrupt::LOOK`] while waiting. Fails if the peer is silent, or on Ctrl-C.
+    fn look(&mut self, stream: &Stream, before: u64) -> Result<(), Error> {
+        interrupt::check()?;
+        if let Some(bytes) = acknowledged(stream) {
+            self.bar.set_position((before + bytes).min(self.bytes));
+        }
+        let counters = self.endpoint.counters();
+        let heard = counters.data_packets_received + counters.statuses_received + counters.diags_received;
+        if heard != self.heard {
+            (self.heard, self.since) = (heard, Instant::now());
+        }
+        if self.since.elapsed() > self.args.transport.timeout { Err(self.gone()) } else { Ok(()) }
+    }
+
+    fn gone(&self) -> Error {
+        let (to, seconds) = (self.name, self.args.transport.timeout.as_secs_f32());
+        if self.heard > 0 {
+            return Error::peer_gone(format!(
+                "{to} has not answered for {seconds} s: it was ended, or the network between is down; run the command again \
+                 when it is back"
+            ));
+        }
+        let carrier = match self.args.transport.wire.link {
+            LinkName::Udp => "UDP",
+            LinkName::Ip36 => "IP protocol 36",
+        };
+        Error::peer_gone(format!(
+            "no answer from {to} within {seconds} s: is `pinnace qmp listen` running there with the same --link, and does \
+             {carrier} reach it?"
+        ))
+    }
+
+    /// An error of the transport, in the user's words.
+    fn error(&self, error: &io::Error) -> Error {
+        let to = self.name;
+        match error.kind() {
+            io::ErrorKind::ConnectionRefused => {
+                Error::peer_gone(format!("nobody listens at {to}; start `pinnace qmp listen` there"))
+            }
+            io::ErrorKind::TimedOut => self.gone(),
+            io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted | io::ErrorKind::BrokenPipe => {
+                Error::peer_gone(format!("{to} ended the connection in the middle; run the command again"))
+            }
+            _ => Error::failed(error.to_string()),
+        }
+    }
+}
+
+/// Bytes that the peer has acknowledged; `None` after the end.
+fn acknowledged(stream: &Stream) -> Option<u64> {
+    stream.facts().ok().map(|facts| facts.acked.wrapping_sub(facts.start))
+}

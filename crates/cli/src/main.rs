@@ -90,7 +90,6 @@ enum Command {
     /// Measure round trips by message size, against TCP; alone, over the loopback interface
     Ping(Box<ping::Args>),
     Wan(wan::Args),
-    Run(run::Args),
     /// One end of a measurement of `perf` or `ping`
     #[command(hide = true)]
     PerfWorker,
@@ -117,9 +116,8 @@ fn main() -> ExitCode {
 
 fn run(command: &Command, output: &Output) -> Result<ExitCode, Error> {
     match command {
-        // These end as the command that they run.
+        // Ends as the command that it runs.
         Command::Wan(args) => return wan::run(args, output),
-        Command::Run(args) => return run::run(args, output),
         Command::Send(args) => files::send::run(args, output),
         Command::Recv(args) => files::receive::run(args, output),
         Command::Zcrp(args) => zcrp::run(args, output),

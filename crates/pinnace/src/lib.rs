@@ -20,6 +20,7 @@
 //! ```
 #![warn(missing_docs)]
 
+pub mod daemon;
 mod error;
 mod message;
 pub mod qmp;

@@ -84,6 +84,14 @@ impl WakeFd {
     }
 }
 
+/// Of an eventfd that others signal.
+#[cfg(target_os = "linux")]
+impl From<std::os::fd::OwnedFd> for WakeFd {
+    fn from(eventfd: std::os::fd::OwnedFd) -> Self {
+        Self { read: File::from(eventfd) }
+    }
+}
+
 impl AsFd for WakeFd {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.read.as_fd()

@@ -67,7 +67,7 @@ impl Endpoint {
 
     pub(super) fn way(&self) -> Way {
         match self.carrier {
-            Carrier::Udp => Way::Udp,
+            Carrier::Udp | Carrier::SharedMemory => Way::Udp,
             Carrier::Ip36 => Way::Ip36,
         }
     }

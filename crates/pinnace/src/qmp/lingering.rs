@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use std::{process, ptr, thread};
 
 /// After this time a peer that does not read finds its connection gone.
-const LONGEST: Duration = Duration::from_secs(60);
+pub(super) const LONGEST: Duration = Duration::from_secs(60);
 /// How long the end of a socket waits itself: most streams have ended then, and need nobody else.
 const AT_ONCE: Duration = Duration::from_millis(20);
 /// How often somebody looks after those that are kept.

@@ -25,6 +25,7 @@ mod lingering;
 mod listener;
 mod options;
 mod qbufs;
+mod shared;
 mod stream;
 
 pub use endpoint::Endpoint;

@@ -17,6 +17,8 @@ pub enum Carrier {
     Udp,
     /// IP itself, as protocol 36, which needs `CAP_NET_RAW`. One process owns it on a local address.
     Ip36,
+    /// Memory shared with processes of this host, through a daemon, and nothing else.
+    SharedMemory,
 }
 
 /// Settings of a socket. The defaults are safe anywhere and fast on loopback.
@@ -33,6 +35,9 @@ pub struct Options {
     /// Of so many consecutive packets with data one asks the receiver for its status (1: every one does).
     //= Q-8, Q-12
     pub status_every: u32,
+    /// Whether a peer on this host is reached through shared memory where both have the same daemon, with UDP as the
+    /// carrier.
+    pub same_host: bool,
     /// Bytes that the peer may send ahead of the application, and that may be queued to it. By default 262,144, on a
     /// cluster more.
     //= Q-12
@@ -71,6 +76,7 @@ impl Default for Options {
         Self {
             carrier: Carrier::default(),
             status_every: pinnace_qmp::Profile::default().status_every,
+            same_host: true,
             window_bytes: None,
             go_back_n: false,
             pool: None,
@@ -88,12 +94,21 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Whether streams may go through shared memory.
+    pub(super) fn takes_shared_memory(&self) -> bool {
+        match self.carrier {
+            Carrier::Udp => self.same_host,
+            Carrier::SharedMemory => true,
+            Carrier::Ip36 => false,
+        }
+    }
+
     /// The same, as an endpoint of XTP is set up.
     pub(crate) fn xtp(&self) -> xtp::Options {
         xtp::Options {
             codec: xtp::Codec::Xtp40,
             carrier: match self.carrier {
-                Carrier::Udp => xtp::Carrier::Udp,
+                Carrier::Udp | Carrier::SharedMemory => xtp::Carrier::Udp,
                 Carrier::Ip36 => xtp::Carrier::Ip36,
             },
             profile: self.network,

@@ -3,20 +3,22 @@
 //! Always true: a qbuf that was sent is the transport's until its last packet has been acknowledged, and is free then; one
 //! that was received is the application's.
 
-use super::stream::would_block;
+use super::stream::{Inner, deadline, none_yet, would_block};
 use super::{Pool, Qbuf, Stream};
-use crate::Error;
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Why a qbuf was not sent; it is still the caller's.
 #[derive(Debug)]
 pub struct Full(pub Qbuf);
 
 impl Stream {
-    /// The pool that it was set up with ([`Options::pool`](super::Options::pool)).
+    /// The pool that it was set up with ([`Options::pool`](super::Options::pool)); over shared memory, the one that is shared.
     pub fn pool(&self) -> Option<&Pool> {
-        self.endpoint().pool()
+        match self.inner() {
+            Inner::Engine(_, endpoint) => endpoint.pool(),
+            Inner::Shared(shared) => Some(shared.pool()),
+        }
     }
 
     /// A qbuf of `len` bytes to be filled and sent.
@@ -58,12 +60,20 @@ impl Stream {
     /// As [`Stream::write`]; also if it is empty.
     //= B-6, Q-10
     pub fn send_qbuf(&self, qbuf: Qbuf) -> io::Result<()> {
+        let timeout = self.write_timeout();
+        let connection = match self.inner() {
+            Inner::Engine(connection, _) => connection,
+            Inner::Shared(shared) => {
+                let sent = shared.send_qbuf(qbuf, timeout.and_then(deadline))?;
+                return sent.map_err(|_| io::ErrorKind::WouldBlock.into());
+            }
+        };
         let mut qbuf = qbuf;
         loop {
-            match self.connection().pass_in(qbuf)? {
+            match connection.pass_in(qbuf)? {
                 Ok(()) => return Ok(()),
                 Err((back, ended)) => {
-                    would_block(self.connection().wait_for_room(ended, self.write_timeout()))?;
+                    would_block(connection.wait_for_room(ended, timeout))?;
                     qbuf = back;
                 }
             }
@@ -75,7 +85,10 @@ impl Stream {
     /// # Errors
     /// The outer: as [`Stream::write`]. The inner gives the qbuf back: there is no room now.
     pub fn try_send_qbuf(&self, qbuf: Qbuf) -> io::Result<Result<(), Full>> {
-        Ok(self.connection().pass_in(qbuf)?.map_err(|(qbuf, _)| Full(qbuf)))
+        Ok(match self.inner() {
+            Inner::Engine(connection, _) => connection.pass_in(qbuf)?.map_err(|(qbuf, _)| Full(qbuf)),
+            Inner::Shared(shared) => shared.send_qbuf(qbuf, Some(Instant::now()))?.map_err(Full),
+        })
     }
 
     /// The next bytes of the stream, in the qbuf that they arrived in; few bytes in a small one, as a copy. Waits for the
@@ -85,7 +98,11 @@ impl Stream {
     /// As [`Stream::read`]; also if the pool is empty, or there is none.
     //= B-7
     pub fn recv_qbuf(&self) -> io::Result<Option<Qbuf>> {
-        would_block(self.connection().take_qbuf(self.the_pool()?, self.read_timeout()))
+        let timeout = self.read_timeout();
+        match self.inner() {
+            Inner::Engine(connection, _) => would_block(connection.take_qbuf(self.the_pool()?, timeout)),
+            Inner::Shared(shared) => shared.recv_qbuf(timeout.and_then(deadline)),
+        }
     }
 
     /// Like [`Stream::recv_qbuf`], but does not wait: the outer `None` says that nothing is there.
@@ -93,9 +110,9 @@ impl Stream {
     /// # Errors
     /// As [`Stream::recv_qbuf`].
     pub fn try_recv_qbuf(&self) -> io::Result<Option<Option<Qbuf>>> {
-        match self.connection().take_qbuf(self.the_pool()?, Some(Duration::ZERO)) {
-            Err(Error::Timeout) => Ok(None),
-            result => Ok(Some(result?)),
-        }
+        none_yet(match self.inner() {
+            Inner::Engine(connection, _) => would_block(connection.take_qbuf(self.the_pool()?, Some(Duration::ZERO))),
+            Inner::Shared(shared) => shared.recv_qbuf(Some(Instant::now())),
+        })
     }
 }

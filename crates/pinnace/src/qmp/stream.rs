@@ -1,14 +1,18 @@
 //! Connected sockets.
 
-use super::{Endpoint, Options, lingering};
+use super::shared::Shared;
+use super::{Carrier, Endpoint, Options, lingering};
+use crate::daemon::{Arrival, Client};
 use crate::xtp::HostPair;
 use crate::{Error, xtp};
+use pinnace_qbuf::channel::Interest;
+use pinnace_qmp::State;
 use pinnace_qmp::socket::{Errno, Linger};
 use pinnace_runtime::WakeFd;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Which half of a stream is closed.
 pub use std::net::Shutdown;
@@ -20,6 +24,10 @@ pub enum Way {
     Udp,
     /// IP protocol 36.
     Ip36,
+    /// Ethernet frames.
+    Ether,
+    /// Memory shared with a process of this host.
+    SharedMemory,
 }
 
 impl std::fmt::Display for Way {
@@ -27,9 +35,14 @@ impl std::fmt::Display for Way {
         f.write_str(match self {
             Self::Udp => "udp",
             Self::Ip36 => "ip36",
+            Self::Ether => "ether",
+            Self::SharedMemory => "shm",
         })
     }
 }
+
+/// How long the end of a stream over shared memory waits for room to say so.
+const AT_ONCE: Duration = Duration::from_millis(1);
 
 /// What a program sets on a socket.
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,9 +59,17 @@ struct Settings {
 #[derive(Debug)]
 pub struct Stream {
     /// There until the stream is closed.
-    inner: Option<xtp::Connection>,
-    endpoint: Endpoint,
+    inner: Option<Inner>,
     settings: Mutex<Settings>,
+}
+
+/// What a stream stands on.
+#[derive(Debug)]
+pub(super) enum Inner {
+    /// The protocol.
+    Engine(xtp::Connection, Endpoint),
+    /// A channel to a process of this host.
+    Shared(Arc<Shared>),
 }
 
 impl Stream {
@@ -89,6 +110,16 @@ impl Stream {
     /// # Errors
     /// If the system has no way to the address.
     pub fn begin(address: SocketAddr, options: &Options) -> io::Result<Self> {
+        if options.takes_shared_memory()
+            && let Some(client) = Client::current()
+            && let Ok(Some(arrival)) = client.connect(address)
+        {
+            return Self::over_channel(arrival, options);
+        }
+        if options.carrier == Carrier::SharedMemory {
+            let why = "no daemon that this process may use has a listener there: start one with `pinnace daemon`";
+            return Err(io::Error::new(io::ErrorKind::ConnectionRefused, why));
+        }
         Endpoint::client_of(address, options)?.begin(address)
     }
 
@@ -98,12 +129,20 @@ impl Stream {
     /// As [`Stream::connect`].
     pub async fn connect_async(address: SocketAddr, options: &Options) -> io::Result<Self> {
         let stream = Self::begin(address, options)?;
-        stream.connection().establish_async().await?;
+        if let Inner::Engine(connection, _) = stream.inner() {
+            connection.establish_async().await?;
+        }
         Ok(stream)
     }
 
     pub(super) fn of(endpoint: Endpoint, connection: xtp::Connection) -> Self {
-        Self { inner: Some(connection), endpoint, settings: Mutex::default() }
+        Self { inner: Some(Inner::Engine(connection, endpoint)), settings: Mutex::default() }
+    }
+
+    pub(super) fn over_channel(arrival: Arrival, options: &Options) -> io::Result<Self> {
+        let Arrival { channel, peer, local } = arrival;
+        let shared = Shared::new(channel, local, peer, options.idle)?;
+        Ok(Self { inner: Some(Inner::Shared(Arc::new(shared))), settings: Mutex::default() })
     }
 
     /// Waits until the peer has answered, at most `timeout`.
@@ -111,10 +150,12 @@ impl Stream {
     /// # Errors
     /// As [`Stream::connect`]; [`io::ErrorKind::TimedOut`] also if `timeout` was not enough, and then it goes on.
     pub fn wait_established(&self, timeout: Option<Duration>) -> io::Result<()> {
-        Ok(match timeout {
-            Some(timeout) => self.connection().establish_timeout(timeout)?,
-            None => self.connection().establish()?,
-        })
+        match (self.inner(), timeout) {
+            (Inner::Engine(connection, _), Some(timeout)) => connection.establish_timeout(timeout)?,
+            (Inner::Engine(connection, _), None) => connection.establish()?,
+            (Inner::Shared(_), _) => {}
+        }
+        Ok(())
     }
 
     /// Whether the peer has answered; `None` while it has not.
@@ -122,14 +163,15 @@ impl Stream {
     /// # Errors
     /// As [`Stream::connect`].
     pub fn established(&self) -> Option<io::Result<()>> {
-        match self.connection().establish_timeout(Duration::ZERO) {
+        let Inner::Engine(connection, _) = self.inner() else { return Some(Ok(())) };
+        match connection.establish_timeout(Duration::ZERO) {
             Ok(()) => Some(Ok(())),
             Err(Error::Timeout) => None,
             Err(error) => Some(Err(error.into())),
         }
     }
 
-    pub(super) fn connection(&self) -> &xtp::Connection {
+    pub(super) fn inner(&self) -> &Inner {
         self.inner.as_ref().expect("it is there until it is dropped")
     }
 
@@ -151,35 +193,40 @@ impl Stream {
 
     /// The address of this end.
     pub fn local_addr(&self) -> SocketAddr {
-        let bound = self.endpoint.local_addr();
-        let address = self.connection().address();
+        let (connection, bound) = match self.inner() {
+            Inner::Engine(connection, endpoint) => (connection, endpoint.local_addr()),
+            Inner::Shared(shared) => return shared.local,
+        };
+        let address = connection.address();
         // Who listens on every address has this one for the peer.
         let said: IpAddr = match address.hosts {
             HostPair::V4 { destination, .. } => destination.into(),
             HostPair::V6 { destination, .. } => destination.to_canonical(),
         };
-        let is_told = bound.ip().is_unspecified() && self.is_accepted() && !said.is_unspecified();
+        let is_accepted = address.destination_port == bound.port();
+        let is_told = bound.ip().is_unspecified() && is_accepted && !said.is_unspecified();
         SocketAddr::new(if is_told { said } else { bound.ip() }, bound.port())
     }
 
     /// The address of the other end.
     pub fn peer_addr(&self) -> SocketAddr {
-        let (peer, address) = (self.connection().peer(), self.connection().address());
-        let said = match self.is_accepted() {
-            true => address.source_port,
-            false => address.destination_port,
+        let (connection, bound) = match self.inner() {
+            Inner::Engine(connection, endpoint) => (connection, endpoint.local_addr()),
+            Inner::Shared(shared) => return shared.peer,
         };
-        // Protocol 36 knows no ports; the FIRST does.
+        let (peer, address) = (connection.peer(), connection.address());
+        let is_accepted = address.destination_port == bound.port();
+        // Only UDP knows ports; the FIRST does.
+        let said = if is_accepted { address.source_port } else { address.destination_port };
         SocketAddr::new(peer.ip(), if peer.port() == 0 { said } else { peer.port() })
-    }
-
-    fn is_accepted(&self) -> bool {
-        self.connection().address().destination_port == self.endpoint.local_addr().port()
     }
 
     /// What carries it.
     pub fn way(&self) -> Way {
-        self.endpoint.way()
+        match self.inner() {
+            Inner::Engine(_, endpoint) => endpoint.way(),
+            Inner::Shared(_) => Way::SharedMemory,
+        }
     }
 
     /// Reads what is there, and waits for the first byte; 0 at the end of the stream.
@@ -188,9 +235,11 @@ impl Stream {
     /// [`io::ErrorKind::ConnectionReset`] if the peer has ended it in the middle, [`io::ErrorKind::TimedOut`] if it is
     /// gone, [`io::ErrorKind::WouldBlock`] after [`Stream::set_read_timeout`].
     pub fn read(&self, into: &mut [u8]) -> io::Result<usize> {
-        match self.settings().read_timeout {
-            None => Ok(self.connection().read(into)?),
-            Some(timeout) => would_block(self.connection().read_timeout(into, timeout)),
+        let timeout = self.settings().read_timeout;
+        match (self.inner(), timeout) {
+            (Inner::Engine(connection, _), None) => Ok(connection.read(into)?),
+            (Inner::Engine(connection, _), Some(timeout)) => would_block(connection.read_timeout(into, timeout)),
+            (Inner::Shared(shared), _) => shared.read(into, timeout.and_then(deadline)),
         }
     }
 
@@ -199,11 +248,10 @@ impl Stream {
     /// # Errors
     /// As [`Stream::read`].
     pub fn try_read(&self, into: &mut [u8]) -> io::Result<Option<usize>> {
-        match self.connection().read_timeout(into, Duration::ZERO) {
-            Ok(taken) => Ok(Some(taken)),
-            Err(Error::Timeout) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        none_yet(match self.inner() {
+            Inner::Engine(connection, _) => would_block(connection.read_timeout(into, Duration::ZERO)),
+            Inner::Shared(shared) => shared.read(into, Some(Instant::now())),
+        })
     }
 
     /// Like [`Stream::read`], for tasks.
@@ -211,7 +259,15 @@ impl Stream {
     /// # Errors
     /// As [`Stream::read`].
     pub async fn read_async(&self, into: &mut [u8]) -> io::Result<usize> {
-        Ok(self.connection().read_async(into).await?)
+        match self.inner() {
+            Inner::Engine(connection, _) => Ok(connection.read_async(into).await?),
+            Inner::Shared(shared) => loop {
+                if let Some(taken) = none_yet(shared.read(into, Some(Instant::now())))? {
+                    return Ok(taken);
+                }
+                shared.ready(Interest::Readable).await;
+            },
+        }
     }
 
     /// Copies what is there, and leaves it there; waits for the first byte.
@@ -219,9 +275,10 @@ impl Stream {
     /// # Errors
     /// As [`Stream::read`].
     pub fn peek(&self, into: &mut [u8]) -> io::Result<usize> {
-        match self.settings().read_timeout {
-            None => Ok(self.connection().peek(into, None)?),
-            Some(timeout) => would_block(self.connection().peek(into, Some(timeout))),
+        let timeout = self.settings().read_timeout;
+        match self.inner() {
+            Inner::Engine(connection, _) => would_block(connection.peek(into, timeout)),
+            Inner::Shared(shared) => shared.peek(into, timeout.and_then(deadline)),
         }
     }
 
@@ -230,26 +287,34 @@ impl Stream {
     /// # Errors
     /// As [`Stream::read`].
     pub fn try_peek(&self, into: &mut [u8]) -> io::Result<Option<usize>> {
-        match self.connection().peek(into, Some(Duration::ZERO)) {
-            Ok(seen) => Ok(Some(seen)),
-            Err(Error::Timeout) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        none_yet(match self.inner() {
+            Inner::Engine(connection, _) => would_block(connection.peek(into, Some(Duration::ZERO))),
+            Inner::Shared(shared) => shared.peek(into, Some(Instant::now())),
+        })
     }
 
-    /// Bytes that can be read without waiting.
+    /// Bytes that can be read without waiting; over shared memory those of the next message, at least.
     pub fn readable_bytes(&self) -> usize {
-        self.connection().readable_bytes()
+        match self.inner() {
+            Inner::Engine(connection, _) => connection.readable_bytes(),
+            Inner::Shared(shared) => shared.readable_bytes(),
+        }
     }
 
     /// Whether a read would not wait.
     pub fn is_readable(&self) -> bool {
-        self.connection().readable_bytes() > 0 || self.connection().is_at_end()
+        match self.inner() {
+            Inner::Engine(connection, _) => connection.readable_bytes() > 0 || connection.is_at_end(),
+            Inner::Shared(shared) => shared.is_readable(),
+        }
     }
 
     /// Whether a write would not wait.
     pub fn is_writable(&self) -> bool {
-        self.connection().is_writable()
+        match self.inner() {
+            Inner::Engine(connection, _) => connection.is_writable(),
+            Inner::Shared(shared) => shared.is_writable(),
+        }
     }
 
     /// Takes bytes of `bytes` to be sent, and waits for room. Returns how many.
@@ -257,9 +322,11 @@ impl Stream {
     /// # Errors
     /// [`io::ErrorKind::BrokenPipe`] after the end of the stream, otherwise as [`Stream::read`].
     pub fn write(&self, bytes: &[u8]) -> io::Result<usize> {
-        match self.settings().write_timeout {
-            None => Ok(self.connection().write(bytes)?),
-            Some(timeout) => would_block(self.connection().write_timeout(bytes, timeout)),
+        let timeout = self.settings().write_timeout;
+        match (self.inner(), timeout) {
+            (Inner::Engine(connection, _), None) => Ok(connection.write(bytes)?),
+            (Inner::Engine(connection, _), Some(timeout)) => would_block(connection.write_timeout(bytes, timeout)),
+            (Inner::Shared(shared), _) => shared.write(bytes, timeout.and_then(deadline)),
         }
     }
 
@@ -268,7 +335,10 @@ impl Stream {
     /// # Errors
     /// As [`Stream::write`].
     pub fn try_write(&self, bytes: &[u8]) -> io::Result<Option<usize>> {
-        Ok(self.connection().try_write(bytes)?)
+        match self.inner() {
+            Inner::Engine(connection, _) => Ok(connection.try_write(bytes)?),
+            Inner::Shared(shared) => none_yet(shared.write(bytes, Some(Instant::now()))),
+        }
     }
 
     /// Like [`Stream::write`], for tasks.
@@ -276,15 +346,26 @@ impl Stream {
     /// # Errors
     /// As [`Stream::write`].
     pub async fn write_async(&self, bytes: &[u8]) -> io::Result<usize> {
-        Ok(self.connection().write_async(bytes).await?)
+        match self.inner() {
+            Inner::Engine(connection, _) => Ok(connection.write_async(bytes).await?),
+            Inner::Shared(shared) => loop {
+                if let Some(taken) = none_yet(shared.write(bytes, Some(Instant::now())))? {
+                    return Ok(taken);
+                }
+                shared.ready(Interest::Writable).await;
+            },
+        }
     }
 
-    /// Waits until everything that was written has been acknowledged.
+    /// Waits until everything that was written has been acknowledged. What is in shared memory is there.
     ///
     /// # Errors
     /// As [`Stream::write`].
     pub fn flush(&self) -> io::Result<()> {
-        Ok(self.connection().flush()?)
+        match self.inner() {
+            Inner::Engine(connection, _) => Ok(connection.flush()?),
+            Inner::Shared(_) => Ok(()),
+        }
     }
 
     /// Closes one half, or both. Writing: the stream ends behind what was written. Reading: what comes is dropped; the peer
@@ -293,11 +374,24 @@ impl Stream {
     /// # Errors
     /// If the association is over.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
-        if matches!(how, Shutdown::Write | Shutdown::Both) {
-            self.connection().finish()?;
-        }
-        if matches!(how, Shutdown::Read | Shutdown::Both) {
-            self.connection().shut_reading();
+        let (reading, writing) = (how != Shutdown::Write, how != Shutdown::Read);
+        match self.inner() {
+            Inner::Engine(connection, _) => {
+                if writing {
+                    connection.finish()?;
+                }
+                if reading {
+                    connection.shut_reading();
+                }
+            }
+            Inner::Shared(shared) => {
+                if writing {
+                    shared.finish(None);
+                }
+                if reading {
+                    shared.shut_reading();
+                }
+            }
         }
         Ok(())
     }
@@ -320,20 +414,30 @@ impl Stream {
 
     /// The error that has ended the connection, if there is one (SO_ERROR).
     pub fn failure(&self) -> Option<Errno> {
-        self.connection().failure().map(Errno::of)
+        match self.inner() {
+            Inner::Engine(connection, _) => connection.failure().map(Errno::of),
+            Inner::Shared(shared) => shared.is_reset().then_some(Errno::Reset),
+        }
     }
 
     /// Its state, as the paper draws it.
-    pub fn state(&self) -> pinnace_qmp::State {
-        self.connection().qmp_state()
+    pub fn state(&self) -> State {
+        match self.inner() {
+            Inner::Engine(connection, _) => connection.qmp_state(),
+            Inner::Shared(shared) => shared.state(),
+        }
     }
 
-    /// A descriptor that becomes readable when something has happened: see [`xtp::Connection::watch`].
+    /// A descriptor that becomes readable when something has happened: it was established, there is something to read, room
+    /// to write, or it has ended. Clear it first, then look what it was, until nothing is there.
     ///
     /// # Errors
     /// If the system has no descriptors left.
     pub fn watch(&self) -> io::Result<Arc<WakeFd>> {
-        Ok(self.connection().watch()?)
+        match self.inner() {
+            Inner::Engine(connection, _) => Ok(connection.watch()?),
+            Inner::Shared(shared) => shared.watch(),
+        }
     }
 
     /// Like [`Stream::watch`], with a descriptor that is there already: it is signalled from now on, and now.
@@ -341,20 +445,42 @@ impl Stream {
     /// # Errors
     /// If the background thread cannot be started.
     pub fn watch_on(&self, watch: Arc<WakeFd>) -> io::Result<()> {
-        Ok(self.connection().watch_on(watch)?)
+        match self.inner() {
+            Inner::Engine(connection, _) => Ok(connection.watch_on(watch)?),
+            Inner::Shared(shared) => shared.watch_on(watch),
+        }
     }
 
     /// Keys, sequence numbers and spans, as they look on the wire.
     ///
     /// # Errors
-    /// If the association is gone.
+    /// If the association is gone, or there is no wire.
     pub fn facts(&self) -> io::Result<xtp::Facts> {
-        Ok(self.connection().facts()?)
+        match self.inner() {
+            Inner::Engine(connection, _) => Ok(connection.facts()?),
+            Inner::Shared(_) => Err(io::Error::new(io::ErrorKind::Unsupported, "shared memory has no wire")),
+        }
     }
 
-    /// What the sockets of its endpoint share.
-    pub fn endpoint(&self) -> &Endpoint {
-        &self.endpoint
+    /// What the sockets of its endpoint share; `None` over shared memory.
+    pub fn endpoint(&self) -> Option<&Endpoint> {
+        match self.inner() {
+            Inner::Engine(_, endpoint) => Some(endpoint),
+            Inner::Shared(_) => None,
+        }
+    }
+}
+
+/// The moment `timeout` from now, or never if that is beyond all clocks.
+pub(super) fn deadline(timeout: Duration) -> Option<Instant> {
+    Instant::now().checked_add(timeout)
+}
+
+/// What would wait is nothing yet.
+pub(super) fn none_yet<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        result => result.map(Some),
     }
 }
 
@@ -368,21 +494,30 @@ pub(super) fn would_block<T>(result: Result<T, Error>) -> io::Result<T> {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        let Some(connection) = self.inner.take() else { return };
-        let wait = match self.settings().linger {
-            Some(Duration::ZERO) => {
-                connection.close_socket(Linger::Zero);
-                return;
+        let linger = self.settings().linger;
+        match self.inner.take() {
+            Some(Inner::Engine(connection, endpoint)) => {
+                if linger == Some(Duration::ZERO) {
+                    connection.close_socket(Linger::Zero);
+                    return;
+                }
+                if let Some(wait) = linger {
+                    let _ = connection.finish();
+                    let _ = connection.flush_timeout(wait);
+                }
+                connection.close_socket(Linger::Background);
+                drop(connection);
+                lingering::keep(endpoint);
             }
-            linger => linger,
-        };
-        if let Some(wait) = wait {
-            let _ = connection.finish();
-            let _ = connection.flush_timeout(wait);
+            // Without an end in order it is a reset.
+            Some(Inner::Shared(shared)) if linger != Some(Duration::ZERO) && !shared.is_unread() => {
+                let wait = linger.unwrap_or(AT_ONCE);
+                if !shared.finish(deadline(wait)) && linger.is_none() {
+                    shared.finish_in_background();
+                }
+            }
+            _ => {}
         }
-        connection.close_socket(Linger::Background);
-        drop(connection);
-        lingering::keep(self.endpoint.clone());
     }
 }
 

@@ -1,0 +1,487 @@
+//! A stream to a process of the same host: bytes and qbufs over a channel of shared memory (specs/qbuf.md, B-14).
+//!
+//! Always true: a stream that was closed in order ends with an empty message, so what ends without one was reset; nobody
+//! who waits holds the lock that others need.
+//= B-14
+
+use super::Qbuf;
+use crate::Idle;
+use pinnace_qbuf::Pool;
+use pinnace_qbuf::channel::{Channel, ChannelError, Interest, Received, Rejected};
+use pinnace_qmp::State;
+use pinnace_runtime::WakeFd;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+/// How often a sleeper looks whether the other process lives.
+const LIFE_SIGN: Duration = Duration::from_millis(100);
+/// Who waits for blocks of the pool looks so often: nobody rings when one is freed.
+const NO_MEMORY: Duration = Duration::from_micros(200);
+/// The most bytes that one write copies into one qbuf.
+const MOST_COPIED: usize = 64 << 10;
+
+/// What is half read.
+#[derive(Debug, Default)]
+struct Reading {
+    message: Option<Received>,
+    /// Bytes of it that were taken.
+    at: usize,
+    end: Option<End>,
+    /// The application reads no more.
+    shut: bool,
+}
+
+/// How the peer's stream has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    InOrder,
+    Reset,
+}
+
+impl Reading {
+    fn left(&self) -> usize {
+        self.message.as_ref().map_or(0, |message| message.len() - self.at)
+    }
+
+    fn take(&mut self, into: &mut [u8]) -> usize {
+        let taken = self.peek(into);
+        self.at += taken;
+        if self.left() == 0 {
+            self.message = None;
+        }
+        taken
+    }
+
+    fn peek(&self, into: &mut [u8]) -> usize {
+        let Some(message) = &self.message else { return 0 };
+        let bytes = &message[self.at..];
+        let len = bytes.len().min(into.len());
+        into[..len].copy_from_slice(&bytes[..len]);
+        len
+    }
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(super) struct Shared {
+    /// Somebody sleeps on the doorbell, so that it must ring whenever nothing was found.
+    is_watched: AtomicBool,
+    channel: Mutex<Channel>,
+    reading: Mutex<Reading>,
+    /// The doorbell, to sleep on without the lock.
+    bell: OwnedFd,
+    pool: Pool,
+    idle: Idle,
+    pub(super) local: SocketAddr,
+    pub(super) peer: SocketAddr,
+    is_finished: Mutex<bool>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn reset() -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionReset, "the peer ended the connection in the middle, or died")
+}
+
+fn timed_out() -> io::Error {
+    io::ErrorKind::WouldBlock.into()
+}
+
+impl Shared {
+    pub(super) fn new(channel: Channel, local: SocketAddr, peer: SocketAddr, idle: Idle) -> io::Result<Self> {
+        let bell = channel.readable_fd().try_clone_to_owned()?;
+        let pool = channel.pool().clone();
+        let reading = Mutex::default();
+        let (channel, is_finished) = (Mutex::new(channel), Mutex::default());
+        Ok(Self { is_watched: AtomicBool::new(false), channel, reading, bell, pool, idle, local, peer, is_finished })
+    }
+
+    pub(super) fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// Waits as the idle setting says until `look` finds something. `None`: the time is over.
+    fn wait<R>(
+        &self,
+        interest: Interest,
+        deadline: Option<Instant>,
+        mut look: impl FnMut(&mut Channel) -> Result<Option<R>, ChannelError>,
+    ) -> Result<Option<R>, ChannelError> {
+        if let Some(found) = look(&mut lock(&self.channel))? {
+            return Ok(Some(found));
+        }
+        let begin = Instant::now();
+        let is_over = |now: Instant| deadline.is_some_and(|deadline| now >= deadline);
+        let spin = match self.idle {
+            Idle::Spin => Duration::MAX,
+            Idle::Adaptive { spin } => spin,
+            Idle::Block => Duration::from_micros(10),
+        };
+        let mut life_sign = begin + LIFE_SIGN;
+        loop {
+            let now = Instant::now();
+            let is_watched = self.is_watched.load(Ordering::Relaxed);
+            // Who sleeps on the doorbell elsewhere is to hear it when nothing is found here.
+            let is_spinning = now - begin < spin && !(is_watched && is_over(now));
+            let mut channel = lock(&self.channel);
+            if now >= life_sign {
+                life_sign = now + LIFE_SIGN;
+                // Finds out, and closes what the dead will not.
+                if !channel.peer_is_alive() {
+                    channel.wait_readable(Duration::ZERO, Some(now))?;
+                    if let Some(found) = look(&mut channel)? {
+                        return Ok(Some(found));
+                    }
+                    return Err(ChannelError::Closed);
+                }
+            }
+            let is_ready = !is_spinning && channel.arm(interest)?;
+            for _ in 0..16 {
+                if let Some(found) = look(&mut channel)? {
+                    return Ok(Some(found));
+                }
+                std::hint::spin_loop();
+            }
+            drop(channel);
+            if is_over(now) {
+                return Ok(None);
+            }
+            if is_spinning {
+                if now - begin > Duration::from_micros(20) {
+                    std::thread::yield_now();
+                }
+            } else if !is_ready {
+                // Somebody else may silence the doorbell.
+                let most = if is_watched { now + Duration::from_millis(1) } else { life_sign };
+                let until = deadline.map_or(most, |deadline| deadline.min(most));
+                sleep_on(self.bell.as_fd(), until.saturating_duration_since(now))?;
+            }
+        }
+    }
+
+    /// Makes sure that something is half read, or has ended. False: the time is over.
+    fn fetch(&self, reading: &mut Reading, deadline: Option<Instant>) -> io::Result<bool> {
+        if reading.message.is_some() || reading.end.is_some() || reading.shut {
+            return Ok(true);
+        }
+        let found = match self.wait(Interest::Readable, deadline, |channel| channel.try_recv()) {
+            Ok(None) => return Ok(false),
+            Ok(Some(message)) => Some(message),
+            Err(ChannelError::Closed | ChannelError::Corrupt) => None,
+            Err(error) => return Err(error.into()),
+        };
+        match found {
+            Some(message) if !message.is_empty() => (reading.message, reading.at) = (Some(message), 0),
+            Some(_) => reading.end = Some(End::InOrder),
+            None => reading.end = Some(End::Reset),
+        }
+        Ok(true)
+    }
+
+    /// What a read finds where no byte is.
+    fn end(reading: &Reading) -> io::Result<()> {
+        if reading.end == Some(End::Reset) && !reading.shut { Err(reset()) } else { Ok(()) }
+    }
+
+    pub(super) fn read(&self, into: &mut [u8], deadline: Option<Instant>) -> io::Result<usize> {
+        let mut reading = lock(&self.reading);
+        if into.is_empty() || reading.shut {
+            return Ok(0);
+        }
+        if !self.fetch(&mut reading, deadline)? {
+            return Err(timed_out());
+        }
+        if reading.message.is_none() {
+            return Self::end(&reading).map(|()| 0);
+        }
+        // What has come besides costs nothing to take along.
+        let mut taken = reading.take(into);
+        while taken < into.len() && self.fetch(&mut reading, Some(Instant::now()))? && reading.message.is_some() {
+            taken += reading.take(&mut into[taken..]);
+        }
+        Ok(taken)
+    }
+
+    pub(super) fn peek(&self, into: &mut [u8], deadline: Option<Instant>) -> io::Result<usize> {
+        let mut reading = lock(&self.reading);
+        if into.is_empty() || reading.shut {
+            return Ok(0);
+        }
+        if !self.fetch(&mut reading, deadline)? {
+            return Err(timed_out());
+        }
+        if reading.message.is_none() {
+            return Self::end(&reading).map(|()| 0);
+        }
+        Ok(reading.peek(into))
+    }
+
+    /// Bytes that can be read at once: of the next message, so that what waits stays in its bounds.
+    pub(super) fn readable_bytes(&self) -> usize {
+        let mut reading = lock(&self.reading);
+        let _ = self.fetch(&mut reading, Some(Instant::now()));
+        reading.left()
+    }
+
+    pub(super) fn is_readable(&self) -> bool {
+        let mut reading = lock(&self.reading);
+        let _ = self.fetch(&mut reading, Some(Instant::now()));
+        reading.message.is_some() || reading.end.is_some() || reading.shut
+    }
+
+    pub(super) fn is_writable(&self) -> bool {
+        let mut channel = lock(&self.channel);
+        channel.arm(Interest::Writable).unwrap_or(true)
+    }
+
+    /// Whether the peer has gone without closing in order.
+    pub(super) fn is_reset(&self) -> bool {
+        lock(&self.reading).end == Some(End::Reset)
+    }
+
+    pub(super) fn recv_qbuf(&self, deadline: Option<Instant>) -> io::Result<Option<Qbuf>> {
+        let mut reading = lock(&self.reading);
+        if reading.shut {
+            return Ok(None);
+        }
+        if !self.fetch(&mut reading, deadline)? {
+            return Err(timed_out());
+        }
+        let at = std::mem::take(&mut reading.at);
+        match reading.message.take() {
+            None => Self::end(&reading).map(|()| None),
+            Some(Received::Qbuf(mut qbuf)) => {
+                if at > 0 {
+                    // Some of its bytes were read the ordinary way.
+                    let len = qbuf.len();
+                    qbuf.copy_within(at.., 0);
+                    qbuf.set_len(len - at);
+                }
+                Ok(Some(qbuf))
+            }
+            Some(Received::Inline(bytes)) => match self.pool.alloc(bytes.len() - at) {
+                Some(mut qbuf) => {
+                    qbuf.copy_from_slice(&bytes[at..]);
+                    Ok(Some(qbuf))
+                }
+                None => {
+                    (reading.message, reading.at) = (Some(Received::Inline(bytes)), at);
+                    Err(io::Error::new(io::ErrorKind::OutOfMemory, "no qbuf for what has arrived: free some"))
+                }
+            },
+        }
+    }
+
+    fn check_open(&self) -> io::Result<()> {
+        let shut = || io::Error::new(io::ErrorKind::BrokenPipe, "the stream was closed for writing");
+        if *lock(&self.is_finished) { Err(shut()) } else { Ok(()) }
+    }
+
+    pub(super) fn write(&self, bytes: &[u8], deadline: Option<Instant>) -> io::Result<usize> {
+        self.check_open()?;
+        if bytes.is_empty() {
+            return Ok(0);
+        }
+        let bytes = &bytes[..bytes.len().min(MOST_COPIED)];
+        loop {
+            let mut is_empty_pool = false;
+            let sent = self.wait(Interest::Writable, deadline, |channel| match channel.try_send_bytes(bytes) {
+                Err(ChannelError::Full) => Ok(None),
+                Err(ChannelError::NoMemory) => {
+                    is_empty_pool = true;
+                    Ok(Some(0))
+                }
+                result => result.map(Some),
+            });
+            match sent.map_err(broken)? {
+                None => return Err(timed_out()),
+                Some(0) if is_empty_pool => self.wait_for_memory(deadline)?,
+                Some(sent) => return Ok(sent),
+            }
+        }
+    }
+
+    fn wait_for_memory(&self, deadline: Option<Instant>) -> io::Result<()> {
+        let now = Instant::now();
+        if deadline.is_some_and(|deadline| now >= deadline) {
+            return Err(timed_out());
+        }
+        std::thread::sleep(NO_MEMORY);
+        if !lock(&self.channel).peer_is_alive() {
+            return Err(broken(ChannelError::Closed));
+        }
+        Ok(())
+    }
+
+    /// The inner error gives the qbuf back: the time is over.
+    pub(super) fn send_qbuf(&self, qbuf: Qbuf, deadline: Option<Instant>) -> io::Result<Result<(), Qbuf>> {
+        self.check_open()?;
+        if qbuf.is_empty() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a stream carries no empty qbuf"));
+        }
+        let mut waiting = Some(qbuf);
+        let mut foreign = None;
+        let sent = self.wait(Interest::Writable, deadline, |channel| {
+            let Some(qbuf) = waiting.take() else { return Ok(Some(())) };
+            match channel.try_send(qbuf) {
+                Ok(()) => Ok(Some(())),
+                Err(Rejected::Full(qbuf)) => {
+                    waiting = Some(qbuf);
+                    Ok(None)
+                }
+                Err(Rejected::Foreign(qbuf)) => {
+                    foreign = Some(qbuf);
+                    Ok(Some(()))
+                }
+                Err(rejected) => Err(rejected.into()),
+            }
+        });
+        if let Some(foreign) = foreign {
+            return self.send_qbuf(self.copy_of(&foreign)?, deadline);
+        }
+        match sent.map_err(broken)? {
+            Some(()) => Ok(Ok(())),
+            None => waiting.map(Err).ok_or_else(timed_out),
+        }
+    }
+
+    /// What the peer can see of a qbuf of another pool, which it does not know.
+    fn copy_of(&self, qbuf: &Qbuf) -> io::Result<Qbuf> {
+        let mut copy = self.pool.alloc(qbuf.len()).ok_or_else(|| {
+            let why = "the shared pool has no room for a copy: allocate with Stream::alloc";
+            io::Error::new(io::ErrorKind::OutOfMemory, why)
+        })?;
+        copy.copy_from_slice(qbuf);
+        Ok(copy)
+    }
+
+    /// Closes the outgoing stream in order. False: not within the time, because the peer does not read.
+    pub(super) fn finish(&self, deadline: Option<Instant>) -> bool {
+        let mut is_finished = lock(&self.is_finished);
+        if *is_finished {
+            return true;
+        }
+        let sent = self.wait(Interest::Writable, deadline, |channel| match channel.try_send_bytes(&[]) {
+            Err(ChannelError::Full) => Ok(None),
+            result => result.map(Some),
+        });
+        *is_finished = !matches!(sent, Ok(None));
+        if *is_finished {
+            lock(&self.channel).finish();
+        }
+        *is_finished
+    }
+
+    pub(super) fn shut_reading(&self) {
+        lock(&self.reading).shut = true;
+    }
+
+    /// Whether something has come that was not read.
+    pub(super) fn is_unread(&self) -> bool {
+        let mut reading = lock(&self.reading);
+        let _ = self.fetch(&mut reading, Some(Instant::now()));
+        reading.message.is_some()
+    }
+
+    /// As the paper draws it.
+    pub(super) fn state(&self) -> State {
+        let has_ended = lock(&self.reading).end;
+        match (has_ended, *lock(&self.is_finished)) {
+            (Some(End::Reset), _) | (Some(End::InOrder), true) => State::Quiescent,
+            _ => State::Active,
+        }
+    }
+
+    /// The doorbell as a watch.
+    pub(super) fn watch(&self) -> io::Result<Arc<WakeFd>> {
+        let watch = WakeFd::from(self.bell.try_clone()?);
+        self.begin_watch();
+        watch.signal();
+        Ok(Arc::new(watch))
+    }
+
+    fn begin_watch(&self) {
+        self.is_watched.store(true, Ordering::Relaxed);
+        let _ = lock(&self.channel).arm(Interest::Both);
+    }
+
+    /// Passes what the doorbell says on to another watch, until the stream is gone.
+    pub(super) fn watch_on(self: &Arc<Self>, watch: Arc<WakeFd>) -> io::Result<()> {
+        let bell = WakeFd::from(self.bell.try_clone()?);
+        self.begin_watch();
+        watch.signal();
+        let this = Arc::downgrade(self);
+        std::thread::Builder::new().name("pinnace-bell".into()).spawn(move || {
+            while this.strong_count() > 0 {
+                if sleep_on(bell.as_fd(), LIFE_SIGN).is_ok_and(|rang| rang) {
+                    bell.clear();
+                    watch.signal();
+                }
+            }
+        })?;
+        Ok(())
+    }
+
+    /// Waits until something may have changed, as a future: a thread sleeps for the task.
+    pub(super) async fn ready(self: &Arc<Self>, interest: Interest) {
+        let mut begun = false;
+        std::future::poll_fn(|context| {
+            if std::mem::replace(&mut begun, true) {
+                return Poll::Ready(());
+            }
+            let (this, waker) = (Arc::clone(self), context.waker().clone());
+            let sleeping = std::thread::Builder::new().name("pinnace-ready".into()).spawn(move || {
+                let is_ready = lock(&this.channel).arm(interest).unwrap_or(true);
+                if !is_ready {
+                    let _ = sleep_on(this.bell.as_fd(), LIFE_SIGN);
+                }
+                waker.wake();
+            });
+            if sleeping.is_err() {
+                context.waker().wake_by_ref();
+            }
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Ends the stream in order as soon as the peer makes room for it, for as long as an endpoint would linger.
+    pub(super) fn finish_in_background(self: Arc<Self>) {
+        let _ = std::thread::Builder::new()
+            .name("pinnace-linger".into())
+            .spawn(move || self.finish(Instant::now().checked_add(super::lingering::LONGEST)));
+    }
+}
+
+/// What a write finds.
+fn broken(error: ChannelError) -> io::Error {
+    match error {
+        ChannelError::Closed => io::Error::new(io::ErrorKind::BrokenPipe, "the peer reads no more"),
+        ChannelError::Corrupt => reset(),
+        error => error.into(),
+    }
+}
+
+/// Sleeps until `fd` is readable, or for `timeout`. Whether it is.
+fn sleep_on(fd: BorrowedFd<'_>, timeout: Duration) -> io::Result<bool> {
+    let mut entry = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let timeout = libc::timespec {
+        tv_sec: timeout.as_secs().min(1 << 30) as libc::time_t,
+        tv_nsec: timeout.subsec_nanos() as libc::c_long,
+    };
+    // SAFETY: one entry, as the call is told, and a live timespec; a null signal mask changes nothing.
+    match unsafe { libc::ppoll(&raw mut entry, 1, &raw const timeout, std::ptr::null()) } {
+        -1 => {
+            let error = io::Error::last_os_error();
+            if error.kind() == io::ErrorKind::Interrupted { Ok(false) } else { Err(error) }
+        }
+        ready => Ok(ready > 0),
+    }
+}

@@ -13,8 +13,7 @@ use pinnace_xtp::{Event, HostPair};
 fn a_first_says_who_is_asked_and_nothing_else_does() {
     for to in ["192.0.2.1:7", "[2001:db8::1]:7"] {
         let to: core::net::SocketAddr = to.parse().expect("an address");
-        let (mut scene, first) =
-            Scene::connecting_with(pinnace_qmp::Medium::Internet, Profile::default().block_to(to));
+        let (mut scene, first) = Scene::connecting_with(pinnace_qmp::Medium::Internet, Profile::default().block_to(to));
         let address = first.address.expect("a FIRST has one");
         let hosts = match to.ip() {
             core::net::IpAddr::V4(destination) => HostPair::V4 { destination, source: [0; 4].into() },

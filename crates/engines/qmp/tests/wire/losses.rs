@@ -163,6 +163,7 @@ fn a_packet_that_was_only_late_comes_twice_and_is_read_once() {
     let mut scene = Scene::accepted(&small());
     let data = scene.data(NONE, 100, 100);
     assert_eq!(only(scene.feed(&data)).kind, Kind::Ecntl);
+    let before = scene.half.xtp().counters().data_packets_duplicate;
     for _ in 0..2 {
         let late = scene.data(NONE, 0, 100);
         assert_eq!(scene.feed(&late), []);
@@ -171,7 +172,7 @@ fn a_packet_that_was_only_late_comes_twice_and_is_read_once() {
     let answer = only(scene.feed(&asks));
     assert_eq!((answer.kind, answer.rseq), (Kind::Cntl, scene.n(300)));
     assert_eq!(scene.consume(300), []);
-    assert_eq!(scene.half.xtp().counters().data_packets_duplicate, 1);
+    assert_eq!(scene.half.xtp().counters().data_packets_duplicate, before + 1);
 }
 
 //= Q-11 test

@@ -64,13 +64,15 @@ fn who_connects_is_active_from_then_on_and_end_makes_it_quiescent() {
     let status = scene.status(NONE, 0, 1000, first.sync);
     assert_eq!(scene.feed(&status), []);
     assert!(scene.half.events.iter().any(|event| matches!(event, Event::Connected { .. })), "connect() returns");
+    scene.write(10);
     let sent = only(scene.shut_write());
     let end = scene.data(WCLOSE, 0, 10).sync(1001);
     assert_eq!(only(scene.feed(&end)).marks(), RCLOSE | WCLOSE);
     assert_eq!(scene.state(), State::Active, "our end is not acknowledged");
-    let status = scene.status(WCLOSE, 0, 1000, sent.sync).sync(1002);
+    let status = scene.status(WCLOSE, 10, 1000, sent.sync).sync(1002);
     let status = Packet { seq: scene.n(10), ..status };
     scene.feed(&status);
+    assert_eq!(scene.state(), State::Inactive);
     let ended = Packet { options: status.options | RCLOSE | END, sync: 1003, ..status };
     assert_eq!(scene.feed(&ended), [], "END is not answered");
     assert_eq!((scene.state(), scene.closed()), (State::Quiescent, Some(Ok(()))));

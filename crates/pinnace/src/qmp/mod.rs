@@ -26,6 +26,8 @@ mod listener;
 mod options;
 mod qbufs;
 mod shared;
+#[cfg(test)]
+mod shared_tests;
 mod stream;
 
 pub use endpoint::Endpoint;

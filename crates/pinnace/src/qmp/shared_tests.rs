@@ -1,0 +1,200 @@
+//! Streams over a channel whose two ends are in one process.
+
+use super::stream::Inner;
+use super::{Options, Pool, PoolOptions, Shutdown, State, Stream, Way};
+use crate::Idle;
+use crate::daemon::Arrival;
+use pinnace_qbuf::channel::{Channel, ChannelOptions, Side};
+use std::io::{ErrorKind, Read, Write};
+use std::thread;
+use std::time::{Duration, Instant};
+
+fn pair_of(slots: u32, idle: Idle) -> (Stream, Stream) {
+    let pool = Pool::create(&PoolOptions { zones: 64, ..PoolOptions::default() }).unwrap();
+    let there = Pool::attach(pool.fd().try_clone_to_owned().unwrap()).unwrap();
+    let clients = [Some(pool.client()), Some(there.client())];
+    let fds = Channel::create(&pool, &ChannelOptions { slots, number: 1, clients }).unwrap();
+    let addresses = ["127.0.0.1:1".parse().unwrap(), "127.0.0.1:2".parse().unwrap()];
+    let options = Options { idle, ..Options::default() };
+    let a = Channel::attach(&pool, fds.try_clone().unwrap(), Side::A).unwrap();
+    let b = Channel::attach(&there, fds, Side::B).unwrap();
+    let a = Arrival { channel: a, peer: addresses[1], local: addresses[0] };
+    let b = Arrival { channel: b, peer: addresses[0], local: addresses[1] };
+    (Stream::over_channel(a, &options).unwrap(), Stream::over_channel(b, &options).unwrap())
+}
+
+fn pair() -> (Stream, Stream) {
+    pair_of(64, Idle::default())
+}
+
+//= B-14 test
+#[test]
+fn a_qbuf_passes_without_a_copy_whatever_its_length() {
+    let (a, b) = pair();
+    assert_eq!((a.way(), b.peer_addr(), a.state()), (Way::SharedMemory, a.local_addr(), State::Active));
+    for len in [1, 48, 4096, 100_000, 128 << 10] {
+        let mut qbuf = a.alloc(len).unwrap();
+        qbuf.fill(len as u8);
+        let place = qbuf.offset();
+        a.send_qbuf(qbuf).unwrap();
+        let got = b.recv_qbuf().unwrap().unwrap();
+        assert_eq!((got.len(), got.offset()), (len, place));
+        assert!(got.iter().all(|byte| *byte == len as u8));
+    }
+    assert!(b.try_recv_qbuf().unwrap().is_none());
+    a.shutdown(Shutdown::Write).unwrap();
+    assert!(b.recv_qbuf().unwrap().is_none());
+    assert_eq!(a.write(b"x").unwrap_err().kind(), ErrorKind::BrokenPipe);
+}
+
+#[test]
+fn bytes_flow_both_ways_at_once_in_every_way_to_wait() {
+    for idle in [Idle::Block, Idle::default(), Idle::Spin] {
+        let (a, b) = pair_of(4, idle);
+        let total = 3_000_000;
+        let pump = |stream: &Stream, seed: u8| {
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    let bytes: Vec<u8> = (0..total).map(|at| (at as u8).wrapping_add(seed)).collect();
+                    (&mut &*stream).write_all(&bytes).unwrap();
+                    stream.shutdown(Shutdown::Write).unwrap();
+                });
+                let mut got = Vec::new();
+                (&mut &*stream).read_to_end(&mut got).unwrap();
+                let other = seed ^ 1;
+                assert!(
+                    got.len() == total && got.iter().enumerate().all(|(at, it)| *it == (at as u8).wrapping_add(other))
+                );
+            });
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| pump(&a, 0));
+            pump(&b, 1);
+        });
+        assert_eq!((a.state(), b.state()), (State::Quiescent, State::Quiescent));
+    }
+}
+
+#[test]
+fn what_ends_without_its_end_was_reset() {
+    let (a, b) = pair();
+    a.write(b"not read").unwrap();
+    drop(b);
+    assert_eq!(a.read(&mut [0; 8]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+    // As with TCP, the first one may be taken before it is noticed.
+    let errors = [a.write(b"x"), a.write(b"x")].map(|result| result.err().map(|error| error.kind()));
+    assert_eq!(errors[1], Some(ErrorKind::BrokenPipe));
+
+    let (a, b) = pair();
+    a.write(b"in order").unwrap();
+    drop(a);
+    let mut all = Vec::new();
+    (&b).read_to_end(&mut all).unwrap();
+    assert_eq!(all, b"in order");
+
+    let (a, b) = pair();
+    a.write(b"rest").unwrap();
+    a.set_linger(Some(Duration::ZERO));
+    drop(a);
+    assert_eq!(b.read(&mut [0; 8]).unwrap(), 4);
+    assert_eq!(b.read(&mut [0; 8]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+    assert!(b.failure().is_some());
+}
+
+#[test]
+fn the_end_waits_for_room_in_the_background() {
+    let (a, b) = pair_of(2, Idle::Block);
+    a.set_write_timeout(Some(Duration::from_millis(5)));
+    while a.write(&[7; 10]).is_ok() {}
+    drop(a);
+    let mut all = Vec::new();
+    (&b).read_to_end(&mut all).unwrap();
+    assert!(all.len() >= 10 && all.iter().all(|byte| *byte == 7));
+}
+
+#[test]
+fn waits_end_with_their_time_and_peeks_take_nothing() {
+    let (a, b) = pair();
+    b.set_read_timeout(Some(Duration::from_millis(10)));
+    let before = Instant::now();
+    assert_eq!(b.read(&mut [0; 8]).unwrap_err().kind(), ErrorKind::WouldBlock);
+    assert!(before.elapsed() >= Duration::from_millis(9));
+    assert!(b.try_read(&mut [0; 8]).unwrap().is_none() && !b.is_readable());
+    a.write(b"ahoy").unwrap();
+    let mut bytes = [0; 8];
+    assert_eq!((b.peek(&mut bytes).unwrap(), b.readable_bytes(), b.is_readable()), (4, 4, true));
+    assert_eq!((b.read(&mut bytes[..3]).unwrap(), b.recv_qbuf().unwrap().unwrap().to_vec()), (3, b"y".to_vec()));
+}
+
+#[test]
+fn a_qbuf_of_another_pool_is_copied() {
+    let (a, b) = pair();
+    let other = Pool::create(&PoolOptions::default()).unwrap();
+    let mut qbuf = other.alloc(5000).unwrap();
+    qbuf.fill(3);
+    a.send_qbuf(qbuf).unwrap();
+    assert!(b.recv_qbuf().unwrap().unwrap().iter().all(|byte| *byte == 3));
+}
+
+#[test]
+fn a_full_pool_makes_the_writer_wait() {
+    let (a, b) = pair_of(1024, Idle::Block);
+    a.set_write_timeout(Some(Duration::from_millis(20)));
+    let mut written = 0;
+    let error = loop {
+        match a.write(&[1; 65_536]) {
+            Ok(taken) => written += taken,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!((error.kind(), written), (ErrorKind::WouldBlock, 8 << 20));
+    let mut read = 0;
+    let mut buffer = vec![0; 1 << 20];
+    while read < written {
+        read += b.read(&mut buffer).unwrap();
+    }
+    assert_eq!(a.write(&[1; 65_536]).unwrap(), 65_536);
+}
+
+#[test]
+fn descriptors_and_tasks_hear_of_what_happens() {
+    use std::os::fd::AsRawFd;
+    let (a, b) = pair();
+    let watch = b.watch().unwrap();
+    let ready = |timeout: i32| {
+        let mut entry = libc::pollfd { fd: watch.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one entry, as the call is told.
+        unsafe { libc::poll(&raw mut entry, 1, timeout) == 1 }
+    };
+    assert!(ready(0), "once when it is set");
+    let mut bytes = [0; 8];
+    for round in 0..100 {
+        watch.clear();
+        assert!(b.try_read(&mut bytes).unwrap().is_none());
+        assert!(!ready(0), "{round}");
+        a.write(b"ahoy").unwrap();
+        assert!(ready(5_000), "{round}");
+        watch.clear();
+        assert_eq!(b.try_read(&mut bytes).unwrap(), Some(4));
+    }
+    let other = std::sync::Arc::new(super::WakeFd::new().unwrap());
+    b.watch_on(other.clone()).unwrap();
+    other.clear();
+    assert!(b.try_read(&mut bytes).unwrap().is_none());
+    other.clear();
+    a.write(b"ahoy").unwrap();
+    let mut entry = libc::pollfd { fd: other.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one entry, as the call is told.
+    assert_eq!(unsafe { libc::poll(&raw mut entry, 1, 5_000) }, 1);
+    assert_eq!(b.try_read(&mut bytes).unwrap(), Some(4));
+
+    let writing = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(20));
+        a.write(b"later").unwrap();
+        a
+    });
+    assert_eq!(pollster::block_on(b.read_async(&mut bytes)).unwrap(), 5);
+    drop(writing.join().unwrap());
+    assert_eq!(pollster::block_on(b.read_async(&mut bytes)).unwrap(), 0);
+    assert!(matches!(b.inner(), Inner::Shared(_)));
+}

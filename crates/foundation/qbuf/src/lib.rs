@@ -14,6 +14,8 @@
 
 pub mod channel;
 mod counters;
+#[cfg(all(test, not(loom)))]
+mod crash_tests;
 mod deferred;
 #[cfg(not(loom))]
 mod error;
@@ -24,6 +26,8 @@ mod locked;
 mod lockfree;
 #[cfg(not(loom))]
 mod map;
+#[cfg(all(test, loom))]
+mod models;
 mod owner;
 #[cfg(not(loom))]
 mod pool;
@@ -33,6 +37,8 @@ mod recovery;
 #[cfg(not(loom))]
 mod stats;
 mod sync;
+#[cfg(test)]
+mod world;
 #[cfg(not(loom))]
 mod wrap;
 mod zone;

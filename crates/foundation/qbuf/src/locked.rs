@@ -52,43 +52,63 @@ pub(crate) fn alloc(
     counters: &Counters,
 ) -> Option<(usize, u32)> {
     deferred::drain(tables, me);
-    let (before, after) = tables.zones.split_at(start.min(tables.zones.len()));
-    for (index, zone) in (start..).zip(after).chain((0..).zip(before)) {
-        // Looked at without the lock, to pass full zones by; what waits to be freed may be what we need.
-        let promising = find_run(zone.bitmap.load(Ordering::Relaxed), blocks).is_some()
-            || zone.deferred.load(Ordering::Relaxed) != 0;
-        if !promising {
-            continue;
-        }
-        if !try_lock(&zone.lock, me) {
-            counters.busy_zones.add(1);
-            continue;
-        }
-        deferred::drain_zone(zone);
-        let found = take(zone, me, blocks, counters);
-        unlock(&zone.lock);
-        if let Some(first) = found {
-            return Some((index, first));
-        }
+    if let Some(first) = tables.zones.get(start).and_then(|zone| take_from(zone, me, blocks, counters)) {
+        return Some((start, first));
     }
-    None
+    alloc_elsewhere(tables, me, blocks, start, counters)
+}
+
+#[cold]
+fn alloc_elsewhere(
+    tables: Tables<'_>,
+    me: ClientId,
+    blocks: u32,
+    start: usize,
+    counters: &Counters,
+) -> Option<(usize, u32)> {
+    let (before, after) = tables.zones.split_at(start.min(tables.zones.len()));
+    let mut zones = (start..).zip(after).skip(1).chain((0..).zip(before));
+    zones.find_map(|(index, zone)| Some((index, take_from(zone, me, blocks, counters)?)))
+}
+
+#[inline]
+fn take_from(zone: &Zone, me: ClientId, blocks: u32, counters: &Counters) -> Option<u32> {
+    // Looked at without the lock, to pass full zones by; what waits to be freed may be what we need.
+    if zone.bitmap.load(Ordering::Relaxed) == 0 && zone.deferred.load(Ordering::Relaxed) == 0 {
+        return None;
+    }
+    if !try_lock(&zone.lock, me) {
+        counters.busy_zones.add(1);
+        return None;
+    }
+    deferred::drain_zone(zone);
+    let found = take(zone, me, blocks, counters);
+    unlock(&zone.lock);
+    found
 }
 
 /// Under the lock.
+#[inline]
 fn take(zone: &Zone, me: ClientId, blocks: u32, counters: &Counters) -> Option<u32> {
     let mut bitmap = zone.bitmap.load(Ordering::Relaxed);
     let mut first = find_run(bitmap, blocks)?;
     if zone.words.0[first as usize].load(Ordering::Acquire) != Word::FREE.0 {
-        // Somebody wrote where it should not.
-        counters.corrupt_words.add(1);
-        bitmap = free_by_words(zone);
-        zone.bitmap.store(bitmap, Ordering::Relaxed);
+        bitmap = search_words(zone, counters);
         first = find_run(bitmap, blocks)?;
     }
     // The word before the bitmap, or before the lock is given up at least: from here on the run is ours, dead or alive.
     zone.words.0[first as usize].store(Word::owned(Kind::User, blocks, me).0, Ordering::Release);
     zone.bitmap.store(bitmap & !mask(first, blocks), Ordering::Release);
     Some(first)
+}
+
+/// For when somebody wrote where it should not, and the bitmap lies. Under the lock.
+#[cold]
+fn search_words(zone: &Zone, counters: &Counters) -> u32 {
+    counters.corrupt_words.add(1);
+    let bitmap = free_by_words(zone);
+    zone.bitmap.store(bitmap, Ordering::Relaxed);
+    bitmap
 }
 
 /// Frees the run at `first`, whose word is `expected`, at once or later. `false`: it was not, and nothing is freed.

@@ -24,18 +24,36 @@ pub(crate) fn alloc(
     start: usize,
     counters: &Counters,
 ) -> Option<(usize, u32)> {
+    if let Some(first) = tables.zones.get(start).and_then(|zone| take_from(zone, me, blocks, counters)) {
+        return Some((start, first));
+    }
+    alloc_elsewhere(tables, me, blocks, start, counters)
+}
+
+#[cold]
+fn alloc_elsewhere(
+    tables: Tables<'_>,
+    me: ClientId,
+    blocks: u32,
+    start: usize,
+    counters: &Counters,
+) -> Option<(usize, u32)> {
     let (before, after) = tables.zones.split_at(start.min(tables.zones.len()));
-    for (index, zone) in (start..).zip(after).chain((0..).zip(before)) {
-        let mut bitmap = zone.bitmap.load(Ordering::Acquire);
-        // Each round clears a bit of our copy.
-        while let Some(first) = find_run(bitmap, blocks) {
-            match claim(zone, me, first, blocks) {
-                Ok(()) => return Some((index, first)),
-                Err(taken) => {
-                    counters.lost_races.add(1);
-                    bitmap &= !mask(taken, 1);
-                    hide(zone, taken);
-                }
+    let mut zones = (start..).zip(after).skip(1).chain((0..).zip(before));
+    zones.find_map(|(index, zone)| Some((index, take_from(zone, me, blocks, counters)?)))
+}
+
+#[inline]
+fn take_from(zone: &Zone, me: ClientId, blocks: u32, counters: &Counters) -> Option<u32> {
+    let mut bitmap = zone.bitmap.load(Ordering::Acquire);
+    // Each round clears a bit of our copy.
+    while let Some(first) = find_run(bitmap, blocks) {
+        match claim(zone, me, first, blocks) {
+            Ok(()) => return Some(first),
+            Err(taken) => {
+                counters.lost_races.add(1);
+                bitmap &= !mask(taken, 1);
+                hide(zone, taken);
             }
         }
     }

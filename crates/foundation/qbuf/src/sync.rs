@@ -2,7 +2,7 @@
 //! interleaving of a small model.
 //!
 //! Always true: nothing else of this crate names an atomic type for what lies in shared memory. Tests (without `loom`)
-//! count every access and can end a "process" at any of them, see [`crash`].
+//! count every access and can end a "process" at any of them (module `crash`).
 
 #[cfg(loom)]
 use loom::sync::atomic as inner;
@@ -27,41 +27,42 @@ macro_rules! shared_word {
 
             #[inline]
             pub(crate) fn load(&self, order: Ordering) -> $int {
-                crash::point();
-                self.0.load(order)
+                if crash::lives() { self.0.load(order) } else { 0 }
             }
 
             #[inline]
             pub(crate) fn store(&self, value: $int, order: Ordering) {
-                crash::point();
-                self.0.store(value, order);
+                if crash::lives() {
+                    self.0.store(value, order);
+                }
             }
 
             /// Whether the word held `expected`, and now holds `new`.
             #[inline]
             pub(crate) fn replace(&self, expected: $int, new: $int) -> bool {
-                crash::point();
-                self.0.compare_exchange(expected, new, Ordering::AcqRel, Ordering::Acquire).is_ok()
+                crash::lives()
+                    && self.0.compare_exchange(expected, new, Ordering::AcqRel, Ordering::Acquire).is_ok()
             }
 
             #[inline]
             pub(crate) fn swap(&self, value: $int) -> $int {
-                crash::point();
-                self.0.swap(value, Ordering::AcqRel)
+                if crash::lives() { self.0.swap(value, Ordering::AcqRel) } else { 0 }
             }
 
             /// Sets the bits of `mask`.
             #[inline]
             pub(crate) fn set(&self, mask: $int) {
-                crash::point();
-                self.0.fetch_or(mask, Ordering::AcqRel);
+                if crash::lives() {
+                    self.0.fetch_or(mask, Ordering::AcqRel);
+                }
             }
 
             /// Clears the bits of `mask`.
             #[inline]
             pub(crate) fn clear(&self, mask: $int) {
-                crash::point();
-                self.0.fetch_and(!mask, Ordering::AcqRel);
+                if crash::lives() {
+                    self.0.fetch_and(!mask, Ordering::AcqRel);
+                }
             }
         }
     };
@@ -76,34 +77,46 @@ shared_word!(
     Shared64, AtomicU64, u64
 );
 
-/// Ends a thread of a test at its n-th access to shared memory, as `kill -9` would: nothing is cleaned up.
+/// Ends what a test does at its n-th access to shared memory, as `kill -9` would: destructors may run, but nothing of
+/// what they do reaches shared memory.
 #[cfg(test)]
 pub(crate) mod crash {
     use std::cell::Cell;
     use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
+    #[derive(Clone, Copy)]
+    enum Fate {
+        Immortal,
+        DiesAfter(u32),
+        Dead,
+    }
+
     thread_local! {
-        static LEFT: Cell<Option<u32>> = const { Cell::new(None) };
+        static FATE: Cell<Fate> = const { Cell::new(Fate::Immortal) };
     }
 
     struct Killed;
 
-    pub(crate) fn point() {
-        LEFT.with(|left| match left.get() {
-            None => {}
-            Some(0) => {
-                left.set(None);
+    pub(crate) fn lives() -> bool {
+        FATE.with(|fate| match fate.get() {
+            Fate::Immortal => true,
+            Fate::DiesAfter(0) => {
+                fate.set(Fate::Dead);
                 resume_unwind(Box::new(Killed));
             }
-            Some(more) => left.set(Some(more - 1)),
-        });
+            Fate::DiesAfter(more) => {
+                fate.set(Fate::DiesAfter(more - 1));
+                true
+            }
+            Fate::Dead => false,
+        })
     }
 
     /// Runs `work`, which dies before its access number `accesses` (from 0). `None`: it died.
     pub(crate) fn after<R>(accesses: u32, work: impl FnOnce() -> R) -> Option<R> {
-        LEFT.with(|left| left.set(Some(accesses)));
+        FATE.with(|fate| fate.set(Fate::DiesAfter(accesses)));
         let outcome = catch_unwind(AssertUnwindSafe(work));
-        LEFT.with(|left| left.set(None));
+        FATE.with(|fate| fate.set(Fate::Immortal));
         match outcome {
             Ok(done) => Some(done),
             Err(reason) if reason.is::<Killed>() => None,
@@ -115,5 +128,7 @@ pub(crate) mod crash {
 #[cfg(not(test))]
 pub(crate) mod crash {
     #[inline(always)]
-    pub(crate) fn point() {}
+    pub(crate) fn lives() -> bool {
+        true
+    }
 }

@@ -1,0 +1,384 @@
+//! A pool from outside, in one process: against an oracle, with several threads, and with files that are no pools.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::sync::mpsc;
+use std::thread;
+
+use pinnace_qbuf::{Holding, Pool, PoolError, PoolOptions, Qbuf, Role, Transit, Variant};
+use proptest::prelude::*;
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+
+const VARIANTS: [Variant; 2] = [Variant::Locked, Variant::LockFree];
+
+fn small(variant: Variant, zones: u32) -> Pool {
+    Pool::create(&PoolOptions { zones, variant, ..PoolOptions::default() }).unwrap()
+}
+
+fn again(pool: &Pool) -> Pool {
+    Pool::attach(pool.fd().try_clone_to_owned().unwrap()).unwrap()
+}
+
+/// What the pool should do: a set of free blocks for each zone, searched block by block.
+struct Oracle {
+    free: Vec<[bool; 32]>,
+    /// Where the last run was allocated or freed.
+    start: usize,
+}
+
+impl Oracle {
+    fn alloc(&mut self, blocks: usize) -> Option<usize> {
+        let zones = self.free.len();
+        let (zone, first) = (0..zones).map(|step| (self.start + step) % zones).find_map(|zone| {
+            let fits = |first: &usize| self.free[zone][*first..first + blocks].iter().all(|free| *free);
+            Some((zone, (0..=32 - blocks).find(fits)?))
+        })?;
+        self.free[zone][first..first + blocks].fill(false);
+        self.start = zone;
+        Some(zone * 32 + first)
+    }
+
+    fn free(&mut self, block: usize, blocks: usize) {
+        self.free[block / 32][block % 32..block % 32 + blocks].fill(true);
+        self.start = block / 32;
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Alloc(usize),
+    Free(usize),
+    Split(usize, u32),
+    ThroughRaw(usize),
+    ThroughChannel(usize),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        4 => prop_oneof![3 => 1..=4096_usize, 2 => 1..=128 * 1024_usize, 1 => Just(0)].prop_map(Step::Alloc),
+        3 => any::<usize>().prop_map(Step::Free),
+        1 => (any::<usize>(), 0..33_u32).prop_map(|(which, at)| Step::Split(which, at)),
+        1 => any::<usize>().prop_map(Step::ThroughRaw),
+        1 => any::<usize>().prop_map(Step::ThroughChannel),
+    ];
+    prop::collection::vec(step, 0..200)
+}
+
+fn take_one(held: &mut BTreeMap<usize, Qbuf>, which: usize) -> Option<Qbuf> {
+    let key = *held.keys().nth(which % held.len().max(1))?;
+    held.remove(&key)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    //= B-1 test, B-2 test, B-3 test, B-6 test
+    #[test]
+    fn a_pool_does_what_a_set_of_bits_does(steps in steps(), lock_free: bool) {
+        let pool = small(if lock_free { Variant::LockFree } else { Variant::Locked }, 3);
+        let mut oracle = Oracle { free: vec![[true; 32]; 3], start: 0 };
+        let mut held = BTreeMap::new();
+        for step in steps {
+            match step {
+                Step::Alloc(len) => {
+                    let blocks = len.div_ceil(4096).max(1);
+                    let qbuf = pool.alloc(len);
+                    prop_assert_eq!(qbuf.as_ref().map(|qbuf| qbuf.first_block() as usize), oracle.alloc(blocks));
+                    if let Some(mut qbuf) = qbuf {
+                        prop_assert_eq!((qbuf.len(), qbuf.capacity()), (len, blocks * 4096));
+                        let mark = qbuf.first_block() as u8;
+                        qbuf.fill(mark);
+                        held.insert(qbuf.offset(), qbuf);
+                    }
+                }
+                Step::Free(which) => if let Some(qbuf) = take_one(&mut held, which) {
+                    oracle.free(qbuf.first_block() as usize, qbuf.blocks() as usize);
+                },
+                Step::Split(which, at) => if let Some(mut qbuf) = take_one(&mut held, which) {
+                    let (blocks, len) = (qbuf.blocks(), qbuf.len());
+                    let rest = qbuf.split_off(at);
+                    prop_assert_eq!(rest.is_some(), (1..blocks).contains(&at));
+                    if let Some(rest) = rest {
+                        prop_assert_eq!((qbuf.blocks(), rest.blocks(), qbuf.len() + rest.len()), (at, blocks - at, len));
+                        held.insert(rest.offset(), rest);
+                    }
+                    held.insert(qbuf.offset(), qbuf);
+                },
+                Step::ThroughRaw(which) => if let Some(qbuf) = take_one(&mut held, which) {
+                    let len = qbuf.len();
+                    let (pointer, capacity) = qbuf.into_raw();
+                    let mut qbuf = pool.from_raw(pointer).unwrap();
+                    prop_assert_eq!(qbuf.len(), capacity);
+                    qbuf.set_len(len);
+                    held.insert(qbuf.offset(), qbuf);
+                },
+                Step::ThroughChannel(which) => if let Some(qbuf) = take_one(&mut held, which) {
+                    let (offset, len) = (qbuf.offset(), qbuf.len());
+                    let transit = Transit { channel: 3, from: pool.client(), to: pool.client() };
+                    let passed = pool.pass_to(qbuf, transit);
+                    prop_assert_eq!(pool.owner(passed.block).map(|owner| owner.holding), Some(Holding::InTransit));
+                    let qbuf = pool.take(passed, transit).unwrap();
+                    prop_assert_eq!((qbuf.offset(), qbuf.len()), (offset, len));
+                    held.insert(offset, qbuf);
+                },
+            }
+            let free = oracle.free.iter().flatten().filter(|free| **free).count() as u64;
+            let stats = pool.stats();
+            prop_assert_eq!((stats.free_blocks, stats.user_blocks, stats.hidden_blocks), (free, 96 - free, 0));
+        }
+        // A split leaves the mark of the whole.
+        for qbuf in held.values() {
+            prop_assert!(qbuf.iter().all(|byte| *byte == qbuf[0]));
+        }
+        drop(held);
+        prop_assert_eq!((pool.stats().free_blocks, pool.stats().corrupt_words), (96, 0));
+    }
+
+    //= B-9 test, B-13 test
+    #[test]
+    fn a_file_with_any_beginning_is_refused_or_harmless(beginning in prop::collection::vec(any::<u8>(), 0..40), at in 0..32_u64) {
+        let pool = small(Variant::Locked, 1);
+        let file = File::from(pool.fd().try_clone_to_owned().unwrap());
+        file.write_all_at(&beginning, at).unwrap();
+        if let Ok(pool) = Pool::attach(file.into()) {
+            prop_assert_eq!(pool.options().zones, 1);
+            pool.alloc(1);
+        }
+    }
+}
+
+//= B-1 test
+#[test]
+fn larger_blocks_make_larger_qbufs() {
+    let pool = Pool::create(&PoolOptions { zones: 1, block_bytes: 64 << 10, ..PoolOptions::default() }).unwrap();
+    assert_eq!(pool.alloc(1).unwrap().capacity(), 64 << 10);
+    let mut all = pool.alloc(2 << 20).unwrap();
+    all.fill(7);
+    assert_eq!((all.len(), pool.max_len()), (2 << 20, 2 << 20));
+    for (zones, block_bytes) in [(0, 4096), (1 << 17, 4096), (1, 2048), (1, 5000), (1, 0), (1, 128 << 20)] {
+        let refused = Pool::create(&PoolOptions { zones, block_bytes, ..PoolOptions::default() });
+        assert_eq!(refused.unwrap_err().kind(), std::io::ErrorKind::InvalidInput, "{zones} {block_bytes}");
+    }
+    let huge = PoolOptions { zones: 1, block_bytes: 2 << 20, huge_pages: true, ..PoolOptions::default() };
+    match Pool::create(&huge) {
+        Ok(pool) => pool.alloc(100).unwrap().fill(1),
+        Err(error) => eprintln!("skipped: no huge pages are set aside ({error})"),
+    }
+}
+
+//= B-9 test
+#[test]
+fn what_is_no_pool_of_ours_is_refused() {
+    let pool = small(Variant::Locked, 1);
+    let bytes = File::from(pool.fd().try_clone_to_owned().unwrap()).metadata().unwrap().len();
+    let file = |bytes: u64, seals| -> OwnedFd {
+        let file = memfd_create("no pool", MemfdFlags::ALLOW_SEALING).unwrap();
+        ftruncate(&file, bytes).unwrap();
+        fcntl_add_seals(&file, seals).unwrap();
+        file
+    };
+    let sealed = SealFlags::SHRINK | SealFlags::GROW;
+    assert!(matches!(Pool::attach(file(bytes, SealFlags::empty())), Err(PoolError::NotSealed)));
+    assert!(matches!(Pool::attach(file(0, sealed)), Err(PoolError::Io(_))));
+    assert!(matches!(Pool::attach(file(5, sealed)), Err(PoolError::Io(_))));
+    assert!(matches!(Pool::attach(file(bytes, sealed)), Err(PoolError::NotAPool)));
+    let (reader, _writer) = std::io::pipe().unwrap();
+    assert!(matches!(Pool::attach(reader.into()), Err(PoolError::NotSealed)));
+
+    let attach_with = |at: u64, value: u32| {
+        let pool = small(Variant::Locked, 1);
+        let file = File::from(pool.fd().try_clone_to_owned().unwrap());
+        file.write_all_at(&value.to_le_bytes(), at).unwrap();
+        Pool::attach(file.into())
+    };
+    assert!(matches!(attach_with(8, 2), Err(PoolError::Version(2))));
+    assert!(matches!(attach_with(12, 3), Err(PoolError::Geometry)));
+    for zones in [0, 2, u32::MAX] {
+        assert!(matches!(attach_with(16, zones), Err(PoolError::Geometry)), "{zones} zones");
+    }
+    for shift in [0, 11, 13, 64, u32::MAX] {
+        assert!(matches!(attach_with(20, shift), Err(PoolError::Geometry)), "blocks of 2^{shift}");
+    }
+    assert!(matches!(attach_with(24, 4), Err(PoolError::Geometry)), "huge pages of 4 KiB");
+}
+
+#[test]
+fn a_pool_has_as_many_clients_as_slots() {
+    let pool = small(Variant::Locked, 1);
+    // Who left made room.
+    for _ in 0..2000 {
+        again(&pool);
+    }
+    let mut clients: Vec<Pool> = Vec::new();
+    let refused = loop {
+        match Pool::attach(pool.fd().try_clone_to_owned().unwrap()) {
+            Ok(client) => clients.push(client),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(refused, PoolError::Full), "{refused}");
+    assert_eq!((clients.len() + 1, pool.stats().clients), (pinnace_qbuf::MAX_CLIENTS, 1024));
+    clients.pop();
+    again(&pool);
+}
+
+//= B-6 test, B-13 test
+#[test]
+fn only_whom_it_was_passed_to_can_take_a_qbuf_and_once() {
+    for variant in VARIANTS {
+        let (one, pool) = (small(variant, 2), small(variant, 2));
+        let (two, three) = (again(&one), again(&one));
+        let transit = Transit { channel: 9, from: one.client(), to: two.client() };
+        let passed = one.pass_to(one.alloc(5000).unwrap(), transit);
+        assert!(three.take(passed, transit).is_err());
+        assert!(three.take(passed, Transit { to: three.client(), ..transit }).is_err());
+        for wrong in [
+            Transit { channel: 8, ..transit },
+            Transit { from: three.client(), ..transit },
+            Transit { to: one.client(), ..transit },
+        ] {
+            assert!(matches!(two.take(passed, wrong), Err(PoolError::NotOwner)));
+        }
+        for (block, len) in
+            [(passed.block + 1, 1), (passed.block, 8193), (passed.block, u32::MAX), (64, 1), (u32::MAX, 1)]
+        {
+            assert!(two.take(pinnace_qbuf::Passed { block, len }, transit).is_err(), "{block} {len}");
+        }
+        assert!(pool.take(passed, transit).is_err(), "another pool");
+        let qbuf = two.take(passed, transit).unwrap();
+        assert_eq!((qbuf.len(), qbuf.blocks(), qbuf.role()), (5000, 2, Role::User));
+        assert!(two.take(passed, transit).is_err());
+        drop(qbuf);
+        assert_eq!(one.stats().free_blocks, 64);
+    }
+}
+
+//= B-12 test
+#[test]
+fn what_was_passed_and_never_taken_is_purged_or_goes_with_the_receiver() {
+    for variant in VARIANTS {
+        let (one, two) = {
+            let one = small(variant, 2);
+            let two = again(&one);
+            (one, two)
+        };
+        let transit = |channel| Transit { channel, from: one.client(), to: two.client() };
+        one.pass_to(one.alloc(5000).unwrap(), transit(1));
+        one.pass_to(one.alloc(1).unwrap(), transit(2));
+        assert_eq!(one.stats().transit_blocks, 3);
+        assert_eq!(two.purge(transit(1)), 2);
+        assert_eq!((one.stats().transit_blocks, one.stats().free_blocks), (1, 63));
+        drop(two);
+        assert_eq!(one.stats().free_blocks, 64);
+    }
+}
+
+//= B-6 test
+#[test]
+fn raw_pointers_are_checked() {
+    let (pool, other) = (small(Variant::Locked, 2), small(Variant::Locked, 2));
+    let (pointer, capacity) = pool.alloc(5000).unwrap().into_raw();
+    assert_eq!(capacity, 8192);
+    assert!(matches!(other.from_raw(pointer), Err(PoolError::NotInPool)));
+    // SAFETY: inside the run.
+    let inside = [1, 4096].map(|offset| unsafe { pointer.add(offset) });
+    assert!(matches!(pool.from_raw(inside[0]), Err(PoolError::NotInPool)));
+    assert!(matches!(pool.from_raw(inside[1]), Err(PoolError::NotOwner)));
+    let qbuf = pool.from_raw(pointer).unwrap();
+    assert!(matches!(pool.from_raw(pointer), Err(PoolError::NotOwner)), "it is a qbuf now");
+    drop(qbuf);
+    assert!(matches!(pool.from_raw(pointer), Err(PoolError::NotOwner)), "it was freed");
+    // What C forgets goes when it detaches.
+    let client = again(&pool);
+    client.alloc(1).unwrap().into_raw();
+    assert_eq!(pool.stats().free_blocks, 63);
+    drop(client);
+    assert_eq!(pool.stats().free_blocks, 64);
+}
+
+//= B-10 test
+#[test]
+fn wrapping_takes_any_address_of_a_run_and_wires_its_pages() {
+    let pool = small(Variant::Locked, 2);
+    let handle = pool.register();
+    let mut qbuf = pool.alloc(10_000).unwrap();
+    qbuf[5000..5004].copy_from_slice(b"wrap");
+    let (pointer, _) = qbuf.into_raw();
+    // SAFETY: inside the run.
+    let inside = unsafe { pointer.add(5000) };
+    assert!(matches!(handle.wrap(inside, 3 * 4096 - 4999), Err(PoolError::NotInPool)), "past the end");
+    assert!(matches!(handle.wrap(std::ptr::NonNull::from(&pool), 1), Err(PoolError::NotInPool)));
+    let wrapped = handle.wrap(inside, 4).unwrap();
+    assert_eq!((wrapped.bytes(), wrapped.len(), wrapped.blocks(), wrapped.zone()), (&b"wrap"[..], 4, 3, 0));
+    assert_eq!(wrapped.block_addresses().next(), Some(pointer));
+    assert_eq!(wrapped.is_wired(), pool.warnings().is_empty());
+    assert_eq!(pool.owner(0).unwrap().holding, Holding::Engine);
+    assert!(handle.wrap(pointer, 1).is_err() && pool.from_raw(pointer).is_err(), "the transport has it");
+    drop(wrapped);
+    assert_eq!(pool.stats().free_blocks, 64);
+    let wrapped = handle.wrap_qbuf(pool.alloc(100).unwrap());
+    assert_eq!(wrapped.len(), 100);
+}
+
+//= B-6 test
+#[test]
+fn in_a_guarded_pool_the_transport_has_another_address() {
+    let pool = Pool::create(&PoolOptions { zones: 2, guarded: true, ..PoolOptions::default() }).unwrap();
+    let mut qbuf = pool.alloc(5000).unwrap();
+    qbuf.fill(3);
+    let before = qbuf.as_ptr();
+    qbuf.set_role(Role::Engine);
+    assert_ne!(qbuf.as_ptr(), before);
+    assert!(qbuf.iter().all(|byte| *byte == 3));
+    qbuf.set_role(Role::User);
+    assert_eq!((qbuf.as_ptr(), qbuf[4999]), (before, 3));
+}
+
+#[test]
+fn threads_share_a_pool() {
+    for variant in VARIANTS {
+        let pool = small(variant, 4);
+        let (sender, receiver) = mpsc::channel::<Qbuf>();
+        let checker = thread::spawn(move || {
+            receiver.iter().fold(0, |count, qbuf| {
+                assert!(qbuf.iter().all(|byte| *byte == qbuf[0]), "somebody else wrote here");
+                count + 1
+            })
+        });
+        let workers: Vec<_> = (0..4_u8)
+            .map(|mark| {
+                let (pool, sender) = (pool.clone(), sender.clone());
+                thread::spawn(move || {
+                    let mut random = fastrand::Rng::with_seed(u64::from(mark));
+                    let mut sent = 0;
+                    for _ in 0..3000 {
+                        let Some(mut qbuf) = pool.alloc(random.usize(1..30_000)) else { continue };
+                        qbuf.fill(mark);
+                        if random.bool() {
+                            sender.send(qbuf).unwrap();
+                            sent += 1;
+                        } else {
+                            assert!(qbuf.iter().all(|byte| *byte == mark), "somebody else wrote here");
+                        }
+                    }
+                    sent
+                })
+            })
+            .collect();
+        drop(sender);
+        let sent: u32 = workers.into_iter().map(|worker| worker.join().unwrap()).sum();
+        assert_eq!(checker.join().unwrap(), sent);
+        // What was deferred last is freed by the next operation.
+        pool.alloc(1);
+        let stats = pool.stats();
+        assert_eq!((stats.free_blocks, stats.corrupt_words, stats.locked_zones), (128, 0, 0), "{stats:?}");
+    }
+}
+
+#[test]
+fn descriptors_close_on_exec() {
+    let pool = small(Variant::Locked, 1);
+    assert!(rustix::io::fcntl_getfd(pool.fd().as_fd()).unwrap().contains(rustix::io::FdFlags::CLOEXEC));
+}

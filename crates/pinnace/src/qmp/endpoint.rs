@@ -1,10 +1,12 @@
 //! Endpoints: what several sockets of one process share.
 
-use super::{Carrier, Listener, Options, Pool, Stream, Way};
+use super::owned::{self, Place};
+use super::{Carrier, EtherAddress, Listener, Options, Pool, Stream, Way};
 use crate::xtp;
+use crate::xtp::qmp::{interface_of, way_to};
 use pinnace_link::Link;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 
 /// One UDP socket (or one IP address, with protocol 36), and QMP on it. Clones are the same endpoint.
 ///
@@ -13,25 +15,69 @@ use std::net::{SocketAddr, ToSocketAddrs};
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     pub(super) inner: xtp::Endpoint,
-    carrier: Carrier,
-    pool: Option<Pool>,
+    pub(super) carrier: Carrier,
+    pub(super) pool: Option<Pool>,
 }
 
 impl Endpoint {
-    /// Binds to `address`; port 0 picks one (not with protocol 36).
+    /// Binds to `address`; port 0 picks one (not with protocol 36 and Ethernet, which have no ports of their own). With
+    /// Ethernet the address names the interface that has it. Protocol 36 and Ethernet are shared by all sockets of the
+    /// process on the same address or interface; the options of the first count.
     ///
     /// # Errors
     /// If the address does not resolve or cannot be bound.
     pub fn bind(address: impl ToSocketAddrs, options: &Options) -> io::Result<Self> {
-        Ok(Self::of(xtp::Endpoint::bind_qmp(address, options)?, options))
+        let none = || io::Error::new(io::ErrorKind::AddrNotAvailable, "the name has no address");
+        let address = address.to_socket_addrs()?.next().ok_or_else(none)?;
+        let place = match options.carrier {
+            Carrier::Udp | Carrier::SharedMemory => None,
+            Carrier::Ip36 => Some(Place::Host(address.ip().to_canonical())),
+            Carrier::Ether => Some(Place::Interface(interface_of(address.ip())?)),
+        };
+        owned::get(place, || Ok(Self::of(xtp::Endpoint::bind_qmp(address, options)?, options)))
     }
 
-    /// An endpoint that talks with `peer` alone: it knows the path, and so how large packets may be.
+    /// An endpoint that talks with `peer` alone: it knows the path, and so how large packets may be. With protocol 36 and
+    /// Ethernet, the one of this process that leads there.
     ///
     /// # Errors
     /// If the address does not resolve, or the system has no way to it.
     pub fn client_of(peer: impl ToSocketAddrs, options: &Options) -> io::Result<Self> {
-        Ok(Self::of(xtp::Endpoint::client_of_qmp(peer, options)?, options))
+        let none = || io::Error::new(io::ErrorKind::AddrNotAvailable, "the name has no address");
+        let peer = peer.to_socket_addrs()?.next().ok_or_else(none)?;
+        if matches!(options.carrier, Carrier::Udp | Carrier::SharedMemory) {
+            return Ok(Self::of(xtp::Endpoint::client_of_qmp(peer, options)?, options));
+        }
+        let (local, interface) = way_to(peer.ip(), &options.carrier)?;
+        let local = SocketAddr::new(local, 0);
+        match interface {
+            Some(interface) => Self::on_interface(&interface, local, options),
+            None => Self::bind(local, options),
+        }
+    }
+
+    /// An endpoint on Ethernet, on the interface of this name; `local` is what peers are told of its address.
+    ///
+    /// # Errors
+    /// If there is no such interface, a right is missing, or another process owns it.
+    pub fn on_interface(interface: &str, local: SocketAddr, options: &Options) -> io::Result<Self> {
+        let options = Options { carrier: Carrier::Ether, ..options.clone() };
+        owned::get(Some(Place::Interface(interface.to_owned())), || {
+            Ok(Self::of(xtp::Endpoint::on_interface(interface, local, &options)?, &options))
+        })
+    }
+
+    /// Connects to a station of Ethernet that is known by its link address, on the interface of this endpoint.
+    ///
+    /// # Errors
+    /// As [`Endpoint::connect`]; also if there is no such interface.
+    pub fn connect_station(&self, station: &EtherAddress, port: u16) -> io::Result<Stream> {
+        let to = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port);
+        let connection = self.inner.connect_station(station.resolve()?, to)?;
+        connection.begin_now()?;
+        let stream = Stream::of(self.clone(), connection);
+        stream.wait_established(None)?;
+        Ok(stream)
     }
 
     /// An endpoint at a port that the system picks, on every address of this host: for those who only open streams.
@@ -69,6 +115,7 @@ impl Endpoint {
         match self.carrier {
             Carrier::Udp | Carrier::SharedMemory => Way::Udp,
             Carrier::Ip36 => Way::Ip36,
+            Carrier::Ether => Way::Ether,
         }
     }
 

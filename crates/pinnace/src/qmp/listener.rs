@@ -31,8 +31,10 @@ impl Listener {
     /// # Errors
     /// If the address does not resolve or cannot be bound: it may be taken, or a right may be missing.
     pub fn bind(address: impl ToSocketAddrs, options: &Options) -> io::Result<Self> {
+        let none = || io::Error::new(io::ErrorKind::AddrNotAvailable, "the name has no address");
+        let address = address.to_socket_addrs()?.next().ok_or_else(none)?;
         let endpoint = Endpoint::bind(address, options)?;
-        let port = endpoint.local_addr().port();
+        let port = if address.port() == 0 { endpoint.local_addr().port() } else { address.port() };
         endpoint.listen(port)
     }
 

@@ -24,6 +24,7 @@ mod endpoint;
 mod lingering;
 mod listener;
 mod options;
+mod owned;
 mod qbufs;
 mod shared;
 #[cfg(test)]
@@ -34,6 +35,7 @@ pub use endpoint::Endpoint;
 pub use lingering::settle;
 pub use listener::Listener;
 pub use options::{Carrier, Options};
+pub use pinnace_link::{EtherAddress, EtherAddressError};
 pub use pinnace_qbuf::{Pool, PoolOptions, Qbuf};
 pub use pinnace_qmp::State;
 pub use pinnace_runtime::WakeFd;

@@ -17,6 +17,9 @@ pub enum Carrier {
     Udp,
     /// IP itself, as protocol 36, which needs `CAP_NET_RAW`. One process owns it on a local address.
     Ip36,
+    /// Ethernet frames (EtherType 0x817D) to hosts on the same link, which needs `CAP_NET_RAW`. One process owns it on an
+    /// interface.
+    Ether,
     /// Memory shared with processes of this host, through a daemon, and nothing else.
     SharedMemory,
 }
@@ -99,7 +102,7 @@ impl Options {
         match self.carrier {
             Carrier::Udp => self.same_host,
             Carrier::SharedMemory => true,
-            Carrier::Ip36 => false,
+            Carrier::Ip36 | Carrier::Ether => false,
         }
     }
 
@@ -108,7 +111,7 @@ impl Options {
         xtp::Options {
             codec: xtp::Codec::Xtp40,
             carrier: match self.carrier {
-                Carrier::Udp | Carrier::SharedMemory => xtp::Carrier::Udp,
+                Carrier::Udp | Carrier::Ether | Carrier::SharedMemory => xtp::Carrier::Udp,
                 Carrier::Ip36 => xtp::Carrier::Ip36,
             },
             profile: self.network,

@@ -218,7 +218,13 @@ impl Stream {
         let is_accepted = address.destination_port == bound.port();
         // Only UDP knows ports; the FIRST does.
         let said = if is_accepted { address.source_port } else { address.destination_port };
-        SocketAddr::new(peer.ip(), if peer.port() == 0 { said } else { peer.port() })
+        // Ethernet knows no addresses at all; whoever connects says its own.
+        let ip = match address.hosts {
+            _ if !peer.ip().is_unspecified() => peer.ip(),
+            HostPair::V4 { destination, source } => if is_accepted { source } else { destination }.into(),
+            HostPair::V6 { destination, source } => if is_accepted { source } else { destination }.to_canonical(),
+        };
+        SocketAddr::new(ip, if peer.port() == 0 { said } else { peer.port() })
     }
 
     /// What carries it.

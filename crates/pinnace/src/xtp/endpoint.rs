@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 /// one is dropped, what was queued has a second to arrive, and then the peers are told that this end is gone.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
-    end: Arc<End>,
+    pub(super) end: Arc<End>,
 }
 
 impl Endpoint {
@@ -154,14 +154,27 @@ impl Endpoint {
         Ok(Listener::new(&self.end, id, port))
     }
 
+    /// A stream to a station that is known by its link address; `to` says the port, and nothing else.
+    pub(crate) fn connect_station(&self, station: Address, to: SocketAddr) -> Result<Connection, Error> {
+        let block = self.addressed(to, self.block(Service::Connection), Service::Connection);
+        let address = block.address_segment;
+        let opened = self.end.port.call(|mut call| Self::open(&mut call, station, block))??;
+        Ok(Connection::new(&self.end, opened, Service::Connection, station, address))
+    }
+
     /// The way to `to`, and the block with its address.
     fn target(
         &self,
         to: impl ToSocketAddrs,
-        mut block: ControlBlock,
+        block: ControlBlock,
         service: Service,
     ) -> Result<(Address, ControlBlock), Error> {
         let to = canonical(port::resolve(to)?);
+        Ok((self.end.name(to)?, self.addressed(to, block, service)))
+    }
+
+    /// The block with the addresses of a FIRST to `to`.
+    fn addressed(&self, to: SocketAddr, mut block: ControlBlock, service: Service) -> ControlBlock {
         let hosts = match (to, canonical(self.end.local).ip()) {
             (SocketAddr::V4(to), source) => HostPair::V4 {
                 destination: *to.ip(),
@@ -175,7 +188,7 @@ impl Endpoint {
         let source_port = self.end.local.port();
         block.address_segment = AddressSegment { hosts, destination_port: to.port(), source_port };
         block.service = service;
-        Ok((self.end.name(to)?, block))
+        block
     }
 
     /// A new context, in the midst of a call.

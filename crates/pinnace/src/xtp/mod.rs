@@ -40,12 +40,13 @@
 
 mod connection;
 mod endpoint;
+mod ether;
 mod exchange;
 mod lane;
 mod listener;
 mod options;
 mod port;
-mod qmp;
+pub(crate) mod qmp;
 mod reading;
 mod sending;
 mod writing;

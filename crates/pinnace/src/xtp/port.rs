@@ -2,7 +2,7 @@
 
 use super::exchange::Exchange;
 use super::options::{Path, route};
-use super::{Carrier, ControlBlock, Options};
+use super::{Carrier, ControlBlock, Options, ether};
 use crate::Error;
 use pinnace_core::{Address, Time};
 use pinnace_link::{Capture, CaptureOptions, Ip36Link, Link, UdpLink};
@@ -26,11 +26,22 @@ pub(super) struct End {
     pub(super) local: SocketAddr,
     /// The only one that the link talks with.
     peer: Option<SocketAddr>,
-    carrier: Carrier,
+    names: Names,
     pub(super) block: ControlBlock,
     pub(super) longest_message: u64,
     pub(super) asks_after_writes: bool,
     pub(super) warnings: Vec<String>,
+}
+
+/// How a link that hears everybody names them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Names {
+    /// By address and port.
+    Sockets,
+    /// By address: ports are the protocol's own.
+    Hosts,
+    /// As stations seen through this interface.
+    Stations(u32),
 }
 
 /// A link, and what is known of it.
@@ -39,6 +50,7 @@ pub(super) struct Bound {
     pub(super) path: Path,
     pub(super) local: SocketAddr,
     pub(super) peer: Option<SocketAddr>,
+    pub(super) names: Names,
     pub(super) warnings: Vec<String>,
 }
 
@@ -48,7 +60,7 @@ impl Bound {
         let end = peer.unwrap_or(local).ip();
         let is_local = end.is_loopback() || (peer.is_some() && end.is_unspecified());
         let path = Path { datagram: link.max_datagram(), receive_buffer: None, is_local };
-        Self { link, path, local, peer, warnings: Vec::new() }
+        Self { link, path, local, peer, names: Names::Sockets, warnings: Vec::new() }
     }
 }
 
@@ -60,12 +72,14 @@ pub(super) fn bind(address: SocketAddr, options: &Options) -> Result<Bound, Erro
             let link = UdpLink::bind(address, &options.udp(true)).map_err(failed)?;
             let local = link.local_address().ok_or_else(|| failed(io::ErrorKind::AddrNotAvailable.into()))?;
             let (path, warnings) = (Path::of_udp(&link), link.warnings());
-            Ok(Bound { link: captured(link, local, None, options)?, path, local, peer: None, warnings })
+            let link = captured(link, CaptureOptions::new(local, local), options)?;
+            Ok(Bound { link, path, local, peer: None, names: Names::Sockets, warnings })
         }
         Carrier::Ip36 => {
             let link = Ip36Link::bind(address.ip(), &options.ip36()).map_err(failed)?;
             let (path, warnings) = (Path::of_ip36(&link), link.warnings());
-            Ok(Bound { link: captured(link, address, None, options)?, path, local: address, peer: None, warnings })
+            let link = captured(link, CaptureOptions::ip36(address.ip(), address.ip()), options)?;
+            Ok(Bound { link, path, local: address, peer: None, names: Names::Hosts, warnings })
         }
     }
 }
@@ -87,26 +101,20 @@ pub(super) fn client_of(peer: SocketAddr, options: &Options) -> Result<Bound, Er
             let link = UdpLink::connect(None, peer, &options.udp(false)).map_err(failed)?;
             let local = link.local_address().ok_or_else(|| failed(io::ErrorKind::AddrNotAvailable.into()))?;
             let (path, warnings) = (Path::of_udp(&link), link.warnings());
-            Ok(Bound { link: captured(link, local, Some(peer), options)?, path, local, peer: Some(peer), warnings })
+            let link = captured(link, CaptureOptions::new(local, peer), options)?;
+            Ok(Bound { link, path, local, peer: Some(peer), names: Names::Sockets, warnings })
         }
         Carrier::Ip36 => bind((route(peer).map_err(failed)?, 0).into(), options),
     }
 }
 
-/// The link, behind a capture if the options ask for one.
-fn captured(
+/// The link, behind a capture if the options ask for one. (Where everybody is heard, each packet names its peer.)
+pub(super) fn captured(
     link: impl Link + 'static,
-    local: SocketAddr,
-    peer: Option<SocketAddr>,
+    ends: CaptureOptions,
     options: &Options,
 ) -> Result<Box<dyn Link>, Error> {
     let Some(path) = &options.capture else { return Ok(Box::new(link)) };
-    // Where everybody is heard, each packet names its peer.
-    let peer = peer.unwrap_or(local);
-    let ends = match options.carrier {
-        Carrier::Udp => CaptureOptions::new(local, peer),
-        Carrier::Ip36 => CaptureOptions::ip36(local.ip(), peer.ip()),
-    };
     let capture = File::create(path)
         .and_then(|file| Capture::new(link, BufWriter::new(file), ends))
         .map_err(|error| Error::io(format!("cannot write the capture {}", path.display()), error))?;
@@ -127,14 +135,13 @@ pub(super) fn start_as(
     block: ControlBlock,
     adjust: impl FnOnce(Config) -> Config,
 ) -> Result<End, Error> {
-    let Bound { link, path, local, peer, warnings } = bound;
+    let Bound { link, path, local, peer, names, warnings } = bound;
     let engine = Xtp::new(adjust(options.config(&path, Some(local))), Time::ZERO);
     let endpoint = EndpointConfig { idle: options.idle, worker: options.worker, ..EndpointConfig::default() };
     let port = Port::new(engine, link, Exchange::default(), endpoint)
         .map_err(|error| Error::io("cannot start the endpoint", error))?;
-    let (carrier, longest_message) = (options.carrier, options.longest_message);
-    let asks_after_writes = false;
-    Ok(End { port, local, peer, carrier, block, longest_message, asks_after_writes, warnings })
+    let (asks_after_writes, longest_message) = (false, options.longest_message);
+    Ok(End { port, local, peer, names, block, longest_message, asks_after_writes, warnings })
 }
 
 impl End {
@@ -149,8 +156,11 @@ impl End {
                 let error = io::Error::new(io::ErrorKind::InvalidInput, why);
                 Err(Error::io(format!("cannot send to {to}"), error))
             }
-            None if self.carrier == Carrier::Ip36 => Ok(SocketAddr::new(canonical(to).ip(), 0).into()),
-            None => Ok(canonical(to).into()),
+            None => match self.names {
+                Names::Sockets => Ok(canonical(to).into()),
+                Names::Hosts => Ok(SocketAddr::new(canonical(to).ip(), 0).into()),
+                Names::Stations(interface) => ether::station(interface, to.ip()),
+            },
         }
     }
 

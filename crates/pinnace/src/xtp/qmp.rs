@@ -1,8 +1,8 @@
 //! What QMP needs of an endpoint: XTP set up as its profile says.
 
-use super::port::{self, Bound, Call, deadline};
+use super::port::{self, Bound, Call, End, Names, deadline};
 use super::reading::{Look, first};
-use super::{Connection, Endpoint, Options, SendOptions, Service};
+use super::{Connection, Endpoint, Options, SendOptions, Service, ether};
 use crate::{Error, Message, qmp};
 use pinnace_link::{Link, Piece, Source};
 use pinnace_qbuf::{Pool, Qbuf, Role};
@@ -10,11 +10,15 @@ use pinnace_qmp::{Medium, Profile, State};
 use pinnace_runtime::WaitError;
 use pinnace_xtp::Config;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// The longest wait for an answer where round trips are short: so often an answer may be missing in a given time.
 const SHORT_WAIT: Duration = Duration::from_millis(160);
+
+/// Bytes of a packet with data beside the user's.
+const HEADER_BYTES: usize = 32;
 
 /// Bytes of the buffers that a stream is received into, if they are qbufs. The largest packet lies in two at most.
 const AREA_BYTES: usize = 64 << 10;
@@ -39,10 +43,34 @@ unsafe impl Source for PoolSource {
     }
 }
 
+/// What is left of an endpoint when its last handle goes: nothing.
+#[derive(Clone, Debug)]
+pub(crate) struct WeakEndpoint(Weak<End>);
+
+impl WeakEndpoint {
+    pub(crate) fn upgrade(&self) -> Option<Endpoint> {
+        self.0.upgrade().map(|end| Endpoint { end })
+    }
+}
+
 impl Endpoint {
-    pub(crate) fn bind_qmp(address: impl ToSocketAddrs, options: &qmp::Options) -> Result<Self, Error> {
+    pub(crate) fn downgrade(&self) -> WeakEndpoint {
+        WeakEndpoint(Arc::downgrade(&self.end))
+    }
+
+    pub(crate) fn bind_qmp(address: SocketAddr, options: &qmp::Options) -> Result<Self, Error> {
         let xtp = options.xtp();
-        Self::of_qmp(port::bind(port::resolve(address)?, &xtp)?, options, &xtp)
+        let bound = match options.carrier {
+            qmp::Carrier::Ether => ether::bind(&ether::interface_of(address.ip())?, address, &xtp)?,
+            _ => port::bind(address, &xtp)?,
+        };
+        Self::of_qmp(bound, options, &xtp)
+    }
+
+    /// An endpoint on an interface of this host, whose address is `local`.
+    pub(crate) fn on_interface(interface: &str, local: SocketAddr, options: &qmp::Options) -> Result<Self, Error> {
+        let xtp = options.xtp();
+        Self::of_qmp(ether::bind(interface, local, &xtp)?, options, &xtp)
     }
 
     pub(crate) fn client_qmp(options: &qmp::Options) -> Result<Self, Error> {
@@ -50,9 +78,10 @@ impl Endpoint {
         Self::of_qmp(port::client(&xtp)?, options, &xtp)
     }
 
-    pub(crate) fn client_of_qmp(peer: impl ToSocketAddrs, options: &qmp::Options) -> Result<Self, Error> {
+    /// An endpoint on UDP to `peer` alone.
+    pub(crate) fn client_of_qmp(peer: SocketAddr, options: &qmp::Options) -> Result<Self, Error> {
         let xtp = options.xtp();
-        Self::of_qmp(port::client_of(port::resolve(peer)?, &xtp)?, options, &xtp)
+        Self::of_qmp(port::client_of(peer, &xtp)?, options, &xtp)
     }
 
     pub(crate) fn over_qmp(
@@ -66,11 +95,12 @@ impl Endpoint {
 
     fn of_qmp(bound: Bound, options: &qmp::Options, xtp: &Options) -> Result<Self, Error> {
         let sizes = xtp.default_block(&bound.path);
+        let medium = if let Names::Stations(_) = bound.names { Medium::Ethernet } else { Medium::Internet };
         let profile = Profile {
             status_every: options.status_every,
             window: sizes.rwindow,
             queue: sizes.wbufsize,
-            maxdata: sizes.maxdata,
+            maxdata: bound.path.datagram.saturating_sub(HEADER_BYTES).max(1) as u32,
             go_back_n: options.go_back_n,
         };
         let mut block = profile.block(0);
@@ -81,7 +111,7 @@ impl Endpoint {
         }
         debug_assert_eq!(block.service, Service::Connection);
         let area_bytes = options.pool.as_ref().map_or(0, |pool| pool.max_len().min(AREA_BYTES) as u32);
-        let adjust = |config| Config { area_bytes, ..profile.config(Medium::Internet, config) };
+        let adjust = |config| Config { area_bytes, ..profile.config(medium, config) };
         let mut end = port::start_as(bound, xtp, block, adjust)?;
         if let Some(pool) = options.pool.clone() {
             end.port.inspect(|_, memory, _| memory.set_source(Some(Box::new(PoolSource(pool)))));
@@ -89,6 +119,21 @@ impl Endpoint {
         end.asks_after_writes = true;
         Ok(Self::at(end))
     }
+}
+
+/// The address of this host that `peer` is reached from, over this carrier; for Ethernet also the interface.
+pub(crate) fn way_to(peer: IpAddr, carrier: &qmp::Carrier) -> Result<(IpAddr, Option<String>), Error> {
+    if *carrier == qmp::Carrier::Ether {
+        let found = ether::find(peer)?;
+        return Ok((found.local, Some(found.name)));
+    }
+    let local = super::options::route((peer, 0).into());
+    Ok((local.map_err(|error| Error::io(format!("cannot reach {peer}"), error))?, None))
+}
+
+/// The interface of this host that has this address.
+pub(crate) fn interface_of(local: IpAddr) -> Result<String, Error> {
+    ether::interface_of(local)
 }
 
 impl Connection {

@@ -1,0 +1,215 @@
+//! QMP over Ethernet and over IP protocol 36, between two network namespaces with a veth between them.
+
+#![cfg(target_os = "linux")]
+
+use pinnace::qmp::{Carrier, Endpoint, EtherAddress, Listener, Options, Pool, PoolOptions, Shutdown, Stream, Way};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::Command;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+const HERE: &str = "10.81.0.1";
+const THERE: &str = "10.81.0.2";
+
+fn ip(arguments: &str) -> bool {
+    let output = Command::new("ip").args(arguments.split_whitespace()).output();
+    output.is_ok_and(|output| output.status.success())
+}
+
+/// A namespace of this thread alone.
+fn namespace() -> bool {
+    // SAFETY: changes this thread's namespace only, which ends with the test.
+    let done = unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0 && ip("link set lo up");
+    if !done {
+        println!("skipped: no network namespace here ({})", std::io::Error::last_os_error());
+    }
+    done
+}
+
+/// Runs `server` and `client` in two namespaces that a veth joins. What it returns is passed from the first to the second.
+fn apart<T: Send + 'static>(mtu: usize, server: impl FnOnce(mpsc::Sender<T>) + Send + 'static, client: impl FnOnce(T)) {
+    if !namespace() {
+        return;
+    }
+    // SAFETY: no arguments.
+    let here = unsafe { libc::syscall(libc::SYS_gettid) };
+    let (up, is_up) = mpsc::channel();
+    let (tell, told) = mpsc::channel();
+    let there = thread::spawn(move || {
+        let made = namespace()
+            && ip(&format!(
+                "link add vb mtu {mtu} address 02:00:00:00:00:0b type veth peer name va mtu {mtu} netns {here}"
+            ))
+            && ip(&format!("addr add {THERE}/24 dev vb"))
+            && ip("link set vb up");
+        up.send(made).unwrap();
+        if made {
+            server(tell);
+        }
+    });
+    assert!(is_up.recv().unwrap(), "the veth can be made where namespaces can");
+    assert!(ip(&format!("addr add {HERE}/24 dev va")) && ip("link set va up"));
+    client(told.recv().unwrap());
+    there.join().unwrap();
+}
+
+fn ether() -> Options {
+    Options { carrier: Carrier::Ether, ..Options::default() }
+}
+
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at / 251 + at) as u8).collect()
+}
+
+fn serve_echo(options: Options, tell: mpsc::Sender<SocketAddr>) {
+    let listener = Listener::bind((THERE, 700), &options).unwrap();
+    tell.send(listener.local_addr()).unwrap();
+    for _ in 0..2 {
+        let stream = listener.accept().unwrap();
+        assert_eq!(stream.peer_addr().ip().to_string(), HERE);
+        let mut all = Vec::new();
+        (&stream).read_to_end(&mut all).unwrap();
+        (&stream).write_all(&all).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        stream.flush().unwrap();
+    }
+}
+
+fn echo(options: &Options, to: SocketAddr, len: usize, way: Way) {
+    let stream = Stream::connect(to, options).unwrap();
+    assert_eq!((stream.way(), stream.peer_addr()), (way, to));
+    let sent = pattern(len);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            (&stream).write_all(&sent).unwrap();
+            stream.shutdown(Shutdown::Write).unwrap();
+        });
+        let mut back = Vec::new();
+        (&stream).read_to_end(&mut back).unwrap();
+        assert!(back == sent);
+    });
+}
+
+#[test]
+fn streams_cross_ethernet() {
+    for mtu in [1500, 9000] {
+        apart(
+            mtu,
+            |tell| serve_echo(ether(), tell),
+            |to| {
+                echo(&ether(), to, 3_000_000, Way::Ether);
+                echo(&ether(), to, 1, Way::Ether);
+            },
+        );
+    }
+}
+
+#[test]
+fn streams_cross_protocol_36() {
+    let options = Options { carrier: Carrier::Ip36, ..Options::default() };
+    let there = options.clone();
+    apart(
+        1500,
+        |tell| serve_echo(there, tell),
+        |to| {
+            echo(&options, to, 3_000_000, Way::Ip36);
+            echo(&options, to, 100, Way::Ip36);
+        },
+    );
+}
+
+#[test]
+fn a_station_may_be_named_by_its_link_address() {
+    apart(
+        1500,
+        |tell: mpsc::Sender<()>| {
+            let listener = Listener::bind((THERE, 700), &ether()).unwrap();
+            tell.send(()).unwrap();
+            let stream = listener.accept().unwrap();
+            let mut bytes = [0; 4];
+            (&stream).read_exact(&mut bytes).unwrap();
+            (&stream).write_all(&bytes).unwrap();
+            let _ = (&stream).read(&mut bytes);
+        },
+        |()| {
+            let endpoint =
+                Endpoint::on_interface("va", (HERE.parse::<std::net::IpAddr>().unwrap(), 0).into(), &ether()).unwrap();
+            let station: EtherAddress = "02:00:00:00:00:0b%va".parse().unwrap();
+            let stream = endpoint.connect_station(&station, 700).unwrap();
+            (&stream).write_all(b"ahoy").unwrap();
+            let mut bytes = [0; 4];
+            (&stream).read_exact(&mut bytes).unwrap();
+            assert_eq!(&bytes, b"ahoy");
+            let nobody = endpoint.connect_station(&station, 701).unwrap_err();
+            assert_eq!(nobody.kind(), ErrorKind::ConnectionRefused);
+        },
+    );
+}
+
+//= Q-1 test
+#[test]
+fn tcp_beside_it_is_not_disturbed() {
+    apart(
+        1500,
+        |tell| {
+            let listener = TcpListener::bind((THERE, 700)).unwrap();
+            let serving = thread::spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut all = Vec::new();
+                stream.read_to_end(&mut all).unwrap();
+                all
+            });
+            serve_echo(ether(), tell);
+            assert!(serving.join().unwrap() == pattern(5_000_000));
+        },
+        |to: SocketAddr| {
+            let mut tcp = TcpStream::connect(to).unwrap();
+            let sending = thread::spawn(move || tcp.write_all(&pattern(5_000_000)).unwrap());
+            echo(&ether(), to, 2_000_000, Way::Ether);
+            echo(&ether(), to, 2_000_000, Way::Ether);
+            sending.join().unwrap();
+        },
+    );
+}
+
+//= B-11 test
+#[test]
+fn qbufs_go_into_frames_and_come_out_of_them() {
+    fn with_pool() -> Options {
+        let pool = Pool::create(&PoolOptions { zones: 64, ..PoolOptions::default() }).unwrap();
+        Options { pool: Some(pool), ..ether() }
+    }
+    apart(
+        9000,
+        move |tell| {
+            let listener = Listener::bind((THERE, 700), &with_pool()).unwrap();
+            tell.send(listener.local_addr()).unwrap();
+            let stream = listener.accept().unwrap();
+            let mut all = Vec::new();
+            while let Some(qbuf) = stream.recv_qbuf().unwrap() {
+                all.extend_from_slice(&qbuf);
+            }
+            assert!(all == pattern(2_000_000));
+            let counters = stream.endpoint().unwrap().counters();
+            assert!(counters.bytes_in_place > 1_900_000, "{counters:?}");
+        },
+        |to: SocketAddr| {
+            let options = with_pool();
+            let stream = Stream::connect(to, &options).unwrap();
+            for piece in pattern(2_000_000).chunks(100_000) {
+                let mut qbuf = loop {
+                    match stream.alloc(piece.len()) {
+                        Ok(qbuf) => break qbuf,
+                        Err(_) => thread::sleep(Duration::from_millis(1)),
+                    }
+                };
+                qbuf.copy_from_slice(piece);
+                stream.send_qbuf(qbuf).unwrap();
+            }
+            stream.shutdown(Shutdown::Write).unwrap();
+            stream.flush().unwrap();
+        },
+    );
+}

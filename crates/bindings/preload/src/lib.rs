@@ -26,11 +26,7 @@ mod connect;
 mod descriptor;
 mod diag;
 mod epoll;
-#[cfg_attr(
-    test,
-    allow(dead_code, missing_docs, reason = "nobody calls them by these names in the tests of this crate")
-)]
-#[allow(missing_docs, unreachable_pub, reason = "the manual pages document these functions")]
+#[allow(dead_code, missing_docs, unreachable_pub, reason = "the manual pages document these functions")]
 mod exports;
 mod internet;
 mod listener;

@@ -164,9 +164,9 @@ pub(crate) fn learn(fd: c_int) -> Option<Members> {
         let data = registration.data;
         if data & !(UNIX | CONTROL_MASK) == MARK {
             if data & UNIX != 0 {
-                members.unix = target
+                members.unix = target;
             } else {
-                members.tcp = target
+                members.tcp = target;
             }
             members.control = (data & CONTROL_MASK) as c_int;
         }

@@ -53,7 +53,7 @@ pub(crate) fn listen(fd: c_int, backlog: c_int) -> Outcome {
 }
 
 /// Accepts, and says who it is: the bytes of the peer's address.
-pub(crate) fn accept4<'a>(fd: c_int, address: &'a mut [u8; 128], flags: c_int) -> Outcome<(c_int, &'a [u8])> {
+pub(crate) fn accept4(fd: c_int, address: &mut [u8; 128], flags: c_int) -> Outcome<(c_int, &[u8])> {
     let mut len = address.len() as libc::socklen_t;
     let accepted = call!(SYS_accept4, fd, address.as_mut_ptr(), &raw mut len, flags)?;
     Ok((accepted, &address[..(len as usize).min(address.len())]))

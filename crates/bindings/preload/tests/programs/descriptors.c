@@ -1,0 +1,591 @@
+/* What becomes of descriptors: waited for, duplicated, inherited, closed. */
+#include "harness.h"
+
+enum { MUCH = 4 << 20 };
+
+static void fill(unsigned char *bytes, size_t len, unsigned seed)
+{
+    for (size_t place = 0; place < len; place++)
+        bytes[place] = (unsigned char)((place + seed) * 2654435761u >> 11);
+}
+
+/* Sends all of it and receives as much, whichever is possible; `wait` waits for both. */
+static void exchange(int fd, unsigned seed, unsigned other, void (*wait)(int fd, int *in, int *out))
+{
+    unsigned char *out = malloc(MUCH), *in = malloc(MUCH), *expected = malloc(MUCH);
+    CHECK(out && in && expected);
+    fill(out, MUCH, seed);
+    fill(expected, MUCH, other);
+    size_t sent = 0, received = 0;
+    block(fd, 0);
+    while (sent < MUCH || received < MUCH) {
+        int readable = received < MUCH, writable = sent < MUCH;
+        wait(fd, &readable, &writable);
+        CHECK(readable || writable);
+        /* Until it would block: edges come once. */
+        while (readable && received < MUCH) {
+            ssize_t count = read(fd, in + received, MUCH - received);
+            if (count == -1) {
+                CHECK(errno == EAGAIN);
+                break;
+            }
+            CHECK(count > 0);
+            received += count;
+        }
+        while (writable && sent < MUCH) {
+            ssize_t count = write(fd, out + sent, MUCH - sent);
+            if (count == -1) {
+                CHECK(errno == EAGAIN);
+                break;
+            }
+            sent += count;
+        }
+    }
+    CHECK(memcmp(in, expected, MUCH) == 0);
+    block(fd, 1);
+    CHECK(shutdown(fd, SHUT_WR) == 0);
+    end(fd);
+    free(out);
+    free(in);
+    free(expected);
+}
+
+static void by_poll(int fd, int *in, int *out)
+{
+    struct pollfd one = { .fd = fd, .events = (*in ? POLLIN : 0) | (*out ? POLLOUT : 0) };
+    CHECK(poll(&one, 1, 10000) == 1);
+    CHECK(!(one.revents & (POLLERR | POLLNVAL)));
+    *in = one.revents & POLLIN;
+    *out = one.revents & POLLOUT;
+}
+
+static void by_select(int fd, int *in, int *out)
+{
+    fd_set readable, writable;
+    FD_ZERO(&readable);
+    FD_ZERO(&writable);
+    if (*in)
+        FD_SET(fd, &readable);
+    if (*out)
+        FD_SET(fd, &writable);
+    struct timeval limit = { 10, 0 };
+    CHECK(select(fd + 1, &readable, &writable, NULL, &limit) >= 1);
+    *in = FD_ISSET(fd, &readable);
+    *out = FD_ISSET(fd, &writable);
+}
+
+static int epoll_of_exchange = -1;
+static unsigned edge;
+
+static void by_epoll(int fd, int *in, int *out)
+{
+    struct epoll_event event = { .events = EPOLLIN | EPOLLOUT | edge, .data.fd = fd };
+    if (epoll_of_exchange < 0) {
+        epoll_of_exchange = epoll_create1(EPOLL_CLOEXEC);
+        CHECK(epoll_ctl(epoll_of_exchange, EPOLL_CTL_ADD, fd, &event) == 0);
+    }
+    if (!edge) {
+        event.events = (*in ? EPOLLIN : 0) | (*out ? EPOLLOUT : 0);
+        CHECK(epoll_ctl(epoll_of_exchange, EPOLL_CTL_MOD, fd, &event) == 0);
+    }
+    CHECK(epoll_wait(epoll_of_exchange, &event, 1, 10000) == 1 && event.data.fd == fd);
+    *in = event.events & EPOLLIN;
+    *out = event.events & EPOLLOUT;
+}
+
+#define EXCHANGE(way, wait, set_edge) \
+    static void way##_server(int listener, int at) { (void)at; edge = set_edge; exchange(take(listener), 1, 2, wait); } \
+    static void way##_client(int to) { edge = set_edge; exchange(dial(to), 2, 1, wait); }
+
+EXCHANGE(poll, by_poll, 0)
+EXCHANGE(select, by_select, 0)
+EXCHANGE(level, by_epoll, 0)
+EXCHANGE(edge, by_epoll, EPOLLET)
+
+/* Listeners among other descriptors: poll, select, epoll, each before and after there is somebody. */
+static void await_server(int listener, int at)
+{
+    (void)at;
+    for (int way = 0; way < 5; way++) {
+        int fd = -1, epoll = epoll_create1(0);
+        struct epoll_event event = { .events = EPOLLIN, .data.u64 = 42 };
+        if (way == 3)
+            event.events |= EPOLLET;
+        if (way == 4)
+            event.events |= EPOLLEXCLUSIVE;
+        CHECK(epoll_ctl(epoll, EPOLL_CTL_ADD, listener, &event) == 0);
+        FAILS(epoll_ctl(epoll, EPOLL_CTL_ADD, listener, &event), EEXIST);
+        block(listener, 0);
+        FAILS(accept4(listener, NULL, NULL, SOCK_CLOEXEC), EAGAIN);
+        struct pollfd one = { .fd = listener, .events = POLLIN };
+        CHECK(poll(&one, 1, 0) == 0);
+        if (way == 0) {
+            CHECK(poll(&one, 1, 20000) == 1 && one.revents == POLLIN);
+        } else if (way == 1) {
+            fd_set set;
+            FD_ZERO(&set);
+            FD_SET(listener, &set);
+            CHECK(select(listener + 1, &set, NULL, NULL, NULL) == 1 && FD_ISSET(listener, &set));
+        } else {
+            CHECK(epoll_wait(epoll, &event, 1, 20000) == 1 && event.data.u64 == 42 && event.events == EPOLLIN);
+        }
+        fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        CHECK(fd >= 0);
+        CHECK(fcntl(fd, F_GETFD) == FD_CLOEXEC && (fcntl(fd, F_GETFL) & O_NONBLOCK));
+        expect_way(fd);
+        FAILS(accept(listener, NULL, NULL), EAGAIN);
+        CHECK(poll(&one, 1, 0) == 0);
+        CHECK(epoll_ctl(epoll, EPOLL_CTL_DEL, listener, NULL) == 0);
+        block(listener, 1);
+        block(fd, 1);
+        put(fd, "next", 4);
+        CHECK(close(fd) == 0 && close(epoll) == 0);
+    }
+}
+
+static void await_client(int to)
+{
+    for (int way = 0; way < 5; way++) {
+        usleep(50000);
+        int fd = dial(to);
+        want(fd, "next");
+        end(fd);
+        CHECK(close(fd) == 0);
+    }
+}
+
+/* Registered before connect() and before listen(). */
+static void early_server(int listener, int at)
+{
+    (void)at;
+    int fresh = bound(0), epoll = epoll_create1(0);
+    struct epoll_event event = { .events = EPOLLIN, .data.u64 = 0x1122334455667788 };
+    CHECK(epoll_ctl(epoll, EPOLL_CTL_ADD, fresh, &event) == 0);
+    CHECK(listen(fresh, 8) == 0);
+    int fd = take(listener), to = port(fresh);
+    put(fd, &to, sizeof to);
+    do
+        CHECK(epoll_wait(epoll, &event, 1, 20000) == 1 && event.data.u64 == 0x1122334455667788);
+    while (!(event.events & EPOLLIN));
+    CHECK(epoll_ctl(epoll, EPOLL_CTL_MOD, fresh, &event) == 0);
+    put(take(fresh), "early", 5);
+    end(fd);
+}
+
+static void early_client(int to)
+{
+    int first = dial(to), second = socket(family(), SOCK_STREAM | SOCK_NONBLOCK, 0), epoll = epoll_create1(0);
+    struct sockaddr_storage at;
+    get(first, &to, sizeof to);
+    socklen_t len = address(&at, to, 0);
+    struct epoll_event event = { .events = EPOLLIN | EPOLLOUT | EPOLLET, .data.u64 = 99 };
+    CHECK(epoll_ctl(epoll, EPOLL_CTL_ADD, second, &event) == 0);
+    CHECK(connect(second, (struct sockaddr *)&at, len) == 0 || errno == EINPROGRESS);
+    for (int done = 0; !done;) {
+        CHECK(epoll_wait(epoll, &event, 1, 20000) == 1 && event.data.u64 == 99);
+        int error;
+        socklen_t size = sizeof error;
+        CHECK(getsockopt(second, SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0);
+        char bytes[8];
+        ssize_t count = read(second, bytes, sizeof bytes);
+        if (count == -1) {
+            CHECK(errno == EAGAIN || errno == ENOTCONN);
+        } else if (count > 0) {
+            CHECK(count == 5 && memcmp(bytes, "early", 5) == 0);
+            done = 1;
+        }
+    }
+    expect_way(second);
+    CHECK(fcntl(second, F_GETFL) & O_NONBLOCK);
+    /* TCP says once that it is done, if it was not done at once. */
+    CHECK(connect(second, (struct sockaddr *)&at, len) == 0 || errno == EISCONN);
+    FAILS(connect(second, (struct sockaddr *)&at, len), EISCONN);
+}
+
+enum { WORKERS = 4, VISITS = 40 };
+
+/* Several processes take from one listener, as web servers do. */
+static void fork_server(int listener, int at)
+{
+    (void)at;
+    block(listener, 0);
+    for (int worker = 0; worker < WORKERS; worker++) {
+        if (fork() == 0) {
+            int epoll = epoll_create1(0);
+            struct epoll_event event = { .events = EPOLLIN | EPOLLEXCLUSIVE };
+            CHECK(epoll_ctl(epoll, EPOLL_CTL_ADD, listener, &event) == 0);
+            for (;;) {
+                CHECK(epoll_wait(epoll, &event, 1, 30000) == 1);
+                int fd = accept(listener, NULL, NULL);
+                if (fd == -1) {
+                    CHECK(errno == EAGAIN);
+                    continue;
+                }
+                expect_way(fd);
+                char byte;
+                get(fd, &byte, 1);
+                pid_t own = getpid();
+                put(fd, &own, sizeof own);
+                end(fd);
+                CHECK(close(fd) == 0);
+                if (byte == 'q')
+                    _exit(0);
+            }
+        }
+    }
+    CHECK(close(listener) == 0);
+    FAILS(close(listener), EBADF);
+    reap(WORKERS);
+}
+
+static void fork_client(int to)
+{
+    pid_t seen;
+    for (int visit = 0; visit < VISITS + WORKERS; visit++) {
+        int fd = dial(to);
+        if (visit < 2) {
+            /* A child goes on with its parent's connection. */
+            if (fork() == 0) {
+                put(fd, "x", 1);
+                get(fd, &seen, sizeof seen);
+                _exit(0);
+            }
+            reap(1);
+        } else {
+            put(fd, visit < VISITS ? "x" : "q", 1);
+            get(fd, &seen, sizeof seen);
+        }
+        CHECK(shutdown(fd, SHUT_WR) == 0);
+        end(fd);
+        CHECK(close(fd) == 0);
+    }
+}
+
+static void is_free(int at, int expected)
+{
+    struct sockaddr_storage here;
+    int fd = socket(family(), SOCK_STREAM, 0);
+    int one = 1;
+    CHECK(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) == 0);
+    socklen_t len = address(&here, at, is_any());
+    if (expected)
+        CHECK(bind(fd, (struct sockaddr *)&here, len) == 0 && listen(fd, 1) == 0);
+    else
+        FAILS(bind(fd, (struct sockaddr *)&here, len), EADDRINUSE);
+    CHECK(close(fd) == 0);
+}
+
+static int open_descriptors(void)
+{
+    int count = 0;
+    for (int fd = 0; fd < 1024; fd++)
+        count += syscall(SYS_fcntl, fd, F_GETFD) != -1;
+    return count;
+}
+
+/* The listener lives as long as one of its descriptors, and leaves nothing behind. */
+static void dup_server(int listener, int at)
+{
+    int other = bound(0);
+    CHECK(listen(other, 4) == 0 && close(other) == 0);
+    int before = open_descriptors();
+    int copies[4];
+    copies[0] = dup(listener);
+    copies[1] = fcntl(listener, F_DUPFD, 40);
+    CHECK(copies[1] >= 40);
+    copies[2] = dup2(listener, 77);
+    copies[3] = dup3(listener, 78, O_CLOEXEC);
+    CHECK(copies[2] == 77 && copies[3] == 78 && dup2(78, 78) == 78);
+    CHECK(fcntl(78, F_GETFD) == FD_CLOEXEC && fcntl(77, F_GETFD) == 0);
+    CHECK(close(listener) == 0);
+    for (int copy = 0; copy < 4; copy++) {
+        CHECK(port(copies[copy]) == at);
+        int fd = take(copies[copy]);
+        put(fd, "copy", 4);
+        CHECK(close(fd) == 0);
+    }
+    is_free(at, 0);
+    CHECK(close(copies[0]) == 0 && close(copies[1]) == 0 && close(copies[2]) == 0);
+    is_free(at, 0);
+    /* The last one is overwritten. */
+    int null = open("/dev/null", O_RDONLY);
+    CHECK(dup2(null, 78) == 78);
+    is_free(at, 1);
+    CHECK(close(null) == 0 && close(78) == 0);
+    CHECK(open_descriptors() < before);
+    FAILS(accept(78, NULL, NULL), EBADF);
+}
+
+static void dup_client(int to)
+{
+    for (int copy = 0; copy < 4; copy++) {
+        int fd = dial(to);
+        int other = dup(fd);
+        CHECK(close(fd) == 0);
+        want(other, "copy");
+        end(other);
+        CHECK(close(other) == 0);
+    }
+}
+
+/* A program that is started anew with its listener. */
+static void exec_server(int listener, int at)
+{
+    (void)at;
+    char *step = getenv("STEP");
+    if (step) {
+        int inherited = atoi(getenv("LISTENER")), given = port(inherited);
+        struct stat facts;
+        CHECK(fstat(inherited, &facts) == 0 && S_ISSOCK(facts.st_mode));
+        put(take(inherited), "after exec", 10);
+        /* The one that was closed on exec left no socket behind. */
+        is_free(atoi(getenv("GONE")), 1);
+        struct epoll_event event = { .events = EPOLLIN | EPOLLEXCLUSIVE };
+        CHECK(epoll_ctl(epoll_create1(0), EPOLL_CTL_ADD, inherited, &event) == 0);
+        int copy = dup(inherited);
+        CHECK(close(inherited) == 0);
+        put(take(copy), "and again", 9);
+        CHECK(close(copy) == 0);
+        is_free(given, 1);
+        return;
+    }
+    int gone = bound(0), kept = bound(SOCK_CLOEXEC), flagged = bound(0);
+    CHECK(listen(gone, 4) == 0 && listen(kept, 4) == 0 && listen(flagged, 4) == 0);
+    CHECK(fcntl(gone, F_SETFD, FD_CLOEXEC) == 0);
+    CHECK(ioctl(flagged, FIOCLEX) == 0);
+    CHECK(fcntl(kept, F_GETFD) == FD_CLOEXEC);
+    char text[16];
+    snprintf(text, sizeof text, "%d", port(gone));
+    CHECK(setenv("GONE", text, 1) == 0 && setenv("STEP", "2", 1) == 0);
+    snprintf(text, sizeof text, "%d", listener);
+    CHECK(setenv("LISTENER", text, 1) == 0);
+    int fd = take(listener);
+    put(fd, "before exec", 11);
+    CHECK(fcntl(fd, F_SETFD, FD_CLOEXEC) == 0);
+    CHECK(fflush(stdout) == 0);
+    /* The port is said only once. */
+    CHECK(dup2(open("/dev/null", O_WRONLY), 1) == 1);
+    execl("/proc/self/exe", "program", "exec", "server", NULL);
+    CHECK(!"exec");
+}
+
+static void exec_client(int to)
+{
+    int fd = dial(to);
+    want(fd, "before exec");
+    end(fd);
+    fd = dial(to);
+    want(fd, "after exec");
+    fd = dial(to);
+    want(fd, "and again");
+}
+
+/* A process that closes everything it does not know, before and after fork. */
+static void sweep_server(int listener, int at)
+{
+    if (fork() == 0) {
+        for (int fd = listener + 1; fd < 1024; fd++)
+            close(fd);
+        put(take(listener), "one by one", 10);
+        _exit(0);
+    }
+    reap(1);
+    if (fork() == 0) {
+        CHECK(close_range(listener + 1, ~0u, 0) == 0);
+        put(take(listener), "by range", 8);
+        _exit(0);
+    }
+    reap(1);
+    if (fork() == 0) {
+        /* Numbers that the library uses are the application's as well. */
+        int null = open("/dev/null", O_RDONLY);
+        for (int fd = 890; fd < 910; fd++)
+            CHECK(dup2(null, fd) == fd);
+        put(take(listener), "moved", 5);
+        for (int fd = 890; fd < 910; fd++)
+            CHECK(close(fd) == 0);
+        CHECK(close(listener) == 0);
+        _exit(0);
+    }
+    reap(1);
+    if (fork() == 0) {
+        closefrom(3);
+        _exit(open_descriptors() == 3 ? 0 : 1);
+    }
+    reap(1);
+    CHECK(close_range(listener, listener, 0) == 0);
+    FAILS(accept(listener, NULL, NULL), EBADF);
+    (void)at;
+}
+
+static void sweep_client(int to)
+{
+    want(dial(to), "one by one");
+    want(dial(to), "by range");
+    want(dial(to), "moved");
+}
+
+/* Threads that take and threads that come, at once. */
+static int shared_listener, visits;
+
+static void *taker(void *unused)
+{
+    (void)unused;
+    for (;;) {
+        int fd = accept(shared_listener, NULL, NULL);
+        if (fd == -1) {
+            CHECK(errno == EINVAL);
+            return NULL;
+        }
+        expect_way(fd);
+        char byte;
+        get(fd, &byte, 1);
+        put(fd, &byte, 1);
+        end(fd);
+        CHECK(close(fd) == 0);
+        __atomic_fetch_add(&visits, 1, __ATOMIC_SEQ_CST);
+    }
+}
+
+static void *comer(void *to)
+{
+    for (int visit = 0; visit < 50; visit++) {
+        int fd = dial((int)(intptr_t)to);
+        put(fd, "t", 1);
+        want(fd, "t");
+        CHECK(close(fd) == 0);
+    }
+    return NULL;
+}
+
+static void threads_server(int listener, int at)
+{
+    (void)at;
+    pthread_t takers[4];
+    shared_listener = listener;
+    for (int index = 0; index < 4; index++)
+        CHECK(pthread_create(&takers[index], NULL, taker, NULL) == 0);
+    while (__atomic_load_n(&visits, __ATOMIC_SEQ_CST) < 200)
+        usleep(1000);
+    /* Whoever waits in accept() wakes up. */
+    CHECK(shutdown(listener, SHUT_RDWR) == 0);
+    for (int index = 0; index < 4; index++)
+        CHECK(pthread_join(takers[index], NULL) == 0);
+}
+
+static void threads_client(int to)
+{
+    pthread_t comers[4];
+    for (int index = 0; index < 4; index++)
+        CHECK(pthread_create(&comers[index], NULL, comer, (void *)(intptr_t)to) == 0);
+    for (int index = 0; index < 4; index++)
+        CHECK(pthread_join(comers[index], NULL) == 0);
+}
+
+/* A thread that waits in accept() can be cancelled, and a signal interrupts it as its handler was installed. */
+static void on_signal(int number)
+{
+    (void)number;
+}
+
+static void *waiter(void *unused)
+{
+    (void)unused;
+    accept(shared_listener, NULL, NULL);
+    return NULL;
+}
+
+static void signal_server(int listener, int at)
+{
+    (void)at;
+    struct sigaction action = { .sa_handler = on_signal, .sa_flags = 0 };
+    CHECK(sigaction(SIGALRM, &action, NULL) == 0);
+    struct itimerval soon = { { 0, 0 }, { 0, 100000 } };
+    CHECK(setitimer(ITIMER_REAL, &soon, NULL) == 0);
+    FAILS(accept(listener, NULL, NULL), EINTR);
+    action.sa_flags = SA_RESTART;
+    CHECK(sigaction(SIGALRM, &action, NULL) == 0);
+    CHECK(setitimer(ITIMER_REAL, &soon, NULL) == 0);
+    /* The client comes after the signal. */
+    put(take(listener), "restarted", 9);
+    pthread_t thread;
+    void *result;
+    shared_listener = listener;
+    CHECK(pthread_create(&thread, NULL, waiter, NULL) == 0);
+    usleep(100000);
+    CHECK(pthread_cancel(thread) == 0 && pthread_join(thread, &result) == 0 && result == PTHREAD_CANCELED);
+}
+
+static void signal_client(int to)
+{
+    usleep(400000);
+    want(dial(to), "restarted");
+}
+
+/* A port that several listeners share. */
+static void share_server(int listener, int at)
+{
+    int first = bound(0), one = 1, listeners[3];
+    CHECK(setsockopt(first, SOL_SOCKET, SO_REUSEPORT, &one, sizeof one) == 0);
+    struct sockaddr_storage here;
+    (void)at;
+    listeners[0] = socket(family(), SOCK_STREAM, 0);
+    CHECK(setsockopt(listeners[0], SOL_SOCKET, SO_REUSEPORT, &one, sizeof one) == 0);
+    socklen_t len = address(&here, 0, is_any());
+    CHECK(bind(listeners[0], (struct sockaddr *)&here, len) == 0 && listen(listeners[0], 64) == 0);
+    int shared = port(listeners[0]);
+    for (int index = 1; index < 3; index++) {
+        listeners[index] = socket(family(), SOCK_STREAM, 0);
+        CHECK(setsockopt(listeners[index], SOL_SOCKET, SO_REUSEPORT, &one, sizeof one) == 0);
+        len = address(&here, shared, is_any());
+        CHECK(bind(listeners[index], (struct sockaddr *)&here, len) == 0 && listen(listeners[index], 64) == 0);
+    }
+    int control = take(listener), counts[3] = { 0, 0, 0 };
+    put(control, &shared, sizeof shared);
+    for (int visit = 0; visit < 60; visit++) {
+        struct pollfd polled[3];
+        for (int index = 0; index < 3; index++)
+            polled[index] = (struct pollfd){ .fd = listeners[index], .events = POLLIN };
+        CHECK(poll(polled, 3, 20000) >= 1);
+        for (int index = 0; index < 3; index++) {
+            if (polled[index].revents) {
+                int fd = take(listeners[index]);
+                put(fd, "s", 1);
+                CHECK(close(fd) == 0);
+                counts[index]++;
+                break;
+            }
+        }
+    }
+    CHECK(counts[0] > 0 && counts[1] > 0 && counts[2] > 0);
+    end(control);
+}
+
+static void share_client(int to)
+{
+    int control = dial(to), shared;
+    get(control, &shared, sizeof shared);
+    for (int visit = 0; visit < 60; visit++) {
+        int fd = dial(shared);
+        want(fd, "s");
+        CHECK(close(fd) == 0);
+    }
+}
+
+static const struct side sides[] = {
+    { "poll", poll_server, poll_client },
+    { "select", select_server, select_client },
+    { "level", level_server, level_client },
+    { "edge", edge_server, edge_client },
+    { "await", await_server, await_client },
+    { "early", early_server, early_client },
+    { "fork", fork_server, fork_client },
+    { "dup", dup_server, dup_client },
+    { "exec", exec_server, exec_client },
+    { "sweep", sweep_server, sweep_client },
+    { "threads", threads_server, threads_client },
+    { "signal", signal_server, signal_client },
+    { "share", share_server, share_client },
+};
+
+HARNESS(sides)

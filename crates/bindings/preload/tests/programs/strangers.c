@@ -1,0 +1,235 @@
+/* What is not to be touched, and what is not to be believed. */
+#include "harness.h"
+
+static socklen_t unix_name(struct sockaddr_un *out, const char *name)
+{
+    memset(out, 0, sizeof *out);
+    out->sun_family = AF_UNIX;
+    size_t len = strlen(name);
+    CHECK(len < sizeof out->sun_path);
+    memcpy(out->sun_path + 1, name, len);
+    return offsetof(struct sockaddr_un, sun_path) + 1 + len;
+}
+
+static void nobody(void)
+{
+    CHECK(setgid(65534) == 0 && setuid(65534) == 0);
+}
+
+/* Calls that are none of this library's business. */
+static void others(void)
+{
+    int one = socket(AF_INET, SOCK_DGRAM, 0), other = socket(AF_INET, SOCK_DGRAM, 0);
+    struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) }, from;
+    socklen_t len = sizeof at;
+    char bytes[8];
+    CHECK(bind(one, (struct sockaddr *)&at, sizeof at) == 0);
+    CHECK(getsockname(one, (struct sockaddr *)&at, &len) == 0);
+    CHECK(sendto(other, "datagram", 8, 0, (struct sockaddr *)&at, sizeof at) == 8);
+    len = sizeof from;
+    CHECK(recvfrom(one, bytes, sizeof bytes, 0, (struct sockaddr *)&from, &len) == 8);
+    CHECK(len == sizeof from && from.sin_family == AF_INET && from.sin_port != 0);
+    CHECK(connect(other, (struct sockaddr *)&at, sizeof at) == 0 && below(other) == AF_INET);
+    CHECK(send(other, "again", 5, 0) == 5);
+    struct iovec part = { bytes, sizeof bytes };
+    struct mmsghdr many = { .msg_hdr = { .msg_name = &from, .msg_namelen = sizeof from, .msg_iov = &part, .msg_iovlen = 1 } };
+    CHECK(recvmmsg(one, &many, 1, 0, NULL) == 1 && many.msg_len == 5 && many.msg_hdr.msg_namelen == sizeof from);
+
+    struct sockaddr_un name, seen;
+    char text[64];
+    snprintf(text, sizeof text, "somebody-else/%d", getpid());
+    int listener = socket(AF_UNIX, SOCK_STREAM, 0), client = socket(AF_UNIX, SOCK_STREAM, 0);
+    len = unix_name(&name, text);
+    CHECK(bind(listener, (struct sockaddr *)&name, len) == 0 && listen(listener, 4) == 0);
+    FAILS(setsockopt(listener, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one), EOPNOTSUPP);
+    CHECK(connect(client, (struct sockaddr *)&name, len) == 0);
+    socklen_t seen_len = sizeof seen;
+    int accepted = accept(listener, (struct sockaddr *)&seen, &seen_len);
+    CHECK(accepted >= 0 && seen.sun_family == AF_UNIX && seen_len == sizeof(sa_family_t));
+    seen_len = sizeof seen;
+    CHECK(getpeername(client, (struct sockaddr *)&seen, &seen_len) == 0);
+    CHECK(seen_len == len && memcmp(&seen, &name, len) == 0);
+    int value;
+    len = sizeof value;
+    CHECK(getsockopt(client, SOL_SOCKET, SO_DOMAIN, &value, &len) == 0 && value == AF_UNIX);
+    CHECK(sendto(client, "x", 1, 0, (struct sockaddr *)&name, sizeof name) == -1 && errno == EISCONN);
+
+    FAILS(connect(-1, (struct sockaddr *)&at, sizeof at), EBADF);
+    FAILS(connect(0, (struct sockaddr *)&at, sizeof at), ENOTSOCK);
+    FAILS(listen(-1, 1), EBADF);
+    FAILS(accept(-1, NULL, NULL), EBADF);
+    int epoll = epoll_create1(0), pipes[2];
+    FAILS(accept(epoll, NULL, NULL), ENOTSOCK);
+    FAILS(listen(epoll, 1), ENOTSOCK);
+    CHECK(pipe(pipes) == 0);
+    CHECK(dup2(pipes[0], 99) == 99 && close(99) == 0);
+    FAILS(close(99), EBADF);
+    /* Not connected yet, and a family that does not fit. */
+    int fresh = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_in6 wide = { .sin6_family = AF_INET6, .sin6_port = htons(1), .sin6_addr = in6addr_loopback };
+    FAILS(connect(fresh, (struct sockaddr *)&wide, sizeof wide), EAFNOSUPPORT);
+    FAILS(connect(fresh, (struct sockaddr *)&at, 4), EINVAL);
+    len = sizeof seen;
+    FAILS(getpeername(fresh, (struct sockaddr *)&seen, &len), ENOTCONN);
+    FAILS(accept(fresh, NULL, NULL), EINVAL);
+}
+
+/* Nobody listens. */
+static void refused(void)
+{
+    int fd = bound(0), at = port(fd), fresh = socket(family(), SOCK_STREAM, 0);
+    struct sockaddr_storage to;
+    socklen_t len = address(&to, at, 0);
+    FAILS(connect(fresh, (struct sockaddr *)&to, len), ECONNREFUSED);
+    CHECK(close(fresh) == 0);
+    fresh = socket(family(), SOCK_STREAM | SOCK_NONBLOCK, 0);
+    int value = connect(fresh, (struct sockaddr *)&to, len);
+    CHECK(value == -1 && (errno == EINPROGRESS || errno == ECONNREFUSED));
+    if (errno == EINPROGRESS) {
+        struct pollfd one = { .fd = fresh, .events = POLLOUT };
+        CHECK(poll(&one, 1, 5000) == 1);
+        len = sizeof value;
+        CHECK(getsockopt(fresh, SOL_SOCKET, SO_ERROR, &value, &len) == 0 && value == ECONNREFUSED);
+    }
+}
+
+/* Too few descriptors for more than TCP: TCP. */
+static void poor(void)
+{
+    int listener = bound(0);
+    struct rlimit limit = { listener + 2, listener + 2 };
+    CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    CHECK(listen(listener, 4) == 0);
+    CHECK(below(listener) == family());
+    int fd = dial(port(listener));
+    CHECK(below(fd) == family());
+    FAILS(accept(listener, NULL, NULL), EMFILE);
+    CHECK(close(fd) == 0);
+    CHECK(accept(listener, NULL, NULL) >= 0);
+}
+
+/* A client that goes behind the library's back, with a name of its own choice. */
+static int pretend(const char *own, const char *to)
+{
+    struct sockaddr_un name;
+    int fd = syscall(SYS_socket, AF_UNIX, SOCK_STREAM, 0);
+    socklen_t len = unix_name(&name, own);
+    if (*own)
+        CHECK(syscall(SYS_bind, fd, &name, len) == 0);
+    len = unix_name(&name, to);
+    CHECK(syscall(SYS_connect, fd, &name, len) == 0);
+    return fd;
+}
+
+/* Names that nobody is entitled to are not believed; whoever has them is closed. */
+static void liars(void)
+{
+    int listener = bound(SOCK_NONBLOCK), at;
+    CHECK(listen(listener, 16) == 0);
+    at = port(listener);
+    char to[64], own[108];
+    snprintf(to, sizeof to, "pinnace/1L4/127.0.0.1:%d", at);
+    if (fork() == 0) {
+        if (getuid() == 0)
+            nobody();
+        const char *const names[] = {
+            "",                              "pinnace/1C4/8.8.8.8:40001>127.0.0.1:%d",
+            "hello",                         "pinnace/1C4/127.0.0.1:22>127.0.0.1:%d",
+            "pinnace/1C4/127.0.0.1:40001>127.0.0.1:1", "pinnace/1C6/[::1]:40001>[::1]:%d",
+            "pinnace/2C4/127.0.0.1:40002>127.0.0.1:%d", "pinnace/1L4/127.0.0.1:7",
+            "pinnace/1C4/127.0.0.1:40003>8.8.8.8:%d",
+        };
+        for (size_t index = 0; index < sizeof names / sizeof *names; index++) {
+            snprintf(own, sizeof own, names[index], at);
+            int fd = pretend(own, to);
+            char byte;
+            CHECK(syscall(SYS_read, fd, &byte, 1) == 0 || errno == ECONNRESET);
+        }
+        if (getuid() == 65534) {
+            snprintf(own, sizeof own, "pinnace/1R4/9.9.9.9:40001>127.0.0.1:%d", at);
+            char byte;
+            CHECK(syscall(SYS_read, pretend(own, to), &byte, 1) == 0);
+        }
+        _exit(0);
+    }
+    int status, reaped = 0;
+    while (!reaped) {
+        FAILS(accept(listener, NULL, NULL), EAGAIN);
+        reaped = waitpid(-1, &status, WNOHANG) > 0;
+        usleep(1000);
+    }
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    FAILS(accept(listener, NULL, NULL), EAGAIN);
+    /* Root and the listener's own user hand over connections from elsewhere. */
+    snprintf(own, sizeof own, "pinnace/1R4/192.0.2.9:40001>192.0.2.1:%d", at);
+    int fd = dial(at), taken = take(listener);
+    CHECK(below(fd) == AF_UNIX && below(taken) == AF_UNIX);
+    struct sockaddr_in peer;
+    socklen_t len = sizeof peer;
+    CHECK(getpeername(taken, (struct sockaddr *)&peer, &len) == 0 && peer.sin_addr.s_addr == htonl(INADDR_LOOPBACK));
+}
+
+/* A TCP listener that has nothing to do with the library, and a name beside it. */
+static void squatter(int same_owner, int expected)
+{
+    int pipes[2], at;
+    CHECK(pipe(pipes) == 0);
+    int listener = syscall(SYS_socket, AF_INET, SOCK_STREAM, 0);
+    if (!same_owner) {
+        struct sockaddr_in here = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+        CHECK(syscall(SYS_bind, listener, &here, sizeof here) == 0 && syscall(SYS_listen, listener, 4) == 0);
+    }
+    pid_t child = fork();
+    if (child == 0) {
+        nobody();
+        struct sockaddr_un name;
+        char text[64];
+        if (same_owner) {
+            struct sockaddr_in here = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+            listener = syscall(SYS_socket, AF_INET, SOCK_STREAM, 0);
+            CHECK(syscall(SYS_bind, listener, &here, sizeof here) == 0 && syscall(SYS_listen, listener, 4) == 0);
+        }
+        at = port(listener);
+        snprintf(text, sizeof text, "pinnace/1L4/127.0.0.1:%d", at);
+        int fd = syscall(SYS_socket, AF_UNIX, SOCK_STREAM, 0);
+        socklen_t len = unix_name(&name, text);
+        CHECK(syscall(SYS_bind, fd, &name, len) == 0 && syscall(SYS_listen, fd, 4) == 0);
+        put(pipes[1], &at, sizeof at);
+        pause();
+        _exit(1);
+    }
+    get(pipes[0], &at, sizeof at);
+    CHECK(below(dial(at)) == expected);
+    CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
+}
+
+static void squatters(void)
+{
+    if (getuid() != 0) {
+        printf("skipped: only root can be two users\n");
+        return;
+    }
+    squatter(0, AF_INET);
+    squatter(1, AF_UNIX);
+}
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} cases[] = {
+    { "others", others }, { "refused", refused },     { "poor", poor },
+    { "liars", liars },   { "squatters", squatters },
+};
+
+int main(int argc, char **argv)
+{
+    signal(SIGPIPE, SIG_IGN);
+    alarm(60);
+    for (size_t index = 0; argc > 1 && index < sizeof cases / sizeof *cases; index++) {
+        if (strcmp(argv[1], cases[index].name) == 0) {
+            cases[index].run();
+            return 0;
+        }
+    }
+    return 2;
+}

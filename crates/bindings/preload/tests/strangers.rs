@@ -1,0 +1,73 @@
+//! What the library does not touch, and what it does not believe.
+//!
+//= Q-13 test
+
+#![allow(clippy::print_stdout, reason = "a test that is skipped says so")]
+
+mod support;
+
+use std::process::Stdio;
+use support::{MIXES, Running, command, finish, program, run, serve};
+
+fn alone(case: &str, preloaded: bool) {
+    let Some(program) = program("strangers") else { return };
+    let child = command(&program, preloaded).arg(case).stdin(Stdio::null()).stderr(Stdio::piped()).spawn();
+    finish(Running(child.expect("it runs")), &format!("{case}, preloaded: {preloaded}"));
+}
+
+#[test]
+fn other_sockets_are_left_alone() {
+    alone("others", false);
+    alone("others", true);
+}
+
+#[test]
+fn nobody_listens() {
+    alone("refused", false);
+    alone("refused", true);
+}
+
+#[test]
+fn without_descriptors_it_is_tcp() {
+    alone("poor", false);
+    alone("poor", true);
+}
+
+#[test]
+fn names_that_lie_are_not_believed() {
+    alone("liars", true);
+}
+
+#[test]
+fn a_name_beside_somebody_elses_port_is_not_trusted() {
+    alone("squatters", true);
+}
+
+/// Runs a case whose way is not the one that its mix would take.
+fn by_tcp(environment: &[(&str, &str)], client_only: bool) {
+    let Some(program) = program("streams") else { return };
+    let mut server = command(&program, true);
+    server.env("PINNACE_EXPECT", "tcp").args(["names", "server"]);
+    let mut client = command(&program, true);
+    client.env("PINNACE_EXPECT", "tcp").args(["names", "client"]).envs(environment.iter().copied());
+    if !client_only {
+        server.envs(environment.iter().copied());
+    }
+    let (server, port) = serve(server);
+    let client = client.arg(port).stderr(Stdio::piped()).spawn().expect("it runs");
+    finish(Running(client), "client");
+    finish(server, "server");
+}
+
+#[test]
+fn bypassed_ports_are_left_to_tcp() {
+    by_tcp(&[("PINNACE_BYPASS", "1-65535")], false);
+    by_tcp(&[("PINNACE_BYPASS", "22, 1024-65535")], true);
+}
+
+#[test]
+fn the_way_within_the_host_can_be_switched_off() {
+    by_tcp(&[("PINNACE_SAME_HOST", "off")], true);
+    let Some(program) = program("streams") else { return };
+    run(&program, "names", MIXES[0], &[("PINNACE_SAME_HOST", "on")]);
+}

@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::region::{MAX_SLOTS, MappedRing, Region};
 use super::ring::{Consumer, Corrupt, Found, Peer, Producer};
@@ -51,6 +52,8 @@ pub struct Channel {
     pub(super) sending: State,
     pub(super) receiving: State,
     pub(super) armed: Armed,
+    /// When it was last asked whether the other process lives.
+    pub(super) life_sign: Instant,
     pub(super) doorbells: [OwnedFd; 2],
 }
 
@@ -89,6 +92,7 @@ impl Channel {
             sending: State::Open,
             receiving: State::Open,
             armed: Armed::default(),
+            life_sign: Instant::now(),
             doorbells: fds.doorbells,
         };
         channel.find_peer();

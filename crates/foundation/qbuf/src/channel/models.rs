@@ -28,6 +28,13 @@ impl Ring for Arc<Heap> {
     }
 }
 
+/// Every interleaving with at most three preemptions: without that bound one model takes minutes.
+fn model(body: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(body);
+}
+
 fn ring(slots: usize) -> Arc<Heap> {
     let word = || Line(AtomicU64::new(0));
     let slot = || Slot { words: core::array::from_fn(|_| AtomicU64::new(0)) };
@@ -91,7 +98,7 @@ fn receive(consumer: &mut Consumer<Arc<Heap>>, mine: &Bell, theirs: &Bell) -> Op
 //= B-14 test
 #[test]
 fn a_ring_that_wraps_around_loses_nothing() {
-    loom::model(|| {
+    model(|| {
         let ring = ring(2);
         let mut producer = Producer::new(Arc::clone(&ring));
         let mut consumer = Consumer::new(ring);
@@ -127,7 +134,7 @@ fn a_ring_that_wraps_around_loses_nothing() {
 //= B-14 test
 #[test]
 fn a_sleeping_reader_is_woken() {
-    loom::model(|| {
+    model(|| {
         let ring = ring(2);
         let bells = Arc::new([Bell::default(), Bell::default()]);
         let mut producer = Producer::new(Arc::clone(&ring));
@@ -147,7 +154,7 @@ fn a_sleeping_reader_is_woken() {
 /// A writer that found the ring full, and sleeps, is woken by the reader that makes room.
 #[test]
 fn a_sleeping_writer_is_woken() {
-    loom::model(|| {
+    model(|| {
         let ring = ring(1);
         let bells = Arc::new([Bell::default(), Bell::default()]);
         let mut producer = Producer::new(Arc::clone(&ring));
@@ -175,7 +182,7 @@ fn a_sleeping_writer_is_woken() {
 //= B-12 test
 #[test]
 fn a_ring_that_closes_while_it_is_full_leaves_no_slot_behind() {
-    loom::model(|| {
+    model(|| {
         let ring = ring(1);
         let bell = Arc::new(Bell::default());
         let mut producer = Producer::new(Arc::clone(&ring));

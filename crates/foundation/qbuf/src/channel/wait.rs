@@ -179,7 +179,6 @@ impl Channel {
             }
             now = Instant::now();
         }
-        let mut life_sign = now + LIFE_SIGN;
         loop {
             if self.go_to_sleep(interest)? {
                 return Ok(true);
@@ -188,6 +187,8 @@ impl Channel {
                 self.disarm();
                 return Ok(false);
             }
+            // Counted over all calls: who waits with short deadlines learns it, too.
+            let life_sign = self.life_sign + LIFE_SIGN;
             let until = deadline.map_or(life_sign, |deadline| deadline.min(life_sign));
             doorbell::poll(self.doorbells[self.side.index()].as_fd(), until.saturating_duration_since(now))?;
             self.disarm();
@@ -196,7 +197,7 @@ impl Channel {
             }
             now = Instant::now();
             if now >= life_sign {
-                life_sign = now + LIFE_SIGN;
+                self.life_sign = now;
                 if !self.peer_is_alive() {
                     self.peer_is_dead();
                 }

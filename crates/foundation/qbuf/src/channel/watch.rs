@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use super::region::{MappedRing, Region};
-use super::ring::{Corrupt, Ring, read};
+use super::ring::{CLOSED, Corrupt, Ring, read};
 use super::slot::{self, Message};
 use super::sync::Ordering;
 use super::{ChannelError, ChannelFds, Side, doorbell};
@@ -73,6 +73,14 @@ impl Watch {
     /// Somebody has attached to this side, and perhaps left again.
     pub fn is_claimed(&self, side: Side) -> bool {
         self.region.is_claimed(side)
+    }
+
+    /// Whether both sides have closed both directions, or were closed in their name: nothing will pass any more.
+    pub fn is_over(&self) -> bool {
+        [Side::A, Side::B].into_iter().all(|side| {
+            let control = self.region.control(side);
+            [&control.writer, &control.reader].into_iter().all(|state| state.0.load(Ordering::Acquire) == CLOSED)
+        })
     }
 
     /// The number that the channel was made with.

@@ -18,6 +18,7 @@ mod output;
 mod perf;
 mod picture;
 mod ping;
+mod qbuf;
 mod qmp;
 mod sim;
 mod stream;
@@ -82,6 +83,8 @@ enum Command {
     Xtp(xtp::Args),
     /// Send or receive with the bare QMP protocol: a stream of bytes for clusters
     Qmp(qmp::Args),
+    /// Say what the buffer pools of this host hold, and who has it
+    Qbuf(qbuf::Args),
     Sim(sim::Args),
     Demo(demo::Args),
     /// Measure throughput and processor time against other transports, interleaved in one run
@@ -125,6 +128,7 @@ fn run(command: &Command, output: &Output) -> Result<ExitCode, Error> {
         Command::Vrp(args) => vrp::run(args, output),
         Command::Xtp(args) => xtp::run(args, output),
         Command::Qmp(args) => qmp::run(args, output),
+        Command::Qbuf(args) => qbuf::run(args, output),
         Command::Sim(args) => sim::run(args, output),
         Command::Demo(args) => demo::run(args, output),
         Command::Perf(args) => perf::run(args, output),

@@ -99,6 +99,31 @@ impl Figure for Alone {
     }
 }
 
+/// Bars on both sides.
+#[derive(Clone, Debug)]
+pub(super) struct Two {
+    pub(super) title: String,
+    pub(super) caption: String,
+    pub(super) left: Bars,
+    pub(super) right: Bars,
+}
+
+impl Figure for Two {
+    fn size(&self) -> (u32, u32) {
+        (1480, 500)
+    }
+
+    fn draw<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>, scale: u32) -> Drawn
+    where
+        B::ErrorType: 'static,
+    {
+        let rest = picture::headed(area, scale, &self.title, std::slice::from_ref(&self.caption))?;
+        let (left, right) = rest.split_horizontally(740 * scale);
+        self.left.draw(&left, scale)?;
+        self.right.draw(&right, scale)
+    }
+}
+
 fn letters(size: u32, scale: u32, colour: RGBColor) -> TextStyle<'static> {
     (FONT, size * scale).into_font().color(&colour)
 }

@@ -40,6 +40,11 @@ pub(super) struct Measured {
     lost: u64,
     longest_run: u32,
     repeats: Option<Repeats>,
+    /// Processor seconds per GB, at the sender and at the receiver.
+    cpu_tx: f64,
+    cpu_rx: f64,
+    /// The share of the bytes that the receiver copied, where that is counted.
+    copied: Option<f64>,
 }
 
 impl Row {
@@ -67,6 +72,17 @@ impl Row {
     pub(super) fn ratio(&self, other: &Self) -> Option<f64> {
         let of_round = |round| other.measured.iter().find(|one| one.round == round);
         median(self.measured.iter().filter_map(|own| Some(own.mbit_s / of_round(own.round)?.mbit_s)).collect())
+    }
+
+    /// Processor seconds per GB at the sender and at the receiver: medians.
+    pub(super) fn processor_seconds(&self) -> Option<(f64, f64)> {
+        let of = |end: fn(&Measured) -> f64| median(self.measured.iter().map(end).collect());
+        Some((of(|one| one.cpu_tx)?, of(|one| one.cpu_rx)?))
+    }
+
+    /// The largest share of bytes that a receiver copied in user space, where that is counted.
+    pub(super) fn copied(&self) -> Option<f64> {
+        self.measured.iter().filter_map(|one| one.copied).reduce(f64::max)
     }
 
     /// The share of packets that were lost for good, over all rounds; `None` of what loses nothing.
@@ -154,6 +170,8 @@ fn once(network: &Network, row: &mut Row, seconds: f64) -> Result<Measured, Trou
             continue;
         }
         let loss = receiver.loss.unwrap_or_default();
+        let gigabytes = count as f64 * row.job.size as f64 / 1e9;
+        let placed = receiver.placement.filter(|placed| placed.bytes_received > 0);
         return Ok(Measured {
             round: 0,
             mbit_s: count as f64 * row.job.size as f64 * 8.0 / 1e6 / receiver.seconds,
@@ -163,6 +181,9 @@ fn once(network: &Network, row: &mut Row, seconds: f64) -> Result<Measured, Trou
             lost: loss.lost,
             longest_run: loss.longest_run,
             repeats: sender.repeats,
+            cpu_tx: (sender.user + sender.system) / gigabytes,
+            cpu_rx: (receiver.user + receiver.system) / gigabytes,
+            copied: placed.map(|placed| placed.bytes_copied as f64 / placed.bytes_received as f64),
         });
     }
 }
@@ -205,6 +226,9 @@ mod tests {
             lost: 3,
             longest_run: round,
             repeats: None,
+            cpu_tx: 1.0,
+            cpu_rx: 2.0,
+            copied: None,
         }));
         row
     }

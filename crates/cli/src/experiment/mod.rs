@@ -10,6 +10,7 @@ mod figure;
 mod lan;
 mod measure;
 mod messages;
+mod qmp;
 mod retransmission;
 mod sizes;
 mod timeouts;
@@ -31,9 +32,11 @@ Examples:
   sudo pinnace experiment e-v3 --quick               a taste of it, in less than a minute
   pinnace experiment e-v4 --json                     simulated: needs no privileges, the same numbers every time
   pinnace experiment e-x1 --plot checksums.svg       the XTP paper's checksums, beside Pinnace's
+  sudo pinnace experiment e-q1 --plot figure4.svg    QMP with and without QBUF on a link of 100 Mbit/s
 
-e-v1 to e-v5 are of the VRP paper, e-x1 to e-x4 of the XTP paper. All of VRP's but e-v4 make
-network namespaces, and so need root; of XTP's none does (e-x3 does more as root).";
+e-v1 to e-v5 are of the VRP paper, e-x1 to e-x4 of the XTP paper, e-q1 to e-q3 of the QMP paper.
+All of VRP's but e-v4, and QMP's e-q1 and e-q2, make network namespaces, and so need root; of
+XTP's none does (e-x3 and e-q3 do more as root).";
 
 /// Repeat an experiment of the papers, beside the kernel's TCP where the paper has it, and draw its figure
 #[derive(Debug, Parser)]
@@ -45,7 +48,7 @@ pub(crate) struct Args {
     /// Little of everything, in less than a minute: shows that it works
     #[arg(long)]
     quick: bool,
-    /// Measurements of each row [default: 3, of e-v5 7, of e-x3 5, of e-v4 and e-x4 20 seeds, of e-x1 and e-x2 151; 1 or a few with
+    /// Measurements of each row [default: 3, of e-v5 7, of e-x3 and e-q1 to e-q3 5, of e-v4 and e-x4 20 seeds, of e-x1 and e-x2 151; 1 or a few with
     /// --quick]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
@@ -84,6 +87,15 @@ enum Experiment {
     /// XTP, announced and not done in the paper: go-back-N against selective retransmission, simulated
     #[value(name = "e-x4")]
     Retransmission,
+    /// QMP, figure 4: bandwidth on a link of 100 Mbit/s with and without QBUF, against TCP
+    #[value(name = "e-q1")]
+    Bandwidth,
+    /// QMP, figures 5 and 6: throughput by message size, 100 bytes to 1 MiB, on that link and on loopback
+    #[value(name = "e-q2")]
+    Throughput,
+    /// QMP, section 5.2: round trips of small messages, spinning and blocking
+    #[value(name = "e-q3")]
+    Latency,
 }
 
 impl Experiment {
@@ -99,12 +111,15 @@ impl Experiment {
             Self::Catenation => "e-x2",
             Self::Messages => "e-x3",
             Self::Retransmission => "e-x4",
+            Self::Bandwidth => "e-q1",
+            Self::Throughput => "e-q2",
+            Self::Latency => "e-q3",
         }
     }
 
     /// Whether it makes network namespaces, and shows nothing without.
     fn needs_root(self) -> bool {
-        matches!(self, Self::Contract | Self::Reliable | Self::Sizes | Self::Lan)
+        matches!(self, Self::Contract | Self::Reliable | Self::Sizes | Self::Lan | Self::Bandwidth | Self::Throughput)
     }
 
     /// How much of it is done.
@@ -114,13 +129,15 @@ impl Experiment {
             (_, true) => 1,
             (Self::Checksums | Self::Catenation, false) => 151,
             (Self::Contract | Self::Reliable | Self::Sizes, false) => 3,
-            (Self::Messages, false) => 5,
+            (Self::Messages | Self::Bandwidth | Self::Throughput | Self::Latency, false) => 5,
             (Self::Lan, false) => 7,
             (Self::Timeouts | Self::Retransmission, false) => 20,
         };
         let seconds = match (self, args.quick) {
-            (Self::Lan | Self::Messages, true) => 0.2,
-            (Self::Lan | Self::Messages, false) => 0.5,
+            (Self::Lan | Self::Messages | Self::Throughput, true) => 0.2,
+            (Self::Lan | Self::Messages | Self::Throughput, false) => 0.5,
+            (Self::Bandwidth, true) => 1.0,
+            (Self::Bandwidth, false) => 2.0,
             (_, true) => 2.0,
             (_, false) => 5.0,
         };
@@ -133,7 +150,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let experiment = args.experiment;
     if experiment.needs_root() && !rustix::process::geteuid().is_root() {
         return Err(Error::failed(format!(
-            "{} needs network namespaces, and those need root: run the command with sudo (e-v4 does without)",
+            "{} needs network namespaces, and those need root: run the command with sudo (e-v4, e-x1 to e-x4 and e-q3 do without)",
             experiment.name()
         )));
     }
@@ -150,6 +167,9 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         Experiment::Catenation => catenation::run(&run),
         Experiment::Messages => messages::run(&run),
         Experiment::Retransmission => retransmission::run(&run),
+        Experiment::Bandwidth => qmp::bandwidth(&run),
+        Experiment::Throughput => qmp::sizes(&run),
+        Experiment::Latency => qmp::latency(&run),
     }
 }
 

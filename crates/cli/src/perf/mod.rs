@@ -125,6 +125,9 @@ pub(crate) struct Args {
     /// Of so many consecutive packets with data one asks the receiver for its status [default: 16]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536), help_heading = "QMP")]
     status_every: Option<u32>,
+    /// Copy each message to and from the transport, instead of passing the ownership of the buffer that holds it
+    #[arg(long, help_heading = "QMP")]
+    no_qbuf: bool,
 }
 
 /// What runs beside the measurements.
@@ -210,7 +213,7 @@ impl Args {
     /// How QMP is used.
     fn qmp(&self) -> qmp::Choice {
         let wire = Wire { link: self.link, status_every: self.status_every, go_back_n: self.go_back_n };
-        qmp::Choice { wire }
+        qmp::Choice { wire, no_qbuf: self.no_qbuf }
     }
 
     fn check(&self) -> Result<(), Error> {
@@ -234,8 +237,10 @@ impl Args {
                 "only xtp and qmp have links and go-back-N: add --protocol xtp or --protocol qmp, or one to --against",
             ));
         }
-        if self.status_every.is_some() && !has_qmp {
-            return Err(Error::usage("only qmp asks for a status so often: add --protocol qmp, or qmp to --against"));
+        if (self.status_every.is_some() || self.no_qbuf) && !has_qmp {
+            return Err(Error::usage(
+                "only qmp has --no-qbuf and --status-every: add --protocol qmp, or qmp to --against",
+            ));
         }
         if !(0.001..=60.0).contains(&self.seconds()) {
             return Err(Error::usage("--seconds must be between 0.001 and 60"));

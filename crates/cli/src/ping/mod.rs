@@ -11,7 +11,8 @@ use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
 use crate::perf::{
-    self, Failure, IdleChoice, Job, Network, Pair, Path, Role, Transport, Trouble, check_size, header, size_name,
+    self, Failure, IdleChoice, Job, Network, Pair, Path, QmpChoice, Role, Transport, Trouble, check_size, header,
+    size_name,
 };
 use crate::qmp::{LinkName, Wire};
 use bytesize::ByteSize;
@@ -65,6 +66,9 @@ pub(crate) struct Args {
     /// What carries the packets of qmp
     #[arg(long, value_enum, default_value_t)]
     link: LinkName,
+    /// Copy each message of qmp, instead of passing the ownership of the buffer that holds it
+    #[arg(long)]
+    no_qbuf: bool,
     /// Poll the network device for so many microseconds (SO_BUSY_POLL), on every socket
     #[arg(long, value_name = "MICROSECONDS", num_args = 0..=1, default_value_t = 0, default_missing_value = "50")]
     busy_poll: u32,
@@ -112,8 +116,8 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         check_size(*size)?;
     }
     let transports = transports(args);
-    if args.link != LinkName::default() && !transports.contains(&Transport::Qmp) {
-        return Err(Error::usage("only qmp has links: add --protocol qmp, or qmp to --against"));
+    if (args.link != LinkName::default() || args.no_qbuf) && !transports.contains(&Transport::Qmp) {
+        return Err(Error::usage("only qmp has --link and --no-qbuf: add --protocol qmp, or qmp to --against"));
     }
     let network = network(args)?;
     if !output.json {
@@ -170,7 +174,7 @@ fn transports(args: &Args) -> Vec<Transport> {
 fn job(args: &Args, transport: &Transport, size: usize) -> Job {
     let idle = if *transport == args.protocol { args.idle } else { args.against_idle.unwrap_or(args.idle) };
     let mut job = Job { busy_poll: args.busy_poll, ..Job::new(transport, size, idle, args.path) };
-    job.qmp.wire = Wire { link: args.link, ..Wire::default() };
+    job.qmp = QmpChoice { wire: Wire { link: args.link, ..Wire::default() }, no_qbuf: args.no_qbuf };
     if args.to.is_some() {
         job.cluster = args.cluster;
     }

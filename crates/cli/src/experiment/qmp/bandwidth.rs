@@ -1,0 +1,208 @@
+//! E-Q1: bandwidth with and without QBUF, against TCP, on a link of 100 Mbit/s (the paper's figure 4); and the processor
+//! time that it costs, which is where copies show when the link is the bound.
+
+use super::{BBR, CUBIC, Kind, LINK_MBIT_S, PAPER, QMP, QMP_COPIED, link};
+use crate::exit::Error;
+use crate::experiment::Run;
+use crate::experiment::figure::{Bar, Bars, Group, Two};
+use crate::experiment::measure::{Row, measure};
+use crate::perf::{IdleChoice, Path, progress, size_name};
+use crate::qmp::LinkName;
+use serde::Serialize;
+
+/// Bytes of a message: the paper went to 32 blocks of 4 KiB.
+const SIZES: [usize; 3] = [16 << 10, 128 << 10, 1 << 20];
+const QUICK: [usize; 1] = [128 << 10];
+const KINDS: [Kind; 5] = [QMP, QMP_COPIED, Kind::Qmp { link: LinkName::Ip36, qbuf: true }, CUBIC, BBR];
+/// The share of what the link can carry that has to be reached.
+const BAR: f64 = 0.97;
+
+/// One row as JSON.
+#[derive(Serialize)]
+struct Line<'a> {
+    experiment: &'a str,
+    #[serde(flatten)]
+    label: super::Label,
+    path: &'a str,
+    size: usize,
+    mbit_s: f64,
+    mbit_s_min: f64,
+    mbit_s_max: f64,
+    /// The throughput's share of the payload that full frames of this kind can carry.
+    payload_share: f64,
+    /// QMP's throughput (with qbufs, over UDP), divided by this one: the median of the rounds' ratios.
+    qmp_ratio: Option<f64>,
+    cpu_s_per_gb_tx: f64,
+    cpu_s_per_gb_rx: f64,
+    /// The share of the bytes that the receiver copied in user space.
+    bytes_copied: Option<f64>,
+    resent: Option<f64>,
+    rounds: usize,
+    rounds_mbit_s: Vec<f64>,
+    messages: u64,
+    seconds: f64,
+}
+
+/// The last line of JSON.
+#[derive(Serialize)]
+struct Summary<'a> {
+    experiment: &'a str,
+    summary: bool,
+    /// QMP's share of what the link can carry of it: the least of all sizes and links.
+    payload_share_min: f64,
+    /// QMP to TCP cubic and bbr, over all sizes: over UDP, whose header TCP does not have, and over whichever link is best.
+    ratio_udp_min: f64,
+    ratio_best_min: f64,
+    paper_ratio: f64,
+    /// At least 0.97 of what the link can carry, and over its best link at least TCP.
+    reached: bool,
+    quick: bool,
+}
+
+/// All kinds with one size.
+struct Part {
+    size: usize,
+    rows: Vec<(Kind, Row)>,
+}
+
+/// Runs it.
+pub(in crate::experiment) fn run(run: &Run<'_>) -> Result<(), Error> {
+    let rounds = run.effort.rounds;
+    run.begin("bandwidth on a link of 100 Mbit/s, with and without QBUF, against TCP (the QMP paper's figure 4)");
+    run.say(format_args!(
+        "# {rounds} rounds, interleaved; medians; idle adaptive; of link: of the payload that full frames can carry; qmp/x: \
+         times the throughput of x; CPU: processor seconds per GB at the sender and the receiver"
+    ));
+    run.say(format_args!(
+        "{:>9}  {:<16} {:>8} {:>17} {:>8} {:>7} {:>8} {:>8} {:>8} {:>8}",
+        "size", "transport", "Mbit/s", "(min .. max)", "of link", "qmp/x", "CPU tx", "CPU rx", "copied", "resent"
+    ));
+    let (network, path) = link(run)?;
+    let sizes = if run.effort.quick { &QUICK[..] } else { &SIZES[..] };
+    let bar = progress(sizes.len() * KINDS.len() * rounds as usize);
+    let mut parts = Vec::new();
+    for &size in sizes {
+        let job = |kind: Kind| kind.job(size, IdleChoice::Adaptive, Path::Veth100m);
+        let mut rows: Vec<_> = KINDS.iter().map(|kind| Row::new(kind.name(), job(*kind))).collect();
+        measure(run, &network, &mut rows, &bar)?;
+        let part = Part { size, rows: KINDS.into_iter().zip(rows).collect() };
+        bar.suspend(|| print(run, &path, &part));
+        parts.push(part);
+    }
+    bar.finish_and_clear();
+    summarize(run, &parts)?;
+    run.draw(&figure(&path, &parts))
+}
+
+/// What of its payload the link can carry, and what of that was.
+fn payload_share(kind: Kind, mbit_s: f64) -> f64 {
+    mbit_s / (LINK_MBIT_S * kind.payload_share())
+}
+
+fn print(run: &Run<'_>, path: &str, part: &Part) {
+    let qmp = part.rows.first();
+    for (kind, row) in &part.rows {
+        let (Some(mbit_s), Some((cpu_tx, cpu_rx))) = (row.mbit_s(), row.processor_seconds()) else { continue };
+        let (mbit_s_min, mbit_s_max) = row.spread();
+        let line = Line {
+            experiment: run.name,
+            label: kind.label(),
+            path,
+            size: part.size,
+            mbit_s,
+            mbit_s_min,
+            mbit_s_max,
+            payload_share: payload_share(*kind, mbit_s),
+            qmp_ratio: qmp.filter(|_| *kind != QMP).and_then(|(_, qmp)| qmp.ratio(row)),
+            cpu_s_per_gb_tx: cpu_tx,
+            cpu_s_per_gb_rx: cpu_rx,
+            bytes_copied: row.copied(),
+            resent: row.resent(),
+            rounds: row.measured.len(),
+            rounds_mbit_s: row.measured.iter().map(|one| one.mbit_s).collect(),
+            messages: row.measured.last().map_or(0, |one| one.messages),
+            seconds: row.measured.iter().map(|one| one.seconds).sum::<f64>() / row.measured.len() as f64,
+        };
+        let percent = |share: Option<f64>| share.map_or_else(String::new, |share| format!("{:.2} %", share * 100.0));
+        let text = format!(
+            "{:>9}  {:<16} {mbit_s:>8.2} {:>17} {:>8.3} {:>7} {cpu_tx:>8.2} {cpu_rx:>8.2} {:>8} {:>8}",
+            size_name(part.size),
+            row.label,
+            format!("({mbit_s_min:.2} .. {mbit_s_max:.2})"),
+            line.payload_share,
+            line.qmp_ratio.map_or_else(String::new, |ratio| format!("{ratio:.3}")),
+            percent(line.bytes_copied),
+            percent(line.resent),
+        );
+        run.output.result(text, &line);
+    }
+}
+
+fn summarize(run: &Run<'_>, parts: &[Part]) -> Result<(), Error> {
+    let (mut payload_share_min, mut ratio_udp_min, mut ratio_best_min) = (f64::INFINITY, f64::INFINITY, f64::INFINITY);
+    for part in parts {
+        let qmp = || part.rows.iter().filter(|(kind, _)| kind.is_qmp());
+        let shares = qmp().filter_map(|(kind, row)| Some(payload_share(*kind, row.mbit_s()?)));
+        payload_share_min = shares.fold(payload_share_min, f64::min);
+        for (_, tcp) in part.rows.iter().filter(|(kind, _)| !kind.is_qmp()) {
+            let ratio = |(_, row): &(Kind, Row)| row.ratio(tcp);
+            if let Some(udp) = part.rows.first().and_then(ratio) {
+                ratio_udp_min = ratio_udp_min.min(udp);
+            }
+            if let Some(best) = qmp().filter_map(ratio).reduce(f64::max) {
+                ratio_best_min = ratio_best_min.min(best);
+            }
+        }
+    }
+    if !ratio_best_min.is_finite() {
+        return Err(Error::failed("nothing could be compared with TCP"));
+    }
+    // Hundredths of a percent are the token bucket's.
+    let reached = payload_share_min >= BAR && ratio_best_min >= 0.9995;
+    let summary = Summary {
+        experiment: run.name,
+        summary: true,
+        payload_share_min,
+        ratio_udp_min,
+        ratio_best_min,
+        paper_ratio: PAPER.0 / PAPER.1,
+        reached,
+        quick: run.effort.quick,
+    };
+    let text = format!(
+        "\nQMP has at least {payload_share_min:.3} of what the link can carry of it; QMP / TCP at least {ratio_udp_min:.4} over \
+         UDP, {ratio_best_min:.4} over its best link\nthe paper: {} against {} Mbit/s, {:.2}; the bar here, {BAR} of the link \
+         and no less than TCP: {}",
+        PAPER.0,
+        PAPER.1,
+        PAPER.0 / PAPER.1,
+        if reached { "reached" } else { "not reached" }
+    );
+    run.output.result(text, &summary);
+    Ok(())
+}
+
+fn figure(path: &str, parts: &[Part]) -> Two {
+    let series: Vec<_> = KINDS.iter().map(|kind| (kind.name(), kind.colour())).collect();
+    let groups = |value: &dyn Fn(&Row) -> Option<f64>, digits: usize| -> Vec<Group> {
+        let of = |part: &Part| {
+            let bars = part.rows.iter().enumerate().filter_map(|(series, (_, row))| {
+                let value = value(row)?;
+                Some(Bar { series, value, label: format!("{value:.digits$}") })
+            });
+            Group { name: vec![size_name(part.size)], bars: bars.collect() }
+        };
+        parts.iter().map(of).collect()
+    };
+    let bars = |y_name: &str, top, groups| Bars { y_name: y_name.to_owned(), top, series: series.clone(), groups };
+    let cpu = |row: &Row| row.processor_seconds().map(|(tx, rx)| tx + rx);
+    Two {
+        title: format!("Bandwidth on a link of 100 Mbit/s ({path}), by message size"),
+        caption: format!(
+            "Medians of rounds in turn. In the paper QMP had {} Mbit/s and TCP {}. Right: user and kernel, sender and receiver.",
+            PAPER.0, PAPER.1
+        ),
+        left: bars("Mbit/s", Some(LINK_MBIT_S * 1.08), groups(&Row::mbit_s, 1)),
+        right: bars("processor seconds per GB", None, groups(&cpu, 1)),
+    }
+}

@@ -1,0 +1,255 @@
+//! E-Q3: round trips of small messages, against TCP (the paper's section 5.2), with waiting threads that spin and that block.
+
+use super::{Kind, QMP, QMP_COPIED, link};
+use crate::exit::Error;
+use crate::experiment::Run;
+use crate::experiment::figure::{Curve, Panel, Panels};
+use crate::experiment::measure::median;
+use crate::perf::{Failure, IdleChoice, Job, Network, Pair, Path, Role, Trouble, progress};
+use serde::Serialize;
+
+/// Bytes each way.
+const SIZES: [usize; 4] = [1, 16, 100, 1_000];
+const QUICK: [usize; 1] = [16];
+/// TCP with the congestion control that it has by default: round trips do not depend on it.
+const KINDS: [Kind; 3] = [QMP_COPIED, QMP, Kind::Tcp("cubic")];
+/// Round trips a round, after some that do not count.
+const COUNT: u64 = 3_000;
+const QUICK_COUNT: u64 = 500;
+const WARM_UP: u64 = 200;
+/// Half a round trip in the paper, in us: QMP's and TCP's.
+const PAPER: (f64, f64) = (160.0, 150.0);
+
+/// What one round has seen, in us.
+struct Seen {
+    round: u32,
+    p50: f64,
+    p99: f64,
+}
+
+/// One row.
+struct Cell {
+    path: String,
+    idle: IdleChoice,
+    size: usize,
+    kind: Kind,
+    rounds: Vec<Seen>,
+    left_out: bool,
+}
+
+impl Cell {
+    fn p50(&self) -> Option<f64> {
+        median(self.rounds.iter().map(|seen| seen.p50).collect())
+    }
+
+    /// How many times the median of `other` this one's is: the median of the rounds' ratios.
+    fn ratio(&self, other: &Self) -> Option<f64> {
+        let of_round = |round| other.rounds.iter().find(|seen| seen.round == round).map(|seen| seen.p50);
+        median(self.rounds.iter().filter_map(|own| Some(own.p50 / of_round(own.round)?)).collect())
+    }
+}
+
+/// One row as JSON.
+#[derive(Serialize)]
+struct Line<'a> {
+    experiment: &'a str,
+    #[serde(flatten)]
+    label: super::Label,
+    path: &'a str,
+    idle: String,
+    size: usize,
+    /// Whole round trips.
+    p50_us: f64,
+    p50_us_min: f64,
+    p50_us_max: f64,
+    p99_us: Option<f64>,
+    /// The median time, divided by TCP's: the median of the rounds' ratios.
+    tcp_ratio: Option<f64>,
+    rounds: usize,
+}
+
+/// The last line of JSON.
+#[derive(Serialize)]
+struct Summary<'a> {
+    experiment: &'a str,
+    summary: bool,
+    /// QMP's time to TCP's, sockets against sockets: the least and the most of all rows.
+    ratio_min: f64,
+    ratio_max: f64,
+    paper_ratio: f64,
+    /// No row is slower than TCP.
+    reached: bool,
+    quick: bool,
+}
+
+/// Runs it.
+pub(in crate::experiment) fn run(run: &Run<'_>) -> Result<(), Error> {
+    let (rounds, quick) = (run.effort.rounds, run.effort.quick);
+    let count = if quick { QUICK_COUNT } else { COUNT };
+    run.begin("round trips of small messages, against TCP (the QMP paper's section 5.2)");
+    run.say(format_args!(
+        "# {rounds} rounds of {count} round trips, interleaved; medians of the rounds' medians; whole round trips in us; x/tcp: \
+         times the time of TCP"
+    ));
+    run.say(format_args!(
+        "{:<9} {:<6} {:>6}  {:<12} {:>8} {:>19} {:>9} {:>7}",
+        "path", "idle", "size", "transport", "p50", "(min .. max)", "p99", "x/tcp"
+    ));
+    let sizes = if quick { &QUICK[..] } else { &SIZES[..] };
+    let is_root = rustix::process::geteuid().is_root();
+    let paths = if is_root { &[Path::Lo, Path::Veth100m][..] } else { &[Path::Lo] };
+    if !is_root {
+        run.output.warn("the link of 100 Mbit/s is left out: it needs root");
+    }
+    let bar = progress(paths.len() * 2 * sizes.len() * KINDS.len() * rounds as usize);
+    let mut cells: Vec<Cell> = Vec::new();
+    for &path in paths {
+        let (network, name) = match path {
+            Path::Lo => (Network::new(path)?, path.to_string()),
+            _ => link(run)?,
+        };
+        for idle in [IdleChoice::Spin, IdleChoice::Block] {
+            for &size in sizes {
+                let cell = |kind| {
+                    let path = name.clone();
+                    Cell { path, idle, size, kind, rounds: Vec::new(), left_out: false }
+                };
+                let mut of_size = KINDS.map(cell);
+                for round in 1..=rounds {
+                    for cell in of_size.iter_mut().filter(|cell| !cell.left_out) {
+                        bar.set_message(format!("{}, {idle}, {size} bytes, round {round}", cell.kind.name()));
+                        match once(&network, &cell.kind.job(size, idle, path), count) {
+                            Ok((p50, p99)) => cell.rounds.push(Seen { round, p50, p99 }),
+                            Err(Trouble::Command(error)) => return Err(error),
+                            Err(Trouble::Transport(Failure::Failed(why) | Failure::Unavailable(why))) => {
+                                cell.left_out = cell.rounds.is_empty();
+                                bar.suspend(|| run.output.warn(format_args!("{}: {why}", cell.kind.name())));
+                            }
+                        }
+                        bar.inc(1);
+                    }
+                }
+                bar.suspend(|| print(run, &of_size));
+                cells.extend(of_size);
+            }
+        }
+    }
+    bar.finish_and_clear();
+    summarize(run, &cells)?;
+    run.draw(&figure(&cells))
+}
+
+/// One round: the median and the 99th percentile, in us.
+fn once(network: &Network, job: &Job, count: u64) -> Result<(f64, f64), Trouble> {
+    let mut pair = Pair::start(network, job, Role::Pong, Role::Ping)?;
+    pair.run(WARM_UP)?;
+    let times = pair.run(count)?.1.round_trips;
+    let at = |share: f64| {
+        let (wanted, mut seen) = ((count as f64 * share).ceil() as u64, 0);
+        let found = times.iter().find(|(_, often)| {
+            seen += often;
+            seen >= wanted
+        });
+        found.map_or(0.0, |(nanoseconds, _)| *nanoseconds as f64 / 1000.0)
+    };
+    Ok((at(0.5), at(0.99)))
+}
+
+fn print(run: &Run<'_>, cells: &[Cell]) {
+    let tcp = cells.iter().find(|cell| !cell.kind.is_qmp());
+    for cell in cells {
+        let Some(p50_us) = cell.p50() else { continue };
+        let all = || cell.rounds.iter().map(|seen| seen.p50);
+        let line = Line {
+            experiment: run.name,
+            label: cell.kind.label(),
+            path: &cell.path,
+            idle: cell.idle.to_string(),
+            size: cell.size,
+            p50_us,
+            p50_us_min: all().fold(f64::INFINITY, f64::min),
+            p50_us_max: all().fold(0.0, f64::max),
+            p99_us: median(cell.rounds.iter().map(|seen| seen.p99).collect()),
+            tcp_ratio: tcp.filter(|_| cell.kind.is_qmp()).and_then(|tcp| cell.ratio(tcp)),
+            rounds: cell.rounds.len(),
+        };
+        let text = format!(
+            "{:<9} {:<6} {:>6}  {:<12} {p50_us:>8.1} {:>19} {:>9.1} {:>7}",
+            line.path,
+            line.idle,
+            line.size,
+            cell.kind.name(),
+            format!("({:.1} .. {:.1})", line.p50_us_min, line.p50_us_max),
+            line.p99_us.unwrap_or(0.0),
+            line.tcp_ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}")),
+        );
+        run.output.result(text, &line);
+    }
+}
+
+fn summarize(run: &Run<'_>, cells: &[Cell]) -> Result<(), Error> {
+    let is_twin = |a: &Cell, b: &Cell| (&a.path, a.idle, a.size) == (&b.path, b.idle, b.size);
+    let ratios: Vec<f64> = cells
+        .iter()
+        .filter(|cell| cell.kind == QMP_COPIED)
+        .filter_map(|cell| cell.ratio(cells.iter().find(|tcp| !tcp.kind.is_qmp() && is_twin(cell, tcp))?))
+        .collect();
+    if ratios.is_empty() {
+        return Err(Error::failed("nothing could be compared with TCP"));
+    }
+    let (ratio_min, ratio_max) =
+        (ratios.iter().copied().fold(f64::INFINITY, f64::min), ratios.iter().copied().fold(0.0, f64::max));
+    let paper_ratio = PAPER.0 / PAPER.1;
+    let reached = ratio_max <= 1.0;
+    let summary = Summary {
+        experiment: run.name,
+        summary: true,
+        ratio_min,
+        ratio_max,
+        paper_ratio,
+        reached,
+        quick: run.effort.quick,
+    };
+    let text = format!(
+        "\nQMP / TCP {ratio_min:.2} to {ratio_max:.2}\nthe paper: {paper_ratio:.2} ({} against {} us); no slower than TCP: {}",
+        PAPER.0,
+        PAPER.1,
+        if reached { "reached" } else { "not reached everywhere" }
+    );
+    run.output.result(text, &summary);
+    Ok(())
+}
+
+fn figure(cells: &[Cell]) -> Panels {
+    let mut kinds: Vec<(&str, IdleChoice)> = cells.iter().map(|cell| (cell.path.as_str(), cell.idle)).collect();
+    kinds.dedup();
+    let panels = kinds.into_iter().map(|(path, idle)| Panel {
+        title: format!("{path}, {idle}"),
+        x_name: "bytes each way".to_owned(),
+        y_name: "round trip, us".to_owned(),
+        doubling: true,
+        curves: KINDS
+            .iter()
+            .map(|&kind| {
+                let own = cells.iter().filter(|cell| cell.path == path && cell.idle == idle && cell.kind == kind);
+                Curve {
+                    label: kind.name(),
+                    colour: kind.colour(),
+                    dashed: false,
+                    dots: true,
+                    points: own.filter_map(|cell| Some((cell.size as f64, cell.p50()?))).collect(),
+                }
+            })
+            .collect(),
+        dots: Vec::new(),
+        mark: None,
+    });
+    Panels {
+        title: "Round trips of small messages".to_owned(),
+        caption: vec![format!(
+            "Medians of rounds in turn. In the paper QMP took {:.2} times the time of TCP.",
+            PAPER.0 / PAPER.1
+        )],
+        panels: panels.collect(),
+    }
+}

@@ -1,4 +1,5 @@
-//! What it costs to allocate and free one block: both variants, alone and while another process does the same.
+//! What it costs to allocate and free one block, by pointer as in C and as an owned value: both variants, alone and while
+//! another process does the same.
 //!
 //! `cargo run --release -p pinnace-qbuf --example alloc_cost`. Rounds of the variants alternate; what is printed is the
 //! median of the rounds, and the least and the most, in processor time of the measuring thread: a busy machine does not
@@ -27,16 +28,18 @@ fn main() -> Result<(), Box<dyn Error>> {
         "{:<10} {:<34} {:>9} {:>9} {:>9}",
         "variant", "alloc and free of one block, ns", "median", "least", "most"
     );
-    for (what, zones, accompanied, len) in [
-        ("alone", 64, false, 1),
-        ("alone, 8 blocks", 64, false, 8 * 4096),
-        ("two processes", 64, true, 1),
-        ("two processes, one zone", 1, true, 1),
+    for (what, zones, accompanied, work) in [
+        ("alone", 64, false, raw as Work),
+        ("alone, owned", 64, false, owned),
+        ("alone, owned, 8 blocks", 64, false, owned_run),
+        ("two processes", 64, true, raw),
+        ("two processes, owned", 64, true, owned),
+        ("two processes, one zone", 1, true, raw),
     ] {
         let mut results = [Vec::new(), Vec::new()];
         for _ in 0..ROUNDS {
             for (variant, result) in [Variant::Locked, Variant::LockFree].into_iter().zip(&mut results) {
-                result.push(round(variant, zones, accompanied, len)?);
+                result.push(round(variant, zones, accompanied, work)?);
             }
         }
         for (variant, mut result) in ["locked", "lock-free"].into_iter().zip(results) {
@@ -49,12 +52,12 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Nanoseconds for one pair.
-fn round(variant: Variant, zones: u32, accompanied: bool, len: usize) -> Result<f64, Box<dyn Error>> {
+fn round(variant: Variant, zones: u32, accompanied: bool, work: Work) -> Result<f64, Box<dyn Error>> {
     let pool = Pool::create(&PoolOptions { zones, variant, ..PoolOptions::default() })?;
     let companion = if accompanied { Some(Companion::start(&pool)?) } else { None };
-    work(&pool, PAIRS / 10, len);
+    work(&pool, PAIRS / 10);
     let begin = processor_time();
-    work(&pool, PAIRS, len);
+    work(&pool, PAIRS);
     let elapsed = processor_time() - begin;
     drop(companion);
     Ok(elapsed / f64::from(PAIRS))
@@ -66,9 +69,25 @@ fn processor_time() -> f64 {
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }
 
-fn work(pool: &Pool, pairs: u32, len: usize) {
+type Work = fn(&Pool, u32);
+
+fn raw(pool: &Pool, pairs: u32) {
     for _ in 0..pairs {
-        drop(black_box(pool.alloc(len)));
+        if let Some((pointer, _)) = black_box(pool.alloc_raw(1)) {
+            let _ = black_box(pool.free_raw(pointer));
+        }
+    }
+}
+
+fn owned(pool: &Pool, pairs: u32) {
+    for _ in 0..pairs {
+        drop(black_box(pool.alloc(1)));
+    }
+}
+
+fn owned_run(pool: &Pool, pairs: u32) {
+    for _ in 0..pairs {
+        drop(black_box(pool.alloc(8 * 4096)));
     }
 }
 
@@ -95,13 +114,13 @@ impl Drop for Companion {
 fn accompany(path: &str) -> Result<(), Box<dyn Error>> {
     let file = File::options().read(true).write(true).open(path)?;
     let pool = Pool::attach(file.into())?;
-    work(&pool, 1000, 1);
+    raw(&pool, 1000);
     println!("ready");
     std::io::stdout().flush()?;
     // Until killed, or left behind.
     let parent = std::os::unix::process::parent_id();
     while std::os::unix::process::parent_id() == parent {
-        work(&pool, 100_000, 1);
+        raw(&pool, 100_000);
     }
     Ok(())
 }

@@ -42,54 +42,43 @@ pub(crate) fn unlock(lock: &Shared32) {
 }
 
 //= B-2, B-4
-/// A run of `blocks` blocks, first fit from zone `start` on: the zone and the first block.
+/// A run that gets the word `owned`, first fit from zone `start` on: the zone and the first block.
 #[inline]
-pub(crate) fn alloc(
-    tables: Tables<'_>,
-    me: ClientId,
-    blocks: u32,
-    start: usize,
-    counters: &Counters,
-) -> Option<(usize, u32)> {
-    deferred::drain(tables, me);
-    if let Some(first) = tables.zones.get(start).and_then(|zone| take_from(zone, me, blocks, counters)) {
+pub(crate) fn alloc(tables: Tables<'_>, owned: Word, start: usize, counters: &Counters) -> Option<(usize, u32)> {
+    deferred::drain(tables, owned.client());
+    if let Some(first) = tables.zones.get(start).and_then(|zone| take_from(zone, owned, counters)) {
         return Some((start, first));
     }
-    alloc_elsewhere(tables, me, blocks, start, counters)
+    alloc_elsewhere(tables, owned, start, counters)
 }
 
 #[cold]
-fn alloc_elsewhere(
-    tables: Tables<'_>,
-    me: ClientId,
-    blocks: u32,
-    start: usize,
-    counters: &Counters,
-) -> Option<(usize, u32)> {
+fn alloc_elsewhere(tables: Tables<'_>, owned: Word, start: usize, counters: &Counters) -> Option<(usize, u32)> {
     let (before, after) = tables.zones.split_at(start.min(tables.zones.len()));
     let mut zones = (start..).zip(after).skip(1).chain((0..).zip(before));
-    zones.find_map(|(index, zone)| Some((index, take_from(zone, me, blocks, counters)?)))
+    zones.find_map(|(index, zone)| Some((index, take_from(zone, owned, counters)?)))
 }
 
 #[inline]
-fn take_from(zone: &Zone, me: ClientId, blocks: u32, counters: &Counters) -> Option<u32> {
+fn take_from(zone: &Zone, owned: Word, counters: &Counters) -> Option<u32> {
     // Looked at without the lock, to pass full zones by; what waits to be freed may be what we need.
     if zone.bitmap.load(Ordering::Relaxed) == 0 && zone.deferred.load(Ordering::Relaxed) == 0 {
         return None;
     }
-    if !try_lock(&zone.lock, me) {
+    if !try_lock(&zone.lock, owned.client()) {
         counters.busy_zones.add(1);
         return None;
     }
     deferred::drain_zone(zone);
-    let found = take(zone, me, blocks, counters);
+    let found = take(zone, owned, counters);
     unlock(&zone.lock);
     found
 }
 
 /// Under the lock.
 #[inline]
-fn take(zone: &Zone, me: ClientId, blocks: u32, counters: &Counters) -> Option<u32> {
+fn take(zone: &Zone, owned: Word, counters: &Counters) -> Option<u32> {
+    let blocks = owned.blocks(0);
     let mut bitmap = zone.bitmap.load(Ordering::Relaxed);
     let mut first = find_run(bitmap, blocks)?;
     if zone.words.0[first as usize].load(Ordering::Acquire) != Word::FREE.0 {
@@ -97,7 +86,7 @@ fn take(zone: &Zone, me: ClientId, blocks: u32, counters: &Counters) -> Option<u
         first = find_run(bitmap, blocks)?;
     }
     // The word before the bitmap, or before the lock is given up at least: from here on the run is ours, dead or alive.
-    zone.words.0[first as usize].store(Word::owned(Kind::User, blocks, me).0, Ordering::Release);
+    zone.words.0[first as usize].store(owned.0, Ordering::Release);
     zone.bitmap.store(bitmap & !mask(first, blocks), Ordering::Release);
     Some(first)
 }

@@ -15,40 +15,29 @@ use crate::sync::Ordering;
 use crate::zone::{find_run, mask};
 
 //= B-2, B-4
-/// A run of `blocks` blocks, first fit from zone `start` on: the zone and the first block.
+/// A run that gets the word `owned`, first fit from zone `start` on: the zone and the first block.
 #[inline]
-pub(crate) fn alloc(
-    tables: Tables<'_>,
-    me: ClientId,
-    blocks: u32,
-    start: usize,
-    counters: &Counters,
-) -> Option<(usize, u32)> {
-    if let Some(first) = tables.zones.get(start).and_then(|zone| take_from(zone, me, blocks, counters)) {
+pub(crate) fn alloc(tables: Tables<'_>, owned: Word, start: usize, counters: &Counters) -> Option<(usize, u32)> {
+    if let Some(first) = tables.zones.get(start).and_then(|zone| take_from(zone, owned, counters)) {
         return Some((start, first));
     }
-    alloc_elsewhere(tables, me, blocks, start, counters)
+    alloc_elsewhere(tables, owned, start, counters)
 }
 
 #[cold]
-fn alloc_elsewhere(
-    tables: Tables<'_>,
-    me: ClientId,
-    blocks: u32,
-    start: usize,
-    counters: &Counters,
-) -> Option<(usize, u32)> {
+fn alloc_elsewhere(tables: Tables<'_>, owned: Word, start: usize, counters: &Counters) -> Option<(usize, u32)> {
     let (before, after) = tables.zones.split_at(start.min(tables.zones.len()));
     let mut zones = (start..).zip(after).skip(1).chain((0..).zip(before));
-    zones.find_map(|(index, zone)| Some((index, take_from(zone, me, blocks, counters)?)))
+    zones.find_map(|(index, zone)| Some((index, take_from(zone, owned, counters)?)))
 }
 
 #[inline]
-fn take_from(zone: &Zone, me: ClientId, blocks: u32, counters: &Counters) -> Option<u32> {
+fn take_from(zone: &Zone, owned: Word, counters: &Counters) -> Option<u32> {
+    let blocks = owned.blocks(0);
     let mut bitmap = zone.bitmap.load(Ordering::Acquire);
     // Each round clears a bit of our copy.
     while let Some(first) = find_run(bitmap, blocks) {
-        match claim(zone, me, first, blocks) {
+        match claim(zone, owned, first, blocks) {
             Ok(()) => return Some(first),
             Err(taken) => {
                 counters.lost_races.add(1);
@@ -62,14 +51,14 @@ fn take_from(zone: &Zone, me: ClientId, blocks: u32, counters: &Counters) -> Opt
 
 /// `Err`: the block that was not free.
 #[inline]
-fn claim(zone: &Zone, me: ClientId, first: u32, blocks: u32) -> Result<(), u32> {
+fn claim(zone: &Zone, owned: Word, first: u32, blocks: u32) -> Result<(), u32> {
     let head = &zone.words.0[first as usize];
-    let owned = Word::owned(Kind::User, blocks, me);
     if blocks == 1 {
         if !head.replace(Word::FREE.0, owned.0) {
             return Err(first);
         }
     } else {
+        let me = owned.client();
         let claim = Word::owned(Kind::Claim, blocks, me);
         if !head.replace(Word::FREE.0, claim.0) {
             return Err(first);

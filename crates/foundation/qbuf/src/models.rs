@@ -11,7 +11,7 @@ use loom::thread;
 use crate::layout::Variant;
 use crate::owner::ClientId;
 use crate::sync::{Ordering, crash};
-use crate::world::World;
+use crate::world::{Run, World};
 
 const DEAD: u32 = 1;
 
@@ -81,16 +81,16 @@ fn runs_of_two_never_overlap() {
         model(move || {
             let world = World::new(variant, 1, 2);
             let (one, other) = (world.enter(2), world.enter(3));
-            let mine = Shared::new(Mutex::new(Vec::new()));
-            let theirs = mine.clone();
-            let world = race(world, move |world| mine.lock().expect("not poisoned").extend(world.alloc(one, 2)), {
-                let theirs = theirs.clone();
-                move |world| {
-                    let run = world.alloc(other, 2);
-                    theirs.lock().expect("not poisoned").extend(run);
+            let keep = |runs: Shared<Mutex<Vec<Run>>>, me| {
+                move |world: &World| {
+                    // Outside the mutex, which knows nothing of models.
+                    let run = world.alloc(me, 2);
+                    runs.lock().expect("not poisoned").extend(run);
                 }
-            });
-            let runs = theirs.lock().expect("not poisoned");
+            };
+            let runs = Shared::new(Mutex::new(Vec::new()));
+            let world = race(world, keep(runs.clone(), one), keep(runs.clone(), other));
+            let runs = runs.lock().expect("not poisoned");
             let taken: u32 = runs.iter().map(|run| run.blocks).sum();
             assert!(taken >= 2, "one of the two gets something");
             world.audit(taken);

@@ -241,7 +241,6 @@ impl Pool {
         self.0.options.block_bytes * BLOCKS
     }
 
-    //= B-1, B-2
     /// A qbuf of `len` bytes; it may hold what its last owner left in it. `None`: no zone has that many blocks in a row,
     /// even after a look for dead owners.
     ///
@@ -256,19 +255,34 @@ impl Pool {
     /// ```
     #[inline]
     pub fn alloc(&self, len: usize) -> Option<Qbuf> {
-        let inner = &*self.0;
-        if len > self.max_len() || !inner.map.is_at_home() {
-            return None;
-        }
-        let shift = inner.map.geometry().block_shift;
-        let blocks = (len.saturating_sub(1) >> shift) as u32 + 1;
-        let (zone, first) = inner.find(blocks).or_else(|| inner.find_after_sweep(blocks))?;
-        let block = (zone * BLOCKS) as u32 + first;
-        if inner.map.is_guarded() && inner.map.guard(block, blocks, true).is_err() {
-            inner.release(block, Word::owned(Kind::User, blocks, inner.me));
-            return None;
-        }
+        let (block, blocks) = self.0.alloc(len, Kind::User)?;
         Some(Qbuf::new(self.clone(), block, blocks, Role::User, len))
+    }
+
+    /// The same for C: the address, and the bytes that there is room for. The run belongs to this client until
+    /// [`free_raw`](Self::free_raw), or [`from_raw`](Self::from_raw) makes it a qbuf; at the latest until the pool is
+    /// detached.
+    ///
+    /// ```
+    /// use pinnace_qbuf::{Pool, PoolError, PoolOptions};
+    /// let pool = Pool::create(&PoolOptions::default()).unwrap();
+    /// let (pointer, capacity) = pool.alloc_raw(5000).unwrap();
+    /// assert_eq!((capacity, pool.stats().user_blocks), (8192, 2));
+    /// pool.free_raw(pointer).unwrap();
+    /// assert!(matches!(pool.free_raw(pointer), Err(PoolError::NotOwner)), "freed twice");
+    /// ```
+    #[inline]
+    pub fn alloc_raw(&self, len: usize) -> Option<(NonNull<u8>, usize)> {
+        let (block, blocks) = self.0.alloc(len, Kind::Raw)?;
+        Some((self.0.map.user_address(block), (blocks as usize) << self.0.map.geometry().block_shift))
+    }
+
+    /// Frees what [`alloc_raw`](Self::alloc_raw) or [`Qbuf::into_raw`] gave.
+    #[inline]
+    pub fn free_raw<T>(&self, pointer: NonNull<T>) -> Result<(), PoolError> {
+        let block = self.0.block_from(pointer.as_ptr().cast())?;
+        let word = self.0.raw_word(block)?;
+        if self.0.release(block, word) { Ok(()) } else { Err(PoolError::NotOwner) }
     }
 
     //= B-12
@@ -380,26 +394,16 @@ impl Pool {
     /// assert!(matches!(pool.from_raw((&pool).into()), Err(PoolError::NotInPool)));
     /// ```
     pub fn from_raw<T>(&self, pointer: NonNull<T>) -> Result<Qbuf, PoolError> {
-        let inner = &*self.0;
-        let block = inner.block_at(pointer.as_ptr().cast())?;
-        let (offset, shift) = (inner.map.offset_of(pointer.as_ptr().cast()), inner.map.geometry().block_shift);
-        if offset != Some((block as usize) << shift) {
-            return Err(PoolError::NotInPool);
-        }
-        self.claim_raw(block, Role::User)
+        self.claim_raw(self.0.block_from(pointer.as_ptr().cast())?, Role::User)
     }
 
     /// Makes the raw run that starts at `block` a qbuf.
     pub(crate) fn claim_raw(&self, block: u32, role: Role) -> Result<Qbuf, PoolError> {
         let inner = &*self.0;
-        if !inner.map.is_at_home() {
-            return Err(PoolError::Forked);
-        }
-        let shared = inner.word(block).ok_or(PoolError::NotInPool)?;
-        let word = Word(shared.load(Ordering::Acquire));
+        let word = inner.raw_word(block)?;
         let blocks = word.blocks(block % BLOCKS as u32);
-        let is_ours = word == Word::owned(Kind::Raw, blocks, inner.me);
-        if !is_ours || !shared.replace(word.0, Word::owned(role.kind(), blocks, inner.me).0) {
+        let shared = inner.word(block).ok_or(PoolError::NotInPool)?;
+        if !shared.replace(word.0, Word::owned(role.kind(), blocks, inner.me).0) {
             return Err(PoolError::NotOwner);
         }
         if role == Role::Engine {
@@ -452,12 +456,31 @@ pub enum Holding {
 }
 
 impl Inner {
+    //= B-1, B-2
+    /// The first block of a run for `len` bytes, and how many blocks it has.
     #[inline]
-    fn find(&self, blocks: u32) -> Option<(usize, u32)> {
+    fn alloc(&self, len: usize, kind: Kind) -> Option<(u32, u32)> {
+        let shift = self.map.geometry().block_shift;
+        if len > BLOCKS << shift || !self.map.is_at_home() {
+            return None;
+        }
+        let blocks = (len.saturating_sub(1) >> shift) as u32 + 1;
+        let owned = Word::owned(kind, blocks, self.me);
+        let (zone, first) = self.find(owned).or_else(|| self.find_after_sweep(owned))?;
+        let block = (zone * BLOCKS) as u32 + first;
+        if self.map.is_guarded() && self.map.guard(block, blocks, true).is_err() {
+            self.release(block, owned);
+            return None;
+        }
+        Some((block, blocks))
+    }
+
+    #[inline]
+    fn find(&self, owned: Word) -> Option<(usize, u32)> {
         let (tables, start) = (self.map.tables(), self.hint.load(Relaxed));
         let found = match self.options.variant {
-            Variant::Locked => locked::alloc(tables, self.me, blocks, start, &self.counters),
-            Variant::LockFree => lockfree::alloc(tables, self.me, blocks, start, &self.counters),
+            Variant::Locked => locked::alloc(tables, owned, start, &self.counters),
+            Variant::LockFree => lockfree::alloc(tables, owned, start, &self.counters),
         };
         if let Some((zone, _)) = found {
             self.remember(zone);
@@ -466,13 +489,13 @@ impl Inner {
     }
 
     #[cold]
-    fn find_after_sweep(&self, blocks: u32) -> Option<(usize, u32)> {
+    fn find_after_sweep(&self, owned: Word) -> Option<(usize, u32)> {
         let now = self.begin.elapsed().as_millis() as u64 + 1;
         let last = self.swept.load(Relaxed);
         let is_due = last == 0 || now.saturating_sub(last) >= SWEEP_INTERVAL.as_millis() as u64;
         let found = if is_due && self.swept.compare_exchange(last, now, Relaxed, Relaxed).is_ok() {
             let swept = recovery::sweep(self.map.tables(), self.me, self.options.variant, &self.kernel, &self.counters);
-            if swept.blocks > 0 || swept.bits > 0 { self.find(blocks) } else { None }
+            if swept.blocks > 0 || swept.bits > 0 { self.find(owned) } else { None }
         } else {
             None
         };
@@ -504,6 +527,25 @@ impl Inner {
         Ok((offset >> self.map.geometry().block_shift) as u32)
     }
 
+    /// The block of the pool that begins at an address of the application.
+    #[inline]
+    fn block_from(&self, address: *const u8) -> Result<u32, PoolError> {
+        let (offset, shift) =
+            (self.map.offset_of(address).ok_or(PoolError::NotInPool)?, self.map.geometry().block_shift);
+        if offset & ((1 << shift) - 1) == 0 { Ok((offset >> shift) as u32) } else { Err(PoolError::NotInPool) }
+    }
+
+    /// The word of the raw run of ours that begins at `block`.
+    #[inline]
+    fn raw_word(&self, block: u32) -> Result<Word, PoolError> {
+        if !self.map.is_at_home() {
+            return Err(PoolError::Forked);
+        }
+        let word = Word(self.word(block).ok_or(PoolError::NotInPool)?.load(Ordering::Acquire));
+        let is_ours = word == Word::owned(Kind::Raw, word.blocks(block % BLOCKS as u32), self.me);
+        if is_ours { Ok(word) } else { Err(PoolError::NotOwner) }
+    }
+
     /// Wires blocks, where the limit allows.
     pub(crate) fn wire(&self, block: u32, blocks: u32) -> bool {
         let outcome = self.map.wire_run(block, blocks);
@@ -522,11 +564,11 @@ impl Inner {
         }
     }
 
-    /// Frees the run at `block`, whose word is `expected`.
+    /// Frees the run at `block`, whose word is `expected`. `false`: it was not, and nothing is freed.
     #[inline]
-    pub(crate) fn release(&self, block: u32, expected: Word) {
+    pub(crate) fn release(&self, block: u32, expected: Word) -> bool {
         if !self.map.is_at_home() {
-            return;
+            return false;
         }
         let (zone, first) = (block as usize / BLOCKS, block % BLOCKS as u32);
         self.shut(block, expected.blocks(first));
@@ -540,6 +582,7 @@ impl Inner {
         } else {
             self.counters.corrupt_words.add(1);
         }
+        freed
     }
 
     /// Frees the runs that are picked by their word and their number of blocks. How many blocks.

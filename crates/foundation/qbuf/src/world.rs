@@ -3,7 +3,7 @@
 
 use crate::counters::Counters;
 use crate::layout::{BLOCKS, ClientSlot, Header, Line, Tables, Variant, Zone};
-use crate::owner::{ClientId, Word};
+use crate::owner::{ClientId, Kind, Word};
 use crate::recovery::{self, Identity, Judge, Swept};
 use crate::sync::{Ordering, Shared32, Shared64};
 use crate::zone::{ALL, free_by_words};
@@ -68,10 +68,10 @@ impl World {
     }
 
     pub(crate) fn alloc(&self, me: ClientId, blocks: u32) -> Option<Run> {
-        let (tables, counters) = (self.tables(), &self.counters);
+        let (tables, counters, owned) = (self.tables(), &self.counters, Word::owned(Kind::User, blocks, me));
         let (zone, first) = match self.variant {
-            Variant::Locked => locked::alloc(tables, me, blocks, 0, counters),
-            Variant::LockFree => lockfree::alloc(tables, me, blocks, 0, counters),
+            Variant::Locked => locked::alloc(tables, owned, 0, counters),
+            Variant::LockFree => lockfree::alloc(tables, owned, 0, counters),
         }?;
         Some(Run { zone, first, blocks, word: Word(self.word(zone, first).load(Ordering::Acquire)) })
     }

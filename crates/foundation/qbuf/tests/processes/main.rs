@@ -48,8 +48,11 @@ fn pool(variant: Variant, zones: u32, guarded: bool) -> Pool {
 }
 
 /// A worker, killed when the test is over.
-#[derive(Debug)]
-struct Worker(Child, Option<ChildStdin>);
+struct Worker {
+    child: Child,
+    /// Held, for it ends when this is closed; and waiting for a child would close it.
+    _stdin: Option<ChildStdin>,
+}
 
 impl Worker {
     fn start(role: &str, pool: &Pool, seed: u64) -> Self {
@@ -57,22 +60,21 @@ impl Worker {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.env(worker::ROLE, role).env(worker::POOL, path).env(worker::SEED, seed.to_string());
         let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
-        // Held, for waiting would close it, and the worker end.
         let stdin = child.stdin.take();
-        Self(child, stdin)
+        Self { child, _stdin: stdin }
     }
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
 fn succeeds(role: &str) -> Result<(), Failed> {
     let pool = pool(Variant::Locked, 2, false);
-    let status = Worker::start(role, &pool, 0).0.wait()?;
+    let status = Worker::start(role, &pool, 0).child.wait()?;
     if status.success() { Ok(()) } else { Err(format!("{role}: {status}").into()) }
 }
 
@@ -88,7 +90,7 @@ fn share(variant: Variant) -> Result<(), Failed> {
     let mut workers: Vec<_> = (1..4).map(|seed| Worker::start("share", &pool, seed)).collect();
     worker::fill_and_check(&pool, &mut fastrand::Rng::with_seed(0), 5000);
     for worker in &mut workers {
-        let status = worker.0.wait()?;
+        let status = worker.child.wait()?;
         assert!(status.success(), "a worker found foreign bytes: {status}");
     }
     pool.alloc(1);
@@ -111,8 +113,8 @@ fn kills(variant: Variant) -> Result<(), Failed> {
             while Instant::now() < end {
                 worker::fill_and_check(&pool, &mut random, 3);
             }
-            worker.0.kill()?;
-            let status = worker.0.wait()?;
+            worker.child.kill()?;
+            let status = worker.child.wait()?;
             assert_eq!(status.signal(), Some(9), "a worker ended by itself: {status}");
             worker::fill_and_check(&pool, &mut random, 3);
         }
@@ -202,6 +204,9 @@ fn endure(pool: &Pool, random: &mut fastrand::Rng) {
             3 => qbuf.set_role(Role::Engine),
             4 => {
                 let handle = pool.register();
+                if let Some((pointer, _)) = pool.alloc_raw(5000) {
+                    let _ = pool.free_raw(pointer);
+                }
                 let pointer = qbuf.into_raw().0;
                 drop(handle.wrap(pointer, 100));
                 continue;
@@ -231,7 +236,7 @@ fn endure(pool: &Pool, random: &mut fastrand::Rng) {
 fn guard() -> Result<(), Failed> {
     for (role, faults) in [("touch before", false), ("touch after passing", true), ("touch after freeing", true)] {
         let pool = pool(Variant::Locked, 1, true);
-        let status = Worker::start(role, &pool, 0).0.wait()?;
+        let status = Worker::start(role, &pool, 0).child.wait()?;
         assert_eq!(status.signal(), faults.then_some(11), "{role}: {status}");
         assert!(faults || status.success(), "{role}: {status}");
     }

@@ -313,3 +313,59 @@ fn what_came_while_the_pool_was_empty_is_not_lost() {
     }
     assert!(received == sent);
 }
+
+//= B-14 test
+#[test]
+fn a_peer_on_this_host_is_reached_through_shared_memory() {
+    use pinnace::daemon::{Daemon, DaemonOptions, ENVIRONMENT};
+    use pinnace::qmp::Carrier;
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("daemon.sock");
+    // In a process of its own, since the environment is the process's.
+    if std::env::var_os("PINNACE_TEST_NEAR").is_none() {
+        let options = DaemonOptions { socket: Some(socket.clone()), ..DaemonOptions::default() };
+        let daemon = std::sync::Arc::new(Daemon::bind(&options).unwrap());
+        let running = thread::spawn({
+            let daemon = std::sync::Arc::clone(&daemon);
+            move || daemon.run()
+        });
+        let name = "a_peer_on_this_host_is_reached_through_shared_memory";
+        let output = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", name, "--nocapture"])
+            .env("PINNACE_TEST_NEAR", "1")
+            .env(ENVIRONMENT, &socket)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        daemon.stop();
+        running.join().unwrap().unwrap();
+        return;
+    }
+    for listens in ["127.0.0.1:0", "0.0.0.0:0", "[::]:0"] {
+        let listener = Listener::bind(listens, &options()).unwrap();
+        let watch = listener.watch().unwrap();
+        let to = (std::net::Ipv4Addr::LOCALHOST, listener.local_addr().port());
+        let near = Stream::connect(to, &options()).unwrap();
+        assert_eq!(near.way(), Way::SharedMemory, "{listens}");
+        near.write(b"near").unwrap();
+        let until = Instant::now() + Duration::from_secs(5);
+        while !listener.has_arrivals() {
+            assert!(Instant::now() < until);
+            thread::sleep(Duration::from_millis(1));
+        }
+        drop(watch);
+        let server = listener.accept().unwrap();
+        assert_eq!((server.way(), server.peer_addr()), (Way::SharedMemory, near.local_addr()));
+        let mut bytes = [0; 4];
+        (&server).read_exact(&mut bytes).unwrap();
+        assert_eq!(&bytes, b"near");
+        // It can be switched off, and then goes over UDP to the same listener.
+        let far = Stream::connect(to, &Options { same_host: false, ..options() }).unwrap();
+        assert_eq!(far.way(), Way::Udp);
+        let server = listener.accept().unwrap();
+        far.write(b"far").unwrap();
+        assert_eq!(server.read(&mut bytes).unwrap(), 3);
+    }
+    let nobody = Stream::connect("127.0.0.1:9", &Options { carrier: Carrier::SharedMemory, ..options() });
+    assert_eq!(nobody.unwrap_err().kind(), ErrorKind::ConnectionRefused);
+}

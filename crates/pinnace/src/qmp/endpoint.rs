@@ -15,8 +15,7 @@ use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     pub(super) inner: xtp::Endpoint,
-    pub(super) carrier: Carrier,
-    pub(super) pool: Option<Pool>,
+    pub(super) options: Options,
 }
 
 impl Endpoint {
@@ -103,16 +102,16 @@ impl Endpoint {
     }
 
     fn of(inner: xtp::Endpoint, options: &Options) -> Self {
-        Self { inner, carrier: options.carrier.clone(), pool: options.pool.clone() }
+        Self { inner, options: options.clone() }
     }
 
     /// The pool that its streams' bytes lie in, if they do.
     pub fn pool(&self) -> Option<&Pool> {
-        self.pool.as_ref()
+        self.options.pool.as_ref()
     }
 
     pub(super) fn way(&self) -> Way {
-        match self.carrier {
+        match self.options.carrier {
             Carrier::Udp | Carrier::SharedMemory => Way::Udp,
             Carrier::Ip36 => Way::Ip36,
             Carrier::Ether => Way::Ether,
@@ -130,7 +129,8 @@ impl Endpoint {
     /// If somebody listens there already, or the port is 0.
     pub fn listen(&self, port: u16) -> io::Result<Listener> {
         let block = self.inner.block(xtp::Service::Connection);
-        Ok(Listener::new(self.clone(), self.inner.listen_on(port, pinnace_qmp::Profile::SERVICES, block)?))
+        let inner = self.inner.listen_on(port, pinnace_qmp::Profile::SERVICES, block)?;
+        Listener::new(self.clone(), inner, self.options.clone())
     }
 
     /// Connects to `to`: sends FIRST, and waits for the answer.

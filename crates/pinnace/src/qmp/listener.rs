@@ -1,19 +1,24 @@
 //! Sockets that wait for others.
 
+use super::arrivals::{self, Arrivals};
 use super::{Endpoint, Options, Stream};
+use crate::daemon::Arrival;
 use crate::xtp;
 use pinnace_runtime::WakeFd;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A socket that accepts streams. When it is dropped, no more are accepted; those that were go on.
 #[derive(Debug)]
 pub struct Listener {
     // Before the endpoint, so that it goes first.
     inner: xtp::Listener,
+    /// Those who come through shared memory.
+    near: Option<Arrivals>,
     endpoint: Endpoint,
+    options: Options,
 }
 
 impl Listener {
@@ -38,8 +43,9 @@ impl Listener {
         endpoint.listen(port)
     }
 
-    pub(super) fn new(endpoint: Endpoint, inner: xtp::Listener) -> Self {
-        Self { inner, endpoint }
+    pub(super) fn new(endpoint: Endpoint, inner: xtp::Listener, options: Options) -> io::Result<Self> {
+        let near = Arrivals::begin(inner.local_addr(), &options, inner.notifier())?;
+        Ok(Self { inner, near, endpoint, options })
     }
 
     /// Where others reach it.
@@ -58,8 +64,8 @@ impl Listener {
     /// If the endpoint is of no use any more.
     pub fn accept(&self) -> io::Result<Stream> {
         loop {
-            if let Some(connection) = self.inner.accept()?.into_connection() {
-                return Ok(self.stream(connection));
+            if let Some(stream) = self.accept_until(None)? {
+                return Ok(stream);
             }
         }
     }
@@ -69,8 +75,7 @@ impl Listener {
     /// # Errors
     /// As [`Listener::accept`].
     pub fn accept_timeout(&self, timeout: Duration) -> io::Result<Option<Stream>> {
-        let incoming = self.inner.accept_timeout(timeout)?;
-        Ok(incoming.and_then(xtp::Incoming::into_connection).map(|connection| self.stream(connection)))
+        self.accept_until(Instant::now().checked_add(timeout))
     }
 
     /// Who is here already. Never blocks.
@@ -78,8 +83,12 @@ impl Listener {
     /// # Errors
     /// As [`Listener::accept`].
     pub fn try_accept(&self) -> io::Result<Option<Stream>> {
-        let incoming = self.inner.try_accept()?;
-        Ok(incoming.and_then(xtp::Incoming::into_connection).map(|connection| self.stream(connection)))
+        self.accept_until(Some(Instant::now()))
+    }
+
+    fn accept_until(&self, deadline: Option<Instant>) -> io::Result<Option<Stream>> {
+        let near = || self.near.as_ref().and_then(Arrivals::pop);
+        Ok(self.inner.accept_or(near, deadline)?.and_then(|found| self.stream(found)))
     }
 
     /// Like [`Listener::accept`], for tasks.
@@ -88,14 +97,19 @@ impl Listener {
     /// As [`Listener::accept`].
     pub async fn accept_async(&self) -> io::Result<Stream> {
         loop {
-            if let Some(connection) = self.inner.accept_async().await?.into_connection() {
-                return Ok(self.stream(connection));
+            let found = self.inner.accept_or_async(|| self.near.as_ref().and_then(Arrivals::pop)).await?;
+            if let Some(stream) = self.stream(found) {
+                return Ok(stream);
             }
         }
     }
 
-    fn stream(&self, connection: xtp::Connection) -> Stream {
-        Stream::of(self.endpoint.clone(), connection)
+    /// The stream of who has come, from far or near.
+    fn stream(&self, found: Result<xtp::Incoming, Arrival>) -> Option<Stream> {
+        match found {
+            Ok(incoming) => incoming.into_connection().map(|connection| Stream::of(self.endpoint.clone(), connection)),
+            Err(arrival) => arrivals::stream(arrival, &self.options),
+        }
     }
 
     /// A descriptor that becomes readable when somebody has come. Clear it first, then accept until nobody is there.
@@ -103,7 +117,11 @@ impl Listener {
     /// # Errors
     /// If the system has no descriptors left.
     pub fn watch(&self) -> io::Result<Arc<WakeFd>> {
-        Ok(self.inner.watch()?)
+        let watch = self.inner.watch()?;
+        if let Some(near) = &self.near {
+            near.watch(&watch);
+        }
+        Ok(watch)
     }
 
     /// Like [`Listener::watch`], with a descriptor that is there already: it is signalled from now on, and now if somebody
@@ -112,11 +130,14 @@ impl Listener {
     /// # Errors
     /// If the background thread cannot be started.
     pub fn watch_on(&self, watch: Arc<WakeFd>) -> io::Result<()> {
+        if let Some(near) = &self.near {
+            near.watch(&watch);
+        }
         Ok(self.inner.watch_on(watch)?)
     }
 
     /// Whether somebody has come, so that [`Listener::accept`] would not wait.
     pub fn has_arrivals(&self) -> bool {
-        self.inner.has_arrivals()
+        self.inner.has_arrivals() || self.near.as_ref().is_some_and(|near| !near.is_empty())
     }
 }

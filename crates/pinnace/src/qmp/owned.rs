@@ -1,7 +1,7 @@
 //! Endpoints that only one process can have: protocol 36 on an address, Ethernet on an interface. All sockets of the process
 //! share them.
 
-use super::{Carrier, Endpoint, Pool};
+use super::{Endpoint, Options};
 use crate::xtp::qmp::WeakEndpoint;
 use std::io;
 use std::net::IpAddr;
@@ -28,8 +28,7 @@ struct Owned {
     /// Of the thread that made it.
     namespace: u64,
     endpoint: WeakEndpoint,
-    carrier: Carrier,
-    pool: Option<Pool>,
+    options: Options,
 }
 
 static OWNED: Mutex<Vec<Owned>> = Mutex::new(Vec::new());
@@ -52,7 +51,7 @@ pub(super) fn get(place: Option<Place>, make: impl Fn() -> io::Result<Endpoint>)
     if let Some(found) = found.and_then(|index| owned.get(index))
         && let Some(inner) = found.endpoint.upgrade()
     {
-        return Ok(Endpoint { inner, carrier: found.carrier.clone(), pool: found.pool.clone() });
+        return Ok(Endpoint { inner, options: found.options.clone() });
     }
     if let Some(index) = found {
         owned.swap_remove(index);
@@ -67,8 +66,7 @@ pub(super) fn get(place: Option<Place>, make: impl Fn() -> io::Result<Endpoint>)
             result => break result?,
         }
     };
-    let Endpoint { inner, carrier, pool } = &endpoint;
-    let (carrier, pool) = (carrier.clone(), pool.clone());
-    owned.push(Owned { place, process, namespace, endpoint: inner.downgrade(), carrier, pool });
+    let options = endpoint.options.clone();
+    owned.push(Owned { place, process, namespace, endpoint: endpoint.inner.downgrade(), options });
     Ok(endpoint)
 }

@@ -141,6 +141,8 @@ impl Stream {
 
     pub(super) fn over_channel(arrival: Arrival, options: &Options) -> io::Result<Self> {
         let Arrival { channel, peer, local } = arrival;
+        // IPv4 that was mapped into IPv6 is IPv4, as over the other carriers.
+        let [local, peer] = [local, peer].map(|it| SocketAddr::new(it.ip().to_canonical(), it.port()));
         let shared = Shared::new(channel, local, peer, options.idle)?;
         Ok(Self { inner: Some(Inner::Shared(Arc::new(shared))), settings: Mutex::default() })
     }

@@ -187,10 +187,45 @@ impl Listener {
     }
 
     fn accept_until(&self, deadline: Option<Instant>) -> Result<Option<Incoming>, Error> {
-        match self.end.port.wait_until(|state| state.accept(self.id), deadline) {
-            Ok(arrival) => self.take(arrival).map(Some),
+        let accepted = self.accept_or(|| None::<std::convert::Infallible>, deadline)?;
+        Ok(accepted.and_then(Result::ok))
+    }
+
+    /// Waits for the next that comes, or for `other` to find something: who makes it do so calls
+    /// [`Listener::notify`].
+    pub(crate) fn accept_or<T>(
+        &self,
+        mut other: impl FnMut() -> Option<T>,
+        deadline: Option<Instant>,
+    ) -> Result<Option<Result<Incoming, T>>, Error> {
+        let look = |state: &mut Exchange| state.accept(self.id).map(Ok).or_else(|| other().map(Err));
+        match self.end.port.wait_until(look, deadline) {
+            Ok(Ok(arrival)) => self.take(arrival).map(|incoming| Some(Ok(incoming))),
+            Ok(Err(found)) => Ok(Some(Err(found))),
             Err(WaitError::Timeout) => Ok(None),
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// As [`Listener::accept_or`], for tasks.
+    pub(crate) async fn accept_or_async<T>(
+        &self,
+        mut other: impl FnMut() -> Option<T>,
+    ) -> Result<Result<Incoming, T>, Error> {
+        let look = |state: &mut Exchange| state.accept(self.id).map(Ok).or_else(|| other().map(Err));
+        Ok(match self.end.port.wait(look).await? {
+            Ok(arrival) => Ok(self.take(arrival)?),
+            Err(found) => Err(found),
+        })
+    }
+
+    /// What makes those who wait here look again, for as long as the endpoint lives.
+    pub(crate) fn notifier(&self) -> impl Fn() + Send + use<> {
+        let end = Arc::downgrade(&self.end);
+        move || {
+            if let Some(end) = end.upgrade() {
+                end.port.notify();
+            }
         }
     }
 

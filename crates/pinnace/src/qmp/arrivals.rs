@@ -1,0 +1,124 @@
+//! Who comes to a listener through shared memory: a thread takes them from the daemon and shows them to whoever accepts.
+//!
+//! Always true: the thread ends with its listener; what nobody accepted is closed then, and its sender told.
+
+use super::{Options, Stream};
+use crate::daemon::{Arrival, Client, Registration};
+use pinnace_runtime::WakeFd;
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// How often the thread looks whether its listener is still there, or a daemon has come.
+const LOOK: Duration = Duration::from_millis(200);
+/// Arrivals that wait to be accepted; the daemon has more, and a limit of its own.
+const MOST: usize = 128;
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(super) struct Arrivals {
+    state: Arc<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: Mutex<VecDeque<Arrival>>,
+    watch: Mutex<Option<Arc<WakeFd>>>,
+    is_over: AtomicBool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Arrivals {
+    /// Begins to take those who come to `address`. `notify` is called after each. `None`: there is no daemon, or this
+    /// listener is not for shared memory.
+    pub(super) fn begin(
+        address: SocketAddr,
+        options: &Options,
+        notify: impl Fn() + Send + 'static,
+    ) -> io::Result<Option<Self>> {
+        if !options.takes_shared_memory() {
+            return Ok(None);
+        }
+        let Some(registration) = Client::current().and_then(|client| client.listen(address).ok()) else {
+            return Ok(None);
+        };
+        let state = Arc::new(State::default());
+        let theirs = Arc::clone(&state);
+        thread::Builder::new()
+            .name("pinnace-arrivals".into())
+            .spawn(move || theirs.take(registration, address, &notify))?;
+        Ok(Some(Self { state }))
+    }
+
+    pub(super) fn pop(&self) -> Option<Arrival> {
+        lock(&self.state.waiting).pop_front()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        lock(&self.state.waiting).is_empty()
+    }
+
+    /// `watch` is signalled from now on when somebody comes, and at once if somebody has.
+    pub(super) fn watch(&self, watch: &Arc<WakeFd>) {
+        *lock(&self.state.watch) = Some(Arc::clone(watch));
+        if !self.is_empty() {
+            watch.signal();
+        }
+    }
+}
+
+impl Drop for Arrivals {
+    fn drop(&mut self) {
+        self.state.is_over.store(true, Ordering::Relaxed);
+        lock(&self.state.waiting).clear();
+    }
+}
+
+impl State {
+    fn take(&self, registration: Registration, address: SocketAddr, notify: &dyn Fn()) {
+        let mut registration = Some(registration);
+        while !self.is_over.load(Ordering::Relaxed) {
+            let Some(known) = &registration else {
+                // The daemon has gone; another may come.
+                thread::sleep(LOOK);
+                registration = Client::current().and_then(|client| client.listen(address).ok());
+                continue;
+            };
+            if lock(&self.waiting).len() >= MOST {
+                thread::sleep(LOOK / 20);
+                continue;
+            }
+            match known.accept_timeout(LOOK) {
+                Ok(None) => {}
+                Ok(Some(arrival)) => {
+                    // Under the lock of the queue, so that nothing comes in behind its end.
+                    let mut waiting = lock(&self.waiting);
+                    if self.is_over.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    waiting.push_back(arrival);
+                    drop(waiting);
+                    if let Some(watch) = &*lock(&self.watch) {
+                        watch.signal();
+                    }
+                    notify();
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotConnected => registration = None,
+                // One arrival was no good, or the system is short of descriptors.
+                Err(_) => thread::sleep(LOOK / 20),
+            }
+        }
+    }
+}
+
+/// The stream of an arrival; `None` if it is gone already.
+pub(super) fn stream(arrival: Arrival, options: &Options) -> Option<Stream> {
+    Stream::over_channel(arrival, options).ok()
+}

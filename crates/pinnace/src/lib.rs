@@ -20,6 +20,7 @@
 //! ```
 #![warn(missing_docs)]
 
+#[cfg(target_os = "linux")]
 pub mod daemon;
 mod error;
 mod message;

@@ -1,0 +1,97 @@
+//! Listening: who comes.
+
+use super::Arrival;
+use crate::daemon::protocol::{BYTES, Reply};
+use crate::daemon::socket::{self, Received};
+use pinnace_qbuf::Pool;
+use pinnace_qbuf::channel::{Channel, Side};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::Shutdown;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+/// That this process listens at an address. Dropping it ends that; who has come and was not accepted finds the channel closed.
+#[derive(Debug)]
+pub struct Registration {
+    socket: OwnedFd,
+    pool: Pool,
+    address: SocketAddr,
+    /// Whose it is.
+    pid: u32,
+}
+
+impl Registration {
+    pub(super) fn new(socket: OwnedFd, pool: Pool, address: SocketAddr) -> Self {
+        Self { socket, pool, address, pid: std::process::id() }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Who has come, if somebody has. Never waits.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotConnected`] if the daemon is gone: nobody will come any more; what is wrong with one arrival
+    /// otherwise, and the next may be well.
+    pub fn try_accept(&self) -> io::Result<Option<Arrival>> {
+        if self.pid != std::process::id() {
+            let why = "this registration belongs to the process that this one was forked from";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+        }
+        let mut message = [0; BYTES];
+        let (received, fds) = socket::receive_fds(self.socket.as_fd(), &mut message)?;
+        let len = match received {
+            Received::Bytes(len) => len,
+            Received::Nothing => return Ok(None),
+            Received::Unwanted => return Err(socket::no_descriptors()),
+            Received::Closed => return Err(io::Error::new(io::ErrorKind::NotConnected, "the daemon is gone")),
+        };
+        let Ok(Reply::Channel { local, peer }) = Reply::parse(&message[..len]) else {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the daemon said what is no arrival"));
+        };
+        let channel = Channel::attach(&self.pool, socket::channel(fds)?, Side::B)?;
+        Ok(Some(Arrival { channel, peer, local }))
+    }
+
+    /// Who comes within `timeout`.
+    ///
+    /// # Errors
+    /// As [`try_accept`](Self::try_accept).
+    pub fn accept_timeout(&self, timeout: Duration) -> io::Result<Option<Arrival>> {
+        // One that is beyond the clock is none.
+        let deadline = Instant::now().checked_add(timeout);
+        loop {
+            if let Some(arrival) = self.try_accept()? {
+                return Ok(Some(arrival));
+            }
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
+                return Ok(None);
+            }
+            let left = left.and_then(|left| Timespec::try_from(left).ok());
+            match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], left.as_ref()) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// What is readable when somebody has come, or the daemon is gone: [`try_accept`](Self::try_accept) does not wait then.
+    pub fn readable_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        // Children may have the socket, too; but what they have is not theirs to close.
+        if self.pid == std::process::id() {
+            let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! The serving side: one loop, in one thread, that waits for nobody.
+//!
+//! Always true: every send and receive is non-blocking; who does not read is dropped; everything that a client can make grow
+//! has a limit in [`Limits`].
+
+mod address;
+mod admission;
+mod census;
+mod channels;
+mod client;
+mod events;
+mod place;
+mod requests;
+mod serving;
+
+use admission::Admission;
+use pinnace_qbuf::{Pool, PoolOptions};
+use place::Place;
+use rustix::event::EventfdFlags;
+use serving::Serving;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// What clients can make the daemon keep.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Processes that are connected, or have been and still use the pool. A pool has at most 1,024 clients.
+    pub clients: usize,
+    /// Connections of one process.
+    pub connections_per_process: usize,
+    /// Addresses that one client listens at.
+    pub listeners_per_client: usize,
+    /// Channels of one client.
+    pub channels_per_client: usize,
+    /// Channels of all.
+    pub channels: usize,
+    /// Arrivals at one listener that it has not accepted.
+    pub pending_per_listener: usize,
+    /// Blocks of the pool that one client may have for itself, in percent of all. Who has more, for longer than a moment, is
+    /// dropped. What is on its way to another does not count.
+    pub blocks_per_client_percent: u8,
+    /// How long a client may take to say who it is, and to sit down on a channel that it asked for.
+    pub handshake: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            clients: 256,
+            connections_per_process: 8,
+            listeners_per_client: 256,
+            channels_per_client: 4096,
+            channels: 8192,
+            pending_per_listener: 128,
+            blocks_per_client_percent: 75,
+            handshake: Duration::from_secs(5),
+        }
+    }
+}
+
+/// How a daemon is set up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DaemonOptions {
+    /// The path of its socket; by default [`default_path`](super::default_path).
+    pub socket: Option<PathBuf>,
+    /// The pool that it makes.
+    pub pool: PoolOptions,
+    /// The permissions of the socket. Others than the daemon's user and root need `group`.
+    pub mode: u32,
+    /// The number of a group whose members it serves as well; `mode` has to let them in.
+    pub group: Option<u32>,
+    /// Messages that can be on their way in one direction of a channel.
+    pub channel_slots: u32,
+    /// What clients can make it keep.
+    pub limits: Limits,
+}
+
+impl Default for DaemonOptions {
+    /// A pool of 64 MiB, for this user alone.
+    fn default() -> Self {
+        Self {
+            socket: None,
+            pool: PoolOptions { zones: 512, ..PoolOptions::default() },
+            mode: 0o600,
+            group: None,
+            channel_slots: 1024,
+            limits: Limits::default(),
+        }
+    }
+}
+
+impl DaemonOptions {
+    fn check(&self) -> io::Result<()> {
+        let why = if self.mode & !0o777 != 0 || self.mode & 0o007 != 0 {
+            "the mode of the socket may not let everybody in: use a group"
+        } else if self.mode & 0o070 != 0 && self.group.is_none() {
+            "the mode of the socket lets a group in, but no group was named"
+        } else if !(1..=100).contains(&self.limits.blocks_per_client_percent) {
+            "a client's share of the pool is 1 to 100 percent"
+        } else if self.limits.clients == 0 || self.limits.clients > 500 {
+            // Each may have two clients of the pool.
+            "a daemon has 1 to 500 clients"
+        } else {
+            return Ok(());
+        };
+        Err(io::Error::new(io::ErrorKind::InvalidInput, why))
+    }
+}
+
+/// A daemon: a pool, and the socket at which it is shared.
+///
+/// It serves while [`run`](Self::run) runs. When it is dropped its socket is gone; its clients go on with the pool and the
+/// channels that they have.
+#[derive(Debug)]
+pub struct Daemon {
+    place: Place,
+    pool: Pool,
+    stop: OwnedFd,
+    serving: Mutex<Serving>,
+}
+
+impl Daemon {
+    /// Makes the pool and the socket. A socket that nobody serves any more is replaced.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::AddrInUse`] with the process that serves there already; [`io::ErrorKind::PermissionDenied`] if
+    /// others could replace the socket; [`io::ErrorKind::InvalidInput`] if options make no sense; what the system refuses.
+    pub fn bind(options: &DaemonOptions) -> io::Result<Self> {
+        options.check()?;
+        let path = options.socket.clone().unwrap_or_else(super::default_path);
+        let place = Place::take(&path, options.mode, options.group)?;
+        raise_descriptors();
+        let pool = Pool::create(&options.pool)?;
+        let stop = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let admission = Admission::new(rustix::fd::AsFd::as_fd(&place.listening), options.group)?;
+        let listening = place.listening.try_clone()?;
+        let serving = Serving::new(listening, stop.try_clone()?, pool.clone(), admission, options)?;
+        Ok(Self { place, pool, stop, serving: Mutex::new(serving) })
+    }
+
+    /// Serves, until [`stop`](Self::stop) is called.
+    ///
+    /// # Errors
+    /// If the system no longer lets it wait.
+    pub fn run(&self) -> io::Result<()> {
+        self.serving.lock().unwrap_or_else(PoisonError::into_inner).run()
+    }
+
+    /// Ends [`run`](Self::run), from any thread; also one that has yet to begin.
+    pub fn stop(&self) {
+        let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
+    }
+
+    /// Where it serves.
+    pub fn path(&self) -> &Path {
+        self.place.path()
+    }
+
+    /// The pool that it shares.
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+}
+
+/// Every client and every channel costs descriptors: as many as we may have.
+fn raise_descriptors() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+}

@@ -10,7 +10,7 @@ const IPV4: u8 = 1;
 const IPV6: u8 = 6;
 
 /// An internet address; `None` if there is none (AF_UNSPEC).
-pub(super) fn of_storage(storage: &sockaddr_storage) -> Result<Option<SocketAddr>, Errno> {
+pub(crate) fn of_storage(storage: &sockaddr_storage) -> Result<Option<SocketAddr>, Errno> {
     match i32::from(storage.ss_family) {
         libc::AF_UNSPEC => Ok(None),
         libc::AF_INET => {
@@ -31,7 +31,7 @@ pub(super) fn of_storage(storage: &sockaddr_storage) -> Result<Option<SocketAddr
 }
 
 /// As C has it, and its length.
-pub(super) fn to_storage(address: SocketAddr) -> (sockaddr_storage, socklen_t) {
+pub(crate) fn to_storage(address: SocketAddr) -> (sockaddr_storage, socklen_t) {
     // SAFETY: all zero is a valid address of no family.
     let mut storage: sockaddr_storage = unsafe { std::mem::zeroed() };
     let len = match address {

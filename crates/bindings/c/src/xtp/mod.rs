@@ -9,7 +9,7 @@
 //= X-4
 
 pub mod abi;
-mod address;
+pub(crate) mod address;
 mod block;
 mod context;
 mod machine;

@@ -61,6 +61,24 @@ pub(crate) fn library() -> &'static Library {
     })
 }
 
+/// The header that is committed is what cbindgen makes of the source; PINNACE_BLESS=1 writes it.
+pub(crate) fn header_is_up_to_date(header: &str, config: &str, sources: &[&str]) {
+    let config = cbindgen::Config::from_file(root().join(config)).expect("a configuration");
+    let mut builder = cbindgen::Builder::new().with_config(config);
+    for source in sources {
+        builder = builder.with_src(root().join(source));
+    }
+    let mut text = Vec::new();
+    builder.generate().expect("a header").write(&mut text);
+    let text = String::from_utf8(text).expect("text");
+    let path = root().join("include").join(header);
+    if std::env::var_os("PINNACE_BLESS").is_some() {
+        std::fs::write(&path, &text).expect("a header to write");
+    }
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(committed == text, "include/{header} is not what its source says: run with PINNACE_BLESS=1 and look at it");
+}
+
 /// The compiler, or None (and a word about it) if there is none.
 pub(crate) fn compiler(variable: &str, default: &str) -> Option<String> {
     let name = std::env::var(variable).unwrap_or_else(|_| default.to_owned());

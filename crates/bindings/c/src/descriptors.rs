@@ -1,0 +1,181 @@
+//! The numbers by which C knows QMP's sockets and QBUF's channels: descriptors of the system's, so that they are like no
+//! other's and may be polled.
+//!
+//! Always true: a number in the table is open, unless C has closed it with `close`; a child process starts with an empty
+//! table, whatever its parent had; what is open when the process exits is closed, and what was written to closed sockets has
+//! [`AT_EXIT`] to arrive.
+
+use crate::errors::{self, Errno};
+use crate::qmp::Socket;
+use libc::c_int;
+use std::os::fd::{AsFd, AsRawFd, IntoRawFd};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::{Arc, Once, PoisonError, RwLock};
+use std::time::Duration;
+
+/// How long the exit of the process waits for peers that have not acknowledged everything.
+const AT_EXIT: Duration = Duration::from_secs(5);
+
+/// A number that is C's: a duplicate, so that `close` by mistake takes nothing from the library.
+#[derive(Debug)]
+pub(crate) struct Number {
+    number: c_int,
+    is_open: AtomicBool,
+}
+
+impl Number {
+    /// A number for what `descriptor` is.
+    pub(crate) fn of(descriptor: impl AsFd) -> Result<Self, Errno> {
+        let duplicate = descriptor.as_fd().try_clone_to_owned().map_err(|error| Errno::from(&error))?;
+        Ok(Self { number: duplicate.into_raw_fd(), is_open: AtomicBool::new(true) })
+    }
+
+    pub(crate) fn get(&self) -> c_int {
+        self.number
+    }
+
+    /// C has closed it, and the number is somebody else's.
+    fn forget(&self) {
+        self.is_open.store(false, Ordering::Relaxed);
+    }
+}
+
+impl AsRawFd for Number {
+    fn as_raw_fd(&self) -> c_int {
+        self.number
+    }
+}
+
+impl Drop for Number {
+    fn drop(&mut self) {
+        if *self.is_open.get_mut() {
+            // SAFETY: it was made in `of`, and is closed once.
+            unsafe { libc::close(self.number) };
+        }
+    }
+}
+
+/// What a number is.
+#[derive(Clone, Debug)]
+pub(crate) enum Descriptor {
+    Socket(Arc<Socket>),
+}
+
+impl Descriptor {
+    fn number(&self) -> &Number {
+        match self {
+            Self::Socket(socket) => socket.number(),
+        }
+    }
+}
+
+/// All of a process.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    slots: RwLock<Vec<Option<Descriptor>>>,
+}
+
+static CURRENT: AtomicPtr<Table> = AtomicPtr::new(std::ptr::null_mut());
+
+/// That of this process.
+pub(crate) fn current() -> &'static Table {
+    static HOOKS: Once = Once::new();
+    let known = CURRENT.load(Ordering::Acquire);
+    if !known.is_null() {
+        // SAFETY: what was stored there was leaked.
+        return unsafe { &*known };
+    }
+    HOOKS.call_once(|| {
+        // SAFETY: both functions are there as long as the library is. If there is no room for them, nothing is closed at
+        // exit, and a child must not use the library.
+        unsafe {
+            libc::atexit(at_exit);
+            libc::pthread_atfork(None, None, Some(in_child));
+        }
+    });
+    let fresh = Box::into_raw(Box::<Table>::default());
+    match CURRENT.compare_exchange(std::ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire) {
+        // SAFETY: leaked just now.
+        Ok(_) => unsafe { &*fresh },
+        Err(other) => {
+            // SAFETY: `fresh` was made above and nobody has seen it; `other` was leaked by whoever was first.
+            unsafe {
+                drop(Box::from_raw(fresh));
+                &*other
+            }
+        }
+    }
+}
+
+/// The parent's sockets are not the child's: their threads are gone, and their locks may be held for ever.
+extern "C" fn in_child() {
+    CURRENT.store(std::ptr::null_mut(), Ordering::Release);
+}
+
+extern "C" fn at_exit() {
+    errors::guard((), || {
+        let known = CURRENT.load(Ordering::Acquire);
+        if !known.is_null() {
+            // SAFETY: leaked when it was stored.
+            unsafe { &*known }.close_all();
+            pinnace::qmp::settle(AT_EXIT);
+        }
+        Ok(())
+    });
+}
+
+impl Table {
+    /// What C calls by this number.
+    pub(crate) fn find(&self, number: c_int) -> Result<Descriptor, Errno> {
+        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
+        let found = usize::try_from(number).ok().and_then(|number| slots.get(number)?.clone());
+        found.ok_or(Errno(libc::EBADF))
+    }
+
+    /// The socket of this number.
+    pub(crate) fn socket(&self, number: c_int) -> Result<Arc<Socket>, Errno> {
+        match self.find(number) {
+            Ok(Descriptor::Socket(socket)) => Ok(socket),
+            #[allow(unreachable_patterns, reason = "there will be others")]
+            Ok(_) => Err(Errno(libc::ENOTSOCK)),
+            Err(error) if is_open(number) => Err(Errno(if error.0 == libc::EBADF { libc::ENOTSOCK } else { error.0 })),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes one in; its number.
+    pub(crate) fn insert(&self, descriptor: Descriptor) -> c_int {
+        let number = descriptor.number().get();
+        let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
+        let slot = number as usize;
+        if slots.len() <= slot {
+            slots.resize(slot + 1, None);
+        }
+        let stale = slots[slot].replace(descriptor);
+        drop(slots);
+        if let Some(stale) = stale {
+            // `close` was called, or the number would not have been given again.
+            stale.number().forget();
+        }
+        number
+    }
+
+    /// Takes one out. It is closed when nobody uses it any more.
+    pub(crate) fn remove(&self, number: c_int) -> Result<Descriptor, Errno> {
+        let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
+        let slot = usize::try_from(number).ok().and_then(|number| slots.get_mut(number));
+        slot.and_then(Option::take).ok_or(Errno(libc::EBADF))
+    }
+
+    fn close_all(&self) {
+        let all = std::mem::take(&mut *self.slots.write().unwrap_or_else(PoisonError::into_inner));
+        drop(all);
+    }
+}
+
+/// Whether the system knows this number.
+fn is_open(number: c_int) -> bool {
+    // SAFETY: takes no pointers; a bad number is an error.
+    number >= 0 && unsafe { libc::fcntl(number, libc::F_GETFD) } >= 0
+}
+

@@ -1,0 +1,206 @@
+//! A connected socket, or one that connects.
+//!
+//! Always true: an error of the association is told once, by whichever call comes first; from then on the stream has ended.
+
+use super::errors::{errno, of_failure};
+use crate::errors::Errno;
+use libc::c_short;
+use pinnace::qmp::{Endpoint, Shutdown, State, Stream};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// How a call waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wait {
+    /// As long as the time-outs of the socket say.
+    Block,
+    /// Not at all.
+    No,
+}
+
+/// A stream, and what the application has been told of it.
+#[derive(Debug)]
+pub(super) struct Conversation {
+    pub(super) stream: Stream,
+    /// connect() has not said yet that it is established.
+    is_connecting: AtomicBool,
+    is_established: AtomicBool,
+    shut_write: AtomicBool,
+    shut_read: AtomicBool,
+    /// The failure has been told.
+    is_told: AtomicBool,
+    /// The endpoint that the socket was bound to.
+    pub(super) bound: Option<Endpoint>,
+}
+
+impl Conversation {
+    /// One that was accepted.
+    pub(super) fn accepted(stream: Stream) -> Self {
+        Self::new(stream, true, None)
+    }
+
+    /// One whose FIRST is on its way.
+    pub(super) fn connecting(stream: Stream, bound: Option<Endpoint>) -> Self {
+        Self::new(stream, false, bound)
+    }
+
+    fn new(stream: Stream, is_established: bool, bound: Option<Endpoint>) -> Self {
+        Self {
+            stream,
+            is_connecting: AtomicBool::new(!is_established),
+            is_established: AtomicBool::new(is_established),
+            shut_write: AtomicBool::new(false),
+            shut_read: AtomicBool::new(false),
+            is_told: AtomicBool::new(false),
+            bound,
+        }
+    }
+
+    /// Whether the peer has answered. A failure is not told by this.
+    pub(super) fn established(&self) -> Option<Result<(), Errno>> {
+        if self.is_established.load(Ordering::Relaxed) {
+            return Some(Ok(()));
+        }
+        let result = self.stream.established()?;
+        if result.is_ok() {
+            self.is_established.store(true, Ordering::Relaxed);
+        }
+        Some(result.map_err(|error| errno(&error)))
+    }
+
+    /// Whether connect() is still to say that it is established; from now on it is not.
+    pub(super) fn end_connecting(&self) -> bool {
+        self.is_connecting.swap(false, Ordering::Relaxed)
+    }
+
+    pub(super) fn is_connecting(&self) -> bool {
+        self.is_connecting.load(Ordering::Relaxed)
+    }
+
+    /// The failure that has not been told, which is told now.
+    pub(super) fn take_failure(&self) -> Option<Errno> {
+        let failure = self.stream.failure()?;
+        (!self.is_told.swap(true, Ordering::Relaxed)).then(|| of_failure(failure))
+    }
+
+    fn is_failed(&self) -> bool {
+        !self.is_told.load(Ordering::Relaxed) && self.stream.failure().is_some()
+    }
+
+    /// An error of a call: what the association has failed with is told once, and then `again`.
+    fn told(&self, error: Errno, again: Result<usize, Errno>) -> Result<usize, Errno> {
+        if self.stream.failure().is_none() || error.0 == libc::EAGAIN {
+            return Err(error);
+        }
+        if self.is_told.swap(true, Ordering::Relaxed) { again } else { Err(error) }
+    }
+
+    /// Reads what there is, or looks at it.
+    pub(super) fn receive(&self, into: &mut [u8], wait: Wait, peek: bool) -> Result<usize, Errno> {
+        if self.shut_read.load(Ordering::Relaxed) {
+            return Ok(0);
+        }
+        let result = match (wait, peek) {
+            (Wait::Block, false) => self.stream.read(into).map(Some),
+            (Wait::Block, true) => self.stream.peek(into).map(Some),
+            (Wait::No, false) => self.stream.try_read(into),
+            (Wait::No, true) => self.stream.try_peek(into),
+        };
+        match result {
+            Ok(Some(taken)) => Ok(taken),
+            Ok(None) => Err(Errno(libc::EAGAIN)),
+            Err(error) => self.told(errno(&error), Ok(0)),
+        }
+    }
+
+    /// Queues all of `bytes` if it may wait, else what there is room for.
+    pub(super) fn send(&self, bytes: &[u8], wait: Wait) -> Result<usize, Errno> {
+        if self.shut_write.load(Ordering::Relaxed) {
+            return Err(Errno(libc::EPIPE));
+        }
+        let mut sent = 0;
+        loop {
+            let result = match wait {
+                Wait::Block => self.stream.write(&bytes[sent..]).map(Some),
+                Wait::No => self.stream.try_write(&bytes[sent..]),
+            };
+            let why = match result {
+                Ok(Some(taken)) => {
+                    sent += taken;
+                    if sent == bytes.len() {
+                        return Ok(sent);
+                    }
+                    continue;
+                }
+                Ok(None) => Errno(libc::EAGAIN),
+                Err(error) => errno(&error),
+            };
+            // What was taken is under way; the error will be there next time.
+            return if sent > 0 { Ok(sent) } else { self.told(why, Err(Errno(libc::EPIPE))) };
+        }
+    }
+
+    pub(super) fn shut(&self, how: Shutdown) -> Result<(), Errno> {
+        if self.stream.failure().is_some() {
+            return Err(Errno(libc::ENOTCONN));
+        }
+        if how != Shutdown::Write {
+            self.shut_read.store(true, Ordering::Relaxed);
+        }
+        if how != Shutdown::Read && self.shut_write.swap(true, Ordering::Relaxed) && how == Shutdown::Write {
+            return Ok(());
+        }
+        match self.stream.shutdown(how).map_err(|error| errno(&error)) {
+            // Both streams have ended already.
+            Err(Errno(libc::EPIPE)) => Ok(()),
+            result => result,
+        }
+    }
+
+    /// Whether a read would not wait, or an error is to be told.
+    pub(super) fn is_readable(&self) -> bool {
+        self.stream.is_readable() || self.shut_read.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn is_writable(&self) -> bool {
+        self.stream.is_writable()
+    }
+
+    /// What poll() says.
+    pub(super) fn events(&self) -> c_short {
+        match self.established() {
+            None => return 0,
+            Some(Err(_)) if !self.is_told.load(Ordering::Relaxed) => {
+                return libc::POLLIN
+                    | libc::POLLRDNORM
+                    | libc::POLLOUT
+                    | libc::POLLWRNORM
+                    | libc::POLLERR
+                    | libc::POLLHUP
+                    | libc::POLLRDHUP;
+            }
+            Some(_) => {}
+        }
+        let mut events = 0;
+        let is_shut = |half: &AtomicBool| half.load(Ordering::Relaxed);
+        let is_failed = self.is_failed();
+        let has_ended = self.stream.is_readable() && self.stream.readable_bytes() == 0;
+        let has_ended = has_ended || is_shut(&self.shut_read);
+        let is_over = self.stream.state() == State::Quiescent || (has_ended && is_shut(&self.shut_write));
+        if has_ended || is_failed || self.stream.readable_bytes() > 0 {
+            events |= libc::POLLIN | libc::POLLRDNORM;
+        }
+        if has_ended {
+            events |= libc::POLLRDHUP;
+        }
+        if is_over || is_failed || is_shut(&self.shut_write) || self.stream.is_writable() {
+            events |= libc::POLLOUT | libc::POLLWRNORM;
+        }
+        if is_over {
+            events |= libc::POLLHUP;
+        }
+        if is_failed {
+            events |= libc::POLLERR;
+        }
+        events
+    }
+}

@@ -1,0 +1,156 @@
+/* What the programs about QMP share. */
+#ifndef QMP_COMMON_H
+#define QMP_COMMON_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "qmp.h"
+
+/* Ends the program with a message if something is not as it should be. */
+#define CHECK(what)                                                                                 \
+    do {                                                                                            \
+        if (!(what)) {                                                                              \
+            fprintf(stderr, "%s:%d: not so: %s (errno %s)\n", __FILE__, __LINE__, #what, strerror(errno)); \
+            exit(1);                                                                                \
+        }                                                                                           \
+    } while (0)
+
+/* The call must fail so. */
+#define FAILS(call, why)                                                                          \
+    do {                                                                                          \
+        errno = 0;                                                                                \
+        if ((call) != -1 || errno != (why)) {                                                     \
+            fprintf(stderr, "%s:%d: %s does not fail with %s but %s\n", __FILE__, __LINE__, #call, #why, strerror(errno)); \
+            exit(1);                                                                              \
+        }                                                                                         \
+    } while (0)
+
+#define UNUSED __attribute__((unused))
+
+UNUSED static double now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+UNUSED static void pause_ms(long ms) {
+    struct timespec time;
+    time.tv_sec = ms / 1000;
+    time.tv_nsec = ms % 1000 * 1000000;
+    nanosleep(&time, NULL);
+}
+
+UNUSED static struct sockaddr_in loopback(int port) {
+    struct sockaddr_in address;
+    memset(&address, 0, sizeof address);
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons((uint16_t)port);
+    return address;
+}
+
+UNUSED static int port_of(int fd) {
+    struct sockaddr_in address;
+    socklen_t length = sizeof address;
+    CHECK(qmp_getsockname(fd, (struct sockaddr *)&address, &length) == 0);
+    CHECK(length == sizeof address && address.sin_family == AF_INET);
+    return ntohs(address.sin_port);
+}
+
+/* A socket that listens on a free port. */
+UNUSED static int listening(int *port) {
+    struct sockaddr_in here = loopback(0);
+    int fd = qmp_socket(AF_INET, SOCK_STREAM, 0);
+    CHECK(fd >= 0);
+    CHECK(qmp_bind(fd, (struct sockaddr *)&here, sizeof here) == 0);
+    CHECK(qmp_listen(fd, SOMAXCONN) == 0);
+    *port = port_of(fd);
+    CHECK(*port > 0);
+    return fd;
+}
+
+UNUSED static int connected(int port) {
+    struct sockaddr_in there = loopback(port);
+    int fd = qmp_socket(AF_INET, SOCK_STREAM, 0);
+    CHECK(fd >= 0 && qmp_connect(fd, (struct sockaddr *)&there, sizeof there) == 0);
+    return fd;
+}
+
+/* Two ends of a connection. */
+UNUSED static void pair(int ends[2]) {
+    int port, listener = listening(&port);
+    ends[0] = connected(port);
+    ends[1] = qmp_accept(listener, NULL, NULL);
+    CHECK(ends[1] >= 0);
+    CHECK(qmp_close(listener) == 0);
+}
+
+UNUSED static void send_all(int fd, const char *data, size_t size) {
+    size_t at = 0;
+    while (at < size) {
+        ssize_t sent = qmp_send(fd, data + at, size - at, MSG_NOSIGNAL);
+        CHECK(sent > 0);
+        at += (size_t)sent;
+    }
+}
+
+/* What poll says of one socket now. */
+UNUSED static int events_of(int fd, int events, int timeout) {
+    struct pollfd entry;
+    entry.fd = fd;
+    entry.events = (short)events;
+    entry.revents = 0;
+    if (qmp_poll(&entry, 1, timeout) != 1)
+        CHECK(entry.revents == 0);
+    return entry.revents;
+}
+
+UNUSED static int error_of(int fd) {
+    int why = -1;
+    socklen_t length = sizeof why;
+    CHECK(qmp_getsockopt(fd, SOL_SOCKET, SO_ERROR, &why, &length) == 0 && length == sizeof why);
+    return why;
+}
+
+/* Bytes that tell where they are. */
+UNUSED static char expected(size_t at) {
+    return (char)((at * 2654435761u) >> 13);
+}
+
+UNUSED static void fill(char *data, size_t from, size_t size) {
+    size_t at;
+    for (at = 0; at < size; at++)
+        data[at] = expected(from + at);
+}
+
+UNUSED static int is_intact(const char *data, size_t from, size_t size) {
+    size_t at;
+    for (at = 0; at < size; at++)
+        if (data[at] != expected(from + at))
+            return 0;
+    return 1;
+}
+
+/* Waits for a child process; whether it was content. */
+UNUSED static int child_succeeded(pid_t child) {
+    int status = 0;
+    return waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+#endif

@@ -1,0 +1,94 @@
+//! QMP from C (specs/qmp.md, Q-12): `include/qmp.h` is what cbindgen makes of `src/qmp` today, and programs that use it compile
+//! without a warning, run, and say what they should.
+//!
+//! `PINNACE_BLESS=1 cargo test -p pinnace-c --test qmp` writes the header anew.
+//!
+//= Q-1 test
+//= Q-12 test
+
+#![allow(clippy::print_stdout, reason = "a test that is skipped says so")]
+
+#[allow(dead_code, reason = "shared with other tests")]
+mod support;
+
+use std::path::Path;
+use support::{Linkage, compile, compiler, root, run};
+
+#[test]
+fn the_committed_header_is_up_to_date() {
+    support::header_is_up_to_date("qmp.h", "cbindgen-qmp.toml", &["src/qmp/options.rs", "src/qmp/abi.rs"]);
+}
+
+fn check(source: &Path, variable: &str, compilers: &str, standard: &str, said: &str) {
+    let Some(compiler) = compiler(variable, compilers) else { return };
+    for linkage in [Linkage::Shared, Linkage::Static] {
+        let output = run(&compile(&compiler, standard, source, linkage));
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            output.status.success() && stdout.contains(said),
+            "{}, {linkage:?}: {}\n{stdout}\n{}",
+            source.display(),
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+}
+
+fn check_c(program: &str, said: &str) {
+    check(&root().join("tests/programs").join(program), "CC", "cc", "-std=c11", said);
+}
+
+#[test]
+fn echo_on_sockets_that_block() {
+    check_c("qmp_echo.c", "echoed on sockets that block\n");
+}
+
+#[test]
+fn echo_on_sockets_that_do_not() {
+    check_c("qmp_nonblocking.c", "echoed on sockets that do not block\n");
+}
+
+#[test]
+fn a_loop_of_many_connections_and_a_pipe() {
+    check_c("qmp_poll.c", "50 connections and a pipe in one loop\n");
+}
+
+#[test]
+fn the_systems_poll_and_epoll() {
+    check_c("qmp_system_poll.c", "poll and epoll understand the number\n");
+}
+
+#[test]
+fn every_error_is_told() {
+    check_c("qmp_errors.c", "every error was told\n");
+}
+
+#[test]
+fn ends_of_connections() {
+    check_c("qmp_ends.c", "every end is told\n");
+}
+
+#[test]
+fn messages_of_many_buffers() {
+    check_c("qmp_vectors.c", "scattered and gathered\n");
+}
+
+#[test]
+fn a_child_process() {
+    check_c("qmp_fork.c", "parent and children do not meet\n");
+}
+
+#[test]
+fn what_was_sent_before_the_exit_arrives() {
+    check_c("qmp_exit.c", "all of it came after the exit\n");
+}
+
+#[test]
+fn options_are_set_and_told() {
+    check_c("qmp_options.c", "every option\n");
+}
+
+#[test]
+fn the_header_is_cpp_as_well() {
+    check(&root().join("tests/programs/qmp_header.cpp"), "CXX", "c++", "-std=c++11", "from C++\n");
+}

@@ -43,7 +43,7 @@ impl Drop for Peer {
     }
 }
 
-fn start(pool: &Pool, fds: ChannelFds, side: Side, what: &str, seed: u64) -> Peer {
+fn start(pool: &Pool, fds: &ChannelFds, side: Side, what: &str, seed: u64) -> Peer {
     let pool_fd = pool.fd().try_clone_to_owned().unwrap();
     let mut words = vec![what.to_string(), if side == Side::A { "A" } else { "B" }.to_string(), seed.to_string()];
     for fd in [&pool_fd, &fds.region, &fds.doorbells[0], &fds.doorbells[1]] {
@@ -177,7 +177,7 @@ fn messages_of_every_size_arrive_whole_and_in_order() {
     let mut rng = Rng::with_seed(seed());
     let pool = new_pool(8);
     let fds = Channel::create(&pool, &ChannelOptions { slots: 16, ..ChannelOptions::default() }).unwrap();
-    let mut peer = start(&pool, fds.try_clone().unwrap(), Side::B, "echo", 0);
+    let mut peer = start(&pool, &fds, Side::B, "echo", 0);
     let mut channel = attach(&pool, fds, Side::A);
     let mut sizes: Vec<usize> = (0..=200).collect();
     for blocks in 1..=32 {
@@ -250,7 +250,7 @@ fn a_peer_that_is_killed_leaks_nothing_and_hangs_nobody() {
         let fds = Channel::create(&pool, &options).unwrap();
         let theirs = if rng.bool() { Side::A } else { Side::B };
         let watch = Watch::new(fds.try_clone().unwrap()).unwrap();
-        let mut peer = start(&pool, fds.try_clone().unwrap(), theirs, "traffic", seed);
+        let mut peer = start(&pool, &fds, theirs, "traffic", seed);
         let channel = attach(&pool, fds, theirs.other());
         // Half of the deaths are told by who watches; the others are found out by who waits.
         let told = rng.bool();
@@ -320,33 +320,35 @@ fn a_peer_that_scribbles_costs_the_connection_at_most() {
         let mut rng = Rng::with_seed(first.wrapping_add(round));
         let pool = new_pool(8);
         let fds = Channel::create(&pool, &ChannelOptions { slots: 64, ..ChannelOptions::default() }).unwrap();
-        let _peer = start(&pool, fds.try_clone().unwrap(), Side::B, "scribble", rng.u64(..));
-        let mut channel = attach(&pool, fds, Side::A);
+        // Before the other begins to write over it.
+        let mut channel = Channel::attach(&pool, fds.try_clone().unwrap(), Side::A).unwrap();
+        let _peer = start(&pool, &fds, Side::B, "scribble", rng.u64(..));
+        let deadline = Instant::now() + Duration::from_secs(60);
+        assert_ne!(channel.wait_writable(Duration::ZERO, Some(deadline)).ok(), Some(false), "the other does not come");
         let stop = Instant::now() + Duration::from_millis(500);
         let mut held = Vec::new();
         let mut ended = false;
         while Instant::now() < stop {
             let began = Instant::now();
-            let outcome =
-                match rng.u32(..6) {
-                    0 => channel.try_send_bytes(&[3; 40]).map(|_| ()),
-                    1 => pool.alloc(rng.usize(..ZONE)).map_or(Ok(()), |mut qbuf| {
-                        qbuf.fill(3);
-                        channel.try_send(qbuf).map_err(ChannelError::from)
-                    }),
-                    2 => channel.wait_readable(Duration::ZERO, Some(began + Duration::from_millis(1))).map(|_| ()),
-                    3 => channel.wait_writable(Duration::ZERO, Some(began + Duration::from_millis(1))).map(|_| ()),
-                    4 => {
-                        held.truncate(4);
-                        Ok(())
-                    }
-                    _ => channel.try_recv().map(|message| {
-                        // Reading all of it must be possible, whatever it is.
-                        held.extend(message.inspect(|bytes| {
-                            assert!(bytes.iter().map(|byte| u64::from(*byte)).sum::<u64>() < u64::MAX)
-                        }));
-                    }),
-                };
+            let outcome = match rng.u32(..6) {
+                0 => channel.try_send_bytes(&[3; 40]).map(|_| ()),
+                1 => pool.alloc(rng.usize(..ZONE)).map_or(Ok(()), |mut qbuf| {
+                    qbuf.fill(3);
+                    channel.try_send(qbuf).map_err(ChannelError::from)
+                }),
+                2 => channel.wait_readable(Duration::ZERO, Some(began + Duration::from_millis(1))).map(|_| ()),
+                3 => channel.wait_writable(Duration::ZERO, Some(began + Duration::from_millis(1))).map(|_| ()),
+                4 => {
+                    held.truncate(4);
+                    Ok(())
+                }
+                _ => channel.try_recv().map(|message| {
+                    // Reading all of it must be possible, whatever it is.
+                    held.extend(message.inspect(|bytes| {
+                        assert!(bytes.iter().map(|byte| u64::from(*byte)).sum::<u64>() < u64::MAX);
+                    }));
+                }),
+            };
             assert!(began.elapsed() < Duration::from_secs(20), "seed {}: a call hangs", first.wrapping_add(round));
             ended |= matches!(outcome, Err(ChannelError::Corrupt | ChannelError::Closed));
         }

@@ -28,6 +28,8 @@ mod lockfree;
 mod map;
 #[cfg(all(test, loom))]
 mod models;
+#[cfg(not(loom))]
+mod named;
 mod owner;
 #[cfg(not(loom))]
 mod pool;

@@ -97,7 +97,7 @@ impl Region {
 
     fn wire(&self) -> io::Result<()> {
         // SAFETY: the region is ours, and wiring changes nothing in it.
-        Ok(unsafe { mlock(self.base.as_ptr().cast(), self.bytes)? })
+        unsafe { mlock(self.base.as_ptr().cast(), self.bytes) }.map_err(io::Error::from)
     }
 }
 
@@ -254,7 +254,7 @@ impl Map {
         let flags = if accessible { MprotectFlags::READ | MprotectFlags::WRITE } else { MprotectFlags::empty() };
         let bytes = (blocks as usize) << self.geometry.block_shift;
         // SAFETY: the blocks lie in the region; whoever owns them asks for this.
-        Ok(unsafe { mprotect(self.user_address(block).as_ptr().cast(), bytes, flags)? })
+        unsafe { mprotect(self.user_address(block).as_ptr().cast(), bytes, flags) }.map_err(io::Error::from)
     }
 
     //= B-8
@@ -278,7 +278,7 @@ impl Map {
         debug_assert!(block + blocks <= self.geometry.blocks());
         let bytes = (blocks as usize) << self.geometry.block_shift;
         // SAFETY: the blocks are mapped, and wiring changes nothing in them.
-        Ok(unsafe { mlock(self.engine_address(block).as_ptr().cast(), bytes)? })
+        unsafe { mlock(self.engine_address(block).as_ptr().cast(), bytes) }.map_err(io::Error::from)
     }
 
     /// Takes [`wire_run`](Self::wire_run) back.

@@ -1,4 +1,5 @@
 //! A pool from outside, in one process: against an oracle, with several threads, and with files that are no pools.
+#![allow(clippy::print_stderr, reason = "says what was left out")]
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -381,4 +382,20 @@ fn threads_share_a_pool() {
 fn descriptors_close_on_exec() {
     let pool = small(Variant::Locked, 1);
     assert!(rustix::io::fcntl_getfd(pool.fd().as_fd()).unwrap().contains(rustix::io::FdFlags::CLOEXEC));
+}
+
+//= B-15 test
+#[test]
+fn a_name_whose_pool_is_gone_is_free_again() {
+    let name = format!("test-{}", std::process::id());
+    let first = Pool::open(&name, &PoolOptions { zones: 5, ..PoolOptions::default() }).unwrap();
+    let same = Pool::open(&name, &PoolOptions::default()).unwrap();
+    assert_eq!((same.options().zones, same.stats().clients), (5, 2));
+    // The number of the first one's descriptor now means something else, or nothing.
+    drop((first, same));
+    let _other = File::open("/proc/self/exe").unwrap();
+    assert_eq!(Pool::open(&name, &PoolOptions { zones: 2, ..PoolOptions::default() }).unwrap().options().zones, 2);
+    for name in ["", ".hidden", "a/b", "a b", &"x".repeat(101)] {
+        assert!(Pool::open(name, &PoolOptions::default()).is_err(), "{name}");
+    }
 }

@@ -2,6 +2,7 @@
 //!
 //! The program starts itself as its workers. `PINNACE_KILLS` (100) is the number of kills, `PINNACE_SCRIBBLE_SECONDS` (2)
 //! how long a worker scribbles, `PINNACE_SEED` repeats a run.
+#![allow(clippy::print_stderr, reason = "says its seed, and what it saw")]
 
 mod worker;
 

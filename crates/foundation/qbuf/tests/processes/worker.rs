@@ -150,6 +150,7 @@ fn fork(pool: &Pool) {
     }
 }
 
+//= B-8 test
 fn wire(pool: &Pool) {
     let at_first = pool.warnings().len();
     assert_eq!(at_first, 1, "the control structure: {:?}", pool.warnings());

@@ -140,8 +140,24 @@ fn a_sleeping_reader_is_woken() {
         let mut producer = Producer::new(Arc::clone(&ring));
         let mut consumer = Consumer::new(ring);
         let theirs = Arc::clone(&bells);
+        // Nothing follows that would ring a bell by the way.
+        let writer = thread::spawn(move || send(&mut producer, &theirs[0], &[7, 8]));
+        assert_eq!(receive(&mut consumer, &bells[0], &bells[1]), Some([7, 8]));
+        writer.join().unwrap();
+    });
+}
+
+/// A reader that sleeps learns that nothing will come.
+#[test]
+fn a_sleeping_reader_learns_of_the_end() {
+    model(|| {
+        let ring = ring(2);
+        let bells = Arc::new([Bell::default(), Bell::default()]);
+        let mut producer = Producer::new(Arc::clone(&ring));
+        let mut consumer = Consumer::new(ring);
+        let theirs = Arc::clone(&bells);
         let writer = thread::spawn(move || {
-            send(&mut producer, &theirs[0], &[7, 8]);
+            producer.write(&[7, 8]);
             producer.finish();
             theirs[0].ring();
         });
@@ -182,8 +198,20 @@ fn a_sleeping_writer_is_woken() {
 //= B-12 test
 #[test]
 fn a_ring_that_closes_while_it_is_full_leaves_no_slot_behind() {
-    model(|| {
-        let ring = ring(1);
+    close_during(3);
+}
+
+/// The same, of a writer whose last message races with the close, and who looks no more after it.
+//= B-12 test
+#[test]
+fn a_ring_that_closes_while_it_is_written_leaves_no_slot_behind() {
+    close_during(2);
+}
+
+/// One message lies in a ring of two slots; the writer sends others, up to number `last`, while the reader closes.
+fn close_during(last: u64) {
+    model(move || {
+        let ring = ring(2);
         let bell = Arc::new(Bell::default());
         let mut producer = Producer::new(Arc::clone(&ring));
         let mut consumer = Consumer::new(ring);
@@ -192,9 +220,10 @@ fn a_ring_that_closes_while_it_is_full_leaves_no_slot_behind() {
         let mine = Arc::clone(&bell);
         let writer = thread::spawn(move || {
             let mut sent = 1;
-            loop {
+            // What it learned on the way: it does not look again.
+            let closed = loop {
                 if producer.reader_closed().unwrap() {
-                    break;
+                    break true;
                 }
                 if producer.room().unwrap() == 0 {
                     if !producer.fall_asleep().unwrap() {
@@ -205,11 +234,12 @@ fn a_ring_that_closes_while_it_is_full_leaves_no_slot_behind() {
                 }
                 sent += 1;
                 producer.write(&[sent, 0]);
-                if producer.publish().unwrap() == Peer::Closed || sent == 2 {
-                    break;
+                let closed = producer.publish().unwrap() == Peer::Closed;
+                if closed || sent == last {
+                    break closed;
                 }
-            }
-            (sent, producer.reader_closed().unwrap())
+            };
+            (sent, closed)
         });
         let mut taken = Vec::new();
         consumer.close();

@@ -20,12 +20,13 @@ use std::sync::Once;
 pub(crate) type Drawn = Result<(), Box<dyn Error>>;
 
 /// The colours of lines, one after the other; they differ in brightness too.
-pub(crate) const COLOURS: [RGBColor; 5] = [
+pub(crate) const COLOURS: [RGBColor; 6] = [
     RGBColor(0x0b, 0x5c, 0xad),
     RGBColor(0xe0, 0x7b, 0x1f),
     RGBColor(0x2a, 0x9d, 0x6f),
     RGBColor(0x8a, 0x4f, 0xbf),
     RGBColor(0x7a, 0x7a, 0x7a),
+    RGBColor(0xc2, 0x3b, 0x6b),
 ];
 pub(crate) const INK: RGBColor = RGBColor(0x22, 0x2b, 0x36);
 pub(crate) const FAINT: RGBColor = RGBColor(0x6b, 0x76, 0x84);

@@ -4,6 +4,7 @@
 //! wait (as in the paper). Sender and receiver are processes of their own. For each size and each round every transport
 //! has its turn, so that the phases of a busy machine hit all of them; what counts is the median, and the ratio.
 
+mod daemon;
 mod host;
 mod measure;
 mod network;
@@ -36,6 +37,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use waiter::Waiter;
 
+pub(crate) use daemon::PrivateDaemon;
 pub(crate) use host::header;
 pub(crate) use network::{Host, Network, Path};
 pub(crate) use process::{Pair, Trouble};
@@ -232,6 +234,7 @@ impl Args {
         if self.xtp != xtp::ChoiceArgs::default() && !has_xtp {
             return Err(Error::usage("only xtp has services and codecs: add --protocol xtp, or xtp to --against"));
         }
+        check_link(self.link, has_xtp, self.path, self.wan.is_some())?;
         if (self.link != LinkName::default() || self.go_back_n) && !has_xtp && !has_qmp {
             return Err(Error::usage(
                 "only xtp and qmp have links and go-back-N: add --protocol xtp or --protocol qmp, or one to --against",
@@ -255,6 +258,17 @@ pub(crate) fn check_size(size: ByteSize) -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::usage(format!("a message of {size} cannot be measured: sizes are 1 B to 1 GiB")))
+}
+
+/// Fails unless QMP, and XTP if it is measured too, can go over this link on this path.
+pub(crate) fn check_link(link: LinkName, has_xtp: bool, path: Path, is_elsewhere: bool) -> Result<(), Error> {
+    let wrong = match link {
+        LinkName::Ether | LinkName::Shm if has_xtp => "is of qmp: xtp has udp and ip36",
+        LinkName::Ether if path == Path::Lo => "needs Ethernet: add --path veth1500, or another veth",
+        LinkName::Shm if path != Path::Lo || is_elsewhere => "joins processes of one host: leave the path out",
+        _ => return Ok(()),
+    };
+    Err(Error::usage(format!("--link {link} {wrong}")))
 }
 
 /// A size as people write it.
@@ -281,9 +295,12 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let progress = progress(sizes.len() * (args.rounds as usize + 1) * transports.len() * loads.len());
     let mut plotted = Vec::new();
     for size in sizes.iter().map(|size| size.as_u64() as usize) {
+        let shared = if args.link == LinkName::Shm { Some(PrivateDaemon::start(size)?) } else { None };
+        let daemon = shared.as_ref().map(|daemon| daemon.path().to_owned());
         let mut series: Vec<Series> = Vec::new();
         for load in &loads {
-            series.extend(transports.iter().map(|transport| Series::new(args.job(transport, size), *load)));
+            let job = |transport| Job { daemon: daemon.clone(), ..args.job(transport, size) };
+            series.extend(transports.iter().map(|transport| Series::new(job(transport), *load)));
         }
         // Round 0 finds out how many messages a measurement takes, and warms the machine up.
         for round in 0..=args.rounds {

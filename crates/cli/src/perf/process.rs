@@ -51,7 +51,7 @@ impl Worker {
     pub(crate) fn start(host: &Host, job: &Job) -> Result<Self, Trouble> {
         let mut worker = match host.remote {
             Some(remote) => Self::remote(remote)?,
-            None => Self::local(host)?,
+            None => Self::local(host, job)?,
         };
         worker.ask(job)?;
         if job.role != Role::Counter {
@@ -63,9 +63,13 @@ impl Worker {
         Ok(worker)
     }
 
-    fn local(host: &Host) -> Result<Self, Error> {
+    fn local(host: &Host, job: &Job) -> Result<Self, Error> {
         let failed = |error| Error::io("cannot start a measuring process", &error);
-        let mut child = host.command()?.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(failed)?;
+        let mut command = host.command()?;
+        if let Some(path) = &job.daemon {
+            command.env(pinnace::daemon::ENVIRONMENT, path);
+        }
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(failed)?;
         let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(Error::failed("a measuring process has no standard input or output"));
         };

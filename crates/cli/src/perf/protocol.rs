@@ -8,6 +8,7 @@ use crate::vrp::{ContractArgs, Packets};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 /// What carries the messages.
@@ -157,6 +158,8 @@ pub(crate) struct Job {
     pub(crate) xtp: super::xtp::Choice,
     /// How QMP is used.
     pub(crate) qmp: super::qmp::Choice,
+    /// The socket of the daemon that shares memory, where that carries the messages.
+    pub(crate) daemon: Option<PathBuf>,
     /// Datagrams larger than the path carries are cut by IP, instead of never being sent.
     pub(crate) fragment: bool,
 }
@@ -252,6 +255,7 @@ impl Job {
             each_alone: false,
             xtp: super::xtp::Choice::default(),
             qmp: super::qmp::Choice::default(),
+            daemon: None,
             fragment: false,
         }
     }

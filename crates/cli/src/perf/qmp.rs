@@ -13,7 +13,7 @@ use pinnace::xtp::XtpCounters;
 use pinnace::zcrp::Profile;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -41,21 +41,27 @@ impl fmt::Display for Choice {
 const PORT: u16 = 7037;
 /// Bytes of messages for which a pool has room: more than is ever queued to a peer, or sent ahead by it.
 const QUEUED: usize = 8 << 20;
+/// How long a buffer is waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// The blocks of a zone, in which a qbuf has to lie.
 const ZONE: usize = 32;
 
 /// A pool in which messages of a size find room.
 fn pool(size: usize) -> Result<Pool, Failure> {
+    Pool::create(&pool_options(size)).map_err(|error| Failure::io("cannot make a pool of buffers", &error))
+}
+
+/// How such a pool is made.
+pub(super) fn pool_options(size: usize) -> PoolOptions {
     let block_bytes = size.div_ceil(ZONE).next_power_of_two().max(4096);
     let blocks = (QUEUED / size.max(1)).clamp(64, 32_768) * size.div_ceil(block_bytes);
     let zones = (blocks / ZONE + QUEUED / (ZONE * block_bytes)).clamp(64, 4096) as u32;
-    Pool::create(&PoolOptions { zones, block_bytes, ..PoolOptions::default() })
-        .map_err(|error| Failure::io("cannot make a pool of buffers", &error))
+    PoolOptions { zones, block_bytes, ..PoolOptions::default() }
 }
 
 fn options(job: &Job) -> Result<Options, Failure> {
     let mut options = job.qmp.wire.apply(Options { idle: job.idle.into(), ..Options::default() });
-    if !job.qmp.no_qbuf {
+    if !job.qmp.no_qbuf && job.qmp.wire.link != LinkName::Shm {
         options.pool = Some(pool(job.size)?);
     }
     if job.cluster {
@@ -85,17 +91,24 @@ impl Peer {
             stamp(&mut self.message, number);
             return Ok((&self.stream).write_all(&self.message)?);
         }
-        let mut qbuf = match self.stream.alloc(self.message.len()) {
-            Ok(qbuf) => qbuf,
-            Err(error) if error.kind() == std::io::ErrorKind::OutOfMemory => {
-                // What is under way comes back.
-                self.stream.flush()?;
-                self.stream.alloc(self.message.len())?
-            }
-            Err(error) => return Err(error.into()),
-        };
+        let mut qbuf = self.alloc()?;
         stamp(&mut qbuf, number);
         Ok(self.stream.send_qbuf(qbuf)?)
+    }
+
+    fn alloc(&self) -> Result<Qbuf, Failure> {
+        let begun = Instant::now();
+        loop {
+            match self.stream.alloc(self.message.len()) {
+                Ok(qbuf) => return Ok(qbuf),
+                // What is under way comes back: when it has been acknowledged, or when the other process has freed it.
+                Err(error) if error.kind() == io::ErrorKind::OutOfMemory && begun.elapsed() < PATIENCE => {
+                    self.stream.flush()?;
+                    std::thread::yield_now();
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
 
     fn receive(&mut self, number: u64) -> Result<(), Failure> {
@@ -174,10 +187,11 @@ struct Accepting {
 impl Accepting {
     fn new(job: &Job) -> Result<(Self, SocketAddr), Failure> {
         let wire = job.qmp.wire;
-        let port = if wire.link == LinkName::Udp { 0 } else { PORT };
+        let port = if wire.link.is_raw() { PORT } else { 0 };
         let opening = |error| Failure::Unavailable(wire.opening(&error).message);
         let endpoint = Endpoint::bind((job.bind, port), &options(job)?).map_err(opening)?;
-        let listener = endpoint.listen(endpoint.local_addr().port()).map_err(opening)?;
+        let port = if port == 0 { endpoint.local_addr().port() } else { port };
+        let listener = endpoint.listen(port).map_err(opening)?;
         let address = listener.local_addr();
         Ok((Self { job: job.clone(), peer: None, listener, endpoint }, address))
     }
@@ -190,16 +204,22 @@ impl Accepting {
     }
 }
 
-fn connect(job: &Job) -> Result<(Peer, Endpoint), Failure> {
+/// A connection, and the endpoint whose counters count; over shared memory there is none.
+fn connect(job: &Job) -> Result<(Peer, Option<Endpoint>), Failure> {
     let peer = job.peer.ok_or_else(|| Failure::Failed("nowhere to connect to".into()))?;
-    let endpoint = job.qmp.wire.client_of(peer, &options(job)?).map_err(|error| Failure::Unavailable(error.message))?;
-    let stream = endpoint.connect(peer).map_err(|error| Failure::io(format!("cannot connect to {peer}"), &error))?;
-    Ok((Peer::new(stream, job), endpoint))
+    let (wire, options) = (job.qmp.wire, options(job)?);
+    let failed = |error| Failure::io(format!("cannot connect to {peer}"), &error);
+    if wire.link == LinkName::Shm {
+        return Ok((Peer::new(Stream::connect(peer, &options).map_err(failed)?, job), None));
+    }
+    let endpoint = wire.client_of(peer, &options).map_err(|error| Failure::Unavailable(error.message))?;
+    let stream = endpoint.connect(peer).map_err(failed)?;
+    Ok((Peer::new(stream, job), Some(endpoint)))
 }
 
 struct Sender {
     peer: Peer,
-    endpoint: Endpoint,
+    endpoint: Option<Endpoint>,
 }
 
 pub(super) fn sender(job: &Job) -> Result<Opened, Failure> {
@@ -209,12 +229,14 @@ pub(super) fn sender(job: &Job) -> Result<Opened, Failure> {
 
 impl End for Sender {
     fn run(&mut self, count: u64) -> Result<Ran, Failure> {
-        let before = self.endpoint.counters();
+        let before = self.endpoint.as_ref().map(Endpoint::counters);
         for number in 0..count {
             self.peer.send(number)?;
         }
         self.peer.stream.flush()?;
-        Ok(Ran { repeats: Some(repeats(&before, &self.endpoint.counters())), ..Ran::default() })
+        let after = self.endpoint.as_ref().map(Endpoint::counters);
+        let repeats = before.zip(after).map(|(before, after)| repeats(&before, &after));
+        Ok(Ran { repeats, ..Ran::default() })
     }
 }
 
@@ -272,7 +294,7 @@ impl End for Pong {
 
 struct Ping {
     peer: Peer,
-    _endpoint: Endpoint,
+    _endpoint: Option<Endpoint>,
 }
 
 pub(super) fn ping(job: &Job) -> Result<Opened, Failure> {

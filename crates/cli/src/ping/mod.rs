@@ -11,8 +11,8 @@ use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
 use crate::perf::{
-    self, Failure, IdleChoice, Job, Network, Pair, Path, QmpChoice, Role, Transport, Trouble, check_size, header,
-    size_name,
+    self, Failure, IdleChoice, Job, Network, Pair, Path, PrivateDaemon, QmpChoice, Role, Transport, Trouble,
+    check_size, header, size_name,
 };
 use crate::qmp::{LinkName, Wire};
 use bytesize::ByteSize;
@@ -119,6 +119,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     if (args.link != LinkName::default() || args.no_qbuf) && !transports.contains(&Transport::Qmp) {
         return Err(Error::usage("only qmp has --link and --no-qbuf: add --protocol qmp, or qmp to --against"));
     }
+    perf::check_link(args.link, false, args.path, args.to.is_some())?;
     let network = network(args)?;
     if !output.json {
         begin(args, output);
@@ -126,9 +127,12 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let progress = perf::progress(args.sizes.len() * args.rounds as usize * transports.len());
     let mut any = false;
     for size in args.sizes.iter().map(|size| size.as_u64() as usize) {
+        let shared = if args.link == LinkName::Shm { Some(PrivateDaemon::start(size)?) } else { None };
+        let daemon = shared.as_ref().map(|daemon| daemon.path().to_owned());
         let mut series = Vec::new();
         for transport in &transports {
-            series.push(Series { job: job(args, transport, size), times: histogram()?, failed: false });
+            let job = Job { daemon: daemon.clone(), ..job(args, transport, size) };
+            series.push(Series { job, times: histogram()?, failed: false });
         }
         for round in 0..args.rounds {
             for series in series.iter_mut().filter(|series| !series.failed) {

@@ -1,8 +1,9 @@
 //! `pinnace qbuf`: what the buffer pools of this host hold, and who has it (specs/qbuf.md).
 //!
 //! A pool has no name: it is found where processes have it open, in /proc. To count one the command attaches to it, and so
-//! is a client of it for a moment; it takes no block.
+//! is a client of it for a moment; it takes no block. A daemon is asked for its own figures.
 
+mod daemon;
 mod find;
 
 use crate::exit::Error;
@@ -14,12 +15,14 @@ use pinnace_qbuf::{BLOCKS, ClientId, Holding, Pool, Variant};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
   pinnace qbuf stat                 every pool that this user may look at
   pinnace qbuf stat --pid 4711      those that a process has open
   pinnace qbuf stat --json          one object for each
+  pinnace qbuf stat --daemon /run/pinnace/daemon.sock
 
 Blocks are free, or have an owner: the application part of a process (user), its transport part
 (engine), or whoever they are on their way to (transit). Deferred ones wait for the lock of
@@ -45,6 +48,9 @@ struct StatArgs {
     /// The pools of this process alone
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pid: Option<u32>,
+    /// Ask the daemon at this socket, and nobody else
+    #[arg(long, value_name = "SOCKET", conflicts_with = "pid")]
+    daemon: Option<PathBuf>,
 }
 
 /// A pool as JSON.
@@ -95,9 +101,17 @@ struct OwnerLine {
 
 /// Runs `pinnace qbuf`.
 pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
-    let What::Stat(StatArgs { pid }) = &args.what;
+    let What::Stat(StatArgs { pid, daemon }) = &args.what;
+    if let Some(path) = daemon {
+        return daemon::print(path, output);
+    }
+    // One that serves where clients look; that none does is no failure.
+    let has_daemon = pid.is_none() && daemon::print(&pinnace::daemon::default_path(), output).is_ok();
     let found = find::pools(*pid)?;
     if found.is_empty() {
+        if has_daemon {
+            return Ok(());
+        }
         return Err(Error::failed(match pid {
             Some(pid) => format!("process {pid} has no buffer pool open"),
             None => "no process that this user may look at has a buffer pool open".to_owned(),

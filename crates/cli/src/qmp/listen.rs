@@ -4,7 +4,7 @@
 //! prints.
 
 use super::Line;
-use super::settings::{LinkName, Transport};
+use super::settings::Transport;
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
@@ -59,12 +59,13 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let Transport { wire, .. } = &args.transport;
     let address = args.address.as_ref().or(args.bind.as_ref()).map_or("", String::as_str);
     let at = resolve(address)?;
-    if wire.link != LinkName::Udp && at.port() == 0 {
+    wire.check()?;
+    if wire.link.is_raw() && at.port() == 0 {
         return Err(Error::usage(format!("over {} no system picks a port: give one", wire.link)));
     }
     let options = args.transport.options()?;
     let endpoint = Endpoint::bind(at, &options).map_err(|error| wire.opening(&error))?;
-    let port = endpoint.local_addr().port();
+    let port = if at.port() == 0 { endpoint.local_addr().port() } else { at.port() };
     let listener = endpoint.listen(port).map_err(|error| wire.opening(&error))?;
     endpoint.warnings().iter().for_each(|warning| output.warn(warning));
     let address = listener.local_addr().to_string();

@@ -9,7 +9,7 @@ use crate::output::Output;
 use crate::transport;
 use crate::xtp::{Content, Sum, bar, places, resolve};
 use indicatif::ProgressBar;
-use pinnace::qmp::{Endpoint, Shutdown, Stream};
+use pinnace::qmp::{Endpoint, Options, Shutdown, Stream};
 use serde::Serialize;
 use std::io;
 use std::net::SocketAddr;
@@ -60,7 +60,9 @@ struct Done {
 struct Sender<'a> {
     args: &'a Args,
     output: &'a Output,
-    endpoint: &'a Endpoint,
+    /// None of its own over shared memory.
+    endpoint: Option<&'a Endpoint>,
+    options: &'a Options,
     /// As the user has it.
     name: &'a str,
     to: SocketAddr,
@@ -80,15 +82,31 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let options = args.transport.options()?;
     let to = resolve(&name)?;
     interrupt::install();
-    let endpoint = args.transport.wire.client_of(to, &options)?;
-    endpoint.warnings().iter().for_each(|warning| output.warn(warning));
+    let wire = args.transport.wire;
+    wire.check()?;
+    let endpoint = match wire.link {
+        LinkName::Shm => None,
+        _ => Some(wire.client_of(to, &options)?),
+    };
+    endpoint.iter().flat_map(Endpoint::warnings).for_each(|warning| output.warn(warning));
     let bar = bar(content.len().map(|len| len.saturating_mul(args.count)));
     let (name, begun) = (name.as_str(), Instant::now());
-    let mut sender = Sender { args, output, endpoint: &endpoint, name, to, bar, bytes: 0, heard: 0, since: begun };
+    let mut sender = Sender {
+        args,
+        output,
+        endpoint: endpoint.as_ref(),
+        options: &options,
+        name,
+        to,
+        bar,
+        bytes: 0,
+        heard: 0,
+        since: begun,
+    };
     let sent = (0..args.count).try_for_each(|number| sender.connection(&mut content, number));
     let (seconds, bytes) = (begun.elapsed().as_secs_f64(), sender.bytes);
     sender.bar.finish_and_clear();
-    let counters = endpoint.counters();
+    let counters = endpoint.as_ref().map(Endpoint::counters).unwrap_or_default();
     output.note(counters.to_string().trim_end().replace('\n', ", "));
     sent?;
     let done = Done {
@@ -118,7 +136,11 @@ impl Sender<'_> {
     /// One connection, from its first byte to its end.
     fn connection(&mut self, content: &mut Content, number: u64) -> Result<(), Error> {
         self.since = Instant::now();
-        let stream = self.endpoint.begin(self.to).map_err(|error| self.error(&error))?;
+        let stream = match self.endpoint {
+            Some(endpoint) => endpoint.begin(self.to),
+            None => Stream::begin(self.to, self.options),
+        };
+        let stream = stream.map_err(|error| self.error(&error))?;
         stream.set_read_timeout(Some(interrupt::LOOK));
         stream.set_write_timeout(Some(interrupt::LOOK));
         let result = self.send(&stream, content, number);
@@ -189,7 +211,9 @@ impl Sender<'_> {
         if let Some(bytes) = acknowledged(stream) {
             self.bar.set_position((before + bytes).min(self.bytes));
         }
-        let counters = self.endpoint.counters();
+        // The daemon knows when a process of this host is gone.
+        let Some(endpoint) = self.endpoint else { return Ok(()) };
+        let counters = endpoint.counters();
         let heard = counters.data_packets_received + counters.statuses_received + counters.diags_received;
         if heard != self.heard {
             (self.heard, self.since) = (heard, Instant::now());
@@ -208,6 +232,8 @@ impl Sender<'_> {
         let carrier = match self.args.transport.wire.link {
             LinkName::Udp => "UDP",
             LinkName::Ip36 => "IP protocol 36",
+            LinkName::Ether => "Ethernet",
+            LinkName::Shm => "shared memory",
         };
         Error::peer_gone(format!(
             "no answer from {to} within {seconds} s: is `pinnace qmp listen` running there with the same --link, and does \

@@ -5,6 +5,7 @@ use crate::perf::IdleChoice;
 use crate::transport;
 use crate::xtp::{client_address, seconds};
 use clap::{Args, ValueEnum};
+use pinnace::daemon::Client;
 use pinnace::qmp::{Carrier, Endpoint, Options};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -22,12 +23,17 @@ pub(crate) enum LinkName {
     Udp,
     /// IP itself, protocol 36: needs root or CAP_NET_RAW, and each end an address of its own
     Ip36,
+    /// Ethernet frames (EtherType 0x817D) to a host on the same link: needs root or CAP_NET_RAW; the address names the
+    /// interface
+    Ether,
+    /// Memory shared with a process of this host: needs `pinnace daemon`
+    Shm,
 }
 
 impl LinkName {
     /// Whether it needs a right that not everybody has.
     pub(crate) fn is_raw(self) -> bool {
-        self != Self::Udp
+        matches!(self, Self::Ip36 | Self::Ether)
     }
 }
 
@@ -36,6 +42,8 @@ impl fmt::Display for LinkName {
         f.write_str(match self {
             Self::Udp => "udp",
             Self::Ip36 => "ip36",
+            Self::Ether => "ether",
+            Self::Shm => "shm",
         })
     }
 }
@@ -45,6 +53,8 @@ impl From<LinkName> for Carrier {
         match name {
             LinkName::Udp => Self::Udp,
             LinkName::Ip36 => Self::Ip36,
+            LinkName::Ether => Self::Ether,
+            LinkName::Shm => Self::SharedMemory,
         }
     }
 }
@@ -68,6 +78,8 @@ impl Wire {
     pub(crate) fn apply(self, options: Options) -> Options {
         Options {
             carrier: self.link.into(),
+            // What carries it was said.
+            same_host: false,
             status_every: self.status_every.unwrap_or(options.status_every),
             go_back_n: self.go_back_n,
             ..options
@@ -83,6 +95,16 @@ impl Wire {
         endpoint.map_err(|error| self.opening(&error))
     }
 
+    /// Fails unless what it needs is there.
+    pub(crate) fn check(self) -> Result<(), Error> {
+        if self.link == LinkName::Shm && Client::current().is_none() {
+            return Err(Error::failed(
+                "--link shm: no daemon serves this user; start one with `pinnace daemon`, or leave the option out",
+            ));
+        }
+        Ok(())
+    }
+
     /// Who opens a socket, and what would help if that fails.
     pub(crate) fn opening(self, error: &io::Error) -> Error {
         let link = self.link;
@@ -93,6 +115,9 @@ impl Wire {
             io::ErrorKind::AddrInUse if link == LinkName::Ip36 => Error::failed(format!(
                 "{error}; one process owns protocol 36 of an address: end that one, or use another"
             )),
+            io::ErrorKind::AddrInUse if link == LinkName::Ether => {
+                Error::failed(format!("{error}; one process owns QMP on an interface: end that one, or use another"))
+            }
             io::ErrorKind::AddrInUse => {
                 Error::failed(format!("{error}; another program has the port: choose another one, or end that program"))
             }

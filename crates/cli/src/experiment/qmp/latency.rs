@@ -10,7 +10,7 @@ use serde::Serialize;
 
 /// Bytes each way.
 const SIZES: [usize; 4] = [1, 16, 100, 1_000];
-const QUICK: [usize; 1] = [16];
+const QUICK: [usize; 2] = [16, 1_000];
 /// TCP with the congestion control that it has by default: round trips do not depend on it.
 const KINDS: [Kind; 3] = [QMP_COPIED, QMP, Kind::Tcp("cubic")];
 /// Round trips a round, after some that do not count.

@@ -61,7 +61,8 @@ impl Kind {
         COLOURS[match self {
             Self::Qmp { link: LinkName::Udp, qbuf: true } => 0,
             Self::Qmp { link: LinkName::Udp, qbuf: false } => 4,
-            Self::Qmp { .. } => 3,
+            Self::Qmp { link: LinkName::Ip36, .. } => 3,
+            Self::Qmp { .. } => 5,
             Self::Tcp("cubic") => 1,
             Self::Tcp(_) => 2,
         }]
@@ -93,6 +94,7 @@ impl Kind {
         let headers = match self {
             Self::Qmp { link: LinkName::Udp, .. } => 20.0 + 8.0 + 32.0,
             Self::Qmp { link: LinkName::Ip36, .. } => 20.0 + 32.0,
+            Self::Qmp { link: LinkName::Ether | LinkName::Shm, .. } => 32.0,
             // With time stamps, as the kernel sends it.
             Self::Tcp(_) => 20.0 + 32.0,
         };

@@ -1,0 +1,135 @@
+//! What a daemon says of itself, its pool and its clients.
+
+use crate::exit::Error;
+use crate::output::Output;
+use pinnace::daemon::{ClientStatistics, Totals, statistics};
+use serde::Serialize;
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// A daemon as JSON.
+#[derive(Serialize)]
+struct DaemonLine<'a> {
+    event: &'static str,
+    socket: &'a Path,
+    pid: u64,
+    uptime_seconds: u64,
+    listeners: u64,
+    channels: u64,
+    /// Channels that it has made.
+    connected: u64,
+    refused_clients: u64,
+    dropped_clients: u64,
+    dead_clients: u64,
+    zones: u64,
+    block_bytes: u64,
+    blocks: u64,
+    free_blocks: u64,
+    user_blocks: u64,
+    engine_blocks: u64,
+    transit_blocks: u64,
+    deferred_blocks: u64,
+    swept_blocks: u64,
+    clients: Vec<ClientLine>,
+}
+
+#[derive(Serialize)]
+struct ClientLine {
+    number: u64,
+    pid: u64,
+    uid: u64,
+    age_seconds: u64,
+    listeners: u64,
+    channels: u64,
+    held_blocks: u64,
+    /// On their way to it.
+    incoming_blocks: u64,
+}
+
+/// Asks the daemon at a socket, and prints what it says.
+pub(super) fn print(socket: &Path, output: &Output) -> Result<(), Error> {
+    let statistics = statistics(socket)
+        .map_err(|error| Error::io(format_args!("no daemon answers at {}", socket.display()), &error))?;
+    let line = line(socket, &statistics.totals, &statistics.clients);
+    output.result(text(&line), &line);
+    Ok(())
+}
+
+fn line<'a>(socket: &'a Path, totals: &Totals, clients: &[ClientStatistics]) -> DaemonLine<'a> {
+    let pool = &totals.pool;
+    DaemonLine {
+        event: "daemon",
+        socket,
+        pid: totals.pid,
+        uptime_seconds: totals.uptime_seconds,
+        listeners: totals.listeners,
+        channels: totals.channels,
+        connected: totals.connected,
+        refused_clients: totals.refused_clients,
+        dropped_clients: totals.dropped_clients,
+        dead_clients: totals.dead_clients,
+        zones: pool.zones,
+        block_bytes: pool.block_bytes,
+        blocks: pool.blocks,
+        free_blocks: pool.free_blocks,
+        user_blocks: pool.user_blocks,
+        engine_blocks: pool.engine_blocks,
+        transit_blocks: pool.transit_blocks,
+        deferred_blocks: pool.deferred_blocks,
+        swept_blocks: pool.swept_blocks,
+        clients: clients
+            .iter()
+            .map(|client| ClientLine {
+                number: client.number,
+                pid: client.pid,
+                uid: client.uid,
+                age_seconds: client.age_seconds,
+                listeners: client.listeners,
+                channels: client.channels,
+                held_blocks: client.held_blocks,
+                incoming_blocks: client.incoming_blocks,
+            })
+            .collect(),
+    }
+}
+
+fn text(line: &DaemonLine<'_>) -> String {
+    let mut text = format!(
+        "daemon {} at {}: up {} s, {} clients, {} listeners, {} channels ({} made); refused {}, dropped {}, dead {}\n  blocks {}: \
+         free {}, user {}, engine {}, transit {}, deferred {}; {} zones, {} bytes a block",
+        line.pid,
+        line.socket.display(),
+        line.uptime_seconds,
+        line.clients.len(),
+        line.listeners,
+        line.channels,
+        line.connected,
+        line.refused_clients,
+        line.dropped_clients,
+        line.dead_clients,
+        line.blocks,
+        line.free_blocks,
+        line.user_blocks,
+        line.engine_blocks,
+        line.transit_blocks,
+        line.deferred_blocks,
+        line.zones,
+        line.block_bytes,
+    );
+    for client in &line.clients {
+        // Writing to a string does not fail.
+        let _ = write!(
+            text,
+            "\n  client {}: process {}, user {}, {} s; {} listeners, {} channels, {} blocks, {} on their way",
+            client.number,
+            client.pid,
+            client.uid,
+            client.age_seconds,
+            client.listeners,
+            client.channels,
+            client.held_blocks,
+            client.incoming_blocks,
+        );
+    }
+    text
+}

@@ -348,6 +348,9 @@ impl Context {
     }
 }
 
+/// Packets with fewer user bytes are copied: that costs less than to name a place for each.
+const WORTH_PLANNING: u32 = 512;
+
 impl Engine for Xtp {
     type Event = Event;
 
@@ -394,7 +397,8 @@ impl Engine for Xtp {
     }
 
     fn plan_receive(&self, plan: &mut ReceivePlan) {
-        if let Some(context) = self.newest.and_then(|key| self.contexts.lookup(key)) {
+        let newest = self.newest.and_then(|key| self.contexts.lookup(key));
+        if let Some(context) = newest.filter(|context| context.incoming.expected_size() >= WORTH_PLANNING) {
             let codec = self.shared.config.codec;
             let tail = codec.tail_bytes(context.incoming.expected_size() as usize);
             context.incoming.plan(plan, codec.header_bytes(), tail);

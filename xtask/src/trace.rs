@@ -16,7 +16,8 @@ use toml::Table as Toml;
 use crate::source::{self, SourceFile};
 
 /// The protocols that are finished: every requirement of theirs is checked.
-const COMPLETE: &[Family] = &[Family::Zcrp, Family::Xtp, Family::VrpSender, Family::VrpReceiver];
+const COMPLETE: &[Family] =
+    &[Family::Zcrp, Family::Qmp, Family::Qbuf, Family::Xtp, Family::VrpSender, Family::VrpReceiver];
 
 const TABLE: &str = "docs/src/trace.md";
 const EXCEPTIONS: &str = "specs/exceptions.toml";

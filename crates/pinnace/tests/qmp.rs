@@ -26,7 +26,7 @@ fn pattern(len: usize, seed: u64) -> Vec<u8> {
     .collect()
 }
 
-//= Q-1 test, Q-12 test
+//= Q-1, Q-12 test
 #[test]
 fn bytes_go_both_ways_and_streams_end() {
     let (mut client, mut server) = pair();
@@ -219,7 +219,7 @@ fn many_streams_share_an_endpoint() {
     serving.join().unwrap();
 }
 
-//= B-6 test, B-7 test, B-11 test, Q-10 test
+//= B-6, B-7, B-11, Q-10 test
 #[test]
 fn qbufs_change_owners_and_come_back() {
     let pools = [(); 2].map(|()| Pool::create(&PoolOptions { zones: 64, ..PoolOptions::default() }).unwrap());

@@ -4,11 +4,12 @@ use crate::Profile;
 use pinnace_core::{Address, BufferId, Time};
 use pinnace_xtp::{Close, ContextId, ControlBlock, Failure, ListenerId, Output, Refused, Xtp};
 
-/// Waits for others at the port of `block`.
+/// Waits for others at the port of `block`. What a FIRST finds there answers with the FIRST's key and RTN; from then on
+/// packets name the other end's own key, with RTN.
 ///
 /// # Errors
 /// [`Refused::Port`] if it is 0 or taken.
-//= Q-4
+//= Q-4, Q-6
 pub fn listen(engine: &mut Xtp, block: ControlBlock) -> Result<ListenerId, Refused> {
     engine.listen(block, Profile::SERVICES)
 }
@@ -27,11 +28,11 @@ pub fn connect(engine: &mut Xtp, now: Time, to: Address, block: ControlBlock) ->
 
 /// One write: `len` bytes of `buffer` from `offset` on, the last packet of which asks for a status. The buffer is the
 /// engine's until [`Event::Sent`](pinnace_xtp::Event::Sent) gives it back: when the last packet that uses it has been
-/// acknowledged.
+/// acknowledged. If the request for the status is lost, or the status, a timer finds out and asks again, with a new sync.
 ///
 /// # Errors
 /// [`Refused::Full`], [`Refused::Closed`], [`Refused::Empty`].
-//= Q-8, Q-10
+//= Q-8, Q-9, Q-10
 pub fn write(
     engine: &mut Xtp,
     now: Time,

@@ -83,7 +83,7 @@ fn death_while_freeing_leaks_nothing() {
     );
 }
 
-//= B-5 test, B-12 test
+//= B-5, B-12 test
 #[test]
 fn death_while_deferring_leaks_nothing() {
     die_everywhere(
@@ -166,7 +166,7 @@ fn who_comes_to_a_slot_of_the_dead_keeps_what_it_has() {
     }
 }
 
-//= B-6 test, B-12 test
+//= B-6, B-12 test
 #[test]
 fn death_at_any_point_of_a_life_leaks_nothing() {
     for variant in VARIANTS {

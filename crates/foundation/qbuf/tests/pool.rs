@@ -75,7 +75,7 @@ fn take_one(held: &mut BTreeMap<usize, Qbuf>, which: usize) -> Option<Qbuf> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    //= B-1 test, B-2 test, B-3 test, B-6 test
+    //= B-1, B-2, B-3, B-6 test
     #[test]
     fn a_pool_does_what_a_set_of_bits_does(steps in steps(), lock_free: bool) {
         let pool = small(if lock_free { Variant::LockFree } else { Variant::Locked }, 3);
@@ -137,7 +137,7 @@ proptest! {
         prop_assert_eq!((pool.stats().free_blocks, pool.stats().corrupt_words), (96, 0));
     }
 
-    //= B-9 test, B-13 test
+    //= B-9, B-13 test
     #[test]
     fn a_file_with_any_beginning_is_refused_or_harmless(beginning in prop::collection::vec(any::<u8>(), 0..40), at in 0..32_u64) {
         let pool = small(Variant::Locked, 1);
@@ -225,7 +225,7 @@ fn a_pool_has_as_many_clients_as_slots() {
     again(&pool);
 }
 
-//= B-6 test, B-13 test
+//= B-6, B-13 test
 #[test]
 fn only_whom_it_was_passed_to_can_take_a_qbuf_and_once() {
     for variant in VARIANTS {

@@ -85,7 +85,7 @@ fn audit(stats: &Stats, what: &str) {
     assert_eq!(seen, (stats.blocks, 0, 0, 1, 0), "{what}: {stats:?}");
 }
 
-//= B-4 test, B-6 test
+//= B-4, B-6 test
 fn share(variant: Variant) -> Result<(), Failed> {
     let pool = pool(variant, 3, false);
     let mut workers: Vec<_> = (1..4).map(|seed| Worker::start("share", &pool, seed)).collect();
@@ -233,7 +233,7 @@ fn endure(pool: &Pool, random: &mut fastrand::Rng) {
     }
 }
 
-//= B-6 test, B-15 test
+//= B-6, B-15 test
 fn guard() -> Result<(), Failed> {
     for (role, faults) in [("touch before", false), ("touch after passing", true), ("touch after freeing", true)] {
         let pool = pool(Variant::Locked, 1, true);

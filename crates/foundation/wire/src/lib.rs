@@ -6,6 +6,7 @@
 #![no_std]
 #![warn(missing_docs)]
 
+pub mod a1;
 pub mod checksum;
 pub mod vrp;
 pub mod xtp;

@@ -1,0 +1,145 @@
+//! Processes that are killed at random instants (B-12).
+
+use crate::parts::{Named, Process, Served, exchange, wait_until};
+use pinnace::daemon::Client;
+use std::time::{Duration, Instant};
+
+pub(crate) fn tests() -> Vec<Named> {
+    vec![
+        ("killed_clients_leave_nothing_behind", killed_clients),
+        ("clients_go_on_when_the_daemon_is_killed", killed_daemon),
+        ("a_killed_daemon_is_replaced_under_load", replaced_daemon),
+    ]
+}
+
+/// Kills; `PINNACE_KILLS` says how many.
+fn kills(by_default: usize) -> usize {
+    std::env::var("PINNACE_KILLS").ok().map_or(by_default, |text| text.parse().expect("a number"))
+}
+
+struct Random(u64);
+
+impl Random {
+    fn new() -> Self {
+        Self(u64::from(std::process::id()) << 20 | 1)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+}
+
+//= B-12 test
+fn killed_clients() {
+    let mut served = Served::start(&[]);
+    let address = "127.0.0.1:7001";
+    let mut random = Random::new();
+    let start = |part: &str, path: &str| {
+        let mut process = Process::start(part, &[path, address]);
+        assert_eq!(process.line(), "ready");
+        process
+    };
+    let path = served.path().to_owned();
+    let survivor = Client::open(&served.socket).unwrap();
+    let mut echo = start("echo", &path);
+    let mut loads: Vec<_> = (0..2).map(|_| start("load", &path)).collect();
+    for turn in 0..kills(100) {
+        std::thread::sleep(Duration::from_micros(random.below(20_000)));
+        if random.below(3) == 0 {
+            echo.kill();
+            // Its address is free as soon as the daemon has noticed.
+            wait_until("the address is free", || survivor.connect(address.parse().unwrap()).unwrap().is_none());
+            echo = start("echo", &path);
+        } else {
+            let victim = random.below(2) as usize;
+            loads[victim].kill();
+            loads[victim] = start("load", &path);
+        }
+        if turn % 10 == 0 {
+            let mut arrival = survivor.connect(address.parse().unwrap()).unwrap().expect("the echo listens");
+            exchange(&mut arrival, 20);
+        }
+        assert!(served.process.runs());
+    }
+    drop((echo, loads, survivor));
+    served.wait_until_unused();
+    assert_eq!(served.statistics().totals.dropped_clients, 0, "nobody misbehaved");
+}
+
+/// The next number that a faithful load says, and whether it has a daemon.
+fn progress(load: &mut Process) -> (u64, bool) {
+    let line = load.line();
+    let (count, alive) = line.split_once(' ').unwrap_or_else(|| panic!("it says {line:?}"));
+    (count.parse().unwrap(), alive == "alive")
+}
+
+fn killed_daemon() {
+    let mut served = Served::start(&[]);
+    let address = "127.0.0.1:7001";
+    let mut echo = Process::start("echo", &[served.path(), address]);
+    echo.line();
+    let mut load = Process::start("faithful", &[served.path(), address]);
+    load.line();
+    let client = Client::open(&served.socket).unwrap();
+    let mut arrival = client.connect(address.parse().unwrap()).unwrap().unwrap();
+    exchange(&mut arrival, 1000);
+    wait_until("they talk", || progress(&mut load).0 > 100);
+    served.process.kill();
+    // They notice, and go on.
+    wait_until("it notices", || !progress(&mut load).1);
+    let before = progress(&mut load).0;
+    wait_until("it goes on", || progress(&mut load).0 > before + 100);
+    exchange(&mut arrival, 10_000);
+    assert!(!client.is_alive());
+    assert!(client.connect(address.parse().unwrap()).is_err(), "no new ones");
+    // Without a daemon, too, one notices that the other is dead, and gets the blocks back.
+    load.kill();
+    echo.kill();
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        match arrival.channel.try_recv() {
+            Ok(Some(_)) => {}
+            Ok(None) => {
+                assert!(Instant::now() < deadline, "the death goes unnoticed");
+                let soon = Instant::now() + Duration::from_millis(300);
+                let _ = arrival.channel.wait_readable(Duration::ZERO, Some(soon));
+            }
+            Err(_) => break,
+        }
+    }
+    drop(arrival);
+    wait_until("all is free", || {
+        client.pool().sweep();
+        let pool = client.pool().stats();
+        (pool.free_blocks, pool.clients, pool.locked_zones) == (pool.blocks, 1, 0)
+    });
+}
+
+fn replaced_daemon() {
+    let mut served = Served::start(&[]);
+    let address = "127.0.0.1:7001";
+    let mut random = Random::new();
+    for _ in 0..kills(100).div_ceil(10) {
+        let mut echo = Process::start("echo", &[served.path(), address]);
+        echo.line();
+        let mut load = Process::start("faithful", &[served.path(), address]);
+        load.line();
+        std::thread::sleep(Duration::from_micros(random.below(20_000)));
+        served.process.kill();
+        served.again();
+        // New ones have the new daemon, while the old ones go on with what they have.
+        let before = progress(&mut load).0;
+        wait_until("it goes on", || before == 0 || progress(&mut load).0 > before);
+        let mut new = Process::start("echo", &[served.path(), address]);
+        assert_eq!(new.line(), "ready");
+        let client = Client::open(&served.socket).unwrap();
+        let mut arrival = client.connect(address.parse().unwrap()).unwrap().unwrap();
+        exchange(&mut arrival, 1000);
+        drop((arrival, client, new));
+        drop((echo, load));
+        served.wait_until_unused();
+    }
+}

@@ -1,0 +1,33 @@
+//! The daemon and its clients, as processes that misbehave and die.
+//!
+//! This program is its own children: with an environment variable it plays one of the parts in `parts`.
+
+#[cfg(target_os = "linux")]
+mod bad_input;
+#[cfg(target_os = "linux")]
+mod joining;
+#[cfg(target_os = "linux")]
+mod kills;
+#[cfg(target_os = "linux")]
+mod parts;
+#[cfg(target_os = "linux")]
+mod raw;
+
+#[cfg(target_os = "linux")]
+fn main() -> std::process::ExitCode {
+    if parts::play() {
+        return std::process::ExitCode::SUCCESS;
+    }
+    let arguments = libtest_mimic::Arguments::from_args();
+    let tests = [joining::tests(), bad_input::tests(), kills::tests()].concat();
+    let trials = tests.into_iter().map(|(name, test)| {
+        libtest_mimic::Trial::test(name, move || {
+            test();
+            Ok(())
+        })
+    });
+    libtest_mimic::run(&arguments, trials.collect()).exit_code()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn main() {}

@@ -2,18 +2,12 @@
 //!
 //! This program is its own children: with an environment variable it plays one of the parts in `parts`.
 
-#[cfg(target_os = "linux")]
 mod bad_input;
-#[cfg(target_os = "linux")]
 mod joining;
-#[cfg(target_os = "linux")]
 mod kills;
-#[cfg(target_os = "linux")]
 mod parts;
-#[cfg(target_os = "linux")]
 mod raw;
 
-#[cfg(target_os = "linux")]
 fn main() -> std::process::ExitCode {
     if parts::play() {
         return std::process::ExitCode::SUCCESS;
@@ -28,6 +22,3 @@ fn main() -> std::process::ExitCode {
     });
     libtest_mimic::run(&arguments, trials.collect()).exit_code()
 }
-
-#[cfg(not(target_os = "linux"))]
-fn main() {}

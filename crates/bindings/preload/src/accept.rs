@@ -6,7 +6,7 @@ use crate::listener;
 use crate::name::{Class, Family, Name};
 use crate::sys::{self, End, Outcome};
 use crate::table::{self, Members, Notes};
-use crate::{internet, real, stream};
+use crate::{carrier, internet, real, stream};
 use core::ffi::{c_int, c_long};
 use core::net::{IpAddr, SocketAddr};
 use core::ptr::null;
@@ -91,10 +91,7 @@ unsafe fn accept_unix(members: Members, address: *mut sockaddr, len: *mut sockle
     loop {
         let mut buffer = [0; 128];
         let (accepted, peer) = sys::accept4(members.unix, &mut buffer, flags)?;
-        let Some((family, from)) = welcome(accepted, peer) else {
-            sys::close(accepted);
-            continue;
-        };
+        let Some((accepted, family, from)) = welcome(accepted, peer, flags) else { continue };
         if !address.is_null() || !len.is_null() {
             let (bytes, count) = internet::format(family, from);
             // SAFETY: the caller's promise.
@@ -110,39 +107,57 @@ unsafe fn accept_unix(members: Members, address: *mut sockaddr, len: *mut sockle
             notes = carried;
             table::set_notes(members.unix, listening.with_plain(plain));
         }
-        return stream::born(accepted, notes);
+        stream::born(accepted, notes);
+        carrier::learn(accepted);
+        return Ok(accepted);
     }
 }
 
-/// Whether who connects may say what its name says; then, how the application sees it.
+/// Takes who connects, if it may say what its name says: then, the descriptor, and how the application sees it.
 ///
 /// Anybody on this host may connect to an abstract name, as to a TCP port, and may choose a name of its own. So a name is
 /// believed as far as TCP would make it true: both addresses are this host's own, and only root comes from a port below
-/// 1024. A connection from another host can only be handed over by root or by the listener's own user.
-fn welcome(accepted: c_int, peer: &[u8]) -> Option<(Family, SocketAddr)> {
-    let Some(Name::Connection { from, to, remote, .. }) = Name::parse(peer) else { return None };
+/// 1024. A connection of another host can only be handed over by root or by the listener's own user.
+fn welcome(accepted: c_int, peer: &[u8], flags: c_int) -> Option<(c_int, Family, SocketAddr)> {
     let mut buffer = [0; 128];
-    let Some(Name::Listener { class, at, .. }) =
-        sys::address(accepted, End::Own, &mut buffer).ok().and_then(Name::parse)
-    else {
-        return None;
+    let listening = sys::address(accepted, End::Own, &mut buffer).ok().and_then(Name::parse);
+    let (class, at) = match listening {
+        Some(Name::Listener { class, at, .. }) => (class, at),
+        _ => {
+            sys::close(accepted);
+            return None;
+        }
     };
+    match Name::parse(peer) {
+        Some(Name::Connection { from, to, remote: false, .. }) if is_entitled(accepted, class, at, from, to) => {
+            Some((accepted, class.family(), from))
+        }
+        Some(Name::Handover) => {
+            let stream = carrier::receive(accepted, class, at, flags)?;
+            let from = stream::find(stream)?.peer;
+            Some((stream, class.family(), from))
+        }
+        _ => {
+            sys::close(accepted);
+            None
+        }
+    }
+}
+
+fn is_entitled(accepted: c_int, class: Class, at: SocketAddr, from: SocketAddr, to: SocketAddr) -> bool {
     let aimed = to.port() == at.port() && (at.ip().is_unspecified() || at.ip() == to.ip());
     let kind = match class {
         Class::V4 | Class::Mapped => from.is_ipv4(),
         Class::V6 => from.is_ipv6(),
         Class::Dual => true,
     };
-    if !aimed || !kind {
-        return None;
-    }
-    let user = || sys::option::<libc::ucred>(accepted, libc::SOL_SOCKET, libc::SO_PEERCRED).ok().map(|peer| peer.uid);
-    let entitled = if remote {
-        user().is_some_and(|user| user == 0 || user == sys::euid())
-    } else {
-        (from.port() >= 1024 || user() == Some(0)) && is_own(from.ip()) && (to.ip() == from.ip() || is_own(to.ip()))
-    };
-    entitled.then_some((class.family(), from))
+    let is_root =
+        || sys::option::<libc::ucred>(accepted, libc::SOL_SOCKET, libc::SO_PEERCRED).is_ok_and(|peer| peer.uid == 0);
+    aimed
+        && kind
+        && (from.port() >= 1024 || is_root())
+        && is_own(from.ip())
+        && (to.ip() == from.ip() || is_own(to.ip()))
 }
 
 fn is_own(ip: IpAddr) -> bool {

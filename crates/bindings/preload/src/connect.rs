@@ -5,7 +5,7 @@
 use crate::listener::SHARES;
 use crate::name::{Class, Family, Name};
 use crate::sys::{self, End, Outcome};
-use crate::{carrier, config, diag, epoll, internet, real, stream, table};
+use crate::{carrier, config, diag, epoll, internet, real, stream};
 use core::ffi::c_int;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use libc::{sockaddr, socklen_t};
@@ -185,7 +185,6 @@ pub(crate) fn replace(fd: c_int, unix: c_int) -> Outcome<()> {
     if let Some(registration) = registered {
         registration.restore(fd);
     }
-    table::reset(fd);
-    let _ = stream::born(fd, notes);
+    stream::born(fd, notes);
     Ok(())
 }

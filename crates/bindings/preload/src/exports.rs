@@ -4,10 +4,10 @@
 
 use crate::sys::{self, End, Outcome};
 use crate::table::{self, Notes};
-use crate::{accept, connect, descriptor, listener, message, options, real};
+use crate::{accept, carrier, connect, descriptor, listener, message, options, real};
 use core::ffi::{c_int, c_uint, c_ulong, c_void};
 
-use libc::{epoll_event, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, stat, timespec};
+use libc::{epoll_event, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, stat, timespec};
 
 fn answer(saved: c_int, outcome: Outcome) -> c_int {
     match outcome {
@@ -199,7 +199,7 @@ export! {
             if received >= 0 && room > 0 {
                 message::forget_sender(from.cast(), room, from_len);
             }
-            received
+            carrier::ended(fd, received, len)
         }
     }
 
@@ -211,8 +211,34 @@ export! {
             if received >= 0 && room > 0 {
                 message::forget_sender(from.cast(), room, from_len);
             }
-            received
+            carrier::ended(fd, received, len)
         }
+    }
+
+    /// Here and below: only the end of a stream is looked at.
+    fn read(fd: c_int, into: *mut c_void, len: size_t) -> ssize_t {
+        // SAFETY: the caller's promise.
+        carrier::ended(fd, unsafe { real::read(fd, into, len) }, len)
+    }
+
+    fn readv(fd: c_int, into: *const iovec, count: c_int) -> ssize_t {
+        // SAFETY: the caller's promise.
+        carrier::ended(fd, unsafe { real::readv(fd, into, count) }, 1)
+    }
+
+    fn recv(fd: c_int, into: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
+        // SAFETY: the caller's promise.
+        carrier::ended(fd, unsafe { real::recv(fd, into, len, flags) }, len)
+    }
+
+    fn __read_chk(fd: c_int, into: *mut c_void, len: size_t, room: size_t) -> ssize_t {
+        // SAFETY: the caller's promise.
+        carrier::ended(fd, unsafe { real::__read_chk(fd, into, len, room) }, len)
+    }
+
+    fn __recv_chk(fd: c_int, into: *mut c_void, len: size_t, room: size_t, flags: c_int) -> ssize_t {
+        // SAFETY: the caller's promise.
+        carrier::ended(fd, unsafe { real::__recv_chk(fd, into, len, room, flags) }, len)
     }
 
     fn recvmsg(fd: c_int, bytes: *mut msghdr, flags: c_int) -> ssize_t {

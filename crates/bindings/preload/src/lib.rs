@@ -53,7 +53,7 @@ extern "C" fn load() {
 #[cfg_attr(not(test), unsafe(link_section = ".init_array"))]
 static LOAD: extern "C" fn() = load;
 
-/// Finds the listeners that came through exec.
+/// Finds the listeners that came through exec, and the streams of other hosts.
 fn inherit() {
     let Ok(folder) = sys::open(c"/proc/self/fd", libc::O_RDONLY | libc::O_DIRECTORY) else { return };
     let mut entries = [0; 2048];
@@ -66,10 +66,10 @@ fn inherit() {
             let name = entry[19..].split(|&byte| byte == 0).next().unwrap_or_default();
             let Some(fd) = str::from_utf8(name).ok().and_then(|name| name.parse::<c_int>().ok()) else { continue };
             let mut target = [0; 32];
-            if sys::readlink(epoll::Path::new("/proc/self/fd/", fd).as_c_str(), &mut target)
-                == Ok(b"anon_inode:[eventpoll]")
-            {
-                listener::learn(fd);
+            match sys::readlink(epoll::Path::new("/proc/self/fd/", fd).as_c_str(), &mut target) {
+                Ok(b"anon_inode:[eventpoll]") => drop(listener::learn(fd)),
+                Ok(target) if target.starts_with(b"socket:") => carrier::learn(fd),
+                _ => {}
             }
         }
     }

@@ -99,7 +99,7 @@ fn adopt(fd: c_int, backlog: c_int) -> Outcome {
             return Err(error);
         }
     };
-    let made = hide(fd, unix, class, at);
+    let made = hide(fd, unix, &name, class, at);
     match made {
         Ok(_) => config::say(format_args!("listening on {at}: TCP, and {name} on this host")),
         Err(error) => config::say(format_args!("{at}: TCP only (error {error})")),
@@ -108,7 +108,7 @@ fn adopt(fd: c_int, backlog: c_int) -> Outcome {
 }
 
 /// Moves both members out of the way, and puts an epoll descriptor in the place of the TCP listener.
-fn hide(fd: c_int, unix: c_int, class: Class, at: SocketAddr) -> Outcome {
+fn hide(fd: c_int, unix: c_int, name: &Name, class: Class, at: SocketAddr) -> Outcome {
     let flags = sys::fcntl(fd, libc::F_GETFD, 0)?;
     let status = sys::fcntl(fd, libc::F_GETFL, 0)?;
     let on_exec = flags & libc::FD_CLOEXEC != 0;
@@ -119,7 +119,7 @@ fn hide(fd: c_int, unix: c_int, class: Class, at: SocketAddr) -> Outcome {
     members.unix = hidden?;
     let made = (|| {
         members.tcp = sys::fcntl(fd, duplicate, hidden_base())?;
-        members.control = carrier::listen(class, at, on_exec).unwrap_or(0);
+        members.control = carrier::listen(class, at, name, on_exec).unwrap_or(0);
         let epoll = sys::epoll_create(if on_exec { libc::EPOLL_CLOEXEC } else { 0 })?;
         let made = fill(epoll, members).and_then(|()| {
             if status & libc::O_NONBLOCK != 0 {

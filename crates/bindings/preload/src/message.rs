@@ -2,7 +2,7 @@
 
 use crate::connect::{self, Refusal};
 use crate::sys;
-use crate::{internet, real, stream};
+use crate::{carrier, internet, real, stream};
 use core::ffi::{c_int, c_uint, c_void};
 use core::ptr::null;
 use libc::{mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t};
@@ -150,7 +150,9 @@ pub(crate) unsafe fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> s
         if received >= 0 && room > 0 {
             forget_sender((*message).msg_name, room, &raw mut (*message).msg_namelen);
         }
-        received
+        // Nothing to fill means nothing asked for.
+        let wanted = usize::from(received == 0 && (*message).msg_iovlen > 0);
+        carrier::ended(fd, received, wanted)
     }
 }
 

@@ -7,7 +7,9 @@
 //! | `pinnace/1LD/[::]:PORT` | a listener of an IPv6 socket at any address, IPv4 too |
 //! | `pinnace/1LM/ADDR:PORT` | a listener of an IPv6 socket at one IPv4-mapped address |
 //! | `pinnace/1C4/FROM>TO`, `pinnace/1C6/FROM>TO` | who connects from a socket of that family, on this host |
-//! | `pinnace/1R6/FROM>TO` | the same, for a connection from another host |
+//! | `pinnace/1R4/FROM>TO`, `pinnace/1R6/FROM>TO` | the application's end of a connection with another host |
+//! | `pinnace/1H/...` | who hands over such an end |
+//! | `pinnace/1X/...` | the other side of such an end, which was reset |
 //!
 //! A listener of several that share a port (SO_REUSEPORT) has `#` and a number behind it. The name of who connects is the
 //! hello: it has the magic word, the version, and both internet addresses, and the kernel hands it over with the
@@ -64,6 +66,7 @@ impl Class {
 pub(crate) enum Name {
     Listener { class: Class, at: SocketAddr, share: Option<u8> },
     Connection { family: Family, from: SocketAddr, to: SocketAddr, remote: bool },
+    Handover,
 }
 
 impl fmt::Display for Name {
@@ -73,6 +76,7 @@ impl fmt::Display for Name {
                 write!(f, "{MAGIC}{VERSION}L{}/{at}", class.letter())?;
                 share.map_or(Ok(()), |share| write!(f, "#{share}"))
             }
+            Self::Handover => write!(f, "{MAGIC}{VERSION}H/"),
             Self::Connection { family, from, to, remote } => {
                 let kind = if remote { 'R' } else { 'C' };
                 let family = if family == Family::V4 { '4' } else { '6' };
@@ -131,6 +135,7 @@ impl Name {
         let family = match kind {
             "C4" | "R4" => Family::V4,
             "C6" | "R6" => Family::V6,
+            "H" => return Some(Self::Handover),
             "L4" => return Self::listener(Class::V4, text),
             "L6" => return Self::listener(Class::V6, text),
             "LD" => return Self::listener(Class::Dual, text),

@@ -34,7 +34,7 @@ pub(crate) unsafe fn name(fd: c_int, end: End, address: *mut sockaddr, len: *mut
         Err(error) => return Err(error),
     }
     let bytes = &buffer[..(count as usize).min(buffer.len())];
-    if stream::is_ours(bytes)
+    if bytes.starts_with(&(libc::AF_UNIX as u16).to_ne_bytes())
         && let Some(stream) = stream::find(fd)
     {
         let shown = match end {

@@ -5,7 +5,7 @@
 use core::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering};
-use libc::{epoll_event, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, stat, timespec};
+use libc::{epoll_event, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, stat, timespec};
 
 fn next(slot: &AtomicPtr<c_void>, name: &'static str) -> *mut c_void {
     let known = slot.load(Ordering::Relaxed);
@@ -76,6 +76,11 @@ functions! {
     sendto(fd: c_int, bytes: *const c_void, len: size_t, flags: c_int, to: *const sockaddr, to_len: socklen_t) -> ssize_t;
     sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t;
     sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int;
+    read(fd: c_int, into: *mut c_void, len: size_t) -> ssize_t;
+    readv(fd: c_int, into: *const iovec, count: c_int) -> ssize_t;
+    recv(fd: c_int, into: *mut c_void, len: size_t, flags: c_int) -> ssize_t;
+    __read_chk(fd: c_int, into: *mut c_void, len: size_t, room: size_t) -> ssize_t;
+    __recv_chk(fd: c_int, into: *mut c_void, len: size_t, room: size_t, flags: c_int) -> ssize_t;
     recvfrom(fd: c_int, into: *mut c_void, len: size_t, flags: c_int, from: *mut sockaddr, from_len: *mut socklen_t) -> ssize_t;
     __recvfrom_chk(fd: c_int, into: *mut c_void, len: size_t, room: size_t, flags: c_int, from: *mut sockaddr, from_len: *mut socklen_t) -> ssize_t;
     recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t;

@@ -1,7 +1,7 @@
 //! Converted streams: Unix sockets that the application takes for TCP connections.
 
 use crate::name::{Family, Name};
-use crate::sys::{self, End, Outcome};
+use crate::sys::{self, End};
 use crate::table::{self, Notes};
 use core::ffi::c_int;
 use core::net::SocketAddr;
@@ -25,8 +25,9 @@ pub(crate) fn find(fd: c_int) -> Option<Stream> {
         Name::Connection { family, from, to, .. } => Some(Stream { family, own: from, peer: to }),
         Name::Listener { class, .. } => match name(fd, End::Peer)? {
             Name::Connection { from, to, .. } => Some(Stream { family: class.family(), own: to, peer: from }),
-            Name::Listener { .. } => None,
+            Name::Listener { .. } | Name::Handover => None,
         },
+        Name::Handover => None,
     }
 }
 
@@ -77,8 +78,7 @@ pub(crate) fn carry_options(tcp: c_int, unix: c_int) -> (Notes, bool) {
 const SO_BUF_LOCK: c_int = 72;
 
 /// The end of making a stream: what is noted of it.
-pub(crate) fn born(fd: c_int, notes: Notes) -> Outcome {
+pub(crate) fn born(fd: c_int, notes: Notes) {
     table::reset(fd);
     table::set_notes(fd, notes);
-    Ok(fd)
 }

@@ -150,6 +150,33 @@ pub(crate) fn recv(fd: c_int, buffer: &mut [u8]) -> Outcome<usize> {
     call!(SYS_recvfrom, fd, buffer.as_mut_ptr(), buffer.len(), 0, none, none).map(|count| count as usize)
 }
 
+/// Receives a message and the first descriptor that comes with it, close-on-exec; further ones are closed.
+pub(crate) fn recv_descriptor(fd: c_int, buffer: &mut [u8]) -> Outcome<(usize, Option<c_int>)> {
+    // Room for one descriptor, aligned as a control message has to be.
+    let mut control = [0_u64; 4];
+    let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    // SAFETY: zeroes are a message without anything; then everything that it points to is set, and lives through the call.
+    let message = unsafe {
+        let mut message: libc::msghdr = core::mem::zeroed();
+        message.msg_iov = &raw mut part;
+        message.msg_iovlen = 1;
+        message.msg_control = control.as_mut_ptr().cast();
+        message.msg_controllen = libc::CMSG_SPACE(size_of::<c_int>() as u32) as _;
+        message
+    };
+    let count = call!(SYS_recvmsg, fd, &raw const message, libc::MSG_CMSG_CLOEXEC)?;
+    // SAFETY: the kernel has filled `control` as far as it says; a control message of this kind has a descriptor in it.
+    let descriptor = unsafe {
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        let is_rights = !header.is_null()
+            && (*header).cmsg_level == libc::SOL_SOCKET
+            && (*header).cmsg_type == libc::SCM_RIGHTS
+            && (*header).cmsg_len as usize >= libc::CMSG_LEN(size_of::<c_int>() as u32) as usize;
+        is_rights.then(|| libc::CMSG_DATA(header).cast::<c_int>().read_unaligned())
+    };
+    Ok((count as usize, descriptor))
+}
+
 pub(crate) fn euid() -> libc::uid_t {
     // SAFETY: it has no conditions.
     unsafe { libc::geteuid() }

@@ -123,6 +123,8 @@ impl Notes {
     const PLAIN: u64 = 1 << 3;
     /// The epoll instance that a fresh socket was added to, plus one.
     const EPOLL: u64 = 0x1f_ffff << 4;
+    /// A stream that the companion carries to another host.
+    const REMOTE: u64 = 1 << 62;
     /// Keep-alive times as set, 0: the default.
     const IDLE: u32 = 25;
     const INTERVAL: u32 = 40;
@@ -178,6 +180,14 @@ impl Notes {
 
     pub(crate) fn with_plain(self, on: bool) -> Self {
         self.with(Self::PLAIN, on)
+    }
+
+    pub(crate) fn is_remote(self) -> bool {
+        self.bit(Self::REMOTE)
+    }
+
+    pub(crate) fn with_remote(self, on: bool) -> Self {
+        self.with(Self::REMOTE, on)
     }
 
     pub(crate) fn epoll(self) -> Option<c_int> {

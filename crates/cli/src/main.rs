@@ -20,6 +20,7 @@ mod picture;
 mod ping;
 mod qbuf;
 mod qmp;
+mod run;
 mod sim;
 mod stream;
 mod transport;
@@ -93,6 +94,10 @@ enum Command {
     /// Measure round trips by message size, against TCP; alone, over the loopback interface
     Ping(Box<ping::Args>),
     Wan(wan::Args),
+    Run(run::Args),
+    /// The process beside a command of `run`
+    #[command(hide = true)]
+    RunCompanion(run::companion::Args),
     /// One end of a measurement of `perf` or `ping`
     #[command(hide = true)]
     PerfWorker,
@@ -119,8 +124,9 @@ fn main() -> ExitCode {
 
 fn run(command: &Command, output: &Output) -> Result<ExitCode, Error> {
     match command {
-        // Ends as the command that it runs.
+        // These end as the command that they run.
         Command::Wan(args) => return wan::run(args, output),
+        Command::Run(args) => return run::run(args, output),
         Command::Send(args) => files::send::run(args, output),
         Command::Recv(args) => files::receive::run(args, output),
         Command::Zcrp(args) => zcrp::run(args, output),
@@ -134,6 +140,7 @@ fn run(command: &Command, output: &Output) -> Result<ExitCode, Error> {
         Command::Perf(args) => perf::run(args, output),
         Command::Experiment(args) => experiment::run(args, output),
         Command::Ping(args) => ping::run(args, output),
+        Command::RunCompanion(args) => run::companion::serve(args),
         Command::PerfWorker => perf::run_worker(),
         Command::Doctor(args) => doctor::run(args, output),
         Command::Completion { shell } => {

@@ -1,0 +1,125 @@
+//! Sockets of the companion: those it is asked on, and the pairs that it gives.
+
+use super::request::Request;
+use rustix::net::sockopt::socket_peercred;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
+    SocketType, accept_with, bind, connect, listen, recv, sendmsg, socket_with,
+};
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::process;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Which kind of socket the application made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Family {
+    V4,
+    V6,
+}
+
+/// How long whoever asks may take to say what.
+const AT_ONCE: Duration = Duration::from_secs(1);
+
+/// A socket that somebody asks on.
+#[derive(Debug)]
+pub(super) struct Control(OwnedFd);
+
+impl Control {
+    /// Takes the next, if it is our own user or root.
+    pub(super) fn accept(from: &OwnedFd) -> io::Result<Self> {
+        let fd = accept_with(from, SocketFlags::CLOEXEC)?;
+        let peer = socket_peercred(&fd)?.uid;
+        if !peer.is_root() && peer != rustix::process::geteuid() {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        rustix::net::sockopt::set_socket_timeout(&fd, rustix::net::sockopt::Timeout::Recv, Some(AT_ONCE))?;
+        Ok(Self(fd))
+    }
+
+    pub(super) fn request(&self) -> io::Result<Request> {
+        let mut line = [0_u8; 512];
+        let (count, _) = recv(&self.0, &mut line, RecvFlags::empty())?;
+        Request::parse(&line[..count]).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+
+    /// The application shall use TCP.
+    pub(super) fn refuse(&self) -> io::Result<()> {
+        rustix::net::send(&self.0, b"TCP", SendFlags::NOSIGNAL)?;
+        Ok(())
+    }
+
+    /// The listener is served from now on.
+    pub(super) fn accept_listener(&self) -> io::Result<()> {
+        rustix::net::send(&self.0, b"OK", SendFlags::NOSIGNAL)?;
+        Ok(())
+    }
+
+    /// The application has its stream.
+    pub(super) fn give(&self, stream: &OwnedFd) -> io::Result<()> {
+        pass(self.0.as_fd(), stream)
+    }
+}
+
+impl AsFd for Control {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+fn pass(to: BorrowedFd<'_>, stream: &OwnedFd) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let fds = [stream.as_fd()];
+    control.push(SendAncillaryMessage::ScmRights(&fds));
+    sendmsg(to, &[IoSlice::new(b"OK")], &mut control, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+fn socket() -> io::Result<OwnedFd> {
+    Ok(socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?)
+}
+
+/// A name that no other socket has.
+fn unique(kind: char) -> io::Result<SocketAddrUnix> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let name = format!("pinnace/1{kind}/{}-{}", process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    Ok(SocketAddrUnix::new_abstract_name(name.as_bytes())?)
+}
+
+/// A pair of sockets: the application's, whose own name says both addresses, and ours.
+pub(super) fn make(family: Family, local: SocketAddr, peer: SocketAddr) -> io::Result<(OwnedFd, OwnedFd)> {
+    let digit = if family == Family::V4 { '4' } else { '6' };
+    let plain = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
+    let name = format!("pinnace/1R{digit}/{}>{}", plain(local), plain(peer));
+    let name = SocketAddrUnix::new_abstract_name(name.as_bytes())?;
+    let (listener, own) = (socket()?, socket()?);
+    bind(&listener, &name)?;
+    listen(&listener, 8)?;
+    connect(&own, &name)?;
+    loop {
+        let application = accept_with(&listener, SocketFlags::CLOEXEC)?;
+        // Somebody else may have come in between.
+        if socket_peercred(&application)?.pid == rustix::process::getpid() {
+            return Ok((application, own));
+        }
+    }
+}
+
+/// Gives the listener behind an abstract name a stream, as the next that it accepts.
+pub(super) fn hand_over(name: &str, stream: &OwnedFd) -> io::Result<()> {
+    let handover = socket()?;
+    bind(&handover, &unique('H')?)?;
+    connect(&handover, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
+    pass(handover.as_fd(), stream)
+}
+
+/// Marks our end of a pair: the stream was reset. The application's calls find it when they see the end.
+pub(super) fn mark_reset(own: &OwnedFd) {
+    if let Ok(name) = unique('X') {
+        let _ = bind(own, &name);
+    }
+}

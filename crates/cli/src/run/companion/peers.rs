@@ -1,0 +1,83 @@
+//! What is known of other hosts: how far away they are, and which do not speak QMP.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long it is remembered that an address does not answer.
+const MEMORY: Duration = Duration::from_secs(60);
+/// What is waited for an answer at least, and at most.
+const SHORTEST: Duration = Duration::from_millis(100);
+const LONGEST: Duration = Duration::from_secs(1);
+/// What is waited for one of whom nothing is known.
+const UNKNOWN: Duration = Duration::from_millis(150);
+/// Addresses that are remembered.
+const MOST: usize = 4096;
+
+#[derive(Clone, Copy, Debug)]
+enum Known {
+    Silent { until: Instant },
+    Speaks { round_trip: Duration },
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Peers {
+    known: Mutex<BTreeMap<SocketAddr, Known>>,
+}
+
+impl Peers {
+    fn known(&self) -> MutexGuard<'_, BTreeMap<SocketAddr, Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How long an answer is waited for; `None` if there will be none.
+    pub(super) fn patience(&self, peer: SocketAddr) -> Option<Duration> {
+        match self.known().get(&peer) {
+            Some(Known::Silent { until }) if *until > Instant::now() => None,
+            Some(Known::Speaks { round_trip }) => Some((*round_trip * 2).clamp(SHORTEST, LONGEST)),
+            _ => Some(UNKNOWN),
+        }
+    }
+
+    /// It answered, after so long.
+    pub(super) fn speaks(&self, peer: SocketAddr, round_trip: Duration) {
+        self.note(peer, Known::Speaks { round_trip });
+    }
+
+    /// It did not.
+    pub(super) fn is_silent(&self, peer: SocketAddr) {
+        self.note(peer, Known::Silent { until: Instant::now() + MEMORY });
+    }
+
+    fn note(&self, peer: SocketAddr, known: Known) {
+        let mut all = self.known();
+        if all.len() >= MOST {
+            all.pop_first();
+        }
+        all.insert(peer, known);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_learnt_decides_how_long_is_waited() {
+        let peers = Peers::default();
+        let peer = |port| SocketAddr::from(([192, 0, 2, 1], port));
+        assert_eq!(peers.patience(peer(1)), Some(UNKNOWN));
+        peers.is_silent(peer(1));
+        assert_eq!(peers.patience(peer(1)), None);
+        assert_eq!(peers.patience(peer(2)), Some(UNKNOWN), "another port may have another program");
+        for (round_trip, patience) in [(1, SHORTEST), (200, Duration::from_millis(400)), (5000, LONGEST)] {
+            peers.speaks(peer(1), Duration::from_millis(round_trip));
+            assert_eq!(peers.patience(peer(1)), Some(patience));
+        }
+        for port in 0..=u16::MAX {
+            peers.is_silent(peer(port));
+        }
+        assert!(peers.known().len() <= MOST);
+    }
+}

@@ -1,0 +1,103 @@
+//! Bytes between a stream and a socket of the application: two threads, each of which waits for one side and writes to the
+//! other.
+//!
+//! Always true: an end goes on as an end, a reset as a reset; and both threads are gone when it is over.
+
+use super::Busy;
+use super::pair::mark_reset;
+use pinnace::qmp::{Shutdown, Stream};
+use rustix::net::{SendFlags, Shutdown as How, send, shutdown};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// What is passed at a time.
+const BUFFER: usize = 256 << 10;
+
+/// Passes bytes both ways until both ways are at their ends.
+pub(super) fn run(stream: Stream, own: &OwnedFd, busy: Busy) -> io::Result<()> {
+    let broken = AtomicBool::new(false);
+    // Whoever fails ends the other's wait as well.
+    let fail = |by_network: bool| {
+        if !broken.swap(true, Ordering::SeqCst) {
+            if by_network {
+                mark_reset(own);
+            } else {
+                stream.set_linger(Some(Duration::ZERO));
+            }
+            let _ = shutdown(own, How::Both);
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    };
+    thread::scope(|scope| {
+        thread::Builder::new().name("to-network".into()).stack_size(256 << 10).spawn_scoped(
+            scope,
+            || match to_network(own, &stream) {
+                Ok(()) => {}
+                Err(Side::Network) => fail(true),
+                Err(Side::Application) => fail(false),
+            },
+        )?;
+        match to_application(&stream, own) {
+            Ok(()) => {}
+            Err(Side::Network) => fail(true),
+            Err(Side::Application) => fail(false),
+        }
+        Ok::<(), io::Error>(())
+    })?;
+    // The stream ends before it counts as gone.
+    drop(stream);
+    drop(busy);
+    Ok(())
+}
+
+/// Who failed.
+enum Side {
+    Network,
+    Application,
+}
+
+fn to_network(own: &OwnedFd, stream: &Stream) -> Result<(), Side> {
+    let mut buffer = vec![0; BUFFER];
+    loop {
+        let count = match rustix::io::read(own, &mut buffer[..]) {
+            Ok(0) => {
+                // An application that has closed altogether does not read any more either; writing to it will tell.
+                return stream.shutdown(Shutdown::Write).map_err(|_| Side::Network);
+            }
+            Ok(count) => count,
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(_) => return Err(Side::Application),
+        };
+        let mut rest = &buffer[..count];
+        while !rest.is_empty() {
+            let written = stream.write(rest).map_err(|_| Side::Network)?;
+            rest = &rest[written..];
+        }
+    }
+}
+
+fn to_application(stream: &Stream, own: &OwnedFd) -> Result<(), Side> {
+    let mut buffer = vec![0; BUFFER];
+    loop {
+        let count = match stream.read(&mut buffer) {
+            Ok(0) => {
+                let _ = shutdown(own, How::Write);
+                return Ok(());
+            }
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(_) => return Err(Side::Network),
+        };
+        let mut rest = &buffer[..count];
+        while !rest.is_empty() {
+            match send(own, rest, SendFlags::NOSIGNAL) {
+                Ok(written) => rest = &rest[written..],
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => return Err(Side::Application),
+            }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! What `pinnace run` does with a command: environment, exit code, signals, refusals.
+
+use crate::common::{text, wait, wait_until};
+use crate::stage::{library, run};
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Stdio};
+
+#[test]
+fn the_exit_code_is_the_commands() {
+    for code in [0, 1, 3, 77, 255] {
+        let output = run(&["--", "sh", "-c", &format!("exit {code}")]).output().expect("it runs");
+        assert_eq!(output.status.code(), Some(code), "{}", text(&output.stderr));
+    }
+    // A command that a signal ends looks so to a shell.
+    let output = run(&["--", "sh", "-c", "kill -9 $$"]).output().expect("it runs");
+    assert_eq!(output.status.signal(), Some(9));
+}
+
+#[test]
+fn input_output_and_arguments_are_the_commands() {
+    let output =
+        run(&["--", "sh", "-c", "echo \"$0 $1\"; echo error >&2", "zero", "--json"]).output().expect("it runs");
+    assert_eq!(text(&output.stdout), "zero --json\n");
+    assert_eq!(text(&output.stderr), "error\n");
+}
+
+#[test]
+fn the_environment_says_what_was_asked() {
+    let mut command = run(&["--bypass", "22,8000-8010", "--no-same-host", "--", "env"]);
+    let output = command.env("LD_PRELOAD", "libdl.so.2").env("PINNACE_BYPASS", "1").output().expect("it runs");
+    let said = text(&output.stdout);
+    let library = library().canonicalize().expect("a library");
+    let preload = format!("LD_PRELOAD={}:libdl.so.2", library.display());
+    for line in [&*preload, "PINNACE_BYPASS=1,22,8000-8010", "PINNACE_SAME_HOST=off"] {
+        assert!(said.lines().any(|found| found == line), "{line}\n{said}");
+    }
+    assert!(said.contains("PINNACE_COMPANION=pinnace-run/"));
+    // Within another one the library is loaded once.
+    let output =
+        run(&["--same-host-only", "--", env!("CARGO_BIN_EXE_pinnace"), "run", "--same-host-only", "--", "env"])
+            .output()
+            .expect("it runs");
+    let said = text(&output.stdout);
+    assert!(said.lines().any(|line| line == format!("LD_PRELOAD={}", library.display())), "{said}");
+    assert!(!said.contains("PINNACE_COMPANION"));
+}
+
+#[test]
+fn signals_reach_the_command() {
+    for (signal, code) in [("-TERM", 41), ("-INT", 42), ("-USR1", 43)] {
+        let name = signal.trim_start_matches('-');
+        let script = format!("trap 'exit {code}' {name}; echo ready; while :; do sleep 0.05; done");
+        let mut child = run(&["--", "sh", "-c", &script]).stdout(Stdio::piped()).spawn().expect("it runs");
+        let mut out = std::io::BufReader::new(child.stdout.take().expect("piped"));
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut out, &mut line).expect("readable");
+        assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().expect("it runs").success());
+        assert_eq!(wait(&mut child), Some(code), "{signal}");
+    }
+}
+
+#[test]
+fn what_cannot_run_over_qmp_is_refused_in_one_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let refused = |words: &[&str], code, what: &str| {
+        let output = run(words).output().expect("it runs");
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert!(said.contains(what) && said.lines().count() == 1, "{said}");
+    };
+    refused(&["--", "no-such-command"], 127, "command not found");
+    refused(&["--", "/etc/passwd"], 126, "not an executable file");
+    let source = folder.path().join("static.c");
+    let program = folder.path().join("static");
+    fs::write(&source, "int main(void) { return 0; }\n").expect("written");
+    match Command::new("cc").args(["-static", "-o"]).arg(&program).arg(&source).output() {
+        Ok(output) if output.status.success() => {
+            refused(&["--", program.to_str().expect("UTF-8")], 126, "statically linked");
+        }
+        _ => println!("skipped: nothing can be linked statically here (Debian: gcc, libc6-dev)"),
+    }
+    let output = run(&["--", "true"]).env("PINNACE_PRELOAD", "/nonexistent").output().expect("it runs");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("PINNACE_PRELOAD"));
+    let output = run(&["--bypass", "70000", "--", "true"]).output().expect("it runs");
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn the_companion_ends_with_the_command() {
+    let output = run(&["--", "sh", "-c", "echo $PINNACE_COMPANION"]).output().expect("it runs");
+    let name = text(&output.stdout).trim().to_owned();
+    assert!(!name.is_empty());
+    wait_until("the end of the companion", || !fs::read_to_string("/proc/net/unix").expect("readable").contains(&name));
+    // And not before those that the command leaves behind.
+    let folder = tempfile::tempdir().expect("a folder");
+    let stop = folder.path().join("stop");
+    let script =
+        format!("(while [ ! -e {} ]; do sleep 0.05; done) >/dev/null 2>&1 & echo $PINNACE_COMPANION", stop.display());
+    let output = run(&["--", "sh", "-c", &script]).output().expect("it runs");
+    let name = text(&output.stdout).trim().to_owned();
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let is_there = || fs::read_to_string("/proc/net/unix").expect("readable").contains(&name);
+    assert!(is_there());
+    fs::write(&stop, "").expect("written");
+    wait_until("the end of the companion", || !is_there());
+}

@@ -1,0 +1,127 @@
+//! Programs on two hosts (network namespaces): QMP where both have the library, TCP otherwise. Needs root.
+
+use crate::stage::{Server, client, installed, noise, through};
+use std::fs;
+use std::process::{self, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const NEAR: &str = "10.79.0.1";
+const FAR: &str = "10.79.0.2";
+
+/// Two network namespaces, joined.
+struct Hosts {
+    near: String,
+    far: String,
+}
+
+impl Hosts {
+    fn new() -> Option<Self> {
+        if !rustix::process::geteuid().is_root() {
+            println!("skipped: only root makes network namespaces");
+            return None;
+        }
+        installed("ip", "iproute2")?;
+        static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let tag = format!("pr{}-{}", process::id(), NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
+        let hosts = Self { near: format!("{tag}n"), far: format!("{tag}f") };
+        let (near, far) = (&hosts.near, &hosts.far);
+        for line in [
+            format!("netns add {near}"),
+            format!("netns add {far}"),
+            format!("-n {near} link add v0 type veth peer name v0 netns {far}"),
+            format!("-n {near} addr add {NEAR}/24 dev v0"),
+            format!("-n {far} addr add {FAR}/24 dev v0"),
+            format!("-n {near} link set v0 up"),
+            format!("-n {far} link set v0 up"),
+            format!("-n {near} link set lo up"),
+            format!("-n {far} link set lo up"),
+        ] {
+            let done = Command::new("ip").args(line.split(' ')).stderr(Stdio::null()).status().expect("ip runs");
+            if !done.success() {
+                println!("skipped: no network namespaces here (ip {line})");
+                return None;
+            }
+        }
+        Some(hosts)
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        for name in [&self.near, &self.far] {
+            let _ = Command::new("ip").args(["netns", "delete", name]).stderr(Stdio::null()).status();
+        }
+    }
+}
+
+fn at(name: &str) -> [&str; 4] {
+    ["ip", "netns", "exec", name]
+}
+
+#[test]
+fn a_file_goes_to_another_host() {
+    let (Some(nc), Some(hosts)) = (installed("nc", "netcat-openbsd"), Hosts::new()) else { return };
+    let nc = nc.to_str().expect("UTF-8");
+    let folder = tempfile::tempdir().expect("a folder");
+    let sent = folder.path().join("sent");
+    fs::write(&sent, noise(3 << 20)).expect("written");
+    for (port, mix) in [(7001, (true, true)), (7002, (true, false)), (7003, (false, true)), (7004, (false, false))] {
+        let number = port.to_string();
+        let words = [nc, "-l", FAR, &number];
+        let server = Server::start(through(mix.0, &at(&hosts.far), &words), folder.path(), port, mix.0);
+        let mut sender = through(mix.1, &at(&hosts.near), &[nc, "-N", FAR, &number]);
+        sender.stdin(fs::File::open(&sent).expect("a file"));
+        let begun = Instant::now();
+        let (_, said) = client(sender);
+        let took = begun.elapsed();
+        assert_eq!(
+            said.contains(&format!("connected to {FAR}:{number} by QMP")),
+            mix == (true, true),
+            "{mix:?}: {said}"
+        );
+        assert_eq!(server.finish(), Some(0), "{mix:?}");
+        let all = fs::read(folder.path().join(format!("server-{port}.log"))).expect("readable");
+        assert!(all.ends_with(&fs::read(&sent).expect("readable")), "{mix:?}: {} bytes", all.len());
+        assert!(took < Duration::from_secs(20), "{mix:?}: {took:?}");
+    }
+}
+
+#[test]
+fn iperf3_between_hosts() {
+    let (Some(iperf), Some(hosts)) = (installed("iperf3", "iperf3"), Hosts::new()) else { return };
+    let iperf = iperf.to_str().expect("UTF-8");
+    let folder = tempfile::tempdir().expect("a folder");
+    for (port, more) in [(7101, "-P1"), (7102, "-P4"), (7103, "-R")] {
+        let number = port.to_string();
+        let words = [iperf, "-s", "-1", "-p", &number];
+        let server = Server::start(through(true, &at(&hosts.far), &words), folder.path(), port, true);
+        let words = [iperf, "-c", FAR, "-p", &number, "-n", "8M", "--json", more];
+        let (out, said) = client(through(true, &at(&hosts.near), &words));
+        assert!(said.contains("by QMP"), "{said}");
+        let report: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+        let bytes = |which: &str| report["end"][which]["bytes"].as_u64().unwrap_or(0);
+        assert!(bytes("sum_sent") >= 8 << 20 && bytes("sum_received") > 0, "{more}: {out}");
+        assert_eq!(server.finish(), Some(0));
+    }
+}
+
+#[test]
+fn redis_between_hosts() {
+    let (Some(server), Some(bench), Some(hosts)) =
+        (installed("redis-server", "redis-server"), installed("redis-benchmark", "redis-tools"), Hosts::new())
+    else {
+        return;
+    };
+    let (redis, bench) = (server.to_str().expect("UTF-8"), bench.to_str().expect("UTF-8"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let place = folder.path().to_str().expect("UTF-8");
+    let words = [redis, "--port", "7201", "--save", "", "--dir", place, "--protected-mode", "no"];
+    let server = Server::start(through(true, &at(&hosts.far), &words), folder.path(), 7201, true);
+    for preloaded in [true, false] {
+        let words = [bench, "-h", FAR, "-p", "7201", "-c", "20", "-n", "2000", "-t", "set,get", "--csv"];
+        let (out, said) = client(through(preloaded, &at(&hosts.near), &words));
+        assert_eq!(said.contains("by QMP"), preloaded, "{said}");
+        assert_eq!(out.lines().filter(|line| line.contains("SET") || line.contains("GET")).count(), 2, "{out}");
+    }
+    assert!(server.said().contains("QMP, for other hosts"));
+}

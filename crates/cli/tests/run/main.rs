@@ -1,0 +1,15 @@
+//! `pinnace run`: what it does with a command, and programs that nobody here wrote.
+//!
+//! Where a program is not installed its test says so and passes.
+//!
+//= Q-13 test
+
+#![allow(clippy::print_stdout, reason = "a test that is skipped says so")]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod command;
+mod hosts;
+mod programs;
+mod stage;

@@ -59,8 +59,9 @@ fn alloc_elsewhere(tables: Tables<'_>, owned: Word, start: usize, counters: &Cou
     zones.find_map(|(index, zone)| Some((index, take_from(zone, owned, counters)?)))
 }
 
+/// A run of one zone, unless it is locked.
 #[inline]
-fn take_from(zone: &Zone, owned: Word, counters: &Counters) -> Option<u32> {
+pub(crate) fn take_from(zone: &Zone, owned: Word, counters: &Counters) -> Option<u32> {
     // Looked at without the lock, to pass full zones by; what waits to be freed may be what we need.
     if zone.bitmap.load(Ordering::Relaxed) == 0 && zone.deferred.load(Ordering::Relaxed) == 0 {
         return None;
@@ -116,6 +117,18 @@ pub(crate) fn free(
         counters.deferred_frees.add(1);
         return deferred::defer(tables, me, index, first, expected);
     }
+    free_under_lock(zone, first, expected)
+}
+
+/// Frees the run at `first`, whose word is `expected`, if nobody holds the lock, and `None` otherwise.
+#[inline]
+pub(crate) fn free_at_once(zone: &Zone, me: ClientId, first: u32, expected: Word) -> Option<bool> {
+    try_lock(&zone.lock, me).then(|| free_under_lock(zone, first, expected))
+}
+
+/// And unlocks.
+#[inline]
+fn free_under_lock(zone: &Zone, first: u32, expected: Word) -> bool {
     let word = &zone.words.0[first as usize];
     let mine = word.load(Ordering::Acquire) == expected.0;
     if mine {

@@ -31,8 +31,9 @@ fn alloc_elsewhere(tables: Tables<'_>, owned: Word, start: usize, counters: &Cou
     zones.find_map(|(index, zone)| Some((index, take_from(zone, owned, counters)?)))
 }
 
+/// A run of one zone.
 #[inline]
-fn take_from(zone: &Zone, owned: Word, counters: &Counters) -> Option<u32> {
+pub(crate) fn take_from(zone: &Zone, owned: Word, counters: &Counters) -> Option<u32> {
     let blocks = owned.blocks(0);
     let mut bitmap = zone.bitmap.load(Ordering::Acquire);
     // Each round clears a bit of our copy.

@@ -16,9 +16,14 @@ use crate::world::{Run, World};
 const DEAD: u32 = 1;
 
 fn model(body: impl Fn() + Sync + Send + 'static) {
+    bounded_model(3, body);
+}
+
+/// With at most that many switches that nobody asked for: more than bugs need, and without a bound the larger models would
+/// run for hours.
+fn bounded_model(switches: usize, body: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
-    // More switches than bugs need; without a bound the larger models would run for hours.
-    builder.preemption_bound = Some(3);
+    builder.preemption_bound = Some(switches);
     builder.check(body);
 }
 
@@ -117,7 +122,7 @@ fn sweep_races(variant: Variant, life: impl Fn(&World, ClientId) + Copy + Send +
     let outlived = Shared::new(AtomicBool::new(false));
     while !outlived.load(Relaxed) {
         let outlived = outlived.clone();
-        model(move || {
+        bounded_model(2, move || {
             let world = World::new(variant, 1, 3);
             let (dead, sweeper, other) = (world.enter(DEAD), world.enter(2), world.enter(3));
             let done = crash::after(deaths, || life(&world, dead)).is_some();

@@ -31,10 +31,7 @@ const CHANNEL_BITS: u32 = 22;
 /// assert_eq!((me.slot(), ClientId::from_bits(me.to_bits())), (0, me));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ClientId {
-    slot: u16,
-    generation: u16,
-}
+pub struct ClientId(u32);
 
 impl ClientId {
     pub(crate) fn new(slot: u16, generation: u16) -> Self {
@@ -43,22 +40,22 @@ impl ClientId {
 
     /// The slot in the control structure, below [`MAX_CLIENTS`].
     pub fn slot(self) -> u16 {
-        self.slot
+        (self.0 & mask(SLOT_BITS)) as u16
     }
 
     /// Which of the slot's successive clients this is, modulo 4096.
     pub fn generation(self) -> u16 {
-        self.generation
+        (self.0 >> SLOT_BITS) as u16
     }
 
     /// As 22 bits, to tell another process.
     pub fn to_bits(self) -> u32 {
-        u32::from(self.slot) | u32::from(self.generation) << SLOT_BITS
+        self.0
     }
 
     /// The opposite of [`to_bits`](Self::to_bits); what lies above 22 bits is ignored.
     pub fn from_bits(bits: u32) -> Self {
-        Self { slot: (bits & mask(SLOT_BITS)) as u16, generation: (bits >> SLOT_BITS & mask(GENERATION_BITS)) as u16 }
+        Self(bits & mask(SLOT_BITS + GENERATION_BITS))
     }
 }
 
@@ -129,7 +126,7 @@ impl Word {
     pub(crate) fn in_transit(blocks: u32, transit: Transit) -> Self {
         Self(
             Self::owned(Kind::Transit, blocks, transit.to).0
-                | u64::from(transit.from.slot) << 32
+                | u64::from(transit.from.slot()) << 32
                 | u64::from(transit.channel & mask(CHANNEL_BITS)) << 42,
         )
     }

@@ -466,7 +466,7 @@ impl Inner {
         }
         let blocks = (len.saturating_sub(1) >> shift) as u32 + 1;
         let owned = Word::owned(kind, blocks, self.me);
-        let (zone, first) = self.find(owned).or_else(|| self.find_after_sweep(owned))?;
+        let (zone, first) = self.find(owned)?;
         let block = (zone * BLOCKS) as u32 + first;
         if self.map.is_guarded() && self.map.guard(block, blocks, true).is_err() {
             self.release(block, owned);
@@ -478,31 +478,44 @@ impl Inner {
     #[inline]
     fn find(&self, owned: Word) -> Option<(usize, u32)> {
         let (tables, start) = (self.map.tables(), self.hint.load(Relaxed));
-        let found = match self.options.variant {
-            Variant::Locked => locked::alloc(tables, owned, start, &self.counters),
-            Variant::LockFree => lockfree::alloc(tables, owned, start, &self.counters),
+        let zone = tables.zones.get(start);
+        let first = match self.options.variant {
+            // What was deferred comes first.
+            Variant::Locked if tables.header.deferred.0.load(Relaxed) != 0 => None,
+            Variant::Locked => zone.and_then(|zone| locked::take_from(zone, owned, &self.counters)),
+            Variant::LockFree => zone.and_then(|zone| lockfree::take_from(zone, owned, &self.counters)),
         };
-        if let Some((zone, _)) = found {
-            self.remember(zone);
+        if let Some(first) = first { Some((start, first)) } else { self.find_slowly(owned) }
+    }
+
+    /// In all zones, and after a look for the dead.
+    #[cold]
+    #[inline(never)]
+    fn find_slowly(&self, owned: Word) -> Option<(usize, u32)> {
+        let found = self.find_anywhere(owned).or_else(|| {
+            let now = self.begin.elapsed().as_millis() as u64 + 1;
+            let last = self.swept.load(Relaxed);
+            let is_due = last == 0 || now.saturating_sub(last) >= SWEEP_INTERVAL.as_millis() as u64;
+            if !is_due || self.swept.compare_exchange(last, now, Relaxed, Relaxed).is_err() {
+                return None;
+            }
+            let variant = self.options.variant;
+            let swept = recovery::sweep(self.map.tables(), self.me, variant, &self.kernel, &self.counters);
+            if swept.blocks > 0 || swept.bits > 0 { self.find_anywhere(owned) } else { None }
+        });
+        match found {
+            Some((zone, _)) => self.remember(zone),
+            None => self.counters.failed_allocs.add(1),
         }
         found
     }
 
-    #[cold]
-    fn find_after_sweep(&self, owned: Word) -> Option<(usize, u32)> {
-        let now = self.begin.elapsed().as_millis() as u64 + 1;
-        let last = self.swept.load(Relaxed);
-        let is_due = last == 0 || now.saturating_sub(last) >= SWEEP_INTERVAL.as_millis() as u64;
-        let found = if is_due && self.swept.compare_exchange(last, now, Relaxed, Relaxed).is_ok() {
-            let swept = recovery::sweep(self.map.tables(), self.me, self.options.variant, &self.kernel, &self.counters);
-            if swept.blocks > 0 || swept.bits > 0 { self.find(owned) } else { None }
-        } else {
-            None
-        };
-        if found.is_none() {
-            self.counters.failed_allocs.add(1);
+    fn find_anywhere(&self, owned: Word) -> Option<(usize, u32)> {
+        let (tables, start) = (self.map.tables(), self.hint.load(Relaxed));
+        match self.options.variant {
+            Variant::Locked => locked::alloc(tables, owned, start, &self.counters),
+            Variant::LockFree => lockfree::alloc(tables, owned, start, &self.counters),
         }
-        found
     }
 
     /// The next allocation begins at this zone.
@@ -574,7 +587,11 @@ impl Inner {
         self.shut(block, expected.blocks(first));
         let tables = self.map.tables();
         let freed = match self.options.variant {
-            Variant::Locked => locked::free(tables, self.me, zone, first, expected, &self.counters),
+            Variant::Locked if tables.header.deferred.0.load(Relaxed) == 0 => {
+                let at_once = tables.zones.get(zone).map(|zone| locked::free_at_once(zone, self.me, first, expected));
+                at_once.flatten().unwrap_or_else(|| self.release_slowly(zone, first, expected))
+            }
+            Variant::Locked => self.release_slowly(zone, first, expected),
             Variant::LockFree => lockfree::free(tables, self.me, zone, first, expected),
         };
         if freed {
@@ -583,6 +600,13 @@ impl Inner {
             self.counters.corrupt_words.add(1);
         }
         freed
+    }
+
+    /// Drains what was deferred, and leaves the run to others if its zone is locked.
+    #[cold]
+    #[inline(never)]
+    fn release_slowly(&self, zone: usize, first: u32, expected: Word) -> bool {
+        locked::free(self.map.tables(), self.me, zone, first, expected, &self.counters)
     }
 
     /// Frees the runs that are picked by their word and their number of blocks. How many blocks.

@@ -31,6 +31,20 @@ const TOOLS: &[Tool] = &[
         packages: &["tshark"],
         without: "nobody but us reads what XTP sends, and the Wireshark dissectors are not tried",
     },
+    Tool { program: "iperf3", packages: &["iperf3"], without: "`pinnace run` is not tried with it" },
+    Tool {
+        program: "redis-server",
+        packages: &["redis-server", "redis-tools"],
+        without: "`pinnace run` is not tried with it",
+    },
+    Tool { program: "nginx", packages: &["nginx-light"], without: "`pinnace run` is not tried with it" },
+    Tool { program: "curl", packages: &["curl"], without: "`pinnace run` is not tried with it" },
+    Tool {
+        program: "pgbench",
+        packages: &["postgresql", "postgresql-contrib"],
+        without: "`pinnace run` is not tried with it",
+    },
+    Tool { program: "nc", packages: &["netcat-openbsd"], without: "`pinnace run` is not tried with it" },
 ];
 
 /// Every test of the workspace, documentation examples included; its closing lines are those of `cargo test`.

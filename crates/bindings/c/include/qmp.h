@@ -83,6 +83,13 @@
 #define QMP_SAME_HOST 7
 
 /**
+ * int: a number of qb_open (qbuf.h): where buffers for qb_write and qb_read lie, and what arrives; -1 if it was not set. Set it
+ * before qmp_bind and qmp_connect; sockets that are accepted have that of their listener. The pool stays, also when its number is
+ * closed. (A connection through the daemon's shared memory uses the daemon's pool: allocate with the socket's number.)
+ */
+#define QMP_POOL 8
+
+/**
  * UDP: the default.
  */
 #define QMP_LINK_UDP 0

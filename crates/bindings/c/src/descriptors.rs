@@ -6,6 +6,7 @@
 //! [`AT_EXIT`] to arrive.
 
 use crate::errors::{self, Errno};
+use crate::qbuf::{Buffers, Handles};
 use crate::qmp::Socket;
 use libc::c_int;
 use std::os::fd::{AsFd, AsRawFd, IntoRawFd};
@@ -59,12 +60,14 @@ impl Drop for Number {
 #[derive(Clone, Debug)]
 pub(crate) enum Descriptor {
     Socket(Arc<Socket>),
+    Buffers(Arc<Buffers>),
 }
 
 impl Descriptor {
     fn number(&self) -> &Number {
         match self {
             Self::Socket(socket) => socket.number(),
+            Self::Buffers(buffers) => buffers.number(),
         }
     }
 }
@@ -73,6 +76,7 @@ impl Descriptor {
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     slots: RwLock<Vec<Option<Descriptor>>>,
+    handles: Handles,
 }
 
 static CURRENT: AtomicPtr<Table> = AtomicPtr::new(std::ptr::null_mut());
@@ -136,11 +140,15 @@ impl Table {
     pub(crate) fn socket(&self, number: c_int) -> Result<Arc<Socket>, Errno> {
         match self.find(number) {
             Ok(Descriptor::Socket(socket)) => Ok(socket),
-            #[allow(unreachable_patterns, reason = "there will be others")]
-            Ok(_) => Err(Errno(libc::ENOTSOCK)),
+            Ok(Descriptor::Buffers(_)) => Err(Errno(libc::ENOTSOCK)),
             Err(error) if is_open(number) => Err(Errno(if error.0 == libc::EBADF { libc::ENOTSOCK } else { error.0 })),
             Err(error) => Err(error),
         }
+    }
+
+    /// The handles of QBUF.
+    pub(crate) fn handles(&self) -> &Handles {
+        &self.handles
     }
 
     /// Takes one in; its number.
@@ -178,4 +186,3 @@ fn is_open(number: c_int) -> bool {
     // SAFETY: takes no pointers; a bad number is an error.
     number >= 0 && unsafe { libc::fcntl(number, libc::F_GETFD) } >= 0
 }
-

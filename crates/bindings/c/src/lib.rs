@@ -6,7 +6,8 @@
 //!
 //! [`vrp`] is that of VRP beside it, as specs/vrp.md, section 7, has it: `include/vrp.h`; and [`rsr`] that of remote service
 //! requests: `include/rsr.h`. [`xtp`] is that of XTP, as specs/xtp.md, section 5, has it: `include/xtp.h`. [`qmp`] are the
-//! sockets of QMP (specs/qmp.md, Q-12): `include/qmp.h`.
+//! sockets of QMP (specs/qmp.md, Q-12): `include/qmp.h`; [`qbuf`] are the buffers that change owners (specs/qbuf.md, B-15):
+//! `include/qbuf.h`.
 //!
 //! Always true: no call crashes or lets a panic out, whatever its arguments are, as long as pointers point to what they
 //! should or are null; a failed call says why in `errno`; a message's memory is there as long as the transport may touch
@@ -23,6 +24,7 @@ mod descriptors;
 mod errors;
 mod message;
 mod process;
+pub mod qbuf;
 pub mod qmp;
 pub mod rsr;
 mod settings;

@@ -5,12 +5,12 @@
 use super::errors::{errno, of_failure};
 use crate::errors::Errno;
 use libc::c_short;
-use pinnace::qmp::{Endpoint, Shutdown, State, Stream};
+use pinnace::qmp::{Endpoint, Full, Qbuf, Shutdown, State, Stream};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How a call waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wait {
+pub(crate) enum Wait {
     /// As long as the time-outs of the socket say.
     Block,
     /// Not at all.
@@ -19,7 +19,7 @@ pub(super) enum Wait {
 
 /// A stream, and what the application has been told of it.
 #[derive(Debug)]
-pub(super) struct Conversation {
+pub(crate) struct Conversation {
     pub(super) stream: Stream,
     /// connect() has not said yet that it is established.
     is_connecting: AtomicBool,
@@ -114,9 +114,7 @@ impl Conversation {
 
     /// Queues all of `bytes` if it may wait, else what there is room for.
     pub(super) fn send(&self, bytes: &[u8], wait: Wait) -> Result<usize, Errno> {
-        if self.shut_write.load(Ordering::Relaxed) {
-            return Err(Errno(libc::EPIPE));
-        }
+        self.check_writing()?;
         let mut sent = 0;
         loop {
             let result = match wait {
@@ -139,6 +137,45 @@ impl Conversation {
         }
     }
 
+    /// Passes a buffer on, and waits for room.
+    pub(crate) fn send_qbuf(&self, qbuf: Qbuf) -> Result<(), Errno> {
+        self.check_writing()?;
+        self.stream.send_qbuf(qbuf).map_err(|error| self.told_of_sending(errno(&error)))
+    }
+
+    /// Passes a buffer on, or gives it back if there is no room.
+    pub(crate) fn try_send_qbuf(&self, qbuf: Qbuf) -> Result<Result<(), Full>, Errno> {
+        self.check_writing()?;
+        self.stream.try_send_qbuf(qbuf).map_err(|error| self.told_of_sending(errno(&error)))
+    }
+
+    fn check_writing(&self) -> Result<(), Errno> {
+        if self.shut_write.load(Ordering::Relaxed) { Err(Errno(libc::EPIPE)) } else { Ok(()) }
+    }
+
+    fn told_of_sending(&self, error: Errno) -> Errno {
+        self.told(error, Err(Errno(libc::EPIPE))).err().unwrap_or(error)
+    }
+
+    /// The next buffer; `None` at the end of the stream.
+    pub(crate) fn receive_qbuf(&self, wait: Wait) -> Result<Option<Qbuf>, Errno> {
+        if self.shut_read.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let result = match wait {
+            Wait::Block => self.stream.recv_qbuf(),
+            Wait::No => match self.stream.try_recv_qbuf() {
+                Ok(None) => return Err(Errno(libc::EAGAIN)),
+                Ok(Some(found)) => Ok(found),
+                Err(error) => Err(error),
+            },
+        };
+        match result {
+            Ok(found) => Ok(found),
+            Err(error) => self.told(errno(&error), Ok(0)).map(|_| None),
+        }
+    }
+
     pub(super) fn shut(&self, how: Shutdown) -> Result<(), Errno> {
         if self.stream.failure().is_some() {
             return Err(Errno(libc::ENOTCONN));
@@ -157,7 +194,7 @@ impl Conversation {
     }
 
     /// Whether a read would not wait, or an error is to be told.
-    pub(super) fn is_readable(&self) -> bool {
+    pub(crate) fn is_readable(&self) -> bool {
         self.stream.is_readable() || self.shut_read.load(Ordering::Relaxed)
     }
 

@@ -22,6 +22,10 @@ pub const QMP_PEER_TIMEOUT: i32 = 6;
 /// int: not 0: a peer on this host is reached through shared memory where both have the same daemon, and QMP_LINK_UDP is set.
 /// The default. Set it before qmp_bind and qmp_connect.
 pub const QMP_SAME_HOST: i32 = 7;
+/// int: a number of qb_open (qbuf.h): where buffers for qb_write and qb_read lie, and what arrives; -1 if it was not set. Set it
+/// before qmp_bind and qmp_connect; sockets that are accepted have that of their listener. The pool stays, also when its number is
+/// closed. (A connection through the daemon's shared memory uses the daemon's pool: allocate with the socket's number.)
+pub const QMP_POOL: i32 = 8;
 
 /// UDP: the default.
 pub const QMP_LINK_UDP: i32 = 0;

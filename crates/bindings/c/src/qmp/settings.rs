@@ -4,9 +4,10 @@
 //! taken and kept.
 
 use super::options::*;
+use crate::descriptors::{self, Descriptor};
 use crate::errors::Errno;
 use libc::c_int;
-use pinnace::qmp::{Carrier, Options, Stream};
+use pinnace::qmp::{Carrier, Options, Stream, Way};
 use std::time::Duration;
 
 /// The settings of a socket.
@@ -21,6 +22,8 @@ pub(super) struct Settings {
     is_port_reused: bool,
     is_kept_alive: bool,
     send_buffer: Option<c_int>,
+    /// The number of the pool, as it was set.
+    pool: Option<c_int>,
 }
 
 const LEAST_WINDOW: c_int = 65_536;
@@ -60,7 +63,7 @@ impl Settings {
 
     //= Q-12
     fn set_own(&mut self, name: c_int, value: c_int, is_fixed: bool) -> Result<(), Errno> {
-        if is_fixed && (QMP_STATUS_EVERY..=QMP_SAME_HOST).contains(&name) {
+        if is_fixed && (QMP_STATUS_EVERY..=QMP_POOL).contains(&name) {
             return Err(Errno(libc::EISCONN));
         }
         let within = |low: c_int, high: c_int| {
@@ -75,12 +78,19 @@ impl Settings {
                 let millis = within(0, c_int::MAX)?;
                 self.options.peer_timeout = (millis > 0).then(|| Duration::from_millis(millis.into()));
             }
+            QMP_POOL => {
+                let Descriptor::Buffers(buffers) = descriptors::current().find(value)? else {
+                    return Err(Errno(libc::EBADF));
+                };
+                self.options.pool = Some(buffers.pool().clone());
+                self.pool = Some(value);
+            }
             QMP_LINK => {
                 self.options.carrier = match value {
                     QMP_LINK_UDP => Carrier::Udp,
                     QMP_LINK_IP36 => Carrier::Ip36,
                     QMP_LINK_SHM => Carrier::SharedMemory,
-                    QMP_LINK_ETHER => return Err(Errno(libc::EOPNOTSUPP)),
+                    QMP_LINK_ETHER => Carrier::Ether,
                     _ => return Err(Errno(libc::EINVAL)),
                 };
             }
@@ -112,6 +122,7 @@ impl Settings {
             (libc::IPPROTO_TCP, libc::TCP_NODELAY) => flag(true),
             (SOL_QMP, QMP_STATUS_EVERY) => number(self.options.status_every as c_int),
             (SOL_QMP, QMP_GO_BACK_N) => flag(self.options.go_back_n),
+            (SOL_QMP, QMP_POOL) => number(self.pool.unwrap_or(-1)),
             (SOL_QMP, QMP_SAME_HOST) => flag(self.options.same_host),
             (SOL_QMP, QMP_PEER_TIMEOUT) => {
                 number(self.options.peer_timeout.map_or(0, |timeout| timeout.as_millis() as c_int))
@@ -120,8 +131,7 @@ impl Settings {
                 Carrier::Udp => QMP_LINK_UDP,
                 Carrier::Ip36 => QMP_LINK_IP36,
                 Carrier::SharedMemory => QMP_LINK_SHM,
-                #[allow(unreachable_patterns, reason = "carriers may be added")]
-                _ => QMP_LINK_ETHER,
+                Carrier::Ether => QMP_LINK_ETHER,
             }),
             _ => Err(Errno(libc::ENOPROTOOPT)),
         }
@@ -137,11 +147,11 @@ impl Settings {
 
 /// What carries a stream, as an option.
 pub(super) fn link_of(stream: &Stream) -> c_int {
-    match stream.way().to_string().as_str() {
-        "udp" => QMP_LINK_UDP,
-        "ip36" => QMP_LINK_IP36,
-        "ether" => QMP_LINK_ETHER,
-        _ => QMP_LINK_SHM,
+    match stream.way() {
+        Way::Udp => QMP_LINK_UDP,
+        Way::Ip36 => QMP_LINK_IP36,
+        Way::Ether => QMP_LINK_ETHER,
+        Way::SharedMemory => QMP_LINK_SHM,
     }
 }
 

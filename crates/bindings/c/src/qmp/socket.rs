@@ -11,10 +11,11 @@ use super::settings::{Settings, link_of};
 use crate::descriptors::{self, Descriptor, Number};
 use crate::errors::Errno;
 use libc::{c_int, c_short};
-use pinnace::qmp::{Endpoint, Listener, Shutdown, State, Stream, WakeFd};
+use pinnace::qmp::{Endpoint, Listener, Pool, Shutdown, State, Stream, WakeFd};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// What a socket is now.
 #[derive(Clone, Debug)]
@@ -91,7 +92,7 @@ impl Socket {
     }
 
     /// How a call with or without MSG_DONTWAIT waits.
-    pub(super) fn wait(&self, dontwait: bool) -> Wait {
+    pub(crate) fn wait(&self, dontwait: bool) -> Wait {
         if dontwait || !self.is_blocking() { Wait::No } else { Wait::Block }
     }
 
@@ -130,11 +131,24 @@ impl Socket {
     }
 
     /// The conversation, if there is one.
-    pub(super) fn conversation(&self) -> Result<Arc<Conversation>, Errno> {
+    pub(crate) fn conversation(&self) -> Result<Arc<Conversation>, Errno> {
         match &*lock(&self.role) {
             Role::Talking(conversation) => Ok(Arc::clone(conversation)),
             _ => Err(Errno(libc::ENOTCONN)),
         }
+    }
+
+    /// Where its buffers are.
+    pub(crate) fn pool(&self) -> Option<Pool> {
+        match self.role() {
+            Role::Talking(conversation) => conversation.stream.pool().cloned(),
+            _ => lock(&self.settings).options.pool.clone(),
+        }
+    }
+
+    /// Whether a call that sends waits, and how long.
+    pub(crate) fn send_wait(&self) -> (bool, Option<Duration>) {
+        (self.is_blocking(), lock(&self.settings).send_timeout)
     }
 
     fn is_readable(&self) -> bool {
@@ -146,7 +160,7 @@ impl Socket {
     }
 
     /// A call has found nothing, or taken the last: the descriptor is unreadable until something happens.
-    pub(super) fn settle(&self) {
+    pub(crate) fn settle(&self) {
         if !self.is_watched.load(Ordering::Relaxed) {
             return;
         }

@@ -43,7 +43,8 @@ int main(void) {
     CHECK(set(listener, SOL_QMP, QMP_PEER_TIMEOUT, 9000) == 0 && value_of(listener, SOL_QMP, QMP_PEER_TIMEOUT) == 9000);
     CHECK(set(listener, SOL_QMP, QMP_LINK, QMP_LINK_IP36) == 0 && value_of(listener, SOL_QMP, QMP_LINK) == QMP_LINK_IP36);
     CHECK(set(listener, SOL_QMP, QMP_LINK, QMP_LINK_SHM) == 0 && value_of(listener, SOL_QMP, QMP_LINK) == QMP_LINK_SHM);
-    CHECK(set(listener, SOL_QMP, QMP_LINK, QMP_LINK_UDP) == 0);
+    CHECK(set(listener, SOL_QMP, QMP_LINK, QMP_LINK_ETHER) == 0 && value_of(listener, SOL_QMP, QMP_LINK) == QMP_LINK_ETHER);
+    CHECK(set(listener, SOL_QMP, QMP_LINK, QMP_LINK_UDP) == 0 && value_of(listener, SOL_QMP, QMP_POOL) == -1);
     CHECK(value_of(listener, SOL_QMP, QMP_SAME_HOST) == 1);
     CHECK(set(listener, SOL_QMP, QMP_SAME_HOST, 0) == 0 && value_of(listener, SOL_QMP, QMP_SAME_HOST) == 0);
     FAILS(set(listener, SOL_QMP, QMP_LINK, 9), EINVAL);

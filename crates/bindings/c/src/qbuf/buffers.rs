@@ -1,0 +1,200 @@
+//! What a number of `qb_open` stands for.
+//!
+//! Always true: no lock is held while a thread sleeps, so that one may wait for a message while another sends.
+
+use super::{claim, claim_to_pass, give, rendezvous};
+use crate::descriptors::Number;
+use crate::errors::Errno;
+use pinnace::qmp::WakeFd;
+use pinnace_qbuf::channel::{Channel, ChannelError, Interest, Received, Rejected};
+use pinnace_qbuf::{Pool, PoolOptions, Qbuf};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a thread sleeps before it looks whether the process at the other end lives.
+const LIFE_SIGN: Duration = Duration::from_millis(100);
+
+/// How a number is opened.
+#[derive(Clone, Debug)]
+pub(super) struct How {
+    pub(super) pool: PoolOptions,
+    pub(super) slots: u32,
+    pub(super) is_blocking: bool,
+    pub(super) spin: Duration,
+    /// How long to wait for the other end.
+    pub(super) timeout: Option<Duration>,
+}
+
+/// A pool, and one end of a channel in it, if it has a name.
+#[derive(Debug)]
+pub(crate) struct Buffers {
+    number: Number,
+    pool: Pool,
+    channel: Option<End>,
+    is_blocking: bool,
+    spin: Duration,
+}
+
+#[derive(Debug)]
+struct End {
+    channel: Mutex<Channel>,
+    /// Readable when the channel says so: a duplicate, to sleep on without the lock.
+    bell: OwnedFd,
+}
+
+impl End {
+    fn lock(&self) -> MutexGuard<'_, Channel> {
+        self.channel.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Buffers {
+    /// A pool of one's own.
+    pub(super) fn private(how: &How) -> Result<Self, Errno> {
+        let pool = Pool::create(&how.pool).map_err(|error| Errno::from(&error))?;
+        // Never readable: nothing comes here.
+        let number = Number::of(WakeFd::new().map_err(|error| Errno::from(&error))?)?;
+        Ok(Self { number, pool, channel: None, is_blocking: how.is_blocking, spin: how.spin })
+    }
+
+    /// The pool of that name, and a channel to whoever else opens it.
+    pub(super) fn named(name: &[u8], how: &How) -> Result<Self, Errno> {
+        let deadline = how.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let (pool, channel) = rendezvous::meet(name, &how.pool, how.slots, deadline)?;
+        let bell = channel.readable_fd().try_clone_to_owned().map_err(|error| Errno::from(&error))?;
+        let number = Number::of(&bell)?;
+        let buffers = Self {
+            number,
+            pool,
+            channel: Some(End { channel: Mutex::new(channel), bell }),
+            is_blocking: how.is_blocking,
+            spin: how.spin,
+        };
+        if !how.is_blocking {
+            buffers.arm(Interest::Readable)?;
+        }
+        Ok(buffers)
+    }
+
+    pub(crate) fn number(&self) -> &Number {
+        &self.number
+    }
+
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    pub(super) fn free(&self, pointer: NonNull<u8>) -> Result<(), Errno> {
+        claim(&self.pool, pointer).map(drop)
+    }
+
+    fn end(&self) -> Result<&End, Errno> {
+        self.channel.as_ref().ok_or(Errno(libc::ENOTCONN))
+    }
+
+    /// Passes `len` bytes at `pointer` to the other end.
+    //= B-6, B-14
+    pub(super) fn write(&self, pointer: NonNull<u8>, len: usize) -> Result<(), Errno> {
+        let end = self.end()?;
+        let mut qbuf = claim_to_pass(&self.pool, pointer, len)?;
+        loop {
+            match end.lock().try_send(qbuf) {
+                Ok(()) => return Ok(()),
+                Err(Rejected::Full(back)) => qbuf = back,
+                // It is freed.
+                Err(Rejected::Closed(_)) => return Err(Errno(libc::EPIPE)),
+                Err(Rejected::Foreign(back)) => {
+                    give(back);
+                    return Err(Errno(libc::EINVAL));
+                }
+            }
+            let waited = if self.is_blocking { self.wait(end, Interest::Writable) } else { Err(Errno(libc::EAGAIN)) };
+            match waited {
+                Ok(true) => {}
+                Ok(false) => return Err(Errno(libc::EPIPE)),
+                Err(error) => {
+                    give(qbuf);
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// The next that the other end has passed; `None` at its end.
+    //= B-6, B-7
+    pub(super) fn read(&self) -> Result<Option<Qbuf>, Errno> {
+        let end = self.end()?;
+        loop {
+            let received = end.lock().try_recv();
+            match received {
+                Ok(Some(Received::Qbuf(qbuf))) => return Ok(Some(qbuf)),
+                Ok(Some(Received::Inline(bytes))) => {
+                    // Another library sent it; here everything is in buffers.
+                    let mut qbuf = self.pool.alloc(bytes.len().max(1)).ok_or(Errno(libc::ENOMEM))?;
+                    qbuf.set_len(bytes.len());
+                    qbuf.copy_from_slice(&bytes);
+                    return Ok(Some(qbuf));
+                }
+                Ok(None) if !self.is_blocking => {
+                    if !self.arm(Interest::Readable)? {
+                        return Err(Errno(libc::EAGAIN));
+                    }
+                }
+                Ok(None) => {
+                    if !self.wait(end, Interest::Readable)? {
+                        return Ok(None);
+                    }
+                }
+                Err(ChannelError::Closed) => return Ok(None),
+                Err(error) => return Err(Errno::from(&io::Error::from(error))).or_else(of_corrupt),
+            }
+        }
+    }
+
+    /// Whether it is ready already; if not, the descriptor becomes readable when it is.
+    fn arm(&self, interest: Interest) -> Result<bool, Errno> {
+        self.end()?.lock().arm(interest).map_err(|error| Errno::from(&io::Error::from(error))).or_else(of_corrupt)
+    }
+
+    /// Waits until it may be ready. False: the process at the other end is gone.
+    fn wait(&self, end: &End, interest: Interest) -> Result<bool, Errno> {
+        let begin = Instant::now();
+        while begin.elapsed() < self.spin {
+            let now = Some(Instant::now());
+            let ready = match interest {
+                Interest::Writable => end.lock().wait_writable(Duration::ZERO, now),
+                _ => end.lock().wait_readable(Duration::ZERO, now),
+            };
+            if ready.unwrap_or(true) {
+                return Ok(true);
+            }
+        }
+        if self.arm(interest)? {
+            return Ok(true);
+        }
+        let rest = Timespec::try_from(LIFE_SIGN).ok();
+        match poll(&mut [PollFd::new(&end.bell.as_fd(), PollFlags::IN)], rest.as_ref()) {
+            Ok(0) => {
+                let mut channel = end.lock();
+                let is_alive = channel.peer_is_alive();
+                // What it had sent before it died is still there.
+                let has_sent = interest == Interest::Readable
+                    && channel.wait_readable(Duration::ZERO, Some(Instant::now())).unwrap_or(true);
+                if !is_alive {
+                    self.pool.sweep();
+                }
+                Ok(is_alive || has_sent)
+            }
+            _ => Ok(true),
+        }
+    }
+}
+
+/// A peer that wrote what cannot be has lost its connection.
+fn of_corrupt<T>(error: Errno) -> Result<T, Errno> {
+    Err(if error.0 == libc::EIO { Errno(libc::ECONNABORTED) } else { error })
+}

@@ -1,0 +1,58 @@
+/* A process at the other end that is killed, while it has buffers, and while some are on their way to it. */
+#include "qbuf_common.h"
+
+int main(void) {
+    int round;
+    for (round = 0; round < 10; round++) {
+        const char *name = fresh_name("death");
+        struct qb_options options;
+        struct qb_stats stats;
+        int fd, told[2];
+        char byte;
+        void *in;
+        size_t size;
+        double until;
+        pid_t child;
+        CHECK(pipe(told) == 0);
+        child = fork();
+        CHECK(child >= 0);
+        memset(&options, 0, sizeof options);
+        options.timeout_ms = 20000;
+        if (child == 0) {
+            int own = qb_open(name, &options);
+            CHECK(own >= 0);
+            CHECK(qb_read(own, &in, &size) == 10000 && qb_alloc(own, 20000) != NULL);
+            /* One is on its way back. */
+            CHECK(qb_write(own, in, 10000) == 10000);
+            CHECK(write(told[1], "x", 1) == 1);
+            for (;;)
+                pause();
+        }
+        fd = qb_open(name, &options);
+        CHECK(fd >= 0);
+        while (stats_of(fd).user_blocks + stats_of(fd).transit_blocks < 20 * 3) {
+            char *p = (char *)qb_alloc(fd, 10000);
+            CHECK(p != NULL && qb_write(fd, p, 10000) == 10000);
+        }
+        CHECK(read(told[0], &byte, 1) == 1);
+        if (round % 2 == 0)
+            pause_ms(round);
+        CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
+        /* What it has sent is read, and then the end is told. */
+        CHECK(qb_read(fd, &in, &size) == 10000 && qb_free(fd, in) == 0);
+        CHECK(qb_read(fd, &in, &size) == 0);
+        until = now() + 20;
+        do {
+            /* An allocation looks for the dead if it must; here reading the end did. */
+            stats = stats_of(fd);
+            CHECK(now() < until);
+            pause_ms(1);
+        } while (stats.free_blocks != stats.blocks);
+        CHECK(stats.swept_clients == 1);
+        CHECK(qb_close(fd) == 0);
+        close(told[0]);
+        close(told[1]);
+    }
+    printf("nothing is lost when a peer dies\n");
+    return 0;
+}

@@ -307,11 +307,12 @@ int qmp_getsockopt(int fd,
 /**
  * Sets an option. Of SOL_SOCKET: SO_LINGER, SO_RCVTIMEO, SO_SNDTIMEO, SO_RCVBUF (QMP_WINDOW, and a wish once the socket is
  * bound); SO_REUSEADDR, SO_REUSEPORT, SO_KEEPALIVE and SO_SNDBUF are kept and do nothing; of IPPROTO_TCP: TCP_NODELAY, which
- * is so anyway; of SOL_QMP: QMP_STATUS_EVERY, QMP_WINDOW, QMP_LINK, QMP_GO_BACK_N, QMP_PEER_TIMEOUT.
+ * is so anyway; of SOL_QMP: QMP_STATUS_EVERY, QMP_WINDOW, QMP_LINK, QMP_GO_BACK_N, QMP_PEER_TIMEOUT,
+ * QMP_SAME_HOST, QMP_POOL.
  *
  * Returns 0, or -1: ENOPROTOOPT: no such option, or it is only read; EINVAL: not a value of it, or `length` is too small;
- * EDOM: not a time; EISCONN: too late, the socket is bound or connected; EOPNOTSUPP: a link that is not there; EFAULT, EBADF,
- * ENOTSOCK.
+ * EDOM: not a time; EISCONN: too late, the socket is bound or connected; EFAULT, EBADF (also: QMP_POOL is no number of
+ * qb_open), ENOTSOCK.
  *
  *     int every = 4;
  *     qmp_setsockopt(fd, SOL_QMP, QMP_STATUS_EVERY, &every, sizeof every);

@@ -7,9 +7,13 @@ use crate::incoming::Readable;
 use crate::outgoing::{Asking, Chunk};
 use crate::{Close, ContextId, ControlBlock, Facts, ListenerId, Output, Refused, Service, Services};
 use core::net::IpAddr;
+use core::time::Duration;
 use pinnace_core::{Address, BufferId, BufferRange, ContextKey, Time};
 use pinnace_wire::xtp::{Code, Codec, HostPair, Options, Value};
 use std::sync::Arc;
+
+/// Who sends so soon after something has come answers it.
+const AT_ONCE: Duration = Duration::from_micros(100);
 
 impl Xtp {
     /// Listens at the destination port of the block's address, for the services offered. What the block says besides
@@ -158,6 +162,12 @@ impl Xtp {
             }
             if ends || output.is_last {
                 context.outgoing.shut();
+            }
+            if service == Service::Connection {
+                context.is_answering = now.since(context.last_heard) <= AT_ONCE;
+                if context.answer_by.is_some() {
+                    context.owe_unasked();
+                }
             }
             context.answer_by = None;
             if context.phase == Phase::Fresh {

@@ -33,6 +33,9 @@ pub struct Config {
     /// A peer that was heard of is given up by CTIMER and CTIMEOUT alone, and not when WTIMER has expired so often in a
     /// row: where round trips are short, that takes less than a second, and a process may stop for longer.
     pub is_patient: bool,
+    /// An application that answers at once has so long to do so before a status that is asked for leaves without its data:
+    /// 0, or less than it takes to cross a network. Worth it where nobody sleeps.
+    pub courtesy: Duration,
     /// The options of every DIAG.
     pub diag_options: Options,
     /// Streams that are received lie in pieces of storage of so many bytes each, which the driver allocates one after the
@@ -59,6 +62,7 @@ impl Default for Config {
             verifies: true,
             has_messages: true,
             trusts_reports: false,
+            courtesy: Duration::ZERO,
             area_bytes: 0,
             is_patient: false,
             diag_options: Options::NONE,

@@ -113,8 +113,11 @@ pub(crate) struct Context {
     pub(crate) end_due: bool,
     /// END alone is due: a forced close.
     pub(crate) abort_due: bool,
-    /// A transaction's response is waited for, before the request is acknowledged.
+    /// The application's answer is waited for before a status that is asked for leaves: a transaction's response takes its
+    /// place, other data share its train.
     pub(crate) answer_by: Option<Time>,
+    /// The application answers at once what it receives.
+    pub(crate) is_answering: bool,
     /// Since when WTIMER runs, and how often it has expired in a row.
     pub(crate) waiting: Option<Time>,
     pub(crate) expiries: u32,

@@ -185,6 +185,7 @@ impl Xtp {
             end_due: false,
             abort_due: false,
             answer_by: None,
+            is_answering: false,
             waiting: None,
             expiries: 0,
             last_heard: now,

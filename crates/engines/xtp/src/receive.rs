@@ -8,6 +8,7 @@ use crate::outgoing::Heard;
 use crate::shared::Shared;
 use crate::{Event, Failure, Service};
 use core::ops::Range;
+use core::time::Duration;
 use pinnace_core::{Address, Placed, RxMeta, Segment, Seq32, Time};
 use pinnace_wire::xtp::{Body, Code, Head, Header, Kind, MAX_PREFIX_BYTES, Options, Status, Traffic, Value};
 
@@ -265,7 +266,7 @@ pub(crate) fn on_context_packet(
         on_rclose(context, shared, now, packet, status);
     }
     if !is_old {
-        on_asked(context, packet);
+        on_asked(context, shared.config.courtesy, now, packet);
     }
     context.report_sent(shared);
     if options.contains(Options::END) && !is_old {
@@ -282,11 +283,20 @@ fn is_possible(context: &Context, status: &Status<'_>) -> bool {
 
 /// SREQ and DREQ.
 //= X-7
-fn on_asked(context: &mut Context, packet: &Packet<'_>) {
+fn on_asked(context: &mut Context, courtesy: Duration, now: Time, packet: &Packet<'_>) {
     let Header { options, sync, seq, .. } = *packet.header;
     if options.contains(Options::SREQ) {
-        // While a transaction's response is awaited, it takes the place of the status (specs/xtp.md, 3.9).
-        if context.answer_by.is_none() {
+        let has_data = packet.data.as_ref().is_some_and(|data| !data.is_empty());
+        if context.answer_by.is_some() {
+            // While a transaction's response is awaited, it takes the place of the status (specs/xtp.md, 3.9).
+        } else if context.is_answering
+            && has_data
+            && !courtesy.is_zero()
+            && context.owed.is_none()
+            && context.incoming.readable().len > 0
+        {
+            context.answer_by = Some(now + courtesy);
+        } else {
             context.owe(sync);
         }
     } else if options.contains(Options::DREQ) {

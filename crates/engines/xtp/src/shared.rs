@@ -31,6 +31,8 @@ pub(crate) struct Shared {
     tickets: u64,
     /// Reused for headers and control packets.
     pub(crate) scratch: Vec<u8>,
+    /// The status that is being written.
+    pub(crate) status: Vec<u8>,
     /// Reused for spans.
     pub(crate) spans: Vec<(u64, u64)>,
 }
@@ -51,6 +53,7 @@ impl Shared {
             clock_base: None,
             tickets: 0,
             scratch: Vec::new(),
+            status: Vec::new(),
             spans: Vec::new(),
             config,
         }

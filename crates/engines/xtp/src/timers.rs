@@ -44,6 +44,7 @@ impl Context {
                     }
                 }
                 if is_over(self.answer_by) {
+                    self.is_answering = false;
                     self.owe_unasked();
                 }
                 if is_over(self.paced_until) {

@@ -8,6 +8,8 @@ use crate::{Service, multicast};
 use pinnace_core::{Address, Checksum, ChecksumAt, ChecksumKind, Time, Train};
 use pinnace_wire::xtp::{self, Clock, Codec, FirstTraffic, Kind, Options, Spans, Status, Traffic};
 
+/// A CNTL of xtp40.
+const PLAIN_STATUS_BYTES: usize = 32 + 20;
 /// A status is no larger than the smallest path carries.
 const STATUS_BYTES: usize = 1232;
 
@@ -68,7 +70,9 @@ impl Context {
             return true;
         }
         if self.owed.is_some() && self.heard {
-            self.write_status(now, shared, train, Options::NONE, None);
+            if !self.write_status_with_data(now, shared, train) {
+                self.write_status(now, shared, train, Options::NONE, None);
+            }
             return true;
         }
         if !matches!(self.phase, Phase::Fresh | Phase::Active) {
@@ -109,6 +113,51 @@ impl Context {
         false
     }
 
+    /// The status that is due and one packet of data in one train, the longer one first: for both ends they cost as much as
+    /// one. False, and nothing is written: there is no such packet, or a train cannot carry both.
+    fn write_status_with_data(&mut self, now: Time, shared: &mut Shared, train: &mut Train) -> bool {
+        // Only without checksums a driver has nothing to do that differs between the two.
+        let is_simple = self.phase == Phase::Active
+            && self.service == Service::Connection
+            && self.codec() == Codec::Xtp40
+            && self.options.contains(Options::NOCHECK)
+            && !(self.first_due || self.end_due || self.tells_key() || self.must_tell_key(shared))
+            && self.incoming.spans().next().is_none()
+            && train.limits().segments > 1;
+        if !is_simple {
+            return false;
+        }
+        let terms = self.terms(shared);
+        if terms.max == 0 || self.holds_back(shared, train, &terms) {
+            return false;
+        }
+        let Next::Cut(cut) = self.outgoing.next(now, &terms) else { return false };
+        let bytes = terms.overhead as usize + cut.len as usize;
+        // More than a packet is a train of its own.
+        if cut.btag.is_some()
+            || cut.ends
+            || self.outgoing.queued() > cut.high()
+            || bytes + PLAIN_STATUS_BYTES > train.limits().bytes
+        {
+            return false;
+        }
+        let mut status = core::mem::take(&mut shared.status);
+        if bytes <= PLAIN_STATUS_BYTES {
+            self.make_status(now, shared, Options::NONE, None, &mut status);
+            write(train, self.peer, self.from, &status);
+            self.write_cut(now, shared, train, &cut, false);
+        } else {
+            self.write_cut(now, shared, train, &cut, true);
+            self.make_status(now, shared, Options::NONE, None, &mut status);
+            train.inline(&status);
+            train.end_segment();
+        }
+        debug_assert_eq!(status.len(), PLAIN_STATUS_BYTES);
+        shared.status = status;
+        self.update_wait(now, shared, false);
+        true
+    }
+
     /// Whether there is more to send than may be sent to an address that is not proved, and the peer does not yet know
     /// our key.
     fn must_tell_key(&self, shared: &Shared) -> bool {
@@ -120,6 +169,11 @@ impl Context {
         let terms = self.terms(shared);
         let unsent = self.outgoing.queued() - self.outgoing.sent();
         self.outgoing.has_to_send(&terms) && unsent + u64::from(terms.overhead) > self.budget
+    }
+
+    /// Whether a status carries our key.
+    fn tells_key(&self) -> bool {
+        self.role == Role::Responder && (!self.is_validated || self.codec() == Codec::Xtp36)
     }
 
     /// The options that say how far closing has come.
@@ -161,6 +215,21 @@ impl Context {
         extra: Options,
         asking: Option<Asking>,
     ) {
+        let mut status = core::mem::take(&mut shared.status);
+        self.make_status(now, shared, extra, asking, &mut status);
+        write(train, self.peer, self.from, &status);
+        shared.status = status;
+    }
+
+    /// Writes a status that is about to leave into `to`.
+    fn make_status(
+        &mut self,
+        now: Time,
+        shared: &mut Shared,
+        extra: Options,
+        asking: Option<Asking>,
+        to: &mut Vec<u8>,
+    ) {
         let codec = self.codec();
         let echo = self.owed.take().unwrap_or(self.recv_sync);
         let sync = match asking {
@@ -180,7 +249,7 @@ impl Context {
         let most = codec.max_spans(STATUS_BYTES.min(shared.config.datagram_bytes));
         let space = self.space;
         spans.extend(self.incoming.spans().take(most).map(|span| (space.number(span.start), space.number(span.end))));
-        let tells_key = self.role == Role::Responder && (!self.is_validated || codec == Codec::Xtp36);
+        let tells_key = self.tells_key();
         //= X-5
         let kind = if !spans.is_empty() && codec == Codec::Xtp40 {
             Kind::Ecntl
@@ -206,12 +275,11 @@ impl Context {
             }),
             hseq: space.number(self.incoming.hseq()),
         };
-        shared.scratch.clear();
-        xtp::status(&header, &status, &mut shared.scratch);
+        to.clear();
+        xtp::status(&header, &status, to);
         shared.spans = spans;
-        write(train, self.peer, self.from, &shared.scratch);
         shared.counters.statuses_sent += 1;
-        self.budget = self.budget.saturating_sub(shared.scratch.len() as u64);
+        self.budget = self.budget.saturating_sub(to.len() as u64);
     }
 
     /// What we take and send (specs/xtp.md, 3.12).

@@ -3,7 +3,7 @@
 use super::port::{self, Bound, Call, End, Names, deadline};
 use super::reading::{Look, first};
 use super::{Connection, Endpoint, Options, SendOptions, Service, ether};
-use crate::{Error, Message, qmp};
+use crate::{Error, Idle, Message, qmp};
 use pinnace_link::{Link, Piece, Source};
 use pinnace_qbuf::{Pool, Qbuf, Role};
 use pinnace_qmp::{Medium, Profile, State};
@@ -16,6 +16,9 @@ use std::time::{Duration, Instant};
 
 /// The longest wait for an answer where round trips are short: so often an answer may be missing in a given time.
 const SHORT_WAIT: Duration = Duration::from_millis(160);
+
+/// An answer of the application may share the train of a status that is asked for, if it comes so soon.
+const COURTESY: Duration = Duration::from_micros(10);
 
 /// Bytes of a packet with data beside the user's.
 const HEADER_BYTES: usize = 32;
@@ -111,7 +114,9 @@ impl Endpoint {
         }
         debug_assert_eq!(block.service, Service::Connection);
         let area_bytes = options.pool.as_ref().map_or(0, |pool| pool.max_len().min(AREA_BYTES) as u32);
-        let adjust = |config| Config { area_bytes, ..profile.config(medium, config) };
+        // Whoever sleeps is better woken by the status, while its data are on their way.
+        let courtesy = if options.idle == Idle::Block { Duration::ZERO } else { COURTESY };
+        let adjust = |config| Config { area_bytes, courtesy, ..profile.config(medium, config) };
         let mut end = port::start_as(bound, xtp, block, adjust)?;
         if let Some(pool) = options.pool.clone() {
             end.port.inspect(|_, memory, _| memory.set_source(Some(Box::new(PoolSource(pool)))));

@@ -139,7 +139,7 @@ impl Stream {
         Self { inner: Some(Inner::Engine(connection, endpoint)), settings: Mutex::default() }
     }
 
-    pub(super) fn over_channel(arrival: Arrival, options: &Options) -> io::Result<Self> {
+    pub(crate) fn over_channel(arrival: Arrival, options: &Options) -> io::Result<Self> {
         let Arrival { channel, peer, local } = arrival;
         // IPv4 that was mapped into IPv6 is IPv4, as over the other carriers.
         let [local, peer] = [local, peer].map(|it| SocketAddr::new(it.ip().to_canonical(), it.port()));

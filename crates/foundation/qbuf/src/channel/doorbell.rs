@@ -22,6 +22,18 @@ pub(super) fn ring(bell: BorrowedFd<'_>) {
     let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
 }
 
+/// Like [`ring`], for who watches over processes that he does not trust: also if one has made the bell a waiting one and filled
+/// it, this does not wait. (To make it wait one would have to do both in the instant between these calls.)
+#[cold]
+pub(super) fn ring_without_waiting(bell: BorrowedFd<'_>) {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    // A full one rings already.
+    let has_room = rustix::event::poll(&mut [PollFd::from_borrowed_fd(bell, PollFlags::OUT)], Some(&now)) == Ok(1);
+    if has_room && rustix::fs::fcntl_setfl(bell, rustix::fs::OFlags::NONBLOCK).is_ok() {
+        ring(bell);
+    }
+}
+
 /// Silences the bell.
 pub(super) fn silence(bell: BorrowedFd<'_>) {
     let _ = rustix::io::read(bell, &mut [0u8; 8]);

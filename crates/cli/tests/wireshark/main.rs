@@ -4,6 +4,7 @@
 
 #![allow(clippy::print_stdout, reason = "a test that is skipped says so")]
 
+mod a1;
 #[path = "../common/mod.rs"]
 mod common;
 mod conversation;

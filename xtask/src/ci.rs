@@ -51,6 +51,12 @@ const TOOLS: &[Tool] = &[
 pub(crate) fn test(root: &Path) -> Result<()> {
     let shell = shell(root)?;
     provide_tools(&shell)?;
+    {
+        // Models of shared memory, in which every interleaving is tried: they replace the atomics, so they are built apart.
+        let _flags = shell.push_env("RUSTFLAGS", "--cfg loom");
+        let models = ["--lib", "--target-dir", "target/loom", "models"];
+        cmd!(shell, "cargo test --release --locked -p pinnace-qbuf {models...}").run()?;
+    }
     cmd!(shell, "cargo test --workspace --locked --no-fail-fast").run()?;
     Ok(())
 }

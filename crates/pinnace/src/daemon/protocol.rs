@@ -39,10 +39,25 @@ pub(super) enum Request {
     Listen(SocketAddr),
     /// To be brought together with who listens at an address, as that client of the pool.
     Connect { to: SocketAddr, client: ClientId },
+    /// The same over a link that is the daemon's alone, to another host. Answered by [`Reply::Listening`]; on that socket
+    /// comes the channel, or a refusal.
+    ConnectVia { via: Via, to: SocketAddr, client: ClientId },
+    /// To be told who comes over such a link. On the socket that the reply brings comes [`Reply::Attached`] first, or a refusal.
+    ListenVia { via: Via, address: SocketAddr },
     /// The figures of the daemon and its pool.
     Totals,
     /// Those of the first client whose number is not below this.
     Client(u64),
+}
+
+/// A link that needs a right to use, and has one owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(super) enum Via {
+    /// IP protocol 36.
+    Ip36 = 1,
+    /// Ethernet.
+    Ether = 2,
 }
 
 /// What the daemon answers, or says to a listener.
@@ -88,6 +103,8 @@ impl Request {
             Self::Connect { to, client } => Writer::new(4).address(to).u32(client.to_bits()),
             Self::Totals => Writer::new(5),
             Self::Client(from) => Writer::new(6).u64(from),
+            Self::ConnectVia { via, to, client } => Writer::new(7).address(to).u32(client.to_bits()).u32(via as u32),
+            Self::ListenVia { via, address } => Writer::new(8).address(address).u32(via as u32),
         }
         .bytes
     }
@@ -101,6 +118,8 @@ impl Request {
             4 => Self::Connect { to: reader.address()?, client: reader.client()? },
             5 => Self::Totals,
             6 => Self::Client(reader.u64()?),
+            7 => Self::ConnectVia { to: reader.address()?, client: reader.client()?, via: reader.via()? },
+            8 => Self::ListenVia { address: reader.address()?, via: reader.via()? },
             _ => return Err(Malformed::Garbage),
         };
         reader.finish(request)
@@ -236,6 +255,14 @@ impl<'a> Reader<'a> {
         if client.to_bits() == bits { Ok(client) } else { Err(Malformed::Garbage) }
     }
 
+    fn via(&mut self) -> Result<Via, Malformed> {
+        match self.u32()? {
+            1 => Ok(Via::Ip36),
+            2 => Ok(Via::Ether),
+            _ => Err(Malformed::Garbage),
+        }
+    }
+
     fn address(&mut self) -> Result<SocketAddr, Malformed> {
         let (family, port) = (u16::from_le_bytes(self.take()?), u16::from_le_bytes(self.take()?));
         let (scope, octets) = (self.u32()?, self.take::<16>()?);
@@ -272,6 +299,8 @@ mod tests {
             Request::Listen(v4),
             Request::Listen(v6),
             Request::Connect { to: v6, client },
+            Request::ConnectVia { via: Via::Ether, to: v4, client },
+            Request::ListenVia { via: Via::Ip36, address: v6 },
             Request::Totals,
             Request::Client(u64::MAX),
         ]

@@ -27,6 +27,12 @@ pub enum Refusal {
     OutOfTurn = 9,
     /// The system had no descriptors or no memory left.
     System = 10,
+    /// It may not use that link itself, or has none.
+    NoLink = 11,
+    /// Nobody listens on the other host.
+    Nobody = 12,
+    /// The other host does not answer.
+    Silence = 13,
 }
 
 impl Refusal {
@@ -42,6 +48,9 @@ impl Refusal {
             8 => Self::Busy,
             9 => Self::OutOfTurn,
             10 => Self::System,
+            11 => Self::NoLink,
+            12 => Self::Nobody,
+            13 => Self::Silence,
             _ => return None,
         })
     }
@@ -60,6 +69,9 @@ impl fmt::Display for Refusal {
             Self::Busy => "whoever listens there does not accept",
             Self::OutOfTurn => "the daemon was asked out of turn",
             Self::System => "the daemon has no descriptors or no memory left",
+            Self::NoLink => "the daemon cannot use this link: it may need CAP_NET_RAW",
+            Self::Nobody => "nobody listens there",
+            Self::Silence => "the other host does not answer",
         })
     }
 }
@@ -74,7 +86,9 @@ impl From<Refusal> for io::Error {
             Refusal::Limit => io::ErrorKind::QuotaExceeded,
             Refusal::InUse => io::ErrorKind::AddrInUse,
             Refusal::NotLocal => io::ErrorKind::AddrNotAvailable,
-            Refusal::Busy => io::ErrorKind::ConnectionRefused,
+            Refusal::Busy | Refusal::Nobody => io::ErrorKind::ConnectionRefused,
+            Refusal::NoLink => io::ErrorKind::Unsupported,
+            Refusal::Silence => io::ErrorKind::TimedOut,
             Refusal::OutOfTurn => io::ErrorKind::InvalidInput,
             Refusal::System => io::ErrorKind::OutOfMemory,
         };

@@ -3,6 +3,7 @@
 //! This program is its own children: with an environment variable it plays one of the parts in `parts`.
 
 mod bad_input;
+mod bridging;
 mod joining;
 mod kills;
 mod parts;
@@ -13,7 +14,7 @@ fn main() -> std::process::ExitCode {
         return std::process::ExitCode::SUCCESS;
     }
     let arguments = libtest_mimic::Arguments::from_args();
-    let tests = [joining::tests(), bad_input::tests(), kills::tests()].concat();
+    let tests = [joining::tests(), bad_input::tests(), bridging::tests(), kills::tests()].concat();
     let trials = tests.into_iter().map(|(name, test)| {
         libtest_mimic::Trial::test(name, move || {
             test();

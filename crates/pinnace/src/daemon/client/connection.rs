@@ -7,6 +7,7 @@ use crate::daemon::Refusal;
 use crate::daemon::protocol::{BYTES, Malformed, Reply, Request};
 use crate::daemon::socket::{self, Received};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{Shutdown, SocketAddrUnix, SocketFlags};
 use std::io;
@@ -17,7 +18,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// How long the daemon may take for an answer, which costs it microseconds.
-const PATIENCE: Duration = Duration::from_secs(3);
+const PATIENCE: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -25,6 +26,7 @@ pub(super) struct Connection {
     asking: Mutex<()>,
     attaching: Mutex<()>,
     is_dead: AtomicBool,
+    has_timed_out: AtomicBool,
     /// Whose it is.
     pid: u32,
 }
@@ -35,9 +37,13 @@ impl Connection {
         set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
         // A connection waits for room in the listener's queue as long as this.
         set_socket_timeout(&socket, Timeout::Send, Some(PATIENCE))?;
-        rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+        rustix::net::connect(&socket, &SocketAddrUnix::new(path)?).map_err(|error| match error {
+            Errno::AGAIN => silent(),
+            error => error.into(),
+        })?;
         let (asking, attaching) = (Mutex::new(()), Mutex::new(()));
-        Ok(Self { socket, asking, attaching, is_dead: AtomicBool::new(false), pid: std::process::id() })
+        let (is_dead, has_timed_out) = (AtomicBool::new(false), AtomicBool::new(false));
+        Ok(Self { socket, asking, attaching, is_dead, has_timed_out, pid: std::process::id() })
     }
 
     /// Whether the daemon is this user's or root's: somebody else's could read what we send, in the name of the system.
@@ -73,7 +79,8 @@ impl Connection {
             return Err(gone());
         }
         let answer = self.ask_locked(request);
-        if answer.is_err() {
+        if let Err(error) = &answer {
+            self.has_timed_out.store(error.kind() == io::ErrorKind::TimedOut, Ordering::Relaxed);
             self.is_dead.store(true, Ordering::Relaxed);
         }
         drop(asking);
@@ -93,8 +100,13 @@ impl Connection {
             },
             Received::Unwanted => Err(socket::no_descriptors()),
             Received::Closed => Err(sent.err().unwrap_or_else(gone)),
-            Received::Nothing => Err(io::Error::new(io::ErrorKind::TimedOut, "the daemon does not answer")),
+            Received::Nothing => Err(silent()),
         }
+    }
+
+    /// Whether it died of silence.
+    pub(super) fn has_timed_out(&self) -> bool {
+        self.has_timed_out.load(Ordering::Relaxed)
     }
 
     /// Whether the daemon has not hung up.
@@ -112,6 +124,10 @@ impl Drop for Connection {
             let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
         }
     }
+}
+
+fn silent() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "the daemon does not answer")
 }
 
 fn gone() -> io::Error {

@@ -4,16 +4,20 @@
 
 use super::Client;
 use crate::daemon::path::Places;
+use std::io;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How often a daemon is looked for.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// The same, when one is there that does not answer: each look takes as long as one is patient.
+const INTERVAL_OF_SILENCE: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Default)]
 struct State {
     client: Option<Arc<Client>>,
-    tried: Option<Instant>,
+    /// When one is looked for again; `None`: at once.
+    next_try: Option<Instant>,
 }
 
 /// The state of one process, and of the descendant that asked next.
@@ -43,13 +47,15 @@ pub(super) fn current() -> Option<Arc<Client>> {
     }
     let mut state = found.state.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(client) = state.client.take_if(|client| !client.is_alive()) {
-        // Outside the lock nothing waits for this; inside, little.
-        drop(client);
-        state.tried = None;
+        // It may have hung up for reasons of its own, and serve others.
+        state.next_try = client.has_timed_out().then(|| Instant::now() + INTERVAL_OF_SILENCE);
     }
-    if state.client.is_none() && state.tried.is_none_or(|tried| tried.elapsed() >= INTERVAL) {
-        state.client = Client::find(&Places::of_environment()).ok().map(Arc::new);
-        state.tried = Some(Instant::now());
+    if state.client.is_none() && state.next_try.is_none_or(|next| next <= Instant::now()) {
+        let found = Client::find(&Places::of_environment());
+        let is_silent = found.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::TimedOut);
+        let interval = if is_silent { INTERVAL_OF_SILENCE } else { INTERVAL };
+        state.next_try = Some(Instant::now() + interval);
+        state.client = found.ok().map(Arc::new);
     }
     state.client.clone()
 }

@@ -5,9 +5,10 @@ mod current;
 mod registration;
 
 use super::path::Places;
-use super::protocol::{Reply, Request};
-use super::socket;
+use super::protocol::{Reply, Request, Via};
 use super::statistics::Statistics;
+use super::{Refusal, socket};
+use crate::qmp::Carrier;
 use connection::Connection;
 use pinnace_qbuf::channel::{Channel, Side};
 use pinnace_qbuf::{Pool, PoolError};
@@ -17,6 +18,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 /// A channel to another process, and who sits at its ends.
 #[derive(Debug)]
@@ -110,6 +112,11 @@ impl Client {
         &self.path
     }
 
+    /// Whether the daemon was given up because it did not answer.
+    fn has_timed_out(&self) -> bool {
+        self.connection.has_timed_out()
+    }
+
     /// Whether the daemon still serves. Asks the kernel.
     pub fn is_alive(&self) -> bool {
         self.connection.is_alive()
@@ -123,7 +130,12 @@ impl Client {
     /// address of this host, [`io::ErrorKind::PermissionDenied`] for a port below 1024 without the right,
     /// [`io::ErrorKind::QuotaExceeded`], or if the daemon is gone.
     pub fn listen(&self, address: SocketAddr) -> io::Result<Registration> {
-        match self.connection.ask(&Request::Listen(address))? {
+        self.register(&Request::Listen(address), address)
+    }
+
+    /// Asks for something that is answered with a socket on which more comes.
+    fn register(&self, request: &Request, address: SocketAddr) -> io::Result<Registration> {
+        match self.connection.ask(request)? {
             (Reply::Listening, mut fds) => {
                 let socket = fds.pop().ok_or_else(socket::no_descriptors)?;
                 Ok(Registration::new(socket, self.pool.clone(), address))
@@ -144,6 +156,32 @@ impl Client {
         match self.connect_as(to, &self.pool)? {
             (Reply::Yourself, _) => self.arrive(to, self.second()?),
             answer => self.take(answer, &self.pool),
+        }
+    }
+
+    /// Connects to another host over a link that needs a right to use (protocol 36, Ethernet): the daemon, which has it, carries
+    /// what goes through the channel. A stream that ends in order ends with an empty message.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::ConnectionRefused`] if nobody listens there, [`io::ErrorKind::TimedOut`] if nobody answers,
+    /// [`io::ErrorKind::Unsupported`] if the daemon may not use that link, [`io::ErrorKind::InvalidInput`] for a carrier that
+    /// needs no daemon, [`io::ErrorKind::QuotaExceeded`].
+    pub fn connect_via(&self, carrier: &Carrier, to: SocketAddr) -> io::Result<Arrival> {
+        let request = Request::ConnectVia { via: via(carrier)?, to, client: self.pool.client() };
+        let waiting = self.register(&request, to)?;
+        let (reply, fds) = waiting.first_word(CARRIER_PATIENCE)?;
+        self.take((reply, fds), &self.pool)?.ok_or_else(|| Refusal::Nobody.into())
+    }
+
+    /// Listens at an address of this host on such a link; see [`connect_via`](Self::connect_via).
+    ///
+    /// # Errors
+    /// As [`listen`](Self::listen), and as [`connect_via`](Self::connect_via).
+    pub fn listen_via(&self, carrier: &Carrier, address: SocketAddr) -> io::Result<Registration> {
+        let registration = self.register(&Request::ListenVia { via: via(carrier)?, address }, address)?;
+        match registration.first_word(CARRIER_PATIENCE)? {
+            (Reply::Attached, _) => Ok(registration),
+            (other, _) => Err(unexpected(&other)),
         }
     }
 
@@ -181,6 +219,19 @@ impl Client {
         drop(lock);
         result?;
         self.second.get().ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+}
+
+/// How long the daemon may take over another host.
+const CARRIER_PATIENCE: Duration = Duration::from_secs(10);
+
+fn via(carrier: &Carrier) -> io::Result<Via> {
+    match carrier {
+        Carrier::Ip36 => Ok(Via::Ip36),
+        Carrier::Ether => Ok(Via::Ether),
+        Carrier::Udp | Carrier::SharedMemory => {
+            Err(io::Error::new(io::ErrorKind::InvalidInput, "this carrier needs no daemon that carries for it"))
+        }
     }
 }
 

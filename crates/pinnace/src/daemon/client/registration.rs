@@ -58,6 +58,39 @@ impl Registration {
         Ok(Some(Arrival { channel, peer, local }))
     }
 
+    /// What comes first on the socket, within `timeout`.
+    pub(super) fn first_word(&self, timeout: Duration) -> io::Result<(Reply, Vec<OwnedFd>)> {
+        let deadline = Instant::now() + timeout;
+        let mut message = [0; BYTES];
+        loop {
+            let (received, fds) = socket::receive_fds(self.socket.as_fd(), &mut message)?;
+            match received {
+                Received::Bytes(len) => match Reply::parse(&message[..len]) {
+                    Ok(reply) => return Ok((reply, fds)),
+                    Err(_) => return Err(io::ErrorKind::InvalidData.into()),
+                },
+                Received::Unwanted => return Err(socket::no_descriptors()),
+                Received::Closed => return Err(io::Error::new(io::ErrorKind::NotConnected, "the daemon is gone")),
+                Received::Nothing => {}
+            }
+            if !self.wait(Some(deadline.saturating_duration_since(Instant::now())))? {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+        }
+    }
+
+    /// Waits for something to come; false: it was not there within that time.
+    fn wait(&self, timeout: Option<Duration>) -> io::Result<bool> {
+        if timeout == Some(Duration::ZERO) {
+            return Ok(false);
+        }
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => Ok(true),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Who comes within `timeout`.
     ///
     /// # Errors
@@ -69,14 +102,8 @@ impl Registration {
             if let Some(arrival) = self.try_accept()? {
                 return Ok(Some(arrival));
             }
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            if left == Some(Duration::ZERO) {
+            if !self.wait(deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())))? {
                 return Ok(None);
-            }
-            let left = left.and_then(|left| Timespec::try_from(left).ok());
-            match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], left.as_ref()) {
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
             }
         }
     }

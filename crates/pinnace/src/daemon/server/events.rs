@@ -14,6 +14,8 @@ pub(super) enum Source {
     Listening,
     /// The daemon is to end.
     Stop,
+    /// A thread of a bridge has something for the loop.
+    Bridges,
     /// A client has said something, or hung up.
     Client(u64),
     /// A client's process is dead.
@@ -26,7 +28,8 @@ impl Source {
     fn to_bits(self) -> u64 {
         match self {
             Self::Listening => 0,
-            Self::Stop => 4,
+            Self::Stop => 1 << 2,
+            Self::Bridges => 2 << 2,
             Self::Client(number) => number << 2 | 1,
             Self::Process(number) => number << 2 | 2,
             Self::Listener(number) => number << 2 | 3,
@@ -36,7 +39,8 @@ impl Source {
     fn from_bits(bits: u64) -> Self {
         match (bits & 3, bits >> 2) {
             (0, 0) => Self::Listening,
-            (0, _) => Self::Stop,
+            (0, 1) => Self::Stop,
+            (0, _) => Self::Bridges,
             (1, number) => Self::Client(number),
             (2, number) => Self::Process(number),
             (_, number) => Self::Listener(number),

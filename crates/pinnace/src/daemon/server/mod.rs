@@ -5,6 +5,7 @@
 
 mod address;
 mod admission;
+mod bridges;
 mod census;
 mod channels;
 mod client;
@@ -42,6 +43,9 @@ pub struct Limits {
     /// Blocks of the pool that one client may have for itself, in percent of all. Who has more, for longer than a moment, is
     /// dropped. What is on its way to another does not count.
     pub blocks_per_client_percent: u8,
+    /// Connections to other hosts over links that are the daemon's alone, of all clients, and addresses that they listen at
+    /// there. Each costs two threads, or one.
+    pub bridges: usize,
     /// How long a client may take to say who it is, and to sit down on a channel that it asked for.
     pub handshake: Duration,
 }
@@ -56,6 +60,7 @@ impl Default for Limits {
             channels: 8192,
             pending_per_listener: 128,
             blocks_per_client_percent: 75,
+            bridges: 64,
             handshake: Duration::from_secs(5),
         }
     }

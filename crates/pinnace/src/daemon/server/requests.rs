@@ -17,7 +17,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
 
 /// What stands in the way of a request.
-enum No {
+pub(super) enum No {
     Refused(Refusal),
     /// Somebody's fault, and the end of him.
     End(End),
@@ -43,6 +43,8 @@ impl Serving {
             Request::Attach(id) => self.attach(number, id),
             Request::Listen(address) => self.listen(number, address),
             Request::Connect { to, client } => self.connect(number, to, client),
+            Request::ConnectVia { via, to, client } => self.connect_via(number, via, to, client),
+            Request::ListenVia { via, address } => self.listen_via(number, via, address),
             Request::Totals => self.tell_totals(number),
             Request::Client(from) => self.tell_client(number, from),
         };
@@ -54,7 +56,7 @@ impl Serving {
     }
 
     /// Whether a client has come so far.
-    fn require(&self, number: u64, stage: Stage) -> Result<(), No> {
+    pub(super) fn require(&self, number: u64, stage: Stage) -> Result<(), No> {
         let client = self.clients.get(&number).ok_or(End::Left)?;
         if client.stage >= stage { Ok(()) } else { Err(Refusal::OutOfTurn.into()) }
     }
@@ -86,28 +88,35 @@ impl Serving {
 
     fn listen(&mut self, number: u64, address: SocketAddr) -> Result<(), No> {
         self.require(number, Stage::Attached)?;
-        let client = self.clients.get(&number).ok_or(End::Left)?;
         let ip = address.ip().to_canonical();
         if address.port() == 0 || !ip.is_unspecified() && !is_local(ip, scope_of(address)) {
             return Err(Refusal::NotLocal.into());
         }
-        if address.port() < first_unprivileged_port() && !may_bind_low_ports(client.process.pid) {
-            return Err(Refusal::Privileged.into());
-        }
-        if client.listeners.len() >= self.limits.listeners_per_client {
-            return Err(Refusal::Limit.into());
-        }
+        self.check_may_listen(number, address)?;
         let (ours, theirs) = socket::pair().map_err(|_| Refusal::System)?;
         let listener = self.number();
         self.events.add(&ours, Source::Listener(listener)).map_err(|_| Refusal::System)?;
         if !self.registry.add(address, listener) {
             return Err(Refusal::InUse.into());
         }
-        self.listeners.insert(listener, Listener { client: number, address, socket: ours, pending: Vec::new() });
+        let found = Listener { client: number, address, socket: ours, pending: Vec::new(), _taking: None };
+        self.listeners.insert(listener, found);
         if let Some(client) = self.clients.get_mut(&number) {
             client.listeners.insert(listener);
         }
         Ok(self.reply(number, &Reply::Listening, &[theirs.as_fd()])?)
+    }
+
+    /// Whether a client has the right, and room, for another listener.
+    pub(super) fn check_may_listen(&self, number: u64, address: SocketAddr) -> Result<(), No> {
+        let client = self.clients.get(&number).ok_or(End::Left)?;
+        if address.port() < first_unprivileged_port() && !may_bind_low_ports(client.process.pid) {
+            return Err(Refusal::Privileged.into());
+        }
+        if client.listeners.len() >= self.limits.listeners_per_client {
+            return Err(Refusal::Limit.into());
+        }
+        Ok(())
     }
 
     //= B-14
@@ -140,7 +149,6 @@ impl Serving {
         let made = self.channels.make(&self.pool, [(number, id), (host, host_id)]).map_err(|_| Refusal::System)?;
         let local = with_port(source_for(ip, scope), made.port, scope);
         if !self.hand_to_listener(listener, &made, as_seen_at(address, with_port(ip, to.port(), scope)), local)? {
-            self.channels.forget(made.number);
             return Ok(self.reply(number, &Reply::Nobody, &[])?);
         }
         for member in [number, host] {
@@ -154,7 +162,7 @@ impl Serving {
     }
 
     /// Whether a listener accepts those who come.
-    fn check_pending(&mut self, listener: u64) -> Result<(), Refusal> {
+    pub(super) fn check_pending(&mut self, listener: u64) -> Result<(), Refusal> {
         let found = self.listeners.get_mut(&listener).ok_or(Refusal::System)?;
         if found.pending.len() >= self.limits.pending_per_listener {
             found.pending.retain(|&channel| self.channels.is_unclaimed(channel, Side::B));
@@ -163,7 +171,7 @@ impl Serving {
     }
 
     /// Gives a channel to who listens. False: he does not, any more.
-    fn hand_to_listener(
+    pub(super) fn hand_to_listener(
         &mut self,
         listener: u64,
         made: &Made,
@@ -178,6 +186,7 @@ impl Serving {
                 Ok(true)
             }
             Err(error) if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => {
+                self.channels.forget(made.number);
                 self.unlisten(listener);
                 Ok(false)
             }

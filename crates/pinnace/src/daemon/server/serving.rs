@@ -2,6 +2,7 @@
 
 use super::address::Registry;
 use super::admission::{Admission, Process};
+use super::bridges::Bridges;
 use super::census::Census;
 use super::channels::Channels;
 use super::client::{Client, Stage};
@@ -17,6 +18,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Connections taken, and messages of one client read, before others have their turn.
@@ -44,6 +46,8 @@ pub(super) struct Listener {
     pub(super) socket: OwnedFd,
     /// Channels that it has been told of, and may not have accepted.
     pub(super) pending: Vec<u32>,
+    /// Dropped with it: who takes streams for it from another link ends then.
+    pub(super) _taking: Option<Arc<()>>,
 }
 
 /// What has happened so far.
@@ -67,6 +71,7 @@ pub(super) struct Serving {
     pub(super) listeners: BTreeMap<u64, Listener>,
     pub(super) registry: Registry,
     pub(super) channels: Channels,
+    pub(super) bridges: Bridges,
     pub(super) counters: Counters,
     pub(super) census: Census,
     pub(super) begun: Instant,
@@ -90,11 +95,14 @@ impl Serving {
         let events = Events::new()?;
         events.add(&listening, Source::Listening)?;
         events.add(&stop, Source::Stop)?;
+        let bridges = Bridges::new()?;
+        events.add(bridges.wake(), Source::Bridges)?;
         Ok(Self {
             listening,
             spare: stop.try_clone().ok(),
             stop,
             events,
+            bridges,
             census: Census::new(),
             pool,
             admission,
@@ -122,6 +130,7 @@ impl Serving {
                         let _ = rustix::io::read(&self.stop, &mut [0u8; 8]);
                         return Ok(());
                     }
+                    Source::Bridges => self.hear_bridges(),
                     Source::Client(number) => self.hear(number),
                     Source::Process(number) => self.end(number, End::Died),
                     Source::Listener(number) => self.hear_listener(number),
@@ -180,11 +189,31 @@ impl Serving {
         }
     }
 
-    fn has_room_for(&self, process: Process) -> Result<Process, Refusal> {
+    fn has_room_for(&mut self, process: Process) -> Result<Process, Refusal> {
+        if self.is_full_for(&process) {
+            self.bury();
+        }
+        if self.is_full_for(&process) { Err(Refusal::Limit) } else { Ok(process) }
+    }
+
+    fn is_full_for(&self, process: &Process) -> bool {
         // Processes that we cannot tell apart share what one may have.
         let same = self.clients.values().filter(|client| client.process.pid == process.pid).count();
-        let is_full = self.clients.len() >= self.limits.clients || same >= self.limits.connections_per_process;
-        if is_full { Err(Refusal::Limit) } else { Ok(process) }
+        self.clients.len() >= self.limits.clients || same >= self.limits.connections_per_process
+    }
+
+    /// Forgets those who had left, and by now have given back what they had.
+    fn bury(&mut self) {
+        let pool = &self.pool;
+        let has_gone = |client: &Client| client.attached.iter().all(|&id| pool.client_at(id.slot()) != Some(id));
+        let left = self.clients.iter().filter(|(_, client)| client.stage == Stage::Left && has_gone(client));
+        let gone: Vec<_> = left.map(|(&number, _)| number).collect();
+        for number in gone {
+            if let Some(client) = self.clients.get_mut(&number) {
+                client.attached.clear();
+            }
+            self.end(number, End::Left);
+        }
     }
 
     /// Reads what a client says.
@@ -294,24 +323,16 @@ impl Serving {
         let most = blocks * u64::from(self.limits.blocks_per_client_percent) / 100;
         let mut ended = Vec::new();
         for (&number, client) in &mut self.clients {
-            let has_gone = || client.attached.iter().all(|&id| self.pool.client_at(id.slot()) != Some(id));
             let held: u64 = client.attached.iter().map(|&id| self.census.of(id).held).sum();
             let was_over = std::mem::replace(&mut client.is_over, held > most);
-            if client.stage == Stage::Left && has_gone() {
-                ended.push((number, End::Left));
-            } else if client.is_over && was_over
-                || client.stage < Stage::Attached && client.since.elapsed() > self.limits.handshake
-            {
-                ended.push((number, End::Misbehaved));
+            let is_late = client.stage < Stage::Attached && client.since.elapsed() > self.limits.handshake;
+            if client.is_over && was_over || is_late {
+                ended.push(number);
             }
         }
-        for (number, end) in ended {
-            if end == End::Left
-                && let Some(client) = self.clients.get_mut(&number)
-            {
-                client.attached.clear();
-            }
-            self.end(number, end);
+        for number in ended {
+            self.end(number, End::Misbehaved);
         }
+        self.bury();
     }
 }

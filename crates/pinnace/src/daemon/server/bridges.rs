@@ -1,0 +1,296 @@
+//! Links that need a right to use, for clients that have none: the daemon carries what goes through a channel to a stream of
+//! QMP over protocol 36 or Ethernet, and back.
+//!
+//! Qbufs go straight from one to the other: the stream's bytes lie in the same pool. Each direction has a thread, which waits
+//! until the other side takes what it brings, so that whoever is slow slows down his peer and nobody else.
+//!
+//! Always true: the loop never waits for a link; a bridge ends when either side does, in order if that ended in order.
+
+use super::channels::Made;
+use super::client::Stage;
+use super::events::Source;
+use super::requests::No;
+use super::serving::{End, Listener, Serving};
+use crate::daemon::protocol::{Reply, Via};
+use crate::daemon::{Arrival, Refusal, socket};
+use crate::qmp::{Carrier, Listener as QmpListener, Options, Shutdown, Stream};
+use pinnace_qbuf::channel::{Channel, ChannelFds, Side};
+use pinnace_qbuf::{ClientId, Pool};
+use rustix::event::EventfdFlags;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread;
+use std::time::Duration;
+
+/// The daemon itself, among the clients that have channels.
+const OURSELVES: u64 = 0;
+/// How often a thread looks whether it is still wanted.
+const LOOK: Duration = Duration::from_millis(250);
+/// How long another host may take to answer; less than what a client has to sit down on its channel.
+const CONNECTING: Duration = Duration::from_secs(4);
+/// Who finds the pool empty looks again so often.
+const NO_MEMORY: Duration = Duration::from_millis(1);
+
+/// What threads have for the loop.
+#[derive(Debug)]
+enum Word {
+    /// Somebody has come to a listener.
+    Arrived { listener: u64, stream: Stream },
+    /// A listener could not begin, or cannot go on.
+    Failed { listener: u64 },
+}
+
+#[derive(Debug)]
+struct Queue {
+    words: Mutex<Vec<Word>>,
+    wake: OwnedFd,
+}
+
+impl Queue {
+    fn push(&self, word: Word) {
+        self.words.lock().unwrap_or_else(PoisonError::into_inner).push(word);
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+}
+
+/// The threads' side of the loop.
+#[derive(Debug)]
+pub(super) struct Bridges {
+    queue: Arc<Queue>,
+    /// Each bridge has a clone.
+    count: Arc<()>,
+}
+
+impl Bridges {
+    pub(super) fn new() -> io::Result<Self> {
+        let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { queue: Arc::new(Queue { words: Mutex::default(), wake }), count: Arc::default() })
+    }
+
+    pub(super) fn wake(&self) -> BorrowedFd<'_> {
+        self.queue.wake.as_fd()
+    }
+
+    /// What one bridge holds while it is there. `None`: there are as many as there may be.
+    fn begin(&self, most: usize) -> Option<Arc<()>> {
+        (Arc::strong_count(&self.count) <= most).then(|| Arc::clone(&self.count))
+    }
+}
+
+fn options(via: Via, pool: &Pool) -> Options {
+    let carrier = match via {
+        Via::Ip36 => Carrier::Ip36,
+        Via::Ether => Carrier::Ether,
+    };
+    Options { carrier, pool: Some(pool.clone()), same_host: false, ..Options::default() }
+}
+
+/// A link's error, in the words of the protocol.
+fn refusal(error: &io::Error) -> Refusal {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset => Refusal::Nobody,
+        io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => Refusal::Silence,
+        io::ErrorKind::AddrInUse => Refusal::InUse,
+        io::ErrorKind::AddrNotAvailable => Refusal::NotLocal,
+        _ => Refusal::NoLink,
+    }
+}
+
+impl Serving {
+    pub(super) fn connect_via(&mut self, number: u64, via: Via, to: SocketAddr, id: ClientId) -> Result<(), No> {
+        self.require(number, Stage::Attached)?;
+        let client = self.clients.get(&number).ok_or(End::Left)?;
+        if !client.attached.contains(&id) {
+            return Err(Refusal::OutOfTurn.into());
+        }
+        if self.channels.len() >= self.limits.channels || client.channels.len() >= self.limits.channels_per_client {
+            return Err(Refusal::Limit.into());
+        }
+        let count = self.bridges.begin(self.limits.bridges).ok_or(Refusal::Limit)?;
+        let (ours, theirs) = socket::pair().map_err(|_| Refusal::System)?;
+        let (made, channel) = self.make_with_us([(number, id), (OURSELVES, self.pool.client())], Side::B)?;
+        if let Some(client) = self.clients.get_mut(&number) {
+            client.channels.insert(made.number);
+        }
+        let options = options(via, &self.pool);
+        // If there is no thread, the client finds the socket closed, and the channel too.
+        let _ = thread::Builder::new().name("pinnace-bridge".into()).spawn(move || {
+            let _count = count;
+            connect(&ours, channel, &made.fds, to, &options);
+        });
+        Ok(self.reply(number, &Reply::Listening, &[theirs.as_fd()])?)
+    }
+
+    pub(super) fn listen_via(&mut self, number: u64, via: Via, address: SocketAddr) -> Result<(), No> {
+        self.require(number, Stage::Attached)?;
+        if address.port() == 0 {
+            return Err(Refusal::NotLocal.into());
+        }
+        self.check_may_listen(number, address)?;
+        let count = self.bridges.begin(self.limits.bridges).ok_or(Refusal::Limit)?;
+        let (ours, theirs) = socket::pair().map_err(|_| Refusal::System)?;
+        let telling = ours.try_clone().map_err(|_| Refusal::System)?;
+        let listener = self.number();
+        self.events.add(&ours, Source::Listener(listener)).map_err(|_| Refusal::System)?;
+        let taking = Arc::new(());
+        let is_wanted = Arc::downgrade(&taking);
+        let found = Listener { client: number, address, socket: ours, pending: Vec::new(), _taking: Some(taking) };
+        self.listeners.insert(listener, found);
+        if let Some(client) = self.clients.get_mut(&number) {
+            client.listeners.insert(listener);
+        }
+        let (options, queue) = (options(via, &self.pool), Arc::clone(&self.bridges.queue));
+        let spawned = thread::Builder::new().name("pinnace-bridges".into()).spawn(move || {
+            let _count = count;
+            take(telling, &is_wanted, listener, address, &options, &queue);
+        });
+        if spawned.is_err() {
+            self.unlisten(listener);
+            return Err(Refusal::System.into());
+        }
+        Ok(self.reply(number, &Reply::Listening, &[theirs.as_fd()])?)
+    }
+
+    /// A channel that the daemon itself has a side of.
+    fn make_with_us(&mut self, ends: [(u64, ClientId); 2], side: Side) -> Result<(Made, Channel), Refusal> {
+        let made = self.channels.make(&self.pool, ends).map_err(|_| Refusal::System)?;
+        let fds = made.fds.try_clone().ok();
+        match fds.and_then(|fds| Channel::attach(&self.pool, fds, side).ok()) {
+            Some(channel) => Ok((made, channel)),
+            None => {
+                self.channels.forget(made.number);
+                Err(Refusal::System)
+            }
+        }
+    }
+
+    /// Does what threads have for the loop.
+    pub(super) fn hear_bridges(&mut self) {
+        let _ = rustix::io::read(self.bridges.wake(), &mut [0u8; 8]);
+        let words = std::mem::take(&mut *self.bridges.queue.words.lock().unwrap_or_else(PoisonError::into_inner));
+        for word in words {
+            match word {
+                Word::Failed { listener } => self.unlisten(listener),
+                // Who cannot be taken finds the stream reset.
+                Word::Arrived { listener, stream } => {
+                    stream.set_linger(Some(Duration::ZERO));
+                    let _ = self.bridge(listener, stream);
+                }
+            }
+        }
+    }
+
+    fn bridge(&mut self, listener: u64, stream: Stream) -> Result<(), Refusal> {
+        let found = self.listeners.get(&listener).ok_or(Refusal::Nobody)?;
+        let (host, count) = (found.client, self.bridges.begin(self.limits.bridges).ok_or(Refusal::Limit)?);
+        let client = self.clients.get(&host).ok_or(Refusal::Nobody)?;
+        let id = *client.attached.first().ok_or(Refusal::Nobody)?;
+        if self.channels.len() >= self.limits.channels || client.channels.len() >= self.limits.channels_per_client {
+            return Err(Refusal::Limit);
+        }
+        self.check_pending(listener)?;
+        let (made, channel) = self.make_with_us([(OURSELVES, self.pool.client()), (host, id)], Side::A)?;
+        let (local, peer) = (stream.local_addr(), stream.peer_addr());
+        if !self.hand_to_listener(listener, &made, local, peer)? {
+            return Err(Refusal::Nobody);
+        }
+        if let Some(client) = self.clients.get_mut(&host) {
+            client.channels.insert(made.number);
+        }
+        self.counters.connected += 1;
+        stream.set_linger(None);
+        let spawned = thread::Builder::new().name("pinnace-bridge".into()).spawn(move || {
+            let _count = count;
+            carry(channel, stream);
+        });
+        spawned.map(drop).map_err(|_| Refusal::System)
+    }
+}
+
+/// Connects, and tells who waits at `socket`.
+fn connect(socket: &OwnedFd, channel: Channel, fds: &ChannelFds, to: SocketAddr, options: &Options) {
+    match Stream::connect_timeout(to, options, CONNECTING) {
+        Ok(stream) => {
+            let reply = Reply::Channel { local: stream.local_addr(), peer: stream.peer_addr() };
+            if socket::send(socket.as_fd(), &reply.encode(), &socket::of_channel(fds)).is_ok() {
+                carry(channel, stream);
+            }
+        }
+        // The channel closes on our side; the other never was anybody's.
+        Err(error) => {
+            let _ = socket::send(socket.as_fd(), &Reply::Refused(refusal(&error)).encode(), &[]);
+        }
+    }
+}
+
+/// Takes who comes, for as long as somebody wants them.
+fn take(socket: OwnedFd, is_wanted: &Weak<()>, listener: u64, address: SocketAddr, options: &Options, queue: &Queue) {
+    let listening = QmpListener::bind(address, options);
+    let word = match &listening {
+        Ok(_) => Reply::Attached,
+        Err(error) => Reply::Refused(refusal(error)),
+    };
+    let _ = socket::send(socket.as_fd(), &word.encode(), &[]);
+    // Ours would keep the client from finding it closed.
+    drop(socket);
+    if let Ok(listening) = listening {
+        while is_wanted.strong_count() > 0 {
+            match listening.accept_timeout(LOOK) {
+                Ok(Some(stream)) => queue.push(Word::Arrived { listener, stream }),
+                Ok(None) => {}
+                Err(_) => break,
+            }
+        }
+    }
+    queue.push(Word::Failed { listener });
+}
+
+/// Carries both ways, until both are over.
+fn carry(channel: Channel, stream: Stream) {
+    let (local, peer) = (stream.local_addr(), stream.peer_addr());
+    let Ok(shared) = Stream::over_channel(Arrival { channel, peer, local }, &Options::default()) else { return };
+    for stream in [&shared, &stream] {
+        stream.set_read_timeout(Some(LOOK));
+    }
+    let is_broken = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let other = thread::Builder::new().spawn_scoped(scope, || carry_one_way(&stream, &shared, &is_broken));
+        if other.is_err() {
+            is_broken.store(true, Ordering::Relaxed);
+        }
+        carry_one_way(&shared, &stream, &is_broken);
+    });
+    if is_broken.load(Ordering::Relaxed) {
+        // Whoever is left finds his end reset, too.
+        for stream in [&shared, &stream] {
+            stream.set_linger(Some(Duration::ZERO));
+        }
+    }
+}
+
+/// Carries one way to its end.
+fn carry_one_way(from: &Stream, to: &Stream, is_broken: &AtomicBool) {
+    while !is_broken.load(Ordering::Relaxed) {
+        match from.recv_qbuf() {
+            // Waits until the other side takes it, or is gone.
+            Ok(Some(qbuf)) => {
+                if to.send_qbuf(qbuf).is_err() {
+                    break;
+                }
+            }
+            Ok(None) => {
+                if to.shutdown(Shutdown::Write).is_err() {
+                    break;
+                }
+                return;
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == io::ErrorKind::OutOfMemory => thread::sleep(NO_MEMORY),
+            Err(_) => break,
+        }
+    }
+    is_broken.store(true, Ordering::Relaxed);
+}

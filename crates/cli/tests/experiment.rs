@@ -237,3 +237,37 @@ fn go_back_n_is_simulated_the_same_every_time() {
     }
     assert!(figure.contains("go-back-N, fixed") && figure.contains("5 % lost"), "{figure}");
 }
+
+#[test]
+fn qmp_is_measured_on_a_link_of_100_mbit_s_and_by_message_size() {
+    if !able() {
+        return;
+    }
+    let (objects, figure) = quick("e-q1");
+    let rows: Vec<&Value> = objects.iter().filter(|object| object["transport"].is_string()).collect();
+    let qmp: Vec<_> = rows.iter().filter(|row| row["transport"] == "qmp").collect();
+    assert!(qmp.len() >= 3 && rows.len() > qmp.len(), "{objects:?}");
+    for row in &rows {
+        assert!((10.0..110.0).contains(&number(row, "mbit_s")), "the token bucket bounds it: {row}");
+    }
+    assert!(qmp.iter().any(|row| row["qbuf"] == true) && qmp.iter().any(|row| row["qbuf"] == false));
+    assert!(number(objects.last().unwrap(), "payload_share_min") > 0.1);
+    assert!(figure.contains("QMP copied") && figure.contains("processor seconds per GB"), "{figure}");
+
+    let (objects, figure) = quick("e-q2");
+    let sizes: Vec<_> = objects.iter().filter(|row| row["transport"] == "qmp").map(|row| &row["size"]).collect();
+    assert!(sizes.contains(&&Value::from(100)) && sizes.contains(&&Value::from(1 << 20)), "{objects:?}");
+    assert!(figure.contains("veth100m") && figure.contains("bytes of a message"), "{figure}");
+}
+
+#[test]
+fn qmp_pings_spin_and_block() {
+    let (objects, figure) = quick("e-q3");
+    for idle in ["spin", "block"] {
+        let rows: Vec<_> = objects.iter().filter(|row| row["idle"] == idle && row["path"] == "lo").collect();
+        assert_eq!(rows.len(), 6, "two sizes of two ways of QMP, and of TCP: {objects:?}");
+        assert!(rows.iter().all(|row| number(row, "p50_us") > 0.5), "{rows:?}");
+        assert!(rows.iter().filter(|row| row["transport"] == "qmp").all(|row| number(row, "tcp_ratio") > 0.0));
+        assert!(figure.contains(&format!("lo, {idle}")), "{figure}");
+    }
+}

@@ -23,7 +23,7 @@ const TCNTL: u64 = 5;
 const DIAG: u64 = 8;
 
 /// Protocol 36 of an address has one owner at a time: so have the tests.
-static PROTOCOL_36: Mutex<()> = Mutex::new(());
+pub(crate) static PROTOCOL_36: Mutex<()> = Mutex::new(());
 
 /// Where nobody else of these tests is.
 const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 36, 0, 1)), 7001);

@@ -9,6 +9,7 @@ mod a1;
 mod common;
 mod conversation;
 mod group;
+mod qmp;
 mod tshark;
 mod vectors;
 mod vrp;

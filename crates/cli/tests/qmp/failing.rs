@@ -1,0 +1,156 @@
+//! What goes wrong is said in one line, in time, and by the exit code.
+
+use crate::common::{pinnace, run, text, wait};
+use crate::{content, line, listen};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+#[test]
+fn nobody_there_is_reported_in_time() {
+    let begun = Instant::now();
+    // A closed port says so; an address that swallows everything does not.
+    for (to, words) in [("127.0.0.1:9", "qmp listen"), ("192.0.2.9:9", "192.0.2.9:9")] {
+        let sent = run(&["qmp", "send", "--to", to, "--size", "1", "--timeout", "0.7"]);
+        let error = text(&sent.stderr);
+        assert_eq!(error.lines().count(), 1, "{error}");
+        if error.contains("Network is unreachable") {
+            continue;
+        }
+        assert_eq!(sent.status.code(), Some(3), "{to}: {error}");
+        assert!(error.contains(to) && error.contains(words), "{error}");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn a_killed_peer_is_reported_in_time_at_either_end() {
+    let send = |to: &str| {
+        let args = ["qmp", "send", "--to", to, "--size", "100MB", "--count", "1000000", "--timeout", "1"];
+        pinnace(&args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    // The listener dies.
+    let mut listening = listen(&[]);
+    let mut sender = send(&listening.address);
+    std::thread::sleep(Duration::from_millis(500));
+    let begun = Instant::now();
+    listening.kill();
+    assert_eq!(wait(&mut sender), Some(3));
+    assert!(begun.elapsed() < Duration::from_secs(10));
+    // The sender dies.
+    let listening = listen(&["--count", "1000000", "--timeout", "1"]);
+    let mut sender = send(&listening.address);
+    std::thread::sleep(Duration::from_millis(500));
+    sender.kill().unwrap();
+    sender.wait().unwrap();
+    let begun = Instant::now();
+    let (code, _, err) = listening.finish();
+    assert_eq!(code, Some(3), "{err}");
+    assert!(err.contains("broke") && begun.elapsed() < Duration::from_secs(10), "{err}");
+}
+
+#[test]
+fn a_sender_that_pauses_is_not_gone() {
+    use std::io::Write;
+    let listening = listen(&["--count", "1", "--timeout", "0.5"]);
+    let args = ["qmp", "send", "-", &*listening.address, "--timeout", "0.5"];
+    let mut sender = pinnace(&args).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let mut stdin = sender.stdin.take().unwrap();
+    stdin.write_all(b"ahoy, ").unwrap();
+    std::thread::sleep(Duration::from_millis(2_000));
+    stdin.write_all(b"sailor").unwrap();
+    drop(stdin);
+    assert_eq!(wait(&mut sender), Some(0));
+    let (code, out, err) = listening.finish();
+    assert_eq!((code, &*err, &*out), (Some(0), "", &*line(b"ahoy, sailor")));
+}
+
+#[test]
+fn an_interrupt_ends_both_ends_with_130() {
+    let mut listening = listen(&[]);
+    let args = ["qmp", "send", "--to", &*listening.address, "--size", "100MB", "--count", "1000000"];
+    let mut sender = pinnace(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    let id = sender.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    assert_eq!(wait(&mut sender), Some(130));
+    // The listener lives, and says that somebody went.
+    let sent = run(&["qmp", "send", "--to", &listening.address, "--size", "5"]);
+    assert_eq!(sent.status.code(), Some(0), "{}", text(&sent.stderr));
+    listening.signal("-INT");
+    let (code, out, err) = listening.finish();
+    assert_eq!(code, Some(130), "{err}");
+    assert!(out.ends_with(&line(&content(0, 5))), "{out}");
+    assert!(err.contains("broke") && err.ends_with("pinnace: interrupted\n"), "{err}");
+}
+
+#[test]
+fn a_port_that_is_taken_is_reported_in_one_line() {
+    let first = listen(&[]);
+    let output = run(&["qmp", "listen", &first.address]);
+    let error = text(&output.stderr);
+    assert_eq!((output.status.code(), error.lines().count()), (Some(1), 1), "{error}");
+    assert!(error.contains(&*first.address) && error.contains("choose another"), "{error}");
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    let sent = run(&["qmp", "send", "/no/such/file", "127.0.0.1:9"]);
+    let error = text(&sent.stderr);
+    assert_eq!((sent.status.code(), error.lines().count()), (Some(1), 1), "{error}");
+    assert!(error.contains("/no/such/file"), "{error}");
+    let listen = pinnace(&["qmp", "listen", "127.0.0.1:0", "--link", "shm"]).env("PINNACE_DAEMON", "off").output();
+    let output = listen.expect("the command runs");
+    let error = text(&output.stderr);
+    assert_eq!((output.status.code(), error.lines().count()), (Some(1), 1), "{error}");
+    assert!(error.contains("pinnace daemon"), "{error}");
+    let output = run(&["qmp", "listen", "127.0.0.1:0", "--pcap", "/no/such/folder/x.pcap"]);
+    let error = text(&output.stderr);
+    assert_eq!((output.status.code(), error.lines().count()), (Some(1), 1), "{error}");
+    assert!(error.contains("/no/such/folder/x.pcap"), "{error}");
+}
+
+#[test]
+fn wrong_arguments_end_with_2_and_say_what_would_be_right() {
+    for (args, part) in [
+        (&["qmp"][..], "listen"),
+        (&["qmp", "listen"], "HOST:PORT"),
+        (&["qmp", "listen", "nowhere"], "HOST:PORT"),
+        (&["qmp", "listen", "127.0.0.1:0", "--link", "ip36"], "give one"),
+        (&["qmp", "listen", "127.0.0.1:0", "--link", "carrier-pigeon"], "ip36"),
+        (&["qmp", "send"], "FILE"),
+        (&["qmp", "send", "file"], "FILE HOST:PORT"),
+        (&["qmp", "send", "file", "nowhere"], "HOST:PORT"),
+        (&["qmp", "send", "a", "b", "c"], "c"),
+        (&["qmp", "send", "-", "127.0.0.1:1", "--count", "2"], "only once"),
+        (&["qmp", "send", "--size", "1", "--to", "127.0.0.1:1", "--window", "2GiB"], "1 GiB"),
+        (&["qmp", "send", "--size", "1", "--to", "127.0.0.1:1", "--window", "0"], "1 GiB"),
+        (&["qmp", "send", "--size", "1", "--to", "127.0.0.1:1", "--status-every", "0"], "1..="),
+        (&["qmp", "send", "--size", "1", "--to", "127.0.0.1:1", "--timeout", "0"], "seconds"),
+        (&["perf", "--no-qbuf"], "--protocol qmp"),
+        (&["perf", "--link", "ip36"], "--protocol qmp"),
+        (&["perf", "--protocol", "qmp", "--link", "ether"], "--path veth1500"),
+        (&["perf", "--protocol", "qmp", "--link", "shm", "--path", "veth1500"], "one host"),
+        (&["perf", "--protocol", "xtp", "--link", "shm"], "udp and ip36"),
+        (&["perf", "--protocol", "xtp", "--status-every", "3"], "--protocol qmp"),
+        (&["ping", "--link", "ip36"], "--protocol qmp"),
+        (&["qbuf"], "stat"),
+        (&["qbuf", "stat", "--pid", "0"], "1.."),
+    ] {
+        let output = run(args);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {error}");
+        assert!(error.contains(part), "{args:?}: {error}");
+    }
+}
+
+#[test]
+fn help_and_completion_know_the_options() {
+    let help = text(&run(&["qmp", "send", "--help"]).stdout);
+    for word in ["--go-back-n", "--status-every", "--window", "--pcap", "capture", "ip36"] {
+        assert!(help.contains(word), "{word}: {help}");
+    }
+    let script = text(&run(&["completion", "bash"]).stdout);
+    for word in ["qmp", "qbuf", "--status-every", "--no-qbuf", "e-q3"] {
+        assert!(script.contains(word), "{word}");
+    }
+}

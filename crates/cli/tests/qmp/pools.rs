@@ -1,0 +1,96 @@
+//! `pinnace qbuf stat`, on pools of this process.
+
+use crate::common::{run, text, wait_until};
+use pinnace_qbuf::{Pool, PoolOptions, Variant};
+use serde_json::Value;
+
+fn stat(pid: &str) -> Vec<Value> {
+    let output = run(&["qbuf", "stat", "--json", "--pid", pid]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    text(&output.stdout).lines().map(|line| serde_json::from_str(line).expect(line)).collect()
+}
+
+#[test]
+fn pools_are_found_and_counted_by_owner() {
+    let locked = PoolOptions { zones: 5, block_bytes: 8192, variant: Variant::Locked, ..PoolOptions::default() };
+    let free = PoolOptions { zones: 7, variant: Variant::LockFree, ..PoolOptions::default() };
+    let (locked, free) = (Pool::create(&locked).unwrap(), Pool::create(&free).unwrap());
+    let (one, three) = (locked.alloc(1).unwrap(), locked.alloc(3 * 8192).unwrap());
+    let pid = std::process::id().to_string();
+    let pools = stat(&pid);
+    let of = |zones: u64| pools.iter().find(|pool| pool["zones"] == zones).expect("it is there");
+    let of_locked = of(5);
+    for (field, value) in [
+        ("block_bytes", 8192),
+        ("blocks", 160),
+        ("free_blocks", 156),
+        ("user_blocks", 4),
+        ("engine_blocks", 0),
+        ("transit_blocks", 0),
+        ("deferred_blocks", 0),
+        ("clients", 1),
+    ] {
+        assert_eq!(of_locked[field], value, "{field}: {of_locked}");
+    }
+    assert_eq!(of_locked["variant"], "locked");
+    let owners = of_locked["owners"].as_array().unwrap();
+    assert_eq!((owners.len(), &owners[0]["user_blocks"], &owners[0]["alive"]), (1, &4.into(), &true.into()));
+    assert_eq!(of_locked["processes"][0]["pid"].to_string(), pid);
+    assert_eq!((&of(7)["variant"], &of(7)["free_blocks"]), (&"lock-free".into(), &(7 * 32).into()));
+    // For people.
+    let output = text(&run(&["qbuf", "stat", "--pid", &pid]).stdout);
+    assert!(
+        output.contains("locked, 5 zones of 32 blocks of 8 KiB") && output.contains("free 156, user 4"),
+        "{output}"
+    );
+    // The command has left, and taken nothing.
+    drop((one, three));
+    assert_eq!((locked.stats().free_blocks, locked.stats().clients), (160, 1));
+    drop(free);
+}
+
+#[test]
+fn where_no_pool_is_that_is_said() {
+    let mut sleeping = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    let pid = sleeping.id().to_string();
+    let output = run(&["qbuf", "stat", "--pid", &pid]);
+    sleeping.kill().unwrap();
+    sleeping.wait().unwrap();
+    let error = text(&output.stderr);
+    assert_eq!((output.status.code(), error.lines().count()), (Some(1), 1), "{error}");
+    assert!(error.contains("no buffer pool"), "{error}");
+    let output = run(&["qbuf", "stat", "--pid", "4194304"]);
+    let error = text(&output.stderr);
+    assert_eq!((output.status.code(), error.lines().count()), (Some(1), 1), "{error}");
+}
+
+#[test]
+fn a_daemon_is_asked_for_its_figures() {
+    use pinnace::daemon::{Client, Daemon, DaemonOptions};
+    use std::sync::Arc;
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("daemon.sock");
+    let daemon =
+        Arc::new(Daemon::bind(&DaemonOptions { socket: Some(socket.clone()), ..DaemonOptions::default() }).unwrap());
+    let serving = std::thread::spawn({
+        let daemon = Arc::clone(&daemon);
+        move || daemon.run()
+    });
+    let client = Client::open(&socket).unwrap();
+    let qbuf = client.pool().alloc(10_000).unwrap();
+    // It counts its pool from time to time.
+    wait_until("the daemon counts", || {
+        let output = run(&["qbuf", "stat", "--json", "--daemon", socket.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let line: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!((&line["event"], &line["blocks"]), (&"daemon".into(), &16_384.into()), "{line}");
+        let clients = line["clients"].as_array().unwrap();
+        line["user_blocks"] == 3 && clients.iter().any(|client| client["held_blocks"] == 3)
+    });
+    drop((qbuf, client));
+    daemon.stop();
+    serving.join().unwrap().unwrap();
+    let output = run(&["qbuf", "stat", "--daemon", socket.to_str().unwrap()]);
+    let error = text(&output.stderr);
+    assert_eq!((output.status.code(), error.lines().count()), (Some(1), 1), "{error}");
+}

@@ -20,6 +20,7 @@ pub(crate) fn tests() -> Vec<Named> {
         ("half_a_message_is_none", half_messages),
         ("nothing_can_be_asked_out_of_turn", out_of_turn),
         ("nobody_can_say_that_he_is_another", impostor),
+        ("one_who_does_not_say_who_he_is_loses_the_pool", stranger),
         ("listeners_and_channels_are_limited", limits),
     ]
 }
@@ -283,6 +284,18 @@ fn impostor() {
     wait_until("the impostor is gone", || served.statistics().clients.len() == 1);
     assert_eq!(victim.pool().owner(first).map(|owner| owner.client), Some(theirs), "what it had was touched");
     drop((held, victim));
+    assert_well(&mut served);
+}
+
+fn stranger() {
+    let mut served = Served::start(&["handshake_ms=200"]);
+    let pool = pool_of(&served);
+    let held = pool.alloc(100_000).unwrap();
+    wait_until("it is taken out", || {
+        let pool = served.statistics().totals.pool;
+        (pool.free_blocks, pool.clients) == (pool.blocks, 1)
+    });
+    drop((held, pool));
     assert_well(&mut served);
 }
 

@@ -8,6 +8,7 @@ pub(crate) fn tests() -> Vec<Named> {
     vec![
         ("killed_clients_leave_nothing_behind", killed_clients),
         ("clients_go_on_when_the_daemon_is_killed", killed_daemon),
+        ("new_streams_use_udp_while_there_is_no_daemon", udp_without),
         ("a_killed_daemon_is_replaced_under_load", replaced_daemon),
     ]
 }
@@ -116,6 +117,18 @@ fn killed_daemon() {
         let pool = client.pool().stats();
         (pool.free_blocks, pool.clients, pool.locked_zones) == (pool.blocks, 1, 0)
     });
+}
+
+fn udp_without() {
+    let mut served = Served::start(&[]);
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    command.env("PINNACE_DAEMON", served.path());
+    let mut program = Process::start_by(command, "ways", &[]);
+    assert_eq!(program.ask("?"), "shm");
+    served.process.kill();
+    assert_eq!(program.ask("?"), "udp");
+    served.again();
+    wait_until("the new one is used", || program.ask("?") == "shm");
 }
 
 fn replaced_daemon() {

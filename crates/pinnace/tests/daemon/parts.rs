@@ -31,6 +31,7 @@ pub(crate) fn play() -> bool {
         ("come", [socket]) => come(socket),
         ("listen", [socket, address]) => listen(socket, address),
         ("current", []) => current(),
+        ("ways", []) => ways(),
         _ => panic!("no part {part} {arguments:?}"),
     }
     true
@@ -332,7 +333,22 @@ fn listen(socket: &str, address: &str) {
     }
 }
 
-/// Says whether this process has a daemon, each time it is asked; and whether a child made by `fork` gets one.
+/// Says what carries a new stream of QMP, each time it is asked.
+fn ways() {
+    use pinnace::qmp::{Listener, Options, Stream};
+    let listener = Listener::bind("127.0.0.1:0", &Options::default()).unwrap();
+    for line in std::io::stdin().lines() {
+        line.unwrap();
+        let stream = Stream::connect(listener.local_addr(), &Options::default()).unwrap();
+        let other = listener.accept().unwrap();
+        stream.write(b"ahoy").unwrap();
+        assert_eq!(other.read(&mut [0; 4]).unwrap(), 4);
+        assert_eq!(stream.way(), other.way());
+        say(stream.way());
+    }
+}
+
+/// Says whether this process has a daemon, each time it is asked.
 fn current() {
     for line in std::io::stdin().lines() {
         line.unwrap();

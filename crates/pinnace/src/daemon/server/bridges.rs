@@ -38,7 +38,7 @@ const NO_MEMORY: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 enum Word {
     /// Somebody has come to a listener.
-    Arrived { listener: u64, stream: Stream },
+    Arrived { listener: u64, stream: Box<Stream> },
     /// A listener could not begin, or cannot go on.
     Failed { listener: u64 },
 }
@@ -177,7 +177,7 @@ impl Serving {
                 // Who cannot be taken finds the stream reset.
                 Word::Arrived { listener, stream } => {
                     stream.set_linger(Some(Duration::ZERO));
-                    let _ = self.bridge(listener, stream);
+                    let _ = self.bridge(listener, *stream);
                 }
             }
         }
@@ -204,7 +204,7 @@ impl Serving {
         stream.set_linger(None);
         let spawned = thread::Builder::new().name("pinnace-bridge".into()).spawn(move || {
             let _count = count;
-            carry(channel, stream);
+            carry(channel, &stream);
         });
         spawned.map(drop).map_err(|_| Refusal::System)
     }
@@ -216,7 +216,7 @@ fn connect(socket: &OwnedFd, channel: Channel, fds: &ChannelFds, to: SocketAddr,
         Ok(stream) => {
             let reply = Reply::Channel { local: stream.local_addr(), peer: stream.peer_addr() };
             if socket::send(socket.as_fd(), &reply.encode(), &socket::of_channel(fds)).is_ok() {
-                carry(channel, stream);
+                carry(channel, &stream);
             }
         }
         // The channel closes on our side; the other never was anybody's.
@@ -239,7 +239,7 @@ fn take(socket: OwnedFd, is_wanted: &Weak<()>, listener: u64, address: SocketAdd
     if let Ok(listening) = listening {
         while is_wanted.strong_count() > 0 {
             match listening.accept_timeout(LOOK) {
-                Ok(Some(stream)) => queue.push(Word::Arrived { listener, stream }),
+                Ok(Some(stream)) => queue.push(Word::Arrived { listener, stream: Box::new(stream) }),
                 Ok(None) => {}
                 Err(_) => break,
             }
@@ -249,23 +249,23 @@ fn take(socket: OwnedFd, is_wanted: &Weak<()>, listener: u64, address: SocketAdd
 }
 
 /// Carries both ways, until both are over.
-fn carry(channel: Channel, stream: Stream) {
+fn carry(channel: Channel, stream: &Stream) {
     let (local, peer) = (stream.local_addr(), stream.peer_addr());
     let Ok(shared) = Stream::over_channel(Arrival { channel, peer, local }, &Options::default()) else { return };
-    for stream in [&shared, &stream] {
+    for stream in [&shared, stream] {
         stream.set_read_timeout(Some(LOOK));
     }
     let is_broken = AtomicBool::new(false);
     thread::scope(|scope| {
-        let other = thread::Builder::new().spawn_scoped(scope, || carry_one_way(&stream, &shared, &is_broken));
+        let other = thread::Builder::new().spawn_scoped(scope, || carry_one_way(stream, &shared, &is_broken));
         if other.is_err() {
             is_broken.store(true, Ordering::Relaxed);
         }
-        carry_one_way(&shared, &stream, &is_broken);
+        carry_one_way(&shared, stream, &is_broken);
     });
     if is_broken.load(Ordering::Relaxed) {
         // Whoever is left finds his end reset, too.
-        for stream in [&shared, &stream] {
+        for stream in [&shared, stream] {
             stream.set_linger(Some(Duration::ZERO));
         }
     }

@@ -11,10 +11,10 @@ use super::{DaemonOptions, Limits};
 use crate::daemon::Refusal;
 use crate::daemon::protocol::{BYTES, Malformed, Reply, Request};
 use crate::daemon::socket::{self, Received};
-use pinnace_qbuf::Pool;
+use pinnace_qbuf::{ClientId, Pool};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -75,6 +75,8 @@ pub(super) struct Serving {
     pub(super) counters: Counters,
     pub(super) census: Census,
     pub(super) begun: Instant,
+    /// Clients of the pool that nobody has said he is, and since when.
+    strangers: BTreeMap<ClientId, Instant>,
     /// What the next client or listener is called.
     next: u64,
     /// Given up for a moment when there are no descriptors left, to take who waits and turn him away.
@@ -82,6 +84,8 @@ pub(super) struct Serving {
     next_look: Instant,
     /// The last sweep found another at work.
     is_sweep_due: bool,
+    /// The last look found nobody, and nothing has happened since.
+    is_idle: bool,
 }
 
 impl Serving {
@@ -113,17 +117,19 @@ impl Serving {
             channels: Channels::new(options.channel_slots),
             counters: Counters::default(),
             begun: Instant::now(),
+            strangers: BTreeMap::new(),
             next: 1,
             next_look: Instant::now(),
             is_sweep_due: false,
+            is_idle: true,
         })
     }
 
     pub(super) fn run(&mut self) -> io::Result<()> {
         loop {
-            let is_idle = self.clients.is_empty() && !self.is_sweep_due;
-            let timeout = (!is_idle).then(|| self.next_look.saturating_duration_since(Instant::now()));
+            let timeout = (!self.is_idle).then(|| self.next_look.saturating_duration_since(Instant::now()));
             for source in self.events.wait(timeout)? {
+                self.is_idle = false;
                 match source {
                     Source::Listening => self.accept(),
                     Source::Stop => {
@@ -140,6 +146,7 @@ impl Serving {
                 self.look();
                 let cost = Duration::from_micros(self.pool.options().zones.into()) * pinnace_qbuf::BLOCKS as u32;
                 self.next_look = Instant::now() + LOOK.max(cost);
+                self.is_idle = self.clients.is_empty() && self.strangers.is_empty() && !self.is_sweep_due;
             }
         }
     }
@@ -334,5 +341,24 @@ impl Serving {
             self.end(number, End::Misbehaved);
         }
         self.bury();
+        self.look_for_strangers();
+    }
+
+    /// Whoever was given the pool says which client of it he is, or is taken out: nobody would count what he has.
+    fn look_for_strangers(&mut self) {
+        let known: BTreeSet<_> = self.clients.values().flat_map(|client| &client.attached).copied().collect();
+        let slots = 0..pinnace_qbuf::MAX_CLIENTS as u16;
+        let present: BTreeSet<_> = slots
+            .filter_map(|slot| self.pool.client_at(slot))
+            .filter(|id| *id != self.pool.client() && !known.contains(id))
+            .collect();
+        self.strangers.retain(|id, _| present.contains(id));
+        for id in present {
+            let since = *self.strangers.entry(id).or_insert_with(Instant::now);
+            // Twice what a handshake may take: who is late with it is dropped first, and may have been in the middle.
+            if since.elapsed() > self.limits.handshake * 2 {
+                self.is_sweep_due |= self.pool.drop_client(id).busy;
+            }
+        }
     }
 }

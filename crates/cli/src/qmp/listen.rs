@@ -138,7 +138,7 @@ fn accept<'scope>(
                             drop(tell.send(Told::Broken(format!("the connection with {peer} broke: {error}"))));
                         }
                     }
-                    close(stream, is_over);
+                    close(&stream, is_over);
                 });
             }
             Err(error) => {
@@ -173,7 +173,7 @@ fn read(stream: &Stream, is_over: &AtomicBool) -> io::Result<Option<Line>> {
 }
 
 /// Ends our half, and lets the peer know that all of its own has come.
-fn close(stream: Stream, is_over: &AtomicBool) {
+fn close(stream: &Stream, is_over: &AtomicBool) {
     if is_over.load(Ordering::Relaxed) {
         // Nobody is left to do the work in the background.
         stream.set_linger(Some(LINGER));

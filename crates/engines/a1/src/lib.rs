@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 // Until the engine uses its halves.
-#![allow(dead_code)]
+#![allow(dead_code, unused_imports)]
 
+mod incoming;
 mod outgoing;

@@ -1,0 +1,79 @@
+//! When an ACK is due (specs/a1.md, 1.1, Timing).
+
+use core::time::Duration;
+use pinnace_core::Time;
+
+/// New blocks that may be unreported.
+const MAX_UNREPORTED: u64 = 16;
+/// How long a block may be unreported.
+const MAX_DELAY: Duration = Duration::from_millis(10);
+
+/// When something is to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// Nothing is.
+    No,
+    /// At this time.
+    At(Time),
+    /// It is due.
+    Now,
+}
+
+impl Due {
+    pub(super) fn at(now: Time, at: Option<Time>) -> Self {
+        match at {
+            Some(at) if at <= now => Self::Now,
+            Some(at) => Self::At(at),
+            None => Self::No,
+        }
+    }
+}
+
+/// What has been told to the peer, and what has not.
+#[derive(Debug)]
+pub(super) struct Acks {
+    /// New blocks since the last ACK.
+    unreported: u64,
+    /// When the first of them came.
+    since: Option<Time>,
+    is_urgent: bool,
+    /// The largest edge told.
+    told: u64,
+}
+
+impl Acks {
+    pub(super) fn new(edge: u64) -> Self {
+        Self { unreported: 0, since: None, is_urgent: false, told: edge }
+    }
+
+    pub(super) fn on_new(&mut self, now: Time, is_urgent: bool) {
+        self.unreported += 1;
+        self.since.get_or_insert(now);
+        self.is_urgent |= is_urgent;
+    }
+
+    pub(super) fn hurry(&mut self) {
+        self.is_urgent = true;
+    }
+
+    pub(super) fn told(&self) -> u64 {
+        self.told
+    }
+
+    pub(super) fn tell(&mut self, edge: u64) {
+        self.told = self.told.max(edge);
+    }
+
+    pub(super) fn on_reported(&mut self) {
+        (self.unreported, self.since, self.is_urgent) = (0, None, false);
+    }
+
+    /// `seen`: one past the last block that has been sent, as far as is known.
+    pub(super) fn due(&self, now: Time, edge: u64, seen: u64, window: u64) -> Due {
+        let opens = edge > self.told && 2 * self.told.saturating_sub(seen) < window;
+        if self.is_urgent || opens || self.unreported >= MAX_UNREPORTED.min((window / 4).max(1)) {
+            return Due::Now;
+        }
+        Due::at(now, self.since.map(|since| since + MAX_DELAY))
+    }
+}

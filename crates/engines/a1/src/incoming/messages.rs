@@ -1,0 +1,342 @@
+//! The messages that are under way or not consumed, and the storage behind them.
+//!
+//! A block says number, index and count of its message, and so where the message begins and ends in the direction. Always
+//! true: no two messages overlap, their blocks are in the order of their numbers, and messages with successive numbers
+//! touch. In raw mode a message may end early: its sender dropped what was too old, and those blocks never had numbers.
+//!
+//! Reliable: there is a slot for every message from the first that is not consumed to the last that is known; unknown ones
+//! are empty. As each has at least one block, there are no more slots than blocks in the window and in two messages. Raw:
+//! there are slots for messages of which a block has come, and they come in order.
+
+use pinnace_core::{BufferId, BufferRange, IntervalSet, unwrap32};
+use std::collections::VecDeque;
+
+/// Message 0, when numbers are put on a line: low enough to wrap backwards.
+const ORIGIN: u64 = 1 << 32;
+
+/// What a block says of its message.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Claim {
+    /// Number of the message, on a line.
+    pub(super) message: u64,
+    /// Number of the block.
+    pub(super) number: i64,
+    /// Number of the block with index 0. It may lie before the direction begins, if that was joined.
+    pub(super) base: i64,
+    /// Blocks of the message.
+    pub(super) count: u32,
+    /// Bytes of the message: its last block tells.
+    pub(super) size: Option<u64>,
+}
+
+impl Claim {
+    fn end(&self) -> i64 {
+        self.base + i64::from(self.count)
+    }
+}
+
+/// How a claim agrees with what is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// The message in this slot.
+    Known(usize),
+    /// It is new.
+    New,
+    /// It cannot be true.
+    Contradiction,
+}
+
+/// A message.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Message {
+    number: u64,
+    /// Number of the block with index 0.
+    pub(super) base: i64,
+    /// Blocks, as it says. 0: nothing is known of it.
+    pub(super) count: u32,
+    /// Blocks that have a number: less if the sender dropped the rest.
+    blocks: u32,
+    /// Bytes of the message, once its last block has come.
+    size: u64,
+    capacity: u64,
+    /// Where it lies. An empty message has no bytes, and one that was taken is somebody else's.
+    pub(super) buffer: Option<BufferId>,
+    /// Blocks that never had numbers were dropped before its first (raw).
+    pub(super) is_after_loss: bool,
+    /// Something of it has been consumed.
+    pub(super) is_begun: bool,
+}
+
+impl Message {
+    const UNKNOWN: Self = Self {
+        number: 0,
+        base: 0,
+        count: 0,
+        blocks: 0,
+        size: 0,
+        capacity: 0,
+        buffer: None,
+        is_after_loss: false,
+        is_begun: false,
+    };
+
+    /// One past its last block, or past the last that has a number.
+    pub(super) fn end(&self) -> i64 {
+        self.base + i64::from(self.blocks)
+    }
+
+    /// One past its last block.
+    pub(super) fn full_end(&self) -> i64 {
+        self.base + i64::from(self.count)
+    }
+
+    /// Where the bytes before block `number` end; those of the last block must have come, if `number` lies behind it.
+    pub(super) fn offset(&self, number: i64, block_bytes: u32) -> u64 {
+        if number >= self.full_end() {
+            return self.size;
+        }
+        u64::try_from(number - self.base).unwrap_or(0) * u64::from(block_bytes)
+    }
+
+    /// Where block `number` lies, as much of it as has room.
+    pub(super) fn place(&self, number: i64, block_bytes: u32) -> Option<BufferRange> {
+        let offset = u64::try_from(number - self.base).ok()? * u64::from(block_bytes);
+        let len = self.capacity.saturating_sub(offset).min(u64::from(block_bytes)) as u32;
+        Some(BufferRange::new(self.buffer?, offset, len)).filter(|range| range.len > 0)
+    }
+
+    /// Bytes of storage that it has.
+    pub(super) fn held(&self) -> u64 {
+        if self.buffer.is_some() { self.capacity } else { 0 }
+    }
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(super) struct Messages {
+    is_reliable: bool,
+    slots: VecDeque<Message>,
+    /// Numbers of those that are known. Raw: empty.
+    known: IntervalSet,
+    /// Number of the message in the first slot, or of that which comes next; a lower bound if that is not known.
+    first: u64,
+    /// Where the message `first` begins, if that is known; raw: it begins there or later.
+    anchor: Option<i64>,
+    /// Bytes of storage.
+    allocated: u64,
+}
+
+impl Messages {
+    pub(super) fn new(is_reliable: bool, joins: bool) -> Self {
+        Self {
+            is_reliable,
+            slots: VecDeque::new(),
+            known: IntervalSet::new(),
+            first: ORIGIN,
+            anchor: (!joins).then_some(0),
+            allocated: 0,
+        }
+    }
+
+    /// As if all messages before `number` had been consumed.
+    #[cfg(test)]
+    pub(super) fn starting_at(number: u64) -> Self {
+        Self { first: number, ..Self::new(true, false) }
+    }
+
+    /// Puts a message number of the wire on a line.
+    pub(super) fn number(&self, wire: u32) -> u64 {
+        unwrap32(self.first + self.slots.len() as u64, wire)
+    }
+
+    pub(super) fn allocated(&self) -> u64 {
+        self.allocated
+    }
+
+    /// The message that is consumed next, if it is known.
+    #[inline]
+    pub(super) fn front(&self) -> Option<&Message> {
+        self.slots.front().filter(|message| message.count > 0)
+    }
+
+    pub(super) fn front_mut(&mut self) -> Option<&mut Message> {
+        self.slots.front_mut().filter(|message| message.count > 0)
+    }
+
+    /// Messages from `number` on, as long as nothing between them is unknown.
+    pub(super) fn known_from(&self, number: u64) -> impl Iterator<Item = &Message> {
+        let skip = if self.is_reliable {
+            usize::try_from(number.saturating_sub(self.first)).unwrap_or(usize::MAX)
+        } else {
+            self.slots.len().saturating_sub(1)
+        };
+        self.slots.range(skip.min(self.slots.len())..).take_while(|message| message.count > 0)
+    }
+
+    /// How the claim of a block that has not come before agrees with what is known.
+    #[inline]
+    pub(super) fn judge(&self, claim: &Claim) -> Standing {
+        if !self.is_reliable {
+            return self.judge_raw(claim);
+        }
+        let slot = claim.message.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
+        let known = slot.and_then(|index| Some((index, self.slots.get(index)?))).filter(|(_, known)| known.count > 0);
+        if let Some((index, known)) = known {
+            let agrees = (known.base, known.count) == (claim.base, claim.count);
+            return if agrees { Standing::Known(index) } else { Standing::Contradiction };
+        }
+        if self.fits_behind(claim) && self.fits_before(claim) { Standing::New } else { Standing::Contradiction }
+    }
+
+    /// Whether the nearest known message below that of the claim leaves as many blocks between them as it must.
+    fn fits_behind(&self, claim: &Claim) -> bool {
+        let anchor = || self.anchor.map(|base| (self.first - 1, base));
+        match self.nearest_below(claim.message).or_else(anchor) {
+            Some((number, end)) => {
+                let between = claim.message.checked_sub(number + 1).and_then(|between| i64::try_from(between).ok());
+                between.is_some_and(|between| fits(between, claim.base - end))
+            }
+            // Nothing is known of the first message of a group.
+            None => self.slots.is_empty() || claim.message >= self.first,
+        }
+    }
+
+    /// The same of the nearest known message above it.
+    fn fits_before(&self, claim: &Claim) -> bool {
+        let above = self.known.missing_in(claim.message..self.known.max().unwrap_or(0)).next();
+        let Some(successor) = above.and_then(|gap| self.slot(gap.end)) else { return true };
+        let between = i64::try_from(successor.number - claim.message - 1).unwrap_or(i64::MAX);
+        fits(between, successor.base - claim.end())
+    }
+
+    fn slot(&self, number: u64) -> Option<&Message> {
+        let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        self.slots.get(index).filter(|message| message.count > 0)
+    }
+
+    /// Number and end of the nearest known message below `number`.
+    fn nearest_below(&self, number: u64) -> Option<(u64, i64)> {
+        let highest = self.known.max()?;
+        let nearest = if highest < number {
+            highest
+        } else {
+            // The largest `low` for which a known one is in `low..number`.
+            let (mut low, mut high) = (self.known.min()?, number);
+            if !self.known.overlaps(low..number) {
+                return None;
+            }
+            while high - low > 1 {
+                let middle = low + (high - low) / 2;
+                if self.known.overlaps(middle..number) { low = middle } else { high = middle }
+            }
+            low
+        };
+        self.slot(nearest).map(|message| (message.number, message.end()))
+    }
+
+    /// Raw: a block belongs to the last message, or to a later one.
+    fn judge_raw(&self, claim: &Claim) -> Standing {
+        match self.slots.back() {
+            Some(last) if last.number == claim.message => {
+                let agrees = (last.base, last.count) == (claim.base, claim.count);
+                if agrees { Standing::Known(self.slots.len() - 1) } else { Standing::Contradiction }
+            }
+            Some(last) if claim.message < last.number => Standing::Contradiction,
+            _ if self.slots.is_empty() && self.anchor.is_some() && claim.message < self.first => {
+                Standing::Contradiction
+            }
+            // `anchor` is one past the highest block that has come.
+            _ if self.anchor.is_some_and(|least| claim.base < least) => Standing::Contradiction,
+            _ => Standing::New,
+        }
+    }
+
+    /// Whether bookkeeping for a new message stays within its limits.
+    pub(super) fn has_room(&self, claim: &Claim) -> bool {
+        let touches = || self.known.contains(claim.message - 1) || self.known.contains(claim.message + 1);
+        !self.is_reliable || self.known.range_count() < super::MAX_RANGES || touches()
+    }
+
+    /// Makes a new message known; returns its slot.
+    pub(super) fn insert(&mut self, claim: &Claim, buffer: Option<BufferId>, capacity: u64) -> usize {
+        let mut message = Message {
+            number: claim.message,
+            base: claim.base,
+            count: claim.count,
+            blocks: claim.count,
+            capacity,
+            buffer,
+            ..Message::UNKNOWN
+        };
+        self.allocated += capacity;
+        if !self.is_reliable {
+            let mut is_next = self.anchor.is_none() || claim.message == self.first;
+            if let Some(last) = self.slots.back_mut() {
+                is_next = claim.message == last.number + 1 && claim.base >= last.end();
+                last.blocks = last.blocks.min(u32::try_from(claim.base - last.base).unwrap_or(u32::MAX));
+            }
+            message.is_after_loss = !is_next;
+            self.slots.push_back(message);
+            return self.slots.len() - 1;
+        }
+        if self.anchor.is_none() {
+            if self.slots.is_empty() {
+                // Every message before it has at least one block.
+                self.first = claim.message - claim.base.max(0) as u64;
+            }
+            if claim.base <= 0 {
+                let before = (claim.message - self.first) as usize;
+                self.slots.drain(..before.min(self.slots.len()));
+                (self.first, self.anchor) = (claim.message, Some(claim.base));
+            }
+        }
+        self.known.insert(claim.message..claim.message + 1);
+        let index = (claim.message - self.first) as usize;
+        while self.slots.len() <= index {
+            self.slots.push_back(Message::UNKNOWN);
+        }
+        self.slots[index] = message;
+        index
+    }
+
+    /// A block of the message in a slot came; returns its place.
+    pub(super) fn on_block(&mut self, index: usize, claim: &Claim, len: u32, block_bytes: u32) -> Option<BufferRange> {
+        if !self.is_reliable {
+            self.anchor = Some(claim.number + 1);
+        }
+        let message = self.slots.get_mut(index)?;
+        if let Some(size) = claim.size {
+            message.size = size;
+        }
+        let offset = u64::try_from(claim.number - claim.base).unwrap_or(0) * u64::from(block_bytes);
+        message.buffer.map(|buffer| BufferRange::new(buffer, offset, len))
+    }
+
+    /// Forgets the first message.
+    pub(super) fn pop_front(&mut self) -> Option<Message> {
+        let message = self.slots.pop_front()?;
+        if self.is_reliable {
+            self.first += 1;
+            if message.count > 0 {
+                self.anchor = Some(message.end());
+            }
+            self.known.pop_front_below(self.first);
+        } else {
+            self.first = message.number + 1;
+        }
+        self.allocated -= message.held();
+        Some(message)
+    }
+
+    /// Takes the buffer of the first message: it is somebody else's.
+    pub(super) fn take_buffer(&mut self) -> Option<BufferId> {
+        let buffer = self.slots.front_mut()?.buffer.take()?;
+        self.allocated -= self.slots.front()?.capacity;
+        Some(buffer)
+    }
+}
+
+/// Whether so many messages can share so many blocks: each has at least one.
+fn fits(messages: i64, blocks: i64) -> bool {
+    messages <= blocks && (messages > 0 || blocks == 0)
+}

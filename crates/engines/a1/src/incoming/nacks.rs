@@ -1,0 +1,105 @@
+//! What is asked for again, and when (specs/a1.md, 1.1, Timing).
+//!
+//! Always true: a block is in at most one of the ranges. Those in `asked` are in the order of their times, so the first is
+//! due first. Blocks that have come meanwhile are left out when a NACK is made, not before.
+//= A-7
+
+use super::Due;
+use core::ops::Range;
+use core::time::Duration;
+use pinnace_core::{IntervalSet, Time};
+use std::collections::VecDeque;
+
+/// How long a repetition is waited for before the first sample of the round trip.
+const INITIAL_WAIT: Duration = Duration::from_millis(20);
+/// It is waited for so long at least: clocks are coarse, and a round trip may seem to take no time at all.
+const MIN_WAIT: Duration = Duration::from_micros(10);
+
+fn wait(rtt: Option<Duration>) -> Duration {
+    rtt.unwrap_or(INITIAL_WAIT).max(MIN_WAIT)
+}
+
+/// Gaps to ask for, and those asked for.
+#[derive(Debug, Default)]
+pub(super) struct Nacks {
+    /// Gaps that have not been asked for; rising, and above all others.
+    fresh: VecDeque<Range<u64>>,
+    /// Gaps that have, and when.
+    asked: VecDeque<(Range<u64>, Time)>,
+}
+
+impl Nacks {
+    /// There is a new gap, above all that is known.
+    pub(super) fn on_gap(&mut self, gap: Range<u64>) {
+        match self.fresh.back_mut() {
+            Some(last) if last.end == gap.start => last.end = gap.end,
+            _ => self.fresh.push_back(gap),
+        }
+    }
+
+    /// Nothing below `expected` is missing.
+    #[inline]
+    pub(super) fn on_filled(&mut self, expected: u64) {
+        while self.fresh.pop_front_if(|gap| gap.end <= expected).is_some() {}
+        while self.asked.pop_front_if(|(gap, _)| gap.end <= expected).is_some() {}
+    }
+
+    pub(super) fn due(&self, now: Time, rtt: Option<Duration>) -> Due {
+        if !self.fresh.is_empty() {
+            return Due::Now;
+        }
+        Due::at(now, self.asked.front().map(|(_, at)| *at + wait(rtt)))
+    }
+
+    /// Moves at most `max` ranges that are due into `out`, rising. `ahead` are the blocks that have come above `expected`.
+    pub(super) fn take(
+        &mut self,
+        now: Time,
+        rtt: Option<Duration>,
+        max: usize,
+        ahead: &IntervalSet,
+        expected: u64,
+        out: &mut Vec<(u64, u64)>,
+    ) {
+        out.clear();
+        let wait = wait(rtt);
+        // Those that are asked for now stand behind these.
+        for _ in 0..self.asked.len() {
+            if out.len() >= max {
+                break;
+            }
+            let Some((gap, at)) = self.asked.pop_front_if(|(_, at)| *at + wait <= now) else { break };
+            if let Some(rest) = self.ask(now, gap, max, ahead, expected, out) {
+                self.asked.push_front((rest, at));
+            }
+        }
+        while out.len() < max
+            && let Some(gap) = self.fresh.pop_front()
+        {
+            if let Some(rest) = self.ask(now, gap, max, ahead, expected, out) {
+                self.fresh.push_front(rest);
+            }
+        }
+        out.sort_unstable();
+    }
+
+    /// Asks for what is missing in `gap`; returns what there was no room for.
+    fn ask(
+        &mut self,
+        now: Time,
+        gap: Range<u64>,
+        max: usize,
+        ahead: &IntervalSet,
+        expected: u64,
+        out: &mut Vec<(u64, u64)>,
+    ) -> Option<Range<u64>> {
+        for missing in ahead.missing_in(gap.start.max(expected)..gap.end) {
+            if out.len() >= max {
+                return Some(missing.start..gap.end);
+            }
+            out.push((missing.start, missing.end));
+            self.asked.push_back((missing, now));
+        }
+        None
+    }
+}

@@ -1,0 +1,88 @@
+//! Where the next blocks are expected.
+
+use super::*;
+use pinnace_core::{ReceivePlan, Slot};
+
+const HEAD: usize = 32;
+
+/// The payload slots: buffer, offset and length.
+fn plan(half: &Half, datagrams: usize) -> Vec<(u32, u64, u32)> {
+    let mut plan = ReceivePlan::new();
+    plan.reset(datagrams);
+    half.incoming.expect(&mut plan, HEAD);
+    let slots = plan.slots();
+    assert!(slots.chunks(2).all(|pair| pair[0] == Slot::Pooled(HEAD as u32) || pair.len() == 1));
+    let payload = |slot: &Slot| match slot {
+        Slot::Payload(range) => Some((range.buffer.index(), range.offset, range.len)),
+        Slot::Pooled(_) => None,
+    };
+    slots.iter().filter_map(payload).collect()
+}
+
+//= A-20 test
+#[test]
+fn the_blocks_behind_the_newest_are_expected_in_their_places() {
+    let mut half = Half::new(policy(true));
+    assert_eq!(plan(&half, 64), []);
+    half.blocks(0, 0, 950, [0]);
+    assert_eq!(plan(&half, 3), [(0, 100, 100), (0, 200, 100), (0, 300, 100)]);
+    half.blocks(0, 0, 950, [3, 9]);
+    assert_eq!(plan(&half, 64), [], "nothing is known behind the last");
+    half.blocks(0, 0, 950, [1]);
+    let missing: Vec<_> = [2, 4, 5, 6, 7, 8].map(|index| (0, index * 100, 100)).to_vec();
+    assert_eq!(plan(&half, 64), missing, "only what is missing");
+    half.blocks(0, 0, 950, [2]);
+    assert_eq!(plan(&half, 64), missing[1..]);
+}
+
+//= A-20 test
+#[test]
+fn the_plan_goes_on_into_the_next_message_if_that_is_known() {
+    let mut half = Half::new(policy(true));
+    half.blocks(3, 1, 300, [1]);
+    half.blocks(6, 2, 250, [2]);
+    half.blocks(0, 0, 300, [1]);
+    assert_eq!(plan(&half, 64), [(2, 200, 100), (0, 0, 100), (0, 200, 100), (1, 0, 100), (1, 100, 100)]);
+    // Message 3 is not known.
+    half.blocks(10, 4, 300, [0]);
+    half.blocks(6, 2, 250, [1]);
+    assert_eq!(plan(&half, 64), []);
+    half.blocks(0, 0, 300, [0]);
+    assert_eq!(plan(&half, 64).len(), 4);
+}
+
+#[test]
+fn a_last_block_may_be_short() {
+    // The largest message says that the last block of this one cannot be full.
+    let mut half = Half::new(Policy { max_message: 250, ..policy(true) });
+    half.blocks(0, 0, 250, [0]);
+    assert_eq!(plan(&half, 64), [(0, 100, 100), (0, 200, 50)]);
+    let mut slots = ReceivePlan::new();
+    slots.reset(64);
+    half.incoming.expect(&mut slots, HEAD);
+    assert_eq!(slots.bytes(), 2 * (HEAD + BLOCK as usize), "each datagram has its room");
+}
+
+#[test]
+fn raw_blocks_are_expected_behind_the_newest_only() {
+    let mut half = Half::new(policy(false));
+    half.blocks(0, 0, 600, [0, 3]);
+    assert_eq!(plan(&half, 64), [(0, 400, 100), (0, 500, 100)]);
+    half.incoming.on_sync(half.now, 5);
+    assert_eq!(plan(&half, 64), [(0, 500, 100)]);
+}
+
+#[test]
+fn nothing_is_expected_beyond_the_edge() {
+    let mut half = Half::new(Policy { window: 4, ..policy(true) });
+    half.blocks(0, 0, 1000, [0]);
+    assert_eq!(plan(&half, 64).len(), 3);
+}
+
+#[test]
+fn a_plan_has_room_for_what_one_read_brings() {
+    let mut half = Half::new(Policy { window: 5000, max_message: 500_000, ..policy(true) });
+    half.blocks(0, 0, 500_000, [0]);
+    let slots = plan(&half, 5000);
+    assert!(slots.len() * (HEAD + BLOCK as usize) <= 65_535 && slots.len() > 490);
+}

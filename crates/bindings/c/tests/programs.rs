@@ -8,6 +8,7 @@
 
 #![allow(clippy::print_stdout, reason = "a test that is skipped says so")]
 
+#[allow(dead_code, reason = "shared with other tests")]
 mod support;
 
 use std::path::Path;
@@ -89,7 +90,7 @@ fn only_the_interface_is_exported() {
 fn declared_function(line: &str) -> Option<&str> {
     let (before, _) = line.split_once('(').filter(|_| !line.starts_with([' ', '/', '#']))?;
     before.rsplit([' ', '*']).next().filter(|name| {
-        let prefixes = ["zcrp_", "vrp_", "rsr_", "xtp_"];
+        let prefixes = ["zcrp_", "vrp_", "rsr_", "xtp_", "qmp_", "qb_", "qbuf_"];
         prefixes.iter().any(|prefix| name.starts_with(prefix)) || ["xoutput", "xf_input", "xd_input"].contains(name)
     })
 }

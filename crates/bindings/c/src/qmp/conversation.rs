@@ -29,7 +29,7 @@ pub(crate) struct Conversation {
     /// The failure has been told.
     is_told: AtomicBool,
     /// The endpoint that the socket was bound to.
-    pub(super) bound: Option<Endpoint>,
+    pub(super) bound: Option<Box<Endpoint>>,
 }
 
 impl Conversation {
@@ -39,11 +39,11 @@ impl Conversation {
     }
 
     /// One whose FIRST is on its way.
-    pub(super) fn connecting(stream: Stream, bound: Option<Endpoint>) -> Self {
+    pub(super) fn connecting(stream: Stream, bound: Option<Box<Endpoint>>) -> Self {
         Self::new(stream, false, bound)
     }
 
-    fn new(stream: Stream, is_established: bool, bound: Option<Endpoint>) -> Self {
+    fn new(stream: Stream, is_established: bool, bound: Option<Box<Endpoint>>) -> Self {
         Self {
             stream,
             is_connecting: AtomicBool::new(!is_established),

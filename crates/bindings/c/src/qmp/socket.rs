@@ -21,7 +21,7 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 enum Role {
     /// Nothing yet; bound, perhaps.
-    Fresh(Option<Endpoint>),
+    Fresh(Option<Box<Endpoint>>),
     /// It waits for others.
     Listening(Arc<Listener>),
     /// It is connected, or connects.
@@ -245,7 +245,8 @@ impl Socket {
         let mut role = lock(&self.role);
         match &*role {
             Role::Fresh(None) => {
-                *role = Role::Fresh(Some(Endpoint::bind(address, &options).map_err(|error| errno(&error))?));
+                let endpoint = Endpoint::bind(address, &options).map_err(|error| errno(&error))?;
+                *role = Role::Fresh(Some(Box::new(endpoint)));
                 Ok(())
             }
             _ => Err(Errno(libc::EINVAL)),
@@ -256,7 +257,7 @@ impl Socket {
         let options = lock(&self.settings).options.clone();
         let mut role = lock(&self.role);
         let endpoint = match &*role {
-            Role::Fresh(Some(endpoint)) => endpoint.clone(),
+            Role::Fresh(Some(endpoint)) => (**endpoint).clone(),
             // As TCP: a port that the system picks.
             Role::Fresh(None) => {
                 let any: IpAddr = match self.domain {

@@ -31,6 +31,7 @@ pub(super) fn piece(base: *const c_void, len: usize) -> Result<Piece, Errno> {
 pub(super) unsafe fn pieces(message: *const msghdr) -> Result<Vec<Piece>, Errno> {
     // SAFETY: the caller's promise.
     let message = unsafe { message.as_ref() }.ok_or(Errno(libc::EFAULT))?;
+    #[allow(clippy::unnecessary_cast, reason = "not every system has it as long")]
     let count = message.msg_iovlen as usize;
     if count > MOST {
         return Err(Errno(libc::EMSGSIZE));

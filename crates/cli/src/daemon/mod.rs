@@ -1,0 +1,220 @@
+//! `pinnace daemon`: the pool of a host, and what brings its processes together.
+//!
+//! Stays in the foreground: who wants it in the background has a service manager. Ends in good order on SIGTERM and Ctrl-C.
+
+use crate::exit::Error;
+use crate::interrupt;
+use crate::output::Output;
+use crate::units;
+use clap::Args as ClapArgs;
+use pinnace::daemon::{Daemon, DaemonOptions, Limits};
+use pinnace::qmp::PoolOptions;
+use serde::Serialize;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+const EXAMPLES: &str = "\
+Examples:
+  pinnace daemon                                       for programs of this user
+  pinnace daemon --pool-size 1GiB --block-size 64KiB   for large messages
+  sudo pinnace daemon --socket /run/pinnace/daemon.sock --group messages --mode 0660
+                                                       for a group of users
+  pinnace qbuf stat                                    what is in use, and by whom
+
+Programs find it at $PINNACE_DAEMON, $XDG_RUNTIME_DIR/pinnace/daemon.sock or /run/pinnace/daemon.sock.
+Two that share a daemon pass messages through shared memory by themselves; PINNACE_DAEMON=off
+switches that off for one program.
+
+Whoever may use the socket can read and change what others have in the pool: let in only who may
+see their data.";
+
+/// Let programs of this host pass messages through shared memory, by ownership
+#[derive(Debug, ClapArgs)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The path of the socket [default: the first of the places below that can be used]
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// Memory for messages
+    #[arg(long, value_name = "BYTES", value_parser = units::bytes, default_value = "64MiB")]
+    pool_size: u64,
+    /// The smallest piece of it, a power of two; a message takes up to 32 of them
+    #[arg(long, value_name = "BYTES", value_parser = units::bytes, default_value = "4KiB")]
+    block_size: u64,
+    /// Wire the pool: it is never paged out, where the limit allows
+    #[arg(long)]
+    wired: bool,
+    /// The permissions of the socket, in octal
+    #[arg(long, value_name = "MODE", value_parser = mode, default_value = "0600")]
+    mode: u32,
+    /// A group whose members may use it, by name or number; needs a mode that lets them, such as 0660
+    #[arg(long, value_name = "NAME")]
+    group: Option<String>,
+    /// Messages on their way in one direction of a connection
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(2..=65_536))]
+    slots: u32,
+    #[command(flatten)]
+    limits: LimitArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(next_help_heading = "Limits")]
+struct LimitArgs {
+    /// Processes that use the daemon
+    #[arg(long, value_name = "N", default_value_t = Limits::default().clients)]
+    max_clients: usize,
+    /// Addresses that one process listens at
+    #[arg(long, value_name = "N", default_value_t = Limits::default().listeners_per_client)]
+    max_listeners: usize,
+    /// Connections of one process
+    #[arg(long, value_name = "N", default_value_t = Limits::default().channels_per_client)]
+    max_channels: usize,
+    /// Connections of all processes
+    #[arg(long, value_name = "N", default_value_t = Limits::default().channels)]
+    max_channels_total: usize,
+    /// Connections that wait to be accepted by one listener
+    #[arg(long, value_name = "N", default_value_t = Limits::default().pending_per_listener)]
+    max_pending: usize,
+    /// Percent of the pool that one process may keep for itself; one that has more for longer than a moment is dropped
+    #[arg(long, value_name = "PERCENT", default_value_t = Limits::default().blocks_per_client_percent)]
+    max_share: u8,
+}
+
+#[derive(Serialize)]
+struct Serving {
+    event: &'static str,
+    socket: PathBuf,
+    pid: u32,
+    pool_bytes: u64,
+    block_bytes: u64,
+}
+
+/// Permissions in octal, as `chmod` has them.
+fn mode(text: &str) -> Result<u32, String> {
+    u32::from_str_radix(text, 8)
+        .ok()
+        .filter(|mode| *mode <= 0o777)
+        .ok_or_else(|| format!("`{text}` is no mode; write it in octal, as 0600 or 0660"))
+}
+
+/// The number of a group.
+fn group(name: &str) -> Result<u32, Error> {
+    if let Ok(number) = name.parse() {
+        return Ok(number);
+    }
+    match nix::unistd::Group::from_name(name) {
+        Ok(Some(group)) => Ok(group.gid.as_raw()),
+        Ok(None) => Err(Error::usage(format!("there is no group `{name}`"))),
+        Err(error) => Err(Error::io(format_args!("cannot look up the group `{name}`"), &error.into())),
+    }
+}
+
+impl Args {
+    fn options(&self) -> Result<DaemonOptions, Error> {
+        if !self.block_size.is_power_of_two() || self.block_size < 4096 {
+            return Err(Error::usage("--block-size is a power of two, 4KiB at least"));
+        }
+        let zone = self.block_size.saturating_mul(32);
+        let zones = self.pool_size.div_ceil(zone);
+        if self.pool_size == 0 || zones > 65_536 {
+            let why =
+                format!("--pool-size is at most 65536 times 32 blocks, here {} bytes", zone.saturating_mul(65_536));
+            return Err(Error::usage(why));
+        }
+        let limits = Limits {
+            clients: self.limits.max_clients,
+            listeners_per_client: self.limits.max_listeners,
+            channels_per_client: self.limits.max_channels,
+            channels: self.limits.max_channels_total,
+            pending_per_listener: self.limits.max_pending,
+            blocks_per_client_percent: self.limits.max_share,
+            ..Limits::default()
+        };
+        Ok(DaemonOptions {
+            socket: self.socket.clone(),
+            pool: PoolOptions {
+                zones: zones as u32,
+                block_bytes: self.block_size as usize,
+                wired: self.wired,
+                ..PoolOptions::default()
+            },
+            mode: self.mode,
+            group: self.group.as_deref().map(group).transpose()?,
+            channel_slots: self.slots,
+            limits,
+        })
+    }
+}
+
+/// Runs `pinnace daemon`.
+pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
+    interrupt::install();
+    let daemon = Daemon::bind(&args.options()?).map_err(|error| match error.kind() {
+        // These say all there is to say.
+        io::ErrorKind::AddrInUse | io::ErrorKind::AlreadyExists => Error::failed(error.to_string()),
+        io::ErrorKind::InvalidInput => Error::usage(error.to_string()),
+        _ => Error::io("cannot serve", &error),
+    })?;
+    let daemon = Arc::new(daemon);
+    let pool = daemon.pool();
+    pool.warnings().iter().for_each(|warning| output.warn(warning));
+    let stats = pool.stats();
+    let (blocks, block_bytes) = (stats.blocks, stats.block_bytes);
+    let serving = Serving {
+        event: "serving",
+        socket: daemon.path().to_owned(),
+        pid: std::process::id(),
+        pool_bytes: blocks * block_bytes,
+        block_bytes,
+    };
+    let size = |bytes| bytesize::ByteSize::b(bytes).display().iec();
+    output.warn(format_args!(
+        "serving a pool of {} in {blocks} blocks of {} at {}",
+        size(serving.pool_bytes),
+        size(block_bytes),
+        serving.socket.display()
+    ));
+    if output.json {
+        output.result("", &serving);
+    }
+    serve(&daemon, output)
+}
+
+/// Serves until it is interrupted, which is how a daemon ends well.
+fn serve(daemon: &Arc<Daemon>, output: &Output) -> Result<(), Error> {
+    let looking = std::thread::spawn({
+        let daemon = Arc::clone(daemon);
+        move || {
+            while !interrupt::requested() {
+                std::thread::sleep(Duration::from_millis(20).min(interrupt::LOOK));
+            }
+            daemon.stop();
+        }
+    });
+    daemon.run().map_err(|error| Error::io("cannot go on serving", &error))?;
+    let _ = looking.join();
+    output.note("ended; programs go on with what they have");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_are_octal() {
+        assert_eq!((mode("0600"), mode("660")), (Ok(0o600), Ok(0o660)));
+        for text in ["", "0800", "rw", "7777", "-1"] {
+            assert!(mode(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn groups_have_names_and_numbers() {
+        assert_eq!(group("17").unwrap(), 17);
+        assert_eq!(group("root").unwrap(), 0);
+        assert!(group("no such group").is_err());
+    }
+}

@@ -1,0 +1,91 @@
+//! `pinnace daemon`, as users run it.
+
+mod common;
+
+use common::{pinnace, run, text, wait, wait_until};
+use pinnace::daemon::{Client, statistics};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// Starts one, and waits until it serves: the process and what it said.
+fn start(socket: &Path, more: &[&str]) -> (Child, String) {
+    let mut child = pinnace(&["daemon", "--socket", socket.to_str().unwrap()])
+        .args(more)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it runs");
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("serving") {
+        line.clear();
+        assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "it ended before it served");
+    }
+    (child, line)
+}
+
+fn signal(child: &Child, signal: &str) {
+    assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+}
+
+#[test]
+fn it_says_what_it_serves_and_ends_in_good_order() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("daemon.sock");
+    for ending in ["-TERM", "-INT"] {
+        let (mut child, line) = start(&socket, &["--pool-size", "1MiB", "--block-size", "8KiB", "--json"]);
+        assert!(line.contains("1.0 MiB in 128 blocks of 8.0 KiB") && line.contains(socket.to_str().unwrap()), "{line}");
+        let mut out = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut out).unwrap();
+        let said: serde_json::Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(said["pid"], child.id());
+        assert_eq!((said["pool_bytes"].as_u64(), said["block_bytes"].as_u64()), (Some(1 << 20), Some(8192)));
+        let pool = statistics(&socket).unwrap().totals.pool;
+        assert_eq!((pool.blocks, pool.block_bytes), (128, 8192));
+        signal(&child, ending);
+        assert_eq!(wait(&mut child), Some(0));
+        assert!(!socket.exists());
+    }
+}
+
+#[test]
+fn a_second_one_names_the_first() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("daemon.sock");
+    let (mut first, _) = start(&socket, &[]);
+    let second = run(&["daemon", "--socket", socket.to_str().unwrap()]);
+    assert_eq!(second.status.code(), Some(1));
+    assert!(text(&second.stderr).contains(&first.id().to_string()), "{}", text(&second.stderr));
+    // What a killed one left is replaced.
+    first.kill().unwrap();
+    first.wait().unwrap();
+    assert!(socket.exists());
+    let (mut third, _) = start(&socket, &[]);
+    let client = Client::open(&socket).unwrap();
+    signal(&third, "-TERM");
+    assert_eq!(wait(&mut third), Some(0));
+    wait_until("the client notices", || !client.is_alive());
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    for arguments in [
+        &["--mode", "0666"][..],
+        &["--mode", "0660"],
+        &["--mode", "rw"],
+        &["--block-size", "5000"],
+        &["--pool-size", "0"],
+        &["--pool-size", "1TiB"],
+        &["--group", "no such group"],
+        &["--max-share", "0"],
+        &["--max-clients", "0"],
+        &["--slots", "1"],
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("daemon.sock");
+        let output = run(&[&["daemon", "--socket", socket.to_str().unwrap()], arguments].concat());
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", text(&output.stderr));
+        assert!(!socket.exists());
+    }
+}

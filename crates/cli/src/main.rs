@@ -8,6 +8,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod content;
+mod daemon;
 mod demo;
 mod doctor;
 mod exit;
@@ -94,6 +95,7 @@ enum Command {
     /// Measure round trips by message size, against TCP; alone, over the loopback interface
     Ping(Box<ping::Args>),
     Wan(wan::Args),
+    Daemon(Box<daemon::Args>),
     Run(run::Args),
     /// The process beside a command of `run`
     #[command(hide = true)]
@@ -140,6 +142,7 @@ fn run(command: &Command, output: &Output) -> Result<ExitCode, Error> {
         Command::Perf(args) => perf::run(args, output),
         Command::Experiment(args) => experiment::run(args, output),
         Command::Ping(args) => ping::run(args, output),
+        Command::Daemon(args) => daemon::run(args, output),
         Command::RunCompanion(args) => run::companion::serve(args),
         Command::PerfWorker => perf::run_worker(),
         Command::Doctor(args) => doctor::run(args, output),

@@ -125,3 +125,55 @@ fn redis_between_hosts() {
     }
     assert!(server.said().contains("QMP, for other hosts"));
 }
+
+/// One end reads less than was sent and closes; the other is to find its connection reset, not ended.
+const RESETS: &str = r#"
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <unistd.h>
+int main(int argc, char **argv)
+{
+    (void)argv;
+    char bytes[8];
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons(7301) };
+    inet_pton(AF_INET, "10.79.0.2", &at.sin_addr);
+    if (argc > 1) {
+        if (bind(fd, (struct sockaddr *)&at, sizeof at) || listen(fd, 4))
+            return 1;
+        int taken = accept(fd, NULL, NULL);
+        if (recv(taken, bytes, 6, MSG_WAITALL) != 6 || write(taken, "ok", 2) != 2)
+            return 2;
+        /* The seventh is never read. */
+        if (recv(taken, bytes, 1, MSG_PEEK) != 1)
+            return 3;
+        return close(taken);
+    }
+    if (connect(fd, (struct sockaddr *)&at, sizeof at) || write(fd, "hello", 6) != 6 || read(fd, bytes, 2) != 2)
+        return 4;
+    if (write(fd, "x", 1) != 1)
+        return 5;
+    puts(read(fd, bytes, 1) == -1 && errno == ECONNRESET ? "reset" : "ended");
+    return 0;
+}
+"#;
+
+#[test]
+fn a_reset_is_a_reset_on_the_other_host() {
+    let (Some(cc), Some(hosts)) = (installed("cc", "gcc libc6-dev"), Hosts::new()) else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let (source, program) = (folder.path().join("resets.c"), folder.path().join("resets"));
+    fs::write(&source, RESETS).expect("written");
+    // Fortified: the calls that compilers make of read() and recv() are looked at as well.
+    let compiled = Command::new(cc).args(["-O2", "-D_FORTIFY_SOURCE=2", "-o"]).arg(&program).arg(&source).output();
+    assert!(compiled.expect("it runs").status.success());
+    let program = program.to_str().expect("UTF-8");
+    for mix in [(true, true), (true, false), (false, true)] {
+        let server = Server::start(through(mix.0, &at(&hosts.far), &[program, "server"]), folder.path(), 7301, mix.0);
+        let (out, said) = client(through(mix.1, &at(&hosts.near), &[program]));
+        assert_eq!(out, "reset\n", "{mix:?}: {said}");
+        assert_eq!(said.contains("by QMP"), mix == (true, true), "{mix:?}: {said}");
+        assert_eq!(server.finish(), Some(0));
+    }
+}

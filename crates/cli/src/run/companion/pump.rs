@@ -13,34 +13,39 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+/// How long a read or a write of the network waits at a time.
+const LOOK: Duration = Duration::from_secs(1);
 /// What is passed at a time.
 const BUFFER: usize = 256 << 10;
 
 /// Passes bytes both ways until both ways are at their ends.
 pub(super) fn run(stream: Stream, own: &OwnedFd, busy: Busy) -> io::Result<()> {
     let broken = AtomicBool::new(false);
+    // Who waits for the network looks now and then whether it still has to: nothing else ends its wait.
+    stream.set_read_timeout(Some(LOOK));
+    stream.set_write_timeout(Some(LOOK));
     // Whoever fails ends the other's wait as well.
     let fail = |by_network: bool| {
         if !broken.swap(true, Ordering::SeqCst) {
             if by_network {
                 mark_reset(own);
             } else {
+                // Nothing of an end is to be said but this: when the stream is dropped, it is a forced one.
                 stream.set_linger(Some(Duration::ZERO));
             }
             let _ = shutdown(own, How::Both);
-            let _ = stream.shutdown(Shutdown::Both);
         }
     };
     thread::scope(|scope| {
         thread::Builder::new().name("to-network".into()).stack_size(256 << 10).spawn_scoped(
             scope,
-            || match to_network(own, &stream) {
+            || match to_network(own, &stream, &broken) {
                 Ok(()) => {}
                 Err(Side::Network) => fail(true),
                 Err(Side::Application) => fail(false),
             },
         )?;
-        match to_application(&stream, own) {
+        match to_application(&stream, own, &broken) {
             Ok(()) => {}
             Err(Side::Network) => fail(true),
             Err(Side::Application) => fail(false),
@@ -59,10 +64,12 @@ enum Side {
     Application,
 }
 
-fn to_network(own: &OwnedFd, stream: &Stream) -> Result<(), Side> {
+fn to_network(own: &OwnedFd, stream: &Stream, broken: &AtomicBool) -> Result<(), Side> {
     let mut buffer = vec![0; BUFFER];
     loop {
         let count = match rustix::io::read(own, &mut buffer[..]) {
+            // What the other direction did, and no word of the application.
+            Ok(0) if broken.load(Ordering::SeqCst) => return Ok(()),
             Ok(0) => {
                 // An application that has closed altogether does not read any more either; writing to it will tell.
                 return stream.shutdown(Shutdown::Write).map_err(|_| Side::Network);
@@ -73,13 +80,16 @@ fn to_network(own: &OwnedFd, stream: &Stream) -> Result<(), Side> {
         };
         let mut rest = &buffer[..count];
         while !rest.is_empty() {
-            let written = stream.write(rest).map_err(|_| Side::Network)?;
-            rest = &rest[written..];
+            match stream.write(rest) {
+                Ok(written) => rest = &rest[written..],
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && !broken.load(Ordering::SeqCst) => {}
+                Err(_) => return Err(Side::Network),
+            }
         }
     }
 }
 
-fn to_application(stream: &Stream, own: &OwnedFd) -> Result<(), Side> {
+fn to_application(stream: &Stream, own: &OwnedFd, broken: &AtomicBool) -> Result<(), Side> {
     let mut buffer = vec![0; BUFFER];
     loop {
         let count = match stream.read(&mut buffer) {
@@ -88,7 +98,12 @@ fn to_application(stream: &Stream, own: &OwnedFd) -> Result<(), Side> {
                 return Ok(());
             }
             Ok(count) => count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                if broken.load(Ordering::SeqCst) {
+                    return Ok(());
+                }
+                continue;
+            }
             Err(_) => return Err(Side::Network),
         };
         let mut rest = &buffer[..count];

@@ -8,17 +8,19 @@
 //! - whoever changes what a sleeper waits for (an event, an earlier timer, a full link) marks it as woken under the lock
 //!   and signals its descriptor after; the descriptor stays readable until the sleeper has looked, so no wake-up is lost;
 //! - if `entered` is set, a thread panicked while the engine was half-way: the endpoint has failed.
+//!
+//! The locks are the standard library's, whose state lies in themselves alone: after `fork` the child's own endpoints have
+//! nothing to do with threads that wait in the parent.
 
 use crate::wake::{self, WakeFd};
 use crate::{Driver, EndpointConfig, EndpointError, EventSink, Idle, Progress};
-use parking_lot::{Condvar, Mutex, MutexGuard};
 use pinnace_core::{Engine, PollAt, Time};
 use pinnace_link::Link;
 use std::hint::spin_loop;
 use std::io;
 use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::Waker;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -218,8 +220,17 @@ where
         Locked { shared: self, guard: Some(self.acquire()), rouse: [false; 2] }
     }
 
+    /// A panic leaves its mark in `entered`, not in the lock.
+    fn try_acquire(&self) -> Option<MutexGuard<'_, Core<E, L, S>>> {
+        match self.core.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
     fn acquire(&self) -> MutexGuard<'_, Core<E, L, S>> {
-        if let Some(guard) = self.core.try_lock() {
+        if let Some(guard) = self.try_acquire() {
             return guard;
         }
         self.wanted.fetch_add(1, Ordering::Relaxed);
@@ -227,14 +238,12 @@ where
         let mut guard = None;
         for _ in 0..200 {
             spin_loop();
-            if !self.core.is_locked() {
-                guard = self.core.try_lock();
-                if guard.is_some() {
-                    break;
-                }
+            guard = self.try_acquire();
+            if guard.is_some() {
+                break;
             }
         }
-        let guard = guard.unwrap_or_else(|| self.core.lock());
+        let guard = guard.unwrap_or_else(|| self.core.lock().unwrap_or_else(PoisonError::into_inner));
         self.wanted.fetch_sub(1, Ordering::Relaxed);
         guard
     }
@@ -292,17 +301,15 @@ where
             self.unlocked(|| {
                 for _ in 0..200 {
                     if shared.wanted.load(Ordering::Relaxed) == 0 {
-                        break;
+                        return;
                     }
                     spin_loop();
                 }
+                // They are asleep on the lock, or about to be.
+                std::thread::yield_now();
             });
         }
         self.signal();
-        // Threads that are asleep on the lock get it now, in turn.
-        if let Some(guard) = &mut self.guard {
-            MutexGuard::bump(guard);
-        }
     }
 
     /// Pauses before looking again at once, and returns true; or returns false, if it is time to sleep. `since`: since
@@ -329,12 +336,14 @@ where
 
     /// Waits to be notified.
     pub(crate) fn wait(&mut self, condition: &Condvar, deadline: Option<std::time::Instant>) {
-        if let Some(guard) = &mut self.guard {
-            match deadline {
-                Some(deadline) => drop(condition.wait_until(guard, deadline)),
-                None => condition.wait(guard),
+        let Some(guard) = self.guard.take() else { return };
+        self.guard = Some(match deadline {
+            Some(deadline) => {
+                let rest = deadline.saturating_duration_since(std::time::Instant::now());
+                condition.wait_timeout(guard, rest).unwrap_or_else(PoisonError::into_inner).0
             }
-        }
+            None => condition.wait(guard).unwrap_or_else(PoisonError::into_inner),
+        });
     }
 
     /// Wakes a thread that sleeps on the link, if one does in this role.

@@ -1,0 +1,128 @@
+//! What the peer says, and what its silence means.
+
+use super::blocks::Lost;
+use super::{Active, MAX_WINDOW, Outgoing};
+use pinnace_core::{LossSample, Time};
+
+/// Repetitions without an answer after which the peer is given up.
+const MAX_REPETITIONS: u32 = 8;
+
+/// What an ACK has changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Acked {
+    /// Blocks that it is the first to acknowledge.
+    pub(crate) newly: u64,
+    /// It speaks of what was never sent, or of a window that cannot be; nothing of it has been used.
+    pub(crate) invalid: bool,
+}
+
+/// What a NACK has changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Nacked {
+    /// Blocks that are to be repeated because of it.
+    pub(crate) newly: u64,
+    /// It speaks of what was never sent; nothing of it has been used.
+    pub(crate) invalid: bool,
+}
+
+/// What the retransmission time-out means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Expired {
+    /// It has not expired.
+    Nothing,
+    /// The oldest block goes again.
+    Repeat,
+    /// The last repetition was not answered either.
+    GivenUp,
+}
+
+impl Outgoing {
+    /// An ACK came, or what has the same fields: a NACK, a SYNC_REPLY. `ranges` have arrived beyond `next_expected`; raw
+    /// mode has none. The edge never goes back.
+    pub(crate) fn on_ack(&mut self, now: Time, next_expected: u64, ranges: &[(u64, u64)], edge: u64) -> Acked {
+        let ranges = if self.agreement.current().reliable { ranges } else { &[] };
+        if next_expected > self.sent || edge > next_expected + MAX_WINDOW || self.speaks_of_unsent(ranges) {
+            return Acked { invalid: true, newly: 0 };
+        }
+        self.heard_at = now;
+        self.repetitions = 0;
+        self.is_forced = false;
+        self.edge = self.edge.max(edge);
+        let mut newly = 0;
+        if let Some(active) = self.active.as_deref_mut() {
+            let Active { blocks, path } = active;
+            let mut deliver = |wire: u64, stamp: &_| path.delivery.on_packet_acked(now, wire, stamp);
+            newly += blocks.acknowledge_below(next_expected, &mut deliver);
+            for &(low, high) in ranges {
+                newly += blocks.acknowledge(low, high, &mut deliver);
+            }
+            // Whoever has the block that it expects no longer expects it.
+            newly += blocks.acknowledge_below(blocks.first_missing(), &mut deliver);
+            self.acked = self.acked.max(blocks.first_missing());
+            if newly > 0 {
+                let sample = self.sample.take();
+                if let Some(ack) = path.delivery.finish(now, sample, blocks.bytes()) {
+                    path.on_ack(&ack);
+                }
+            }
+        }
+        Acked { newly, invalid: false }
+    }
+
+    /// A NACK came; its sequence and edge have gone to [`Outgoing::on_ack`]. What it names is repeated, unless it has
+    /// arrived or left less than a round trip ago. Raw mode repeats nothing.
+    //= A-7
+    pub(crate) fn on_nack(&mut self, now: Time, ranges: &[(u64, u64)]) -> Nacked {
+        if self.speaks_of_unsent(ranges) {
+            return Nacked { invalid: true, newly: 0 };
+        }
+        let Some(active) = self.active.as_deref_mut().filter(|_| self.agreement.current().reliable) else {
+            return Nacked::default();
+        };
+        let Active { blocks, path } = active;
+        let mut lost = Lost::default();
+        // What is named twice costs time twice: never more than naming everything once.
+        let mut budget = self.sent - self.acked;
+        for &(low, high) in ranges {
+            let low = low.max(self.acked);
+            let high = high.min(low.saturating_add(budget));
+            budget -= high.saturating_sub(low);
+            blocks.lose(now, low, high, self.timing.rtt, &mut lost);
+        }
+        if lost.blocks > 0 {
+            let in_flight_after = blocks.bytes();
+            path.on_loss(&LossSample { now, lost_bytes: lost.wire, sent_at: lost.sent_at, in_flight_after });
+        }
+        Nacked { newly: lost.blocks, invalid: false }
+    }
+
+    fn speaks_of_unsent(&self, ranges: &[(u64, u64)]) -> bool {
+        ranges.iter().any(|&(low, high)| low >= high || high > self.sent)
+    }
+
+    /// When [`Outgoing::expire`] has to be called, if nothing is heard before.
+    pub(crate) fn expires_at(&self) -> Option<Time> {
+        // A repetition that waits for the rate has not had its chance yet.
+        let is_waiting =
+            self.agreement.current().reliable && self.acked < self.sent && !self.is_forced && !self.is_over;
+        is_waiting.then(|| self.heard_at + self.timing.rto.saturating_mul(1 << self.repetitions))
+    }
+
+    /// The time-out, if it has expired: the oldest block that is not acknowledged goes again, as soon as the rate lets it
+    /// and whatever is under way.
+    pub(crate) fn expire(&mut self, now: Time) -> Expired {
+        if self.expires_at().is_none_or(|at| now < at) {
+            return Expired::Nothing;
+        }
+        if self.repetitions == MAX_REPETITIONS {
+            return Expired::GivenUp;
+        }
+        self.repetitions += 1;
+        self.is_forced = true;
+        if let Some(Active { blocks, path }) = self.active.as_deref_mut() {
+            blocks.lose_oldest();
+            path.on_timeout(now);
+        }
+        Expired::Repeat
+    }
+}

@@ -1,0 +1,239 @@
+//! What has become of the blocks that have left and are not below what the peer expects.
+//!
+//! Always true: there is one record for every number from `base` to the last one sent; `arrived` and `lost` hold the
+//! numbers whose record says so, and no range of more than they may have; `bytes` is what the blocks under way weigh on
+//! the wire. A peer that acknowledges or misses every second block makes at most [`MAX_RANGES`] ranges: what does not fit
+//! counts as under way until it is said again.
+//= A-7
+
+use core::time::Duration;
+use pinnace_core::{DeliveryStamp, IntervalSet, Time};
+use std::collections::VecDeque;
+
+/// Ranges of blocks that are remembered as arrived, and as lost.
+pub(super) const MAX_RANGES: usize = 1024;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    UnderWay,
+    Arrived,
+    Lost,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    stamp: DeliveryStamp,
+    message: u32,
+    index: u16,
+    /// Bytes of the body.
+    len: u16,
+    state: State,
+}
+
+/// A block that leaves.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Leaving {
+    pub(super) number: u64,
+    pub(super) message: u32,
+    pub(super) index: u16,
+    pub(super) len: u16,
+}
+
+/// What was found to be lost at once.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Lost {
+    pub(super) blocks: u64,
+    /// Bytes on the wire.
+    pub(super) wire: u64,
+    /// When the newest of them left.
+    pub(super) sent_at: Time,
+}
+
+#[derive(Debug)]
+pub(super) struct Blocks {
+    base: u64,
+    records: VecDeque<Record>,
+    arrived: IntervalSet,
+    lost: IntervalSet,
+    bytes: u64,
+    /// Bytes of a datagram beside the body.
+    overhead: u32,
+}
+
+impl Blocks {
+    /// Nothing is under way; the first block to leave is `base`.
+    pub(super) fn new(base: u64, overhead: u32) -> Self {
+        Self {
+            base,
+            records: VecDeque::new(),
+            arrived: IntervalSet::new(),
+            lost: IntervalSet::new(),
+            bytes: 0,
+            overhead,
+        }
+    }
+
+    /// Bytes on the wire that are under way.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The oldest block to be repeated: its number, its message and its place in that.
+    pub(super) fn oldest_lost(&self) -> Option<(u64, u32, u16)> {
+        let number = self.lost.min()?;
+        let record = self.records.get(self.place(number))?;
+        Some((number, record.message, record.index))
+    }
+
+    /// Whether something is to be repeated.
+    pub(super) fn has_lost(&self) -> bool {
+        !self.lost.is_empty()
+    }
+
+    fn place(&self, number: u64) -> usize {
+        number.wrapping_sub(self.base) as usize
+    }
+
+    fn wire(&self, record: &Record) -> u64 {
+        u64::from(record.len) + u64::from(self.overhead)
+    }
+
+    /// A block leaves: the next new one, or one that is lost.
+    pub(super) fn send(&mut self, leaving: &Leaving, stamp: DeliveryStamp) {
+        let Leaving { number, message, index, len } = *leaving;
+        let record = Record { stamp, message, index, len, state: State::UnderWay };
+        let place = self.place(number);
+        if place == self.records.len() {
+            self.records.push_back(record);
+        } else if let Some(old) = self.records.get_mut(place).filter(|old| old.state == State::Lost) {
+            *old = record;
+            if self.lost.min() == Some(number) {
+                self.lost.pop_front_below(number + 1);
+            } else {
+                self.lost.remove(number..number + 1);
+            }
+        } else {
+            return;
+        }
+        self.bytes += self.wire(&record);
+    }
+
+    /// Everything below `next_expected` has arrived. Shows each block that was under way, as bytes on the wire and its
+    /// stamp, to `each`; returns how many blocks are new.
+    pub(super) fn acknowledge_below(&mut self, next_expected: u64, mut each: impl FnMut(u64, &DeliveryStamp)) -> u64 {
+        let mut newly = 0;
+        while self.base < next_expected
+            && let Some(record) = self.records.pop_front()
+        {
+            self.base += 1;
+            newly += u64::from(record.state != State::Arrived);
+            if record.state == State::UnderWay {
+                let wire = self.wire(&record);
+                self.bytes -= wire;
+                each(wire, &record.stamp);
+            }
+        }
+        self.arrived.pop_front_below(self.base);
+        self.lost.pop_front_below(self.base);
+        newly
+    }
+
+    /// The blocks `[low, high)`, all of which have left, have arrived. As [`Blocks::acknowledge_below`].
+    pub(super) fn acknowledge(&mut self, low: u64, high: u64, mut each: impl FnMut(u64, &DeliveryStamp)) -> u64 {
+        let mut newly = 0;
+        let mut low = low.max(self.base);
+        // A range is said again with every ACK: only its holes cost time.
+        while let Some(hole) = self.arrived.missing_in(low..high).next() {
+            if self.arrived.try_insert(hole.clone(), MAX_RANGES).is_err() {
+                break;
+            }
+            if self.lost.overlaps(hole.clone()) {
+                self.lost.remove(hole.clone());
+            }
+            let overhead = u64::from(self.overhead);
+            let (first, behind) = (self.place(hole.start), self.place(hole.end));
+            for record in self.records.range_mut(first..behind) {
+                if record.state == State::UnderWay {
+                    let wire = u64::from(record.len) + overhead;
+                    self.bytes -= wire;
+                    each(wire, &record.stamp);
+                }
+                record.state = State::Arrived;
+            }
+            newly += hole.end - hole.start;
+            low = hole.end;
+        }
+        newly
+    }
+
+    /// The first block that is not known to have arrived.
+    pub(super) fn first_missing(&self) -> u64 {
+        self.arrived.first_missing_from(self.base)
+    }
+
+    /// The peer misses the blocks `[low, high)`, all of which have left: those under way that left `rtt` ago or earlier
+    /// are lost.
+    pub(super) fn lose(&mut self, now: Time, low: u64, high: u64, rtt: Duration, found: &mut Lost) {
+        let is_missed = |record: &Record| record.state == State::UnderWay && now.since(record.stamp.sent_at) >= rtt;
+        let mut low = low.max(self.base);
+        while low < high {
+            let (first, behind) = (self.place(low), self.place(high));
+            let count = self.records.range(first..behind).take_while(|record| is_missed(record)).count();
+            if count > 0 {
+                let run = low..low + count as u64;
+                if self.lost.try_insert(run, MAX_RANGES).is_err() {
+                    return;
+                }
+                self.mark_lost(first, count, found);
+            }
+            // The one behind the run is not missed.
+            low += count as u64 + 1;
+        }
+    }
+
+    /// The oldest block is lost, if it is under way. Whatever the limit: without it nothing goes on.
+    pub(super) fn lose_oldest(&mut self) {
+        if self.records.front().is_some_and(|record| record.state == State::UnderWay) {
+            self.lost.insert(self.base..self.base + 1);
+            self.mark_lost(0, 1, &mut Lost::default());
+        }
+    }
+
+    fn mark_lost(&mut self, first: usize, count: usize, found: &mut Lost) {
+        let overhead = u64::from(self.overhead);
+        for record in self.records.range_mut(first..first + count) {
+            record.state = State::Lost;
+            let wire = u64::from(record.len) + overhead;
+            self.bytes -= wire;
+            found.blocks += 1;
+            found.wire += wire;
+            found.sent_at = found.sent_at.max(record.stamp.sent_at);
+        }
+    }
+
+    /// The states of the blocks from `base` on.
+    #[cfg(test)]
+    pub(super) fn states(&self) -> impl Iterator<Item = (u64, State)> {
+        (self.base..).zip(self.records.iter().map(|record| record.state))
+    }
+
+    /// Bytes on the heap, but for the sets.
+    #[cfg(test)]
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.records.capacity() * size_of::<Record>()
+    }
+
+    /// The same as [`Blocks::bytes`], added up; and what the sets say against the records.
+    #[cfg(test)]
+    pub(super) fn check(&self) {
+        let under_way = self.records.iter().filter(|record| record.state == State::UnderWay);
+        assert_eq!(self.bytes, under_way.map(|record| self.wire(record)).sum::<u64>());
+        for (number, state) in self.states() {
+            assert_eq!(self.arrived.contains(number), state == State::Arrived, "{number}");
+            assert_eq!(self.lost.contains(number), state == State::Lost, "{number}");
+        }
+        let end = self.base + self.records.len() as u64;
+        assert!(self.arrived.max().is_none_or(|max| max < end) && self.lost.max().is_none_or(|max| max < end));
+        assert!(self.arrived.range_count() <= MAX_RANGES && self.lost.range_count() <= MAX_RANGES + 1);
+    }
+}

@@ -1,0 +1,154 @@
+//! What goes next, and what has left.
+
+use super::blocks::{Blocks, Leaving};
+use super::messages::Block;
+use super::path::Path;
+use super::{Active, Outgoing};
+use pinnace_core::{Pacer, Time};
+
+/// What goes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Nothing before something is heard or queued.
+    Nothing,
+    /// Something, then.
+    At(Time),
+    /// This block, now.
+    Block(Block),
+}
+
+/// What holds a block back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Held {
+    No,
+    Until(Time),
+    /// Too much is under way.
+    Congested,
+}
+
+/// The limit of a record.
+//= A-11
+pub(super) fn limit(average: u64, burst: u64, block_bytes: u32) -> Option<Box<Pacer>> {
+    (average > 0).then(|| Box::new(Pacer::new(Some(average), burst.max(u64::from(block_bytes)))))
+}
+
+impl Outgoing {
+    /// What goes next: what the peer misses, oldest first, then new blocks.
+    //= A-4
+    pub(crate) fn next(&mut self, now: Time) -> Next {
+        match self.next_repair(now) {
+            Next::Nothing if !self.has_repairs() => self.next_new(now),
+            next => next,
+        }
+    }
+
+    /// The oldest block that the peer misses.
+    //= A-5
+    //= A-7
+    pub(crate) fn next_repair(&mut self, now: Time) -> Next {
+        let Some(active) = self.active.as_deref() else { return Next::Nothing };
+        let Some((number, message, index)) = active.blocks.oldest_lost() else { return Next::Nothing };
+        let Some(block) = self.messages.again(number, message, index) else { return Next::Nothing };
+        self.when(now, block)
+    }
+
+    /// The next new block, if the window is open. What is stale is dropped first.
+    //= A-10
+    pub(crate) fn next_new(&mut self, now: Time) -> Next {
+        self.drop_stale(now);
+        if self.sent >= self.limit() {
+            return Next::Nothing;
+        }
+        match self.messages.fresh(self.sent) {
+            Some(block) => self.when(now, block),
+            None => Next::Nothing,
+        }
+    }
+
+    fn when(&self, now: Time, block: Block) -> Next {
+        match self.held(now, &block) {
+            Held::No => Next::Block(block),
+            Held::Until(at) => Next::At(at),
+            Held::Congested => Next::Nothing,
+        }
+    }
+
+    fn held(&self, now: Time, block: &Block) -> Held {
+        let mut ready_at = self.rate_ready_at(now, block.place.len);
+        if let Some(active) = self.active.as_deref().filter(|_| !(self.is_forced && block.is_repetition)) {
+            let wire = u64::from(block.place.len) + u64::from(self.overhead);
+            let in_flight = active.blocks.bytes();
+            // A single block may always be under way.
+            if in_flight > 0 && in_flight.saturating_add(wire) > active.path.congestion.window() {
+                return Held::Congested;
+            }
+            ready_at = ready_at.max(active.path.pacer.ready_at(now, wire));
+        }
+        if ready_at > now { Held::Until(ready_at) } else { Held::No }
+    }
+
+    fn rate_ready_at(&self, now: Time, len: u32) -> Time {
+        self.limiter.as_deref().map_or(now, |pacer| pacer.ready_at(now, u64::from(len)))
+    }
+
+    /// Whether blocks wait for the rate: the application sends more than was agreed on.
+    //= A-17
+    pub(crate) fn is_rate_exceeded(&self, now: Time) -> bool {
+        let lost = self.active.as_deref().and_then(|active| active.blocks.oldest_lost());
+        let block = match lost {
+            Some((number, message, index)) => self.messages.again(number, message, index),
+            None => self.messages.fresh(self.sent).filter(|_| self.sent < self.limit()),
+        };
+        block.is_some_and(|block| self.rate_ready_at(now, block.place.len) > now)
+    }
+
+    /// `block`, as [`Outgoing::next`] gave it, leaves now.
+    pub(crate) fn on_sent(&mut self, now: Time, block: &Block) {
+        let len = block.place.len;
+        let wire = u64::from(len) + u64::from(self.overhead);
+        let is_new = block.number == self.sent;
+        if self.acked == self.sent || (self.is_forced && !is_new) {
+            self.heard_at = now;
+            self.is_forced = false;
+        }
+        let (sent, overhead, kind) = (self.sent, self.overhead, self.congestion);
+        let mss = u64::from(self.agreement.current().block_bytes) + u64::from(overhead);
+        let active = self.active.get_or_insert_with(|| {
+            Box::new(Active { blocks: Blocks::new(sent, overhead), path: Path::new(kind, mss, now) })
+        });
+        let Active { blocks, path } = &mut **active;
+        let in_flight = blocks.bytes();
+        let stamp = path.delivery.on_sent(now, wire, in_flight);
+        let leaving = Leaving { number: block.number, message: block.message, index: block.index, len: len as u16 };
+        blocks.send(&leaving, stamp);
+        path.on_sent(now, wire, in_flight);
+        if let Some(pacer) = &mut self.limiter {
+            pacer.take(now, u64::from(len));
+        }
+        if is_new {
+            self.sent += 1;
+            self.messages.advance(block.number);
+        }
+        // It is not the path that ends the train.
+        let is_all = self.messages.unsent() == 0 && !blocks.has_lost();
+        let is_paced = self.limiter.as_deref().is_some_and(|pacer| pacer.ready_at(now, u64::from(len)) > now);
+        if (is_all || is_paced) && blocks.bytes() < path.congestion.window() {
+            path.delivery.on_app_limited(blocks.bytes());
+        }
+        if self.agreement.advance(self.sent) {
+            self.follow_terms(now);
+        }
+    }
+
+    /// The rate of the terms in force.
+    pub(super) fn follow_terms(&mut self, now: Time) {
+        let terms = self.agreement.current();
+        match &mut self.limiter {
+            Some(pacer) if terms.average > 0 => {
+                pacer.set_rate(now, Some(terms.average));
+                pacer.set_burst(now, terms.burst.max(u64::from(terms.block_bytes)));
+            }
+            limiter => *limiter = limit(terms.average, terms.burst, terms.block_bytes),
+        }
+    }
+}

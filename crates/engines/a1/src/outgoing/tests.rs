@@ -1,0 +1,496 @@
+//! The rules of 1.1 one by one, in virtual time. `tests/rate.rs`: A-11. `tests/honest.rs`: whole transfers over a bad
+//! network. `tests/forged.rs`: what a peer may say, against a list of blocks.
+
+mod forged;
+mod honest;
+mod rate;
+
+use super::blocks::MAX_RANGES;
+use super::*;
+use pinnace_core::BufferId;
+
+const BLOCK: u32 = 1_000;
+const MS: Duration = Duration::from_millis(1);
+
+/// Reliable, 64 blocks, no limit of rate.
+fn terms() -> Terms {
+    let (average, burst) = (0, 0);
+    Terms { block_bytes: BLOCK, reliable: true, window: 64, max_message: 16_000, outstanding: 8, average, burst }
+}
+
+fn raw() -> Terms {
+    Terms { reliable: false, ..terms() }
+}
+
+fn opening(terms: Terms) -> Opening {
+    let congestion = ControllerKind::Fixed { window: u64::MAX };
+    Opening { terms, edge: 64, message: 0, overhead: 32, congestion }
+}
+
+fn outgoing(terms: Terms) -> Outgoing {
+    Outgoing::new(&opening(terms))
+}
+
+fn message(ticket: u64, len: u64) -> Message {
+    Message { ticket, buffer: BufferId::new(ticket as u32), offset: 100, len, deadline: None }
+}
+
+fn at(millis: u64) -> Time {
+    Time::ZERO + MS * millis as u32
+}
+
+/// Lets leave whatever may.
+fn send(outgoing: &mut Outgoing, now: Time) -> Vec<Block> {
+    send_at_most(outgoing, now, usize::MAX)
+}
+
+fn send_at_most(outgoing: &mut Outgoing, now: Time, most: usize) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    while blocks.len() < most
+        && let Next::Block(block) = outgoing.next(now)
+    {
+        outgoing.on_sent(now, &block);
+        blocks.push(block);
+    }
+    if let Some(active) = outgoing.active.as_deref() {
+        active.blocks.check();
+    }
+    blocks
+}
+
+fn numbers(blocks: &[Block]) -> Vec<u64> {
+    blocks.iter().map(|block| block.number).collect()
+}
+
+fn done(outgoing: &mut Outgoing) -> Vec<(u64, bool)> {
+    core::iter::from_fn(|| outgoing.poll_done()).map(|done| (done.ticket, done.delivered)).collect()
+}
+
+//= A-6 test
+//= A-20 test
+#[test]
+fn a_message_is_cut_into_blocks_that_are_numbered_on() {
+    let mut outgoing = outgoing(terms());
+    for (ticket, len) in [(7, 2_500), (8, 0), (9, 1_000)] {
+        outgoing.queue(&message(ticket, len)).unwrap();
+    }
+    assert_eq!(outgoing.queued_blocks(), 5);
+    let blocks = send(&mut outgoing, at(0));
+    let facts: Vec<_> = blocks
+        .iter()
+        .map(|block| (block.number, block.message, (block.index, block.count), block.place, (block.starts, block.ends)))
+        .collect();
+    let place = |buffer, offset, len| pinnace_core::BufferRange::new(BufferId::new(buffer), offset, len);
+    assert_eq!(
+        facts,
+        [
+            (0, 0, (0, 3), place(7, 100, 1_000), (true, false)),
+            (1, 0, (1, 3), place(7, 1_100, 1_000), (false, false)),
+            (2, 0, (2, 3), place(7, 2_100, 500), (false, true)),
+            (3, 1, (0, 1), place(8, 100, 0), (true, true)),
+            (4, 2, (0, 1), place(9, 100, 1_000), (true, true)),
+        ]
+    );
+    assert!(blocks.iter().all(|block| !block.is_repetition));
+    assert_eq!((outgoing.sent(), outgoing.queued_blocks(), outgoing.in_flight()), (5, 0, 3_500 + 5 * 32));
+    assert_eq!(done(&mut outgoing), []);
+    assert_eq!(outgoing.on_ack(at(1), 4, &[], 64).newly, 4);
+    assert_eq!(done(&mut outgoing), [(7, true), (8, true)]);
+    assert!(!outgoing.is_flushed());
+    outgoing.on_ack(at(1), 5, &[], 64);
+    assert_eq!(done(&mut outgoing), [(9, true)]);
+    assert!(outgoing.is_flushed() && outgoing.is_quiet());
+}
+
+#[test]
+fn message_numbers_go_round() {
+    let mut outgoing = Outgoing::new(&Opening { message: u32::MAX, ..opening(terms()) });
+    for ticket in 0..3 {
+        outgoing.queue(&message(ticket, 10)).unwrap();
+    }
+    let sent: Vec<u32> = send(&mut outgoing, at(0)).iter().map(|block| block.message).collect();
+    assert_eq!(sent, [u32::MAX, 0, 1]);
+    outgoing.on_nack(at(100), &[(0, 3)]);
+    let again = send(&mut outgoing, at(100));
+    assert_eq!(again.iter().map(|block| block.place.buffer.index()).collect::<Vec<_>>(), [0, 1, 2]);
+}
+
+//= A-10 test
+#[test]
+fn what_is_too_long_is_refused() {
+    let mut outgoing = outgoing(terms());
+    assert_eq!(outgoing.queue(&message(0, 16_001)), Err(Refused::TooLarge));
+    assert_eq!(outgoing.queue(&message(0, 16_000)), Ok(()));
+    let mut small = Outgoing::new(&opening(Terms { block_bytes: 1, max_message: 1 << 20, ..terms() }));
+    assert_eq!(small.queue(&message(0, 65_536)), Err(Refused::TooManyBlocks));
+    assert_eq!(small.queue(&message(0, 65_535)), Ok(()));
+    assert_eq!(small.queued_blocks(), 65_535);
+}
+
+//= A-10 test
+#[test]
+fn the_window_is_the_smaller_of_both_ends() {
+    assert_eq!(Terms::window_of(16_000, 1_000, 4), 64);
+    assert_eq!(Terms::window_of(16_001, 1_000, 4), 68);
+    assert_eq!(Terms::window_of(0, 1_000, 4), 0);
+    assert_eq!(Terms::window_of(u32::MAX, 1, u32::MAX), u64::from(u32::MAX) * u64::from(u32::MAX));
+    let mut own = outgoing(Terms { window: 5, ..terms() });
+    own.queue(&message(0, 8_000)).unwrap();
+    assert_eq!(numbers(&send(&mut own, at(0))), [0, 1, 2, 3, 4]);
+    assert!(own.waits_for_window());
+    own.on_ack(at(1), 2, &[(3, 5)], 64);
+    assert_eq!(numbers(&send(&mut own, at(1))), [5, 6], "what has arrived out of order still counts");
+
+    let mut peer = Outgoing::new(&Opening { edge: 3, ..opening(terms()) });
+    peer.queue(&message(0, 8_000)).unwrap();
+    assert_eq!(numbers(&send(&mut peer, at(0))), [0, 1, 2]);
+    peer.on_ack(at(1), 3, &[], 3);
+    assert_eq!((peer.next(at(1)), peer.waits_for_window()), (Next::Nothing, true), "arrived, but not consumed");
+    peer.on_ack(at(1), 3, &[], 5);
+    peer.on_ack(at(1), 3, &[], 4);
+    assert_eq!(peer.edge(), 5, "it never goes back");
+    assert_eq!(numbers(&send(&mut peer, at(1))), [3, 4]);
+}
+
+//= A-16 test
+//= A-22 test
+#[test]
+fn a_full_window_is_said_and_nothing_buffered() {
+    let mut outgoing = Outgoing::new(&Opening { edge: 3, ..opening(Terms { outstanding: 2, ..terms() }) });
+    outgoing.queue(&message(0, 2_000)).unwrap();
+    assert!(!outgoing.is_full());
+    outgoing.queue(&message(1, 2_000)).unwrap();
+    assert_eq!((outgoing.is_full(), outgoing.queue(&message(2, 10))), (true, Err(Refused::Full)), "two outstanding");
+    send(&mut outgoing, at(0));
+    outgoing.on_ack(at(1), 3, &[], 3);
+    assert_eq!(done(&mut outgoing), [(0, true)]);
+    assert!(outgoing.is_full(), "one outstanding, but not even its last block may leave");
+    assert!(outgoing.needs_sync());
+    outgoing.on_ack(at(1), 3, &[], 4);
+    assert!(outgoing.is_full(), "that block fills it");
+    outgoing.on_ack(at(1), 3, &[], 5);
+    assert!(!outgoing.is_full());
+    send(&mut outgoing, at(1));
+    outgoing.on_ack(at(1), 4, &[], 4);
+    assert!(!outgoing.needs_sync());
+    outgoing.queue(&message(3, 1_000)).unwrap();
+    send(&mut outgoing, at(2));
+    outgoing.on_ack(at(2), 5, &[], 5);
+    assert!(outgoing.is_quiet() && outgoing.is_full() && outgoing.needs_sync(), "the opening may be lost");
+    outgoing.on_ack(at(3), 5, &[], 6);
+    assert!(!outgoing.needs_sync());
+}
+
+//= A-4 test
+//= A-5 test
+#[test]
+fn what_a_nack_names_goes_before_everything_queued() {
+    let window = 4_000;
+    let mut outgoing =
+        Outgoing::new(&Opening { edge: window, ..opening(Terms { window, outstanding: window, ..terms() }) });
+    for ticket in 0..2_000 {
+        outgoing.queue(&message(ticket, 1_000)).unwrap();
+    }
+    send_at_most(&mut outgoing, at(0), 500);
+    assert_eq!(outgoing.on_nack(at(30), &[(400, 402), (17, 18)]).newly, 3);
+    assert!(outgoing.has_repairs());
+    let blocks = send_at_most(&mut outgoing, at(30), 5);
+    assert_eq!(numbers(&blocks), [17, 400, 401, 500, 501]);
+    assert_eq!(blocks.iter().map(|block| block.is_repetition).collect::<Vec<_>>(), [true, true, true, false, false]);
+    assert_eq!(blocks[1].place.buffer.index(), 400);
+    assert!(!outgoing.has_repairs());
+}
+
+//= A-7 test
+#[test]
+fn only_what_is_missing_is_repeated_and_not_twice_within_a_round_trip() {
+    let mut outgoing = outgoing(terms());
+    outgoing.on_round_trip(MS * 10, Timing { rtt: MS * 10, rto: MS * 30 });
+    outgoing.queue(&message(0, 10_000)).unwrap();
+    send(&mut outgoing, at(0));
+    assert_eq!(outgoing.on_nack(at(9), &[(1, 3)]).newly, 0, "it cannot know yet");
+    outgoing.on_ack(at(10), 1, &[(2, 4)], 64);
+    assert_eq!(outgoing.on_nack(at(10), &[(0, 6)]).newly, 3, "1, 4 and 5; the others have arrived");
+    assert_eq!(outgoing.on_nack(at(10), &[(1, 2)]).newly, 0, "it waits already");
+    outgoing.on_ack(at(11), 1, &[(2, 5)], 64);
+    assert_eq!(numbers(&send(&mut outgoing, at(11))), [1, 5], "4 has come meanwhile");
+    assert_eq!(outgoing.on_nack(at(20), &[(1, 2), (5, 6)]).newly, 0, "repeated 9 ms ago");
+    assert_eq!(outgoing.on_nack(at(21), &[(1, 2), (5, 6)]).newly, 2);
+    assert_eq!(numbers(&send(&mut outgoing, at(21))), [1, 5]);
+    outgoing.on_ack(at(31), 10, &[], 64);
+    assert_eq!((outgoing.in_flight(), outgoing.on_nack(at(99), &[(1, 2)]).newly), (0, 0));
+}
+
+#[test]
+fn silence_repeats_the_oldest_block_eight_times() {
+    let mut outgoing = outgoing(terms());
+    outgoing.queue(&message(0, 3_000)).unwrap();
+    assert_eq!(outgoing.expires_at(), None);
+    send(&mut outgoing, at(5));
+    outgoing.on_ack(at(6), 1, &[(2, 3)], 64);
+    let mut now = at(6);
+    for repetition in 0..8 {
+        let due = now + MS * 250 * (1 << repetition);
+        assert_eq!(outgoing.expires_at(), Some(due));
+        assert_eq!(outgoing.expire(Time::from_nanos(due.as_nanos() - 1)), Expired::Nothing);
+        assert_eq!(outgoing.expire(due), Expired::Repeat);
+        assert_eq!(outgoing.expires_at(), None, "it has not left yet");
+        let blocks = send(&mut outgoing, due);
+        assert_eq!((numbers(&blocks), blocks[0].is_repetition), (vec![1], true));
+        now = due;
+    }
+    assert_eq!(outgoing.expires_at(), Some(now + MS * 250 * 256));
+    assert_eq!(outgoing.expire(now + MS * 250 * 256), Expired::GivenUp);
+}
+
+#[test]
+fn any_answer_ends_the_doubling() {
+    let mut outgoing = outgoing(terms());
+    outgoing.on_round_trip(MS * 4, Timing { rtt: MS * 4, rto: MS * 12 });
+    outgoing.queue(&message(0, 3_000)).unwrap();
+    send(&mut outgoing, at(0));
+    for due in [12, 36, 84] {
+        assert_eq!(outgoing.expire(at(due)), Expired::Repeat);
+        send(&mut outgoing, at(due));
+    }
+    assert_eq!(outgoing.on_ack(at(90), 0, &[], 64), Acked::default());
+    assert_eq!(outgoing.expires_at(), Some(at(102)));
+    outgoing.on_ack(at(95), 3, &[], 64);
+    assert_eq!(outgoing.expires_at(), None);
+    outgoing.queue(&message(1, 1_000)).unwrap();
+    send(&mut outgoing, at(500));
+    assert_eq!(outgoing.expires_at(), Some(at(512)), "the time of rest does not count");
+}
+
+#[test]
+fn congestion_holds_back_all_but_what_the_timeout_repeats() {
+    let congestion = ControllerKind::Fixed { window: 3 * 1_032 };
+    let mut outgoing = Outgoing::new(&Opening { congestion, ..opening(terms()) });
+    outgoing.queue(&message(0, 8_000)).unwrap();
+    assert_eq!(numbers(&send(&mut outgoing, at(0))), [0, 1, 2]);
+    assert_eq!((outgoing.next(at(0)), outgoing.in_flight()), (Next::Nothing, 3 * 1_032));
+    outgoing.on_nack(at(30), &[(1, 2)]);
+    assert_eq!(outgoing.in_flight(), 2 * 1_032, "what is lost is not under way");
+    assert_eq!(numbers(&send(&mut outgoing, at(30))), [1]);
+    assert_eq!(outgoing.expire(at(250)), Expired::Repeat);
+    assert_eq!(numbers(&send(&mut outgoing, at(250))), [0]);
+    let mut cubic = Outgoing::new(&Opening { congestion: ControllerKind::Cubic, ..opening(terms()) });
+    for ticket in 0..4 {
+        cubic.queue(&message(ticket, 16_000)).unwrap();
+    }
+    let first = send(&mut cubic, at(0)).len() as u64;
+    assert!((2..64).contains(&first), "{first} blocks");
+    assert_eq!(cubic.expire(at(250)), Expired::Repeat);
+    assert_eq!(numbers(&send(&mut cubic, at(250))), [0], "with everything else under way");
+    for (step, acked) in [(0, first), (20, first + 2)] {
+        cubic.on_ack(at(260 + step), acked, &[], 300);
+        send(&mut cubic, at(260 + step));
+    }
+    assert!(cubic.sent() > first + 2 && cubic.in_flight() < first * 1_032, "and the window is smaller than before");
+}
+
+//= A-21 test
+#[test]
+fn raw_mode_repeats_nothing_and_lets_go_what_has_left() {
+    let mut outgoing = Outgoing::new(&Opening { edge: 4, ..opening(raw()) });
+    outgoing.queue(&message(0, 3_000)).unwrap();
+    outgoing.queue(&message(1, 3_000)).unwrap();
+    assert_eq!(numbers(&send(&mut outgoing, at(0))), [0, 1, 2, 3]);
+    assert_eq!(done(&mut outgoing), [(0, true)], "without any answer");
+    assert_eq!(outgoing.on_nack(at(50), &[(0, 4)]), Nacked::default());
+    assert_eq!((outgoing.next(at(50)), outgoing.expires_at()), (Next::Nothing, None));
+    assert_eq!(outgoing.expire(at(100_000)), Expired::Nothing);
+    let acked = outgoing.on_ack(at(51), 2, &[(3, 99)], 6);
+    assert_eq!(acked, Acked { newly: 2, invalid: false }, "ranges say nothing here");
+    assert_eq!((outgoing.in_flight(), outgoing.is_flushed()), (2 * 1_032, false));
+    assert_eq!(numbers(&send(&mut outgoing, at(51))), [4, 5]);
+    assert_eq!(done(&mut outgoing), [(1, true)]);
+    assert!(outgoing.is_flushed() && !outgoing.is_quiet());
+    outgoing.on_ack(at(52), 6, &[], 6);
+    assert!(outgoing.is_quiet());
+}
+
+//= A-11 test
+//= A-21 test
+#[test]
+fn stale_blocks_of_raw_mode_are_dropped_before_they_leave() {
+    let mut outgoing = outgoing(Terms { average: 1_000_000, burst: 2_000, ..raw() });
+    for (ticket, deadline) in [(0, 10), (1, 10), (2, 30)] {
+        outgoing.queue(&Message { deadline: Some(at(deadline)), ..message(ticket, 3_000) }).unwrap();
+        assert_eq!(outgoing.stale_at(), Some(at(10)));
+    }
+    assert_eq!(numbers(&send(&mut outgoing, at(1))), [0, 1]);
+    assert_eq!((outgoing.drop_stale(at(9)), outgoing.drop_stale(at(10))), (0, 4), "one block of 0, all of 1");
+    assert_eq!(done(&mut outgoing), [(0, false), (1, false)]);
+    assert_eq!((outgoing.queued_blocks(), outgoing.stale_at()), (3, Some(at(30))));
+    let blocks = send(&mut outgoing, at(11));
+    let facts: Vec<_> = blocks.iter().map(|block| (block.number, block.message, block.index)).collect();
+    assert_eq!(facts, [(2, 2, 0), (3, 2, 1)], "block numbers without a gap, message numbers with one");
+    assert_eq!(outgoing.next(at(30)), Next::Nothing, "nobody had to ask for the drop");
+    outgoing.on_ack(at(31), 4, &[], 64);
+    assert_eq!(done(&mut outgoing), [(2, false)]);
+    assert_eq!((outgoing.queued_blocks(), outgoing.is_quiet()), (0, true));
+}
+
+#[test]
+fn reliable_messages_have_no_deadline() {
+    let mut outgoing = outgoing(terms());
+    outgoing.queue(&Message { deadline: Some(at(10)), ..message(0, 3_000) }).unwrap();
+    assert_eq!((outgoing.stale_at(), outgoing.drop_stale(at(50))), (None, 0));
+    assert_eq!(send(&mut outgoing, at(50)).len(), 3);
+}
+
+//= A-12 test
+#[test]
+fn until_the_answer_the_smaller_terms_hold() {
+    let mut outgoing = outgoing(Terms { average: 1_000_000, burst: 5_000, ..terms() });
+    let asked = Terms { window: 10, outstanding: 20, average: 2_000_000, burst: 3_000, ..terms() };
+    outgoing.propose_terms(at(0), &asked);
+    let smaller = Terms { window: 10, outstanding: 8, average: 1_000_000, burst: 3_000, ..terms() };
+    assert_eq!((outgoing.terms(), outgoing.is_change_pending()), (&smaller, true));
+    outgoing.queue(&message(0, 16_000)).unwrap();
+    assert_eq!(send(&mut outgoing, at(0)).len(), 3, "the smaller burst");
+    outgoing.set_terms(at(1), 3, &asked);
+    assert_eq!((outgoing.terms(), outgoing.is_change_pending()), (&asked, false), "at once: 3 goes next");
+    assert_eq!(outgoing.next(at(1)), Next::Block(outgoing.messages.fresh(3).unwrap()), "1,000 bytes of the old rate");
+}
+
+//= A-12 test
+#[test]
+fn new_terms_hold_from_their_block_on() {
+    let mut outgoing = outgoing(terms());
+    let slow = Terms { average: 1_000_000, burst: 2_000, ..terms() };
+    let free = Terms { reliable: false, block_bytes: 7, ..terms() };
+    outgoing.queue(&message(0, 16_000)).unwrap();
+    send_at_most(&mut outgoing, at(0), 2);
+    outgoing.set_terms(at(0), 2, &slow);
+    assert_eq!(send(&mut outgoing, at(0)).len(), 2);
+    outgoing.set_terms(at(0), 6, &free);
+    assert!(outgoing.is_change_pending());
+    assert_eq!(send(&mut outgoing, at(1)).len(), 1, "4 is under the slow terms");
+    let blocks = send(&mut outgoing, at(2));
+    assert_eq!(numbers(&blocks), (5..16).collect::<Vec<_>>(), "5 too, and all behind it leave at once");
+    assert_eq!((outgoing.terms(), outgoing.is_change_pending()), (&terms(), false), "block size and mode stay");
+}
+
+#[test]
+fn a_second_change_takes_the_place_of_one_that_has_not_come_into_force() {
+    let mut outgoing = outgoing(terms());
+    outgoing.propose_terms(at(0), &Terms { window: 3, ..terms() });
+    outgoing.set_terms(at(0), 1, &Terms { window: 2, ..terms() });
+    assert_eq!((outgoing.terms().window, outgoing.is_change_pending()), (2, true));
+    outgoing.queue(&message(0, 4_000)).unwrap();
+    assert_eq!(send(&mut outgoing, at(0)).len(), 2);
+    outgoing.set_terms(at(0), 2, &terms());
+    assert_eq!(send(&mut outgoing, at(0)).len(), 2);
+}
+
+//= A-7 test
+#[test]
+fn what_was_never_sent_is_not_believed() {
+    let mut outgoing = outgoing(terms());
+    outgoing.queue(&message(0, 4_000)).unwrap();
+    send(&mut outgoing, at(0));
+    let invalid = Acked { invalid: true, newly: 0 };
+    assert_eq!(outgoing.on_ack(at(30), 5, &[], 64), invalid);
+    assert_eq!(outgoing.on_ack(at(30), 1, &[(2, 5)], 64), invalid);
+    assert_eq!(outgoing.on_ack(at(30), 1, &[(3, 3)], 64), invalid);
+    assert_eq!(outgoing.on_ack(at(30), 1, &[(3, 2)], 64), invalid);
+    assert_eq!(outgoing.on_ack(at(30), 1, &[], 1 << 20 | 1), invalid);
+    assert_eq!(outgoing.on_ack(at(30), u64::MAX, &[(0, u64::MAX)], u64::MAX), invalid);
+    assert_eq!(outgoing.on_nack(at(30), &[(0, 5)]), Nacked { invalid: true, newly: 0 });
+    assert_eq!(outgoing.on_nack(at(30), &[(1, 2), (2, 2)]), Nacked { invalid: true, newly: 0 });
+    assert_eq!((outgoing.acked(), outgoing.edge(), outgoing.has_repairs()), (0, 64, false));
+    assert_eq!(outgoing.expires_at(), Some(at(250)), "nor is it an answer");
+    assert_eq!(outgoing.on_ack(at(30), 1, &[(1, 3)], 1 << 20).newly, 3);
+    assert_eq!(outgoing.acked(), 3, "it has what it says it expects");
+}
+
+#[test]
+fn fragments_are_bounded_and_nothing_is_lost_by_it() {
+    let window = 6_000;
+    let mut outgoing =
+        Outgoing::new(&Opening { edge: window, ..opening(Terms { window, outstanding: window, ..terms() }) });
+    for ticket in 0..window {
+        outgoing.queue(&message(ticket, 1)).unwrap();
+    }
+    send(&mut outgoing, at(0));
+    let odd: Vec<(u64, u64)> = (0..window / 2).map(|pair| (2 * pair + 1, 2 * pair + 2)).collect();
+    let even: Vec<(u64, u64)> = (0..window / 2).map(|pair| (2 * pair, 2 * pair + 1)).collect();
+    assert_eq!(outgoing.on_ack(at(30), 0, &odd, window).newly, MAX_RANGES as u64);
+    assert_eq!(outgoing.on_nack(at(30), &even).newly, MAX_RANGES as u64);
+    assert_eq!(send(&mut outgoing, at(30)).len(), MAX_RANGES);
+    let mut now = at(30);
+    let mut rounds = 0;
+    while outgoing.acked() < window {
+        now += MS * 30;
+        outgoing.on_ack(now, outgoing.acked(), &odd, window);
+        outgoing.on_nack(now, &even);
+        let repaired: Vec<_> = numbers(&send(&mut outgoing, now)).iter().map(|&low| (low, low + 1)).collect();
+        outgoing.on_ack(now, outgoing.acked(), &repaired, window);
+        rounds += 1;
+        assert!(rounds < 20);
+    }
+    assert_eq!(done(&mut outgoing).len() as u64, window);
+}
+
+#[test]
+fn a_nack_that_names_everything_many_times_costs_no_more_than_once() {
+    let window = MAX_WINDOW;
+    let mut outgoing = Outgoing::new(&Opening {
+        edge: window,
+        ..opening(Terms { block_bytes: 16, window, outstanding: window, max_message: 1 << 20, ..terms() })
+    });
+    for ticket in 0..17 {
+        outgoing.queue(&message(ticket, 65_535 * 16)).unwrap();
+    }
+    send(&mut outgoing, at(0));
+    assert_eq!(outgoing.sent(), MAX_WINDOW);
+    let everything = vec![(0, outgoing.sent()); 8_000];
+    // Less than a round trip ago: nothing is taken in, so all of it would be looked at again each time.
+    assert_eq!(outgoing.on_nack(at(1), &everything).newly, 0);
+    assert_eq!(outgoing.on_nack(at(20), &everything).newly, MAX_WINDOW);
+}
+
+#[test]
+fn an_end_gives_every_message_back() {
+    let mut outgoing = outgoing(terms());
+    for ticket in 0..4 {
+        outgoing.queue(&message(ticket, 2_000)).unwrap();
+    }
+    send_at_most(&mut outgoing, at(0), 5);
+    outgoing.on_ack(at(1), 2, &[], 64);
+    outgoing.abort();
+    assert_eq!(outgoing.next(at(2)), Next::Nothing);
+    assert!(outgoing.is_full() && outgoing.is_flushed() && outgoing.is_quiet());
+    assert_eq!((outgoing.expires_at(), outgoing.in_flight()), (None, 0));
+    assert_eq!(done(&mut outgoing), [(0, true), (1, false), (2, false), (3, false)]);
+    assert_eq!(outgoing.queued_blocks(), 0);
+    assert_eq!(outgoing.on_ack(at(3), 5, &[(1, 5)], 64).newly, 0);
+    assert_eq!(outgoing.on_nack(at(3), &[(1, 5)]).newly, 0);
+}
+
+#[test]
+fn an_idle_direction_is_small_and_a_steady_one_takes_no_more_memory() {
+    let mut outgoing = outgoing(Terms { average: 1 << 40, burst: 1 << 20, ..terms() });
+    let mut high_water = Vec::new();
+    for round in 0..100_u64 {
+        for ticket in 0..4 {
+            outgoing.queue(&message(ticket, 8_000)).unwrap();
+        }
+        let now = at(round * 50);
+        send(&mut outgoing, now);
+        let sent = outgoing.sent();
+        outgoing.on_nack(now + MS * 25, &[(sent - 20, sent - 10)]);
+        send(&mut outgoing, now + MS * 25);
+        outgoing.on_ack(now + MS * 40, sent, &[], sent + 64);
+        assert_eq!(done(&mut outgoing).len(), 4);
+        high_water.push((outgoing.memory(), outgoing.active.as_deref().map(|active| active.blocks.heap_bytes())));
+    }
+    assert!(high_water[1..].iter().all(|memory| *memory == high_water[1]), "{high_water:?}");
+    outgoing.rest();
+    assert!(outgoing.active.is_none());
+    assert!(outgoing.memory() < 350, "{} bytes", outgoing.memory());
+    outgoing.queue(&message(0, 8_000)).unwrap();
+    assert_eq!(send(&mut outgoing, at(9_000))[0].number, 3_200, "and goes on where it was");
+}

@@ -146,4 +146,55 @@ proptest! {
         }
         check_bound(&sent, average, burst.max(u64::from(BLOCK)));
     }
+
+    //= A-11 test
+    //= A-12 test
+    #[test]
+    fn every_interval_keeps_what_was_in_force_then(
+        steps in prop::collection::vec((0_u64..3_000_000, 0_usize..8, any::<u8>()), 1..80),
+        records in prop::collection::vec((50_000_u64..50_000_000, 1_u64..20_000), 1..12),
+    ) {
+        let window = 10_000;
+        let of = |(average, burst)| Terms { average, burst, window, outstanding: window, ..terms() };
+        let mut now = Time::ZERO;
+        let mut outgoing = Outgoing::new(&Opening { edge: window, ..opening(of(records[0])) });
+        let mut records = records[1..].iter();
+        // Moment, bytes, and the record in force from then on.
+        let mut log = vec![(now, 0, *outgoing.terms())];
+        for (ticket, (nanos, most, dice)) in steps.into_iter().enumerate() {
+            now += Duration::from_nanos(nanos);
+            outgoing.queue(&message(ticket as u64, 12_000)).unwrap();
+            if dice < 90 && let Some(record) = records.next() {
+                if dice < 30 {
+                    outgoing.propose_terms(now, &of(*record));
+                } else {
+                    outgoing.set_terms(now, outgoing.sent() + u64::from(dice % 5), &of(*record));
+                }
+                log.push((now, 0, *outgoing.terms()));
+            }
+            for _ in 0..most {
+                match outgoing.next(now) {
+                    Next::Block(block) => {
+                        outgoing.on_sent(now, &block);
+                        log.push((now, u64::from(block.place.len), *outgoing.terms()));
+                    }
+                    Next::At(later) => now = later,
+                    Next::Nothing => break,
+                }
+            }
+        }
+        for first in 1..log.len() {
+            let burst = log[first - 1].2.burst.max(u64::from(BLOCK));
+            let (mut total, mut earned) = (0_u128, u128::from(burst) * 1_000_000_000);
+            for index in first..log.len() {
+                let (at, len, _) = log[index];
+                if index > first {
+                    let (before, _, terms) = log[index - 1];
+                    earned += u128::from(terms.average) * at.since(before).as_nanos();
+                }
+                total += u128::from(len) * 1_000_000_000;
+                prop_assert!(total <= earned, "from {first} to {index}");
+            }
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! QMP over Ethernet and over IP protocol 36, between two network namespaces with a veth between them.
 
 #![cfg(target_os = "linux")]
+#![allow(clippy::print_stdout)] // why a test was skipped
 
 use pinnace::qmp::{Carrier, Endpoint, EtherAddress, Listener, Options, Pool, PoolOptions, Shutdown, Stream, Way};
 use std::io::{ErrorKind, Read, Write};
@@ -63,8 +64,8 @@ fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at / 251 + at) as u8).collect()
 }
 
-fn serve_echo(options: Options, tell: mpsc::Sender<SocketAddr>) {
-    let listener = Listener::bind((THERE, 700), &options).unwrap();
+fn serve_echo(options: &Options, tell: &mpsc::Sender<SocketAddr>) {
+    let listener = Listener::bind((THERE, 700), options).unwrap();
     tell.send(listener.local_addr()).unwrap();
     for _ in 0..2 {
         let stream = listener.accept().unwrap();
@@ -97,7 +98,7 @@ fn streams_cross_ethernet() {
     for mtu in [1500, 9000] {
         apart(
             mtu,
-            |tell| serve_echo(ether(), tell),
+            |tell| serve_echo(&ether(), &tell),
             |to| {
                 echo(&ether(), to, 3_000_000, Way::Ether);
                 echo(&ether(), to, 1, Way::Ether);
@@ -112,7 +113,7 @@ fn streams_cross_protocol_36() {
     let there = options.clone();
     apart(
         1500,
-        |tell| serve_echo(there, tell),
+        move |tell| serve_echo(&there, &tell),
         |to| {
             echo(&options, to, 3_000_000, Way::Ip36);
             echo(&options, to, 100, Way::Ip36);
@@ -131,7 +132,7 @@ fn a_station_may_be_named_by_its_link_address() {
             let mut bytes = [0; 4];
             (&stream).read_exact(&mut bytes).unwrap();
             (&stream).write_all(&bytes).unwrap();
-            let _ = (&stream).read(&mut bytes);
+            let _ = stream.read(&mut bytes);
         },
         |()| {
             let endpoint =
@@ -161,7 +162,7 @@ fn tcp_beside_it_is_not_disturbed() {
                 stream.read_to_end(&mut all).unwrap();
                 all
             });
-            serve_echo(ether(), tell);
+            serve_echo(&ether(), &tell);
             assert!(serving.join().unwrap() == pattern(5_000_000));
         },
         |to: SocketAddr| {

@@ -7,6 +7,7 @@ use crate::xtp::qmp::{interface_of, way_to};
 use pinnace_link::Link;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
 
 /// One UDP socket (or one IP address, with protocol 36), and QMP on it. Clones are the same endpoint.
 ///
@@ -15,7 +16,7 @@ use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     pub(super) inner: xtp::Endpoint,
-    pub(super) options: Options,
+    pub(super) options: Arc<Options>,
 }
 
 impl Endpoint {
@@ -102,7 +103,7 @@ impl Endpoint {
     }
 
     fn of(inner: xtp::Endpoint, options: &Options) -> Self {
-        Self { inner, options: options.clone() }
+        Self { inner, options: Arc::new(options.clone()) }
     }
 
     /// The pool that its streams' bytes lie in, if they do.
@@ -130,7 +131,7 @@ impl Endpoint {
     pub fn listen(&self, port: u16) -> io::Result<Listener> {
         let block = self.inner.block(xtp::Service::Connection);
         let inner = self.inner.listen_on(port, pinnace_qmp::Profile::SERVICES, block)?;
-        Listener::new(self.clone(), inner, self.options.clone())
+        Listener::new(self.clone(), inner)
     }
 
     /// Connects to `to`: sends FIRST, and waits for the answer.

@@ -18,7 +18,6 @@ pub struct Listener {
     /// Those who come through shared memory.
     near: Option<Arrivals>,
     endpoint: Endpoint,
-    options: Options,
 }
 
 impl Listener {
@@ -43,9 +42,9 @@ impl Listener {
         endpoint.listen(port)
     }
 
-    pub(super) fn new(endpoint: Endpoint, inner: xtp::Listener, options: Options) -> io::Result<Self> {
-        let near = Arrivals::begin(inner.local_addr(), &options, inner.notifier())?;
-        Ok(Self { inner, near, endpoint, options })
+    pub(super) fn new(endpoint: Endpoint, inner: xtp::Listener) -> io::Result<Self> {
+        let near = Arrivals::begin(inner.local_addr(), &endpoint.options, inner.notifier())?;
+        Ok(Self { inner, near, endpoint })
     }
 
     /// Where others reach it.
@@ -108,7 +107,7 @@ impl Listener {
     fn stream(&self, found: Result<xtp::Incoming, Arrival>) -> Option<Stream> {
         match found {
             Ok(incoming) => incoming.into_connection().map(|connection| Stream::of(self.endpoint.clone(), connection)),
-            Err(arrival) => arrivals::stream(arrival, &self.options),
+            Err(arrival) => arrivals::stream(arrival, &self.endpoint.options),
         }
     }
 

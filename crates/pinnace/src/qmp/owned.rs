@@ -6,7 +6,7 @@ use crate::xtp::qmp::WeakEndpoint;
 use std::io;
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use std::{process, thread};
 
@@ -28,7 +28,7 @@ struct Owned {
     /// Of the thread that made it.
     namespace: u64,
     endpoint: WeakEndpoint,
-    options: Options,
+    options: Arc<Options>,
 }
 
 static OWNED: Mutex<Vec<Owned>> = Mutex::new(Vec::new());

@@ -116,7 +116,7 @@ impl Message {
 pub(super) struct Messages {
     is_reliable: bool,
     slots: VecDeque<Message>,
-    /// Numbers of those that are known. Raw: empty.
+    /// Numbers of those that are known: one range more than there are ranges of blocks, at most. Raw: empty.
     known: IntervalSet,
     /// Number of the message in the first slot, or of that which comes next; a lower bound if that is not known.
     first: u64,
@@ -142,6 +142,13 @@ impl Messages {
     #[cfg(test)]
     pub(super) fn starting_at(number: u64) -> Self {
         Self { first: number, ..Self::new(true, false) }
+    }
+
+    /// Slots that there is memory for. In order, one range of numbers is enough.
+    #[cfg(test)]
+    pub(super) fn room(&self) -> usize {
+        assert!(self.known.range_count() <= 1);
+        self.slots.capacity()
     }
 
     /// Puts a message number of the wire on a line.
@@ -196,7 +203,7 @@ impl Messages {
                 let between = claim.message.checked_sub(number + 1).and_then(|between| i64::try_from(between).ok());
                 between.is_some_and(|between| fits(between, claim.base - end))
             }
-            // Nothing is known of the first message of a group.
+            // Nothing is known of the first message of a group. (`fits_before` implies the latter.)
             None => self.slots.is_empty() || claim.message >= self.first,
         }
     }
@@ -249,12 +256,6 @@ impl Messages {
             _ if self.anchor.is_some_and(|least| claim.base < least) => Standing::Contradiction,
             _ => Standing::New,
         }
-    }
-
-    /// Whether bookkeeping for a new message stays within its limits.
-    pub(super) fn has_room(&self, claim: &Claim) -> bool {
-        let touches = || self.known.contains(claim.message - 1) || self.known.contains(claim.message + 1);
-        !self.is_reliable || self.known.range_count() < super::MAX_RANGES || touches()
     }
 
     /// Makes a new message known; returns its slot.

@@ -29,7 +29,7 @@ use pinnace_core::{BufferId, BufferRange, IntervalSet, Time};
 use pinnace_wire::a1::WINDOW_LIMIT;
 use std::collections::VecDeque;
 
-/// Ranges of blocks, or of messages, that came out of order. More fragmentation drops blocks, which come again.
+/// Ranges of blocks that came out of order. More fragmentation drops blocks, which come again.
 const MAX_RANGES: usize = 4096;
 
 /// No block has a number from here on. No direction ever comes so far.
@@ -279,7 +279,7 @@ impl Incoming {
         // What has been read of a message is the application's doing, not the peer's.
         let held = self.messages.allocated() - self.consumed_bytes();
         let most = (self.edge() - self.next).saturating_mul(block).saturating_add(self.policy.max_message);
-        if held.saturating_add(capacity) > most || !self.messages.has_room(claim) {
+        if held.saturating_add(capacity) > most {
             return None;
         }
         let buffer = if capacity > 0 { Some(storage(capacity)?) } else { None };

@@ -157,6 +157,7 @@ fn fragments_are_bounded() {
     }
     assert_eq!(kept, MAX_RANGES);
     // What touches something that has come is still taken, and fills gaps.
+    assert_eq!(half.fate(&single(2 * MAX_RANGES as u64)), Fate::New);
     assert_eq!(half.fate(&single(2)), Fate::New);
     assert_eq!(half.fate(&single(window - 1)), Fate::New);
     assert_eq!(half.fate(&single(window - 3)), Fate::NoRoom);

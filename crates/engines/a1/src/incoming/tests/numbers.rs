@@ -102,6 +102,29 @@ fn duplicates_change_nothing() {
 }
 
 #[test]
+fn a_stream_in_order_needs_no_more_memory_than_its_window() {
+    for reliable in [true, false] {
+        let mut half = Half::new(Policy { window: 256, ..policy(reliable) });
+        let mut room = 0;
+        for message in 0..1000u32 {
+            half.blocks(u64::from(message) * 4, message, 350, 0..4);
+            if message % 10 == 9 {
+                half.read_all();
+                half.ack();
+                assert_eq!(half.released().len(), 10);
+            }
+            match message {
+                100 => room = half.incoming.messages.room(),
+                101.. => assert_eq!(half.incoming.messages.room(), room),
+                _ => {}
+            }
+        }
+        assert_eq!((&half.incoming.ahead, &half.incoming.holes), (&IntervalSet::new(), &IntervalSet::new()));
+        assert_eq!(half.incoming.messages.allocated(), 0);
+    }
+}
+
+#[test]
 fn message_numbers_wrap() {
     let mut messages = Messages::new(true, false);
     assert_eq!(messages.number(0) + 5, messages.number(5));

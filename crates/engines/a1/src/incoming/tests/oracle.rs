@@ -283,6 +283,7 @@ impl World {
     }
 
     fn block(&mut self, arrival: &Arrival) -> Took {
+        self.collect();
         let held = self.memory.values().map(|buffer| buffer.len() as u64).sum::<u64>() - self.read_of_front();
         let (mut asked, mut made) = (0, None);
         let (buffers, has_storage) = (self.buffers, self.has_storage);

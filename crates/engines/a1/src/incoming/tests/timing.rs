@@ -86,15 +86,20 @@ fn an_ack_is_due_when_consuming_opens_a_window_of_which_less_than_half_is_left()
     half.blocks(0, 0, LONG, 32..33);
     half.ack();
     assert_eq!(half.ack_due(), Due::No, "the edge was told");
-    half.blocks(0, 0, LONG, 33..64);
+    half.incoming.consume(BLOCK);
+    assert_eq!(half.ack_due(), Due::No, "half was left again");
+    half.blocks(0, 0, LONG, 33..34);
+    assert_eq!(half.ack_due(), Due::Now, "less than half of what was told");
+    assert_eq!(half.ack().1, 66);
+    half.blocks(0, 0, LONG, 34..64);
     half.ack();
     half.incoming.consume(BLOCK - 1);
     assert_eq!(half.ack_due(), Due::No, "no block was consumed");
     half.incoming.consume(1);
     assert_eq!(half.ack_due(), Due::Now);
-    assert_eq!(half.ack().1, 66);
+    assert_eq!(half.ack().1, 67);
     half.incoming.consume(BLOCK);
-    assert_eq!(half.incoming.tell_edge(), 67);
+    assert_eq!(half.incoming.tell_edge(), 68);
     assert_eq!(half.ack_due(), Due::No, "another datagram has told it");
 }
 

@@ -13,11 +13,11 @@ use std::time::Instant;
 #[path = "../src/outgoing/mod.rs"]
 mod outgoing;
 
-const BLOCKS: u64 = 400_000;
+const BLOCKS: u64 = 20_000;
 const BLOCK_BYTES: u32 = 1_400;
 const WINDOW: u64 = 256;
 const ACK_EVERY: usize = 16;
-const ROUNDS: usize = 11;
+const ROUNDS: usize = 200;
 
 #[derive(Clone, Copy)]
 struct Case {

@@ -263,6 +263,19 @@ fn any_answer_ends_the_doubling() {
 }
 
 #[test]
+fn an_answer_takes_back_a_repetition_that_has_not_left() {
+    let congestion = ControllerKind::Fixed { window: 2 * 1_032 };
+    let mut outgoing = Outgoing::new(&Opening { congestion, ..opening(terms()) });
+    outgoing.queue(&message(0, 8_000)).unwrap();
+    send(&mut outgoing, at(0));
+    assert_eq!((outgoing.expire(at(250)), outgoing.expires_at()), (Expired::Repeat, None));
+    outgoing.on_ack(at(251), 0, &[(1, 2)], 64);
+    assert_eq!(outgoing.expires_at(), Some(at(501)));
+    assert_eq!(numbers(&send(&mut outgoing, at(251))), [0, 2], "it is still lost, and congestion counts again");
+    assert_eq!(outgoing.expires_at(), Some(at(501)), "a repetition for a NACK does not begin a wait");
+}
+
+#[test]
 fn congestion_holds_back_all_but_what_the_timeout_repeats() {
     let congestion = ControllerKind::Fixed { window: 3 * 1_032 };
     let mut outgoing = Outgoing::new(&Opening { congestion, ..opening(terms()) });

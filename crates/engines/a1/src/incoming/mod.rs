@@ -26,7 +26,7 @@ use core::time::Duration;
 use messages::{Claim, Messages, Standing};
 use nacks::Nacks;
 use pinnace_core::{BufferId, BufferRange, IntervalSet, Time};
-use pinnace_wire::a1::WINDOW_LIMIT;
+use pinnace_wire::a1::{MAX_BLOCK_BYTES, WINDOW_LIMIT};
 use std::collections::VecDeque;
 
 /// Ranges of blocks that came out of order. More fragmentation drops blocks, which come again.
@@ -171,7 +171,7 @@ pub(crate) struct Incoming {
 impl Incoming {
     /// A direction of which nothing has come; the window has been told, as the edge.
     pub(crate) fn new(policy: Policy) -> Self {
-        let block_bytes = policy.block_bytes.max(1);
+        let block_bytes = policy.block_bytes.clamp(1, MAX_BLOCK_BYTES);
         let policy = Policy { block_bytes, window: clamp(policy.window), ..policy };
         Self {
             policy,

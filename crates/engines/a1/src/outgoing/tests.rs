@@ -275,6 +275,36 @@ fn an_answer_takes_back_a_repetition_that_has_not_left() {
     assert_eq!(outgoing.expires_at(), Some(at(501)), "a repetition for a NACK does not begin a wait");
 }
 
+//= A-4 test
+#[test]
+fn a_small_new_block_does_not_overtake_a_repetition_that_congestion_holds_back() {
+    let mut held_back = 0;
+    for lost in 1..9 {
+        let congestion = ControllerKind::Cubic;
+        let mut outgoing = Outgoing::new(&Opening { congestion, ..opening(Terms { outstanding: 99, ..terms() }) });
+        for ticket in 0..9 {
+            outgoing.queue(&message(ticket, 1_000)).unwrap();
+        }
+        assert_eq!(send(&mut outgoing, at(0)).len(), 9);
+        outgoing.on_nack(at(30), &[(0, lost)]);
+        outgoing.queue(&message(9, 0)).unwrap();
+        while outgoing.has_repairs() {
+            match outgoing.next(at(30)) {
+                Next::Block(block) => {
+                    assert!(block.is_repetition);
+                    outgoing.on_sent(at(30), &block);
+                }
+                Next::At(_) => break,
+                Next::Nothing => {
+                    held_back += usize::from(matches!(outgoing.next_new(at(30)), Next::Block(_)));
+                    break;
+                }
+            }
+        }
+    }
+    assert!(held_back > 0, "the case has come up");
+}
+
 #[test]
 fn congestion_holds_back_all_but_what_the_timeout_repeats() {
     let congestion = ControllerKind::Fixed { window: 3 * 1_032 };

@@ -369,3 +369,16 @@ fn a_peer_on_this_host_is_reached_through_shared_memory() {
     let nobody = Stream::connect("127.0.0.1:9", &Options { carrier: Carrier::SharedMemory, ..options() });
     assert_eq!(nobody.unwrap_err().kind(), ErrorKind::ConnectionRefused);
 }
+
+#[test]
+fn who_waits_finds_the_end_when_reading_is_shut() {
+    let (client, server) = pair();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| client.read(&mut [0; 8]).unwrap());
+        thread::sleep(Duration::from_millis(30));
+        client.shutdown(Shutdown::Read).unwrap();
+        assert_eq!(waiting.join().unwrap(), 0);
+    });
+    client.write(b"the other way").unwrap();
+    assert_eq!(server.read(&mut [0; 20]).unwrap(), 13);
+}

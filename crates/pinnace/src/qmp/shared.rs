@@ -14,7 +14,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -32,8 +32,6 @@ struct Reading {
     /// Bytes of it that were taken.
     at: usize,
     end: Option<End>,
-    /// The application reads no more.
-    shut: bool,
 }
 
 /// How the peer's stream has ended.
@@ -71,6 +69,8 @@ impl Reading {
 pub(super) struct Shared {
     /// Somebody sleeps on the doorbell, so that it must ring whenever nothing was found.
     is_watched: AtomicBool,
+    /// The application reads no more.
+    is_shut: AtomicBool,
     channel: Mutex<Channel>,
     reading: Mutex<Reading>,
     /// The doorbell, to sleep on without the lock.
@@ -100,7 +100,8 @@ impl Shared {
         let pool = channel.pool().clone();
         let reading = Mutex::default();
         let (channel, is_finished) = (Mutex::new(channel), Mutex::default());
-        Ok(Self { is_watched: AtomicBool::new(false), channel, reading, bell, pool, idle, local, peer, is_finished })
+        let (is_watched, is_shut) = (AtomicBool::new(false), AtomicBool::new(false));
+        Ok(Self { is_watched, is_shut, channel, reading, bell, pool, idle, local, peer, is_finished })
     }
 
     pub(super) fn pool(&self) -> &Pool {
@@ -127,6 +128,9 @@ impl Shared {
         let mut life_sign = begin + LIFE_SIGN;
         loop {
             let now = Instant::now();
+            if interest == Interest::Readable && self.is_shut() {
+                return Ok(None);
+            }
             let is_watched = self.is_watched.load(Ordering::Relaxed);
             // Who sleeps on the doorbell elsewhere is to hear it when nothing is found here.
             let is_spinning = now - begin < spin && !(is_watched && is_over(now));
@@ -168,11 +172,11 @@ impl Shared {
 
     /// Makes sure that something is half read, or has ended. False: the time is over.
     fn fetch(&self, reading: &mut Reading, deadline: Option<Instant>) -> io::Result<bool> {
-        if reading.message.is_some() || reading.end.is_some() || reading.shut {
+        if reading.message.is_some() || reading.end.is_some() || self.is_shut() {
             return Ok(true);
         }
         let found = match self.wait(Interest::Readable, deadline, |channel| channel.try_recv()) {
-            Ok(None) => return Ok(false),
+            Ok(None) => return Ok(self.is_shut()),
             Ok(Some(message)) => Some(message),
             Err(ChannelError::Closed | ChannelError::Corrupt) => None,
             Err(error) => return Err(error.into()),
@@ -187,16 +191,19 @@ impl Shared {
 
     /// What a read finds where no byte is.
     fn end(reading: &Reading) -> io::Result<()> {
-        if reading.end == Some(End::Reset) && !reading.shut { Err(reset()) } else { Ok(()) }
+        if reading.end == Some(End::Reset) { Err(reset()) } else { Ok(()) }
     }
 
     pub(super) fn read(&self, into: &mut [u8], deadline: Option<Instant>) -> io::Result<usize> {
-        let mut reading = lock(&self.reading);
-        if into.is_empty() || reading.shut {
+        let mut reading = self.reading(deadline)?;
+        if into.is_empty() || self.is_shut() {
             return Ok(0);
         }
         if !self.fetch(&mut reading, deadline)? {
             return Err(timed_out());
+        }
+        if self.is_shut() {
+            return Ok(0);
         }
         if reading.message.is_none() {
             return Self::end(&reading).map(|()| 0);
@@ -210,12 +217,15 @@ impl Shared {
     }
 
     pub(super) fn peek(&self, into: &mut [u8], deadline: Option<Instant>) -> io::Result<usize> {
-        let mut reading = lock(&self.reading);
-        if into.is_empty() || reading.shut {
+        let mut reading = self.reading(deadline)?;
+        if into.is_empty() || self.is_shut() {
             return Ok(0);
         }
         if !self.fetch(&mut reading, deadline)? {
             return Err(timed_out());
+        }
+        if self.is_shut() {
+            return Ok(0);
         }
         if reading.message.is_none() {
             return Self::end(&reading).map(|()| 0);
@@ -225,15 +235,16 @@ impl Shared {
 
     /// Bytes that can be read at once: of the next message, so that what waits stays in its bounds.
     pub(super) fn readable_bytes(&self) -> usize {
-        let mut reading = lock(&self.reading);
+        // Whoever waits for bytes has the lock, and there are none.
+        let Ok(mut reading) = self.reading(Some(Instant::now())) else { return 0 };
         let _ = self.fetch(&mut reading, Some(Instant::now()));
         reading.left()
     }
 
     pub(super) fn is_readable(&self) -> bool {
-        let mut reading = lock(&self.reading);
+        let Ok(mut reading) = self.reading(Some(Instant::now())) else { return self.is_shut() };
         let _ = self.fetch(&mut reading, Some(Instant::now()));
-        reading.message.is_some() || reading.end.is_some() || reading.shut
+        reading.message.is_some() || reading.end.is_some() || self.is_shut()
     }
 
     pub(super) fn is_writable(&self) -> bool {
@@ -243,16 +254,16 @@ impl Shared {
 
     /// Whether the peer has gone without closing in order.
     pub(super) fn is_reset(&self) -> bool {
-        lock(&self.reading).end == Some(End::Reset)
+        self.reading(Some(Instant::now())).is_ok_and(|reading| reading.end == Some(End::Reset))
     }
 
     pub(super) fn recv_qbuf(&self, deadline: Option<Instant>) -> io::Result<Option<Qbuf>> {
-        let mut reading = lock(&self.reading);
-        if reading.shut {
-            return Ok(None);
-        }
+        let mut reading = self.reading(deadline)?;
         if !self.fetch(&mut reading, deadline)? {
             return Err(timed_out());
+        }
+        if self.is_shut() {
+            return Ok(None);
         }
         let at = std::mem::take(&mut reading.at);
         match reading.message.take() {
@@ -380,7 +391,25 @@ impl Shared {
     }
 
     pub(super) fn shut_reading(&self) {
-        lock(&self.reading).shut = true;
+        self.is_shut.store(true, Ordering::Relaxed);
+        // Whoever sleeps on the doorbell looks again.
+        if let Ok(bell) = self.bell.try_clone() {
+            WakeFd::from(bell).signal();
+        }
+    }
+
+    fn is_shut(&self) -> bool {
+        self.is_shut.load(Ordering::Relaxed)
+    }
+
+    /// What is half read. Whoever waits for more has it meanwhile: who must not wait is not kept waiting for that.
+    fn reading(&self, deadline: Option<Instant>) -> io::Result<MutexGuard<'_, Reading>> {
+        match self.reading.try_lock() {
+            Ok(reading) => Ok(reading),
+            Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) if deadline.is_some_and(|it| it <= Instant::now()) => Err(timed_out()),
+            Err(TryLockError::WouldBlock) => Ok(lock(&self.reading)),
+        }
     }
 
     /// Whether something has come that was not read.
@@ -392,7 +421,7 @@ impl Shared {
 
     /// As the paper draws it.
     pub(super) fn state(&self) -> State {
-        let has_ended = lock(&self.reading).end;
+        let has_ended = self.reading(Some(Instant::now())).ok().and_then(|reading| reading.end);
         match (has_ended, *lock(&self.is_finished)) {
             (Some(End::Reset), _) | (Some(End::InOrder), true) => State::Quiescent,
             _ => State::Active,

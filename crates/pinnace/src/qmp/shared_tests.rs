@@ -198,3 +198,18 @@ fn descriptors_and_tasks_hear_of_what_happens() {
     assert_eq!(pollster::block_on(b.read_async(&mut bytes)).unwrap(), 0);
     assert!(matches!(b.inner(), Inner::Shared(_)));
 }
+
+#[test]
+fn who_waits_for_bytes_disturbs_nobody_and_finds_the_end_when_reading_is_shut() {
+    let (a, b) = pair_of(64, Idle::Block);
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| b.read(&mut [0; 8]).unwrap());
+        thread::sleep(Duration::from_millis(30));
+        assert!(b.try_read(&mut [0; 8]).unwrap().is_none() && !b.is_readable());
+        assert_eq!((b.readable_bytes(), b.state()), (0, State::Active));
+        b.write(b"the other way").unwrap();
+        b.shutdown(Shutdown::Read).unwrap();
+        assert_eq!(waiting.join().unwrap(), 0);
+    });
+    assert_eq!(a.read(&mut [0; 20]).unwrap(), 13);
+}

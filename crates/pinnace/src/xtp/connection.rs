@@ -9,6 +9,7 @@ use crate::{Error, Message, Unsent};
 use pinnace_core::Address;
 use pinnace_xtp::{ContextId, Refused};
 use std::net::SocketAddr;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -28,6 +29,8 @@ pub struct Connection {
     pub(super) partial: Mutex<Partial>,
     /// The last packet of every write asks for a status.
     pub(super) asks_after_writes: bool,
+    /// The application reads no more, and the peer is not told.
+    pub(super) is_shut: AtomicBool,
 }
 
 impl Connection {
@@ -40,7 +43,17 @@ impl Connection {
     ) -> Self {
         let partial = Mutex::default();
         let asks_after_writes = end.asks_after_writes;
-        Self { end: Arc::clone(end), place, id, service, peer, address, partial, asks_after_writes }
+        Self {
+            end: Arc::clone(end),
+            place,
+            id,
+            service,
+            peer,
+            address,
+            partial,
+            asks_after_writes,
+            is_shut: AtomicBool::new(false),
+        }
     }
 
     /// What is half read. A panic elsewhere leaves it whole.

@@ -11,6 +11,7 @@ use pinnace_runtime::WaitError;
 use pinnace_xtp::Config;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -223,7 +224,7 @@ impl Connection {
 
     fn take_storage(&self, pool: &Pool) -> Result<Look<Qbuf>, Error> {
         let mut partial = self.partial();
-        if partial.shut {
+        if self.is_shut() {
             return Ok(Look::Ended);
         }
         if partial.len() > 0 {
@@ -287,8 +288,13 @@ impl Connection {
         })
     }
 
-    /// SHUT_RD: local. What comes is read by nobody, and the peer is not told.
+    /// SHUT_RD: local. What comes is read by nobody, and the peer is not told; who waits for it finds the end.
     pub(crate) fn shut_reading(&self) {
-        self.partial().shut = true;
+        self.is_shut.store(true, Ordering::Relaxed);
+        self.end.port.notify();
+    }
+
+    pub(super) fn is_shut(&self) -> bool {
+        self.is_shut.load(Ordering::Relaxed)
     }
 }

@@ -41,8 +41,6 @@ impl Deref for Received {
 pub(super) struct Partial {
     message: Received,
     has_begun: bool,
-    /// The application reads no more.
-    pub(super) shut: bool,
 }
 
 impl Partial {
@@ -142,6 +140,9 @@ impl Connection {
     }
 
     pub(super) fn may_read(&self, state: &mut Exchange) -> Option<()> {
+        if self.is_shut() {
+            return Some(());
+        }
         state.association(self.place).is_none_or(|association| association.is_readable).then_some(())
     }
 
@@ -300,7 +301,7 @@ impl Connection {
     /// Bytes that were collected for a message which is not asked for now.
     fn take_partial(&self, into: &mut [u8]) -> Option<usize> {
         let mut partial = self.partial();
-        if into.is_empty() || partial.shut {
+        if into.is_empty() || self.is_shut() {
             return Some(0);
         }
         let bytes = &mut partial.message.data;
@@ -317,7 +318,7 @@ impl Connection {
     /// Copies what is there without taking it; the outer `None`: nothing is.
     pub(super) fn peek_bytes(&self, into: &mut [u8]) -> Result<Option<usize>, Error> {
         let partial = self.partial();
-        if into.is_empty() || partial.shut {
+        if into.is_empty() || self.is_shut() {
             return Ok(Some(0));
         }
         let collected = partial.message.data.len().min(into.len());
@@ -343,6 +344,9 @@ impl Connection {
 
     fn take_bytes(&self, into: &mut [u8]) -> Result<Option<usize>, Error> {
         self.check_ring()?;
+        if self.is_shut() {
+            return Ok(Some(0));
+        }
         let mut partial = self.partial();
         let look = self.look(|call, connection, readable| {
             let take = readable.len.min(into.len() as u64);

@@ -2,20 +2,20 @@
 //!
 //! A connection that the application has *is* a Unix stream socket, so that reading, writing, poll, select, epoll, fork,
 //! dup, exec and sendfile are the kernel's own; only the calls that name addresses or TCP options are replaced here. What a
-//! descriptor is, is written in the kernel, in the socket's name ([`name`]). Where there is no such way, a socket stays what
+//! descriptor is, is written in the kernel, in the socket's name (`name`). Where there is no such way, a socket stays what
 //! it was made: a TCP socket.
 //!
 //! Always true: no function here allocates, locks or starts a thread, so it may run wherever the function that it replaces
 //! may run. It implements Q-13 of the QMP specification, for both ends on one host; the way to other hosts is the
-//! companion's ([`carrier`]).
+//! companion's (`carrier`).
 //!
 //! | | |
 //! |---|---|
-//! | [`exports`] | the replaced functions |
-//! | [`listener`], [`accept`] | an epoll descriptor over a TCP and a Unix listener |
-//! | [`connect`], [`diag`] | who is reached under a name, and whether it is the right one |
-//! | [`options`], [`message`], [`descriptor`] | what TCP would have said |
-//! | [`table`] | hints, never the truth |
+//! | `exports` | the replaced functions |
+//! | `listener`, `accept` | an epoll descriptor over a TCP and a Unix listener |
+//! | `connect`, `diag` | who is reached under a name, and whether it is the right one |
+//! | `options`, `message`, `descriptor` | what TCP would have said |
+//! | `table` | hints, never the truth |
 
 #![warn(missing_docs)]
 

@@ -55,7 +55,8 @@ struct Settings {
 /// A connected socket: a reliable stream of bytes each way.
 ///
 /// Calls may come from any thread. Dropping it closes both streams in the background; what was received and not read makes
-/// that a forced close, and the peer finds its connection reset, as with TCP.
+/// that a forced close, and the peer finds its connection reset, as with TCP. Unlike TCP the background is a thread of this
+/// process: who ends right after, calls [`settle`](super::settle) first, or sets a linger ([`Stream::set_linger`]).
 #[derive(Debug)]
 pub struct Stream {
     /// There until the stream is closed.

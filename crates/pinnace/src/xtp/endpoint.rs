@@ -89,7 +89,7 @@ impl Endpoint {
         peer: Option<SocketAddr>,
         options: &Options,
     ) -> Result<Self, Error> {
-        Self::on(Bound::over(link, local, peer), options)
+        Self::on(Bound::over(link, local, peer, options.carrier), options)
     }
 
     fn on(bound: Bound, options: &Options) -> Result<Self, Error> {

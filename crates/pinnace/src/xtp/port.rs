@@ -56,11 +56,15 @@ pub(super) struct Bound {
 
 impl Bound {
     /// A link of the application's own.
-    pub(super) fn over(link: Box<dyn Link>, local: SocketAddr, peer: Option<SocketAddr>) -> Self {
+    pub(super) fn over(link: Box<dyn Link>, local: SocketAddr, peer: Option<SocketAddr>, carrier: Carrier) -> Self {
         let end = peer.unwrap_or(local).ip();
         let is_local = end.is_loopback() || (peer.is_some() && end.is_unspecified());
         let path = Path { datagram: link.max_datagram(), receive_buffer: None, is_local };
-        Self { link, path, local, peer, names: Names::Sockets, warnings: Vec::new() }
+        let names = match carrier {
+            Carrier::Udp => Names::Sockets,
+            Carrier::Ip36 => Names::Hosts,
+        };
+        Self { link, path, local, peer, names, warnings: Vec::new() }
     }
 }
 

@@ -94,7 +94,8 @@ impl Endpoint {
         peer: Option<SocketAddr>,
         options: &qmp::Options,
     ) -> Result<Self, Error> {
-        Self::of_qmp(Bound::over(link, local, peer), options, &options.xtp())
+        let xtp = options.xtp();
+        Self::of_qmp(Bound::over(link, local, peer, xtp.carrier), options, &xtp)
     }
 
     fn of_qmp(bound: Bound, options: &qmp::Options, xtp: &Options) -> Result<Self, Error> {

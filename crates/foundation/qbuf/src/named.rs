@@ -3,7 +3,8 @@
 //! A memfd has no name. So the process that makes a named pool leaves a symbolic link to its descriptor,
 //! `/proc/PID/fd/N`, in a folder of the user: `$XDG_RUNTIME_DIR/pinnace-qbuf`, or `/dev/shm/pinnace-qbuf-UID`. Opening the
 //! link opens the memfd, seals and all, which a file with a name could not have. A name lasts as long as that process has
-//! the pool; who comes later makes a new one.
+//! the pool; who comes later makes a new one. A second link has the memfd's inode number for its text: the descriptor's
+//! number may have been given to another pool since.
 //!
 //! Always true: the folder belongs to the user, and nobody else can write to it.
 
@@ -41,8 +42,12 @@ impl Pool {
         // Two that come at once find the same pool. The kernel gives the lock back when its holder dies.
         let lock = File::create(folder.join(".lock"))?;
         flock(&lock, FlockOperation::LockExclusive)?;
-        let link = folder.join(name);
-        if let Ok(file) = File::options().read(true).write(true).open(&link) {
+        let (link, identity) = (folder.join(name), folder.join(format!(".{name}.inode")));
+        let is_it = |file: &File| {
+            let inode = file.metadata().map(|found| found.ino().to_string());
+            inode.is_ok_and(|inode| fs::read_link(&identity).is_ok_and(|known| known.as_os_str() == inode.as_str()))
+        };
+        if let Some(file) = File::options().read(true).write(true).open(&link).ok().filter(is_it) {
             match Self::attach(file.into()) {
                 // The descriptor's number was given to something else.
                 Err(PoolError::NotSealed | PoolError::NotAPool) => {}
@@ -50,9 +55,13 @@ impl Pool {
             }
         }
         let pool = Self::create(options)?;
-        match fs::remove_file(&link) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
-            _ => symlink(format!("/proc/{}/fd/{}", std::process::id(), pool.fd().as_raw_fd()), &link)?,
+        let inode = File::from(pool.fd().try_clone_to_owned()?).metadata()?.ino().to_string();
+        let place = format!("/proc/{}/fd/{}", std::process::id(), pool.fd().as_raw_fd());
+        for (link, text) in [(&identity, inode), (&link, place)] {
+            match fs::remove_file(link) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+                _ => symlink(text, link)?,
+            }
         }
         Ok(pool)
     }

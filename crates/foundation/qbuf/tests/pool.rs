@@ -393,6 +393,8 @@ fn a_name_whose_pool_is_gone_is_free_again() {
     assert_eq!((same.options().zones, same.stats().clients), (5, 2));
     // The number of the first one's descriptor now means something else, or nothing.
     drop((first, same));
+    let _others: Vec<_> =
+        (0..50).map(|_| Pool::create(&PoolOptions { zones: 1, ..PoolOptions::default() }).unwrap()).collect();
     let _other = File::open("/proc/self/exe").unwrap();
     assert_eq!(Pool::open(&name, &PoolOptions { zones: 2, ..PoolOptions::default() }).unwrap().options().zones, 2);
     for name in ["", ".hidden", "a/b", "a b", &"x".repeat(101)] {

@@ -50,10 +50,12 @@ fn what_a_lossy_path_loses_is_sent_again() {
     // Runs of losses too, of data and of statuses.
     for (percent, run_of) in [(10, 0), (4, 3), (25, 0)] {
         for options in [&[][..], &["--go-back-n"]] {
-            let listening = listen(&["--count", "2"]);
+            // Before there is a measurement WTIMER doubles up to 4 s: three losses more are no silence of a peer that is gone.
+            let patience = ["--timeout", "60"];
+            let listening = listen(&["--count", "2", patience[0], patience[1]]);
             let relay = Relay::to(&listening.address, percent, run_of);
             let to = relay.address.to_string();
-            let send = ["qmp", "send", "--to", &to, "--size", "2000000", "--count", "2", "--json"];
+            let send = ["qmp", "send", "--to", &to, "--size", "2000000", "--count", "2", "--json", "--timeout", "60"];
             let sent = run(&[&send[..], options].concat());
             let what = format!("{percent} %, {run_of} more, {options:?}");
             assert_eq!(sent.status.code(), Some(0), "{what}: {}", text(&sent.stderr));

@@ -60,7 +60,7 @@ fn round(case: &Case) -> f64 {
             ticket += 1;
         }
         for _ in 0..ACK_EVERY {
-            match outgoing.next(now) {
+            match outgoing.next_new(now) {
                 Next::Block(block) => {
                     outgoing.on_sent(now, black_box(&block));
                     left += 1;

@@ -37,13 +37,14 @@ pub(super) struct Acks {
     /// When the first of them came.
     since: Option<Time>,
     is_urgent: bool,
-    /// The largest edge told.
+    /// The largest edge that was told at all, and in a datagram that counts as received.
     told: u64,
+    reported: u64,
 }
 
 impl Acks {
     pub(super) fn new(edge: u64) -> Self {
-        Self { unreported: 0, since: None, is_urgent: false, told: edge }
+        Self { unreported: 0, since: None, is_urgent: false, told: edge, reported: edge }
     }
 
     pub(super) fn on_new(&mut self, now: Time, is_urgent: bool) {
@@ -60,8 +61,13 @@ impl Acks {
         self.told
     }
 
-    pub(super) fn tell(&mut self, edge: u64) {
+    pub(super) fn say(&mut self, edge: u64) {
         self.told = self.told.max(edge);
+    }
+
+    pub(super) fn tell(&mut self, edge: u64) {
+        self.say(edge);
+        self.reported = self.told;
     }
 
     pub(super) fn on_reported(&mut self) {
@@ -70,7 +76,7 @@ impl Acks {
 
     /// `seen`: one past the last block that has been sent, as far as is known.
     pub(super) fn due(&self, now: Time, edge: u64, seen: u64, window: u64) -> Due {
-        let opens = edge > self.told && 2 * self.told.saturating_sub(seen) < window;
+        let opens = edge > self.reported && 2 * self.reported.saturating_sub(seen) < window;
         if self.is_urgent || opens || self.unreported >= MAX_UNREPORTED.min((window / 4).max(1)) {
             return Due::Now;
         }

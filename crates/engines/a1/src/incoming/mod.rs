@@ -368,9 +368,23 @@ impl Incoming {
         edge
     }
 
-    /// The quality of service has changed. A smaller window takes effect as blocks are consumed.
-    pub(crate) fn set_window(&mut self, window: u64) {
+    /// The edge, which is told in a datagram that may be lost without anybody noticing: an ACK still follows when it is due.
+    pub(crate) fn say_edge(&mut self) -> u64 {
+        let edge = self.edge();
+        self.acks.say(edge);
+        edge
+    }
+
+    /// The quality of service has changed. A smaller window takes effect as blocks are consumed. Larger messages are taken
+    /// at once; smaller ones do not make those on their way too large.
+    pub(crate) fn set_limits(&mut self, window: u64, max_message: u64) {
         self.policy.window = clamp(window);
+        self.policy.max_message = self.policy.max_message.max(max_message);
+    }
+
+    /// Bytes of storage that are held.
+    pub(crate) fn allocated(&self) -> u64 {
+        self.messages.allocated()
     }
 
     /// When an ACK is due. The blocks of one read, taken in together, are one event.

@@ -69,6 +69,13 @@ impl Outgoing {
         Acked { newly, invalid: false }
     }
 
+    /// A datagram came that says nothing but an edge. One that cannot be true changes nothing.
+    pub(crate) fn on_edge(&mut self, edge: u64) {
+        if edge <= self.acked + MAX_WINDOW {
+            self.edge = self.edge.max(edge);
+        }
+    }
+
     /// A NACK came; its sequence and edge have gone to [`Outgoing::on_ack`]. What it names is repeated, unless it has
     /// arrived or left less than a round trip ago. Raw mode repeats nothing.
     //= A-7

@@ -138,6 +138,11 @@ impl Messages {
         self.queue.len() as u64
     }
 
+    /// The wire number of the next message.
+    pub(super) fn next_number(&self) -> u32 {
+        self.number
+    }
+
     /// Blocks that have never left.
     pub(super) fn unsent(&self) -> u64 {
         self.unsent

@@ -19,7 +19,9 @@ mod terms;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use answers::{Acked, Expired, Nacked};
+pub(crate) use answers::Expired;
+#[cfg(test)]
+pub(crate) use answers::{Acked, Nacked};
 pub(crate) use messages::{Block, Done, Message, Refused};
 pub(crate) use send::Next;
 pub(crate) use terms::{Terms, Timing};
@@ -121,6 +123,23 @@ impl Outgoing {
         self.messages.push(message)
     }
 
+    /// Queues a message that others have taken already, however full it is here.
+    //= A-15
+    pub(crate) fn queue_anyway(&mut self, message: &Message) -> Result<(), Refused> {
+        self.messages.push(message)
+    }
+
+    /// The next message has this wire number: others were sent to the group before.
+    //= A-15
+    pub(crate) fn number_messages_from(&mut self, number: u32) {
+        self.messages = Messages::new(self.terms().block_bytes, number);
+    }
+
+    /// The wire number of the next message that is queued.
+    pub(crate) fn next_message(&self) -> u32 {
+        self.messages.next_number()
+    }
+
     /// Whether another message would only be buffered: as many are outstanding as may be, or the window is full with what
     /// is queued.
     //= A-16
@@ -137,6 +156,7 @@ impl Outgoing {
     }
 
     /// Whether blocks are queued and the window lets none of them leave.
+    #[cfg(test)]
     pub(crate) fn waits_for_window(&self) -> bool {
         self.messages.unsent() > 0 && self.sent >= self.limit()
     }
@@ -221,6 +241,7 @@ impl Outgoing {
     }
 
     /// Bytes under way as the congestion controller counts them: overhead included, what is lost or has arrived not.
+    #[cfg(test)]
     pub(crate) fn in_flight(&self) -> u64 {
         self.active.as_deref().map_or(0, |active| active.blocks.bytes())
     }

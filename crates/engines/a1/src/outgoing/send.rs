@@ -35,6 +35,7 @@ pub(super) fn limit(average: u64, burst: u64, block_bytes: u32) -> Option<Box<Pa
 impl Outgoing {
     /// What goes next: what the peer misses, oldest first, then new blocks.
     //= A-4
+    #[cfg(test)]
     pub(crate) fn next(&mut self, now: Time) -> Next {
         match self.next_repair(now) {
             Next::Nothing if !self.has_repairs() => self.next_new(now),

@@ -65,14 +65,14 @@ fn blocks_from_the_edge_on_are_dropped() {
 #[test]
 fn the_edge_never_goes_back() {
     let mut half = Half::new(policy(true));
-    half.incoming.set_window(8);
+    half.incoming.set_limits(8, 0);
     assert_eq!(half.incoming.edge(), 32, "what was told stays true");
     for number in 0..30 {
         half.new_block(&single(number));
         half.incoming.consume(100);
         assert_eq!(half.incoming.edge(), 32.max(number + 9));
     }
-    half.incoming.set_window(1 << 40);
+    half.incoming.set_limits(1 << 40, 0);
     assert_eq!(half.incoming.edge(), 30 + (1 << 20) - 1, "windows are below 2^20");
 }
 

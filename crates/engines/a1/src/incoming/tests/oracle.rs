@@ -457,7 +457,7 @@ impl World {
             Step::Window { window } => {
                 // A window counts from when it was told.
                 self.ack();
-                self.incoming.set_window(window);
+                self.incoming.set_limits(window, 0);
                 self.oracle.policy.window = window;
             }
         }

@@ -1,0 +1,505 @@
+//! Sets of sinks: the same messages for all of them.
+//!
+//! Each sink has a connection of its own, with its own window, acknowledgements and repetitions. Without a group every
+//! block goes over each of them. With one, a block goes once to the group, when every sink that has joined lets it leave;
+//! each connection then counts it as sent. A sink that joins late gets over its own connection what the group has sent
+//! since its OPEN, and is in step when it has caught up. Always true: the first block of a sink is the first of a message,
+//! so all of them cut messages alike.
+//= A-15
+
+use crate::connection::{Birth, Connection, Phase, Role};
+use crate::engine::A1;
+use crate::outgoing::{Message, Next, Terms};
+use crate::shared::{DataPlace, Sender, Shared};
+use crate::transmit::add_block;
+use crate::{CastId, ConnectionId, Event, Failure, Output, Refused, SlowSink, qos};
+use core::net::SocketAddr;
+use core::time::Duration;
+use pinnace_core::{Address, BufferId, ContextKey, Time, Train};
+use pinnace_wire::a1::{self, Group, HEADER_BYTES, Header, Qos};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Messages that are kept for a sink that has not answered yet.
+const MAX_BACKLOG: usize = 4096;
+/// A sink of a group cannot be left out of messages: that is its patience with [`SlowSink::Degrade`].
+const GROUP_PATIENCE: Duration = Duration::from_secs(1);
+
+/// A message that some sinks still need.
+#[derive(Debug)]
+struct Pending {
+    ticket: u64,
+    buffer: BufferId,
+    left: u32,
+    delivered: u32,
+    sinks: u32,
+}
+
+#[derive(Debug)]
+struct Member {
+    key: ContextKey,
+    /// The group's number of its first block.
+    base: u64,
+    /// What was sent since its OPEN, until it has answered.
+    backlog: VecDeque<Message>,
+}
+
+/// The stream to a group. Blocks are counted from 0.
+#[derive(Debug)]
+struct GroupStream {
+    group: Group,
+    /// The wire number of block 0.
+    start: u32,
+    sent: u64,
+    /// Blocks that there are.
+    cut: u64,
+    /// The wire number of the next message.
+    message: u32,
+    block_bytes: u32,
+    has_checksum: bool,
+    is_reliable: bool,
+    priority: u8,
+}
+
+/// A set of sinks.
+#[derive(Debug)]
+pub(crate) struct Cast {
+    slow: SlowSink,
+    stream: Option<GroupStream>,
+    members: Vec<Member>,
+    pending: VecDeque<Pending>,
+    wants_room: bool,
+    place: Option<DataPlace>,
+    /// The sink that holds up the group.
+    blocked_on: Option<ContextKey>,
+    is_ending: bool,
+}
+
+impl Cast {
+    /// A sink does not need a message any more.
+    pub(crate) fn on_done(&mut self, id: CastId, ticket: u64, is_delivered: bool, shared: &mut Shared) {
+        let Ok(at) = self.pending.binary_search_by_key(&ticket, |pending| pending.ticket) else { return };
+        let Some(pending) = self.pending.get_mut(at) else { return };
+        pending.left -= 1;
+        pending.delivered += u32::from(is_delivered);
+        if pending.left == 0
+            && let Some(Pending { ticket, buffer, delivered, sinks, .. }) = self.pending.remove(at)
+        {
+            shared.events.push_back(Event::Cast { cast: id, ticket, buffer, delivered, sinks });
+        }
+    }
+
+    fn patience(&self, is_in_group: bool) -> Option<Duration> {
+        match self.slow {
+            SlowSink::Block => None,
+            SlowSink::Drop { patience } => Some(patience),
+            SlowSink::Degrade if is_in_group => Some(GROUP_PATIENCE),
+            SlowSink::Degrade => None,
+        }
+    }
+}
+
+impl A1 {
+    /// A new set of sinks, without any yet. With a `group`, sinks that can join it get the data there, once for all.
+    /// `qos` is then the record of all sinks, as to block size, options and priority.
+    ///
+    /// # Errors
+    /// [`Refused::TooManyConnections`], [`Refused::Impossible`], [`Refused::BeyondMaximum`], [`Refused::ShutDown`].
+    //= A-15
+    pub fn cast(&mut self, slow: SlowSink, group: Option<(Group, Qos)>) -> Result<CastId, Refused> {
+        if self.is_shut_down.is_some() {
+            return Err(Refused::ShutDown);
+        }
+        if self.casts.len() >= self.shared.config.limits.casts {
+            return Err(Refused::TooManyConnections);
+        }
+        let stream = match group {
+            Some((group, qos)) => {
+                self.check(&qos)?;
+                Some(GroupStream {
+                    group,
+                    start: self.shared.secrets.draw() as u32,
+                    sent: 0,
+                    cut: 0,
+                    message: 0,
+                    block_bytes: qos.block_size,
+                    has_checksum: qos.has_checksum,
+                    is_reliable: qos.has_retransmission,
+                    priority: qos.priority,
+                })
+            }
+            None => None,
+        };
+        let id = CastId(self.next_cast);
+        self.next_cast += 1;
+        let (members, pending) = (Vec::new(), VecDeque::new());
+        let cast =
+            Cast { slow, stream, members, pending, wants_room: false, place: None, blocked_on: None, is_ending: false };
+        self.casts.insert(id, cast);
+        Ok(id)
+    }
+
+    /// Adds a sink at `to`, which calls itself `destination`. It gets the messages that are sent from now on (over a
+    /// connection of its own: once it has answered).
+    ///
+    /// # Errors
+    /// As [`A1::open`]; [`Refused::NoConnection`]: there is no such set; [`Refused::Impossible`]: the record is not that of
+    /// the group.
+    //= A-15
+    pub fn add_sink(
+        &mut self,
+        now: Time,
+        id: CastId,
+        to: Address,
+        destination: a1::Address,
+        qos: Qos,
+    ) -> Result<ConnectionId, Refused> {
+        self.check(&qos)?;
+        let Some(cast) = self.casts.get(&id).filter(|cast| !cast.is_ending) else { return Err(Refused::NoConnection) };
+        let mut start = self.shared.secrets.draw() as u32;
+        let (mut base, mut group, mut message) = (0, None, 0);
+        if let Some(stream) = &cast.stream {
+            let is_alike = (stream.block_bytes, stream.has_checksum, stream.is_reliable)
+                == (qos.block_size, qos.has_checksum, qos.has_retransmission);
+            if !is_alike {
+                return Err(Refused::Impossible);
+            }
+            (base, group, message) = (stream.cut, Some(stream.group), stream.message);
+            start = stream.start.wrapping_add(base as u32);
+        }
+        let source = self.shared.config.local;
+        let (role, phase, from) = (Role::Opener, Phase::Opening, None);
+        let birth = Birth { role, phase, peer: to, from, source, destination, qos, group, start };
+        let key = self.new_connection(now, birth).ok_or(Refused::TooManyConnections)?;
+        self.shared.counters.connections_opened += 1;
+        if let Some(connection) = self.connections.lookup_mut(key) {
+            connection.cast = Some(id);
+            connection.outgoing.number_messages_from(message);
+        }
+        if let Some(cast) = self.casts.get_mut(&id) {
+            cast.members.push(Member { key, base, backlog: VecDeque::new() });
+        }
+        self.settle(now, key);
+        Ok(ConnectionId(key))
+    }
+
+    /// Sends a message to all sinks of a set that have answered; returns the ticket that [`Event::Cast`] names.
+    ///
+    /// # Errors
+    /// [`Refused::Full`]: a sink has no room, and is waited for; [`Event::CastWritable`] follows. [`Refused::TooLarge`],
+    /// [`Refused::NotConnected`] (there is no sink), [`Refused::NoConnection`].
+    //= A-15
+    //= A-16
+    pub fn cast_send(&mut self, now: Time, id: CastId, output: Output) -> Result<u64, Refused> {
+        let Some(cast) = self.casts.get_mut(&id).filter(|cast| !cast.is_ending) else {
+            return Err(Refused::NoConnection);
+        };
+        let most = cast.most_bytes(&self.connections);
+        let most = most.ok_or(Refused::NotConnected)?;
+        if output.len > most {
+            return Err(Refused::TooLarge { most });
+        }
+        let is_group = cast.stream.is_some();
+        let mut is_full = false;
+        let mut late = Vec::new();
+        let degrades = cast.slow == SlowSink::Degrade;
+        for member in &cast.members {
+            let Some(connection) = self.connections.lookup_mut(member.key) else { continue };
+            match connection.phase {
+                Phase::Opening if is_group && member.backlog.len() >= MAX_BACKLOG => late.push(member.key),
+                Phase::Open if connection.outgoing.is_full() && !(degrades && !connection.has_joined) => {
+                    let patience = cast.patience(connection.has_joined);
+                    if let Some(patience) = patience {
+                        connection.cut_off_at.get_or_insert(now + patience);
+                    }
+                    if connection.cut_off_at.is_some_and(|at| at <= now) {
+                        late.push(member.key);
+                    } else {
+                        connection.wants_room = true;
+                        is_full = true;
+                        connection.make_ready(now, &mut self.shared);
+                    }
+                }
+                _ => {}
+            }
+        }
+        for key in late {
+            self.cut_off(now, key);
+        }
+        let Some(cast) = self.casts.get_mut(&id) else { return Err(Refused::NoConnection) };
+        if is_full {
+            cast.wants_room = true;
+            return Err(Refused::Full);
+        }
+        let ticket = self.shared.next_ticket();
+        let deadline = if is_group { None } else { output.deadline };
+        let Output { buffer, offset, len, .. } = output;
+        let message = Message { ticket, buffer, offset, len, deadline };
+        let mut touched = Vec::new();
+        for member in &mut cast.members {
+            let Some(connection) = self.connections.lookup_mut(member.key) else { continue };
+            match connection.phase {
+                Phase::Opening if is_group => member.backlog.push_back(message),
+                Phase::Open if connection.close_by.is_some() => continue,
+                Phase::Open if connection.outgoing.is_full() => {
+                    connection.skipped += 1;
+                    self.shared.counters.messages_skipped += 1;
+                    continue;
+                }
+                Phase::Open => {
+                    let deadline = if is_group { None } else { deadline.or_else(|| connection.deadline(now)) };
+                    if connection.outgoing.queue(&Message { deadline, ..message }).is_err() {
+                        continue;
+                    }
+                }
+                _ => continue,
+            }
+            touched.push(member.key);
+        }
+        let sinks = touched.len() as u32;
+        if sinks == 0 {
+            self.shared.events.push_back(Event::Cast { cast: id, ticket, buffer, delivered: 0, sinks });
+            return Ok(ticket);
+        }
+        if let Some(stream) = &mut cast.stream {
+            stream.cut += len.div_ceil(stream.block_bytes.into()).max(1);
+            stream.message = stream.message.wrapping_add(1);
+        }
+        cast.pending.push_back(Pending { ticket, buffer, left: sinks, delivered: 0, sinks });
+        for key in touched {
+            self.settle(now, key);
+        }
+        Ok(ticket)
+    }
+
+    /// The sinks of a set, in the order in which they were added.
+    pub fn sinks(&self, id: CastId) -> Vec<ConnectionId> {
+        self.casts
+            .get(&id)
+            .map(|cast| cast.members.iter().map(|member| ConnectionId(member.key)).collect())
+            .unwrap_or_default()
+    }
+
+    /// Ends a set: every sink gets what is queued, and then its connection is closed, within `linger`.
+    pub fn end_cast(&mut self, now: Time, id: CastId, linger: Duration) {
+        let Some(cast) = self.casts.get_mut(&id) else { return };
+        cast.is_ending = true;
+        let keys: Vec<_> = cast.members.iter().map(|member| member.key).collect();
+        for key in keys {
+            // They are there: they are members.
+            let _ = self.close(now, ConnectionId(key), linger);
+        }
+        self.drop_ended(id);
+    }
+
+    fn drop_ended(&mut self, id: CastId) {
+        let is_over = |cast: &Cast| cast.is_ending && cast.members.is_empty() && cast.pending.is_empty();
+        if self.casts.get(&id).is_some_and(is_over)
+            && let Some(cast) = self.casts.remove(&id)
+            && let Some(place) = cast.place
+        {
+            self.shared.queue.remove_data(place);
+        }
+    }
+
+    pub(crate) fn cut_off(&mut self, now: Time, key: ContextKey) {
+        if let Some(connection) = self.connections.lookup_mut(key) {
+            self.shared.counters.sinks_cut_off += 1;
+            connection.fail(&mut self.shared, Failure::TooSlow);
+            self.settle(now, key);
+        }
+    }
+
+    /// A sink has answered: what it has missed since its OPEN is queued.
+    pub(crate) fn join_cast(&mut self, now: Time, key: ContextKey) {
+        let Some(connection) = self.connections.lookup_mut(key) else { return };
+        let Some(id) = connection.cast else { return };
+        let Some(cast) = self.casts.get_mut(&id) else { return };
+        let Some(stream) = &cast.stream else { return };
+        let is_alike = connection.qos.block_size == stream.block_bytes;
+        let joined = connection.has_joined;
+        let Some(member) = cast.members.iter_mut().find(|member| member.key == key) else { return };
+        let backlog = core::mem::take(&mut member.backlog);
+        let mut refused = Vec::new();
+        for message in backlog {
+            if !joined || !is_alike || connection.outgoing.queue_anyway(&message).is_err() {
+                refused.push(message.ticket);
+            }
+        }
+        if joined && !is_alike {
+            // Its blocks are smaller than those of the group.
+            connection.fail(&mut self.shared, Failure::Violation);
+        }
+        for ticket in refused {
+            cast.on_done(id, ticket, false, &mut self.shared);
+        }
+        self.wake_cast(now, id, Some(key));
+    }
+
+    /// A sink is over.
+    pub(crate) fn leave_cast(&mut self, id: CastId, key: ContextKey) {
+        let Some(cast) = self.casts.get_mut(&id) else { return };
+        let Some(at) = cast.members.iter().position(|member| member.key == key) else { return };
+        let member = cast.members.remove(at);
+        for message in member.backlog {
+            cast.on_done(id, message.ticket, false, &mut self.shared);
+        }
+        if cast.blocked_on == Some(key) {
+            cast.blocked_on = None;
+        }
+        Self::tell_cast_writable(&mut self.casts, &mut self.shared, id);
+        self.ready_cast(id);
+        self.drop_ended(id);
+    }
+
+    pub(crate) fn tell_cast_writable(casts: &mut BTreeMap<CastId, Cast>, shared: &mut Shared, id: CastId) {
+        if let Some(cast) = casts.get_mut(&id)
+            && core::mem::take(&mut cast.wants_room)
+        {
+            shared.events.push_back(Event::CastWritable { cast: id });
+        }
+    }
+
+    /// Something has happened to a sink: perhaps the group may go on.
+    pub(crate) fn wake_cast(&mut self, _now: Time, id: CastId, key: Option<ContextKey>) {
+        let Some(cast) = self.casts.get_mut(&id) else { return };
+        let Some(stream) = &cast.stream else { return };
+        if let Some(key) = key
+            && let Some(member) = cast.members.iter().find(|member| member.key == key)
+            && let Some(connection) = self.connections.lookup_mut(key)
+        {
+            let is_in_step = connection.has_joined && member.base + connection.outgoing.sent() >= stream.sent;
+            if is_in_step && !connection.is_in_step {
+                connection.is_in_step = true;
+                if let Some(place) = connection.data_place.filter(|place| place.1) {
+                    self.shared.queue.remove_data(place);
+                    connection.data_place = None;
+                }
+            }
+        }
+        if cast.blocked_on.is_none() || cast.blocked_on == key {
+            self.ready_cast(id);
+        }
+    }
+
+    fn ready_cast(&mut self, id: CastId) {
+        let Some(cast) = self.casts.get_mut(&id) else { return };
+        let Some(stream) = &cast.stream else { return };
+        if cast.place.is_none() && stream.sent < stream.cut {
+            cast.place = Some(self.shared.queue.push_data(stream.priority, true, Sender::Cast(id)));
+        }
+    }
+
+    /// Blocks to the group; false if none may leave.
+    pub(crate) fn transmit_cast(&mut self, now: Time, id: CastId, train: &mut Train) -> bool {
+        let Some(cast) = self.casts.get_mut(&id) else { return false };
+        let Some(stream) = &mut cast.stream else { return false };
+        cast.blocked_on = None;
+        let to = Address::Inet(SocketAddr::V4(stream.group.socket()));
+        'blocks: while stream.sent < stream.cut {
+            let number = stream.sent;
+            let mut block = None;
+            for member in &cast.members {
+                let Some(connection) = self.connections.lookup_mut(member.key) else { continue };
+                if !connection.takes_from_group(member.base, number) {
+                    continue;
+                }
+                match connection.outgoing.next_new(now) {
+                    Next::Block(cut) => block = Some(cut),
+                    Next::At(_) | Next::Nothing => {
+                        cast.blocked_on = Some(member.key);
+                        break 'blocks;
+                    }
+                }
+            }
+            let Some(cut) = block else {
+                // Whoever wanted it is gone, or gets it over its own connection.
+                stream.sent += 1;
+                continue;
+            };
+            let len = (HEADER_BYTES + cut.place.len as usize) as u64;
+            if !self.shared.link_allows(now, len) {
+                break;
+            }
+            let header = Header {
+                connection: stream.group.identifier(),
+                sequence: stream.start.wrapping_add(number as u32),
+                edge: 0,
+                stamp: crate::connection::stamp(now),
+                is_checked: stream.has_checksum,
+                is_retransmitted: false,
+            };
+            if !add_block(train, (to, None), &header, &cut, (stream.is_reliable, true)) {
+                break;
+            }
+            for member in &cast.members {
+                let Some(connection) = self.connections.lookup_mut(member.key) else { continue };
+                if connection.takes_from_group(member.base, number)
+                    && let Next::Block(cut) = connection.outgoing.next_new(now)
+                {
+                    connection.outgoing.on_sent(now, &cut);
+                }
+            }
+            stream.sent += 1;
+            self.shared.on_left(now, len);
+            let counters = &mut self.shared.counters;
+            counters.blocks_sent += 1;
+            counters.blocks_to_groups += 1;
+            counters.bytes_sent += u64::from(cut.place.len);
+        }
+        let wrote = !train.is_empty();
+        if self.shared.link_at.is_some() && !wrote {
+            return false;
+        }
+        if let Some(place) = cast.place.take() {
+            self.shared.queue.remove_data(place);
+        }
+        let keys: Vec<_> = cast.members.iter().map(|member| member.key).collect();
+        let is_blocked = cast.blocked_on.is_some();
+        if wrote {
+            for key in keys {
+                self.settle(now, key);
+            }
+        } else if let (Some(key), true) = (cast.blocked_on, is_blocked)
+            && let Some(connection) = self.connections.lookup_mut(key)
+        {
+            // Its timer tells when it may go on.
+            connection.make_ready(now, &mut self.shared);
+        }
+        if !is_blocked {
+            self.ready_cast(id);
+        }
+        wrote
+    }
+}
+
+impl Cast {
+    /// Bytes of a message that every sink takes; `None`: there is no sink.
+    fn most_bytes(&self, connections: &pinnace_core::ContextTable<Box<Connection>>) -> Option<u64> {
+        let open = self.members.iter().filter_map(|member| connections.lookup(member.key));
+        let open = open.filter(|connection| connection.phase == Phase::Open && connection.close_by.is_none());
+        open.map(|connection| most_bytes(connection.outgoing.terms())).min()
+    }
+}
+
+/// Bytes of the longest message under `terms`.
+pub(crate) fn most_bytes(terms: &Terms) -> u64 {
+    terms.max_message.min(u64::from(terms.block_bytes) * 65_535)
+}
+
+impl Connection {
+    fn takes_from_group(&self, base: u64, number: u64) -> bool {
+        self.is_talking() && self.is_in_step && base <= number
+    }
+}
+
+impl A1 {
+    /// Checks a record against what is possible, and against the maximum of this end.
+    //= A-12
+    pub(crate) fn check(&self, record: &Qos) -> Result<(), Refused> {
+        if self.is_shut_down.is_some() {
+            return Err(Refused::ShutDown);
+        }
+        qos::check(record)?;
+        if qos::is_within(record, &self.shared.config.max_qos) { Ok(()) } else { Err(Refused::BeyondMaximum) }
+    }
+}

@@ -1,0 +1,519 @@
+//! A connection: its two halves, what it owes the peer, and how far setting up, changing and closing have come.
+
+use crate::incoming::{Due, Incoming};
+use crate::numbers::Numbers;
+use crate::outgoing::{Next, Opening, Outgoing};
+use crate::shared::{DataPlace, Reply, Sender, Shared};
+use crate::{CastId, ConnectionId, Event, Failure, Status, qos};
+use core::num::NonZeroU32;
+use core::time::Duration;
+use pinnace_core::{Address, ContextKey, ControllerKind, RttConfig, RttEstimator, Time, TimerHandle};
+use pinnace_wire::a1::{self, CloseCode, Group, HEADER_BYTES, Qos};
+
+/// Which end opened it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Opener,
+    Acceptor,
+}
+
+/// How far it has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// OPEN goes out until it is answered.
+    Opening,
+    /// ACCEPT waits until the application has joined the group, or has not.
+    Joining,
+    /// Blocks go both ways.
+    Open,
+    /// CLOSE goes out until it is answered.
+    Closing,
+    /// It is over, and CLOSE is answered.
+    TimeWait(Time),
+    /// It is over, and kept for the application alone.
+    Over,
+}
+
+/// OPEN, QOS or CLOSE, which go out again until they are answered.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Repeated {
+    /// It is to leave now.
+    pub(crate) is_due: bool,
+    /// How often it has left.
+    pub(crate) sent: u32,
+    /// When it leaves again.
+    pub(crate) next_at: Option<Time>,
+}
+
+/// Repetitions of OPEN, QOS, CLOSE.
+const MOST_REPETITIONS: u32 = 8;
+
+impl Repeated {
+    /// It is to leave for the first time.
+    pub(crate) fn start() -> Self {
+        Self { is_due: true, ..Self::default() }
+    }
+
+    pub(crate) fn on_sent(&mut self, now: Time, rto: Duration) {
+        self.is_due = false;
+        self.next_at = Some(now + rto.saturating_mul(1 << self.sent.min(MOST_REPETITIONS)));
+        self.sent += 1;
+    }
+
+    /// It was answered, or is given up.
+    pub(crate) fn stop(&mut self) {
+        (self.is_due, self.next_at) = (false, None);
+    }
+
+    /// Makes it due if its time has come. False: it has been repeated as often as may be.
+    pub(crate) fn expire(&mut self, now: Time) -> bool {
+        if self.next_at.is_some_and(|at| at <= now) {
+            self.next_at = None;
+            self.is_due = self.sent <= MOST_REPETITIONS;
+            return self.is_due;
+        }
+        true
+    }
+}
+
+/// A change of our record (specs/a1.md, 1.1, QoS change).
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Change {
+    /// Of the newest change.
+    pub(crate) epoch: u32,
+    /// The record that the peer has been asked for, and the first block under it.
+    pub(crate) asked: Option<(Qos, u64)>,
+    pub(crate) qos: Repeated,
+    /// The record to ask for when that is over.
+    pub(crate) wanted: Option<Qos>,
+}
+
+/// What has been said to a change of the peer's record.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answered {
+    pub(crate) epoch: NonZeroU32,
+    pub(crate) qos: Qos,
+    pub(crate) sequence: u32,
+}
+
+/// SYNCs whose answers may still come.
+const STAMPS: usize = 8;
+
+/// The explicit measurement of the round trip, and who is there at all.
+//= A-8
+#[derive(Debug)]
+pub(crate) struct Sync {
+    pub(crate) is_due: bool,
+    pub(crate) last_at: Time,
+    /// Blocks that had left then.
+    pub(crate) sent: u64,
+    /// Since when nothing has been heard, though something was asked.
+    pub(crate) asked_since: Option<Time>,
+    stamps: [Option<(u32, Time)>; STAMPS],
+    next: usize,
+}
+
+impl Sync {
+    fn new(now: Time) -> Self {
+        Self { is_due: false, last_at: now, sent: 0, asked_since: None, stamps: [None; STAMPS], next: 0 }
+    }
+
+    /// A datagram leaves whose stamp will be echoed.
+    pub(crate) fn on_sent(&mut self, now: Time, stamp: u32) {
+        self.stamps[self.next] = Some((stamp, now));
+        self.next = (self.next + 1) % STAMPS;
+        self.asked_since.get_or_insert(now);
+    }
+
+    /// Echoes of what has left so far are none.
+    pub(crate) fn forget(&mut self) {
+        self.stamps = [None; STAMPS];
+    }
+
+    /// The round trip that an echo gives; `None` if the stamp was not sent, or its echo has come.
+    pub(crate) fn on_echo(&mut self, now: Time, stamp: u32) -> Option<Duration> {
+        let place = self.stamps.iter_mut().find(|place| place.is_some_and(|(sent, _)| sent == stamp))?;
+        place.take().map(|(_, at)| now.since(at))
+    }
+}
+
+/// The sender's clock, as the wire has it.
+pub(crate) fn stamp(now: Time) -> u32 {
+    (now.as_nanos() / 1000) as u32
+}
+
+/// Bytes of a datagram beside the block, with the headers of IP and UDP, for congestion control.
+const OVERHEAD: u32 = HEADER_BYTES as u32;
+/// SYNC leaves at least once in so many windows.
+const WINDOWS_A_SYNC: u64 = 16;
+/// A peer that is not heard of is asked so often.
+const ASK_EVERY: Duration = Duration::from_secs(1);
+
+/// A connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) key: ContextKey,
+    pub(crate) my_id: NonZeroU32,
+    /// What the peer calls it; our own name until it is known.
+    pub(crate) peer_id: NonZeroU32,
+    pub(crate) role: Role,
+    pub(crate) phase: Phase,
+    pub(crate) peer: Address,
+    /// The address of ours that the peer writes to.
+    pub(crate) from: Option<Address>,
+    pub(crate) source: a1::Address,
+    pub(crate) destination: a1::Address,
+    /// Our record, as it is in force.
+    pub(crate) qos: Qos,
+    pub(crate) peer_qos: Qos,
+    /// The record of our ACCEPT.
+    pub(crate) accepted: Option<Box<(Qos, u32)>>,
+    pub(crate) group: Option<Group>,
+    pub(crate) has_joined: bool,
+    pub(crate) cast: Option<CastId>,
+    /// Its new blocks go to the group. (Those that the group sent before it joined go to it alone.)
+    pub(crate) is_in_step: bool,
+    pub(crate) out_numbers: Numbers,
+    pub(crate) in_numbers: Numbers,
+    pub(crate) outgoing: Outgoing,
+    pub(crate) incoming: Incoming,
+    pub(crate) rtt: RttEstimator,
+    /// The peer has shown that it receives at its address.
+    pub(crate) is_validated: bool,
+    /// Bytes that may leave before that.
+    pub(crate) budget: u64,
+    pub(crate) open: Repeated,
+    pub(crate) cookie: Vec<u8>,
+    pub(crate) accept_due: Option<u32>,
+    pub(crate) sync: Sync,
+    pub(crate) sync_reply_due: Option<u32>,
+    /// The newest stamp of a DATA or SYNC.
+    pub(crate) peer_stamp: Option<u32>,
+    pub(crate) change: Change,
+    pub(crate) answered: Option<Box<Answered>>,
+    pub(crate) qos_reply_due: Option<u32>,
+    /// CLOSE leaves when everything is acknowledged, or then.
+    pub(crate) close_by: Option<Time>,
+    pub(crate) close: Repeated,
+    pub(crate) close_code: CloseCode,
+    pub(crate) close_reply_due: Option<(CloseCode, u32)>,
+    pub(crate) last_heard: Time,
+    /// The application was told that there is no room.
+    pub(crate) wants_room: bool,
+    /// It holds up the other sinks, and is cut off then.
+    pub(crate) cut_off_at: Option<Time>,
+    pub(crate) qos_has_changed: bool,
+    pub(crate) peer_has_closed: bool,
+    /// The listener's application has not taken it.
+    pub(crate) is_waiting: bool,
+    pub(crate) control_place: Option<u64>,
+    pub(crate) data_place: Option<DataPlace>,
+    pub(crate) timer: Option<(TimerHandle, Time)>,
+    /// Bytes of storage that are counted.
+    pub(crate) bytes: u64,
+    pub(crate) lost: u64,
+    pub(crate) repeated: u64,
+    pub(crate) skipped: u64,
+    pub(crate) is_told: bool,
+    pub(crate) is_released: bool,
+    pub(crate) failure: Option<Failure>,
+}
+
+/// What a connection is born with.
+pub(crate) struct Birth {
+    pub(crate) role: Role,
+    pub(crate) phase: Phase,
+    pub(crate) peer: Address,
+    pub(crate) from: Option<Address>,
+    pub(crate) source: a1::Address,
+    pub(crate) destination: a1::Address,
+    pub(crate) qos: Qos,
+    pub(crate) group: Option<Group>,
+    /// The number of our first block.
+    pub(crate) start: u32,
+}
+
+impl Connection {
+    pub(crate) fn new(now: Time, birth: Birth, key: ContextKey, my_id: NonZeroU32, congestion: ControllerKind) -> Self {
+        let Birth { role, phase, peer, from, source, destination, qos, group, start } = birth;
+        let terms = qos::sending(&qos, &qos);
+        let nothing = Opening { terms, edge: 0, message: 0, overhead: OVERHEAD, congestion };
+        let mut policy = qos::receiving(&qos, &qos, false);
+        policy.window = 0;
+        Self {
+            key,
+            my_id,
+            peer_id: my_id,
+            role,
+            phase,
+            peer,
+            from,
+            source,
+            destination,
+            qos,
+            peer_qos: Qos::default(),
+            accepted: None,
+            group,
+            has_joined: false,
+            cast: None,
+            is_in_step: false,
+            out_numbers: Numbers::new(start),
+            in_numbers: Numbers::new(0),
+            outgoing: Outgoing::new(&nothing),
+            incoming: Incoming::new(policy),
+            rtt: RttEstimator::new(RttConfig::default()),
+            is_validated: role == Role::Opener,
+            budget: 0,
+            open: if role == Role::Opener { Repeated::start() } else { Repeated::default() },
+            cookie: Vec::new(),
+            accept_due: None,
+            sync: Sync::new(now),
+            sync_reply_due: None,
+            peer_stamp: None,
+            change: Change::default(),
+            answered: None,
+            qos_reply_due: None,
+            close_by: None,
+            close: Repeated::default(),
+            close_code: CloseCode::Normal,
+            close_reply_due: None,
+            last_heard: now,
+            wants_room: false,
+            cut_off_at: None,
+            qos_has_changed: false,
+            peer_has_closed: false,
+            is_waiting: false,
+            control_place: None,
+            data_place: None,
+            timer: None,
+            bytes: 0,
+            lost: 0,
+            repeated: 0,
+            skipped: 0,
+            is_told: false,
+            is_released: false,
+            failure: None,
+        }
+    }
+
+    pub(crate) fn id(&self) -> ConnectionId {
+        ConnectionId(self.key)
+    }
+
+    /// Both records are known: the halves begin. `edge`: blocks that the peer lets leave; `message`: the number of the
+    /// first message.
+    pub(crate) fn begin(&mut self, peer_start: u32, edge: u64, message: u32, joins: bool, congestion: ControllerKind) {
+        let terms = qos::sending(&self.qos, &self.peer_qos);
+        self.in_numbers = Numbers::new(peer_start);
+        self.outgoing = Outgoing::new(&Opening { terms, edge, message, overhead: OVERHEAD, congestion });
+        self.incoming = Incoming::new(qos::receiving(&self.qos, &self.peer_qos, joins));
+    }
+
+    /// A message to send has a deadline, if blocks are not repeated.
+    pub(crate) fn deadline(&self, now: Time) -> Option<Time> {
+        let is_due = !self.qos.has_retransmission && self.qos.deadline > 0;
+        is_due.then(|| now + Duration::from_micros(self.qos.deadline.into()))
+    }
+
+    /// Blocks, acknowledgements and measurements may leave.
+    pub(crate) fn is_talking(&self) -> bool {
+        self.phase == Phase::Open && self.is_validated
+    }
+
+    /// When the next SYNC leaves of itself.
+    //= A-8
+    fn next_sync(&self, shared: &Shared) -> Option<Time> {
+        if !self.is_talking() {
+            return None;
+        }
+        let config = &shared.config;
+        if self.outgoing.terms().window > 0 && self.outgoing.needs_sync() {
+            Some(self.sync.last_at + config.sync_every)
+        } else if config.idle.is_zero() {
+            None
+        } else if self.sync.asked_since.is_some() {
+            Some(self.sync.last_at + ASK_EVERY)
+        } else {
+            Some(self.last_heard.max(self.sync.last_at) + config.idle)
+        }
+    }
+
+    /// When the peer is given up.
+    pub(crate) fn silent_at(&self, shared: &Shared) -> Option<Time> {
+        if self.phase != Phase::Open {
+            return None;
+        }
+        // Who has not shown that it is there has been asked with ACCEPT.
+        let since = if self.is_validated { self.sync.asked_since } else { Some(self.last_heard) };
+        since.map(|since| since + shared.config.silence)
+    }
+
+    pub(crate) fn sync_is_due(&self, now: Time, shared: &Shared) -> bool {
+        let windows = self.outgoing.terms().window.saturating_mul(WINDOWS_A_SYNC);
+        self.is_talking()
+            && (self.sync.is_due
+                || self.next_sync(shared).is_some_and(|at| at <= now)
+                || (windows > 0 && self.outgoing.sent() - self.sync.sent >= windows))
+    }
+
+    /// Whether something is to be said that is no block.
+    pub(crate) fn has_control(&self, now: Time, shared: &Shared) -> bool {
+        match self.phase {
+            Phase::Opening => self.open.is_due,
+            Phase::Joining | Phase::Over => false,
+            Phase::Open => {
+                (self.accept_due.is_some() && (self.is_validated || self.budget >= crate::setup::ACCEPT_BYTES))
+                    || (self.is_validated
+                        && (self.sync_reply_due.is_some()
+                            || self.qos_reply_due.is_some()
+                            || self.change.qos.is_due
+                            || self.sync_is_due(now, shared)
+                            || self.incoming.ack_due(now) == Due::Now
+                            || self.incoming.nack_due(now, self.rtt.smoothed()) == Due::Now))
+            }
+            Phase::Closing => self.close.is_due || self.close_reply_due.is_some(),
+            Phase::TimeWait(_) => self.close_reply_due.is_some(),
+        }
+    }
+
+    /// The next block that this connection sends itself: a repetition, or a new one, unless that goes to its group.
+    pub(crate) fn next_block(&mut self, now: Time) -> Next {
+        if !self.is_talking() {
+            return Next::Nothing;
+        }
+        match self.outgoing.next_repair(now) {
+            Next::Nothing if !self.outgoing.has_repairs() => {}
+            next => return next,
+        }
+        if self.is_in_step { Next::Nothing } else { self.outgoing.next_new(now) }
+    }
+
+    /// When something happens of itself. `paced`: when the next block may leave.
+    pub(crate) fn next_date(&self, now: Time, shared: &Shared, paced: Option<Time>) -> Option<Time> {
+        let at = |due| if let Due::At(at) = due { Some(at) } else { None };
+        let dates = match self.phase {
+            Phase::Opening => [self.open.next_at, None, None, None, None, None, None, None, None, None],
+            Phase::Joining | Phase::Over => return None,
+            Phase::Open => [
+                paced,
+                self.next_sync(shared),
+                self.silent_at(shared),
+                self.outgoing.expires_at(),
+                self.outgoing.stale_at(),
+                at(self.incoming.ack_due(now)),
+                at(self.incoming.nack_due(now, self.rtt.smoothed())),
+                self.change.qos.next_at,
+                self.close_by,
+                self.cut_off_at,
+            ],
+            Phase::Closing => [self.close.next_at, None, None, None, None, None, None, None, None, None],
+            Phase::TimeWait(until) => [Some(until), None, None, None, None, None, None, None, None, None],
+        };
+        dates.into_iter().flatten().min()
+    }
+
+    /// Queues the connection for what it has to send, and sees to it that the timer fires in time.
+    pub(crate) fn make_ready(&mut self, now: Time, shared: &mut Shared) {
+        if self.control_place.is_none() && self.has_control(now, shared) {
+            self.control_place = Some(shared.queue.push_control(self.key));
+        }
+        let next = self.next_block(now);
+        let is_new = !self.outgoing.has_repairs();
+        if let Some(place) = self.data_place.filter(|place| !matches!(next, Next::Block(_)) || place.1 != is_new) {
+            shared.queue.remove_data(place);
+            self.data_place = None;
+        }
+        if self.data_place.is_none() && matches!(next, Next::Block(_)) {
+            self.data_place = Some(shared.queue.push_data(self.qos.priority, is_new, Sender::Connection(self.key)));
+        }
+        let paced = match next {
+            Next::At(at) => Some(at),
+            _ if self.is_in_step => match self.outgoing.next_new(now) {
+                Next::At(at) => Some(at),
+                _ => None,
+            },
+            _ => None,
+        };
+        let Some(date) = self.next_date(now, shared, paced) else { return };
+        // It may fire too early: then it is set again.
+        match &mut self.timer {
+            Some((_, at)) if *at <= date => {}
+            Some((handle, at)) if shared.wheel.reschedule(*handle, date) => *at = date,
+            timer => *timer = Some((shared.wheel.insert(date, self.key), date)),
+        }
+    }
+
+    pub(crate) fn stand_down(&mut self, shared: &mut Shared) {
+        if let Some(place) = self.control_place.take() {
+            shared.queue.remove_control(place);
+        }
+        if let Some(place) = self.data_place.take() {
+            shared.queue.remove_data(place);
+        }
+    }
+
+    /// Both records or one of them have changed.
+    pub(crate) fn follow_records(&mut self, now: Time, from_block: u64) {
+        self.outgoing.set_terms(now, from_block, &qos::sending(&self.qos, &self.peer_qos));
+        self.follow_records_in();
+    }
+
+    pub(crate) fn follow_records_in(&mut self) {
+        let policy = qos::receiving(&self.qos, &self.peer_qos, false);
+        self.incoming.set_limits(policy.window, policy.max_message);
+    }
+
+    /// The connection ends here, as far as the application is concerned. What was received may still be read.
+    pub(crate) fn conclude(&mut self, shared: &mut Shared, result: Result<(), Failure>) {
+        if self.is_told {
+            return;
+        }
+        self.is_told = true;
+        self.outgoing.abort();
+        self.failure = result.as_ref().err().cloned();
+        let connection = self.id();
+        if result.is_ok() {
+            shared.counters.connections_closed += 1;
+        } else {
+            shared.counters.connections_failed += 1;
+        }
+        shared.tell_readable(connection);
+        shared.events.push_back(Event::Closed { connection, result });
+        self.change = Change { epoch: self.change.epoch, ..Change::default() };
+        self.close_by = None;
+        if self.has_joined
+            && self.role == Role::Acceptor
+            && let Some(group) = self.group.take()
+        {
+            shared.events.push_back(Event::Leave { group });
+        }
+    }
+
+    /// CLOSE goes out; nothing else does.
+    pub(crate) fn say_close(&mut self, code: CloseCode) {
+        self.phase = Phase::Closing;
+        self.close_code = code;
+        self.close = Repeated::start();
+    }
+
+    /// A CLOSE that leaves once, whatever becomes of it.
+    pub(crate) fn last_words(&mut self, now: Time) -> Reply {
+        let mut bytes = Vec::new();
+        self.close_reply_due = None;
+        self.write_farewell(now, &mut bytes);
+        Reply { to: self.peer, from: self.from, bytes }
+    }
+
+    /// The bits that do not belong to a block.
+    //= A-17
+    pub(crate) fn status(&self, now: Time) -> Status {
+        let is_aborted = !matches!(self.failure, None | Some(Failure::Unfinished | Failure::LingerOver));
+        Status::NONE
+            .with_if(self.peer_has_closed, Status::PEER_CLOSED)
+            .with_if(is_aborted, Status::ABORTED)
+            .with_if(self.phase == Phase::Open && self.outgoing.is_full(), Status::WINDOW_FULL)
+            .with_if(self.outgoing.is_rate_exceeded(now), Status::RATE_EXCEEDED)
+            .with_if(self.change.asked.is_some() || self.outgoing.is_change_pending(), Status::QOS_PENDING)
+            .with_if(self.qos_has_changed, Status::QOS_CHANGED)
+    }
+}

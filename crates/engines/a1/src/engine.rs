@@ -1,0 +1,303 @@
+//! The engine: connections on one socket, found by their identifiers, served in order of their priority.
+//!
+//! Always true: a connection is in the table, on the wheel and in the queue, or in none of them; whatever touches a
+//! connection settles it ([`A1::settle`]) before the call ends.
+//= A-1
+
+use crate::cast::Cast;
+use crate::connection::{Birth, Connection, Phase};
+use crate::shared::Shared;
+use crate::{A1Counters, CastId, Config, Event, Failure};
+use core::num::NonZeroU32;
+use pinnace_core::{
+    Address, ContextKey, ContextTable, Engine, KeyLayout, PathEvent, Placed, PollAt, ReceivePlan, RxMeta, Time, Train,
+    TranslationMap,
+};
+use pinnace_wire::a1::{CloseCode, HEADER_BYTES};
+use std::collections::BTreeMap;
+
+/// Who may connect.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    /// Connections that the application may leave waiting.
+    pub(crate) backlog: usize,
+    pub(crate) waiting: usize,
+    /// The application joins groups.
+    pub(crate) joins: bool,
+}
+
+/// A1 on one socket: any number of connections that were opened here or accepted from others.
+#[derive(Debug)]
+pub struct A1 {
+    pub(crate) shared: Shared,
+    pub(crate) connections: ContextTable<Box<Connection>>,
+    /// Connections that were accepted, by the address and the identifier of their openers.
+    pub(crate) by_opener: TranslationMap<(Address, u64)>,
+    /// Connections whose data come from a group, by the sender's address and the group's identifier.
+    pub(crate) by_group: BTreeMap<(Address, NonZeroU32), ContextKey>,
+    pub(crate) listener: Option<Listener>,
+    pub(crate) casts: BTreeMap<CastId, Cast>,
+    pub(crate) next_cast: u32,
+    /// Connections that the read under way has touched.
+    pub(crate) touched: Vec<ContextKey>,
+    /// Where the newest block went: the next are expected there.
+    pub(crate) newest: Option<ContextKey>,
+    /// Set while the endpoint says good-bye, and after: whether the application was told.
+    pub(crate) is_shut_down: Option<bool>,
+}
+
+impl A1 {
+    /// An engine without connections.
+    pub fn new(config: Config, now: Time) -> Self {
+        let connections = ContextTable::new(KeyLayout::A1, config.limits.connections);
+        let mut shared = Shared::new(config, now);
+        Self {
+            by_opener: TranslationMap::new(shared.secrets.draw()),
+            by_group: BTreeMap::new(),
+            connections,
+            listener: None,
+            casts: BTreeMap::new(),
+            next_cast: 0,
+            touched: Vec::new(),
+            newest: None,
+            is_shut_down: None,
+            shared,
+        }
+    }
+
+    /// What has been seen so far.
+    pub fn counters(&self) -> A1Counters {
+        self.shared.counters
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &Config {
+        &self.shared.config
+    }
+
+    /// Connections, those that only answer CLOSE included.
+    pub fn connections(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// Bytes of storage that the driver allocated, and that are neither released nor taken.
+    pub fn bytes(&self) -> u64 {
+        self.shared.bytes
+    }
+
+    pub(crate) fn new_connection(&mut self, now: Time, birth: Birth) -> Option<ContextKey> {
+        let entropy = self.shared.secrets.draw();
+        let key = self.connections.next_key(entropy)?;
+        let id = KeyLayout::A1.pack(key).and_then(|id| NonZeroU32::new(id as u32))?;
+        let connection = Connection::new(now, birth, key, id, self.shared.config.congestion);
+        self.connections.insert(Box::new(connection), entropy).ok()
+    }
+
+    pub(crate) fn touch(&mut self, key: ContextKey) {
+        if self.touched.last() != Some(&key) {
+            self.touched.push(key);
+        }
+    }
+
+    pub(crate) fn settle_touched(&mut self, now: Time) {
+        let mut touched = core::mem::take(&mut self.touched);
+        for key in touched.drain(..) {
+            self.settle(now, key);
+        }
+        self.touched = touched;
+    }
+
+    /// Draws the conclusions of whatever has happened to a connection: what is done, what may be said, the end.
+    pub(crate) fn settle(&mut self, now: Time, key: ContextKey) {
+        let Some(connection) = self.connections.lookup_mut(key) else { return };
+        let shared = &mut self.shared;
+        connection.report(shared, &mut self.casts);
+        connection.close_if_flushed(now);
+        if connection.phase == Phase::Open && connection.change.asked.is_none() {
+            connection.ask_for_wanted(now);
+        }
+        if connection.wants_room && !connection.outgoing.is_full() {
+            connection.wants_room = false;
+            match connection.cast {
+                Some(cast) => Self::tell_cast_writable(&mut self.casts, shared, cast),
+                None => shared.events.push_back(Event::Writable { connection: connection.id() }),
+            }
+        }
+        if !connection.outgoing.is_full() {
+            connection.cut_off_at = None;
+        }
+        let cast = connection.cast;
+        if connection.is_told
+            && let Some(cast) = cast
+        {
+            self.leave_cast(cast, key);
+        }
+        let Some(connection) = self.connections.lookup_mut(key) else { return };
+        if connection.phase == Phase::Over {
+            let is_released = connection.is_released;
+            connection.stand_down(&mut self.shared);
+            if is_released {
+                self.forget(key);
+                return;
+            }
+        }
+        let Some(connection) = self.connections.lookup_mut(key) else { return };
+        connection.make_ready(now, &mut self.shared);
+        if let Some(cast) = cast {
+            self.wake_cast(now, cast, Some(key));
+        }
+    }
+
+    /// Takes a connection out of everything.
+    pub(crate) fn forget(&mut self, key: ContextKey) {
+        let Some(mut connection) = self.connections.remove(key) else { return };
+        connection.stand_down(&mut self.shared);
+        connection.incoming.close();
+        connection.outgoing.abort();
+        connection.report(&mut self.shared, &mut self.casts);
+        if let Some((timer, _)) = connection.timer.take() {
+            self.shared.wheel.cancel(timer);
+        }
+        self.forget_names(&connection);
+        if let Some(cast) = connection.cast {
+            self.leave_cast(cast, key);
+        }
+        if self.newest == Some(key) {
+            self.newest = None;
+        }
+    }
+
+    fn forget_names(&mut self, connection: &Connection) {
+        let name = (connection.peer, u64::from(connection.peer_id.get()));
+        if self.by_opener.lookup(&name) == Some(connection.key) {
+            self.by_opener.remove(&name);
+        }
+        if connection.has_joined {
+            self.by_group.retain(|_, key| *key != connection.key);
+        }
+        if connection.is_waiting
+            && let Some(listener) = &mut self.listener
+        {
+            listener.waiting = listener.waiting.saturating_sub(1);
+        }
+    }
+}
+
+impl Connection {
+    /// Tells what is done, released, and how much storage there is.
+    pub(crate) fn report(&mut self, shared: &mut Shared, casts: &mut BTreeMap<CastId, Cast>) {
+        let connection = self.id();
+        while let Some(done) = self.outgoing.poll_done() {
+            let (ticket, buffer, delivered) = (done.ticket, done.buffer, done.delivered);
+            match self.cast {
+                Some(id) => {
+                    if let Some(cast) = casts.get_mut(&id) {
+                        cast.on_done(id, ticket, delivered, shared);
+                    }
+                }
+                None => shared.events.push_back(Event::Sent { connection, ticket, buffer, delivered }),
+            }
+        }
+        while let Some(buffer) = self.incoming.poll_released() {
+            shared.events.push_back(Event::Released { buffer });
+        }
+        let bytes = self.incoming.allocated();
+        shared.bytes = shared.bytes + bytes - self.bytes;
+        self.bytes = bytes;
+    }
+
+    /// CLOSE leaves, once everything is acknowledged or linger is over.
+    //= A-18
+    fn close_if_flushed(&mut self, now: Time) {
+        let Some(by) = self.close_by.filter(|_| self.phase == Phase::Open) else { return };
+        let is_flushed = self.outgoing.is_flushed();
+        if !is_flushed && now < by {
+            return;
+        }
+        if !is_flushed {
+            self.failure = Some(Failure::LingerOver);
+        }
+        self.say_close(CloseCode::Normal);
+    }
+}
+
+impl Engine for A1 {
+    type Event = Event;
+
+    fn handle_datagrams(&mut self, now: Time, meta: &RxMeta, rx: &mut Placed<'_>) {
+        if self.is_shut_down.is_none() {
+            self.read(now, meta, rx);
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        if self.is_shut_down.is_none() {
+            self.expire(now);
+        }
+    }
+
+    fn handle_path_event(&mut self, _now: Time, event: PathEvent) {
+        match event {
+            // Anybody can forge it: the time-outs find out.
+            PathEvent::Unreachable => self.shared.counters.unreachable_reports += 1,
+            // Blocks keep their size. (Links let the network cut them.)
+            PathEvent::TooLarge(fits) => {
+                let bytes = self.shared.config.control_bytes;
+                let fits = fits.map_or(bytes / 4 * 3, |fits| fits as usize);
+                self.shared.config.control_bytes = fits.clamp(256, bytes.max(256));
+            }
+        }
+    }
+
+    fn handle_hold(&mut self, held: bool) {
+        self.shared.is_held = held;
+        if !held {
+            let mut keys = core::mem::take(&mut self.shared.held);
+            for key in keys.drain(..) {
+                if let Some(connection) = self.connections.lookup_mut(key)
+                    && connection.data_place.is_none()
+                {
+                    let place = (connection.qos.priority, !connection.outgoing.has_repairs());
+                    let sender = crate::shared::Sender::Connection(key);
+                    connection.data_place = Some(self.shared.queue.push_data(place.0, place.1, sender));
+                }
+            }
+            self.shared.held = keys;
+        }
+    }
+
+    fn plan_receive(&self, plan: &mut ReceivePlan) {
+        if let Some(connection) = self.newest.and_then(|key| self.connections.lookup(key)) {
+            connection.incoming.expect(plan, HEADER_BYTES);
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Time, train: &mut Train) -> bool {
+        self.transmit(now, train)
+    }
+
+    fn poll_at(&self) -> PollAt {
+        let shared = &self.shared;
+        let is_farewell_due = self.is_shut_down == Some(false);
+        if !shared.events.is_empty() || !shared.replies.is_empty() || shared.queue.has_control() || is_farewell_due {
+            return PollAt::Now;
+        }
+        let data = match shared.link_at {
+            _ if !shared.queue.has_data() => PollAt::Ingress,
+            Some(at) => PollAt::Time(at),
+            None => PollAt::Now,
+        };
+        PollAt::at(shared.wheel.next_at()).min(data)
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        if let Some(event) = self.shared.events.pop_front() {
+            return Some(event);
+        }
+        if self.is_shut_down == Some(false) && self.shared.replies.is_empty() {
+            self.is_shut_down = Some(true);
+            return Some(Event::ShutDown);
+        }
+        None
+    }
+}

@@ -1,0 +1,244 @@
+//! Records of quality of service: what two of them make together (specs/a1.md, 1.1 and ).
+//!
+//! A record is that of one end, from its own point of view. Nothing is negotiated: who accepts may lower rates and window,
+//! or refuses.
+//= A-11
+
+use crate::Refused;
+use crate::incoming::Policy;
+use crate::outgoing::Terms;
+use pinnace_wire::a1::{MAX_BLOCK_BYTES, Qos, WINDOW_LIMIT};
+
+/// Checks that a record of ours is possible.
+pub(crate) fn check(qos: &Qos) -> Result<(), Refused> {
+    let window = |largest| Terms::window_of(largest, qos.block_size, qos.outstanding);
+    let is_possible = has_possible_block(qos)
+        && window(qos.largest_sent) < u64::from(WINDOW_LIMIT)
+        && window(qos.largest_received) < u64::from(WINDOW_LIMIT);
+    if is_possible { Ok(()) } else { Err(Refused::Impossible) }
+}
+
+fn has_possible_block(qos: &Qos) -> bool {
+    (1..=MAX_BLOCK_BYTES).contains(&qos.block_size)
+}
+
+/// Whether a record lies within the maximum.
+//= A-12
+pub(crate) fn is_within(qos: &Qos, max: &Qos) -> bool {
+    let is_slower = |(average, burst): (u64, u32), (most, most_burst): (u64, u32)| {
+        most == 0 || (average > 0 && average <= most && burst <= most_burst)
+    };
+    have_same_options(qos, max)
+        && qos.priority >= max.priority
+        && qos.block_size <= max.block_size
+        && is_slower((qos.send_average, qos.send_burst), (max.send_average, max.send_burst))
+        && is_slower((qos.receive_average, qos.receive_burst), (max.receive_average, max.receive_burst))
+        && qos.largest_sent <= max.largest_sent
+        && qos.largest_received <= max.largest_received
+        && qos.outstanding <= max.outstanding
+}
+
+fn have_same_options(a: &Qos, b: &Qos) -> bool {
+    (a.has_checksum, a.has_retransmission) == (b.has_checksum, b.has_retransmission)
+}
+
+/// The slower of two rates with their bursts.
+fn slower((a, a_burst): (u64, u32), (b, b_burst): (u64, u32)) -> (u64, u32) {
+    match (a, b) {
+        (0, _) => (b, b_burst),
+        (_, 0) => (a, a_burst),
+        _ => (a.min(b), a_burst.min(b_burst)),
+    }
+}
+
+/// The record with which an OPEN is accepted by who has `max`; `None`: it is too different.
+//= A-13
+pub(crate) fn accepted(open: &Qos, max: &Qos) -> Option<Qos> {
+    let fits = have_same_options(open, max)
+        && has_possible_block(open)
+        && open.largest_sent <= max.largest_received
+        && max.largest_sent <= open.largest_received;
+    if !fits {
+        return None;
+    }
+    let send = slower((max.send_average, max.send_burst), (open.receive_average, open.receive_burst));
+    let receive = slower((max.receive_average, max.receive_burst), (open.send_average, open.send_burst));
+    Some(Qos {
+        block_size: max.block_size.min(open.block_size),
+        send_average: send.0,
+        send_burst: send.1,
+        receive_average: receive.0,
+        receive_burst: receive.1,
+        largest_received: max.largest_received.min(open.largest_sent),
+        outstanding: max.outstanding.min(open.outstanding),
+        ..*max
+    })
+}
+
+/// Whether an ACCEPT with the record `accept` can answer an OPEN with the record `open`.
+pub(crate) fn answers(accept: &Qos, open: &Qos) -> bool {
+    have_same_options(accept, open)
+        && has_possible_block(accept)
+        && accept.block_size <= open.block_size
+        && accept.largest_sent <= open.largest_received
+}
+
+/// The record of a peer that asks for `asked` instead of `now`, as this end accepts it: rates and window may be lower.
+/// What cannot change stays.
+//= A-13
+pub(crate) fn accepted_change(now: &Qos, asked: &Qos, max: &Qos) -> Qos {
+    let send = slower((asked.send_average, asked.send_burst), (max.receive_average, max.receive_burst));
+    let receive = slower((asked.receive_average, asked.receive_burst), (max.send_average, max.send_burst));
+    Qos {
+        has_checksum: now.has_checksum,
+        has_retransmission: now.has_retransmission,
+        block_size: now.block_size,
+        send_average: send.0,
+        send_burst: send.1,
+        receive_average: receive.0,
+        receive_burst: receive.1,
+        largest_sent: asked.largest_sent.min(max.largest_received),
+        ..*asked
+    }
+}
+
+/// The record that is in force after a change to `asked` was answered with `reply`: at most what was asked for.
+pub(crate) fn lowered(asked: &Qos, reply: &Qos) -> Qos {
+    let send = slower((asked.send_average, asked.send_burst), (reply.send_average, reply.send_burst));
+    let receive = slower((asked.receive_average, asked.receive_burst), (reply.receive_average, reply.receive_burst));
+    Qos {
+        send_average: send.0,
+        send_burst: send.1,
+        receive_average: receive.0,
+        receive_burst: receive.1,
+        largest_sent: asked.largest_sent.min(reply.largest_sent),
+        largest_received: asked.largest_received.min(reply.largest_received),
+        outstanding: asked.outstanding.min(reply.outstanding),
+        ..*asked
+    }
+}
+
+fn window(sender: &Qos, receiver: &Qos) -> u64 {
+    let block = sender.block_size.min(receiver.block_size);
+    let sends = Terms::window_of(sender.largest_sent, block, sender.outstanding);
+    sends.min(Terms::window_of(receiver.largest_received, block, receiver.outstanding))
+}
+
+/// How this end sends.
+//= A-10
+pub(crate) fn sending(own: &Qos, peer: &Qos) -> Terms {
+    let rate = slower((own.send_average, own.send_burst), (peer.receive_average, peer.receive_burst));
+    Terms {
+        block_bytes: own.block_size.min(peer.block_size),
+        reliable: own.has_retransmission,
+        window: window(own, peer),
+        max_message: own.largest_sent.into(),
+        outstanding: own.outstanding.into(),
+        average: rate.0,
+        burst: rate.1.into(),
+    }
+}
+
+/// How this end receives.
+//= A-10
+pub(crate) fn receiving(own: &Qos, peer: &Qos, joins: bool) -> Policy {
+    Policy {
+        block_bytes: own.block_size.min(peer.block_size),
+        reliable: own.has_retransmission,
+        window: window(peer, own),
+        max_message: own.largest_received.into(),
+        joins,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record() -> Qos {
+        Qos {
+            has_retransmission: true,
+            block_size: 1000,
+            largest_sent: 10_000,
+            largest_received: 10_000,
+            outstanding: 4,
+            ..Qos::default()
+        }
+    }
+
+    //= A-10 test
+    #[test]
+    fn the_window_is_the_smaller_of_both_ends_in_blocks_of_the_size_in_force() {
+        let small = Qos { block_size: 300, outstanding: 3, ..record() };
+        // ceil(10,000 / 300) = 34 blocks a message.
+        assert_eq!(sending(&record(), &small).window, 34 * 3);
+        assert_eq!(receiving(&small, &record(), false).window, 34 * 3);
+        assert_eq!(sending(&record(), &small).block_bytes, 300);
+        assert_eq!(sending(&Qos { largest_sent: 0, ..record() }, &small).window, 0, "nothing is ever sent");
+    }
+
+    //= A-13 test
+    #[test]
+    fn the_acceptor_lowers_rates_and_window_and_refuses_what_is_too_different() {
+        let max = Qos { send_average: 500, send_burst: 9, receive_average: 700, receive_burst: 8, ..record() };
+        let open = Qos { receive_average: 300, receive_burst: 20, outstanding: 2, block_size: 600, ..record() };
+        let accepted_record = accepted(&open, &max).expect("it fits");
+        assert_eq!((accepted_record.send_average, accepted_record.send_burst), (300, 9));
+        assert_eq!((accepted_record.receive_average, accepted_record.receive_burst), (700, 8));
+        assert_eq!((accepted_record.outstanding, accepted_record.block_size), (2, 600));
+        assert!(answers(&accepted_record, &open));
+        for refused in [
+            Qos { has_checksum: true, ..record() },
+            Qos { has_retransmission: false, ..record() },
+            Qos { largest_sent: 10_001, ..record() },
+            Qos { largest_received: 9_999, ..record() },
+            Qos { block_size: 0, ..record() },
+            Qos { block_size: MAX_BLOCK_BYTES + 1, ..record() },
+        ] {
+            assert_eq!(accepted(&refused, &max), None, "{refused:?}");
+        }
+    }
+
+    #[test]
+    fn records_of_zeros_and_of_maxima_harm_nobody() {
+        let most = Qos {
+            has_retransmission: true,
+            priority: 255,
+            block_size: MAX_BLOCK_BYTES,
+            send_average: u64::MAX,
+            send_burst: u32::MAX,
+            receive_average: u64::MAX,
+            receive_burst: u32::MAX,
+            largest_sent: u32::MAX,
+            largest_received: u32::MAX,
+            outstanding: u32::MAX,
+            deadline: u32::MAX,
+            ..Qos::default()
+        };
+        assert_eq!(check(&most), Err(Refused::Impossible), "the window would be 2^48 blocks");
+        assert_eq!(check(&Qos::default()), Err(Refused::Impossible));
+        assert_eq!(accepted(&most, &record()), None);
+        let none = Qos { largest_sent: 0, largest_received: u32::MAX, outstanding: 0, ..record() };
+        let agreed = accepted(&none, &record()).expect("a peer that sends nothing");
+        assert_eq!((sending(&agreed, &none).window, receiving(&agreed, &none, false).window), (0, 0));
+    }
+
+    //= A-12 test
+    #[test]
+    fn a_record_within_the_maximum_exceeds_it_in_nothing() {
+        let max = Qos { send_average: 1000, send_burst: 50, priority: 4, ..record() };
+        let within = Qos { send_average: 1, send_burst: 50, ..max };
+        assert!(is_within(&within, &max) && is_within(&max, &max));
+        for beyond in [
+            Qos { send_average: 0, ..within },
+            Qos { send_average: 1001, ..within },
+            Qos { send_burst: 51, ..within },
+            Qos { priority: 3, ..within },
+            Qos { outstanding: 5, ..within },
+            Qos { largest_sent: 10_001, ..within },
+            Qos { has_checksum: true, ..within },
+        ] {
+            assert!(!is_within(&beyond, &max), "{beyond:?}");
+        }
+    }
+}

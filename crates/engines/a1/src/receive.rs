@@ -1,0 +1,395 @@
+//! What arrives: from the datagram to the connection (specs/a1.md, 1.1).
+//!
+//! The datagrams of a read are taken in as they come; what they call for leaves when all of them have been, repetitions
+//! first ([`crate::shared::Queue`]). So the two receive queues of the paper are two queues of answers here.
+//= A-3
+//= A-4
+
+use crate::connection::{Answered, Connection, Phase, Repeated};
+use crate::engine::A1;
+use crate::incoming::{Arrival, Fate, Synced};
+use crate::shared::Shared;
+use crate::{Event, Failure, qos};
+use core::ops::Range;
+use pinnace_core::{ContextKey, KeyLayout, Placed, RxMeta, Segment, Seq32, Time};
+use pinnace_wire::a1::{Block, Body, Change, CloseCode, HEADER_BYTES, Head, Header, Kind, Ranges};
+
+/// Control datagrams that are larger are malformed: no path carries them.
+const MAX_CONTROL_BYTES: usize = 65_535;
+/// Ranges of an ACK or a NACK that are looked at.
+const MAX_RANGES: usize = 8192;
+
+impl A1 {
+    pub(crate) fn read(&mut self, now: Time, meta: &RxMeta, rx: &mut Placed<'_>) {
+        if meta.ecn == pinnace_core::Ecn::Congested {
+            self.shared.counters.congestion_marks += 1;
+        }
+        while let Some(segment) = rx.next_segment() {
+            match self.parse(rx, &segment) {
+                Some(head) => self.on_datagram(now, meta, rx, &segment, &head),
+                None => self.shared.counters.datagrams_malformed += 1,
+            }
+        }
+        self.settle_touched(now);
+    }
+
+    /// A datagram with its checksum, if it has one.
+    fn parse(&mut self, rx: &Placed<'_>, segment: &Segment) -> Option<Head> {
+        let bytes = rx.head::<HEADER_BYTES>(segment)?;
+        let head = Head::parse(&bytes, segment.len, self.shared.config.is_padded).ok()?;
+        if head.header.is_checked && !head.verify(rx.pieces(segment, head.summed())) {
+            self.shared.counters.checksums_wrong += 1;
+            return None;
+        }
+        Some(head)
+    }
+
+    fn on_datagram(&mut self, now: Time, meta: &RxMeta, rx: &mut Placed<'_>, segment: &Segment, head: &Head) {
+        if let Some(block) = head.block() {
+            self.on_data(now, meta, rx, segment, head, block);
+            return;
+        }
+        let mut scratch = core::mem::take(&mut self.shared.scratch);
+        scratch.clear();
+        let end = head.datagram_bytes().min(MAX_CONTROL_BYTES);
+        for piece in rx.pieces(segment, HEADER_BYTES..end) {
+            scratch.extend_from_slice(piece);
+        }
+        match Body::parse(head, &scratch) {
+            Ok(Body::Open(open)) => self.on_open(now, meta, head, &open),
+            Ok(body) => self.on_control(now, meta, head, &body),
+            Err(_) => self.shared.counters.datagrams_malformed += 1,
+        }
+        self.shared.scratch = scratch;
+    }
+
+    /// The connection that a datagram names, if it comes from there.
+    fn lookup(&self, meta: &RxMeta, header: &Header) -> Option<ContextKey> {
+        let key = KeyLayout::A1.unpack(header.connection.get().into())?;
+        let connection = self.connections.lookup(key)?;
+        (connection.peer == meta.source).then_some(key)
+    }
+
+    fn on_data(
+        &mut self,
+        now: Time,
+        meta: &RxMeta,
+        rx: &mut Placed<'_>,
+        segment: &Segment,
+        head: &Head,
+        block: &Block,
+    ) {
+        let key = if block.is_group() {
+            self.by_group.get(&(meta.source, head.header.connection)).copied()
+        } else {
+            self.lookup(meta, &head.header)
+        };
+        let Some((key, connection)) = key.and_then(|key| Some((key, self.connections.lookup_mut(key)?))) else {
+            self.shared.counters.datagrams_unknown += 1;
+            return;
+        };
+        if !connection.is_plausible(head) || block.is_reliable() != connection.qos.has_retransmission {
+            self.shared.counters.datagrams_malformed += 1;
+            return;
+        }
+        connection.on_heard(now, head, !block.is_group());
+        if connection.phase == Phase::Open {
+            connection.on_block(now, &mut self.shared, rx, segment, &head.header, block, head.body_bytes());
+            self.newest = Some(key);
+        }
+        self.touch(key);
+    }
+
+    fn on_control(&mut self, now: Time, meta: &RxMeta, head: &Head, body: &Body<'_>) {
+        let Some(key) = self.lookup(meta, &head.header) else {
+            self.shared.counters.datagrams_unknown += 1;
+            return;
+        };
+        let Some(connection) = self.connections.lookup_mut(key) else { return };
+        if connection.phase == Phase::Opening {
+            connection.on_answer(now, &mut self.shared, head, body);
+            let has_joined = connection.phase == Phase::Open && connection.cast.is_some();
+            if has_joined {
+                self.join_cast(now, key);
+            }
+            self.touch(key);
+            return;
+        }
+        // What belongs to the set-up is over; and it says of checksums what its connection need not.
+        if matches!(head.kind, Kind::Accept | Kind::Reject) {
+            return;
+        }
+        if !connection.is_plausible(head) {
+            self.shared.counters.datagrams_malformed += 1;
+            return;
+        }
+        connection.on_heard(now, head, true);
+        connection.on_body(now, &mut self.shared, head, body);
+        self.touch(key);
+    }
+}
+
+impl Connection {
+    /// Where checksums are agreed on, every datagram has one.
+    fn is_plausible(&self, head: &Head) -> bool {
+        head.header.is_checked || !self.qos.has_checksum
+    }
+
+    /// A datagram came; `is_ours`: it has our identifier.
+    fn on_heard(&mut self, now: Time, head: &Head, is_ours: bool) {
+        self.last_heard = now;
+        self.sync.asked_since = None;
+        if is_ours {
+            self.is_validated = true;
+            self.accept_due = None;
+        }
+        if matches!(head.kind, Kind::Data | Kind::Sync) {
+            let stamp = head.header.stamp;
+            let is_newer = self.peer_stamp.is_none_or(|newest| Seq32::new(newest).before(Seq32::new(stamp)));
+            if is_newer {
+                self.peer_stamp = Some(stamp);
+            }
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "a datagram is made of these")]
+    fn on_block(
+        &mut self,
+        now: Time,
+        shared: &mut Shared,
+        rx: &mut Placed<'_>,
+        segment: &Segment,
+        header: &Header,
+        block: &Block,
+        len: usize,
+    ) {
+        if !block.is_group() {
+            self.on_edge(header);
+        }
+        let Some(number) = self.in_numbers.place(header.sequence, self.incoming.next_expected()) else {
+            // Before the direction began: of a group that was joined later.
+            shared.counters.blocks_duplicate += 1;
+            return;
+        };
+        let arrival = Arrival {
+            number,
+            message: block.message(),
+            index: block.index(),
+            count: block.count(),
+            len: len as u32,
+            is_repetition: header.is_retransmitted,
+            starts: block.is_start(),
+            ends: block.is_end(),
+        };
+        let room = shared.config.limits.bytes.saturating_sub(shared.bytes);
+        let mut allocated = 0;
+        let took = self.incoming.on_block(now, &arrival, &mut |bytes| {
+            if bytes > room - allocated.min(room) {
+                return None;
+            }
+            allocated += bytes;
+            rx.allocate(bytes, &[])
+        });
+        let counters = &mut shared.counters;
+        counters.blocks_received += 1;
+        counters.blocks_lost += took.lost;
+        self.lost += took.lost;
+        match took.fate {
+            Fate::New => counters.messages_received += u64::from(arrival.ends),
+            Fate::Duplicate => counters.blocks_duplicate += 1,
+            Fate::Beyond | Fate::NoRoom => counters.blocks_dropped += 1,
+            Fate::Contradiction => counters.blocks_contradictory += 1,
+        }
+        if let Some(place) = took.place {
+            let copied = u64::from(rx.settle(segment, HEADER_BYTES..HEADER_BYTES + len, place));
+            counters.bytes_received += u64::from(place.len);
+            counters.bytes_copied += copied;
+            counters.bytes_in_place += u64::from(place.len) - copied;
+        }
+        if took.is_readable {
+            shared.tell_readable(self.id());
+        }
+        self.count_bytes(shared);
+    }
+
+    fn count_bytes(&mut self, shared: &mut Shared) {
+        let bytes = self.incoming.allocated();
+        shared.bytes = shared.bytes + bytes - self.bytes;
+        self.bytes = bytes;
+    }
+
+    /// The edge of a datagram that says nothing else about our blocks.
+    fn on_edge(&mut self, header: &Header) {
+        if let Some(edge) = self.out_numbers.place(header.edge, self.outgoing.acked()) {
+            self.outgoing.on_edge(edge);
+        }
+    }
+
+    fn on_body(&mut self, now: Time, shared: &mut Shared, head: &Head, body: &Body<'_>) {
+        let header = &head.header;
+        match (self.phase, body) {
+            (Phase::Open | Phase::Closing, Body::Close(code)) => self.on_close(now, shared, header, *code),
+            (Phase::TimeWait(_), Body::Close(code)) => self.close_reply_due = Some((*code, header.stamp)),
+            (Phase::Closing, Body::CloseReply(_)) => self.on_close_reply(now, shared),
+            (Phase::Open, Body::Ack(ranges)) => {
+                shared.counters.answers_received += 1;
+                self.on_ack(now, shared, header, *ranges);
+            }
+            (Phase::Open, Body::Nack(ranges)) => {
+                shared.counters.answers_received += 1;
+                self.on_nack(now, shared, header, *ranges);
+            }
+            (Phase::Open, Body::Sync) => {
+                self.on_edge(header);
+                self.on_told_sent(now, shared, header.sequence);
+                self.sync_reply_due = Some(header.stamp);
+            }
+            (Phase::Open, Body::SyncReply) => {
+                self.on_round_trip(now, shared, header.stamp);
+                self.on_ack(now, shared, header, Ranges::EMPTY);
+            }
+            (Phase::Open, Body::Qos(change)) => self.on_qos(now, shared, header, change),
+            (Phase::Open, Body::QosReply(change)) => self.on_qos_reply(now, shared, change),
+            _ => {}
+        }
+    }
+
+    /// What has been received, and how far we may go.
+    fn on_ack(&mut self, now: Time, shared: &mut Shared, header: &Header, ranges: Ranges<'_>) -> bool {
+        let acked = self.outgoing.acked();
+        let next = self.out_numbers.place(header.sequence, acked);
+        let Some(next) = next else {
+            shared.counters.answers_invalid += 1;
+            return false;
+        };
+        let edge = self.out_numbers.place(header.edge, next).unwrap_or(0);
+        // An edge that went back is no news. (Windows are never so wide that it could be meant.)
+        let edge = if edge < self.outgoing.edge() { self.outgoing.edge() } else { edge };
+        let places = self.places(shared, ranges);
+        let acked = self.outgoing.on_ack(now, next, &places, edge);
+        shared.ranges = places;
+        shared.counters.answers_invalid += u64::from(acked.invalid);
+        !acked.invalid
+    }
+
+    fn on_nack(&mut self, now: Time, shared: &mut Shared, header: &Header, ranges: Ranges<'_>) {
+        if !self.on_ack(now, shared, header, Ranges::EMPTY) {
+            return;
+        }
+        let places = self.places(shared, ranges);
+        let nacked = self.outgoing.on_nack(now, &places);
+        shared.ranges = places;
+        shared.counters.answers_invalid += u64::from(nacked.invalid);
+    }
+
+    /// Ranges of our blocks, in the vector that is reused.
+    fn places(&self, shared: &mut Shared, ranges: Ranges<'_>) -> Vec<(u64, u64)> {
+        let near = self.outgoing.acked();
+        let mut places = core::mem::take(&mut shared.ranges);
+        places.clear();
+        places.extend(ranges.iter().take(MAX_RANGES).filter_map(|(low, high)| {
+            let Range { start, end } = self.out_numbers.place(low, near)?..self.out_numbers.place(high, near)?;
+            Some((start, end))
+        }));
+        places
+    }
+
+    /// A SYNC or a CLOSE says how much has been sent. True: all of it has come.
+    fn on_told_sent(&mut self, now: Time, shared: &mut Shared, sequence: u32) -> bool {
+        let expected = self.incoming.next_expected();
+        let Some(sent) = self.in_numbers.place(sequence, expected) else { return true };
+        match self.incoming.on_sync(now, sent) {
+            Synced::Missing(missing) if !self.qos.has_retransmission => {
+                shared.counters.blocks_lost += missing;
+                self.lost += missing;
+                if missing > 0 {
+                    shared.tell_readable(self.id());
+                }
+                true
+            }
+            Synced::Missing(_) => self.incoming.next_expected() >= sent,
+            Synced::Contradiction => {
+                // A group does not wait for us: what it has sent beyond our window will come again.
+                if !self.has_joined {
+                    shared.counters.blocks_contradictory += 1;
+                }
+                false
+            }
+        }
+    }
+
+    /// CLOSE: what has come is delivered, what we had not sent is dropped.
+    //= A-18
+    fn on_close(&mut self, now: Time, shared: &mut Shared, header: &Header, code: CloseCode) {
+        self.close_reply_due = Some((code, header.stamp));
+        let has_all = self.on_told_sent(now, shared, header.sequence);
+        if code == CloseCode::Normal {
+            // It has acknowledged what it has.
+            self.peer_has_closed = true;
+        }
+        if self.phase == Phase::Closing {
+            // Ours has crossed it, and is answered, too.
+            return;
+        }
+        self.phase = Phase::TimeWait(now + shared.config.time_wait);
+        let result = match code {
+            CloseCode::Aborted => Err(Failure::AbortedByPeer),
+            CloseCode::Normal if !has_all => Err(Failure::Unfinished),
+            CloseCode::Normal => Ok(()),
+        };
+        self.conclude(shared, result);
+    }
+
+    fn on_close_reply(&mut self, now: Time, shared: &mut Shared) {
+        self.close.stop();
+        self.phase = Phase::TimeWait(now + shared.config.time_wait);
+        let result = self.failure.take().map_or(Ok(()), Err);
+        self.conclude(shared, result);
+    }
+
+    /// The peer changes its record.
+    //= A-13
+    fn on_qos(&mut self, now: Time, shared: &mut Shared, header: &Header, change: &Change) {
+        let newest = self.answered.as_deref().map_or(0, |answered| answered.epoch.get());
+        if change.epoch.get() > newest {
+            let qos = qos::accepted_change(&self.peer_qos, &change.qos, &shared.config.max_qos);
+            self.answered = Some(Box::new(Answered { epoch: change.epoch, qos, sequence: header.sequence }));
+            self.peer_qos = qos;
+            self.follow_records(now, 0);
+            if let Some((asked, _)) = self.change.asked {
+                self.outgoing.propose_terms(now, &qos::sending(&asked, &self.peer_qos));
+            }
+            self.qos_has_changed = true;
+            shared.counters.qos_changes += 1;
+            shared.events.push_back(Event::QosChanged { connection: self.id(), by_peer: true });
+        }
+        if self.answered.is_some() {
+            self.qos_reply_due = Some(header.stamp);
+        }
+    }
+
+    /// The peer has accepted our record, or a lower one.
+    //= A-12
+    fn on_qos_reply(&mut self, now: Time, shared: &mut Shared, change: &Change) {
+        if change.epoch.get() != self.change.epoch {
+            return;
+        }
+        let Some((asked, from)) = self.change.asked.take() else { return };
+        self.change.qos.stop();
+        self.qos = qos::lowered(&asked, &change.qos);
+        self.follow_records(now, from);
+        self.qos_has_changed = true;
+        shared.counters.qos_changes += 1;
+        shared.events.push_back(Event::QosChanged { connection: self.id(), by_peer: false });
+    }
+
+    /// Asks for the record that the application wants.
+    //= A-12
+    pub(crate) fn ask_for_wanted(&mut self, now: Time) {
+        let Some(wanted) = self.change.wanted.take() else { return };
+        self.change.epoch += 1;
+        self.change.asked = Some((wanted, self.outgoing.sent()));
+        self.change.qos = Repeated::start();
+        self.outgoing.propose_terms(now, &qos::sending(&wanted, &self.peer_qos));
+    }
+}

@@ -1,0 +1,221 @@
+//! What the connections of an engine share: configuration, counters, events, timers, the order in which they send, and what
+//! nobody may guess.
+
+use crate::cookie::Baker;
+use crate::{A1Counters, CastId, Config, ConnectionId, Event};
+use core::hash::Hasher;
+use pinnace_core::{Address, ContextKey, Pacer, Time, TimerWheel};
+use siphasher::sip::SipHasher24;
+use std::collections::{BTreeMap, VecDeque};
+
+/// A datagram for somebody who has no connection.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) to: Address,
+    pub(crate) from: Option<Address>,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// Everything beside the connections.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) counters: A1Counters,
+    pub(crate) events: VecDeque<Event>,
+    pub(crate) wheel: TimerWheel<ContextKey>,
+    pub(crate) queue: Queue,
+    pub(crate) replies: VecDeque<Reply>,
+    pub(crate) secrets: Secrets,
+    pub(crate) baker: Baker,
+    /// What all connections send together.
+    pub(crate) link: Option<Pacer>,
+    /// Nobody sends data before, because of that.
+    pub(crate) link_at: Option<Time>,
+    /// Bytes of storage that the driver allocated and the application has not taken.
+    pub(crate) bytes: u64,
+    /// The application is still queueing.
+    pub(crate) is_held: bool,
+    /// Connections that have held back a train meanwhile.
+    pub(crate) held: Vec<ContextKey>,
+    tickets: u64,
+    /// Reused for control datagrams.
+    pub(crate) scratch: Vec<u8>,
+    /// Reused for ranges.
+    pub(crate) ranges: Vec<(u64, u64)>,
+    /// Reused for ranges as the wire has them.
+    pub(crate) wire_ranges: Vec<(u32, u32)>,
+}
+
+impl Shared {
+    pub(crate) fn new(config: Config, now: Time) -> Self {
+        let mut secrets = Secrets { seed: config.seed, drawn: 0 };
+        let baker = Baker::new((secrets.draw(), secrets.draw()));
+        let link =
+            (config.link_average > 0).then(|| Pacer::new(Some(config.link_average), config.link_burst.max(1500)));
+        Self {
+            counters: A1Counters::default(),
+            events: VecDeque::new(),
+            wheel: TimerWheel::new(now),
+            queue: Queue::default(),
+            replies: VecDeque::new(),
+            secrets,
+            baker,
+            link,
+            link_at: None,
+            bytes: 0,
+            is_held: false,
+            held: Vec::new(),
+            tickets: 0,
+            scratch: Vec::new(),
+            ranges: Vec::new(),
+            wire_ranges: Vec::new(),
+            config,
+        }
+    }
+
+    pub(crate) fn next_ticket(&mut self) -> u64 {
+        self.tickets += 1;
+        self.tickets
+    }
+
+    /// Tells the application, once for events in a row that say the same.
+    pub(crate) fn tell_readable(&mut self, connection: ConnectionId) {
+        let event = Event::Readable { connection };
+        if self.events.back() != Some(&event) {
+            self.events.push_back(event);
+        }
+    }
+
+    /// Whether a datagram of so many bytes may leave, as far as the rate of all together is concerned.
+    pub(crate) fn link_allows(&mut self, now: Time, bytes: u64) -> bool {
+        let Some(pacer) = &self.link else { return true };
+        let at = pacer.ready_at(now, bytes);
+        self.link_at = (at > now).then_some(at);
+        self.link_at.is_none()
+    }
+
+    pub(crate) fn on_left(&mut self, now: Time, bytes: u64) {
+        if let Some(pacer) = &mut self.link {
+            pacer.take(now, bytes);
+        }
+    }
+}
+
+/// Who sends data: a connection, or a set of sinks to its group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sender {
+    Connection(ContextKey),
+    Cast(CastId),
+}
+
+/// A place among those who have data: priority, new blocks behind repetitions, order of arrival.
+pub(crate) type DataPlace = (u8, bool, u64);
+
+/// Whose turn it is to send.
+///
+/// As long as anybody has repetitions, data go first, those that are more urgent before others; otherwise what is said about
+/// data goes before new data.
+//= A-4
+//= A-11
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    control: BTreeMap<u64, ContextKey>,
+    data: BTreeMap<DataPlace, Sender>,
+    repairs: usize,
+    arrivals: u64,
+}
+
+/// What is to be sent next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    Control(ContextKey),
+    Data(Sender),
+}
+
+impl Queue {
+    pub(crate) fn push_control(&mut self, key: ContextKey) -> u64 {
+        self.arrivals += 1;
+        self.control.insert(self.arrivals, key);
+        self.arrivals
+    }
+
+    pub(crate) fn push_data(&mut self, priority: u8, is_new: bool, sender: Sender) -> DataPlace {
+        self.arrivals += 1;
+        let place = (priority, is_new, self.arrivals);
+        self.repairs += usize::from(!is_new);
+        self.data.insert(place, sender);
+        place
+    }
+
+    pub(crate) fn remove_control(&mut self, place: u64) {
+        self.control.remove(&place);
+    }
+
+    pub(crate) fn remove_data(&mut self, place: DataPlace) {
+        if self.data.remove(&place).is_some() {
+            self.repairs -= usize::from(!place.1);
+        }
+    }
+
+    /// Who is next; `may_send_data`: data may leave at all.
+    pub(crate) fn next(&self, may_send_data: bool) -> Option<Turn> {
+        let control = self.control.first_key_value().map(|(_, key)| Turn::Control(*key));
+        if !may_send_data {
+            return control;
+        }
+        let data = self.data.first_key_value().map(|(_, sender)| Turn::Data(*sender));
+        if self.repairs > 0 { data } else { control.or(data) }
+    }
+
+    pub(crate) fn has_control(&self) -> bool {
+        !self.control.is_empty()
+    }
+
+    pub(crate) fn has_data(&self) -> bool {
+        !self.data.is_empty()
+    }
+}
+
+/// Numbers that peers cannot foresee, however many of them they have seen: a keyed hash (SipHash) of a counter.
+#[derive(Debug)]
+pub(crate) struct Secrets {
+    seed: u64,
+    drawn: u64,
+}
+
+impl Secrets {
+    pub(crate) fn draw(&mut self) -> u64 {
+        let mut hasher = SipHasher24::new_with_keys(self.seed, !self.seed);
+        hasher.write_u64(self.drawn);
+        self.drawn += 1;
+        hasher.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(slot: u32) -> ContextKey {
+        ContextKey { slot, instance: 1 }
+    }
+
+    //= A-4, A-11 test
+    #[test]
+    fn repetitions_go_before_answers_and_answers_before_new_data() {
+        let mut queue = Queue::default();
+        let new = queue.push_data(0, true, Sender::Connection(key(1)));
+        queue.push_control(key(2));
+        assert_eq!(queue.next(true), Some(Turn::Control(key(2))));
+        let repair = queue.push_data(0, false, Sender::Connection(key(3)));
+        assert_eq!(queue.next(true), Some(Turn::Data(Sender::Connection(key(3)))));
+        queue.remove_data(repair);
+        let late = queue.push_data(9, false, Sender::Connection(key(4)));
+        assert_eq!(queue.next(true), Some(Turn::Data(Sender::Connection(key(1)))), "more urgent");
+        assert_eq!(queue.next(false), Some(Turn::Control(key(2))), "data wait for the link");
+        queue.remove_data(new);
+        queue.remove_data(late);
+        assert_eq!(queue.next(true), Some(Turn::Control(key(2))));
+        assert!(!queue.has_data() && queue.has_control());
+    }
+}

@@ -1,0 +1,82 @@
+//! What happens of itself: repetitions, measurements, and giving up (specs/a1.md, 1.1, Timing).
+
+use crate::Failure;
+use crate::connection::{Connection, Phase};
+use crate::engine::A1;
+use crate::outgoing::Expired;
+use crate::shared::Shared;
+use core::time::Duration;
+use pinnace_core::Time;
+use pinnace_wire::a1::CloseCode;
+
+/// Who has not been heard of for so long, and has nothing to send, needs little memory.
+const REST: Duration = Duration::from_secs(1);
+
+impl A1 {
+    pub(crate) fn expire(&mut self, now: Time) {
+        if self.shared.link_at.is_some_and(|at| at <= now) {
+            self.shared.link_at = None;
+        }
+        while let Some(key) = self.shared.wheel.poll_expired(now) {
+            let Some(connection) = self.connections.lookup_mut(key) else { continue };
+            connection.timer = None;
+            connection.on_timer(now, &mut self.shared);
+            if connection.phase == Phase::Open && connection.cut_off_at.is_some_and(|at| at <= now) {
+                self.cut_off(now, key);
+            }
+            self.settle(now, key);
+        }
+    }
+}
+
+impl Connection {
+    fn on_timer(&mut self, now: Time, shared: &mut Shared) {
+        match self.phase {
+            Phase::Opening => {
+                if !self.open.expire(now) {
+                    self.phase = Phase::Over;
+                    self.conclude(shared, Err(Failure::TimedOut));
+                }
+            }
+            Phase::Open => self.on_open_timer(now, shared),
+            Phase::Closing => {
+                if !self.close.expire(now) {
+                    // Whoever it is that does not answer: everything else has been said.
+                    self.phase = Phase::Over;
+                    let result = self.failure.take().map_or(Ok(()), Err);
+                    self.conclude(shared, result);
+                }
+            }
+            Phase::TimeWait(until) if until <= now => self.phase = Phase::Over,
+            Phase::Joining | Phase::TimeWait(_) | Phase::Over => {}
+        }
+    }
+
+    fn on_open_timer(&mut self, now: Time, shared: &mut Shared) {
+        shared.counters.blocks_stale += self.outgoing.drop_stale(now);
+        if now.since(self.last_heard) >= REST {
+            self.outgoing.rest();
+        }
+        let has_expired = self.outgoing.expire(now);
+        shared.counters.timeouts += u64::from(has_expired != Expired::Nothing);
+        let is_silent = self.silent_at(shared).is_some_and(|at| at <= now);
+        if has_expired == Expired::GivenUp || is_silent || !self.change.qos.expire(now) {
+            self.abandon(shared);
+        }
+    }
+
+    /// The peer is given up. It is told once, in case that it lives.
+    fn abandon(&mut self, shared: &mut Shared) {
+        self.fail(shared, Failure::Abandoned);
+    }
+
+    /// The connection ends at once, and the peer is told.
+    pub(crate) fn fail(&mut self, shared: &mut Shared, failure: Failure) {
+        match self.phase {
+            Phase::Open | Phase::Closing => self.say_close(CloseCode::Aborted),
+            Phase::TimeWait(_) => {}
+            Phase::Opening | Phase::Joining | Phase::Over => self.phase = Phase::Over,
+        }
+        self.conclude(shared, Err(failure));
+    }
+}

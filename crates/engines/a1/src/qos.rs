@@ -147,6 +147,7 @@ pub(crate) fn receiving(own: &Qos, peer: &Qos, joins: bool) -> Policy {
         reliable: own.has_retransmission,
         window: window(peer, own),
         max_message: own.largest_received.into(),
+        makes_ahead: true,
         joins,
     }
 }

@@ -56,6 +56,7 @@ impl Connection {
         shared.counters.blocks_stale += self.outgoing.drop_stale(now);
         if now.since(self.last_heard) >= REST {
             self.outgoing.rest();
+            self.incoming.rest();
         }
         let has_expired = self.outgoing.expire(now);
         shared.counters.timeouts += u64::from(has_expired != Expired::Nothing);

@@ -9,13 +9,14 @@
 //! they are in `ahead`, and are missing otherwise. A block is placed at most once. What a peer can make grow is bounded by
 //! the window: numbers and messages by the window itself and the longest message, ranges by [`MAX_RANGES`]; storage that is
 //! asked for, less what the application has read of the message that it is reading, stays within the window times the
-//! block size and one message of the largest size.
+//! block size and one message of the largest size, and what [`spares`] may take.
 
 mod acks;
 mod messages;
 mod nacks;
 mod plan;
 mod read;
+mod spares;
 #[cfg(test)]
 mod tests;
 
@@ -27,6 +28,7 @@ use messages::{Claim, Messages, Standing};
 use nacks::Nacks;
 use pinnace_core::{BufferId, BufferRange, IntervalSet, Time};
 use pinnace_wire::a1::{MAX_BLOCK_BYTES, WINDOW_LIMIT};
+use spares::{Shape, Spares};
 use std::collections::VecDeque;
 
 /// Ranges of blocks that came out of order. More fragmentation drops blocks, which come again.
@@ -46,6 +48,8 @@ pub(crate) struct Policy {
     pub window: u64,
     /// Bytes of the largest message.
     pub max_message: u64,
+    /// Storage is made ahead for messages that are like the newest.
+    pub makes_ahead: bool,
     /// The direction is a group's, and may be in the middle of any message when its first block for us leaves.
     pub joins: bool,
 }
@@ -159,6 +163,7 @@ pub(crate) struct Incoming {
     /// Something was lost before the block `next`.
     is_lost: bool,
     messages: Messages,
+    spares: Spares,
     /// The newest block, and its message: others follow.
     newest: Option<(u64, u64)>,
     acks: Acks,
@@ -183,6 +188,7 @@ impl Incoming {
             holes: IntervalSet::new(),
             is_lost: false,
             messages: Messages::new(policy.reliable, policy.joins),
+            spares: Spares::default(),
             newest: None,
             acks: Acks::new(policy.window),
             nacks: Nacks::default(),
@@ -243,6 +249,11 @@ impl Incoming {
             },
         };
         let place = self.messages.on_block(index, &claim, arrival.len, self.policy.block_bytes);
+        if let Some(size) = claim.size.filter(|_| self.policy.makes_ahead) {
+            let capacity = self.capacity(&Claim { size: (claim.count == 1).then_some(size), ..claim });
+            let shape = Shape { count: claim.count, size, capacity };
+            self.spares.learn(shape, storage, &mut self.released);
+        }
         self.newest = Some((number, claim.message));
         if self.policy.reliable { self.keep(number, place) } else { self.keep_raw(number, place) }
     }
@@ -275,15 +286,25 @@ impl Incoming {
     /// Makes a message known, with storage. `None`, and nothing is changed, if there is no room.
     fn admit(&mut self, claim: &Claim, storage: &mut dyn FnMut(u64) -> Option<BufferId>) -> Option<usize> {
         let block = u64::from(self.policy.block_bytes);
-        let capacity = claim.size.unwrap_or_else(|| (u64::from(claim.count) * block).min(self.policy.max_message));
+        let capacity = self.capacity(claim);
         // What has been read of a message is the application's doing, not the peer's.
         let held = self.messages.allocated() - self.consumed_bytes();
         let most = (self.edge() - self.next).saturating_mul(block).saturating_add(self.policy.max_message);
         if held.saturating_add(capacity) > most {
             return None;
         }
-        let buffer = if capacity > 0 { Some(storage(capacity)?) } else { None };
+        let buffer = match self.spares.take(claim.count, capacity) {
+            Some(buffer) => Some(buffer),
+            None if capacity > 0 => Some(storage(capacity)?),
+            None => None,
+        };
         Some(self.messages.insert(claim, buffer, capacity))
+    }
+
+    /// Bytes of storage for a message, which may be less large when only its first blocks are known.
+    fn capacity(&self, claim: &Claim) -> u64 {
+        let most = u64::from(claim.count) * u64::from(self.policy.block_bytes);
+        claim.size.unwrap_or_else(|| most.min(self.policy.max_message))
     }
 
     /// Bytes that have been consumed of the message in front.
@@ -384,7 +405,12 @@ impl Incoming {
 
     /// Bytes of storage that are held.
     pub(crate) fn allocated(&self) -> u64 {
-        self.messages.allocated()
+        self.messages.allocated() + self.spares.bytes()
+    }
+
+    /// Nothing has come for a while: storage that was made ahead is released.
+    pub(crate) fn rest(&mut self) {
+        self.spares.clear(&mut self.released);
     }
 
     /// When an ACK is due. The blocks of one read, taken in together, are one event.
@@ -427,6 +453,7 @@ impl Incoming {
         self.ahead.clear();
         self.holes.clear();
         self.nacks = Nacks::default();
+        self.spares.clear(&mut self.released);
         self.acks.on_reported();
         self.newest = None;
     }

@@ -18,6 +18,7 @@ impl Incoming {
         let low = (newest + 1).max(self.expected);
         let edge = self.edge();
         let mut left = plan.datagrams();
+        let mut behind = None;
         for message in self.messages.known_from(message).take(MAX_MESSAGES) {
             let (base, end) = (message.base.max(0) as u64, message.end().max(0) as u64);
             for gap in self.ahead.missing_in(low.max(base)..end.min(edge)) {
@@ -36,6 +37,12 @@ impl Incoming {
                     left -= 1;
                 }
             }
+            behind = Some(end);
+        }
+        if let Some(behind) = behind {
+            // Nothing is known of what follows.
+            let left = edge.saturating_sub(behind).min(left as u64);
+            self.spares.expect(plan, head, block_bytes, left);
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 fn joined(reliable: bool) -> Half {
-    Half::new(Policy { joins: true, ..policy(reliable) })
+    Half::new(Policy { makes_ahead: false, joins: true, ..policy(reliable) })
 }
 
 /// Block `index` of a message of `bytes` bytes of which block `from` is block 0 of ours.

@@ -14,7 +14,7 @@ use super::*;
 pub(super) const BLOCK: u32 = 100;
 
 pub(super) fn policy(reliable: bool) -> Policy {
-    Policy { block_bytes: BLOCK, reliable, window: 32, max_message: 1000, joins: false }
+    Policy { block_bytes: BLOCK, reliable, window: 32, max_message: 1000, makes_ahead: false, joins: false }
 }
 
 pub(super) fn at(millis: u64) -> Time {

@@ -506,7 +506,7 @@ fn messages() -> impl Strategy<Value = Vec<(u32, u32)>> {
 }
 
 fn small(reliable: bool) -> Policy {
-    Policy { block_bytes: BYTES, reliable, window: 12, max_message: 50, joins: false }
+    Policy { block_bytes: BYTES, reliable, window: 12, max_message: 50, makes_ahead: false, joins: false }
 }
 
 proptest! {

@@ -86,3 +86,35 @@ fn a_plan_has_room_for_what_one_read_brings() {
     let slots = plan(&half, 5000);
     assert!(slots.len() * (HEAD + BLOCK as usize) <= 65_535 && slots.len() > 490);
 }
+
+/// Block `index` of message `message`, which has `bytes` bytes in blocks of 9000 and begins with block `base`.
+fn large(base: u64, message: u32, bytes: u32, index: u16) -> Arrival {
+    let count = bytes.div_ceil(9000) as u16;
+    let len = (bytes - u32::from(index) * 9000).min(9000);
+    Arrival { count, len, ends: index + 1 == count, ..block(base, message, BLOCK * u32::from(count), index) }
+}
+
+//= A-19 test
+#[test]
+fn a_message_like_the_one_before_lands_in_storage_made_ahead() {
+    let mut half = Half::new(Policy { block_bytes: 9000, max_message: 20_000, makes_ahead: true, ..policy(true) });
+    half.new_block(&large(0, 0, 4000, 0));
+    let expected = plan(&half, 64);
+    assert_eq!(expected.len(), 15, "what a read brings: {expected:?}");
+    assert!(expected.iter().all(|(_, offset, len)| (*offset, *len) == (0, 4000)));
+    let place = half.new_block(&large(1, 1, 4000, 0)).place.expect("it has bytes");
+    assert_eq!((place.buffer.index(), place.offset, place.len), expected[0]);
+    let held = half.incoming.allocated();
+    assert!(held <= 2 * 4000 + 65_536, "{held}");
+    // Another shape: the storage for the old one is released.
+    for index in 0..3 {
+        half.new_block(&large(2, 2, 18_500, index));
+    }
+    let released = core::iter::from_fn(|| half.incoming.poll_released()).count();
+    assert_eq!(released, 16, "65,536 / 4000");
+    let places: Vec<_> = plan(&half, 64).iter().map(|(_, offset, len)| (*offset, *len)).collect();
+    assert_eq!(places, [(0, 9000), (9000, 9000), (18_000, 500)]);
+    half.incoming.rest();
+    assert_eq!(half.incoming.allocated(), 2 * 4000 + 20_000);
+    assert_eq!(plan(&half, 64), []);
+}

@@ -5,13 +5,14 @@
 //! table, whatever its parent had; what is open when the process exits is closed, and what was written to closed sockets has
 //! [`AT_EXIT`] to arrive.
 
-use crate::errors::{self, Errno};
+use crate::errors::Errno;
+use crate::kept::{Kept, Place, Table};
 use crate::qbuf::{Buffers, Handles};
 use crate::qmp::Socket;
 use libc::c_int;
 use std::os::fd::{AsFd, AsRawFd, IntoRawFd};
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
-use std::sync::{Arc, Once, PoisonError, RwLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How long the exit of the process waits for peers that have not acknowledged everything.
@@ -74,65 +75,33 @@ impl Descriptor {
 
 /// All of a process.
 #[derive(Debug, Default)]
-pub(crate) struct Table {
-    slots: RwLock<Vec<Option<Descriptor>>>,
+pub(crate) struct Descriptors {
+    table: Table<Descriptor>,
     handles: Handles,
 }
 
-static CURRENT: AtomicPtr<Table> = AtomicPtr::new(std::ptr::null_mut());
+impl Kept for Descriptors {
+    const AT_EXIT: Option<fn(&'static Self)> = Some(Self::end);
 
-/// That of this process.
-pub(crate) fn current() -> &'static Table {
-    static HOOKS: Once = Once::new();
-    let known = CURRENT.load(Ordering::Acquire);
-    if !known.is_null() {
-        // SAFETY: what was stored there was leaked.
-        return unsafe { &*known };
+    fn place() -> &'static Place<Self> {
+        static PLACE: Place<Descriptors> = Place::new();
+        &PLACE
     }
-    HOOKS.call_once(|| {
-        // SAFETY: both functions are there as long as the library is. If there is no room for them, nothing is closed at
-        // exit, and a child must not use the library.
-        unsafe {
-            libc::atexit(at_exit);
-            libc::pthread_atfork(None, None, Some(in_child));
-        }
-    });
-    let fresh = Box::into_raw(Box::<Table>::default());
-    match CURRENT.compare_exchange(std::ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire) {
-        // SAFETY: leaked just now.
-        Ok(_) => unsafe { &*fresh },
-        Err(other) => {
-            // SAFETY: `fresh` was made above and nobody has seen it; `other` was leaked by whoever was first.
-            unsafe {
-                drop(Box::from_raw(fresh));
-                &*other
-            }
-        }
+
+    fn fresh() -> Self {
+        Self::default()
     }
 }
 
-/// The parent's sockets are not the child's: their threads are gone, and their locks may be held for ever.
-extern "C" fn in_child() {
-    CURRENT.store(std::ptr::null_mut(), Ordering::Release);
+/// Those of this process.
+pub(crate) fn current() -> &'static Descriptors {
+    Descriptors::current()
 }
 
-extern "C" fn at_exit() {
-    errors::guard((), || {
-        let known = CURRENT.load(Ordering::Acquire);
-        if !known.is_null() {
-            // SAFETY: leaked when it was stored.
-            unsafe { &*known }.close_all();
-            pinnace::qmp::settle(AT_EXIT);
-        }
-        Ok(())
-    });
-}
-
-impl Table {
+impl Descriptors {
     /// What C calls by this number.
     pub(crate) fn find(&self, number: c_int) -> Result<Descriptor, Errno> {
-        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
-        let found = usize::try_from(number).ok().and_then(|number| slots.get(number)?.clone());
+        let found = usize::try_from(number).ok().and_then(|number| self.table.find(number));
         found.ok_or(Errno(libc::EBADF))
     }
 
@@ -154,13 +123,7 @@ impl Table {
     /// Takes one in; its number.
     pub(crate) fn insert(&self, descriptor: Descriptor) -> c_int {
         let number = descriptor.number().get();
-        let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
-        let slot = number as usize;
-        if slots.len() <= slot {
-            slots.resize(slot + 1, None);
-        }
-        let stale = slots[slot].replace(descriptor);
-        drop(slots);
+        let stale = self.table.insert(number as usize, descriptor);
         if let Some(stale) = stale {
             // `close` was called, or the number would not have been given again.
             stale.number().forget();
@@ -170,14 +133,13 @@ impl Table {
 
     /// Takes one out. It is closed when nobody uses it any more.
     pub(crate) fn remove(&self, number: c_int) -> Result<Descriptor, Errno> {
-        let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
-        let slot = usize::try_from(number).ok().and_then(|number| slots.get_mut(number));
-        slot.and_then(Option::take).ok_or(Errno(libc::EBADF))
+        let found = usize::try_from(number).ok().and_then(|number| self.table.remove(number));
+        found.ok_or(Errno(libc::EBADF))
     }
 
-    fn close_all(&self) {
-        let all = std::mem::take(&mut *self.slots.write().unwrap_or_else(PoisonError::into_inner));
-        drop(all);
+    fn end(&self) {
+        drop(self.table.take_all());
+        pinnace::qmp::settle(AT_EXIT);
     }
 }
 

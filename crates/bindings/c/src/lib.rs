@@ -22,6 +22,7 @@
 pub mod abi;
 mod descriptors;
 mod errors;
+mod kept;
 mod message;
 mod process;
 pub mod qbuf;

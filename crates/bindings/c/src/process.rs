@@ -5,14 +5,14 @@
 //! with nothing, whatever its parent had; whatever is open when the process exits is closed properly.
 
 use crate::errors::Errno;
+use crate::kept::{Kept, Place, lock};
 use crate::message::Direction;
 use crate::settings;
 use libc::{c_int, c_long};
 use pinnace::Message;
 use pinnace::zcrp::{Channel, Config, Receiver, ReceiverCounters, Sender, SenderCounters};
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// What the library keeps for a process.
 #[derive(Default)]
@@ -160,57 +160,23 @@ impl<H: Half> Role<H> {
     }
 }
 
-static CURRENT: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
+//= Z-15
+impl Kept for Process {
+    const AT_EXIT: Option<fn(&'static Self)> = Some(Self::close_all);
+
+    fn place() -> &'static Place<Self> {
+        static PLACE: Place<Process> = Place::new();
+        &PLACE
+    }
+
+    fn fresh() -> Self {
+        Self::default()
+    }
+}
 
 /// The state of this process.
 pub(crate) fn current() -> &'static Process {
-    static HOOKS: Once = Once::new();
-    let known = CURRENT.load(Ordering::Acquire);
-    if !known.is_null() {
-        // SAFETY: what was stored there was leaked.
-        return unsafe { &*known };
-    }
-    HOOKS.call_once(|| {
-        // SAFETY: both functions are there as long as the library is. If there is no room for them, nothing is closed at
-        // exit and a child must not use the library: as bad as before.
-        unsafe {
-            libc::atexit(at_exit);
-            libc::pthread_atfork(None, None, Some(in_child));
-        }
-    });
-    let fresh = Box::into_raw(Box::<Process>::default());
-    match CURRENT.compare_exchange(std::ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire) {
-        // SAFETY: leaked just now.
-        Ok(_) => unsafe { &*fresh },
-        Err(other) => {
-            // SAFETY: `fresh` was made above and nobody has seen it; `other` was leaked by whoever was first.
-            unsafe {
-                drop(Box::from_raw(fresh));
-                &*other
-            }
-        }
-    }
-}
-
-/// The parent's conversations are not the child's: its threads are gone, and their locks may be held for ever.
-extern "C" fn in_child() {
-    CURRENT.store(std::ptr::null_mut(), Ordering::Release);
-}
-
-//= Z-15
-extern "C" fn at_exit() {
-    crate::errors::guard((), || {
-        let known = CURRENT.load(Ordering::Acquire);
-        if !known.is_null() {
-            // SAFETY: leaked when it was stored.
-            unsafe { &*known }.close_all();
-        }
-        Ok(())
-    });
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    Process::current()
 }
 
 impl Process {

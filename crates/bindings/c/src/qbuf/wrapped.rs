@@ -4,11 +4,12 @@
 
 use super::{abi, refused};
 use crate::errors::Errno;
+use crate::kept::{Numbers, Table, lock};
 use libc::{c_int, c_void};
 use pinnace_qbuf::{Handle, Pool, Wrapped};
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 /// What is behind a `struct qbuf`.
 #[derive(Debug)]
@@ -31,36 +32,38 @@ struct Registered {
 /// The handles of a process.
 #[derive(Debug, Default)]
 pub(crate) struct Handles {
-    table: Mutex<(c_int, BTreeMap<c_int, Registered>)>,
+    table: Table<Mutex<Registered>>,
+}
+
+static NUMBERS: Numbers = Numbers::new(1);
+
+/// Under which a handle is in the table; a number that is none is nobody's.
+fn key(number: c_int) -> usize {
+    usize::try_from(number).unwrap_or(0)
 }
 
 impl Handles {
-    fn lock(&self) -> MutexGuard<'_, (c_int, BTreeMap<c_int, Registered>)> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn register(&self, pool: &Pool) -> Result<c_int, Errno> {
-        let mut table = self.lock();
-        table.0 = table.0.checked_add(1).ok_or(Errno(libc::EMFILE))?;
-        let number = table.0;
-        table.1.insert(number, Registered { handle: pool.register(), buffers: BTreeMap::new() });
-        Ok(number)
+        let number = NUMBERS.give(c_int::MAX as usize).ok_or(Errno(libc::EMFILE))?;
+        let registered = Registered { handle: pool.register(), buffers: BTreeMap::new() };
+        self.table.insert(number, Mutex::new(registered));
+        Ok(number as c_int)
     }
 
     pub(super) fn unregister(&self, number: c_int) -> Result<(), Errno> {
-        let mut table = self.lock();
-        let registered = table.1.get(&number).ok_or(Errno(libc::EBADF))?;
-        if !registered.buffers.is_empty() {
+        let mut entries = self.table.entries();
+        let registered = entries.get(&key(number)).ok_or(Errno(libc::EBADF))?;
+        if !lock(registered).buffers.is_empty() {
             return Err(Errno(libc::EBUSY));
         }
-        table.1.remove(&number);
+        entries.remove(&key(number));
         Ok(())
     }
 
     //= B-10
     pub(super) fn wrap(&self, number: c_int, pointer: NonNull<u8>, len: usize) -> Result<*mut abi::qbuf, Errno> {
-        let mut table = self.lock();
-        let registered = table.1.get_mut(&number).ok_or(Errno(libc::EBADF))?;
+        let entries = self.table.entries();
+        let mut registered = lock(entries.get(&key(number)).ok_or(Errno(libc::EBADF))?);
         if len == 0 {
             return Err(Errno(libc::EINVAL));
         }
@@ -80,10 +83,11 @@ impl Handles {
 
     //= B-10
     pub(super) fn free(&self, number: c_int, buffer: *mut abi::qbuf) -> Result<(), Errno> {
-        let mut table = self.lock();
-        let registered = table.1.get_mut(&number).ok_or(Errno(libc::EBADF))?;
+        let entries = self.table.entries();
+        let mut registered = lock(entries.get(&key(number)).ok_or(Errno(libc::EBADF))?);
         let behind = registered.buffers.remove(&buffer.addr()).ok_or(Errno(libc::EINVAL))?;
-        drop(table);
+        drop(registered);
+        drop(entries);
         debug_assert_eq!((&raw const *behind.seen).addr(), buffer.addr());
         Ok(())
     }

@@ -10,11 +10,12 @@ use super::options::*;
 use super::settings::{Settings, link_of};
 use crate::descriptors::{self, Descriptor, Number};
 use crate::errors::Errno;
+use crate::kept::lock;
 use libc::{c_int, c_short};
 use pinnace::qmp::{Endpoint, Listener, Pool, Shutdown, State, Stream, WakeFd};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// What a socket is now.
@@ -41,10 +42,6 @@ pub(crate) struct Socket {
     /// Threads that sleep in qmp_poll, beside the descriptor: whoever makes that unreadable wakes them.
     sleepers: Mutex<Vec<Arc<WakeFd>>>,
     sleeping: AtomicUsize,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Socket {

@@ -7,12 +7,12 @@ pub mod abi;
 pub mod values;
 
 use crate::errors::{self, Errno};
+use crate::kept::{Kept, Place};
 use libc::c_int;
 use pinnace::rsr::{Cause, Context, Error, Local, Method, Obstacle, Vrp, Zcrp};
 use std::cell::RefCell;
 use std::ffi::CString;
-use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Arc, Once};
+use std::sync::Arc;
 
 /// Why a call failed: in a number, and in words if there is more to say.
 pub(crate) struct Failure {
@@ -75,38 +75,24 @@ pub(crate) fn guard<R>(failed: R, body: impl FnOnce() -> Result<R, Failure>) -> 
     })
 }
 
-static CURRENT: AtomicPtr<Context> = AtomicPtr::new(std::ptr::null_mut());
-
 /// The methods of this process, and the ways that it has opened.
-pub(crate) fn context() -> &'static Context {
-    static HOOK: Once = Once::new();
-    let known = CURRENT.load(Ordering::Acquire);
-    if !known.is_null() {
-        // SAFETY: what was stored there was leaked.
-        return unsafe { &*known };
+#[derive(Debug)]
+struct Methods(Context);
+
+impl Kept for Methods {
+    fn place() -> &'static Place<Self> {
+        static PLACE: Place<Methods> = Place::new();
+        &PLACE
     }
-    HOOK.call_once(|| {
-        // SAFETY: the function is there as long as the library is. If there is no room for it, a child must not use the
-        // library.
-        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-    });
-    let methods: Vec<Arc<dyn Method>> =
-        vec![Arc::new(Local::default()), Arc::new(Vrp::default()), Arc::new(Zcrp::default())];
-    let fresh = Box::into_raw(Box::new(Context::with_methods(methods)));
-    match CURRENT.compare_exchange(std::ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire) {
-        // SAFETY: leaked just now.
-        Ok(_) => unsafe { &*fresh },
-        Err(other) => {
-            // SAFETY: `fresh` was made above and nobody has seen it; `other` was leaked by whoever was first.
-            unsafe {
-                drop(Box::from_raw(fresh));
-                &*other
-            }
-        }
+
+    fn fresh() -> Self {
+        let methods: Vec<Arc<dyn Method>> =
+            vec![Arc::new(Local::default()), Arc::new(Vrp::default()), Arc::new(Zcrp::default())];
+        Self(Context::with_methods(methods))
     }
 }
 
-/// The parent's ways are not the child's: their threads are gone, and their locks may be held for ever.
-extern "C" fn in_child() {
-    CURRENT.store(std::ptr::null_mut(), Ordering::Release);
+/// Those of this process.
+pub(crate) fn context() -> &'static Context {
+    &Methods::current().0
 }

@@ -9,8 +9,8 @@
 
 use super::abi::{vrp_handler_t, vrp_in_buffer};
 use super::ready::Ready;
-use super::registry::lock;
 use crate::errors::Errno;
+use crate::kept::lock;
 use libc::{c_int, c_void};
 use pinnace::vrp::{Options, Received, Receiver};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};

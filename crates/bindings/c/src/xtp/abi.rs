@@ -2,9 +2,10 @@
 #![allow(clippy::missing_safety_doc, reason = "the comments are written for C, where nothing is safe")]
 
 use super::context::Context;
-use super::registry::{self, lock};
+use super::registry;
 use super::types::*;
 use crate::errors::Errno;
+use crate::kept::lock;
 use libc::{c_int, c_void, timeval};
 use pinnace_xtp::Close;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -8,10 +8,10 @@
 use super::context::{Context, Due};
 use super::types::xtpctx;
 use crate::errors::Errno;
+use crate::kept::{Kept, Place, lock};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, Instant};
 
 /// A context; `None` once it has been closed.
@@ -55,42 +55,20 @@ impl Table {
     }
 }
 
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
+impl Kept for Registry {
+    fn place() -> &'static Place<Self> {
+        static PLACE: Place<Registry> = Place::new();
+        &PLACE
+    }
 
-static CURRENT: AtomicPtr<Registry> = AtomicPtr::new(std::ptr::null_mut());
+    fn fresh() -> Self {
+        Self { epoch: Instant::now(), table: Mutex::default() }
+    }
+}
 
 /// That of this process.
 pub(super) fn current() -> &'static Registry {
-    static HOOK: Once = Once::new();
-    let known = CURRENT.load(Ordering::Acquire);
-    if !known.is_null() {
-        // SAFETY: what was stored there was leaked.
-        return unsafe { &*known };
-    }
-    HOOK.call_once(|| {
-        // SAFETY: the function is there as long as the library is. If there is no room for it, a child must not use the
-        // library.
-        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-    });
-    let fresh = Box::into_raw(Box::new(Registry { epoch: Instant::now(), table: Mutex::default() }));
-    match CURRENT.compare_exchange(std::ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire) {
-        // SAFETY: leaked just now.
-        Ok(_) => unsafe { &*fresh },
-        Err(other) => {
-            // SAFETY: `fresh` was made above and nobody has seen it; `other` was leaked by whoever was first.
-            unsafe {
-                drop(Box::from_raw(fresh));
-                &*other
-            }
-        }
-    }
-}
-
-/// The parent's contexts are not the child's: their locks may be held for ever, and their numbers are in use.
-extern "C" fn in_child() {
-    CURRENT.store(std::ptr::null_mut(), Ordering::Release);
+    Registry::current()
 }
 
 impl Registry {

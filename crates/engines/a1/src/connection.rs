@@ -396,7 +396,8 @@ impl Connection {
             Phase::Joining | Phase::Over => return None,
             Phase::Open => [
                 paced,
-                self.next_sync(shared),
+                // One that is due is on its way, and no timer's any more.
+                self.next_sync(shared).filter(|at| *at > now),
                 self.silent_at(shared),
                 self.outgoing.expires_at(),
                 self.outgoing.stale_at(),

@@ -256,6 +256,21 @@ impl A1 {
         self.settle(now, key);
     }
 
+    /// The application needs the connection no more, but what it has queued may still arrive, within `linger`; what it has
+    /// not read is dropped. [`A1::release`] is not needed after this.
+    //= A-18
+    pub fn abandon(&mut self, now: Time, connection: ConnectionId, linger: Duration) {
+        let key = connection.0;
+        if self.close(now, connection, linger).is_err() {
+            self.release(now, connection);
+            return;
+        }
+        let Some(found) = self.connections.lookup_mut(key) else { return };
+        found.is_abandoned = true;
+        found.incoming.close();
+        self.settle(now, key);
+    }
+
     /// Says good-bye: CLOSE 1 to everybody, once; [`Event::ShutDown`] follows when they have left. Nothing that arrives
     /// is heard any more.
     pub fn shut_down(&mut self, now: Time) {
@@ -291,7 +306,7 @@ fn readable(part: &crate::incoming::Part) -> Readable {
         .with_if(part.starts, Status::START)
         .with_if(part.ends, Status::END)
         .with_if(part.is_lost, Status::LOST);
-    Readable { range: part.range, status, is_whole: part.is_whole }
+    Readable { range: part.range, status, is_whole: part.is_whole, is_final: part.is_final }
 }
 
 #[cfg(test)]

@@ -216,6 +216,8 @@ pub(crate) struct Connection {
     pub(crate) skipped: u64,
     pub(crate) is_told: bool,
     pub(crate) is_released: bool,
+    /// It is released when it has ended.
+    pub(crate) is_abandoned: bool,
     pub(crate) failure: Option<Failure>,
 }
 
@@ -292,6 +294,7 @@ impl Connection {
             skipped: 0,
             is_told: false,
             is_released: false,
+            is_abandoned: false,
             failure: None,
         }
     }

@@ -111,6 +111,7 @@ impl A1 {
     pub(crate) fn settle(&mut self, now: Time, key: ContextKey) {
         let Some(connection) = self.connections.lookup_mut(key) else { return };
         let shared = &mut self.shared;
+        connection.is_released |= connection.is_abandoned && connection.is_told;
         connection.report(shared, &mut self.casts);
         connection.close_if_flushed(now);
         if connection.phase == Phase::Open && connection.change.asked.is_none() {

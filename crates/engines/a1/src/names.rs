@@ -108,6 +108,9 @@ pub struct Readable {
     /// They are all that there is, and will be, of their message, of which nothing has been consumed: its buffer can be
     /// taken ([`A1::take_message`](crate::A1::take_message)).
     pub is_whole: bool,
+    /// No more bytes of their message follow them, or something is missing behind them: who waits for more of it waits in
+    /// vain.
+    pub is_final: bool,
 }
 
 impl Readable {

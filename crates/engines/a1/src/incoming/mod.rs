@@ -135,6 +135,8 @@ pub(crate) struct Part {
     /// They are all that there is, and will be, of their message, of which nothing has been consumed: its buffer can be
     /// taken ([`Incoming::take_message`]).
     pub is_whole: bool,
+    /// No more bytes of their message follow them, or something is missing behind them.
+    pub is_final: bool,
 }
 
 impl Part {

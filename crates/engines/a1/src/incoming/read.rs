@@ -38,6 +38,7 @@ impl Incoming {
             ends: is_last,
             is_lost: self.is_lost || message.is_after_loss,
             is_whole: !message.is_begun && is_over && (high >= end || self.holes.covers(high..end)),
+            is_final: is_over || high < end,
         };
         Some((part, high))
     }

@@ -394,26 +394,28 @@ impl Connection {
     /// When something happens of itself. `paced`: when the next block may leave.
     pub(crate) fn next_date(&self, now: Time, shared: &Shared, paced: Option<Time>) -> Option<Time> {
         let at = |due| if let Due::At(at) = due { Some(at) } else { None };
-        let dates = match self.phase {
-            Phase::Opening => [self.open.next_at, None, None, None, None, None, None, None, None, None],
-            Phase::Joining | Phase::Over => return None,
-            Phase::Open => [
-                paced,
+        match self.phase {
+            Phase::Opening => self.open.next_at,
+            Phase::Joining | Phase::Over => None,
+            Phase::Closing => self.close.next_at,
+            Phase::TimeWait(until) => Some(until),
+            Phase::Open => {
+                // One by one: an array of them takes longer to go through than to compute.
+                let mut date = paced;
+                let mut consider = |other: Option<Time>| date = earlier(date, other);
                 // One that is due is on its way, and no timer's any more.
-                self.next_sync(shared).filter(|at| *at > now),
-                self.silent_at(shared),
-                self.outgoing.expires_at(),
-                self.outgoing.stale_at(),
-                at(self.incoming.ack_due(now)),
-                at(self.incoming.nack_due(now, self.rtt.smoothed())),
-                self.change.qos.next_at,
-                self.close_by,
-                self.cut_off_at,
-            ],
-            Phase::Closing => [self.close.next_at, None, None, None, None, None, None, None, None, None],
-            Phase::TimeWait(until) => [Some(until), None, None, None, None, None, None, None, None, None],
-        };
-        dates.into_iter().flatten().min()
+                consider(self.next_sync(shared).filter(|at| *at > now));
+                consider(self.silent_at(shared));
+                consider(self.outgoing.expires_at());
+                consider(self.outgoing.stale_at());
+                consider(at(self.incoming.ack_due(now)));
+                consider(at(self.incoming.nack_due(now, self.rtt.smoothed())));
+                consider(self.change.qos.next_at);
+                consider(self.close_by);
+                consider(self.cut_off_at);
+                date
+            }
+        }
     }
 
     /// Queues the connection for what it has to send, and sees to it that the timer fires in time.
@@ -519,5 +521,12 @@ impl Connection {
             .with_if(self.outgoing.is_rate_exceeded(now), Status::RATE_EXCEEDED)
             .with_if(self.change.asked.is_some() || self.outgoing.is_change_pending(), Status::QOS_PENDING)
             .with_if(self.qos_has_changed, Status::QOS_CHANGED)
+    }
+}
+
+fn earlier(a: Option<Time>, b: Option<Time>) -> Option<Time> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (date, None) | (None, date) => date,
     }
 }

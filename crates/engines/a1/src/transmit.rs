@@ -226,13 +226,13 @@ impl Connection {
     /// Whether it is better to wait for a fuller train: the application is still queueing, and what is under way keeps the
     /// peer busy meanwhile.
     pub(crate) fn is_held_back(&self, shared: &Shared) -> bool {
+        if !shared.is_held || self.outgoing.has_repairs() {
+            return false;
+        }
+        // Three trains share a window, so that the peer always has one to read.
+        let worth = (self.outgoing.terms().window / 3).min(64);
         let under_way = self.outgoing.sent() - self.outgoing.acked();
-        let window = self.outgoing.terms().window;
-        shared.is_held
-            && !self.outgoing.has_repairs()
-            && self.qos.has_retransmission
-            && under_way >= window / 2
-            && self.outgoing.queued_blocks() < (window / 4).min(64)
+        under_way >= worth && self.outgoing.queued_blocks() < worth
     }
 
     /// Blocks: repetitions first, then new ones; false if none may leave.

@@ -7,6 +7,9 @@ use pinnace_core::Time;
 const MAX_UNREPORTED: u64 = 16;
 /// How long a block may be unreported.
 const MAX_DELAY: Duration = Duration::from_millis(10);
+/// An ACK that is due waits so long for the application, which mostly consumes at once: then it tells the edge that this
+/// moves, too, and the sender need not wait for another.
+const COURTESY: Duration = Duration::from_micros(20);
 
 /// When something is to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +39,8 @@ pub(super) struct Acks {
     unreported: u64,
     /// When the first of them came.
     since: Option<Time>,
+    /// A message has ended among them.
+    has_end: bool,
     is_urgent: bool,
     /// The largest edge that was told at all, and in a datagram that counts as received.
     told: u64,
@@ -44,13 +49,14 @@ pub(super) struct Acks {
 
 impl Acks {
     pub(super) fn new(edge: u64) -> Self {
-        Self { unreported: 0, since: None, is_urgent: false, told: edge, reported: edge }
+        Self { unreported: 0, since: None, has_end: false, is_urgent: false, told: edge, reported: edge }
     }
 
-    pub(super) fn on_new(&mut self, now: Time, is_urgent: bool) {
+    pub(super) fn on_new(&mut self, now: Time, is_odd: bool, ends: bool) {
         self.unreported += 1;
         self.since.get_or_insert(now);
-        self.is_urgent |= is_urgent;
+        self.is_urgent |= is_odd;
+        self.has_end |= ends;
     }
 
     pub(super) fn hurry(&mut self) {
@@ -71,15 +77,22 @@ impl Acks {
     }
 
     pub(super) fn on_reported(&mut self) {
-        (self.unreported, self.since, self.is_urgent) = (0, None, false);
+        (self.unreported, self.since, self.has_end, self.is_urgent) = (0, None, false, false);
     }
 
-    /// `seen`: one past the last block that has been sent, as far as is known.
-    pub(super) fn due(&self, now: Time, edge: u64, seen: u64, window: u64) -> Due {
+    /// `seen`: one past the last block that has been sent, as far as is known. `is_consumed`: the application has taken all
+    /// that it can.
+    pub(super) fn due(&self, now: Time, edge: u64, seen: u64, window: u64, is_consumed: bool) -> Due {
         let opens = edge > self.reported && 2 * self.reported.saturating_sub(seen) < window;
-        if self.is_urgent || opens || self.unreported >= MAX_UNREPORTED.min((window / 4).max(1)) {
+        if self.is_urgent || opens {
             return Due::Now;
         }
-        Due::at(now, self.since.map(|since| since + MAX_DELAY))
+        let is_wanted = self.has_end || self.unreported >= MAX_UNREPORTED.min((window / 4).max(1));
+        let delay = match (is_wanted, is_consumed) {
+            (true, true) => Duration::ZERO,
+            (true, false) => COURTESY,
+            (false, _) => MAX_DELAY,
+        };
+        Due::at(now, self.since.map(|since| since + delay))
     }
 }

@@ -214,7 +214,7 @@ impl Incoming {
         match took.fate {
             Fate::New => {
                 let is_odd = arrival.is_repetition || arrival.number != seen;
-                self.acks.on_new(now, is_odd || arrival.ends);
+                self.acks.on_new(now, is_odd, arrival.ends);
             }
             Fate::Duplicate | Fate::Beyond | Fate::NoRoom => self.acks.hurry(),
             Fate::Contradiction => {}
@@ -417,7 +417,7 @@ impl Incoming {
 
     /// When an ACK is due. The blocks of one read, taken in together, are one event.
     pub(crate) fn ack_due(&self, now: Time) -> Due {
-        self.acks.due(now, self.edge(), self.seen, self.policy.window)
+        self.acks.due(now, self.edge(), self.seen, self.policy.window, self.next >= self.expected)
     }
 
     /// What an ACK says: the next block expected, the edge, and the ranges received beyond the former, of which the first

@@ -18,7 +18,8 @@ impl Incoming {
         let low = (newest + 1).max(self.expected);
         let edge = self.edge();
         let mut left = plan.datagrams();
-        let mut behind = None;
+        // What follows the newest block, if nothing is known of its message any more.
+        let mut behind = self.ahead.is_empty().then_some(self.seen);
         for message in self.messages.known_from(message).take(MAX_MESSAGES) {
             let (base, end) = (message.base.max(0) as u64, message.end().max(0) as u64);
             for gap in self.ahead.missing_in(low.max(base)..end.min(edge)) {
@@ -37,7 +38,7 @@ impl Incoming {
                     left -= 1;
                 }
             }
-            behind = Some(end);
+            behind = Some(end.max(self.seen));
         }
         if let Some(behind) = behind {
             // Nothing is known of what follows.

@@ -148,6 +148,17 @@ impl Outgoing {
         self.messages.len() >= self.terms().outstanding || self.sent + self.messages.unsent() >= self.limit()
     }
 
+    /// Whether so much may be queued again that whoever was refused should be told: a third of the window, so that blocks
+    /// leave together.
+    //= A-16
+    pub(crate) fn is_roomy(&self) -> bool {
+        let terms = self.terms();
+        let room = self.limit().saturating_sub(self.sent + self.messages.unsent());
+        !self.is_full()
+            && (room >= terms.window / 3 || self.is_quiet())
+            && (self.messages.len() <= terms.outstanding - terms.outstanding / 4)
+    }
+
     /// New blocks below may leave.
     //= A-10
     fn limit(&self) -> u64 {

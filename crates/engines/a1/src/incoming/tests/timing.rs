@@ -9,6 +9,11 @@ fn long(window: u64) -> Half {
     Half::new(Policy { window, max_message: 1 << 20, ..policy(true) })
 }
 
+/// Due as soon as the application has consumed what there is, or 20 us after now.
+fn soon(half: &Half) -> Due {
+    Due::At(half.now + Duration::from_micros(20))
+}
+
 const LONG: u32 = 1000 * BLOCK;
 
 #[test]
@@ -20,9 +25,10 @@ fn an_ack_is_due_after_16_blocks_or_a_quarter_of_the_window() {
                 assert_ne!(half.ack_due(), Due::Now, "window {window}, block {index}");
                 half.blocks(0, 0, LONG, [(round * count + index) as u16]);
             }
-            assert_eq!(half.ack_due(), Due::Now);
+            assert_eq!(half.ack_due(), soon(&half), "the application may consume first");
             let bytes = half.incoming.readable().unwrap().len();
             half.incoming.consume(bytes);
+            assert_eq!(half.ack_due(), Due::Now);
             half.ack();
         }
     }
@@ -49,7 +55,21 @@ fn an_ack_is_due_at_once_at_the_end_of_a_message() {
     half.blocks(0, 0, 300, 0..2);
     assert_eq!(half.ack_due(), Due::At(at(10)));
     half.blocks(0, 0, 300, 2..3);
+    assert_eq!(half.ack_due(), soon(&half));
+    half.now += Duration::from_micros(20);
+    assert_eq!(half.ack_due(), Due::Now, "it is not waited for longer");
+}
+
+//= A-9 test
+#[test]
+fn an_ack_waits_a_moment_for_the_edge_that_consuming_moves() {
+    let mut half = long(64);
+    half.blocks(0, 0, 300, 0..3);
+    half.incoming.consume(250);
+    assert_eq!(half.ack_due(), soon(&half), "the application has not taken all");
+    half.incoming.consume(50);
     assert_eq!(half.ack_due(), Due::Now);
+    assert_eq!(half.ack().1, 67);
 }
 
 #[test]
@@ -101,6 +121,9 @@ fn an_ack_is_due_when_consuming_opens_a_window_of_which_less_than_half_is_left()
     half.incoming.consume(BLOCK);
     assert_eq!(half.incoming.tell_edge(), 68);
     assert_eq!(half.ack_due(), Due::No, "another datagram has told it");
+    half.incoming.consume(31 * BLOCK);
+    assert_eq!(half.incoming.say_edge(), 99);
+    assert_eq!(half.ack_due(), Due::Now, "that datagram may be lost");
 }
 
 //= A-21 test
@@ -110,6 +133,8 @@ fn raw_acks_are_due_as_reliable_ones_and_have_no_ranges() {
     half.blocks(0, 0, LONG, 0..1);
     assert_eq!(half.ack_due(), Due::At(at(10)));
     half.blocks(0, 0, LONG, 1..16);
+    assert_eq!(half.ack_due(), soon(&half));
+    half.now += Duration::from_micros(20);
     assert_eq!(half.ack_due(), Due::Now);
     assert_eq!(half.ack(), (16, 64, vec![]));
     half.blocks(0, 0, LONG, [18]);

@@ -1,6 +1,6 @@
 //! What can go wrong, to whom, and what to do about it.
 
-use crate::{Message, vrp, xtp};
+use crate::{Message, a1, vrp, xtp};
 use pinnace_runtime::{EndpointError, WaitError};
 use pinnace_zcrp::{Failure, Refused};
 use std::{fmt, io};
@@ -32,6 +32,12 @@ pub enum Error {
     NoResponse,
     /// A message is longer than so many bytes, the most that are collected (XTP).
     MessageTooLong(u64),
+    /// The connection was not accepted, or did not end well (A1).
+    ConnectionFailed(a1::Failure),
+    /// The call was refused; nothing has happened (A1).
+    CallRefused(a1::Refused),
+    /// There is no room for the message now; the status says why (A1).
+    WindowFull(a1::Status),
     /// The endpoint is of no use any more.
     Endpoint(EndpointError),
     /// The deadline passed. What was begun goes on.
@@ -68,6 +74,18 @@ impl fmt::Display for Error {
             Self::MessageTooLong(most) => {
                 write!(f, "a message is longer than {most} bytes: read it piece by piece, or raise longest_message")
             }
+            Self::ConnectionFailed(failure) => {
+                failure.fmt(f)?;
+                f.write_str(what_a1_needs(failure))
+            }
+            Self::CallRefused(refused) => {
+                refused.fmt(f)?;
+                f.write_str(what_a1_allows(*refused))
+            }
+            Self::WindowFull(status) if status.contains(a1::Status::RATE_EXCEEDED) => {
+                f.write_str("the window is full, because more is sent than the rate allows")
+            }
+            Self::WindowFull(_) => f.write_str("the window is full: wait until a message has been acknowledged"),
             Self::Endpoint(error) => error.fmt(f),
             Self::Timeout => f.write_str("timed out; what was begun goes on"),
             Self::TooLarge => f.write_str("a message has at most 4,294,967,295 bytes; cut it into several"),
@@ -86,8 +104,15 @@ impl std::error::Error for Error {
             Self::FrameRefused(refused) => Some(refused),
             Self::ContextFailed(failure) => Some(failure),
             Self::ContextRefused(refused) => Some(refused),
+            Self::ConnectionFailed(failure) => Some(failure),
+            Self::CallRefused(refused) => Some(refused),
             Self::Endpoint(error) => Some(error),
-            Self::Timeout | Self::TooLarge | Self::ReadOnly | Self::NoResponse | Self::MessageTooLong(_) => None,
+            Self::Timeout
+            | Self::TooLarge
+            | Self::ReadOnly
+            | Self::NoResponse
+            | Self::MessageTooLong(_)
+            | Self::WindowFull(_) => None,
         }
     }
 }
@@ -123,6 +148,34 @@ fn what_to_change(refused: xtp::Refused) -> &'static str {
     }
 }
 
+/// What helps after a connection has failed.
+fn what_a1_needs(failure: &a1::Failure) -> &'static str {
+    use a1::{Failure, RejectCode};
+    match failure {
+        Failure::Refused { code: RejectCode::NoListener, .. } => {
+            ": check the address and the port, and that the peer listens"
+        }
+        Failure::Refused { code: RejectCode::Qos, .. } => {
+            ": checksum and retransmission must be the same at both ends, and no message larger than the other receives"
+        }
+        Failure::TimedOut => ": check the address, that the peer runs, and that no firewall is between",
+        Failure::Abandoned => ": it may have been restarted; connect again",
+        Failure::LingerOver => ": give it more time, or wait with flush before",
+        _ => "",
+    }
+}
+
+/// What helps after a call was refused.
+fn what_a1_allows(refused: a1::Refused) -> &'static str {
+    use a1::Refused;
+    match refused {
+        Refused::TooManyConnections => ": close some, or raise the limit of connections",
+        Refused::TooLarge { .. } => ": cut it into several, or agree on larger ones",
+        Refused::Impossible => ": make blocks larger, or messages smaller or fewer",
+        _ => "",
+    }
+}
+
 impl From<xtp::Refused> for Error {
     fn from(refused: xtp::Refused) -> Self {
         Self::ContextRefused(refused)
@@ -139,6 +192,19 @@ impl From<Error> for io::Error {
             Error::ContextFailed(xtp::Failure::Abandoned) => io::ErrorKind::TimedOut,
             Error::ContextFailed(xtp::Failure::Aborted) => io::ErrorKind::ConnectionAborted,
             Error::ContextFailed(_) => io::ErrorKind::ConnectionReset,
+            Error::ConnectionFailed(failure) => match failure {
+                a1::Failure::Refused { .. } => io::ErrorKind::ConnectionRefused,
+                a1::Failure::TimedOut | a1::Failure::Abandoned => io::ErrorKind::TimedOut,
+                a1::Failure::Aborted => io::ErrorKind::ConnectionAborted,
+                a1::Failure::Unfinished => io::ErrorKind::UnexpectedEof,
+                _ => io::ErrorKind::ConnectionReset,
+            },
+            Error::CallRefused(a1::Refused::NoConnection) => io::ErrorKind::BrokenPipe,
+            Error::CallRefused(a1::Refused::NotConnected) => io::ErrorKind::NotConnected,
+            Error::CallRefused(a1::Refused::BeyondMaximum) => io::ErrorKind::PermissionDenied,
+            Error::CallRefused(a1::Refused::Listening) => io::ErrorKind::AddrInUse,
+            Error::CallRefused(_) => io::ErrorKind::InvalidInput,
+            Error::WindowFull(_) => io::ErrorKind::WouldBlock,
             Error::ContextRefused(xtp::Refused::Closed | xtp::Refused::NoContext) => io::ErrorKind::BrokenPipe,
             _ => io::ErrorKind::Other,
         };

@@ -1,9 +1,10 @@
 //! Pinnace moves messages between programs, puts each in its final place without copying it in user space, and reports
 //! exactly what was lost.
 //!
-//! This crate is the public library. Of the five protocols, [`qmp`] gives a cluster the streams of sockets, [`zcrp`] puts reliable messages into buffers that the receiver
-//! has named, [`vrp`] delivers messages that may lose something, within a contract, and [`xtp`] has six services, from a
-//! datagram to a transaction and a stream, each programmable.
+//! This crate is the public library. Of the five protocols, [`qmp`] gives a cluster the streams of sockets, [`zcrp`] puts
+//! reliable messages into buffers that the receiver has named, [`vrp`] delivers messages that may lose something, within a
+//! contract, [`xtp`] has six services, from a datagram to a transaction and a stream, each programmable, and [`a1`] carries
+//! messages under qualities of service, to one peer or to many.
 //!
 //! ```
 //! use pinnace::{Message, zcrp};
@@ -20,6 +21,7 @@
 //! ```
 #![warn(missing_docs)]
 
+pub mod a1;
 #[cfg(target_os = "linux")]
 pub mod daemon;
 mod error;

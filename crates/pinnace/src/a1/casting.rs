@@ -1,0 +1,429 @@
+//! The sinks of a socket: the same messages for all of them (A-15).
+//!
+//! Always true: a socket has one set of sinks at most, which begins with its first sink; a message under way to it is owned
+//! by the socket until every sink has it, or is gone.
+//= A-15
+
+use super::exchange::Exchange;
+use super::port::{Call, canonical, deadline, resolve};
+use super::socket::Inner;
+use super::{Connection, Failure, Full, Group, Qos, Refused, SlowSink, Socket};
+use crate::{Error, Message, Unsent};
+use pinnace_a1::{CastId, Output};
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::ops::Deref;
+use std::sync::{MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A destination of a socket's messages. It has a connection of its own, which it derefs to: what the sink sends back can be
+/// received there, and its status, facts and result be seen; messages are sent by [`Socket::send`].
+///
+/// Dropping it does nothing: [`Socket::remove_sink`] ends it.
+#[derive(Clone, Debug)]
+pub struct Sink {
+    connection: Connection,
+}
+
+impl Sink {
+    /// Its connection.
+    pub fn connection(&self) -> &Connection {
+        &self.connection
+    }
+}
+
+impl Deref for Sink {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        &self.connection
+    }
+}
+
+/// What a socket casts, and to whom.
+#[derive(Debug)]
+pub(super) struct Casting {
+    group: Option<Group>,
+    slow_sink: SlowSink,
+    cast: Option<CastId>,
+    sinks: Vec<Sink>,
+}
+
+impl Casting {
+    pub(super) fn new(group: Option<Group>, slow_sink: SlowSink) -> Self {
+        Self { group, slow_sink, cast: None, sinks: Vec::new() }
+    }
+}
+
+impl Inner {
+    pub(super) fn casting(&self) -> MutexGuard<'_, Casting> {
+        self.casting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Every sink gets what is queued, and is closed then.
+    pub(super) fn end_casting(&self, linger: Duration) -> Vec<Sink> {
+        let mut casting = self.casting();
+        let sinks = std::mem::take(&mut casting.sinks);
+        if let Some(cast) = casting.cast.take() {
+            let _ = self.end.port.call(|Call { now, engine, state, .. }| {
+                engine.end_cast(now, cast, linger);
+                state.end_cast(cast);
+            });
+        }
+        sinks
+    }
+}
+
+impl Socket {
+    /// Adds a destination of this socket's messages: those that are sent from now on. Waits until it has accepted, or
+    /// refused. A block size of 0 is that of the socket's maximum.
+    ///
+    /// ```
+    /// use pinnace::a1::{Full, Socket, reliable};
+    /// # fn main() -> Result<(), pinnace::Error> {
+    /// let source = Socket::bind("127.0.0.1:0", reliable())?;
+    /// let listeners = [Socket::bind("127.0.0.1:0", reliable())?, Socket::bind("127.0.0.1:0", reliable())?];
+    /// for listener in &listeners {
+    ///     listener.listen(1)?;
+    ///     source.add_sink(listener.local_addr(), reliable())?;
+    /// }
+    /// source.send(b"ahoy, all".to_vec(), Full::Block)?;
+    /// for listener in &listeners {
+    ///     assert_eq!(listener.accept()?.recv()?.as_deref(), Some(&b"ahoy, all"[..]));
+    /// }
+    /// source.flush()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::ConnectionFailed`] if it refuses, or does not answer; [`Error::CallRefused`] if the record lies beyond the
+    /// maximum, or (with a group) is not that of the first sink; or if the address does not resolve.
+    //= A-12, A-15
+    pub fn add_sink(&self, address: impl ToSocketAddrs, qos: Qos) -> Result<Sink, Error> {
+        let sink = self.begin_sink(address, qos)?;
+        let answer = sink.connection.established(None);
+        self.settle_sink(sink, answer)
+    }
+
+    /// Like [`Socket::add_sink`], for at most `timeout`.
+    ///
+    /// # Errors
+    /// As [`Socket::add_sink`], and [`Error::Timeout`].
+    pub fn add_sink_timeout(&self, address: impl ToSocketAddrs, qos: Qos, timeout: Duration) -> Result<Sink, Error> {
+        let until = deadline(timeout);
+        let sink = self.begin_sink(address, qos)?;
+        let answer = sink.connection.established(until);
+        self.settle_sink(sink, answer)
+    }
+
+    /// Like [`Socket::add_sink`], for tasks. (Names are resolved before, and block; addresses do not.)
+    ///
+    /// # Errors
+    /// As [`Socket::add_sink`].
+    pub async fn add_sink_async(&self, address: impl ToSocketAddrs, qos: Qos) -> Result<Sink, Error> {
+        let sink = self.begin_sink(address, qos)?;
+        let answer = sink.connection.established_async().await;
+        self.settle_sink(sink, answer)
+    }
+
+    fn begin_sink(&self, address: impl ToSocketAddrs, qos: Qos) -> Result<Sink, Error> {
+        let end = &self.inner.end;
+        let to = canonical(resolve(address)?);
+        let (name, destination) = (end.name(to)?, super::to_address(to));
+        let mut casting = self.inner.casting();
+        let known = casting.cast;
+        let (group, slow_sink) = (casting.group, casting.slow_sink);
+        let begun = end.port.call(|Call { now, engine, state, .. }| {
+            let qos = end.fill(qos);
+            let cast = match known {
+                Some(cast) => cast,
+                None => {
+                    let cast = engine.cast(slow_sink, group.map(|group| (group, qos)))?;
+                    state.begin_cast(cast);
+                    cast
+                }
+            };
+            match engine.add_sink(now, cast, name, destination, qos) {
+                Ok(id) => Ok((cast, state.insert(id), id)),
+                Err(refused) => {
+                    if known.is_none() {
+                        engine.end_cast(now, cast, Duration::ZERO);
+                        state.end_cast(cast);
+                    }
+                    Err(refused)
+                }
+            }
+        });
+        let (cast, place, id) = begun?.map_err(Error::CallRefused)?;
+        casting.cast = Some(cast);
+        let sink = Sink { connection: Connection::new(end, place, id, name, destination) };
+        casting.sinks.push(sink.clone());
+        Ok(sink)
+    }
+
+    /// A sink that has not accepted is none.
+    fn settle_sink(&self, sink: Sink, answer: Result<(), Error>) -> Result<Sink, Error> {
+        if let Err(error) = answer {
+            self.forget_sink(&sink);
+            return Err(error);
+        }
+        Ok(sink)
+    }
+
+    fn forget_sink(&self, sink: &Sink) -> bool {
+        let mut casting = self.inner.casting();
+        let before = casting.sinks.len();
+        casting.sinks.retain(|known| known.line.id != sink.line.id);
+        casting.sinks.len() < before
+    }
+
+    /// Ends a destination: it gets what is queued, within `linger`, and nothing after that. Does not wait;
+    /// [`Connection::wait_closed`] of the sink does.
+    ///
+    /// # Errors
+    /// [`Error::CallRefused`] if it is none of this socket.
+    pub fn remove_sink(&self, sink: &Sink, linger: Duration) -> Result<(), Error> {
+        if !self.forget_sink(sink) {
+            return Err(Error::CallRefused(Refused::NoConnection));
+        }
+        // One that is dead needs no end.
+        let _ = sink.connection.begin_close(linger);
+        Ok(())
+    }
+
+    /// Like [`Socket::remove_sink`], for the sink at this address; returns it.
+    ///
+    /// # Errors
+    /// As [`Socket::remove_sink`].
+    pub fn remove_sink_at(&self, address: SocketAddr, linger: Duration) -> Result<Sink, Error> {
+        let name = self.inner.end.name(canonical(address))?;
+        let sink = self.inner.casting().sinks.iter().find(|sink| sink.peer_name() == name).cloned();
+        let sink = sink.ok_or(Error::CallRefused(Refused::NoConnection))?;
+        self.remove_sink(&sink, linger)?;
+        Ok(sink)
+    }
+
+    /// The destinations, in the order in which they were added, and also those that have died since
+    /// ([`Connection::result`]).
+    pub fn sinks(&self) -> Vec<Sink> {
+        self.inner.casting().sinks.clone()
+    }
+
+    /// The group that sinks can get their data from, as far as they can join it: for the first sink that is added.
+    ///
+    /// # Errors
+    /// If there are sinks already.
+    pub fn set_group(&self, group: Option<Group>) -> Result<(), Error> {
+        self.before_sinks(|casting| casting.group = group)
+    }
+
+    /// What happens to a sink that holds up the others.
+    ///
+    /// # Errors
+    /// If there are sinks already.
+    pub fn set_slow_sink(&self, slow_sink: SlowSink) -> Result<(), Error> {
+        self.before_sinks(|casting| casting.slow_sink = slow_sink)
+    }
+
+    fn before_sinks(&self, change: impl FnOnce(&mut Casting)) -> Result<(), Error> {
+        let mut casting = self.inner.casting();
+        if casting.cast.is_some() {
+            let why = "the socket has sinks: say this before the first one";
+            return Err(Error::io("cannot change the cast", io::Error::new(io::ErrorKind::InvalidInput, why)));
+        }
+        change(&mut casting);
+        Ok(())
+    }
+
+    /// Changes the quality of service of every sink that lives, as [`Connection::set_qos`] does.
+    ///
+    /// # Errors
+    /// As [`Connection::set_qos`]; of the first that refuses. Those before it have changed.
+    //= A-12
+    pub fn set_qos(&self, qos: Qos) -> Result<(), Error> {
+        for sink in self.sinks() {
+            match sink.set_qos(qos) {
+                Err(Error::ConnectionFailed(_) | Error::CallRefused(Refused::NoConnection | Refused::NotConnected)) => {
+                }
+                result => result?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Queues a message (its first [`Message::len`] bytes, which are not copied) to every sink that has accepted, and lets
+    /// it go on by itself. If a sink has no room, [`Full`] and [`SlowSink`] say what happens. A sink that dies does not
+    /// stop the others.
+    ///
+    /// # Errors
+    /// [`Unsent`] gives the message back: [`Error::WindowFull`] ([`Full::Report`]); [`Refused::TooLarge`];
+    /// [`Refused::NotConnected`]: there is no sink, or none that lives.
+    //= A-15, A-16
+    pub fn send(&self, message: impl Into<Message>, full: Full) -> Result<(), Unsent> {
+        self.send_until(message.into(), full, None)
+    }
+
+    /// Like [`Socket::send`], waiting for at most `timeout`.
+    ///
+    /// # Errors
+    /// As [`Socket::send`], and [`Error::Timeout`].
+    pub fn send_timeout(&self, message: impl Into<Message>, timeout: Duration) -> Result<(), Unsent> {
+        self.send_until(message.into(), Full::Block, deadline(timeout))
+    }
+
+    fn send_until(&self, mut message: Message, full: Full, deadline: Option<Instant>) -> Result<(), Unsent> {
+        let port = &self.inner.end.port;
+        let mut has_looked = false;
+        loop {
+            let (unsent, error, full_at) = match self.cast(message)? {
+                Ok(()) => return Ok(()),
+                Err(uncast) => uncast,
+            };
+            let waited = match (full_at, full) {
+                (Some((cast, room)), Full::Block) => {
+                    port.wait_until(|state| has_room(state, cast, room), deadline).map_err(Error::from)
+                }
+                (Some(_), Full::Report) if !has_looked => port.progress().map(drop).map_err(Error::from),
+                _ => Err(error),
+            };
+            has_looked = true;
+            if let Err(error) = waited {
+                return Err(Unsent::new(unsent, error));
+            }
+            message = unsent;
+        }
+    }
+
+    /// Like [`Socket::send`], for tasks: the future waits for room.
+    ///
+    /// # Errors
+    /// As [`Socket::send`].
+    pub async fn send_async(&self, message: impl Into<Message>) -> Result<(), Unsent> {
+        let mut message = message.into();
+        loop {
+            message = match self.cast(message)? {
+                Ok(()) => return Ok(()),
+                Err((message, _, Some((cast, room)))) => {
+                    let waited = self.inner.end.port.wait(|state| has_room(state, cast, room)).await;
+                    if let Err(error) = waited {
+                        return Err(Unsent::new(message, error));
+                    }
+                    message
+                }
+                Err((message, error, None)) => return Err(Unsent::new(message, error)),
+            }
+        }
+    }
+
+    /// Queues a copy of `bytes`, as [`Connection::send_copy`] does.
+    ///
+    /// # Errors
+    /// As [`Socket::send`].
+    pub fn send_copy(&self, bytes: &[u8], full: Full) -> Result<(), Error> {
+        Ok(self.send(bytes.to_vec(), full)?)
+    }
+
+    /// Queues a message; the inner error says what was in its way, and if it was a sink without room, how often there had
+    /// been some.
+    fn cast(&self, mut message: Message) -> Result<Result<(), Uncast>, Unsent> {
+        let Some(cast) = self.inner.casting().cast else {
+            return Err(Unsent::new(message, Error::CallRefused(Refused::NotConnected)));
+        };
+        let (base, len) = (message.base(), message.len());
+        let queued = self.inner.end.port.call(|Call { now, engine, memory, state }| {
+            // SAFETY: the message moves into the lane of the set, which keeps it, untouched, until the event that takes
+            // the buffer out of the table again.
+            let buffer = unsafe { memory.insert(base, len) };
+            let refused = match (engine.cast_send(now, cast, Output::new(buffer, len as u64)), state.cast(cast)) {
+                (Ok(ticket), Some(lane)) => {
+                    lane.lend(ticket, message, false);
+                    return Ok(());
+                }
+                (Ok(_), None) => Refused::NoConnection,
+                (Err(refused), _) => refused,
+            };
+            memory.remove(buffer);
+            if refused != Refused::Full {
+                return Err((message, Error::CallRefused(refused), None));
+            }
+            let sinks = engine.sinks(cast);
+            let status = sinks.into_iter().map(|sink| engine.status(now, sink)).reduce(|a, b| a | b);
+            let room = state.cast(cast).map_or(0, |lane| lane.room);
+            Err((message, Error::WindowFull(status.unwrap_or_default()), Some((cast, room))))
+        });
+        queued.map_err(|error| Unsent::new(None, error))
+    }
+
+    /// Waits until every message has arrived at every sink that lives.
+    ///
+    /// # Errors
+    /// If the socket is of no use any more.
+    pub fn flush(&self) -> Result<(), Error> {
+        self.flush_until(None)
+    }
+
+    /// Like [`Socket::flush`], for at most `timeout`.
+    ///
+    /// # Errors
+    /// As [`Socket::flush`], and [`Error::Timeout`].
+    pub fn flush_timeout(&self, timeout: Duration) -> Result<(), Error> {
+        self.flush_until(deadline(timeout))
+    }
+
+    fn flush_until(&self, deadline: Option<Instant>) -> Result<(), Error> {
+        let Some(cast) = self.inner.casting().cast else { return Ok(()) };
+        Ok(self.inner.end.port.wait_until(|state| is_flushed(state, cast), deadline)?)
+    }
+
+    /// Like [`Socket::flush`], for tasks.
+    ///
+    /// # Errors
+    /// As [`Socket::flush`].
+    pub async fn flush_async(&self) -> Result<(), Error> {
+        let Some(cast) = self.inner.casting().cast else { return Ok(()) };
+        Ok(self.inner.end.port.wait(|state| is_flushed(state, cast)).await?)
+    }
+
+    /// Messages that have not arrived at every sink that they were meant for, of those that are over: the sink has died, or
+    /// (without retransmission) they were too old before they left.
+    pub fn undelivered(&self) -> u64 {
+        let Some(cast) = self.inner.casting().cast else { return 0 };
+        self.inner.end.port.inspect(|_, _, state| state.cast(cast).map_or(0, |lane| lane.undelivered()))
+    }
+
+    /// Ends all sinks: each gets what is queued, within `linger`, and is closed. Waits for that. (Connections that were
+    /// opened or accepted go on, and somebody may be added again.)
+    ///
+    /// # Errors
+    /// [`Error::ConnectionFailed`] of the first sink that did not end well, after all have ended; sinks that had died
+    /// before do not count.
+    //= A-18
+    pub fn close_sinks(&self, linger: Duration) -> Result<(), Error> {
+        let until = deadline(linger);
+        let mut sinks = self.sinks();
+        sinks.retain(|sink| sink.result().is_none());
+        drop(self.inner.end_casting(linger));
+        let mut failure: Option<Failure> = None;
+        for sink in sinks {
+            let left = until.map_or(linger, |until| until.saturating_duration_since(Instant::now()));
+            match sink.wait_closed(left + Duration::from_millis(500)) {
+                Ok(()) => {}
+                Err(Error::ConnectionFailed(why)) => failure = failure.or(Some(why)),
+                Err(error) => return Err(error),
+            }
+        }
+        failure.map_or(Ok(()), |failure| Err(Error::ConnectionFailed(failure)))
+    }
+}
+
+/// A message that was not queued, why, and if a sink had no room, how often there had been some.
+type Uncast = (Message, Error, Option<(CastId, u64)>);
+
+fn has_room(state: &mut Exchange, cast: CastId, room: u64) -> Option<()> {
+    state.cast(cast).is_none_or(|lane| lane.room != room).then_some(())
+}
+
+fn is_flushed(state: &mut Exchange, cast: CastId) -> Option<()> {
+    state.cast(cast).is_none_or(|lane| lane.is_quiet()).then_some(())
+}

@@ -1,0 +1,235 @@
+//! How a socket is set up, and records of quality of service to begin with.
+
+use super::{Group, Limits, MAX_BLOCK_BYTES, Qos, SlowSink};
+use crate::zcrp::Profile;
+use crate::{Error, Idle};
+use pinnace_a1::Config;
+use pinnace_core::ControllerKind;
+use pinnace_link::{Link, UdpLink, UdpOptions};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+#[cfg(target_os = "linux")]
+use pinnace_link::MulticastOptions;
+
+/// A record with retransmission: what is lost is sent again. Messages of up to 1 MiB each way, 16 of them under way, blocks
+/// as large as the path carries in one piece, no limit of the rate, and priority 128.
+///
+/// ```
+/// use pinnace::a1::{Qos, reliable};
+/// let slow = Qos { send_average: 1_000_000, send_burst: 20_000, ..reliable() };
+/// assert!(slow.has_retransmission && slow.block_size == 0, "chosen for the path");
+/// ```
+pub fn reliable() -> Qos {
+    Qos {
+        has_retransmission: true,
+        priority: 128,
+        largest_sent: 1 << 20,
+        largest_received: 1 << 20,
+        outstanding: 16,
+        ..Qos::default()
+    }
+}
+
+/// A record without retransmission: what is lost is told, and not sent again. Otherwise as [`reliable`].
+pub fn raw() -> Qos {
+    Qos { has_retransmission: false, ..reliable() }
+}
+
+/// Settings of a socket. The defaults are safe anywhere and fast on loopback.
+///
+/// ```
+/// use pinnace::a1::{Options, SlowSink};
+/// use std::time::Duration;
+/// let options = Options { slow_sink: SlowSink::Drop { patience: Duration::from_secs(2) }, ..Options::default() };
+/// assert_eq!(options.linger, Duration::from_secs(5));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What kind of network lies between the peers.
+    pub profile: Profile,
+    /// Congestion controller; by default the profile's: `fixed` (cluster) or `bbr` (Internet).
+    pub congestion: Option<ControllerKind>,
+    /// What happens to a sink that holds up the others.
+    pub slow_sink: SlowSink,
+    /// Sinks that can get their data from this IP multicast group.
+    pub group: Option<Group>,
+    /// How groups are joined, and reached. `None`: none is joined (blocks come over the connection).
+    #[cfg(target_os = "linux")]
+    pub multicast: Option<MulticastOptions>,
+    /// How long what is queued may take to arrive after its handle was dropped.
+    pub linger: Duration,
+    /// SYNC goes out so often while there is something to measure.
+    pub sync_every: Duration,
+    /// A peer that was asked and has not been heard of for so long is given up.
+    pub silence: Duration,
+    /// All connections of the socket together send no faster than so many bytes of datagrams a second; 0: no limit. Where
+    /// it is the bottleneck, priorities decide who waits.
+    pub link_average: u64,
+    /// Bytes that leave at once at that rate.
+    pub link_burst: u64,
+    /// What others may make the socket keep: connections, bytes and more.
+    pub limits: Limits,
+    /// What a waiting thread does while nothing arrives.
+    pub idle: Idle,
+    /// Whether a background thread keeps the protocol going while no thread waits.
+    pub worker: bool,
+    /// The UDP socket's own settings.
+    pub udp: UdpOptions,
+    /// Write every datagram to this file, for Wireshark.
+    pub capture: Option<PathBuf>,
+    /// Where randomness comes from; by default the operating system. A fixed seed is for tests.
+    pub seed: Option<u64>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let config = Config::default();
+        Self {
+            profile: Profile::default(),
+            congestion: None,
+            slow_sink: SlowSink::default(),
+            group: None,
+            #[cfg(target_os = "linux")]
+            multicast: Some(MulticastOptions::default()),
+            linger: Duration::from_secs(5),
+            sync_every: config.sync_every,
+            silence: config.silence,
+            link_average: config.link_average,
+            link_burst: config.link_burst,
+            limits: config.limits,
+            idle: Idle::default(),
+            worker: true,
+            udp: UdpOptions::default(),
+            capture: None,
+            seed: None,
+        }
+    }
+}
+
+/// Bytes in transit on a cluster: more leaves the caches, less makes both ends wait for each other.
+const CLUSTER_WINDOW: u64 = 2 << 20;
+/// Bytes of a datagram beside its block.
+const HEADER_BYTES: usize = 32;
+
+/// What the settings depend on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Path {
+    /// The largest datagram that crosses in one piece, in bytes.
+    pub(super) datagram: usize,
+    /// Bytes of receive buffer, if known; the other end's is taken to be as large.
+    pub(super) receive_buffer: Option<usize>,
+    /// Whether it leads to this very host.
+    pub(super) is_local: bool,
+}
+
+impl Path {
+    pub(super) fn of_udp(link: &UdpLink) -> Self {
+        Self {
+            datagram: link.max_datagram(),
+            receive_buffer: Some(link.receive_buffer_bytes()),
+            is_local: link.local_address().is_some_and(|local| local.ip().is_loopback()),
+        }
+    }
+
+    fn is_cluster(&self, profile: Profile) -> bool {
+        match profile {
+            Profile::Auto => self.is_local,
+            Profile::Internet => false,
+            Profile::Cluster => true,
+        }
+    }
+
+    /// Bytes that may be in transit on a closed network.
+    fn cluster_window(&self) -> u64 {
+        let half = self.receive_buffer.map_or(CLUSTER_WINDOW, |bytes| (bytes / 2) as u64);
+        CLUSTER_WINDOW.min(half.max(65_536))
+    }
+
+    /// The record, with the largest block that the path carries in one piece, if it says none.
+    pub(super) fn fill(&self, qos: Qos) -> Qos {
+        if qos.block_size > 0 {
+            return qos;
+        }
+        let most = self.datagram.saturating_sub(HEADER_BYTES).max(1) as u32;
+        Qos { block_size: most.min(MAX_BLOCK_BYTES), ..qos }
+    }
+}
+
+impl Options {
+    /// The engine's configuration.
+    pub(super) fn config(&self, path: &Path, local: SocketAddr, max_qos: Qos) -> Config {
+        let cluster = path.is_cluster(self.profile);
+        let preset =
+            if cluster { ControllerKind::Fixed { window: path.cluster_window() } } else { ControllerKind::Bbr };
+        let config = Config::default();
+        Config {
+            max_qos,
+            local: super::to_address(local),
+            congestion: self.congestion.unwrap_or(preset),
+            link_average: self.link_average,
+            link_burst: self.link_burst,
+            control_bytes: config.control_bytes.min(path.datagram),
+            // Nobody else can send from a loopback address.
+            validates: !path.is_local,
+            sync_every: self.sync_every,
+            silence: self.silence,
+            limits: self.limits.clone(),
+            seed: self.seed.unwrap_or_else(random_seed),
+            ..config
+        }
+    }
+
+    /// The UDP socket's settings: it is open to everybody, and answers from the address that a datagram came to.
+    pub(super) fn udp(&self) -> UdpOptions {
+        UdpOptions { local_address: true, ..self.udp.clone() }
+    }
+}
+
+/// Checks a record of ours before anything is made of it.
+pub(super) fn check(qos: &Qos) -> Result<(), Error> {
+    let limit = u64::from(super::WINDOW_LIMIT);
+    let window = |largest: u32| u64::from(largest.div_ceil(qos.block_size.max(1))) * u64::from(qos.outstanding);
+    let is_possible = (1..=MAX_BLOCK_BYTES).contains(&qos.block_size)
+        && window(qos.largest_sent) < limit
+        && window(qos.largest_received) < limit;
+    if is_possible { Ok(()) } else { Err(Error::CallRefused(super::Refused::Impossible)) }
+}
+
+pub(super) fn random_seed() -> u64 {
+    // Without the system's randomness the clock and the process still differ between sockets.
+    getrandom::u64().unwrap_or_else(|_| {
+        let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        clock.map_or(0, |time| time.as_nanos() as u64) ^ u64::from(std::process::id()) << 32
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_as_large_as_the_path_carries_and_a_closed_network_gets_a_fixed_window() {
+        let far = Path { datagram: 1472, receive_buffer: Some(4 << 20), is_local: false };
+        let near = Path { datagram: 65_507, receive_buffer: Some(1 << 20), is_local: true };
+        assert_eq!((far.fill(reliable()).block_size, near.fill(raw()).block_size), (1440, 65_475));
+        assert_eq!(near.fill(Qos { block_size: 7, ..raw() }).block_size, 7);
+        let options = Options::default();
+        let local = "127.0.0.1:7".parse().unwrap();
+        let (internet, loopback) = (options.config(&far, local, raw()), options.config(&near, local, raw()));
+        assert_eq!((internet.congestion, internet.validates), (ControllerKind::Bbr, true));
+        assert_eq!((loopback.congestion, loopback.validates), (ControllerKind::Fixed { window: 512 << 10 }, false));
+        assert_eq!((loopback.local.host, loopback.local.port), (0x7F00_0001, 7));
+        assert_ne!(internet.seed, loopback.seed);
+    }
+
+    #[test]
+    fn windows_of_a_million_blocks_are_refused() {
+        let huge = Qos { block_size: 65_475, largest_sent: u32::MAX, outstanding: 15, ..reliable() };
+        assert!(check(&huge).is_ok());
+        assert!(check(&Qos { outstanding: 16, ..huge }).is_err());
+        assert!(check(&Qos { block_size: 1440, outstanding: 1, ..huge }).is_err());
+        assert!(check(&reliable()).is_err(), "no block size");
+    }
+}

@@ -188,6 +188,7 @@ impl Connection {
     /// Tells what is done, released, and how much storage there is.
     pub(crate) fn report(&mut self, shared: &mut Shared, casts: &mut BTreeMap<CastId, Cast>) {
         let connection = self.id();
+        shared.counters.blocks_stale += self.outgoing.take_stale();
         while let Some(done) = self.outgoing.poll_done() {
             let (ticket, buffer, delivered) = (done.ticket, done.buffer, done.delivered);
             match self.cast {

@@ -53,7 +53,7 @@ impl Connection {
     }
 
     fn on_open_timer(&mut self, now: Time, shared: &mut Shared) {
-        shared.counters.blocks_stale += self.outgoing.drop_stale(now);
+        self.outgoing.drop_stale(now);
         if now.since(self.last_heard) >= REST {
             self.outgoing.rest();
             self.incoming.rest();

@@ -112,7 +112,8 @@ fn all_congestion_controllers_carry_it() {
         [ControllerKind::Cubic, ControllerKind::Bbr, ControllerKind::Fixed { window: 3000 }].into_iter().enumerate()
     {
         for network in ["delay=5ms,rate=50mbit,loss=1%", "delay=20ms,rate=10mbit"] {
-            let configs = [0, 1].map(|end| Config { congestion: kind, ..config(reliable(), 300 + 2 * index as u64 + end) });
+            let configs =
+                [0, 1].map(|end| Config { congestion: kind, ..config(reliable(), 300 + 2 * index as u64 + end) });
             let up = patterns(&SIZES);
             let client = Program::opening(reliable(), up.clone(), Some(LINGER * 20));
             let mut world = world_of(configs, network, Program::listening(vec![], None), client);

@@ -81,6 +81,8 @@ pub(crate) struct Outgoing {
     /// The oldest block is to be repeated whatever is under way.
     is_forced: bool,
     is_over: bool,
+    /// Blocks that were dropped and not reported.
+    stale: u64,
 }
 
 impl Outgoing {
@@ -104,6 +106,7 @@ impl Outgoing {
             congestion,
             is_forced: false,
             is_over: false,
+            stale: 0,
         }
     }
 
@@ -211,7 +214,14 @@ impl Outgoing {
     /// Drops, in raw mode, what has not left of the messages that are next and past their deadline. They get no block
     /// numbers, but keep their message numbers. Returns how many blocks.
     pub(crate) fn drop_stale(&mut self, now: Time) -> u64 {
-        if self.terms().reliable { 0 } else { self.messages.drop_stale(now) }
+        let stale = if self.terms().reliable { 0 } else { self.messages.drop_stale(now) };
+        self.stale += stale;
+        stale
+    }
+
+    /// Blocks that were dropped since this was asked last.
+    pub(crate) fn take_stale(&mut self) -> u64 {
+        core::mem::take(&mut self.stale)
     }
 
     /// When [`Outgoing::drop_stale`] has something to do.

@@ -4,9 +4,14 @@
 
 use core::time::Duration;
 use pinnace_a1::{A1, Address as Name, Config, ConnectionId, Event, Failure, Output, Qos, Refused, Status};
-use pinnace_core::{ControllerKind, Time};
-use pinnace_sim::{Application, HostHandle, HostId, NetworkConfig, Outcome, Simulation};
+use pinnace_core::{Address, ControllerKind, Random, Time};
+use pinnace_sim::{
+    Application, Exits, Fate, HostHandle, HostId, NetworkConfig, Node, Outcome, Packet, Path, Position, Simulation,
+};
+use pinnace_wire::a1::{Body, HEADER_BYTES, Head, Kind};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
 
 pub const PORT: u32 = 7;
 pub const LINGER: Duration = Duration::from_secs(5);
@@ -25,8 +30,11 @@ pub struct Seen {
     pub messages: Vec<Vec<u8>>,
     /// When each of them ended.
     pub times: Vec<Time>,
+    /// Messages that ended, and of which something was lost.
+    pub torn: u64,
     /// The bytes of the one that has not.
     pub tail: Vec<u8>,
+    is_torn: bool,
     /// What was read at once: its bytes and its bits.
     pub parts: Vec<(u32, Status)>,
     pub closed: Option<Result<(), Failure>>,
@@ -142,6 +150,9 @@ impl Core {
             let mut len = readable.len();
             if readable.status.contains(Status::START) {
                 seen.tail.clear();
+                seen.is_torn = false;
+            } else if readable.status.contains(Status::LOST) {
+                seen.is_torn = true;
             }
             if takes && readable.is_whole {
                 let taken = host.call(|engine| engine.take_message(now, id));
@@ -161,8 +172,13 @@ impl Core {
             }
             seen.parts.push((len, readable.status));
             if ends {
-                seen.messages.push(core::mem::take(&mut seen.tail));
-                seen.times.push(now);
+                let message = core::mem::take(&mut seen.tail);
+                if core::mem::take(&mut seen.is_torn) {
+                    seen.torn += 1;
+                } else {
+                    seen.messages.push(message);
+                    seen.times.push(now);
+                }
             }
         }
     }
@@ -380,4 +396,80 @@ pub fn patterns(sizes: &[usize]) -> Vec<Vec<u8>> {
 
 pub fn millis(millis: u64) -> Time {
     Time::ZERO + Duration::from_millis(millis)
+}
+
+/// A datagram, as the network sees it.
+#[derive(Clone, Debug)]
+pub struct Sight {
+    pub at: Time,
+    pub from: HostId,
+    pub to: HostId,
+    pub destination: Address,
+    pub bytes: Vec<u8>,
+}
+
+impl Sight {
+    pub fn head(&self) -> Head {
+        Head::parse(&self.bytes[..HEADER_BYTES], self.bytes.len(), false).expect("a datagram of A1")
+    }
+
+    pub fn kind(&self) -> Kind {
+        self.head().kind
+    }
+
+    pub fn body(&self) -> Body<'_> {
+        Body::parse(&self.head(), &self.bytes[HEADER_BYTES..]).expect("a datagram of A1")
+    }
+}
+
+/// A node that looks at every datagram, and loses those that it is told to.
+struct Tap(Box<dyn FnMut(&Sight) -> bool>);
+
+impl core::fmt::Debug for Tap {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Tap")
+    }
+}
+
+impl Node for Tap {
+    fn enter(&mut self, packet: Packet, _: &mut Random, exits: &mut Exits) {
+        let Position { from, to, .. } = packet.position;
+        let sight = Sight { at: exits.now(), from, to, destination: packet.destination, bytes: packet.data().to_vec() };
+        if (self.0)(&sight) {
+            exits.note(&packet, Fate::LostRandom);
+        } else {
+            exits.forward(packet);
+        }
+    }
+}
+
+/// Puts somebody who looks, and loses what `loses` says, on the way from one host to another, before a delay of 5 ms.
+pub fn tap(world: &mut World, from: HostId, to: HostId, loses: impl FnMut(&Sight) -> bool + 'static) {
+    tap_before(world, from, to, "delay=5ms", loses);
+}
+
+pub fn tap_before(
+    world: &mut World,
+    from: HostId,
+    to: HostId,
+    network: &str,
+    loses: impl FnMut(&Sight) -> bool + 'static,
+) {
+    let path = Path::from_config(&network.parse().expect("a network"));
+    world.set_route(from, to, Path::new().node(Tap(Box::new(loses))).then(path));
+}
+
+pub type Sights = Rc<RefCell<Vec<Sight>>>;
+
+/// Writes down all datagrams between two hosts.
+pub fn watch(world: &mut World, network: &str) -> Sights {
+    let sights = Sights::default();
+    for (from, to) in [(SERVER, CLIENT), (CLIENT, SERVER)] {
+        let noted = sights.clone();
+        tap_before(world, from, to, network, move |sight| {
+            noted.borrow_mut().push(sight.clone());
+            false
+        });
+    }
+    sights
 }

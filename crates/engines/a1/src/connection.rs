@@ -166,6 +166,8 @@ pub(crate) struct Connection {
     /// Our record, as it is in force.
     pub(crate) qos: Qos,
     pub(crate) peer_qos: Qos,
+    /// Ours is the maximum, but for what the peer's OPEN has lowered.
+    pub(crate) is_lowered: bool,
     /// The record of our ACCEPT.
     pub(crate) accepted: Option<Box<(Qos, u32)>>,
     pub(crate) group: Option<Group>,
@@ -254,6 +256,7 @@ impl Connection {
             destination,
             qos,
             peer_qos: Qos::default(),
+            is_lowered: role == Role::Acceptor,
             accepted: None,
             group,
             has_joined: false,

@@ -51,6 +51,11 @@ fn slower((a, a_burst): (u64, u32), (b, b_burst): (u64, u32)) -> (u64, u32) {
     }
 }
 
+/// The faster of two rates with their bursts.
+fn faster((a, a_burst): (u64, u32), (b, b_burst): (u64, u32)) -> (u64, u32) {
+    if a == 0 || b == 0 { (0, 0) } else { (a.max(b), a_burst.max(b_burst)) }
+}
+
 /// The record with which an OPEN is accepted by who has `max`; `None`: it is too different.
 //= A-13
 pub(crate) fn accepted(open: &Qos, max: &Qos) -> Option<Qos> {
@@ -83,22 +88,47 @@ pub(crate) fn answers(accept: &Qos, open: &Qos) -> bool {
         && accept.largest_sent <= open.largest_received
 }
 
-/// The record of a peer that asks for `asked` instead of `now`, as this end accepts it: rates and window may be lower.
-/// What cannot change stays.
+/// The answer to a peer that asks for `asked` instead of `now`, by an end whose own record is `own`: rates and window may
+/// be lower. What cannot change stays.
 //= A-13
-pub(crate) fn accepted_change(now: &Qos, asked: &Qos, max: &Qos) -> Qos {
-    let send = slower((asked.send_average, asked.send_burst), (max.receive_average, max.receive_burst));
-    let receive = slower((asked.receive_average, asked.receive_burst), (max.send_average, max.send_burst));
+pub(crate) fn accepted_change(now: &Qos, asked: &Qos, own: &Qos) -> Qos {
+    let send = slower((asked.send_average, asked.send_burst), (own.receive_average, own.receive_burst));
+    let receive = slower((asked.receive_average, asked.receive_burst), (own.send_average, own.send_burst));
     Qos {
-        has_checksum: now.has_checksum,
-        has_retransmission: now.has_retransmission,
-        block_size: now.block_size,
         send_average: send.0,
         send_burst: send.1,
         receive_average: receive.0,
         receive_burst: receive.1,
-        largest_sent: asked.largest_sent.min(max.largest_received),
+        largest_sent: asked.largest_sent.min(own.largest_received),
+        outstanding: asked.outstanding.min(own.outstanding),
+        ..changed(now, asked)
+    }
+}
+
+/// The record `asked` instead of `now`: what cannot change stays.
+pub(crate) fn changed(now: &Qos, asked: &Qos) -> Qos {
+    Qos {
+        has_checksum: now.has_checksum,
+        has_retransmission: now.has_retransmission,
+        block_size: now.block_size,
         ..*asked
+    }
+}
+
+/// The record of a peer that has only lowered it to what was asked for at first (ACCEPT), now that it has answered to a
+/// change with `reply`: it takes what that says.
+//= A-12
+pub(crate) fn lifted(peer: &Qos, reply: &Qos) -> Qos {
+    let receive = faster((peer.receive_average, peer.receive_burst), (reply.send_average, reply.send_burst));
+    let send = faster((peer.send_average, peer.send_burst), (reply.receive_average, reply.receive_burst));
+    Qos {
+        send_average: send.0,
+        send_burst: send.1,
+        receive_average: receive.0,
+        receive_burst: receive.1,
+        largest_received: peer.largest_received.max(reply.largest_sent),
+        outstanding: peer.outstanding.max(reply.outstanding),
+        ..*peer
     }
 }
 

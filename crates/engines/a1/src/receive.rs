@@ -352,9 +352,14 @@ impl Connection {
     fn on_qos(&mut self, now: Time, shared: &mut Shared, header: &Header, change: &Change) {
         let newest = self.answered.as_deref().map_or(0, |answered| answered.epoch.get());
         if change.epoch.get() > newest {
-            let qos = qos::accepted_change(&self.peer_qos, &change.qos, &shared.config.max_qos);
+            if core::mem::take(&mut self.is_lowered) {
+                // From now on the peer says for itself what the smaller of both is.
+                self.qos = qos::changed(&self.qos, &shared.config.max_qos);
+            }
+            let own = self.change.asked.map_or(self.qos, |(asked, _)| asked);
+            let qos = qos::accepted_change(&self.peer_qos, &change.qos, &own);
             self.answered = Some(Box::new(Answered { epoch: change.epoch, qos, sequence: header.sequence }));
-            self.peer_qos = qos;
+            self.peer_qos = qos::changed(&self.peer_qos, &change.qos);
             self.follow_records(now, 0);
             if let Some((asked, _)) = self.change.asked {
                 self.outgoing.propose_terms(now, &qos::sending(&asked, &self.peer_qos));
@@ -377,6 +382,9 @@ impl Connection {
         let Some((asked, from)) = self.change.asked.take() else { return };
         self.change.qos.stop();
         self.qos = qos::lowered(&asked, &change.qos);
+        if self.answered.is_none() {
+            self.peer_qos = qos::lifted(&self.peer_qos, &change.qos);
+        }
         self.follow_records(now, from);
         self.qos_has_changed = true;
         shared.counters.qos_changes += 1;
@@ -387,6 +395,7 @@ impl Connection {
     //= A-12
     pub(crate) fn ask_for_wanted(&mut self, now: Time) {
         let Some(wanted) = self.change.wanted.take() else { return };
+        self.is_lowered = false;
         self.change.epoch += 1;
         self.change.asked = Some((wanted, self.outgoing.sent()));
         self.change.qos = Repeated::start();

@@ -66,7 +66,7 @@ use pinnace_core::{ReceivePlan, RxMeta, Train, TrainLimits};
 pub use read::ReadBuffer;
 pub use sums::Sums;
 #[cfg(target_os = "linux")]
-pub use udp::{GroupLink, MulticastOptions, Offload, probe_multicast};
+pub use udp::{GroupLink, GroupsLink, Memberships, MulticastOptions, Offload, probe_multicast};
 pub use udp::{PathMtu, PortableUdpLink, UdpLink, UdpOptions};
 
 /// What Ethernet frames of XTP and QMP say that they carry (specs/qmp.md).

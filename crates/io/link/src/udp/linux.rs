@@ -3,8 +3,10 @@
 //! Always true: a send that a path refused to segment was sent singly in the same call, so a fallback loses nothing; a
 //! train that left in part before the socket was full goes on where it stopped when the same train is offered again.
 
+mod groups;
 mod multicast;
 
+pub use groups::{GroupsLink, Memberships};
 pub use multicast::{GroupLink, MulticastOptions, probe_multicast};
 
 use super::{ASSUMED_MTU, HEADERS_V4, HEADERS_V6, MAX_PAYLOAD, Offload, PathMtu, UdpOptions};

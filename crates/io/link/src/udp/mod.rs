@@ -17,7 +17,7 @@ mod probe;
 use std::time::Duration;
 
 #[cfg(target_os = "linux")]
-pub use linux::{GroupLink, MulticastOptions, UdpLink, probe_multicast};
+pub use linux::{GroupLink, GroupsLink, Memberships, MulticastOptions, UdpLink, probe_multicast};
 pub use portable::PortableUdpLink;
 #[cfg(not(target_os = "linux"))]
 pub use portable::PortableUdpLink as UdpLink;

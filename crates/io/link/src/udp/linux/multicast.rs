@@ -62,7 +62,7 @@ impl UdpLink {
     }
 
     /// How datagrams to groups like `group` leave.
-    fn send_multicast(&mut self, group: IpAddr, options: &MulticastOptions) -> io::Result<()> {
+    pub(super) fn send_multicast(&mut self, group: IpAddr, options: &MulticastOptions) -> io::Result<()> {
         let fd = self.own_socket()?.as_raw_fd();
         let set = |level, name, value| sys::set_option(fd, level, name, value);
         match group {
@@ -87,7 +87,7 @@ impl UdpLink {
     }
 
     /// A link that hears what is sent to `group`, beside others that do the same.
-    fn bind_shared(group: SocketAddr, options: &UdpOptions) -> io::Result<Self> {
+    pub(super) fn bind_shared(group: SocketAddr, options: &UdpOptions) -> io::Result<Self> {
         let (domain, family) = if group.is_ipv4() { (libc::AF_INET, Family::V4) } else { (libc::AF_INET6, Family::V6) };
         // SAFETY: no pointers.
         let fd = unsafe { libc::socket(domain, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };

@@ -1,0 +1,263 @@
+//! Groups that a link joins and leaves while it works.
+//!
+//! A [`GroupsLink`] is a UDP link that hears everybody; its [`Memberships`] are a handle by which it is made a member of
+//! groups, each with a port of its own. Every group has a socket, as in [`GroupLink`](super::GroupLink), so that any number
+//! of programs of a machine are members.
+//!
+//! Always true: as long as there is no group, the link is its own socket and nothing else; what comes to the socket of a
+//! group was sent to that group; what this host sends to a group comes back to the members on this host.
+
+use super::{MulticastOptions, UdpLink};
+use crate::udp::UdpOptions;
+use crate::{BufferTable, Descriptors, Link, LinkCounters, ReadBuffer, ReadOutcome, SendOutcome};
+use pinnace_core::{Address, ReceivePlan, Train, TrainLimits};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// Groups that one link may be a member of.
+const MOST_GROUPS: usize = 64;
+
+/// What a link and its memberships share.
+#[derive(Debug)]
+struct Shared {
+    own_fd: RawFd,
+    udp: UdpOptions,
+    multicast: MulticastOptions,
+    /// Readable when a socket is; made with the first group.
+    readable: OnceLock<OwnedFd>,
+    /// `members` is not what the link reads.
+    has_changed: AtomicBool,
+    members: Mutex<Vec<Member>>,
+}
+
+/// A group, and how often it was joined.
+#[derive(Debug)]
+struct Member {
+    group: SocketAddr,
+    uses: usize,
+    /// Its socket, until the link takes it.
+    link: Option<Box<UdpLink>>,
+}
+
+impl Shared {
+    fn members(&self) -> MutexGuard<'_, Vec<Member>> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The descriptor that is readable when `fd` is, and when those before it are.
+    fn watch(&self, fd: RawFd) -> io::Result<()> {
+        let readable = match self.readable.get() {
+            Some(readable) => readable.as_raw_fd(),
+            None => {
+                // SAFETY: no pointers.
+                let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+                if epoll < 0 {
+                    return Err(io::Error::last_os_error());
+                }
+                // SAFETY: the descriptor is new, and nobody else's.
+                let epoll = unsafe { OwnedFd::from_raw_fd(epoll) };
+                add(epoll.as_raw_fd(), self.own_fd)?;
+                self.readable.get_or_init(|| epoll).as_raw_fd()
+            }
+        };
+        add(readable, fd)
+    }
+}
+
+fn add(epoll: RawFd, fd: RawFd) -> io::Result<()> {
+    let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+    // SAFETY: `event` lives until the call is over.
+    if unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &raw mut event) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// Joins groups for a [`GroupsLink`], and leaves them. What is called here, the link knows with its next read.
+#[derive(Debug)]
+pub struct Memberships {
+    shared: Arc<Shared>,
+}
+
+impl Memberships {
+    /// Joins a group; one that was joined already, once more.
+    ///
+    /// # Errors
+    /// If `group` is no group of the link's family, no interface leads there, or the link is a member of 64.
+    pub fn join(&mut self, group: SocketAddr) -> io::Result<()> {
+        let mut members = self.shared.members();
+        if let Some(member) = members.iter_mut().find(|member| member.group == group) {
+            member.uses += 1;
+            return Ok(());
+        }
+        if members.len() >= MOST_GROUPS {
+            return Err(io::Error::new(io::ErrorKind::QuotaExceeded, "the link is a member of 64 groups"));
+        }
+        if !group.ip().is_multicast() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let mut link = UdpLink::bind_shared(group, &self.shared.udp)?;
+        link.join_multicast(group.ip(), &self.shared.multicast)?;
+        self.shared.watch(link.read_fd)?;
+        members.push(Member { group, uses: 1, link: Some(Box::new(link)) });
+        self.shared.has_changed.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Leaves a group, if it was left as often as it was joined.
+    pub fn leave(&mut self, group: SocketAddr) {
+        let mut members = self.shared.members();
+        if let Some(at) = members.iter().position(|member| member.group == group) {
+            members[at].uses -= 1;
+            if members[at].uses == 0 {
+                members.remove(at);
+                self.shared.has_changed.store(true, Ordering::Release);
+            }
+        }
+    }
+}
+
+/// A UDP link that joins groups while it works. See the module [`GroupLink`](super::GroupLink) for one that has a group from
+/// the beginning.
+///
+/// ```
+/// use pinnace_link::{GroupsLink, Link, MulticastOptions, UdpLink, UdpOptions};
+/// # fn main() -> std::io::Result<()> {
+/// let (udp, multicast) = (UdpOptions::default(), MulticastOptions::default());
+/// let own = UdpLink::bind("127.0.0.1:0".parse().unwrap(), &udp)?;
+/// let (link, mut memberships) = GroupsLink::new(own, &udp, &multicast)?;
+/// assert!(memberships.join("10.1.2.3:4000".parse().unwrap()).is_err(), "that is no group");
+/// assert_eq!(link.counters().reads, 0);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct GroupsLink {
+    own: UdpLink,
+    groups: Vec<(SocketAddr, UdpLink)>,
+    /// What groups that were left have seen.
+    past: LinkCounters,
+    /// Whose turn it is to be read first; `groups.len()` is the link's own socket.
+    turn: usize,
+    shared: Arc<Shared>,
+}
+
+impl GroupsLink {
+    /// A link that can join groups, and sends to groups as `multicast` says.
+    ///
+    /// # Errors
+    /// If there is no such interface, or if the descriptor is the caller's.
+    pub fn new(mut own: UdpLink, udp: &UdpOptions, multicast: &MulticastOptions) -> io::Result<(Self, Memberships)> {
+        if *multicast != MulticastOptions::default() {
+            own.send_multicast(std::net::Ipv4Addr::UNSPECIFIED.into(), multicast)?;
+        }
+        let shared = Arc::new(Shared {
+            own_fd: own.read_fd,
+            udp: udp.clone(),
+            multicast: *multicast,
+            readable: OnceLock::new(),
+            has_changed: AtomicBool::new(false),
+            members: Mutex::default(),
+        });
+        let memberships = Memberships { shared: Arc::clone(&shared) };
+        Ok((Self { own, groups: Vec::new(), past: LinkCounters::default(), turn: 0, shared }, memberships))
+    }
+
+    /// The link's own socket.
+    pub fn own(&self) -> &UdpLink {
+        &self.own
+    }
+
+    /// Takes over what its memberships have become.
+    #[cold]
+    fn follow(&mut self) {
+        let mut members = self.shared.members();
+        for (_, left) in self.groups.extract_if(.., |(group, _)| members.iter().all(|member| member.group != *group)) {
+            add_reads(&mut self.past, &left.counters());
+        }
+        for member in members.iter_mut() {
+            if let Some(link) = member.link.take() {
+                // Left and joined again since: the socket is a new one.
+                self.groups.retain(|(group, _)| *group != member.group);
+                self.groups.push((member.group, *link));
+            }
+        }
+    }
+}
+
+impl Link for GroupsLink {
+    fn train_limits(&self) -> TrainLimits {
+        self.own.train_limits()
+    }
+
+    fn max_datagram(&self) -> usize {
+        self.own.max_datagram()
+    }
+
+    fn datagrams_per_read(&self) -> usize {
+        self.own.datagrams_per_read()
+    }
+
+    fn send(&mut self, train: &Train, memory: &BufferTable) -> io::Result<SendOutcome> {
+        self.own.send(train, memory)
+    }
+
+    fn receive(&mut self, plan: &ReceivePlan, memory: &BufferTable, pool: &mut ReadBuffer) -> io::Result<ReadOutcome> {
+        if self.shared.has_changed.load(Ordering::Relaxed) && self.shared.has_changed.swap(false, Ordering::Acquire) {
+            self.follow();
+        }
+        if self.groups.is_empty() {
+            return self.own.receive(plan, memory, pool);
+        }
+        let sockets = self.groups.len() + 1;
+        for _ in 0..sockets {
+            self.turn = (self.turn + 1) % sockets;
+            let outcome = match self.groups.get_mut(self.turn) {
+                Some((group, link)) => match link.receive(plan, memory, pool)? {
+                    ReadOutcome::Received(mut read) => {
+                        read.meta.destination = Some(Address::Inet(*group));
+                        ReadOutcome::Received(read)
+                    }
+                    outcome => outcome,
+                },
+                None => self.own.receive(plan, memory, pool)?,
+            };
+            if !matches!(outcome, ReadOutcome::Empty) {
+                return Ok(outcome);
+            }
+        }
+        Ok(ReadOutcome::Empty)
+    }
+
+    fn allow_fragmentation(&mut self) -> bool {
+        Link::allow_fragmentation(&mut self.own)
+    }
+
+    /// The readable one changes with the first group: who sleeps on the other then hears of groups with what comes next.
+    fn descriptors(&self) -> Descriptors {
+        let own = self.own.descriptors();
+        Descriptors { readable: self.shared.readable.get().map_or(own.readable, |fd| fd.as_raw_fd()), ..own }
+    }
+
+    fn counters(&self) -> LinkCounters {
+        let mut sum = self.own.counters();
+        add_reads(&mut sum, &self.past);
+        for (_, link) in &self.groups {
+            add_reads(&mut sum, &link.counters());
+        }
+        sum
+    }
+}
+
+/// Groups are only read from.
+fn add_reads(sum: &mut LinkCounters, other: &LinkCounters) {
+    sum.reads += other.reads;
+    sum.datagrams_received += other.datagrams_received;
+    sum.bytes_received += other.bytes_received;
+    sum.datagrams_truncated += other.datagrams_truncated;
+    sum.receive_buffer_drops += other.receive_buffer_drops;
+    sum.unreachable_reports += other.unreachable_reports;
+}

@@ -201,7 +201,8 @@ impl A1 {
         let is_group = cast.stream.is_some();
         let mut is_full = false;
         let mut late = Vec::new();
-        let degrades = cast.slow == SlowSink::Degrade;
+        // Who is left out is behind another: if nobody has room, they are all alike.
+        let degrades = cast.slow == SlowSink::Degrade && cast.has_room_somewhere(&self.connections);
         for member in &cast.members {
             let Some(connection) = self.connections.lookup_mut(member.key) else { continue };
             match connection.phase {
@@ -473,6 +474,11 @@ impl A1 {
 }
 
 impl Cast {
+    fn has_room_somewhere(&self, connections: &pinnace_core::ContextTable<Box<Connection>>) -> bool {
+        let mut open = self.members.iter().filter_map(|member| connections.lookup(member.key));
+        open.any(|connection| connection.phase == Phase::Open && !connection.outgoing.is_full())
+    }
+
     /// Bytes of a message that every sink takes; `None`: there is no sink.
     fn most_bytes(&self, connections: &pinnace_core::ContextTable<Box<Connection>>) -> Option<u64> {
         let open = self.members.iter().filter_map(|member| connections.lookup(member.key));

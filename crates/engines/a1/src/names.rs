@@ -136,7 +136,7 @@ pub enum SlowSink {
         /// How long it is waited for.
         patience: Duration,
     },
-    /// Messages that it has no room for are left out for it, and counted ([`Facts::skipped`]).
+    /// Messages that it has no room for, and another sink has, are left out for it, and counted ([`Facts::skipped`]).
     Degrade,
 }
 

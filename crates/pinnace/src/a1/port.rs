@@ -63,8 +63,8 @@ impl Bound {
 }
 
 /// The link, behind a capture if the options ask for one. (Where everybody is heard, each datagram names its peer.)
-fn captured(link: impl Link + 'static, ends: CaptureOptions, options: &Options) -> Result<Box<dyn Link>, Error> {
-    let Some(path) = &options.capture else { return Ok(Box::new(link)) };
+fn captured(link: Box<dyn Link>, ends: CaptureOptions, options: &Options) -> Result<Box<dyn Link>, Error> {
+    let Some(path) = &options.capture else { return Ok(link) };
     let capture = File::create(path)
         .and_then(|file| Capture::new(link, BufWriter::new(file), ends))
         .map_err(|error| Error::io(format!("cannot write the capture {}", path.display()), error))?;

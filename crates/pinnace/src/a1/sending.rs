@@ -195,7 +195,7 @@ impl Connection {
                 (Ok(()), _) => return Ok(()),
                 (Err(Unqueued { full_at: Some(room), .. }), Full::Block) => self.wait_for_room(room, None)?,
                 (Err(Unqueued { full_at: Some(_), .. }), Full::Report) if !has_looked => {
-                    drop(line.end.port.progress()?)
+                    line.end.port.progress()?;
                 }
                 (Err(Unqueued { error, .. }), _) => return Err(error),
             }

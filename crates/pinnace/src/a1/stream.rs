@@ -23,9 +23,9 @@ const MOST_WRITTEN: u64 = 256 << 10;
 /// server.listen(1)?;
 /// let client = Socket::bind("127.0.0.1:0", reliable())?;
 /// let connection = client.connect(server.local_addr(), reliable())?;
-/// let reading = std::thread::spawn(move || -> Result<String, pinnace::Error> {
+/// let reading = std::thread::spawn(move || -> std::io::Result<String> {
 ///     let mut text = String::new();
-///     server.accept()?.stream().read_to_string(&mut text).map_err(pinnace::Error::from)?;
+///     server.accept()?.stream().read_to_string(&mut text)?;
 ///     Ok(text)
 /// });
 /// write!(connection.stream(), "ahoy, {}", "ahoy")?;

@@ -5,6 +5,7 @@
 
 use crate::connection::{Birth, Connection, Phase, Role, stamp};
 use crate::engine::A1;
+use crate::incoming::MAX_ACK_DELAY;
 use crate::outgoing::Timing;
 use crate::shared::{Reply, Shared};
 use crate::{Event, Failure, qos};
@@ -208,7 +209,9 @@ impl Connection {
         shared.counters.round_trips += 1;
         self.rtt.on_sample(now, sample);
         let shortest = self.rtt.minimum().unwrap_or(sample);
-        self.outgoing.on_round_trip(sample, Timing { rtt: shortest, rto: self.rtt.timeout() });
+        // An ACK may wait: without this allowance a short round trip would make every slow stream repeat itself.
+        let rto = self.rtt.timeout() + MAX_ACK_DELAY;
+        self.outgoing.on_round_trip(sample, Timing { rtt: shortest, rto });
     }
 
     /// A whole OPEN.

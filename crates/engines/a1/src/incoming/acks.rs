@@ -6,7 +6,7 @@ use pinnace_core::Time;
 /// New blocks that may be unreported.
 const MAX_UNREPORTED: u64 = 16;
 /// How long a block may be unreported.
-const MAX_DELAY: Duration = Duration::from_millis(10);
+pub(crate) const MAX_DELAY: Duration = Duration::from_millis(10);
 /// An ACK that is due waits so long for the application, which mostly consumes at once: then it tells the edge that this
 /// moves, too, and the sender need not wait for another.
 const COURTESY: Duration = Duration::from_micros(20);

@@ -20,7 +20,7 @@ mod spares;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use acks::Due;
+pub(crate) use acks::{Due, MAX_DELAY as MAX_ACK_DELAY};
 
 use acks::Acks;
 use core::time::Duration;

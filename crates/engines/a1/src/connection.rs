@@ -211,6 +211,8 @@ pub(crate) struct Connection {
     pub(crate) control_place: Option<u64>,
     pub(crate) data_place: Option<DataPlace>,
     pub(crate) timer: Option<(TimerHandle, Time)>,
+    /// When the rate lets the next block leave.
+    pub(crate) paced_at: Option<Time>,
     /// Bytes of storage that are counted.
     pub(crate) bytes: u64,
     pub(crate) lost: u64,
@@ -291,6 +293,7 @@ impl Connection {
             control_place: None,
             data_place: None,
             timer: None,
+            paced_at: None,
             bytes: 0,
             lost: 0,
             repeated: 0,
@@ -394,8 +397,8 @@ impl Connection {
         if self.is_in_step { Next::Nothing } else { self.outgoing.next_new(now) }
     }
 
-    /// When something happens of itself. `paced`: when the next block may leave.
-    pub(crate) fn next_date(&self, now: Time, shared: &Shared, paced: Option<Time>) -> Option<Time> {
+    /// When something happens of itself, but for blocks that wait for their rate.
+    pub(crate) fn next_date(&self, now: Time, shared: &Shared) -> Option<Time> {
         let at = |due| if let Due::At(at) = due { Some(at) } else { None };
         match self.phase {
             Phase::Opening => self.open.next_at,
@@ -404,7 +407,7 @@ impl Connection {
             Phase::TimeWait(until) => Some(until),
             Phase::Open => {
                 // One by one: an array of them takes longer to go through than to compute.
-                let mut date = paced;
+                let mut date = None;
                 let mut consider = |other: Option<Time>| date = earlier(date, other);
                 // One that is due is on its way, and no timer's any more.
                 consider(self.next_sync(shared).filter(|at| *at > now));
@@ -443,7 +446,8 @@ impl Connection {
             },
             _ => None,
         };
-        let Some(date) = self.next_date(now, shared, paced) else { return };
+        self.wait_for_rate(paced, shared);
+        let Some(date) = self.next_date(now, shared) else { return };
         // It may fire too early: then it is set again.
         match &mut self.timer {
             Some((_, at)) if *at <= date => {}
@@ -452,7 +456,21 @@ impl Connection {
         }
     }
 
+    fn wait_for_rate(&mut self, until: Option<Time>, shared: &mut Shared) {
+        if self.paced_at == until {
+            return;
+        }
+        if let Some(at) = self.paced_at.take() {
+            shared.paced.remove(&(at, self.key));
+        }
+        if let Some(at) = until {
+            shared.paced.insert((at, self.key));
+            self.paced_at = until;
+        }
+    }
+
     pub(crate) fn stand_down(&mut self, shared: &mut Shared) {
+        self.wait_for_rate(None, shared);
         if let Some(place) = self.control_place.take() {
             shared.queue.remove_control(place);
         }

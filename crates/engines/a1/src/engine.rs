@@ -289,7 +289,8 @@ impl Engine for A1 {
             Some(at) => PollAt::Time(at),
             None => PollAt::Now,
         };
-        PollAt::at(shared.wheel.next_at()).min(data)
+        let paced = PollAt::at(shared.paced.first().map(|(at, _)| *at));
+        PollAt::at(shared.wheel.next_at()).min(data).min(paced)
     }
 
     fn poll_event(&mut self) -> Option<Event> {

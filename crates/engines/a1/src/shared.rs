@@ -6,7 +6,7 @@ use crate::{A1Counters, CastId, Config, ConnectionId, Event};
 use core::hash::Hasher;
 use pinnace_core::{Address, ContextKey, Pacer, Time, TimerWheel};
 use siphasher::sip::SipHasher24;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// A datagram for somebody who has no connection.
 #[derive(Debug)]
@@ -23,6 +23,9 @@ pub(crate) struct Shared {
     pub(crate) counters: A1Counters,
     pub(crate) events: VecDeque<Event>,
     pub(crate) wheel: TimerWheel<ContextKey>,
+    /// When connections may send again, as far as their rates are concerned. To the nanosecond, because a wheel's tick is
+    /// a block's time and more at high rates.
+    pub(crate) paced: BTreeSet<(Time, ContextKey)>,
     pub(crate) queue: Queue,
     pub(crate) replies: VecDeque<Reply>,
     pub(crate) secrets: Secrets,
@@ -56,6 +59,7 @@ impl Shared {
             counters: A1Counters::default(),
             events: VecDeque::new(),
             wheel: TimerWheel::new(now),
+            paced: BTreeSet::new(),
             queue: Queue::default(),
             replies: VecDeque::new(),
             secrets,

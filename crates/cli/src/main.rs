@@ -7,6 +7,7 @@
 //! and an arm in `run` below.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+mod bare;
 mod content;
 mod daemon;
 mod demo;

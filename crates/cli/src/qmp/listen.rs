@@ -5,16 +5,16 @@
 
 use super::Line;
 use super::settings::Transport;
+use crate::bare::{self, Sum, announce};
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
 use crate::transport;
-use crate::xtp::{Sum, resolve};
+use crate::xtp::resolve;
 use pinnace::qmp::{Endpoint, Listener, Shutdown, Stream};
-use serde::Serialize;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
@@ -34,20 +34,8 @@ pub(super) struct Args {
     transport: Transport,
 }
 
-#[derive(Serialize)]
-struct Listening {
-    event: &'static str,
-    address: String,
-}
-
 /// What a connection's thread has to say.
-enum Told {
-    Ended(Line),
-    /// A connection has ended before its time.
-    Broken(String),
-    /// Nobody can come any more.
-    Failed(Error),
-}
+type Told = bare::Told<Line>;
 
 /// Bytes that are read at a time.
 const PIECE: usize = 256 << 10;
@@ -69,47 +57,18 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let listener = endpoint.listen(port).map_err(|error| wire.opening(&error))?;
     endpoint.warnings().iter().for_each(|warning| output.warn(warning));
     let address = listener.local_addr().to_string();
-    output.warn(format_args!("listening on {address}"));
-    if output.json {
-        output.result("", &Listening { event: "listening", address });
-    }
+    announce(output, &address);
     let is_over = AtomicBool::new(false);
     let result = std::thread::scope(|scope| {
         let (tell, told) = channel();
         let is_over = &is_over;
         scope.spawn(move || accept(scope, is_over, &listener, &tell));
-        let result = print(args, output, &told);
+        let result = bare::print(args.count, output, &told, |message, line| Line { message, ..line }.print(output));
         is_over.store(true, Ordering::Relaxed);
         result
     });
     output.note(endpoint.counters().to_string().trim_end().replace('\n', ", "));
     result
-}
-
-/// Prints what the threads tell.
-fn print(args: &Args, output: &Output, told: &Receiver<Told>) -> Result<(), Error> {
-    let mut messages = 0;
-    while args.count.is_none_or(|count| messages < count) {
-        interrupt::check()?;
-        match told.recv_timeout(interrupt::LOOK) {
-            Ok(Told::Ended(line)) => {
-                Line { message: messages, ..line }.print(output);
-                messages += 1;
-            }
-            Ok(Told::Broken(why)) if args.count.is_some() => {
-                return Err(Error::peer_gone(format!("{why}, after {messages} messages")));
-            }
-            Ok(Told::Broken(why)) => output.warn(why),
-            Ok(Told::Failed(error)) => return Err(error),
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => {
-                // Ctrl-C ends the threads too, and they may be faster.
-                interrupt::check()?;
-                return Err(Error::failed("a thread of this program has failed; please report it"));
-            }
-        }
-    }
-    Ok(())
 }
 
 fn is_ended(is_over: &AtomicBool) -> bool {
@@ -132,7 +91,7 @@ fn accept<'scope>(
                     let peer = stream.peer_addr();
                     match read(&stream, is_over) {
                         // Whoever prints may have had enough.
-                        Ok(Some(line)) => drop(tell.send(Told::Ended(line))),
+                        Ok(Some(line)) => drop(tell.send(Told::Message(line))),
                         Ok(None) => {}
                         Err(error) => {
                             drop(tell.send(Told::Broken(format!("the connection with {peer} broke: {error}"))));

@@ -2,12 +2,13 @@
 
 use super::Line;
 use super::settings::{LinkName, Transport};
+use crate::bare::{Content, Sum, bar, places};
 use crate::content::DATA;
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
 use crate::transport;
-use crate::xtp::{Content, Sum, bar, places, resolve};
+use crate::xtp::resolve;
 use indicatif::ProgressBar;
 use pinnace::qmp::{Endpoint, Options, Shutdown, Stream};
 use serde::Serialize;

@@ -1,9 +1,10 @@
 //! What both ends of QMP can be told on the command line, here and in `pinnace perf`.
 
+use crate::bare::seconds;
 use crate::exit::Error;
 use crate::perf::IdleChoice;
 use crate::transport;
-use crate::xtp::{client_address, seconds};
+use crate::xtp::client_address;
 use clap::{Args, ValueEnum};
 use pinnace::daemon::Client;
 use pinnace::qmp::{Carrier, Endpoint, Options};

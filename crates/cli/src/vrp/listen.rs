@@ -1,12 +1,12 @@
 //! `pinnace vrp listen`.
 
 use super::{Line, Transport, counters, lost, pairs, sha256};
+use crate::bare::announce;
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
 use crate::transport;
 use pinnace::vrp::{Received, Receiver};
-use serde::Serialize;
 use std::time::{Duration, Instant};
 
 /// Arguments of `pinnace vrp listen`.
@@ -25,12 +25,6 @@ pub(super) struct Args {
     transport: Transport,
 }
 
-#[derive(Serialize)]
-struct Listening {
-    event: &'static str,
-    address: String,
-}
-
 /// What came so far.
 #[derive(Default)]
 struct Tally {
@@ -47,10 +41,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let receiver = Receiver::bind(args.bind.as_str(), &options)?;
     receiver.warnings().iter().for_each(|warning| output.warn(warning));
     let address = receiver.local_addr().to_string();
-    output.warn(format_args!("listening on {address}"));
-    if output.json {
-        output.result("", &Listening { event: "listening", address });
-    }
+    announce(output, &address);
     let mut tally = Tally::default();
     let result = serve(args, output, &receiver, &mut tally);
     if result.is_ok() {

@@ -4,17 +4,17 @@
 //! prints.
 
 use super::settings::{LinkName, Programming, ServiceName, resolve, service_name};
-use super::{Line, Sum, Transport, pairs};
+use super::{Line, Transport, pairs};
+use crate::bare::{self, Sum, announce};
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
 use crate::transport;
 use pinnace::Message;
 use pinnace::xtp::{Connection, Endpoint, Incoming, Listener, Progress, Service, Services, Transaction};
-use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
@@ -48,20 +48,8 @@ pub(super) struct Args {
     transport: Transport,
 }
 
-#[derive(Serialize)]
-struct Listening {
-    event: &'static str,
-    address: String,
-}
-
 /// What an association's thread has to say.
-enum Told {
-    Message(Line),
-    /// An association has ended before its time.
-    Broken(String),
-    /// Nobody can come any more.
-    Failed(Error),
-}
+type Told = bare::Told<Line>;
 
 /// What the threads share.
 struct Shared<'a> {
@@ -98,16 +86,13 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let listener = endpoint.listen_on(endpoint.local_addr().port(), services(&args.service), block)?;
     endpoint.warnings().iter().for_each(|warning| output.warn(warning));
     let address = listener.local_addr().to_string();
-    output.warn(format_args!("listening on {address}"));
-    if output.json {
-        output.result("", &Listening { event: "listening", address });
-    }
+    announce(output, &address);
     let shared = Shared { args, response, is_over: AtomicBool::new(false) };
     let result = std::thread::scope(|scope| {
         let (tell, told) = channel();
         let shared = &shared;
         scope.spawn(move || accept(scope, shared, &listener, &tell));
-        let result = print(args, output, &told);
+        let result = bare::print(args.count, output, &told, |message, line| Line { message, ..line }.print(output));
         shared.is_over.store(true, Ordering::Relaxed);
         result
     });
@@ -123,32 +108,6 @@ fn services(names: &[ServiceName]) -> Services {
         return Services::ALL;
     }
     names.iter().fold(Services::NONE, |services, &name| services.with(name.into()))
-}
-
-/// Prints what the threads tell.
-fn print(args: &Args, output: &Output, told: &Receiver<Told>) -> Result<(), Error> {
-    let mut messages = 0;
-    while args.count.is_none_or(|count| messages < count) {
-        interrupt::check()?;
-        match told.recv_timeout(interrupt::LOOK) {
-            Ok(Told::Message(line)) => {
-                Line { message: messages, ..line }.print(output);
-                messages += 1;
-            }
-            Ok(Told::Broken(why)) if args.count.is_some() => {
-                return Err(Error::peer_gone(format!("{why}, after {messages} messages")));
-            }
-            Ok(Told::Broken(why)) => output.warn(why),
-            Ok(Told::Failed(error)) => return Err(error),
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => {
-                // Ctrl-C ends the threads too, and they may be faster.
-                interrupt::check()?;
-                return Err(Error::failed("a thread of this program has failed; please report it"));
-            }
-        }
-    }
-    Ok(())
 }
 
 /// Takes what comes, each on a thread of its own.

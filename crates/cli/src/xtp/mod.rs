@@ -4,24 +4,21 @@
 //! every protocol's pair has, `message N bytes SHA256-HEX`; what was lost of a stream without errors follows on lines of its
 //! own.
 
-mod content;
 mod listen;
 mod send;
 mod settings;
 mod transact;
 mod watch;
 
-pub(crate) use content::{Content, places};
-pub(crate) use send::bar;
 pub(crate) use settings::{CodecName, LinkName, ServiceName, Wire, client_address, resolve};
 
+use crate::bare::seconds;
 use crate::exit::Error;
 use crate::output::Output;
 use crate::perf::IdleChoice;
 use clap::{Args as ClapArgs, Subcommand};
 use pinnace::xtp::Options;
 use serde::Serialize;
-use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -108,15 +105,6 @@ impl Transport {
     }
 }
 
-pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
-    let value: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
-    if (0.1..=86_400.0).contains(&value) {
-        Ok(Duration::from_secs_f64(value))
-    } else {
-        Err("must lie between 0.1 and 86400 seconds".to_owned())
-    }
-}
-
 /// One message, at either end.
 #[derive(Debug, Serialize)]
 struct Line {
@@ -146,41 +134,4 @@ impl Line {
 
 fn pairs(holes: &[Range<usize>]) -> Vec<[usize; 2]> {
     holes.iter().map(|hole| [hole.start, hole.end]).collect()
-}
-
-/// The hash of a message that comes in pieces.
-#[derive(Default)]
-pub(crate) struct Sum {
-    pub(crate) bytes: u64,
-    hash: Sha256,
-}
-
-impl Sum {
-    pub(crate) fn add(&mut self, piece: &[u8]) {
-        self.bytes += piece.len() as u64;
-        self.hash.update(piece);
-    }
-
-    /// How long it is, and its hash; the next message begins.
-    pub(crate) fn finish(&mut self) -> (u64, String) {
-        let bytes = std::mem::take(&mut self.bytes);
-        (bytes, format!("{:x}", self.hash.finalize_reset()))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_sum_is_that_of_the_pieces_together_and_starts_again() {
-        let mut sum = Sum::default();
-        let whole = format!("{:x}", Sha256::digest(b"Xpress Transport"));
-        for _ in 0..2 {
-            sum.add(b"Xpress ");
-            sum.add(b"Transport");
-            assert_eq!(sum.finish(), (16, whole.clone()));
-        }
-        assert_eq!(sum.finish().0, 0);
-    }
 }

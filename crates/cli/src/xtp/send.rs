@@ -1,15 +1,15 @@
 //! `pinnace xtp send`.
 
-use super::content::{Content, places};
 use super::settings::{Programming, ServiceName, resolve, service_name};
 use super::watch::Watch;
-use super::{Line, Sum, Transport};
+use super::{Line, Transport};
+use crate::bare::{Content, Sum, bar, places};
 use crate::content::DATA;
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
 use crate::transport;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 use pinnace::Message;
 use pinnace::xtp::{Close, Connection, ControlBlock, Endpoint, Progress, Refused, SendOptions, Sending};
 use serde::Serialize;
@@ -151,19 +151,6 @@ fn done(args: &Args, output: &Output, done: &Done) {
         // Standard output has the messages' lines, and nothing else.
         output.note(text);
     }
-}
-
-/// A bar on standard error, if that is a terminal.
-pub(crate) fn bar(bytes: Option<u64>) -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(bytes, ProgressDrawTarget::stderr_with_hz(10));
-    let template = match bytes {
-        Some(_) => "{wide_bar} {binary_bytes:>11} of {binary_total_bytes:>11} {binary_bytes_per_sec:>13} {eta:>4} left",
-        None => "{spinner} {binary_bytes:>11} {binary_bytes_per_sec:>13}",
-    };
-    if let Ok(style) = ProgressStyle::with_template(template) {
-        bar.set_style(style);
-    }
-    bar
 }
 
 impl Sender<'_> {

@@ -1,10 +1,10 @@
 //! `pinnace xtp transact`.
 
 use super::Transport;
-use super::content::Content;
 use super::send::transacted;
 use super::settings::{Programming, resolve};
 use super::watch::Watch;
+use crate::bare::Content;
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;

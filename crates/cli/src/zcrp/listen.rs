@@ -1,12 +1,12 @@
 //! `pinnace zcrp listen`.
 
+use crate::bare::announce;
 use crate::exit::{Error, Exit};
 use crate::interrupt;
 use crate::output::Output;
 use crate::transport::{self, Transport};
 use pinnace::Message;
 use pinnace::zcrp::{Listener, Receiver, Receiving};
-use serde::Serialize;
 use std::collections::VecDeque;
 
 /// Arguments of `pinnace zcrp listen`.
@@ -28,12 +28,6 @@ pub(super) struct Args {
     transport: Transport,
 }
 
-#[derive(Serialize)]
-struct Listening {
-    event: &'static str,
-    address: String,
-}
-
 pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     if args.size > u64::from(u32::MAX) {
         return Err(Error::usage("--size: a ZCRP message has at most 4294967295 bytes"));
@@ -47,11 +41,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         if !announced {
             announced = true;
             listener.warnings().iter().for_each(|warning| output.warn(warning));
-            let address = address.to_string();
-            output.warn(format_args!("listening on {address}"));
-            if output.json {
-                output.result("", &Listening { event: "listening", address });
-            }
+            announce(output, &address.to_string());
         }
         if args.count == Some(0) {
             return Ok(());

@@ -1,0 +1,146 @@
+//! What the commands of the bare protocols share: what is sent, hashes, a bar, what listeners say and how they print.
+
+mod content;
+
+pub(crate) use content::{Content, places};
+
+use crate::exit::Error;
+use crate::interrupt;
+use crate::output::Output;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+/// Reads a number of seconds.
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
+    let value: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
+    if (0.1..=86_400.0).contains(&value) {
+        Ok(Duration::from_secs_f64(value))
+    } else {
+        Err("must lie between 0.1 and 86400 seconds".to_owned())
+    }
+}
+
+/// The hash of a message that comes in pieces.
+#[derive(Default)]
+pub(crate) struct Sum {
+    pub(crate) bytes: u64,
+    hash: Sha256,
+}
+
+impl Sum {
+    pub(crate) fn add(&mut self, piece: &[u8]) {
+        self.bytes += piece.len() as u64;
+        self.hash.update(piece);
+    }
+
+    /// How long it is, and its hash; the next message begins.
+    pub(crate) fn finish(&mut self) -> (u64, String) {
+        let bytes = std::mem::take(&mut self.bytes);
+        (bytes, format!("{:x}", self.hash.finalize_reset()))
+    }
+}
+
+/// A bar on standard error, if that is a terminal.
+pub(crate) fn bar(bytes: Option<u64>) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(bytes, ProgressDrawTarget::stderr_with_hz(10));
+    let template = match bytes {
+        Some(_) => "{wide_bar} {binary_bytes:>11} of {binary_total_bytes:>11} {binary_bytes_per_sec:>13} {eta:>4} left",
+        None => "{spinner} {binary_bytes:>11} {binary_bytes_per_sec:>13}",
+    };
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar
+}
+
+#[derive(Serialize)]
+struct Listening<'a> {
+    event: &'static str,
+    address: &'a str,
+}
+
+/// Says where one listens, now that others can reach it.
+pub(crate) fn announce(output: &Output, address: &str) {
+    output.warn(format_args!("listening on {address}"));
+    if output.json {
+        output.result("", &Listening { event: "listening", address });
+    }
+}
+
+/// What the threads of a listener have to say.
+pub(crate) enum Told<L> {
+    /// What came.
+    Message(L),
+    /// A connection has ended before its time.
+    Broken(String),
+    /// Nobody can come any more.
+    Failed(Error),
+}
+
+/// Prints what the threads tell, until `count` messages have come; `print` is told which one it is.
+pub(crate) fn print<L>(
+    count: Option<u64>,
+    output: &Output,
+    told: &Receiver<Told<L>>,
+    mut print: impl FnMut(u64, L),
+) -> Result<(), Error> {
+    let mut messages = 0;
+    while count.is_none_or(|count| messages < count) {
+        interrupt::check()?;
+        match told.recv_timeout(interrupt::LOOK) {
+            Ok(Told::Message(line)) => {
+                print(messages, line);
+                messages += 1;
+            }
+            Ok(Told::Broken(why)) if count.is_some() => {
+                return Err(Error::peer_gone(format!("{why}, after {messages} messages")));
+            }
+            Ok(Told::Broken(why)) => output.warn(why),
+            Ok(Told::Failed(error)) => return Err(error),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                // Ctrl-C ends the threads too, and they may be faster.
+                interrupt::check()?;
+                return Err(Error::failed("a thread of this program has failed; please report it"));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sum_is_that_of_the_pieces_together_and_starts_again() {
+        let mut sum = Sum::default();
+        let whole = format!("{:x}", Sha256::digest(b"Xpress Transport"));
+        for _ in 0..2 {
+            sum.add(b"Xpress ");
+            sum.add(b"Transport");
+            assert_eq!(sum.finish(), (16, whole.clone()));
+        }
+        assert_eq!(sum.finish().0, 0);
+    }
+
+    #[test]
+    fn a_listener_that_counts_fails_with_the_first_that_breaks() {
+        let output = Output::new(false, false);
+        let (tell, told) = std::sync::mpsc::channel();
+        let mut lines = Vec::new();
+        for event in [Told::Message("a"), Told::Broken("lost".into()), Told::Message("b")] {
+            tell.send(event).unwrap();
+        }
+        assert!(print(Some(1), &output, &told, |number, line| lines.push((number, line))).is_ok());
+        let error = print(Some(1), &output, &told, |_, _| ()).unwrap_err();
+        assert!(error.message.contains("lost, after 0"), "{error}");
+        assert!(print(Some(1), &output, &told, |number, line| lines.push((number, line))).is_ok());
+        assert_eq!(lines, [(0, "a"), (0, "b")]);
+        drop(tell);
+        assert!(print(None, &output, &told, |_, _| ()).is_err());
+    }
+}

@@ -7,7 +7,9 @@
 //! and an arm in `run` below.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+mod a1;
 mod bare;
+mod cast;
 mod content;
 mod daemon;
 mod demo;
@@ -26,6 +28,7 @@ mod run;
 mod sim;
 mod stream;
 mod transport;
+mod tune;
 mod units;
 mod vrp;
 mod wan;
@@ -82,12 +85,16 @@ enum Command {
     Stream(stream::Args),
     /// Send or receive frames with the bare VRP protocol: loss as a contract
     Vrp(vrp::Args),
+    /// Send or receive messages with the bare A1 protocol: qualities of service
+    A1(a1::Args),
     /// Send or receive with the bare XTP protocol: six services, from a datagram to a stream
     Xtp(xtp::Args),
     /// Send or receive with the bare QMP protocol: a stream of bytes for clusters
     Qmp(qmp::Args),
     /// Say what the buffer pools of this host hold, and who has it
     Qbuf(qbuf::Args),
+    Cast(Box<cast::Args>),
+    Tune(tune::Args),
     Sim(sim::Args),
     Demo(demo::Args),
     /// Measure throughput and processor time against other transports, interleaved in one run
@@ -135,9 +142,12 @@ fn run(command: &Command, output: &Output) -> Result<ExitCode, Error> {
         Command::Zcrp(args) => zcrp::run(args, output),
         Command::Stream(args) => stream::run(args, output),
         Command::Vrp(args) => vrp::run(args, output),
+        Command::A1(args) => a1::run(args, output),
         Command::Xtp(args) => xtp::run(args, output),
         Command::Qmp(args) => qmp::run(args, output),
         Command::Qbuf(args) => qbuf::run(args, output),
+        Command::Cast(args) => cast::run(args, output),
+        Command::Tune(args) => tune::run(args, output),
         Command::Sim(args) => sim::run(args, output),
         Command::Demo(args) => demo::run(args, output),
         Command::Perf(args) => perf::run(args, output),

@@ -4,6 +4,7 @@
 //! wait (as in the paper). Sender and receiver are processes of their own. For each size and each round every transport
 //! has its turn, so that the phases of a busy machine hit all of them; what counts is the median, and the ratio.
 
+mod a1;
 mod daemon;
 mod host;
 mod measure;
@@ -13,6 +14,7 @@ mod process;
 mod protocol;
 mod qmp;
 mod report;
+mod sending;
 mod tcp;
 mod transactions;
 mod udp;
@@ -26,7 +28,7 @@ use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
 use crate::qmp::{LinkName, Wire};
-use crate::vrp::{ContractArgs, Packets};
+use crate::vrp::ContractArgs;
 use crate::wan;
 use crate::xtp::{LinkName as XtpLink, ServiceName};
 use bytesize::ByteSize;
@@ -37,6 +39,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use waiter::Waiter;
 
+pub(crate) use a1::Choice as A1Choice;
 pub(crate) use daemon::PrivateDaemon;
 pub(crate) use host::header;
 pub(crate) use network::{Host, Network, Path};
@@ -56,6 +59,8 @@ Examples:
       --against tcp-cubic,tcp-bbr --wan rate=100mbit,rtt=60ms,loss=1%
   pinnace perf --protocol xtp --service bulk-data --size 16384
   pinnace perf --protocol xtp --service transaction --size 100
+  pinnace perf --protocol a1 --sizes 64,1KiB,16KiB --block 9kB --window 160kB
+  pinnace perf --protocol a1 --mode raw --rate 50mbit --burst 64KiB --priority 0 --size 1400
   sudo pinnace perf --protocol qmp --link ip36 --sizes 64KiB,1MiB --path veth100m
 
 Gbit/s counts whole messages. Of VRP's frames a part may be lost with permission: `lost` (in
@@ -69,7 +74,7 @@ pub(crate) struct Args {
     #[arg(long, default_value = "zcrp")]
     protocol: Transport,
     /// What to compare it with: tcp (the system's congestion control), tcp-cubic, tcp-bbr, tcp-batched (256 KiB a write),
-    /// zcrp, vrp, xtp, qmp, udp (a bare loop with the same datagrams, the ceiling)
+    /// zcrp, vrp, xtp, qmp, a1, udp (a bare loop with the same datagrams, the ceiling)
     #[arg(long, value_delimiter = ',', default_value = "tcp-cubic,tcp-bbr,udp")]
     against: Vec<Transport>,
     /// Message sizes
@@ -115,7 +120,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     contract: ContractArgs,
     #[command(flatten)]
-    packets: Packets,
+    sending: sending::SendingArgs,
     /// What carries the packets of xtp and qmp
     #[arg(long, value_enum, default_value_t, help_heading = "XTP and QMP")]
     link: LinkName,
@@ -192,7 +197,8 @@ impl Args {
         match transport {
             Transport::Xtp => Job { xtp: self.xtp(), ..job },
             Transport::Qmp => Job { qmp: self.qmp(), ..job },
-            Transport::Vrp => Job { contract: self.contract.clone(), packets: self.packets.clone(), ..job },
+            Transport::Vrp => Job { contract: self.contract.clone(), packets: self.sending.packets(), ..job },
+            Transport::A1 => Job { a1: self.sending.a1(), ..job },
             _ => job,
         }
     }
@@ -223,8 +229,8 @@ impl Args {
             check_size(size)?;
             self.contract.contract(size.as_u64())?;
         }
-        let unused = self.contract != ContractArgs::default() || self.packets != Packets::default();
-        if unused && !self.transports().contains(&Transport::Vrp) {
+        self.sending.check(&self.transports())?;
+        if self.contract != ContractArgs::default() && !self.transports().contains(&Transport::Vrp) {
             return Err(Error::usage(
                 "only vrp has a contract and options of its own: add --protocol vrp, or vrp to --against",
             ));

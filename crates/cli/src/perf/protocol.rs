@@ -23,6 +23,8 @@ pub(crate) enum Transport {
     Xtp,
     /// A stream of bytes for clusters.
     Qmp,
+    /// Messages with qualities of service.
+    A1,
     /// The kernel's TCP with this congestion control, or with the system's own choice; one write a message.
     Tcp(Option<String>),
     /// TCP cubic, with the application collecting messages into large writes.
@@ -38,6 +40,7 @@ impl fmt::Display for Transport {
             Self::Vrp => f.write_str("vrp"),
             Self::Xtp => f.write_str("xtp"),
             Self::Qmp => f.write_str("qmp"),
+            Self::A1 => f.write_str("a1"),
             Self::Tcp(None) => f.write_str("tcp"),
             Self::Tcp(Some(congestion)) => write!(f, "tcp-{congestion}"),
             Self::TcpBatched => f.write_str("tcp-batched"),
@@ -55,13 +58,14 @@ impl FromStr for Transport {
             "vrp" => Ok(Self::Vrp),
             "xtp" => Ok(Self::Xtp),
             "qmp" => Ok(Self::Qmp),
+            "a1" => Ok(Self::A1),
             "tcp" => Ok(Self::Tcp(None)),
             "tcp-batched" => Ok(Self::TcpBatched),
             "udp" => Ok(Self::Udp),
             _ => match name.strip_prefix("tcp-") {
                 Some(congestion) if !congestion.is_empty() => Ok(Self::Tcp(Some(congestion.to_owned()))),
                 _ => Err(format!(
-                    "no transport {name:?}: zcrp, vrp, xtp, qmp, tcp, tcp-cubic, tcp-bbr, tcp-batched or udp"
+                    "no transport {name:?}: zcrp, vrp, xtp, qmp, a1, tcp, tcp-cubic, tcp-bbr, tcp-batched or udp"
                 )),
             },
         }
@@ -158,6 +162,10 @@ pub(crate) struct Job {
     pub(crate) xtp: super::xtp::Choice,
     /// How QMP is used.
     pub(crate) qmp: super::qmp::Choice,
+    /// How A1 is used.
+    pub(crate) a1: super::a1::Choice,
+    /// Which trains the bare UDP loop sends: bytes of a datagram's body, and of the window; those of ZCRP if not said.
+    pub(crate) udp: Option<(usize, u64)>,
     /// The socket of the daemon that shares memory, where that carries the messages.
     pub(crate) daemon: Option<PathBuf>,
     /// Datagrams larger than the path carries are cut by IP, instead of never being sent.
@@ -255,6 +263,8 @@ impl Job {
             each_alone: false,
             xtp: super::xtp::Choice::default(),
             qmp: super::qmp::Choice::default(),
+            a1: super::a1::Choice::default(),
+            udp: None,
             daemon: None,
             fragment: false,
         }

@@ -43,6 +43,8 @@ struct Line<'a> {
     xtp: Option<&'a super::XtpChoice>,
     /// Link of QMP.
     qmp: Option<&'a super::QmpChoice>,
+    /// Quality of service of A1.
+    a1: Option<&'a super::A1Choice>,
 }
 
 /// Prints sizes as they are finished.
@@ -81,7 +83,10 @@ impl<'a> Report<'a> {
         if self.args.transports().contains(&Transport::Qmp) {
             self.print(&format!("# qmp: {}; in place: of the bytes", self.args.qmp()));
         }
-        let mut lost = if self.args.xtp().is_lossy() { "      lost" } else { "" };
+        if self.args.transports().contains(&Transport::A1) {
+            self.print(&format!("# a1: {}; in place: of the bytes", self.args.sending.a1()));
+        }
+        let mut lost = if self.args.xtp().is_lossy() || self.args.sending.a1().is_lossy() { "      lost" } else { "" };
         if self.args.transports().contains(&Transport::Vrp) {
             lost = "      lost";
             self.print(&format!(
@@ -185,6 +190,7 @@ impl<'a> Report<'a> {
             longest_run: series.measured.iter().filter_map(|measured| Some(measured.loss?.longest_run)).max(),
             xtp: (series.job.transport == Transport::Xtp).then_some(&series.job.xtp),
             qmp: (series.job.transport == Transport::Qmp).then_some(&series.job.qmp),
+            a1: (series.job.transport == Transport::A1).then_some(&series.job.a1),
             contract: (series.job.transport == Transport::Vrp).then(|| series.job.contract.to_string()),
         }
     }

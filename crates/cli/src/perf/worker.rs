@@ -1,7 +1,7 @@
 //! The hidden subcommand that is one end of a measurement, in a process of its own.
 
 use super::protocol::{Job, Ran, Reply, Request, Role, Transport};
-use super::{qmp, tcp, udp, vrp, xtp, zcrp};
+use super::{a1, qmp, tcp, udp, vrp, xtp, zcrp};
 use crate::exit::Error;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
@@ -67,6 +67,10 @@ fn open(job: &Job) -> Result<Opened, Failure> {
         (Transport::Qmp, Role::Sender) => qmp::sender(job),
         (Transport::Qmp, Role::Pong) => qmp::pong(job),
         (Transport::Qmp, Role::Ping) => qmp::ping(job),
+        (Transport::A1, Role::Receiver) => a1::receiver(job),
+        (Transport::A1, Role::Sender) => a1::sender(job),
+        (Transport::A1, Role::Pong) => a1::pong(job),
+        (Transport::A1, Role::Ping) => a1::ping(job),
         (Transport::Udp, Role::Receiver) => udp::receiver(job),
         (Transport::Udp, Role::Sender) => udp::sender(job),
         (Transport::Tcp(_) | Transport::TcpBatched, Role::Receiver) => tcp::receiver(job),

@@ -15,7 +15,7 @@ mod send;
 mod source;
 mod tally;
 mod tcp;
-mod y4m;
+pub(crate) mod y4m;
 
 use crate::exit::Error;
 use crate::output::Output;

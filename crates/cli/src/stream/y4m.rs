@@ -5,7 +5,7 @@
 use std::io::{self, BufRead, Read};
 
 /// How a file of this kind begins.
-pub(super) const MAGIC: &[u8] = b"YUV4MPEG2 ";
+pub(crate) const MAGIC: &[u8] = b"YUV4MPEG2 ";
 const LINE: u64 = 4096;
 const MOST: u64 = u32::MAX as u64;
 
@@ -37,12 +37,12 @@ impl<R: BufRead> Pictures<R> {
     }
 }
 
-fn wrong(what: &str) -> io::Error {
+pub(crate) fn wrong(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("not a YUV4MPEG2 stream that I can read: {what}"))
 }
 
 /// A line without its end; nothing at the end.
-fn line(from: &mut impl BufRead) -> io::Result<Option<String>> {
+pub(crate) fn line(from: &mut impl BufRead) -> io::Result<Option<String>> {
     let mut line = Vec::new();
     from.take(LINE).read_until(b'\n', &mut line)?;
     if line.is_empty() {
@@ -54,8 +54,15 @@ fn line(from: &mut impl BufRead) -> io::Result<Option<String>> {
     Ok(Some(String::from_utf8_lossy(&line).into_owned()))
 }
 
+/// Pictures a second, from the parameters of the first line: a numerator and a denominator, neither of them 0.
+pub(crate) fn pictures_a_second(line: &str) -> Option<(u32, u32)> {
+    let (pictures, seconds) = line.split(' ').skip(1).find_map(|word| word.strip_prefix('F'))?.split_once(':')?;
+    let rate = (pictures.parse().ok()?, seconds.parse().ok()?);
+    (rate.0 > 0 && rate.1 > 0).then_some(rate)
+}
+
 /// Bytes of a picture, from the parameters of the first line.
-fn picture_bytes(line: &str) -> Option<u64> {
+pub(crate) fn picture_bytes(line: &str) -> Option<u64> {
     let parameter = |name: char| line.split(' ').skip(1).find_map(|word| word.strip_prefix(name));
     let (width, height): (u64, u64) = (parameter('W')?.parse().ok()?, parameter('H')?.parse().ok()?);
     let colours = parameter('C').unwrap_or("420");
@@ -89,6 +96,15 @@ mod tests {
         assert_eq!(bytes("W4 H4 Cmono"), Some(16));
         for wrong in ["W4", "H4 C420", "W0 H0", "W99999999999 H99999999999", "W100000 H100000", "W4 H4 Crgb", "Wx H4"] {
             assert_eq!(bytes(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_first_line_says_how_many_pictures_a_second() {
+        let rate = |parameters: &str| pictures_a_second(&format!("YUV4MPEG2 {parameters}"));
+        assert_eq!(rate("W2 H2 F30000:1001 Ip"), Some((30_000, 1001)));
+        for wrong in ["W2 H2", "F0:0", "F25:0", "F25", "Fx:1"] {
+            assert_eq!(rate(wrong), None, "{wrong}");
         }
     }
 

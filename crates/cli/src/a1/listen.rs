@@ -1,0 +1,128 @@
+//! `pinnace a1 listen`.
+//!
+//! Always true: each connection has a thread of its own, so that a slow one does not hold up the others; this thread alone
+//! prints.
+
+use super::{Line, QosArgs, Transport};
+use crate::bare::{self, Sum, announce};
+use crate::exit::Error;
+use crate::interrupt;
+use crate::output::Output;
+use crate::transport;
+use pinnace::a1::{Connection, Socket, Status};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::thread::Scope;
+use std::time::{Duration, Instant};
+
+/// Arguments of `pinnace a1 listen`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The address to listen on; port 0 picks one, and it is printed on standard error
+    #[arg(value_name = "HOST:PORT", value_parser = transport::address, required_unless_present = "bind")]
+    address: Option<String>,
+    /// The same, by name
+    #[arg(long, value_name = "HOST:PORT", value_parser = transport::address, conflicts_with = "address")]
+    bind: Option<String>,
+    /// End after so many messages, whoever sent them [default: go on until Ctrl-C]
+    #[arg(long, value_name = "K")]
+    count: Option<u64>,
+    /// The largest message that is taken
+    #[arg(long, value_name = "BYTES", default_value = "64MiB", value_parser = transport::bytes)]
+    size: u64,
+    #[command(flatten)]
+    qos: QosArgs,
+    #[command(flatten)]
+    transport: Transport,
+}
+
+/// What a connection's thread has to say.
+type Told = bare::Told<Line>;
+
+/// Connections that wait until a thread takes them.
+const BACKLOG: usize = 64;
+/// How long connections have to come to their end when enough has come.
+const LINGER: Duration = Duration::from_secs(1);
+
+pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
+    interrupt::install();
+    let qos = args.qos.receiver(args.size)?;
+    let address = args.address.as_ref().or(args.bind.as_ref()).map_or("", String::as_str);
+    let failed = |error| args.transport.error(address, "a1 listen", error);
+    let socket = Socket::bind_with(address, qos, &args.transport.options()).map_err(failed)?;
+    socket.listen(BACKLOG)?;
+    socket.warnings().iter().for_each(|warning| output.warn(warning));
+    announce(output, &socket.local_addr().to_string());
+    let is_over = AtomicBool::new(false);
+    let result = std::thread::scope(|scope| {
+        let (tell, told) = channel();
+        let (is_over, socket) = (&is_over, &socket);
+        scope.spawn(move || accept(scope, is_over, socket, &tell));
+        let result = bare::print(args.count, output, &told, |message, line| Line { message, ..line }.print(output));
+        is_over.store(true, Ordering::Relaxed);
+        result
+    });
+    output.note(socket.counters().to_string().trim_end().replace('\n', ", "));
+    result
+}
+
+fn is_ended(is_over: &AtomicBool) -> bool {
+    is_over.load(Ordering::Relaxed) || interrupt::requested()
+}
+
+/// Takes who comes, each on a thread of its own.
+fn accept<'scope>(scope: &'scope Scope<'scope, '_>, is_over: &'scope AtomicBool, socket: &Socket, tell: &Sender<Told>) {
+    while !is_ended(is_over) {
+        match socket.accept_timeout(interrupt::LOOK) {
+            Ok(None) => {}
+            Ok(Some(connection)) => {
+                let tell = tell.clone();
+                scope.spawn(move || {
+                    if let Err(error) = read(&connection, is_over, &tell) {
+                        let peer = connection.peer_addr();
+                        // Whoever prints may have had enough.
+                        drop(tell.send(Told::Broken(format!("the connection with {peer} broke: {error}"))));
+                    }
+                });
+            }
+            Err(error) => {
+                let _ = tell.send(Told::Failed(error.into()));
+                return;
+            }
+        }
+    }
+}
+
+/// Reads messages until the peer has closed the connection, or enough has come.
+fn read(connection: &Connection, is_over: &AtomicBool, tell: &Sender<Told>) -> Result<(), String> {
+    let mut over_since = None;
+    let mut has_lost = false;
+    loop {
+        match connection.recv_timeout(interrupt::LOOK) {
+            Ok(Some(received)) => {
+                let mut sum = Sum::default();
+                sum.add(&received.data);
+                let (bytes, sha256) = sum.finish();
+                let whole = received.status.contains(Status::START | Status::END);
+                let lost = received.status.contains(Status::LOST);
+                has_lost |= lost || !whole;
+                // What is there of a message of which nothing came is nothing.
+                if whole || bytes > 0 {
+                    let source = Some(connection.peer_addr().to_string());
+                    let line = Line { event: "message", message: 0, bytes, sha256, whole, lost, source };
+                    let _ = tell.send(Told::Message(line));
+                }
+                connection.recycler().recycle(received.data);
+            }
+            Ok(None) if has_lost => return Err("it was closed, and something was lost".to_owned()),
+            Ok(None) => return Ok(()),
+            Err(pinnace::Error::Timeout) => {}
+            Err(error) => return Err(error.to_string()),
+        }
+        // The peer closes when it has heard that the last message has come.
+        let is_late = is_ended(is_over) && over_since.get_or_insert_with(Instant::now).elapsed() > LINGER;
+        if interrupt::requested() || is_late {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! `pinnace a1 send`.
+
+use super::{Line, QosArgs, Transport};
+use crate::bare::{Content, Sum, bar, places};
+use crate::content::DATA;
+use crate::exit::Error;
+use crate::interrupt;
+use crate::output::Output;
+use crate::xtp::resolve;
+use crate::{transport, units};
+use indicatif::ProgressBar;
+use pinnace::Message;
+use pinnace::a1::{Connection, Failure, Full, Progress, Qos, Sending, Socket};
+use serde::Serialize;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Arguments of `pinnace a1 send`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = DATA, override_usage = "pinnace a1 send [OPTIONS] FILE|- HOST:PORT\n       \
+    pinnace a1 send [OPTIONS] --size BYTES --to HOST:PORT")]
+pub(super) struct Args {
+    /// What to send (- is standard input), and the listener's address
+    #[arg(value_name = "FILE|- HOST:PORT", num_args = 0..=2)]
+    places: Vec<String>,
+    /// The listener's address
+    #[arg(long, value_name = "HOST:PORT", value_parser = transport::address)]
+    to: Option<String>,
+    /// Bytes of each message of pseudo-random content
+    #[arg(long, value_name = "BYTES", value_parser = transport::bytes)]
+    size: Option<u64>,
+    /// How many messages, all over one connection
+    #[arg(long, value_name = "K", default_value = "1")]
+    count: u64,
+    /// Where the pseudo-random content starts
+    #[arg(long, default_value = "1")]
+    seed: u64,
+    /// Send the content of this file in each message, straight from its pages
+    #[arg(long, conflicts_with_all = ["size", "seed"])]
+    file: Option<PathBuf>,
+    /// What is older than this has not to be sent any more (--mode raw)
+    #[arg(long, value_name = "TIME", value_parser = units::duration, help_heading = "Quality of service")]
+    deadline: Option<Duration>,
+    #[command(flatten)]
+    qos: QosArgs,
+    #[command(flatten)]
+    transport: Transport,
+}
+
+/// The last line.
+#[derive(Serialize)]
+struct Done {
+    event: &'static str,
+    messages: u64,
+    bytes: u64,
+    seconds: f64,
+    blocks_sent: u64,
+    blocks_repeated: u64,
+    /// Messages that were too old before they left.
+    stale: u64,
+    /// Whether the peer has acknowledged all of it.
+    acknowledged: bool,
+}
+
+/// What a sender has at hand.
+struct Sender<'a> {
+    args: &'a Args,
+    output: &'a Output,
+    /// As the user has it.
+    name: &'a str,
+    connection: Connection,
+    bar: ProgressBar,
+    under_way: VecDeque<Sending>,
+    bytes: u64,
+    stale: u64,
+}
+
+pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
+    let (file, name) = places(&args.places, (args.file.as_ref(), args.size, args.to.as_ref()))?;
+    let mut content = Content::open(file.as_deref(), args.size, args.seed, "an A1 message")?;
+    if content.len().is_none() && args.count != 1 {
+        return Err(Error::usage("--count: standard input can be read only once"));
+    }
+    let to = resolve(&name)?;
+    interrupt::install();
+    // Standard input is as long as it turns out to be, and the record has to say that.
+    let mut first = Some(content.whole(0)?);
+    let largest = first.as_ref().map_or(0, |message| message.len() as u64);
+    let deadline = deadline(args)?;
+    let qos = Qos { deadline, ..args.qos.sender(largest)? };
+    let connection = connect(args, &name, to, qos)?;
+    let bar = bar(Some(largest.saturating_mul(args.count)));
+    let begun = Instant::now();
+    let mut sender =
+        Sender { args, output, name: &name, connection, bar, under_way: VecDeque::new(), bytes: 0, stale: 0 };
+    let sent = (0..args.count).try_for_each(|number| {
+        let message = first.take().map_or_else(|| content.whole(number), Ok)?;
+        sender.send(message, number)
+    });
+    let sent = sent.and_then(|()| sender.finish());
+    let facts = sender.connection.facts().ok();
+    sender.bar.finish_and_clear();
+    if sent.is_err() {
+        // Nothing is left to be waited for.
+        sender.connection.abort();
+    }
+    sent?;
+    let done = Done {
+        event: "done",
+        messages: args.count,
+        bytes: sender.bytes,
+        seconds: begun.elapsed().as_secs_f64(),
+        blocks_sent: facts.as_ref().map_or(0, |facts| facts.sent),
+        blocks_repeated: facts.as_ref().map_or(0, |facts| facts.repeated),
+        stale: sender.stale,
+        acknowledged: qos.has_retransmission,
+    };
+    done.print(output);
+    Ok(())
+}
+
+fn deadline(args: &Args) -> Result<u32, Error> {
+    let Some(deadline) = args.deadline else { return Ok(0) };
+    if args.qos.mode.record().has_retransmission {
+        return Err(Error::usage("--deadline: only with --mode raw may something be left out"));
+    }
+    match u32::try_from(deadline.as_micros()) {
+        Ok(micros) if micros > 0 => Ok(micros),
+        _ => Err(Error::usage("--deadline: must lie between 1us and 4294s")),
+    }
+}
+
+fn connect(args: &Args, name: &str, to: SocketAddr, qos: Qos) -> Result<Connection, Error> {
+    let failed = |error| args.transport.error(name, "a1 listen", error);
+    let socket = Socket::client_of(to, qos, &args.transport.options()).map_err(failed)?;
+    let timeout = args.transport.timeout;
+    transport::interruptible(move || socket.connect_timeout(to, qos, timeout))?.map_err(failed)
+}
+
+impl Done {
+    fn print(&self, output: &Output) {
+        let speed = self.bytes as f64 * 8.0 / 1e6 / self.seconds.max(1e-9);
+        let how = if self.acknowledged { "delivered" } else { "sent (what was lost was not repeated)" };
+        let stale = match self.stale {
+            0 => String::new(),
+            stale => format!(", {stale} of them too old to be sent"),
+        };
+        let text = format!(
+            "{} messages {how}{stale}, {} bytes in {:.3} s, {speed:.1} Mbit/s; {} of {} blocks sent again",
+            self.messages, self.bytes, self.seconds, self.blocks_repeated, self.blocks_sent
+        );
+        if output.json || !output.verbose {
+            output.result(text, self);
+        } else {
+            // Standard output has the messages' lines, and nothing else.
+            output.note(text);
+        }
+    }
+}
+
+impl Sender<'_> {
+    /// Queues a message, and waits for room.
+    fn send(&mut self, mut message: Message, number: u64) -> Result<(), Error> {
+        let len = message.len() as u64;
+        self.print(&message, number);
+        loop {
+            self.look()?;
+            let unsent = match self.connection.send_tracked(message, Full::Report) {
+                Ok(sending) => {
+                    self.under_way.push_back(sending);
+                    self.bytes += len;
+                    return Ok(());
+                }
+                Err(unsent) => unsent,
+            };
+            message = match (unsent.message, unsent.error) {
+                (Some(message), pinnace::Error::WindowFull(_)) => message,
+                (_, error) => return Err(self.error(error)),
+            };
+            self.ended()?;
+        }
+    }
+
+    /// Waits a moment for the end of the oldest.
+    fn ended(&mut self) -> Result<(), Error> {
+        let Some(oldest) = self.under_way.pop_front() else {
+            std::thread::sleep(interrupt::LOOK / 100);
+            return Ok(());
+        };
+        match oldest.wait_timeout(interrupt::LOOK) {
+            Progress::Ended(Ok(_)) => {}
+            // The connection lives: the message was too old.
+            Progress::Ended(Err(_)) if self.args.deadline.is_some() && self.connection.result().is_none() => {
+                self.stale += 1;
+            }
+            Progress::Ended(Err(unsent)) => return Err(self.error(unsent.error)),
+            Progress::UnderWay(sending) => self.under_way.push_front(sending),
+        }
+        Ok(())
+    }
+
+    /// Waits until everything has arrived, and closes the connection.
+    fn finish(&mut self) -> Result<(), Error> {
+        while !self.under_way.is_empty() {
+            self.look()?;
+            self.ended()?;
+        }
+        self.connection.begin_close(self.args.transport.timeout).map_err(|error| self.error(error))?;
+        loop {
+            self.look()?;
+            match self.connection.wait_closed(interrupt::LOOK) {
+                Ok(()) => return Ok(()),
+                Err(pinnace::Error::Timeout) => {}
+                // Everything was acknowledged before: that the peer goes at once changes nothing.
+                Err(pinnace::Error::ConnectionFailed(Failure::Unfinished | Failure::AbortedByPeer)) => return Ok(()),
+                Err(error) => return Err(self.error(error)),
+            }
+        }
+    }
+
+    /// Fails on Ctrl-C; moves the bar.
+    fn look(&self) -> Result<(), Error> {
+        interrupt::check()?;
+        if let Ok(facts) = self.connection.facts() {
+            self.bar.set_position((facts.acked * u64::from(facts.block_bytes)).min(self.bytes));
+        }
+        Ok(())
+    }
+
+    /// Prints the line of a message that is sent.
+    fn print(&self, content: &[u8], message: u64) {
+        if !self.output.json && !self.output.verbose {
+            return;
+        }
+        let mut sum = Sum::default();
+        sum.add(content);
+        let (bytes, sha256) = sum.finish();
+        let line = Line { event: "message", message, bytes, sha256, whole: true, lost: false, source: None };
+        self.bar.suspend(|| line.print(self.output));
+    }
+
+    fn error(&self, error: pinnace::Error) -> Error {
+        self.args.transport.error(self.name, "a1 listen", error)
+    }
+}

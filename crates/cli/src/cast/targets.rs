@@ -1,0 +1,205 @@
+//! The sinks that the user has named: who is there, who is not yet, who is gone.
+//!
+//! Always true: each is tried again, a second after it was found missing, on a thread of its own; who was cut off because it
+//! was slow is not.
+
+use crate::a1::Transport;
+use crate::exit::Error;
+use pinnace::a1::{Failure, Qos, Sink, Socket};
+use serde::Serialize;
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+/// Between two tries.
+const PAUSE: Duration = Duration::from_secs(1);
+/// For the answer to a try.
+const TRY: Duration = Duration::from_secs(3);
+
+/// Where a sink stands.
+enum State {
+    /// It is being tried.
+    Tried,
+    Here(Box<Sink>),
+    /// To be tried then, if at all.
+    Absent(Option<Instant>),
+}
+
+/// One sink.
+struct Target {
+    name: String,
+    address: SocketAddr,
+    state: State,
+    /// Why it is not here, once that was told.
+    told: Option<String>,
+    /// It was there once.
+    was_here: bool,
+    /// It has answered, and not let us in.
+    is_refused: bool,
+    /// Blocks that were sent to it again, and messages that were left out for it, before its last connection.
+    before: (u64, u64),
+}
+
+/// What has happened to one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct News {
+    pub(super) event: &'static str,
+    pub(super) to: String,
+    pub(super) state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) why: Option<String>,
+}
+
+impl std::fmt::Display for News {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.why {
+            None => write!(f, "{} tunes in", self.to),
+            Some(why) => f.write_str(why),
+        }
+    }
+}
+
+/// How one has ended.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Ended {
+    pub(super) to: String,
+    /// It was there when the stream was over, and has all that was meant for it.
+    pub(super) delivered: bool,
+    pub(super) blocks_repeated: u64,
+    pub(super) messages_skipped: u64,
+}
+
+/// All of them.
+pub(super) struct Targets {
+    pub(super) socket: Socket,
+    qos: Qos,
+    transport: Transport,
+    all: Vec<Target>,
+    tell: Sender<(usize, Result<Sink, pinnace::Error>)>,
+    told: Receiver<(usize, Result<Sink, pinnace::Error>)>,
+}
+
+impl Targets {
+    /// Begins to look for them.
+    pub(super) fn new(socket: Socket, qos: Qos, transport: Transport, sinks: Vec<(String, SocketAddr)>) -> Self {
+        let (tell, told) = channel();
+        let all = sinks
+            .into_iter()
+            .map(|(name, address)| {
+                let state = State::Absent(Some(Instant::now()));
+                Target { name, address, state, told: None, was_here: false, is_refused: false, before: (0, 0) }
+            })
+            .collect();
+        let mut targets = Self { socket, qos, transport, all, tell, told };
+        targets.retry();
+        targets
+    }
+
+    /// Another record for those who come, and those who are here.
+    pub(super) fn set_qos(&mut self, qos: Qos) -> Result<(), Error> {
+        self.qos = qos;
+        Ok(self.socket.set_qos(qos)?)
+    }
+
+    fn retry(&mut self) {
+        for (index, target) in self.all.iter_mut().enumerate() {
+            if !matches!(target.state, State::Absent(Some(at)) if at <= Instant::now()) {
+                continue;
+            }
+            target.state = State::Tried;
+            let (socket, address, qos, tell) = (self.socket.clone(), target.address, self.qos, self.tell.clone());
+            std::thread::spawn(move || {
+                // Whoever casts may be done.
+                let _ = tell.send((index, socket.add_sink_timeout(address, qos, TRY)));
+            });
+        }
+    }
+
+    /// What has happened since the last look; never waits.
+    pub(super) fn look(&mut self) -> Vec<News> {
+        let mut news = Vec::new();
+        while let Ok((index, found)) = self.told.try_recv() {
+            let Some(target) = self.all.get_mut(index) else { continue };
+            let name = target.name.clone();
+            match found {
+                Ok(sink) => {
+                    target.state = State::Here(Box::new(sink));
+                    (target.told, target.was_here) = (None, true);
+                    news.push(News { event: "sink", to: name, state: "here", why: None });
+                }
+                Err(error) => {
+                    target.is_refused = matches!(
+                        error,
+                        pinnace::Error::ConnectionFailed(Failure::Refused { .. }) | pinnace::Error::CallRefused(_)
+                    );
+                    target.state = State::Absent(Some(Instant::now() + PAUSE));
+                    let why = self.transport.error(&name, "tune", error).message;
+                    if target.told.as_ref() != Some(&why) {
+                        target.told = Some(why.clone());
+                        news.push(News { event: "sink", to: name, state: "absent", why: Some(why) });
+                    }
+                }
+            }
+        }
+        for target in &mut self.all {
+            let State::Here(sink) = &target.state else { continue };
+            let Some(result) = sink.result() else { continue };
+            let is_slow = matches!(result, Err(Failure::TooSlow));
+            target.before = counted(sink, target.before);
+            // It has ended: nothing is left to be sent to it.
+            let _ = self.socket.remove_sink(sink, Duration::ZERO);
+            target.state = State::Absent((!is_slow).then(|| Instant::now() + PAUSE));
+            let why = match result {
+                Err(Failure::TooSlow) => format!("{} is too slow, and was dropped", target.name),
+                Err(failure) => format!("{} is gone: {failure}", target.name),
+                Ok(()) => format!("{} is gone: it has closed the connection", target.name),
+            };
+            target.told = Some(why.clone());
+            news.push(News { event: "sink", to: target.name.clone(), state: "gone", why: Some(why) });
+        }
+        self.retry();
+        news
+    }
+
+    /// Whether each has been found, or not, at least once.
+    pub(super) fn has_answers(&self) -> bool {
+        self.all.iter().all(|target| target.was_here || target.told.is_some())
+    }
+
+    /// Whether none of them can be waited for: who answers, and refuses, will do so again.
+    pub(super) fn is_hopeless(&self) -> bool {
+        self.all.iter().all(|target| target.is_refused)
+    }
+
+    /// How many are here.
+    pub(super) fn here(&self) -> usize {
+        self.all.iter().filter(|target| matches!(target.state, State::Here(_))).count()
+    }
+
+    /// Why the first that is missing is.
+    pub(super) fn why(&self) -> String {
+        self.all
+            .iter()
+            .find_map(|target| target.told.clone())
+            .unwrap_or_else(|| format!("no answer within {} s", self.transport.timeout.as_secs_f32()))
+    }
+
+    /// Ends all of them, within `linger`, and says how.
+    pub(super) fn close(&mut self, linger: Duration) -> Vec<Ended> {
+        let _ = self.socket.close_sinks(linger);
+        self.all
+            .iter()
+            .map(|target| {
+                let (delivered, (blocks_repeated, messages_skipped)) = match &target.state {
+                    State::Here(sink) => (sink.result() == Some(Ok(())), counted(sink, target.before)),
+                    _ => (false, target.before),
+                };
+                Ended { to: target.name.clone(), delivered, blocks_repeated, messages_skipped }
+            })
+            .collect()
+    }
+}
+
+fn counted(sink: &Sink, (repeated, skipped): (u64, u64)) -> (u64, u64) {
+    sink.facts().map_or((repeated, skipped), |facts| (repeated + facts.repeated, skipped + facts.skipped))
+}

@@ -1,0 +1,276 @@
+//! What is shown of a stream: on a terminal a line that changes, otherwise a line now and then; with --json objects.
+
+use super::assembly::{Assembly, Lost, Took};
+use super::jitter::{Evenness, Jitter};
+use crate::a1::rate_text;
+use crate::exit::Error;
+use crate::output::Output;
+use crate::sim::units;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use pinnace::a1::{Connection, Facts, Qos, Status};
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+/// See the [module](self).
+pub(super) struct Display {
+    output: Output,
+    /// Standard output is for the stream.
+    is_piped: bool,
+    every: Duration,
+    bar: ProgressBar,
+    is_live: bool,
+    jitter: Jitter,
+    begun: Instant,
+    /// When the last line was shown, and the bytes then.
+    shown: (Instant, u64),
+    /// Bytes of the medium that came.
+    bytes: u64,
+    /// Both ends' records, as they were shown.
+    qos: Option<(Qos, Qos)>,
+    changes: u64,
+    is_full: bool,
+}
+
+/// What is shown now and then.
+#[derive(Debug, Serialize)]
+struct Line {
+    event: &'static str,
+    seconds: f64,
+    bit_s: f64,
+    bytes: u64,
+    blocks: u64,
+    blocks_lost: u64,
+    #[serde(flatten)]
+    evenness: Evenness,
+    /// Blocks that the sender may have under way to us.
+    window_blocks: u64,
+    block_bytes: u32,
+    /// The sender had to wait for us.
+    window_full: bool,
+    round_trip_us: Option<u64>,
+    /// Blocks come through a multicast group.
+    multicast: bool,
+    qos: Value,
+    qos_changes: u64,
+}
+
+impl Line {
+    fn text(&self) -> String {
+        let Evenness { jitter_ms, p99_ms, late_p99_ms, .. } = self.evenness;
+        format!(
+            "{:>5.0} s {:>12}  jitter {jitter_ms:.2} ms, p99 {p99_ms:.1}, late {late_p99_ms:.1}  lost {} of {}  window {} x \
+             {} B{}",
+            self.seconds,
+            units::rate(self.bit_s),
+            self.blocks_lost,
+            self.blocks + self.blocks_lost,
+            self.window_blocks,
+            self.block_bytes,
+            if self.window_full { ", full" } else { "" }
+        )
+    }
+}
+
+/// A record, for programs.
+fn object(qos: &Qos) -> Value {
+    json!({
+        "rate_bit_s": qos.send_average * 8,
+        "burst_bytes": qos.send_burst,
+        "priority": qos.priority,
+        "checksum": qos.has_checksum,
+        "retransmission": qos.has_retransmission,
+        "outstanding": qos.outstanding,
+        "largest": qos.largest_sent,
+    })
+}
+
+fn qos_text(qos: &Qos) -> String {
+    let mode = if qos.has_retransmission { "reliable" } else { "raw" };
+    format!("{mode}, priority {}, {}", qos.priority, rate_text((qos.send_average, qos.send_burst)))
+}
+
+impl Display {
+    pub(super) fn new(output: Output, is_piped: bool, every: Duration) -> Result<Self, Error> {
+        let is_live = io::stderr().is_terminal() && !output.json;
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
+        if let Ok(style) = ProgressStyle::with_template("{wide_msg}") {
+            bar.set_style(style);
+        }
+        let now = Instant::now();
+        Ok(Self {
+            output,
+            is_piped,
+            every,
+            bar,
+            is_live,
+            jitter: Jitter::new()?,
+            begun: now,
+            shown: (now, 0),
+            bytes: 0,
+            qos: None,
+            changes: 0,
+            is_full: false,
+        })
+    }
+
+    /// A line about what happens.
+    pub(super) fn say(&self, text: &str) {
+        self.bar.suspend(|| self.output.warn(text));
+    }
+
+    /// An event, for people and for programs.
+    fn tell(&self, text: &str, object: &Value) {
+        self.say(text);
+        if self.output.json {
+            self.output.result("", object);
+        }
+    }
+
+    /// A sender has come.
+    pub(super) fn sender(&mut self, connection: &Connection) {
+        self.qos = None;
+        let peer = connection.peer_addr().to_string();
+        self.tell(&format!("{peer} is sending"), &json!({ "event": "sender", "source": peer }));
+    }
+
+    /// A sender has gone before the end.
+    pub(super) fn gone(&mut self, why: &str) {
+        self.tell(why, &json!({ "event": "gone", "why": why }));
+    }
+
+    /// A message has come.
+    pub(super) fn took(&mut self, took: &Took, bytes: usize) {
+        match took {
+            Took::Stream(about) => {
+                self.jitter.restart();
+                self.tell(&about.to_string(), &json!({ "event": "stream", "about": about }));
+            }
+            Took::Data { due, bytes, lost } => {
+                self.bytes += *bytes as u64;
+                self.jitter.arrive(self.begun.elapsed(), *due);
+                self.lost(lost.as_ref());
+            }
+            Took::End { lost } => {
+                self.lost(lost.as_ref());
+                self.tell("the stream is over", &json!({ "event": "over" }));
+            }
+            Took::Foreign => {
+                self.say(&format!("a message of {bytes} bytes that is not of `pinnace cast` was left out"))
+            }
+            Took::Known | Took::Early => {}
+        }
+    }
+
+    fn lost(&self, lost: Option<&Lost>) {
+        let Some(Lost { blocks, bytes }) = lost else { return };
+        let (from, to) = (blocks.start, blocks.end - 1);
+        let which = if from == to { format!("block {from} was") } else { format!("blocks {from} to {to} were") };
+        self.tell(
+            &format!("{which} lost (bytes {}..{})", bytes.start, bytes.end),
+            &json!({ "event": "lost", "blocks": [blocks.start, blocks.end], "bytes": [bytes.start, bytes.end] }),
+        );
+    }
+
+    /// Shows what is due.
+    pub(super) fn look<W: Write>(&mut self, connection: &Connection, assembly: &Assembly<W>) {
+        let (at, before) = self.shown;
+        let passed = at.elapsed();
+        let is_due = passed >= self.every;
+        if !is_due && !(self.is_live && passed >= Duration::from_millis(250)) {
+            return;
+        }
+        let Ok(facts) = connection.facts() else { return };
+        self.is_full = facts.status.contains(Status::WINDOW_FULL);
+        self.changed(&facts);
+        let line = self.line(&facts, assembly, (self.bytes - before) as f64 * 8.0 / passed.as_secs_f64().max(1e-9));
+        if self.is_live {
+            self.bar.set_message(line.text());
+        } else if self.output.json {
+            self.output.result("", &line);
+        } else {
+            self.say(&line.text());
+        }
+        if is_due {
+            self.shown = (Instant::now(), self.bytes);
+        }
+    }
+
+    fn changed(&mut self, facts: &Facts) {
+        let now = (facts.qos, facts.peer_qos);
+        match self.qos.replace(now) {
+            Some(before) if before == now => return,
+            Some(_) => self.changes += 1,
+            None => {}
+        }
+        let text = format!("quality of service: {}", qos_text(&facts.peer_qos));
+        self.tell(&text, &json!({ "event": "qos", "qos": object(&facts.peer_qos), "changes": self.changes }));
+    }
+
+    fn line<W: Write>(&self, facts: &Facts, assembly: &Assembly<W>, bit_s: f64) -> Line {
+        Line {
+            event: "status",
+            seconds: self.begun.elapsed().as_secs_f64(),
+            bit_s,
+            bytes: assembly.bytes(),
+            blocks: assembly.blocks,
+            blocks_lost: assembly.blocks_lost,
+            evenness: self.jitter.evenness(),
+            window_blocks: facts.windows.1,
+            block_bytes: facts.block_bytes,
+            window_full: self.is_full,
+            round_trip_us: facts.round_trip.map(|time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX)),
+            multicast: facts.has_joined,
+            qos: object(&facts.peer_qos),
+            qos_changes: self.changes,
+        }
+    }
+
+    pub(super) fn clear(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    /// The last lines.
+    pub(super) fn done<W: Write>(&self, assembly: &mut Assembly<W>) -> io::Result<()> {
+        let (bytes, sha256) = assembly.finish()?;
+        let holes: Vec<[u64; 2]> = assembly.holes.iter().map(|hole| [hole.start, hole.end]).collect();
+        let mut text = format!("stream {bytes} bytes {sha256}");
+        for [from, to] in &holes {
+            text.push_str(&format!("\nhole {from}..{to}"));
+        }
+        let evenness = self.jitter.evenness();
+        let Evenness { jitter_ms, p99_ms, late_p99_ms, late_max_ms } = evenness;
+        let done = json!({
+            "event": "done",
+            "bytes": bytes,
+            "sha256": sha256,
+            "holes": holes,
+            "blocks": assembly.blocks,
+            "blocks_lost": assembly.blocks_lost,
+            "streams": assembly.streams,
+            "missed_bytes": assembly.missed,
+            "jitter_ms": jitter_ms,
+            "p99_ms": p99_ms,
+            "late_p99_ms": late_p99_ms,
+            "late_max_ms": late_max_ms,
+            "qos_changes": self.changes,
+        });
+        let missed = match assembly.missed {
+            0 => String::new(),
+            missed => format!("; tuned in late, {missed} bytes had passed"),
+        };
+        let summary = format!(
+            "{} blocks, {} lost{missed}; jitter {jitter_ms:.2} ms, p99 {p99_ms:.1} ms, late {late_p99_ms:.1} ms, at most \
+             {late_max_ms:.1} ms",
+            assembly.blocks, assembly.blocks_lost
+        );
+        self.output.warn(summary);
+        if self.is_piped {
+            self.output.warn(text);
+        } else {
+            self.output.result(text, &done);
+        }
+        Ok(())
+    }
+}

@@ -497,6 +497,8 @@ impl Connection {
         }
         self.is_told = true;
         self.outgoing.abort();
+        // Nothing is told of a connection behind its end.
+        self.report_done(shared);
         self.failure = result.as_ref().err().cloned();
         let connection = self.id();
         if result.is_ok() {

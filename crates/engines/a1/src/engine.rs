@@ -187,25 +187,33 @@ impl A1 {
 impl Connection {
     /// Tells what is done, released, and how much storage there is.
     pub(crate) fn report(&mut self, shared: &mut Shared, casts: &mut BTreeMap<CastId, Cast>) {
-        let connection = self.id();
         shared.counters.blocks_stale += self.outgoing.take_stale();
-        while let Some(done) = self.outgoing.poll_done() {
-            let (ticket, buffer, delivered) = (done.ticket, done.buffer, done.delivered);
-            match self.cast {
-                Some(id) => {
-                    if let Some(cast) = casts.get_mut(&id) {
-                        cast.on_done(id, ticket, delivered, shared);
-                    }
+        if let Some(id) = self.cast {
+            while let Some(done) = self.outgoing.poll_done() {
+                if let Some(cast) = casts.get_mut(&id) {
+                    cast.on_done(id, done.ticket, done.delivered, shared);
                 }
-                None => shared.events.push_back(Event::Sent { connection, ticket, buffer, delivered }),
             }
         }
+        self.report_done(shared);
         while let Some(buffer) = self.incoming.poll_released() {
             shared.events.push_back(Event::Released { buffer });
         }
         let bytes = self.incoming.allocated();
         shared.bytes = shared.bytes + bytes - self.bytes;
         self.bytes = bytes;
+    }
+
+    /// Tells what is done, if the messages are the connection's own.
+    pub(crate) fn report_done(&mut self, shared: &mut Shared) {
+        if self.cast.is_some() {
+            return;
+        }
+        let connection = self.id();
+        while let Some(done) = self.outgoing.poll_done() {
+            let (ticket, buffer, delivered) = (done.ticket, done.buffer, done.delivered);
+            shared.events.push_back(Event::Sent { connection, ticket, buffer, delivered });
+        }
     }
 
     /// CLOSE leaves, once everything is acknowledged or linger is over.

@@ -218,6 +218,7 @@ impl Core {
             Event::Closed { connection, result } => {
                 let seen = self.seen.entry(*connection).or_default();
                 assert_eq!(seen.closed, None, "told twice");
+                assert!(!self.tickets.values().any(|of| of == connection), "messages come back before the end");
                 (seen.closed, seen.closed_at) = (Some(result.clone()), Some(now));
                 seen.rtt = host.engine().facts(now, *connection).and_then(|facts| facts.round_trip);
             }

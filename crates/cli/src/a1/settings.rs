@@ -149,8 +149,8 @@ impl Transport {
                 Error::peer_gone(format!("nobody listens at {peer}; start `pinnace {listener}` there"))
             }
             pinnace::Error::ConnectionFailed(Failure::Refused { code: RejectCode::Qos, .. }) => Error::failed(format!(
-                "{peer} refuses this quality of service: `pinnace {listener}` there needs the same --mode and --checksum, and \
-                 takes messages up to its --size"
+                "{peer} refuses this quality of service: `pinnace {listener}` there needs the same --mode and --checksum{}",
+                if listener == "tune" { "" } else { ", and a --size as large as the messages" }
             )),
             pinnace::Error::ConnectionFailed(Failure::Abandoned) => Error::peer_gone(format!(
                 "{peer} has not answered for {seconds} s: it was killed, or the network between is down; run the command \

@@ -139,6 +139,35 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     Radio::new(args, output, description, cut, targets).play(medium)
 }
 
+/// Casts a file over a socket that is there already, with nothing printed but errors.
+pub(crate) fn play(
+    file: &std::path::Path,
+    socket: Socket,
+    sinks: &[SocketAddr],
+    (priority, block): (u8, u32),
+    output: &Output,
+) -> Result<(), Error> {
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+    let (priority, block) = (priority.to_string(), block.to_string());
+    let to: Vec<String> = sinks.iter().map(SocketAddr::to_string).collect();
+    let mut words = vec!["cast", "--priority", &priority, "--block", &block, "--slow-sink", "block"];
+    words.extend(to.iter().flat_map(|to| ["--to", to]));
+    words.push("--");
+    let words = words.into_iter().map(std::ffi::OsString::from).chain([file.as_os_str().to_owned()]);
+    let line = <Line as clap::Parser>::try_parse_from(words);
+    let Line { args } = line.map_err(|error| Error::failed(format!("cannot cast: {error}")))?;
+    let medium = Medium::open(file, None, false)?;
+    let description = medium.description().clone();
+    let cut = Cut::new(&args, &description)?;
+    let sinks = to.into_iter().zip(sinks.iter().copied()).collect();
+    let targets = Targets::new(socket, cut.qos, args.transport.clone(), sinks);
+    Radio::new(&args, output, description, cut, targets).quiet().play(medium)
+}
+
 /// How the medium becomes messages, and the record that they need.
 #[derive(Clone, Copy, Debug)]
 struct Cut {

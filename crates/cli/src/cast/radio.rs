@@ -55,6 +55,8 @@ pub(super) struct Radio<'a> {
     header_at: Instant,
     begun: Instant,
     unheard: u64,
+    /// Nothing is printed but errors.
+    is_quiet: bool,
     /// Since when nobody has been here.
     alone_since: Option<Instant>,
 }
@@ -82,8 +84,14 @@ impl<'a> Radio<'a> {
             header_at: now,
             begun: now,
             unheard: 0,
+            is_quiet: false,
             alone_since: None,
         }
+    }
+
+    /// Prints nothing but errors.
+    pub(super) fn quiet(self) -> Self {
+        Self { is_quiet: true, bar: ProgressBar::hidden(), ..self }
     }
 
     /// Sends it all.
@@ -128,7 +136,9 @@ impl<'a> Radio<'a> {
             ))
         });
         let done = Done { event: "done", seconds, bytes, blocks, unheard: self.unheard, sinks: sinks.clone() };
-        self.output.result(text, &done);
+        if !self.is_quiet {
+            self.output.result(text, &done);
+        }
         error.map_or(Ok(()), Err)
     }
 
@@ -143,7 +153,7 @@ impl<'a> Radio<'a> {
             let is_late = begun.elapsed() > self.args.transport.timeout;
             match self.targets.here() {
                 0 if is_late || (self.targets.has_answers() && self.targets.is_hopeless()) => {
-                    return Err(Error::peer_gone(self.targets.why()));
+                    return Err(self.targets.why());
                 }
                 0 => {}
                 _ if is_late || self.targets.has_answers() => return Ok(()),
@@ -154,12 +164,14 @@ impl<'a> Radio<'a> {
     }
 
     fn say(&self, text: &dyn std::fmt::Display) {
-        self.bar.suspend(|| self.output.warn(text));
+        if !self.is_quiet {
+            self.bar.suspend(|| self.output.warn(text));
+        }
     }
 
     fn tell(&self, news: &News) {
         self.say(news);
-        if self.output.json {
+        if self.output.json && !self.is_quiet {
             self.bar.suspend(|| self.output.result("", news));
         }
     }

@@ -4,7 +4,7 @@
 //! was slow is not.
 
 use crate::a1::Transport;
-use crate::exit::Error;
+use crate::exit::{Error, Exit};
 use pinnace::a1::{Failure, Qos, Sink, Socket};
 use serde::Serialize;
 use std::net::SocketAddr;
@@ -32,6 +32,8 @@ struct Target {
     state: State,
     /// Why it is not here, once that was told.
     told: Option<String>,
+    /// And what that means.
+    exit: Exit,
     /// It was there once.
     was_here: bool,
     /// It has answered, and not let us in.
@@ -87,7 +89,16 @@ impl Targets {
             .into_iter()
             .map(|(name, address)| {
                 let state = State::Absent(Some(Instant::now()));
-                Target { name, address, state, told: None, was_here: false, is_refused: false, before: (0, 0) }
+                Target {
+                    name,
+                    address,
+                    state,
+                    told: None,
+                    exit: Exit::PeerGone,
+                    was_here: false,
+                    is_refused: false,
+                    before: (0, 0),
+                }
             })
             .collect();
         let mut targets = Self { socket, qos, transport, all, tell, told };
@@ -133,7 +144,8 @@ impl Targets {
                         pinnace::Error::ConnectionFailed(Failure::Refused { .. }) | pinnace::Error::CallRefused(_)
                     );
                     target.state = State::Absent(Some(Instant::now() + PAUSE));
-                    let why = self.transport.error(&name, "tune", error).message;
+                    let Error { exit, message: why } = self.transport.error(&name, "tune", error);
+                    target.exit = exit;
                     if target.told.as_ref() != Some(&why) {
                         target.told = Some(why.clone());
                         news.push(News { event: "sink", to: name, state: "absent", why: Some(why) });
@@ -154,7 +166,7 @@ impl Targets {
                 Err(failure) => format!("{} is gone: {failure}", target.name),
                 Ok(()) => format!("{} is gone: it has closed the connection", target.name),
             };
-            target.told = Some(why.clone());
+            (target.told, target.exit) = (Some(why.clone()), Exit::PeerGone);
             news.push(News { event: "sink", to: target.name.clone(), state: "gone", why: Some(why) });
         }
         self.retry();
@@ -177,11 +189,10 @@ impl Targets {
     }
 
     /// Why the first that is missing is.
-    pub(super) fn why(&self) -> String {
-        self.all
-            .iter()
-            .find_map(|target| target.told.clone())
-            .unwrap_or_else(|| format!("no answer within {} s", self.transport.timeout.as_secs_f32()))
+    pub(super) fn why(&self) -> Error {
+        let told = self.all.iter().find_map(|target| Some(Error::new(target.exit, target.told.clone()?)));
+        let name = self.all.first().map_or("the sink", |target| target.name.as_str());
+        told.unwrap_or_else(|| self.transport.error(name, "tune", pinnace::Error::Timeout))
     }
 
     /// Ends all of them, within `linger`, and says how.

@@ -1,4 +1,5 @@
-//! `pinnace demo`: the main job, shown in under a minute. `pinnace demo vrp` shows what loss by contract is for.
+//! `pinnace demo`: the main job, shown in under a minute. `pinnace demo vrp` shows what loss by contract is for,
+//! `pinnace demo a1` what qualities of service are.
 //!
 //! Two processes carry real files over loopback, `pinnace perf` compares with TCP, and the simulator shows a path that
 //! loses datagrams; then a table, and a picture.
@@ -6,10 +7,12 @@
 //! Always true: it needs no privileges and no arguments; every number was measured in this run; when it ends, however it
 //! ends (Ctrl-C too), its temporary files and its processes are gone.
 
+mod a1;
 mod child;
 mod figure;
 mod files;
 mod lossy;
+mod relay;
 mod report;
 mod throughput;
 mod vrp;
@@ -42,6 +45,7 @@ pub(crate) struct Args {
 #[derive(clap::Subcommand, Clone, Debug)]
 enum Other {
     Vrp(vrp::Args),
+    A1(a1::Args),
 }
 
 /// Everything that was measured.
@@ -57,8 +61,10 @@ struct Findings {
 
 /// Runs the command.
 pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
-    if let Some(Other::Vrp(args)) = &args.other {
-        return vrp::run(args, output);
+    match &args.other {
+        Some(Other::Vrp(args)) => return vrp::run(args, output),
+        Some(Other::A1(args)) => return a1::run(args, output),
+        None => {}
     }
     interrupt::install();
     let begin = Instant::now();

@@ -24,7 +24,7 @@ pub(crate) enum Took {
     /// Another stream begins.
     Stream(About),
     /// Data, that were due then.
-    Data { due: Duration, bytes: usize, lost: Option<Lost> },
+    Data { number: u64, due: Duration, bytes: usize, lost: Option<Lost> },
     /// The stream is over; this was lost at its end.
     End { lost: Option<Lost> },
     /// Nothing new.
@@ -122,7 +122,7 @@ impl<W: Write> Assembly<W> {
         self.write(block)?;
         self.blocks += 1;
         self.next = Some((front.number.saturating_add(1), front.position.saturating_add(block.len() as u64)));
-        Ok(Took::Data { due: front.due, bytes: block.len(), lost })
+        Ok(Took::Data { number: front.number, due: front.due, bytes: block.len(), lost })
     }
 
     fn begin(&mut self, front: &Front, about: About, medium: &[u8]) -> io::Result<Took> {
@@ -206,7 +206,8 @@ mod tests {
         assert_eq!(assembly.take(&head(7, 0, b"RI")).unwrap(), Took::Stream(about()));
         for (number, block) in [b"abc", b"def"].iter().enumerate() {
             let took = assembly.take(&data(7, number as u64, *block)).unwrap();
-            assert_eq!(took, Took::Data { due: Duration::from_millis(20 * number as u64), bytes: 3, lost: None });
+            let (number, lost) = (number as u64, None);
+            assert_eq!(took, Took::Data { number, due: Duration::from_millis(20 * number), bytes: 3, lost });
         }
         assert_eq!(assembly.take(&head(7, 2, b"RI")).unwrap(), Took::Known);
         assert_eq!(assembly.take(&data(7, 0, b"abc")).unwrap(), Took::Known);

@@ -31,7 +31,12 @@ pub(super) struct Display {
     qos: Option<(Qos, Qos)>,
     changes: u64,
     is_full: bool,
+    /// When each block came.
+    log: Option<Log>,
 }
+
+/// A file of lines.
+pub(super) type Log = io::BufWriter<std::fs::File>;
 
 /// What is shown now and then.
 #[derive(Debug, Serialize)]
@@ -92,7 +97,7 @@ fn qos_text(qos: &Qos) -> String {
 }
 
 impl Display {
-    pub(super) fn new(output: Output, is_piped: bool, every: Duration) -> Result<Self, Error> {
+    pub(super) fn new(output: Output, is_piped: bool, every: Duration, log: Option<Log>) -> Result<Self, Error> {
         let is_live = io::stderr().is_terminal() && !output.json;
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
         if let Ok(style) = ProgressStyle::with_template("{wide_msg}") {
@@ -112,6 +117,7 @@ impl Display {
             qos: None,
             changes: 0,
             is_full: false,
+            log,
         })
     }
 
@@ -141,15 +147,16 @@ impl Display {
     }
 
     /// A message has come.
-    pub(super) fn took(&mut self, took: &Took, bytes: usize) {
+    pub(super) fn took(&mut self, took: &Took, bytes: usize) -> io::Result<()> {
         match took {
             Took::Stream(about) => {
                 self.jitter.restart();
                 self.tell(&about.to_string(), &json!({ "event": "stream", "about": about }));
             }
-            Took::Data { due, bytes, lost } => {
+            Took::Data { number, due, bytes, lost } => {
                 self.bytes += *bytes as u64;
-                self.jitter.arrive(self.begun.elapsed(), *due);
+                let late = self.jitter.arrive(self.begun.elapsed(), *due);
+                self.log(*number, *due, late)?;
                 self.lost(lost.as_ref());
             }
             Took::End { lost } => {
@@ -161,6 +168,14 @@ impl Display {
             }
             Took::Known | Took::Early => {}
         }
+        Ok(())
+    }
+
+    fn log(&mut self, number: u64, due: Duration, late: Duration) -> io::Result<()> {
+        let Some(log) = &mut self.log else { return Ok(()) };
+        let millis = |time: Duration| time.as_secs_f64() * 1e3;
+        let line = json!({ "block": number, "due_ms": millis(due), "late_ms": millis(late) });
+        writeln!(log, "{line}")
     }
 
     fn lost(&self, lost: Option<&Lost>) {
@@ -232,8 +247,11 @@ impl Display {
     }
 
     /// The last lines.
-    pub(super) fn done<W: Write>(&self, assembly: &mut Assembly<W>) -> io::Result<()> {
+    pub(super) fn done<W: Write>(&mut self, assembly: &mut Assembly<W>) -> io::Result<()> {
         let (bytes, sha256) = assembly.finish()?;
+        if let Some(log) = &mut self.log {
+            log.flush()?;
+        }
         let holes: Vec<[u64; 2]> = assembly.holes.iter().map(|hole| [hole.start, hole.end]).collect();
         let mut text = format!("stream {bytes} bytes {sha256}");
         for [from, to] in &holes {

@@ -48,22 +48,25 @@ impl Jitter {
         Ok(Self { last: None, quickest: None, smooth: 0.0, differences: histogram()?, lateness: histogram()? })
     }
 
-    /// A block has come that was due at `due` after the beginning. Another beginning: [`Jitter::restart`].
-    pub(crate) fn arrive(&mut self, at: Duration, due: Duration) {
+    /// A block has come that was due at `due` after the beginning; returns how much later than the quickest so far.
+    /// Another beginning: [`Jitter::restart`].
+    pub(crate) fn arrive(&mut self, at: Duration, due: Duration) -> Duration {
         let (at, due) = (micros(at), micros(due));
         let delay = at - due;
         let quickest = *self.quickest.get_or_insert(delay);
         self.quickest = Some(quickest.min(delay));
+        let late = u64::try_from(delay - quickest).unwrap_or(0);
         if let Some((last_at, last_due)) = self.last {
             if last_due == due {
-                return;
+                return Duration::from_micros(late);
             }
             let difference = (delay - (last_at - last_due)).unsigned_abs();
             self.smooth += (difference as f64 - self.smooth) / 16.0;
             self.differences.saturating_record(difference);
         }
-        self.lateness.saturating_record((delay - quickest).unsigned_abs());
+        self.lateness.saturating_record(late);
         self.last = Some((at, due));
+        Duration::from_micros(late)
     }
 
     /// What comes next has nothing to do with what came before.
@@ -94,7 +97,9 @@ mod tests {
     #[test]
     fn even_arrivals_have_none() {
         let mut jitter = Jitter::new().unwrap();
-        (0..1000).for_each(|n| jitter.arrive(ms(500 + 20 * n), ms(20 * n)));
+        for n in 0..1000 {
+            assert!(jitter.arrive(ms(500 + 20 * n), ms(20 * n)).is_zero());
+        }
         assert_eq!(jitter.evenness(), Evenness::default());
     }
 
@@ -115,7 +120,9 @@ mod tests {
     #[test]
     fn one_in_two_hundred_does_not_show_in_the_percentile() {
         let mut jitter = Jitter::new().unwrap();
-        (0..2000).for_each(|n| jitter.arrive(ms(20 * n + if n % 400 == 99 { 300 } else { 1 }), ms(20 * n)));
+        for n in 0..2000 {
+            jitter.arrive(ms(20 * n + if n % 400 == 99 { 300 } else { 1 }), ms(20 * n));
+        }
         let found = jitter.evenness();
         assert!(found.p99_ms < 1.0 && found.late_p99_ms < 1.0 && found.late_max_ms > 250.0, "{found:?}");
     }

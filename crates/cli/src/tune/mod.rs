@@ -50,6 +50,9 @@ pub(crate) struct Args {
     /// Write the stream to this file; `-` is standard output [default: it is only shown]
     #[arg(short, long, value_name = "FILE|-")]
     out: Option<PathBuf>,
+    /// Write when each block came to this file: JSON, one object a line
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
     /// Go on after the end of a stream, until Ctrl-C
     #[arg(long)]
     keep: bool,
@@ -73,7 +76,7 @@ pub(crate) struct Args {
 }
 
 /// A sender that says nothing for so long may be replaced by another.
-const SILENT: Duration = Duration::from_secs(1);
+const SILENT: Duration = Duration::from_millis(1500);
 /// For the sender to close after the end of its stream.
 const FAREWELL: Duration = Duration::from_secs(2);
 /// Senders that wait to be looked at.
@@ -117,6 +120,13 @@ impl Args {
         })
     }
 
+    fn open_log(&self) -> Result<Option<display::Log>, Error> {
+        let Some(path) = &self.log else { return Ok(None) };
+        let file =
+            File::create(path).map_err(|error| Error::io(format_args!("cannot write {}", path.display()), &error))?;
+        Ok(Some(io::BufWriter::new(file)))
+    }
+
     fn is_piped(&self) -> bool {
         self.out.as_ref().is_some_and(|path| path.as_os_str() == "-")
     }
@@ -144,7 +154,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     socket.warnings().iter().for_each(|warning| output.warn(warning));
     let mut assembly = Assembly::new(args.open()?);
     announce(output, &socket.local_addr().to_string());
-    let mut display = Display::new(*output, args.is_piped(), args.every)?;
+    let mut display = Display::new(*output, args.is_piped(), args.every, args.open_log()?)?;
     let result = tune(args, &socket, &mut assembly, &mut display);
     display.clear();
     output.note(socket.counters().to_string().trim_end().replace('\n', ", "));
@@ -174,9 +184,9 @@ fn tune(args: &Args, socket: &Socket, assembly: &mut Out, display: &mut Display)
         match listen(args, socket, &connection, assembly, display)? {
             Ended::Over if !args.keep => return Ok(()),
             Ended::Over => display.say("waiting for the next stream"),
-            Ended::Replaced(connection) => {
+            Ended::Replaced(other) => {
                 display.gone(&format!("{} says nothing, and another sender is here", connection.peer_addr()));
-                next = Some(connection);
+                next = Some(other);
             }
             Ended::Broken(why) => {
                 display.gone(&format!("the sender {} is gone: {why}; waiting for it", connection.peer_addr()));
@@ -211,6 +221,8 @@ fn listen(
 ) -> Result<Ended, Error> {
     let mut heard = Instant::now();
     let mut is_over = false;
+    // Another sender waits until it is known whether this one lives; what it sends meanwhile waits with it.
+    let mut other: Option<(Connection, Instant)> = None;
     loop {
         interrupt::check()?;
         match connection.recv_timeout(interrupt::LOOK) {
@@ -218,7 +230,8 @@ fn listen(
                 heard = Instant::now();
                 let took = assembly.take(&received.data).map_err(|error| cannot_write(args, &error))?;
                 is_over |= matches!(took, Took::End { .. });
-                display.took(&took, received.data.len());
+                let logged = display.took(&took, received.data.len());
+                logged.map_err(|error| Error::io("cannot write the log", &error))?;
                 connection.recycler().recycle(received.data);
             }
             Ok(None) if is_over => return Ok(Ended::Over),
@@ -228,7 +241,7 @@ fn listen(
             Err(_) if is_over => return Ok(Ended::Over),
             Err(error) => return Ok(Ended::Broken(error.to_string())),
         }
-        if is_over && heard.elapsed() > FAREWELL {
+        if is_over && other.is_none() && heard.elapsed() > FAREWELL {
             return Ok(Ended::Over);
         }
         let silence = heard.elapsed();
@@ -237,15 +250,19 @@ fn listen(
             connection.abort();
             return Ok(Ended::Broken(format!("nothing came for {:.0} s", silence.as_secs_f64())));
         }
-        if socket.has_arrivals()
-            && let Some(other) = socket.try_accept()?
-        {
-            if is_over || silence > SILENT {
+        if other.is_none() && socket.has_arrivals() {
+            other = socket.try_accept()?.map(|other| (other, Instant::now()));
+        }
+        match other.take() {
+            Some((waiting, _)) if is_over || silence > SILENT => {
                 connection.abort();
-                return Ok(Ended::Replaced(other));
+                return Ok(Ended::Replaced(waiting));
             }
-            display.say(&format!("{} was turned away: a stream is being received", other.peer_addr()));
-            other.abort();
+            Some((waiting, since)) if heard > since => {
+                display.say(&format!("{} was turned away: a stream is being received", waiting.peer_addr()));
+                waiting.abort();
+            }
+            waiting => other = waiting,
         }
         display.look(connection, assembly);
     }

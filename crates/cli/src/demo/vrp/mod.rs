@@ -10,7 +10,6 @@
 
 mod figure;
 mod movie;
-mod relay;
 mod report;
 mod run;
 

@@ -1,7 +1,7 @@
 //! One transport's turn: a sender and a receiver, processes of their own, and what the receiver has written down.
 
 use super::super::child::Child;
-use super::relay::Relay;
+use super::super::relay::Relay;
 use super::{Between, CONTRACT, DEADLINE, FPS, LOSS, RATE, RTT, movie};
 use crate::exit::Error;
 use crate::interrupt;
@@ -84,10 +84,10 @@ pub(super) fn view(folder: &Path, over: &str, between: &Between) -> Result<Viewe
         Between::Relay { .. } => {
             let text = format!("rate={RATE},delay={}ms,loss={LOSS}", RTT.as_millis() / 2);
             let network: NetworkConfig = text.parse().map_err(|error| Error::failed(format!("{text}: {error}")))?;
-            Some(Relay::start(to, &network)?)
+            Some(Relay::start(&[to], &network)?)
         }
     };
-    to = relay.as_ref().map_or(to, Relay::address);
+    to = relay.as_ref().and_then(|relay| relay.addresses().first().copied()).unwrap_or(to);
     let (to, movie) = (to.to_string(), path(&folder.join("movie")));
     let (fps, deadline) = (FPS.to_string(), format!("{}ms", DEADLINE.as_millis()));
     let (packet, critical) =

@@ -1,5 +1,7 @@
 //! A relay for datagrams in user space, that is slow, far and lossy: what is left to those who may not make devices.
 //!
+//! Destinations of one relay share its link, as the programs of a host do.
+//!
 //! Always true: what becomes of a datagram, and when it comes out, is what the emulated link of `pinnace wan` would do with it.
 
 use crate::exit::Error;
@@ -19,41 +21,59 @@ use std::time::{Duration, Instant};
 const HEADERS: u32 = 28;
 /// How often to look whether it should end.
 const LOOK: Duration = Duration::from_millis(50);
+/// Where a relay listens: on this host, too, but not where destinations do.
+const FRONT: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 /// Bytes of socket buffers asked for.
 const BUFFER: usize = 4 << 20;
 
 /// A running relay.
 pub(super) struct Relay {
-    address: SocketAddr,
+    addresses: Vec<SocketAddr>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<io::Result<()>>>,
 }
 
+/// What leads to one destination, and back.
+struct Lane {
+    front: UdpSocket,
+    back: UdpSocket,
+    /// Who has sent to it first.
+    sender: Option<SocketAddr>,
+}
+
 impl Relay {
-    /// Relays between whoever sends to [`Relay::address`] first, and `to`.
-    pub(super) fn start(to: SocketAddr, network: &NetworkConfig) -> Result<Self, Error> {
+    /// Relays to each of these, over one link that all of them share, from whoever sends to its [`Relay::addresses`] first,
+    /// and back over another one.
+    pub(super) fn start(to: &[SocketAddr], network: &NetworkConfig) -> Result<Self, Error> {
         let failed = |error: io::Error| Error::io("cannot make a relay", &error);
-        let open = || {
-            let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let open = |at: (Ipv4Addr, u16)| {
+            let socket = UdpSocket::bind(at)?;
             socket.set_nonblocking(true)?;
             // As much as one is given.
             let _ = SockRef::from(&socket).set_recv_buffer_size(BUFFER);
             io::Result::Ok(socket)
         };
-        let (front, back) = (open().map_err(failed)?, open().map_err(failed)?);
-        back.connect(to).map_err(failed)?;
-        let address = front.local_addr().map_err(failed)?;
+        let lane = |to: &SocketAddr| {
+            // The port is the destination's: A1 names it, and is answered only where it is right.
+            let front = open((FRONT, to.port())).or_else(|_| open((Ipv4Addr::LOCALHOST, 0)))?;
+            let back = open((Ipv4Addr::LOCALHOST, 0))?;
+            back.connect(to)?;
+            io::Result::Ok(Lane { front, back, sender: None })
+        };
+        let lanes = to.iter().map(lane).collect::<io::Result<Vec<_>>>().map_err(failed)?;
+        let addresses = lanes.iter().map(|lane| lane.front.local_addr()).collect::<io::Result<_>>().map_err(failed)?;
         let stop = Arc::new(AtomicBool::new(false));
         let (links, asked) = ([Link::new(network, 7), Link::new(network, !7)], Arc::clone(&stop));
         let thread = std::thread::Builder::new()
             .name("relay".into())
-            .spawn(move || relay(&front, &back, links, &asked))
+            .spawn(move || relay(lanes, links, &asked))
             .map_err(failed)?;
-        Ok(Self { address, stop, thread: Some(thread) })
+        Ok(Self { addresses, stop, thread: Some(thread) })
     }
 
-    pub(super) fn address(&self) -> SocketAddr {
-        self.address
+    /// Where to send to, in the order of the destinations.
+    pub(super) fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
     }
 }
 
@@ -66,35 +86,42 @@ impl Drop for Relay {
     }
 }
 
-fn relay(front: &UdpSocket, back: &UdpSocket, links: [Link; 2], stop: &AtomicBool) -> io::Result<()> {
+fn relay(mut lanes: Vec<Lane>, links: [Link; 2], stop: &AtomicBool) -> io::Result<()> {
     let begin = Instant::now();
     let clock = || Time::from_nanos(u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX));
     let [mut there, mut here] = links.map(|link| (link, DelayLine::with_capacity(0)));
-    let mut sender: Option<SocketAddr> = None;
     while !stop.load(Ordering::Relaxed) {
-        take(front, &mut there, clock, |from| *sender.get_or_insert(from) == from)?;
-        take(back, &mut here, clock, |_| true)?;
-        let now = clock();
-        while let Some((_, datagram)) = there.1.pop_if(now, |_| true) {
-            // Nobody may listen there yet; then it is lost, as on any path.
-            let _ = back.send(&datagram);
+        for (index, Lane { front, back, sender }) in lanes.iter_mut().enumerate() {
+            take(front, index, &mut there, clock, |from| *sender.get_or_insert(from) == from)?;
+            take(back, index, &mut here, clock, |_| true)?;
         }
-        while let Some((_, datagram)) = here.1.pop_if(now, |_| true) {
-            let _ = sender.map(|to| front.send_to(&datagram, to));
+        let now = clock();
+        while let Some((_, (index, datagram))) = there.1.pop_if(now, |_| true) {
+            // Nobody may listen there yet; then it is lost, as on any path.
+            let _ = lanes.get(index).map(|lane| lane.back.send(&datagram));
+        }
+        while let Some((_, (index, datagram))) = here.1.pop_if(now, |_| true) {
+            let _ = lanes.get(index).and_then(|lane| Some(lane.front.send_to(&datagram, lane.sender?)));
         }
         let next = [there.1.next(), here.1.next()].into_iter().flatten().min();
         let pause = next.map_or(LOOK, |next| next.since(clock()).min(LOOK));
-        let mut watched = [PollFd::new(front, PollFlags::IN), PollFd::new(back, PollFlags::IN)];
+        let mut watched: Vec<PollFd<'_>> = lanes
+            .iter()
+            .flat_map(|lane| [&lane.front, &lane.back])
+            .map(|socket| PollFd::new(socket, PollFlags::IN))
+            .collect();
         let _ = poll(&mut watched, Timespec::try_from(pause).ok().as_ref());
     }
     Ok(())
 }
 
-type Way = (Link, DelayLine<Vec<u8>>);
+/// A direction of the link, and the datagrams that are on it, each with its lane.
+type Way = (Link, DelayLine<(usize, Vec<u8>)>);
 
 /// Takes in what has come.
 fn take(
     socket: &UdpSocket,
+    index: usize,
     (link, line): &mut Way,
     clock: impl Fn() -> Time,
     mut wanted: impl FnMut(SocketAddr) -> bool,
@@ -104,7 +131,7 @@ fn take(
         match socket.recv_from(&mut datagram) {
             Ok((bytes, from)) if wanted(from) => {
                 if let Fate::Crosses { at, held } = link.offer(clock(), bytes as u32 + HEADERS) {
-                    line.push(at, held, datagram[..bytes].to_vec());
+                    line.push(at, held, (index, datagram[..bytes].to_vec()));
                 }
             }
             Ok(_) => {}
@@ -129,9 +156,9 @@ mod tests {
             socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         }
         let network = "rate=10mbit,delay=20ms".parse().unwrap();
-        let relay = Relay::start(far.local_addr().unwrap(), &network).unwrap();
+        let relay = Relay::start(&[far.local_addr().unwrap()], &network).unwrap();
         let begin = Instant::now();
-        near.send_to(b"ahoy", relay.address()).unwrap();
+        near.send_to(b"ahoy", relay.addresses()[0]).unwrap();
         let mut buffer = [0; 100];
         let (bytes, from) = far.recv_from(&mut buffer).unwrap();
         assert_eq!(&buffer[..bytes], b"ahoy");

@@ -2,7 +2,7 @@
 
 use libc::c_int;
 use pinnace::zcrp::{Failure, Refused};
-use pinnace::{EndpointError, Error, vrp};
+use pinnace::{EndpointError, Error, a1, vrp};
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -42,7 +42,30 @@ impl From<&Error> for Errno {
             vrp::Refused::TooLarge | vrp::Refused::HeaderTooLarge => libc::EMSGSIZE,
             vrp::Refused::InvalidTerms => libc::EINVAL,
         };
+        let of_connection = |failure: &a1::Failure| match failure {
+            a1::Failure::Refused { .. } => libc::ECONNREFUSED,
+            a1::Failure::TimedOut | a1::Failure::Abandoned | a1::Failure::LingerOver | a1::Failure::TooSlow => {
+                libc::ETIMEDOUT
+            }
+            a1::Failure::AbortedByPeer | a1::Failure::Unfinished => libc::ECONNRESET,
+            a1::Failure::Aborted => libc::ECONNABORTED,
+            a1::Failure::Violation => libc::EPROTO,
+        };
+        let of_call = |refused: &a1::Refused| match refused {
+            a1::Refused::TooManyConnections => libc::ENOBUFS,
+            a1::Refused::NoConnection => libc::EPIPE,
+            a1::Refused::NotConnected => libc::ENOTCONN,
+            a1::Refused::TooLarge { .. } => libc::EMSGSIZE,
+            a1::Refused::Full => libc::EAGAIN,
+            a1::Refused::BeyondMaximum => libc::EPERM,
+            a1::Refused::Impossible | a1::Refused::Sink => libc::EINVAL,
+            a1::Refused::Listening => libc::EADDRINUSE,
+            a1::Refused::ShutDown => libc::ECONNABORTED,
+        };
         Self(match error {
+            Error::ConnectionFailed(failure) => of_connection(failure),
+            Error::CallRefused(refused) => of_call(refused),
+            Error::WindowFull(_) => libc::EAGAIN,
             Error::Io { source, .. } => Self::from(source).0,
             Error::Failed(failure) => of_failure(failure),
             Error::Refused(Refused::Closed(Failure::Closed)) => libc::ENOTCONN,
@@ -64,6 +87,17 @@ impl From<Error> for Errno {
     fn from(error: Error) -> Self {
         Self::from(&error)
     }
+}
+
+/// Runs the body of an exported function that returns a negative error, which a panic is as well: it must not unwind into C.
+pub(crate) fn negative<R: From<i16>>(body: impl FnOnce() -> Result<R, Errno>) -> R {
+    let why = match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(result)) => return result,
+        Ok(Err(Errno(why))) => why,
+        Err(_) => libc::EIO,
+    };
+    // No system has so many errors.
+    R::from(i16::try_from(why).map_or(-(libc::EIO as i16), |why| -why))
 }
 
 /// Runs the body of an exported function: an error becomes `errno` and `failed`, and so does a panic, which must not

@@ -4,21 +4,12 @@
 use super::context::Context;
 use super::registry;
 use super::types::*;
-use crate::errors::Errno;
+use crate::errors::{Errno, negative};
 use crate::kept::lock;
 use libc::{c_int, c_void, timeval};
 use pinnace_xtp::Close;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
-
-/// Runs a body: an error is its negative number, and so is a panic, which must not unwind into C.
-fn guard(body: impl FnOnce() -> Result<c_int, Errno>) -> c_int {
-    match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(Ok(code)) => code,
-        Ok(Err(Errno(why))) => -why,
-        Err(_) => -libc::EIO,
-    }
-}
 
 fn given<T>(at: *mut T) -> Result<NonNull<T>, Errno> {
     NonNull::new(at).ok_or(Errno(libc::EINVAL))
@@ -26,7 +17,7 @@ fn given<T>(at: *mut T) -> Result<NonNull<T>, Errno> {
 
 /// A call on a context: its structure is read before, and written after.
 fn with(ctx: *mut xtpctx, call: impl FnOnce(&mut Context) -> Result<c_int, Errno>) -> c_int {
-    guard(|| {
+    negative(|| {
         let address = given(ctx)?.as_ptr().expose_provenance();
         let registry = registry::current();
         let slot = registry.find(address)?;
@@ -56,7 +47,7 @@ pub unsafe extern "C" fn xtp_bloc_init(block: *mut xtpcbloc) {
 /// Initialises a context.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xtp_ctx_init(ctx: *mut xtpctx) -> c_int {
-    guard(|| {
+    negative(|| {
         let at = given(ctx)?;
         // SAFETY: C promises that `soc` has been set.
         let soc = unsafe { (&raw const (*ctx).soc).read() };
@@ -104,7 +95,7 @@ pub unsafe extern "C" fn xd_input(ctx: *mut xtpctx) -> c_int {
 /// Lets happen what is due, and says which context is next, and when.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xtp_timer_init(next: *mut *mut xtpctx, wait: *mut timeval) -> c_int {
-    guard(|| {
+    negative(|| {
         let (next, wait) = (given(next)?, given(wait)?);
         let found = registry::current().next();
         let rest = found.map_or_else(Default::default, |(_, rest)| rest);
@@ -127,7 +118,7 @@ pub unsafe extern "C" fn xtp_close(ctx: *mut xtpctx, how: c_int) -> c_int {
     match how {
         0 => with(ctx, |context| context.close(Close::Abbreviated)),
         1 => with(ctx, |context| context.close(Close::Full)),
-        2 => guard(|| {
+        2 => negative(|| {
             let address = given(ctx)?.as_ptr().expose_provenance();
             let slot = registry::current().remove(address)?;
             // A statement of its own: the lock must be free when the context ends.

@@ -1,0 +1,101 @@
+//! A1 from C (specs/a1.md, section 3): `include/a1.h` is what cbindgen makes of `src/a1` today, and programs that use it compile
+//! without a warning, run, and say what they should.
+//!
+//! `PINNACE_BLESS=1 cargo test -p pinnace-c --test a1` writes the header anew.
+//!
+//= A-12 test
+//= A-14 test
+//= A-15 test
+//= A-16 test
+//= A-17 test
+//= A-18 test
+//= A-19 test
+//= A-21 test
+//= A-22 test
+
+#![allow(clippy::print_stdout, reason = "a test that is skipped says so")]
+
+#[allow(dead_code, reason = "shared with other tests")]
+mod support;
+
+use std::path::Path;
+use support::{Linkage, compile, compiler, examples, root, run};
+
+#[test]
+fn the_committed_header_is_up_to_date() {
+    support::header_is_up_to_date("a1.h", "cbindgen-a1.toml", &["src/a1/abi.rs"]);
+}
+
+fn check(source: &Path, variable: &str, compilers: &str, standard: &str, said: &str) {
+    let Some(compiler) = compiler(variable, compilers) else { return };
+    for linkage in [Linkage::Shared, Linkage::Static] {
+        let output = run(&compile(&compiler, standard, source, linkage));
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            output.status.success() && stdout.contains(said),
+            "{}, {linkage:?}: {}\n{stdout}\n{}",
+            source.display(),
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+}
+
+fn check_c(program: &str, said: &str) {
+    check(&root().join("tests/programs").join(program), "CC", "cc", "-std=c11", said);
+}
+
+#[test]
+fn types_and_functions_are_the_specifications() {
+    check_c("a1_layout.c", "as the specification has it\n");
+}
+
+#[test]
+fn the_header_is_cpp_as_well() {
+    check(&root().join("tests/programs/a1_header.cpp"), "CXX", "c++", "-std=c++11", "as the specification has it\n");
+}
+
+#[test]
+fn messages_between_two_processes() {
+    check_c("a1_transfer.c", "200 messages each way\n");
+}
+
+#[test]
+fn one_sender_and_three_sinks() {
+    check_c("a1_cast.c", "three sinks, and one that came late\n");
+}
+
+#[test]
+fn a_path_that_loses() {
+    check_c("a1_lossy.c", "everything arrived, or was told to be lost\n");
+}
+
+#[test]
+fn calls_that_do_not_wait() {
+    check_c("a1_nonblocking.c", "nobody waited\n");
+}
+
+#[test]
+fn buffers_without_a_copy() {
+    check_c("a1_buffers.c", "buffers came and went\n");
+}
+
+#[test]
+fn a_loop_over_descriptors() {
+    check_c("a1_poll.c", "20 connections and a listener in one loop\n");
+}
+
+#[test]
+fn the_quality_of_service_changes() {
+    check_c("a1_qos.c", "slower on demand\n");
+}
+
+#[test]
+fn every_error_is_told() {
+    check_c("a1_errors.c", "every error was told\n");
+}
+
+#[test]
+fn the_example_casts_and_listens() {
+    check(&examples().join("a1.c"), "CC", "cc", "-std=c99", "pictures to 3 sinks");
+}

@@ -1,0 +1,2 @@
+/* The header, its types and functions from C++. */
+#include "a1_layout.c"

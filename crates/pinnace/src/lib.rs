@@ -28,6 +28,7 @@ mod error;
 mod message;
 pub mod qmp;
 pub mod rsr;
+pub mod service;
 pub mod vrp;
 pub mod xtp;
 pub mod zcrp;

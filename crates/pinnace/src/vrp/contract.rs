@@ -102,7 +102,7 @@ impl Contract {
     }
 
     /// In the engine's words.
-    pub(super) fn into_terms(self) -> Terms {
+    pub(crate) fn into_terms(self) -> Terms {
         let run_bytes = self.run();
         Terms { rate: self.rate, run_bytes, critical: self.critical, floor: self.floor }
     }

@@ -60,6 +60,7 @@ pub use crate::zcrp::{Profile, Progress};
 pub use contract::Contract;
 pub use frame::{Frame, Outline, Report, Sent};
 pub use options::Options;
+pub(crate) use packets::{largest as largest_packet, packet_bytes as packet_bytes_of};
 pub use pinnace_core::LossContract;
 pub use pinnace_vrp::{Failure, IncomingCounters, Limits, LossSummary as Loss, OutgoingCounters, Refused};
 pub use port::over;

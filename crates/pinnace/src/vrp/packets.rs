@@ -30,12 +30,12 @@ fn allows_loss(terms: &Terms) -> bool {
 }
 
 /// The largest `P` on a path that carries datagrams of `datagram` bytes.
-pub(super) fn largest(datagram: usize) -> u16 {
+pub(crate) fn largest(datagram: usize) -> u16 {
     datagram.saturating_sub(HEADER_BYTES).clamp(1, MOST_PACKET_BYTES) as u16
 }
 
 /// `P` for a frame of `size` bytes on a path that carries packets of `largest`, where one call sends `train` bytes.
-pub(super) fn packet_bytes(size: u64, terms: &Terms, largest: u16, train: usize) -> u16 {
+pub(crate) fn packet_bytes(size: u64, terms: &Terms, largest: u16, train: usize) -> u16 {
     let mut most = u64::from(largest);
     if allows_loss(terms) {
         let run = terms.run_bytes.unwrap_or(0);

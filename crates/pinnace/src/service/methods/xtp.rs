@@ -1,0 +1,123 @@
+//! XTP: six services and multicast (specs/xtp.md).
+
+use super::*;
+use crate::xtp::Service as Kind;
+
+/// The longest message that is collected.
+const LONGEST: f64 = 1_073_741_824.0;
+/// A FIRST with the addresses of IPv6, and a byte.
+const LEAST: usize = 120;
+/// The rate and the burst of a traffic specifier have 32 bits, in bytes.
+const TRAFFIC: u64 = u32::MAX as u64;
+/// Time that receivers of a group wait before they answer, in microseconds.
+const SLOT_US: f64 = 20_000.0;
+/// Answers of a receiver to a status round, after those of others have been heard.
+const ANSWERS: f64 = 0.63;
+/// Packets between two requests for status.
+const STATUS: f64 = 16.0;
+
+pub(super) fn probe(service: &Service, path: &Path) -> Offer {
+    let engine = cost::XTP;
+    let mut verdict = Verdict::new(service, path);
+    // What a packet has beside: address, traffic specifier, tag.
+    let packet = (path.datagram as f64 - engine.header - 48.0).max(1.0);
+    let is_one_packet = service.largest_bytes() as f64 <= packet;
+    let kind = kind(service, is_one_packet);
+    let payload = match service.burst {
+        Some(burst) => packet.min(burst.max(1) as f64),
+        None => packet,
+    };
+    if service.pattern != Pattern::Stream {
+        largest(&mut verdict, service, LONGEST, "what a receiver collects");
+    }
+    match (service.rate, service.burst) {
+        (Some(rate), Some(_)) => verdict.must(rate / 8 <= TRAFFIC, || {
+            format!("keeps rates of at most {}, not of {}", offer::rate(TRAFFIC as f64 * 8.0), offer::rate(rate as f64))
+        }),
+        _ => verdict.must(service.burst.is_none(), || "keeps a burst only with a rate".to_owned()),
+    }
+    if kind != Kind::UnackDgram {
+        no_lifespan(&mut verdict, service);
+    }
+    datagrams(&mut verdict, path, LEAST);
+    if kind.is_group() {
+        group(&mut verdict, service, path);
+    }
+    let receivers = f64::from(service.receiver_count());
+    let packets = cost::packets(service.typical_bytes() as f64, payload);
+    let mut shipment = Shipment { orders_by_priority: true, ..reliable(service, path, &engine, payload, receivers) };
+    match kind {
+        Kind::UnackDgram | Kind::IsoStream | Kind::UnackMulticast => shipment.rounds = 0.0,
+        Kind::Multicast => {
+            shipment.round_us += SLOT_US.max(path.round_trip_us()) + engine.time_out_us;
+            shipment.answers = ANSWERS * receivers * (packets / STATUS).ceil();
+        }
+        _ => more_reliable(&mut verdict, service),
+    }
+    verdict.note(match kind {
+        Kind::UnackDgram => "one packet, and no answer",
+        Kind::IsoStream => "repeats nothing, and tells the holes",
+        Kind::Transaction => "set-up, request, response and close in one round trip",
+        Kind::BulkData => "into buffers that the receiver has posted",
+        Kind::UnackMulticast => "one packet reaches all of the group, nothing is repeated",
+        Kind::Multicast => "one packet reaches all of the group, repetitions too",
+        Kind::AckDgram => "one packet, repeated until it is acknowledged",
+        Kind::Connection => "data go with the first packet, without a handshake",
+    });
+    if service.rate.is_some() && service.burst.is_some() {
+        verdict.note("keeps the rate and the burst");
+    }
+    verdict.offer(Method::Xtp, Mode::Xtp(kind), &engine, &shipment)
+}
+
+/// Which of its services it would be.
+fn kind(service: &Service, is_one_packet: bool) -> Kind {
+    let is_best_effort = service.reliability == Reliability::BestEffort;
+    match (service.receivers, service.pattern) {
+        (Receivers::Many(_) | Receivers::Group(_), _) if is_best_effort => Kind::UnackMulticast,
+        (Receivers::Many(_) | Receivers::Group(_), _) => Kind::Multicast,
+        (Receivers::One, Pattern::Transaction) => Kind::Transaction,
+        (Receivers::One, _) if service.in_place => Kind::BulkData,
+        (Receivers::One, Pattern::Messages) if is_best_effort && is_one_packet && !service.order => Kind::UnackDgram,
+        (Receivers::One, _) if is_best_effort => Kind::IsoStream,
+        (Receivers::One, _) => Kind::Connection,
+    }
+}
+
+fn group(verdict: &mut Verdict<'_>, service: &Service, path: &Path) {
+    verdict.must(path.multicast, || "multicast does not reach the receivers".to_owned());
+    verdict.must(service.pattern != Pattern::Transaction, || "a transaction has one peer".to_owned());
+    verdict.must(service.direction == Direction::OneWay, || "a group's stream has no way back".to_owned());
+    verdict.must(!service.in_place, || "only bulk data go in place, and to one receiver".to_owned());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::service::{Selection, choose};
+
+    #[test]
+    fn it_is_what_transactions_streams_datagrams_and_groups_take() {
+        for (text, class, kind) in [
+            ("pattern=transaction size=100", PathClass::Internet, Kind::Transaction),
+            ("pattern=stream size=16KiB direction=duplex", PathClass::Internet, Kind::Connection),
+            ("pattern=stream size=1MiB in-place=yes", PathClass::Cluster, Kind::BulkData),
+            ("loss=any size=200 order=no", PathClass::Internet, Kind::UnackDgram),
+            ("loss=any size=64KiB priority=0", PathClass::Internet, Kind::IsoStream),
+            ("loss=any size=1KiB multicast=239.1.2.3:7000", PathClass::Cluster, Kind::UnackMulticast),
+            ("size=1KiB rate=10mbit burst=4KiB", PathClass::Internet, Kind::Connection),
+        ] {
+            let choice = choose(&text.parse().unwrap(), &Path::of_class(class), &Selection::default()).unwrap();
+            assert_eq!((choice.offer.method, choice.offer.mode), (Method::Xtp, Mode::Xtp(kind)), "{text}");
+        }
+        // Its receivers wait a moment before they ask for repetitions: it is for groups that lose next to nothing.
+        let lossless = Path { loss: 0.0, ..Path::of_class(PathClass::Cluster) };
+        let choice = choose(&"size=64KiB multicast=8".parse().unwrap(), &lossless, &Selection::default()).unwrap();
+        assert_eq!((choice.offer.method, choice.offer.mode), (Method::Xtp, Mode::Xtp(Kind::Multicast)));
+        let internet = Path::of_class(PathClass::Internet);
+        for text in ["multicast=8", "size=2GiB", "rate=40gbit burst=1MiB size=1GiB", "lifespan=1s"] {
+            let offer = Method::Xtp.probe(&text.parse().unwrap(), &internet);
+            assert!(!offer.fits, "{text}: {offer:?}");
+        }
+    }
+}

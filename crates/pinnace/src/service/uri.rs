@@ -1,0 +1,95 @@
+//! A peer and a service in one word: `pinnace://host:port?loss=5%&run=4KiB&deadline=50ms`.
+//!
+//! Always true: a percent sign that is not followed by two hexadecimal digits is itself, so that `loss=5%` needs no escape.
+
+use super::{Malformed, Service, words};
+use percent_encoding::percent_decode_str;
+use std::fmt;
+use std::str::FromStr;
+
+const SCHEME: &str = "pinnace://";
+
+/// Whom to reach, and with what service.
+///
+/// ```
+/// use pinnace::service::Uri;
+/// let uri: Uri = "pinnace://[2001:db8::7]:4747?loss=5%25&size=2MB".parse()?;
+/// assert_eq!((uri.host.as_str(), uri.port), ("2001:db8::7", 4747));
+/// assert_eq!(uri.to_string(), "pinnace://[2001:db8::7]:4747?loss=5%&size=2MB");
+/// # Ok::<(), pinnace::service::Malformed>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Uri {
+    /// A name or an address, without brackets.
+    pub host: String,
+    /// The port of UDP.
+    pub port: u16,
+    /// With what service.
+    pub service: Service,
+}
+
+impl Uri {
+    /// Whether a text is meant to be one.
+    pub fn is_meant(text: &str) -> bool {
+        text.trim_start().starts_with(SCHEME)
+    }
+
+    /// `host:port`, as the standard library resolves it.
+    pub fn authority(&self) -> String {
+        let Self { host, port, .. } = self;
+        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+    }
+}
+
+impl fmt::Display for Uri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{SCHEME}{}", self.authority())?;
+        for (at, (name, value)) in words::pairs(&self.service).enumerate() {
+            write!(f, "{}{name}={}", if at == 0 { '?' } else { '&' }, escaped(&value))?;
+        }
+        Ok(())
+    }
+}
+
+/// With what would be read as an escape escaped.
+fn escaped(value: &str) -> String {
+    let is_escape = |rest: &[u8]| rest.len() > 1 && rest[..2].iter().all(u8::is_ascii_hexdigit);
+    let mut out = String::with_capacity(value.len());
+    for (at, c) in value.char_indices() {
+        out.push(c);
+        if c == '%' && is_escape(&value.as_bytes()[at + 1..]) {
+            out.push_str("25");
+        }
+    }
+    out
+}
+
+impl FromStr for Uri {
+    type Err = Malformed;
+
+    fn from_str(text: &str) -> Result<Self, Malformed> {
+        let text = text.trim();
+        let wrong = |what: &str| Malformed::new(text, what, "pinnace://HOST:PORT?WORD=VALUE&WORD=VALUE");
+        let rest = text.strip_prefix(SCHEME).ok_or_else(|| wrong("does not begin with `pinnace://`"))?;
+        let (authority, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let authority = authority.strip_suffix('/').unwrap_or(authority);
+        let (host, port) = authority.rsplit_once(':').ok_or_else(|| wrong("has no port"))?;
+        let port = port.parse().map_err(|_| wrong(&format!("`{port}` is no port")))?;
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        let host = match bare {
+            Some(host) if host.contains(':') => host,
+            None if !host.contains([':', '[', ']']) => host,
+            _ => return Err(wrong("has a host that is neither a name nor an address; IPv6 wants brackets")),
+        };
+        if host.is_empty() || host.contains(['/', '@', '#', '&', '=', '%']) || host.contains(char::is_whitespace) {
+            return Err(wrong("has no host that could be one"));
+        }
+        let words = query.split('&').filter(|word| !word.is_empty()).map(|word| {
+            let word = percent_decode_str(word).decode_utf8();
+            word.map_err(|_| wrong("is no UTF-8"))
+        });
+        let words: Vec<_> = words.collect::<Result<_, _>>()?;
+        let service = words::service_of(words.iter().map(|word| words::pair(word)))?;
+        Ok(Self { host: host.to_owned(), port, service })
+    }
+}

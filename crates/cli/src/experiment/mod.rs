@@ -3,6 +3,7 @@
 //! Always true: what is compared takes its turns in one run on the same links, a fresh pair of processes each time; what
 //! the paper measured stands beside it, and is never mixed with what was measured here.
 
+mod a1;
 mod catenation;
 mod checksums;
 mod clock;
@@ -12,6 +13,7 @@ mod measure;
 mod messages;
 mod qmp;
 mod retransmission;
+mod round_trips;
 mod sizes;
 mod timeouts;
 mod verdicts;
@@ -33,10 +35,12 @@ Examples:
   pinnace experiment e-v4 --json                     simulated: needs no privileges, the same numbers every time
   pinnace experiment e-x1 --plot checksums.svg       the XTP paper's checksums, beside Pinnace's
   sudo pinnace experiment e-q1 --plot figure4.svg    QMP with and without QBUF on a link of 100 Mbit/s
+  sudo pinnace experiment e-a1 --plot figure2.svg    A1's throughput by block size
 
-e-v1 to e-v5 are of the VRP paper, e-x1 to e-x4 of the XTP paper, e-q1 to e-q3 of the QMP paper.
+e-v1 to e-v5 are of the VRP paper, e-x1 to e-x4 of the XTP paper, e-q1 to e-q3 of the QMP paper,
+e-a1 and e-a2 of the A1 paper.
 All of VRP's but e-v4, and QMP's e-q1 and e-q2, make network namespaces, and so need root; of
-XTP's none does (e-x3 and e-q3 do more as root).";
+XTP's and A1's none does (e-x3, e-q3, e-a1 and e-a2 do more as root).";
 
 /// Repeat an experiment of the papers, beside the kernel's TCP where the paper has it, and draw its figure
 #[derive(Debug, Parser)]
@@ -48,7 +52,7 @@ pub(crate) struct Args {
     /// Little of everything, in less than a minute: shows that it works
     #[arg(long)]
     quick: bool,
-    /// Measurements of each row [default: 3, of e-v5 7, of e-x3 and e-q1 to e-q3 5, of e-v4 and e-x4 20 seeds, of e-x1 and e-x2 151; 1 or a few with
+    /// Measurements of each row [default: 3, of e-v5 7, of e-x3, e-q1 to e-q3, e-a1 and e-a2 5, of e-v4 and e-x4 20 seeds, of e-x1 and e-x2 151; 1 or a few with
     /// --quick]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
@@ -96,6 +100,12 @@ enum Experiment {
     /// QMP, section 5.2: round trips of small messages, spinning and blocking
     #[value(name = "e-q3")]
     Latency,
+    /// A1, figure 2: throughput by block size, with and without retransmission, against bare datagrams and TCP
+    #[value(name = "e-a1")]
+    Blocks,
+    /// A1, figure 3: half the round trip by block size, against TCP
+    #[value(name = "e-a2")]
+    Pings,
 }
 
 impl Experiment {
@@ -114,6 +124,8 @@ impl Experiment {
             Self::Bandwidth => "e-q1",
             Self::Throughput => "e-q2",
             Self::Latency => "e-q3",
+            Self::Blocks => "e-a1",
+            Self::Pings => "e-a2",
         }
     }
 
@@ -130,12 +142,13 @@ impl Experiment {
             (Self::Checksums | Self::Catenation, false) => 151,
             (Self::Contract | Self::Reliable | Self::Sizes, false) => 3,
             (Self::Messages | Self::Bandwidth | Self::Throughput | Self::Latency, false) => 5,
+            (Self::Blocks | Self::Pings, false) => 5,
             (Self::Lan, false) => 7,
             (Self::Timeouts | Self::Retransmission, false) => 20,
         };
         let seconds = match (self, args.quick) {
-            (Self::Lan | Self::Messages | Self::Throughput, true) => 0.2,
-            (Self::Lan | Self::Messages | Self::Throughput, false) => 0.5,
+            (Self::Lan | Self::Messages | Self::Throughput | Self::Blocks, true) => 0.2,
+            (Self::Lan | Self::Messages | Self::Throughput | Self::Blocks, false) => 0.5,
             (Self::Bandwidth, true) => 1.0,
             (Self::Bandwidth, false) => 2.0,
             (_, true) => 2.0,
@@ -150,7 +163,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let experiment = args.experiment;
     if experiment.needs_root() && !rustix::process::geteuid().is_root() {
         return Err(Error::failed(format!(
-            "{} needs network namespaces, and those need root: run the command with sudo (e-v4, e-x1 to e-x4 and e-q3 do without)",
+            "{} needs network namespaces, and those need root: run the command with sudo (e-v4, e-x1 to e-x4, e-q3, e-a1 and e-a2 do without)",
             experiment.name()
         )));
     }
@@ -170,6 +183,8 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         Experiment::Bandwidth => qmp::bandwidth(&run),
         Experiment::Throughput => qmp::sizes(&run),
         Experiment::Latency => qmp::latency(&run),
+        Experiment::Blocks => a1::blocks(&run),
+        Experiment::Pings => a1::pings(&run),
     }
 }
 

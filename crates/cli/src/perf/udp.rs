@@ -18,6 +18,8 @@ const WINDOW: u64 = 1 << 20;
 const ACKNOWLEDGE: u64 = 256 << 10;
 /// What ZCRP adds to a unit.
 const TRAILER: usize = 28;
+/// What A1 adds to a block.
+const HEADER: usize = 32;
 /// The longest read.
 const READ: usize = 65_535;
 /// After so long without an acknowledgement the sender asks how much has arrived.
@@ -131,6 +133,7 @@ impl End for Receiver {
         }
         self.runs = self.runs.wrapping_add(1);
         let total = count * self.job.size as u64;
+        let acknowledge = self.job.udp.map_or(ACKNOWLEDGE, |(_, window)| window / 4);
         let (mut bytes, mut said, mut low) = (0u64, 0u64, 0);
         loop {
             let Some(read) = self.socket.receive(&mut self.memory[low..low + READ])? else {
@@ -148,7 +151,7 @@ impl End for Receiver {
             }
             low = advance(low, read, &self.memory);
             bytes += read as u64;
-            if bytes - said >= ACKNOWLEDGE {
+            if bytes - said >= acknowledge {
                 self.socket.send(&bytes.to_le_bytes())?;
                 said = bytes;
             }
@@ -164,10 +167,32 @@ struct Sender {
     socket: Socket,
     memory: Vec<u8>,
     window: u64,
-    train: usize,
-    unit: usize,
-    size: u64,
+    trains: Trains,
     runs: u8,
+}
+
+/// How messages are cut into datagrams and trains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Trains {
+    /// Bytes of a datagram.
+    unit: usize,
+    /// Bytes of a train.
+    train: usize,
+    /// Bytes of a message with what is added to it.
+    message: usize,
+}
+
+impl Trains {
+    /// The trains of A1: blocks of `body` bytes at most, three trains a window. Where the last block of a message is
+    /// shorter than the others, a train ends with it.
+    fn of_blocks(size: usize, body: usize, window: u64, bytes: usize, segments: usize) -> Self {
+        let unit = size.min(body) + HEADER;
+        let message = size + size.div_ceil(body).max(1) * HEADER;
+        let units = (bytes.min(window as usize / 3) / unit).clamp(1, segments.max(1));
+        let is_even = size <= body || size.is_multiple_of(body);
+        let train = if is_even { units * unit } else { message.min(units.max(2) * unit) };
+        Self { unit, train, message }
+    }
 }
 
 pub(super) fn sender(job: &Job) -> Result<Opened, Failure> {
@@ -175,25 +200,31 @@ pub(super) fn sender(job: &Job) -> Result<Opened, Failure> {
     // A link knows what the path and the kernel carry.
     let link = UdpLink::connect(None, peer, &UdpOptions::default())?;
     let limits = link.train_limits();
-    let unit =
-        UnitSize::for_messages_of(u32::try_from(job.size).unwrap_or(u32::MAX), link.max_datagram(), limits.bytes)
-            .min(job.size + TRAILER);
-    let units = (limits.bytes / unit).clamp(1, limits.segments.max(1));
+    let trains = match job.udp {
+        Some((body, window)) => Trains::of_blocks(job.size, body, window, limits.bytes, limits.segments),
+        None => {
+            let size = u32::try_from(job.size).unwrap_or(u32::MAX);
+            let unit = UnitSize::for_messages_of(size, link.max_datagram(), limits.bytes).min(job.size + TRAILER);
+            let units = (limits.bytes / unit).clamp(1, limits.segments.max(1));
+            // A message travels as whole units with their trailers; small ones share trains.
+            let message = job.size + job.size.div_ceil(unit - TRAILER).max(1) * TRAILER;
+            Trains { unit, train: units * unit, message }
+        }
+    };
     drop(link);
     let socket = UdpSocket::bind(SocketAddr::new(job.bind, 0))?;
     socket.connect(peer)?;
     set_up(job, &socket)?;
-    if units > 1 {
-        setsockopt(&socket, sockopt::UdpGsoSegment, &i32::try_from(unit).unwrap_or(i32::MAX)).map_err(|error| {
-            Failure::Unavailable(format!("this kernel does not segment UDP (UDP_SEGMENT): {error}"))
-        })?;
+    if trains.train > trains.unit {
+        setsockopt(&socket, sockopt::UdpGsoSegment, &i32::try_from(trains.unit).unwrap_or(i32::MAX)).map_err(
+            |error| Failure::Unavailable(format!("this kernel does not segment UDP (UDP_SEGMENT): {error}")),
+        )?;
     }
     let buffer = getsockopt(&socket, sockopt::RcvBuf).map_err(io::Error::from)?;
     let mut socket = Socket::new(job, socket, ASK_AFTER)?;
     socket.send(&[END, 0])?;
-    let window = WINDOW.min(buffer as u64 / 4);
-    let sender =
-        Sender { socket, memory: memory(job), window, train: units * unit, unit, size: job.size as u64, runs: 0 };
+    let window = job.udp.map_or(WINDOW, |(_, window)| window).min(buffer as u64 / 4);
+    let sender = Sender { socket, memory: memory(job), window, trains, runs: 0 };
     Ok((Box::new(sender), None))
 }
 
@@ -233,14 +264,11 @@ impl Sender {
 impl End for Sender {
     fn run(&mut self, count: u64) -> Result<Ran, Failure> {
         self.runs = self.runs.wrapping_add(1);
-        // A message travels as whole units with their trailers; small ones share trains.
-        let payload = (self.unit - TRAILER) as u64;
-        let units = self.size.div_ceil(payload).max(1);
-        let total = count * (self.size + units * TRAILER as u64);
+        let total = count * self.trains.message as u64;
         let mut transit = Transit::default();
         let mut low = 0;
         while transit.sent < total {
-            let len = (self.train as u64).min(total - transit.sent) as usize;
+            let len = (self.trains.train as u64).min(total - transit.sent) as usize;
             if transit.bytes() + len as u64 > self.window {
                 self.listen(&mut transit, QUESTION)?;
                 continue;

@@ -4,8 +4,8 @@ use super::{Kind, QMP, QMP_COPIED, link};
 use crate::exit::Error;
 use crate::experiment::Run;
 use crate::experiment::figure::{Curve, Panel, Panels};
-use crate::experiment::measure::median;
-use crate::perf::{Failure, IdleChoice, Job, Network, Pair, Path, Role, Trouble, progress};
+use crate::experiment::round_trips;
+use crate::perf::{IdleChoice, Network, Path, progress};
 use serde::Serialize;
 
 /// Bytes each way.
@@ -13,41 +13,13 @@ const SIZES: [usize; 4] = [1, 16, 100, 1_000];
 const QUICK: [usize; 2] = [16, 1_000];
 /// TCP with the congestion control that it has by default: round trips do not depend on it.
 const KINDS: [Kind; 3] = [QMP_COPIED, QMP, Kind::Tcp("cubic")];
-/// Round trips a round, after some that do not count.
+/// Round trips a round.
 const COUNT: u64 = 3_000;
 const QUICK_COUNT: u64 = 500;
-const WARM_UP: u64 = 200;
 /// Half a round trip in the paper, in us: QMP's and TCP's.
 const PAPER: (f64, f64) = (160.0, 150.0);
 
-/// What one round has seen, in us.
-struct Seen {
-    round: u32,
-    p50: f64,
-    p99: f64,
-}
-
-/// One row.
-struct Cell {
-    path: String,
-    idle: IdleChoice,
-    size: usize,
-    kind: Kind,
-    rounds: Vec<Seen>,
-    left_out: bool,
-}
-
-impl Cell {
-    fn p50(&self) -> Option<f64> {
-        median(self.rounds.iter().map(|seen| seen.p50).collect())
-    }
-
-    /// How many times the median of `other` this one's is: the median of the rounds' ratios.
-    fn ratio(&self, other: &Self) -> Option<f64> {
-        let of_round = |round| other.rounds.iter().find(|seen| seen.round == round).map(|seen| seen.p50);
-        median(self.rounds.iter().filter_map(|own| Some(own.p50 / of_round(own.round)?)).collect())
-    }
-}
+type Cell = round_trips::Cell<Kind>;
 
 /// One row as JSON.
 #[derive(Serialize)]
@@ -110,25 +82,8 @@ pub(in crate::experiment) fn run(run: &Run<'_>) -> Result<(), Error> {
         };
         for idle in [IdleChoice::Spin, IdleChoice::Block] {
             for &size in sizes {
-                let cell = |kind| {
-                    let path = name.clone();
-                    Cell { path, idle, size, kind, rounds: Vec::new(), left_out: false }
-                };
-                let mut of_size = KINDS.map(cell);
-                for round in 1..=rounds {
-                    for cell in of_size.iter_mut().filter(|cell| !cell.left_out) {
-                        bar.set_message(format!("{}, {idle}, {size} bytes, round {round}", cell.kind.name()));
-                        match once(&network, &cell.kind.job(size, idle, path), count) {
-                            Ok((p50, p99)) => cell.rounds.push(Seen { round, p50, p99 }),
-                            Err(Trouble::Command(error)) => return Err(error),
-                            Err(Trouble::Transport(Failure::Failed(why) | Failure::Unavailable(why))) => {
-                                cell.left_out = cell.rounds.is_empty();
-                                bar.suspend(|| run.output.warn(format_args!("{}: {why}", cell.kind.name())));
-                            }
-                        }
-                        bar.inc(1);
-                    }
-                }
+                let mut of_size = KINDS.map(|kind| Cell::new(&name, kind, kind.job(size, idle, path)));
+                round_trips::measure(run, &network, &mut of_size, count, Kind::name, &bar)?;
                 bar.suspend(|| print(run, &of_size));
                 cells.extend(of_size);
             }
@@ -139,27 +94,11 @@ pub(in crate::experiment) fn run(run: &Run<'_>) -> Result<(), Error> {
     run.draw(&figure(&cells))
 }
 
-/// One round: the median and the 99th percentile, in us.
-fn once(network: &Network, job: &Job, count: u64) -> Result<(f64, f64), Trouble> {
-    let mut pair = Pair::start(network, job, Role::Pong, Role::Ping)?;
-    pair.run(WARM_UP)?;
-    let times = pair.run(count)?.1.round_trips;
-    let at = |share: f64| {
-        let (wanted, mut seen) = ((count as f64 * share).ceil() as u64, 0);
-        let found = times.iter().find(|(_, often)| {
-            seen += often;
-            seen >= wanted
-        });
-        found.map_or(0.0, |(nanoseconds, _)| *nanoseconds as f64 / 1000.0)
-    };
-    Ok((at(0.5), at(0.99)))
-}
-
 fn print(run: &Run<'_>, cells: &[Cell]) {
     let tcp = cells.iter().find(|cell| !cell.kind.is_qmp());
     for cell in cells {
         let Some(p50_us) = cell.p50() else { continue };
-        let all = || cell.rounds.iter().map(|seen| seen.p50);
+        let (p50_us_min, p50_us_max) = cell.spread();
         let line = Line {
             experiment: run.name,
             label: cell.kind.label(),
@@ -167,11 +106,11 @@ fn print(run: &Run<'_>, cells: &[Cell]) {
             idle: cell.idle.to_string(),
             size: cell.size,
             p50_us,
-            p50_us_min: all().fold(f64::INFINITY, f64::min),
-            p50_us_max: all().fold(0.0, f64::max),
-            p99_us: median(cell.rounds.iter().map(|seen| seen.p99).collect()),
+            p50_us_min,
+            p50_us_max,
+            p99_us: cell.p99(),
             tcp_ratio: tcp.filter(|_| cell.kind.is_qmp()).and_then(|tcp| cell.ratio(tcp)),
-            rounds: cell.rounds.len(),
+            rounds: cell.rounds(),
         };
         let text = format!(
             "{:<9} {:<6} {:>6}  {:<12} {p50_us:>8.1} {:>19} {:>9.1} {:>7}",
@@ -188,11 +127,10 @@ fn print(run: &Run<'_>, cells: &[Cell]) {
 }
 
 fn summarize(run: &Run<'_>, cells: &[Cell]) -> Result<(), Error> {
-    let is_twin = |a: &Cell, b: &Cell| (&a.path, a.idle, a.size) == (&b.path, b.idle, b.size);
     let ratios: Vec<f64> = cells
         .iter()
         .filter(|cell| cell.kind == QMP_COPIED)
-        .filter_map(|cell| cell.ratio(cells.iter().find(|tcp| !tcp.kind.is_qmp() && is_twin(cell, tcp))?))
+        .filter_map(|cell| cell.ratio(cells.iter().find(|tcp| !tcp.kind.is_qmp() && cell.is_twin(tcp))?))
         .collect();
     if ratios.is_empty() {
         return Err(Error::failed("nothing could be compared with TCP"));

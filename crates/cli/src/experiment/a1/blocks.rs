@@ -1,0 +1,219 @@
+//! E-A1: throughput by block size, 64 bytes to 16 KB, of A1 with and without retransmission, of bare datagrams in the same
+//! trains, and of TCP (the paper's figure 2).
+
+use super::{Kind, RAW, RELIABLE, paths};
+use crate::exit::Error;
+use crate::experiment::Run;
+use crate::experiment::figure::{Curve, Panel, Panels};
+use crate::experiment::measure::{Row, measure};
+use crate::perf::{IdleChoice, Network, progress};
+use serde::Serialize;
+
+/// Bytes that the application sends at a time.
+const SIZES: [usize; 9] = [64, 256, 1_024, 2_048, 4_096, 6_144, 8_192, 12_288, 16_384];
+const QUICK: [usize; 3] = [64, 4_096, 16_384];
+const KINDS: [Kind; 4] = [RELIABLE, RAW, Kind::Datagrams, Kind::Tcp];
+/// From this size on it has to be at least as fast as TCP.
+const LARGE: usize = 4_096;
+/// The paper's: with retransmission against bare datagrams and TCP, without against datagrams.
+const PAPER: (f64, f64, f64) = (0.82, 0.85, 0.96);
+
+/// One row as JSON.
+#[derive(Serialize)]
+struct Line<'a> {
+    experiment: &'a str,
+    transport: String,
+    path: &'a str,
+    size: usize,
+    mbit_s: f64,
+    mbit_s_min: f64,
+    mbit_s_max: f64,
+    /// The throughput divided by that of bare datagrams and of TCP: the medians of the rounds' ratios.
+    datagrams_ratio: Option<f64>,
+    tcp_ratio: Option<f64>,
+    cpu_s_per_gb_tx: Option<f64>,
+    cpu_s_per_gb_rx: Option<f64>,
+    bytes_copied: Option<f64>,
+    loss: Option<f64>,
+    rounds: usize,
+}
+
+/// The last line of JSON: the least ratios of all sizes and paths.
+#[derive(Serialize)]
+struct Summary<'a> {
+    experiment: &'a str,
+    summary: bool,
+    reliable_to_datagrams_min: Option<f64>,
+    raw_to_datagrams_min: Option<f64>,
+    /// From 4 KB on.
+    reliable_to_datagrams_large_min: Option<f64>,
+    raw_to_datagrams_large_min: Option<f64>,
+    reliable_to_tcp_large_min: Option<f64>,
+    paper_reliable_to_datagrams: f64,
+    paper_reliable_to_tcp: f64,
+    paper_raw_to_datagrams: f64,
+    quick: bool,
+}
+
+/// All kinds over one path with one size.
+struct Part {
+    path: String,
+    size: usize,
+    rows: Vec<(Kind, Row)>,
+}
+
+impl Part {
+    fn row(&self, kind: Kind) -> Option<&Row> {
+        self.rows.iter().find(|(other, _)| *other == kind).map(|(_, row)| row)
+    }
+
+    fn ratio(&self, kind: Kind, other: Kind) -> Option<f64> {
+        self.row(kind)?.ratio(self.row(other)?)
+    }
+}
+
+/// Runs it.
+pub(in crate::experiment) fn run(run: &Run<'_>) -> Result<(), Error> {
+    let rounds = run.effort.rounds;
+    run.begin("throughput by block size, with and without retransmission (the A1 paper's figure 2)");
+    run.say(format_args!(
+        "# {rounds} rounds, interleaved; medians; idle adaptive; network blocks of {} bytes, windows of {} kB; x/dgram and \
+         x/tcp: times the throughput of bare datagrams in the same trains, and of TCP cubic",
+        super::BLOCK,
+        super::WINDOW / 1000
+    ));
+    run.say(format_args!(
+        "{:<9} {:>6}  {:<12} {:>9} {:>21} {:>7} {:>7} {:>7} {:>7} {:>8}",
+        "path", "size", "transport", "Mbit/s", "(min .. max)", "x/dgram", "x/tcp", "CPU tx", "CPU rx", "copied"
+    ));
+    let sizes = if run.effort.quick { &QUICK[..] } else { &SIZES[..] };
+    let paths = paths(run);
+    let bar = progress(paths.len() * sizes.len() * KINDS.len() * rounds as usize);
+    let mut parts = Vec::new();
+    for &path in paths {
+        let network = Network::new(path)?;
+        for &size in sizes {
+            let job = |kind: Kind| kind.job(size, IdleChoice::Adaptive, path);
+            let mut rows: Vec<_> = KINDS.iter().map(|kind| Row::new(kind.name(), job(*kind))).collect();
+            measure(run, &network, &mut rows, &bar)?;
+            let part = Part { path: path.to_string(), size, rows: KINDS.into_iter().zip(rows).collect() };
+            bar.suspend(|| print(run, &part));
+            parts.push(part);
+        }
+    }
+    bar.finish_and_clear();
+    summarize(run, &parts)?;
+    run.draw(&figure(&parts))
+}
+
+fn print(run: &Run<'_>, part: &Part) {
+    for (kind, row) in &part.rows {
+        let Some(mbit_s) = row.mbit_s() else { continue };
+        let (mbit_s_min, mbit_s_max) = row.spread();
+        let cpu = row.processor_seconds();
+        let against = |other: Kind| part.ratio(*kind, other).filter(|_| *kind != other);
+        let line = Line {
+            experiment: run.name,
+            transport: kind.name(),
+            path: &part.path,
+            size: part.size,
+            mbit_s,
+            mbit_s_min,
+            mbit_s_max,
+            datagrams_ratio: against(Kind::Datagrams),
+            tcp_ratio: against(Kind::Tcp),
+            cpu_s_per_gb_tx: cpu.map(|(tx, _)| tx),
+            cpu_s_per_gb_rx: cpu.map(|(_, rx)| rx),
+            bytes_copied: row.copied(),
+            loss: row.loss(),
+            rounds: row.measured.len(),
+        };
+        let (tx, rx) = cpu.unwrap_or_default();
+        let ratio = |ratio: Option<f64>| ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}"));
+        let text = format!(
+            "{:<9} {:>6}  {:<12} {mbit_s:>9.1} {:>21} {:>7} {:>7} {tx:>7.2} {rx:>7.2} {:>8}",
+            part.path,
+            part.size,
+            row.label,
+            format!("({mbit_s_min:.1} .. {mbit_s_max:.1})"),
+            ratio(line.datagrams_ratio),
+            ratio(line.tcp_ratio),
+            line.bytes_copied.map_or_else(String::new, |share| format!("{:.2} %", share * 100.0)),
+        );
+        run.output.result(text, &line);
+    }
+}
+
+fn summarize(run: &Run<'_>, parts: &[Part]) -> Result<(), Error> {
+    let least = |kind, other, from| {
+        parts.iter().filter(|part| part.size >= from).filter_map(|part| part.ratio(kind, other)).reduce(f64::min)
+    };
+    let summary = Summary {
+        experiment: run.name,
+        summary: true,
+        reliable_to_datagrams_min: least(RELIABLE, Kind::Datagrams, 0),
+        raw_to_datagrams_min: least(RAW, Kind::Datagrams, 0),
+        reliable_to_datagrams_large_min: least(RELIABLE, Kind::Datagrams, LARGE),
+        raw_to_datagrams_large_min: least(RAW, Kind::Datagrams, LARGE),
+        reliable_to_tcp_large_min: least(RELIABLE, Kind::Tcp, LARGE),
+        paper_reliable_to_datagrams: PAPER.0,
+        paper_reliable_to_tcp: PAPER.1,
+        paper_raw_to_datagrams: PAPER.2,
+        quick: run.effort.quick,
+    };
+    if summary.reliable_to_datagrams_min.is_none() && summary.reliable_to_tcp_large_min.is_none() {
+        return Err(Error::failed("a1 could not be measured"));
+    }
+    let say = |value: Option<f64>| value.map_or_else(|| "not measured".to_owned(), |value| format!("{value:.2}"));
+    let text = format!(
+        "\nat least, of all sizes: reliable / datagrams {}, raw / datagrams {}; from 4 KB on {} and {}, reliable / TCP {}\n\
+         the paper: {}, {}; reliable / TCP {}",
+        say(summary.reliable_to_datagrams_min),
+        say(summary.raw_to_datagrams_min),
+        say(summary.reliable_to_datagrams_large_min),
+        say(summary.raw_to_datagrams_large_min),
+        say(summary.reliable_to_tcp_large_min),
+        PAPER.0,
+        PAPER.2,
+        PAPER.1,
+    );
+    run.output.result(text, &summary);
+    Ok(())
+}
+
+fn figure(parts: &[Part]) -> Panels {
+    let mut paths: Vec<&str> = parts.iter().map(|part| part.path.as_str()).collect();
+    paths.dedup();
+    let panels = paths.into_iter().map(|path| Panel {
+        title: path.to_owned(),
+        x_name: "bytes of a block that the application sends".to_owned(),
+        y_name: "Gbit/s".to_owned(),
+        doubling: true,
+        curves: KINDS
+            .iter()
+            .map(|&kind| {
+                let points = parts.iter().filter(|part| part.path == path);
+                Curve {
+                    label: kind.name(),
+                    colour: kind.colour(),
+                    dashed: kind == Kind::Datagrams,
+                    dots: kind != Kind::Datagrams,
+                    points: points
+                        .filter_map(|part| Some((part.size as f64, part.row(kind)?.mbit_s()? / 1000.0)))
+                        .collect(),
+                }
+            })
+            .collect(),
+        dots: Vec::new(),
+        mark: None,
+    });
+    Panels {
+        title: "A1: throughput by block size".to_owned(),
+        caption: vec![format!(
+            "Medians of rounds in turn, network blocks of 9 kB, windows of 160 kB. In the paper A1 with retransmission had {} of \
+             the throughput of bare datagrams and {} of TCP's; without, {} of datagrams.",
+            PAPER.0, PAPER.1, PAPER.2
+        )],
+        panels: panels.collect(),
+    }
+}

@@ -1,0 +1,173 @@
+//! E-A2: half the round trip by block size, against TCP (the paper's figure 3), with waiting threads that spin and that
+//! block.
+
+use super::{Kind, RAW, RELIABLE, paths};
+use crate::exit::Error;
+use crate::experiment::Run;
+use crate::experiment::figure::{Curve, Panel, Panels};
+use crate::experiment::round_trips;
+use crate::perf::{IdleChoice, Network, progress};
+use serde::Serialize;
+
+/// Bytes each way.
+const SIZES: [usize; 6] = [1, 64, 1_024, 4_096, 8_192, 16_384];
+const QUICK: [usize; 2] = [64, 4_096];
+const KINDS: [Kind; 3] = [RELIABLE, RAW, Kind::Tcp];
+/// Pings a round: the paper's.
+const COUNT: u64 = 1_000;
+const QUICK_COUNT: u64 = 300;
+
+type Cell = round_trips::Cell<Kind>;
+
+/// One row as JSON.
+#[derive(Serialize)]
+struct Line<'a> {
+    experiment: &'a str,
+    transport: String,
+    path: &'a str,
+    idle: String,
+    size: usize,
+    /// Half round trips.
+    half_p50_us: f64,
+    half_p50_us_min: f64,
+    half_p50_us_max: f64,
+    half_p99_us: Option<f64>,
+    /// The median time, divided by TCP's: the median of the rounds' ratios.
+    tcp_ratio: Option<f64>,
+    rounds: usize,
+}
+
+/// The last line of JSON.
+#[derive(Serialize)]
+struct Summary<'a> {
+    experiment: &'a str,
+    summary: bool,
+    /// A1's time with retransmission to TCP's: the least and the most of all rows.
+    ratio_min: f64,
+    ratio_max: f64,
+    /// No row is slower than TCP.
+    reached: bool,
+    quick: bool,
+}
+
+/// Runs it.
+pub(in crate::experiment) fn run(run: &Run<'_>) -> Result<(), Error> {
+    let (rounds, quick) = (run.effort.rounds, run.effort.quick);
+    let count = if quick { QUICK_COUNT } else { COUNT };
+    run.begin("half the round trip by block size, against TCP (the A1 paper's figure 3)");
+    run.say(format_args!(
+        "# {rounds} rounds of {count} pings, interleaved; medians of the rounds' medians; half round trips in us; x/tcp: times \
+         the time of TCP"
+    ));
+    run.say(format_args!(
+        "{:<9} {:<6} {:>6}  {:<12} {:>8} {:>19} {:>9} {:>7}",
+        "path", "idle", "size", "transport", "p50", "(min .. max)", "p99", "x/tcp"
+    ));
+    let sizes = if quick { &QUICK[..] } else { &SIZES[..] };
+    let paths = paths(run);
+    let bar = progress(paths.len() * 2 * sizes.len() * KINDS.len() * rounds as usize);
+    let mut cells: Vec<Cell> = Vec::new();
+    for &path in paths {
+        let (network, name) = (Network::new(path)?, path.to_string());
+        for idle in [IdleChoice::Spin, IdleChoice::Block] {
+            for &size in sizes {
+                let mut of_size = KINDS.map(|kind| Cell::new(&name, kind, kind.job(size, idle, path)));
+                round_trips::measure(run, &network, &mut of_size, count, Kind::name, &bar)?;
+                bar.suspend(|| print(run, &of_size));
+                cells.extend(of_size);
+            }
+        }
+    }
+    bar.finish_and_clear();
+    summarize(run, &cells)?;
+    run.draw(&figure(&cells))
+}
+
+fn print(run: &Run<'_>, cells: &[Cell]) {
+    let tcp = cells.iter().find(|cell| cell.kind == Kind::Tcp);
+    for cell in cells {
+        let Some(p50) = cell.p50() else { continue };
+        let (least, most) = cell.spread();
+        let line = Line {
+            experiment: run.name,
+            transport: cell.kind.name(),
+            path: &cell.path,
+            idle: cell.idle.to_string(),
+            size: cell.size,
+            half_p50_us: p50 / 2.0,
+            half_p50_us_min: least / 2.0,
+            half_p50_us_max: most / 2.0,
+            half_p99_us: cell.p99().map(|p99| p99 / 2.0),
+            tcp_ratio: tcp.filter(|_| cell.kind != Kind::Tcp).and_then(|tcp| cell.ratio(tcp)),
+            rounds: cell.rounds(),
+        };
+        let text = format!(
+            "{:<9} {:<6} {:>6}  {:<12} {:>8.1} {:>19} {:>9.1} {:>7}",
+            line.path,
+            line.idle,
+            line.size,
+            line.transport,
+            line.half_p50_us,
+            format!("({:.1} .. {:.1})", line.half_p50_us_min, line.half_p50_us_max),
+            line.half_p99_us.unwrap_or(0.0),
+            line.tcp_ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}")),
+        );
+        run.output.result(text, &line);
+    }
+}
+
+fn summarize(run: &Run<'_>, cells: &[Cell]) -> Result<(), Error> {
+    let ratios: Vec<f64> = cells
+        .iter()
+        .filter(|cell| cell.kind == RELIABLE)
+        .filter_map(|cell| cell.ratio(cells.iter().find(|tcp| tcp.kind == Kind::Tcp && cell.is_twin(tcp))?))
+        .collect();
+    if ratios.is_empty() {
+        return Err(Error::failed("nothing could be compared with TCP"));
+    }
+    let ratio_min = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+    let ratio_max = ratios.iter().copied().fold(0.0, f64::max);
+    let (reached, quick) = (ratio_max < 1.0, run.effort.quick);
+    let summary = Summary { experiment: run.name, summary: true, ratio_min, ratio_max, reached, quick };
+    let text = format!(
+        "\nA1 / TCP {ratio_min:.2} to {ratio_max:.2}\nthe paper: slower than TCP for small blocks, and the gap closes with their \
+         size; below TCP at every size: {}",
+        if reached { "reached" } else { "not reached everywhere" }
+    );
+    run.output.result(text, &summary);
+    Ok(())
+}
+
+fn figure(cells: &[Cell]) -> Panels {
+    let mut kinds: Vec<(&str, IdleChoice)> = cells.iter().map(|cell| (cell.path.as_str(), cell.idle)).collect();
+    kinds.dedup();
+    let panels = kinds.into_iter().map(|(path, idle)| Panel {
+        title: format!("{path}, {idle}"),
+        x_name: "bytes each way".to_owned(),
+        y_name: "half a round trip, us".to_owned(),
+        doubling: true,
+        curves: KINDS
+            .iter()
+            .map(|&kind| {
+                let own = cells.iter().filter(|cell| cell.path == path && cell.idle == idle && cell.kind == kind);
+                Curve {
+                    label: kind.name(),
+                    colour: kind.colour(),
+                    dashed: kind == RAW,
+                    dots: kind != RAW,
+                    points: own.filter_map(|cell| Some((cell.size as f64, cell.p50()? / 2.0))).collect(),
+                }
+            })
+            .collect(),
+        dots: Vec::new(),
+        mark: None,
+    });
+    Panels {
+        title: "A1: half the round trip by block size".to_owned(),
+        caption: vec![
+            "Medians of rounds in turn. In the paper A1 was slower than TCP for small blocks, and the gap closed with their size."
+                .to_owned(),
+        ],
+        panels: panels.collect(),
+    }
+}

@@ -1,0 +1,111 @@
+//! Round trips of contenders that take turns: each once a round, with a fresh pair of processes.
+
+use super::Run;
+use super::measure::median;
+use crate::exit::Error;
+use crate::perf::{Failure, IdleChoice, Job, Network, Pair, Role, Trouble};
+use indicatif::ProgressBar;
+
+/// Round trips before those that count.
+const WARM_UP: u64 = 200;
+
+/// What one round has seen, in us.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    round: u32,
+    p50: f64,
+    p99: f64,
+}
+
+/// One row: a contender, and a size over a path.
+#[derive(Debug)]
+pub(super) struct Cell<K> {
+    pub(super) path: String,
+    pub(super) idle: IdleChoice,
+    pub(super) size: usize,
+    pub(super) kind: K,
+    job: Job,
+    rounds: Vec<Seen>,
+    left_out: bool,
+}
+
+impl<K: Copy> Cell<K> {
+    pub(super) fn new(path: &str, kind: K, job: Job) -> Self {
+        let (idle, size, path) = (job.idle, job.size, path.to_owned());
+        Self { path, idle, size, kind, job, rounds: Vec::new(), left_out: false }
+    }
+
+    /// The median of the rounds' medians; `None` if nothing was measured.
+    pub(super) fn p50(&self) -> Option<f64> {
+        median(self.rounds.iter().map(|seen| seen.p50).collect())
+    }
+
+    /// The median of the rounds' 99th percentiles.
+    pub(super) fn p99(&self) -> Option<f64> {
+        median(self.rounds.iter().map(|seen| seen.p99).collect())
+    }
+
+    /// The least and the most of the rounds' medians.
+    pub(super) fn spread(&self) -> (f64, f64) {
+        let all = || self.rounds.iter().map(|seen| seen.p50);
+        (all().fold(f64::INFINITY, f64::min), all().fold(0.0, f64::max))
+    }
+
+    /// Rounds that were measured.
+    pub(super) fn rounds(&self) -> usize {
+        self.rounds.len()
+    }
+
+    /// How many times the median of `other` this one's is: the median of the rounds' ratios.
+    pub(super) fn ratio(&self, other: &Self) -> Option<f64> {
+        let of_round = |round| other.rounds.iter().find(|seen| seen.round == round).map(|seen| seen.p50);
+        median(self.rounds.iter().filter_map(|own| Some(own.p50 / of_round(own.round)?)).collect())
+    }
+
+    /// Whether the other was measured under the same circumstances.
+    pub(super) fn is_twin(&self, other: &Self) -> bool {
+        (&self.path, self.idle, self.size) == (&other.path, other.idle, other.size)
+    }
+}
+
+/// Measures all cells, in turn, with `count` round trips each.
+pub(super) fn measure<K: Copy>(
+    run: &Run<'_>,
+    network: &Network,
+    cells: &mut [Cell<K>],
+    count: u64,
+    name: impl Fn(K) -> String,
+    bar: &ProgressBar,
+) -> Result<(), Error> {
+    for round in 1..=run.effort.rounds {
+        for cell in cells.iter_mut().filter(|cell| !cell.left_out) {
+            bar.set_message(format!("{}, {}, {} bytes, round {round}", name(cell.kind), cell.idle, cell.size));
+            match once(network, &cell.job, count) {
+                Ok((p50, p99)) => cell.rounds.push(Seen { round, p50, p99 }),
+                Err(Trouble::Command(error)) => return Err(error),
+                Err(Trouble::Transport(Failure::Failed(why) | Failure::Unavailable(why))) => {
+                    cell.left_out = cell.rounds.is_empty();
+                    bar.suspend(|| run.output.warn(format_args!("{}: {why}", name(cell.kind))));
+                }
+            }
+            bar.inc(1);
+        }
+    }
+    Ok(())
+}
+
+/// One round: the median and the 99th percentile, in us.
+fn once(network: &Network, job: &Job, count: u64) -> Result<(f64, f64), Trouble> {
+    let mut pair = Pair::start(network, job, Role::Pong, Role::Ping)?;
+    pair.run(WARM_UP)?;
+    let times = pair.run(count)?.1.round_trips;
+    let at = |share: f64| {
+        let (wanted, mut seen) = ((count as f64 * share).ceil() as u64, 0);
+        let found = times.iter().find(|(_, often)| {
+            seen += often;
+            seen >= wanted
+        });
+        found.map_or(0.0, |(nanoseconds, _)| *nanoseconds as f64 / 1000.0)
+    };
+    Ok((at(0.5), at(0.99)))
+}

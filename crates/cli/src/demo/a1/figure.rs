@@ -5,6 +5,10 @@ use crate::picture::{self, COLOURS, Drawn, FAINT, Figure, INK};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
+/// Milliseconds at the lower end of the axis, which is logarithmic: what one wants to tell apart lies between one and
+/// thousands.
+const LEAST: f64 = 0.03;
+
 /// All findings in one figure.
 pub(super) struct Overview<'f> {
     pub(super) findings: &'f Findings,
@@ -29,7 +33,7 @@ impl Figure for Overview<'_> {
         let (_, panels) = area.split_vertically(80 * scale);
         let latest = findings.turns.iter().map(|turn| turn.most(|heard| heard.late_max)).fold(4.0 * BAR_MS, f64::max);
         for (turn, panel) in findings.turns.iter().zip(panels.split_evenly((1, findings.turns.len()))) {
-            draw_turn(&panel, scale, turn, (f64::from(findings.length), latest * 1.05))?;
+            draw_turn(&panel, scale, turn, (f64::from(findings.length), latest * 1.5))?;
         }
         Ok(())
     }
@@ -56,13 +60,26 @@ where
         .margin_bottom(4 * scale)
         .x_label_area_size(38 * scale)
         .y_label_area_size(56 * scale)
-        .build_cartesian_2d(0.0..length, 0.0..latest)?;
-    picture::mesh(&mut chart, scale, ("seconds", "late, ms"), |x| picture::short(*x), |y| picture::short(*y))?;
+        .build_cartesian_2d(0.0..length, LEAST.log10()..latest.log10())?;
+    picture::mesh(&mut chart, scale, ("seconds", "late, ms"), |x| picture::short(*x), |y| tick(*y))?;
     for (index, (heard, colour)) in turn.heard.iter().zip(COLOURS).enumerate() {
-        let points = heard.line.iter().map(|&point| Circle::new(point, 2 * scale, colour.filled()));
+        let points =
+            heard.line.iter().map(|&(at, late)| Circle::new((at, late.max(LEAST).log10()), 2 * scale, colour.filled()));
         chart.draw_series(points)?.label(format!("sink {}", index + 1)).legend(picture::key(colour, scale));
     }
     let style = ShapeStyle { color: FAINT.into(), filled: false, stroke_width: scale };
-    chart.draw_series(DashedLineSeries::new([(0.0, BAR_MS), (length, BAR_MS)], 4 * scale, 4 * scale, style))?;
-    picture::legend(&mut chart, scale, SeriesLabelPosition::UpperRight)
+    chart.draw_series(DashedLineSeries::new(
+        [(0.0, BAR_MS.log10()), (length, BAR_MS.log10())],
+        4 * scale,
+        4 * scale,
+        style,
+    ))?;
+    picture::legend(&mut chart, scale, SeriesLabelPosition::UpperLeft)
+}
+
+/// A time whose logarithm this is, in milliseconds, to one digit.
+fn tick(logarithm: f64) -> String {
+    let millis = 10_f64.powf(logarithm);
+    let unit = 10_f64.powf(millis.log10().floor());
+    picture::short((millis / unit).round() * unit)
 }

@@ -1,0 +1,222 @@
+//! `pinnace a1 listen` and `send`, `pinnace perf` and `ping --protocol a1`, `pinnace demo a1`.
+
+mod common;
+
+use common::{Listening, pinnace, run, text, wait};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use std::io::Write;
+use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
+
+fn listen(more: &[&str]) -> Listening {
+    Listening::start(&[&["a1", "listen", "127.0.0.1:0"], more].concat())
+}
+
+/// What the sender sends as message `number`.
+fn content(number: u64, size: usize) -> Vec<u8> {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&1u64.to_le_bytes()).update(&number.to_le_bytes());
+    let mut content = vec![0; size];
+    hasher.finalize_xof().fill(&mut content);
+    content
+}
+
+fn line(content: &[u8]) -> String {
+    format!("message {} bytes {:x}\n", content.len(), Sha256::digest(content))
+}
+
+/// Runs with this on standard input.
+fn fed(args: &[&str], input: &[u8]) -> Output {
+    let mut child =
+        pinnace(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
+    let mut stdin = child.stdin.take().expect("piped");
+    let input = input.to_vec();
+    let writer = std::thread::spawn(move || stdin.write_all(&input));
+    let output = child.wait_with_output().expect("it ends");
+    let _ = writer.join().expect("no panic");
+    output
+}
+
+#[test]
+fn both_ends_print_the_same_lines() {
+    for mode in ["reliable", "raw"] {
+        for (size, more) in [(0, &[][..]), (1, &["--checksum"]), (1400, &[]), (300_000, &["--block", "1400"])] {
+            let both: Vec<&str> = more.iter().copied().filter(|word| *word == "--checksum").collect();
+            let listening = listen(&[&["--count", "3", "--mode", mode], &both[..]].concat());
+            let to = listening.address.clone();
+            let bytes = size.to_string();
+            let send = ["a1", "send", "--to", &to, "--size", &bytes, "--count", "3", "--mode", mode, "-v"];
+            let sent = run(&[&send, more].concat());
+            let what = format!("{mode} {size}");
+            assert_eq!(sent.status.code(), Some(0), "{what}: {}", text(&sent.stderr));
+            let expected: String = (0..3).map(|number| line(&content(number, size))).collect();
+            assert_eq!(text(&sent.stdout), expected, "{what}");
+            let (code, out, err) = listening.finish();
+            assert_eq!((code, &*err, out), (Some(0), "", expected), "{what}");
+        }
+    }
+}
+
+#[test]
+fn files_and_standard_input_arrive_also_if_they_are_empty() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().to_str().unwrap();
+    let long = content(7, 3_000_000);
+    for bytes in [&[][..], &long] {
+        std::fs::write(path, bytes).unwrap();
+        for is_piped in [false, true] {
+            let listening = listen(&["--count", "1"]);
+            let sent = if is_piped {
+                fed(&["a1", "send", "-", &listening.address], bytes)
+            } else {
+                run(&["a1", "send", path, &listening.address])
+            };
+            assert_eq!(sent.status.code(), Some(0), "{}", text(&sent.stderr));
+            let (code, out, _) = listening.finish();
+            assert_eq!((code, out), (Some(0), line(bytes)));
+        }
+    }
+}
+
+#[test]
+fn a_rate_is_kept() {
+    let listening = listen(&["--count", "10"]);
+    let begun = Instant::now();
+    let rate = ["--rate", "4mbit", "--burst", "10kB", "--block", "1000", "--priority", "0"];
+    let sent =
+        run(&[&["a1", "send", "--to", &listening.address, "--size", "50kB", "--count", "10", "--json"], &rate[..]]
+            .concat());
+    assert_eq!(sent.status.code(), Some(0), "{}", text(&sent.stderr));
+    let out = text(&sent.stdout);
+    let done: Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
+    assert_eq!((&done["event"], &done["messages"], &done["acknowledged"]), (&"done".into(), &10.into(), &true.into()));
+    assert_eq!(done["bytes"], 500_000);
+    let seconds = done["seconds"].as_f64().unwrap();
+    // 490 kB at 500 kB a second, and nothing before its time.
+    assert!((0.97..=begun.elapsed().as_secs_f64()).contains(&seconds), "{seconds}");
+    assert_eq!(listening.finish().0, Some(0));
+}
+
+#[test]
+fn json_tells_what_people_read() {
+    let listening = listen(&["--count", "1", "--json"]);
+    let sent = run(&["a1", "send", "--to", &listening.address, "--size", "5000", "--json"]);
+    assert_eq!(sent.status.code(), Some(0), "{}", text(&sent.stderr));
+    let objects =
+        |text: &str| -> Vec<Value> { text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect() };
+    let (received, sent) = (objects(&listening.finish().1), objects(&text(&sent.stdout)));
+    assert_eq!((received.len(), sent.len()), (2, 2));
+    assert_eq!(received[0]["event"], "listening");
+    for field in ["event", "message", "bytes", "sha256", "whole", "lost"] {
+        assert_eq!(received[1][field], sent[0][field], "{field}");
+    }
+    assert!(received[1]["source"].as_str().unwrap().starts_with("127.0.0.1:"));
+}
+
+#[test]
+fn mistakes_have_their_codes() {
+    for wrong in [
+        &["a1"][..],
+        &["a1", "send", "f"],
+        &["a1", "listen"],
+        &["a1", "listen", "127.0.0.1"],
+        &["a1", "send", "--size", "1", "--to", "127.0.0.1:1", "--mode", "lossy"],
+        &["a1", "send", "--size", "1", "--to", "127.0.0.1:1", "--burst", "1kB"],
+        &["a1", "send", "--size", "1", "--to", "127.0.0.1:1", "--block", "65476"],
+        &["a1", "send", "--size", "1", "--to", "127.0.0.1:1", "--deadline", "1ms"],
+        &["a1", "send", "--size", "1", "--to", "127.0.0.1:1", "--priority", "256"],
+        &["a1", "send", "-", "127.0.0.1:1", "--count", "2"],
+        &["perf", "--protocol", "zcrp", "--mode", "raw"],
+        &["perf", "--protocol", "a1", "--block", "0"],
+    ] {
+        assert_eq!(run(wrong).status.code(), Some(2), "{wrong:?}");
+    }
+    let output = run(&["a1", "send", "/no/such/file", "127.0.0.1:1"]);
+    assert_eq!(output.status.code(), Some(1));
+    // A port that is taken, and one that nobody has.
+    let listening = listen(&[]);
+    let output = run(&["a1", "listen", &listening.address]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("another program has the port"), "{}", text(&output.stderr));
+    let begun = Instant::now();
+    let output = run(&["a1", "send", "--size", "1", "--to", "127.0.0.1:9", "--timeout", "2"]);
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+    assert!(begun.elapsed() < Duration::from_secs(20));
+    // Ends that differ.
+    for differs in [&["--mode", "raw"][..], &["--checksum"], &["--size", "65MiB"]] {
+        let size = if differs[0] == "--size" { &[][..] } else { &["--size", "1"] };
+        let send = ["a1", "send", "--to", &listening.address];
+        let output = run(&[&send, size, differs].concat());
+        assert_eq!(output.status.code(), Some(1), "{differs:?}: {}", text(&output.stderr));
+        assert!(text(&output.stderr).contains("refuses"), "{}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn a_listener_that_is_killed_is_noticed_and_ctrl_c_ends_both() {
+    let mut listening = listen(&[]);
+    let send = ["a1", "send", "--size", "1MB", "--count", "1000", "--rate", "8mbit", "--timeout", "1", "--to"];
+    let sending = |to: &str| {
+        let args = [&send[..], &[to]].concat();
+        pinnace(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs")
+    };
+    let mut sender = sending(&listening.address);
+    std::thread::sleep(Duration::from_millis(500));
+    listening.kill();
+    assert_eq!(wait(&mut sender), Some(3));
+
+    let mut listening = listen(&[]);
+    let mut sender = sending(&listening.address);
+    std::thread::sleep(Duration::from_millis(500));
+    let id = sender.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-INT", &id]).status().expect("kill runs").success());
+    assert_eq!(wait(&mut sender), Some(130));
+    listening.signal("-INT");
+    assert_eq!(listening.finish().0, Some(130));
+}
+
+#[test]
+fn perf_and_ping_measure_it() {
+    for mode in ["reliable", "raw"] {
+        let more = ["--mode", mode, "--size", "16KiB", "--block", "9kB", "--window", "160kB", "--rounds", "1"];
+        let output = run(&[
+            &["--json", "perf", "--protocol", "a1", "--against", "udp", "--seconds", "0.05"],
+            &more[..],
+        ]
+        .concat());
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let out = text(&output.stdout);
+        let lines: Vec<Value> = out.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let own = lines.iter().find(|line| line["transport"] == "a1").expect("a line");
+        assert!(own["gbit_s"].as_f64().is_some_and(|rate| rate > 0.0), "{own}");
+        assert_eq!((&own["a1"]["mode"], &own["a1"]["block"]), (&mode.into(), &9000.into()));
+    }
+    let output = run(&["--json", "ping", "--protocol", "a1", "--sizes", "100", "--count", "20", "--rounds", "1"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("\"transport\":\"a1\""));
+}
+
+#[test]
+fn the_demo_shows_a_song_that_is_whole_at_three_sinks() {
+    let folder = tempfile::tempdir().unwrap();
+    let (temporary, out) = (folder.path().join("temporary"), folder.path().join("out"));
+    std::fs::create_dir(&temporary).unwrap();
+    let begin = Instant::now();
+    let output = pinnace(&["--json", "demo", "a1", "--quick", "--out", out.to_str().unwrap()])
+        .env("TMPDIR", &temporary)
+        .output()
+        .expect("it runs");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(begin.elapsed() < Duration::from_secs(60), "a minute is promised, even on a busy machine");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    assert_eq!(report["whole"], true, "{report}");
+    let turns = report["turns"].as_array().expect("a list");
+    assert_eq!(turns.len(), 3);
+    assert!(turns.iter().all(|turn| turn["sinks"].as_array().is_some_and(|sinks| sinks.len() == 3)), "{report}");
+    assert!(turns[1]["bulk_bit_s"].as_f64().unwrap() > 1e6, "{report}");
+    let svg = std::fs::read_to_string(out.join("pinnace-demo-a1.svg")).expect("the figure");
+    assert!(roxmltree::Document::parse(&svg).is_ok());
+    assert!(out.join("pinnace-demo-a1.png").exists());
+    assert!(std::fs::read_dir(&temporary).unwrap().next().is_none(), "temporary files are gone");
+}

@@ -287,7 +287,7 @@ impl A1 {
             found.conclude(&mut self.shared, Err(Failure::Aborted));
             if says {
                 let reply = found.last_words(now);
-                self.shared.replies.push_back(reply);
+                self.shared.replies.extend(reply);
             }
             found.phase = Phase::Over;
             self.settle(now, key);

@@ -526,11 +526,11 @@ impl Connection {
     }
 
     /// A CLOSE that leaves once, whatever becomes of it.
-    pub(crate) fn last_words(&mut self, now: Time) -> Reply {
+    pub(crate) fn last_words(&mut self, now: Time) -> Option<Reply> {
         let mut bytes = Vec::new();
         self.close_reply_due = None;
         self.write_farewell(now, &mut bytes);
-        Reply { to: self.peer, from: self.from, bytes }
+        (!bytes.is_empty()).then_some(Reply { to: self.peer, from: self.from, bytes })
     }
 
     /// The bits that do not belong to a block.

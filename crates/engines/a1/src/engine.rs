@@ -292,6 +292,10 @@ impl Engine for A1 {
         if !shared.events.is_empty() || !shared.replies.is_empty() || shared.queue.has_control() || is_farewell_due {
             return PollAt::Now;
         }
+        if self.is_shut_down.is_some() {
+            // Timers that are still set mean nothing, and would go off without end.
+            return PollAt::Ingress;
+        }
         let data = match shared.link_at {
             _ if !shared.queue.has_data() => PollAt::Ingress,
             Some(at) => PollAt::Time(at),

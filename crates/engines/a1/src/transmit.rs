@@ -63,6 +63,9 @@ impl A1 {
     }
 }
 
+/// Bytes of a CLOSE.
+const CLOSE_BYTES: u64 = HEADER_BYTES as u64 + 2;
+
 fn write(train: &mut Train, to: Address, from: Option<Address>, bytes: &[u8]) {
     train.begin(to, bytes.len());
     train.set_source(from);
@@ -218,7 +221,11 @@ impl Connection {
             a1::close_reply(&self.header(expected, edge, echo, false), code, out);
         } else if self.phase == Phase::Closing && self.close.is_due {
             let sent = self.out_numbers.wire(self.outgoing.sent());
-            a1::close(&self.header(sent, edge, stamp(now), self.close.sent > 0), self.close_code, out);
+            // Whoever has not shown that it is there is not told more often than it may be.
+            if self.is_validated || self.budget >= CLOSE_BYTES {
+                self.budget = self.budget.saturating_sub(CLOSE_BYTES);
+                a1::close(&self.header(sent, edge, stamp(now), self.close.sent > 0), self.close_code, out);
+            }
             self.close.on_sent(now, self.rtt.timeout());
         }
     }

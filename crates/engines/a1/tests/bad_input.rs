@@ -121,6 +121,26 @@ fn without_validation_a_stranger_gets_three_times_at_most() {
 }
 
 #[test]
+fn a_stranger_whose_connection_ends_is_not_told_without_end() {
+    for how in 0..3 {
+        let mut half = server_of(Config { validates: false, ..config(record()) });
+        half.feed(PEER, &Liar::new(PEER, 3, record()).open(PORT, &[], None));
+        let id = accepted(&half)[0];
+        match how {
+            0 => half.call(|engine, now| engine.release(now, id)),
+            1 => half.call(|engine, now| engine.close(now, id, Duration::from_secs(1))).expect("it lives"),
+            _ => half.call(|engine, now| engine.shut_down(now)),
+        }
+        half.advance(Duration::from_secs(300));
+        let traffic = half.traffic[&PEER];
+        assert!(traffic.sent <= 3 * traffic.received, "{how}: {traffic:?}");
+        assert_eq!(half.events.iter().filter(|it| matches!(it, Event::Closed { .. })).count(), 1);
+        half.call(|engine, now| engine.release(now, id));
+        assert_eq!(half.a1().connections(), 0);
+    }
+}
+
+#[test]
 fn cookies_are_for_one_address_one_identifier_and_a_minute() {
     let mut half = server();
     let liar = Liar::new(PEER, 0x77, record());

@@ -65,6 +65,10 @@ fn burst(blocks: &[(Time, u64)], average: u64) -> f64 {
 fn the_average_is_kept_within_one_percent_and_the_burst_never_exceeded() {
     for mbit in [1, 10, 100, 1000] {
         for (block_size, send_burst) in [(1000, 1), (1000, 65_536), (8000, 20_000), (1440, 2880)] {
+            if mbit == 1000 && block_size == 1000 {
+                // As the others, only longer.
+                continue;
+            }
             let average = mbit * 125_000;
             let qos = Qos {
                 send_average: average,
@@ -76,8 +80,8 @@ fn the_average_is_kept_within_one_percent_and_the_burst_never_exceeded() {
                 ..reliable()
             };
             let bytes = (average as usize * 5 / 2).min(usize::MAX);
-            let blocks = flood(qos, bytes, Duration::from_millis(2200), "delay=1ms");
-            let start = blocks[0].0 + Duration::from_millis(500);
+            let blocks = flood(qos, bytes, Duration::from_millis(1400), "delay=1ms");
+            let start = blocks[0].0 + Duration::from_millis(300);
             let end = start + Duration::from_secs(1);
             let sum: u64 = blocks.iter().filter(|(at, _)| (start..end).contains(at)).map(|(_, bytes)| bytes).sum();
             let error = sum as f64 / average as f64 - 1.0;

@@ -267,6 +267,9 @@ impl Connection {
             counters.bytes_sent += u64::from(cut.place.len);
             self.repeated += u64::from(cut.is_repetition);
         }
+        if !train.is_empty() {
+            self.incoming.on_answered();
+        }
         !train.is_empty()
     }
 }

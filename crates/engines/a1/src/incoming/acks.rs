@@ -7,8 +7,8 @@ use pinnace_core::Time;
 const MAX_UNREPORTED: u64 = 16;
 /// How long a block may be unreported.
 pub(crate) const MAX_DELAY: Duration = Duration::from_millis(10);
-/// An ACK that is due waits so long for the application, which mostly consumes at once: then it tells the edge that this
-/// moves, too, and the sender need not wait for another.
+/// An ACK that is due waits so long for the application, which mostly consumes at once, and may answer: then it tells the
+/// edge that this moves, too, and follows the answer, so that the peer has to wake up only once.
 const COURTESY: Duration = Duration::from_micros(20);
 
 /// When something is to be sent.
@@ -87,12 +87,22 @@ impl Acks {
         if self.is_urgent || opens {
             return Due::Now;
         }
-        let is_wanted = self.has_end || self.unreported >= MAX_UNREPORTED.min((window / 4).max(1));
-        let delay = match (is_wanted, is_consumed) {
+        // Who sends much would wait for it.
+        let is_needed = is_consumed && 2 * self.reported.saturating_sub(seen) < window;
+        let delay = match (self.is_wanted(window), is_needed) {
             (true, true) => Duration::ZERO,
             (true, false) => COURTESY,
             (false, _) => MAX_DELAY,
         };
         Due::at(now, self.since.map(|since| since + delay))
+    }
+
+    /// Blocks of ours have left: an ACK that waits for that follows them.
+    pub(super) fn on_answered(&mut self, window: u64) {
+        self.is_urgent |= self.unreported > 0 && self.is_wanted(window);
+    }
+
+    fn is_wanted(&self, window: u64) -> bool {
+        self.has_end || self.unreported >= MAX_UNREPORTED.min((window / 4).max(1))
     }
 }

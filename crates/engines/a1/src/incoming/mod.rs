@@ -420,6 +420,11 @@ impl Incoming {
         self.acks.due(now, self.edge(), self.seen, self.policy.window, self.next >= self.expected)
     }
 
+    /// Blocks have left in the other direction: an ACK that has waited for an answer follows them.
+    pub(crate) fn on_answered(&mut self) {
+        self.acks.on_answered(self.policy.window);
+    }
+
     /// What an ACK says: the next block expected, the edge, and the ranges received beyond the former, of which the first
     /// are those that matter most. Nothing is due then.
     pub(crate) fn take_ack(&mut self) -> (u64, u64, impl Iterator<Item = (u64, u64)> + '_) {

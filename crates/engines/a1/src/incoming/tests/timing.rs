@@ -28,6 +28,7 @@ fn an_ack_is_due_after_16_blocks_or_a_quarter_of_the_window() {
             assert_eq!(half.ack_due(), soon(&half), "the application may consume first");
             let bytes = half.incoming.readable().unwrap().len();
             half.incoming.consume(bytes);
+            half.now += Duration::from_micros(20);
             assert_eq!(half.ack_due(), Due::Now);
             half.ack();
         }
@@ -68,8 +69,16 @@ fn an_ack_waits_a_moment_for_the_edge_that_consuming_moves() {
     half.incoming.consume(250);
     assert_eq!(half.ack_due(), soon(&half), "the application has not taken all");
     half.incoming.consume(50);
-    assert_eq!(half.ack_due(), Due::Now);
+    assert_eq!(half.ack_due(), soon(&half), "it may answer");
+    half.incoming.on_answered();
+    assert_eq!(half.ack_due(), Due::Now, "behind the answer");
     assert_eq!(half.ack().1, 67);
+    half.incoming.on_answered();
+    assert_eq!(half.ack_due(), Due::No, "there is nothing to say");
+    // A sender that has used more than half of its window is not kept waiting.
+    half.blocks(3, 1, 4000, 0..40);
+    half.incoming.consume(4000);
+    assert_eq!(half.ack_due(), Due::Now);
 }
 
 #[test]

@@ -363,6 +363,7 @@ fn a_slow_sink_is_waited_for_or_cut_off_or_left_out() {
             }
         }
         slow_end.abort();
+        sink.wait_closed(LONG).unwrap_err();
         source.close(LONG).unwrap();
         // Once in a while it is the quick one that is behind.
         let left_out = quick_sink.facts().unwrap().skipped;

@@ -143,12 +143,14 @@ fn a_group_carries_raw_blocks_and_two_sources_may_share_its_address() {
             let grouped = Options { group: Some(group(address(3)).unwrap()), ..options() };
             let source = Socket::bind_with(LOCAL, qos, &grouped).unwrap();
             source.add_sink_timeout(listener.local_addr(), qos, LONG).unwrap();
-            (source, accepted(&listener))
+            let there = accepted(&listener);
+            there.send_copy(b"aye", Full::Report).expect("who was accepted is connected");
+            (source, there)
         })
         .collect();
     for number in 0..20 {
         for (seed, (source, there)) in sources.iter().enumerate() {
-            source.send(pattern(5000, 100 * seed + number), Full::Block).unwrap();
+            source.send_copy(&pattern(5000, 100 * seed + number), Full::Block).unwrap();
             let received = there.recv_timeout(LONG).unwrap().expect("not closed");
             assert!(*received == pattern(5000, 100 * seed + number), "{number} of {seed}");
         }

@@ -4,12 +4,14 @@
 //! by the socket until every sink has it, or is gone.
 //= A-15
 
-use super::exchange::Exchange;
+use super::exchange::{Exchange, Lane};
 use super::port::{Call, canonical, deadline, resolve};
+use super::sending::status_of;
 use super::socket::Inner;
 use super::{Connection, Failure, Full, Group, Qos, Refused, SlowSink, Socket};
 use crate::{Error, Message, Unsent};
 use pinnace_a1::{CastId, Output};
+use pinnace_core::BufferId;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::ops::Deref;
@@ -321,38 +323,67 @@ impl Socket {
     /// # Errors
     /// As [`Socket::send`].
     pub fn send_copy(&self, bytes: &[u8], full: Full) -> Result<(), Error> {
-        Ok(self.send(bytes.to_vec(), full)?)
+        let port = &self.inner.end.port;
+        let mut has_looked = false;
+        loop {
+            let Some((error, full_at)) = self.cast_copy(bytes)?.err() else { return Ok(()) };
+            match (full_at, full) {
+                (Some((cast, room)), Full::Block) => port.wait_until(|state| has_room(state, cast, room), None)?,
+                (Some(_), Full::Report) if !has_looked => {
+                    port.progress()?;
+                }
+                _ => return Err(error),
+            }
+            has_looked = true;
+        }
     }
 
-    /// Queues a message; the inner error says what was in its way, and if it was a sink without room, how often there had
-    /// been some.
+    /// Queues a message; the inner error says what was in its way.
     fn cast(&self, mut message: Message) -> Result<Result<(), Uncast>, Unsent> {
         let Some(cast) = self.inner.casting().cast else {
             return Err(Unsent::new(message, Error::CallRefused(Refused::NotConnected)));
         };
         let (base, len) = (message.base(), message.len());
-        let queued = self.inner.end.port.call(|Call { now, engine, memory, state }| {
+        let queued = self.inner.end.port.call(|mut call| {
             // SAFETY: the message moves into the lane of the set, which keeps it, untouched, until the event that takes
             // the buffer out of the table again.
-            let buffer = unsafe { memory.insert(base, len) };
-            let refused = match (engine.cast_send(now, cast, Output::new(buffer, len as u64)), state.cast(cast)) {
-                (Ok(ticket), Some(lane)) => {
+            let buffer = unsafe { call.memory.insert(base, len) };
+            match queue(&mut call, cast, buffer, len) {
+                Ok((ticket, lane)) => {
                     lane.lend(ticket, message, false);
-                    return Ok(());
+                    Ok(())
                 }
-                (Ok(_), None) => Refused::NoConnection,
-                (Err(refused), _) => refused,
-            };
-            memory.remove(buffer);
-            if refused != Refused::Full {
-                return Err((message, Error::CallRefused(refused), None));
+                Err(refused) => {
+                    call.memory.remove(buffer);
+                    let (error, full_at) = obstacle(&mut call, cast, refused);
+                    Err((message, error, full_at))
+                }
             }
-            let sinks = engine.sinks(cast);
-            let status = sinks.into_iter().map(|sink| engine.status(now, sink)).reduce(|a, b| a | b);
-            let room = state.cast(cast).map_or(0, |lane| lane.room);
-            Err((message, Error::WindowFull(status.unwrap_or_default()), Some((cast, room))))
         });
         queued.map_err(|error| Unsent::new(None, error))
+    }
+
+    /// Queues a copy, in storage of the socket's.
+    fn cast_copy(&self, bytes: &[u8]) -> Result<Result<(), Obstacle>, Error> {
+        let cast = self.inner.casting().cast.ok_or(Error::CallRefused(Refused::NotConnected))?;
+        let queued = self.inner.end.port.call(|mut call| {
+            let Some(buffer) = call.memory.allocate_copy(bytes) else {
+                return Err((Error::io("cannot copy bytes", io::ErrorKind::OutOfMemory.into()), None));
+            };
+            match queue(&mut call, cast, buffer, bytes.len()) {
+                Ok((_, lane)) => {
+                    lane.copy();
+                    Ok(())
+                }
+                Err(refused) => {
+                    if let Some(copy) = call.memory.take(buffer) {
+                        call.memory.recycle(copy);
+                    }
+                    Err(obstacle(&mut call, cast, refused))
+                }
+            }
+        });
+        Ok(queued?)
     }
 
     /// Waits until every message has arrived at every sink that lives.
@@ -417,8 +448,31 @@ impl Socket {
     }
 }
 
-/// A message that was not queued, why, and if a sink had no room, how often there had been some.
+/// Why a message was not queued, and if a sink had no room, how often there had been some.
+type Obstacle = (Error, Option<(CastId, u64)>);
+/// The message, and its obstacle.
 type Uncast = (Message, Error, Option<(CastId, u64)>);
+
+/// Queues a message; returns its ticket, and where what is under way is kept.
+fn queue<'a>(
+    call: &'a mut Call<'_>,
+    cast: CastId,
+    buffer: BufferId,
+    len: usize,
+) -> Result<(u64, &'a mut Lane), Refused> {
+    let ticket = call.engine.cast_send(call.now, cast, Output::new(buffer, len as u64))?;
+    call.state.cast(cast).map(|lane| (ticket, lane)).ok_or(Refused::NoConnection)
+}
+
+fn obstacle(call: &mut Call<'_>, cast: CastId, refused: Refused) -> Obstacle {
+    if refused != Refused::Full {
+        return (Error::CallRefused(refused), None);
+    }
+    let sinks = call.engine.sinks(cast).into_iter();
+    let status = sinks.map(|sink| status_of(call.engine, call.now, sink)).reduce(|a, b| a | b);
+    let room = call.state.cast(cast).map_or(0, |lane| lane.room);
+    (Error::WindowFull(status.unwrap_or_default()), Some((cast, room)))
+}
 
 fn has_room(state: &mut Exchange, cast: CastId, room: u64) -> Option<()> {
     state.cast(cast).is_none_or(|lane| lane.room != room).then_some(())

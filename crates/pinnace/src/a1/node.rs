@@ -28,8 +28,9 @@ impl Node {
         self.groups.joins()
     }
 
+    /// Answers the joins that have been tried: connections that waited for that are open then.
     #[inline]
-    fn answer(&mut self, now: Time) {
+    pub(super) fn answer(&mut self, now: Time) {
         if !self.answers.is_empty() {
             for (connection, has_joined) in self.answers.drain(..) {
                 self.engine.answer_join(now, connection, has_joined);

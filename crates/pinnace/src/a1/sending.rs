@@ -4,11 +4,13 @@
 
 use super::Connection;
 use super::exchange::{Exchange, Place};
+use super::node::Node;
 use super::port::{Call, End, deadline};
-use super::{Failure, Refused};
+use super::{Failure, Refused, Status};
 use crate::zcrp::Progress;
 use crate::{Error, Message, Unsent};
 use pinnace_a1::{ConnectionId, Output};
+use pinnace_core::Time;
 use pinnace_runtime::WaitError;
 use std::future::Future;
 use std::io;
@@ -42,12 +44,17 @@ fn unqueued<M>(call: &mut Call<'_>, place: Place, id: ConnectionId, message: M, 
     let failure = association.as_ref().and_then(|association| association.failure());
     let room = association.map_or(0, |association| association.lane.room);
     let (error, full_at) = match (refused, failure) {
-        (Refused::Full, _) => (Error::WindowFull(call.engine.status(call.now, id)), Some(room)),
+        (Refused::Full, _) => (Error::WindowFull(status_of(call.engine, call.now, id)), Some(room)),
         // What has happened says more than that it is over.
         (Refused::NoConnection, Some(failure)) => (Error::ConnectionFailed(failure), None),
         _ => (Error::CallRefused(refused), None),
     };
     Unqueued { message, error, full_at }
+}
+
+/// The status as it is, without telling the application of it.
+pub(super) fn status_of(engine: &Node, now: Time, id: ConnectionId) -> Status {
+    engine.facts(now, id).map_or(Status::NONE, |facts| facts.status)
 }
 
 /// Queues a message of a connection that is here. Returns its ticket.

@@ -214,7 +214,11 @@ impl Socket {
     fn take(&self, arrival: Arrival) -> Result<Connection, Error> {
         let Arrival { place, id, peer, source } = arrival;
         let connection = Connection::new(&self.inner.end, place, id, peer, source);
-        self.inner.end.port.call(|Call { engine, .. }| engine.taken(id))?;
+        self.inner.end.port.call(|Call { now, engine, .. }| {
+            // If it came with a group, it is open only then.
+            engine.answer(now);
+            engine.taken(id);
+        })?;
         Ok(connection)
     }
 

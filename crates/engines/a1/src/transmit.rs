@@ -238,8 +238,7 @@ impl Connection {
         }
         // Three trains share a window, so that the peer always has one to read.
         let worth = (self.outgoing.terms().window / 3).min(64);
-        let under_way = self.outgoing.sent() - self.outgoing.acked();
-        under_way >= worth && self.outgoing.queued_blocks() < worth
+        self.outgoing.sent() > self.outgoing.acked() && self.outgoing.queued_blocks() < worth
     }
 
     /// Blocks: repetitions first, then new ones; false if none may leave.

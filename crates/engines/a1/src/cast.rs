@@ -207,6 +207,8 @@ impl A1 {
             let Some(connection) = self.connections.lookup_mut(member.key) else { continue };
             match connection.phase {
                 Phase::Opening if is_group && member.backlog.len() >= MAX_BACKLOG => late.push(member.key),
+                // It gets no more, so it holds up nobody.
+                Phase::Open if connection.close_by.is_some() => {}
                 Phase::Open if connection.outgoing.is_full() && !(degrades && !connection.has_joined) => {
                     let patience = cast.patience(connection.has_joined);
                     if let Some(patience) = patience {

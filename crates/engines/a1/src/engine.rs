@@ -117,7 +117,7 @@ impl A1 {
         if connection.phase == Phase::Open && connection.change.asked.is_none() {
             connection.ask_for_wanted(now);
         }
-        if connection.wants_room && connection.outgoing.is_roomy() {
+        if connection.wants_room && (connection.outgoing.is_roomy() || connection.close_by.is_some()) {
             connection.wants_room = false;
             match connection.cast {
                 Some(cast) => Self::tell_cast_writable(&mut self.casts, shared, cast),

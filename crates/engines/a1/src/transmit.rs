@@ -238,7 +238,8 @@ impl Connection {
         }
         // Three trains share a window, so that the peer always has one to read.
         let worth = (self.outgoing.terms().window / 3).min(64);
-        self.outgoing.sent() > self.outgoing.acked() && self.outgoing.queued_blocks() < worth
+        // One block under way may be the question that this one answers.
+        self.outgoing.sent() > self.outgoing.acked() + 1 && self.outgoing.queued_blocks() < worth
     }
 
     /// Blocks: repetitions first, then new ones; false if none may leave.

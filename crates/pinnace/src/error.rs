@@ -1,5 +1,6 @@
 //! What can go wrong, to whom, and what to do about it.
 
+use crate::endpoint::ConnectionError;
 use crate::{Message, a1, vrp, xtp};
 use pinnace_runtime::{EndpointError, WaitError};
 use pinnace_zcrp::{Failure, Refused};
@@ -38,6 +39,8 @@ pub enum Error {
     CallRefused(a1::Refused),
     /// There is no room for the message now; the status says why (A1).
     WindowFull(a1::Status),
+    /// The connection was not made, or cannot do this; says by which method.
+    Connection(Box<ConnectionError>),
     /// The endpoint is of no use any more.
     Endpoint(EndpointError),
     /// The deadline passed. What was begun goes on.
@@ -86,6 +89,7 @@ impl fmt::Display for Error {
                 f.write_str("the window is full, because more is sent than the rate allows")
             }
             Self::WindowFull(_) => f.write_str("the window is full: wait until a message has been acknowledged"),
+            Self::Connection(error) => error.fmt(f),
             Self::Endpoint(error) => error.fmt(f),
             Self::Timeout => f.write_str("timed out; what was begun goes on"),
             Self::TooLarge => f.write_str("a message has at most 4,294,967,295 bytes; cut it into several"),
@@ -106,6 +110,7 @@ impl std::error::Error for Error {
             Self::ContextRefused(refused) => Some(refused),
             Self::ConnectionFailed(failure) => Some(failure),
             Self::CallRefused(refused) => Some(refused),
+            Self::Connection(error) => Some(error),
             Self::Endpoint(error) => Some(error),
             Self::Timeout
             | Self::TooLarge
@@ -188,6 +193,7 @@ impl From<Error> for io::Error {
         let kind = match &error {
             Error::Io { source, .. } => source.kind(),
             Error::Timeout => io::ErrorKind::TimedOut,
+            Error::Connection(error) => error.kind(),
             Error::ContextFailed(xtp::Failure::Refused { .. }) => io::ErrorKind::ConnectionRefused,
             Error::ContextFailed(xtp::Failure::Abandoned) => io::ErrorKind::TimedOut,
             Error::ContextFailed(xtp::Failure::Aborted) => io::ErrorKind::ConnectionAborted,
@@ -209,6 +215,12 @@ impl From<Error> for io::Error {
             _ => io::ErrorKind::Other,
         };
         Self::new(kind, error)
+    }
+}
+
+impl From<ConnectionError> for Error {
+    fn from(error: ConnectionError) -> Self {
+        Self::Connection(Box::new(error))
     }
 }
 

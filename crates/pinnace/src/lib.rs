@@ -22,17 +22,24 @@
 #![warn(missing_docs)]
 
 pub mod a1;
+mod carrier;
 #[cfg(target_os = "linux")]
 pub mod daemon;
+mod endpoint;
 mod error;
 mod message;
 pub mod qmp;
+mod rendezvous;
 pub mod rsr;
 pub mod service;
 pub mod vrp;
 pub mod xtp;
 pub mod zcrp;
 
+pub use carrier::{Delivered, Received, ReceivedInto};
+pub use endpoint::{
+    Connection, ConnectionError, Delivery, Endpoint, EndpointOptions, Listener, MessageStream, PerMessage, connect,
+};
 pub use error::{Error, Unsent};
 pub use message::Message;
 pub use pinnace_core::ControllerKind;

@@ -178,6 +178,25 @@ impl Stream {
         self.inner.as_ref().expect("it is there until it is dropped")
     }
 
+    /// The association that it stands on, unless it goes through shared memory.
+    pub(crate) fn association(&self) -> Option<&xtp::Connection> {
+        match self.inner() {
+            Inner::Engine(connection, _) => Some(connection),
+            Inner::Shared(_) => None,
+        }
+    }
+
+    /// Like [`Stream::read`], until the deadline and whatever is set: `None` if nothing has come.
+    pub(crate) fn read_until(&self, into: &mut [u8], deadline: Option<Instant>) -> io::Result<Option<usize>> {
+        none_yet(match (self.inner(), deadline) {
+            (Inner::Engine(connection, _), None) => return Ok(Some(connection.read(into)?)),
+            (Inner::Engine(connection, _), Some(deadline)) => {
+                would_block(connection.read_timeout(into, deadline.saturating_duration_since(Instant::now())))
+            }
+            (Inner::Shared(shared), deadline) => shared.read(into, deadline),
+        })
+    }
+
     fn settings(&self) -> Settings {
         *self.settings.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -105,6 +105,11 @@ impl Sends {
         self.opened
     }
 
+    /// Whether no frame is under way.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.under_way == 0
+    }
+
     /// Whether nothing leaves any more.
     pub(super) fn is_closed(&self) -> bool {
         self.closed

@@ -222,6 +222,11 @@ impl Sender {
         })
     }
 
+    /// Waits until no frame is under way, at most until the deadline.
+    pub(crate) fn flush_until(&self, deadline: Option<Instant>) -> Result<(), Error> {
+        Ok(self.end.port.wait_until(|state| state.is_quiet().then_some(()), deadline)?)
+    }
+
     /// Ends the sender: what is under way fails, later sends are refused, and the receiver is told.
     //= V-S4
     pub fn close(&self) {

@@ -62,5 +62,6 @@ pub use pinnace_xtp::Options as Flags;
 pub use pinnace_xtp::{
     AddressSegment, Close, Codec, ControlBlock, Facts, Failure, Limits, Refused, Service, Services, XtpCounters,
 };
+pub(crate) use reading::Copied;
 pub use reading::{Filled, Received};
 pub use sending::{SendOptions, Sending};

@@ -43,6 +43,16 @@ pub(super) struct Partial {
     has_begun: bool,
 }
 
+/// What has been copied into memory of the caller's.
+pub(crate) enum Copied {
+    /// A message.
+    Message { len: usize, btag: Option<[u8; 8]>, holes: Vec<Range<usize>> },
+    /// Nothing: the stream has ended.
+    Ended,
+    /// Nothing: the message is not there whole, or a part of it was taken.
+    Nothing,
+}
+
 impl Partial {
     /// Keeps bytes that nobody could take.
     pub(super) fn collect(&mut self, bytes: &[u8]) {
@@ -128,6 +138,36 @@ impl Connection {
         let Some(received) = self.recv()? else { return Ok(None) };
         *buffer = received.data;
         Ok(Some(buffer.len()))
+    }
+
+    /// Waits for the next message, and copies it from the ring into memory of the caller's, if it is there whole; one that is
+    /// longer than `into` stays where it is.
+    pub(crate) fn copy_message(&self, into: &mut [u8], deadline: Option<Instant>) -> Result<Copied, Error> {
+        self.check_ring()?;
+        self.end.port.wait_until(|state| self.may_read(state), deadline)?;
+        let partial = self.partial();
+        if partial.has_begun {
+            return Ok(Copied::Nothing);
+        }
+        let looked = self.look(|call, connection, readable| {
+            let Some(len) = readable.message else { return Ok((0, Some(Copied::Nothing))) };
+            let most = into.len() as u64;
+            let into = into.get_mut(..len as usize).ok_or(Error::MessageTooLong(most))?;
+            let mut at = 0;
+            for part in first(&readable, len) {
+                let bytes = call.memory.bytes(part);
+                into[at..at + bytes.len()].copy_from_slice(bytes);
+                at += bytes.len();
+            }
+            let holes: Vec<_> = connection.holes_of(call, len).collect();
+            holes.iter().for_each(|hole| into[hole.clone()].fill(0));
+            Ok((len, Some(Copied::Message { len: len as usize, btag: readable.btag, holes })))
+        })?;
+        Ok(match looked {
+            Look::Found(copied) => copied,
+            Look::Ended => Copied::Ended,
+            Look::Nothing => Copied::Nothing,
+        })
     }
 
     pub(super) fn recv_until(&self, deadline: Option<Instant>) -> Result<Option<Received>, Error> {

@@ -123,6 +123,11 @@ impl Lane {
         self.closed
     }
 
+    /// Messages under way.
+    pub(super) fn under_way(&self) -> usize {
+        self.under_way
+    }
+
     /// Whether nothing is under way.
     pub(super) fn is_quiet(&self) -> bool {
         self.under_way == 0

@@ -109,7 +109,8 @@ impl Listener {
 }
 
 //= Z-21
-fn is_idle(datagram: &[u8]) -> bool {
+/// Whether a datagram introduces a sender.
+pub(crate) fn is_idle(datagram: &[u8]) -> bool {
     let tail: Result<&[u8; TRAILER_BYTES], _> = datagram.try_into();
     tail.is_ok_and(|tail| matches!(Trailer::parse(tail, TRAILER_BYTES), Ok(Trailer::Idle { .. })))
 }

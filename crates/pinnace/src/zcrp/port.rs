@@ -90,6 +90,18 @@ fn connect_link(peer: impl ToSocketAddrs, options: &Options) -> Result<(UdpLink,
     Ok((link, peer))
 }
 
+/// Both halves on a connected socket; `introduced`: bytes that the peer has sent before, if it was not asked to.
+pub(crate) fn connected(
+    link: UdpLink,
+    peer: SocketAddr,
+    options: &Options,
+    introduced: Option<usize>,
+) -> Result<(Sender, Receiver), Error> {
+    let introduction = introduced.map(|bytes| Introduction { bytes });
+    let port = open(link, Some(peer), options, Halves::Both, introduction)?;
+    Ok((Sender::new(port.clone()), Receiver::new(port)))
+}
+
 /// Opens a sending endpoint to `peer`.
 pub(super) fn connect_sender(peer: impl ToSocketAddrs, options: &Options) -> Result<Sender, Error> {
     let (link, peer) = connect_link(peer, options)?;

@@ -61,6 +61,16 @@ impl Receiver {
         burst::begin(&self.port, Way::In, messages)
     }
 
+    /// A descriptor that becomes readable when a message has ended: clear it first, then look at all.
+    pub(crate) fn readiness_fd(&self) -> Result<std::os::fd::BorrowedFd<'_>, Error> {
+        Ok(self.port.readiness_fd()?)
+    }
+
+    /// See [`Receiver::readiness_fd`].
+    pub(crate) fn clear_readiness(&self) {
+        self.port.clear_readiness();
+    }
+
     /// What the protocol has seen: `units_in_place`, `units_copied`, `bytes_copied` and more (Z-18).
     pub fn counters(&self) -> ReceiverCounters {
         self.port.inspect(|engine, _, _| engine.receiver().map(pinnace_zcrp::Receiver::counters)).unwrap_or_default()

@@ -91,6 +91,23 @@ impl Sender {
         self.port.inspect(|engine, _, _| engine.sender().and_then(pinnace_zcrp::Sender::round_trip))
     }
 
+    /// Waits until no message is under way, at most until the deadline.
+    pub(crate) fn flush_until(&self, deadline: Option<std::time::Instant>) -> Result<(), Error> {
+        let done = |state: &mut super::exchange::Exchange| {
+            (state.sends.is_quiet() || state.sends.closed().is_some()).then_some(())
+        };
+        Ok(self.port.wait_until(done, deadline)?)
+    }
+
+    /// Waits until fewer messages are under way than now.
+    pub(crate) fn wait_for_room(&self) -> Result<(), Error> {
+        let now = self.port.inspect(|_, _, state| state.sends.under_way());
+        let fewer = |state: &mut super::exchange::Exchange| {
+            (state.sends.under_way() < now || state.sends.closed().is_some()).then_some(())
+        };
+        Ok(self.port.wait_until(fewer, None)?)
+    }
+
     /// Ends the sender: what is under way fails, and later sends are refused.
     pub fn close(&self) {
         let _ = self.port.call(|call| {

@@ -1,0 +1,164 @@
+//! What carries the messages of a connection: one mechanism, implemented once a method.
+//!
+//! A [`Carrier`] is a connection of a method, and a [`Sending`] a message on its way there. Both are enums, so that a call
+//! costs a comparison: no allocation, no thread and no copy that the method would not make itself.
+//!
+//! | method | a message is | both ways | what is lost |
+//! |---|---|---|---|
+//! | XTP | a message of a stream (EOM) | yes | nothing; of IsoStream, holes |
+//! | QMP | its length and its bytes in a stream | yes | nothing |
+//! | shared memory | the same, in a channel of the daemon | yes | nothing |
+//! | ZCRP | one message, or several of a fixed size and one that is shorter | yes | nothing |
+//! | VRP | a frame | a way each | what the contract allows |
+//! | A1 | a message | yes | what its windows allow |
+//!
+//! Always true: a carrier gives back each message that it was given, or goes on with it; a message is received once.
+
+mod framed;
+mod pieces;
+mod received;
+mod sending;
+mod turn;
+mod vrp;
+mod xtp;
+mod zcrp;
+
+pub(crate) use framed::Framed;
+pub(crate) use pieces::piece_bytes;
+pub use received::{Received, ReceivedInto};
+pub use sending::Delivered;
+pub(crate) use sending::Sending;
+pub(crate) use vrp::{Vrp, Ways};
+pub(crate) use xtp::{Xtp, patient, programmed};
+pub(crate) use zcrp::Zcrp;
+
+use crate::service::Service;
+use crate::{Error, Message, Unsent};
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+/// What a message may differ in from the connection's service.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Special {
+    /// What may be lost of it.
+    pub(crate) contract: Option<crate::vrp::Contract>,
+    /// When it is of no use any more, from the call on.
+    pub(crate) deadline: Option<Duration>,
+    /// When it is dropped, from the call on.
+    pub(crate) lifespan: Option<Duration>,
+}
+
+/// What a carrier does. Every method of it may be called by many threads at a time.
+pub(crate) trait Carry {
+    /// Begins to send a message; waits while the method's queue is full.
+    fn send(&self, message: Message, special: Option<&Special>) -> Result<Sending, Unsent>;
+
+    /// The next message, `None` at the end; [`Error::Timeout`] when the deadline has passed.
+    fn recv(&self, deadline: Option<Instant>) -> Result<Option<Received>, Error>;
+
+    /// The same, for tasks.
+    fn recv_async(&self) -> impl Future<Output = Result<Option<Received>, Error>> + Send;
+
+    /// The next message into `buffer`: its length, and its holes. Longer ones are an error, and the next to be
+    /// received again.
+    fn recv_into(&self, buffer: &mut [u8], deadline: Option<Instant>) -> Result<Option<ReceivedInto>, Error> {
+        let Some(received) = self.recv(deadline)? else { return Ok(None) };
+        let (len, most) = (received.len(), buffer.len() as u64);
+        let Some(to) = buffer.get_mut(..len) else {
+            self.put_back(received);
+            return Err(Error::MessageTooLong(most));
+        };
+        to.copy_from_slice(&received);
+        Ok(Some(ReceivedInto { len, holes: received.holes().to_vec() }))
+    }
+
+    /// A message that did not fit is the next to be received again.
+    fn put_back(&self, received: Received);
+
+    /// Waits until what was sent has arrived.
+    fn flush(&self, deadline: Option<Instant>) -> Result<(), Error>;
+
+    /// What is sent from now on is sent so. The error says what cannot be changed.
+    fn set_service(&self, service: &Service) -> Result<(), String>;
+
+    /// A descriptor that becomes readable when something may have come: clear it first, then take what is there.
+    fn descriptor(&self) -> Result<BorrowedFd<'_>, Error>;
+
+    /// Makes the descriptor unreadable until something comes.
+    fn clear(&self);
+
+    /// No more is sent: waits, until the deadline, for what was sent to arrive, and tells the peer.
+    fn close(&self, deadline: Option<Instant>) -> Result<(), Error>;
+}
+
+/// A connection of one of the methods.
+#[derive(Debug)]
+pub(crate) enum Carrier {
+    /// XTP.
+    Xtp(Xtp),
+    /// QMP, or the daemon's shared memory.
+    Framed(Framed),
+    /// ZCRP.
+    Zcrp(Zcrp),
+    /// VRP.
+    Vrp(Vrp),
+}
+
+/// Does the same with whichever it is.
+macro_rules! each {
+    ($self:ident, $carrier:ident => $call:expr) => {
+        match $self {
+            Self::Xtp($carrier) => $call,
+            Self::Framed($carrier) => $call,
+            Self::Zcrp($carrier) => $call,
+            Self::Vrp($carrier) => $call,
+        }
+    };
+}
+
+impl Carry for Carrier {
+    fn send(&self, message: Message, special: Option<&Special>) -> Result<Sending, Unsent> {
+        each!(self, carrier => carrier.send(message, special))
+    }
+
+    fn recv(&self, deadline: Option<Instant>) -> Result<Option<Received>, Error> {
+        each!(self, carrier => carrier.recv(deadline))
+    }
+
+    async fn recv_async(&self) -> Result<Option<Received>, Error> {
+        each!(self, carrier => carrier.recv_async().await)
+    }
+
+    fn recv_into(&self, buffer: &mut [u8], deadline: Option<Instant>) -> Result<Option<ReceivedInto>, Error> {
+        each!(self, carrier => carrier.recv_into(buffer, deadline))
+    }
+
+    fn put_back(&self, received: Received) {
+        each!(self, carrier => carrier.put_back(received));
+    }
+
+    fn flush(&self, deadline: Option<Instant>) -> Result<(), Error> {
+        each!(self, carrier => carrier.flush(deadline))
+    }
+
+    fn set_service(&self, service: &Service) -> Result<(), String> {
+        each!(self, carrier => carrier.set_service(service))
+    }
+
+    fn descriptor(&self) -> Result<BorrowedFd<'_>, Error> {
+        each!(self, carrier => carrier.descriptor())
+    }
+
+    fn clear(&self) {
+        each!(self, carrier => carrier.clear());
+    }
+
+    fn close(&self, deadline: Option<Instant>) -> Result<(), Error> {
+        each!(self, carrier => carrier.close(deadline))
+    }
+}
+
+/// What is left until then; `None`: for ever.
+fn left(deadline: Option<Instant>) -> Option<Duration> {
+    deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+}

@@ -1,0 +1,110 @@
+//! Messages in pieces of a size that the receiver has buffers for, and these buffers.
+//!
+//! A message shorter than a piece is one piece; a longer one is whole pieces and a shorter one at the end, which may be empty.
+//! So the length of a piece says whether more belongs to it, and the bytes of a message need no header.
+
+use crate::Message;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Bytes of the buffers that wait for messages, in all.
+const BUFFERS_BYTES: usize = 64 << 20;
+/// The smallest piece that is worth a message of its own.
+const LEAST_PIECE: u64 = 64 << 10;
+/// The largest.
+const MOST_PIECE: u64 = 8 << 20;
+
+/// Bytes of a piece, where the largest message has so many. One byte more: then that message is one piece.
+pub(crate) fn piece_bytes(largest: u64) -> u32 {
+    largest.saturating_add(1).clamp(LEAST_PIECE, MOST_PIECE) as u32
+}
+
+/// How many buffers of a piece wait for messages.
+pub(super) fn buffers(piece: u32) -> usize {
+    (BUFFERS_BYTES / piece.max(1) as usize).clamp(8, 256)
+}
+
+/// The ranges of the pieces of a message of `len` bytes.
+pub(super) fn cut(len: usize, piece: usize) -> impl ExactSizeIterator<Item = Range<usize>> {
+    let piece = piece.max(1);
+    (0..len / piece + 1).map(move |at| at * piece..((at + 1) * piece).min(len))
+}
+
+/// Memory for pieces that is used again and again.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    piece: usize,
+    most: usize,
+    free: Mutex<Vec<Message>>,
+}
+
+impl Pool {
+    pub(super) fn new(piece: u32) -> Arc<Self> {
+        Arc::new(Self { piece: piece as usize, most: buffers(piece), free: Mutex::default() })
+    }
+
+    pub(super) fn piece(&self) -> usize {
+        self.piece
+    }
+
+    fn free(&self) -> MutexGuard<'_, Vec<Message>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A buffer of one piece.
+    pub(super) fn take(&self) -> Message {
+        self.free().pop().unwrap_or_else(|| Message::with_capacity(self.piece))
+    }
+
+    /// One that is of no more use to whoever had it. What holds a message longer than the others is not waited for.
+    pub(super) fn give_back(&self, message: Message) {
+        let mut free = self.free();
+        if message.capacity() == self.piece && free.len() < self.most {
+            free.push(message);
+        }
+    }
+}
+
+/// Messages that are the pieces of `message`; each keeps it alive, and so does what is returned.
+pub(super) fn split(mut message: Message, piece: usize) -> (Arc<Message>, Vec<Message>) {
+    let (base, len) = (message.base(), message.len());
+    let whole = Arc::new(message);
+    let parts = cut(len, piece).map(|range| {
+        // SAFETY: the memory is the message's, which lives as long as the owner, and is only read while it is shared: a
+        // message that is sent is not written to. The range lies within its length.
+        unsafe { Message::from_owner(Arc::clone(&whole), base.add(range.start), range.len()) }
+    });
+    let parts = parts.collect();
+    (whole, parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_piece_is_shorter_than_the_others() {
+        let lens = |len| cut(len, 10).map(|range| range.len()).collect::<Vec<_>>();
+        assert_eq!([lens(0), lens(9)], [vec![0], vec![9]]);
+        assert_eq!([lens(10), lens(25)], [vec![10, 0], vec![10, 10, 5]]);
+        let (whole, parts) = split(Message::from_vec((0..25).collect()), 10);
+        assert_eq!((parts[1][0], parts[2].len(), Arc::strong_count(&whole)), (10, 5, 4));
+        drop(parts);
+        assert_eq!(Arc::try_unwrap(whole).unwrap().len(), 25);
+    }
+
+    #[test]
+    fn the_largest_message_is_one_piece_and_buffers_have_a_limit() {
+        assert_eq!([piece_bytes(0), piece_bytes(1 << 20), piece_bytes(u64::MAX)], [65_536, (1 << 20) + 1, 8 << 20]);
+        assert_eq!([buffers(65_536), buffers(1 << 20), buffers(8 << 20)], [256, 64, 8]);
+        let pool = Pool::new(100);
+        let first = pool.take();
+        assert_eq!(first.capacity(), 100);
+        for _ in 0..2000 {
+            pool.give_back(Message::with_capacity(100));
+        }
+        assert_eq!(pool.free().len(), 256);
+        pool.give_back(Message::with_capacity(5));
+        assert!(pool.free().iter().all(|message| message.capacity() == 100));
+    }
+}

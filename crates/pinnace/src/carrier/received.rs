@@ -1,0 +1,134 @@
+//! A message that was received.
+
+use super::pieces::Pool;
+use crate::Message;
+use crate::vrp;
+use std::fmt;
+use std::ops::{Deref, DerefMut, Range};
+use std::sync::Weak;
+
+/// A message that was received: its bytes, where the method has put them, and what is missing of it.
+///
+/// It is read like a slice of bytes, and changed like one. Dropping it gives its memory back to the connection, which
+/// uses it again; [`Received::into_vec`] and [`Received::into_message`] take it away instead.
+pub struct Received {
+    data: Data,
+    /// Of data that does not say it.
+    holes: Vec<Range<usize>>,
+}
+
+// Boxing the frame would be an allocation for every message.
+#[allow(clippy::large_enum_variant)]
+enum Data {
+    Bytes(Vec<u8>),
+    Frame(vrp::Received),
+    /// `None` once it was given away.
+    Posted(Option<Message>, Weak<Pool>),
+}
+
+impl Received {
+    pub(super) fn bytes(bytes: Vec<u8>, holes: Vec<Range<usize>>) -> Self {
+        Self { data: Data::Bytes(bytes), holes }
+    }
+
+    pub(super) fn frame(frame: vrp::Received) -> Self {
+        Self { data: Data::Frame(frame), holes: Vec::new() }
+    }
+
+    pub(super) fn posted(message: Message, pool: Weak<Pool>) -> Self {
+        Self { data: Data::Posted(Some(message), pool), holes: Vec::new() }
+    }
+
+    /// What is missing, with permission: half-open ranges of bytes in rising order that do not touch. They read as zeros.
+    pub fn holes(&self) -> &[Range<usize>] {
+        match &self.data {
+            Data::Frame(frame) => frame.holes(),
+            _ => &self.holes,
+        }
+    }
+
+    /// Whether nothing is missing.
+    pub fn is_whole(&self) -> bool {
+        self.holes().is_empty()
+    }
+
+    /// Bytes that are missing.
+    pub fn bytes_lost(&self) -> usize {
+        self.holes().iter().map(ExactSizeIterator::len).sum()
+    }
+
+    /// What is missing in packets, of methods that count so: how many, which share, the longest run.
+    pub fn loss(&self) -> Option<&vrp::Loss> {
+        match &self.data {
+            Data::Frame(frame) => Some(frame.loss()),
+            _ => None,
+        }
+    }
+
+    /// The bytes, as a vector of one's own. Not copied.
+    pub fn into_vec(self) -> Vec<u8> {
+        self.into_message().into_vec()
+    }
+
+    /// The bytes, as a message to send on. Not copied.
+    pub fn into_message(mut self) -> Message {
+        match std::mem::replace(&mut self.data, Data::Bytes(Vec::new())) {
+            Data::Bytes(bytes) => Message::from_vec(bytes),
+            Data::Frame(frame) => frame.into_message(),
+            Data::Posted(message, _) => message.unwrap_or_else(|| Message::from_vec(Vec::new())),
+        }
+    }
+}
+
+impl Drop for Received {
+    fn drop(&mut self) {
+        if let Data::Posted(message, pool) = &mut self.data
+            && let (Some(message), Some(pool)) = (message.take(), pool.upgrade())
+        {
+            pool.give_back(message);
+        }
+    }
+}
+
+impl Deref for Received {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &self.data {
+            Data::Bytes(bytes) => bytes,
+            Data::Frame(frame) => frame,
+            Data::Posted(message, _) => message.as_deref().unwrap_or_default(),
+        }
+    }
+}
+
+impl DerefMut for Received {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match &mut self.data {
+            Data::Bytes(bytes) => bytes,
+            Data::Frame(frame) => frame,
+            Data::Posted(message, _) => message.as_deref_mut().unwrap_or_default(),
+        }
+    }
+}
+
+impl AsRef<[u8]> for Received {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl fmt::Debug for Received {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Received {{ {} bytes, holes {:?} }}", self.len(), self.holes())
+    }
+}
+
+/// What [`Connection::recv_into`](crate::Connection::recv_into) has received.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReceivedInto {
+    /// Bytes of the message.
+    pub len: usize,
+    /// What is missing of it, with permission: half-open ranges of bytes in rising order. They read as zeros.
+    pub holes: Vec<Range<usize>>,
+}

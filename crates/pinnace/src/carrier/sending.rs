@@ -1,0 +1,155 @@
+//! A message on its way out, whichever the method.
+
+use crate::zcrp::Progress;
+use crate::{Message, Unsent, vrp, xtp, zcrp};
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// A message that has arrived.
+#[derive(Debug)]
+pub struct Delivered {
+    /// The message: its memory is the caller's again.
+    pub message: Message,
+    /// What was lost of it, with permission, as the receiver reports it; `None` if it does not, or nothing can be lost.
+    pub report: Option<vrp::Report>,
+}
+
+impl Delivered {
+    pub(super) fn whole(message: Message) -> Self {
+        Self { message, report: None }
+    }
+
+    /// What was lost, in bytes: half-open ranges, in rising order.
+    pub fn holes(&self) -> &[Range<usize>] {
+        self.report.as_ref().map_or(&[], |report| report.holes())
+    }
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(crate) enum Sending {
+    /// A message of XTP; or a copy that goes in its place.
+    Xtp(xtp::Sending, Option<Message>),
+    /// One of ZCRP.
+    Zcrp(zcrp::Sending),
+    /// Several of ZCRP that are one, and the one that they are of.
+    Pieces(VecDeque<zcrp::Sending>, Arc<Message>),
+    /// A frame of VRP.
+    Vrp(vrp::Sending),
+    /// It is where it has to be.
+    Done(Message),
+}
+
+/// The message again, of which all pieces have come back.
+fn whole(message: Arc<Message>) -> Option<Message> {
+    Arc::try_unwrap(message).ok()
+}
+
+/// Why the message did not arrive of which this piece is, and the message, unless other pieces are still under way.
+fn lost(parts: VecDeque<zcrp::Sending>, piece: Unsent, message: Arc<Message>) -> Unsent {
+    let Unsent { message: part, error } = piece;
+    drop((parts, part));
+    Unsent::new(whole(message), error)
+}
+
+fn of_frame(sent: vrp::Sent) -> Delivered {
+    Delivered { message: sent.message, report: sent.report }
+}
+
+impl Sending {
+    /// Waits until it has arrived.
+    pub(crate) fn wait(self) -> Result<Delivered, Unsent> {
+        match self {
+            Self::Xtp(sending, None) => sending.wait().map(Delivered::whole),
+            Self::Xtp(sending, Some(message)) => match sending.wait() {
+                Ok(_) => Ok(Delivered::whole(message)),
+                Err(unsent) => Err(Unsent::new(message, unsent.error)),
+            },
+            Self::Zcrp(sending) => sending.wait().map(Delivered::whole),
+            Self::Pieces(mut parts, message) => {
+                while let Some(part) = parts.pop_front() {
+                    if let Err(unsent) = part.wait() {
+                        return Err(lost(parts, unsent, message));
+                    }
+                }
+                Ok(Delivered::whole(whole(message).unwrap_or_else(|| Message::from_vec(Vec::new()))))
+            }
+            Self::Vrp(sending) => sending.wait().map(of_frame),
+            Self::Done(message) => Ok(Delivered::whole(message)),
+        }
+    }
+
+    /// The same, for at most `timeout`; gives itself back if that is not enough.
+    pub(crate) fn wait_timeout(self, timeout: Duration) -> Progress<Self, Result<Delivered, Unsent>> {
+        match self {
+            Self::Xtp(sending, own) => match (sending.wait_timeout(timeout), own) {
+                (Progress::UnderWay(sending), own) => Progress::UnderWay(Self::Xtp(sending, own)),
+                (Progress::Ended(Ok(sent)), own) => Progress::Ended(Ok(Delivered::whole(own.unwrap_or(sent)))),
+                (Progress::Ended(Err(unsent)), own) => {
+                    Progress::Ended(Err(Unsent::new(own.or(unsent.message), unsent.error)))
+                }
+            },
+            Self::Zcrp(sending) => match sending.wait_timeout(timeout) {
+                Progress::UnderWay(sending) => Progress::UnderWay(Self::Zcrp(sending)),
+                Progress::Ended(result) => Progress::Ended(result.map(Delivered::whole)),
+            },
+            Self::Pieces(mut parts, message) => {
+                let until = std::time::Instant::now().checked_add(timeout);
+                while let Some(part) = parts.pop_front() {
+                    match part.wait_timeout(super::left(until).unwrap_or(timeout)) {
+                        Progress::UnderWay(part) => {
+                            parts.push_front(part);
+                            return Progress::UnderWay(Self::Pieces(parts, message));
+                        }
+                        Progress::Ended(Ok(_)) => {}
+                        Progress::Ended(Err(unsent)) => {
+                            return Progress::Ended(Err(lost(parts, unsent, message)));
+                        }
+                    }
+                }
+                Progress::Ended(Self::Pieces(parts, message).wait())
+            }
+            Self::Vrp(sending) => match sending.wait_timeout(timeout) {
+                Progress::UnderWay(sending) => Progress::UnderWay(Self::Vrp(sending)),
+                Progress::Ended(result) => Progress::Ended(result.map(of_frame)),
+            },
+            Self::Done(message) => Progress::Ended(Ok(Delivered::whole(message))),
+        }
+    }
+}
+
+impl Future for Sending {
+    type Output = Result<Delivered, Unsent>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let ended = match &mut *self {
+            Self::Xtp(sending, own) => {
+                let Poll::Ready(result) = Pin::new(sending).poll(context) else { return Poll::Pending };
+                return Poll::Ready(match (result, own.take()) {
+                    (Ok(sent), own) => Ok(Delivered::whole(own.unwrap_or(sent))),
+                    (Err(unsent), own) => Err(Unsent::new(own.or(unsent.message), unsent.error)),
+                });
+            }
+            Self::Zcrp(sending) => return Pin::new(sending).poll(context).map_ok(Delivered::whole),
+            Self::Vrp(sending) => return Pin::new(sending).poll(context).map_ok(of_frame),
+            Self::Pieces(parts, _) => loop {
+                let Some(part) = parts.front_mut() else { break Ok(()) };
+                let Poll::Ready(result) = Pin::new(part).poll(context) else { return Poll::Pending };
+                parts.pop_front();
+                if let Err(unsent) = result {
+                    break Err(unsent);
+                }
+            },
+            Self::Done(_) => Ok(()),
+        };
+        let this = std::mem::replace(&mut *self, Self::Done(Message::from_vec(Vec::new())));
+        Poll::Ready(match (this, ended) {
+            (Self::Pieces(parts, message), Err(unsent)) => Err(lost(parts, unsent, message)),
+            (this, _) => this.wait(),
+        })
+    }
+}

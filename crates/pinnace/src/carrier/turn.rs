@@ -1,0 +1,137 @@
+//! State that one thread or task has at a time, while the others wait no longer than they want.
+//!
+//! Always true: what is taken comes back when its guard is dropped, and the next who waits is woken then.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+use std::time::Instant;
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(super) struct Turn<T> {
+    place: Mutex<Place<T>>,
+    freed: Condvar,
+}
+
+#[derive(Debug)]
+struct Place<T> {
+    /// `None` while somebody has it.
+    state: Option<Box<T>>,
+    threads: usize,
+    tasks: VecDeque<Waker>,
+}
+
+/// Whoever has it.
+pub(super) struct Held<'a, T> {
+    turn: &'a Turn<T>,
+    state: Option<Box<T>>,
+}
+
+impl<T> Turn<T> {
+    pub(super) fn new(state: T) -> Self {
+        let place = Place { state: Some(Box::new(state)), threads: 0, tasks: VecDeque::new() };
+        Self { place: Mutex::new(place), freed: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Place<T>> {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn hold(&self, state: Box<T>) -> Held<'_, T> {
+        Held { turn: self, state: Some(state) }
+    }
+
+    /// Waits for the state. `None`: the deadline has passed.
+    pub(super) fn take(&self, deadline: Option<Instant>) -> Option<Held<'_, T>> {
+        let mut place = self.lock();
+        loop {
+            if let Some(state) = place.state.take() {
+                return Some(self.hold(state));
+            }
+            place.threads += 1;
+            place = match deadline {
+                None => self.freed.wait(place).unwrap_or_else(PoisonError::into_inner),
+                Some(deadline) => {
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    self.freed.wait_timeout(place, left).unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+            place.threads -= 1;
+            if place.state.is_none() && deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                return None;
+            }
+        }
+    }
+
+    /// The same, for tasks.
+    pub(super) async fn take_async(&self) -> Held<'_, T> {
+        poll_fn(|context| {
+            let mut place = self.lock();
+            if let Some(state) = place.state.take() {
+                return Poll::Ready(self.hold(state));
+            }
+            if !place.tasks.iter().any(|waker| waker.will_wake(context.waker())) {
+                place.tasks.push_back(context.waker().clone());
+            }
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+impl<T> Deref for Held<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.state.as_ref().expect("it is there until it is dropped")
+    }
+}
+
+impl<T> DerefMut for Held<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.state.as_mut().expect("it is there until it is dropped")
+    }
+}
+
+impl<T> Drop for Held<'_, T> {
+    fn drop(&mut self) {
+        let mut place = self.turn.lock();
+        place.state = self.state.take();
+        if place.threads > 0 {
+            self.turn.freed.notify_one();
+        }
+        // All: one of them may have gone away, and the others would wait for ever.
+        let tasks = std::mem::take(&mut place.tasks);
+        drop(place);
+        tasks.into_iter().for_each(Waker::wake);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    #[test]
+    fn one_has_it_and_the_others_wait_as_long_as_they_want() {
+        let turn = Arc::new(Turn::new(1));
+        let mut held = turn.take(None).unwrap();
+        *held += 1;
+        assert!(turn.take(Some(Instant::now() + Duration::from_millis(5))).is_none());
+        let waiting = {
+            let turn = Arc::clone(&turn);
+            std::thread::spawn(move || *turn.take(None).unwrap())
+        };
+        let task = {
+            let turn = Arc::clone(&turn);
+            std::thread::spawn(move || pollster::block_on(async { *turn.take_async().await }))
+        };
+        std::thread::sleep(Duration::from_millis(20));
+        drop(held);
+        assert_eq!((waiting.join().unwrap(), task.join().unwrap()), (2, 2));
+    }
+}

@@ -1,0 +1,240 @@
+//! A connection over ZCRP: messages into buffers that are posted ahead, in pieces ([`pieces`](super::pieces)).
+//!
+//! Always true: so many buffers wait as [`buffers`] says, whoever receives; a message that fits one of them is delivered
+//! where it was received, and is copied once otherwise; what the connection says itself is told to no application.
+
+use super::pieces::{self, Pool, buffers};
+use super::turn::{Held, Turn};
+use super::{Carry, Received, Sending, Special, left};
+use crate::endpoint::ConnectionError;
+use crate::rendezvous::{Control, Kind};
+use crate::service::{Method, Service};
+use crate::zcrp::{Progress, Receiver, Receiving, Refused, Sender};
+use crate::{Error, Message, Unsent};
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// After so much silence the peer is asked whether it is there.
+const SILENCE: Duration = Duration::from_secs(2);
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(crate) struct Zcrp {
+    sender: Sender,
+    receiver: Receiver,
+    nonce: u64,
+    /// Bytes of a piece to the peer.
+    piece: usize,
+    longest: u64,
+    pool: Arc<Pool>,
+    /// Held while the pieces of a message are queued, which belong together.
+    sending: Mutex<()>,
+    incoming: Turn<Incoming>,
+}
+
+/// What is to come.
+#[derive(Debug, Default)]
+struct Incoming {
+    posted: VecDeque<Receiving>,
+    /// The pieces of a message that has not come whole.
+    partial: Vec<u8>,
+    /// Messages that whoever received them had no room for.
+    again: VecDeque<Received>,
+    has_ended: bool,
+    /// The last question whether the peer is there, if it was not answered.
+    asked: Option<crate::zcrp::Sending>,
+}
+
+impl Zcrp {
+    /// `piece`: the bytes of a piece, which both ends have agreed on.
+    pub(crate) fn new(halves: (Sender, Receiver), nonce: u64, piece: u32, longest: u64) -> Result<Self, Error> {
+        let (sender, receiver) = halves;
+        let incoming = Turn::new(Incoming::default());
+        let (pool, sending) = (Pool::new(piece), Mutex::new(()));
+        let this = Self { sender, receiver, nonce, piece: piece as usize, longest, pool, sending, incoming };
+        if let Some(mut incoming) = this.incoming.take(None) {
+            this.post(&mut incoming)?;
+        }
+        Ok(this)
+    }
+
+    /// Buffers wait for what comes.
+    fn post(&self, incoming: &mut Incoming) -> Result<(), Error> {
+        while incoming.posted.len() < buffers(self.pool.piece() as u32) {
+            incoming.posted.push_back(self.receiver.post(self.pool.take()).map_err(|unsent| unsent.error)?);
+        }
+        Ok(())
+    }
+
+    /// What has come in the first buffer. `None`: nothing for the application, or not the end of its message.
+    fn on_piece(&self, incoming: &mut Incoming, message: Message) -> Result<Option<Received>, Error> {
+        self.post(incoming)?;
+        if incoming.partial.is_empty() && message.len() < self.pool.piece() {
+            if Control::may_be(&message, self.nonce)
+                && let Ok(control) = Control::parse(&message, Some(self.nonce))
+            {
+                incoming.has_ended = control.kind == Kind::End;
+                self.pool.give_back(message);
+                return Ok(None);
+            }
+            return Ok(Some(Received::posted(message, Arc::downgrade(&self.pool))));
+        }
+        if (incoming.partial.len() + message.len()) as u64 > self.longest {
+            return Err(Error::MessageTooLong(self.longest));
+        }
+        incoming.partial.extend_from_slice(&message);
+        let is_last = message.len() < self.pool.piece();
+        self.pool.give_back(message);
+        Ok(is_last.then(|| Received::bytes(std::mem::take(&mut incoming.partial), Vec::new())))
+    }
+
+    /// Finds out whether the peer that has been silent is there.
+    fn ask(&self, incoming: &mut Incoming) -> Result<(), Error> {
+        if let Some(asked) = incoming.asked.take() {
+            match asked.probe() {
+                None => incoming.asked = Some(asked),
+                Some(result) => drop(result?),
+            }
+        }
+        if incoming.asked.is_none() {
+            incoming.asked = Some(self.control(Kind::Alive)?);
+        }
+        Ok(())
+    }
+
+    /// Waits for the first message, in which the peer says who it is.
+    pub(crate) async fn opened(&self) -> Result<Control, Error> {
+        let mut incoming = self.incoming.take_async().await;
+        let message = incoming.posted.front_mut().ok_or_else(no_buffers)?.await;
+        incoming.posted.pop_front();
+        let message = message.map_err(|unsent| unsent.error)?;
+        self.post(&mut incoming)?;
+        Control::parse(&message, Some(self.nonce)).map_err(|_| no_buffers())
+    }
+
+    fn control(&self, kind: Kind) -> Result<crate::zcrp::Sending, Error> {
+        self.open(&Control::new(kind, self.nonce))
+    }
+
+    /// Sends a word of the connection's own.
+    pub(crate) fn open(&self, control: &Control) -> Result<crate::zcrp::Sending, Error> {
+        let _turn = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
+        self.queue(Message::from_vec(control.encode())).map_err(|unsent| unsent.error)
+    }
+
+    /// Queues one piece; waits while there are too many.
+    fn queue(&self, mut message: Message) -> Result<crate::zcrp::Sending, Unsent> {
+        loop {
+            match self.sender.send(message) {
+                Err(Unsent { message: Some(back), error: Error::Refused(Refused::TooMany) }) => {
+                    if let Err(error) = self.sender.wait_for_room() {
+                        return Err(Unsent::new(back, error));
+                    }
+                    message = back;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    fn take(&self, deadline: Option<Instant>) -> Result<Held<'_, Incoming>, Error> {
+        self.incoming.take(deadline).ok_or(Error::Timeout)
+    }
+}
+
+fn no_buffers() -> Error {
+    ConnectionError::Unfinished { method: Method::Zcrp }.into()
+}
+
+impl Carry for Zcrp {
+    fn send(&self, message: Message, _: Option<&Special>) -> Result<Sending, Unsent> {
+        let _turn = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
+        if message.len() < self.piece {
+            return self.queue(message).map(Sending::Zcrp);
+        }
+        let (whole, parts) = pieces::split(message, self.piece);
+        let mut queued = VecDeque::with_capacity(parts.len());
+        for part in parts {
+            match self.queue(part) {
+                Ok(sending) => queued.push_back(sending),
+                Err(unsent) => {
+                    drop((queued, unsent.message));
+                    return Err(Unsent::new(Arc::try_unwrap(whole).ok(), unsent.error));
+                }
+            }
+        }
+        Ok(Sending::Pieces(queued, whole))
+    }
+
+    fn recv(&self, deadline: Option<Instant>) -> Result<Option<Received>, Error> {
+        let mut incoming = self.take(deadline)?;
+        if let Some(again) = incoming.again.pop_front() {
+            return Ok(Some(again));
+        }
+        while !incoming.has_ended {
+            let first = incoming.posted.pop_front().ok_or_else(no_buffers)?;
+            let wait = left(deadline).map_or(SILENCE, |left| left.min(SILENCE));
+            match first.wait_timeout(wait) {
+                Progress::Ended(Ok(message)) => {
+                    if let Some(received) = self.on_piece(&mut incoming, message)? {
+                        return Ok(Some(received));
+                    }
+                }
+                Progress::Ended(Err(unsent)) => return Err(unsent.error),
+                Progress::UnderWay(first) => {
+                    incoming.posted.push_front(first);
+                    if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                        return Err(Error::Timeout);
+                    }
+                    self.ask(&mut incoming)?;
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    async fn recv_async(&self) -> Result<Option<Received>, Error> {
+        let mut incoming = self.incoming.take_async().await;
+        if let Some(again) = incoming.again.pop_front() {
+            return Ok(Some(again));
+        }
+        while !incoming.has_ended {
+            let message = incoming.posted.front_mut().ok_or_else(no_buffers)?.await;
+            incoming.posted.pop_front();
+            if let Some(received) = self.on_piece(&mut incoming, message.map_err(|unsent| unsent.error)?)? {
+                return Ok(Some(received));
+            }
+        }
+        Ok(None)
+    }
+
+    fn put_back(&self, received: Received) {
+        if let Some(mut incoming) = self.incoming.take(None) {
+            incoming.again.push_front(received);
+        }
+    }
+
+    fn flush(&self, deadline: Option<Instant>) -> Result<(), Error> {
+        self.sender.flush_until(deadline)
+    }
+
+    fn set_service(&self, _: &Service) -> Result<(), String> {
+        // Nothing that a service says changes what this protocol does.
+        Ok(())
+    }
+
+    fn descriptor(&self) -> Result<BorrowedFd<'_>, Error> {
+        self.receiver.readiness_fd()
+    }
+
+    fn clear(&self) {
+        self.receiver.clear_readiness();
+    }
+
+    fn close(&self, deadline: Option<Instant>) -> Result<(), Error> {
+        drop(self.control(Kind::End)?);
+        self.flush(deadline)
+    }
+}

@@ -1,0 +1,252 @@
+//! Connections: messages to a peer and back, by whatever method was chosen.
+
+use super::{ConnectionError, Delivery, MessageStream, PerMessage};
+use crate::carrier::{Carrier, Carry, Received, ReceivedInto};
+use crate::service::{Choice, Method, Path, Reliability, Selection, Service, choose};
+use crate::{Error, Message, Unsent};
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long the end of a connection waits for what was sent.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// What a connection is made of beside its carrier.
+pub(crate) struct Parts {
+    pub(crate) method: Method,
+    pub(crate) service: Service,
+    pub(crate) path: Path,
+    pub(crate) peer: SocketAddr,
+    pub(crate) selection: Selection,
+}
+
+/// Messages to a peer and back, by the method that was chosen for the service.
+///
+/// Calls may come from any thread; share it in an [`Arc`](std::sync::Arc). Dropping it closes it; what was queued has a
+/// second to arrive.
+#[derive(Debug)]
+pub struct Connection {
+    carrier: Carrier,
+    method: Method,
+    path: Path,
+    peer: SocketAddr,
+    selection: Selection,
+    service: Mutex<Service>,
+    /// Held from a request to its response.
+    transacting: Mutex<()>,
+    is_closed: AtomicBool,
+}
+
+impl Connection {
+    pub(crate) fn new(carrier: Carrier, parts: Parts) -> Self {
+        let Parts { method, service, path, peer, selection } = parts;
+        let (transacting, is_closed) = (Mutex::new(()), AtomicBool::new(false));
+        Self { carrier, method, path, peer, selection, service: Mutex::new(service), transacting, is_closed }
+    }
+
+    /// Begins to send a message (its first [`Message::len`] bytes, which are not copied unless they are few). Waits while
+    /// the method's queue is full. What is returned says when it has arrived; dropped, the message goes on.
+    ///
+    /// # Errors
+    /// [`Unsent`] gives the message back, with the reason.
+    pub fn send(&self, message: impl Into<Message>) -> Result<Delivery, Unsent> {
+        self.begin(message.into(), None)
+    }
+
+    /// As [`Connection::send`], with what differs for this message from the service.
+    ///
+    /// # Errors
+    /// As [`Connection::send`]; also [`ConnectionError::Cannot`] if the method cannot do for one message what is asked.
+    pub fn send_with(&self, message: impl Into<Message>, special: &PerMessage) -> Result<Delivery, Unsent> {
+        let message = message.into();
+        match special.check(self.method) {
+            Ok(()) => self.begin(message, Some(special)),
+            Err(what) => Err(Unsent::new(message, ConnectionError::Cannot { method: self.method, what })),
+        }
+    }
+
+    fn begin(&self, message: Message, special: Option<&PerMessage>) -> Result<Delivery, Unsent> {
+        if self.is_closed.load(Ordering::Relaxed) {
+            return Err(Unsent::new(message, ConnectionError::Closed));
+        }
+        self.carrier.send(message, special.map(PerMessage::special)).map(Delivery::new)
+    }
+
+    /// Waits for the next message; `None` when the peer has closed, and everything was received. The waiting thread does
+    /// the method's work.
+    ///
+    /// # Errors
+    /// If the connection has failed; [`Error::MessageTooLong`] if a message is longer than
+    /// [`EndpointOptions::longest_message`](super::EndpointOptions::longest_message).
+    pub fn recv(&self) -> Result<Option<Received>, Error> {
+        self.carrier.recv(None)
+    }
+
+    /// Like [`Connection::recv`], for at most `timeout`.
+    ///
+    /// # Errors
+    /// As [`Connection::recv`], and [`Error::Timeout`].
+    pub fn recv_timeout(&self, timeout: Duration) -> Result<Option<Received>, Error> {
+        self.carrier.recv(Instant::now().checked_add(timeout))
+    }
+
+    /// Like [`Connection::recv`], for tasks.
+    ///
+    /// # Errors
+    /// As [`Connection::recv`].
+    pub async fn recv_async(&self) -> Result<Option<Received>, Error> {
+        self.carrier.recv_async().await
+    }
+
+    /// Like [`Connection::recv`], into memory of the caller's.
+    ///
+    /// # Errors
+    /// As [`Connection::recv`]; [`Error::MessageTooLong`] if the message is longer than the memory.
+    pub fn recv_into(&self, buffer: &mut [u8]) -> Result<Option<ReceivedInto>, Error> {
+        self.recv_into_until(buffer, None)
+    }
+
+    /// Like [`Connection::recv_into`], for at most `timeout`.
+    ///
+    /// # Errors
+    /// As [`Connection::recv_into`], and [`Error::Timeout`].
+    pub fn recv_into_timeout(&self, buffer: &mut [u8], timeout: Duration) -> Result<Option<ReceivedInto>, Error> {
+        self.recv_into_until(buffer, Instant::now().checked_add(timeout))
+    }
+
+    fn recv_into_until(&self, buffer: &mut [u8], deadline: Option<Instant>) -> Result<Option<ReceivedInto>, Error> {
+        self.carrier.recv_into(buffer, deadline)
+    }
+
+    /// Sends a request, and waits for the next message, which is the response. One request is under way at a time: others
+    /// wait for their turn. The other end receives requests, and sends responses, as messages.
+    ///
+    /// # Errors
+    /// As [`Connection::send`] and [`Connection::recv`]; [`Error::NoResponse`] if the peer has closed instead;
+    /// [`ConnectionError::Cannot`] if the service has one direction.
+    pub fn transact(&self, request: impl Into<Message>) -> Result<Received, Error> {
+        let _turn = self.transacting.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.send(request)?);
+        self.recv()?.ok_or(Error::NoResponse)
+    }
+
+    /// The messages as one stream of bytes to read and write, in which where one ends says nothing.
+    ///
+    /// # Errors
+    /// [`ConnectionError::Unsuited`] if the service may lose something, or does not keep the order.
+    pub fn stream(&self) -> Result<MessageStream<'_>, Error> {
+        let service = self.service();
+        if service.reliability != Reliability::Full || !service.order {
+            let why = "a stream loses nothing and keeps the order, and the service allows otherwise: receive messages";
+            return Err(ConnectionError::Unsuited(why.to_owned()).into());
+        }
+        Ok(MessageStream::new(self))
+    }
+
+    /// What is sent from now on is sent with this service. The method stays, and so does what was agreed on with the peer:
+    /// direction, order, and the largest message.
+    ///
+    /// # Errors
+    /// [`ConnectionError::Cannot`] if the method does not meet the service on this path, and why; or if it says anew what
+    /// cannot be changed. Then nothing has changed.
+    pub fn set_service(&self, service: &Service) -> Result<(), Error> {
+        let cannot = |what: String| Error::from(ConnectionError::Cannot { method: self.method, what });
+        let mut current = self.current();
+        for (is_kept, what) in [
+            (current.direction == service.direction, "direction"),
+            (current.order == service.order, "order"),
+            (current.receivers == service.receivers, "receivers"),
+            (current.pattern == service.pattern, "pattern"),
+        ] {
+            if !is_kept {
+                return Err(cannot(format!("change the {what} of a connection: connect anew")));
+            }
+        }
+        let offer = self.method.probe(service, &self.path);
+        if !offer.fits {
+            return Err(cannot(format!("meet this service: {}", offer.why.join(", and "))));
+        }
+        self.carrier.set_service(service).map_err(|why| cannot(format!("change to this service: {why}")))?;
+        *current = service.clone();
+        Ok(())
+    }
+
+    fn current(&self) -> MutexGuard<'_, Service> {
+        self.service.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The service with which messages are sent.
+    pub fn service(&self) -> Service {
+        self.current().clone()
+    }
+
+    /// What carries it.
+    pub fn method(&self) -> Method {
+        self.method
+    }
+
+    /// What lies between the peers, as far as was known when it was made.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Why it is this method: its offer, and those of the others. `None` if the service, as it is now, would not be carried
+    /// by it: on the accepting side the peer has chosen, by what it knew.
+    pub fn explain(&self) -> Option<Choice> {
+        let service = self.service();
+        let free =
+            choose(&service, &self.path, &self.selection).ok().filter(|choice| choice.offer.method == self.method);
+        free.or_else(|| {
+            let forced = Selection { forced: Some(self.method), ..Selection::default() };
+            choose(&service, &self.path, &forced).ok()
+        })
+    }
+
+    /// Where the peer's socket is, of the method that was chosen.
+    pub fn peer_addr(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// Waits until everything that was sent has arrived.
+    ///
+    /// # Errors
+    /// If it does not.
+    pub fn flush(&self) -> Result<(), Error> {
+        self.carrier.flush(None)
+    }
+
+    /// A descriptor for event loops: it becomes readable when something may have come. Then [`clear`](Self::clear) it, and
+    /// take what is there with [`Connection::recv_timeout`] of no time until that is [`Error::Timeout`]. Valid as long as the
+    /// connection; not to be read from.
+    ///
+    /// # Errors
+    /// If the system has no descriptors left, or nothing comes this way.
+    pub fn descriptor(&self) -> Result<BorrowedFd<'_>, Error> {
+        self.carrier.descriptor()
+    }
+
+    /// Makes the descriptor unreadable until something comes.
+    pub fn clear(&self) {
+        self.carrier.clear();
+    }
+
+    /// Ends what is sent: waits at most `linger` for it to arrive, and tells the peer, whose next
+    /// [`recv`](Connection::recv) behind the last message is `None`. What the peer sends can still be received.
+    ///
+    /// # Errors
+    /// If not everything has arrived, or nobody knows.
+    pub fn close(&self, linger: Duration) -> Result<(), Error> {
+        if self.is_closed.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.carrier.close(Instant::now().checked_add(linger))
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        let _ = self.close(LINGER);
+    }
+}

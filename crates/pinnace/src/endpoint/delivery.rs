@@ -1,0 +1,118 @@
+//! Messages on their way out, and what may be said about each.
+
+use crate::carrier::{Delivered, Sending, Special};
+use crate::service::Method;
+use crate::vrp::Contract;
+use crate::zcrp::Progress;
+use crate::{Message, Unsent};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// What differs for one message from the connection's service.
+///
+/// ```
+/// use pinnace::{PerMessage, vrp::Contract};
+/// use std::time::Duration;
+/// let important = PerMessage::new().contract(Contract::reliable()).lifespan(Duration::from_secs(1));
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct PerMessage {
+    special: Special,
+}
+
+impl PerMessage {
+    /// Nothing differs.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What may be lost of it (VRP).
+    #[must_use]
+    pub fn contract(mut self, contract: Contract) -> Self {
+        self.special.contract = Some(contract);
+        self
+    }
+
+    /// So long after the call it is of no more use; what the contract lets be lost is not repeated any more (VRP).
+    #[must_use]
+    pub fn deadline(mut self, time: Duration) -> Self {
+        self.special.deadline = Some(time);
+        self
+    }
+
+    /// So long after the call the sender drops it (VRP).
+    #[must_use]
+    pub fn lifespan(mut self, time: Duration) -> Self {
+        self.special.lifespan = Some(time);
+        self
+    }
+
+    /// What the method cannot do of it.
+    pub(super) fn check(&self, method: Method) -> Result<(), String> {
+        let Special { contract, lifespan, .. } = &self.special;
+        match method {
+            Method::Vrp => Ok(()),
+            // More reliable than was asked for is no harm; a deadline is a wish.
+            _ if lifespan.is_some() => Err("drop a message that it has begun to send".to_owned()),
+            _ if contract.as_ref().is_some_and(|contract| !contract.allows_loss()) => Ok(()),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn special(&self) -> &Special {
+        &self.special
+    }
+}
+
+/// A message on its way out, to be waited for by blocking or as a future. Dropping it lets the message go on.
+#[derive(Debug)]
+#[must_use = "the message comes back from `wait`"]
+pub struct Delivery {
+    /// `None` once the result was handed out.
+    sending: Option<Sending>,
+}
+
+impl Delivery {
+    pub(super) fn new(sending: Sending) -> Self {
+        Self { sending: Some(sending) }
+    }
+
+    /// Waits until the message has arrived, and returns it with what was lost of it. The waiting thread does the work.
+    ///
+    /// *Arrived* is what the method can tell: all of it is in the peer's memory. Over shared memory that is so at once.
+    ///
+    /// # Errors
+    /// [`Unsent`], with the message, and why.
+    pub fn wait(mut self) -> Result<Delivered, Unsent> {
+        self.take().wait()
+    }
+
+    fn take(&mut self) -> Sending {
+        self.sending.take().unwrap_or_else(|| Sending::Done(Message::from_vec(Vec::new())))
+    }
+
+    /// Like [`Delivery::wait`], for at most `timeout`; gives itself back if that is not enough.
+    ///
+    /// # Errors
+    /// The inner error is [`Unsent`], with the message, if it did not arrive.
+    pub fn wait_timeout(mut self, timeout: Duration) -> Progress<Self, Result<Delivered, Unsent>> {
+        match self.take().wait_timeout(timeout) {
+            Progress::Ended(result) => Progress::Ended(result),
+            Progress::UnderWay(sending) => Progress::UnderWay(Self::new(sending)),
+        }
+    }
+}
+
+impl Future for Delivery {
+    type Output = Result<Delivered, Unsent>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(sending) = &mut self.sending else { return Poll::Pending };
+        let polled = Pin::new(sending).poll(context);
+        if polled.is_ready() {
+            self.sending = None;
+        }
+        polled
+    }
+}

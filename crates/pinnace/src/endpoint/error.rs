@@ -1,0 +1,124 @@
+//! What goes wrong between a service and the methods.
+
+use crate::service::{Malformed, Method, Unmet};
+use std::{fmt, io};
+
+/// Why a connection was not made, or is of no use. Says who, and by which method.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ConnectionError {
+    /// No method can carry the service on this path; says of each why not.
+    Unmet {
+        /// Who was to be reached.
+        peer: String,
+        /// What each method answered.
+        unmet: Unmet,
+    },
+    /// The service, or an address, is not understood.
+    Malformed(Malformed),
+    /// The service is longer as a text than can be told to a peer.
+    ServiceTooLong {
+        /// Its bytes.
+        bytes: usize,
+        /// The most.
+        most: usize,
+    },
+    /// Nobody has answered.
+    NoAnswer {
+        /// Who was asked.
+        peer: String,
+        /// What may be the reason.
+        hint: String,
+    },
+    /// The peer has refused.
+    Refused {
+        /// Who.
+        peer: String,
+        /// What it said.
+        why: String,
+    },
+    /// The peer was found, and could not be reached by any method that both ends have.
+    Unreached {
+        /// Who.
+        peer: String,
+        /// What has become of each method that was tried.
+        tried: Vec<(Method, String)>,
+    },
+    /// The method cannot do this.
+    Cannot {
+        /// Which.
+        method: Method,
+        /// What.
+        what: String,
+    },
+    /// The service, as it is, cannot do this.
+    Unsuited(String),
+    /// The peer's messages have ended in the midst of one.
+    Unfinished {
+        /// The method.
+        method: Method,
+    },
+    /// The connection is lost.
+    Lost {
+        /// The method.
+        method: Method,
+        /// Why.
+        source: io::Error,
+    },
+    /// The connection was closed at this end.
+    Closed,
+}
+
+impl fmt::Display for ConnectionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unmet { peer, unmet } => write!(f, "cannot connect to {peer}: {unmet}"),
+            Self::Malformed(malformed) => malformed.fmt(f),
+            Self::ServiceTooLong { bytes, most } => {
+                write!(f, "the service has {bytes} bytes as text, at most {most} can be told to a peer: say less")
+            }
+            Self::NoAnswer { peer, hint } => write!(f, "{peer} does not answer: {hint}"),
+            Self::Refused { peer, why } => write!(f, "{peer} refuses: {why}"),
+            Self::Unreached { peer, tried } => {
+                write!(f, "{peer} answers, but cannot be reached")?;
+                for (at, (method, why)) in tried.iter().enumerate() {
+                    write!(f, "{} by {method}: {why}", if at == 0 { "" } else { ";" })?;
+                }
+                Ok(())
+            }
+            Self::Cannot { method, what } => write!(f, "{method} cannot {what}"),
+            Self::Unsuited(why) => f.write_str(why),
+            Self::Unfinished { method } => {
+                write!(f, "the peer has ended the connection ({method}) in the midst of a message")
+            }
+            Self::Lost { method, source } => write!(f, "the connection ({method}) is lost: {source}"),
+            Self::Closed => f.write_str("the connection was closed at this end"),
+        }
+    }
+}
+
+impl std::error::Error for ConnectionError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Unmet { unmet, .. } => Some(unmet),
+            Self::Malformed(malformed) => Some(malformed),
+            Self::Lost { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+impl ConnectionError {
+    pub(crate) fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::Unmet { .. } | Self::Cannot { .. } | Self::Unsuited(_) => io::ErrorKind::Unsupported,
+            Self::Malformed(_) | Self::ServiceTooLong { .. } => io::ErrorKind::InvalidInput,
+            Self::NoAnswer { .. } => io::ErrorKind::TimedOut,
+            Self::Refused { .. } => io::ErrorKind::ConnectionRefused,
+            Self::Unreached { .. } => io::ErrorKind::HostUnreachable,
+            Self::Unfinished { .. } => io::ErrorKind::UnexpectedEof,
+            Self::Lost { source, .. } => source.kind(),
+            Self::Closed => io::ErrorKind::NotConnected,
+        }
+    }
+}

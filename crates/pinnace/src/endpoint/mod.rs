@@ -1,0 +1,199 @@
+//! Endpoints: where connections begin, whatever carries them.
+//!
+//! An [`Endpoint`] listens at a UDP port, or connects; what it needs it says as a [`Service`], and gets a [`Connection`] over
+//! the cheapest method that meets it. See the [chapter on the rendezvous](https://docs.rs/pinnace) for how both ends agree.
+
+mod connection;
+mod delivery;
+mod error;
+mod listener;
+mod options;
+mod stream;
+
+pub use connection::Connection;
+pub(crate) use connection::Parts;
+pub use delivery::{Delivery, PerMessage};
+pub use error::ConnectionError;
+pub use listener::Listener;
+pub use options::EndpointOptions;
+pub use stream::MessageStream;
+
+use crate::Error;
+use crate::rendezvous::{client, server::Server};
+use crate::service::{Service, Uri};
+use std::future::poll_fn;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Poll, Waker};
+
+/// Where connections begin. Clones are the same endpoint; calls may come from any thread.
+///
+/// ```
+/// use pinnace::Endpoint;
+/// use pinnace::service::Service;
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let server = Endpoint::bind("127.0.0.1:0")?;
+/// let listener = server.listen(&Service::new())?;
+/// let connection = pinnace::connect(&format!("pinnace://{}?size=4KiB", listener.local_addr()))?;
+/// let delivery = connection.send(b"ahoy".to_vec())?;
+/// let accepted = listener.accept()?;
+/// assert_eq!(accepted.recv()?.as_deref(), Some(&b"ahoy"[..]));
+/// delivery.wait()?;
+/// println!("by {}", connection.method());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Endpoint {
+    inner: Arc<Inner>,
+}
+
+pub(super) struct Inner {
+    options: EndpointOptions,
+    pub(super) server: Option<Server>,
+}
+
+impl Endpoint {
+    /// Binds to `address`, a UDP port; port 0 picks one.
+    ///
+    /// # Errors
+    /// If the address does not resolve or cannot be bound: it may be taken.
+    pub fn bind(address: impl ToSocketAddrs) -> Result<Self, Error> {
+        Self::bind_with(address, &EndpointOptions::default())
+    }
+
+    /// As [`Endpoint::bind`], with options.
+    ///
+    /// # Errors
+    /// As [`Endpoint::bind`].
+    pub fn bind_with(address: impl ToSocketAddrs, options: &EndpointOptions) -> Result<Self, Error> {
+        let address = *resolve(address, "the address")?.first().ok_or_else(|| no_address("the address"))?;
+        let server = Some(Server::start(address, options)?);
+        Ok(Self { inner: Arc::new(Inner { options: options.clone(), server }) })
+    }
+
+    /// An endpoint that only connects. It has no socket, and no thread.
+    pub fn client() -> Self {
+        Self::client_with(&EndpointOptions::default())
+    }
+
+    /// As [`Endpoint::client`], with options.
+    pub fn client_with(options: &EndpointOptions) -> Self {
+        Self { inner: Arc::new(Inner { options: options.clone(), server: None }) }
+    }
+
+    /// The address it is bound to.
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        self.inner.server.as_ref().map(|server| server.local)
+    }
+
+    /// Its settings.
+    pub fn options(&self) -> &EndpointOptions {
+        &self.inner.options
+    }
+
+    /// Listens. `most` is what is accepted at most: larger messages, higher rates and longer bursts than it says are refused;
+    /// what it does not say is not limited. That the network is a cluster is believed of others if it says so, too.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::AddrInUse`] if somebody listens on this endpoint already; [`io::ErrorKind::InvalidInput`] if it is
+    /// one that only connects.
+    pub fn listen(&self, most: &Service) -> Result<Listener, Error> {
+        let failed = |kind: io::ErrorKind, why: &str| Err(Error::io("cannot listen", io::Error::new(kind, why)));
+        let Some(server) = &self.inner.server else {
+            return failed(io::ErrorKind::InvalidInput, "this endpoint is not bound: use Endpoint::bind");
+        };
+        if !server.shared.listen(most.clone()) {
+            return failed(io::ErrorKind::AddrInUse, "somebody listens on this endpoint already");
+        }
+        Ok(Listener::new(&self.inner))
+    }
+
+    /// Connects to whoever listens at `peer`: `host:port`, or a URI (`pinnace://host:port?loss=5%`), whose words count where
+    /// it has any, and `service` otherwise. Tries each address that a name resolves to, in order.
+    ///
+    /// # Errors
+    /// [`Error::Connection`] says who did not answer, or what could not be met by which method.
+    pub fn connect(&self, peer: &str, service: &Service) -> Result<Connection, Error> {
+        let (authority, service) = target(peer, service)?;
+        let mut result = Err(no_address(&authority));
+        for address in resolve(authority.as_str(), &authority)? {
+            result = client::connect(address, &service, &self.inner.options);
+            if result.is_ok() {
+                break;
+            }
+        }
+        result
+    }
+
+    /// Like [`Endpoint::connect`], for tasks: a thread does it for the task.
+    ///
+    /// # Errors
+    /// As [`Endpoint::connect`].
+    pub async fn connect_async(&self, peer: &str, service: &Service) -> Result<Connection, Error> {
+        let (this, peer, service) = (self.clone(), peer.to_owned(), service.clone());
+        elsewhere(move || this.connect(&peer, &service)).await
+    }
+}
+
+impl std::fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Endpoint").field("local", &self.local_addr()).finish_non_exhaustive()
+    }
+}
+
+/// Connects to whoever listens at a URI (`pinnace://host:port?loss=5%&run=4KiB`), or at `host:port` with the default service.
+///
+/// # Errors
+/// As [`Endpoint::connect`].
+pub fn connect(peer: &str) -> Result<Connection, Error> {
+    Endpoint::client().connect(peer, &Service::new())
+}
+
+/// `host:port`, and the service.
+fn target(peer: &str, service: &Service) -> Result<(String, Service), Error> {
+    if !Uri::is_meant(peer) {
+        return Ok((peer.to_owned(), service.clone()));
+    }
+    let uri: Uri = peer.parse().map_err(ConnectionError::Malformed)?;
+    let says_something = uri.service != Service::new();
+    let authority = uri.authority();
+    Ok((authority, if says_something { uri.service } else { service.clone() }))
+}
+
+fn no_address(name: &str) -> Error {
+    Error::io(format!("cannot resolve {name}"), io::ErrorKind::AddrNotAvailable.into())
+}
+
+fn resolve(address: impl ToSocketAddrs, name: &str) -> Result<Vec<SocketAddr>, Error> {
+    let addresses = address.to_socket_addrs().map_err(|error| Error::io(format!("cannot resolve {name}"), error))?;
+    Ok(addresses.collect())
+}
+
+/// Does what blocks in a thread of its own, while a task waits.
+async fn elsewhere<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error> + Send + 'static) -> Result<T, Error> {
+    type Place<T> = Mutex<(Option<Result<T, Error>>, Option<Waker>)>;
+    let place: Arc<Place<T>> = Arc::new(Mutex::new((None, None)));
+    let theirs = Arc::clone(&place);
+    let thread = std::thread::Builder::new().name("pinnace-connect".into()).spawn(move || {
+        let result = work();
+        let mut place = theirs.lock().unwrap_or_else(PoisonError::into_inner);
+        place.0 = Some(result);
+        if let Some(waker) = place.1.take() {
+            waker.wake();
+        }
+    });
+    thread.map_err(|error| Error::io("cannot start a thread", error))?;
+    poll_fn(|context| {
+        let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
+        match place.0.take() {
+            Some(result) => Poll::Ready(result),
+            None => {
+                place.1 = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    })
+    .await
+}

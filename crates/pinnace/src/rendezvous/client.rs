@@ -1,0 +1,243 @@
+//! The asking side: HELLO, ANSWER, and the first message to the method's own socket.
+//!
+//! Always true: a connection is handed out only after the peer has acknowledged, by the method, who it comes from.
+
+use super::natives::is_duplex;
+use super::wire::{Answer, Control, HELLO_BYTES, Hello, Kind, MOST_TEXT, Status, VERSION};
+use super::{class_number, host, method, number};
+use crate::carrier::{Carrier, Carry, Framed, Sending, Vrp, Ways, Xtp, Zcrp, patient, programmed};
+use crate::endpoint::{Connection, ConnectionError, EndpointOptions, Parts};
+use crate::service::{Method, Mode, Path, PathClass, Receivers, Selection, Service, choose};
+use crate::zcrp::Progress;
+use crate::{Error, Message, qmp, vrp, xtp, zcrp};
+use pinnace_link::UdpLink;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+/// The first wait for an answer; it doubles.
+const FIRST_WAIT: Duration = Duration::from_millis(250);
+/// How often a HELLO is said.
+const ATTEMPTS: u32 = 5;
+/// How long the first message of a connection may take.
+const OPENING: Duration = Duration::from_secs(5);
+/// Cookies that are answered with another before a server is taken for mad.
+const MOST_COOKIES: u32 = 3;
+
+/// What the server has answered.
+struct Agreed {
+    method: Method,
+    to: SocketAddr,
+    piece: u32,
+    nonce: u64,
+}
+
+/// Connects to one address.
+pub(crate) fn connect(to: SocketAddr, service: &Service, options: &EndpointOptions) -> Result<Connection, Error> {
+    let to = SocketAddr::new(to.ip().to_canonical(), to.port());
+    let text = service.to_string();
+    if text.len() > MOST_TEXT {
+        return Err(ConnectionError::ServiceTooLong { bytes: text.len(), most: MOST_TEXT }.into());
+    }
+    if service.receivers != Receivers::One {
+        let why = "a connection has one peer; for many receivers use pinnace::a1 or pinnace::xtp";
+        return Err(ConnectionError::Unsuited(why.to_owned()).into());
+    }
+    let mut path = Path::toward(to).map_err(|error| Error::io(format!("cannot reach {to}"), error))?;
+    path.class = service.path.unwrap_or(path.class);
+    let mut selection = options.selection.clone();
+    let mut tried: Vec<(Method, String)> = Vec::new();
+    loop {
+        let methods = match wanted(service, &path, &selection) {
+            Ok(methods) => methods,
+            Err(unmet) if tried.is_empty() => {
+                return Err(ConnectionError::Unmet { peer: to.to_string(), unmet: *unmet }.into());
+            }
+            Err(_) => return Err(ConnectionError::Unreached { peer: to.to_string(), tried }.into()),
+        };
+        let agreed = match ask(to, &text, &path, &methods) {
+            Err(Error::Connection(error)) if !tried.is_empty() && matches!(*error, ConnectionError::Refused { .. }) => {
+                return Err(ConnectionError::Unreached { peer: to.to_string(), tried }.into());
+            }
+            result => result?,
+        };
+        let method = agreed.method;
+        match open(&agreed, to, &text, service, &path, options) {
+            Ok(carrier) => {
+                let selection = options.selection.clone();
+                let parts = Parts { method, service: service.clone(), path, peer: agreed.to, selection };
+                return Ok(Connection::new(carrier, parts));
+            }
+            Err(error) => {
+                tried.push((method, error.to_string()));
+                selection.excluded.push(method);
+            }
+        }
+    }
+}
+
+/// The methods that fit and may be taken, the cheapest first.
+fn wanted(service: &Service, path: &Path, selection: &Selection) -> Result<Vec<Method>, Box<crate::service::Unmet>> {
+    let choice = choose(service, path, selection).map_err(Box::new)?;
+    // The others are ordered by their cost.
+    let others = choice.others.iter().filter(|offer| offer.fits && selection.allows(offer.method));
+    Ok(std::iter::once(choice.offer.method).chain(others.map(|offer| offer.method)).collect())
+}
+
+fn random() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    getrandom::u64().unwrap_or_else(|_| RandomState::new().hash_one(Instant::now()))
+}
+
+fn ask(to: SocketAddr, service: &str, path: &Path, methods: &[Method]) -> Result<Agreed, Error> {
+    let failed = |error| Error::io(format!("cannot ask {to}"), error);
+    let any: IpAddr = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((any, 0)).map_err(failed)?;
+    socket.connect(to).map_err(failed)?;
+    let mut hello = Hello {
+        versions: (VERSION, VERSION),
+        class: class_number(path.class),
+        nonce: random(),
+        cookie: 0,
+        host: if path.class == PathClass::Host { host::identity() } else { 0 },
+        methods: methods.iter().map(|method| number(*method)).collect(),
+        service: service.to_owned(),
+    };
+    let refused = |why: String| ConnectionError::Refused { peer: to.to_string(), why };
+    for _ in 0..=MOST_COOKIES {
+        let answer = exchange(&socket, to, &hello)?;
+        match answer.status {
+            Status::Again => hello.cookie = answer.cookie,
+            Status::Accepted => {
+                let chosen = method(answer.method).filter(|chosen| methods.contains(chosen));
+                let method = chosen.ok_or_else(|| refused("it has chosen a method that was not offered".to_owned()))?;
+                let to = SocketAddr::new(to.ip(), answer.port);
+                return Ok(Agreed { method, to, piece: answer.piece, nonce: hello.nonce });
+            }
+            status if answer.text.is_empty() => return Err(refused(status.to_string()).into()),
+            status => return Err(refused(format!("{status}: {}", answer.text)).into()),
+        }
+    }
+    Err(refused("it asks for one cookie after the other".to_owned()).into())
+}
+
+/// Says HELLO until there is an answer.
+fn exchange(socket: &UdpSocket, to: SocketAddr, hello: &Hello) -> Result<Answer, Error> {
+    let failed = |error| Error::io(format!("cannot ask {to}"), error);
+    let bytes = hello.encode().ok_or_else(|| failed(io::ErrorKind::InvalidInput.into()))?;
+    let mut unreachable = false;
+    for attempt in 0..ATTEMPTS {
+        match socket.send(&bytes) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => unreachable = true,
+            Err(error) => return Err(failed(error)),
+        }
+        let until = Instant::now() + FIRST_WAIT * 2u32.pow(attempt);
+        let mut buffer = [0; HELLO_BYTES];
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            socket.set_read_timeout(Some(left)).map_err(failed)?;
+            match socket.recv(&mut buffer) {
+                Ok(len) => {
+                    if let Ok(answer) = Answer::parse(&buffer[..len])
+                        && answer.nonce == hello.nonce
+                    {
+                        return Ok(answer);
+                    }
+                }
+                // The peer's host says that nothing is bound there. It may be about to be.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => unreachable = true,
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        if unreachable && attempt > 0 {
+            break;
+        }
+    }
+    let hint = if unreachable {
+        "nothing is bound to that port; is it the port of a Pinnace endpoint, and does it run?"
+    } else {
+        "check the address, that an endpoint listens there (`pinnace listen`; a listener of zcrp, vrp, xtp, qmp or a1 alone \
+         has no rendezvous), and that no firewall is between"
+    };
+    Err(ConnectionError::NoAnswer { peer: to.to_string(), hint: hint.to_owned() }.into())
+}
+
+/// Connects by the method, and says who we are.
+fn open(
+    agreed: &Agreed,
+    server: SocketAddr,
+    text: &str,
+    service: &Service,
+    path: &Path,
+    options: &EndpointOptions,
+) -> Result<Carrier, Error> {
+    let &Agreed { method, to, piece, nonce } = agreed;
+    let is_ours = path.class != PathClass::Internet;
+    let mut control = Control { service: text.to_owned(), ..Control::new(Kind::Open, nonce) };
+    let longest = options.longest_message;
+    let carrier = match method {
+        Method::Xtp => {
+            let endpoint = xtp::Endpoint::client_of(to, &options.xtp(is_ours))?;
+            let kind = match method.probe(service, path).mode {
+                Mode::Xtp(kind @ (xtp::Service::IsoStream | xtp::Service::Connection)) => kind,
+                _ => xtp::Service::Connection,
+            };
+            let block = programmed(patient(endpoint.block(kind), options.peer_timeout), service);
+            Carrier::Xtp(Xtp::new(endpoint.connect_with(to, block)?))
+        }
+        Method::Qmp => {
+            let stream =
+                qmp::Stream::begin(to, &options.qmp(is_ours)).map_err(|error| Error::io("cannot connect", error))?;
+            Carrier::Framed(Framed::new(stream, longest))
+        }
+        Method::SharedMemory => {
+            let shared = qmp::Options { carrier: qmp::Carrier::SharedMemory, ..options.qmp(true) };
+            let stream = qmp::Stream::begin(server, &shared).map_err(|error| Error::io("cannot connect", error))?;
+            Carrier::Framed(Framed::new(stream, longest))
+        }
+        Method::Zcrp => {
+            let settings = options.zcrp(is_ours);
+            let link = UdpLink::connect(None, to, &settings.udp)
+                .map_err(|error| Error::io(format!("cannot open a socket to {to}"), error))?;
+            Carrier::Zcrp(Zcrp::new(zcrp::connected(link, to, &settings, None)?, nonce, piece, longest)?)
+        }
+        Method::Vrp => {
+            let settings = options.vrp(is_ours);
+            let mut ways = Ways { out: Some(vrp::Sender::connect(to, &settings)?), back: None };
+            if is_duplex(service) {
+                let any: IpAddr =
+                    if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+                let ip = local_ip(to).unwrap_or(any);
+                let back = vrp::Receiver::bind((ip, 0), &settings)?;
+                control.port = back.local_addr().port();
+                ways.back = Some(back);
+            }
+            Carrier::Vrp(Vrp::new(ways, nonce, service, None))
+        }
+        Method::A1 => return Err(Error::io("a1", io::ErrorKind::Unsupported.into())),
+    };
+    let sending = match &carrier {
+        Carrier::Zcrp(carrier) => Sending::Zcrp(carrier.open(&control)?),
+        Carrier::Vrp(carrier) => Sending::Vrp(carrier.open(&control)?),
+        carrier => carrier.send(Message::from_vec(control.encode()), None)?,
+    };
+    match sending.wait_timeout(OPENING) {
+        Progress::Ended(result) => drop(result?),
+        Progress::UnderWay(_) => return Err(Error::Timeout),
+    }
+    Ok(carrier)
+}
+
+/// The address of ours that a peer is reached from.
+fn local_ip(to: SocketAddr) -> Option<IpAddr> {
+    let any: IpAddr = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((any, 0)).ok()?;
+    socket.connect(to).ok()?;
+    Some(socket.local_addr().ok()?.ip())
+}

@@ -1,0 +1,226 @@
+//! The methods' own sockets on the server's side, and how a connection on them begins.
+//!
+//! Always true: a connection counts as open when its first message has said who it is, and not before.
+
+use super::wire::{Control, Kind};
+use crate::carrier::{Carrier, Carry, Framed, Vrp, Ways, Xtp, Zcrp, patient};
+use crate::endpoint::EndpointOptions;
+use crate::service::{Direction, Method, Pattern, Service};
+use crate::{Error, qmp, vrp, xtp, zcrp};
+use pinnace_core::{Address, ReceivePlan};
+use pinnace_link::{BufferTable, Link, ReadBuffer, ReadOutcome, UdpLink};
+use std::future::poll_fn;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::task::Poll;
+
+/// What has come of a task.
+pub(super) enum Done {
+    /// Somebody has come to a method's socket, and has not said who it is.
+    Come(Box<Carrier>, SocketAddr),
+    /// A connection is open.
+    Open(Box<(Carrier, Control, SocketAddr)>),
+    /// Nothing.
+    Failed,
+}
+
+/// A method's socket that is there for many.
+pub(super) struct Native {
+    pub(super) method: Method,
+    pub(super) ip: IpAddr,
+    pub(super) is_ours: bool,
+    pub(super) port: u16,
+    /// Whether a task accepts from it.
+    pub(super) is_watched: bool,
+    listener: Listener,
+}
+
+#[derive(Clone)]
+enum Listener {
+    Xtp(Arc<xtp::Listener>),
+    Qmp(Arc<qmp::Listener>),
+}
+
+/// Whether messages go both ways.
+pub(crate) fn is_duplex(service: &Service) -> bool {
+    service.direction == Direction::Duplex || service.pattern == Pattern::Transaction
+}
+
+impl Native {
+    /// Opens one; XTP and QMP have such sockets.
+    pub(super) fn open(method: Method, ip: IpAddr, is_ours: bool, options: &EndpointOptions) -> Result<Self, Error> {
+        let failed = |error| Error::io(format!("cannot listen for {method} on {ip}"), error);
+        let address = SocketAddr::new(ip, 0);
+        let (port, listener) = match method {
+            Method::Xtp => {
+                let endpoint = xtp::Endpoint::bind(address, &options.xtp(is_ours))?;
+                let port = endpoint.local_addr().port();
+                let block = patient(endpoint.block(xtp::Service::Connection), options.peer_timeout);
+                let services = xtp::Services::NONE.with(xtp::Service::Connection).with(xtp::Service::IsoStream);
+                (port, Listener::Xtp(Arc::new(endpoint.listen_on(port, services, block)?)))
+            }
+            Method::Qmp => {
+                let listener = qmp::Listener::bind(address, &options.qmp(is_ours)).map_err(failed)?;
+                (listener.local_addr().port(), Listener::Qmp(Arc::new(listener)))
+            }
+            _ => return Err(failed(io::ErrorKind::Unsupported.into())),
+        };
+        Ok(Self { method, ip, is_ours, port, is_watched: false, listener })
+    }
+
+    /// Waits for the next who comes.
+    pub(super) fn accept(&self, longest: u64) -> impl Future<Output = Done> + Send + 'static {
+        let listener = self.listener.clone();
+        async move {
+            match listener {
+                Listener::Xtp(listener) => loop {
+                    match listener.accept_async().await {
+                        Ok(xtp::Incoming::Connection(connection)) => {
+                            let peer = connection.peer();
+                            return Done::Come(Box::new(Carrier::Xtp(Xtp::new(connection))), peer);
+                        }
+                        // Not what a connection begins with.
+                        Ok(_) => {}
+                        Err(_) => return Done::Failed,
+                    }
+                },
+                Listener::Qmp(listener) => match listener.accept_async().await {
+                    Ok(stream) => {
+                        let peer = stream.peer_addr();
+                        Done::Come(Box::new(Carrier::Framed(Framed::new(stream, longest))), peer)
+                    }
+                    Err(_) => Done::Failed,
+                },
+            }
+        }
+    }
+}
+
+/// Waits until whoever has come says who it is.
+pub(super) async fn introduce(carrier: Carrier, peer: SocketAddr) -> Done {
+    let Ok(Some(first)) = carrier.recv_async().await else { return Done::Failed };
+    match Control::parse(&first, None) {
+        Ok(control) if control.kind == Kind::Open => Done::Open(Box::new((carrier, control, peer))),
+        _ => Done::Failed,
+    }
+}
+
+/// What is agreed on with a client before it comes.
+pub(super) struct Agreed {
+    pub(super) client: SocketAddr,
+    pub(super) nonce: u64,
+    pub(super) piece: u32,
+    pub(super) service: Service,
+    pub(super) is_ours: bool,
+}
+
+/// A socket for one connection over ZCRP: its port, its descriptor, and what waits on it.
+pub(super) fn zcrp(
+    ip: IpAddr,
+    agreed: Agreed,
+    options: &EndpointOptions,
+) -> Result<(u16, RawFd, impl Future<Output = Done> + Send + 'static), Error> {
+    let settings = options.zcrp(agreed.is_ours);
+    let failed = |error| Error::io(format!("cannot listen for zcrp on {ip}"), error);
+    let link = UdpLink::bind(SocketAddr::new(ip, 0), &settings.udp).map_err(failed)?;
+    let port = link.local_address().ok_or_else(|| failed(io::ErrorKind::AddrNotAvailable.into()))?.port();
+    let (descriptor, longest) = (link.descriptors().readable, options.longest_message);
+    let future = async move {
+        match open_zcrp(link, &agreed, &settings, longest).await {
+            Ok((carrier, control, peer)) => Done::Open(Box::new((carrier, control, peer))),
+            Err(_) => Done::Failed,
+        }
+    };
+    Ok((port, descriptor, future))
+}
+
+async fn open_zcrp(
+    mut link: UdpLink,
+    agreed: &Agreed,
+    settings: &zcrp::Options,
+    longest: u64,
+) -> Result<(Carrier, Control, SocketAddr), Error> {
+    let failed = |error| Error::io("cannot read the socket", error);
+    let (peer, bytes) = poll_fn(|_| match introduced(&mut link, agreed.client.ip()) {
+        Ok(Some(found)) => Poll::Ready(Ok(found)),
+        Ok(None) => Poll::Pending,
+        Err(error) => Poll::Ready(Err(failed(error))),
+    })
+    .await?;
+    link.connect_to(peer).map_err(failed)?;
+    let halves = zcrp::connected(link, peer, settings, Some(bytes))?;
+    let carrier = Zcrp::new(halves, agreed.nonce, agreed.piece, longest)?;
+    let control = carrier.opened().await?;
+    Ok((Carrier::Zcrp(carrier), control, peer))
+}
+
+/// Whether a sender at this address has introduced itself: from where, and with how many bytes.
+fn introduced(link: &mut UdpLink, from: IpAddr) -> io::Result<Option<(SocketAddr, usize)>> {
+    let mut reads = ReadBuffer::new();
+    let mut plan = ReceivePlan::new();
+    plan.reset(1);
+    plan.top_up(ReadBuffer::READ_BYTES);
+    loop {
+        match link.receive(&plan, &BufferTable::new(), &mut reads)? {
+            ReadOutcome::Empty => return Ok(None),
+            ReadOutcome::Unreachable => {}
+            ReadOutcome::Received(received) => {
+                let mut pieces = Vec::new();
+                reads.pieces(received.bytes, &mut pieces);
+                let is_idle = !received.truncated && pieces.first().is_some_and(|datagram| zcrp::is_idle(datagram));
+                if let (true, Address::Inet(peer)) = (is_idle, received.meta.source)
+                    && peer.ip().to_canonical() == from.to_canonical()
+                {
+                    return Ok(Some((peer, received.bytes)));
+                }
+            }
+        }
+    }
+}
+
+/// The same over VRP.
+pub(super) fn vrp(
+    ip: IpAddr,
+    agreed: Agreed,
+    options: &EndpointOptions,
+) -> Result<(u16, impl Future<Output = Done> + Send + 'static), Error> {
+    let settings = options.vrp(agreed.is_ours);
+    let receiver = vrp::Receiver::bind(SocketAddr::new(ip, 0), &settings)?;
+    let port = receiver.local_addr().port();
+    let future = async move {
+        match open_vrp(receiver, &agreed, &settings).await {
+            Ok((carrier, control, peer)) => Done::Open(Box::new((carrier, control, peer))),
+            Err(_) => Done::Failed,
+        }
+    };
+    Ok((port, future))
+}
+
+async fn open_vrp(
+    receiver: vrp::Receiver,
+    agreed: &Agreed,
+    settings: &vrp::Options,
+) -> Result<(Carrier, Control, SocketAddr), Error> {
+    let (control, peer, number) = loop {
+        let frame = receiver.recv_async().await?;
+        if let Ok(control) = Control::parse(&frame, Some(agreed.nonce))
+            && control.kind == Kind::Open
+        {
+            break (control, frame.source(), frame.number());
+        }
+    };
+    let mut out = None;
+    if is_duplex(&agreed.service) && control.port != 0 {
+        out = Some(vrp::Sender::connect(SocketAddr::new(peer.ip(), control.port), settings)?);
+    }
+    let is_answered = out.is_some();
+    let ways = Ways { out, back: Some(receiver) };
+    let carrier = Vrp::new(ways, agreed.nonce, &agreed.service, Some((peer, number)));
+    if is_answered {
+        // Its frames come behind this one, or the client would not know whose they are.
+        carrier.open(&Control::new(Kind::Open, agreed.nonce))?.await?;
+    }
+    Ok((Carrier::Vrp(carrier), control, peer))
+}

@@ -1,0 +1,528 @@
+//! The answering side: a thread that answers HELLOs, opens the methods' sockets, and shows whoever listens who has come.
+//!
+//! Always true: nothing is kept for an address that has not heard from us, save a nonce and an answer, and of these no more
+//! than half of the backlog; nothing is kept longer than [`PATIENCE`]; answers are bounded in number and in length.
+
+use super::cookie::Cookies;
+use super::natives::{self, Agreed, Done, Native};
+use super::socket::{Asked, Socket};
+use super::task::Task;
+use super::wire::{Answer, Hello, Status, VERSION};
+use super::{class, host, method, number};
+use crate::Error;
+use crate::carrier::{Carrier, Framed, piece_bytes};
+use crate::daemon::{Client, Registration};
+use crate::endpoint::{Connection, EndpointOptions, Parts};
+use crate::qmp::Stream;
+use crate::service::{Method, Path, PathClass, Service};
+use pinnace_runtime::WakeFd;
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long a client may take from the answer to its first message.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How often the thread looks at what is too old, and whether a daemon has come.
+const LOOK: Duration = Duration::from_millis(250);
+/// Answers a second, and at once.
+const MOST_ANSWERS: f64 = 2000.0;
+/// Datagrams that are read before others have their turn.
+const MOST_READS: usize = 64;
+/// Sockets of methods that are there for many: one a method, local address and kind of network.
+const MOST_NATIVES: usize = 64;
+
+/// What the thread and those who listen share.
+pub(crate) struct Shared {
+    inbox: Mutex<Inbox>,
+    arrived: Condvar,
+    thread: Arc<WakeFd>,
+    /// Readable while somebody waits to be accepted.
+    pub(crate) watch: WakeFd,
+}
+
+#[derive(Default)]
+struct Inbox {
+    /// What is accepted at most; `None`: nobody listens.
+    limits: Option<Service>,
+    waiting: VecDeque<Connection>,
+    tasks: Vec<Waker>,
+    is_over: bool,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Inbox> {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Somebody listens from now on; false: somebody does already.
+    pub(crate) fn listen(&self, limits: Service) -> bool {
+        let mut inbox = self.lock();
+        let is_free = inbox.limits.is_none();
+        if is_free {
+            inbox.limits = Some(limits);
+        }
+        is_free
+    }
+
+    /// Nobody does any more.
+    pub(crate) fn stop(&self) {
+        let mut inbox = self.lock();
+        inbox.limits = None;
+        let waiting = std::mem::take(&mut inbox.waiting);
+        drop(inbox);
+        drop(waiting);
+        self.watch.clear();
+    }
+
+    fn pop(&self, inbox: &mut Inbox) -> Option<Connection> {
+        let connection = inbox.waiting.pop_front();
+        if inbox.waiting.is_empty() {
+            self.watch.clear();
+        }
+        connection
+    }
+
+    /// Waits for the next who comes; `None`: the deadline has passed.
+    pub(crate) fn accept(&self, deadline: Option<Instant>) -> Option<Connection> {
+        let mut inbox = self.lock();
+        loop {
+            if let Some(connection) = self.pop(&mut inbox) {
+                return Some(connection);
+            }
+            inbox = match deadline {
+                None => self.arrived.wait(inbox).unwrap_or_else(PoisonError::into_inner),
+                Some(deadline) => {
+                    let left = deadline.checked_duration_since(Instant::now())?;
+                    self.arrived.wait_timeout(inbox, left).unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+    }
+
+    /// The same, for tasks.
+    pub(crate) fn poll_accept(&self, context: &mut Context<'_>) -> Poll<Connection> {
+        let mut inbox = self.lock();
+        if let Some(connection) = self.pop(&mut inbox) {
+            return Poll::Ready(connection);
+        }
+        if !inbox.tasks.iter().any(|waker| waker.will_wake(context.waker())) {
+            inbox.tasks.push(context.waker().clone());
+        }
+        Poll::Pending
+    }
+
+    fn push(&self, connection: Connection) {
+        let mut inbox = self.lock();
+        if inbox.limits.is_none() {
+            drop(inbox);
+            return;
+        }
+        inbox.waiting.push_back(connection);
+        let tasks = std::mem::take(&mut inbox.tasks);
+        drop(inbox);
+        self.watch.signal();
+        self.arrived.notify_one();
+        tasks.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// The thread, for whoever owns it.
+pub(crate) struct Server {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) local: SocketAddr,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    pub(crate) fn start(address: SocketAddr, options: &EndpointOptions) -> Result<Self, Error> {
+        let failed = |error| Error::io(format!("cannot listen on {address}"), error);
+        let socket = Socket::bind(address).map_err(failed)?;
+        let local = socket.local_addr().ok_or_else(|| failed(io::ErrorKind::AddrNotAvailable.into()))?;
+        let shared = Arc::new(Shared {
+            inbox: Mutex::default(),
+            arrived: Condvar::new(),
+            thread: Arc::new(WakeFd::new().map_err(failed)?),
+            watch: WakeFd::new().map_err(failed)?,
+        });
+        let serving = Serving {
+            shared: Arc::clone(&shared),
+            socket,
+            local,
+            options: options.clone(),
+            cookies: Cookies::new(),
+            allowance: (MOST_ANSWERS, Instant::now()),
+            natives: Vec::new(),
+            tasks: Vec::new(),
+            expected: BTreeMap::new(),
+            registration: None,
+            host: host::identity(),
+        };
+        let thread = std::thread::Builder::new().name("pinnace-rendezvous".into()).spawn(move || serving.run());
+        Ok(Self { shared, local, thread: Some(thread.map_err(failed)?) })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shared.lock().is_over = true;
+        self.shared.thread.signal();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        self.shared.stop();
+    }
+}
+
+/// A client that was told where to come.
+struct Expected {
+    client: SocketAddr,
+    service: Service,
+    path: Path,
+    method: Method,
+    expires: Instant,
+    answer: Vec<u8>,
+    native: Option<usize>,
+}
+
+/// What the thread has.
+struct Serving {
+    shared: Arc<Shared>,
+    socket: Socket,
+    local: SocketAddr,
+    options: EndpointOptions,
+    cookies: Cookies,
+    /// Answers that may leave, and when they were counted.
+    allowance: (f64, Instant),
+    natives: Vec<Native>,
+    tasks: Vec<Task>,
+    /// By nonce.
+    expected: BTreeMap<u64, Expected>,
+    registration: Option<Registration>,
+    host: u128,
+}
+
+/// Why there is no connection.
+type Refusal = (Status, String);
+
+impl Serving {
+    fn run(mut self) {
+        while !self.shared.lock().is_over {
+            let readable = self.sleep();
+            self.shared.thread.clear();
+            if self.read().is_err() {
+                // The socket is gone; whoever listens finds nobody, and nothing else can be done.
+                std::thread::sleep(LOOK);
+            }
+            self.take_from_daemon();
+            self.progress(&readable);
+            self.forget();
+        }
+    }
+
+    /// Sleeps until something happens. Returns what became readable.
+    fn sleep(&self) -> Vec<RawFd> {
+        let daemon = self.registration.as_ref().map_or(-1, |it| it.readable_fd().as_raw_fd());
+        let fixed = [self.shared.thread.as_fd().as_raw_fd(), self.socket.descriptor(), daemon];
+        let tasks = self.tasks.iter().map(|task| task.descriptor).filter(|descriptor| *descriptor >= 0);
+        let entry = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        let mut entries: Vec<_> = fixed.into_iter().chain(tasks).map(entry).collect();
+        let is_busy = !self.expected.is_empty() || !self.tasks.is_empty();
+        let timeout = if is_busy { LOOK.as_millis() as i32 } else { -1 };
+        // SAFETY: live entries, as many as the count says.
+        unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, timeout) };
+        entries.iter().filter(|entry| entry.revents != 0).map(|entry| entry.fd).collect()
+    }
+
+    fn read(&mut self) -> io::Result<()> {
+        for _ in 0..MOST_READS {
+            let asked = self.socket.receive()?;
+            if asked.is_empty() {
+                break;
+            }
+            for asked in asked {
+                // What is malformed is not answered.
+                if let Ok(hello) = Hello::parse(&asked.bytes)
+                    && let Some(answer) = self.answer(&hello, &asked)
+                    && self.may_answer()
+                {
+                    self.socket.answer(&answer, asked.from, asked.at)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn may_answer(&mut self) -> bool {
+        let (left, then) = self.allowance;
+        let now = Instant::now();
+        let left = (left + now.duration_since(then).as_secs_f64() * MOST_ANSWERS).min(MOST_ANSWERS);
+        self.allowance = (left - f64::from(u8::from(left >= 1.0)), now);
+        left >= 1.0
+    }
+
+    fn answer(&mut self, hello: &Hello, asked: &Asked) -> Option<Vec<u8>> {
+        if let Some(expected) = self.expected.get(&hello.nonce) {
+            // Its answer was lost; or it is somebody else's, who is lucky, or lies.
+            return (expected.client == asked.from).then(|| expected.answer.clone());
+        }
+        Some(match self.agree(hello, asked) {
+            Ok(answer) => answer.encode(),
+            Err((status, why)) => Answer::refusal(hello, status, &why).encode(),
+        })
+    }
+
+    fn agree(&mut self, hello: &Hello, asked: &Asked) -> Result<Answer, Refusal> {
+        let (low, high) = hello.versions;
+        if !(low..=high).contains(&VERSION) {
+            return Err((Status::Version, format!("this end speaks version {VERSION}, you {low} to {high}")));
+        }
+        let inbox = self.shared.lock();
+        let limits = inbox.limits.clone().ok_or((Status::NobodyListens, String::new()))?;
+        let waiting = inbox.waiting.len() + self.expected.len();
+        drop(inbox);
+        if waiting >= self.options.backlog {
+            return Err((Status::Busy, format!("{waiting} connections wait to be accepted")));
+        }
+        let service: Service = hello
+            .service
+            .parse()
+            .map_err(|error| (Status::Unknown, format!("the service is not understood: {error}")))?;
+        within(&service, &limits)?;
+        let Some(method) = hello.methods.iter().filter_map(|&known| method(known)).find(|&it| self.has(it, hello))
+        else {
+            let theirs: Vec<_> = hello.methods.iter().filter_map(|&it| method(it)).map(Method::name).collect();
+            let ours: Vec<_> = Method::ALL.into_iter().filter(|&it| self.has(it, hello)).map(Method::name).collect();
+            let why = format!("you would take {}; this end has {}", list(&theirs), list(&ours));
+            return Err((Status::NoMethod, why));
+        };
+        let has_own_socket = matches!(method, Method::Zcrp | Method::Vrp);
+        let must_prove = has_own_socket || waiting * 2 >= self.options.backlog;
+        let now = Instant::now();
+        if must_prove && !self.cookies.knows(hello.cookie, asked.from, hello.nonce, now) {
+            let cookie = self.cookies.make(asked.from, hello.nonce, now);
+            return Ok(Answer { cookie, ..Answer::refusal(hello, Status::Again, "") });
+        }
+        self.open(hello, asked, method, service).map_err(|error| (Status::NoMethod, format!("{method}: {error}")))
+    }
+
+    /// Whether a method can be offered to this client.
+    fn has(&self, method: Method, hello: &Hello) -> bool {
+        let is_built = match method {
+            Method::SharedMemory => {
+                hello.host != 0
+                    && hello.host == self.host
+                    && self.options.qmp(true).worker
+                    && Client::current().is_some()
+            }
+            Method::A1 => false,
+            _ => true,
+        };
+        is_built && self.options.selection.allows(method)
+    }
+
+    /// Opens what the client will come to.
+    fn open(&mut self, hello: &Hello, asked: &Asked, method: Method, service: Service) -> Result<Answer, Error> {
+        let local = if self.local.ip().is_unspecified() { asked.local_ip() } else { Some(self.local.ip()) };
+        let ip = local.unwrap_or(self.local.ip());
+        let mut path = Path::toward(asked.from).unwrap_or_else(|_| {
+            Path::of_class(if asked.from.ip().is_loopback() { PathClass::Host } else { PathClass::Internet })
+        });
+        // A client's word that nobody else uses the network is not enough.
+        let limits = self.shared.lock().limits.as_ref().and_then(|limits| limits.path);
+        if path.class == PathClass::Internet
+            && class(hello.class) == PathClass::Cluster
+            && limits.is_some_and(|class| class != PathClass::Internet)
+        {
+            path.class = PathClass::Cluster;
+        }
+        let is_ours = path.class != PathClass::Internet;
+        let expires = Instant::now() + PATIENCE;
+        let piece = piece_bytes(service.largest_bytes().min(self.options.longest_message));
+        let agreed = Agreed { client: asked.from, nonce: hello.nonce, piece, service: service.clone(), is_ours };
+        let mut native = None;
+        let port = match method {
+            Method::SharedMemory => {
+                self.register()?;
+                self.local.port()
+            }
+            Method::Zcrp => {
+                let (port, descriptor, future) = natives::zcrp(ip, agreed, &self.options)?;
+                self.tasks.push(Task::new(&self.shared.thread, expires, future).reading(descriptor));
+                port
+            }
+            Method::Vrp => {
+                let (port, future) = natives::vrp(ip, agreed, &self.options)?;
+                self.tasks.push(Task::new(&self.shared.thread, expires, future));
+                port
+            }
+            Method::Xtp | Method::Qmp | Method::A1 => {
+                let at = self.native(method, ip, is_ours)?;
+                self.watch_native(at, expires);
+                native = Some(at);
+                self.natives[at].port
+            }
+        };
+        let answer = Answer {
+            version: VERSION,
+            status: Status::Accepted,
+            method: number(method),
+            nonce: hello.nonce,
+            cookie: 0,
+            port,
+            piece: if method == Method::Zcrp { piece } else { 0 },
+            text: String::new(),
+        };
+        let said = answer.encode();
+        let expected = Expected { client: asked.from, service, path, method, expires, answer: said, native };
+        self.expected.insert(hello.nonce, expected);
+        Ok(answer)
+    }
+
+    /// The socket of a method that is there for many.
+    fn native(&mut self, method: Method, ip: IpAddr, is_ours: bool) -> Result<usize, Error> {
+        let is_it = |native: &Native| (native.method, native.ip, native.is_ours) == (method, ip, is_ours);
+        if let Some(at) = self.natives.iter().position(is_it) {
+            return Ok(at);
+        }
+        if self.natives.len() >= MOST_NATIVES {
+            return Err(Error::io("too many sockets of methods", io::ErrorKind::QuotaExceeded.into()));
+        }
+        self.natives.push(Native::open(method, ip, is_ours, &self.options)?);
+        Ok(self.natives.len() - 1)
+    }
+
+    /// Somebody is expected there.
+    fn watch_native(&mut self, at: usize, expires: Instant) {
+        if let Some(task) = self.tasks.iter_mut().find(|task| task.accepts == Some(at)) {
+            task.expires = task.expires.max(expires);
+            return;
+        }
+        let future = self.natives[at].accept(self.options.longest_message);
+        self.natives[at].is_watched = true;
+        self.tasks.push(Task::new(&self.shared.thread, expires, future).accepting(at));
+    }
+
+    /// The daemon sends us those who come through shared memory.
+    fn register(&mut self) -> Result<(), Error> {
+        if self.registration.is_none() {
+            let failed = |error| Error::io("cannot listen through the daemon", error);
+            let client = Client::current().ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
+            self.registration = Some(client.listen(self.local).map_err(failed)?);
+        }
+        Ok(())
+    }
+
+    fn take_from_daemon(&mut self) {
+        while let Some(registration) = &self.registration {
+            match registration.try_accept() {
+                Ok(None) => break,
+                Ok(Some(arrival)) => {
+                    let peer = arrival.peer;
+                    if let Ok(stream) = Stream::over_channel(arrival, &self.options.qmp(true)) {
+                        self.begin(Carrier::Framed(Framed::new(stream, self.options.longest_message)), peer);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotConnected => self.registration = None,
+                Err(_) => break,
+            }
+        }
+    }
+
+    /// Somebody has come, and will say who it is.
+    fn begin(&mut self, carrier: Carrier, peer: SocketAddr) {
+        if self.tasks.len() < 2 * self.options.backlog {
+            let expires = Instant::now() + PATIENCE / 2;
+            self.tasks.push(Task::new(&self.shared.thread, expires, natives::introduce(carrier, peer)));
+        }
+    }
+
+    fn progress(&mut self, readable: &[RawFd]) {
+        let mut at = 0;
+        while let Some(task) = self.tasks.get_mut(at) {
+            let is_readable = readable.contains(&task.descriptor);
+            let Some(done) = task.poll(is_readable) else {
+                at += 1;
+                continue;
+            };
+            let task = self.tasks.swap_remove(at);
+            if let Some(native) = task.accepts {
+                self.natives[native].is_watched = false;
+            }
+            match done {
+                Done::Come(carrier, peer) => {
+                    self.begin(*carrier, peer);
+                    if let Some(native) = task.accepts {
+                        self.watch_native(native, task.expires);
+                    }
+                }
+                Done::Open(opened) => {
+                    let (carrier, control, peer) = *opened;
+                    self.finish(carrier, control.nonce, peer);
+                }
+                Done::Failed => {}
+            }
+        }
+    }
+
+    /// Shows a connection to whoever listens, if it was expected.
+    fn finish(&mut self, carrier: Carrier, nonce: u64, peer: SocketAddr) {
+        let Some(expected) = self.expected.get(&nonce) else { return };
+        let is_it =
+            expected.method == Method::SharedMemory || expected.client.ip().to_canonical() == peer.ip().to_canonical();
+        if !is_it {
+            return;
+        }
+        let Some(Expected { service, path, method, native, .. }) = self.expected.remove(&nonce) else { return };
+        if let Some(native) = native
+            && !self.expected.values().any(|other| other.native == Some(native))
+        {
+            // Who accepts where nobody is expected is only in the way of those who are here.
+            self.tasks.retain(|task| task.accepts != Some(native));
+            self.natives[native].is_watched = false;
+        }
+        let selection = self.options.selection.clone();
+        self.shared.push(Connection::new(carrier, Parts { method, service, path, peer, selection }));
+    }
+
+    /// Gives up what is too old.
+    fn forget(&mut self) {
+        let now = Instant::now();
+        self.expected.retain(|_, expected| expected.expires > now);
+        self.tasks.retain(|task| task.expires > now);
+        for (at, native) in self.natives.iter_mut().enumerate() {
+            native.is_watched = self.tasks.iter().any(|task| task.accepts == Some(at));
+        }
+    }
+}
+
+/// Words in a row.
+fn list(names: &[&str]) -> String {
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+/// Whether a service is within what a listener accepts at most.
+fn within(service: &Service, limits: &Service) -> Result<(), Refusal> {
+    let beyond = |why: String| Err((Status::BeyondLimits, why));
+    if limits.largest.is_some() || limits.size.is_some() {
+        let (asked, most) = (service.largest_bytes(), limits.largest_bytes());
+        if (service.largest.is_some() || service.size.is_some()) && asked > most {
+            return beyond(format!("messages of {asked} bytes; at most {most} are taken"));
+        }
+    }
+    if let (Some(asked), Some(most)) = (service.rate, limits.rate)
+        && asked > most
+    {
+        return beyond(format!("{asked} bits a second; at most {most} are taken"));
+    }
+    if let (Some(asked), Some(most)) = (service.burst, limits.burst)
+        && asked > most
+    {
+        return beyond(format!("bursts of {asked} bytes; at most {most} are taken"));
+    }
+    Ok(())
+}

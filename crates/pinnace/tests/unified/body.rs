@@ -1,0 +1,214 @@
+//! What every method has to do.
+
+use pinnace::service::{Method, Selection, Service};
+use pinnace::{Connection, Endpoint, EndpointOptions, Error, Message};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io::{Read, Write};
+use std::time::Duration;
+
+/// Two connected ends.
+pub(crate) struct Pair {
+    pub(crate) client: Connection,
+    pub(crate) server: Connection,
+    pub(crate) _endpoint: Endpoint,
+}
+
+pub(crate) fn forced(method: Method) -> EndpointOptions {
+    let selection = Selection { forced: Some(method), ..Selection::default() };
+    EndpointOptions { selection, ..EndpointOptions::default() }
+}
+
+pub(crate) fn pair_of(method: Method, service: &Service) -> Pair {
+    let endpoint = Endpoint::bind("127.0.0.1:0").unwrap();
+    let listener = endpoint.listen(&Service::new()).unwrap();
+    let client = Endpoint::client_with(&forced(method)).connect(&listener.local_addr().to_string(), service).unwrap();
+    let server = listener.accept_timeout(LONG).unwrap().expect("somebody has come");
+    assert_eq!((client.method(), server.method()), (method, method));
+    assert_eq!((client.service(), server.service()), (service.clone(), service.clone()));
+    Pair { client, server, _endpoint: endpoint }
+}
+
+pub(crate) const LONG: Duration = Duration::from_secs(20);
+
+/// Bytes that tell where they are.
+pub(crate) fn pattern(len: usize, seed: u8) -> Vec<u8> {
+    (0..len).map(|at| (at as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0].wrapping_add(seed)).collect()
+}
+
+fn expect(connection: &Connection, expected: &[u8]) {
+    let received = connection.recv_timeout(LONG).unwrap().expect("a message, not the end");
+    assert_eq!(received.len(), expected.len());
+    assert!(*received == *expected && received.is_whole(), "{} bytes differ", expected.len());
+}
+
+pub(crate) fn sizes(pair: &Pair) {
+    for (at, len) in [0, 1, 24, 100, 1500, 4096, 4097, 65_536, 1 << 20, (1 << 20) + 1, 8 << 20, 20_000_000, 0, 3]
+        .into_iter()
+        .enumerate()
+    {
+        let bytes = pattern(len, at as u8);
+        for (from, to) in [(&pair.client, &pair.server), (&pair.server, &pair.client)] {
+            std::thread::scope(|scope| {
+                scope.spawn(|| from.send(bytes.clone()).unwrap().wait().unwrap());
+                expect(to, &bytes);
+            });
+        }
+    }
+}
+
+pub(crate) fn deliveries(pair: &Pair) {
+    for len in [0, 10, 5000, 300_000] {
+        let bytes = pattern(len, 7);
+        let delivery = pair.client.send(Message::from_vec(bytes.clone())).unwrap();
+        expect(&pair.server, &bytes);
+        let delivered = delivery.wait().unwrap();
+        assert_eq!(&*delivered.message, &*bytes, "the memory is ours again");
+        assert!(delivered.holes().is_empty());
+    }
+}
+
+pub(crate) fn order(pair: &Pair) {
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 0..2000u32 {
+                let mut bytes = number.to_be_bytes().to_vec();
+                bytes.resize(4 + number as usize % 3000, 0);
+                drop(pair.client.send(bytes).unwrap());
+            }
+        });
+        for number in 0..2000u32 {
+            let received = pair.server.recv_timeout(LONG).unwrap().unwrap();
+            assert_eq!(received[..4], number.to_be_bytes());
+            assert_eq!(received.len(), 4 + number as usize % 3000);
+        }
+    });
+}
+
+pub(crate) fn into_memory(pair: &Pair) {
+    let mut buffer = vec![0xEE; 3_000_000];
+    for len in [0, 5, 100_000, 3_000_000] {
+        let bytes = pattern(len, 9);
+        drop(pair.server.send(bytes.clone()).unwrap());
+        let into = pair.client.recv_into_timeout(&mut buffer, LONG).unwrap().unwrap();
+        assert!(into.len == len && into.holes.is_empty() && buffer[..len] == bytes);
+    }
+    drop(pair.server.send(vec![1; 100]).unwrap());
+    let result = pair.client.recv_into_timeout(&mut buffer[..99], LONG);
+    assert!(matches!(result, Err(Error::MessageTooLong(99))), "{result:?}");
+    // It is still there.
+    assert_eq!(pair.client.recv_into_timeout(&mut buffer, LONG).unwrap().unwrap().len, 100);
+}
+
+pub(crate) fn transactions(pair: Pair) {
+    let Pair { client, server, _endpoint } = pair;
+    let serving = std::thread::spawn(move || {
+        while let Some(request) = server.recv().unwrap() {
+            drop(server.send(request.to_ascii_uppercase()).unwrap());
+        }
+    });
+    for text in ["ahoy", "", "a longer one"] {
+        assert_eq!(&*client.transact(text.as_bytes().to_vec()).unwrap(), text.to_uppercase().as_bytes());
+    }
+    client.close(LONG).unwrap();
+    serving.join().unwrap();
+}
+
+pub(crate) fn ends(pair: Pair) {
+    let Pair { client, server, _endpoint } = pair;
+    let bytes = pattern(700_000, 1);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..5 {
+                drop(client.send(bytes.clone()).unwrap());
+            }
+            client.close(LONG).unwrap();
+            client.close(LONG).unwrap();
+            assert!(client.send(vec![1]).is_err(), "it was closed");
+        });
+        for _ in 0..5 {
+            expect(&server, &bytes);
+        }
+        assert!(server.recv_timeout(LONG).unwrap().is_none());
+        assert!(server.recv_timeout(LONG).unwrap().is_none(), "and again");
+    });
+    drop(server.send(b"still".to_vec()).unwrap());
+    expect(&client, b"still");
+    drop(server);
+    assert!(client.recv_timeout(LONG).unwrap().is_none());
+}
+
+pub(crate) fn streams(pair: Pair) {
+    let Pair { client, server, _endpoint } = pair;
+    let bytes = pattern(1_000_000, 2);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut stream = client.stream().unwrap();
+            stream.write_all(&bytes).unwrap();
+            stream.flush().unwrap();
+            client.close(LONG).unwrap();
+        });
+        let mut all = Vec::new();
+        let mut stream = server.stream().unwrap();
+        let mut piece = [0; 777];
+        loop {
+            match stream.read(&mut piece).unwrap() {
+                0 => break,
+                read => all.extend_from_slice(&piece[..read]),
+            }
+        }
+        assert!(all == bytes);
+    });
+}
+
+pub(crate) fn tasks(pair: Pair) {
+    let Pair { client, server, _endpoint } = pair;
+    let bytes = pattern(200_000, 3);
+    let answering = std::thread::spawn(move || {
+        pollster::block_on(async {
+            while let Some(message) = server.recv_async().await.unwrap() {
+                server.send(message.into_message()).unwrap().await.unwrap();
+            }
+        });
+    });
+    pollster::block_on(async {
+        for _ in 0..5 {
+            let delivery = client.send(bytes.clone()).unwrap();
+            assert_eq!(&*client.recv_async().await.unwrap().unwrap(), &*bytes);
+            assert_eq!(delivery.await.unwrap().message.len(), bytes.len());
+        }
+    });
+    client.close(LONG).unwrap();
+    answering.join().unwrap();
+}
+
+pub(crate) fn descriptors(pair: &Pair) {
+    let readable = |timeout: Duration| {
+        let fd = pair.server.descriptor().unwrap();
+        let timeout = Timespec::try_from(timeout).unwrap();
+        poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&timeout)).unwrap() > 0
+    };
+    let nothing = || matches!(pair.server.recv_timeout(Duration::ZERO), Err(Error::Timeout));
+    assert!(nothing());
+    let begin = std::time::Instant::now();
+    let result = pair.server.recv_timeout(Duration::from_millis(30));
+    assert!(matches!(result, Err(Error::Timeout)) && begin.elapsed() >= Duration::from_millis(30), "{result:?}");
+    for round in 0..3 {
+        // It may say so without a reason, but not without an end.
+        while readable(Duration::ZERO) {
+            pair.server.clear();
+            assert!(nothing());
+        }
+        drop(pair.client.send(pattern(1000, round)).unwrap());
+        loop {
+            assert!(readable(LONG), "round {round}");
+            pair.server.clear();
+            match pair.server.recv_timeout(Duration::ZERO) {
+                Err(Error::Timeout) => {}
+                received => {
+                    assert!(*received.unwrap().unwrap() == pattern(1000, round));
+                    break;
+                }
+            }
+        }
+    }
+}

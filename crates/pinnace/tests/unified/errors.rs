@@ -1,0 +1,113 @@
+//! What goes wrong, and what is said then.
+
+use super::body::{LONG, forced, pair_of};
+use pinnace::service::{Method, Selection, Service};
+use pinnace::{Endpoint, EndpointOptions};
+use std::time::Duration;
+
+#[test]
+fn nobody_at_the_port_is_named_soon() {
+    let begin = std::time::Instant::now();
+    let error = Endpoint::client().connect("127.0.0.1:9", &Service::new()).unwrap_err().to_string();
+    assert!(error.contains("127.0.0.1:9") && error.contains("nothing is bound"), "{error}");
+    assert!(begin.elapsed() < Duration::from_secs(3));
+}
+
+#[test]
+fn an_endpoint_where_nobody_listens_says_so_and_one_that_listens_has_the_next() {
+    let endpoint = Endpoint::bind("127.0.0.1:0").unwrap();
+    let address = endpoint.local_addr().unwrap().to_string();
+    let error = pinnace::connect(&address).unwrap_err().to_string();
+    assert!(error.contains("nobody listens"), "{error}");
+    let listener = endpoint.listen(&Service::new()).unwrap();
+    assert!(endpoint.listen(&Service::new()).is_err(), "somebody does already");
+    let _connection = pinnace::connect(&address).unwrap();
+    assert!(listener.accept_timeout(LONG).unwrap().is_some());
+    drop(listener);
+    assert!(pinnace::connect(&address).is_err());
+    assert!(Endpoint::client().listen(&Service::new()).is_err(), "it is not bound");
+}
+
+#[test]
+fn a_service_that_no_method_meets_is_refused_before_anything_is_sent() {
+    let error = Endpoint::client().connect("192.0.2.1:7", &"size=100GiB in-place=yes".parse().unwrap());
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("zcrp") && error.contains("vrp"), "{error}");
+    let error = Endpoint::client_with(&forced(Method::Vrp)).connect("127.0.0.1:7", &"pattern=stream".parse().unwrap());
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("vrp carries frames, not a stream"), "{error}");
+    let many = Endpoint::client().connect("127.0.0.1:7", &"multicast=3".parse().unwrap()).unwrap_err().to_string();
+    assert!(many.contains("one peer"), "{many}");
+}
+
+#[test]
+fn what_the_listener_does_not_accept_is_refused_with_its_reason() {
+    let endpoint = Endpoint::bind("127.0.0.1:0").unwrap();
+    let listener = endpoint.listen(&"largest=1MiB rate=1gbit".parse().unwrap()).unwrap();
+    let address = listener.local_addr().to_string();
+    let connect = |service: &str| Endpoint::client().connect(&address, &service.parse().unwrap());
+    let error = connect("largest=2MiB").unwrap_err().to_string();
+    assert!(error.contains("2097152") && error.contains("1048576"), "{error}");
+    let error = connect("rate=1100mbit size=1MiB").unwrap_err().to_string();
+    assert!(error.contains("1100000000"), "{error}");
+    assert!(connect("largest=1MiB").is_ok() && connect("").is_ok());
+}
+
+#[test]
+fn both_ends_have_to_allow_the_method() {
+    let none = Selection { excluded: Method::ALL.to_vec(), ..Selection::default() };
+    let options = EndpointOptions { selection: none, ..EndpointOptions::default() };
+    let endpoint = Endpoint::bind_with("127.0.0.1:0", &options).unwrap();
+    let listener = endpoint.listen(&Service::new()).unwrap();
+    let error = pinnace::connect(&listener.local_addr().to_string()).unwrap_err().to_string();
+    assert!(error.contains("this end has none") && error.contains("zcrp"), "{error}");
+    let endpoint = Endpoint::bind_with("127.0.0.1:0", &forced(Method::Xtp)).unwrap();
+    let listener = endpoint.listen(&Service::new()).unwrap();
+    let connection = pinnace::connect(&listener.local_addr().to_string()).unwrap();
+    assert_eq!(connection.method(), Method::Xtp);
+}
+
+#[test]
+fn a_contract_is_changed_where_the_method_can_and_the_error_names_it_where_not() {
+    let pair = pair_of(Method::Vrp, &"loss=5% run=4KiB direction=duplex".parse().unwrap());
+    pair.client.set_service(&"loss=20% run=8KiB direction=duplex".parse().unwrap()).unwrap();
+    assert!(pair.client.service().to_string().contains("loss=20%"));
+    let error = pair.client.set_service(&"loss=20%".parse().unwrap()).unwrap_err().to_string();
+    assert!(error.contains("direction"), "{error}");
+    let error = pair.client.set_service(&"size=2GiB direction=duplex".parse().unwrap()).unwrap_err().to_string();
+    assert!(error.contains("vrp cannot meet"), "{error}");
+    let error = pair.client.stream().unwrap_err().to_string();
+    assert!(error.contains("loses nothing") && pair.client.service().to_string().contains("loss=20%"));
+    let pair = pair_of(Method::Zcrp, &Service::new());
+    let error = pair.client.set_service(&"lifespan=1s".parse().unwrap()).unwrap_err().to_string();
+    assert!(error.contains("zcrp") && error.contains("1.0 s"), "{error}");
+}
+
+#[test]
+fn one_way_is_one_way_where_the_method_has_two() {
+    let pair = pair_of(Method::Vrp, &"loss=5% run=4KiB".parse().unwrap());
+    drop(pair.client.send(vec![1; 100]).unwrap());
+    assert_eq!(pair.server.recv_timeout(LONG).unwrap().unwrap().len(), 100);
+    let error = pair.server.send(vec![1]).unwrap_err().to_string();
+    assert!(error.contains("vrp cannot send back") && error.contains("duplex"), "{error}");
+    let error = pair.client.recv().unwrap_err().to_string();
+    assert!(error.contains("vrp cannot receive"), "{error}");
+}
+
+#[test]
+fn the_choice_is_what_explain_says() {
+    for service in
+        ["loss=5% run=4KiB size=2MB rate=200mbit", "", "size=16MiB in-place=yes", "pattern=stream direction=duplex"]
+    {
+        let service: Service = service.parse().unwrap();
+        let endpoint = Endpoint::bind("127.0.0.1:0").unwrap();
+        let listener = endpoint.listen(&Service::new()).unwrap();
+        let connection = Endpoint::client().connect(&listener.local_addr().to_string(), &service).unwrap();
+        let choice = connection.explain().unwrap();
+        assert_eq!(choice.offer.method, connection.method(), "{service}");
+        let path = pinnace::service::Path::toward(listener.local_addr()).unwrap();
+        let choice = pinnace::service::choose(&service, &path, &Selection::default()).unwrap();
+        assert_eq!(choice.offer.method, connection.method(), "{service}");
+        assert_eq!(listener.accept_timeout(LONG).unwrap().unwrap().method(), connection.method());
+    }
+}

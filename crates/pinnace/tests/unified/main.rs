@@ -1,0 +1,77 @@
+//! The one interface: the same test body over every method.
+
+mod body;
+mod errors;
+
+use body::{Pair, pair_of};
+use pinnace::service::{Method, Service};
+
+fn duplex() -> Service {
+    "direction=duplex largest=32MiB".parse().unwrap()
+}
+
+macro_rules! over_every_method {
+    ($($name:ident: $method:expr,)*) => {
+        $(
+            mod $name {
+                use super::*;
+
+                fn pair() -> Pair {
+                    pair_of($method, &duplex())
+                }
+
+                #[test]
+                fn messages_of_all_sizes_arrive_both_ways() {
+                    body::sizes(&pair());
+                }
+
+                #[test]
+                fn what_was_sent_comes_back_and_says_that_it_has_arrived() {
+                    body::deliveries(&pair());
+                }
+
+                #[test]
+                fn many_are_under_way_and_keep_their_order() {
+                    body::order(&pair());
+                }
+
+                #[test]
+                fn memory_of_the_caller_is_received_into() {
+                    body::into_memory(&pair());
+                }
+
+                #[test]
+                fn requests_are_answered() {
+                    body::transactions(pair());
+                }
+
+                #[test]
+                fn the_end_is_told_and_nothing_is_lost_before_it() {
+                    body::ends(pair());
+                }
+
+                #[test]
+                fn bytes_flow_as_a_stream() {
+                    body::streams(pair());
+                }
+
+                #[test]
+                fn tasks_do_the_same() {
+                    body::tasks(pair());
+                }
+
+                #[test]
+                fn nothing_to_receive_is_a_time_out_and_the_descriptor_tells_when_there_is() {
+                    body::descriptors(&pair());
+                }
+            }
+        )*
+    };
+}
+
+over_every_method! {
+    xtp: Method::Xtp,
+    qmp: Method::Qmp,
+    zcrp: Method::Zcrp,
+    vrp: Method::Vrp,
+}

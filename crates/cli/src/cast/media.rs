@@ -22,7 +22,7 @@ const PERIOD: Duration = Duration::from_millis(20);
 /// Bytes of a piece where only a rate is known, at most: a faster medium has shorter periods.
 const MOST_RAW: u64 = 64 << 10;
 /// A header of a WAV file is not longer.
-const HEADER: u64 = 1 << 20;
+const HEADER_BYTES: u64 = 1 << 20;
 const NANOS: u128 = 1_000_000_000;
 
 /// What a medium is.
@@ -248,8 +248,11 @@ impl Medium {
     }
 }
 
+/// The header of a medium, how fast it goes, and what it is in words.
+type Header = (Vec<u8>, Pace, String);
+
 /// The first line of a film.
-fn film(from: &mut impl BufRead) -> io::Result<(Vec<u8>, Pace, String)> {
+fn film(from: &mut impl BufRead) -> io::Result<Header> {
     let line = y4m::line(from)?.unwrap_or_default();
     let wrong = |what: &str| y4m::wrong(&format!("{what} `{line}`"));
     let unit_bytes = y4m::picture_bytes(&line).ok_or_else(|| wrong("it begins with"))?;
@@ -278,8 +281,8 @@ impl<R: Read> Read for Tee<R> {
 }
 
 /// The header of a WAV file, up to its samples; or what was read of it, and why it is none.
-fn sound(from: &mut impl BufRead) -> Result<(Vec<u8>, Pace, String), (Vec<u8>, String)> {
-    let mut tee = Tee { from: from.take(HEADER), read: Vec::new() };
+fn sound(from: &mut impl BufRead) -> Result<Header, (Vec<u8>, String)> {
+    let mut tee = Tee { from: from.take(HEADER_BYTES), read: Vec::new() };
     let found = hound::WavReader::new(&mut tee).map(|reader| reader.spec());
     let Tee { read, .. } = tee;
     let found = found.or_else(|error| {

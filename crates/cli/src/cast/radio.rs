@@ -113,10 +113,10 @@ impl<'a> Radio<'a> {
         self.bar.finish_and_clear();
         self.output.note(self.targets.socket.counters().to_string().trim_end().replace('\n', ", "));
         ended?;
-        self.done(sinks)
+        self.done(&sinks)
     }
 
-    fn done(&self, sinks: Vec<Ended>) -> Result<(), Error> {
+    fn done(&self, sinks: &[Ended]) -> Result<(), Error> {
         let missing: Vec<&str> = sinks.iter().filter(|sink| !sink.delivered).map(|sink| sink.to.as_str()).collect();
         let repeated: u64 = sinks.iter().map(|sink| sink.blocks_repeated).sum();
         let skipped: u64 = sinks.iter().map(|sink| sink.messages_skipped).sum();
@@ -135,7 +135,7 @@ impl<'a> Radio<'a> {
                 missing.join(", ")
             ))
         });
-        let done = Done { event: "done", seconds, bytes, blocks, unheard: self.unheard, sinks: sinks.clone() };
+        let done = Done { event: "done", seconds, bytes, blocks, unheard: self.unheard, sinks: sinks.to_vec() };
         if !self.is_quiet {
             self.output.result(text, &done);
         }

@@ -164,7 +164,7 @@ impl Display {
                 self.tell("the stream is over", &json!({ "event": "over" }));
             }
             Took::Foreign => {
-                self.say(&format!("a message of {bytes} bytes that is not of `pinnace cast` was left out"))
+                self.say(&format!("a message of {bytes} bytes that is not of `pinnace cast` was left out"));
             }
             Took::Known | Took::Early => {}
         }
@@ -193,7 +193,7 @@ impl Display {
         let (at, before) = self.shown;
         let passed = at.elapsed();
         let is_due = passed >= self.every;
-        if !is_due && !(self.is_live && passed >= Duration::from_millis(250)) {
+        if !(is_due || self.is_live && passed >= Duration::from_millis(250)) {
             return;
         }
         let Ok(facts) = connection.facts() else { return };

@@ -7,7 +7,7 @@ use crate::shared::{DataPlace, Reply, Sender, Shared};
 use crate::{CastId, ConnectionId, Event, Failure, Status, qos};
 use core::num::NonZeroU32;
 use core::time::Duration;
-use pinnace_core::{Address, ContextKey, ControllerKind, RttConfig, RttEstimator, Time, TimerHandle};
+use pinnace_core::{Address, ContextKey, ControllerKind, RttConfig, RttEstimator, Seq32, Time, TimerHandle};
 use pinnace_wire::a1::{self, CloseCode, Group, HEADER_BYTES, Qos};
 
 /// Which end opened it.
@@ -111,18 +111,30 @@ pub(crate) struct Sync {
     pub(crate) asked_since: Option<Time>,
     stamps: [Option<(u32, Time)>; STAMPS],
     next: usize,
+    newest: Option<u32>,
 }
 
 impl Sync {
     fn new(now: Time) -> Self {
-        Self { is_due: false, last_at: now, sent: 0, asked_since: None, stamps: [None; STAMPS], next: 0 }
+        Self { is_due: false, last_at: now, sent: 0, asked_since: None, stamps: [None; STAMPS], next: 0, newest: None }
     }
 
     /// A datagram leaves whose stamp will be echoed.
     pub(crate) fn on_sent(&mut self, now: Time, stamp: u32) {
         self.stamps[self.next] = Some((stamp, now));
         self.next = (self.next + 1) % STAMPS;
+        self.newest = Some(stamp);
         self.asked_since.get_or_insert(now);
+    }
+
+    /// A stamp that no datagram has had, though another may have left in the same microsecond: it tells the answers to an
+    /// OPEN with its cookie from those to the same OPEN without.
+    pub(crate) fn new_stamp(&self, now: Time) -> u32 {
+        let stamp = stamp(now);
+        match self.newest {
+            Some(newest) if !Seq32::new(newest).before(Seq32::new(stamp)) => newest.wrapping_add(1),
+            _ => stamp,
+        }
     }
 
     /// Echoes of what has left so far are none.

@@ -3,7 +3,7 @@
 //! Nothing is kept of a stranger, and no answer is longer than its OPEN, before it has shown with a cookie that it receives
 //! at its address.
 
-use crate::connection::{Birth, Connection, Phase, Role, stamp};
+use crate::connection::{Birth, Connection, Phase, Role};
 use crate::engine::A1;
 use crate::incoming::MAX_ACK_DELAY;
 use crate::outgoing::Timing;
@@ -111,7 +111,7 @@ impl A1 {
         };
         let is_validated = open.cookie.is_some() && self.shared.config.validates;
         let congestion = self.shared.config.congestion;
-        let Some(key) = self.new_connection(now, birth) else {
+        let Some(key) = self.new_connection(now, &birth) else {
             self.reject(meta, head, &Reject::Refused { code: RejectCode::NoResources, text: "" });
             return;
         };
@@ -158,10 +158,8 @@ impl Connection {
                 // What comes for an OPEN without the cookie is known by its stamp from now on.
                 self.sync.forget();
             }
-            Body::Reject(Reject::Cookie(_)) => {
-                if self.sync.on_echo(now, head.header.stamp).is_some() {
-                    self.end(shared, Failure::Violation);
-                }
+            Body::Reject(Reject::Cookie(_)) if self.sync.on_echo(now, head.header.stamp).is_some() => {
+                self.end(shared, Failure::Violation);
             }
             Body::Reject(Reject::Refused { code, text }) => {
                 self.end(shared, Failure::Refused { code: *code, text: (*text).to_owned() });
@@ -216,7 +214,7 @@ impl Connection {
 
     /// A whole OPEN.
     pub(crate) fn write_open(&mut self, now: Time, out: &mut Vec<u8>) {
-        let stamp = stamp(now);
+        let stamp = self.sync.new_stamp(now);
         let window = self.incoming_window();
         let header = Header {
             connection: self.my_id,

@@ -207,6 +207,22 @@ fn the_opener_believes_one_cookie_and_no_strangers() {
     half.advance(Duration::from_millis(3));
     half.feed(PEER, &reject(&again[0], 4, &[8; 24]));
     assert!(matches!(half.events.last(), Some(Event::Closed { result: Err(Failure::Violation), .. })));
+    // The OPEN is repeated, and its first answer arrives in the same microsecond: the second answer is none to the cookie.
+    let (mut half, open) = open_one();
+    while half.sent.is_empty() {
+        half.now = half.next_timer().expect("it is repeated");
+        let now = half.now;
+        half.engine.handle_timeout(now);
+        half.drain();
+    }
+    let second = half.take().remove(0);
+    half.feed(PEER, &reject(&open, 4, &[9; 24]));
+    let third = half.take().remove(0);
+    assert_ne!(second.header().stamp, third.header().stamp);
+    half.feed(PEER, &reject(&second, 4, &[8; 24]));
+    assert!(half.events.is_empty(), "{:?}", half.events);
+    half.feed(PEER, &reject(&third, 4, &[8; 24]));
+    assert!(matches!(half.events.last(), Some(Event::Closed { result: Err(Failure::Violation), .. })));
     // REJECTs from elsewhere and for others change nothing.
     let (mut half, open) = open_one();
     half.feed(Address::Node(9), &reject(&open, 1, b"no"));

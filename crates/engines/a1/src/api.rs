@@ -71,7 +71,7 @@ impl A1 {
         let start = self.shared.secrets.draw() as u32;
         let (role, phase, from, group) = (Role::Opener, Phase::Opening, None, None);
         let birth = Birth { role, phase, peer: to, from, source, destination, qos, group, start };
-        let key = self.new_connection(now, birth).ok_or(Refused::TooManyConnections)?;
+        let key = self.new_connection(now, &birth).ok_or(Refused::TooManyConnections)?;
         self.shared.counters.connections_opened += 1;
         self.settle(now, key);
         Ok(ConnectionId(key))

@@ -169,7 +169,7 @@ impl A1 {
         let source = self.shared.config.local;
         let (role, phase, from) = (Role::Opener, Phase::Opening, None);
         let birth = Birth { role, phase, peer: to, from, source, destination, qos, group, start };
-        let key = self.new_connection(now, birth).ok_or(Refused::TooManyConnections)?;
+        let key = self.new_connection(now, &birth).ok_or(Refused::TooManyConnections)?;
         self.shared.counters.connections_opened += 1;
         if let Some(connection) = self.connections.lookup_mut(key) {
             connection.cast = Some(id);
@@ -209,7 +209,7 @@ impl A1 {
                 Phase::Opening if is_group && member.backlog.len() >= MAX_BACKLOG => late.push(member.key),
                 // It gets no more, so it holds up nobody.
                 Phase::Open if connection.close_by.is_some() => {}
-                Phase::Open if connection.outgoing.is_full() && !(degrades && !connection.has_joined) => {
+                Phase::Open if (connection.has_joined || !degrades) && connection.outgoing.is_full() => {
                     let patience = cast.patience(connection.has_joined);
                     if let Some(patience) = patience {
                         connection.cut_off_at.get_or_insert(now + patience);

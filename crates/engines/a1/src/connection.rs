@@ -252,8 +252,14 @@ pub(crate) struct Birth {
 }
 
 impl Connection {
-    pub(crate) fn new(now: Time, birth: Birth, key: ContextKey, my_id: NonZeroU32, congestion: ControllerKind) -> Self {
-        let Birth { role, phase, peer, from, source, destination, qos, group, start } = birth;
+    pub(crate) fn new(
+        now: Time,
+        birth: &Birth,
+        key: ContextKey,
+        my_id: NonZeroU32,
+        congestion: ControllerKind,
+    ) -> Self {
+        let Birth { role, phase, peer, from, source, destination, qos, group, start } = *birth;
         let terms = qos::sending(&qos, &qos);
         let nothing = Opening { terms, edge: 0, message: 0, overhead: OVERHEAD, congestion };
         let mut policy = qos::receiving(&qos, &qos, false);

@@ -85,7 +85,7 @@ impl A1 {
         self.shared.bytes
     }
 
-    pub(crate) fn new_connection(&mut self, now: Time, birth: Birth) -> Option<ContextKey> {
+    pub(crate) fn new_connection(&mut self, now: Time, birth: &Birth) -> Option<ContextKey> {
         let entropy = self.shared.secrets.draw();
         let key = self.connections.next_key(entropy)?;
         let id = KeyLayout::A1.pack(key).and_then(|id| NonZeroU32::new(id as u32))?;

@@ -45,8 +45,7 @@ fn flood(qos: Qos, bytes: usize, time: Duration, network: &str) -> Vec<(Time, u6
         false
     });
     world.run_for(time);
-    let blocks = blocks.borrow().clone();
-    blocks
+    blocks.borrow().clone()
 }
 
 /// The most by which any interval exceeds `average` times its length.
@@ -79,7 +78,7 @@ fn the_average_is_kept_within_one_percent_and_the_burst_never_exceeded() {
                 outstanding: 64,
                 ..reliable()
             };
-            let bytes = (average as usize * 5 / 2).min(usize::MAX);
+            let bytes = average as usize * 5 / 2;
             let blocks = flood(qos, bytes, Duration::from_millis(1400), "delay=1ms");
             let start = blocks[0].0 + Duration::from_millis(300);
             let end = start + Duration::from_secs(1);

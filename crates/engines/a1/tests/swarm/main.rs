@@ -101,6 +101,8 @@ impl Plan {
             ),
             validates: random.chance(0.8),
             link_average: if random.chance(0.2) { 2_000_000 } else { 0 },
+            // Longer than an OPEN is repeated: bursts of losses last while nobody sends.
+            silence: Duration::from_secs(200),
             idle: pick(random, &[Duration::from_secs(30), Duration::from_secs(1)]),
             ..config(max, seed * 100 + host)
         });

@@ -432,8 +432,8 @@ fn answers_about_what_was_never_sent_are_not_believed() {
     let (mut half, liar, id) = sending();
     half.advance(Duration::from_millis(30));
     half.take();
-    type Lie<'a> = (Kind, u32, &'a [(u32, u32)]);
-    let lies: [Lie<'_>; 12] = [
+    type Answer<'a> = (Kind, u32, &'a [(u32, u32)]);
+    let lies: [Answer<'_>; 12] = [
         (Kind::Ack, 51, &[]),
         (Kind::Ack, 1 << 20, &[]),
         (Kind::Ack, u32::MAX, &[]),

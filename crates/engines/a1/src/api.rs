@@ -11,7 +11,7 @@ use pinnace_wire::a1::{self, CloseCode};
 
 impl A1 {
     /// Connections from others are accepted, with the maximum of [`Config`](crate::Config) at most; `backlog` of them may
-    /// wait for [`A1::taken`]. `joins`: groups are joined ([`Event::Join`]).
+    /// wait for [`A1::taken`]. `joins`: groups are joined ([`Event::Join`](crate::Event::Join)).
     ///
     /// # Errors
     /// [`Refused::Listening`], [`Refused::Impossible`] (the maximum is), [`Refused::ShutDown`].
@@ -29,7 +29,8 @@ impl A1 {
         self.listener = None;
     }
 
-    /// The application has taken a connection that [`Event::Accepted`] told of: it no longer counts in the backlog.
+    /// The application has taken a connection that [`Event::Accepted`](crate::Event::Accepted) told of: it no longer counts
+    /// in the backlog.
     pub fn taken(&mut self, connection: ConnectionId) {
         let Some(found) = self.connections.lookup_mut(connection.0) else { return };
         if core::mem::take(&mut found.is_waiting)
@@ -39,7 +40,7 @@ impl A1 {
         }
     }
 
-    /// Answers [`Event::Join`]: whether the group was joined. Only then the connection is accepted.
+    /// Answers [`Event::Join`](crate::Event::Join): whether the group was joined. Only then the connection is accepted.
     //= A-15
     pub fn answer_join(&mut self, now: Time, connection: ConnectionId, has_joined: bool) {
         let key = connection.0;
@@ -85,11 +86,11 @@ impl A1 {
         }
     }
 
-    /// Queues a message; returns the ticket that [`Event::Sent`] names.
+    /// Queues a message; returns the ticket that [`Event::Sent`](crate::Event::Sent) names.
     ///
     /// # Errors
-    /// [`Refused::Full`]: [`Event::Writable`] follows; [`Refused::TooLarge`], [`Refused::NotConnected`],
-    /// [`Refused::NoConnection`], [`Refused::Sink`]. Nothing is queued then.
+    /// [`Refused::Full`]: [`Event::Writable`](crate::Event::Writable) follows; [`Refused::TooLarge`],
+    /// [`Refused::NotConnected`], [`Refused::NoConnection`], [`Refused::Sink`]. Nothing is queued then.
     //= A-16
     //= A-20
     pub fn send(&mut self, now: Time, connection: ConnectionId, output: Output) -> Result<u64, Refused> {
@@ -271,8 +272,8 @@ impl A1 {
         self.settle(now, key);
     }
 
-    /// Says good-bye: CLOSE 1 to everybody, once; [`Event::ShutDown`] follows when they have left. Nothing that arrives
-    /// is heard any more.
+    /// Says good-bye: CLOSE 1 to everybody, once; [`Event::ShutDown`](crate::Event::ShutDown) follows when they have left.
+    /// Nothing that arrives is heard any more.
     pub fn shut_down(&mut self, now: Time) {
         if self.is_shut_down.is_some() {
             return;

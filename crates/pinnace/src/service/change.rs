@@ -3,7 +3,7 @@
 //! Every property is tried by itself: left out, with each of its other values, and, where it is a number, further and
 //! further away until the choice is another one; then the way back is halved until the border is known to 5 %.
 
-use super::{Direction, Method, Path, Pattern, Receivers, Reliability, Selection, Service, choose, offer, units};
+use super::{Direction, Method, Path, Pattern, Receivers, Reliability, Selection, Service, choose, units};
 use crate::vrp::Contract;
 use std::fmt;
 use std::time::Duration;
@@ -187,7 +187,7 @@ fn quantities(service: &Service, path: &Path) -> Vec<Quantity> {
                 let Reliability::Bounded(contract) = &service.reliability else { return service.clone() };
                 service.clone().contract(contract.clone().loss_percent(value))
             },
-            say: |value| offer::percent(value / 100.0).replace(' ', ""),
+            say: |value| units::of_share(value / 100.0),
         });
     }
     all

@@ -1,7 +1,7 @@
 //! What a method answers to a service and a path.
 
 use super::cost::{self, Engine, Shipment};
-use super::{Cost, Method, Path, Service};
+use super::{Cost, Method, Path, Service, units};
 use crate::xtp;
 use std::time::Duration;
 
@@ -120,8 +120,8 @@ impl<'a> Verdict<'a> {
             let sentence = format!("carries {} of such messages, {} wanted", rate(capacity), rate(wanted as f64));
             if wanted as f64 <= capacity { self.note(sentence) } else { self.unmet.push(sentence) }
         }
-        if shipment.rounds > 0.0005 {
-            let lost = percent(path.share_lost());
+        if shipment.rounds >= 0.005 {
+            let lost = units::of_share(path.share_lost());
             self.note(format!("at {lost} loss {:.2} rounds of repetition, {}", shipment.rounds, time(cost.repetition)));
         }
         if cost.wait > 0.0 {
@@ -155,16 +155,5 @@ pub(super) fn rate(bits: f64) -> String {
         bits if bits < 1e6 => format!("{:.1} kbit/s", bits / 1e3),
         bits if bits < 1e9 => format!("{:.1} Mbit/s", bits / 1e6),
         bits => format!("{:.1} Gbit/s", bits / 1e9),
-    }
-}
-
-/// `1 %`, or `0.05 %`.
-pub(super) fn percent(share: f64) -> String {
-    let percent = share * 100.0;
-    match percent {
-        0.0 => "0 %".to_owned(),
-        percent if percent < 0.01 => format!("{percent:.4} %"),
-        percent if percent < 10.0 => format!("{} %", (percent * 100.0).round() / 100.0),
-        percent => format!("{percent:.0} %"),
     }
 }

@@ -150,6 +150,18 @@ pub fn of_byte_range(range: &Range<u64>) -> String {
     format!("{}..{}", of_bytes(range.start), of_bytes(range.end))
 }
 
+/// What [`share`] reads, to three digits: `12.5%`, `0.0001%`. What is below a billionth of a percent is `0%`.
+pub fn of_share(share: f64) -> String {
+    let percent = share * 100.0;
+    if percent.is_nan() || percent <= 0.0 {
+        return "0%".to_owned();
+    }
+    let decimals = (2.0 - percent.log10().floor()).clamp(0.0, 9.0) as usize;
+    let text = format!("{percent:.decimals$}");
+    let text = if decimals > 0 { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+    format!("{text}%")
+}
+
 /// What [`bit_rate`] reads: `200mbit`. More than [`FASTEST`] counts as that, and nothing as one bit a second.
 pub fn of_bit_rate(rate: u64) -> String {
     let rate = rate.clamp(1, FASTEST);
@@ -217,6 +229,8 @@ mod tests {
     fn what_is_written_is_short() {
         let written = [0, 1400, 4096, 2_000_000, 65_536, 1 << 20, 1_500_000].map(of_bytes);
         assert_eq!(written, ["0", "1400", "4KiB", "2MB", "64KiB", "1MiB", "1500kB"]);
+        let shares = [0.0, 1e-6, 0.01, 0.125, 1.0, 0.0129, f64::NAN, 1e-20, 0.1 + 0.2].map(of_share);
+        assert_eq!(shares, ["0%", "0.0001%", "1%", "12.5%", "100%", "1.29%", "0%", "0%", "30%"]);
         assert_eq!([200_000_000, 2_500_000_000, 1].map(of_bit_rate), ["200mbit", "2500mbit", "1bit"]);
         assert_eq!([50_000, 0, 1_500_000].map(|us| of_duration(Duration::from_micros(us))), ["50ms", "0", "1500ms"]);
     }

@@ -11,7 +11,7 @@ mod zcrp;
 
 use super::cost::{self, Engine, Shipment, UDP_HEADERS};
 use super::offer::{self, Mode, Offer, Verdict};
-use super::{Checksum, Direction, Path, PathClass, Pattern, Receivers, Reliability, Service};
+use super::{Checksum, Direction, Path, PathClass, Pattern, Receivers, Reliability, Service, units};
 use std::fmt;
 use std::str::FromStr;
 

@@ -51,7 +51,8 @@ pub(super) fn probe(service: &Service, path: &Path) -> Offer {
     match service.reliability {
         Reliability::Full => verdict.note("a contract that lets nothing be lost"),
         Reliability::Bounded(_) | Reliability::BestEffort => {
-            verdict.note(format!("of what the path loses {} is asked for again", offer::percent(share(refused, loss))));
+            verdict
+                .note(format!("of what the path loses {} is asked for again", units::of_share(share(refused, loss))));
         }
     }
     if packets > EARLY {

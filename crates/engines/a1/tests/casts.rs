@@ -338,15 +338,15 @@ fn sinks_come_and_go() {
             let setting = Setting { with_group, network, ..Setting::default() };
             let mut scene = setting.scene(usize::MAX, vec![], |_| sink());
             let all: Vec<_> = (0..200).map(|index| pattern(3000, index)).collect();
-            scene.stream(&all, 5);
+            scene.stream(&all, 10);
             // The third goes, is a stranger for a while, and comes back.
             let source = scene.source.clone();
-            scene.world.schedule(millis(500), move |world| {
+            scene.world.schedule(millis(1500), move |world| {
                 let (now, id) = (world.now(), source.borrow().sinks[&HostId::new(3)]);
                 world.with_host(SOURCE, |host| host.call(|engine| engine.close(now, id, LINGER))).expect("it lives");
             });
             let source = scene.source.clone();
-            scene.world.schedule(millis(803), move |world| {
+            scene.world.schedule(millis(1703), move |world| {
                 let now = world.now();
                 world.with_host(SOURCE, |host| source.borrow_mut().add(now, host, HostId::new(3)));
             });
@@ -360,7 +360,7 @@ fn sinks_come_and_go() {
             assert_eq!((&before.closed, &after.closed), (&Some(Ok(())), &Some(Ok(()))));
             assert!(before.messages.len() > 50 && before.messages[..] == all[..before.messages.len()]);
             let had = after.messages.len();
-            assert!((50..90).contains(&had) && after.messages[..] == all[200 - had..], "{with_group} {network}: {had}");
+            assert!((20..50).contains(&had) && after.messages[..] == all[200 - had..], "{with_group} {network}: {had}");
         }
     }
 }

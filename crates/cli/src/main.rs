@@ -16,6 +16,7 @@ mod demo;
 mod doctor;
 mod exit;
 mod experiment;
+mod explain;
 mod files;
 mod interrupt;
 mod output;
@@ -100,6 +101,7 @@ enum Command {
     /// Measure throughput and processor time against other transports, interleaved in one run
     Perf(Box<perf::Args>),
     Experiment(experiment::Args),
+    Explain(explain::Args),
     /// Measure round trips by message size, against TCP; alone, over the loopback interface
     Ping(Box<ping::Args>),
     Wan(wan::Args),
@@ -152,6 +154,7 @@ fn run(command: &Command, output: &Output) -> Result<ExitCode, Error> {
         Command::Demo(args) => demo::run(args, output),
         Command::Perf(args) => perf::run(args, output),
         Command::Experiment(args) => experiment::run(args, output),
+        Command::Explain(args) => explain::run(args, output),
         Command::Ping(args) => ping::run(args, output),
         Command::Daemon(args) => daemon::run(args, output),
         Command::RunCompanion(args) => run::companion::serve(args),

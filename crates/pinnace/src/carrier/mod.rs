@@ -14,6 +14,7 @@
 //!
 //! Always true: a carrier gives back each message that it was given, or goes on with it; a message is received once.
 
+mod a1;
 mod framed;
 mod pieces;
 mod received;
@@ -23,6 +24,7 @@ mod vrp;
 mod xtp;
 mod zcrp;
 
+pub(crate) use a1::{A1, most_of, qos_of};
 pub(crate) use framed::Framed;
 pub(crate) use pieces::piece_bytes;
 pub use received::{Received, ReceivedInto};
@@ -102,6 +104,8 @@ pub(crate) enum Carrier {
     Zcrp(Zcrp),
     /// VRP.
     Vrp(Vrp),
+    /// A1.
+    A1(A1),
 }
 
 /// Does the same with whichever it is.
@@ -112,6 +116,7 @@ macro_rules! each {
             Self::Framed($carrier) => $call,
             Self::Zcrp($carrier) => $call,
             Self::Vrp($carrier) => $call,
+            Self::A1($carrier) => $call,
         }
     };
 }

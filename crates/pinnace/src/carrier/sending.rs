@@ -1,7 +1,7 @@
 //! A message on its way out, whichever the method.
 
 use crate::zcrp::Progress;
-use crate::{Message, Unsent, vrp, xtp, zcrp};
+use crate::{Message, Unsent, a1, vrp, xtp, zcrp};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::pin::Pin;
@@ -40,6 +40,8 @@ pub(crate) enum Sending {
     Pieces(VecDeque<zcrp::Sending>, Arc<Message>),
     /// A frame of VRP.
     Vrp(vrp::Sending),
+    /// A message of A1.
+    A1(a1::Sending),
     /// It is where it has to be.
     Done(Message),
 }
@@ -70,6 +72,7 @@ impl Sending {
                 Err(unsent) => Err(Unsent::new(message, unsent.error)),
             },
             Self::Zcrp(sending) => sending.wait().map(Delivered::whole),
+            Self::A1(sending) => sending.wait().map(Delivered::whole),
             Self::Pieces(mut parts, message) => {
                 while let Some(part) = parts.pop_front() {
                     if let Err(unsent) = part.wait() {
@@ -92,6 +95,10 @@ impl Sending {
                 (Progress::Ended(Err(unsent)), own) => {
                     Progress::Ended(Err(Unsent::new(own.or(unsent.message), unsent.error)))
                 }
+            },
+            Self::A1(sending) => match sending.wait_timeout(timeout) {
+                Progress::UnderWay(sending) => Progress::UnderWay(Self::A1(sending)),
+                Progress::Ended(result) => Progress::Ended(result.map(Delivered::whole)),
             },
             Self::Zcrp(sending) => match sending.wait_timeout(timeout) {
                 Progress::UnderWay(sending) => Progress::UnderWay(Self::Zcrp(sending)),
@@ -135,6 +142,7 @@ impl Future for Sending {
                 });
             }
             Self::Zcrp(sending) => return Pin::new(sending).poll(context).map_ok(Delivered::whole),
+            Self::A1(sending) => return Pin::new(sending).poll(context).map_ok(Delivered::whole),
             Self::Vrp(sending) => return Pin::new(sending).poll(context).map_ok(of_frame),
             Self::Pieces(parts, _) => loop {
                 let Some(part) = parts.front_mut() else { break Ok(()) };

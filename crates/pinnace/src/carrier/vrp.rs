@@ -175,10 +175,10 @@ impl Vrp {
         self.out()?.send(frame).map_err(|unsent| unsent.error)
     }
 
-    /// Puts a frame where it belongs.
-    fn on_frame(&self, incoming: &mut Incoming, frame: crate::vrp::Received) {
+    /// Puts a frame where it belongs; returns it if it is due at once.
+    fn on_frame(&self, incoming: &mut Incoming, frame: crate::vrp::Received) -> Option<crate::vrp::Received> {
         if incoming.source.is_some_and(|source| source != frame.source()) {
-            return;
+            return None;
         }
         let number = incoming.unwrap_number(frame.number());
         incoming.silence = SILENCE;
@@ -194,12 +194,17 @@ impl Vrp {
             if incoming.next == Some(number) {
                 incoming.next = Some(number + 1);
             }
-            return;
+            return None;
+        }
+        if incoming.source.is_some() && incoming.early.is_empty() && incoming.next == Some(number) {
+            incoming.next = Some(number + 1);
+            return Some(frame);
         }
         if incoming.source.is_some() && incoming.next.is_none_or(|next| number >= next || !incoming.is_ordered) {
             incoming.early.insert(number, frame);
             incoming.since = incoming.since.or_else(|| Some(Instant::now()));
         }
+        None
     }
 
     /// Finds out whether the peer that has been silent is there, if there is a way to it.
@@ -276,7 +281,11 @@ impl Carry for Vrp {
             let until = deadline.map_or(until, |deadline| deadline.min(until));
             let found = back.recv_timeout(until.saturating_duration_since(Instant::now()))?;
             match found {
-                Some(frame) => self.on_frame(&mut incoming, frame),
+                Some(frame) => {
+                    if let Some(frame) = self.on_frame(&mut incoming, frame) {
+                        return Ok(Some(Received::frame(frame)));
+                    }
+                }
                 None if deadline.is_some_and(|deadline| deadline <= Instant::now()) => return Err(Error::Timeout),
                 None => self.ask(&mut incoming)?,
             }
@@ -297,7 +306,9 @@ impl Carry for Vrp {
                 return Ok(None);
             }
             let frame = back.recv_async().await?;
-            self.on_frame(&mut incoming, frame);
+            if let Some(frame) = self.on_frame(&mut incoming, frame) {
+                return Ok(Some(Received::frame(frame)));
+            }
         }
     }
 

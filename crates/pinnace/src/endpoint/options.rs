@@ -2,7 +2,7 @@
 
 use crate::service::Selection;
 use crate::zcrp::Profile;
-use crate::{Idle, qmp, vrp, xtp, zcrp};
+use crate::{Idle, a1, qmp, vrp, xtp, zcrp};
 use pinnace_link::UdpOptions;
 use std::time::Duration;
 
@@ -86,6 +86,17 @@ impl EndpointOptions {
             worker: self.worker,
             udp: UdpOptions { ecn: false, local_address: false, ..self.udp.clone() },
             ..zcrp::Options::default()
+        }
+    }
+
+    pub(crate) fn a1(&self, is_ours: bool) -> a1::Options {
+        a1::Options {
+            profile: profile(is_ours),
+            silence: self.peer_timeout,
+            idle: self.idle,
+            worker: self.worker,
+            udp: self.udp.clone(),
+            ..a1::Options::default()
         }
     }
 

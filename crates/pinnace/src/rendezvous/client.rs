@@ -5,11 +5,11 @@
 use super::natives::is_duplex;
 use super::wire::{Answer, Control, HELLO_BYTES, Hello, Kind, MOST_TEXT, Status, VERSION};
 use super::{class_number, host, method, number};
-use crate::carrier::{Carrier, Carry, Framed, Sending, Vrp, Ways, Xtp, Zcrp, patient, programmed};
+use crate::carrier::{A1, Carrier, Carry, Framed, Sending, Vrp, Ways, Xtp, Zcrp, patient, programmed, qos_of};
 use crate::endpoint::{Connection, ConnectionError, EndpointOptions, Parts};
 use crate::service::{Method, Mode, Path, PathClass, Receivers, Selection, Service, choose};
 use crate::zcrp::Progress;
-use crate::{Error, Message, qmp, vrp, xtp, zcrp};
+use crate::{Error, Message, a1, qmp, vrp, xtp, zcrp};
 use pinnace_link::UdpLink;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -220,7 +220,12 @@ fn open(
             }
             Carrier::Vrp(Vrp::new(ways, nonce, service, None))
         }
-        Method::A1 => return Err(Error::io("a1", io::ErrorKind::Unsupported.into())),
+        Method::A1 => {
+            let qos = qos_of(service);
+            let socket = a1::Socket::client_of(to, qos, &options.a1(is_ours))?;
+            let connection = socket.connect_timeout(to, qos, OPENING)?;
+            Carrier::A1(A1::new(socket, connection, nonce))
+        }
     };
     let sending = match &carrier {
         Carrier::Zcrp(carrier) => Sending::Zcrp(carrier.open(&control)?),

@@ -3,10 +3,10 @@
 //! Always true: a connection counts as open when its first message has said who it is, and not before.
 
 use super::wire::{Control, Kind};
-use crate::carrier::{Carrier, Carry, Framed, Vrp, Ways, Xtp, Zcrp, patient};
+use crate::carrier::{A1, Carrier, Carry, Framed, Vrp, Ways, Xtp, Zcrp, most_of, patient};
 use crate::endpoint::EndpointOptions;
 use crate::service::{Direction, Method, Pattern, Service};
-use crate::{Error, qmp, vrp, xtp, zcrp};
+use crate::{Error, a1, qmp, vrp, xtp, zcrp};
 use pinnace_core::{Address, ReceivePlan};
 use pinnace_link::{BufferTable, Link, ReadBuffer, ReadOutcome, UdpLink};
 use std::future::poll_fn;
@@ -223,4 +223,32 @@ async fn open_vrp(
         carrier.open(&Control::new(Kind::Open, agreed.nonce))?.await?;
     }
     Ok((Carrier::Vrp(carrier), control, peer))
+}
+
+/// The same over A1.
+pub(super) fn a1(
+    ip: IpAddr,
+    agreed: &Agreed,
+    options: &EndpointOptions,
+) -> Result<(u16, impl Future<Output = Done> + Send + use<>), Error> {
+    let settings = options.a1(agreed.is_ours);
+    let socket = a1::Socket::bind_with(SocketAddr::new(ip, 0), most_of(&agreed.service), &settings)?;
+    socket.listen(1)?;
+    let port = socket.local_addr().port();
+    let &Agreed { client, nonce, .. } = agreed;
+    let future = async move {
+        loop {
+            let Ok(connection) = socket.accept_async().await else { return Done::Failed };
+            let peer = connection.peer_addr();
+            // Somebody else may come to this port as well.
+            if peer.ip().to_canonical() == client.ip().to_canonical() {
+                let Ok(Some(first)) = connection.recv_async().await else { return Done::Failed };
+                let Ok(control) = Control::parse(&first.data, Some(nonce)) else { return Done::Failed };
+                socket.stop_listening();
+                let carrier = Carrier::A1(A1::new(socket, connection, nonce));
+                return Done::Open(Box::new((carrier, control, peer)));
+            }
+        }
+    };
+    Ok((port, future))
 }

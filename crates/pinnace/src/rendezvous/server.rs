@@ -300,7 +300,7 @@ impl Serving {
             let why = format!("you would take {}; this end has {}", list(&theirs), list(&ours));
             return Err((Status::NoMethod, why));
         };
-        let has_own_socket = matches!(method, Method::Zcrp | Method::Vrp);
+        let has_own_socket = matches!(method, Method::Zcrp | Method::Vrp | Method::A1);
         let must_prove = has_own_socket || waiting * 2 >= self.options.backlog;
         let now = Instant::now();
         if must_prove && !self.cookies.knows(hello.cookie, asked.from, hello.nonce, now) {
@@ -319,7 +319,6 @@ impl Serving {
                     && self.options.qmp(true).worker
                     && Client::current().is_some()
             }
-            Method::A1 => false,
             _ => true,
         };
         is_built && self.options.selection.allows(method)
@@ -360,7 +359,12 @@ impl Serving {
                 self.tasks.push(Task::new(&self.shared.thread, expires, future));
                 port
             }
-            Method::Xtp | Method::Qmp | Method::A1 => {
+            Method::A1 => {
+                let (port, future) = natives::a1(ip, &agreed, &self.options)?;
+                self.tasks.push(Task::new(&self.shared.thread, expires, future));
+                port
+            }
+            Method::Xtp | Method::Qmp => {
                 let at = self.native(method, ip, is_ours)?;
                 self.watch_native(at, expires);
                 native = Some(at);

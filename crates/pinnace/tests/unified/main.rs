@@ -74,4 +74,5 @@ over_every_method! {
     qmp: Method::Qmp,
     zcrp: Method::Zcrp,
     vrp: Method::Vrp,
+    a1: Method::A1,
 }

@@ -1,0 +1,195 @@
+//! A connection over A1: messages under a record of quality of service that both ends derive from the service.
+//!
+//! Always true: what is not whole of a message without retransmission is not delivered; what the connection says itself is
+//! told to no application.
+
+use super::{Carry, Received, Sending, Special, left};
+use crate::a1::{Connection, Full, Qos, Socket, Status, raw, reliable};
+use crate::rendezvous::{Control, Kind};
+use crate::service::{Checksum, Reliability, Service};
+use crate::{Error, Message, Unsent};
+use pinnace_runtime::WakeFd;
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The shortest message of a connection that says nothing of sizes, in bytes.
+const LEAST: u64 = 1 << 20;
+/// Messages under way.
+const OUTSTANDING: u32 = 64;
+/// After so much silence the peer is told that somebody waits, and has to acknowledge it.
+const SILENCE: Duration = Duration::from_secs(2);
+/// How long the end may take, behind what was said of the end.
+const FAREWELL: Duration = Duration::from_millis(200);
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(crate) struct A1 {
+    connection: Connection,
+    /// Open as long as its connection.
+    _socket: Socket,
+    nonce: u64,
+    has_ended: AtomicBool,
+    /// Messages that whoever received them had no room for, and whether there are any.
+    again: Mutex<VecDeque<Received>>,
+    has_again: AtomicBool,
+    watch: OnceLock<Arc<WakeFd>>,
+}
+
+/// The record of a service.
+pub(crate) fn qos_of(service: &Service) -> Qos {
+    let base = if service.reliability == Reliability::BestEffort { raw() } else { reliable() };
+    let largest = u32::try_from(service.largest_bytes().max(LEAST)).unwrap_or(u32::MAX);
+    let mut qos = Qos {
+        has_checksum: service.checksum == Checksum::Internet,
+        priority: service.priority.unwrap_or(base.priority),
+        largest_sent: largest,
+        largest_received: largest,
+        outstanding: OUTSTANDING,
+        ..base
+    };
+    if let (Some(rate), Some(burst)) = (service.rate, service.burst) {
+        qos.send_average = (rate / 8).max(1);
+        qos.send_burst = u32::try_from(burst).unwrap_or(u32::MAX).max(1);
+    }
+    if let (false, Some(lifespan)) = (qos.has_retransmission, service.lifespan) {
+        qos.deadline = u32::try_from(lifespan.as_micros()).unwrap_or(u32::MAX);
+    }
+    qos
+}
+
+/// The most that the answering side agrees to: what the service says, and any rate.
+pub(crate) fn most_of(service: &Service) -> Qos {
+    Qos { priority: 0, send_average: 0, send_burst: 0, ..qos_of(service) }
+}
+
+impl A1 {
+    pub(crate) fn new(socket: Socket, connection: Connection, nonce: u64) -> Self {
+        let (has_ended, has_again) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self {
+            connection,
+            _socket: socket,
+            nonce,
+            has_ended,
+            again: Mutex::default(),
+            has_again,
+            watch: OnceLock::new(),
+        }
+    }
+
+    fn control(&self, kind: Kind) -> Message {
+        Message::from_vec(Control::new(kind, self.nonce).encode())
+    }
+
+    /// A message that is to be received again.
+    fn again(&self) -> Option<Received> {
+        if !self.has_again.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut again = self.again.lock().unwrap_or_else(PoisonError::into_inner);
+        let received = again.pop_front();
+        self.has_again.store(!again.is_empty(), Ordering::Release);
+        received
+    }
+
+    /// What is for the application of what has come; the outer `None`: nothing.
+    fn sort(&self, received: Option<crate::a1::Received>) -> Option<Option<Received>> {
+        let Some(received) = received else { return Some(None) };
+        if !received.status.contains(Status::START) || !received.status.contains(Status::END) {
+            return None;
+        }
+        if Control::may_be(&received.data, self.nonce)
+            && let Ok(control) = Control::parse(&received.data, Some(self.nonce))
+        {
+            if control.kind != Kind::End {
+                return None;
+            }
+            self.has_ended.store(true, Ordering::Relaxed);
+            return Some(None);
+        }
+        Some(Some(Received::bytes(received.data, Vec::new())))
+    }
+}
+
+impl Carry for A1 {
+    fn send(&self, message: Message, _: Option<&Special>) -> Result<Sending, Unsent> {
+        Ok(Sending::A1(self.connection.send_tracked(message, Full::Block)?))
+    }
+
+    fn recv(&self, deadline: Option<Instant>) -> Result<Option<Received>, Error> {
+        if let Some(received) = self.again() {
+            return Ok(Some(received));
+        }
+        while !self.has_ended.load(Ordering::Relaxed) {
+            let wait = left(deadline).map_or(SILENCE, |left| left.min(SILENCE));
+            let received = match self.connection.recv_timeout(wait) {
+                Err(Error::Timeout) if deadline.is_none_or(|deadline| deadline > Instant::now()) => {
+                    // If nobody acknowledges this, the connection is given up.
+                    let _ = self.connection.send(self.control(Kind::Alive), Full::Report);
+                    continue;
+                }
+                received => received?,
+            };
+            if let Some(sorted) = self.sort(received) {
+                return Ok(sorted);
+            }
+        }
+        Ok(None)
+    }
+
+    async fn recv_async(&self) -> Result<Option<Received>, Error> {
+        if let Some(received) = self.again() {
+            return Ok(Some(received));
+        }
+        while !self.has_ended.load(Ordering::Relaxed) {
+            if let Some(sorted) = self.sort(self.connection.recv_async().await?) {
+                return Ok(sorted);
+            }
+        }
+        Ok(None)
+    }
+
+    fn put_back(&self, received: Received) {
+        self.again.lock().unwrap_or_else(PoisonError::into_inner).push_front(received);
+        self.has_again.store(true, Ordering::Release);
+    }
+
+    fn flush(&self, deadline: Option<Instant>) -> Result<(), Error> {
+        match left(deadline) {
+            None => self.connection.flush(),
+            Some(left) => self.connection.flush_timeout(left),
+        }
+    }
+
+    fn set_service(&self, service: &Service) -> Result<(), String> {
+        self.connection.set_qos(qos_of(service)).map_err(|error| error.to_string())
+    }
+
+    fn descriptor(&self) -> Result<BorrowedFd<'_>, Error> {
+        if self.watch.get().is_none() {
+            let watch = self.connection.watch()?;
+            let _ = self.watch.set(watch);
+        }
+        self.watch.get().map(|watch| watch.as_fd()).ok_or(Error::Timeout)
+    }
+
+    fn clear(&self) {
+        if let Some(watch) = self.watch.get() {
+            watch.clear();
+        }
+    }
+
+    fn close(&self, deadline: Option<Instant>) -> Result<(), Error> {
+        // The protocol has one end for both ways; this is the end of ours.
+        self.connection.send(self.control(Kind::End), Full::Block).map_err(|unsent| unsent.error)?;
+        self.flush(deadline)
+    }
+}
+
+impl Drop for A1 {
+    fn drop(&mut self) {
+        let _ = self.connection.close(FAREWELL);
+    }
+}

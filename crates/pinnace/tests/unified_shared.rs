@@ -1,0 +1,125 @@
+//! The one interface between two processes of a host: shared memory by itself, and what is left when a peer is killed.
+
+#![allow(clippy::print_stdout)] // The other end is a process that says so.
+
+use pinnace::daemon::{Daemon, DaemonOptions};
+use pinnace::service::{Method, Selection, Service};
+use pinnace::{Connection, Endpoint, EndpointOptions, Error};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// In the environment of a process that is the other end: where to connect, and by which method.
+const PEER: &str = "PINNACE_TEST_PEER";
+const LONG: Duration = Duration::from_secs(20);
+
+/// The other end: sends a message, returns what comes, and lives until its input ends.
+fn be_the_peer(word: &str) {
+    let (address, method) = word.split_once(' ').unwrap();
+    let options = options(method.parse().ok());
+    let service = "direction=duplex".parse().unwrap();
+    let connection = Endpoint::client_with(&options).connect(address, &service).unwrap();
+    connection.send(b"here".to_vec()).unwrap().wait().unwrap();
+    println!("method {}", connection.method());
+    std::io::stdout().flush().unwrap();
+    if let Ok(Some(message)) = connection.recv_timeout(LONG) {
+        drop(connection.send(message.into_message()).unwrap());
+        connection.flush().unwrap();
+    }
+    let _ = std::io::stdin().read(&mut [0]);
+}
+
+fn options(forced: Option<Method>) -> EndpointOptions {
+    let selection = Selection { forced, ..Selection::default() };
+    EndpointOptions { selection, peer_timeout: Duration::from_secs(3), ..EndpointOptions::default() }
+}
+
+/// A process that is the other end.
+struct Peer(Child);
+
+impl Peer {
+    fn start(address: &str, method: &str, daemon: &str) -> (Self, String) {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "processes", "--nocapture"]);
+        command.env(PEER, format!("{address} {method}")).env("PINNACE_DAEMON", daemon);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let line = lines.map_while(Result::ok).find_map(|line| line.split_once("method ").map(|(_, it)| it.to_owned()));
+        (Self(child), line.unwrap())
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn accepted(endpoint: &Endpoint, method: &str, daemon: &str) -> (Connection, Peer, String) {
+    let listener = endpoint.listen(&Service::new()).unwrap();
+    let (peer, said) = Peer::start(&listener.local_addr().to_string(), method, daemon);
+    let connection = listener.accept_timeout(LONG).unwrap().expect("somebody has come");
+    assert_eq!(&*connection.recv_timeout(LONG).unwrap().unwrap(), b"here");
+    (connection, peer, said)
+}
+
+#[test]
+fn processes() {
+    if let Ok(word) = std::env::var(PEER) {
+        return be_the_peer(&word);
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("daemon.sock");
+    // SAFETY: this is the only test of the program, and nothing else runs yet.
+    unsafe { std::env::set_var("PINNACE_DAEMON", &socket) };
+    let daemon =
+        Arc::new(Daemon::bind(&DaemonOptions { socket: Some(socket.clone()), ..DaemonOptions::default() }).unwrap());
+    let serving = std::thread::spawn({
+        let daemon = Arc::clone(&daemon);
+        move || daemon.run()
+    });
+    let daemon_path = socket.to_str().unwrap();
+    let endpoint = Endpoint::bind_with("127.0.0.1:0", &options(None)).unwrap();
+
+    // By itself: both have the daemon.
+    let (connection, peer, said) = accepted(&endpoint, "any", daemon_path);
+    assert_eq!((said.as_str(), connection.method()), ("shared-memory", Method::SharedMemory));
+    for len in [0, 1, 5000, 20_000_000] {
+        if len == 20_000_000 {
+            let bytes: Vec<u8> = (0..len).map(|at| (at / 251) as u8).collect();
+            std::thread::scope(|scope| {
+                scope.spawn(|| connection.send(bytes.clone()).unwrap().wait().unwrap());
+                assert!(*connection.recv_timeout(LONG).unwrap().unwrap() == bytes);
+            });
+        }
+    }
+    drop(peer);
+    ends(&connection, "shared-memory");
+    drop(connection);
+
+    // A process without the daemon gets another method.
+    let (connection, peer, said) = accepted(&endpoint, "any", "off");
+    assert_ne!(said, "shared-memory");
+    drop((connection, peer));
+
+    // Whatever the method, the death of a peer ends the wait.
+    for method in ["xtp", "qmp", "zcrp", "vrp", "a1"] {
+        let (connection, peer, said) = accepted(&endpoint, method, daemon_path);
+        assert_eq!(said, method);
+        drop(peer);
+        ends(&connection, method);
+    }
+    drop(endpoint);
+    daemon.stop();
+    serving.join().unwrap().unwrap();
+}
+
+/// A wait for a peer that was killed ends with an error, soon after the time for a silent peer.
+fn ends(connection: &Connection, method: &str) {
+    let begin = Instant::now();
+    let result = connection.recv_timeout(Duration::from_secs(25));
+    let took = begin.elapsed();
+    assert!(result.is_err() && !matches!(result, Err(Error::Timeout)), "{method}: {result:?} after {took:?}");
+}

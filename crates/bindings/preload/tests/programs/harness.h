@@ -238,7 +238,10 @@ static inline int harness(int argc, char **argv, const struct side *sides, size_
         if (strcmp(argv[2], "client") == 0) {
             sides[index].client(atoi(argv[3]));
         } else {
-            int listener = bound(0);
+            int listener = bound(0), one = 1;
+            /* What is inherited has to be there before anybody can connect. */
+            CHECK(setsockopt(listener, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one) == 0);
+            CHECK(setsockopt(listener, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one) == 0);
             CHECK(listen(listener, 64) == 0);
             ready(port(listener));
             sides[index].server(listener, port(listener));

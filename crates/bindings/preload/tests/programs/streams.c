@@ -157,12 +157,10 @@ static void options_of(int fd)
 static void options_server(int listener, int at)
 {
     (void)at;
-    int one = 1, value;
+    int value;
     socklen_t len = sizeof value;
-    CHECK(setsockopt(listener, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one) == 0);
-    CHECK(setsockopt(listener, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one) == 0);
     int fd = take(listener);
-    /* Inherited. */
+    /* Inherited from the listener (see harness()). */
     CHECK(getsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &value, &len) == 0 && value != 0);
     CHECK(getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &value, &len) == 0 && value == 1);
     options_of(fd);

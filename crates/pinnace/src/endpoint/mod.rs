@@ -1,7 +1,7 @@
 //! Endpoints: where connections begin, whatever carries them.
 //!
 //! An [`Endpoint`] listens at a UDP port, or connects; what it needs it says as a [`Service`], and gets a [`Connection`] over
-//! the cheapest method that meets it. See the [chapter on the rendezvous](https://docs.rs/pinnace) for how both ends agree.
+//! the cheapest method that meets it. How both ends agree is a page of the book: `docs/src/rendezvous.md`.
 
 mod connection;
 mod delivery;

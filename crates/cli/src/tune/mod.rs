@@ -234,8 +234,8 @@ fn listen(
                 logged.map_err(|error| Error::io("cannot write the log", &error))?;
                 connection.recycler().recycle(received.data);
             }
-            // Who has been killed does not close: it is over, although its last words may be lost (without retransmission).
-            Ok(None) => return Ok(Ended::Over),
+            Ok(None) if is_over => return Ok(Ended::Over),
+            Ok(None) => return Ok(Ended::Broken("it has closed the connection".to_owned())),
             Err(pinnace::Error::Timeout) => {}
             // Everything has come: how the connection ends does not matter.
             Err(_) if is_over => return Ok(Ended::Over),

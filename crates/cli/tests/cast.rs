@@ -70,6 +70,23 @@ fn several_sinks_get_it_byte_for_byte_at_its_own_pace() {
 }
 
 #[test]
+fn large_pieces_in_small_blocks_fit_into_the_window() {
+    let folder = tempfile::tempdir().unwrap();
+    // A window of 1,024 messages of a megabyte, which sinks could send, would have too many blocks.
+    let song = wav(folder.path(), 200);
+    for mode in ["reliable", "raw"] {
+        let out = folder.path().join(mode);
+        let sink = tune(&out, &["--mode", mode]);
+        let more = ["--mode", mode, "--block", "256", "--buffer", "1h"];
+        let (code, _, err) = end(cast(&song, &[&sink.address], &more));
+        assert_eq!(code, Some(0), "{mode}: {err}");
+        let (code, _, err) = sink.finish();
+        assert_eq!(code, Some(0), "{mode}: {err}");
+        assert!(same(&out, &song), "{mode}: {err}");
+    }
+}
+
+#[test]
 fn without_repetitions_what_comes_is_in_its_place() {
     let folder = tempfile::tempdir().unwrap();
     let song = wav(folder.path(), 600);

@@ -25,7 +25,7 @@ use crate::{interrupt, transport, units};
 use change::Change;
 use clap::ValueEnum;
 use media::{Description, Medium};
-use pinnace::a1::{Options, Qos, SlowSink, Socket};
+use pinnace::a1::{Options, Qos, SlowSink, Socket, WINDOW_LIMIT};
 use radio::Radio;
 use std::net::{SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
@@ -45,8 +45,9 @@ Examples:
 
 Every block is one A1 message with 40 bytes in front: which stream, its number, its place, and when
 it was due. What a player needs first (the header of a WAV or Y4M file) is a message of its own,
-which is sent at the beginning, every second, and whenever a sink tunes in: so whoever comes late
-has it. A sink that is not there, or has died, is tried again every second.";
+which is sent at the beginning, every second, and whenever a sink tunes in (with --mode raw several
+times, since it can be lost): so whoever comes late has it. A sink that is not there, or has died, is
+tried again every second.";
 
 /// Send a WAV or Y4M file, or any bytes at a rate, live to several sinks (A1)
 #[derive(Debug, clap::Args)]
@@ -126,6 +127,11 @@ const RAW_BLOCK: u32 = 1400;
 /// Messages under way, at least and at most.
 const OUTSTANDING: (u64, u64) = (4, 1024);
 
+/// What a sink may send, bytes; it sends nothing, but the records of both ends have to agree about it.
+pub(crate) const ANSWER: u32 = 1024;
+/// The smallest block that a socket picks for itself, bytes.
+const SMALLEST_BLOCK: u32 = 1024;
+
 /// Runs `pinnace cast`.
 pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let medium = Medium::open(&args.file, args.rate, args.again)?;
@@ -187,7 +193,10 @@ impl Cut {
         let largest = (bytes.min(piece).max(about) + block::FRONT) as u64;
         let seconds = args.buffer.as_secs_f64() / description.period.as_secs_f64().max(1e-9);
         let messages = (seconds * description.piece_bytes.div_ceil(bytes) as f64).ceil() as u64;
-        let outstanding = messages.clamp(OUTSTANDING.0, OUTSTANDING.1) as u32;
+        // As many as fit into a window, however small the blocks are.
+        let blocks_each = largest.div_ceil(if block_size == 0 { SMALLEST_BLOCK } else { block_size }.into());
+        let most = ((u64::from(WINDOW_LIMIT) - 1) / blocks_each).max(1);
+        let outstanding = messages.clamp(OUTSTANDING.0, OUTSTANDING.1).min(most) as u32;
         // Blocks have something in front of them, and some are sent again.
         let average = (description.bit_rate / 8.0 * 1.5) as u64 + 16_384;
         let burst = args.burst.unwrap_or((2 * largest).max(65_536));
@@ -199,6 +208,7 @@ impl Cut {
             send_average: average,
             send_burst: burst,
             largest_sent: largest as u32,
+            largest_received: ANSWER,
             outstanding,
             ..qos
         };

@@ -21,6 +21,10 @@ use std::time::{Duration, Instant};
 const AHEAD: usize = 4;
 /// Between two headers.
 const HEADERS: Duration = Duration::from_secs(1);
+/// Between the first two where nothing is sent again; each further gap is twice as long, up to [`HEADERS`].
+///
+/// Without its header a sink can use nothing, and a short stream would be over before the second one.
+const FIRST_HEADERS: Duration = Duration::from_millis(16);
 /// A source that is later than this holds up what follows; less is made up for.
 const GRACE: Duration = Duration::from_millis(5);
 /// For the sinks after Ctrl-C.
@@ -51,8 +55,9 @@ pub(super) struct Radio<'a> {
     /// The number and position of the next block.
     next: (u64, u64),
     header: Vec<u8>,
-    /// When the next header is due.
+    /// When the next header is due, and how long after it another one.
     header_at: Instant,
+    header_gap: Duration,
     begun: Instant,
     unheard: u64,
     /// Nothing is printed but errors.
@@ -82,6 +87,7 @@ impl<'a> Radio<'a> {
             changes: VecDeque::new(),
             stream: identity(),
             header_at: now,
+            header_gap: HEADERS,
             begun: now,
             unheard: 0,
             is_quiet: false,
@@ -179,7 +185,7 @@ impl<'a> Radio<'a> {
     fn send_all(&mut self, pieces: &Receiver<io::Result<Piece>>) -> Result<(), Error> {
         // How much later everything is because the source was.
         let mut late = Duration::ZERO;
-        self.send_header()?;
+        self.send_headers()?;
         loop {
             let (piece, has_waited) = match self.piece(pieces)? {
                 (Some(piece), has_waited) => (piece, has_waited),
@@ -244,10 +250,13 @@ impl<'a> Radio<'a> {
         } else if self.alone_since.get_or_insert_with(Instant::now).elapsed() > self.args.transport.timeout {
             return Err(Error::peer_gone(format!("nobody is tuned in any more: {}", self.targets.why())));
         }
-        if has_come || self.header_at <= Instant::now() {
-            self.send_header()?;
+        if has_come {
+            self.send_headers()
+        } else if self.header_at <= Instant::now() {
+            self.send_header()
+        } else {
+            Ok(())
         }
-        Ok(())
     }
 
     fn change(&mut self, due: Duration) -> Result<(), Error> {
@@ -266,11 +275,22 @@ impl<'a> Radio<'a> {
         Ok(Front { kind, stream: self.stream, number, position, due: self.begun.elapsed() }.message(block))
     }
 
+    /// Begins a series of headers, for a sink that has none.
+    fn send_headers(&mut self) -> Result<(), Error> {
+        self.header_gap = self.first_gap();
+        self.send_header()
+    }
+
+    fn first_gap(&self) -> Duration {
+        if self.cut.qos.has_retransmission { HEADERS } else { FIRST_HEADERS }
+    }
+
     fn send_header(&mut self) -> Result<(), Error> {
-        self.header_at = Instant::now() + HEADERS;
+        self.header_at = Instant::now() + self.header_gap;
+        self.header_gap = (2 * self.header_gap).min(HEADERS);
         let message = self.message(Kind::Header, &self.header)?;
         match self.targets.socket.send_timeout(message, interrupt::LOOK) {
-            // It comes again in a second.
+            // It comes again.
             Err(unsent) if !is_passing(&unsent.error) => Err(unsent.error.into()),
             _ => Ok(()),
         }
@@ -308,7 +328,9 @@ impl<'a> Radio<'a> {
             full = Full::Block;
             interrupt::check()?;
             for news in self.targets.look() {
-                self.header_at = Instant::now();
+                if news.state == "here" {
+                    (self.header_at, self.header_gap) = (Instant::now(), self.first_gap());
+                }
                 self.tell(&news);
             }
         }

@@ -12,7 +12,7 @@ mod jitter;
 
 use crate::a1::{Mode, Transport};
 use crate::bare::announce;
-use crate::cast::MOST;
+use crate::cast::{ANSWER, MOST};
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
@@ -98,7 +98,7 @@ impl Args {
             has_checksum: self.checksum,
             receive_average: self.rate.map_or(0, |rate| (rate / 8).max(1)),
             receive_burst: if self.rate.is_some() { BURST } else { 0 },
-            largest_sent: 1024,
+            largest_sent: ANSWER,
             largest_received: largest,
             outstanding,
             ..qos
@@ -221,6 +221,8 @@ fn listen(
 ) -> Result<Ended, Error> {
     let mut heard = Instant::now();
     let mut is_over = false;
+    // Whether anything of a stream has come from this sender.
+    let mut has_begun = false;
     // Another sender waits until it is known whether this one lives; what it sends meanwhile waits with it.
     let mut other: Option<(Connection, Instant)> = None;
     loop {
@@ -230,11 +232,13 @@ fn listen(
                 heard = Instant::now();
                 let took = assembly.take(&received.data).map_err(|error| cannot_write(args, &error))?;
                 is_over |= matches!(took, Took::End { .. });
+                has_begun |= matches!(took, Took::Stream(_) | Took::Data { .. });
                 let logged = display.took(&took, received.data.len());
                 logged.map_err(|error| Error::io("cannot write the log", &error))?;
                 connection.recycler().recycle(received.data);
             }
-            Ok(None) if is_over => return Ok(Ended::Over),
+            // Closed in order, which a sender that was killed cannot: without repetitions its last words may be lost.
+            Ok(None) if is_over || has_begun => return Ok(Ended::Over),
             Ok(None) => return Ok(Ended::Broken("it has closed the connection".to_owned())),
             Err(pinnace::Error::Timeout) => {}
             // Everything has come: how the connection ends does not matter.

@@ -70,9 +70,9 @@ fn killed_clients() {
     assert_eq!(served.statistics().totals.dropped_clients, 0, "nobody misbehaved");
 }
 
-/// The next number that a faithful load says, and whether it has a daemon.
+/// How many echoes a faithful load has got, and whether it has a daemon.
 fn progress(load: &mut Process) -> (u64, bool) {
-    let line = load.line();
+    let line = load.ask("?");
     let (count, alive) = line.split_once(' ').unwrap_or_else(|| panic!("it says {line:?}"));
     (count.parse().unwrap(), alive == "alive")
 }

@@ -7,6 +7,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// What a test waits for at most.
@@ -257,6 +259,27 @@ fn echo(socket: &str, address: &str) {
     }
 }
 
+/// What a faithful load says when it is asked.
+#[derive(Default)]
+struct Progress {
+    echoes: AtomicU64,
+    is_alone: AtomicBool,
+}
+
+impl Progress {
+    /// Answers on a thread of its own: a load that waited until somebody reads would keep what it has under way.
+    fn answer(self: &Arc<Self>) {
+        let progress = Arc::clone(self);
+        std::thread::spawn(move || {
+            for line in std::io::stdin().lines() {
+                line.unwrap();
+                let daemon = if progress.is_alone.load(Relaxed) { "gone" } else { "alive" };
+                say(format_args!("{} {daemon}", progress.echoes.load(Relaxed)));
+            }
+        });
+    }
+}
+
 /// Connects to an echo, and keeps many buffers of all sizes under way. A faithful one has one connection and counts.
 fn load(socket: &str, address: &str, is_faithful: bool) {
     let client = Client::open(socket).unwrap();
@@ -269,8 +292,11 @@ fn load(socket: &str, address: &str, is_faithful: bool) {
         random as usize
     };
     let mut arrivals: Vec<Arrival> = Vec::new();
-    let mut count = 0u64;
+    let progress = Arc::new(Progress::default());
     say("ready");
+    if is_faithful {
+        progress.answer();
+    }
     loop {
         if arrivals.is_empty() || !is_faithful && arrivals.len() < 4 && next() % 64 == 0 {
             match client.connect(to) {
@@ -287,15 +313,13 @@ fn load(socket: &str, address: &str, is_faithful: bool) {
             }
             loop {
                 match arrival.channel.try_recv() {
-                    Ok(Some(_)) => count += 1,
+                    Ok(Some(_)) => _ = progress.echoes.fetch_add(1, Relaxed),
                     Ok(None) => return is_faithful || next() % 256 != 0,
                     Err(_) => return false,
                 }
             }
         });
-        if is_faithful && next() % 64 == 0 {
-            say(format_args!("{count} {}", if client.is_alive() { "alive" } else { "gone" }));
-        }
+        progress.is_alone.store(!client.is_alive(), Relaxed);
     }
 }
 

@@ -77,7 +77,7 @@ fn large_pieces_in_small_blocks_fit_into_the_window() {
     for mode in ["reliable", "raw"] {
         let out = folder.path().join(mode);
         let sink = tune(&out, &["--mode", mode]);
-        let more = ["--mode", mode, "--block", "256", "--buffer", "1h"];
+        let more = ["--mode", mode, "--block", "256", "--buffer", "3600s"];
         let (code, _, err) = end(cast(&song, &[&sink.address], &more));
         assert_eq!(code, Some(0), "{mode}: {err}");
         let (code, _, err) = sink.finish();

@@ -27,6 +27,7 @@ mod carrier;
 pub mod daemon;
 mod endpoint;
 mod error;
+mod fault;
 mod message;
 pub mod qmp;
 mod rendezvous;
@@ -41,6 +42,7 @@ pub use endpoint::{
     Connection, ConnectionError, Delivery, Endpoint, EndpointOptions, Listener, MessageStream, PerMessage, connect,
 };
 pub use error::{Error, Unsent};
+use fault::faulty;
 pub use message::Message;
 pub use pinnace_core::ControllerKind;
 pub use pinnace_link as link;

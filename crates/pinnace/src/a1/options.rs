@@ -5,7 +5,7 @@ use crate::zcrp::Profile;
 use crate::{Error, Idle};
 use pinnace_a1::Config;
 use pinnace_core::ControllerKind;
-use pinnace_link::{Link, UdpLink, UdpOptions};
+use pinnace_link::{FaultOptions, Link, UdpLink, UdpOptions};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -79,6 +79,8 @@ pub struct Options {
     pub udp: UdpOptions,
     /// Write every datagram to this file, for Wireshark.
     pub capture: Option<PathBuf>,
+    /// Lose, double and reorder what is sent: for tests of what is above.
+    pub fault: Option<FaultOptions>,
     /// Where randomness comes from; by default the operating system. A fixed seed is for tests.
     pub seed: Option<u64>,
 }
@@ -103,6 +105,7 @@ impl Default for Options {
             worker: true,
             udp: UdpOptions::default(),
             capture: None,
+            fault: None,
             seed: None,
         }
     }

@@ -5,7 +5,7 @@ use super::groups::Groups;
 use super::node::Node;
 use super::options::{self, Path};
 use super::{Options, Qos};
-use crate::Error;
+use crate::{Error, faulty};
 use pinnace_a1::A1;
 use pinnace_core::{Address, Time};
 use pinnace_link::{Capture, CaptureOptions, Link, UdpLink};
@@ -62,13 +62,13 @@ impl Bound {
     }
 }
 
-/// The link, behind a capture if the options ask for one. (Where everybody is heard, each datagram names its peer.)
+/// The link, behind a capture and with faults if the options ask for them. (Where everybody is heard, each datagram names its peer.)
 fn captured(link: Box<dyn Link>, ends: CaptureOptions, options: &Options) -> Result<Box<dyn Link>, Error> {
-    let Some(path) = &options.capture else { return Ok(link) };
+    let Some(path) = &options.capture else { return Ok(faulty(link, options.fault.as_ref())) };
     let capture = File::create(path)
         .and_then(|file| Capture::new(link, BufWriter::new(file), ends))
         .map_err(|error| Error::io(format!("cannot write the capture {}", path.display()), error))?;
-    Ok(Box::new(capture))
+    Ok(faulty(capture, options.fault.as_ref()))
 }
 
 /// Puts the engine on a link.

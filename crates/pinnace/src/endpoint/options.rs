@@ -1,9 +1,10 @@
 //! How endpoints are set up.
 
+use crate::fault::another;
 use crate::service::Selection;
 use crate::zcrp::Profile;
 use crate::{Idle, a1, qmp, vrp, xtp, zcrp};
-use pinnace_link::UdpOptions;
+use pinnace_link::{FaultOptions, UdpOptions};
 use std::time::Duration;
 
 /// Settings of an [`Endpoint`](super::Endpoint). The defaults are safe anywhere.
@@ -31,6 +32,20 @@ pub struct EndpointOptions {
     pub worker: bool,
     /// The sockets' own settings.
     pub udp: UdpOptions,
+    /// Lose, double and reorder what this endpoint sends over a network, the rendezvous included: so an application can be
+    /// tested under loss, without rights and without another host. Give it to both ends, and both ways suffer. Shared
+    /// memory loses nothing. Each link draws random numbers of its own, from the seed and from how many links the process
+    /// has opened before.
+    ///
+    /// Faults come before the checksum of UDP; so a bit that is flipped ([`FaultOptions::corruption`]) is found by XTP and
+    /// A1, which have sums of their own, and by no other method.
+    ///
+    /// ```
+    /// use pinnace::{EndpointOptions, link::FaultOptions};
+    /// let fault = FaultOptions { loss: 0.05, duplication: 0.01, reordering: 0.01, ..FaultOptions::default() };
+    /// let options = EndpointOptions { fault: Some(fault), ..EndpointOptions::default() };
+    /// ```
+    pub fault: Option<FaultOptions>,
 }
 
 impl Default for EndpointOptions {
@@ -43,6 +58,7 @@ impl Default for EndpointOptions {
             backlog: 128,
             worker: true,
             udp: UdpOptions::default(),
+            fault: None,
         }
     }
 }
@@ -53,6 +69,11 @@ fn profile(is_ours: bool) -> Profile {
 }
 
 impl EndpointOptions {
+    /// The faults of the next link.
+    pub(crate) fn next_fault(&self) -> Option<FaultOptions> {
+        self.fault.as_ref().map(another)
+    }
+
     /// `is_ours`: the network is this host, or a cluster.
     pub(crate) fn xtp(&self, is_ours: bool) -> xtp::Options {
         xtp::Options {
@@ -61,6 +82,7 @@ impl EndpointOptions {
             idle: self.idle,
             worker: self.worker,
             udp: self.udp.clone(),
+            fault: self.next_fault(),
             ..xtp::Options::default()
         }
     }
@@ -74,6 +96,7 @@ impl EndpointOptions {
             idle: self.idle,
             worker: self.worker,
             udp: self.udp.clone(),
+            fault: self.next_fault(),
             ..qmp::Options::default()
         }
     }
@@ -85,6 +108,7 @@ impl EndpointOptions {
             idle: self.idle,
             worker: self.worker,
             udp: UdpOptions { ecn: false, local_address: false, ..self.udp.clone() },
+            fault: self.next_fault(),
             ..zcrp::Options::default()
         }
     }
@@ -96,6 +120,7 @@ impl EndpointOptions {
             idle: self.idle,
             worker: self.worker,
             udp: self.udp.clone(),
+            fault: self.next_fault(),
             ..a1::Options::default()
         }
     }
@@ -107,6 +132,7 @@ impl EndpointOptions {
             idle: self.idle,
             worker: self.worker,
             udp: self.udp.clone(),
+            fault: self.next_fault(),
             ..vrp::Options::default()
         }
     }

@@ -4,7 +4,7 @@ use crate::Idle;
 use crate::xtp::{self, Limits};
 use crate::zcrp::Profile as Network;
 use pinnace_core::ControllerKind;
-use pinnace_link::UdpOptions;
+use pinnace_link::{FaultOptions, UdpOptions};
 use pinnace_qbuf::Pool;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -70,6 +70,8 @@ pub struct Options {
     pub udp: UdpOptions,
     /// Write every packet to this file, for Wireshark.
     pub capture: Option<PathBuf>,
+    /// Lose, double and reorder what is sent: for tests of what is above.
+    pub fault: Option<FaultOptions>,
     /// Where randomness comes from; by default the operating system. A fixed seed is for tests.
     pub seed: Option<u64>,
 }
@@ -91,6 +93,7 @@ impl Default for Options {
             worker: true,
             udp: UdpOptions::default(),
             capture: None,
+            fault: None,
             seed: None,
         }
     }
@@ -122,6 +125,7 @@ impl Options {
             worker: self.worker,
             udp: self.udp.clone(),
             capture: self.capture.clone(),
+            fault: self.fault.clone(),
             seed: self.seed,
             ..xtp::Options::default()
         }

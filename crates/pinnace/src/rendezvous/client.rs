@@ -3,14 +3,15 @@
 //! Always true: a connection is handed out only after the peer has acknowledged, by the method, who it comes from.
 
 use super::natives::is_duplex;
-use super::wire::{Answer, Control, HELLO_BYTES, Hello, Kind, MOST_TEXT, Status, VERSION};
+use super::socket::{Heard, Socket};
+use super::wire::{Answer, Control, Hello, Kind, MOST_TEXT, Status, VERSION};
 use super::{class_number, host, method, number};
 use crate::carrier::{A1, Carrier, Carry, Framed, Sending, Vrp, Ways, Xtp, Zcrp, patient, programmed, qos_of};
 use crate::endpoint::{Connection, ConnectionError, EndpointOptions, Parts};
 use crate::service::{Method, Mode, Path, PathClass, Receivers, Selection, Service, choose};
 use crate::zcrp::Progress;
 use crate::{Error, Message, a1, qmp, vrp, xtp, zcrp};
-use pinnace_link::UdpLink;
+use pinnace_link::{FaultOptions, UdpLink};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -55,7 +56,7 @@ pub(crate) fn connect(to: SocketAddr, service: &Service, options: &EndpointOptio
             }
             Err(_) => return Err(ConnectionError::Unreached { peer: to.to_string(), tried }.into()),
         };
-        let agreed = match ask(to, &text, &path, &methods) {
+        let agreed = match ask(to, &text, &path, &methods, options.next_fault().as_ref()) {
             Err(Error::Connection(error)) if !tried.is_empty() && matches!(*error, ConnectionError::Refused { .. }) => {
                 return Err(ConnectionError::Unreached { peer: to.to_string(), tried }.into());
             }
@@ -89,11 +90,14 @@ fn random() -> u64 {
     getrandom::u64().unwrap_or_else(|_| RandomState::new().hash_one(Instant::now()))
 }
 
-fn ask(to: SocketAddr, service: &str, path: &Path, methods: &[Method]) -> Result<Agreed, Error> {
-    let failed = |error| Error::io(format!("cannot ask {to}"), error);
-    let any: IpAddr = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    let socket = UdpSocket::bind((any, 0)).map_err(failed)?;
-    socket.connect(to).map_err(failed)?;
+fn ask(
+    to: SocketAddr,
+    service: &str,
+    path: &Path,
+    methods: &[Method],
+    fault: Option<&FaultOptions>,
+) -> Result<Agreed, Error> {
+    let mut socket = Socket::connect(to, fault).map_err(|error| Error::io(format!("cannot ask {to}"), error))?;
     let mut hello = Hello {
         versions: (VERSION, VERSION),
         class: class_number(path.class),
@@ -105,7 +109,7 @@ fn ask(to: SocketAddr, service: &str, path: &Path, methods: &[Method]) -> Result
     };
     let refused = |why: String| ConnectionError::Refused { peer: to.to_string(), why };
     for _ in 0..=MOST_COOKIES {
-        let answer = exchange(&socket, to, &hello)?;
+        let answer = exchange(&mut socket, to, &hello)?;
         match answer.status {
             Status::Again => hello.cookie = answer.cookie,
             Status::Accepted => {
@@ -122,37 +126,25 @@ fn ask(to: SocketAddr, service: &str, path: &Path, methods: &[Method]) -> Result
 }
 
 /// Says HELLO until there is an answer.
-fn exchange(socket: &UdpSocket, to: SocketAddr, hello: &Hello) -> Result<Answer, Error> {
+fn exchange(socket: &mut Socket, to: SocketAddr, hello: &Hello) -> Result<Answer, Error> {
     let failed = |error| Error::io(format!("cannot ask {to}"), error);
     let bytes = hello.encode().ok_or_else(|| failed(io::ErrorKind::InvalidInput.into()))?;
     let mut unreachable = false;
     for attempt in 0..ATTEMPTS {
-        match socket.send(&bytes) {
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => unreachable = true,
-            Err(error) => return Err(failed(error)),
-        }
+        // The peer's host may say that nothing is bound there. It may be about to be.
+        unreachable |= !socket.say(&bytes).map_err(failed)?;
         let until = Instant::now() + FIRST_WAIT * 2u32.pow(attempt);
-        let mut buffer = [0; HELLO_BYTES];
         loop {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            socket.set_read_timeout(Some(left)).map_err(failed)?;
-            match socket.recv(&mut buffer) {
-                Ok(len) => {
-                    if let Ok(answer) = Answer::parse(&buffer[..len])
+            match socket.hear(until).map_err(failed)? {
+                Heard::Nothing => break,
+                Heard::Unreachable => unreachable = true,
+                Heard::Bytes(bytes) => {
+                    if let Ok(answer) = Answer::parse(&bytes)
                         && answer.nonce == hello.nonce
                     {
                         return Ok(answer);
                     }
                 }
-                // The peer's host says that nothing is bound there. It may be about to be.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => unreachable = true,
-                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => break,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(failed(error)),
             }
         }
         if unreachable && attempt > 0 {

@@ -141,7 +141,7 @@ pub(crate) struct Server {
 impl Server {
     pub(crate) fn start(address: SocketAddr, options: &EndpointOptions) -> Result<Self, Error> {
         let failed = |error| Error::io(format!("cannot listen on {address}"), error);
-        let socket = Socket::bind(address).map_err(failed)?;
+        let socket = Socket::bind(address, options.next_fault().as_ref()).map_err(failed)?;
         let local = socket.local_addr().ok_or_else(|| failed(io::ErrorKind::AddrNotAvailable.into()))?;
         let shared = Arc::new(Shared {
             inbox: Mutex::default(),

@@ -1,14 +1,18 @@
-//! The server's datagram socket: who asked, at which of our addresses; an answer leaves from there.
+//! The rendezvous's datagram sockets. The server's: who asked, at which of our addresses; an answer leaves from there. The
+//! client's: it hears the server alone.
 
+use crate::faulty;
 use pinnace_core::{Address, ReceivePlan, Train};
-use pinnace_link::{BufferTable, Link, ReadBuffer, ReadOutcome, UdpLink, UdpOptions};
+use pinnace_link::{BufferTable, FaultOptions, Link, ReadBuffer, ReadOutcome, SendOutcome, UdpLink, UdpOptions};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
+use std::time::Instant;
 
 /// See the [module](self).
 pub(super) struct Socket {
-    link: UdpLink,
+    link: Box<dyn Link>,
+    local: Option<SocketAddr>,
     memory: BufferTable,
     reads: ReadBuffer,
     plan: ReceivePlan,
@@ -34,19 +38,28 @@ impl Asked {
 }
 
 impl Socket {
-    pub(super) fn bind(address: SocketAddr) -> io::Result<Self> {
-        // Small datagrams, one at a time, and few.
-        let options = UdpOptions { offload: false, receive_buffer: 1 << 20, ..UdpOptions::default() };
-        let link = UdpLink::bind(address, &options)?;
+    /// Hears everybody.
+    pub(super) fn bind(address: SocketAddr, fault: Option<&FaultOptions>) -> io::Result<Self> {
+        Ok(Self::of(UdpLink::bind(address, &small())?, fault))
+    }
+
+    /// Hears `peer` alone.
+    pub(super) fn connect(peer: SocketAddr, fault: Option<&FaultOptions>) -> io::Result<Self> {
+        Ok(Self::of(UdpLink::connect(None, peer, &small())?, fault))
+    }
+
+    fn of(link: UdpLink, fault: Option<&FaultOptions>) -> Self {
+        let local = link.local_address();
         let mut plan = ReceivePlan::new();
         plan.reset(1);
         plan.top_up(ReadBuffer::READ_BYTES);
         let train = Train::new(link.train_limits());
-        Ok(Self { link, memory: BufferTable::new(), reads: ReadBuffer::new(), plan, train })
+        let (link, memory) = (faulty(link, fault), BufferTable::new());
+        Self { link, local, memory, reads: ReadBuffer::new(), plan, train }
     }
 
     pub(super) fn local_addr(&self) -> Option<SocketAddr> {
-        self.link.local_address()
+        self.local
     }
 
     pub(super) fn descriptor(&self) -> RawFd {
@@ -74,11 +87,58 @@ impl Socket {
 
     /// Answers. What does not leave at once is lost: the client asks again.
     pub(super) fn answer(&mut self, bytes: &[u8], to: SocketAddr, from: Option<Address>) -> io::Result<()> {
+        self.send(bytes, to.into(), from).map(drop)
+    }
+
+    fn send(&mut self, bytes: &[u8], to: Address, from: Option<Address>) -> io::Result<SendOutcome> {
         self.train.reset(self.link.train_limits());
-        self.train.begin(to.into(), bytes.len());
+        self.train.begin(to, bytes.len());
         self.train.set_source(from);
         self.train.inline(bytes);
         self.train.end_segment();
-        self.link.send(&self.train, &self.memory).map(drop)
+        self.link.send(&self.train, &self.memory)
     }
+
+    /// Says something to the peer; false: its host has said before that nobody listens there.
+    pub(super) fn say(&mut self, bytes: &[u8]) -> io::Result<bool> {
+        Ok(!matches!(self.send(bytes, Address::Peer, None)?, SendOutcome::Unreachable))
+    }
+
+    /// What the peer says until then.
+    pub(super) fn hear(&mut self, until: Instant) -> io::Result<Heard> {
+        loop {
+            match self.link.receive(&self.plan, &self.memory, &mut self.reads)? {
+                ReadOutcome::Unreachable => return Ok(Heard::Unreachable),
+                ReadOutcome::Received(received) => {
+                    let mut pieces = Vec::new();
+                    self.reads.pieces(received.bytes, &mut pieces);
+                    return Ok(Heard::Bytes(pieces.concat()));
+                }
+                ReadOutcome::Empty => {}
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(Heard::Nothing);
+            }
+            let mut entry = libc::pollfd { fd: self.descriptor(), events: libc::POLLIN, revents: 0 };
+            let timeout = i32::try_from(left.as_millis().saturating_add(1)).unwrap_or(i32::MAX);
+            // SAFETY: one live entry, and the count says so.
+            unsafe { libc::poll(&raw mut entry, 1, timeout) };
+        }
+    }
+}
+
+/// What has come from the peer.
+pub(super) enum Heard {
+    /// A datagram.
+    Bytes(Vec<u8>),
+    /// Its host says that nothing is bound there.
+    Unreachable,
+    /// Nothing.
+    Nothing,
+}
+
+/// Small datagrams, one at a time, and few.
+fn small() -> UdpOptions {
+    UdpOptions { offload: false, receive_buffer: 1 << 20, ..UdpOptions::default() }
 }

@@ -3,7 +3,7 @@
 use super::exchange::{Arrivals, Sends};
 use super::options::Path;
 use super::{Options, Receiver, Sender};
-use crate::Error;
+use crate::{Error, faulty};
 use pinnace_core::Time;
 use pinnace_link::{Capture, CaptureOptions, Link, UdpLink};
 use pinnace_runtime::{Endpoint, EndpointConfig, EventSink};
@@ -133,17 +133,17 @@ pub(super) fn bind_all(port: u16, options: &Options) -> Result<Bound, Error> {
     })
 }
 
-/// The link, behind a capture if the options ask for one.
+/// The link, behind a capture and with faults if the options ask for them.
 fn captured(link: UdpLink, peer: Option<SocketAddr>, options: &Options) -> Result<Box<dyn Link>, Error> {
     let (Some(path), Some(local)) = (&options.capture, link.local_address()) else {
-        return Ok(Box::new(link));
+        return Ok(faulty(link, options.fault.as_ref()));
     };
     // Where everybody is heard, each packet names its peer.
     let ends = CaptureOptions::new(local, peer.unwrap_or(local));
     let capture = File::create(path)
         .and_then(|file| Capture::new(link, BufWriter::new(file), ends))
         .map_err(|error| Error::io(format!("cannot write the capture {}", path.display()), error))?;
-    Ok(Box::new(capture))
+    Ok(faulty(capture, options.fault.as_ref()))
 }
 
 fn resolve(address: impl ToSocketAddrs) -> Result<SocketAddr, Error> {

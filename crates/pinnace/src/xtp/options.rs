@@ -4,7 +4,7 @@ use super::{Codec, ControlBlock, Limits, Service};
 use crate::Idle;
 use crate::zcrp::Profile;
 use pinnace_core::ControllerKind;
-use pinnace_link::{Ip36Link, Ip36Options, UdpLink, UdpOptions};
+use pinnace_link::{FaultOptions, Ip36Link, Ip36Options, UdpLink, UdpOptions};
 use pinnace_xtp::Config;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -55,6 +55,8 @@ pub struct Options {
     pub udp: UdpOptions,
     /// Write every packet to this file, for Wireshark.
     pub capture: Option<PathBuf>,
+    /// Lose, double and reorder what is sent: for tests of what is above.
+    pub fault: Option<FaultOptions>,
     /// Where randomness comes from; by default the operating system. A fixed seed is for tests.
     pub seed: Option<u64>,
 }
@@ -74,6 +76,7 @@ impl Default for Options {
             worker: true,
             udp: UdpOptions::default(),
             capture: None,
+            fault: None,
             seed: None,
         }
     }

@@ -3,7 +3,7 @@
 use super::exchange::Exchange;
 use super::options::{Path, route};
 use super::{Carrier, ControlBlock, Options, ether};
-use crate::Error;
+use crate::{Error, faulty};
 use pinnace_core::{Address, Time};
 use pinnace_link::{Capture, CaptureOptions, Ip36Link, Link, UdpLink};
 use pinnace_runtime::EndpointConfig;
@@ -112,17 +112,17 @@ pub(super) fn client_of(peer: SocketAddr, options: &Options) -> Result<Bound, Er
     }
 }
 
-/// The link, behind a capture if the options ask for one. (Where everybody is heard, each packet names its peer.)
+/// The link, behind a capture and with faults if the options ask for them. (Where everybody is heard, each packet names its peer.)
 pub(super) fn captured(
     link: impl Link + 'static,
     ends: CaptureOptions,
     options: &Options,
 ) -> Result<Box<dyn Link>, Error> {
-    let Some(path) = &options.capture else { return Ok(Box::new(link)) };
+    let Some(path) = &options.capture else { return Ok(faulty(link, options.fault.as_ref())) };
     let capture = File::create(path)
         .and_then(|file| Capture::new(link, BufWriter::new(file), ends))
         .map_err(|error| Error::io(format!("cannot write the capture {}", path.display()), error))?;
-    Ok(Box::new(capture))
+    Ok(faulty(capture, options.fault.as_ref()))
 }
 
 /// Puts the engine on a link.

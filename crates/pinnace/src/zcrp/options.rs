@@ -2,7 +2,7 @@
 
 use crate::Idle;
 use pinnace_core::ControllerKind;
-use pinnace_link::{UdpLink, UdpOptions};
+use pinnace_link::{FaultOptions, UdpLink, UdpOptions};
 use pinnace_zcrp::{Config, UnitSize};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -47,6 +47,8 @@ pub struct Options {
     pub udp: UdpOptions,
     /// Write every datagram to this file, for Wireshark.
     pub capture: Option<PathBuf>,
+    /// Lose, double and reorder what is sent: for tests of what is above.
+    pub fault: Option<FaultOptions>,
     /// Where randomness comes from; by default the operating system. A fixed seed is for tests.
     pub seed: Option<u64>,
 }
@@ -63,6 +65,7 @@ impl Default for Options {
             worker: true,
             udp: UdpOptions { ecn: false, local_address: false, ..UdpOptions::default() },
             capture: None,
+            fault: None,
             seed: None,
         }
     }

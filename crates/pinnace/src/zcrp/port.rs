@@ -3,7 +3,7 @@
 use super::exchange::Exchange;
 use super::options::Path;
 use super::{Options, Receiver, Sender};
-use crate::Error;
+use crate::{Error, faulty};
 use pinnace_link::{Capture, CaptureOptions, Link, UdpLink};
 use pinnace_runtime::{Endpoint, EndpointConfig};
 use pinnace_zcrp::{Config, Zcrp};
@@ -44,15 +44,15 @@ pub(super) fn open(
     start(link, config, options, halves, introduction)
 }
 
-/// The link, behind a capture if the options ask for one.
+/// The link, behind a capture and with faults if the options ask for them.
 fn captured(link: UdpLink, peer: Option<SocketAddr>, options: &Options) -> Result<Box<dyn Link>, Error> {
     let (Some(path), Some(local), Some(peer)) = (&options.capture, link.local_address(), peer) else {
-        return Ok(Box::new(link));
+        return Ok(faulty(link, options.fault.as_ref()));
     };
     let capture = File::create(path)
         .and_then(|file| Capture::new(link, BufWriter::new(file), CaptureOptions::new(local, peer)))
         .map_err(|error| Error::io(format!("cannot write the capture {}", path.display()), error))?;
-    Ok(Box::new(capture))
+    Ok(faulty(capture, options.fault.as_ref()))
 }
 
 /// Puts the engine on any link.

@@ -1,6 +1,6 @@
 //! What every method has to do.
 
-use pinnace::service::{Method, Selection, Service};
+use pinnace::service::{Method, PathClass, Selection, Service};
 use pinnace::{Connection, Endpoint, EndpointOptions, Error, Message};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{Read, Write};
@@ -19,9 +19,15 @@ pub(crate) fn forced(method: Method) -> EndpointOptions {
 }
 
 pub(crate) fn pair_of(method: Method, service: &Service) -> Pair {
-    let endpoint = Endpoint::bind("127.0.0.1:0").unwrap();
-    let listener = endpoint.listen(&Service::new()).unwrap();
-    let client = Endpoint::client_with(&forced(method)).connect(&listener.local_addr().to_string(), service).unwrap();
+    pair_with(method, service, &EndpointOptions::default())
+}
+
+/// The same, where both ends have these options.
+pub(crate) fn pair_with(method: Method, service: &Service, options: &EndpointOptions) -> Pair {
+    let endpoint = Endpoint::bind_with("127.0.0.1:0", options).unwrap();
+    let listener = endpoint.listen(&Service::new().path(PathClass::Cluster)).unwrap();
+    let options = EndpointOptions { selection: forced(method).selection, ..options.clone() };
+    let client = Endpoint::client_with(&options).connect(&listener.local_addr().to_string(), service).unwrap();
     let server = listener.accept_timeout(LONG).unwrap().expect("somebody has come");
     assert_eq!((client.method(), server.method()), (method, method));
     assert_eq!((client.service(), server.service()), (service.clone(), service.clone()));

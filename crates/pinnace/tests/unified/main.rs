@@ -2,6 +2,7 @@
 
 mod body;
 mod errors;
+mod lossy;
 
 use body::{Pair, pair_of};
 use pinnace::service::{Method, Service};

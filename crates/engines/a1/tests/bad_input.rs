@@ -5,7 +5,7 @@ use core::time::Duration;
 use half::liar::{CHECKED, END, Liar, Lie, MULTICAST, RELIABLE, RETRANSMITTED, START, seal};
 use half::{Got, Half};
 use pinnace_a1::{Address as Name, Config, ConnectionId, Event, Failure, Limits, Output, Qos};
-use pinnace_core::{Address, ControllerKind, Random, Storage};
+use pinnace_core::{Address, ControllerKind, Ecn, Random, Storage};
 use pinnace_wire::a1::{Body, Kind, RejectCode};
 
 const PEER: Address = Address::Node(1);
@@ -93,7 +93,7 @@ fn a_flood_of_opens_leaves_no_state_and_gets_no_more_than_it_sends() {
     // One batch of more than may wait.
     let mut half = server_of(Config { limits: Limits { replies: 5, ..Limits::default() }, ..config(record()) });
     let open = Liar::new(PEER, 3, record()).open(PORT, &[], None);
-    half.read(PEER, &vec![open; 20]);
+    half.read(PEER, Ecn::NotCapable, &vec![open; 20]);
     assert_eq!((half.sent.len(), half.a1().counters().replies_withheld), (5, 15));
 }
 
@@ -113,7 +113,7 @@ fn without_validation_a_stranger_gets_three_times_at_most() {
     }
     let traffic = half.traffic[&PEER];
     assert!(traffic.sent <= 3 * traffic.received, "{traffic:?}");
-    assert!(half.sent.iter().all(|got| got.kind() == Kind::Accept));
+    assert!(half.take().iter().all(|got| got.kind() == Kind::Accept));
     half.advance(Duration::from_secs(60));
     assert!(half.events.iter().any(|event| matches!(event, Event::Closed { result: Err(Failure::Abandoned), .. })));
     let traffic = half.traffic[&PEER];

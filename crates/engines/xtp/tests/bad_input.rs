@@ -366,10 +366,10 @@ fn an_address_that_is_not_proved_is_sent_no_more_data_than_came_from_it() {
                             half.call(|engine, now| engine.close(now, context, Close::Full)).ok();
                         }
                         half.advance(Duration::from_secs(120));
-                        let traffic = half.traffic[&PEER];
+                        let (data_sent, traffic) = half.data_traffic(PEER);
                         assert!(
-                            traffic.data_sent <= traffic.received,
-                            "{codec:?} service {service} {options:?}: {traffic:?}"
+                            data_sent <= traffic.received,
+                            "{codec:?} service {service} {options:?}: {data_sent} bytes of data for {traffic:?}"
                         );
                         let ratio = traffic.sent as f64 / traffic.received as f64;
                         if ratio > worst.0 {

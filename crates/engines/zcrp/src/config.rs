@@ -83,6 +83,9 @@ pub struct Config {
     pub max_messages: usize,
     /// Never send more than three times the bytes received: for a receiver whose peer introduced itself.
     pub limit_amplification: bool,
+    /// The peer is known to speak of idleness (Z-21) and to have posted before it is sent to: so its silence counts also
+    /// while messages wait that have not begun (Z-19). Otherwise that is so from its first flow hint on.
+    pub peer_reports_idle: bool,
     /// Where the first sequence number comes from: fresh randomness for every endpoint (Z-6).
     pub seed: u64,
 }
@@ -107,6 +110,7 @@ impl Default for Config {
             timeout_floor: Duration::from_millis(20),
             max_messages: 1 << 20,
             limit_amplification: false,
+            peer_reports_idle: false,
             seed: 0,
         }
     }

@@ -194,7 +194,7 @@ fn duplicates_are_acknowledged_again_and_dropped() {
     assert!(half.take_acks().concat().iter().any(|&(_, high, sign)| sign && high == 54));
     assert!(half.take_events().is_empty());
     assert_eq!(half.rx().counters().units_duplicate, 2);
-    assert_eq!(half.buffers[0][..200], bytes(200));
+    assert_eq!(half.buffer(0)[..200], bytes(200));
 }
 
 #[test]
@@ -249,7 +249,7 @@ fn what_nobody_asked_for_or_does_not_fit_is_dropped_without_acknowledgement() {
     dropped(&mut half, &plain_unit(0, 2, 6, &[1; 50], true), |seen| seen.units_contradictory);
     half.feed(&plain_unit(0, 0, 6, &bytes(100), false));
     assert!(half.take_events().iter().any(received(0, Ok(200))));
-    assert_eq!(half.buffers[0][..200], bytes(200));
+    assert_eq!(half.buffer(0)[..200], bytes(200));
 }
 
 #[test]
@@ -261,7 +261,7 @@ fn a_last_unit_whose_place_is_not_known_is_kept_or_dropped_but_never_misplaced()
     half.feed(&piece(0, 2, 14, 250));
     half.feed(&piece(0, 0, 15, 250));
     assert!(half.take_events().iter().any(received(0, Ok(250))));
-    assert_eq!(half.buffers[0][..250], bytes(250));
+    assert_eq!(half.buffer(0)[..250], bytes(250));
 }
 
 #[test]
@@ -341,7 +341,7 @@ fn every_unit_size_is_accepted_and_nothing_behind_the_buffer_is_touched() {
                 }
                 let events = half.take_events();
                 assert!(events.iter().any(received(0, Ok(size as u32))), "F {fragment}, {size} bytes: {events:?}");
-                assert_eq!(half.buffers[0][..size], data, "F {fragment}, {size} bytes");
+                assert_eq!(half.buffer(0)[..size], data, "F {fragment}, {size} bytes");
             }
         }
     }
@@ -382,7 +382,7 @@ fn trains_in_any_order_with_wrong_guesses_end_up_right() {
         let events = half.take_events();
         for (message, &size) in sizes.iter().enumerate() {
             assert!(events.iter().any(received(message as u64, Ok(size as u32))), "seed {seed}: message {message}");
-            assert_eq!(half.buffers[message][..size], bytes(size), "seed {seed}: message {message}");
+            assert_eq!(half.buffer(message)[..size], bytes(size), "seed {seed}: message {message}");
         }
         assert_eq!(events.len(), 4);
     }

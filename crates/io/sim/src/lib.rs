@@ -66,5 +66,6 @@ pub use host::{Coalesce, HostConfig, HostCounters, HostId};
 pub use network::{Exits, Node, NodeId, Path};
 pub use packet::{Fate, HEADER_BYTES, Packet, Position, RouteId};
 pub use simulation::{Outcome, Simulation};
+pub use sums::Sums;
 pub use timeline::Timeline;
 pub use trace::{Direction, Formatter, Trace, TraceEvent};

@@ -5,8 +5,10 @@ use pinnace_wire::checksum::{Cxor, Internet};
 
 /// One sum under way.
 #[derive(Debug)]
-pub(crate) enum Sums {
+pub enum Sums {
+    /// The sum of IP, UDP and TCP.
     Internet(Internet),
+    /// XTP's rotated sum.
     Cxor(Cxor),
 }
 

@@ -24,9 +24,6 @@ const STEPS: usize = 400;
 /// Somebody who never repeats a cookie.
 const SPOOFED: Address = Address::Node(9);
 
-/// What a target does with an input.
-pub type Target = fn(&[u8]);
-
 /// The bytes of a script, zero behind their end.
 struct Script<'a>(&'a [u8]);
 
@@ -351,7 +348,7 @@ pub fn engine(bytes: &[u8]) {
             0..=6 => {
                 let (source, datagram) = wires.datagram(&mut script, qos);
                 let count = usize::from(step >> 6) + 1;
-                half.read(source, &vec![datagram; count]);
+                half.read(source, pinnace_core::Ecn::NotCapable, &vec![datagram; count]);
             }
             7 => half.advance(Duration::from_micros(u64::from(script.byte()) * 50)),
             8 => half.advance(Duration::from_millis(u64::from(script.byte()) * 10)),

@@ -155,8 +155,8 @@ impl End {
             low += n;
         }
         let shuts = count == self.writes.len() && !self.has_shut;
+        let now = self.half.now;
         let tickets = self.half.engine.call(|engine| {
-            let now = self.half.now;
             let write = |(buffer, n): &(_, u64)| socket::write(engine, now, context, *buffer, 0, *n).ok();
             let tickets: Vec<_> = batch.iter().map_while(write).collect();
             if shuts && tickets.len() == count {

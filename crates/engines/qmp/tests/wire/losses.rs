@@ -135,7 +135,7 @@ fn each_new_gap_is_told_once_and_at_once() {
 fn gaps_of_one_read_are_told_together() {
     let mut scene = Scene::accepted(&Profile::default());
     let datagrams: Vec<_> = [0, 200, 400].iter().map(|low| scene.data(NONE, *low, 100).bytes()).collect();
-    scene.half.read(PEER, &datagrams);
+    scene.half.read(PEER, pinnace_core::Ecn::NotCapable, &datagrams);
     let told = only(scene.take());
     assert_eq!((told.kind, told.rseq), (Kind::Ecntl, scene.n(100)));
     assert_eq!(told.spans, [(scene.n(200), scene.n(300)), (scene.n(400), scene.n(500))]);

@@ -5,6 +5,7 @@ use core::time::Duration;
 use pinnace_core::{Address, ControllerKind};
 use pinnace_qmp::socket::{self, Errno, Linger};
 use pinnace_qmp::{Medium, Profile, State};
+use pinnace_testing::hand::Sent;
 use pinnace_wire::checksum::internet;
 use pinnace_wire::xtp::{Kind, Service};
 use pinnace_xtp::{Codec, Config, ContextId, ControlBlock, Event, Failure, Options};
@@ -56,8 +57,7 @@ pub(crate) fn check(bytes: &[u8], got: &Got) {
 
 /// What has left since the last look, checked.
 pub(crate) fn take(half: &mut Half) -> Vec<(Vec<u8>, Got)> {
-    let sent = core::mem::take(&mut half.sent);
-    let parsed = sent.into_iter().map(|(_, bytes)| {
+    let parsed = half.take_sent().into_iter().map(|Sent { bytes, .. }| {
         let got = Got::parse(Codec::Xtp40, &bytes);
         check(&bytes, &got);
         (bytes, got)

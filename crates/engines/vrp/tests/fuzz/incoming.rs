@@ -333,7 +333,7 @@ fn settle(half: &mut Half, peers: &Peers, held: &mut Vec<(FrameId, pinnace_core:
             other => panic!("a receiver does not report {other:?}"),
         }
     }
-    for sent in half.take() {
+    for sent in half.take_sent() {
         let control = Control::parse(&sent.bytes).expect("an answer parses");
         for tag in control.tags() {
             // What names a frame names the packet's own.

@@ -15,6 +15,3 @@ pub use codec::codec;
 pub use incoming::incoming;
 pub use outgoing::outgoing;
 pub use pair::pair;
-
-/// What a target does with an input.
-pub type Target = fn(&[u8]);

@@ -40,7 +40,7 @@ struct Peer {
 impl Peer {
     /// Looks at everything that was sent.
     fn look(&mut self, half: &mut Half) {
-        for sent in half.take() {
+        for sent in half.take_sent() {
             check_request(&sent.bytes);
             let head = sent.bytes.first_chunk().expect("a packet has a header");
             match Header::parse(head) {
@@ -294,7 +294,10 @@ pub fn outgoing(bytes: &[u8]) {
                         outgoing.open(now);
                     }
                 }),
-                _ => half.advance(half.tx().timeout()),
+                _ => {
+                    let timeout = half.tx().timeout();
+                    half.advance(timeout);
+                }
             },
         }
         peer.look(&mut half);

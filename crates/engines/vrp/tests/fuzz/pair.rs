@@ -85,11 +85,11 @@ impl Pair {
 
     /// Puts what was sent on its way, and looks at what was reported.
     fn collect(&mut self) {
-        for sent in self.sender.take() {
+        for sent in self.sender.take_sent() {
             check_request(&sent.bytes);
             self.launch(true, sent);
         }
-        for sent in self.receiver.take() {
+        for sent in self.receiver.take_sent() {
             assert_eq!(sent.to, SENDER);
             self.launch(false, sent);
         }

@@ -59,12 +59,12 @@ fn long_answers_go_on_in_further_packets_each_with_the_cumulative_ack() {
     let mut half = new();
     half.feed(&header(1, 2_000_000, 1000, &[]));
     half.take();
-    half.hold = true;
+    half.holds_back = true;
     half.feed(&data(1, 2_000_000, 1000, 0));
     for packet in 0..700 {
         half.feed(&data(1, 2_000_000, 1000, 2 * packet + 2));
     }
-    half.hold = false;
+    half.holds_back = false;
     half.drain();
     let answers = half.take();
     assert!(answers.len() >= 5 && answers.iter().all(|bytes| bytes.len() <= 1472));
@@ -142,11 +142,11 @@ fn a_complete_frame_says_everything_in_time() {
     let mut half = new();
     half.feed(&header(1, 1_001_000, 1000, &ALL_MAY_BE_LOST));
     half.take();
-    half.hold = true;
+    half.holds_back = true;
     for packet in 0..=500 {
         half.feed(&data(1, 1_001_000, 1000, 2 * packet));
     }
-    half.hold = false;
+    half.holds_back = false;
     half.drain();
     let answers = half.take();
     let words: Vec<String> = answers.iter().map(|bytes| say(bytes)).collect();

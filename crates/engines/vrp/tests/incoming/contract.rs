@@ -13,7 +13,7 @@ fn a_frame_without_loss_is_delivered_in_place() {
     assert_eq!(half.hear(&data(7, 2500, 1000, 1)), ["7: ack 1, single 1"]);
     assert!(half.deliveries().is_empty());
     half.feed(&data(7, 2500, 1000, 2));
-    assert_eq!((half.sent[0].0, half.sent[0].1), (ALICE, Some(HERE)), "from the address that was written to");
+    assert_eq!((half.sent[0].to, half.sent[0].from), (ALICE, Some(HERE)), "from the address that was written to");
     assert_eq!(half.take(), [[0x80, 7, 0, 0, 0, 0, 3, 0, 0, 0, 2, 66, 0, 4, 0, 0, 0, 2, 0]]);
     let deliveries = half.deliveries();
     let [delivery] = &deliveries[..] else { panic!("{deliveries:?}") };

@@ -136,12 +136,12 @@ fn replies_wait_in_a_queue_with_a_limit() {
     //= V-R6, V-R20 test
     let limits = Limits { early_packets: 0, replies: 10, ..Limits::default() };
     let mut half = Half::new(Config { limits, ..Config::default() });
-    half.hold = true;
+    half.holds_back = true;
     for number in 0..50 {
         half.feed(&data(number, 100, 100, 0));
         half.feed(&control(0, &[Tag::Ping([7; 8])]));
     }
-    half.hold = false;
+    half.holds_back = false;
     half.drain();
     assert_eq!(half.take().len(), 10);
     assert_eq!(half.counters().answers_withheld, 90);

@@ -1,7 +1,7 @@
 //! Frame headers: what is parsed, created, repeated, refused, closed and forgotten (section 1, V-R1, V-R17, V-R20, V-S2).
 
 use crate::half::{ALICE, BOB, HERE, Half, content, control, data, header, padded, raw_data, say};
-use pinnace_core::{Address, Ecn};
+use pinnace_core::{Address, BufferId, Ecn};
 use pinnace_vrp::{Config, Event, Limits};
 use pinnace_wire::vrp::{Inline, Tag};
 
@@ -158,7 +158,7 @@ fn a_ping_is_answered_with_its_bytes_and_never_more_than_came() {
     let mut half = new();
     let stamp = [1, 2, 3, 4, 5, 6, 7, 8];
     half.feed(&padded(0, &[Tag::Ping(stamp)], 1472));
-    let (to, from, datagram) = half.sent.remove(0);
+    let pinnace_testing::hand::Sent { to, from, bytes: datagram, .. } = half.sent.remove(0);
     assert_eq!((to, from), (ALICE, Some(HERE)));
     assert_eq!(datagram, [0x80, 0, 0, 0, 0, 0, 2, 1, 2, 3, 4, 5, 6, 7, 8, 0]);
     assert_eq!(half.ask(&control(0, &[Tag::Ping(stamp)])).concat().len(), 16, "without padding it is as long");
@@ -209,7 +209,7 @@ fn a_header_closes_the_frames_before_it() {
         ["4: ok"]
     );
     assert_eq!(half.rx().frames(), 2);
-    assert!(half.memory.buffers[1].is_none(), "an incomplete frame is destroyed without delivery");
+    assert!(half.memory.bytes(BufferId::new(1)).is_none(), "an incomplete frame is destroyed without delivery");
     assert_eq!(half.content(&delivered[0]), content(1, 100), "a delivered one belongs to the application");
     assert_eq!(half.counters().frames_failed, 1);
     assert!(half.take_events().is_empty());
@@ -286,7 +286,7 @@ fn a_new_epoch_closes_what_was_before() {
     let delivered = half.deliveries();
     assert_eq!(half.hear(&offer(50, 2)), ["50: ok"], "the same number is a new frame");
     assert_eq!(half.rx().frames(), 2, "Alice's new one, and Bob's");
-    assert!(half.memory.buffers[1].is_none() && half.memory.buffers[0].is_some());
+    assert!(half.memory.bytes(BufferId::new(1)).is_none() && half.memory.bytes(BufferId::new(0)).is_some());
     assert_eq!(half.hear(&data(51, 200, 100, 0)), [""; 0], "of an unknown frame, and kept for a moment");
     feed_all(&mut half, 50, 200, 100);
     assert_eq!(half.deliveries()[0].id.0, delivered[0].id.0 + 3);
@@ -425,7 +425,7 @@ fn senders_are_limited_and_the_oldest_idle_one_is_forgotten() {
         half.take().iter().map(|bytes| say(bytes)).collect::<Vec<_>>(),
         ["1: ok", "1: ok", "1: ok", "1: refused"]
     );
-    assert_eq!(half.memory.buffers.iter().flatten().count(), 3, "and its storage went back");
+    assert_eq!(half.memory.kept(), 3, "and its storage went back");
     half.feed_from(node(1), &control(0, &[Tag::FrameClose(1)]));
     half.feed_from(node(3), &header(1, 100, 100, &[]));
     half.feed_from(node(1), &header(2, 100, 100, &[]));

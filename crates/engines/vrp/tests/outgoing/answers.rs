@@ -188,7 +188,8 @@ fn once_a_packet_is_acknowledged_the_header_is_never_sent_again() {
         let (mut half, frame) = under_way();
         half.say(frame, &[tag]);
         half.take();
-        half.advance(half.tx().timeout() - ms(2));
+        let timeout = half.tx().timeout();
+        half.advance(timeout - ms(2));
         half.say(frame, &[Tag::MissingHeader(frame)]);
         assert!(half.take().is_empty() && half.take_events().is_empty(), "stale: an answer came before");
         assert!(half.tx().counters().controls_stale > 0);

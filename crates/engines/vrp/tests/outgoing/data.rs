@@ -1,7 +1,7 @@
 //! Data: inline, early, and packet by packet; windows, deadlines, turns.
 
 use crate::half::{Data, Half, config, content, data, is_control, is_header, ms, number, single_acks, tags};
-use pinnace_core::{Ecn, TrainLimits};
+use pinnace_core::{BufferId, Ecn, TrainLimits};
 use pinnace_vrp::{Config, Event, Failure, LossSummary, Sent, Terms};
 use pinnace_wire::vrp::Tag;
 
@@ -23,7 +23,7 @@ fn a_small_frame_travels_in_its_header() {
         assert!(header.len() <= 64.max(size + 6 + 9 + 6 + 3 + 1 + 2 + 3), "{size}: {}", header.len());
         let end = header.len() - 1;
         assert_eq!(header[end], 0, "LAST");
-        assert_eq!(header[end - size..end], content(half.buffers.len() as u64 - 1, size));
+        assert_eq!(header[end - size..end], content(half.memory.count() as u64 - 1, size));
         assert_eq!(header[end - size - 2..end - size], [65, size as u8]);
         let [Tag::FrameCreate { size: s, .. }, Tag::Epoch(_), .., Tag::InlineData(inline)] = tags(header)[..] else {
             panic!("{:?}", tags(header));
@@ -135,7 +135,7 @@ fn packets_are_the_memory_and_a_header_of_six_bytes() {
         assert_eq!(*datagram, expected);
     }
     // The memory is read when a packet leaves, not before.
-    half.buffers[0].as_mut().unwrap()[500..600].fill(0xEE);
+    half.memory.bytes_mut(BufferId::new(0)).unwrap()[500..600].fill(0xEE);
     half.say(frame, &[Tag::Nack(5)]);
     assert_eq!(half.take_data()[0].bytes, [0xEE; 100]);
 }
@@ -200,7 +200,7 @@ fn estimates_double_at_most_once_in_a_round_trip() {
     }
     half.take();
     assert_eq!(half.tx().round_trip(), Some(ms(100)));
-    half.advance_to(half.now + ms(250));
+    half.advance(ms(250));
     assert_eq!(half.take_packets().len(), 8, "the first frame's");
     assert_eq!(half.tx().timeout(), ms(600));
     half.advance(ms(310));

@@ -1,30 +1,17 @@
-//! One outgoing endpoint driven by hand: the test is its receiver, its clock and its memory.
+//! One outgoing endpoint [driven by hand](pinnace_testing::hand): the test is its receiver, its clock and its memory.
 //!
-//! The driver does what the runtime does, and checks on the way what always holds: payload lies inside memory that the
-//! application has lent, the drain rule is kept, and once a timer has been handled the next one is in the future.
+//! On the way it is checked that it sends to its peer only, that it expects no payload, and that once a timer has been
+//! handled the next one is in the future.
 
 #![allow(unreachable_pub, reason = "every file of this test uses its own part")]
 
+use core::ops::{Deref, DerefMut};
 use core::time::Duration;
-use pinnace_core::{
-    Address, BufferId, BufferRange, ControllerKind, Driven, Ecn, Move, PathEvent, Placed, PollAt, ReceivePlan, RxMeta,
-    Time, Train, TrainLimits,
-};
+use pinnace_core::{Address, ControllerKind, Ecn, PathEvent, Time};
+pub use pinnace_testing::hand::Sent as Left;
+use pinnace_testing::hand::{Hand, Returned, Subject, Traffic};
 use pinnace_vrp::{Config, Event, Failure, FrameSpec, Outgoing, Refused, Sent, Vrp};
 use pinnace_wire::vrp::{Control, ControlWriter, Header, Tag};
-
-/// Polls without an end: the engine goes round in circles.
-const MANY: usize = 100_000;
-
-/// A datagram that has left.
-#[derive(Clone, Debug)]
-pub struct Left {
-    /// Counts the trains.
-    pub train: usize,
-    pub at: Time,
-    pub ecn: Ecn,
-    pub bytes: Vec<u8>,
-}
 
 /// A data packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,15 +21,41 @@ pub struct Data {
     pub bytes: Vec<u8>,
 }
 
-pub struct Half {
-    pub engine: Driven<Vrp>,
-    pub now: Time,
-    /// What was lent; `None` once it was given back.
-    pub buffers: Vec<Option<Vec<u8>>>,
-    pub left: Vec<Left>,
-    pub events: Vec<Event>,
-    pub limits: TrainLimits,
-    trains: usize,
+/// What always holds of a sender.
+pub struct Endpoint;
+
+impl Subject for Endpoint {
+    type Engine = Vrp;
+
+    const TIMERS_MOVE_ON: bool = true;
+
+    fn returned(event: &Event) -> Returned {
+        match event {
+            Event::Sent { buffer, .. } => Returned::Lent(*buffer),
+            _ => Returned::Nothing,
+        }
+    }
+
+    fn on_sent(&mut self, _: &Vrp, sent: &Left, _: Traffic) {
+        assert_eq!(sent.to, Address::Peer);
+    }
+}
+
+/// A sender, its clock and its memory.
+pub struct Half(Hand<Endpoint>);
+
+impl Deref for Half {
+    type Target = Hand<Endpoint>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl DerefMut for Half {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
 }
 
 /// P = 100, no congestion control: the paper's sender.
@@ -121,15 +134,7 @@ pub fn closes(datagrams: &[Vec<u8>]) -> Vec<u16> {
 
 impl Half {
     pub fn new(config: &Config) -> Self {
-        Self {
-            engine: Driven::new(Vrp::outgoing(Outgoing::new(config.clone(), Time::ZERO))),
-            now: Time::ZERO,
-            buffers: Vec::new(),
-            left: Vec::new(),
-            events: Vec::new(),
-            limits: TrainLimits::GSO,
-            trains: 0,
-        }
+        Self(Hand::new(Vrp::outgoing(Outgoing::new(config.clone(), Time::ZERO)), Endpoint))
     }
 
     /// An endpoint whose path has been measured: 100 ms, so that the time-out is 300 ms.
@@ -163,21 +168,18 @@ impl Half {
 
     /// A call of the application, and what follows from it.
     pub fn call<R>(&mut self, call: impl FnOnce(&mut Outgoing, Time) -> R) -> R {
-        let now = self.now;
-        let result = self.engine.call(|engine| call(engine.as_outgoing().expect("a sender"), now));
-        self.drain();
-        result
+        self.0.call(|engine, now| call(engine.as_outgoing().expect("a sender"), now))
     }
 
     /// Sends `size` bytes on terms of their own, if there are any.
     pub fn try_send(&mut self, size: usize, with: impl FnOnce(&mut FrameSpec)) -> Result<u64, Refused> {
-        let buffer = BufferId::new(self.buffers.len() as u32);
-        self.buffers.push(Some(content(u64::from(buffer.index()), size)));
+        let content = content(self.memory.count() as u64, size);
+        let buffer = self.memory.add(content);
         let mut spec = FrameSpec::new(buffer, size as u64);
         with(&mut spec);
         let result = self.call(|outgoing, now| outgoing.send(now, spec));
         if result.is_err() {
-            self.buffers.pop();
+            self.memory.forget(buffer);
         }
         result
     }
@@ -199,51 +201,10 @@ impl Half {
         self.call(|outgoing, now| outgoing.close(now));
     }
 
-    /// Polls until nothing comes.
-    pub fn drain(&mut self) {
-        let Self { engine, now, buffers, left, limits, trains, .. } = self;
-        let mut train = Train::new(*limits);
-        for turn in 0.. {
-            assert!(turn < MANY, "sends without an end");
-            train.reset(*limits);
-            if !engine.poll_transmit(*now, &mut train) {
-                break;
-            }
-            *trains += 1;
-            assert_eq!(train.destination(), Address::Peer);
-            assert!(train.segments() <= limits.segments, "a train of {} datagrams", train.segments());
-            let (at, ecn, train_number) = (*now, train.ecn(), *trains);
-            train.for_each_datagram(
-                |range| place(range, buffers),
-                |bytes| left.push(Left { train: train_number, at, ecn, bytes: bytes.to_vec() }),
-            );
-        }
-        for turn in 0.. {
-            assert!(turn < MANY, "events without an end");
-            let Some(event) = self.engine.poll_event() else { break };
-            if let Event::Sent { buffer, .. } = &event {
-                let lent = self.buffers[buffer.index() as usize].take();
-                assert!(lent.is_some(), "{buffer:?} was given back twice");
-            }
-            self.events.push(event);
-        }
-    }
-
     /// One read: equal datagrams, the last may be shorter.
     pub fn read(&mut self, datagrams: &[Vec<u8>]) {
-        let bytes = datagrams.concat();
-        let mut plan = ReceivePlan::new();
-        plan.reset(64);
-        self.engine.plan_receive(&mut plan);
-        assert!(plan.slots().is_empty(), "a sender expects no payload");
-        plan.top_up(bytes.len());
-        let meta = RxMeta { source: Address::Peer, destination: None, ecn: Ecn::NotCapable };
-        let mut moves: Vec<Move> = Vec::new();
-        let pieces: &[&[u8]] = if bytes.is_empty() { &[] } else { &[&bytes] };
-        let mut placed = Placed::new(plan.slots(), pieces, bytes.len(), datagrams[0].len(), &mut moves);
-        self.engine.handle_datagrams(self.now, &meta, &mut placed);
-        assert!(moves.is_empty(), "a sender moves nothing");
-        self.drain();
+        self.0.read(Address::Peer, Ecn::NotCapable, datagrams);
+        assert_eq!(self.memory.allocations, 0, "a sender stores nothing that comes");
     }
 
     /// One datagram.
@@ -257,47 +218,14 @@ impl Half {
     }
 
     pub fn unreachable(&mut self) {
-        self.engine.handle_path_event(self.now, PathEvent::Unreachable);
+        let now = self.now;
+        self.engine.handle_path_event(now, PathEvent::Unreachable);
         self.drain();
-    }
-
-    /// The clock goes on to `time`; timers that run out on the way are handled.
-    pub fn advance_to(&mut self, time: Time) {
-        for turn in 0.. {
-            assert!(turn < MANY, "timers without an end");
-            let at = match self.engine.poll_at() {
-                PollAt::Now => self.now,
-                PollAt::Time(at) => at.max(self.now),
-                PollAt::Ingress => break,
-            };
-            if at > time {
-                break;
-            }
-            self.now = at;
-            self.engine.handle_timeout(self.now);
-            self.drain();
-            let next = self.engine.poll_at();
-            let is_ahead = match next {
-                PollAt::Now => false,
-                PollAt::Time(at) => at > self.now,
-                PollAt::Ingress => true,
-            };
-            assert!(is_ahead, "{next:?} is due at {:?}, after the timer was handled", self.now);
-        }
-        self.now = self.now.max(time);
-    }
-
-    pub fn advance(&mut self, time: Duration) {
-        self.advance_to(self.now + time);
     }
 
     /// When the next timer runs out.
     pub fn next_at(&self) -> Option<Time> {
-        match self.engine.poll_at() {
-            PollAt::Now => Some(self.now),
-            PollAt::Time(at) => Some(at),
-            PollAt::Ingress => None,
-        }
+        self.next_timer()
     }
 
     /// What has left since the last look.
@@ -307,7 +235,7 @@ impl Half {
 
     /// The same, with when and how it left.
     pub fn take_left(&mut self) -> Vec<Left> {
-        core::mem::take(&mut self.left)
+        self.take_sent()
     }
 
     /// The frame headers among it.
@@ -325,10 +253,6 @@ impl Half {
         self.take_data().into_iter().map(|data| data.packet).collect()
     }
 
-    pub fn take_events(&mut self) -> Vec<Event> {
-        core::mem::take(&mut self.events)
-    }
-
     /// How sends have ended since the last look, in the order in which they did.
     pub fn take_results(&mut self) -> Vec<(u64, Result<Sent, Failure>)> {
         let result = |event| if let Event::Sent { ticket, result, .. } = event { Some((ticket, result)) } else { None };
@@ -339,12 +263,6 @@ impl Half {
     pub fn take_ends(&mut self) -> Vec<(u64, Result<(), Failure>)> {
         self.take_results().into_iter().map(|(ticket, result)| (ticket, result.map(|_| ()))).collect()
     }
-}
-
-fn place(range: BufferRange, buffers: &[Option<Vec<u8>>]) -> &[u8] {
-    let buffer = buffers.get(range.buffer.index() as usize).and_then(Option::as_deref);
-    let buffer = buffer.unwrap_or_else(|| panic!("{range:?} is not the engine's memory"));
-    &buffer[range.offset as usize..range.end() as usize]
 }
 
 /// The numbers `range` of control tags.

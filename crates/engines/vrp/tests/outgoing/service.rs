@@ -290,7 +290,7 @@ fn bbr_and_cubic_finish_over_a_path_of_their_own() {
             on_the_way.extend(half.take_left().into_iter().map(|left| (left.at + ms(10), left.bytes)));
             let next = on_the_way.first().map(|(at, _)| *at);
             let Some(at) = next.into_iter().chain(half.next_at()).min() else { break };
-            half.advance_to(at.max(half.now));
+            half.advance_to(at);
             while on_the_way.first().is_some_and(|(at, _)| *at <= half.now) {
                 let (_, datagram) = on_the_way.remove(0);
                 let frame = number(&datagram);

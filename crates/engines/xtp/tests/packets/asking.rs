@@ -213,7 +213,8 @@ fn a_packet_has_bytes_of_one_message_only() {
         let mut queue = |n: u64, eom: bool, btag: Option<[u8; 8]>| {
             let buffer = scene.half.memory.add(vec![1; n as usize]);
             let output = Output { eom, btag, ..Output::bytes(buffer, n) };
-            scene.half.engine.call(|engine| engine.send(scene.half.now, context, output)).expect("taken");
+            let now = scene.half.now;
+            scene.half.engine.call(|engine| engine.send(now, context, output)).expect("taken");
             while scene.half.engine.poll_event().is_some() {}
             scene.half.engine.transmit_blocked();
         };
@@ -282,11 +283,8 @@ fn lower_sort_values_leave_first() {
             let sorted = ControlBlock { mode_flags: Options::SORT, sort_value, ..block(Service::Connection) };
             let context = scene.half.call(|engine, now| engine.open(now, PEER, sorted)).expect("room");
             let buffer = scene.half.memory.add(vec![1; 10]);
-            scene
-                .half
-                .engine
-                .call(|engine| engine.send(scene.half.now, context, Output::message(buffer, 10)))
-                .expect("taken");
+            let now = scene.half.now;
+            scene.half.engine.call(|engine| engine.send(now, context, Output::message(buffer, 10))).expect("taken");
             while scene.half.engine.poll_event().is_some() {}
             scene.half.engine.transmit_blocked();
             contexts.push(scene.half.xtp().facts(context).expect("there").my_key);

@@ -110,6 +110,7 @@ impl Sender {
             events: VecDeque::new(),
             config,
         };
+        sender.liveness.peer_reports_idle = sender.config.peer_reports_idle;
         if let UnitSize::Fixed(bytes) = sender.config.unit_size {
             sender.set_unit_bytes(bytes, now);
         }

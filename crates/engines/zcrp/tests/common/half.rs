@@ -1,51 +1,44 @@
-//! One engine driven by hand: a test, or a fuzzer, is its peer, its clock and its memory.
-//!
-//! The driver does what the runtime does (plan, read into the planned slots, handle, move, transmit, events), and checks
-//! on the way what always holds: slots and moves stay inside their buffers, what a read dirties is still missing, the
-//! drain rule is kept, every date is in the future once the timer has been handled.
+//! One engine [driven by hand](pinnace_testing::hand): a test, or a fuzzer, is its peer, its clock and its memory.
 #![allow(dead_code, unreachable_pub, reason = "every test file uses its own part")]
 
+use core::ops::{Deref, DerefMut};
 use core::time::Duration;
-use pinnace_core::{
-    Address, BufferId, BufferRange, Driven, Ecn, Move, Placed, PollAt, ReceivePlan, RxMeta, Slot, Time, Train,
-    TrainLimits,
-};
+use pinnace_core::{Address, BufferId, Ecn, Time, TrainLimits};
+use pinnace_testing::hand::{Hand, Returned, STALE, Subject};
 use pinnace_wire::zcrp::{Control, TRAILER_BYTES, Trailer, Unit};
 use pinnace_zcrp::{Config, Event, Receiver, Refused, Sender, Zcrp};
 
-/// Bytes behind every buffer that nobody may touch.
-pub const GUARD: usize = 64;
-/// What they hold.
-pub const GUARD_BYTE: u8 = 0xA5;
-/// Polls without an end: the engine goes round in circles.
-const MANY: usize = 100_000;
+/// What tests of ZCRP know of it: they keep all buffers, to look at them.
+pub struct Endpoint;
+
+impl Subject for Endpoint {
+    type Engine = Zcrp;
+
+    fn returned(_: &Event) -> Returned {
+        Returned::Nothing
+    }
+}
 
 /// An engine, its clock and its memory.
-pub struct Half {
-    pub engine: Driven<Zcrp>,
-    pub now: Time,
-    pub buffers: Vec<Vec<u8>>,
-    /// What it has sent and nobody has taken yet, each with its train.
-    pub sent: Vec<(usize, Vec<u8>)>,
-    pub events: Vec<Event>,
-    trains: usize,
-    limits: TrainLimits,
-    /// Datagrams that one read may bring.
-    pub coalesce: usize,
+pub struct Half(Hand<Endpoint>);
+
+impl Deref for Half {
+    type Target = Hand<Endpoint>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl DerefMut for Half {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
 }
 
 impl Half {
     pub fn new(engine: Zcrp) -> Self {
-        Self {
-            engine: Driven::new(engine),
-            now: Time::ZERO,
-            buffers: Vec::new(),
-            sent: Vec::new(),
-            events: Vec::new(),
-            trains: 0,
-            limits: TrainLimits::GSO,
-            coalesce: 64,
-        }
+        Self(Hand::new(engine, Endpoint))
     }
 
     pub fn sender(config: &Config) -> Self {
@@ -63,21 +56,15 @@ impl Half {
         self
     }
 
-    pub fn buffer(&mut self, bytes: Vec<u8>) -> BufferId {
-        let id = BufferId::new(self.buffers.len() as u32);
-        self.buffers.push(bytes);
-        id
+    /// What the buffer of a message holds; they are named in the order in which they were given.
+    pub fn buffer(&self, message: usize) -> &[u8] {
+        self.memory.bytes(BufferId::new(message as u32)).expect("it is kept")
     }
 
     /// Queues a message without looking at what the engine does about it.
     pub fn try_send(&mut self, data: &[u8]) -> Result<u64, Refused> {
-        let mut bytes = data.to_vec();
-        bytes.extend_from_slice(&[GUARD_BYTE; GUARD]);
-        let buffer = self.buffer(bytes);
-        let now = self.now;
-        let result = self.engine.call(|e| e.sender_mut().expect("a sender").send(now, buffer, data.len() as u32));
-        self.drain();
-        result
+        let buffer = self.memory.add(data.to_vec());
+        self.0.call(|e, now| e.sender_mut().expect("a sender").send(now, buffer, data.len() as u32))
     }
 
     pub fn send(&mut self, data: &[u8]) -> u64 {
@@ -85,11 +72,8 @@ impl Half {
     }
 
     pub fn try_post(&mut self, capacity: usize) -> Result<u64, Refused> {
-        let buffer = self.buffer(vec![GUARD_BYTE; capacity + GUARD]);
-        let now = self.now;
-        let result = self.engine.call(|e| e.receiver_mut().expect("a receiver").post(now, buffer, capacity as u32));
-        self.drain();
-        result
+        let buffer = self.memory.add(vec![STALE; capacity]);
+        self.0.call(|e, now| e.receiver_mut().expect("a receiver").post(now, buffer, capacity as u32))
     }
 
     pub fn post(&mut self, capacity: usize) -> u64 {
@@ -98,96 +82,17 @@ impl Half {
 
     /// A call of the application, and what follows from it.
     pub fn call<R>(&mut self, call: impl FnOnce(&mut Zcrp) -> R) -> R {
-        let result = self.engine.call(call);
-        self.drain();
-        result
-    }
-
-    /// Polls until nothing comes.
-    pub fn drain(&mut self) {
-        let Self { engine, now, buffers, sent, trains, limits, .. } = self;
-        let mut train = Train::new(*limits);
-        for turn in 0.. {
-            assert!(turn < MANY, "sends without an end");
-            train.reset(*limits);
-            if !engine.poll_transmit(*now, &mut train) {
-                break;
-            }
-            *trains += 1;
-            assert!(train.segments() <= limits.segments, "a train of {} datagrams", train.segments());
-            let payload = |range: BufferRange| &buffers[range.buffer.index() as usize][inside(range, buffers)];
-            train.for_each_datagram(payload, |datagram| sent.push((*trains, datagram.to_vec())));
-        }
-        while let Some(event) = self.engine.poll_event() {
-            self.events.push(event);
-            assert!(self.events.len() < 10 * MANY, "events without an end");
-        }
+        self.0.call(|engine, _| call(engine))
     }
 
     /// One read: equal datagrams, the last may be shorter.
     pub fn read(&mut self, datagrams: &[Vec<u8>]) {
-        let bytes = datagrams.concat();
-        let segment = datagrams.first().map_or(0, Vec::len);
-        let mut plan = ReceivePlan::new();
-        plan.reset(self.coalesce);
-        self.engine.plan_receive(&mut plan);
-        plan.top_up(65_535.max(bytes.len()));
-        let mut pieces: Vec<&[u8]> = Vec::new();
-        let mut at = 0;
-        for slot in plan.slots() {
-            if let Slot::Payload(range) = slot {
-                // The whole slot must be fit to receive, whatever comes.
-                let place = inside(*range, &self.buffers);
-                let take = range.len.min((bytes.len() - at) as u32) as usize;
-                self.buffers[range.buffer.index() as usize][place.start..place.start + take]
-                    .copy_from_slice(&bytes[at..at + take]);
-            }
-            let take = slot.len().min(bytes.len() - at);
-            if take > 0 {
-                pieces.push(&bytes[at..at + take]);
-            }
-            at += take;
-        }
-        let meta = RxMeta { source: Address::Peer, destination: None, ecn: Ecn::NotCapable };
-        let mut moves: Vec<Move> = Vec::new();
-        let mut placed = Placed::new(plan.slots(), &pieces, bytes.len(), segment, &mut moves);
-        self.engine.handle_datagrams(self.now, &meta, &mut placed);
-        for Move { at, to } in moves {
-            let place = inside(to, &self.buffers);
-            self.buffers[to.buffer.index() as usize][place].copy_from_slice(&bytes[at..at + to.len as usize]);
-        }
-        for buffer in &self.buffers {
-            assert_eq!(buffer[buffer.len() - GUARD..], [GUARD_BYTE; GUARD], "bytes behind a buffer were touched");
-        }
-        self.drain();
+        self.0.read(Address::Peer, Ecn::NotCapable, datagrams);
     }
 
     /// One datagram.
     pub fn feed(&mut self, datagram: &[u8]) {
         self.read(&[datagram.to_vec()]);
-    }
-
-    /// The clock goes on to `time`; timers that run out on the way are handled.
-    pub fn advance_to(&mut self, time: Time) {
-        for turn in 0.. {
-            assert!(turn < MANY, "timers without an end");
-            let at = match self.engine.poll_at() {
-                PollAt::Now => self.now,
-                PollAt::Time(at) => at,
-                PollAt::Ingress => break,
-            };
-            if at > time {
-                break;
-            }
-            self.now = self.now.max(at);
-            self.engine.handle_timeout(self.now);
-            self.drain();
-        }
-        self.now = self.now.max(time);
-    }
-
-    pub fn advance(&mut self, time: Duration) {
-        self.advance_to(self.now + time);
     }
 
     pub fn millis(&mut self, millis: u64) {
@@ -196,7 +101,7 @@ impl Half {
 
     /// Every datagram sent since the last look.
     pub fn take(&mut self) -> Vec<Vec<u8>> {
-        self.sent.drain(..).map(|(_, datagram)| datagram).collect()
+        self.take_sent().into_iter().map(|sent| sent.bytes).collect()
     }
 
     /// The units among them, with their data.
@@ -214,10 +119,6 @@ impl Half {
         self.take().iter().filter_map(|datagram| parse_request(datagram)).collect()
     }
 
-    pub fn take_events(&mut self) -> Vec<Event> {
-        core::mem::take(&mut self.events)
-    }
-
     pub fn tx(&self) -> &Sender {
         self.engine.engine().sender().expect("a sender")
     }
@@ -225,13 +126,6 @@ impl Half {
     pub fn rx(&self) -> &Receiver {
         self.engine.engine().receiver().expect("a receiver")
     }
-}
-
-/// Where a range lies in its buffer, without the guard.
-fn inside(range: BufferRange, buffers: &[Vec<u8>]) -> core::ops::Range<usize> {
-    let buffer = &buffers[range.buffer.index() as usize];
-    assert!(range.end() <= (buffer.len() - GUARD) as u64, "{range:?} leaves a buffer of {}", buffer.len() - GUARD);
-    range.offset as usize..range.end() as usize
 }
 
 pub fn parse_unit(datagram: &[u8]) -> Option<(Unit, Vec<u8>)> {

@@ -1,4 +1,4 @@
-//! What the sending half of a connection costs: `cargo run --release -p pinnace-a1 --example outgoing_cost`. A window of 256
+//! What the sending half of a connection costs: `cargo run --release -p pinnace-a1 --example a1_outgoing_cost`. A window of 256
 //! blocks, an ACK for every 16. The bar of the project: well below 100 ns a block.
 #![allow(clippy::print_stdout, reason = "it is what this program is for")]
 #![allow(clippy::disallowed_methods, reason = "a benchmark reads the clock; the code it measures does not")]

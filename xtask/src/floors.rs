@@ -52,7 +52,7 @@ const FLOORS: &[Floor] = &[
 const TOP: &[&str] = &["pinnace-c", "pinnace-preload", "pinnace-python", "pinnace-cli"];
 
 /// The members of the workspace that are not part of the product: no rule for them, and nobody may use them.
-const OUTSIDE: &[&str] = &["xtask", "pinnace-tests"];
+const OUTSIDE: &[&str] = &["xtask", "pinnace-testing"];
 
 /// What is wrong with the dependencies of every member of the workspace.
 pub(crate) fn problems(root: &Path) -> Result<Vec<String>> {

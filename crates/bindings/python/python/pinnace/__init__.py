@@ -1,0 +1,85 @@
+"""Messages between programs: declare the service, get the transport.
+
+A program says what it needs as a `Service`; `connect` finds the cheapest of six methods that meets it. Messages arrive in
+one piece, without a copy where that is possible, and with a map of their holes where the service lets something be lost.
+
+>>> import pinnace
+>>> listener = pinnace.listen("127.0.0.1:0")
+>>> with pinnace.connect(listener.address, "size=4KiB") as connection:
+...     delivery = connection.send(b"ahoy")
+...     message = listener.accept().recv()
+>>> bytes(message)
+b'ahoy'
+
+The same for tasks is `pinnace.aio`. Connections do not survive `os.fork`: a `multiprocessing` program uses the method
+`"spawn"` or `"forkserver"`, or connects in the child.
+"""
+
+from . import aio, errors
+from ._pinnace import (
+    Connection,
+    Cost,
+    Delivered,
+    Delivery,
+    Explanation,
+    Listener,
+    Loss,
+    Offer,
+    Received,
+    ReceivedInto,
+    Service,
+    connect,
+    explain,
+    listen,
+)
+from .errors import (
+    CannotError,
+    ClosedError,
+    ConnectionError,
+    DeliveryError,
+    Error,
+    LostError,
+    MessageTooLongError,
+    NoAnswerError,
+    NoResponseError,
+    OSError,
+    RefusedError,
+    ServiceError,
+    TimeoutError,
+    UnmetError,
+    UnreachedError,
+)
+
+__all__ = [
+    "CannotError",
+    "ClosedError",
+    "Connection",
+    "ConnectionError",
+    "Cost",
+    "Delivered",
+    "Delivery",
+    "DeliveryError",
+    "Error",
+    "Explanation",
+    "Listener",
+    "Loss",
+    "LostError",
+    "MessageTooLongError",
+    "NoAnswerError",
+    "NoResponseError",
+    "OSError",
+    "Offer",
+    "Received",
+    "ReceivedInto",
+    "RefusedError",
+    "Service",
+    "ServiceError",
+    "TimeoutError",
+    "UnmetError",
+    "UnreachedError",
+    "aio",
+    "connect",
+    "errors",
+    "explain",
+    "listen",
+]

@@ -1,0 +1,249 @@
+"""Pinnace for tasks of asyncio: the names of `pinnace`, to be awaited.
+
+>>> import asyncio, pinnace
+>>> async def main():
+...     async with pinnace.aio.listen("127.0.0.1:0") as listener:
+...         async with await pinnace.aio.connect(listener.address, "direction=duplex") as connection:
+...             await connection.send(b"ahoy")
+...             accepted = await listener.accept()
+...             return bytes(await accepted.recv())
+>>> asyncio.run(main())
+b'ahoy'
+
+A wait that is cancelled (`asyncio.timeout`, `wait_for`) loses no message: what has come meanwhile is the next to be received.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections import deque
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from . import _pinnace
+from ._pinnace import Delivered, Delivery, Explanation, Operation, Reactor, Received, ReceivedInto, Service
+from .errors import Error, MessageTooLongError, NoResponseError
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer, Self, Unpack
+
+    from ._pinnace import Address, Overrides, ServiceLike, Settings, Words
+
+__all__ = ["Connection", "Listener", "connect", "listen"]
+
+_reactors: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Reactor] = weakref.WeakKeyDictionary()
+
+
+def _reactor(loop: asyncio.AbstractEventLoop) -> Reactor:
+    """What the loop watches on behalf of the library."""
+    reactor = _reactors.get(loop)
+    if reactor is None:
+        reactor = _reactors[loop] = Reactor()
+        loop.add_reader(reactor.fileno(), reactor.run)
+    return reactor
+
+
+async def _end(operation: Operation, lost: deque[Any] | None = None) -> Any:
+    """What an operation ends with. What comes for a task that was cancelled goes to `lost`."""
+    future = asyncio.get_running_loop().create_future()
+    operation.ends(future)
+    try:
+        return await future
+    except asyncio.CancelledError:
+        operation.cancel()
+        if lost is not None and future.done() and not future.cancelled() and future.exception() is None:
+            lost.append(future.result())
+        raise
+
+
+async def _delivered(delivery: Delivery) -> Delivered:
+    """What has come of a message."""
+    ended = delivery._wait(_reactor(asyncio.get_running_loop()))
+    return await _end(ended) if type(ended) is Operation else ended
+
+
+class Connection:
+    """`pinnace.Connection` for tasks. Made by `connect`, and by `accept` of a listener."""
+
+    def __init__(self, connection: _pinnace.Connection) -> None:
+        self._connection = connection
+        self._again: deque[Received | None] = deque()
+        self._transacting = asyncio.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._reactor: Reactor | None = None
+        self._thread = ThreadPoolExecutor(1, "pinnace-send") if connection._sends_slowly else None
+
+    def _reacts(self) -> Reactor:
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._reactor = _reactor(loop)
+            self._loop = loop
+        return self._reactor  # type: ignore[return-value]
+
+    async def send(self, buffer: Buffer, **overrides: Unpack[Overrides]) -> Delivery:
+        """Begins to send a message; waits while too much is under way. `await` what is returned to know that it has arrived.
+
+        The arguments are those of `pinnace.Connection.send`.
+        """
+        if self._thread is not None:
+            send = self._connection.send
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._thread, lambda: send(buffer, **overrides))
+        while True:
+            delivery, waits = self._connection._send(buffer, overrides or None)
+            if not waits:
+                return delivery
+            ended = delivery._wait(self._reacts())
+            if type(ended) is Operation:
+                try:
+                    await _end(ended)
+                except Exception:
+                    pass  # Whoever waits for that message hears of it.
+
+    async def recv(self) -> Received | None:
+        """The next message; `None` when the peer has closed, and everything was received."""
+        if self._again:
+            return self._again.popleft()
+        received = self._connection._recv(self._reacts())
+        return await _end(received, self._again) if type(received) is Operation else received
+
+    async def recv_into(self, buffer: Buffer) -> ReceivedInto | None:
+        """Like `recv`, into memory of the program's; the bytes are copied there."""
+        received = await self.recv()
+        if received is None:
+            return None
+        memory = memoryview(buffer).cast("B")
+        if len(received) > len(memory):
+            self._again.appendleft(received)
+            error = MessageTooLongError(f"the message has {len(received)} bytes, and there is room for {len(memory)}")
+            error.most = len(memory)
+            raise error
+        memory[: len(received)] = received.data
+        return received._into()
+
+    async def transact(self, request: Buffer) -> Received:
+        """Sends a request, and waits for the next message, which is the response. Others wait for their turn."""
+        async with self._transacting:
+            await self.send(request)
+            response = await self.recv()
+        if response is None:
+            raise NoResponseError("the peer has closed without a response")
+        return response
+
+    def set_service(self, service: ServiceLike = None, /, **words: Unpack[Words]) -> None:
+        """As `pinnace.Connection.set_service`; does not wait."""
+        self._connection.set_service(service, **words)
+
+    @property
+    def service(self) -> Service:
+        """The service with which messages are sent."""
+        return self._connection.service
+
+    @property
+    def method(self) -> str:
+        """What carries it."""
+        return self._connection.method
+
+    @property
+    def peer(self) -> str:
+        """Where the peer's socket is: `host:port`."""
+        return self._connection.peer
+
+    def explain(self) -> Explanation | None:
+        """Why it is this method."""
+        return self._connection.explain()
+
+    async def flush(self) -> None:
+        """Waits until everything that was sent has arrived."""
+        await asyncio.get_running_loop().run_in_executor(None, self._connection.flush)
+
+    async def close(self, linger: float = 1.0) -> None:
+        """Ends what is sent: waits at most `linger` seconds for it to arrive, and tells the peer."""
+        await asyncio.get_running_loop().run_in_executor(None, self._connection.close, linger)
+        if self._thread is not None:
+            self._thread.shutdown(wait=False)
+
+    def __aiter__(self) -> AsyncIterator[Received]:
+        return self
+
+    async def __anext__(self) -> Received:
+        received = await self.recv()
+        if received is None:
+            raise StopAsyncIteration
+        return received
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        # As `with pinnace.connect(...)`: whoever wants to know calls `close`.
+        try:
+            await self.close()
+        except Error:
+            pass
+
+    def __repr__(self) -> str:
+        return f"<pinnace.aio.Connection with {self.peer} by {self.method}>"
+
+
+class Listener:
+    """`pinnace.Listener` for tasks: `await accept()`, or `async for connection in listener`."""
+
+    def __init__(self, listener: _pinnace.Listener) -> None:
+        self._listener = listener
+        self._again: deque[_pinnace.Connection] = deque()
+
+    async def accept(self) -> Connection:
+        """Waits for the next connection."""
+        if self._again:
+            return Connection(self._again.popleft())
+        accepted = _reactor(asyncio.get_running_loop()).accept(self._listener)
+        return Connection(await _end(accepted, self._again) if type(accepted) is Operation else accepted)
+
+    @property
+    def address(self) -> str:
+        """Where it listens: `host:port`."""
+        return self._listener.address
+
+    @property
+    def port(self) -> int:
+        """The port where it listens."""
+        return self._listener.port
+
+    def close(self) -> None:
+        """Accepts no more; connections that were accepted go on."""
+        self._listener.close()
+
+    def __aiter__(self) -> AsyncIterator[Connection]:
+        return self
+
+    async def __anext__(self) -> Connection:
+        return await self.accept()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<pinnace.aio.Listener at {self.address}>"
+
+
+def listen(address: Address, service: ServiceLike = None, **settings: Unpack[Settings]) -> Listener:
+    """Listens at `address`, as `pinnace.listen` does. Does not wait."""
+    return Listener(_pinnace.listen(address, service, **settings))
+
+
+async def connect(peer: Address, service: ServiceLike = None, **settings: Unpack[Settings]) -> Connection:
+    """Connects, as `pinnace.connect` does."""
+    reactor = _reactor(asyncio.get_running_loop())
+    connection = reactor.connect(peer, service, settings or None)
+    return Connection(await _end(connection) if type(connection) is Operation else connection)

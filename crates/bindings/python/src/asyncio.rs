@@ -1,0 +1,209 @@
+//! The library's futures in Python's event loops: a descriptor a loop, readable when a future may have come further.
+//!
+//! Always true: a future is polled by the loop's thread alone, and without the interpreter; a thread of the library that
+//! wakes one queues it, and signals the descriptor if nothing was queued; what is cancelled is dropped at once.
+
+use crate::connection::{self, Connection};
+use crate::delivery::Shared as SharedDelivery;
+use crate::endpoint::{self, Listener};
+use crate::{buffer, errors};
+use pinnace::{Endpoint, Error};
+use pinnace_runtime::WakeFd;
+use pyo3::IntoPyObjectExt;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use std::fmt;
+use std::os::fd::AsRawFd;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+
+/// What has come of a future.
+// It is moved twice, which costs less than a box.
+#[allow(clippy::large_enum_variant)]
+pub(crate) enum Outcome {
+    Received(Result<Option<pinnace::Received>, Error>),
+    Connected(Box<Result<pinnace::Connection, Error>>),
+    Ended(Arc<SharedDelivery>),
+}
+
+impl Outcome {
+    fn into_python(self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        match self {
+            Self::Received(result) => connection::of_task(py, result),
+            Self::Connected(result) => {
+                let connection = result.map_err(|error| errors::raise(py, &error))?;
+                Connection::new(connection).into_py_any(py)
+            }
+            Self::Ended(delivery) => delivery.outcome(py)?.into_py_any(py),
+        }
+    }
+}
+
+/// What has to be polled by a loop.
+struct Queue {
+    wake: WakeFd,
+    ready: Mutex<Vec<Arc<Task>>>,
+}
+
+type Work = Pin<Box<dyn Future<Output = Outcome> + Send>>;
+
+/// A future.
+struct Task {
+    queue: Arc<Queue>,
+    is_queued: AtomicBool,
+    /// `None` once it has ended, or was cancelled.
+    work: Mutex<Option<Work>>,
+    /// What Python waits for.
+    promise: Mutex<Option<Py<PyAny>>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Wake for Task {
+    fn wake(self: Arc<Self>) {
+        if self.is_queued.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let queue = Arc::clone(&self.queue);
+        let was_empty = {
+            let mut ready = lock(&queue.ready);
+            ready.push(self);
+            ready.len() == 1
+        };
+        if was_empty {
+            queue.wake.signal();
+        }
+    }
+}
+
+impl Task {
+    fn poll(self: &Arc<Self>) -> Option<Outcome> {
+        self.is_queued.store(false, Ordering::Release);
+        let waker = Waker::from(Arc::clone(self));
+        let mut work = lock(&self.work);
+        let Poll::Ready(outcome) = work.as_mut()?.as_mut().poll(&mut Context::from_waker(&waker)) else { return None };
+        *work = None;
+        Some(outcome)
+    }
+}
+
+/// What an event loop watches on behalf of the library.
+#[pyclass(module = "pinnace._pinnace", frozen)]
+pub(crate) struct Reactor(Arc<Queue>);
+
+impl fmt::Debug for Reactor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reactor").finish_non_exhaustive()
+    }
+}
+
+#[pymethods]
+impl Reactor {
+    #[new]
+    fn new(py: Python<'_>) -> PyResult<Self> {
+        let failed = |source| Error::Io { action: "cannot watch for what comes".to_owned(), source };
+        let wake = WakeFd::new().map_err(|error| errors::raise(py, &failed(error)))?;
+        Ok(Self(Arc::new(Queue { wake, ready: Mutex::default() })))
+    }
+
+    /// The descriptor to watch.
+    fn fileno(&self) -> i32 {
+        self.0.wake.as_fd().as_raw_fd()
+    }
+
+    /// Polls what is to be polled. To be called when the descriptor is readable.
+    fn run(&self, py: Python<'_>) -> PyResult<()> {
+        let ended = buffer::detached(py, || {
+            self.0.wake.clear();
+            let ready = std::mem::take(&mut *lock(&self.0.ready));
+            let ended = ready.into_iter().filter_map(|task| Some((task.poll()?, task)));
+            ended.collect::<Vec<_>>()
+        });
+        for (outcome, task) in ended {
+            let Some(promise) = lock(&task.promise).take() else { continue };
+            let promise = promise.bind(py);
+            if promise.call_method0(intern!(py, "done"))?.is_truthy()? {
+                continue;
+            }
+            match outcome.into_python(py) {
+                Ok(value) => promise.call_method1(intern!(py, "set_result"), (value,))?,
+                Err(error) => promise.call_method1(intern!(py, "set_exception"), (error,))?,
+            };
+        }
+        Ok(())
+    }
+
+    /// Connects, as `pinnace.connect` does.
+    #[pyo3(signature = (peer, service = None, settings = None))]
+    fn connect(
+        slf: &Bound<'_, Self>,
+        peer: &Bound<'_, PyAny>,
+        service: Option<&Bound<'_, PyAny>>,
+        settings: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Py<PyAny>> {
+        let (peer, service, options) = endpoint::target(peer, service, settings)?;
+        let future = async move {
+            let endpoint = Endpoint::client_with(&options);
+            Outcome::Connected(Box::new(endpoint.connect_async(&peer, &service).await))
+        };
+        Operation::begin(slf.py(), slf, future)
+    }
+
+    /// Waits for the next connection of a listener.
+    fn accept(slf: &Bound<'_, Self>, listener: &Bound<'_, Listener>) -> PyResult<Py<PyAny>> {
+        let listener = listener.get().get(slf.py())?;
+        let future = async move { Outcome::Connected(Box::new(listener.accept_async().await)) };
+        Operation::begin(slf.py(), slf, future)
+    }
+}
+
+/// Something that has not ended. It ends the future that it is given.
+#[pyclass(module = "pinnace._pinnace", frozen)]
+pub(crate) struct Operation(Arc<Task>);
+
+impl fmt::Debug for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Operation").finish_non_exhaustive()
+    }
+}
+
+impl Operation {
+    /// What a future ends with, if it ends at once; otherwise the operation.
+    pub(crate) fn begin(
+        py: Python<'_>,
+        reactor: &Bound<'_, Reactor>,
+        future: impl Future<Output = Outcome> + Send + 'static,
+    ) -> PyResult<Py<PyAny>> {
+        let queue = Arc::clone(&reactor.get().0);
+        let (task, outcome) = buffer::detached(py, || {
+            let work: Mutex<Option<Work>> = Mutex::new(Some(Box::pin(future)));
+            let task = Task { queue, is_queued: AtomicBool::new(false), work, promise: Mutex::new(None) };
+            let task = Arc::new(task);
+            let outcome = task.poll();
+            (task, outcome)
+        });
+        match outcome {
+            Some(outcome) => outcome.into_python(py),
+            None => Self(task).into_py_any(py),
+        }
+    }
+}
+
+#[pymethods]
+impl Operation {
+    /// Says which future of the loop's waits for it.
+    fn ends(&self, future: Py<PyAny>) {
+        *lock(&self.0.promise) = Some(future);
+    }
+
+    /// Nobody waits any more.
+    fn cancel(&self, py: Python<'_>) {
+        drop(lock(&self.0.promise).take());
+        buffer::detached(py, || drop(lock(&self.0.work).take()));
+    }
+}

@@ -1,0 +1,139 @@
+//! Memory of Python objects, lent to the library.
+//!
+//! Always true: an object whose memory was lent lives, and does not change its size, until it is given back; giving it back
+//! takes the interpreter, which the threads of the library never wait for: what they have finished with is queued, and the
+//! interpreter asked to call us when it can (`Py_AddPendingCall`).
+
+use pinnace::Message;
+use pyo3::buffer::PyUntypedBuffer;
+use pyo3::exceptions::{PyBufferError, PyTypeError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use std::cell::Cell;
+use std::ffi::{c_int, c_void};
+use std::mem::ManuallyDrop;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Up to here a copy costs less than lending and giving back.
+const MOST_COPIED: usize = 4 << 10;
+
+/// What is to be given back.
+static FINISHED: Mutex<Vec<PyUntypedBuffer>> = Mutex::new(Vec::new());
+/// Whether there is something, so that a look costs nothing.
+static HAS_FINISHED: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    /// Whether this thread is about to have the interpreter again, and will give back what it finds.
+    static RETURNS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The bytes of an object, in one piece.
+#[derive(Debug)]
+pub(crate) struct Lent(ManuallyDrop<PyUntypedBuffer>);
+
+impl Lent {
+    /// The bytes of whatever has the buffer protocol.
+    pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let buffer = PyUntypedBuffer::get(object)?;
+        if !buffer.is_c_contiguous() {
+            let why =
+                "the bytes do not lie in one piece, in the order of C: make a copy (numpy.ascontiguousarray, bytes)";
+            return Err(PyBufferError::new_err(why));
+        }
+        Ok(Self(ManuallyDrop::new(buffer)))
+    }
+
+    /// The same, of what can be written to.
+    pub(crate) fn writable(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let lent = Self::of(object)?;
+        if lent.0.readonly() {
+            return Err(PyTypeError::new_err("the memory cannot be written to: use a bytearray, or a writable array"));
+        }
+        Ok(lent)
+    }
+
+    /// Where the bytes are.
+    pub(crate) fn base(&self) -> *mut u8 {
+        self.0.buf_ptr().cast()
+    }
+
+    /// How many they are.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len_bytes()
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        // SAFETY: taken once, here, and not used afterwards.
+        let buffer = unsafe { ManuallyDrop::take(&mut self.0) };
+        // SAFETY: takes nothing and may be called by any thread.
+        if unsafe { ffi::Py_IsInitialized() } == 0 {
+            // The interpreter has ended, and so has the object.
+            std::mem::forget(buffer);
+            return;
+        }
+        FINISHED.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
+        if !HAS_FINISHED.swap(true, Ordering::AcqRel) && !RETURNS.get() {
+            // SAFETY: the function fits the call, and needs no argument. If there is no room for it, the next call of ours
+            // does the same.
+            unsafe { ffi::Py_AddPendingCall(Some(on_pending), std::ptr::null_mut()) };
+        }
+    }
+}
+
+/// Works without the interpreter, and gives back what was finished with meanwhile.
+pub(crate) fn detached<R: Send>(py: Python<'_>, work: impl FnOnce() -> R + Send) -> R {
+    let result = py.detach(|| {
+        RETURNS.set(true);
+        let result = work();
+        RETURNS.set(false);
+        result
+    });
+    give_back(py);
+    result
+}
+
+/// Called by the interpreter's main thread, when it can.
+extern "C" fn on_pending(_: *mut c_void) -> c_int {
+    Python::attach(give_back);
+    0
+}
+
+/// Gives back what the library has finished with.
+pub(crate) fn give_back(_: Python<'_>) {
+    if HAS_FINISHED.load(Ordering::Acquire) && HAS_FINISHED.swap(false, Ordering::AcqRel) {
+        let finished = std::mem::take(&mut *FINISHED.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(finished);
+    }
+}
+
+/// A message of the bytes of an object. They are copied if they are few, and lent otherwise.
+pub(crate) fn message(object: &Bound<'_, PyAny>) -> PyResult<Message> {
+    give_back(object.py());
+    if let Ok(bytes) = object.cast_exact::<PyBytes>()
+        && let bytes = bytes.as_bytes()
+        && bytes.len() <= MOST_COPIED
+    {
+        return Ok(Message::from_vec(bytes.to_vec()));
+    }
+    let lent = Lent::of(object)?;
+    let (base, len) = (lent.base(), lent.len());
+    if len <= MOST_COPIED {
+        let mut copy = Vec::with_capacity(len);
+        if len > 0 {
+            // SAFETY: the buffer has so many bytes, and this thread has the interpreter, so nobody changes its size; the
+            // vector has room for them.
+            unsafe {
+                std::ptr::copy_nonoverlapping(base, copy.as_mut_ptr(), len);
+                copy.set_len(len);
+            }
+        }
+        return Ok(Message::from_vec(copy));
+    }
+    // SAFETY: the memory is there until `lent` is dropped. What is sent is only read by the library; that the program does
+    // not write to it meanwhile is what its documentation asks for, and if it does, other bytes are sent.
+    Ok(unsafe { Message::from_owner(lent, base, len) })
+}

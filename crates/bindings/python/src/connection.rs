@@ -1,0 +1,377 @@
+//! Connections, as Python has them.
+
+use crate::asyncio::{Operation, Outcome, Reactor};
+use crate::buffer::{self, Lent};
+use crate::delivery::{Delivery, Shared};
+use crate::explain::Explanation;
+use crate::received::{Received, ReceivedInto, received};
+use crate::{errors, service, wait};
+use pinnace::service::{Method, units};
+use pinnace::vrp::Contract;
+use pinnace::{Error, Message, PerMessage};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString};
+use std::collections::VecDeque;
+use std::mem::ManuallyDrop;
+use std::os::fd::AsRawFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Waker};
+use std::time::{Duration, Instant};
+
+/// How long leaving a `with` block waits for what was sent.
+const LINGER: Duration = Duration::from_secs(1);
+/// A task sends without waiting while fewer messages and bytes than these are under way: no method makes a call wait then.
+const MOST_MESSAGES: usize = 32;
+const MOST_BYTES: usize = 1 << 20;
+
+/// Messages to a peer and back, by the method that was chosen for the service. Made by `connect`, and by `accept` of a
+/// listener. Calls may come from any thread.
+///
+/// In a `with` statement the connection is closed at the end of the block: what was sent has a second to arrive. In a `for`
+/// loop it gives the messages until the peer has closed.
+///
+/// >>> import pinnace
+/// >>> listener = pinnace.listen("127.0.0.1:0")
+/// >>> with pinnace.connect(listener.address) as connection:
+/// ...     for text in "haul", "away":
+/// ...         _ = connection.send(text.encode())
+/// >>> [bytes(message) for message in listener.accept()]
+/// [b'haul', b'away']
+#[pyclass(module = "pinnace", frozen, weakref)]
+#[derive(Debug)]
+pub(crate) struct Connection {
+    connection: ManuallyDrop<Arc<pinnace::Connection>>,
+    /// Held from a request to its response.
+    transacting: Mutex<()>,
+    /// What tasks have sent, the oldest first, with its bytes.
+    window: Mutex<VecDeque<(Arc<Shared>, usize)>>,
+}
+
+impl Connection {
+    pub(crate) fn new(connection: pinnace::Connection) -> Self {
+        let connection = ManuallyDrop::new(Arc::new(connection));
+        Self { connection, transacting: Mutex::new(()), window: Mutex::default() }
+    }
+
+    fn window(&self) -> MutexGuard<'_, VecDeque<(Arc<Shared>, usize)>> {
+        self.window.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begin(&self, py: Python<'_>, message: Message, special: Option<&PerMessage>) -> PyResult<Arc<Shared>> {
+        let connection = &**self.connection;
+        let sent = buffer::detached(py, || match special {
+            None => connection.send(message).map_err(Error::from),
+            Some(special) => connection.send_with(message, special).map_err(Error::from),
+        });
+        sent.map(Shared::new).map_err(|error| errors::raise(py, &error))
+    }
+
+    fn call<R: Send>(
+        &self,
+        py: Python<'_>,
+        call: impl FnOnce(&pinnace::Connection) -> Result<R, Error> + Send,
+    ) -> PyResult<R> {
+        let connection = &**self.connection;
+        buffer::detached(py, || call(connection)).map_err(|error| errors::raise(py, &error))
+    }
+
+    fn receive(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<pinnace::Received>> {
+        let connection = &**self.connection;
+        wait::attempts(py, wait::timeout(timeout)?, |slice| connection.recv_timeout(slice))
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // SAFETY: taken once, here, and not used afterwards.
+        let connection = unsafe { ManuallyDrop::take(&mut self.connection) };
+        let window = std::mem::take(&mut *self.window());
+        // It may wait for what was sent.
+        let both = (connection, window);
+        let dropped = Python::try_attach(|py| buffer::detached(py, || drop(both)));
+        debug_assert!(dropped.is_some(), "objects are dropped while there is an interpreter");
+    }
+}
+
+#[pymethods]
+impl Connection {
+    /// Begins to send a message: the bytes of whatever has the buffer protocol. Waits while the method's queue is full.
+    ///
+    /// What is returned says when it has arrived; without it the message goes on all the same. More than 4 KiB are not copied:
+    /// the memory is lent until the message has arrived, and must not be changed before.
+    ///
+    /// What differs for this message from the service: `loss`, `run`, `critical`, `floor` (what may be lost of it),
+    /// `deadline`, `lifespan`.
+    ///
+    /// >>> import pinnace
+    /// >>> listener = pinnace.listen("127.0.0.1:0")
+    /// >>> connection = pinnace.connect(listener.address, "loss=10% run=4KiB")
+    /// >>> delivery = connection.send(bytearray(100_000), loss=0)
+    /// >>> len(listener.accept().recv())
+    /// 100000
+    /// >>> delivery.wait(timeout=5).holes
+    /// []
+    #[pyo3(signature = (buffer, **overrides))]
+    fn send(
+        &self,
+        py: Python<'_>,
+        buffer: &Bound<'_, PyAny>,
+        overrides: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Delivery> {
+        let special = overrides.map(special).transpose()?;
+        let message = buffer::message(buffer)?;
+        self.begin(py, message, special.as_ref()).map(Delivery::new)
+    }
+
+    /// Waits for the next message, at most `timeout` seconds; `None`: for ever. The waiting thread does the method's work;
+    /// other Python threads run meanwhile.
+    ///
+    /// Returns `None` when the peer has closed, and everything was received. Raises `TimeoutError`; `LostError` if the
+    /// connection has failed.
+    #[pyo3(signature = (timeout = None))]
+    fn recv(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Received>> {
+        Ok(self.receive(py, timeout)?.map(Received::new))
+    }
+
+    /// Like `recv`, into memory of the program's: a bytearray, a numpy array, or whatever can be written to. Returns how
+    /// many bytes they were, and the holes.
+    ///
+    /// Raises `MessageTooLongError` if the message is longer than the memory; it is the next to be received again.
+    #[pyo3(signature = (buffer, timeout = None))]
+    fn recv_into(
+        &self,
+        py: Python<'_>,
+        buffer: &Bound<'_, PyAny>,
+        timeout: Option<f64>,
+    ) -> PyResult<Option<ReceivedInto>> {
+        let (lent, timeout, connection) = (Lent::writable(buffer)?, wait::timeout(timeout)?, &**self.connection);
+        let into = wait::attempts(py, timeout, |slice| {
+            let memory = match lent.len() {
+                0 => &mut [],
+                // SAFETY: the memory can be written to, and is there, with this length, until `lent` is dropped. That the
+                // program does not use it meanwhile is what its documentation asks for.
+                len => unsafe { std::slice::from_raw_parts_mut(lent.base(), len) },
+            };
+            connection.recv_into_timeout(memory, slice)
+        })?;
+        buffer::detached(py, || drop(lent));
+        Ok(into.map(ReceivedInto::new))
+    }
+
+    /// Sends a request, and waits for the next message, which is the response, at most `timeout` seconds. One request is
+    /// under way at a time: others wait for their turn. The other end receives requests, and sends responses, as messages.
+    ///
+    /// The service needs `direction=duplex` or `pattern=transaction`. Raises `NoResponseError` if the peer has closed instead.
+    #[pyo3(signature = (request, timeout = None))]
+    fn transact(&self, py: Python<'_>, request: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<Received> {
+        let begin = Instant::now();
+        let _turn = py.detach(|| Turn::of(&self.transacting));
+        self.begin(py, buffer::message(request)?, None)?;
+        let left = timeout.map(|timeout| timeout - begin.elapsed().as_secs_f64());
+        let response = self.receive(py, left)?;
+        response.map(Received::new).ok_or_else(|| errors::raise(py, &Error::NoResponse))
+    }
+
+    /// What is sent from now on is sent with this service. The method stays, and so do direction, order and receivers.
+    ///
+    /// Raises `CannotError` if the method does not meet the service on this path; then nothing has changed.
+    #[pyo3(signature = (service = None, /, **words))]
+    fn set_service(
+        &self,
+        py: Python<'_>,
+        service: Option<&Bound<'_, PyAny>>,
+        words: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<()> {
+        let service = match (service, words) {
+            (None, Some(words)) => service::of(Some(words))?,
+            (service, None) => service::of(service)?,
+            _ => return Err(PyTypeError::new_err("a service is a Service, a text, or keywords: one of them")),
+        };
+        self.call(py, |connection| connection.set_service(&service))
+    }
+
+    /// The service with which messages are sent.
+    #[getter]
+    fn service(&self) -> service::Service {
+        service::Service(self.connection.service())
+    }
+
+    /// What carries it: `"zcrp"`, `"vrp"`, `"xtp"`, `"qmp"`, `"a1"` or `"shared-memory"`.
+    #[getter]
+    fn method(&self) -> &'static str {
+        self.connection.method().name()
+    }
+
+    /// Where the peer's socket is, of the method that was chosen: `host:port`.
+    #[getter]
+    fn peer(&self) -> String {
+        self.connection.peer_addr().to_string()
+    }
+
+    /// Why it is this method: its offer, and those of the others.
+    fn explain(&self, py: Python<'_>) -> Option<Explanation> {
+        let connection = &**self.connection;
+        py.detach(|| {
+            let choice = connection.explain()?;
+            Some(Explanation::of_choice(&connection.service(), &choice))
+        })
+    }
+
+    /// Waits until everything that was sent has arrived.
+    fn flush(&self, py: Python<'_>) -> PyResult<()> {
+        self.call(py, |connection| connection.flush())?;
+        let window = std::mem::take(&mut *self.window());
+        buffer::detached(py, || drop(window));
+        Ok(())
+    }
+
+    /// A descriptor for `select` and event loops: readable when something may have come. Then `clear()` it, and take what
+    /// is there with `recv(0)` until that raises `TimeoutError`. Not to be read from.
+    fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
+        self.call(py, |connection| connection.descriptor().map(|descriptor| descriptor.as_raw_fd()))
+    }
+
+    /// Makes the descriptor unreadable until something comes.
+    fn clear(&self, py: Python<'_>) {
+        let connection = &**self.connection;
+        py.detach(|| connection.clear());
+    }
+
+    /// Ends what is sent: waits at most `linger` seconds for it to arrive, and tells the peer. What the peer sends can
+    /// still be received. Raises an error if not everything has arrived, or nobody knows.
+    #[pyo3(signature = (linger = 1.0))]
+    fn close(&self, py: Python<'_>, linger: f64) -> PyResult<()> {
+        let linger = wait::timeout(Some(linger))?.unwrap_or(LINGER);
+        self.call(py, |connection| connection.close(linger))
+    }
+
+    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Received>> {
+        self.recv(py, None)
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    /// Closes. Raises nothing: whoever wants to know calls `close`, or waits for a delivery.
+    fn __exit__(&self, py: Python<'_>, _kind: Py<PyAny>, _error: Py<PyAny>, _traceback: Py<PyAny>) {
+        let _ = self.call(py, |connection| connection.close(LINGER));
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<pinnace.Connection with {} by {}>", self.peer(), self.method())
+    }
+
+    /// For `pinnace.aio`: the next message, or an operation that ends with it.
+    fn _recv(&self, py: Python<'_>, reactor: &Bound<'_, Reactor>) -> PyResult<Py<PyAny>> {
+        let connection = Arc::clone(&self.connection);
+        let future = async move { Outcome::Received(connection.recv_async().await) };
+        Operation::begin(py, reactor, future)
+    }
+
+    /// For `pinnace.aio`: whether a call that sends may wait although little is under way.
+    #[getter]
+    fn _sends_slowly(&self) -> bool {
+        // A channel's memory is full when the peer is slow, whatever was sent.
+        self.connection.method() == Method::SharedMemory
+    }
+
+    /// For `pinnace.aio`: sends, unless there is too much under way: then it returns what to wait for, and true.
+    #[pyo3(signature = (buffer, overrides = None))]
+    fn _send(
+        &self,
+        py: Python<'_>,
+        buffer: &Bound<'_, PyAny>,
+        overrides: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<(Delivery, bool)> {
+        let special = overrides.map(special).transpose()?;
+        let message = buffer::message(buffer)?;
+        let len = message.len();
+        if let Some(oldest) = py.detach(|| self.oldest_of_too_many(len)) {
+            return Ok((Delivery::new(oldest), true));
+        }
+        let delivery = self.begin(py, message, special.as_ref())?;
+        self.window().push_back((Arc::clone(&delivery), len));
+        Ok((Delivery::new(delivery), false))
+    }
+}
+
+impl Connection {
+    /// Forgets what has arrived; what is the oldest, if there is no room for `len` bytes more.
+    fn oldest_of_too_many(&self, len: usize) -> Option<Arc<Shared>> {
+        let mut window = self.window();
+        let mut bytes: usize = window.iter().map(|(_, len)| len).sum();
+        // A look costs something: the first half of the room is had without.
+        if window.len() < MOST_MESSAGES / 2 && bytes + len <= MOST_BYTES / 4 {
+            return None;
+        }
+        let mut context = Context::from_waker(Waker::noop());
+        while let Some((oldest, len)) = window.front()
+            && oldest.poll(&mut context).is_ready()
+        {
+            bytes -= len;
+            window.pop_front();
+        }
+        let (oldest, _) = window.front()?;
+        let is_full = window.len() >= MOST_MESSAGES || bytes + len > MOST_BYTES;
+        is_full.then(|| Arc::clone(oldest))
+    }
+}
+
+/// The turn of a thread.
+struct Turn<'a>(#[allow(dead_code)] MutexGuard<'a, ()>);
+
+// SAFETY: it is taken and given back by the same thread, which only has no interpreter while it waits.
+unsafe impl Send for Turn<'_> {}
+
+impl<'a> Turn<'a> {
+    fn of(mutex: &'a Mutex<()>) -> Self {
+        Self(mutex.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// What differs for one message.
+fn special(overrides: &Bound<'_, PyDict>) -> PyResult<PerMessage> {
+    let mut special = PerMessage::new();
+    let (mut loss, mut contract, mut says_more) = (None, Contract::new().any_run(), false);
+    for (name, value) in overrides {
+        let name = name.cast::<PyString>()?.to_cow()?;
+        let Some(text) = service::value_of(&name, &value)? else { continue };
+        let wrong = |error: String| PyValueError::new_err(format!("{name}={text}: {error}"));
+        match &*name {
+            "loss" if text == "any" => loss = Some(1.0),
+            "loss" => loss = Some(units::share(&text).map_err(wrong)?),
+            "run" if text == "any" => {}
+            "run" => contract = contract.run_bytes(units::bytes(&text).map_err(wrong)?),
+            "floor" => contract = contract.adaptive_from_percent(units::share(&text).map_err(wrong)? * 100.0),
+            "critical" => {
+                for range in text.split(',') {
+                    contract = contract.critical(units::byte_range(range).map_err(wrong)?);
+                }
+            }
+            "deadline" => special = special.deadline(units::duration(&text).map_err(wrong)?),
+            "lifespan" => special = special.lifespan(units::duration(&text).map_err(wrong)?),
+            _ => {
+                let allowed = "loss, run, critical, floor, deadline, lifespan";
+                return Err(PyTypeError::new_err(format!("`{name}` cannot differ for one message; {allowed} can")));
+            }
+        }
+        says_more |= matches!(&*name, "run" | "floor" | "critical");
+    }
+    match loss {
+        None if says_more => Err(PyValueError::new_err("run, floor and critical need a loss beside them")),
+        None => Ok(special),
+        Some(0.0) => Ok(special.contract(Contract::reliable())),
+        Some(share) => Ok(special.contract(contract.loss_percent(share * 100.0))),
+    }
+}
+
+/// What a task has received.
+pub(crate) fn of_task(py: Python<'_>, result: Result<Option<pinnace::Received>, Error>) -> PyResult<Py<PyAny>> {
+    received(py, result.map_err(|error| errors::raise(py, &error))?)
+}

@@ -1,0 +1,187 @@
+//! Messages on their way out.
+
+use crate::asyncio::{Operation, Outcome, Reactor};
+use crate::received::{Loss, slices};
+use crate::{buffer, errors, wait};
+use pinnace::{Error, vrp};
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+use std::future::poll_fn;
+use std::ops::Range;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// A message on its way, which several may wait for.
+#[derive(Debug)]
+pub(crate) struct Shared(Mutex<State>);
+
+#[derive(Debug)]
+enum State {
+    UnderWay(pinnace::Delivery),
+    Ended(Result<Option<vrp::Report>, Error>),
+    /// Only while somebody has the lock.
+    Taken,
+}
+
+impl Shared {
+    pub(crate) fn new(delivery: pinnace::Delivery) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(State::UnderWay(delivery))))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it has ended: with its memory the program's again.
+    pub(crate) fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.lock();
+        if let State::UnderWay(delivery) = &mut *state {
+            let Poll::Ready(result) = Pin::new(delivery).poll(context) else { return Poll::Pending };
+            *state = State::Ended(result.map(|delivered| delivered.report).map_err(Error::from));
+        }
+        Poll::Ready(())
+    }
+
+    fn wait(&self, timeout: Duration) -> Result<(), Error> {
+        use pinnace::zcrp::Progress;
+        let mut state = self.lock();
+        match std::mem::replace(&mut *state, State::Taken) {
+            State::UnderWay(delivery) => match delivery.wait_timeout(timeout) {
+                Progress::UnderWay(delivery) => {
+                    *state = State::UnderWay(delivery);
+                    return Err(Error::Timeout);
+                }
+                Progress::Ended(result) => {
+                    *state = State::Ended(result.map(|delivered| delivered.report).map_err(Error::from));
+                }
+            },
+            ended => *state = ended,
+        }
+        Ok(())
+    }
+
+    /// What has come of it, once it has ended.
+    pub(crate) fn outcome(&self, py: Python<'_>) -> PyResult<Delivered> {
+        match &*self.lock() {
+            State::Ended(Ok(report)) => Ok(Delivered::of(report.as_ref())),
+            State::Ended(Err(error)) => Err(errors::raise(py, error)),
+            State::UnderWay(_) | State::Taken => Err(errors::raise(py, &Error::Timeout)),
+        }
+    }
+}
+
+/// A message that has arrived, and what was lost of it, with permission, as the receiver reports it.
+#[pyclass(module = "pinnace", frozen)]
+#[derive(Debug)]
+pub(crate) struct Delivered {
+    holes: Vec<Range<usize>>,
+    loss: Option<Loss>,
+}
+
+impl Delivered {
+    fn of(report: Option<&vrp::Report>) -> Self {
+        let holes = report.map_or(Vec::new(), |report| report.holes().to_vec());
+        Self { holes, loss: report.map(|report| Loss::of(report)) }
+    }
+}
+
+#[pymethods]
+impl Delivered {
+    /// What was lost: a list of slices in rising order.
+    #[getter]
+    fn holes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        slices(py, &self.holes)
+    }
+
+    /// What was lost in packets, of methods that count so; otherwise `None`.
+    #[getter]
+    fn loss(&self) -> Option<Loss> {
+        self.loss.clone()
+    }
+
+    /// Whether nothing was lost.
+    #[getter]
+    fn is_whole(&self) -> bool {
+        self.loss.as_ref().is_none_or(Loss::is_none)
+    }
+
+    fn __repr__(&self) -> String {
+        match &self.loss {
+            Some(loss) if !loss.is_none() => format!("<pinnace.Delivered: {loss}>"),
+            _ => "<pinnace.Delivered: whole>".to_owned(),
+        }
+    }
+}
+
+/// A message on its way out: `wait()` for it, or `await` it in a task; or drop it, and the message goes on.
+///
+/// >>> import pinnace
+/// >>> listener = pinnace.listen("127.0.0.1:0")
+/// >>> connection = pinnace.connect(listener.address)
+/// >>> deliveries = [connection.send(bytes(10_000)) for _ in range(5)]
+/// >>> receiver = listener.accept()
+/// >>> sum(len(receiver.recv()) for _ in deliveries)
+/// 50000
+/// >>> all(delivery.wait().is_whole for delivery in deliveries)
+/// True
+#[pyclass(module = "pinnace", frozen)]
+#[derive(Debug)]
+pub(crate) struct Delivery(Option<Arc<Shared>>);
+
+impl Delivery {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self(Some(shared))
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        self.0.as_ref().expect("it is there until the object is dropped")
+    }
+}
+
+impl Drop for Delivery {
+    fn drop(&mut self) {
+        let shared = self.0.take();
+        Python::try_attach(|py| buffer::detached(py, || drop(shared)));
+    }
+}
+
+#[pymethods]
+impl Delivery {
+    /// Waits until the message has arrived, at most `timeout` seconds: all of it, but for what may be lost, is in the peer's
+    /// memory. The memory of the message is the program's again. May be asked again.
+    ///
+    /// Raises `TimeoutError`, and then the message goes on; `DeliveryError` or `LostError` if it does not arrive.
+    #[pyo3(signature = (timeout = None))]
+    fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Delivered> {
+        let (shared, timeout) = (self.shared(), wait::timeout(timeout)?);
+        wait::attempts(py, timeout, |slice| shared.wait(slice))?;
+        shared.outcome(py)
+    }
+
+    /// Whether it has ended, well or not. Does not wait.
+    #[getter]
+    fn done(&self, py: Python<'_>) -> bool {
+        let shared = self.shared();
+        buffer::detached(py, || shared.wait(Duration::ZERO).is_ok())
+    }
+
+    fn __await__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("pinnace.aio")?.getattr("_delivered")?.call1((slf,))?.call_method0("__await__")
+    }
+
+    /// For `pinnace.aio`: what has come of it, or an operation that ends with that.
+    fn _wait(&self, py: Python<'_>, reactor: &Bound<'_, Reactor>) -> PyResult<Py<PyAny>> {
+        let shared = Arc::clone(self.shared());
+        let future = async move {
+            poll_fn(|context| shared.poll(context)).await;
+            Outcome::Ended(shared)
+        };
+        Operation::begin(py, reactor, future)
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        format!("<pinnace.Delivery: {}>", if self.done(py) { "ended" } else { "under way" })
+    }
+}

@@ -1,0 +1,205 @@
+//! Where connections begin: `listen` and `connect`.
+
+use crate::connection::Connection;
+use crate::{buffer, errors, explain, service, wait};
+use pinnace::service::Service;
+use pinnace::{Endpoint, EndpointOptions, Error, Idle};
+use pyo3::exceptions::{PyStopIteration, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString};
+use std::os::fd::AsRawFd;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Where to listen, or whom to reach: a text, or the pair of a host and a port.
+fn address(address: &Bound<'_, PyAny>) -> PyResult<String> {
+    if let Ok(text) = address.cast::<PyString>() {
+        return Ok(text.to_cow()?.into_owned());
+    }
+    let wrong = || PyTypeError::new_err("an address is a text, host:port, or the pair of a host and a port");
+    let (host, port) = address.extract::<(String, u16)>().map_err(|_| wrong())?;
+    Ok(if host.contains(':') && !host.starts_with('[') { format!("[{host}]:{port}") } else { format!("{host}:{port}") })
+}
+
+/// Settings of an endpoint, of keywords.
+pub(crate) fn options(keywords: Option<&Bound<'_, PyDict>>) -> PyResult<EndpointOptions> {
+    let mut options = EndpointOptions::default();
+    let (mut method, mut exclude) = (None, None);
+    for (name, value) in keywords.into_iter().flatten() {
+        match name.extract::<&str>()? {
+            _ if value.is_none() => {}
+            "method" => method = Some(value.extract::<String>()?),
+            "exclude" => exclude = Some(value),
+            "peer_timeout" => {
+                let seconds = wait::timeout(Some(value.extract()?))?;
+                options.peer_timeout = seconds.unwrap_or(options.peer_timeout).max(Duration::from_millis(1));
+            }
+            "longest_message" => options.longest_message = explain::bytes(&value)?,
+            "backlog" => options.backlog = value.extract()?,
+            "idle" => options.idle = idle(&value)?,
+            other => return Err(PyTypeError::new_err(format!("`{other}` is no setting: {SETTINGS}"))),
+        }
+    }
+    options.selection = explain::selection(method.as_deref(), exclude.as_ref())?;
+    Ok(options)
+}
+
+const SETTINGS: &str = "there are method, exclude, peer_timeout, longest_message, backlog and idle";
+
+/// What a waiting thread does while nothing comes.
+fn idle(value: &Bound<'_, PyAny>) -> PyResult<Idle> {
+    match value.cast::<PyString>() {
+        Ok(text) => match &*text.to_cow()? {
+            "block" => Ok(Idle::Block),
+            "spin" => Ok(Idle::Spin),
+            "adaptive" => Ok(Idle::ADAPTIVE),
+            _ => Err(PyValueError::new_err("idle is block, adaptive, spin, or the seconds to spin before blocking")),
+        },
+        Err(_) => Ok(wait::timeout(Some(value.extract()?))?.map_or(Idle::Block, |spin| Idle::Adaptive { spin })),
+    }
+}
+
+/// Accepts connections: by `accept`, or in a `for` loop. For tasks there is `pinnace.aio.listen`.
+///
+/// >>> import pinnace
+/// >>> with pinnace.listen("127.0.0.1:0") as listener:
+/// ...     connection = pinnace.connect(listener.address)
+/// ...     accepted = listener.accept(timeout=5)
+/// >>> accepted.method == connection.method
+/// True
+#[pyclass(module = "pinnace", frozen, weakref)]
+#[derive(Debug)]
+pub(crate) struct Listener {
+    /// `None` once it is closed.
+    listener: Mutex<Option<Arc<pinnace::Listener>>>,
+    address: String,
+}
+
+impl Listener {
+    fn listener(&self) -> Result<Arc<pinnace::Listener>, Error> {
+        let listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
+        listener.clone().ok_or_else(|| pinnace::ConnectionError::Closed.into())
+    }
+
+    pub(crate) fn get(&self, py: Python<'_>) -> PyResult<Arc<pinnace::Listener>> {
+        self.listener().map_err(|error| errors::raise(py, &error))
+    }
+}
+
+#[pymethods]
+impl Listener {
+    /// Waits for the next connection, at most `timeout` seconds; `None`: for ever.
+    ///
+    /// Raises `TimeoutError` if nobody has come.
+    #[pyo3(signature = (timeout = None))]
+    fn accept(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Connection> {
+        let accepted = wait::attempts(py, wait::timeout(timeout)?, |slice| {
+            self.listener()?.accept_timeout(slice)?.ok_or(Error::Timeout)
+        });
+        accepted.map(Connection::new)
+    }
+
+    /// Where it listens: `host:port`.
+    #[getter]
+    fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// The port where it listens.
+    #[getter]
+    fn port(&self) -> u16 {
+        self.address.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(0)
+    }
+
+    /// A descriptor for event loops: readable while somebody waits to be accepted. Not to be read from.
+    fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
+        Ok(self.get(py)?.descriptor().as_raw_fd())
+    }
+
+    /// Accepts no more; connections that were accepted go on.
+    fn close(&self, py: Python<'_>) {
+        let listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner).take();
+        buffer::detached(py, || drop(listener));
+    }
+
+    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __next__(&self, py: Python<'_>) -> PyResult<Connection> {
+        if self.listener().is_err() {
+            return Err(PyStopIteration::new_err(()));
+        }
+        self.accept(py, None)
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __exit__(&self, py: Python<'_>, _kind: Py<PyAny>, _error: Py<PyAny>, _traceback: Py<PyAny>) {
+        self.close(py);
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<pinnace.Listener at {}>", self.address)
+    }
+}
+
+/// Listens at `address`: `"host:port"` or `("host", port)`; port 0 picks a free one.
+///
+/// `service` is what is accepted at most: larger messages and higher rates are refused; what it does not say is not limited.
+/// Settings: `method` (only this one), `exclude` (none of these), `peer_timeout` (seconds until a silent peer counts as gone, 10),
+/// `longest_message` (bytes that are received at most, 1 GiB), `backlog` (who waits to be accepted at most, 128), `idle`
+/// (what a waiting thread does: `"block"`, `"spin"`, or the seconds to spin before it blocks).
+///
+/// >>> import pinnace
+/// >>> listener = pinnace.listen(("127.0.0.1", 0), "largest=1MiB", peer_timeout=5)
+/// >>> listener.address.startswith("127.0.0.1:")
+/// True
+#[pyfunction]
+#[pyo3(signature = (address, service = None, **settings))]
+pub(crate) fn listen(
+    py: Python<'_>,
+    address: &Bound<'_, PyAny>,
+    service: Option<&Bound<'_, PyAny>>,
+    settings: Option<&Bound<'_, PyDict>>,
+) -> PyResult<Listener> {
+    let (address, most, options) = (self::address(address)?, service::of(service)?, options(settings)?);
+    let listener = py.detach(|| Endpoint::bind_with(address.as_str(), &options)?.listen(&most));
+    let listener = listener.map_err(|error| errors::raise(py, &error))?;
+    let address = listener.local_addr().to_string();
+    Ok(Listener { listener: Mutex::new(Some(Arc::new(listener))), address })
+}
+
+/// Whom to connect to, with what, and how.
+pub(crate) fn target(
+    peer: &Bound<'_, PyAny>,
+    service: Option<&Bound<'_, PyAny>>,
+    settings: Option<&Bound<'_, PyDict>>,
+) -> PyResult<(String, Service, EndpointOptions)> {
+    Ok((address(peer)?, service::of(service)?, options(settings)?))
+}
+
+/// Connects to whoever listens at `peer`: `"host:port"`, `("host", port)`, or a URI that says the service as well,
+/// `"pinnace://host:port?loss=5%&run=4KiB"`. The cheapest method that meets the service carries the connection.
+///
+/// Settings are those of `listen`. Raises `NoAnswerError` if nobody answers, `UnmetError` if no method meets the service.
+///
+/// >>> import pinnace
+/// >>> listener = pinnace.listen("127.0.0.1:0")
+/// >>> connection = pinnace.connect(f"pinnace://{listener.address}?loss=5%&run=4KiB")
+/// >>> connection.method, str(connection.service)
+/// ('vrp', 'loss=5% run=4KiB')
+#[pyfunction]
+#[pyo3(signature = (peer, service = None, **settings))]
+pub(crate) fn connect(
+    py: Python<'_>,
+    peer: &Bound<'_, PyAny>,
+    service: Option<&Bound<'_, PyAny>>,
+    settings: Option<&Bound<'_, PyDict>>,
+) -> PyResult<Connection> {
+    let (peer, service, options) = target(peer, service, settings)?;
+    let connection = py.detach(|| Endpoint::client_with(&options).connect(&peer, &service));
+    connection.map(Connection::new).map_err(|error| errors::raise(py, &error))
+}

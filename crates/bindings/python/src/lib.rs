@@ -1,0 +1,39 @@
+//! The Python binding of the one interface: the extension module `pinnace._pinnace`, which the package `pinnace` shows.
+//!
+//! Always true: no thread waits for the network, or for a lock of the library, while it has the interpreter (the GIL); a
+//! thread of the library never needs the interpreter, so that what it does cannot be delayed by a Python program; memory of
+//! Python objects is lent to the library as long as a message is under way, and given back by whoever has the
+//! interpreter next ([`buffer`]).
+#![warn(missing_docs)]
+
+mod asyncio;
+mod buffer;
+mod connection;
+mod delivery;
+mod endpoint;
+mod errors;
+mod explain;
+mod received;
+mod service;
+mod wait;
+
+use pyo3::prelude::*;
+
+/// What the package `pinnace` is made of.
+#[pymodule]
+mod _pinnace {
+    #[pymodule_export]
+    use crate::asyncio::{Operation, Reactor};
+    #[pymodule_export]
+    use crate::connection::Connection;
+    #[pymodule_export]
+    use crate::delivery::{Delivered, Delivery};
+    #[pymodule_export]
+    use crate::endpoint::{Listener, connect, listen};
+    #[pymodule_export]
+    use crate::explain::{Cost, Explanation, Offer, explain};
+    #[pymodule_export]
+    use crate::received::{Loss, Received, ReceivedInto};
+    #[pymodule_export]
+    use crate::service::Service;
+}

@@ -50,6 +50,14 @@ impl Peer {
     }
 }
 
+impl Peer {
+    /// It says nothing any more, and nobody is told.
+    fn freeze(&self) {
+        let pid = rustix::process::Pid::from_child(&self.0);
+        rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+    }
+}
+
 impl Drop for Peer {
     fn drop(&mut self) {
         let _ = self.0.kill();
@@ -104,22 +112,53 @@ fn processes() {
     assert_ne!(said, "shared-memory");
     drop((connection, peer));
 
-    // Whatever the method, the death of a peer ends the wait.
-    for method in ["xtp", "qmp", "zcrp", "vrp", "a1"] {
-        let (connection, peer, said) = accepted(&endpoint, method, daemon_path);
-        assert_eq!(said, method);
-        drop(peer);
-        ends(&connection, method);
-    }
+    // Whatever the method, the death of a peer ends every wait; also if it is still there, and silent.
+    type Check = fn(&Connection, &str);
+    let checks: [(bool, Check); 4] = [(true, ends), (false, ends), (false, ends_sending), (false, ends_for_tasks)];
+    std::thread::scope(|scope| {
+        for method in ["xtp", "qmp", "zcrp", "vrp", "a1"] {
+            for (is_killed, check) in checks {
+                let (connection, peer, said) = accepted(&endpoint, method, daemon_path);
+                assert_eq!(said, method);
+                let peer = (!is_killed).then_some(peer);
+                peer.iter().for_each(Peer::freeze);
+                scope.spawn(move || {
+                    check(&connection, method);
+                    drop(peer);
+                });
+            }
+        }
+    });
     drop(endpoint);
     daemon.stop();
     serving.join().unwrap().unwrap();
 }
 
-/// A wait for a peer that was killed ends with an error, soon after the time for a silent peer.
+/// How long it may take to find out that a peer is gone: `EndpointOptions::peer_timeout`, four seconds, and the machine's
+/// other work.
+const FOUND_OUT: Duration = Duration::from_secs(9);
+
+/// A wait for a peer that is gone ends with an error.
 fn ends(connection: &Connection, method: &str) {
     let begin = Instant::now();
     let result = connection.recv_timeout(Duration::from_secs(25));
     let took = begin.elapsed();
     assert!(result.is_err() && !matches!(result, Err(Error::Timeout)), "{method}: {result:?} after {took:?}");
+    assert!(took < FOUND_OUT, "{method}: {took:?}");
+}
+
+/// So does a task's.
+fn ends_for_tasks(connection: &Connection, method: &str) {
+    let begin = Instant::now();
+    let result = pollster::block_on(connection.recv_async());
+    let took = begin.elapsed();
+    assert!(result.is_err() && took < FOUND_OUT, "{method}: {result:?} after {took:?}");
+}
+
+/// So does the wait for what was sent.
+fn ends_sending(connection: &Connection, method: &str) {
+    let begin = Instant::now();
+    let result = connection.send(vec![1; 100_000]).unwrap().wait();
+    let took = begin.elapsed();
+    assert!(result.is_err() && took < FOUND_OUT, "{method}: {result:?} after {took:?}");
 }

@@ -3,6 +3,7 @@
 //! Always true: what is not whole of a message without retransmission is not delivered; what the connection says itself is
 //! told to no application.
 
+use super::alarm::within;
 use super::{Carry, Received, Sending, Special, left};
 use crate::a1::{Connection, Full, Qos, Socket, Status, raw, reliable};
 use crate::rendezvous::{Control, Kind};
@@ -144,8 +145,14 @@ impl Carry for A1 {
             return Ok(Some(received));
         }
         while !self.has_ended.load(Ordering::Relaxed) {
-            if let Some(sorted) = self.sort(self.connection.recv_async().await?) {
-                return Ok(sorted);
+            match within(Instant::now() + SILENCE, self.connection.recv_async()).await {
+                // If nobody acknowledges this, the connection is given up.
+                None => drop(self.connection.send(self.control(Kind::Alive), Full::Report)),
+                Some(received) => {
+                    if let Some(sorted) = self.sort(received?) {
+                        return Ok(sorted);
+                    }
+                }
             }
         }
         Ok(None)

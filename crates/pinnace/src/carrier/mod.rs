@@ -15,6 +15,7 @@
 //! Always true: a carrier gives back each message that it was given, or goes on with it; a message is received once.
 
 mod a1;
+mod alarm;
 mod framed;
 mod pieces;
 mod received;

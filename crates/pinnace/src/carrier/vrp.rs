@@ -3,6 +3,7 @@
 //! Always true: frames of nobody but the peer are delivered; where order is wanted, a frame waits for those before it as long
 //! as they may still come, and no longer; what the connection says itself may not be lost, and is told to no application.
 
+use super::alarm::within;
 use super::turn::{Held, Turn};
 use super::{Carry, Received, Sending, Special};
 use crate::endpoint::ConnectionError;
@@ -16,10 +17,8 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// After so much silence the peer is asked whether it is there; later questions come at twice the time.
+/// After so much silence the peer is asked whether it is there.
 const SILENCE: Duration = Duration::from_secs(2);
-/// The longest time between two questions.
-const MOST_SILENCE: Duration = Duration::from_secs(60);
 /// How long a frame waits for those before it, if nothing says how long they are worth waiting for.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Numbers of frames, after which they begin again.
@@ -100,7 +99,6 @@ struct Incoming {
     again: VecDeque<Received>,
     /// The number behind the last frame.
     end: Option<u64>,
-    silence: Duration,
     asked: Option<crate::vrp::Sending>,
 }
 
@@ -131,7 +129,7 @@ impl Incoming {
     fn look_at(&self, now: Instant) -> Instant {
         match self.since {
             Some(since) => since + self.patience,
-            None => now + self.silence,
+            None => now + SILENCE,
         }
     }
 
@@ -154,7 +152,6 @@ impl Vrp {
             since: None,
             again: VecDeque::new(),
             end: None,
-            silence: SILENCE,
             asked: None,
         };
         let (Ways { out, back }, terms, incoming) = (ways, Mutex::new(Terms::of(service)), Turn::new(incoming));
@@ -181,7 +178,6 @@ impl Vrp {
             return None;
         }
         let number = incoming.unwrap_number(frame.number());
-        incoming.silence = SILENCE;
         if Control::may_be(&frame, self.nonce)
             && let Ok(control) = Control::parse(&frame, Some(self.nonce))
         {
@@ -212,7 +208,6 @@ impl Vrp {
         if self.out.is_none() || !incoming.early.is_empty() {
             return Ok(());
         }
-        incoming.silence = (incoming.silence * 2).min(MOST_SILENCE);
         if let Some(asked) = incoming.asked.take() {
             match asked.probe() {
                 None => {
@@ -299,15 +294,20 @@ impl Carry for Vrp {
             return Ok(Some(again));
         }
         loop {
-            if let Some(frame) = incoming.due(Instant::now()) {
+            let now = Instant::now();
+            if let Some(frame) = incoming.due(now) {
                 return Ok(Some(Received::frame(frame)));
             }
             if incoming.is_over() {
                 return Ok(None);
             }
-            let frame = back.recv_async().await?;
-            if let Some(frame) = self.on_frame(&mut incoming, frame) {
-                return Ok(Some(Received::frame(frame)));
+            match within(incoming.look_at(now), back.recv_async()).await {
+                None => self.ask(&mut incoming)?,
+                Some(frame) => {
+                    if let Some(frame) = self.on_frame(&mut incoming, frame?) {
+                        return Ok(Some(Received::frame(frame)));
+                    }
+                }
             }
         }
     }

@@ -3,6 +3,7 @@
 //! Always true: so many buffers wait as [`buffers`] says, whoever receives; a message that fits one of them is delivered
 //! where it was received, and is copied once otherwise; what the connection says itself is told to no application.
 
+use super::alarm::within;
 use super::pieces::{self, Pool, buffers};
 use super::turn::{Held, Turn};
 use super::{Carry, Received, Sending, Special, left};
@@ -201,7 +202,11 @@ impl Carry for Zcrp {
             return Ok(Some(again));
         }
         while !incoming.has_ended {
-            let message = incoming.posted.front_mut().ok_or_else(no_buffers)?.await;
+            let first = incoming.posted.front_mut().ok_or_else(no_buffers)?;
+            let Some(message) = within(Instant::now() + SILENCE, first).await else {
+                self.ask(&mut incoming)?;
+                continue;
+            };
             incoming.posted.pop_front();
             if let Some(received) = self.on_piece(&mut incoming, message.map_err(|unsent| unsent.error)?)? {
                 return Ok(Some(received));

@@ -22,7 +22,8 @@ pub struct EndpointOptions {
     pub selection: Selection,
     /// What a waiting thread does while nothing arrives.
     pub idle: Idle,
-    /// When a silent peer counts as gone.
+    /// When a silent peer counts as gone. Whoever sends to it has an error after this time, and whoever receives from it
+    /// after this time and at most four seconds more.
     pub peer_timeout: Duration,
     /// The longest message that is received, in bytes.
     pub longest_message: u64,

@@ -90,7 +90,8 @@ fn connect_link(peer: impl ToSocketAddrs, options: &Options) -> Result<(UdpLink,
     Ok((link, peer))
 }
 
-/// Both halves on a connected socket; `introduced`: bytes that the peer has sent before, if it was not asked to.
+/// Both halves on a connected socket, to a peer of the same kind; `introduced`: bytes that it has sent before, if it was not
+/// asked to.
 pub(crate) fn connected(
     link: UdpLink,
     peer: SocketAddr,
@@ -98,7 +99,10 @@ pub(crate) fn connected(
     introduced: Option<usize>,
 ) -> Result<(Sender, Receiver), Error> {
     let introduction = introduced.map(|bytes| Introduction { bytes });
-    let port = open(link, Some(peer), options, Halves::Both, introduction)?;
+    let mut config = options.config(&Path::of(&link, Some(peer)));
+    (config.limit_amplification, config.peer_reports_idle) = (introduction.is_some(), true);
+    let link = captured(link, Some(peer), options)?;
+    let port = start(link, config, options, Halves::Both, introduction)?;
     Ok((Sender::new(port.clone()), Receiver::new(port)))
 }
 

@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn tasks_are_woken_at_their_time_and_not_after_they_have_gone() {
         let begin = Instant::now();
-        let at = |ms: u64| begin + Duration::from_millis(ms);
+        let at = move |ms: u64| begin + Duration::from_millis(ms);
         let waits = [80, 20, 50].map(|ms| {
             std::thread::spawn(move || {
                 let found = pollster::block_on(within(at(ms), std::future::pending::<()>()));

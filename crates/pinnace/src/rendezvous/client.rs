@@ -4,7 +4,7 @@
 
 use super::natives::is_duplex;
 use super::socket::{Heard, Socket};
-use super::wire::{Answer, Control, Hello, Kind, MOST_TEXT, Status, VERSION};
+use super::wire::{Answer, Control, Hello, Kind, MOST_SERVICE, MOST_TEXT, Status, VERSION};
 use super::{class_number, host, method, number};
 use crate::carrier::{A1, Carrier, Carry, Framed, Sending, Vrp, Ways, Xtp, Zcrp, patient, programmed, qos_of};
 use crate::endpoint::{Connection, ConnectionError, EndpointOptions, Parts};
@@ -33,12 +33,32 @@ struct Agreed {
     nonce: u64,
 }
 
+/// A service as it is told to a peer.
+pub(super) struct Told {
+    /// In HELLO, where room is short.
+    pub(super) hello: String,
+    /// In OPEN: all of it, unless it is more than anybody reads.
+    pub(super) open: String,
+}
+
+impl Told {
+    pub(super) fn of(service: &Service) -> Self {
+        let text = service.to_string();
+        if text.len() <= MOST_TEXT {
+            return Self { hello: text.clone(), open: text };
+        }
+        // Which ranges are critical is said by each frame's own header; a listener does not choose by it.
+        let hello = service.without_critical().to_string();
+        Self { open: if text.len() <= MOST_SERVICE { text } else { hello.clone() }, hello }
+    }
+}
+
 /// Connects to one address.
 pub(crate) fn connect(to: SocketAddr, service: &Service, options: &EndpointOptions) -> Result<Connection, Error> {
     let to = SocketAddr::new(to.ip().to_canonical(), to.port());
-    let text = service.to_string();
-    if text.len() > MOST_TEXT {
-        return Err(ConnectionError::ServiceTooLong { bytes: text.len(), most: MOST_TEXT }.into());
+    let told = Told::of(service);
+    if told.hello.len() > MOST_TEXT {
+        return Err(ConnectionError::ServiceTooLong { bytes: told.hello.len(), most: MOST_TEXT }.into());
     }
     if service.receivers != Receivers::One {
         let why = "a connection has one peer; for many receivers use pinnace::a1 or pinnace::xtp";
@@ -56,14 +76,14 @@ pub(crate) fn connect(to: SocketAddr, service: &Service, options: &EndpointOptio
             }
             Err(_) => return Err(ConnectionError::Unreached { peer: to.to_string(), tried }.into()),
         };
-        let agreed = match ask(to, &text, &path, &methods, options.next_fault().as_ref()) {
+        let agreed = match ask(to, &told.hello, &path, &methods, options.next_fault().as_ref()) {
             Err(Error::Connection(error)) if !tried.is_empty() && matches!(*error, ConnectionError::Refused { .. }) => {
                 return Err(ConnectionError::Unreached { peer: to.to_string(), tried }.into());
             }
             result => result?,
         };
         let method = agreed.method;
-        match open(&agreed, to, &text, service, &path, options) {
+        match open(&agreed, to, &told.open, service, &path, options) {
             Ok(carrier) => {
                 let selection = options.selection.clone();
                 let parts = Parts { method, service: service.clone(), path, peer: agreed.to, selection };
@@ -78,7 +98,11 @@ pub(crate) fn connect(to: SocketAddr, service: &Service, options: &EndpointOptio
 }
 
 /// The methods that fit and may be taken, the cheapest first.
-fn wanted(service: &Service, path: &Path, selection: &Selection) -> Result<Vec<Method>, Box<crate::service::Unmet>> {
+pub(super) fn wanted(
+    service: &Service,
+    path: &Path,
+    selection: &Selection,
+) -> Result<Vec<Method>, Box<crate::service::Unmet>> {
     let choice = choose(service, path, selection).map_err(Box::new)?;
     // The others are ordered by their cost.
     let others = choice.others.iter().filter(|offer| offer.fits && selection.allows(offer.method));
@@ -172,7 +196,8 @@ fn open(
     let &Agreed { method, to, piece, nonce } = agreed;
     let is_ours = path.class != PathClass::Internet;
     let mut control = Control { service: text.to_owned(), ..Control::new(Kind::Open, nonce) };
-    let longest = options.longest_message;
+    // Who says how long its messages are means also those that come back.
+    let longest = options.longest_message.max(service.largest_bytes());
     let carrier = match method {
         Method::Xtp => {
             let endpoint = xtp::Endpoint::client_of(to, &options.xtp(is_ours))?;

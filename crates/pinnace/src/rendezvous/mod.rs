@@ -5,6 +5,7 @@
 
 pub(crate) mod client;
 mod cookie;
+mod decision;
 mod host;
 mod natives;
 pub(crate) mod server;

@@ -2,7 +2,7 @@
 //!
 //! Always true: a connection counts as open when its first message has said who it is, and not before.
 
-use super::wire::{Control, Kind};
+use super::wire::{Control, Kind, whole};
 use crate::carrier::{A1, Carrier, Carry, Framed, Vrp, Ways, Xtp, Zcrp, most_of, patient};
 use crate::endpoint::EndpointOptions;
 use crate::service::{Direction, Method, Pattern, Service};
@@ -217,7 +217,9 @@ async fn open_vrp(
     }
     let is_answered = out.is_some();
     let ways = Ways { out, back: Some(receiver) };
-    let carrier = Vrp::new(ways, agreed.nonce, &agreed.service, Some((peer, number)));
+    // With what is critical, if HELLO had no room for that.
+    let service = whole(&control.service, &agreed.service).unwrap_or(agreed.service.clone());
+    let carrier = Vrp::new(ways, agreed.nonce, &service, Some((peer, number)));
     if is_answered {
         // Its frames come behind this one, or the client would not know whose they are.
         carrier.open(&Control::new(Kind::Open, agreed.nonce))?.await?;

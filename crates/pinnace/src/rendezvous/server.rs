@@ -4,11 +4,12 @@
 //! than half of the backlog; nothing is kept longer than [`PATIENCE`]; answers are bounded in number and in length.
 
 use super::cookie::Cookies;
+use super::decision::{Refusal, decide};
 use super::natives::{self, Agreed, Done, Native};
 use super::socket::{Asked, Socket};
 use super::task::Task;
-use super::wire::{Answer, Hello, Status, VERSION};
-use super::{class, host, method, number};
+use super::wire::{Answer, Control, Hello, Status, VERSION, whole};
+use super::{class, host, number};
 use crate::Error;
 use crate::carrier::{Carrier, Framed, piece_bytes};
 use crate::daemon::{Client, Registration};
@@ -206,9 +207,6 @@ struct Serving {
     host: u128,
 }
 
-/// Why there is no connection.
-type Refusal = (Status, String);
-
 impl Serving {
     fn run(mut self) {
         while !self.shared.lock().is_over {
@@ -292,14 +290,8 @@ impl Serving {
             .service
             .parse()
             .map_err(|error| (Status::Unknown, format!("the service is not understood: {error}")))?;
-        within(&service, &limits)?;
-        let Some(method) = hello.methods.iter().filter_map(|&known| method(known)).find(|&it| self.has(it, hello))
-        else {
-            let theirs: Vec<_> = hello.methods.iter().filter_map(|&it| method(it)).map(Method::name).collect();
-            let ours: Vec<_> = Method::ALL.into_iter().filter(|&it| self.has(it, hello)).map(Method::name).collect();
-            let why = format!("you would take {}; this end has {}", list(&theirs), list(&ours));
-            return Err((Status::NoMethod, why));
-        };
+        let longest = self.options.longest_message;
+        let method = decide(&service, &hello.methods, &limits, longest, |method| self.has(method, hello))?;
         let has_own_socket = matches!(method, Method::Zcrp | Method::Vrp | Method::A1);
         let must_prove = has_own_socket || waiting * 2 >= self.options.backlog;
         let now = Instant::now();
@@ -466,7 +458,7 @@ impl Serving {
                 }
                 Done::Open(opened) => {
                     let (carrier, control, peer) = *opened;
-                    self.finish(carrier, control.nonce, peer);
+                    self.finish(carrier, &control, peer);
                 }
                 Done::Failed => {}
             }
@@ -474,7 +466,8 @@ impl Serving {
     }
 
     /// Shows a connection to whoever listens, if it was expected.
-    fn finish(&mut self, carrier: Carrier, nonce: u64, peer: SocketAddr) {
+    fn finish(&mut self, carrier: Carrier, control: &Control, peer: SocketAddr) {
+        let nonce = control.nonce;
         let Some(expected) = self.expected.get(&nonce) else { return };
         let is_it =
             expected.method == Method::SharedMemory || expected.client.ip().to_canonical() == peer.ip().to_canonical();
@@ -489,6 +482,7 @@ impl Serving {
             self.tasks.retain(|task| task.accepts != Some(native));
             self.natives[native].is_watched = false;
         }
+        let service = whole(&control.service, &service).unwrap_or(service);
         let selection = self.options.selection.clone();
         self.shared.push(Connection::new(carrier, Parts { method, service, path, peer, selection }));
     }
@@ -502,31 +496,4 @@ impl Serving {
             native.is_watched = self.tasks.iter().any(|task| task.accepts == Some(at));
         }
     }
-}
-
-/// Words in a row.
-fn list(names: &[&str]) -> String {
-    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
-}
-
-/// Whether a service is within what a listener accepts at most.
-fn within(service: &Service, limits: &Service) -> Result<(), Refusal> {
-    let beyond = |why: String| Err((Status::BeyondLimits, why));
-    if limits.largest.is_some() || limits.size.is_some() {
-        let (asked, most) = (service.largest_bytes(), limits.largest_bytes());
-        if (service.largest.is_some() || service.size.is_some()) && asked > most {
-            return beyond(format!("messages of {asked} bytes; at most {most} are taken"));
-        }
-    }
-    if let (Some(asked), Some(most)) = (service.rate, limits.rate)
-        && asked > most
-    {
-        return beyond(format!("{asked} bits a second; at most {most} are taken"));
-    }
-    if let (Some(asked), Some(most)) = (service.burst, limits.burst)
-        && asked > most
-    {
-        return beyond(format!("bursts of {asked} bytes; at most {most} are taken"));
-    }
-    Ok(())
 }

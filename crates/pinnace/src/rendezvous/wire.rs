@@ -16,6 +16,7 @@
 //! Numbers are little-endian. Always true: what was parsed keeps the limits ([`MOST_METHODS`], [`MOST_TEXT`]); an answer is
 //! never longer than the HELLO that asked for it, so a liar gains nothing from naming somebody else as its address.
 
+use crate::service::Service;
 use std::fmt;
 
 /// The version that this code speaks; also the only one.
@@ -132,9 +133,9 @@ pub(crate) struct Answer {
     pub(crate) text: String,
 }
 
-/// The longest beginning of `text` that is no longer than the limit.
-pub(crate) fn clip(text: &str) -> &str {
-    let mut len = text.len().min(MOST_TEXT);
+/// The longest beginning of `text` that is no longer than `most` bytes.
+fn clip(text: &str, most: usize) -> &str {
+    let mut len = text.len().min(most);
     while !text.is_char_boundary(len) {
         len -= 1;
     }
@@ -161,9 +162,9 @@ impl<'a> Cursor<'a> {
         self.array().map(|[byte]| byte)
     }
 
-    fn text(&mut self) -> Result<String, WireError> {
+    fn text(&mut self, most: usize) -> Result<String, WireError> {
         let len = usize::from(u16::from_le_bytes(self.array()?));
-        if len > MOST_TEXT {
+        if len > most {
             return Err(WireError::Malformed);
         }
         let text = std::str::from_utf8(self.take(len)?).map_err(|_| WireError::Malformed)?;
@@ -175,8 +176,8 @@ impl<'a> Cursor<'a> {
     }
 }
 
-fn put_text(to: &mut Vec<u8>, text: &str) {
-    let text = clip(text);
+fn put_text(to: &mut Vec<u8>, text: &str, most: usize) {
+    let text = clip(text, most);
     to.extend_from_slice(&(text.len() as u16).to_le_bytes());
     to.extend_from_slice(text.as_bytes());
 }
@@ -195,7 +196,7 @@ impl Hello {
         bytes.extend_from_slice(&self.host.to_le_bytes());
         bytes.push(self.methods.len() as u8);
         bytes.extend_from_slice(&self.methods);
-        put_text(&mut bytes, &self.service);
+        put_text(&mut bytes, &self.service, MOST_TEXT);
         bytes.resize(HELLO_BYTES, 0);
         Some(bytes)
     }
@@ -217,7 +218,7 @@ impl Hello {
             return Err(WireError::Malformed);
         }
         let methods = cursor.take(count)?.to_vec();
-        let service = cursor.text()?;
+        let service = cursor.text(MOST_TEXT)?;
         Ok(Self { versions: (low, high), class, nonce, cookie, host, methods, service })
     }
 }
@@ -225,7 +226,7 @@ impl Hello {
 impl Answer {
     /// That `hello` is refused, and why.
     pub(crate) fn refusal(hello: &Hello, status: Status, why: &str) -> Self {
-        let text = clip(why).to_owned();
+        let text = clip(why, MOST_TEXT).to_owned();
         Self { version: VERSION, status, method: 0, nonce: hello.nonce, cookie: 0, port: 0, piece: 0, text }
     }
 
@@ -239,7 +240,7 @@ impl Answer {
         bytes.extend_from_slice(&self.port.to_le_bytes());
         bytes.extend_from_slice(&self.piece.to_le_bytes());
         bytes.resize(HEAD_BYTES, 0);
-        put_text(&mut bytes, &self.text);
+        put_text(&mut bytes, &self.text, MOST_TEXT);
         bytes
     }
 
@@ -254,13 +255,15 @@ impl Answer {
         let port = u16::from_le_bytes(cursor.array()?);
         let piece = u32::from_le_bytes(cursor.array()?);
         cursor.take(HEAD_BYTES - 30)?;
-        let text = cursor.text()?;
+        let text = cursor.text(MOST_TEXT)?;
         Ok(Self { version, status, method, nonce, cookie, port, piece, text })
     }
 }
 
 const CONTROL_MAGIC: [u8; 8] = *b"PNCEctl\x01";
 const CONTROL_HEAD: usize = 24;
+/// The longest service of an OPEN, in bytes. HELLO has no room for as much: it leaves out which ranges are critical.
+pub(crate) const MOST_SERVICE: usize = 8192;
 
 /// What a message of a connection says that is not the application's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -291,7 +294,7 @@ pub(crate) struct Control {
 
 impl Control {
     /// The longest, in bytes.
-    pub(crate) const MOST_BYTES: usize = CONTROL_HEAD + 2 + MOST_TEXT;
+    pub(crate) const MOST_BYTES: usize = CONTROL_HEAD + 2 + MOST_SERVICE;
 
     /// One without a service.
     pub(crate) fn new(kind: Kind, nonce: u64) -> Self {
@@ -306,7 +309,7 @@ impl Control {
         bytes.extend_from_slice(&[self.kind as u8, 0]);
         bytes.extend_from_slice(&self.port.to_le_bytes());
         bytes.extend_from_slice(&self.piece.to_le_bytes());
-        put_text(&mut bytes, &self.service);
+        put_text(&mut bytes, &self.service, MOST_SERVICE);
         bytes
     }
 
@@ -329,7 +332,7 @@ impl Control {
         };
         let port = u16::from_le_bytes(cursor.array()?);
         let piece = u32::from_le_bytes(cursor.array()?);
-        let service = cursor.text()?;
+        let service = cursor.text(MOST_SERVICE)?;
         if !cursor.0.is_empty() {
             return Err(WireError::Malformed);
         }
@@ -343,6 +346,12 @@ impl Control {
             && bytes[..8] == CONTROL_MAGIC
             && bytes[8..16] == nonce.to_le_bytes()
     }
+}
+
+/// The service that an OPEN says, if it is the one that was agreed on: the same, or what HELLO had no room for beside it.
+pub(crate) fn whole(opened: &str, agreed: &Service) -> Option<Service> {
+    let service: Service = opened.parse().ok()?;
+    (service == *agreed || service.without_critical() == *agreed).then_some(service)
 }
 
 #[cfg(test)]
@@ -421,8 +430,8 @@ mod tests {
     #[test]
     fn text_is_cut_between_letters() {
         let text = "ä".repeat(MOST_TEXT);
-        assert_eq!(clip(&text).len(), MOST_TEXT);
-        assert_eq!(clip(&format!("a{text}")).len(), MOST_TEXT - 1);
+        assert_eq!(clip(&text, MOST_TEXT).len(), MOST_TEXT);
+        assert_eq!(clip(&format!("a{text}"), MOST_TEXT).len(), MOST_TEXT - 1);
     }
 
     proptest! {

@@ -34,7 +34,7 @@ mod methods;
 mod offer;
 mod path;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 pub mod units;
 mod uri;
 mod words;
@@ -348,6 +348,17 @@ impl Service {
     /// What kind of network the application says it is, if it does.
     pub fn path_class(&self) -> Option<PathClass> {
         self.path
+    }
+
+    /// The same, where it is not said which bytes of a message may not be lost.
+    pub(crate) fn without_critical(&self) -> Self {
+        let Reliability::Bounded(contract) = &self.reliability else { return self.clone() };
+        let terms = contract.clone().into_terms();
+        let mut contract = Contract::new().loss_rate(terms.rate.unwrap_or(0)).run_bytes(terms.run_bytes.unwrap_or(0));
+        if let Some(floor) = terms.floor {
+            contract = contract.adaptive_from_percent(f64::from(floor) * 100.0 / 255.0);
+        }
+        self.clone().contract(contract)
     }
 
     /// Bytes of a typical message, said or not.

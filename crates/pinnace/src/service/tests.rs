@@ -21,11 +21,11 @@ fn arbitrary_contract() -> impl Strategy<Value = Contract> {
     )
 }
 
-fn some<T: std::fmt::Debug + Clone + 'static>(values: &[T]) -> impl Strategy<Value = T> + use<T> {
+pub(crate) fn some<T: std::fmt::Debug + Clone + 'static>(values: &[T]) -> impl Strategy<Value = T> + use<T> {
     proptest::sample::select(values.to_vec())
 }
 
-fn arbitrary_service() -> impl Strategy<Value = Service> {
+pub(crate) fn arbitrary_service() -> impl Strategy<Value = Service> {
     let reliability = prop_oneof![
         2 => Just(Reliability::Full),
         3 => arbitrary_contract().prop_map(Reliability::Bounded),
@@ -80,7 +80,7 @@ fn arbitrary_service() -> impl Strategy<Value = Service> {
     )
 }
 
-fn arbitrary_path() -> impl Strategy<Value = Path> {
+pub(crate) fn arbitrary_path() -> impl Strategy<Value = Path> {
     let class = some(&[PathClass::Host, PathClass::Cluster, PathClass::Internet]);
     let loss = prop_oneof![Just(0.0), 1e-7..0.5_f64, some(&[f64::NAN, -1.0, 2.0, f64::INFINITY])];
     let rate = proptest::option::of((1..1000_u64, 3..9_u32).prop_map(|(n, scale)| n * 10_u64.pow(scale)));

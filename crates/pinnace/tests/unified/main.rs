@@ -1,6 +1,8 @@
 //! The one interface: the same test body over every method.
+#![allow(clippy::print_stdout)] // A test at random says its seed.
 
 mod body;
+mod choices;
 mod errors;
 mod lossy;
 

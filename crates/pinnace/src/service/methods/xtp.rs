@@ -1,4 +1,4 @@
-//! XTP: six services and multicast (specs/xtp.md).
+//! XTP: its six services for one receiver (specs/xtp.md).
 
 use super::*;
 use crate::xtp::Service as Kind;
@@ -36,9 +36,8 @@ pub(super) fn probe(service: &Service, path: &Path) -> Offer {
         }),
         _ => verdict.must(service.burst.is_none(), || "keeps a burst only with a rate".to_owned()),
     }
-    if kind != Kind::UnackDgram {
-        no_lifespan(&mut verdict, service);
-    }
+    // Also datagrams: a connection carries them in its stream.
+    no_lifespan(&mut verdict, service);
     datagrams(&mut verdict, path, LEAST);
     if kind.is_group() {
         group(&mut verdict, service, path);
@@ -85,6 +84,8 @@ fn kind(service: &Service, is_one_packet: bool) -> Kind {
 }
 
 fn group(verdict: &mut Verdict<'_>, service: &Service, path: &Path) {
+    // The engine has it.
+    verdict.must(false, || "multicast is not in this library's interface to it: use a1".to_owned());
     verdict.must(path.multicast, || "multicast does not reach the receivers".to_owned());
     verdict.must(service.pattern != Pattern::Transaction, || "a transaction has one peer".to_owned());
     verdict.must(service.direction == Direction::OneWay, || "a group's stream has no way back".to_owned());
@@ -104,20 +105,20 @@ mod tests {
             ("pattern=stream size=1MiB in-place=yes", PathClass::Cluster, Kind::BulkData),
             ("loss=any size=200 order=no", PathClass::Internet, Kind::UnackDgram),
             ("loss=any size=64KiB priority=0", PathClass::Internet, Kind::IsoStream),
-            ("loss=any size=1KiB multicast=239.1.2.3:7000", PathClass::Cluster, Kind::UnackMulticast),
             ("size=1KiB rate=10mbit burst=4KiB", PathClass::Internet, Kind::Connection),
         ] {
             let choice = choose(&text.parse().unwrap(), &Path::of_class(class), &Selection::default()).unwrap();
             assert_eq!((choice.offer.method, choice.offer.mode), (Method::Xtp, Mode::Xtp(kind)), "{text}");
         }
-        // Its receivers wait a moment before they ask for repetitions: it is for groups that lose next to nothing.
-        let lossless = Path { loss: 0.0, ..Path::of_class(PathClass::Cluster) };
-        let choice = choose(&"size=64KiB multicast=8".parse().unwrap(), &lossless, &Selection::default()).unwrap();
-        assert_eq!((choice.offer.method, choice.offer.mode), (Method::Xtp, Mode::Xtp(Kind::Multicast)));
         let internet = Path::of_class(PathClass::Internet);
         for text in ["multicast=8", "size=2GiB", "rate=40gbit burst=1MiB size=1GiB", "lifespan=1s"] {
             let offer = Method::Xtp.probe(&text.parse().unwrap(), &internet);
             assert!(!offer.fits, "{text}: {offer:?}");
+        }
+        // Groups are the engine's, and nobody gets there.
+        for text in ["loss=any size=1KiB multicast=239.1.2.3:7000", "size=64KiB multicast=8"] {
+            let offer = Method::Xtp.probe(&text.parse().unwrap(), &Path::of_class(PathClass::Cluster));
+            assert!(!offer.fits && offer.why[0].contains("multicast is not in"), "{text}: {offer:?}");
         }
     }
 }

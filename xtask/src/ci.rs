@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Result;
 use xshell::{Shell, cmd};
 
-use crate::{lint, trace};
+use crate::{lint, python, trace};
 
 /// A program that some tests call, and what is skipped without it.
 struct Tool {
@@ -57,6 +57,7 @@ pub(crate) fn test(root: &Path) -> Result<()> {
         let models = ["--lib", "--target-dir", "target/loom", "models"];
         cmd!(shell, "cargo test --release --locked -p pinnace-qbuf {models...}").run()?;
     }
+    python::test(&shell, root)?;
     cmd!(shell, "cargo test --workspace --locked --no-fail-fast").run()?;
     Ok(())
 }
@@ -104,13 +105,8 @@ fn provide_tools(shell: &Shell) -> Result<()> {
     if missing.is_empty() {
         return Ok(());
     }
-    let is_root = cmd!(shell, "id -u").quiet().read().is_ok_and(|id| id == "0");
-    if is_root && has(shell, "apt-get") {
-        let packages: Vec<&str> = missing.iter().flat_map(|tool| tool.packages).copied().collect();
-        if let Err(error) = install(shell, &packages) {
-            println!("{error}");
-        }
-    }
+    let packages: Vec<&str> = missing.iter().flat_map(|tool| tool.packages).copied().collect();
+    install(shell, &packages);
     for tool in missing.iter().filter(|tool| !has(shell, tool.program)) {
         println!(
             "skipped: `{}` is missing (apt-get install {}): {}",
@@ -122,9 +118,17 @@ fn provide_tools(shell: &Shell) -> Result<()> {
     Ok(())
 }
 
-fn install(shell: &Shell, packages: &[&str]) -> Result<()> {
+/// Installs packages, as root on Debian; otherwise, or if that fails, they are missing still.
+pub(crate) fn install(shell: &Shell, packages: &[&str]) {
+    let is_root = cmd!(shell, "id -u").quiet().read().is_ok_and(|id| id == "0");
+    if !is_root || !has(shell, "apt-get") {
+        return;
+    }
     let _quiet = shell.push_env("DEBIAN_FRONTEND", "noninteractive");
-    cmd!(shell, "apt-get update -qq").run()?;
-    cmd!(shell, "apt-get install -y -qq --no-install-recommends {packages...}").run()?;
-    Ok(())
+    let updated = cmd!(shell, "apt-get update -qq").run();
+    let installed =
+        updated.and_then(|()| cmd!(shell, "apt-get install -y -qq --no-install-recommends {packages...}").run());
+    if let Err(error) = installed {
+        println!("{error}");
+    }
 }

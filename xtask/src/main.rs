@@ -9,6 +9,7 @@
 mod ci;
 mod floors;
 mod lint;
+mod python;
 mod source;
 mod trace;
 

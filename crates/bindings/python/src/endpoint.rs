@@ -2,6 +2,7 @@
 
 use crate::connection::Connection;
 use crate::{buffer, errors, explain, service, wait};
+use pinnace::link::FaultOptions;
 use pinnace::service::Service;
 use pinnace::{Endpoint, EndpointOptions, Error, Idle};
 use pyo3::exceptions::{PyStopIteration, PyTypeError, PyValueError};
@@ -37,6 +38,7 @@ pub(crate) fn options(keywords: Option<&Bound<'_, PyDict>>) -> PyResult<Endpoint
             "longest_message" => options.longest_message = explain::bytes(&value)?,
             "backlog" => options.backlog = value.extract()?,
             "idle" => options.idle = idle(&value)?,
+            "fault" => options.fault = Some(fault(&value)?),
             other => return Err(PyTypeError::new_err(format!("`{other}` is no setting: {SETTINGS}"))),
         }
     }
@@ -44,7 +46,31 @@ pub(crate) fn options(keywords: Option<&Bound<'_, PyDict>>) -> PyResult<Endpoint
     Ok(options)
 }
 
-const SETTINGS: &str = "there are method, exclude, peer_timeout, longest_message, backlog and idle";
+const SETTINGS: &str = "there are method, exclude, peer_timeout, longest_message, backlog, idle and fault";
+
+/// What goes wrong on purpose.
+fn fault(value: &Bound<'_, PyAny>) -> PyResult<FaultOptions> {
+    let mut fault = FaultOptions::default();
+    for (name, value) in value.cast::<PyDict>().map_err(|_| PyTypeError::new_err("a fault is a dictionary"))? {
+        let share = || -> PyResult<f64> {
+            let share: f64 = value.extract()?;
+            let wrong = || PyValueError::new_err(format!("{share} is no probability from 0 to 1"));
+            if (0.0..=1.0).contains(&share) { Ok(share) } else { Err(wrong()) }
+        };
+        match name.extract::<&str>()? {
+            "loss" => fault.loss = share()?,
+            "duplication" => fault.duplication = share()?,
+            "reordering" => fault.reordering = share()?,
+            "corruption" => fault.corruption = share()?,
+            "seed" => fault.seed = value.extract()?,
+            other => {
+                let allowed = "loss, duplication, reordering, corruption and seed";
+                return Err(PyTypeError::new_err(format!("`{other}` is no fault: there are {allowed}")));
+            }
+        }
+    }
+    Ok(fault)
+}
 
 /// What a waiting thread does while nothing comes.
 fn idle(value: &Bound<'_, PyAny>) -> PyResult<Idle> {
@@ -151,7 +177,8 @@ impl Listener {
 /// `service` is what is accepted at most: larger messages and higher rates are refused; what it does not say is not limited.
 /// Settings: `method` (only this one), `exclude` (none of these), `peer_timeout` (seconds until a silent peer counts as gone, 10),
 /// `longest_message` (bytes that are received at most, 1 GiB), `backlog` (who waits to be accepted at most, 128), `idle`
-/// (what a waiting thread does: `"block"`, `"spin"`, or the seconds to spin before it blocks).
+/// (what a waiting thread does: `"block"`, `"spin"`, or the seconds to spin before it blocks), `fault` (what goes wrong on
+/// purpose, to test a program under loss: `{"loss": 0.05, "duplication": 0.01, "reordering": 0.01}`).
 ///
 /// >>> import pinnace
 /// >>> listener = pinnace.listen(("127.0.0.1", 0), "largest=1MiB", peer_timeout=5)
@@ -188,9 +215,9 @@ pub(crate) fn target(
 ///
 /// >>> import pinnace
 /// >>> listener = pinnace.listen("127.0.0.1:0")
-/// >>> connection = pinnace.connect(f"pinnace://{listener.address}?loss=5%&run=4KiB")
+/// >>> connection = pinnace.connect(f"pinnace://{listener.address}?loss=5%&run=4KiB&path=internet")
 /// >>> connection.method, str(connection.service)
-/// ('vrp', 'loss=5% run=4KiB')
+/// ('vrp', 'loss=5% run=4KiB path=internet')
 #[pyfunction]
 #[pyo3(signature = (peer, service = None, **settings))]
 pub(crate) fn connect(

@@ -152,8 +152,8 @@ impl Explanation {
 /// >>> explanation = pinnace.explain("loss=5% run=4KiB size=2MB", "internet")
 /// >>> explanation.choice
 /// 'vrp'
-/// >>> [offer.method for offer in explanation.offers if not offer.fits]
-/// ['shared-memory']
+/// >>> [offer.why for offer in explanation.offers if offer.method == "shared-memory"]
+/// [['the peer is not on this host (path=internet)']]
 /// >>> pinnace.explain("size=1MiB", "internet", exclude=["zcrp"]).choice != "zcrp"
 /// True
 #[pyfunction]

@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -74,6 +74,7 @@ class Connection:
         self._transacting = asyncio.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._reactor: Reactor | None = None
+        self._ready: Collection[object] = ()
         self._thread = ThreadPoolExecutor(1, "pinnace-send") if connection._sends_slowly else None
 
     def _reacts(self) -> Reactor:
@@ -81,6 +82,8 @@ class Connection:
         if loop is not self._loop:
             self._reactor = _reactor(loop)
             self._loop = loop
+            # What is about to run in the loop, if it tells.
+            self._ready = getattr(loop, "_ready", ())
         return self._reactor  # type: ignore[return-value]
 
     async def send(self, buffer: Buffer, **overrides: Unpack[Overrides]) -> Delivery:
@@ -107,8 +110,19 @@ class Connection:
         """The next message; `None` when the peer has closed, and everything was received."""
         if self._again:
             return self._again.popleft()
-        received = self._connection._recv(self._reacts())
-        return await _end(received, self._again) if type(received) is Operation else received
+        reactor = self._reacts()
+        received = self._connection._recv(reactor, not self._ready)
+        if type(received) is Operation:
+            return await _end(received, self._again)
+        if type(received) is not tuple:
+            return received
+        # The loop's thread has waited for it itself: the others have their turn first.
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            self._again.append(received[0])
+            raise
+        return received[0]
 
     async def recv_into(self, buffer: Buffer) -> ReceivedInto | None:
         """Like `recv`, into memory of the program's; the bytes are copied there."""

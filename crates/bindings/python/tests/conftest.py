@@ -1,0 +1,29 @@
+"""What the tests share."""
+
+import faulthandler
+import pathlib
+
+import pinnace
+import pytest
+
+METHODS = ["zcrp", "vrp", "xtp", "qmp", "a1"]
+LONG = 20.0
+ROOT = pathlib.Path(__file__).parents[4]
+
+# A test that hangs says where, and fails.
+faulthandler.dump_traceback_later(240, exit=True)
+
+
+class Pair:
+    """Two connected ends."""
+
+    def __init__(self, service="direction=duplex largest=8MiB", **settings):
+        fault = {"fault": settings["fault"]} if "fault" in settings else {}
+        self.listener = pinnace.listen("127.0.0.1:0", **fault)
+        self.client = pinnace.connect(self.listener.address, service, **settings)
+        self.server = self.listener.accept(LONG)
+
+
+@pytest.fixture(params=METHODS)
+def pair(request):
+    return Pair(method=request.param)

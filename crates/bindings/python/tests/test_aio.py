@@ -1,0 +1,186 @@
+"""Connections of tasks, over every method."""
+
+import asyncio
+import time
+
+import numpy
+import pinnace
+import pytest
+from conftest import LONG, METHODS
+
+
+def run(main):
+    asyncio.run(asyncio.wait_for(main, 60))
+
+
+async def pair(method, service="direction=duplex largest=8MiB", **settings):
+    listener = pinnace.aio.listen("127.0.0.1:0")
+    client, server = await asyncio.gather(
+        pinnace.aio.connect(listener.address, service, method=method, **settings), listener.accept()
+    )
+    return client, server, listener
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_messages_of_all_sizes_arrive_both_ways(method):
+    async def main():
+        client, server, _listener = await pair(method)
+        assert (client.method, server.method) == (method, method)
+        for size in 0, 1, 1500, 65_536, 3_000_000:
+            sent = numpy.random.default_rng(size).integers(0, 256, size, numpy.uint8)
+            for here, there in (client, server), (server, client):
+                delivery = await here.send(sent)
+                received = await there.recv()
+                assert numpy.array_equal(numpy.frombuffer(received, numpy.uint8), sent)
+                assert (await delivery).is_whole
+        async with client:
+            await client.send(b"the last one")
+        assert [bytes(message) async for message in server] == [b"the last one"]
+        assert await server.recv() is None
+
+    run(main())
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_two_tasks_of_one_loop_talk_without_a_pause(method):
+    async def main():
+        client, server, _listener = await pair(method)
+
+        async def echo():
+            async for message in server:
+                await server.send(message)
+
+        echoing = asyncio.create_task(echo())
+        for index in range(300):
+            assert bytes(await client.transact(index.to_bytes(4, "big"))) == index.to_bytes(4, "big")
+        await client.close()
+        await echoing
+
+    run(main())
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_whoever_sends_much_waits_and_the_loop_goes_on(method):
+    async def main():
+        client, server, _listener = await pair(method)
+        ticks = 0
+
+        async def tick():
+            nonlocal ticks
+            while True:
+                await asyncio.sleep(0.002)
+                ticks += 1
+
+        async def send():
+            for index in range(400):
+                await client.send(index.to_bytes(4, "big") + bytes(50_000))
+            await client.flush()
+
+        async def recv():
+            for index in range(400):
+                assert (await server.recv())[:4].tobytes() == index.to_bytes(4, "big")
+
+        ticking = asyncio.create_task(tick())
+        await asyncio.gather(send(), recv())
+        ticking.cancel()
+        assert ticks > 0
+
+    run(main())
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_wait_that_is_cancelled_loses_nothing(method):
+    async def main():
+        client, server, _listener = await pair(method)
+        received = []
+
+        async def recv():
+            while len(received) < 100:
+                try:
+                    received.append(bytes(await asyncio.wait_for(server.recv(), 0.001)))
+                except TimeoutError:
+                    pass
+
+        receiving = asyncio.create_task(recv())
+        for index in range(100):
+            await client.send(index.to_bytes(4, "big"))
+            await asyncio.sleep(0.0012)
+        await receiving
+        assert received == [index.to_bytes(4, "big") for index in range(100)]
+
+    run(main())
+
+
+def test_an_idle_connection_leaves_the_loop_alone():
+    async def main():
+        client, server, _listener = await pair("zcrp")
+        for _ in range(50):
+            await client.send(b"ahoy")
+            await server.recv()
+        waiting = asyncio.create_task(server.recv())
+        begin, cpu = time.monotonic(), time.process_time()
+        late = 0.0
+        for _ in range(50):
+            before = time.monotonic()
+            await asyncio.sleep(0.01)
+            late = max(late, time.monotonic() - before)
+        assert time.process_time() - cpu < 0.5 * (time.monotonic() - begin)
+        assert late < 1
+        await client.send(b"away")
+        assert await waiting == b"away"
+
+    run(main())
+
+
+def test_messages_are_received_into_memory_of_the_program():
+    async def main():
+        client, server, _listener = await pair("zcrp")
+        into = numpy.zeros(100, numpy.float64)
+        await client.send(numpy.ones(50))
+        received = await server.recv_into(into)
+        assert received.bytes == 400 and into.sum() == 50
+        await client.send(bytes(1000))
+        with pytest.raises(pinnace.MessageTooLongError):
+            await server.recv_into(into)
+        assert len(await server.recv()) == 1000
+
+    run(main())
+
+
+def test_a_delivery_of_a_thread_can_be_awaited():
+    async def main():
+        with pinnace.listen("127.0.0.1:0") as listener, pinnace.connect(listener.address) as connection:
+            delivery = connection.send(bytes(10_000))
+            received = await asyncio.to_thread(lambda: listener.accept(LONG).recv(LONG))
+            assert len(received) == 10_000 and (await delivery).is_whole
+
+    run(main())
+
+
+def test_errors_are_those_of_threads():
+    async def main():
+        with pytest.raises(pinnace.NoAnswerError):
+            await pinnace.aio.connect("127.0.0.1:9")
+        listener = pinnace.aio.listen("127.0.0.1:0")
+        with pytest.raises(pinnace.UnmetError):
+            await pinnace.aio.connect(listener.address, "deadline=1ns")
+        client = await pinnace.aio.connect(listener.address, "direction=duplex")
+        async with await listener.accept():
+            pass
+        with pytest.raises(pinnace.NoResponseError):
+            await client.transact(b"is anybody there?")
+        with pytest.raises(pinnace.ServiceError):
+            client.set_service("los=5%")
+
+    run(main())
+
+
+def test_several_loops_one_after_the_other():
+    for _ in range(3):
+
+        async def main():
+            client, server, _listener = await pair("xtp")
+            await client.send(b"ahoy")
+            assert await server.recv() == b"ahoy"
+
+        run(main())

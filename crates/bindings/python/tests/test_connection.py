@@ -1,0 +1,268 @@
+"""Connections of threads, over every method."""
+
+import gc
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy
+import pinnace
+import pytest
+from conftest import LONG, Pair
+
+
+def pattern(size, seed):
+    return (numpy.arange(size, dtype=numpy.uint32) * 2654435761 >> 24).astype(numpy.uint8) + numpy.uint8(seed)
+
+
+def test_messages_of_all_sizes_arrive_both_ways(pair):
+    for seed, size in enumerate([0, 1, 100, 1500, 4096, 4097, 65_536, 1 << 20, 5_000_000]):
+        sent = pattern(size, seed)
+        for here, there in (pair.client, pair.server), (pair.server, pair.client):
+            delivery = here.send(sent)
+            received = there.recv(LONG)
+            assert len(received) == size and received.is_whole and received.holes == []
+            assert numpy.array_equal(numpy.frombuffer(received, numpy.uint8), sent)
+            assert delivery.wait(LONG).is_whole and delivery.done
+
+
+def test_what_has_the_buffer_protocol_is_sent(pair):
+    values = numpy.arange(5000, dtype=numpy.float64).reshape(50, 100)
+    for sent in b"ahoy", bytearray(b"ahoy"), memoryview(b"0ahoy1")[1:5], values, values[7:9], bytes(10_000):
+        pair.client.send(sent)
+        assert bytes(pair.server.recv(LONG)) == bytes(memoryview(sent).cast("B"))
+    with pytest.raises(BufferError, match="numpy.ascontiguousarray"):
+        pair.client.send(values.T)
+    with pytest.raises(TypeError):
+        pair.client.send("a text")
+
+
+def test_lent_memory_is_given_back(pair):
+    lent = bytearray(100_000)
+    delivery = pair.client.send(lent)
+    assert len(pair.server.recv(LONG)) == 100_000
+    delivery.wait(LONG)
+    lent.append(1)  # A buffer that is lent cannot change its size.
+
+    # Nobody waits for this one: a thread of the library has done with it.
+    pair.client.send(lent)
+    assert len(pair.server.recv(LONG)) == 100_001
+    pair.client.flush()
+    until = time.monotonic() + LONG
+    while True:
+        try:
+            lent.append(2)
+            break
+        except BufferError:
+            assert time.monotonic() < until, "it was never given back"
+            time.sleep(0.01)
+
+
+def test_what_was_received_is_not_copied_and_lives_as_long_as_its_views():
+    pair = Pair(method="zcrp")
+    pair.client.send(pattern(1 << 20, 3))
+    received = pair.server.recv(LONG)
+    first, second = numpy.frombuffer(received, numpy.uint8), numpy.frombuffer(received, numpy.uint8)
+    assert first.ctypes.data == second.ctypes.data
+    first[0] ^= 255
+    assert received[0] == second[0] and received[:4].nbytes == 4
+    del received, second
+    gc.collect()
+    for seed in range(100):
+        pair.client.send(pattern(1 << 16, seed))
+        pair.server.recv(LONG)
+    first[0] ^= 255
+    assert numpy.array_equal(first, pattern(1 << 20, 3)), "its memory was used again"
+
+
+def test_messages_are_received_into_memory_of_the_program(pair):
+    into = numpy.zeros(1000, dtype=numpy.float32)
+    sent = numpy.arange(600, dtype=numpy.float32)
+    pair.client.send(sent)
+    received = pair.server.recv_into(into, LONG)
+    assert (received.bytes, received.holes, received.is_whole) == (2400, [], True)
+    assert numpy.array_equal(into[:600], sent) and not into[600:].any()
+
+    pair.client.send(bytes(5000))
+    with pytest.raises(pinnace.MessageTooLongError) as caught:
+        pair.server.recv_into(into, LONG)
+    assert caught.value.most == 4000
+    assert len(pair.server.recv(LONG)) == 5000
+    with pytest.raises(TypeError, match="cannot be written"):
+        pair.server.recv_into(b"1234", 0)
+
+
+def test_many_messages_are_under_way_and_keep_their_order(pair):
+    deliveries = [pair.client.send(index.to_bytes(4, "big") + bytes(index * 7 % 3000)) for index in range(500)]
+    for index in range(500):
+        assert pair.server.recv(LONG)[:4].tobytes() == index.to_bytes(4, "big")
+    assert all(delivery.wait(LONG).is_whole for delivery in deliveries)
+    assert all(delivery.wait().is_whole for delivery in deliveries), "it may be asked again"
+
+
+def test_the_end_is_none_and_ends_a_loop(pair):
+    with pair.client as client:
+        for text in b"haul", b"away":
+            client.send(text)
+    assert [bytes(message) for message in pair.server] == [b"haul", b"away"]
+    assert pair.server.recv() is None
+    with pytest.raises(pinnace.ClosedError):
+        pair.client.send(b"too late")
+    pair.client.close()  # Twice is no error.
+
+
+def test_waits_end_in_time_and_other_threads_run_meanwhile(pair):
+    ticks = 0
+    stop = threading.Event()
+
+    def tick():
+        nonlocal ticks
+        while not stop.wait(0.005):
+            ticks += 1
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    begin = time.monotonic()
+    with pytest.raises(TimeoutError) as caught:
+        pair.client.recv(timeout=0.5)
+    took = time.monotonic() - begin
+    stop.set()
+    thread.join()
+    assert isinstance(caught.value, pinnace.Error)
+    assert 0.45 < took < 5 and ticks > 10, "the interpreter was released"
+    with pytest.raises(pinnace.TimeoutError):
+        pair.listener.accept(timeout=0)
+
+
+def test_requests_are_answered(pair):
+    def serve():
+        for request in pair.server:
+            pair.server.send(bytes(request).upper())
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    answers = {}
+
+    def ask(text):
+        answers[text] = bytes(pair.client.transact(text.encode(), timeout=LONG)).decode()
+
+    threads = [threading.Thread(target=ask, args=(text,)) for text in ("ahoy", "mizzen mast", "keel")]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    pair.client.close()
+    thread.join()
+    assert sorted(answers.values()) == ["AHOY", "KEEL", "MIZZEN MAST"], "each was answered"
+
+
+def test_the_descriptor_says_when_something_has_come(pair):
+    descriptor = pair.server.fileno()
+    while select.select([descriptor], [], [], 0)[0]:
+        pair.server.clear()
+        with pytest.raises(TimeoutError):
+            pair.server.recv(0)
+    pair.client.send(b"ahoy")
+    received = None
+    until = time.monotonic() + LONG
+    while received is None:
+        assert time.monotonic() < until
+        assert select.select([descriptor], [], [], LONG)[0]
+        pair.server.clear()
+        try:
+            received = pair.server.recv(0)
+        except TimeoutError:
+            continue
+    assert received == b"ahoy"
+
+
+def test_a_frame_has_holes_that_both_ends_know():
+    pair = Pair("loss=20% run=8KiB critical=0..64 path=internet", method="vrp", fault={"loss": 0.1, "seed": 7})
+    holes = 0
+    for seed in range(1, 6):
+        delivery = pair.client.send(bytes([seed]) * 300_000)
+        received = pair.server.recv(LONG)
+        data = numpy.frombuffer(received, numpy.uint8)
+        missing = numpy.zeros(len(data), bool)
+        for hole in received.holes:
+            assert isinstance(hole, slice) and not data[hole].any()
+            missing[hole] = True
+        assert (data[~missing] == seed).all() and not missing[:64].any()
+        assert received.bytes_lost == missing.sum() <= 0.25 * len(data)
+        assert received.is_whole == (not received.holes) and received.loss.longest_run <= 8
+        holes += len(received.holes)
+        report = delivery.wait(LONG)
+        assert report.loss.lost == received.loss.lost
+    assert holes > 0
+    # A message that is worth more.
+    delivery = pair.client.send(bytes([9]) * 300_000, loss=0)
+    assert pair.server.recv(LONG).is_whole and delivery.wait(LONG).is_whole
+
+
+def test_the_service_of_a_connection_can_change():
+    pair = Pair("loss=5% run=4KiB", method="vrp")
+    assert (str(pair.client.service), pair.client.method) == ("loss=5% run=4KiB", "vrp")
+    pair.client.set_service("loss=1% run=4KiB")
+    assert pair.client.service == pinnace.Service(loss=0.01, run=4096)
+    pair.client.set_service(pair.client.service.replace(loss=0.1))
+    assert str(pair.client.service) == "loss=10% run=4KiB"
+    with pytest.raises(pinnace.CannotError, match="direction"):
+        pair.client.set_service(direction="duplex")
+    explanation = pair.client.explain()
+    assert explanation.choice == "vrp" and "vrp" in str(explanation)
+    with pytest.raises(TypeError, match="cannot differ"):
+        pair.client.send(b"ahoy", size=5)
+    with pytest.raises(ValueError, match="need a loss"):
+        pair.client.send(b"ahoy", run="4KiB")
+
+
+def test_control_c_ends_a_wait():
+    program = """
+import os, signal, threading, time, pinnace
+listener = pinnace.listen("127.0.0.1:0")
+threading.Thread(target=lambda: (time.sleep(0.3), os.kill(os.getpid(), signal.SIGINT)), daemon=True).start()
+begin = time.monotonic()
+try:
+    listener.accept()
+except KeyboardInterrupt:
+    print("interrupted", time.monotonic() - begin < 10)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "interrupted True\n", done
+
+
+def test_objects_may_be_left_to_the_end_of_the_program():
+    program = """
+import pinnace
+listener = pinnace.listen("127.0.0.1:0")
+connection = pinnace.connect(listener.address)
+deliveries = [connection.send(bytes(1 << 20)) for _ in range(5)]
+accepted = listener.accept()
+print("done")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+
+def test_a_peer_that_was_killed_is_an_error():
+    program = """
+import sys, pinnace
+connection = pinnace.connect(sys.argv[1], "direction=duplex", method="xtp")
+connection.send(b"here").wait()
+sys.stdin.read()
+"""
+    listener = pinnace.listen("127.0.0.1:0", peer_timeout=1)
+    peer = subprocess.Popen([sys.executable, "-c", program, listener.address], stdin=subprocess.PIPE)
+    connection = listener.accept(LONG)
+    assert connection.recv(LONG) == b"here"
+    os.kill(peer.pid, signal.SIGKILL)
+    peer.wait()
+    peer.stdin.close()
+    with pytest.raises(pinnace.LostError) as caught:
+        connection.send(b"are you there?").wait(LONG)
+        connection.recv(LONG)
+    assert isinstance(caught.value, ConnectionError)

@@ -1,0 +1,99 @@
+"""What the documentation shows works: docstrings, the page of the book, the examples; and the stubs are true."""
+
+import ast
+import doctest
+import inspect
+import pathlib
+import re
+import subprocess
+import sys
+
+import pinnace
+import pytest
+from conftest import ROOT
+
+EXAMPLES = sorted((ROOT / "examples/python").glob("*.py"))
+PAGE = ROOT / "docs/src/python.md"
+
+
+@pytest.mark.parametrize("module", [pinnace, pinnace._pinnace, pinnace.aio, pinnace.errors])
+def test_docstrings(module):
+    finder = doctest.DocTestFinder(exclude_empty=False)
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    for test in finder.find(module, module.__name__, globs={}):
+        runner.run(test)
+    if module is pinnace._pinnace:
+        # The classes say that they are the package's.
+        for name in "Service", "Received", "ReceivedInto", "Delivery", "Connection", "Listener":
+            for test in finder.find(getattr(module, name), name, module=pinnace, globs={}):
+                runner.run(test)
+    assert runner.tries > 0 and runner.failures == 0
+
+
+def blocks(page):
+    """The blocks of code of a page, with the line where each begins."""
+    text = page.read_text()
+    for match in re.finditer(r"^```(\w+)[^\n]*\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        yield match[1], text[: match.start(2)].count("\n"), match[2]
+
+
+def test_the_page_of_the_book():
+    """Its blocks are one program, in the order of the page."""
+    names = {"__name__": "__main__"}
+    languages = [language for language, _, _ in blocks(PAGE)]
+    assert languages.count("python") >= 6 and set(languages) <= {"python", "sh", "text"}
+    for language, line, code in blocks(PAGE):
+        if language == "python":
+            exec(compile("\n" * line + code, str(PAGE), "exec"), names)
+
+
+def test_the_first_program_of_the_readme():
+    """If the README has one in Python, it runs."""
+    programs = [code for language, _, code in blocks(ROOT / "README.md") if language == "python"]
+    for program in programs:
+        assert len(program.strip().splitlines()) <= 15
+        subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_examples(example):
+    done = subprocess.run([sys.executable, example], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and done.stderr == "" and done.stdout, done.stderr
+    # What a program prints stands at its end.
+    expected = re.findall(r"^# prints: (.*)$", example.read_text(), re.MULTILINE)
+    for line in expected:
+        assert line in done.stdout.splitlines(), done.stdout
+
+
+def test_there_are_examples():
+    assert len(EXAMPLES) >= 6
+    first = [line for line in EXAMPLES[0].read_text().splitlines() if line.strip()]
+    assert len(first) <= 15
+
+
+def test_the_stubs_name_what_there_is():
+    stub = ast.parse(pathlib.Path(inspect.getfile(pinnace)).with_name("_pinnace.pyi").read_text())
+    classes = {node.name: node for node in stub.body if isinstance(node, ast.ClassDef)}
+    functions = {node.name for node in stub.body if isinstance(node, ast.FunctionDef)}
+    types = {name for name, node in classes.items() if any(getattr(base, "id", "") == "TypedDict" for base in node.bases)}
+    types.add("Words")
+    real = {name for name in vars(pinnace._pinnace) if not name.startswith("__")}
+    assert real == (set(classes) - types) | functions
+    for name in set(classes) - types:
+        said = {node.name for node in classes[name].body if isinstance(node, ast.FunctionDef)}
+        has = {name for name in vars(getattr(pinnace._pinnace, name)) if not name.startswith("__")}
+        assert has == {name for name in said if not name.startswith("__")}, name
+    for name in functions:
+        said = next(node for node in stub.body if getattr(node, "name", "") == name).args
+        has = inspect.signature(getattr(pinnace._pinnace, name)).parameters
+        arguments = [argument.arg for argument in said.args + said.kwonlyargs]
+        assert [name for name in has if name != "settings"] == arguments
+
+
+def test_everything_has_a_docstring():
+    for name in pinnace.__all__:
+        thing = getattr(pinnace, name)
+        assert thing.__doc__, name
+        for member, value in vars(thing).items() if isinstance(thing, type) else ():
+            if not member.startswith("_") and not isinstance(thing, type(Exception)):
+                assert value.__doc__, f"{name}.{member}"

@@ -1,34 +1,62 @@
-//! Errors, as C knows them.
+//! Errors, as C knows them: numbers, and of the interfaces that have more to say, words.
 
-use libc::c_int;
-use pinnace::zcrp::{Failure, Refused};
-use pinnace::{EndpointError, Error, a1, vrp};
-
+use libc::{c_char, c_int};
+use pinnace::{ConnectionError, EndpointError, Error, a1, vrp, xtp, zcrp};
+use std::cell::RefCell;
+use std::ffi::CString;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Why a call failed: a value of `errno`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Errno(pub(crate) c_int);
 
-impl From<&std::io::Error> for Errno {
-    fn from(error: &std::io::Error) -> Self {
-        use std::io::ErrorKind::{AddrInUse, InvalidInput, PermissionDenied, ResourceBusy};
+impl From<&io::Error> for Errno {
+    fn from(error: &io::Error) -> Self {
+        use io::ErrorKind as Kind;
         Self(error.raw_os_error().unwrap_or(match error.kind() {
-            ResourceBusy => libc::EBUSY,
-            InvalidInput => libc::EINVAL,
-            AddrInUse => libc::EADDRINUSE,
-            PermissionDenied => libc::EPERM,
+            Kind::ResourceBusy => libc::EBUSY,
+            Kind::InvalidInput => libc::EINVAL,
+            Kind::AddrInUse => libc::EADDRINUSE,
+            Kind::AddrNotAvailable => libc::EADDRNOTAVAIL,
+            Kind::PermissionDenied => libc::EPERM,
+            Kind::ConnectionRefused => libc::ECONNREFUSED,
+            Kind::ConnectionReset | Kind::UnexpectedEof => libc::ECONNRESET,
+            Kind::ConnectionAborted => libc::ECONNABORTED,
+            Kind::HostUnreachable => libc::EHOSTUNREACH,
+            Kind::NotConnected => libc::ENOTCONN,
+            Kind::BrokenPipe => libc::EPIPE,
+            Kind::TimedOut => libc::ETIMEDOUT,
+            Kind::Unsupported => libc::ENOTSUP,
             _ => libc::EIO,
         }))
     }
 }
 
+impl From<&ConnectionError> for Errno {
+    fn from(error: &ConnectionError) -> Self {
+        use ConnectionError as Connection;
+        Self(match error {
+            Connection::Unmet { .. } | Connection::Cannot { .. } | Connection::Unsuited(_) => libc::ENOTSUP,
+            Connection::Malformed(_) => libc::EINVAL,
+            Connection::ServiceTooLong { .. } => libc::E2BIG,
+            Connection::NoAnswer { .. } => libc::ETIMEDOUT,
+            Connection::Refused { .. } => libc::ECONNREFUSED,
+            Connection::Unreached { .. } => libc::EHOSTUNREACH,
+            Connection::Unfinished { .. } => libc::ECONNRESET,
+            Connection::Lost { source, .. } => Self::from(source).0,
+            Connection::Closed => libc::EPIPE,
+            _ => libc::EIO,
+        })
+    }
+}
+
 impl From<&Error> for Errno {
     fn from(error: &Error) -> Self {
-        let of_failure = |failure: &Failure| match failure {
-            Failure::TooLong => libc::EMSGSIZE,
-            Failure::PeerGone => libc::ETIMEDOUT,
-            Failure::Closed => libc::ECANCELED,
+        let of_failure = |failure: &zcrp::Failure| match failure {
+            zcrp::Failure::TooLong => libc::EMSGSIZE,
+            zcrp::Failure::PeerGone => libc::ETIMEDOUT,
+            zcrp::Failure::Closed => libc::ECANCELED,
         };
         let of_frame = |failure: &vrp::Failure| match failure {
             vrp::Failure::Refused => libc::ECONNREFUSED,
@@ -68,15 +96,21 @@ impl From<&Error> for Errno {
             Error::WindowFull(_) => libc::EAGAIN,
             Error::Io { source, .. } => Self::from(source).0,
             Error::Failed(failure) => of_failure(failure),
-            Error::Refused(Refused::Closed(Failure::Closed)) => libc::ENOTCONN,
-            Error::Refused(Refused::Closed(failure)) => of_failure(failure),
-            Error::Refused(Refused::TooMany) => libc::ENOBUFS,
+            Error::Refused(zcrp::Refused::Closed(zcrp::Failure::Closed)) => libc::ENOTCONN,
+            Error::Refused(zcrp::Refused::Closed(failure)) => of_failure(failure),
+            Error::Refused(zcrp::Refused::TooMany) => libc::ENOBUFS,
             Error::FrameFailed(failure) => of_frame(failure),
             Error::FrameRefused(refused) => of_unsent(refused),
             Error::Endpoint(EndpointError::Link(error)) => Self::from(&**error).0,
             Error::Endpoint(EndpointError::ShutDown) => libc::ECANCELED,
             Error::Timeout => libc::EAGAIN,
-            Error::TooLarge => libc::EMSGSIZE,
+            Error::TooLarge | Error::MessageTooLong(_) => libc::EMSGSIZE,
+            Error::Connection(error) => Self::from(&**error).0,
+            Error::ContextFailed(xtp::Failure::Refused { .. }) => libc::ECONNREFUSED,
+            Error::ContextFailed(xtp::Failure::Abandoned) => libc::ETIMEDOUT,
+            Error::ContextFailed(xtp::Failure::Aborted) => libc::ECONNABORTED,
+            Error::ContextFailed(_) | Error::NoResponse => libc::ECONNRESET,
+            Error::ContextRefused(xtp::Refused::Closed | xtp::Refused::NoContext) => libc::EPIPE,
             Error::ReadOnly => libc::EACCES,
             _ => libc::EIO,
         })
@@ -87,6 +121,61 @@ impl From<Error> for Errno {
     fn from(error: Error) -> Self {
         Self::from(&error)
     }
+}
+
+/// Why a call failed: in a number, and in words if there is more to say.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) errno: c_int,
+    pub(crate) text: Option<String>,
+}
+
+impl Failure {
+    /// With words of our own.
+    pub(crate) fn new(errno: c_int, text: impl Into<String>) -> Self {
+        Self { errno, text: Some(text.into()) }
+    }
+}
+
+impl From<Errno> for Failure {
+    fn from(Errno(errno): Errno) -> Self {
+        Self { errno, text: None }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::new(Errno::from(&error).0, error.to_string())
+    }
+}
+
+thread_local! {
+    static LAST: RefCell<CString> = RefCell::default();
+}
+
+/// As [`guard`], and keeps what failed in words.
+pub(crate) fn told<R>(failed: R, body: impl FnOnce() -> Result<R, Failure>) -> R {
+    guard(failed, || {
+        let result = catch_unwind(AssertUnwindSafe(body));
+        let result =
+            result.unwrap_or_else(|_| Err(Failure::new(libc::EIO, "a defect of the library: please report it")));
+        result.map_err(|Failure { errno, text }| {
+            let text = text.unwrap_or_else(|| io::Error::from_raw_os_error(errno).to_string());
+            // A thread that is ending has no place for it any more.
+            let _ = LAST.try_with(|last| *last.borrow_mut() = CString::new(text).unwrap_or_default());
+            Errno(errno)
+        })
+    })
+}
+
+/// Why the last call of this thread that failed did, in words; valid until the next one fails.
+pub(crate) fn last() -> *const c_char {
+    LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
+}
+
+/// The same, for us.
+pub(crate) fn last_text() -> String {
+    LAST.try_with(|last| last.borrow().to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 /// Runs the body of an exported function that returns a negative error, which a panic is as well: it must not unwind into C.

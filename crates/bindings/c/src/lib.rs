@@ -7,7 +7,8 @@
 //! [`vrp`] is that of VRP beside it, as specs/vrp.md, section 7, has it: `include/vrp.h`; and [`rsr`] that of remote service
 //! requests: `include/rsr.h`. [`xtp`] is that of XTP, as specs/xtp.md, section 5, has it: `include/xtp.h`. [`qmp`] are the
 //! sockets of QMP (specs/qmp.md, Q-12): `include/qmp.h`; [`qbuf`] are the buffers that change owners (specs/qbuf.md, B-15):
-//! `include/qbuf.h`. [`a1`] is that of A1, as specs/a1.md, section 3, has it: `include/a1.h`. What is one of a kind in a process, and what
+//! `include/qbuf.h`. [`a1`] is that of A1, as specs/a1.md, section 3, has it: `include/a1.h`. [`unified`] is the one interface
+//! beside them, over whichever method fits: `include/pinnace.h`. What is one of a kind in a process, and what
 //! has a number, is kept by `kept`.
 //!
 //! Always true: no call crashes or lets a panic out, whatever its arguments are, as long as pointers point to what they
@@ -26,10 +27,12 @@ mod descriptors;
 mod errors;
 mod kept;
 mod message;
+mod pointers;
 mod process;
 pub mod qbuf;
 pub mod qmp;
 pub mod rsr;
 mod settings;
+pub mod unified;
 pub mod vrp;
 pub mod xtp;

@@ -90,7 +90,7 @@ fn only_the_interface_is_exported() {
 fn declared_function(line: &str) -> Option<&str> {
     let (before, _) = line.split_once('(').filter(|_| !line.starts_with([' ', '/', '#']))?;
     before.rsplit([' ', '*']).next().filter(|name| {
-        let prefixes = ["zcrp_", "vrp_", "rsr_", "xtp_", "qmp_", "qb_", "qbuf_", "a1_"];
+        let prefixes = ["zcrp_", "vrp_", "rsr_", "xtp_", "qmp_", "qb_", "qbuf_", "a1_", "pinnace_"];
         prefixes.iter().any(|prefix| name.starts_with(prefix)) || ["xoutput", "xf_input", "xd_input"].contains(name)
     })
 }

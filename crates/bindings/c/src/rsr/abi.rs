@@ -3,11 +3,13 @@
 #![allow(clippy::missing_safety_doc, reason = "the comments are written for C, where nothing is safe")]
 #![allow(missing_debug_implementations, reason = "opaque to C, and nobody else sees them")]
 
-use super::{Failure, LAST, context, guard};
-use crate::errors::Errno;
+use super::{Failure, context, guard};
+use crate::errors::{self, Errno};
+use crate::pointers::write_text;
+pub(super) use crate::pointers::{give, text};
 use libc::{c_char, c_int, c_void};
 use pinnace::rsr::{Buffer, Endpoint, Reader, Request, Startpoint, Way};
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 
 /// Numbers from `low` on, below `high`.
 #[repr(C)]
@@ -219,18 +221,8 @@ pub unsafe extern "C" fn rsr_startpoint_to_string(
     guard(-1, || {
         // SAFETY: C promises a startpoint.
         let text = unsafe { some(startpoint.cast_mut())? }.startpoint.to_string();
-        if size > 0 {
-            if string.is_null() {
-                return Err(Errno(libc::EINVAL).into());
-            }
-            let len = text.len().min(size - 1);
-            // SAFETY: C promises `size` bytes.
-            unsafe {
-                std::ptr::copy_nonoverlapping(text.as_ptr().cast(), string, len);
-                *string.add(len) = 0;
-            }
-        }
-        c_int::try_from(text.len()).map_err(|_| Errno(libc::EOVERFLOW).into())
+        // SAFETY: C promises `size` bytes.
+        unsafe { write_text(&text, string, size) }
     })
 }
 
@@ -293,7 +285,7 @@ pub unsafe extern "C" fn rsr_send(
 /// Why the last call of this thread that failed did, in words. Valid until the next one fails.
 #[unsafe(no_mangle)]
 pub extern "C" fn rsr_error() -> *const c_char {
-    LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
+    errors::last()
 }
 
 /// The handler that was asked for.
@@ -373,27 +365,4 @@ fn boxed(startpoint: Startpoint) -> *mut rsr_startpoint_t {
 pub(super) unsafe fn some<'a, T>(pointer: *mut T) -> Result<&'a mut T, Failure> {
     // SAFETY: the caller's promise.
     unsafe { pointer.as_mut() }.ok_or_else(|| Errno(libc::EINVAL).into())
-}
-
-/// The text of a C string.
-///
-/// # Safety
-/// It is null, or points to a string.
-pub(super) unsafe fn text<'a>(string: *const c_char) -> Result<&'a str, Failure> {
-    if string.is_null() {
-        return Err(Errno(libc::EINVAL).into());
-    }
-    // SAFETY: the caller's promise.
-    unsafe { CStr::from_ptr(string) }.to_str().map_err(|_| Errno(libc::EINVAL).into())
-}
-
-/// Writes to a place of C's, if there is one.
-///
-/// # Safety
-/// It is null, or may be written.
-pub(super) unsafe fn give<T>(place: *mut T, value: T) {
-    if !place.is_null() {
-        // SAFETY: the caller's promise.
-        unsafe { place.write(value) };
-    }
 }

@@ -6,25 +6,13 @@
 pub mod abi;
 pub mod values;
 
-use crate::errors::{self, Errno};
+pub(crate) use crate::errors::{Failure, told as guard};
+
+use crate::errors::Errno;
 use crate::kept::{Kept, Place};
 use libc::c_int;
 use pinnace::rsr::{Cause, Context, Error, Local, Method, Obstacle, Vrp, Zcrp};
-use std::cell::RefCell;
-use std::ffi::CString;
 use std::sync::Arc;
-
-/// Why a call failed: in a number, and in words if there is more to say.
-pub(crate) struct Failure {
-    errno: c_int,
-    text: Option<String>,
-}
-
-impl From<Errno> for Failure {
-    fn from(Errno(errno): Errno) -> Self {
-        Self { errno, text: None }
-    }
-}
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
@@ -57,22 +45,6 @@ fn errno_of(cause: &Cause) -> c_int {
     };
     let error = cause.downcast_ref::<pinnace::Error>().map(|error| Errno::from(error).0);
     error.or_else(|| cause.downcast_ref().map(system)).unwrap_or(libc::EIO)
-}
-
-thread_local! {
-    static LAST: RefCell<CString> = RefCell::default();
-}
-
-/// As [`errors::guard`], and keeps what failed in words.
-pub(crate) fn guard<R>(failed: R, body: impl FnOnce() -> Result<R, Failure>) -> R {
-    errors::guard(failed, || {
-        body().map_err(|Failure { errno, text }| {
-            let text = text.unwrap_or_else(|| std::io::Error::from_raw_os_error(errno).to_string());
-            // A thread that is ending has no place for it any more.
-            let _ = LAST.try_with(|last| *last.borrow_mut() = CString::new(text).unwrap_or_default());
-            Errno(errno)
-        })
-    })
 }
 
 /// The methods of this process, and the ways that it has opened.

@@ -1,0 +1,593 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0
+ *
+ * Pinnace: messages between programs. Declare the service that you need, and get the transport that offers it most cheaply:
+ * reliable messages in place, frames that may lose something within a contract, transactions, streams, shared memory.
+ *
+ *     receiver                                          sender
+ *
+ *     pinnace_listener_t *l =                           pinnace_connection_t *c = pinnace_connect(
+ *         pinnace_listen("[::]:4747", NULL);                "pinnace://receiver:4747?loss=5%&run=4KiB");
+ *     pinnace_connection_t *c = pinnace_accept(l, -1);
+ *     struct pinnace_received m =
+ *         PINNACE_RECEIVED_INIT;
+ *     while (pinnace_recv(c, &m, -1) > 0) {             if (pinnace_send(c, frame, size) != 0)
+ *         conceal(m.holes, m.hole_count);                   fputs(pinnace_error(), stderr);
+ *         show(m.data, m.length);
+ *         pinnace_received_free(&m);
+ *     }
+ *     pinnace_close(c, 1000);                           pinnace_close(c, 1000);
+ *
+ * The words of a service are in docs/src/explain.md: loss, run, critical, size, largest, deadline, lifespan, rate, burst,
+ * priority, order, direction, in-place, pattern, checksum, prefer, path, multicast.
+ *
+ * Results: functions that return a number return -1 if they fail, those that return a pointer NULL; the reason is in errno,
+ * and in words in pinnace_error. What errno says, where the function does not say more:
+ *
+ *     EINVAL        an argument that cannot be: NULL, a wrong size, a word that is no property of a service
+ *     EBADF         a handle that was closed or freed, of another kind, of a parent process, or none at all
+ *     EAGAIN        nothing has happened within the time that was given; nothing is lost by it
+ *     ECANCELED     another thread has closed what was waited on
+ *     ENOTSUP       the method, or the service, cannot do this
+ *     EMSGSIZE      a message is too long
+ *     E2BIG         a structure or a service says more than can be understood, or told to a peer
+ *     EPIPE         this end has ended what it sends
+ *     ECONNREFUSED, EHOSTUNREACH, ETIMEDOUT, ECONNRESET, ECONNABORTED, EPROTO, EIO
+ *                   of the peer, the network, or the system
+ *
+ * Handles look like pointers and are none: each is given once, so one that was closed is EBADF for ever. NULL is EINVAL, and
+ * pinnace_error then says as well what has failed before, so that a chain of calls may be checked at its end.
+ *
+ * Structures begin with their size: use the PINNACE_..._INIT macros, and a program works with later versions of the library.
+ *
+ * Threads: every function may be called from any thread, also for one connection at a time. A structure is used by one thread
+ * at a time. Nothing is interrupted by signals. A child process made by fork() has none of its parent's handles (EBADF), and may
+ * make its own. What is open when the process exits is closed; what was sent has a second to arrive.
+ *
+ * Time: milliseconds, as of poll(): 0 does not wait, less than 0 waits as long as it takes. Sizes are bytes.
+ *
+ * Link with -lpinnace, or with libpinnace.a and what `pkg-config --static --libs pinnace` says.
+ */
+
+#ifndef PINNACE_H
+#define PINNACE_H
+
+/* Made from the library's source, crates/bindings/c/src/unified. Do not edit. */
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+/** The version of this header; pinnace_version says that of the library. */
+#define PINNACE_VERSION "0.1.0"
+/** Nothing but defaults: struct pinnace_options options = PINNACE_OPTIONS_INIT; */
+#define PINNACE_OPTIONS_INIT {sizeof(struct pinnace_options), NULL, NULL, 0, 0, 0}
+/** Nothing differs, and nobody is told. */
+#define PINNACE_SEND_OPTIONS_INIT {sizeof(struct pinnace_send_options), 0, 0, 0, NULL, 0, 0, 0, NULL, NULL}
+/** Nothing is told yet. */
+#define PINNACE_COMPLETION_INIT {sizeof(struct pinnace_completion), 0, 0, NULL, NULL, 0}
+/** Holds no message. */
+#define PINNACE_RECEIVED_INIT {sizeof(struct pinnace_received), NULL, 0, NULL, 0, 0}
+
+/**
+ * `loss_percent`, `run_bytes`, ... of struct pinnace_send_options count: the message has a loss contract of its own.
+ */
+#define PINNACE_OWN_CONTRACT 1
+
+/**
+ * Messages to a peer and back, by the method that was chosen. See pinnace_connect.
+ */
+struct pinnace_connection;
+
+/**
+ * A message on its way, whose memory is the library's. See pinnace_sendv.
+ */
+struct pinnace_delivery;
+
+/**
+ * Where connections begin: an address to listen at, and settings. See pinnace_endpoint_open.
+ */
+struct pinnace_endpoint;
+
+/**
+ * Who accepts connections. See pinnace_listen.
+ */
+struct pinnace_listener;
+
+/**
+ * See pinnace_endpoint_open.
+ */
+typedef struct pinnace_endpoint pinnace_endpoint_t;
+
+/**
+ * Settings of an endpoint. Begin with PINNACE_OPTIONS_INIT, which is the defaults; what is 0 is the default.
+ */
+struct pinnace_options {
+    /**
+     * sizeof(struct pinnace_options).
+     */
+    size_t size;
+    /**
+     * This method or none: "shared-memory", "zcrp", "vrp", "xtp", "qmp", "a1". NULL: whichever is cheapest. The string is
+     * yours again when the call returns.
+     */
+    const char *force;
+    /**
+     * None of these methods, separated by commas; or NULL.
+     */
+    const char *exclude;
+    /**
+     * The longest message that is received, in bytes. 0: 1 GiB.
+     */
+    uint64_t longest_message;
+    /**
+     * When a silent peer counts as gone, in milliseconds. 0: 10,000.
+     */
+    unsigned int peer_timeout_ms;
+    /**
+     * Connections that wait to be accepted, and those that are being set up; more are turned away. 0: 128.
+     */
+    unsigned int backlog;
+};
+
+/**
+ * See pinnace_listen.
+ */
+typedef struct pinnace_listener pinnace_listener_t;
+
+/**
+ * See pinnace_connect.
+ */
+typedef struct pinnace_connection pinnace_connection_t;
+
+/**
+ * Bytes from `offset` on, `length` of them.
+ */
+struct pinnace_range {
+    /**
+     * The first.
+     */
+    uint64_t offset;
+    /**
+     * How many.
+     */
+    uint64_t length;
+};
+
+/**
+ * How a message ended. Begin with PINNACE_COMPLETION_INIT.
+ */
+struct pinnace_completion {
+    /**
+     * sizeof(struct pinnace_completion).
+     */
+    size_t size;
+    /**
+     * 0: it has arrived, as whole as was agreed. Otherwise why it has not, or nobody knows, as in errno.
+     */
+    int error;
+    /**
+     * Whether the receiver has said what it lacks (VRP). If not, nothing can be lost, or nobody knows.
+     */
+    int is_reported;
+    /**
+     * The error in words; "" if there is none. Valid as `holes` is.
+     */
+    const char *text;
+    /**
+     * What the receiver lacks, with permission: rising ranges that do not touch. NULL if there is none. In a callback valid
+     * until it returns; of pinnace_delivery_wait until this thread waits for another delivery.
+     */
+    const struct pinnace_range *holes;
+    /**
+     * How many holes.
+     */
+    size_t hole_count;
+};
+
+/**
+ * What differs for one message from the connection's service, and who is told of its end. Begin with
+ * PINNACE_SEND_OPTIONS_INIT, by which nothing differs and nobody is told.
+ */
+struct pinnace_send_options {
+    /**
+     * sizeof(struct pinnace_send_options).
+     */
+    size_t size;
+    /**
+     * 0, or PINNACE_OWN_CONTRACT: the next four members say what may be lost of this message. A method that loses nothing
+     * keeps any contract.
+     */
+    unsigned int flags;
+    /**
+     * The share that may be lost, in percent: 0 (nothing) to 100. It counts in steps of 0.39.
+     */
+    double loss_percent;
+    /**
+     * The longest run of bytes that may be lost. 0 is nothing, UINT64_MAX any.
+     */
+    uint64_t run_bytes;
+    /**
+     * What may not be lost; yours again when the call returns. NULL if there is none.
+     */
+    const struct pinnace_range *critical;
+    /**
+     * How many ranges that is.
+     */
+    size_t critical_count;
+    /**
+     * So many microseconds after the call the message is of no more use, and what may be lost of it is not repeated any
+     * more. 0: as the service says.
+     */
+    uint64_t deadline_us;
+    /**
+     * So many microseconds after the call the sender drops it. 0: as the service says. Only VRP can (ENOTSUP).
+     */
+    uint64_t lifespan_us;
+    /**
+     * Called once when the message has ended and its memory is yours again, on a thread of the library's that does nothing
+     * else: it may call any function of this header, and should not wait long. It must not throw, or leave by longjmp. NULL:
+     * ask with pinnace_delivery_wait.
+     */
+    void (*done)(const struct pinnace_completion *completion, void *argument);
+    /**
+     * What `done` is given.
+     */
+    void *argument;
+};
+
+/**
+ * See pinnace_sendv.
+ */
+typedef struct pinnace_delivery pinnace_delivery_t;
+
+/**
+ * A message that was received. Begin with PINNACE_RECEIVED_INIT; give it back with pinnace_received_free before you receive
+ * into it again.
+ */
+struct pinnace_received {
+    /**
+     * sizeof(struct pinnace_received).
+     */
+    size_t size;
+    /**
+     * The bytes, where the method has put them; never NULL. They are yours, to read and to write, until
+     * pinnace_received_free.
+     */
+    void *data;
+    /**
+     * How many.
+     */
+    size_t length;
+    /**
+     * What is missing of it, with permission: rising ranges that do not touch. They read as zeros. NULL if there is none.
+     */
+    const struct pinnace_range *holes;
+    /**
+     * How many holes.
+     */
+    size_t hole_count;
+    /**
+     * The library's.
+     */
+    size_t message;
+};
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/**
+ * The version of the library, "MAJOR.MINOR.PATCH". Compare with PINNACE_VERSION, that of this header.
+ */
+const char *pinnace_version(void);
+
+/**
+ * Why the last call of this thread that failed did, in words: who, by which method, and what may help. "" if none has.
+ * Valid until the next one fails; the number is in errno.
+ */
+const char *pinnace_error(void);
+
+/**
+ * Reads a service, and writes it as it is understood: in its shortest form, the words in their order. `service` is words
+ * ("loss=5% run=4KiB size=2MB"), a URI of which only the service counts, or NULL for the default, which is "".
+ *
+ * Writes at most `size` bytes, with the final zero. Returns the length that the text has, without the zero: if that is not
+ * less than `size`, it was cut off. `string` may be NULL if `size` is 0. Returns -1 if it is not understood (EINVAL:
+ * pinnace_error says which word, and what may be meant).
+ */
+int pinnace_service_text(const char *service,
+                         char *string,
+                         size_t size);
+
+/**
+ * Says which method would carry a service, at what cost, and why; what every other one offers; and what would change the
+ * choice: a line each. Nothing is sent. `service` is as in pinnace_service_text; `peer` is "host" or "host:port", or NULL: the
+ * host of the URI, or anywhere on the Internet. That no method can carry it is no error here: the first line says so.
+ *
+ * Writes as pinnace_service_text does, and returns the length. Returns -1 if the service is not understood (EINVAL), or the
+ * peer has no address (EADDRNOTAVAIL).
+ */
+int pinnace_explain(const char *service,
+                    const char *peer,
+                    char *string,
+                    size_t size);
+
+/**
+ * Opens an endpoint. `address` is "host:port", a UDP port of this host to listen at (port 0 picks one, "[::]:4747" is
+ * every address); NULL makes one that only connects. `options` may be NULL.
+ *
+ * Returns NULL if the address is taken (EADDRINUSE), is not this host's (EADDRNOTAVAIL), or does not resolve; if the options
+ * have a wrong size or name an unknown method (EINVAL), or say more than the library knows (E2BIG). To be closed with
+ * pinnace_endpoint_close.
+ */
+pinnace_endpoint_t *pinnace_endpoint_open(const char *address,
+                                          const struct pinnace_options *options);
+
+/**
+ * The address of an endpoint as text, "127.0.0.1:4747", as pinnace_connect takes it; "" if it only connects. Writes as
+ * pinnace_service_text does, and returns the length, or -1 (EBADF).
+ */
+int pinnace_endpoint_address(pinnace_endpoint_t *endpoint, char *string, size_t size);
+
+/**
+ * Listens at an endpoint. `most` is what is accepted at most, a service as in pinnace_service_text: larger messages, higher
+ * rates and longer bursts than it says are refused; what it does not say is not limited, and NULL limits nothing. That the
+ * network is a cluster ("path=cluster") is believed of others if it says so, too.
+ *
+ * Returns NULL if somebody listens at this endpoint already (EADDRINUSE), if it only connects, or the service is not
+ * understood (EINVAL). The listener stays when the endpoint is closed. To be closed with pinnace_listener_close.
+ */
+pinnace_listener_t *pinnace_endpoint_listen(pinnace_endpoint_t *endpoint,
+                                            const char *most);
+
+/**
+ * Connects to whoever listens at `peer`: "host:port", or a URI, "pinnace://host:port?loss=5%&run=4KiB", whose service counts
+ * if it has one; `service`, as in pinnace_service_text, counts otherwise. Both ends agree on the cheapest method that
+ * meets the service. Waits until the peer has answered, at most some 8 seconds for each address of the host.
+ *
+ * Returns NULL if the service or the URI is not understood (EINVAL), if no method can meet it here (ENOTSUP), if nobody
+ * answers (ETIMEDOUT), or the peer refuses (ECONNREFUSED) or is reached by no method (EHOSTUNREACH). pinnace_error says
+ * what was tried. To be closed with pinnace_close.
+ */
+pinnace_connection_t *pinnace_endpoint_connect(pinnace_endpoint_t *endpoint,
+                                               const char *peer,
+                                               const char *service);
+
+/**
+ * Closes an endpoint. Its listener and its connections go on. Returns 0, or -1 if it is none (EBADF) or NULL (EINVAL).
+ */
+int pinnace_endpoint_close(pinnace_endpoint_t *endpoint);
+
+/**
+ * Listens at `address`, "host:port": pinnace_endpoint_open and pinnace_endpoint_listen in one.
+ */
+pinnace_listener_t *pinnace_listen(const char *address, const char *most);
+
+/**
+ * Connects to a URI, "pinnace://host:port?loss=5%&run=4KiB", or to "host:port" with the default service, by an endpoint with
+ * the default options. As pinnace_endpoint_connect.
+ */
+pinnace_connection_t *pinnace_connect(const char *peer);
+
+/**
+ * The address that is listened at as text, "127.0.0.1:4747", as pinnace_connect takes it. Writes as pinnace_service_text
+ * does, and returns the length, or -1 (EBADF).
+ */
+int pinnace_listener_address(pinnace_listener_t *listener,
+                             char *string,
+                             size_t size);
+
+/**
+ * The port that is listened at, or -1 (EBADF).
+ */
+int pinnace_listener_port(pinnace_listener_t *listener);
+
+/**
+ * A descriptor for poll, select and epoll: readable (POLLIN) while somebody waits to be accepted. It is the listener's: valid
+ * until that is closed, not to be read from, and not to be closed. Returns -1 if there is none (EBADF, EMFILE).
+ */
+int pinnace_listener_fd(pinnace_listener_t *listener);
+
+/**
+ * Waits for the next connection, at most `timeout_ms` milliseconds; 0 does not wait, and less than 0 waits as long as it takes.
+ *
+ * Returns NULL if nobody has come in this time (EAGAIN), or another thread closes the listener (ECANCELED). To be closed with
+ * pinnace_close.
+ */
+pinnace_connection_t *pinnace_accept(pinnace_listener_t *listener,
+                                     int timeout_ms);
+
+/**
+ * Accepts no more. Connections that were accepted go on; who waits in pinnace_accept is told (ECANCELED) soon. Returns 0, or
+ * -1 if it is none (EBADF) or NULL (EINVAL).
+ */
+int pinnace_listener_close(pinnace_listener_t *listener);
+
+/**
+ * What carries a connection: "shared-memory", "zcrp", "vrp", "xtp", "qmp" or "a1"; valid as long as the connection. NULL if it is none
+ * (EBADF).
+ */
+const char *pinnace_method(pinnace_connection_t *connection);
+
+/**
+ * Where the peer's socket is, of the method that was chosen, as text. Writes as pinnace_service_text does, and returns the
+ * length, or -1 (EBADF).
+ */
+int pinnace_peer(pinnace_connection_t *connection,
+                 char *string,
+                 size_t size);
+
+/**
+ * The service with which messages are sent, as text. Writes as pinnace_service_text does, and returns the length, or -1
+ * (EBADF).
+ */
+int pinnace_service(pinnace_connection_t *connection, char *string, size_t size);
+
+/**
+ * Sends with another service from now on: `service` is as in pinnace_service_text, and what it does not say is the default.
+ * The method stays, and so do direction, order, receivers and pattern.
+ *
+ * Returns 0; or -1, and nothing has changed, if the service is not understood (EINVAL), or the method does not meet it here
+ * or cannot change to it (ENOTSUP: pinnace_error says why).
+ */
+int pinnace_set_service(pinnace_connection_t *connection,
+                        const char *service);
+
+/**
+ * Says why it is this method: its offer, and those of the others, a line each. Writes as pinnace_service_text does, and
+ * returns the length; or -1 if it is none (EBADF), or the service, as it is now, would not be carried by it (ENOTSUP: on the
+ * accepting side the peer has chosen, by what it knew).
+ */
+int pinnace_explain_connection(pinnace_connection_t *connection,
+                               char *string,
+                               size_t size);
+
+/**
+ * A descriptor for poll, select and epoll: readable (POLLIN) when a message may have come, or the end of them. Go on with
+ * pinnace_recv and a timeout of 0 until that fails with EAGAIN: then it is not readable any more until something comes. It
+ * is the connection's: valid until that is closed, not to be read from, and not to be closed. Returns -1 if there is none
+ * (EBADF, EMFILE), or nothing comes this way.
+ */
+int pinnace_fd(pinnace_connection_t *connection);
+
+/**
+ * Waits until everything that was sent has arrived; without a limit of time, but that of a peer that is silent
+ * (peer_timeout_ms of struct pinnace_options). Returns 0, or -1 if it does not arrive.
+ */
+int pinnace_flush(pinnace_connection_t *connection);
+
+/**
+ * Sends no more: waits at most `linger_ms` milliseconds (less than 0: as long as it takes) for what was sent to arrive, and
+ * tells the peer, whose pinnace_recv returns 0 behind the last message. What the peer sends can still be received.
+ *
+ * Returns 0; or -1 if not everything has arrived, or nobody knows (ETIMEDOUT, ...). A second call does nothing.
+ */
+int pinnace_shutdown(pinnace_connection_t *connection,
+                     int linger_ms);
+
+/**
+ * Closes a connection: pinnace_shutdown, and the handle is gone, however that ended. Who waits in pinnace_recv is told
+ * (ECANCELED) soon. Messages that were received stay until they are freed; of messages that were sent the completions
+ * still come.
+ *
+ * Returns 0; or -1 if not everything has arrived, or nobody knows (ETIMEDOUT, ...), if it is none (EBADF) or NULL (EINVAL).
+ */
+int pinnace_close(pinnace_connection_t *connection,
+                  int linger_ms);
+
+/**
+ * Sends a message: `length` bytes at `data`, which are copied, so they are yours when the call returns. It waits while the
+ * method's queue is full, and not until the message has arrived: pinnace_flush and pinnace_close do.
+ *
+ * Returns 0; or -1 if `length` is more than 4,294,967,295, or than can be sent (EMSGSIZE), the connection was closed at this
+ * end (EPIPE), has one direction, which is the other (ENOTSUP), or has failed (ECONNRESET, ETIMEDOUT, ...).
+ */
+int pinnace_send(pinnace_connection_t *connection,
+                 const void *data,
+                 size_t length);
+
+/**
+ * Begins to send a message that lies in `count` parts (at most 1,024), without copying it: the memory is the library's, and
+ * must not be changed or freed, until the completion says that it is yours again. Parts that do not lie side by side are put
+ * together by one copy, since the methods send from one place; the array itself is yours when the call returns.
+ *
+ * Who is told of the completion: either the function `done` of the options, or, if `delivery` is not NULL, whoever calls
+ * pinnace_delivery_wait with the handle that is written there. `options` may be NULL if `delivery` is not.
+ *
+ * It waits while the method's queue is full. Returns 0; or -1, and the memory is yours, as pinnace_send does; also if the
+ * method cannot do for one message what is asked (ENOTSUP), if nobody would be told, or both (EINVAL).
+ */
+int pinnace_sendv(pinnace_connection_t *connection,
+                  const struct iovec *parts,
+                  int count,
+                  const struct pinnace_send_options *options,
+                  pinnace_delivery_t **delivery);
+
+/**
+ * Waits, at most `timeout_ms` milliseconds (0 does not wait, less than 0 waits as long as it takes), until a message has ended
+ * and its memory is yours again. The handle is gone then, whatever became of the message. The waiting thread does the
+ * method's work. `completion` may be NULL.
+ *
+ * Returns 0 if it has arrived, as whole as was agreed; that is what the method can tell: all of it is in the peer's memory.
+ * Returns -1 with EAGAIN if it is still under way, and with EBUSY if another thread waits for it: the handle stays, and the
+ * memory is the library's. Any other error is how the message ended, but for EBADF and EINVAL: no such delivery, a wrong size.
+ */
+int pinnace_delivery_wait(pinnace_delivery_t *delivery,
+                          struct pinnace_completion *completion,
+                          int timeout_ms);
+
+/**
+ * Writes to a connection as to a stream: `size` bytes, which are copied. Where a write ends says nothing to who reads. Waits
+ * while the method's queue is full.
+ *
+ * Returns how many bytes were taken: `size`, or less if it failed behind them; or -1 as pinnace_send, or if the service may
+ * lose something or does not keep the order (ENOTSUP).
+ */
+ptrdiff_t pinnace_write(pinnace_connection_t *connection,
+                        const void *data,
+                        size_t size);
+
+/**
+ * Waits for the next message, at most `timeout_ms` milliseconds (0 does not wait, less than 0 waits as long as it takes), and
+ * fills `received`: the bytes lie where the method has put them, and are not copied. The waiting thread does the method's
+ * work. Give the message back with pinnace_received_free, also after the connection was closed.
+ *
+ * Returns 1; 0 when the peer has closed and everything was received; or -1 if nothing came in this time (EAGAIN), another
+ * thread closes the connection (ECANCELED), the message is longer than the endpoint's longest_message (EMSGSIZE), the
+ * connection has failed (ECONNRESET, ETIMEDOUT, ...), or `received` still holds a message (EBUSY).
+ */
+int pinnace_recv(pinnace_connection_t *connection,
+                 struct pinnace_received *received,
+                 int timeout_ms);
+
+/**
+ * As pinnace_recv, into `size` bytes of yours at `buffer`, which are `data` then. The holes are the library's until
+ * pinnace_received_free, which need not be called if there are none.
+ *
+ * Returns as pinnace_recv does; -1 with EMSGSIZE if the message is longer than that: it is the next to be received again.
+ */
+int pinnace_recv_into(pinnace_connection_t *connection,
+                      void *buffer,
+                      size_t size,
+                      struct pinnace_received *received,
+                      int timeout_ms);
+
+/**
+ * Gives a message back, and empties `received`. One that holds none, or whose message was given back before, is 0 as well.
+ * Returns -1 if its size is wrong (EINVAL), or its message is none (EBADF): a copy of it was given back, or it was not
+ * initialized.
+ */
+int pinnace_received_free(struct pinnace_received *received);
+
+/**
+ * Sends a request of `length` bytes, which are copied, and waits for the next message, which is the response. One request is
+ * under way on a connection at a time: others wait for their turn. The other end receives requests, and sends responses, as
+ * messages. The service must have two directions ("direction=duplex").
+ *
+ * Returns 0, and `received` has the response, as of pinnace_recv; or -1 as pinnace_send and pinnace_recv, or if the peer has
+ * closed instead (ECONNRESET). After EAGAIN the response may still come: it is the next message.
+ */
+int pinnace_transact(pinnace_connection_t *connection,
+                     const void *request,
+                     size_t length,
+                     struct pinnace_received *received,
+                     int timeout_ms);
+
+/**
+ * Reads from a connection as from a stream: what has come, at most `size` bytes; where a message ends says nothing. Waits as
+ * pinnace_recv does. Do not mix it with pinnace_recv while a message is read in part.
+ *
+ * Returns the number of bytes; 0 at the end; or -1 as pinnace_recv, or if the service may lose something or does not keep the
+ * order (ENOTSUP).
+ */
+ptrdiff_t pinnace_read(pinnace_connection_t *connection,
+                       void *buffer,
+                       size_t size,
+                       int timeout_ms);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* PINNACE_H */

@@ -1,0 +1,157 @@
+//! What C calls by a handle.
+//!
+//! A handle looks like a pointer, so that the compiler tells one kind from another, and is a number. Always true: a number is
+//! given once, also across `fork`, whose child starts with no handles; no lock is held while something is closed, or while
+//! C's code runs; what was sent on connections that are open when the process exits has [`AT_EXIT`] to arrive.
+
+use super::completion::{Callbacks, Ticket};
+use super::line::{Door, Line};
+use super::receiving::Held;
+use crate::errors::{self, Failure};
+use crate::kept::{Kept, Numbers, Place, Table, lock};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// How long the exit of the process waits, for all connections together.
+const AT_EXIT: Duration = Duration::from_secs(1);
+
+/// How long a connection that was closed still answers.
+const FAREWELL: Duration = Duration::from_secs(1);
+/// The most connections that do.
+const MOST_FAREWELLS: usize = 64;
+
+/// All of a process.
+#[derive(Debug, Default)]
+pub(super) struct Handles {
+    endpoints: Table<Arc<pinnace::Endpoint>>,
+    doors: Table<Arc<Door>>,
+    lines: Table<Arc<Line>>,
+    tickets: Table<Arc<Ticket>>,
+    held: Table<Arc<Held>>,
+    callbacks: Callbacks,
+    /// Connections that were closed, and when: for a while they still answer what the peer says at its own end.
+    farewells: Mutex<VecDeque<(Instant, Arc<Line>)>>,
+}
+
+/// Something with a handle.
+pub(super) trait Kind: Sized {
+    /// As people call it.
+    const NAME: &'static str;
+
+    fn table(handles: &Handles) -> &Table<Arc<Self>>;
+}
+
+macro_rules! kinds {
+    ($($kind:ty, $name:literal, $table:ident;)*) => {
+        $(impl Kind for $kind {
+            const NAME: &'static str = $name;
+
+            fn table(handles: &Handles) -> &Table<Arc<Self>> {
+                &handles.$table
+            }
+        })*
+    };
+}
+
+kinds! {
+    pinnace::Endpoint, "endpoint", endpoints;
+    Door, "listener", doors;
+    Line, "connection", lines;
+    Ticket, "delivery", tickets;
+    Held, "message", held;
+}
+
+/// Numbers look like addresses that nothing has: small, and aligned.
+static NUMBERS: Numbers = Numbers::new(16);
+
+impl Kept for Handles {
+    const AT_EXIT: Option<fn(&'static Self)> = Some(Self::end);
+
+    fn place() -> &'static Place<Self> {
+        static PLACE: Place<Handles> = Place::new();
+        &PLACE
+    }
+
+    fn fresh() -> Self {
+        Self::default()
+    }
+}
+
+/// Those of this process.
+pub(super) fn current() -> &'static Handles {
+    Handles::current()
+}
+
+impl Handles {
+    /// Takes one in; its number.
+    pub(super) fn add<K: Kind>(&self, it: Arc<K>) -> Result<usize, Failure> {
+        let number = NUMBERS.give(usize::MAX).ok_or_else(|| Failure::new(libc::EMFILE, "there are no more handles"))?;
+        K::table(self).insert(number, it);
+        Ok(number)
+    }
+
+    /// What has this number.
+    pub(super) fn find<K: Kind>(&self, number: usize) -> Result<Arc<K>, Failure> {
+        K::table(self).find(number).ok_or_else(|| missing::<K>(number))
+    }
+
+    /// Whether something has this number.
+    pub(super) fn has<K: Kind>(&self, number: usize) -> bool {
+        number != 0 && K::table(self).find(number).is_some()
+    }
+
+    /// What has this number, which nobody finds any more.
+    pub(super) fn remove<K: Kind>(&self, number: usize) -> Result<Arc<K>, Failure> {
+        K::table(self).remove(number).ok_or_else(|| missing::<K>(number))
+    }
+
+    /// Keeps a connection that was closed for a while, and forgets those that were long enough.
+    pub(super) fn part(&self, line: Option<Arc<Line>>) {
+        let now = Instant::now();
+        let mut over = Vec::new();
+        let mut farewells = lock(&self.farewells);
+        farewells.extend(line.map(|line| (now, line)));
+        while farewells.len() > MOST_FAREWELLS || farewells.front().is_some_and(|(since, _)| *since + FAREWELL < now) {
+            over.extend(farewells.pop_front());
+        }
+        drop(farewells);
+        // With no lock held: it may take its time.
+        drop(over);
+    }
+
+    /// Who calls C back.
+    pub(super) fn callbacks(&self) -> &Callbacks {
+        &self.callbacks
+    }
+
+    fn end(&self) {
+        self.callbacks.end();
+        std::mem::take(&mut *lock(&self.farewells)).into_iter().for_each(std::mem::forget);
+        let deadline = Instant::now() + AT_EXIT;
+        for line in self.lines.take_all().into_values() {
+            // There is nobody to be told, and what waits in other threads ends with them.
+            let _ = line.close(deadline.saturating_duration_since(Instant::now()));
+            std::mem::forget(line);
+        }
+    }
+}
+
+/// There was one, or never.
+fn missing<K: Kind>(number: usize) -> Failure {
+    let name = K::NAME;
+    if number == 0 {
+        // What made the handle has failed, and said why: that is what is worth knowing.
+        let before = errors::last_text();
+        let before = before.split_once(BEFORE).map_or(before.as_str(), |(_, before)| before);
+        let text = format!("the {name} is NULL");
+        return Failure::new(libc::EINVAL, if before.is_empty() { text } else { format!("{text}{BEFORE}{before}") });
+    }
+    if NUMBERS.has_given(number) {
+        return Failure::new(libc::EBADF, format!("this {name} was closed or freed, or is none"));
+    }
+    Failure::new(libc::EBADF, format!("this is no {name}"))
+}
+
+/// Between what fails now and what has failed before.
+const BEFORE: &str = "; what failed before: ";

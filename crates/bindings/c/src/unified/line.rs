@@ -1,0 +1,182 @@
+//! What stands behind the handles of connections and listeners.
+
+use super::waiting;
+use crate::errors::{Errno, Failure};
+use crate::kept::lock;
+use libc::c_int;
+use pinnace::{Connection, Endpoint, Error, Listener, Message, Received, ReceivedInto};
+use std::ffi::CString;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::time::Duration;
+
+/// A descriptor to wait on, of C's own: a duplicate, so that it can be given away.
+#[derive(Debug, Default)]
+struct Watch(OnceLock<OwnedFd>);
+
+impl Watch {
+    fn number(&self, of: impl FnOnce() -> Result<OwnedFd, Failure>) -> Result<c_int, Failure> {
+        if self.0.get().is_none() {
+            // Of two threads one duplicate stays.
+            let _ = self.0.set(of()?);
+        }
+        self.0.get().map(AsRawFd::as_raw_fd).ok_or(Errno(libc::EMFILE).into())
+    }
+
+    fn is_used(&self) -> bool {
+        self.0.get().is_some()
+    }
+}
+
+fn duplicate(descriptor: impl AsFd) -> Result<OwnedFd, Failure> {
+    descriptor.as_fd().try_clone_to_owned().map_err(|error| Failure::new(Errno::from(&error).0, error.to_string()))
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(super) struct Line {
+    pub(super) connection: Connection,
+    is_closed: AtomicBool,
+    watch: Watch,
+    /// Held from a request to its response.
+    transacting: Mutex<()>,
+    /// What has been read of a message in part, as a stream.
+    reading: Mutex<Option<(Received, usize)>>,
+    /// What carries it.
+    pub(super) method: CString,
+}
+
+impl Line {
+    pub(super) fn new(connection: Connection) -> Self {
+        let method = CString::new(connection.method().name()).unwrap_or_default();
+        Self {
+            connection,
+            is_closed: AtomicBool::new(false),
+            watch: Watch::default(),
+            transacting: Mutex::default(),
+            reading: Mutex::default(),
+            method,
+        }
+    }
+
+    /// Receives as `call` does, which waits as long as it is told.
+    fn receive<T>(
+        &self,
+        timeout_ms: c_int,
+        mut call: impl FnMut(Duration) -> Result<Option<T>, Error>,
+    ) -> Result<Option<T>, Failure> {
+        let is_closed = || self.is_closed.load(Ordering::Relaxed);
+        waiting::until(timeout_ms, is_closed, |slice| {
+            let mut result = call(slice);
+            if matches!(result, Err(Error::Timeout)) && self.watch.is_used() {
+                // In this order nothing is missed: what comes after the clearing makes the descriptor readable again.
+                self.connection.clear();
+                result = call(Duration::ZERO);
+            }
+            match result {
+                Ok(received) => Ok(Some(received)),
+                Err(Error::Timeout) => Ok(None),
+                Err(error) => Err(error.into()),
+            }
+        })
+    }
+
+    pub(super) fn recv(&self, timeout_ms: c_int) -> Result<Option<Received>, Failure> {
+        self.receive(timeout_ms, |slice| self.connection.recv_timeout(slice))
+    }
+
+    pub(super) fn recv_into(&self, buffer: &mut [u8], timeout_ms: c_int) -> Result<Option<ReceivedInto>, Failure> {
+        self.receive(timeout_ms, |slice| self.connection.recv_into_timeout(buffer, slice))
+    }
+
+    pub(super) fn transact(&self, request: Message, timeout_ms: c_int) -> Result<Received, Failure> {
+        let _turn = lock(&self.transacting);
+        drop(self.connection.send(request).map_err(|unsent| Failure::from(unsent.error))?);
+        self.recv(timeout_ms)?.ok_or_else(|| Error::NoResponse.into())
+    }
+
+    /// Reads as from a stream: what is there, at most as much as there is room for. 0: the end.
+    pub(super) fn read(&self, into: &mut [u8], timeout_ms: c_int) -> Result<usize, Failure> {
+        drop(self.connection.stream()?);
+        if into.is_empty() {
+            return Ok(0);
+        }
+        let mut reading = lock(&self.reading);
+        loop {
+            if let Some((message, at)) = &mut *reading {
+                let rest = message.get(*at..).unwrap_or_default();
+                let take = rest.len().min(into.len());
+                into[..take].copy_from_slice(&rest[..take]);
+                *at += take;
+                if *at == message.len() {
+                    *reading = None;
+                }
+                if take > 0 {
+                    return Ok(take);
+                }
+            }
+            // An empty message is no bytes, and not the end.
+            match self.recv(timeout_ms)? {
+                None => return Ok(0),
+                Some(message) => *reading = Some((message, 0)),
+            }
+        }
+    }
+
+    pub(super) fn descriptor(&self) -> Result<c_int, Failure> {
+        self.watch.number(|| duplicate(self.connection.descriptor()?))
+    }
+
+    /// Ends what is sent.
+    pub(super) fn shutdown(&self, linger: Duration) -> Result<(), Failure> {
+        self.connection.close(linger).map_err(|error| match error {
+            // Only of a call that takes a time may nothing have happened.
+            Error::Timeout => Failure::new(libc::ETIMEDOUT, "not everything that was sent is known to have arrived"),
+            error => error.into(),
+        })
+    }
+
+    /// Ends everything; who waits is told.
+    pub(super) fn close(&self, linger: Duration) -> Result<(), Failure> {
+        let result = self.shutdown(linger);
+        self.is_closed.store(true, Ordering::Relaxed);
+        result
+    }
+}
+
+/// A listener, and its endpoint.
+#[derive(Debug)]
+pub(super) struct Door {
+    listener: Listener,
+    /// The address as text.
+    pub(super) address: String,
+    is_closed: AtomicBool,
+    watch: Watch,
+}
+
+impl Door {
+    pub(super) fn new(endpoint: &Endpoint, service: &pinnace::service::Service) -> Result<Self, Failure> {
+        let listener = endpoint.listen(service)?;
+        let address = listener.local_addr().to_string();
+        Ok(Self { listener, address, is_closed: AtomicBool::new(false), watch: Watch::default() })
+    }
+
+    pub(super) fn port(&self) -> u16 {
+        self.listener.local_addr().port()
+    }
+
+    pub(super) fn accept(&self, timeout_ms: c_int) -> Result<Connection, Failure> {
+        let is_closed = || self.is_closed.load(Ordering::Relaxed);
+        waiting::until(timeout_ms, is_closed, |slice| Ok(self.listener.accept_timeout(slice)?))
+    }
+
+    pub(super) fn descriptor(&self) -> Result<c_int, Failure> {
+        self.watch.number(|| duplicate(self.listener.descriptor()))
+    }
+
+    /// Who waits is told. It is gone when nobody uses it any more.
+    pub(super) fn close(&self) {
+        self.is_closed.store(true, Ordering::Relaxed);
+    }
+}

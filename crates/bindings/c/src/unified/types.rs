@@ -1,0 +1,226 @@
+//! What C and the library tell each other in structures.
+//!
+//! Always true: the first member of what may grow is its size, as C was compiled with it; what C does not know is not written,
+//! and what the library does not know must be 0.
+
+#![allow(non_camel_case_types, reason = "the names are C's")]
+
+use crate::errors::Failure;
+use libc::{c_char, c_int, c_uint, c_void};
+use std::ops::Range;
+
+/// Bytes from `offset` on, `length` of them.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct pinnace_range {
+    /// The first.
+    pub offset: u64,
+    /// How many.
+    pub length: u64,
+}
+
+impl From<&Range<usize>> for pinnace_range {
+    fn from(range: &Range<usize>) -> Self {
+        Self { offset: range.start as u64, length: range.len() as u64 }
+    }
+}
+
+/// Where connections begin: an address to listen at, and settings. See pinnace_endpoint_open.
+#[derive(Debug)]
+pub struct pinnace_endpoint {
+    _private: (),
+}
+
+/// See pinnace_endpoint_open.
+pub type pinnace_endpoint_t = pinnace_endpoint;
+
+/// Who accepts connections. See pinnace_listen.
+#[derive(Debug)]
+pub struct pinnace_listener {
+    _private: (),
+}
+
+/// See pinnace_listen.
+pub type pinnace_listener_t = pinnace_listener;
+
+/// Messages to a peer and back, by the method that was chosen. See pinnace_connect.
+#[derive(Debug)]
+pub struct pinnace_connection {
+    _private: (),
+}
+
+/// See pinnace_connect.
+pub type pinnace_connection_t = pinnace_connection;
+
+/// A message on its way, whose memory is the library's. See pinnace_sendv.
+#[derive(Debug)]
+pub struct pinnace_delivery {
+    _private: (),
+}
+
+/// See pinnace_sendv.
+pub type pinnace_delivery_t = pinnace_delivery;
+
+/// Settings of an endpoint. Begin with PINNACE_OPTIONS_INIT, which is the defaults; what is 0 is the default.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct pinnace_options {
+    /// sizeof(struct pinnace_options).
+    pub size: usize,
+    /// This method or none: "shared-memory", "zcrp", "vrp", "xtp", "qmp", "a1". NULL: whichever is cheapest. The string is
+    /// yours again when the call returns.
+    pub force: *const c_char,
+    /// None of these methods, separated by commas; or NULL.
+    pub exclude: *const c_char,
+    /// The longest message that is received, in bytes. 0: 1 GiB.
+    pub longest_message: u64,
+    /// When a silent peer counts as gone, in milliseconds. 0: 10,000.
+    pub peer_timeout_ms: c_uint,
+    /// Connections that wait to be accepted, and those that are being set up; more are turned away. 0: 128.
+    pub backlog: c_uint,
+}
+
+/// `loss_percent`, `run_bytes`, ... of struct pinnace_send_options count: the message has a loss contract of its own.
+pub const PINNACE_OWN_CONTRACT: c_uint = 1;
+
+/// What differs for one message from the connection's service, and who is told of its end. Begin with
+/// PINNACE_SEND_OPTIONS_INIT, by which nothing differs and nobody is told.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct pinnace_send_options {
+    /// sizeof(struct pinnace_send_options).
+    pub size: usize,
+    /// 0, or PINNACE_OWN_CONTRACT: the next four members say what may be lost of this message. A method that loses nothing
+    /// keeps any contract.
+    pub flags: c_uint,
+    /// The share that may be lost, in percent: 0 (nothing) to 100. It counts in steps of 0.39.
+    pub loss_percent: f64,
+    /// The longest run of bytes that may be lost. 0 is nothing, UINT64_MAX any.
+    pub run_bytes: u64,
+    /// What may not be lost; yours again when the call returns. NULL if there is none.
+    pub critical: *const pinnace_range,
+    /// How many ranges that is.
+    pub critical_count: usize,
+    /// So many microseconds after the call the message is of no more use, and what may be lost of it is not repeated any
+    /// more. 0: as the service says.
+    pub deadline_us: u64,
+    /// So many microseconds after the call the sender drops it. 0: as the service says. Only VRP can (ENOTSUP).
+    pub lifespan_us: u64,
+    /// Called once when the message has ended and its memory is yours again, on a thread of the library's that does nothing
+    /// else: it may call any function of this header, and should not wait long. It must not throw, or leave by longjmp. NULL:
+    /// ask with pinnace_delivery_wait.
+    pub done: Option<unsafe extern "C" fn(completion: *const pinnace_completion, argument: *mut c_void)>,
+    /// What `done` is given.
+    pub argument: *mut c_void,
+}
+
+/// How a message ended. Begin with PINNACE_COMPLETION_INIT.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct pinnace_completion {
+    /// sizeof(struct pinnace_completion).
+    pub size: usize,
+    /// 0: it has arrived, as whole as was agreed. Otherwise why it has not, or nobody knows, as in errno.
+    pub error: c_int,
+    /// Whether the receiver has said what it lacks (VRP). If not, nothing can be lost, or nobody knows.
+    pub is_reported: c_int,
+    /// The error in words; "" if there is none. Valid as `holes` is.
+    pub text: *const c_char,
+    /// What the receiver lacks, with permission: rising ranges that do not touch. NULL if there is none. In a callback valid
+    /// until it returns; of pinnace_delivery_wait until this thread waits for another delivery.
+    pub holes: *const pinnace_range,
+    /// How many holes.
+    pub hole_count: usize,
+}
+
+/// A message that was received. Begin with PINNACE_RECEIVED_INIT; give it back with pinnace_received_free before you receive
+/// into it again.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct pinnace_received {
+    /// sizeof(struct pinnace_received).
+    pub size: usize,
+    /// The bytes, where the method has put them; never NULL. They are yours, to read and to write, until
+    /// pinnace_received_free.
+    pub data: *mut c_void,
+    /// How many.
+    pub length: usize,
+    /// What is missing of it, with permission: rising ranges that do not touch. They read as zeros. NULL if there is none.
+    pub holes: *const pinnace_range,
+    /// How many holes.
+    pub hole_count: usize,
+    /// The library's.
+    pub message: usize,
+}
+
+/// What has a size as its first member.
+///
+/// # Safety
+/// All bits 0 is a value of it, and its first member is `size: usize`.
+pub(super) unsafe trait Growing: Copy {
+    /// How it is called in the header.
+    const NAME: &'static str;
+}
+
+/// More than any structure will ever have: what is above was not initialized.
+const LARGEST: usize = 4096;
+
+macro_rules! sized {
+    ($($name:ident)*) => {
+        $(
+            // SAFETY: numbers, null pointers and `None` are all bits 0; `size` is the first member.
+            unsafe impl Growing for $name {
+                const NAME: &'static str = stringify!($name);
+            }
+        )*
+    };
+}
+
+sized!(pinnace_options pinnace_send_options pinnace_completion pinnace_received);
+
+/// The size that C says, if it can be one.
+///
+/// # Safety
+/// `it` is null, or points to one whose `size` can be read.
+unsafe fn size_of_theirs<T: Growing>(it: *const T) -> Result<usize, Failure> {
+    let name = T::NAME;
+    if it.is_null() {
+        return Err(Failure::new(libc::EINVAL, format!("the struct {name} is NULL")));
+    }
+    // SAFETY: the caller's promise.
+    let size = unsafe { it.cast::<usize>().read() };
+    // This is the first version: there are no shorter ones.
+    if !(size_of::<T>()..=LARGEST).contains(&size) {
+        let init = name.to_uppercase();
+        let text = format!("the size of a struct {name} is {size}, not {}: begin with {init}_INIT", size_of::<T>());
+        return Err(Failure::new(libc::EINVAL, text));
+    }
+    Ok(size)
+}
+
+/// What C says in a structure.
+///
+/// # Safety
+/// `it` is null, or points to as many bytes as its `size` says.
+pub(super) unsafe fn read<T: Growing>(it: *const T) -> Result<T, Failure> {
+    // SAFETY: the caller's promise.
+    let size = unsafe { size_of_theirs(it)? };
+    for at in size_of::<T>()..size {
+        // SAFETY: it has `size` bytes.
+        if unsafe { it.cast::<u8>().add(at).read() } != 0 {
+            let text = format!("the struct {} says something that this version of the library does not know", T::NAME);
+            return Err(Failure::new(libc::E2BIG, text));
+        }
+    }
+    // SAFETY: it has at least these bytes; C aligns what it declares.
+    Ok(unsafe { it.read() })
+}
+
+/// Whether a structure can be written, with its size.
+///
+/// # Safety
+/// `it` is null, or points to as many bytes as its `size` says.
+pub(super) unsafe fn check<T: Growing>(it: *const T) -> Result<(), Failure> {
+    // SAFETY: the caller's promise.
+    unsafe { size_of_theirs(it) }.map(drop)
+}

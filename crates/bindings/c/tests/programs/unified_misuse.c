@@ -1,0 +1,239 @@
+/* Everything that can be done wrong, and can be found out: an error each, never a crash. */
+#include "unified_common.h"
+
+static pinnace_connection_t *waiting_on;
+
+static void *wait_for_ever(void *unused) {
+    struct pinnace_received m = PINNACE_RECEIVED_INIT;
+    FAILS(pinnace_recv(waiting_on, &m, -1) >= 0, ECANCELED, "another thread");
+    return unused;
+}
+
+static void nothing(const struct pinnace_completion *completion, void *argument) {
+    (void)completion;
+    (void)argument;
+}
+
+/* Every function with a handle that is none. */
+static void handles(void *none, int why, const char *words) {
+    struct pinnace_received m = PINNACE_RECEIVED_INIT;
+    struct pinnace_completion completion = PINNACE_COMPLETION_INIT;
+    struct iovec part = {NULL, 0};
+    pinnace_delivery_t *delivery;
+    char text[16];
+    FAILS(pinnace_endpoint_address(none, text, sizeof text) >= 0, why, words);
+    FAILS(pinnace_endpoint_listen(none, NULL) != NULL, why, words);
+    FAILS(pinnace_endpoint_connect(none, "127.0.0.1:1", NULL) != NULL, why, words);
+    FAILS(pinnace_endpoint_close(none) == 0, why, words);
+    FAILS(pinnace_listener_address(none, text, sizeof text) >= 0, why, words);
+    FAILS(pinnace_listener_port(none) >= 0, why, words);
+    FAILS(pinnace_listener_fd(none) >= 0, why, words);
+    FAILS(pinnace_accept(none, 0) != NULL, why, words);
+    FAILS(pinnace_listener_close(none) == 0, why, words);
+    FAILS(pinnace_method(none) != NULL, why, words);
+    FAILS(pinnace_peer(none, text, sizeof text) >= 0, why, words);
+    FAILS(pinnace_service(none, text, sizeof text) >= 0, why, words);
+    FAILS(pinnace_set_service(none, NULL) == 0, why, words);
+    FAILS(pinnace_explain_connection(none, text, sizeof text) >= 0, why, words);
+    FAILS(pinnace_fd(none) >= 0, why, words);
+    FAILS(pinnace_flush(none) == 0, why, words);
+    FAILS(pinnace_shutdown(none, 0) == 0, why, words);
+    FAILS(pinnace_close(none, 0) == 0, why, words);
+    FAILS(pinnace_send(none, "x", 1) == 0, why, words);
+    FAILS(pinnace_sendv(none, &part, 1, NULL, &delivery) == 0, why, words);
+    FAILS(pinnace_write(none, "x", 1) >= 0, why, words);
+    FAILS(pinnace_recv(none, &m, 0) >= 0, why, words);
+    FAILS(pinnace_recv_into(none, text, sizeof text, &m, 0) >= 0, why, words);
+    FAILS(pinnace_transact(none, "x", 1, &m, 0) >= 0, why, words);
+    FAILS(pinnace_read(none, text, sizeof text, 0) >= 0, why, words);
+    FAILS(pinnace_delivery_wait(none, &completion, 0) == 0, why, words);
+}
+
+static void beginnings(void) {
+    struct pinnace_options options = PINNACE_OPTIONS_INIT;
+    struct {
+        struct pinnace_options options;
+        long more;
+    } later = {PINNACE_OPTIONS_INIT, 0};
+    pinnace_endpoint_t *endpoint;
+    pinnace_listener_t *listener;
+    char text[64], address[80];
+    CHECK(strcmp(pinnace_version(), PINNACE_VERSION) == 0);
+    CHECK(pinnace_error()[0] == 0);
+
+    FAILS(pinnace_service_text("los=5%", text, sizeof text) >= 0, EINVAL, "loss=5%");
+    FAILS(pinnace_service_text("\xff\xfe", text, sizeof text) >= 0, EINVAL, "UTF-8");
+    FAILS(pinnace_service_text("loss=5%", NULL, 10) >= 0, EINVAL, "");
+    CHECK(pinnace_service_text("run=4096 loss=5%", text, sizeof text) == 16 && strcmp(text, "loss=5% run=4KiB") == 0);
+    CHECK(pinnace_service_text("run=4096 loss=5%", text, 5) == 16 && strcmp(text, "loss") == 0);
+    CHECK(pinnace_service_text("pinnace://h:1?loss=5%", NULL, 0) == 7);
+    CHECK(pinnace_service_text(NULL, text, sizeof text) == 0 && text[0] == 0);
+    CHECK(pinnace_explain("deadline=1us", NULL, text, sizeof text) > 63 && strncmp(text, "no method", 9) == 0);
+    CHECK(pinnace_explain("loss=5% size=2MB", "127.0.0.1", text, sizeof text) > 63);
+    FAILS(pinnace_explain("loss", NULL, text, sizeof text) >= 0, EINVAL, "loss");
+    FAILS(pinnace_explain(NULL, "no such host", text, sizeof text) >= 0, EADDRNOTAVAIL, "no such host");
+
+    options.size = 0;
+    FAILS(pinnace_endpoint_open(NULL, &options) != NULL, EINVAL, "PINNACE_OPTIONS_INIT");
+    options.size = 1 << 20;
+    FAILS(pinnace_endpoint_open(NULL, &options) != NULL, EINVAL, "PINNACE_OPTIONS_INIT");
+    options.size = sizeof options;
+    options.force = "tcp";
+    FAILS(pinnace_endpoint_open(NULL, &options) != NULL, EINVAL, "tcp");
+    options.force = NULL;
+    options.exclude = "vrp,,smoke";
+    FAILS(pinnace_endpoint_open(NULL, &options) != NULL, EINVAL, "smoke");
+    /* A program of a later version, that says nothing new, and that does. */
+    later.options.size = sizeof later;
+    endpoint = pinnace_endpoint_open(NULL, &later.options);
+    CHECK(endpoint != NULL && pinnace_endpoint_close(endpoint) == 0);
+    later.more = 1;
+    FAILS(pinnace_endpoint_open(NULL, &later.options) != NULL, E2BIG, "does not know");
+
+    FAILS(pinnace_endpoint_open("203.0.113.1:0", NULL) != NULL, EADDRNOTAVAIL, "203.0.113.1");
+    FAILS(pinnace_endpoint_open("127.0.0.1", NULL) != NULL, EINVAL, "");
+    FAILS(pinnace_listen(NULL, NULL) != NULL, EINVAL, "address is NULL");
+    FAILS(pinnace_connect(NULL) != NULL, EINVAL, "peer is NULL");
+    FAILS(pinnace_connect("pinnace://127.0.0.1?loss=5%") != NULL, EINVAL, "no port");
+    FAILS(pinnace_connect("pinnace://127.0.0.1:1?loss=5%&burst=1") != NULL, EINVAL, "rate");
+    FAILS(pinnace_connect("pinnace://127.0.0.1:1?deadline=1us&path=internet") != NULL, ENOTSUP, "deadline");
+    FAILS(pinnace_connect("pinnace://127.0.0.1:1") != NULL, ETIMEDOUT, "127.0.0.1:1");
+    /* A chain of calls may be checked at its end. */
+    FAILS(pinnace_send(NULL, "x", 1) == 0, EINVAL, "the connection is NULL; what failed before: 127.0.0.1:1");
+    FAILS(pinnace_send(NULL, "x", 1) == 0, EINVAL, "the connection is NULL; what failed before: 127.0.0.1:1");
+
+    endpoint = pinnace_endpoint_open(NULL, NULL);
+    CHECK(endpoint != NULL && pinnace_endpoint_address(endpoint, text, sizeof text) == 0);
+    FAILS(pinnace_endpoint_listen(endpoint, NULL) != NULL, EINVAL, "not bound");
+    CHECK(pinnace_endpoint_close(endpoint) == 0);
+    endpoint = pinnace_endpoint_open("127.0.0.1:0", NULL);
+    CHECK(endpoint != NULL && pinnace_endpoint_address(endpoint, text, sizeof text) > 0);
+    FAILS(pinnace_endpoint_open(text, NULL) != NULL, EADDRINUSE, "");
+    snprintf(address, sizeof address, "%s", text);
+    FAILS(pinnace_connect(address) != NULL, ECONNREFUSED, text);
+    listener = pinnace_endpoint_listen(endpoint, "largest=1KiB");
+    CHECK(listener != NULL);
+    FAILS(pinnace_endpoint_listen(endpoint, NULL) != NULL, EADDRINUSE, "listens");
+    FAILS(pinnace_endpoint_connect(endpoint, address, "size=1MiB") != NULL, ECONNREFUSED, "1024");
+    /* Each kind is its own. */
+    FAILS(pinnace_accept((pinnace_listener_t *)(void *)endpoint, 0) != NULL, EBADF, "listener");
+    FAILS(pinnace_accept(listener, 30) != NULL, EAGAIN, "30 ms");
+    CHECK(pinnace_endpoint_close(endpoint) == 0 && pinnace_listener_close(listener) == 0);
+    FAILS(pinnace_endpoint_close(endpoint) == 0, EBADF, "closed");
+    FAILS(pinnace_listener_close(listener) == 0, EBADF, "closed");
+}
+
+static void sending(pinnace_connection_t *client) {
+    struct pinnace_send_options options = PINNACE_SEND_OPTIONS_INIT;
+    struct pinnace_range range = {UINT64_MAX, 2};
+    pinnace_delivery_t *delivery = NULL;
+    struct iovec part = {NULL, 3};
+    char byte = 'x';
+    FAILS(pinnace_send(client, NULL, 1) == 0, EINVAL, "NULL");
+    FAILS(pinnace_send(client, &byte, (size_t)1 << 33) == 0, EMSGSIZE, "4,294,967,295");
+    FAILS(pinnace_sendv(client, &part, 1, NULL, &delivery) == 0, EINVAL, "part 0");
+    FAILS(pinnace_sendv(client, NULL, 1, NULL, &delivery) == 0, EINVAL, "parts are NULL");
+    FAILS(pinnace_sendv(client, &part, -1, NULL, &delivery) == 0, EINVAL, "-1");
+    FAILS(pinnace_sendv(client, &part, 2000, NULL, &delivery) == 0, EINVAL, "2000");
+    part.iov_base = &byte;
+    part.iov_len = (size_t)1 << 33;
+    FAILS(pinnace_sendv(client, &part, 1, NULL, &delivery) == 0, EMSGSIZE, "4,294,967,295");
+    part.iov_len = 1;
+    FAILS(pinnace_sendv(client, &part, 1, NULL, NULL) == 0, EINVAL, "nobody");
+    options.done = nothing;
+    FAILS(pinnace_sendv(client, &part, 1, &options, &delivery) == 0, EINVAL, "once");
+    options.done = NULL;
+    options.flags = 6;
+    FAILS(pinnace_sendv(client, &part, 1, &options, &delivery) == 0, EINVAL, "0x6");
+    options.flags = 0;
+    options.loss_percent = 5;
+    FAILS(pinnace_sendv(client, &part, 1, &options, &delivery) == 0, EINVAL, "PINNACE_OWN_CONTRACT");
+    options.flags = PINNACE_OWN_CONTRACT;
+    options.loss_percent = -1;
+    FAILS(pinnace_sendv(client, &part, 1, &options, &delivery) == 0, EINVAL, "-1 %");
+    options.loss_percent = 5;
+    options.critical_count = 1;
+    FAILS(pinnace_sendv(client, &part, 1, &options, &delivery) == 0, EINVAL, "critical ranges are NULL");
+    options.critical = &range;
+    FAILS(pinnace_sendv(client, &part, 1, &options, &delivery) == 0, EINVAL, "critical range 0");
+    options.critical_count = 0;
+    options.lifespan_us = 5;
+    FAILS(pinnace_sendv(client, &part, 1, &options, &delivery) == 0, ENOTSUP, "zcrp");
+    options.size = 3;
+    FAILS(pinnace_sendv(client, &part, 1, &options, &delivery) == 0, EINVAL, "PINNACE_SEND_OPTIONS_INIT");
+    CHECK(delivery == NULL);
+}
+
+static void receiving(pinnace_connection_t *client, pinnace_connection_t *server) {
+    struct pinnace_received m = PINNACE_RECEIVED_INIT, copy;
+    struct pinnace_completion completion = PINNACE_COMPLETION_INIT;
+    pinnace_delivery_t *delivery;
+    struct iovec part = {NULL, 4};
+    char text[8] = "ahoy";
+    part.iov_base = text;
+    FAILS(pinnace_recv(server, NULL, 0) >= 0, EINVAL, "NULL");
+    memset(&m, 0xAA, sizeof m);
+    FAILS(pinnace_recv(server, &m, 0) >= 0, EINVAL, "PINNACE_RECEIVED_INIT");
+    FAILS(pinnace_received_free(&m) == 0, EINVAL, "PINNACE_RECEIVED_INIT");
+    FAILS(pinnace_received_free(NULL) == 0, EINVAL, "NULL");
+    m.size = sizeof m;
+    FAILS(pinnace_received_free(&m) == 0, EBADF, "message");
+    CHECK(m.data == NULL && pinnace_received_free(&m) == 0);
+    FAILS(pinnace_recv(server, &m, 0) >= 0, EAGAIN, "0 ms");
+    FAILS(pinnace_recv_into(server, NULL, 5, &m, 0) >= 0, EINVAL, "no memory");
+    FAILS(pinnace_read(server, NULL, 5, 0) >= 0, EINVAL, "no memory");
+
+    CHECK(pinnace_sendv(client, &part, 1, NULL, &delivery) == 0);
+    completion.size = 1;
+    FAILS(pinnace_delivery_wait(delivery, &completion, LONG) == 0, EINVAL, "PINNACE_COMPLETION_INIT");
+    CHECK(pinnace_recv(server, &m, LONG) == 1 && m.length == 4);
+    FAILS(pinnace_recv(server, &m, 0) >= 0, EBUSY, "pinnace_received_free");
+    FAILS(pinnace_recv_into(server, text, sizeof text, &m, 0) >= 0, EBUSY, "pinnace_received_free");
+    copy = m;
+    CHECK(pinnace_received_free(&m) == 0 && pinnace_received_free(&m) == 0);
+    FAILS(pinnace_received_free(&copy) == 0, EBADF, "freed");
+    CHECK(pinnace_delivery_wait(delivery, NULL, LONG) == 0);
+    FAILS(pinnace_delivery_wait(delivery, NULL, 0) == 0, EBADF, "freed");
+}
+
+int main(void) {
+    pinnace_connection_t *client, *server;
+    pthread_t thread;
+    int status;
+    pid_t child;
+    beginnings();
+    handles(NULL, EINVAL, "is NULL");
+    handles(&status, EBADF, "this is no ");
+    handles((void *)7, EBADF, "this is no ");
+    pair_of("zcrp", "direction=duplex", &client, &server);
+    sending(client);
+    receiving(client, server);
+
+    /* A child has none of its parent's. */
+    child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        handles(client, EBADF, "");
+        _exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+
+    /* Closing is noticed by who waits. */
+    waiting_on = server;
+    CHECK(pthread_create(&thread, NULL, wait_for_ever, NULL) == 0);
+    usleep(50000);
+    CHECK(pinnace_close(server, LONG) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK(pinnace_close(client, LONG) == 0);
+    handles(client, EBADF, "");
+    handles(server, EBADF, "");
+
+    /* A service that may lose something is no stream, and one way is one way. */
+    pair_of("vrp", "loss=5% run=4KiB", &client, &server);
+    FAILS(pinnace_write(client, "x", 1) >= 0, ENOTSUP, "stream");
+    FAILS(pinnace_read(server, NULL, 0, 0) >= 0, ENOTSUP, "stream");
+    FAILS(pinnace_send(server, "x", 1) == 0, ENOTSUP, "one");
+    /* Left open: the exit closes them. */
+    puts("every error was told");
+    return 0;
+}

@@ -1,0 +1,141 @@
+//! The one interface from C: `include/pinnace.h` is what cbindgen makes of `src/unified` today, and programs that use it
+//! compile without a warning as C99 and as C++17, run, and say what they should.
+//!
+//! `PINNACE_BLESS=1 cargo test -p pinnace-c --test unified` writes the header anew; once more, and the manual page.
+
+#![allow(clippy::print_stdout, reason = "a test that is skipped says so")]
+
+mod manual;
+#[allow(dead_code, reason = "shared with other tests")]
+mod support;
+
+use std::path::Path;
+use support::{Linkage, compile, compiler, examples, header_is_up_to_date, root, run};
+
+const SOURCES: [&str; 5] = ["types", "abi", "connections", "sending", "receiving"];
+
+#[test]
+fn the_committed_header_is_up_to_date() {
+    let sources = SOURCES.map(|name| format!("src/unified/{name}.rs"));
+    header_is_up_to_date("pinnace.h", "cbindgen-pinnace.toml", &sources.each_ref().map(String::as_str));
+}
+
+/// `docs/man/pinnace.h.3` is made of the header; `PINNACE_BLESS=1` writes it.
+#[test]
+fn the_manual_page_is_up_to_date() {
+    let header = std::fs::read_to_string(root().join("include/pinnace.h")).expect("a header");
+    let page = manual::page(&header, env!("CARGO_PKG_VERSION"));
+    let path = root().join("../../../docs/man/pinnace.h.3");
+    if std::env::var_os("PINNACE_BLESS").is_some() {
+        std::fs::write(&path, &page).expect("a page to write");
+    }
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(committed == page, "docs/man/pinnace.h.3 is not what the header says: run with PINNACE_BLESS=1");
+}
+
+#[test]
+fn the_header_says_the_librarys_version() {
+    let header = std::fs::read_to_string(root().join("include/pinnace.h")).expect("a header");
+    let version = format!("#define PINNACE_VERSION \"{}\"\n", env!("CARGO_PKG_VERSION"));
+    assert!(header.contains(&version), "cbindgen-pinnace.toml has another version than Cargo.toml");
+}
+
+/// Every function has a description that says what it returns or is a sentence; none is left to be guessed.
+#[test]
+fn every_function_is_described() {
+    let header = std::fs::read_to_string(root().join("include/pinnace.h")).expect("a header");
+    let lines: Vec<&str> = header.lines().collect();
+    let is_function =
+        |line: &str| line.contains("pinnace_") && line.contains('(') && !line.starts_with([' ', '/', '#']);
+    let mut functions = 0;
+    for (at, line) in lines.iter().enumerate().filter(|(_, line)| is_function(line)) {
+        assert_eq!(lines[at - 1], " */", "{line} is not described");
+        functions += 1;
+    }
+    assert!(functions >= 34, "{functions} functions");
+}
+
+fn check(source: &Path, variable: &str, compilers: &str, standard: &str, linkage: Linkage, said: &[&str]) {
+    let Some(compiler) = compiler(variable, compilers) else { return };
+    let output = run(&compile(&compiler, standard, source, linkage));
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && said.iter().all(|said| stdout.contains(said)),
+        "{}, {linkage:?}: {}\n{stdout}\n{}",
+        source.display(),
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+fn program(name: &str, said: &[&str]) {
+    check(&root().join("tests/programs").join(name), "CC", "cc", "-std=c99", Linkage::Shared, said);
+}
+
+fn example(name: &str, said: &[&str]) {
+    check(&examples().join(name), "CC", "cc", "-std=c99", Linkage::Shared, said);
+}
+
+#[test]
+fn a_contract_holds_through_c() {
+    program("unified_contract.c", &["within the contract\n", "per message\n"]);
+}
+
+#[test]
+fn one_loop_waits_on_two_connections_and_a_listener() {
+    program("unified_poll.c", &["both ended\n"]);
+}
+
+#[test]
+fn what_is_misused_is_an_error() {
+    program("unified_misuse.c", &["every error was told\n"]);
+}
+
+#[test]
+fn memory_is_lent_until_its_completion() {
+    program("unified_completions.c", &["all memory came back\n"]);
+}
+
+#[test]
+fn every_method_does_the_same() {
+    program("unified_methods.c", &["zcrp vrp xtp qmp a1\n"]);
+}
+
+#[test]
+fn the_header_is_cpp_as_well() {
+    let source = root().join("tests/programs/unified_header.cpp");
+    check(&source, "CXX", "c++", "-std=c++17", Linkage::Shared, &["from C++\n"]);
+    check(&source, "CXX", "c++", "-std=c++17", Linkage::Static, &["from C++\n"]);
+}
+
+#[test]
+fn the_first_message_arrives() {
+    let source = examples().join("01_first_message.c");
+    for linkage in [Linkage::Shared, Linkage::Static] {
+        check(&source, "CC", "cc", "-std=c99", linkage, &["received ahoy by "]);
+    }
+}
+
+#[test]
+fn the_numbered_examples_run() {
+    example("02_many_under_way.c", &["1000 messages of 65536 bytes arrived\n"]);
+    example("03_events.c", &["received 3 messages"]);
+    example("04_mapped_files.c", &["the files are the same\n"]);
+    example("05_two_way.c", &["ahoy -> AHOY\n", "keel -> KEEL\n"]);
+    example("06_frames_with_holes.c", &["all within the contract\n"]);
+    example("07_transactions.c", &["mizzen mast -> MIZZEN MAST\n"]);
+}
+
+/// The README's program is the first example without its comments, and has 15 lines.
+#[test]
+fn the_first_program_is_short() {
+    let text = std::fs::read_to_string(examples().join("01_first_message.c")).expect("an example");
+    let mut code = 0;
+    let mut in_comment = false;
+    for line in text.lines() {
+        in_comment |= line.trim_start().starts_with("/*");
+        code += usize::from(!in_comment && !line.trim().is_empty());
+        in_comment &= !line.trim_end().ends_with("*/");
+    }
+    assert!(code <= 15, "{code} lines");
+}

@@ -19,6 +19,7 @@ mod experiment;
 mod explain;
 mod files;
 mod interrupt;
+mod netcat;
 mod output;
 mod perf;
 mod picture;
@@ -46,6 +47,8 @@ const EXAMPLES: &str = "\
 Examples:
   pinnace recv --bind 0.0.0.0:4747 --dir incoming      wait for files
   pinnace send results.bin photos/ 192.0.2.7:4747      send files and folders
+  pinnace listen 4747 > video.y4m                      a netcat with contracts: one end
+  pinnace connect 'pinnace://192.0.2.7:4747?loss=5%' < video.y4m
   pinnace zcrp listen --bind 127.0.0.1:7001 --count 3  the bare protocol
   pinnace doctor                                       what this host offers
   source <(pinnace completion bash)                    completion for this shell
@@ -80,6 +83,8 @@ enum Command {
     Send(files::send::Args),
     /// Receive files and folders
     Recv(files::receive::Args),
+    Listen(netcat::ListenArgs),
+    Connect(netcat::ConnectArgs),
     /// Send or receive single messages with the bare ZCRP protocol
     Zcrp(zcrp::Args),
     /// Send or receive a stream of frames at a rate, each of which may lose what its contract allows (VRP)
@@ -141,6 +146,8 @@ fn run(command: &Command, output: &Output) -> Result<ExitCode, Error> {
         Command::Run(args) => return run::run(args, output),
         Command::Send(args) => files::send::run(args, output),
         Command::Recv(args) => files::receive::run(args, output),
+        Command::Listen(args) => netcat::listen(args, output),
+        Command::Connect(args) => netcat::connect(args, output),
         Command::Zcrp(args) => zcrp::run(args, output),
         Command::Stream(args) => stream::run(args, output),
         Command::Vrp(args) => vrp::run(args, output),

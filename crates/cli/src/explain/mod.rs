@@ -7,7 +7,7 @@ mod report;
 use crate::exit::Error;
 use crate::output::Output;
 use crate::units;
-use pinnace::service::{Method, Path, PathClass, Selection, Service, Uri, choose, what_would_change};
+use pinnace::service::{Choice, Method, Path, PathClass, Selection, Service, Unmet, Uri, choose, what_would_change};
 use report::Report;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -73,6 +73,16 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         Ok(_) => Ok(()),
         Err(_) => Err(Error::failed("no method can carry this service: the table says what each of them lacks")),
     }
+}
+
+/// What every method offers: for people, and for programs.
+pub(crate) fn report(
+    service: &Service,
+    path: &Path,
+    selection: &Selection,
+    choice: &Result<Choice, Unmet>,
+) -> impl std::fmt::Display + serde::Serialize + use<> {
+    Report::new(service, path, None, selection, choice, what_would_change(service, path, selection))
 }
 
 /// The service, and whom it is for, if that was said with it.

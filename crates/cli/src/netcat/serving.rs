@@ -1,0 +1,205 @@
+//! One connection: both directions at the same time, until both have ended.
+//!
+//! Always true: one thread receives and writes, one sends, and this one watches both, so that neither a full pipe nor a
+//! silent peer keeps Ctrl-C from being heard; our direction is closed when the input has ended, and the connection is left
+//! when the peer has closed its own.
+
+use super::input::{Input, Mode, Next};
+use super::told::{Event, Told, Totals};
+use super::{failure, target};
+use crate::exit::Error;
+use crate::{bare, interrupt};
+use indicatif::{ProgressBar, ProgressDrawTarget};
+use pinnace::{Connection, Error as Cause};
+use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+/// How long the end waits for what was sent: for ever, as long as the peer is there.
+const FLUSH: Duration = Duration::from_secs(1 << 20);
+/// How long an interrupted command waits to have told the peer.
+const FAREWELL: Duration = Duration::from_millis(500);
+
+/// How long the receiving thread waits before it looks whether it should stop: longer than a connection waits before it asks
+/// a silent peer whether it is there.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What both directions count.
+#[derive(Default)]
+struct Counts {
+    messages_sent: AtomicU64,
+    bytes_sent: AtomicU64,
+    messages_received: AtomicU64,
+    bytes_received: AtomicU64,
+    bytes_lost: AtomicU64,
+}
+
+/// A connection that is served.
+struct Serving {
+    connection: Connection,
+    /// The peer, and by which method.
+    peer: String,
+    mode: Mode,
+    told: Arc<Told>,
+    bar: ProgressBar,
+    counts: Counts,
+    /// Nothing more is to be done, whatever comes.
+    stop: AtomicBool,
+}
+
+/// Which direction has ended, and how.
+enum Ended {
+    Sending(Result<(), Error>),
+    Receiving(Result<(), Error>),
+}
+
+/// Serves a peer to the end.
+pub(super) fn serve(
+    connection: Connection,
+    is_client: bool,
+    input: &Input,
+    mode: Mode,
+    told: &Arc<Told>,
+) -> Result<(), Error> {
+    let (service, peer) = (connection.service(), connection.peer_addr().to_string());
+    let method = connection.method().name();
+    told.tell(&Event::Connected { peer: &peer, method, service: &service.to_string() });
+    let begun = Instant::now();
+    let serving = Arc::new(Serving {
+        connection,
+        peer: format!("{peer} ({method})"),
+        mode,
+        told: Arc::clone(told),
+        bar: bar(told),
+        counts: Counts::default(),
+        stop: AtomicBool::new(false),
+    });
+    // A service of one direction has a sender, who connects, and a receiver.
+    let is_duplex = target::is_duplex(&service);
+    let (tell, ended) = channel();
+    if is_duplex || is_client {
+        let input = input.clone();
+        begin(&serving, tell.clone(), Ended::Sending, move |serving| serving.send(&input));
+    }
+    if is_duplex || !is_client {
+        begin(&serving, tell.clone(), Ended::Receiving, |serving| serving.receive());
+    }
+    drop(tell);
+    let result = serving.watch(&ended);
+    serving.stop.store(true, Ordering::Relaxed);
+    serving.bar.finish_and_clear();
+    if interrupt::requested() {
+        let _ = serving.connection.close(FAREWELL);
+    }
+    result?;
+    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let Counts { messages_sent, bytes_sent, messages_received, bytes_received, bytes_lost } = &serving.counts;
+    told.tell(&Event::Ended(Totals {
+        messages_sent: count(messages_sent),
+        bytes_sent: count(bytes_sent),
+        messages_received: count(messages_received),
+        bytes_received: count(bytes_received),
+        bytes_lost: count(bytes_lost),
+        seconds: begun.elapsed().as_secs_f64(),
+    }));
+    Ok(())
+}
+
+fn bar(told: &Told) -> ProgressBar {
+    // The content itself is to be seen on a terminal.
+    if told.quiet || io::stdout().is_terminal() {
+        return ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+    }
+    bare::bar(None)
+}
+
+/// One direction, on a thread of its own.
+fn begin(
+    serving: &Arc<Serving>,
+    tell: Sender<Ended>,
+    ended: fn(Result<(), Error>) -> Ended,
+    work: impl FnOnce(&Serving) -> Result<(), Error> + Send + 'static,
+) {
+    let serving = Arc::clone(serving);
+    std::thread::spawn(move || {
+        let result = work(&serving);
+        // Whoever watches has the last handle then, whose end waits for the last words.
+        drop(serving);
+        let _ = tell.send(ended(result));
+    });
+}
+
+impl Serving {
+    /// Waits until both directions have ended, or one has failed.
+    fn watch(&self, ended: &Receiver<Ended>) -> Result<(), Error> {
+        loop {
+            interrupt::check()?;
+            let Counts { bytes_sent, bytes_received, .. } = &self.counts;
+            self.bar.set_position(bytes_sent.load(Ordering::Relaxed) + bytes_received.load(Ordering::Relaxed));
+            match ended.recv_timeout(interrupt::LOOK) {
+                Ok(Ended::Sending(result)) => result?,
+                Ok(Ended::Receiving(result)) => {
+                    result?;
+                    if io::stdin().is_terminal() {
+                        self.bar.suspend(|| self.told.tell(&Event::PeerEnded));
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            }
+        }
+    }
+
+    fn failed(&self, error: Cause) -> Error {
+        let error = failure(&format!("the connection with {} broke", self.peer), error);
+        let bytes = self.counts.bytes_received.load(Ordering::Relaxed);
+        Error { message: format!("{}; {bytes} bytes had come", error.message), ..error }
+    }
+
+    /// Writes what comes, until the peer has ended.
+    fn receive(&self) -> Result<(), Error> {
+        let mut out = io::stdout().lock();
+        while !self.stop.load(Ordering::Relaxed) {
+            let message = match self.connection.recv_timeout(PATIENCE) {
+                Ok(Some(message)) => message,
+                Ok(None) => return Ok(()),
+                Err(Cause::Timeout) => continue,
+                Err(error) => return Err(self.failed(error)),
+            };
+            let (bytes, bytes_lost) = (message.len() as u64, message.bytes_lost() as u64);
+            let number = self.counts.messages_received.fetch_add(1, Ordering::Relaxed);
+            self.counts.bytes_received.fetch_add(bytes, Ordering::Relaxed);
+            if bytes_lost > 0 {
+                self.counts.bytes_lost.fetch_add(bytes_lost, Ordering::Relaxed);
+                let event = Event::Lost { message: number, bytes, bytes_lost, holes: message.holes() };
+                self.bar.suspend(|| self.told.tell(&event));
+            }
+            let head = (self.mode == Mode::LengthPrefixed).then(|| (bytes as u32).to_be_bytes());
+            let written = out
+                .write_all(head.as_ref().map_or(&[], |head| &head[..]))
+                .and_then(|()| out.write_all(&message))
+                .and_then(|()| out.flush());
+            written.map_err(|error| Error::io("cannot write to standard output", &error))?;
+        }
+        Ok(())
+    }
+
+    /// Sends what there is, and closes our direction at the end.
+    fn send(&self, input: &Input) -> Result<(), Error> {
+        while !self.stop.load(Ordering::Relaxed) {
+            match input.next(interrupt::LOOK)? {
+                Next::Later => {}
+                Next::Ended => return self.connection.close(FLUSH).map_err(|error| self.failed(error)),
+                Next::Message(message) => {
+                    let bytes = message.len() as u64;
+                    drop(self.connection.send(message).map_err(|unsent| self.failed(unsent.error))?);
+                    self.counts.messages_sent.fetch_add(1, Ordering::Relaxed);
+                    self.counts.bytes_sent.fetch_add(bytes, Ordering::Relaxed);
+                }
+            }
+        }
+        Ok(())
+    }
+}

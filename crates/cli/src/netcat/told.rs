@@ -1,0 +1,132 @@
+//! What is told: lines for people, or one JSON object a line, on standard error and in a log.
+
+use crate::exit::Error;
+use crate::output::Output;
+use serde::Serialize;
+use std::fmt;
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Mutex;
+
+/// Something that has happened.
+#[derive(Debug, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub(super) enum Event<'a> {
+    /// Others can connect.
+    Listening { address: &'a str },
+    /// A peer is there.
+    Connected { peer: &'a str, method: &'a str, service: &'a str },
+    /// Something of a message was lost, with permission.
+    Lost { message: u64, bytes: u64, bytes_lost: u64, holes: &'a [std::ops::Range<usize>] },
+    /// The peer has said that it has ended.
+    PeerEnded,
+    /// Both ends have ended.
+    Ended(Totals),
+}
+
+/// What has travelled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub(super) struct Totals {
+    pub(super) messages_sent: u64,
+    pub(super) bytes_sent: u64,
+    pub(super) messages_received: u64,
+    pub(super) bytes_received: u64,
+    /// Of the bytes received: zeros in their place.
+    pub(super) bytes_lost: u64,
+    pub(super) seconds: f64,
+}
+
+/// Holes that are named in one line.
+const NAMED: usize = 8;
+
+impl fmt::Display for Event<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Listening { address } => write!(f, "listening on {address}"),
+            Self::Connected { peer, method, service } => {
+                let service = if service.is_empty() { "reliable messages, in order" } else { service };
+                write!(f, "connected with {peer} by {method}: {service}")
+            }
+            Self::Lost { message, bytes, bytes_lost, holes } => {
+                write!(f, "message {message}: {bytes_lost} of {bytes} bytes lost:")?;
+                for hole in holes.iter().take(NAMED) {
+                    write!(f, " {}..{}", hole.start, hole.end)?;
+                }
+                match holes.len().saturating_sub(NAMED) {
+                    0 => Ok(()),
+                    more => write!(f, " and {more} more"),
+                }
+            }
+            Self::PeerEnded => {
+                f.write_str("the peer has sent everything; the end of this input (Ctrl-D) ends the connection")
+            }
+            Self::Ended(totals) => {
+                let Totals { messages_sent, bytes_sent, messages_received, bytes_received, bytes_lost, seconds } =
+                    totals;
+                write!(
+                    f,
+                    "sent {messages_sent} messages, {bytes_sent} bytes; received {messages_received}, {bytes_received} \
+                     bytes, {bytes_lost} of them lost; {seconds:.1} s"
+                )
+            }
+        }
+    }
+}
+
+/// Where it is told.
+pub(super) struct Told {
+    output: Output,
+    pub(super) quiet: bool,
+    log: Option<Mutex<File>>,
+}
+
+impl Told {
+    pub(super) fn new(output: Output, quiet: bool, log: Option<&Path>) -> Result<Self, Error> {
+        let open = |path: &Path| File::create(path).map_err(|error| Error::io(path.display(), &error));
+        let log = log.map(open).transpose()?.map(Mutex::new);
+        Ok(Self { output, quiet, log })
+    }
+
+    /// Tells it: what is of interest to few only with `--verbose`.
+    pub(super) fn tell(&self, event: &Event<'_>) {
+        let Ok(object) = serde_json::to_string(event) else { return };
+        if let Some(log) = &self.log {
+            let mut log = log.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            if let Err(error) = writeln!(log, "{object}") {
+                self.output.note(format_args!("cannot write the log: {error}"));
+            }
+        }
+        if self.quiet {
+            return;
+        }
+        match event {
+            _ if self.output.json => eprintln!("{object}"),
+            Event::Connected { .. } | Event::Ended(_) => self.output.note(event),
+            _ => self.output.warn(event),
+        }
+    }
+
+    /// What every method offers.
+    pub(super) fn explain(&self, report: &(impl fmt::Display + Serialize)) {
+        match serde_json::to_string(report) {
+            Ok(object) if self.output.json => eprintln!("{object}"),
+            _ => eprintln!("{report}\n"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_are_named_up_to_a_few() {
+        let holes: Vec<_> = (0..10).map(|at| at * 10..at * 10 + 5).collect();
+        let event = Event::Lost { message: 3, bytes: 100, bytes_lost: 50, holes: &holes };
+        let text = event.to_string();
+        assert!(text.starts_with("message 3: 50 of 100 bytes lost: 0..5 10..15"), "{text}");
+        assert!(text.ends_with("70..75 and 2 more"), "{text}");
+        assert!(serde_json::to_string(&event).unwrap().starts_with(r#"{"event":"lost","message":3,"#));
+    }
+}

@@ -1,0 +1,231 @@
+//! `pinnace listen` and `pinnace connect`: real processes, all methods, both directions, and how they end.
+
+mod common;
+
+use common::{Listening, pinnace, run, text, wait};
+use rustix::process::geteuid;
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::process::{Child, Output, Stdio};
+use std::time::Instant;
+
+/// Runs to the end with this input.
+fn fed(args: &[&str], input: &[u8]) -> Output {
+    let mut child = start(args);
+    let mut stdin = child.stdin.take().unwrap();
+    let input = input.to_vec();
+    let feeding = std::thread::spawn(move || stdin.write_all(&input));
+    let output = child.wait_with_output().unwrap();
+    let _ = feeding.join().unwrap();
+    output
+}
+
+fn start(args: &[&str]) -> Child {
+    let mut command = pinnace(args);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+fn listen(options: &[&str]) -> Listening {
+    Listening::start(&[&["listen", "127.0.0.1:0"], options].concat())
+}
+
+/// Bytes that are text and do not repeat soon.
+fn content(bytes: usize) -> Vec<u8> {
+    (0u64..)
+        .flat_map(|number| format!("{:x}\n", number.wrapping_mul(0x9e37_79b9_7f4a_7c15)).into_bytes())
+        .take(bytes)
+        .collect()
+}
+
+#[test]
+fn a_stream_arrives_whole_by_every_method_and_is_answered() {
+    let input = content(2_000_000);
+    for method in ["zcrp", "vrp", "xtp", "qmp", "a1"] {
+        let folder = tempfile::tempdir().unwrap();
+        let back = folder.path().join("answer");
+        std::fs::write(&back, b"an answer").unwrap();
+        let mut listener = pinnace(&["listen", "127.0.0.1:0", "--json"]);
+        listener.stdin(std::fs::File::open(&back).unwrap()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut listener = listener.spawn().unwrap();
+        let address = address(&mut listener);
+        let sent = fed(&["connect", &address, "--method", method, "--json"], &input);
+        let errors = text(&sent.stderr);
+        assert_eq!(sent.status.code(), Some(0), "{method}: {errors}");
+        assert_eq!(text(&sent.stdout), "an answer", "{method}");
+        let connected: Value = serde_json::from_str(errors.lines().next().unwrap()).unwrap();
+        assert_eq!((&connected["event"], &connected["method"]), (&"connected".into(), &method.into()));
+        let ended: Value = serde_json::from_str(errors.lines().last().unwrap()).unwrap();
+        assert_eq!((&ended["bytes_sent"], &ended["bytes_received"]), (&2_000_000.into(), &9.into()));
+        let received = listener.wait_with_output().unwrap();
+        assert_eq!(received.status.code(), Some(0), "{method}: {}", text(&received.stderr));
+        assert!(received.stdout == input, "{method}: {} bytes", received.stdout.len());
+    }
+}
+
+/// Where it listens: the first event on standard error.
+fn address(listener: &mut Child) -> String {
+    let stderr = listener.stderr.as_mut().unwrap();
+    let mut line = Vec::new();
+    while line.last() != Some(&b'\n') {
+        let mut byte = [0];
+        assert_eq!(stderr.read(&mut byte).unwrap(), 1, "it ended before it listened");
+        line.push(byte[0]);
+    }
+    let event: Value = serde_json::from_slice(&line).unwrap();
+    assert_eq!(event["event"], "listening");
+    event["address"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn uris_and_modes_say_how_messages_are_cut() {
+    let framed = b"\0\0\0\x03abc\0\0\0\0\0\0\0\x01d";
+    for (words, options, input, messages) in [
+        ("", &["--messages", "lines"][..], &b"one\ntwo\nthree"[..], 3),
+        ("?size=4", &[], b"0123456789", 3),
+        ("?loss=5%&run=4KiB", &["--messages", "whole"], b"one\ntwo\n", 1),
+        ("", &["--messages", "5B"], b"0123456789", 2),
+        ("", &["--messages", "length-prefixed"], framed, 3),
+        ("?direction=one-way", &["--messages", "lines"], b"a\nb\n", 2),
+    ] {
+        let mode = if options.contains(&"length-prefixed") { options } else { &[] };
+        let listening = listen(mode);
+        let uri = format!("pinnace://{}{words}", listening.address);
+        let sent = fed(&[&["connect", &uri, "--json"], options].concat(), input);
+        let errors = text(&sent.stderr);
+        assert_eq!(sent.status.code(), Some(0), "{words} {options:?}: {errors}");
+        let ended: Value = serde_json::from_str(errors.lines().last().unwrap()).unwrap();
+        assert_eq!(ended["messages_sent"], messages, "{words} {options:?}");
+        let (code, out, err) = listening.finish();
+        assert_eq!((code, &*err), (Some(0), ""), "{words} {options:?}");
+        assert_eq!(out.as_bytes(), input, "{words} {options:?}");
+    }
+}
+
+#[test]
+fn one_peer_comes_after_the_other() {
+    let mut listening = listen(&["--keep", "--no-input"]);
+    for text in ["first\n", "second\n", "third\n"] {
+        let sent = fed(&["connect", &listening.address], text.as_bytes());
+        assert_eq!(sent.status.code(), Some(0));
+    }
+    listening.signal("-INT");
+    let (code, out, err) = listening.finish();
+    assert_eq!((code, &*out, &*err), (Some(130), "first\nsecond\nthird\n", "pinnace: interrupted\n"));
+}
+
+#[test]
+fn an_interrupt_ends_both_ends_with_130() {
+    for method in ["zcrp", "xtp"] {
+        let mut listening = listen(&[]);
+        let (code, out, err) = {
+            let mut early = listen(&[]);
+            early.signal("-INT");
+            early.finish()
+        };
+        assert_eq!((code, &*out, &*err), (Some(130), "", "pinnace: interrupted\n"));
+        let mut connected = start(&["connect", &listening.address, "--method", method, "-v"]);
+        let mut stderr = connected.stderr.take().unwrap();
+        let mut said = [0; 17];
+        stderr.read_exact(&mut said).unwrap();
+        rustix::process::kill_process(rustix::process::Pid::from_child(&connected), rustix::process::Signal::INT)
+            .unwrap();
+        assert_eq!(wait(&mut connected), Some(130), "{method}");
+        // It has said good-bye, so this end is not left to find out.
+        listening.signal("-INT");
+        let (code, ..) = listening.finish();
+        assert!(matches!(code, Some(0 | 130)), "{method}: {code:?}");
+    }
+}
+
+#[test]
+fn a_peer_that_is_killed_is_told_of_in_one_line() {
+    for method in ["zcrp", "vrp", "xtp", "qmp", "a1"] {
+        let listening = listen(&["--timeout", "1"]);
+        let begun = Instant::now();
+        let mut connected = start(&["connect", &listening.address, "--method", method, "--timeout", "1"]);
+        connected.stdin.as_mut().unwrap().write_all(b"hello").unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        connected.kill().unwrap();
+        connected.wait().unwrap();
+        let (code, out, err) = listening.finish();
+        assert_eq!((code, &*out, err.lines().count()), (Some(3), "hello", 1), "{method}: {err}");
+        assert!(err.contains(method) && err.contains("broke") && err.contains("5 bytes had come"), "{method}: {err}");
+        assert!(begun.elapsed().as_secs() < 30, "{method}: {:?}", begun.elapsed());
+    }
+}
+
+#[test]
+fn what_cannot_be_is_said_in_one_line() {
+    let taken = listen(&[]);
+    let nobody = "127.0.0.1:1";
+    for (args, code, says) in [
+        (&["listen", &taken.address][..], 1, "choose another"),
+        (&["listen", "nowhere"], 2, "HOST:PORT"),
+        (&["listen", "127.0.0.1:0", "--service", "los=5%"], 2, "did you mean `loss=5%`"),
+        (&["connect", "127.0.0.1"], 2, "HOST:PORT"),
+        (&["connect", nobody], 3, "does not answer"),
+        (&["connect", nobody, "--messages", "words"], 2, "length-prefixed"),
+        (&["connect", nobody, "--method", "tcp"], 2, "there are shared-memory, zcrp"),
+        (&["connect", "pinnace://127.0.0.1:1?loss=5%", "--service", "loss=9%"], 2, "leave --service out"),
+        (&["connect", nobody, "--service", "pattern=stream", "--method", "vrp"], 1, "vrp carries frames"),
+        (&["connect", &taken.address, "--exclude", "zcrp,vrp,xtp,qmp,a1,shared-memory"], 1, "no method can carry"),
+    ] {
+        let output = run(args);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {error}");
+        assert!(error.contains(says) && output.stdout.is_empty(), "{args:?}: {error}");
+        assert!(code == 2 || error.lines().count() == 1, "{args:?}: {error}");
+    }
+}
+
+#[test]
+fn explain_comes_first_and_leaves_the_output_alone() {
+    let listening = listen(&["--no-input"]);
+    let sent = fed(&["connect", &listening.address, "--explain", "--exclude", "shared-memory"], b"content");
+    let said = text(&sent.stderr);
+    assert_eq!(sent.status.code(), Some(0), "{said}");
+    assert!(said.contains("what would change it") && said.contains("choice  ") && sent.stdout.is_empty(), "{said}");
+    assert_eq!(listening.finish().1, "content");
+}
+
+/// Over an emulated link that loses: what is lost is zeros, in its place, and is told and logged.
+#[test]
+#[allow(clippy::print_stderr)]
+fn holes_are_zeros_and_are_told() {
+    if !geteuid().is_root() || !std::path::Path::new("/dev/net/tun").exists() {
+        eprintln!("left out: needs root and /dev/net/tun");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (input, output, log, address) = (at("in"), at("out"), at("log"), at("address"));
+    std::fs::write(&input, content(3_000_000)).unwrap();
+    let program = env!("CARGO_BIN_EXE_pinnace");
+    // The far end is a network namespace of its own.
+    let script = format!(
+        "ip netns exec $PINNACE_FAR_NS {program} listen 10.77.0.2:4747 -d --json --log {log} > {output} 2> {address} & \
+         while ! grep -q listening {address}; do sleep 0.05; done; \
+         {program} connect 'pinnace://10.77.0.2:4747?loss=25%&run=64KiB&size=100KB&direction=one-way' < {input} \
+         && wait $!"
+    );
+    let ran = run(&["wan", "--rate", "200mbit", "--rtt", "4ms", "--loss", "2%", "--", "sh", "-c", &script]);
+    assert_eq!(ran.status.code(), Some(0), "{}{}", text(&ran.stderr), std::fs::read_to_string(&address).unwrap());
+    let (sent, received) = (std::fs::read(&input).unwrap(), std::fs::read(&output).unwrap());
+    assert_eq!(sent.len(), received.len());
+    let events = std::fs::read_to_string(&log).unwrap();
+    let (mut lost, mut told) = (0, 0);
+    for event in events.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()) {
+        if event["event"] == "lost" {
+            told += event["bytes_lost"].as_u64().unwrap();
+            for hole in event["holes"].as_array().unwrap() {
+                let base = event["message"].as_u64().unwrap() as usize * 100_000;
+                let end = |name: &str| base + hole[name].as_u64().unwrap() as usize;
+                assert!(received[end("start")..end("end")].iter().all(|&byte| byte == 0), "{event}");
+                lost += end("end") - end("start");
+            }
+        }
+    }
+    assert!(lost > 0 && lost as u64 == told, "{events}");
+    let differing = sent.iter().zip(&received).filter(|(sent, received)| sent != received).count();
+    assert_eq!(differing, lost);
+}

@@ -23,6 +23,7 @@
 
 pub mod a1;
 mod carrier;
+pub mod counters;
 #[cfg(target_os = "linux")]
 pub mod daemon;
 mod endpoint;

@@ -106,6 +106,7 @@ where
                 return core.check().map(|()| result);
             }
         }
+        core.publish();
         core.rouse_outdated();
         self.ensure_worker(&mut core);
         Ok(result)
@@ -286,6 +287,10 @@ where
     /// Looks at the link, or changes its settings (not its descriptors: threads sleep on them).
     pub fn with_link<R>(&self, work: impl FnOnce(&mut L) -> R) -> R {
         work(self.handle.shared.lock().driver.link_mut())
+    }
+
+    pub(crate) fn lock(&self) -> Locked<'_, E, L, S> {
+        self.handle.shared.lock()
     }
 
     /// Starts the worker if something is left to do when this thread goes. If no thread can be had the next call tries

@@ -5,6 +5,8 @@
 //! one of them drives, the others follow and take over. A background worker drives only while none of them is inside, and
 //! for tasks and event loops, which cannot.
 //!
+//! What endpoints do can be seen by others: [`counters`].
+//!
 //! [`Driver`] is the single-threaded core: engine, link, memory and clock. [`Endpoint`] is its thread-safe face.
 //!
 //! Always true: no wake-up is lost; no thread waits for one that has failed; the engine is drained whenever the lock is
@@ -12,8 +14,10 @@
 #![warn(missing_docs)]
 
 mod config;
+pub mod counters;
 mod driver;
 mod endpoint;
+mod publishing;
 mod shared;
 mod wake;
 mod worker;

@@ -12,6 +12,7 @@
 //! The locks are the standard library's, whose state lies in themselves alone: after `fork` the child's own endpoints have
 //! nothing to do with threads that wait in the parent.
 
+use crate::publishing::Published;
 use crate::wake::{self, WakeFd};
 use crate::{Driver, EndpointConfig, EndpointError, EventSink, Idle, Progress};
 use pinnace_core::{Engine, PollAt, Time};
@@ -106,6 +107,10 @@ pub(crate) struct Core<E, L, S> {
     /// What has arrived is the worker's to read. If not, it only sends.
     pub(crate) worker_reads: bool,
     pub(crate) counters: EndpointCounters,
+    /// What others see of it.
+    pub(crate) published: Option<Published<E>>,
+    /// When they see the next of it.
+    pub(crate) publish_at: Time,
 }
 
 impl<E: Engine, L: Link, S: EventSink<E::Event>> Core<E, L, S> {
@@ -205,6 +210,8 @@ where
             worker_parked: false,
             worker_reads: true,
             counters: EndpointCounters::default(),
+            published: None,
+            publish_at: Time::MAX,
         };
         Ok(Arc::new(Self {
             core: Mutex::new(core),
@@ -411,6 +418,7 @@ where
         };
         match turned {
             Ok(progress) => {
+                self.publish();
                 if progress.events > 0 {
                     self.announce(me);
                 }
@@ -442,6 +450,7 @@ where
         } else if descriptors.readable < 0 {
             timeout = Some(timeout.map_or(BLIND_SLEEP, |timeout| timeout.min(BLIND_SLEEP)));
         }
+        self.publish_before_sleep();
         let writable = self.driver.is_blocked();
         self.sleeps[role as usize] = Some(Sleep { until, writable, woken: false });
         match role {

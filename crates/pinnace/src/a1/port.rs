@@ -5,6 +5,7 @@ use super::groups::Groups;
 use super::node::Node;
 use super::options::{self, Path};
 use super::{Options, Qos};
+use crate::counters::Seen;
 use crate::{Error, faulty};
 use pinnace_a1::A1;
 use pinnace_core::{Address, Time};
@@ -80,6 +81,7 @@ pub(super) fn start(bound: Bound, max_qos: Qos, options: &Options) -> Result<End
     let endpoint = EndpointConfig { idle: options.idle, worker: options.worker, ..EndpointConfig::default() };
     let port = Port::new(Node::new(engine, groups), link, Exchange::default(), endpoint)
         .map_err(|error| Error::io("cannot start the socket", error))?;
+    port.publish("a1", |node, numbers| Seen::look(&**node, numbers));
     Ok(End { port, local, peer, max_qos, linger: options.linger, warnings })
 }
 

@@ -2,6 +2,7 @@
 
 use super::{ConnectionError, Delivery, MessageStream, PerMessage};
 use crate::carrier::{Carrier, Carry, Received, ReceivedInto};
+use crate::counters::Shown;
 use crate::service::{Choice, Method, Path, Reliability, Selection, Service, choose};
 use crate::{Error, Message, Unsent};
 use std::net::SocketAddr;
@@ -37,13 +38,15 @@ pub struct Connection {
     /// Held from a request to its response.
     transacting: Mutex<()>,
     is_closed: AtomicBool,
+    shown: Shown,
 }
 
 impl Connection {
     pub(crate) fn new(carrier: Carrier, parts: Parts) -> Self {
         let Parts { method, service, path, peer, selection } = parts;
         let (transacting, is_closed) = (Mutex::new(()), AtomicBool::new(false));
-        Self { carrier, method, path, peer, selection, service: Mutex::new(service), transacting, is_closed }
+        let shown = Shown::new(method.name(), &peer.to_string(), &service.to_string());
+        Self { carrier, method, path, peer, selection, service: Mutex::new(service), transacting, is_closed, shown }
     }
 
     /// Begins to send a message (its first [`Message::len`] bytes, which are not copied unless they are few). Waits while
@@ -71,7 +74,10 @@ impl Connection {
         if self.is_closed.load(Ordering::Relaxed) {
             return Err(Unsent::new(message, ConnectionError::Closed));
         }
-        self.carrier.send(message, special.map(PerMessage::special)).map(Delivery::new)
+        let bytes = message.len();
+        let sending = self.carrier.send(message, special.map(PerMessage::special))?;
+        self.shown.count_sent(bytes);
+        Ok(Delivery::new(sending))
     }
 
     /// Waits for the next message; `None` when the peer has closed, and everything was received. The waiting thread does
@@ -81,7 +87,7 @@ impl Connection {
     /// If the connection has failed; [`Error::MessageTooLong`] if a message is longer than
     /// [`EndpointOptions::longest_message`](super::EndpointOptions::longest_message).
     pub fn recv(&self) -> Result<Option<Received>, Error> {
-        self.carrier.recv(None)
+        self.counted(self.carrier.recv(None))
     }
 
     /// Like [`Connection::recv`], for at most `timeout`.
@@ -89,7 +95,7 @@ impl Connection {
     /// # Errors
     /// As [`Connection::recv`], and [`Error::Timeout`].
     pub fn recv_timeout(&self, timeout: Duration) -> Result<Option<Received>, Error> {
-        self.carrier.recv(Instant::now().checked_add(timeout))
+        self.counted(self.carrier.recv(Instant::now().checked_add(timeout)))
     }
 
     /// Like [`Connection::recv`], for tasks.
@@ -97,7 +103,16 @@ impl Connection {
     /// # Errors
     /// As [`Connection::recv`].
     pub async fn recv_async(&self) -> Result<Option<Received>, Error> {
-        self.carrier.recv_async().await
+        self.counted(self.carrier.recv_async().await)
+    }
+
+    /// What was received, once it is counted.
+    #[inline]
+    fn counted(&self, received: Result<Option<Received>, Error>) -> Result<Option<Received>, Error> {
+        if let Ok(Some(message)) = &received {
+            self.shown.count_received(message.len(), message.bytes_lost());
+        }
+        received
     }
 
     /// Like [`Connection::recv`], into memory of the caller's.
@@ -117,7 +132,11 @@ impl Connection {
     }
 
     fn recv_into_until(&self, buffer: &mut [u8], deadline: Option<Instant>) -> Result<Option<ReceivedInto>, Error> {
-        self.carrier.recv_into(buffer, deadline)
+        let received = self.carrier.recv_into(buffer, deadline);
+        if let Ok(Some(ReceivedInto { len, holes })) = &received {
+            self.shown.count_received(*len, holes.iter().map(ExactSizeIterator::len).sum());
+        }
+        received
     }
 
     /// Sends a request, and waits for the next message, which is the response. One request is under way at a time: others
@@ -169,6 +188,7 @@ impl Connection {
             return Err(cannot(format!("meet this service: {}", offer.why.join(", and "))));
         }
         self.carrier.set_service(service).map_err(|why| cannot(format!("change to this service: {why}")))?;
+        self.shown.describe(self.method.name(), &self.peer.to_string(), &service.to_string());
         *current = service.clone();
         Ok(())
     }
@@ -241,6 +261,7 @@ impl Connection {
         if self.is_closed.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
+        self.shown.close();
         self.carrier.close(Instant::now().checked_add(linger))
     }
 }

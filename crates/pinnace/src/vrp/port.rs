@@ -3,6 +3,7 @@
 use super::exchange::{Arrivals, Sends};
 use super::options::Path;
 use super::{Options, Receiver, Sender};
+use crate::counters::Seen;
 use crate::{Error, faulty};
 use pinnace_core::Time;
 use pinnace_link::{Capture, CaptureOptions, Link, UdpLink};
@@ -53,13 +54,16 @@ fn failed(error: std::io::Error) -> Error {
 /// Puts a sending engine on a link.
 pub(super) fn send_over(link: Box<dyn Link>, config: Config, options: &Options) -> Result<OutgoingPort, Error> {
     let engine = Vrp::outgoing(Outgoing::new(config, Time::ZERO));
-    Endpoint::new(engine, link, Sends::default(), endpoint(options)).map_err(failed)
+    let port = Endpoint::new(engine, link, Sends::default(), endpoint(options)).map_err(failed)?;
+    port.publish("vrp", Seen::look);
+    Ok(port)
 }
 
 /// Puts a receiving engine on a link. It answers from now on, whether somebody waits or not.
 pub(super) fn receive_over(link: Box<dyn Link>, config: Config, options: &Options) -> Result<IncomingPort, Error> {
     let engine = Vrp::incoming(Incoming::new(config, Time::ZERO));
     let port = Endpoint::new(engine, link, Arrivals::default(), endpoint(options)).map_err(failed)?;
+    port.publish("vrp", Seen::look);
     // The end of a call is where an endpoint starts its background thread.
     port.call(|_| ())?;
     Ok(port)

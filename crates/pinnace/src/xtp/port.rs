@@ -3,6 +3,7 @@
 use super::exchange::Exchange;
 use super::options::{Path, route};
 use super::{Carrier, ControlBlock, Options, ether};
+use crate::counters::Seen;
 use crate::{Error, faulty};
 use pinnace_core::{Address, Time};
 use pinnace_link::{Capture, CaptureOptions, Ip36Link, Link, UdpLink};
@@ -128,7 +129,9 @@ pub(super) fn captured(
 /// Puts the engine on a link.
 pub(super) fn start(bound: Bound, options: &Options) -> Result<End, Error> {
     let block = options.default_block(&bound.path);
-    start_as(bound, options, block, |config| config)
+    let end = start_as(bound, options, block, |config| config)?;
+    end.port.publish("xtp", Seen::look);
+    Ok(end)
 }
 
 /// Puts the engine on a link, with the control block of all contexts for which none is given, and with a configuration

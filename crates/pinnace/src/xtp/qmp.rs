@@ -3,6 +3,7 @@
 use super::port::{self, Bound, Call, End, Names, deadline};
 use super::reading::{Look, first};
 use super::{Connection, Endpoint, Options, SendOptions, Service, ether};
+use crate::counters::Seen;
 use crate::{Error, Idle, Message, qmp};
 use pinnace_link::{Link, Piece, Source};
 use pinnace_qbuf::{Pool, Qbuf, Role};
@@ -120,6 +121,7 @@ impl Endpoint {
         let courtesy = if options.idle == Idle::Block { Duration::ZERO } else { COURTESY };
         let adjust = |config| Config { area_bytes, courtesy, ..profile.config(medium, config) };
         let mut end = port::start_as(bound, xtp, block, adjust)?;
+        end.port.publish("qmp", Seen::look);
         if let Some(pool) = options.pool.clone() {
             end.port.inspect(|_, memory, _| memory.set_source(Some(Box::new(PoolSource(pool)))));
         }

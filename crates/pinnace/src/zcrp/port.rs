@@ -3,6 +3,7 @@
 use super::exchange::Exchange;
 use super::options::Path;
 use super::{Options, Receiver, Sender};
+use crate::counters::Seen;
 use crate::{Error, faulty};
 use pinnace_link::{Capture, CaptureOptions, Link, UdpLink};
 use pinnace_runtime::{Endpoint, EndpointConfig};
@@ -73,8 +74,10 @@ pub(super) fn start(
         receiver
     });
     let endpoint = EndpointConfig { idle: options.idle, worker: options.worker, ..EndpointConfig::default() };
-    Endpoint::new(Zcrp::new(sender, receiver), link, Exchange::default(), endpoint)
-        .map_err(|error| Error::io("cannot start the endpoint", error))
+    let port = Endpoint::new(Zcrp::new(sender, receiver), link, Exchange::default(), endpoint)
+        .map_err(|error| Error::io("cannot start the endpoint", error))?;
+    port.publish("zcrp", Seen::look);
+    Ok(port)
 }
 
 pub(super) fn resolve(address: impl ToSocketAddrs) -> Result<SocketAddr, Error> {

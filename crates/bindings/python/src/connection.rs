@@ -23,9 +23,8 @@ use std::time::{Duration, Instant};
 
 /// How long leaving a `with` block waits for what was sent.
 const LINGER: Duration = Duration::from_secs(1);
-/// A task sends without waiting while fewer messages and bytes than these are under way: no method makes a call wait then.
+/// A task sends without waiting while no more messages are under way: no method makes a call wait for their number then.
 const MOST_MESSAGES: usize = 32;
-const MOST_BYTES: usize = 1 << 20;
 /// How long the thread of an event loop that is idle looks for a message itself, if that was worth it lately.
 const LOOK: Duration = Duration::from_micros(200);
 /// What was there before is there after this.
@@ -73,7 +72,7 @@ impl Luck {
     const CURIOUS: u32 = 32;
 
     fn new() -> Self {
-        Self { score: AtomicU32::new(Self::MOST), calls: AtomicU32::new(0) }
+        Self { score: AtomicU32::new(Self::ENOUGH), calls: AtomicU32::new(0) }
     }
 
     fn tries(&self) -> bool {
@@ -335,8 +334,13 @@ impl Connection {
     /// For `pinnace.aio`: whether a call that sends may wait although little is under way.
     #[getter]
     fn _sends_slowly(&self) -> bool {
-        // A channel's memory is full when the peer is slow, whatever was sent.
-        self.connection.method() == Method::SharedMemory
+        // A channel's memory is full when the peer is slow, and a window when the rate is used up.
+        let keeps_rate = || self.connection.service().to_string().contains("burst=");
+        match self.connection.method() {
+            Method::SharedMemory => true,
+            Method::A1 => keeps_rate(),
+            _ => false,
+        }
     }
 
     /// For `pinnace.aio`: sends, unless there is too much under way: then it returns what to wait for, and true.
@@ -360,12 +364,24 @@ impl Connection {
 }
 
 impl Connection {
+    /// How many bytes may be under way, beside one message, so that no call waits for them.
+    fn most_bytes(&self) -> usize {
+        match self.connection.method() {
+            // They queue whatever they are given.
+            Method::Zcrp | Method::Vrp => 32 << 20,
+            // The least that a socket's buffer makes of their windows.
+            Method::Xtp | Method::Qmp => 64 << 10,
+            Method::A1 | Method::SharedMemory => 1 << 20,
+        }
+    }
+
     /// Forgets what has arrived; what is the oldest, if there is no room for `len` bytes more.
     fn oldest_of_too_many(&self, len: usize) -> Option<Arc<Shared>> {
         let mut window = self.window();
         let mut bytes: usize = window.iter().map(|(_, len)| len).sum();
+        let most_bytes = self.most_bytes();
         // A look costs something: the first half of the room is had without.
-        if window.len() < MOST_MESSAGES / 2 && bytes + len <= MOST_BYTES / 4 {
+        if window.len() < MOST_MESSAGES / 2 && bytes + len <= most_bytes / 2 {
             return None;
         }
         let mut context = Context::from_waker(Waker::noop());
@@ -376,7 +392,7 @@ impl Connection {
             window.pop_front();
         }
         let (oldest, _) = window.front()?;
-        let is_full = window.len() >= MOST_MESSAGES || bytes + len > MOST_BYTES;
+        let is_full = window.len() >= MOST_MESSAGES || bytes + len > most_bytes;
         is_full.then(|| Arc::clone(oldest))
     }
 }

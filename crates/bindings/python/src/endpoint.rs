@@ -215,9 +215,9 @@ pub(crate) fn target(
 ///
 /// >>> import pinnace
 /// >>> listener = pinnace.listen("127.0.0.1:0")
-/// >>> connection = pinnace.connect(f"pinnace://{listener.address}?loss=5%&run=4KiB&path=internet")
+/// >>> connection = pinnace.connect(f"pinnace://{listener.address}?loss=5%&run=4KiB", method="vrp")
 /// >>> connection.method, str(connection.service)
-/// ('vrp', 'loss=5% run=4KiB path=internet')
+/// ('vrp', 'loss=5% run=4KiB')
 #[pyfunction]
 #[pyo3(signature = (peer, service = None, **settings))]
 pub(crate) fn connect(

@@ -62,7 +62,7 @@ async def _end(operation: Operation, lost: deque[Any] | None = None) -> Any:
 async def _delivered(delivery: Delivery) -> Delivered:
     """What has come of a message."""
     ended = delivery._wait(_reactor(asyncio.get_running_loop()))
-    return await _end(ended) if type(ended) is Operation else ended
+    return await _end(ended) if isinstance(ended, Operation) else ended
 
 
 class Connection:
@@ -100,7 +100,7 @@ class Connection:
             if not waits:
                 return delivery
             ended = delivery._wait(self._reacts())
-            if type(ended) is Operation:
+            if isinstance(ended, Operation):
                 try:
                     await _end(ended)
                 except Exception:
@@ -112,9 +112,10 @@ class Connection:
             return self._again.popleft()
         reactor = self._reacts()
         received = self._connection._recv(reactor, not self._ready)
-        if type(received) is Operation:
-            return await _end(received, self._again)
-        if type(received) is not tuple:
+        if isinstance(received, Operation):
+            message: Received | None = await _end(received, self._again)
+            return message
+        if not isinstance(received, tuple):
             return received
         # The loop's thread has waited for it itself: the others have their turn first.
         try:
@@ -217,7 +218,7 @@ class Listener:
         if self._again:
             return Connection(self._again.popleft())
         accepted = _reactor(asyncio.get_running_loop()).accept(self._listener)
-        return Connection(await _end(accepted, self._again) if type(accepted) is Operation else accepted)
+        return Connection(await _end(accepted, self._again) if isinstance(accepted, Operation) else accepted)
 
     @property
     def address(self) -> str:
@@ -260,4 +261,4 @@ async def connect(peer: Address, service: ServiceLike = None, **settings: Unpack
     """Connects, as `pinnace.connect` does."""
     reactor = _reactor(asyncio.get_running_loop())
     connection = reactor.connect(peer, service, settings or None)
-    return Connection(await _end(connection) if type(connection) is Operation else connection)
+    return Connection(await _end(connection) if isinstance(connection, Operation) else connection)

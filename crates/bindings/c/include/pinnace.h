@@ -405,8 +405,7 @@ pinnace_connection_t *pinnace_accept(pinnace_listener_t *listener,
 int pinnace_listener_close(pinnace_listener_t *listener);
 
 /**
- * What carries a connection: "shared-memory", "zcrp", "vrp", "xtp", "qmp" or "a1"; valid as long as the connection. NULL if it is none
- * (EBADF).
+ * What carries a connection: "shared-memory", "zcrp", "vrp", "xtp", "qmp" or "a1"; valid for ever. NULL if it is none (EBADF).
  */
 const char *pinnace_method(pinnace_connection_t *connection);
 
@@ -444,10 +443,11 @@ int pinnace_explain_connection(pinnace_connection_t *connection,
                                size_t size);
 
 /**
- * A descriptor for poll, select and epoll: readable (POLLIN) when a message may have come, or the end of them. Go on with
- * pinnace_recv and a timeout of 0 until that fails with EAGAIN: then it is not readable any more until something comes. It
- * is the connection's: valid until that is closed, not to be read from, and not to be closed. Returns -1 if there is none
- * (EBADF, EMFILE), or nothing comes this way.
+ * A descriptor for poll, select and epoll: readable (POLLIN) when a message may have come, or the end of them; also without
+ * a reason. Go on with pinnace_recv and a timeout of 0 until that fails with EAGAIN: then it is not readable any more until
+ * something comes. Do so once when you have asked for it: what has come before need not make it readable. It is the
+ * connection's: valid until that is closed, not to be read from, and not to be closed. Returns -1 if there is none (EBADF,
+ * EMFILE), or nothing comes this way.
  */
 int pinnace_fd(pinnace_connection_t *connection);
 

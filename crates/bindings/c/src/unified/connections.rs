@@ -12,13 +12,12 @@ use libc::{c_char, c_int};
 use std::ptr::null;
 use std::sync::Arc;
 
-/// What carries a connection: "shared-memory", "zcrp", "vrp", "xtp", "qmp" or "a1"; valid as long as the connection. NULL if it is none
-/// (EBADF).
+/// What carries a connection: "shared-memory", "zcrp", "vrp", "xtp", "qmp" or "a1"; valid for ever. NULL if it is none (EBADF).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pinnace_method(connection: *mut pinnace_connection_t) -> *const c_char {
     told(null(), || {
         let line: Arc<Line> = find(connection)?;
-        Ok(line.method.as_ptr())
+        Ok(line.method().as_ptr())
     })
 }
 
@@ -90,10 +89,11 @@ pub unsafe extern "C" fn pinnace_explain_connection(
     })
 }
 
-/// A descriptor for poll, select and epoll: readable (POLLIN) when a message may have come, or the end of them. Go on with
-/// pinnace_recv and a timeout of 0 until that fails with EAGAIN: then it is not readable any more until something comes. It
-/// is the connection's: valid until that is closed, not to be read from, and not to be closed. Returns -1 if there is none
-/// (EBADF, EMFILE), or nothing comes this way.
+/// A descriptor for poll, select and epoll: readable (POLLIN) when a message may have come, or the end of them; also without
+/// a reason. Go on with pinnace_recv and a timeout of 0 until that fails with EAGAIN: then it is not readable any more until
+/// something comes. Do so once when you have asked for it: what has come before need not make it readable. It is the
+/// connection's: valid until that is closed, not to be read from, and not to be closed. Returns -1 if there is none (EBADF,
+/// EMFILE), or nothing comes this way.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pinnace_fd(connection: *mut pinnace_connection_t) -> c_int {
     told(-1, || find::<Line, _>(connection)?.descriptor())

@@ -4,8 +4,9 @@ use super::waiting;
 use crate::errors::{Errno, Failure};
 use crate::kept::lock;
 use libc::c_int;
+use pinnace::service::{Method, Service};
 use pinnace::{Connection, Endpoint, Error, Listener, Message, Received, ReceivedInto};
-use std::ffi::CString;
+use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
@@ -43,20 +44,28 @@ pub(super) struct Line {
     transacting: Mutex<()>,
     /// What has been read of a message in part, as a stream.
     reading: Mutex<Option<(Received, usize)>>,
-    /// What carries it.
-    pub(super) method: CString,
 }
 
 impl Line {
     pub(super) fn new(connection: Connection) -> Self {
-        let method = CString::new(connection.method().name()).unwrap_or_default();
         Self {
             connection,
             is_closed: AtomicBool::new(false),
             watch: Watch::default(),
             transacting: Mutex::default(),
             reading: Mutex::default(),
-            method,
+        }
+    }
+
+    /// What carries it.
+    pub(super) fn method(&self) -> &'static CStr {
+        match self.connection.method() {
+            Method::SharedMemory => c"shared-memory",
+            Method::Zcrp => c"zcrp",
+            Method::Vrp => c"vrp",
+            Method::Xtp => c"xtp",
+            Method::Qmp => c"qmp",
+            Method::A1 => c"a1",
         }
     }
 
@@ -156,7 +165,7 @@ pub(super) struct Door {
 }
 
 impl Door {
-    pub(super) fn new(endpoint: &Endpoint, service: &pinnace::service::Service) -> Result<Self, Failure> {
+    pub(super) fn new(endpoint: &Endpoint, service: &Service) -> Result<Self, Failure> {
         let listener = endpoint.listen(service)?;
         let address = listener.local_addr().to_string();
         Ok(Self { listener, address, is_closed: AtomicBool::new(false), watch: Watch::default() })

@@ -2,12 +2,13 @@
 //!
 //! `test` runs every test, `check` every check that is not a test, `ci` both. `lint` and `trace` are the checks that
 //! no ready-made tool does: the rules of ARCHITECTURE.md, and requirement identifiers against the code that fulfils
-//! them.
+//! them. `install` puts the command and the C library where other programs find them.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line program talks on its standard streams")]
 
 mod ci;
 mod floors;
+mod install;
 mod lint;
 mod python;
 mod source;
@@ -45,6 +46,8 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
+    /// Build and install the command, the C library with its headers, manual pages and completions
+    Install(install::Options),
 }
 
 fn main() -> ExitCode {
@@ -67,6 +70,7 @@ fn run() -> Result<()> {
         Command::Lint => lint::run(&root),
         Command::Trace { write: true, .. } => trace::run(&root, trace::Table::Write),
         Command::Trace { check: true, .. } => trace::run(&root, trace::Table::Exact),
+        Command::Install(options) => install::run(&root, &options),
         Command::Trace { .. } => trace::run(&root, trace::Table::Report),
     }
 }

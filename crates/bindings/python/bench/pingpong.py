@@ -1,6 +1,6 @@
 """Ping-pong of asyncio: Pinnace beside asyncio's own TCP streams, between two processes.
 
-    python crates/bindings/python/bench/pingpong.py [--size 1024] [--method zcrp] [--service "direction=duplex"]
+    python crates/bindings/python/bench/pingpong.py [--size 1024] [--method zcrp] [--idle block] [--service "direction=duplex"]
 
 Rounds of the two take turns, so that both see the same machine. The figures are microseconds a round trip: the median of the
 rounds, and the span from the first to the third quartile.
@@ -19,7 +19,7 @@ async def serve_streams(reader, writer, size):
     try:
         while True:
             writer.write(await reader.readexactly(size))
-    except asyncio.IncompleteReadError:
+    except (asyncio.IncompleteReadError, asyncio.CancelledError):
         writer.close()
 
 
@@ -28,16 +28,16 @@ async def serve_connection(connection):
         await connection.send(message)
 
 
-async def serve(pipe, size):
+async def serve(pipe, size, idle):
     tcp = await asyncio.start_server(lambda reader, writer: serve_streams(reader, writer, size), "127.0.0.1", 0)
-    listener = pinnace.aio.listen("127.0.0.1:0")
+    listener = pinnace.aio.listen("127.0.0.1:0", idle=idle)
     pipe.send((tcp.sockets[0].getsockname()[1], listener.address))
     connection = await listener.accept()
     await serve_connection(connection)
 
 
-def server(pipe, size):
-    asyncio.run(serve(pipe, size))
+def server(pipe, size, idle):
+    asyncio.run(serve(pipe, size, idle))
 
 
 async def ask_streams(reader, writer, message, count):
@@ -64,7 +64,7 @@ def show(name, rounds):
 async def main(arguments, port, address):
     message = bytes(arguments.size)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    settings = {"method": arguments.method} if arguments.method else {}
+    settings = {"method": arguments.method, "idle": arguments.idle}
     async with await pinnace.aio.connect(address, arguments.service, **settings) as connection:
         await ask_streams(reader, writer, message, 200)
         await ask_connection(connection, message, 200)
@@ -84,11 +84,12 @@ if __name__ == "__main__":
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--count", type=int, default=2000)
     parser.add_argument("--method")
+    parser.add_argument("--idle", default="block", help="what a waiting thread does: block, adaptive or spin")
     parser.add_argument("--service", default="direction=duplex")
     arguments = parser.parse_args()
     multiprocessing.set_start_method("spawn")
     ours, theirs = multiprocessing.Pipe()
-    process = multiprocessing.Process(target=server, args=(theirs, arguments.size), daemon=True)
+    process = multiprocessing.Process(target=server, args=(theirs, arguments.size, arguments.idle), daemon=True)
     process.start()
     asyncio.run(main(arguments, *ours.recv()))
     process.terminate()

@@ -4,6 +4,7 @@ use crate::asyncio::{Operation, Outcome, Reactor};
 use crate::buffer::{self, Lent};
 use crate::delivery::{Delivery, Shared};
 use crate::explain::Explanation;
+use crate::luck::Luck;
 use crate::received::{Received, ReceivedInto, received};
 use crate::{errors, service, wait};
 use pinnace::service::{Method, units};
@@ -16,7 +17,6 @@ use pyo3::types::{PyDict, PyString};
 use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
@@ -25,8 +25,6 @@ use std::time::{Duration, Instant};
 const LINGER: Duration = Duration::from_secs(1);
 /// A task sends without waiting while no more messages are under way: no method makes a call wait for their number then.
 const MOST_MESSAGES: usize = 32;
-/// How long the thread of an event loop that is idle looks for a message itself, if that was worth it lately.
-const LOOK: Duration = Duration::from_micros(200);
 /// What was there before is there after this.
 const AT_ONCE: Duration = Duration::from_micros(5);
 
@@ -52,42 +50,6 @@ pub(crate) struct Connection {
     /// What tasks have sent, the oldest first, with its bytes.
     window: Mutex<VecDeque<(Arc<Shared>, usize)>>,
     luck: Luck,
-}
-
-/// Whether it was worth it, lately, that a loop's thread looked for a message itself.
-///
-/// A loop hears of a message by way of the background thread, which costs a wake-up more than a socket does. Where messages
-/// answer each other, the next is so near that the loop's thread does better to receive it itself, as a thread does.
-#[derive(Debug)]
-struct Luck {
-    /// 0 to [`Luck::MOST`]; halved by every look in vain.
-    score: AtomicU32,
-    calls: AtomicU32,
-}
-
-impl Luck {
-    const MOST: u32 = 16;
-    const ENOUGH: u32 = 4;
-    /// One of so many calls looks although there was no luck lately.
-    const CURIOUS: u32 = 32;
-
-    fn new() -> Self {
-        Self { score: AtomicU32::new(Self::ENOUGH), calls: AtomicU32::new(0) }
-    }
-
-    fn tries(&self) -> bool {
-        self.score.load(Ordering::Relaxed) >= Self::ENOUGH
-            || self.calls.fetch_add(1, Ordering::Relaxed) % Self::CURIOUS == Self::CURIOUS - 1
-    }
-
-    fn has(&self) {
-        let score = self.score.load(Ordering::Relaxed);
-        self.score.store((score + 2).min(Self::MOST), Ordering::Relaxed);
-    }
-
-    fn has_not(&self) {
-        self.score.store(self.score.load(Ordering::Relaxed) / 2, Ordering::Relaxed);
-    }
 }
 
 impl Connection {
@@ -312,17 +274,17 @@ impl Connection {
     /// For `pinnace.aio`: the next message, or an operation that ends with it; in a tuple, if the thread has waited for it,
     /// which it only does if the loop is idle.
     fn _recv(&self, py: Python<'_>, reactor: &Bound<'_, Reactor>, is_idle: bool) -> PyResult<Py<PyAny>> {
-        if is_idle && self.luck.tries() {
+        if let Some(look) = is_idle.then(|| self.luck.look()).flatten() {
             let connection = &**self.connection;
             let begin = Instant::now();
-            let result = buffer::detached(py, || connection.recv_timeout(LOOK));
-            let has_waited = begin.elapsed() > AT_ONCE;
+            let result = buffer::detached(py, || connection.recv_timeout(look));
+            let took = begin.elapsed();
             match result {
                 Err(Error::Timeout) => self.luck.has_not(),
                 result => {
-                    self.luck.has();
+                    self.luck.has(took);
                     let received = of_task(py, result)?;
-                    return if has_waited { (received,).into_py_any(py) } else { Ok(received) };
+                    return if took > AT_ONCE { (received,).into_py_any(py) } else { Ok(received) };
                 }
             }
         }

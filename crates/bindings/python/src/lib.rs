@@ -13,6 +13,7 @@ mod delivery;
 mod endpoint;
 mod errors;
 mod explain;
+mod luck;
 mod received;
 mod service;
 mod wait;

@@ -11,6 +11,9 @@
 b'ahoy'
 
 A wait that is cancelled (`asyncio.timeout`, `wait_for`) loses no message: what has come meanwhile is the next to be received.
+
+The settings of `listen` and `connect` are those of `pinnace`, but that `idle` is `"block"` unless said otherwise: the thread
+of a loop sleeps while nothing comes.
 """
 
 from __future__ import annotations
@@ -254,11 +257,13 @@ class Listener:
 
 def listen(address: Address, service: ServiceLike = None, **settings: Unpack[Settings]) -> Listener:
     """Listens at `address`, as `pinnace.listen` does. Does not wait."""
+    settings.setdefault("idle", "block")
     return Listener(_pinnace.listen(address, service, **settings))
 
 
 async def connect(peer: Address, service: ServiceLike = None, **settings: Unpack[Settings]) -> Connection:
     """Connects, as `pinnace.connect` does."""
     reactor = _reactor(asyncio.get_running_loop())
-    connection = reactor.connect(peer, service, settings or None)
+    settings.setdefault("idle", "block")
+    connection = reactor.connect(peer, service, settings)
     return Connection(await _end(connection) if isinstance(connection, Operation) else connection)

@@ -26,7 +26,7 @@ use target::Target;
 use told::{Event, Told};
 
 pub(crate) use failure::failure;
-pub(crate) use target::{Said, said};
+pub(crate) use target::said;
 
 const LISTEN_EXAMPLES: &str = "\
 Examples:

@@ -33,6 +33,8 @@ pub(super) struct Measured {
     pub(super) placement: Option<Placement>,
     pub(super) loss: Option<Loss>,
     pub(super) memory_beyond_buffers: Option<u64>,
+    /// The method that was chosen, where there was a choice.
+    pub(super) method: Option<String>,
 }
 
 impl Series {
@@ -139,6 +141,7 @@ fn measured(job: &Job, messages: u64, receiver: &Ran, sender: &Ran) -> Measured 
         placement: receiver.placement,
         loss: receiver.loss,
         memory_beyond_buffers: receiver.memory_beyond_buffers,
+        method: sender.method.clone(),
     }
 }
 

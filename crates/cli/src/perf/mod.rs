@@ -15,6 +15,7 @@ mod protocol;
 mod qmp;
 mod report;
 mod sending;
+mod service;
 mod tcp;
 mod transactions;
 mod udp;
@@ -33,6 +34,7 @@ use crate::wan;
 use crate::xtp::{LinkName as XtpLink, ServiceName};
 use bytesize::ByteSize;
 use clap::Parser;
+use clap::builder::ArgPredicate;
 use measure::Series;
 use socket2::SockRef;
 use std::path::PathBuf;
@@ -46,10 +48,14 @@ pub(crate) use network::{Host, Network, Path};
 pub(crate) use process::{Pair, Trouble};
 pub(crate) use protocol::{IdleChoice, Job, Ran, Repeats, Role, Transport};
 pub(crate) use qmp::Choice as QmpChoice;
-pub(crate) use report::progress;
+pub(crate) use report::{named, progress};
+pub(crate) use service::Words;
 
 pub(crate) use worker::{Failure, run as run_worker};
 pub(crate) use xtp::Choice as XtpChoice;
+
+/// Message sizes, unless others are said.
+const SIZES: &str = "1KiB,16KiB,64KiB,1MiB,16MiB";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -57,6 +63,8 @@ Examples:
   pinnace perf --protocol vrp --loss-rate 10% --run 4KiB --critical 0..1KiB --frame 100KB
   sudo pinnace perf --protocol vrp --loss-rate 25% --run 4kB --critical 0..1kB --frame 100KB \\
       --against tcp-cubic,tcp-bbr --wan rate=100mbit,rtt=60ms,loss=1%
+  pinnace perf --service 'size=1MiB in-place=yes' --against zcrp,tcp-cubic
+  pinnace perf --protocol service-zcrp --against zcrp      what the one interface costs
   pinnace perf --protocol xtp --service bulk-data --size 16384
   pinnace perf --protocol xtp --service transaction --size 100
   pinnace perf --protocol a1 --sizes 64,1KiB,16KiB --block 9kB --window 160kB
@@ -67,18 +75,19 @@ Gbit/s counts whole messages. Of VRP's frames a part may be lost with permission
 JSON `loss`) is the share of their packets that was lost for good. TCP loses nothing.";
 
 /// Measure throughput and processor time against other transports, interleaved in one run
-#[derive(Debug, Parser)]
+#[derive(Clone, Debug, Parser)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// The transport to measure
-    #[arg(long, default_value = "zcrp")]
+    #[arg(long, default_value = "zcrp", default_value_if("service", ArgPredicate::IsPresent, "service"))]
     protocol: Transport,
     /// What to compare it with: tcp (the system's congestion control), tcp-cubic, tcp-bbr, tcp-batched (256 KiB a write),
-    /// zcrp, vrp, xtp, qmp, a1, udp (a bare loop with the same datagrams, the ceiling)
+    /// zcrp, vrp, xtp, qmp, a1, service (the one interface), service-METHOD (by this method), udp (a bare loop with the
+    /// same datagrams, the ceiling)
     #[arg(long, value_delimiter = ',', default_value = "tcp-cubic,tcp-bbr,udp")]
     against: Vec<Transport>,
     /// Message sizes
-    #[arg(long, visible_alias = "size", value_delimiter = ',', default_value = "1KiB,16KiB,64KiB,1MiB,16MiB")]
+    #[arg(long, visible_alias = "size", value_delimiter = ',', default_value = SIZES)]
     sizes: Vec<ByteSize>,
     /// One size, in the words of VRP, whose messages are frames
     #[arg(long, value_name = "SIZE", conflicts_with = "sizes")]
@@ -180,6 +189,32 @@ impl Args {
         self.frame.map_or_else(|| self.sizes.clone(), |size| vec![size])
     }
 
+    /// What the one interface is asked for.
+    fn words(&self) -> Words {
+        self.xtp.words().cloned().unwrap_or_default()
+    }
+
+    /// With what words of a service mean: the one interface, and messages of the size that they say.
+    fn settled(&self) -> Result<Self, Error> {
+        let mut args = self.clone();
+        let Some(words) = self.xtp.words() else {
+            if self.xtp.is_of_xtp() && args.protocol == Transport::Service(None) {
+                // It names a service of xtp's.
+                args.protocol = Transport::Zcrp;
+            }
+            return Ok(args);
+        };
+        let is_service = |transport: &Transport| matches!(transport, Transport::Service(_));
+        if !args.transports().iter().any(is_service) {
+            return Err(Error::usage("only `service` takes words: add --protocol service, or service to --against"));
+        }
+        let is_default = SIZES.split(',').map(str::parse::<ByteSize>).eq(args.sizes.iter().map(|size| Ok(*size)));
+        if let (Some(size), true) = (words.size(), is_default) {
+            args.sizes = vec![ByteSize::b(size)];
+        }
+        Ok(args)
+    }
+
     /// Bytes queued at a time.
     fn in_flight(&self) -> ByteSize {
         // A frame is announced, sent and repaired, and waits in a queue: several round trips, all of them filled.
@@ -199,6 +234,7 @@ impl Args {
             Transport::Qmp => Job { qmp: self.qmp(), ..job },
             Transport::Vrp => Job { contract: self.contract.clone(), packets: self.sending.packets(), ..job },
             Transport::A1 => Job { a1: self.sending.a1(), ..job },
+            Transport::Service(_) => Job { service: self.words(), ..job },
             _ => job,
         }
     }
@@ -237,7 +273,7 @@ impl Args {
         }
         let (has_xtp, has_qmp) =
             (self.transports().contains(&Transport::Xtp), self.transports().contains(&Transport::Qmp));
-        if self.xtp != xtp::ChoiceArgs::default() && !has_xtp {
+        if self.xtp.is_of_xtp() && !has_xtp {
             return Err(Error::usage("only xtp has services and codecs: add --protocol xtp, or xtp to --against"));
         }
         check_link(self.link, has_xtp, self.path, self.wan.is_some())?;
@@ -284,6 +320,7 @@ pub(crate) fn size_name(size: usize) -> String {
 
 /// Runs `pinnace perf`.
 pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
+    let args = &args.settled()?;
     args.check()?;
     interrupt::install();
     if args.xtp().service == ServiceName::Transaction {

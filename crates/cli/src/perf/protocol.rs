@@ -5,6 +5,7 @@
 //! of its input ends it.
 
 use crate::vrp::{ContractArgs, Packets};
+use pinnace::service::Method;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -25,6 +26,8 @@ pub(crate) enum Transport {
     Qmp,
     /// Messages with qualities of service.
     A1,
+    /// The one interface, over the method that the service leads to, or over this one.
+    Service(Option<Method>),
     /// The kernel's TCP with this congestion control, or with the system's own choice; one write a message.
     Tcp(Option<String>),
     /// TCP cubic, with the application collecting messages into large writes.
@@ -41,6 +44,8 @@ impl fmt::Display for Transport {
             Self::Xtp => f.write_str("xtp"),
             Self::Qmp => f.write_str("qmp"),
             Self::A1 => f.write_str("a1"),
+            Self::Service(None) => f.write_str("service"),
+            Self::Service(Some(method)) => write!(f, "service-{method}"),
             Self::Tcp(None) => f.write_str("tcp"),
             Self::Tcp(Some(congestion)) => write!(f, "tcp-{congestion}"),
             Self::TcpBatched => f.write_str("tcp-batched"),
@@ -59,13 +64,18 @@ impl FromStr for Transport {
             "xtp" => Ok(Self::Xtp),
             "qmp" => Ok(Self::Qmp),
             "a1" => Ok(Self::A1),
+            "service" | "any" => Ok(Self::Service(None)),
             "tcp" => Ok(Self::Tcp(None)),
             "tcp-batched" => Ok(Self::TcpBatched),
             "udp" => Ok(Self::Udp),
+            _ if name.starts_with("service-") => {
+                name.trim_start_matches("service-").parse().map(|method| Self::Service(Some(method)))
+            }
             _ => match name.strip_prefix("tcp-") {
                 Some(congestion) if !congestion.is_empty() => Ok(Self::Tcp(Some(congestion.to_owned()))),
                 _ => Err(format!(
-                    "no transport {name:?}: zcrp, vrp, xtp, qmp, a1, tcp, tcp-cubic, tcp-bbr, tcp-batched or udp"
+                    "no transport {name:?}: zcrp, vrp, xtp, qmp, a1, service, service-METHOD, tcp, tcp-cubic, tcp-bbr, \
+                     tcp-batched or udp"
                 )),
             },
         }
@@ -164,6 +174,8 @@ pub(crate) struct Job {
     pub(crate) qmp: super::qmp::Choice,
     /// How A1 is used.
     pub(crate) a1: super::a1::Choice,
+    /// What the one interface is asked for.
+    pub(crate) service: super::service::Words,
     /// Which trains the bare UDP loop sends: bytes of a datagram's body, and of the window; those of ZCRP if not said.
     pub(crate) udp: Option<(usize, u64)>,
     /// The socket of the daemon that shares memory, where that carries the messages.
@@ -212,6 +224,8 @@ pub(crate) struct Ran {
     pub(crate) loss: Option<Loss>,
     /// What was sent again, where that is counted.
     pub(crate) repeats: Option<Repeats>,
+    /// The method that was chosen, where there was a choice.
+    pub(crate) method: Option<String>,
     /// Round trips: nanoseconds, and how often.
     pub(crate) round_trips: Vec<(u64, u64)>,
 }
@@ -264,6 +278,7 @@ impl Job {
             xtp: super::xtp::Choice::default(),
             qmp: super::qmp::Choice::default(),
             a1: super::a1::Choice::default(),
+            service: super::service::Words::default(),
             udp: None,
             daemon: None,
             fragment: false,

@@ -45,6 +45,9 @@ struct Line<'a> {
     qmp: Option<&'a super::QmpChoice>,
     /// Quality of service of A1.
     a1: Option<&'a super::A1Choice>,
+    /// What the one interface was asked for, and the method that it chose.
+    service: Option<String>,
+    method: Option<&'a str>,
 }
 
 /// Prints sizes as they are finished.
@@ -85,6 +88,9 @@ impl<'a> Report<'a> {
         }
         if self.args.transports().contains(&Transport::A1) {
             self.print(&format!("# a1: {}; in place: of the bytes", self.args.sending.a1()));
+        }
+        if self.args.transports().iter().any(|transport| matches!(transport, Transport::Service(_))) {
+            self.print(&format!("# service: {}; behind the stroke the method that was chosen", self.args.words()));
         }
         let mut lost = if self.args.xtp().is_lossy() || self.args.sending.a1().is_lossy() { "      lost" } else { "" };
         if self.args.transports().contains(&Transport::Vrp) {
@@ -151,7 +157,7 @@ impl<'a> Report<'a> {
         format!(
             "{:>9}  {:<12} {:>4}  {gbit_s:>8.digits$}  {:>17}  {ratio:>8}  {:>7.3} {:>7.3}  {in_place:>8}{lost}",
             size_name(series.job.size),
-            series.job.transport.to_string(),
+            named(&series.job.transport, series.measured.last().and_then(|measured| measured.method.as_deref())),
             series.load,
             format!("({low:.digits$} .. {high:.digits$})"),
             series.median(|measured| measured.cpu_tx),
@@ -191,8 +197,18 @@ impl<'a> Report<'a> {
             xtp: (series.job.transport == Transport::Xtp).then_some(&series.job.xtp),
             qmp: (series.job.transport == Transport::Qmp).then_some(&series.job.qmp),
             a1: (series.job.transport == Transport::A1).then_some(&series.job.a1),
+            service: matches!(series.job.transport, Transport::Service(_)).then(|| series.job.service.to_string()),
+            method: last.and_then(|measured| measured.method.as_deref()),
             contract: (series.job.transport == Transport::Vrp).then(|| series.job.contract.to_string()),
         }
+    }
+}
+
+/// A transport, and the method that it has chosen, if it had a choice.
+pub(crate) fn named(transport: &Transport, method: Option<&str>) -> String {
+    match (transport, method) {
+        (Transport::Service(None), Some(method)) => format!("service/{method}"),
+        _ => transport.to_string(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The hidden subcommand that is one end of a measurement, in a process of its own.
 
 use super::protocol::{Job, Ran, Reply, Request, Role, Transport};
-use super::{a1, qmp, tcp, udp, vrp, xtp, zcrp};
+use super::{a1, qmp, service, tcp, udp, vrp, xtp, zcrp};
 use crate::exit::Error;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
@@ -71,6 +71,10 @@ fn open(job: &Job) -> Result<Opened, Failure> {
         (Transport::A1, Role::Sender) => a1::sender(job),
         (Transport::A1, Role::Pong) => a1::pong(job),
         (Transport::A1, Role::Ping) => a1::ping(job),
+        (Transport::Service(_), Role::Receiver) => service::receiver(job),
+        (Transport::Service(method), Role::Sender) => service::sender(job, *method),
+        (Transport::Service(_), Role::Pong) => service::pong(job),
+        (Transport::Service(method), Role::Ping) => service::ping(job, *method),
         (Transport::Udp, Role::Receiver) => udp::receiver(job),
         (Transport::Udp, Role::Sender) => udp::sender(job),
         (Transport::Tcp(_) | Transport::TcpBatched, Role::Receiver) => tcp::receiver(job),

@@ -6,9 +6,10 @@
 
 use super::protocol::{Job, Loss, Placement, Ran, Repeats};
 use super::round_trips;
+use super::service::Words;
 use super::worker::{End, Failure, Opened, check, stamp};
 use crate::xtp::{CodecName, LinkName, ServiceName, Wire};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use pinnace::Message;
 use pinnace::xtp::{
     Close, Connection, ControlBlock, Endpoint, Flags, Incoming, Listener, Options, Profile, SendOptions, Sending,
@@ -18,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::fmt;
 use std::net::SocketAddr;
+use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 /// How XTP is to be used.
@@ -30,13 +32,14 @@ pub(crate) struct Choice {
 }
 
 /// What of it is said for XTP alone.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Args)]
-#[command(next_help_heading = "XTP")]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
+#[command(next_help_heading = "XTP, and the one interface")]
 pub(crate) struct ChoiceArgs {
-    /// With which service; `transaction` measures the time of exchanges, set-up and close included, against
-    /// connect-write-read-close of TCP
-    #[arg(long, value_enum, default_value_t)]
-    service: ServiceName,
+    /// What is needed, in words like 'loss=5% run=4KiB' (then --protocol is `service`); of xtp one of its services:
+    /// connection, transaction, unack-dgram, ack-dgram, iso-stream or bulk-data; `transaction` measures the time of
+    /// exchanges, set-up and close included, against connect-write-read-close of TCP [default: connection]
+    #[arg(long, value_name = "WORDS|SERVICE")]
+    service: Option<Needed>,
     /// How packets are laid out
     #[arg(long, value_enum, default_value_t)]
     codec: CodecName,
@@ -45,9 +48,45 @@ pub(crate) struct ChoiceArgs {
     nocheck: bool,
 }
 
+/// What `--service` says: a service of XTP's, or what the one interface is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Needed {
+    Xtp(ServiceName),
+    Words(Words),
+}
+
+impl FromStr for Needed {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match (ServiceName::from_str(text, false), text.parse()) {
+            (Ok(name), _) => Ok(Self::Xtp(name)),
+            (_, Ok(words)) => Ok(Self::Words(words)),
+            (_, Err(why)) => Err(why),
+        }
+    }
+}
+
 impl ChoiceArgs {
-    pub(super) fn with(self, link: LinkName, go_back_n: bool) -> Choice {
-        let Self { service, codec, nocheck } = self;
+    /// What the one interface is asked for.
+    pub(super) fn words(&self) -> Option<&Words> {
+        match &self.service {
+            Some(Needed::Words(words)) => Some(words),
+            _ => None,
+        }
+    }
+
+    /// Whether something of it is for XTP alone.
+    pub(super) fn is_of_xtp(&self) -> bool {
+        matches!(self.service, Some(Needed::Xtp(_))) || self.codec != CodecName::default() || self.nocheck
+    }
+
+    pub(super) fn with(&self, link: LinkName, go_back_n: bool) -> Choice {
+        let &Self { codec, nocheck, .. } = self;
+        let service = match self.service {
+            Some(Needed::Xtp(service)) => service,
+            _ => ServiceName::default(),
+        };
         Choice { service, wire: Wire { codec, link }, nocheck, go_back_n }
     }
 }

@@ -11,12 +11,13 @@ use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
 use crate::perf::{
-    self, Failure, IdleChoice, Job, Network, Pair, Path, PrivateDaemon, QmpChoice, Role, Transport, Trouble,
-    check_size, header, size_name,
+    self, Failure, IdleChoice, Job, Network, Pair, Path, PrivateDaemon, QmpChoice, Role, Transport, Trouble, Words,
+    check_size, header, named, size_name,
 };
 use crate::qmp::{LinkName, Wire};
 use bytesize::ByteSize;
 use clap::Parser;
+use clap::builder::ArgPredicate;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -34,9 +35,13 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value_t = Path::Lo)]
     path: Path,
     /// The transport to measure
-    #[arg(long, default_value = "zcrp")]
+    #[arg(long, default_value = "zcrp", default_value_if("service", ArgPredicate::IsPresent, "service"))]
     protocol: Transport,
-    /// What to compare it with: tcp (the system's congestion control), tcp-cubic, tcp-bbr
+    /// What is needed, in words like 'deadline=50ms' (then --protocol is `service`, the one interface)
+    #[arg(long, value_name = "WORDS")]
+    service: Option<Words>,
+    /// What to compare it with: tcp (the system's congestion control), tcp-cubic, tcp-bbr, zcrp, xtp, qmp, a1, service,
+    /// service-METHOD
     #[arg(long, value_delimiter = ',', default_value = "tcp")]
     against: Vec<Transport>,
     /// Message sizes
@@ -83,6 +88,8 @@ struct Series {
     /// Nanoseconds.
     times: Histogram<u64>,
     failed: bool,
+    /// The method that was chosen, where there was a choice.
+    method: Option<String>,
 }
 
 /// One line of `--json`.
@@ -104,6 +111,7 @@ struct Line<'a> {
     ratio_to: Option<&'a Transport>,
     ratio: Option<f64>,
     rounds: u32,
+    method: Option<&'a str>,
 }
 
 /// Runs `pinnace ping`.
@@ -116,6 +124,9 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         check_size(*size)?;
     }
     let transports = transports(args);
+    if args.service.is_some() && !transports.iter().any(|transport| matches!(transport, Transport::Service(_))) {
+        return Err(Error::usage("only `service` takes words: add --protocol service, or service to --against"));
+    }
     if (args.link != LinkName::default() || args.no_qbuf) && !transports.contains(&Transport::Qmp) {
         return Err(Error::usage("only qmp has --link and --no-qbuf: add --protocol qmp, or qmp to --against"));
     }
@@ -132,7 +143,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         let mut series = Vec::new();
         for transport in &transports {
             let job = Job { daemon: daemon.clone(), ..job(args, transport, size) };
-            series.push(Series { job, times: histogram()?, failed: false });
+            series.push(Series { job, times: histogram()?, failed: false, method: None });
         }
         for round in 0..args.rounds {
             for series in series.iter_mut().filter(|series| !series.failed) {
@@ -179,6 +190,7 @@ fn job(args: &Args, transport: &Transport, size: usize) -> Job {
     let idle = if *transport == args.protocol { args.idle } else { args.against_idle.unwrap_or(args.idle) };
     let mut job = Job { busy_poll: args.busy_poll, ..Job::new(transport, size, idle, args.path) };
     job.qmp = QmpChoice { wire: Wire { link: args.link, ..Wire::default() }, no_qbuf: args.no_qbuf };
+    job.service = args.service.clone().unwrap_or_default();
     if args.to.is_some() {
         job.cluster = args.cluster;
     }
@@ -199,6 +211,7 @@ fn once(network: &Network, args: &Args, round: u32, series: &mut Series) -> Resu
     let mut pair = Pair::start(network, &series.job, Role::Pong, Role::Ping)?;
     pair.run(count.div_ceil(10).clamp(10, 200))?;
     let (_, pinging) = pair.run(count)?;
+    series.method = pinging.method;
     for (nanoseconds, times) in pinging.round_trips {
         series.times.saturating_record_n(nanoseconds.min(LONGEST), times);
     }
@@ -266,12 +279,13 @@ fn report(args: &Args, output: &Output, all: &[Series]) {
                 ratio_to: other.map(|other| &other.job.transport),
                 ratio: other.map(|other| median(series) / median(other)),
                 rounds: args.rounds,
+                method: series.method.as_deref(),
             };
             let ratio = other.map_or_else(String::new, |other| format!("{:.2}", median(other) / median(series)));
             let text = format!(
                 "{:>9}  {:<12} {:>9.1} {:>9.1} {:>9.1} {:>9.1} {:>9.1} {:>8}  {ratio:>8}",
                 size_name(line.size),
-                line.transport.to_string(),
+                named(line.transport, line.method),
                 line.p50_us,
                 line.p90_us,
                 line.p99_us,

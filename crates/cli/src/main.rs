@@ -19,6 +19,7 @@ mod experiment;
 mod explain;
 mod files;
 mod interrupt;
+mod man;
 mod netcat;
 mod output;
 mod perf;
@@ -29,6 +30,7 @@ mod qmp;
 mod run;
 mod sim;
 mod stream;
+mod top;
 mod transport;
 mod tune;
 mod units;
@@ -50,6 +52,7 @@ Examples:
   pinnace listen 4747 > video.y4m                      a netcat with contracts: one end
   pinnace connect 'pinnace://192.0.2.7:4747?loss=5%' < video.y4m
   pinnace zcrp listen --bind 127.0.0.1:7001 --count 3  the bare protocol
+  pinnace top                                          what all of them do now
   pinnace doctor                                       what this host offers
   source <(pinnace completion bash)                    completion for this shell
 
@@ -118,8 +121,12 @@ enum Command {
     /// One end of a measurement of `perf` or `ping`
     #[command(hide = true)]
     PerfWorker,
+    Top(top::Args),
     /// Say what this host offers, and the commands that improve it
     Doctor(doctor::Args),
+    /// Write the manual pages, one a command, into a folder
+    #[command(hide = true)]
+    Man(man::Args),
     /// Print the completion script of a shell
     Completion {
         /// The shell
@@ -166,7 +173,9 @@ fn run(command: &Command, output: &Output) -> Result<ExitCode, Error> {
         Command::Daemon(args) => daemon::run(args, output),
         Command::RunCompanion(args) => run::companion::serve(args),
         Command::PerfWorker => perf::run_worker(),
+        Command::Top(args) => top::run(args, output),
         Command::Doctor(args) => doctor::run(args, output),
+        Command::Man(args) => man::run(args, &Cli::command(), output),
         Command::Completion { shell } => {
             clap_complete::generate(*shell, &mut Cli::command(), "pinnace", &mut std::io::stdout());
             Ok(())

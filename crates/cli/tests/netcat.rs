@@ -205,7 +205,7 @@ fn holes_are_zeros_and_are_told() {
     let script = format!(
         "ip netns exec $PINNACE_FAR_NS {program} listen 10.77.0.2:4747 -d --json --log {log} > {output} 2> {address} & \
          while ! grep -q listening {address}; do sleep 0.05; done; \
-         {program} connect 'pinnace://10.77.0.2:4747?loss=25%&run=64KiB&size=100KB&direction=one-way' < {input} \
+         {program} connect 'pinnace://10.77.0.2:4747?loss=25%&run=64KiB&size=100KB&direction=one-way' --method vrp < {input} \
          && wait $!"
     );
     let ran = run(&["wan", "--rate", "200mbit", "--rtt", "4ms", "--loss", "2%", "--", "sh", "-c", &script]);

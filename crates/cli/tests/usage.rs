@@ -21,6 +21,10 @@ fn wrong_arguments_end_with_2_and_say_so() {
         &["send", "Cargo.toml", "not-an-address"],
         &["send", "Cargo.toml", "127.0.0.1:1", "--chunk", "100000"],
         &["recv", "--timeout", "never"],
+        &["listen"],
+        &["connect"],
+        &["connect", "127.0.0.1:1", "--timeout", "never"],
+        &["top", "--sort", "colour"],
         &["doctor", "--cure"],
         &["completion", "telepathy"],
     ];
@@ -34,10 +38,19 @@ fn wrong_arguments_end_with_2_and_say_so() {
 #[test]
 fn help_teaches_and_documents_the_exit_codes() {
     let help = text(&run(&["--help"]).stdout);
-    for word in ["Examples:", "Exit codes:", "130", "recv", "send", "zcrp", "doctor", "completion"] {
+    for word in
+        ["Examples:", "Exit codes:", "130", "recv", "send", "listen", "connect", "top", "zcrp", "doctor", "completion"]
+    {
         assert!(help.contains(word), "{word}");
     }
-    for command in [&["send", "--help"][..], &["recv", "--help"], &["zcrp", "--help"]] {
+    for command in [
+        &["send", "--help"][..],
+        &["recv", "--help"],
+        &["zcrp", "--help"],
+        &["listen", "--help"],
+        &["connect", "--help"],
+        &["top", "--help"],
+    ] {
         let output = run(command);
         assert_eq!(output.status.code(), Some(0));
         assert!(text(&output.stdout).contains("Examples:"), "{command:?}");

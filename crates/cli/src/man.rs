@@ -1,0 +1,45 @@
+//! `pinnace man`: the manual pages, from the very definitions that the arguments are read by.
+
+use crate::exit::Error;
+use crate::output::Output;
+use clap::Command;
+use clap_mangen::Man;
+use std::path::{Path, PathBuf};
+
+/// Arguments of `pinnace man`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Into which folder; it is made if it is not there
+    #[arg(value_name = "DIR", default_value = "man")]
+    folder: PathBuf,
+}
+
+/// Runs `pinnace man`.
+pub(crate) fn run(args: &Args, program: &Command, output: &Output) -> Result<(), Error> {
+    let folder = &args.folder;
+    std::fs::create_dir_all(folder).map_err(|error| Error::io(folder.display(), &error))?;
+    let mut program = program.clone();
+    program.build();
+    let pages = write(&program, "pinnace", folder)?;
+    let text = format!("{pages} pages in {}", folder.display());
+    output.result(text, &serde_json::json!({ "event": "done", "pages": pages, "folder": folder }));
+    Ok(())
+}
+
+/// Writes the page of a command and those below it; returns how many.
+fn write(command: &Command, name: &str, folder: &Path) -> Result<usize, Error> {
+    let path = folder.join(format!("{name}.1"));
+    let failed = |error| Error::io(path.display(), &error);
+    let mut page = Vec::new();
+    // Built as a whole, every command knows what it is called with those above it.
+    Man::new(command.clone())
+        .source(format!("pinnace {}", env!("CARGO_PKG_VERSION")))
+        .render(&mut page)
+        .map_err(failed)?;
+    std::fs::write(&path, page).map_err(failed)?;
+    let mut pages = 1;
+    for below in command.get_subcommands().filter(|below| !below.is_hide_set() && below.get_name() != "help") {
+        pages += write(below, &format!("{name}-{}", below.get_name()), folder)?;
+    }
+    Ok(pages)
+}

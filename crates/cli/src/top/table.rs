@@ -1,0 +1,320 @@
+//! The rows of the table: what two looks at the counters files come to.
+//!
+//! A connection and the socket that carries it alone are one row: what the application sends and receives, with the
+//! socket's round trip and repetitions. It is known which socket that is if it leads to the same peer, or if the process has
+//! one connection and one socket of that protocol; other sockets have rows of their own.
+
+use clap::ValueEnum;
+use indicatif::BinaryBytes;
+use pinnace::counters::{Entry, Kind, Numbers, Process};
+use serde::Serialize;
+use std::cmp::Reverse;
+use std::fmt::Write;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// What comes first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Order {
+    /// What moves most bytes
+    #[default]
+    Rate,
+    /// By service
+    Service,
+    /// By process
+    Process,
+    /// By protocol
+    Protocol,
+    /// What loses and repeats most
+    Loss,
+    /// What is oldest
+    Time,
+}
+
+/// What there was to see at one time.
+#[derive(Debug)]
+pub(super) struct Snapshot {
+    pub(super) at: Instant,
+    pub(super) processes: Vec<Process>,
+}
+
+/// A row, as programs get it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Row {
+    pub(super) pid: u32,
+    pub(super) program: String,
+    /// `connection` or `socket`.
+    pub(super) kind: &'static str,
+    /// The protocol, or the method that was chosen.
+    pub(super) protocol: String,
+    pub(super) local: String,
+    pub(super) peer: String,
+    pub(super) service: String,
+    /// `open` or `closing`.
+    pub(super) state: &'static str,
+    pub(super) seconds: f64,
+    pub(super) bytes_sent_per_second: f64,
+    pub(super) bytes_received_per_second: f64,
+    pub(super) messages_sent_per_second: f64,
+    pub(super) messages_received_per_second: f64,
+    #[serde(flatten)]
+    pub(super) totals: Totals,
+    /// Packets sent again; `null` of a connection whose socket carries others too.
+    pub(super) repeated: Option<u64>,
+    pub(super) round_trip_us: Option<f64>,
+}
+
+/// What has happened so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub(super) struct Totals {
+    pub(super) messages_sent: u64,
+    pub(super) bytes_sent: u64,
+    pub(super) datagrams_sent: u64,
+    pub(super) messages_received: u64,
+    pub(super) bytes_received: u64,
+    pub(super) datagrams_received: u64,
+    /// Bytes of a connection, packets of a socket.
+    pub(super) lost: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Table {
+    pub(super) rows: Vec<Row>,
+    processes: usize,
+    missing: u64,
+}
+
+/// The socket that carries a connection alone.
+fn socket_of<'a>(process: &'a Process, connection: &Entry) -> Option<&'a Entry> {
+    let of = |kind| process.rows.iter().filter(move |row| row.kind == kind && row.protocol == connection.protocol);
+    let is_of_peer = |row: &&Entry| row.peer == connection.peer;
+    let connected: Vec<_> = of(Kind::Socket).filter(is_of_peer).collect();
+    if let ([socket], 1) = (&connected[..], of(Kind::Connection).filter(is_of_peer).count()) {
+        return Some(socket);
+    }
+    let all: Vec<_> = of(Kind::Socket).collect();
+    match (&all[..], of(Kind::Connection).count()) {
+        ([socket], 1) => Some(socket),
+        _ => None,
+    }
+}
+
+fn micros(round_trip_ns: u64) -> Option<f64> {
+    (round_trip_ns > 0).then_some(round_trip_ns as f64 / 1e3)
+}
+
+impl Row {
+    fn new(process: &Process, entry: &Entry, socket: Option<&Entry>, before: &Numbers, time: Duration) -> Self {
+        let own = &entry.numbers;
+        let per_second = |now: u64, before: u64| now.saturating_sub(before) as f64 / time.as_secs_f64().max(1e-3);
+        let link = socket.map_or(own, |socket| &socket.numbers);
+        let is_socket = entry.kind == Kind::Socket;
+        let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_millis() as u64);
+        Self {
+            pid: process.pid,
+            program: process.name.clone(),
+            kind: if is_socket { "socket" } else { "connection" },
+            protocol: entry.protocol.clone(),
+            local: socket.unwrap_or(entry).local.clone(),
+            peer: entry.peer.clone(),
+            service: entry.service.clone(),
+            state: if entry.is_closing { "closing" } else { "open" },
+            seconds: now_ms.saturating_sub(entry.since_ms) as f64 / 1e3,
+            bytes_sent_per_second: per_second(own.bytes_sent, before.bytes_sent),
+            bytes_received_per_second: per_second(own.bytes_received, before.bytes_received),
+            messages_sent_per_second: per_second(own.messages_sent, before.messages_sent),
+            messages_received_per_second: per_second(own.messages_received, before.messages_received),
+            totals: Totals {
+                messages_sent: own.messages_sent,
+                bytes_sent: own.bytes_sent,
+                datagrams_sent: link.datagrams_sent,
+                messages_received: own.messages_received,
+                bytes_received: own.bytes_received,
+                datagrams_received: link.datagrams_received,
+                lost: own.lost,
+            },
+            repeated: (is_socket || socket.is_some()).then_some(link.repeated),
+            round_trip_us: micros(link.round_trip_ns),
+        }
+    }
+
+    fn rate(&self) -> f64 {
+        self.bytes_sent_per_second + self.bytes_received_per_second
+    }
+
+    fn losses(&self) -> u64 {
+        self.totals.lost.saturating_add(self.repeated.unwrap_or(0))
+    }
+}
+
+impl Table {
+    /// `all_sockets`: those of connections as well.
+    pub(super) fn new(before: &Snapshot, after: &Snapshot, order: Order, all_sockets: bool) -> Self {
+        let time = after.at.saturating_duration_since(before.at);
+        let mut rows = Vec::new();
+        for process in &after.processes {
+            let earlier = before.processes.iter().find(|it| (it.pid, it.since_ms) == (process.pid, process.since_ms));
+            let numbers_before = |entry: &Entry| {
+                let same = |it: &&Entry| (it.row, it.kind, it.since_ms) == (entry.row, entry.kind, entry.since_ms);
+                earlier.and_then(|it| it.rows.iter().find(same)).map(|it| it.numbers).unwrap_or_default()
+            };
+            let mut carriers = Vec::new();
+            for entry in process.rows.iter().filter(|entry| entry.kind == Kind::Connection) {
+                let socket = socket_of(process, entry);
+                carriers.extend(socket.map(|socket| socket.row));
+                rows.push(Row::new(process, entry, socket, &numbers_before(entry), time));
+            }
+            let is_shown =
+                |entry: &&Entry| entry.kind == Kind::Socket && (all_sockets || !carriers.contains(&entry.row));
+            for entry in process.rows.iter().filter(is_shown) {
+                rows.push(Row::new(process, entry, None, &numbers_before(entry), time));
+            }
+        }
+        // What is equal stays in the order of processes.
+        match order {
+            Order::Rate => rows.sort_by(|a, b| b.rate().total_cmp(&a.rate())),
+            Order::Service => rows.sort_by(|a, b| b.service.cmp(&a.service)),
+            Order::Process => rows.sort_by_key(|row| row.pid),
+            Order::Protocol => rows.sort_by(|a, b| a.protocol.cmp(&b.protocol)),
+            Order::Loss => rows.sort_by_key(|row| Reverse(row.losses())),
+            Order::Time => rows.sort_by(|a, b| b.seconds.total_cmp(&a.seconds)),
+        }
+        let missing = after.processes.iter().fold(0u64, |sum, process| sum.saturating_add(process.rows_missing));
+        Self { rows, processes: after.processes.len(), missing }
+    }
+
+    /// As text: `size` are the lines and columns of a terminal.
+    pub(super) fn text(&self, size: Option<(usize, usize)>) -> String {
+        let rate: f64 =
+            self.rows.iter().filter(|row| row.kind == "socket" || row.repeated.is_none()).map(Row::rate).sum();
+        let carried: f64 = self.rows.iter().filter(|row| row.kind == "connection").map(Row::rate).sum();
+        let mut text = format!(
+            "{} processes, {} rows; connections {}/s, other sockets {}/s\n",
+            self.processes,
+            self.rows.len(),
+            BinaryBytes(carried as u64),
+            BinaryBytes(rate as u64)
+        );
+        if self.missing > 0 {
+            let _ = writeln!(text, "{} rows found no room in their files", self.missing);
+        }
+        let _ = writeln!(
+            text,
+            "{:>8} {:<12} {:<13} {:<7} {:<21} {:<21} {:>12} {:>12} {:>9} {:>8} {:>8} {:>8} {:>6}  service",
+            "pid",
+            "program",
+            "protocol",
+            "state",
+            "local",
+            "peer",
+            "out/s",
+            "in/s",
+            "msg/s",
+            "lost",
+            "repeated",
+            "rtt",
+            "age"
+        );
+        let most = size.map_or(usize::MAX, |(lines, _)| lines.saturating_sub(3));
+        for row in self.rows.iter().take(most) {
+            let _ = writeln!(
+                text,
+                "{:>8} {:<12} {:<13} {:<7} {:<21} {:<21} {:>12} {:>12} {:>9.0} {:>8} {:>8} {:>8} {:>6}  {}",
+                row.pid,
+                short(&row.program, 12),
+                short(&row.protocol, 13),
+                if row.kind == "socket" { "socket" } else { row.state },
+                or_dash(&row.local),
+                or_dash(&row.peer),
+                BinaryBytes(row.bytes_sent_per_second as u64).to_string(),
+                BinaryBytes(row.bytes_received_per_second as u64).to_string(),
+                row.messages_sent_per_second + row.messages_received_per_second,
+                row.totals.lost,
+                row.repeated.map_or_else(|| "-".to_owned(), |repeated| repeated.to_string()),
+                row.round_trip_us.map_or_else(|| "-".to_owned(), round_trip),
+                age(row.seconds),
+                row.service,
+            );
+        }
+        if self.rows.is_empty() {
+            text.push_str("nobody uses Pinnace here now\n");
+        }
+        text.truncate(text.trim_end().len());
+        text
+    }
+}
+
+fn short(text: &str, most: usize) -> &str {
+    text.char_indices().nth(most).map_or(text, |(at, _)| &text[..at])
+}
+
+fn or_dash(text: &str) -> &str {
+    if text.is_empty() { "-" } else { text }
+}
+
+fn round_trip(us: f64) -> String {
+    if us < 1000.0 { format!("{us:.0} us") } else { format!("{:.1} ms", us / 1e3) }
+}
+
+fn age(seconds: f64) -> String {
+    match seconds as u64 {
+        s @ 0..120 => format!("{s} s"),
+        s @ 120..7200 => format!("{} min", s / 60),
+        s => format!("{} h", s / 3600),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(row: usize, kind: Kind, protocol: &str, peer: &str, bytes_sent: u64) -> Entry {
+        Entry {
+            row,
+            kind,
+            protocol: protocol.to_owned(),
+            local: "127.0.0.1:1".to_owned(),
+            peer: peer.to_owned(),
+            service: String::new(),
+            is_closing: false,
+            since_ms: 5,
+            numbers: Numbers { bytes_sent, repeated: 3, ..Numbers::default() },
+        }
+    }
+
+    #[test]
+    fn ages_and_round_trips_are_short() {
+        assert_eq!([age(3.2), age(125.0), age(8000.0)], ["3 s", "2 min", "2 h"]);
+        assert_eq!([round_trip(42.4), round_trip(1250.0)], ["42 us", "1.2 ms"]);
+        assert_eq!((short("abcdef", 3), short("ab", 3)), ("abc", "ab"));
+    }
+
+    #[test]
+    fn a_connection_has_the_numbers_of_the_socket_that_is_its_alone() {
+        // There is no other way to make one.
+        let mut words = vec![0u64; 512 / 8];
+        words[0] = u64::from_le_bytes(*b"PINNACE1");
+        (words[1], words[4]) = (768, 77);
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let mut process = pinnace::counters::parse(&bytes).unwrap();
+        process.rows = vec![
+            entry(0, Kind::Socket, "zcrp", "h:1", 1000),
+            entry(1, Kind::Connection, "zcrp", "h:1", 900),
+            entry(2, Kind::Socket, "xtp", "", 50),
+            entry(3, Kind::Connection, "xtp", "h:2", 20),
+            entry(4, Kind::Connection, "xtp", "h:3", 20),
+        ];
+        let at = Instant::now();
+        let mut earlier = process.clone();
+        earlier.rows[1].numbers.bytes_sent = 400;
+        let before = Snapshot { at, processes: vec![earlier] };
+        let after = Snapshot { at: at + Duration::from_secs(2), processes: vec![process] };
+        let table = Table::new(&before, &after, Order::Rate, false);
+        let kinds: Vec<_> = table.rows.iter().map(|row| (row.kind, row.repeated, row.bytes_sent_per_second)).collect();
+        assert_eq!(kinds[0], ("connection", Some(3), 250.0));
+        assert!(kinds[1..].contains(&("connection", None, 0.0)) && kinds[1..].contains(&("socket", Some(3), 0.0)));
+        assert_eq!(table.rows.len(), 4, "{kinds:?}");
+        assert_eq!(Table::new(&before, &after, Order::Time, true).rows.len(), 5);
+        let text = table.text(Some((24, 80)));
+        assert!(text.contains("zcrp") && text.contains("250 B"), "{text}");
+    }
+}

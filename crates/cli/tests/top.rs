@@ -1,0 +1,151 @@
+//! `pinnace top`: what real processes do is seen, and what is dead is not. Also the manual pages, and words of a service for
+//! `perf` and `ping`.
+
+mod common;
+
+use common::{Listening, pinnace, run, text, wait_until};
+use serde_json::Value;
+use std::process::{Child, Stdio};
+
+/// What is seen of the processes that keep their files in this folder.
+fn seen(folder: &str, options: &[&str]) -> Vec<Value> {
+    let args = [&["top", "--once", "--json", "--every", "200ms"], options].concat();
+    let output = pinnace(&args).env("PINNACE_COUNTERS", folder).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    text(&output.stdout).lines().map(|line| serde_json::from_str(line).expect(line)).collect()
+}
+
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn connections_are_seen_with_their_service_and_rates_and_vanish_when_killed() {
+    for method in ["vrp", "zcrp", "xtp", "qmp", "a1"] {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("counters");
+        let place = place.to_str().unwrap();
+        let mut listener = pinnace(&["listen", "127.0.0.1:0", "--no-input"]);
+        let listening = Listening::of(listener.env("PINNACE_COUNTERS", place));
+        let uri = format!("pinnace://{}?loss=5%&run=64KiB&size=10KB", listening.address);
+        let mut sender = pinnace(&["connect", &uri, "--method", method]);
+        sender.env("PINNACE_COUNTERS", place).stdin(std::fs::File::open("/dev/zero").unwrap());
+        let errors = folder.path().join("errors");
+        sender.stdout(Stdio::null()).stderr(std::fs::File::create(&errors).unwrap());
+        let mut sender = Killed(sender.spawn().unwrap());
+        let pid = u64::from(sender.0.id());
+        let mut rows = Vec::new();
+        wait_until(method, || {
+            let said = || std::fs::read_to_string(&errors).unwrap();
+            assert!(sender.0.try_wait().unwrap().is_none(), "{method}: it has ended: {}", said());
+            rows = seen(place, &[]);
+            let of = |row: &&Value| row["kind"] == "connection" && row["protocol"] == method;
+            let rate = |what: &str| rows.iter().filter(of).any(|row| row[what].as_f64().unwrap() > 0.0);
+            rate("bytes_sent_per_second") && rate("bytes_received_per_second")
+        });
+        let row = rows.iter().find(|row| row["pid"] == pid && row["kind"] == "connection").unwrap();
+        assert_eq!((&row["program"], &row["state"]), (&"pinnace".into(), &"open".into()), "{row}");
+        assert_eq!(row["service"], "loss=5% run=64KiB size=10kB direction=duplex", "{row}");
+        assert!(row["peer"].as_str().unwrap().starts_with("127.0.0.1:"), "{row}");
+        assert!(row["messages_sent"].as_u64().unwrap() * 10_000 == row["bytes_sent"].as_u64().unwrap(), "{row}");
+        let mut table = pinnace(&["top", "--once", "--every", "100ms"]);
+        let table = text(&table.env("PINNACE_COUNTERS", place).output().unwrap().stdout);
+        assert!(table.contains("loss=5% run=64KiB") && table.contains(&pid.to_string()), "{table}");
+        assert!(seen(place, &["--pid", "1"]).is_empty());
+        sender.0.kill().unwrap();
+        sender.0.wait().unwrap();
+        assert!(seen(place, &[]).iter().all(|row| row["pid"] != pid), "{method}: the dead are not shown");
+        assert!(!std::path::Path::new(place).join(pid.to_string()).exists(), "and swept");
+    }
+}
+
+#[test]
+fn a_process_may_hide_and_a_table_without_rows_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().to_str().unwrap();
+    let mut listener = pinnace(&["listen", "127.0.0.1:0"]);
+    let _listening = Listening::of(listener.env("PINNACE_COUNTERS", "off"));
+    let table = pinnace(&["top", "--once", "--every", "50ms"]).env("PINNACE_COUNTERS", place).output().unwrap();
+    assert!(text(&table.stdout).contains("nobody uses Pinnace here now"));
+    let off = pinnace(&["top", "--once"]).env("PINNACE_COUNTERS", "off").output().unwrap();
+    assert_eq!((off.status.code(), text(&off.stderr).lines().count()), (Some(1), 1));
+    for wrong in [&["top", "--every", "never"][..], &["top", "--every", "1ms"], &["top", "--sort", "colour"]] {
+        assert_eq!(run(wrong).status.code(), Some(2), "{wrong:?}");
+    }
+}
+
+#[test]
+fn what_lies_beside_the_files_is_harmless() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::write(at("1"), [0xff; 300_000]).unwrap();
+    std::fs::write(at("2"), b"").unwrap();
+    std::fs::create_dir(at("3")).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", at("4")).unwrap();
+    nix_pipe(&at("5"));
+    assert!(seen(folder.path().to_str().unwrap(), &[]).is_empty());
+}
+
+/// A pipe with nobody at its other end: to open it for reading would wait.
+fn nix_pipe(path: &std::path::Path) {
+    let made = std::process::Command::new("mkfifo").arg(path).status();
+    assert!(made.is_ok_and(|status| status.success()));
+}
+
+#[test]
+fn every_command_has_a_manual_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let pages = folder.path().join("man1");
+    let output = run(&["man", pages.to_str().unwrap(), "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let done: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let names: Vec<_> = std::fs::read_dir(&pages).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(done["pages"], names.len());
+    for name in ["pinnace", "pinnace-listen", "pinnace-connect", "pinnace-top", "pinnace-perf", "pinnace-zcrp-send"] {
+        let page = std::fs::read_to_string(pages.join(format!("{name}.1"))).unwrap_or_else(|_| panic!("{name}"));
+        assert!(
+            page.contains(".TH") && page.contains(".SH SYNOPSIS") && page.contains(&name.replace('-', "\\-")),
+            "{name}"
+        );
+    }
+    assert!(!pages.join("pinnace-perf-worker.1").exists(), "what is hidden has none");
+    for shell in ["bash", "zsh", "fish"] {
+        let script = text(&run(&["completion", shell]).stdout);
+        assert!(["listen", "connect", "top"].iter().all(|command| script.contains(command)), "{shell}");
+    }
+}
+
+#[test]
+fn words_of_a_service_are_measured_over_the_one_interface() {
+    let lines = |args: &[&str]| -> Vec<Value> {
+        let output = run(args);
+        assert_eq!(output.status.code(), Some(0), "{args:?}: {}", text(&output.stderr));
+        text(&output.stdout).lines().map(|line| serde_json::from_str(line).expect(line)).collect()
+    };
+    let perf = ["perf", "--rounds", "1", "--bytes", "2MiB", "--json", "--against", "service-xtp"];
+    let measured = lines(&[&perf[..], &["--service", "size=64KiB in-place=yes"]].concat());
+    let own = measured.iter().find(|line| line["transport"] == "service").unwrap();
+    assert_eq!((&own["method"], &own["size"]), (&"zcrp".into(), &65_536.into()), "{own}");
+    assert!(own["gbit_s"].as_f64().unwrap() > 0.0, "{own}");
+    let ping = ["ping", "--rounds", "1", "--count", "20", "--sizes", "100", "--json"];
+    let pinged = lines(&[&ping[..], &["--service", "loss=5% run=4KiB", "--against", "service-vrp"]].concat());
+    let of = |name: &str| pinged.iter().find(|line| line["transport"] == name).unwrap();
+    assert_eq!(of("service-vrp")["method"], "vrp");
+    assert!(of("service")["p50_us"].as_f64().unwrap() > 0.0);
+    for (args, says) in [
+        (&["perf", "--protocol", "vrp", "--service", "loss=5%"][..], "only `service` takes words"),
+        (&["ping", "--protocol", "xtp", "--service", "loss=5%"], "only `service` takes words"),
+        (&["perf", "--service", "los=5%"], "did you mean `loss=5%`"),
+        (&["perf", "--protocol", "service-tcp"], "there are shared-memory, zcrp"),
+        (&["perf", "--service", "pinnace://h:1"], "give the words alone"),
+    ] {
+        let output = run(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(text(&output.stderr).contains(says), "{args:?}: {}", text(&output.stderr));
+    }
+}

@@ -5,7 +5,7 @@
 
 use super::alarm::within;
 use super::{Carry, Received, Sending, Special, left};
-use crate::a1::{Connection, Full, Qos, Socket, Status, raw, reliable};
+use crate::a1::{Connection, Full, Qos, Refused, Socket, Status, raw, reliable};
 use crate::rendezvous::{Control, Kind};
 use crate::service::{Checksum, Reliability, Service};
 use crate::{Error, Message, Unsent};
@@ -189,9 +189,14 @@ impl Carry for A1 {
     }
 
     fn close(&self, deadline: Option<Instant>) -> Result<(), Error> {
+        let flushed = self.flush(deadline);
         // The protocol has one end for both ways; this is the end of ours.
-        self.connection.send(self.control(Kind::End), Full::Block).map_err(|unsent| unsent.error)?;
-        self.flush(deadline)
+        let told = self.connection.send(self.control(Kind::End), Full::Block).map_err(|unsent| unsent.error);
+        match told.and_then(|()| self.flush(deadline)) {
+            // The peer has closed, and needs to know nothing more.
+            Err(Error::CallRefused(Refused::NoConnection)) => flushed,
+            told => flushed.and(told),
+        }
     }
 }
 

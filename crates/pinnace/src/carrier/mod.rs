@@ -164,6 +164,28 @@ impl Carry for Carrier {
     }
 }
 
+/// How often it is looked whether a peer that is told the end has gone itself.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Waits until the peer knows that this is the end, behind all that was sent. One whose host says that it has closed its
+/// socket needs to know nothing more.
+fn farewell(
+    deadline: Option<Instant>,
+    flush: impl Fn(Option<Instant>) -> Result<(), Error>,
+    unreachable: impl Fn() -> u64,
+) -> Result<(), Error> {
+    let before = unreachable();
+    loop {
+        let look = Instant::now() + LOOK;
+        let is_last = deadline.is_some_and(|deadline| deadline <= look);
+        match flush(if is_last { deadline } else { Some(look) }) {
+            Err(Error::Timeout) if unreachable() > before => return Ok(()),
+            Err(Error::Timeout) if !is_last => {}
+            result => return result,
+        }
+    }
+}
+
 /// What is left until then; `None`: for ever.
 fn left(deadline: Option<Instant>) -> Option<Duration> {
     deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))

@@ -5,7 +5,7 @@
 
 use super::alarm::within;
 use super::turn::{Held, Turn};
-use super::{Carry, Received, Sending, Special};
+use super::{Carry, Received, Sending, Special, farewell};
 use crate::endpoint::ConnectionError;
 use crate::rendezvous::{Control, Kind};
 use crate::service::{Method, Reliability, Service};
@@ -341,6 +341,7 @@ impl Carry for Vrp {
         // Behind all the others, so that nothing is behind the end.
         self.flush(deadline)?;
         drop(self.open(&Control::new(Kind::End, self.nonce))?);
-        self.flush(deadline)
+        let unreachable = || self.out.as_ref().map_or(0, |out| out.counters().unreachable_reports);
+        farewell(deadline, |until| self.flush(until), unreachable)
     }
 }

@@ -6,7 +6,7 @@
 use super::alarm::within;
 use super::pieces::{self, Pool, buffers};
 use super::turn::{Held, Turn};
-use super::{Carry, Received, Sending, Special, left};
+use super::{Carry, Received, Sending, Special, farewell, left};
 use crate::endpoint::ConnectionError;
 use crate::rendezvous::{Control, Kind};
 use crate::service::{Method, Service};
@@ -239,7 +239,8 @@ impl Carry for Zcrp {
     }
 
     fn close(&self, deadline: Option<Instant>) -> Result<(), Error> {
+        self.flush(deadline)?;
         drop(self.control(Kind::End)?);
-        self.flush(deadline)
+        farewell(deadline, |until| self.flush(until), || self.sender.counters().unreachable_reports)
     }
 }

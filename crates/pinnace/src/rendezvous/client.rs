@@ -6,7 +6,7 @@ use super::natives::is_duplex;
 use super::socket::{Heard, Socket};
 use super::wire::{Answer, Control, Hello, Kind, MOST_SERVICE, MOST_TEXT, Status, VERSION};
 use super::{class_number, host, method, number};
-use crate::carrier::{A1, Carrier, Carry, Framed, Sending, Vrp, Ways, Xtp, Zcrp, patient, programmed, qos_of};
+use crate::carrier::{A1, Carrier, Carry, Framed, Sending, Vrp, Ways, Xtp, Zcrp, most_of, patient, programmed, qos_of};
 use crate::endpoint::{Connection, ConnectionError, EndpointOptions, Parts};
 use crate::service::{Method, Mode, Path, PathClass, Receivers, Selection, Service, choose};
 use crate::zcrp::Progress;
@@ -239,7 +239,8 @@ fn open(
         }
         Method::A1 => {
             let qos = qos_of(service);
-            let socket = a1::Socket::client_of(to, qos, &options.a1(is_ours))?;
+            // More than is asked for now: the service may change.
+            let socket = a1::Socket::client_of(to, most_of(service), &options.a1(is_ours))?;
             let connection = socket.connect_timeout(to, qos, OPENING)?;
             Carrier::A1(A1::new(socket, connection, nonce))
         }

@@ -102,8 +102,8 @@ pub(crate) fn connected(
     introduced: Option<usize>,
 ) -> Result<(Sender, Receiver), Error> {
     let introduction = introduced.map(|bytes| Introduction { bytes });
-    let mut config = options.config(&Path::of(&link, Some(peer)));
-    (config.limit_amplification, config.peer_reports_idle) = (introduction.is_some(), true);
+    // The rendezvous has made sure that the address is the peer's, so nobody is flooded in its name.
+    let config = Config { peer_reports_idle: true, ..options.config(&Path::of(&link, Some(peer))) };
     let link = captured(link, Some(peer), options)?;
     let port = start(link, config, options, Halves::Both, introduction)?;
     Ok((Sender::new(port.clone()), Receiver::new(port)))

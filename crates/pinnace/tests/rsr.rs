@@ -4,7 +4,7 @@
 
 use pinnace::rsr::{
     Arrival, Buffer, ByteOrder, Cause, Context, Endpoint, Error, Incoming, Local, Method, Obstacle, Outgoing, Parcel,
-    Pending, ReadError, Reader, Request, Sent, Sink, Startpoint, Vrp, Way, Zcrp, send_rsr,
+    Pending, ReadError, Reader, Request, Sent, Sink, Startpoint, Unified, Vrp, Way, Zcrp, send_rsr,
 };
 use pinnace::vrp;
 use proptest::prelude::*;
@@ -455,9 +455,14 @@ fn one_handler_runs_at_a_time_unless_more_are_asked_for() {
 }
 
 fn over(method: &str) {
+    over_of(method, Context::default);
+}
+
+fn over_of(method: &str, context_of: fn() -> Context) {
     let (handler, told) = tell(|request| (request.payload().to_vec(), request.reader().get_bytes().map(<[u8]>::len)));
-    let endpoint = Endpoint::builder().handler(9, handler).listen(method, "127.0.0.1:0").open().unwrap();
-    let context = Context::default();
+    let context = context_of();
+    let endpoint =
+        Endpoint::builder().context(&context).handler(9, handler).listen(method, "127.0.0.1:0").open().unwrap();
     // Around the limits of one packet, of a head with its request, and large.
     for size in [0, 1, 100, 230, 1400, 4067, 4068, 4069, 65_000, 3_000_000] {
         let data: Vec<_> = (0..size).map(|index: u32| (index * 7 + size) as u8).collect();
@@ -471,7 +476,7 @@ fn over(method: &str) {
     // Many at once, from many threads; one context or many.
     std::thread::scope(|scope| {
         for thread in 0..4u32 {
-            let context = if thread % 2 == 0 { context.clone() } else { Context::default() };
+            let context = if thread % 2 == 0 { context.clone() } else { context_of() };
             let startpoint = endpoint.startpoint();
             scope.spawn(move || {
                 let mut buffer = Buffer::new();
@@ -494,8 +499,12 @@ fn over(method: &str) {
     let startpoint = endpoint.startpoint().clone();
     drop(endpoint);
     let (handler, told) = tell(|request| request.handler());
-    let endpoint =
-        Endpoint::builder().handler(9, handler).listen(method, startpoint.ways()[0].address()).open().unwrap();
+    let endpoint = Endpoint::builder()
+        .context(&context)
+        .handler(9, handler)
+        .listen(method, startpoint.ways()[0].address())
+        .open()
+        .unwrap();
     let without_id = Startpoint::new(startpoint.ways().to_vec(), None).unwrap();
     let _ = context.send(&startpoint, 9, &mut Buffer::new());
     let before = Instant::now();
@@ -516,6 +525,35 @@ fn requests_travel_over_zcrp() {
 #[test]
 fn requests_travel_over_vrp() {
     over("vrp");
+}
+
+#[test]
+fn requests_travel_over_what_is_chosen() {
+    over("pinnace");
+}
+
+/// A context whose requests travel by this method of the one interface.
+fn by(forced: pinnace::service::Method, service: &str) -> Context {
+    let mut unified = Unified { service: service.parse().unwrap(), ..Unified::default() };
+    unified.options.selection.forced = Some(forced);
+    Context::with_methods(vec![Arc::new(unified)])
+}
+
+#[test]
+fn requests_travel_over_each_method_of_the_one_interface() {
+    use pinnace::service::Method::{A1, Qmp, Vrp, Xtp, Zcrp};
+    let contexts: [fn() -> Context; 5] = [
+        || by(Xtp, "largest=8MiB"),
+        || by(Zcrp, "largest=8MiB"),
+        || by(Vrp, "loss=5% largest=8MiB"),
+        || by(A1, "largest=8MiB"),
+        || by(Qmp, "largest=8MiB"),
+    ];
+    std::thread::scope(|scope| {
+        for context_of in contexts {
+            scope.spawn(move || over_of("pinnace", context_of));
+        }
+    });
 }
 
 /// Passes datagrams on, from one sender to one receiver and back, and drops some of the large ones on their way there.
@@ -724,4 +762,9 @@ fn two_processes_over_vrp() {
 #[test]
 fn two_processes_over_zcrp() {
     two_processes("zcrp", "two_processes_over_zcrp");
+}
+
+#[test]
+fn two_processes_over_what_is_chosen() {
+    two_processes("pinnace", "two_processes_over_what_is_chosen");
 }

@@ -7,6 +7,7 @@ use super::error::{Attempt, Error, Obstacle};
 use super::local::Local;
 use super::method::{Method, Outgoing, Pending, Sent};
 use super::startpoint::{Startpoint, Way};
+use super::unified::Unified;
 use super::vrp::Vrp;
 use super::zcrp::Zcrp;
 use super::{Buffer, Cause};
@@ -57,9 +58,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Default for Context {
-    /// With every method of this library: `local`, `vrp`, `zcrp`.
+    /// With every method of this library: `local`, `vrp`, `zcrp`, `pinnace`.
     fn default() -> Self {
-        Self::with_methods(vec![Arc::new(Local::of_process()), Arc::new(Vrp::default()), Arc::new(Zcrp::default())])
+        Self::with_methods(vec![
+            Arc::new(Local::of_process()),
+            Arc::new(Vrp::default()),
+            Arc::new(Zcrp::default()),
+            Arc::new(Unified::default()),
+        ])
     }
 }
 

@@ -55,6 +55,7 @@ mod number;
 mod queue;
 mod reader;
 mod startpoint;
+mod unified;
 mod vrp;
 mod zcrp;
 
@@ -67,6 +68,7 @@ pub use method::{Arrival, Contract, Incoming, Method, Outgoing, Parcel, Pending,
 pub use number::ByteOrder;
 pub use reader::{Lossy, ReadError, Reader};
 pub use startpoint::{MOST_WAYS, Startpoint, Way};
+pub use unified::Unified;
 pub use vrp::Vrp;
 pub use zcrp::Zcrp;
 

@@ -64,7 +64,7 @@ impl Connection {
     /// As [`Connection::send`]; also [`ConnectionError::Cannot`] if the method cannot do for one message what is asked.
     pub fn send_with(&self, message: impl Into<Message>, special: &PerMessage) -> Result<Delivery, Unsent> {
         let message = message.into();
-        match special.check(self.method) {
+        match special.check(self.method, || self.current().priority) {
             Ok(()) => self.begin(message, Some(special)),
             Err(what) => Err(Unsent::new(message, ConnectionError::Cannot { method: self.method, what })),
         }

@@ -19,6 +19,7 @@ use std::time::Duration;
 #[derive(Clone, Debug, Default)]
 pub struct PerMessage {
     special: Special,
+    priority: Option<u8>,
 }
 
 impl PerMessage {
@@ -48,8 +49,21 @@ impl PerMessage {
         self
     }
 
-    /// What the method cannot do of it.
-    pub(super) fn check(&self, method: Method) -> Result<(), String> {
+    /// Before which others it goes. No method lets one message of a connection overtake another, so this is refused where
+    /// it differs from the connection's: say it in the [`Service`](crate::service::Service::priority), of a connection for
+    /// each priority.
+    #[must_use]
+    pub fn priority(mut self, priority: u8) -> Self {
+        self.priority = Some(priority);
+        self
+    }
+
+    /// What the method cannot do of it, where the connection has this priority.
+    pub(super) fn check(&self, method: Method, priority: impl FnOnce() -> Option<u8>) -> Result<(), String> {
+        if self.priority.is_some() && self.priority != priority() {
+            let why = "let one message overtake another: a priority is a connection's, so open one for each";
+            return Err(why.to_owned());
+        }
         let Special { contract, lifespan, .. } = &self.special;
         match method {
             Method::Vrp => Ok(()),

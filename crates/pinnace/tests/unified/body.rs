@@ -90,6 +90,43 @@ pub(crate) fn order(pair: &Pair) {
     });
 }
 
+/// Whatever the service becomes meanwhile, all arrives and in order (nothing is lost on this path).
+pub(crate) fn changes(pair: &Pair, services: &[&str]) {
+    const MESSAGES: u32 = 600;
+    let bytes_of = |number: u32| {
+        let mut bytes = number.to_be_bytes().to_vec();
+        bytes.extend(pattern(number as usize * 131 % 20_000, number as u8));
+        bytes
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 0..MESSAGES {
+                drop(pair.client.send(bytes_of(number)).unwrap());
+            }
+        });
+        scope.spawn(|| {
+            for round in 0..5 {
+                for service in services {
+                    let service: Service = format!("{service} direction=duplex largest=32MiB").parse().unwrap();
+                    pair.client.set_service(&service).unwrap_or_else(|error| panic!("{round}, {service}: {error}"));
+                    assert_eq!(pair.client.service(), service);
+                    std::thread::sleep(Duration::from_millis(3));
+                }
+            }
+            // What cannot be met changes nothing.
+            let before = pair.client.service();
+            let impossible = "lifespan=1us deadline=1ns direction=duplex".parse().unwrap();
+            let error = pair.client.set_service(&impossible).unwrap_err().to_string();
+            assert!(error.contains(pair.client.method().name()) && error.contains("deadline"), "{error}");
+            assert_eq!(pair.client.service(), before);
+        });
+        for number in 0..MESSAGES {
+            let received = pair.server.recv_timeout(LONG).unwrap().unwrap();
+            assert!(*received == *bytes_of(number), "message {number} of {} bytes", received.len());
+        }
+    });
+}
+
 pub(crate) fn into_memory(pair: &Pair) {
     let mut buffer = vec![0xEE; 3_000_000];
     for len in [0, 5, 100_000, 3_000_000] {

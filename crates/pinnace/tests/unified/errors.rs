@@ -2,7 +2,7 @@
 
 use super::body::{LONG, forced, pair_of};
 use pinnace::service::{Method, Selection, Service};
-use pinnace::{Endpoint, EndpointOptions};
+use pinnace::{Endpoint, EndpointOptions, PerMessage};
 use std::time::Duration;
 
 #[test]
@@ -109,5 +109,18 @@ fn the_choice_is_what_explain_says() {
         let choice = pinnace::service::choose(&service, &path, &Selection::default()).unwrap();
         assert_eq!(choice.offer.method, connection.method(), "{service}");
         assert_eq!(listener.accept_timeout(LONG).unwrap().unwrap().method(), connection.method());
+    }
+}
+
+#[test]
+fn no_message_overtakes_others_of_its_connection() {
+    for method in [Method::Xtp, Method::Qmp, Method::Zcrp, Method::Vrp, Method::A1] {
+        let pair = pair_of(method, &"priority=3 direction=duplex".parse().unwrap());
+        let unsent = pair.client.send_with(b"urgent".to_vec(), &PerMessage::new().priority(0)).unwrap_err();
+        assert_eq!(unsent.message.as_deref(), Some(&b"urgent"[..]), "it comes back");
+        let error = unsent.to_string();
+        assert!(error.contains(method.name()) && error.contains("a priority is a connection's"), "{error}");
+        drop(pair.client.send_with(b"as said".to_vec(), &PerMessage::new().priority(3)).unwrap());
+        assert_eq!(&*pair.server.recv_timeout(LONG).unwrap().unwrap(), b"as said");
     }
 }

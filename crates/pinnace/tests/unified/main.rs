@@ -14,7 +14,7 @@ fn duplex() -> Service {
 }
 
 macro_rules! over_every_method {
-    ($($name:ident: $method:expr,)*) => {
+    ($($name:ident: $method:expr, $changes:expr;)*) => {
         $(
             mod $name {
                 use super::*;
@@ -64,6 +64,11 @@ macro_rules! over_every_method {
                 }
 
                 #[test]
+                fn the_service_changes_while_messages_flow() {
+                    body::changes(&pair(), $changes);
+                }
+
+                #[test]
                 fn nothing_to_receive_is_a_time_out_and_the_descriptor_tells_when_there_is() {
                     body::descriptors(&pair());
                 }
@@ -73,9 +78,9 @@ macro_rules! over_every_method {
 }
 
 over_every_method! {
-    xtp: Method::Xtp,
-    qmp: Method::Qmp,
-    zcrp: Method::Zcrp,
-    vrp: Method::Vrp,
-    a1: Method::A1,
+    xtp: Method::Xtp, &["rate=400mbit burst=128KiB", "priority=3", "rate=800mbit burst=64KiB priority=200", ""];
+    qmp: Method::Qmp, &["priority=3", "deadline=1s", ""];
+    zcrp: Method::Zcrp, &["priority=3", "deadline=1s", "prefer=throughput"];
+    vrp: Method::Vrp, &["loss=5% run=16KiB", "", "loss=20% run=64KiB critical=0..4", "lifespan=20s"];
+    a1: Method::A1, &["rate=400mbit burst=128KiB", "priority=3", "rate=800mbit burst=256KiB priority=200", ""];
 }

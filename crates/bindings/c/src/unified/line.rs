@@ -148,9 +148,8 @@ impl Line {
 
     /// Ends everything; who waits is told.
     pub(super) fn close(&self, linger: Duration) -> Result<(), Failure> {
-        let result = self.shutdown(linger);
         self.is_closed.store(true, Ordering::Relaxed);
-        result
+        self.shutdown(linger)
     }
 }
 

@@ -115,8 +115,9 @@ int main(void) {
     struct pinnace_received m = PINNACE_RECEIVED_INIT;
     struct pinnace_options options = PINNACE_OPTIONS_INIT;
     pinnace_endpoint_t *endpoint;
-    struct relay second, first;
+    static struct relay second, first;
     size_t all = 0;
+    int seen[FRAMES] = {0};
     pthread_t thread;
     char uri[128];
     pinnace_listener_t *listener = pinnace_listen("127.0.0.1:0", NULL);
@@ -130,7 +131,7 @@ int main(void) {
     first.every = 0;
     first.next = &second;
     CHECK(pthread_create(&thread, NULL, pass_on, &first) == 0);
-    snprintf(uri, sizeof uri, "pinnace://127.0.0.1:%d?loss=10%%&run=4KiB&critical=0..64&size=200kB&path=internet",
+    snprintf(uri, sizeof uri, "pinnace://127.0.0.1:%d?loss=10%%&run=4KiB&critical=0..64&size=200kB&order=no&path=internet",
              port_of(first.here));
     options.force = "vrp";
     endpoint = pinnace_endpoint_open(NULL, &options);
@@ -141,13 +142,17 @@ int main(void) {
     CHECK(strcmp(pinnace_method(client), "vrp") == 0 && strcmp(pinnace_method(server), "vrp") == 0);
 
     CHECK(pthread_create(&thread, NULL, camera, client) == 0);
-    for (int frame = 0; frame < FRAMES; frame++) {
+    for (int count = 0; count < FRAMES; count++) {
         const unsigned char *data;
         size_t missing = 0;
         uint64_t end = 0;
+        int frame;
         CHECK(pinnace_recv(server, &m, LONG) == 1);
         CHECK(m.length == BYTES);
         data = m.data;
+        /* They come as they are complete, each once; the first byte is of the header, and tells which it is. */
+        frame = data[0] - 1;
+        CHECK(frame >= 0 && frame < FRAMES && !seen[frame]++);
         for (size_t hole = 0; hole < m.hole_count; hole++) {
             struct pinnace_range range = m.holes[hole];
             printf("frame %d: hole at %llu, %llu bytes\n", frame, (unsigned long long)range.offset,
@@ -166,6 +171,8 @@ int main(void) {
                 at += m.holes[hole++].length - 1;
                 continue;
             }
+            if (data[at] != byte_at(frame, at))
+                fprintf(stderr, "frame %d: byte %zu is %d and not %d\n", frame, at, data[at], byte_at(frame, at));
             CHECK(data[at] == byte_at(frame, at));
         }
         if (frame == FRAMES - 1) {

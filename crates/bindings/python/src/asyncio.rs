@@ -1,7 +1,8 @@
 //! The library's futures in Python's event loops: a descriptor a loop, readable when a future may have come further.
 //!
-//! Always true: a future is polled by the loop's thread alone, and without the interpreter; a thread of the library that
-//! wakes one queues it, and signals the descriptor if nothing was queued; what is cancelled is dropped at once.
+//! Always true: a future is polled by the loop's thread alone, without the interpreter, and only while somebody waits for it;
+//! a thread of the library that wakes one queues it, and signals the descriptor if nothing was queued; what is cancelled is
+//! dropped at once.
 
 use crate::connection::{self, Connection};
 use crate::delivery::Shared as SharedDelivery;
@@ -118,18 +119,24 @@ impl Reactor {
 
     /// Polls what is to be polled. To be called when the descriptor is readable.
     fn run(&self, py: Python<'_>) -> PyResult<()> {
-        let ended = buffer::detached(py, || {
+        let mut ready = py.detach(|| {
             self.0.wake.clear();
-            let ready = std::mem::take(&mut *lock(&self.0.ready));
+            std::mem::take(&mut *lock(&self.0.ready))
+        });
+        // What nobody waits for any more is not polled: it would end with a message that nobody gets. Nobody can stop waiting
+        // while this thread, which is the loop's, is here.
+        ready.retain(|task| {
+            let promise = lock(&task.promise);
+            let is_done = |promise: &Py<PyAny>| promise.bind(py).call_method0(intern!(py, "done"))?.is_truthy();
+            promise.as_ref().is_some_and(|promise| !is_done(promise).unwrap_or(true))
+        });
+        let ended = buffer::detached(py, || {
             let ended = ready.into_iter().filter_map(|task| Some((task.poll()?, task)));
             ended.collect::<Vec<_>>()
         });
         for (outcome, task) in ended {
             let Some(promise) = lock(&task.promise).take() else { continue };
             let promise = promise.bind(py);
-            if promise.call_method0(intern!(py, "done"))?.is_truthy()? {
-                continue;
-            }
             match outcome.into_python(py) {
                 Ok(value) => promise.call_method1(intern!(py, "set_result"), (value,))?,
                 Err(error) => promise.call_method1(intern!(py, "set_exception"), (error,))?,

@@ -167,7 +167,7 @@ pub(crate) fn explain(
 ) -> PyResult<Explanation> {
     let service = service::of(service)?;
     let selection = selection(method, exclude)?;
-    let path = path(py, to)?;
+    let path = path(py, &service, to)?;
     py.detach(|| {
         let changes = what_would_change(&service, &path, &selection);
         let changes = changes.into_iter().map(|change| (change.change, change.method.map(Method::name))).collect();
@@ -182,8 +182,8 @@ pub(crate) fn explain(
 }
 
 /// What lies between here and there.
-fn path(py: Python<'_>, to: Option<&str>) -> PyResult<Path> {
-    let Some(to) = to else { return Ok(Path::of_class(PathClass::Internet)) };
+fn path(py: Python<'_>, service: &Service, to: Option<&str>) -> PyResult<Path> {
+    let Some(to) = to else { return Path::of_service(service, None).map_err(PyErr::from) };
     if let Ok(class) = to.parse() {
         return Ok(Path::of_class(class));
     }
@@ -196,7 +196,7 @@ fn path(py: Python<'_>, to: Option<&str>) -> PyResult<Path> {
         let resolved = authority.to_socket_addrs().or_else(|_| (authority.as_str(), 0).to_socket_addrs());
         let address = resolved.map_err(failed)?.next();
         let address = address.ok_or_else(|| failed(std::io::ErrorKind::AddrNotAvailable.into()))?;
-        Path::toward(address).map_err(failed)
+        Path::of_service(service, Some(address)).map_err(failed)
     });
     found.map_err(|error| errors::raise(py, &error))
 }

@@ -3,7 +3,7 @@
 //! Always true: no thread waits for the network, or for a lock of the library, while it has the interpreter (the GIL); a
 //! thread of the library never needs the interpreter, so that what it does cannot be delayed by a Python program; memory of
 //! Python objects is lent to the library as long as a message is under way, and given back by whoever has the
-//! interpreter next ([`buffer`]).
+//! interpreter next.
 #![warn(missing_docs)]
 
 mod asyncio;

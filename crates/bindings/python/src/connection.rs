@@ -25,8 +25,6 @@ use std::time::{Duration, Instant};
 const LINGER: Duration = Duration::from_secs(1);
 /// A task sends without waiting while no more messages are under way: no method makes a call wait for their number then.
 const MOST_MESSAGES: usize = 32;
-/// What was there before is there after this.
-const AT_ONCE: Duration = Duration::from_micros(5);
 
 /// Messages to a peer and back, by the method that was chosen for the service. Made by `connect`, and by `accept` of a
 /// listener. Calls may come from any thread.
@@ -271,8 +269,8 @@ impl Connection {
         format!("<pinnace.Connection with {} by {}>", self.peer(), self.method())
     }
 
-    /// For `pinnace.aio`: the next message, or an operation that ends with it; in a tuple, if the thread has waited for it,
-    /// which it only does if the loop is idle.
+    /// For `pinnace.aio`: the next message, or an operation that ends with it; in a tuple, if the other tasks have their turn
+    /// first. The thread looks for it itself only if the loop is idle.
     fn _recv(&self, py: Python<'_>, reactor: &Bound<'_, Reactor>, is_idle: bool) -> PyResult<Py<PyAny>> {
         if let Some(look) = is_idle.then(|| self.luck.look()).flatten() {
             let connection = &**self.connection;
@@ -282,9 +280,9 @@ impl Connection {
             match result {
                 Err(Error::Timeout) => self.luck.has_not(),
                 result => {
-                    self.luck.has(took);
+                    let is_turn = self.luck.has(took);
                     let received = of_task(py, result)?;
-                    return if took > AT_ONCE { (received,).into_py_any(py) } else { Ok(received) };
+                    return if is_turn { (received,).into_py_any(py) } else { Ok(received) };
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use crate::errors;
 use crate::service::{self, Service};
-use pinnace::service::{Choice, Method, Path, PathClass, Selection, Uri, choose, units, what_would_change};
+use pinnace::service::{Choice, Method, Path, Selection, Uri, choose, units, what_would_change};
 use pinnace::{ConnectionError, Error};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -182,8 +182,11 @@ pub(crate) fn explain(
 }
 
 /// What lies between here and there.
-fn path(py: Python<'_>, service: &Service, to: Option<&str>) -> PyResult<Path> {
-    let Some(to) = to else { return Path::of_service(service, None).map_err(PyErr::from) };
+fn path(py: Python<'_>, service: &pinnace::service::Service, to: Option<&str>) -> PyResult<Path> {
+    let failed = |source| Error::Io { action: "cannot find a path".to_owned(), source };
+    let Some(to) = to else {
+        return Path::of_service(service, None).map_err(|error| errors::raise(py, &failed(error)));
+    };
     if let Ok(class) = to.parse() {
         return Ok(Path::of_class(class));
     }

@@ -120,7 +120,7 @@ class Connection:
             return message
         if not isinstance(received, tuple):
             return received
-        # The loop's thread has waited for it itself: the others have their turn first.
+        # The loop's thread has waited itself, often: the others have their turn first.
         try:
             await asyncio.sleep(0)
         except asyncio.CancelledError:

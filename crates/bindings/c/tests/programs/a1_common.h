@@ -2,59 +2,14 @@
 #ifndef A1_COMMON_H
 #define A1_COMMON_H
 
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
+#include "checks.h"
 
-#include <arpa/inet.h>
-#include <errno.h>
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "a1.h"
 
-/* Ends the program with a message if something is not as it should be. */
-#define CHECK(what)                                                      \
-    do {                                                                 \
-        if (!(what)) {                                                   \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #what); \
-            exit(1);                                                     \
-        }                                                                \
-    } while (0)
-
-/* The call must return this. */
-#define IS(call, wanted)                                                                              \
-    do {                                                                                              \
-        long long got_ = (long long)(call), wanted_ = (long long)(wanted);                            \
-        if (got_ != wanted_) {                                                                        \
-            fprintf(stderr, "%s:%d: %s is %lld and not %s\n", __FILE__, __LINE__, #call, got_, #wanted); \
-            exit(1);                                                                                  \
-        }                                                                                             \
-    } while (0)
-
-#define UNUSED __attribute__((unused))
 #define NEAR ((uint64_t)INADDR_LOOPBACK << 32)
-
-UNUSED static double now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
-UNUSED static void pause_ms(long ms) {
-    struct timespec time;
-    time.tv_sec = ms / 1000;
-    time.tv_nsec = ms % 1000 * 1000000;
-    nanosleep(&time, NULL);
-}
 
 UNUSED static struct a1_qos record(int options) {
     struct a1_qos qos;
@@ -121,21 +76,6 @@ UNUSED static int is_intact(const char *data, size_t from, size_t size) {
         if (data[at] != expected(from + at))
             return 0;
     return 1;
-}
-
-/* Whether the descriptor is readable within so many milliseconds. */
-UNUSED static int is_readable(int fd, int timeout) {
-    struct pollfd entry;
-    entry.fd = fd;
-    entry.events = POLLIN;
-    entry.revents = 0;
-    return poll(&entry, 1, timeout) == 1 && (entry.revents & POLLIN);
-}
-
-/* Waits for a child process; whether it was content. */
-UNUSED static int child_succeeded(pid_t child) {
-    int status = 0;
-    return waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
 #endif

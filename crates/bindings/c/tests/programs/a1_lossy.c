@@ -1,76 +1,11 @@
 /* Over a path that loses, doubles and reorders datagrams: a relay in a third process, at the listener's port of 127.0.0.2. With
  * retransmission everything arrives; without, what arrives is right, and what was lost is told. */
 #include "a1_common.h"
+#include "relay.h"
 
 #define MESSAGES 400
 #define SIZE 5000
 #define BLOCK 1000
-
-static uint32_t seed = 12345;
-
-static uint32_t draw(uint32_t below) {
-    seed = seed * 1664525u + 1013904223u;
-    return (seed >> 8) % below;
-}
-
-static int datagram_socket(uint32_t host, int port) {
-    struct sockaddr_in here;
-    int s = socket(AF_INET, SOCK_DGRAM, 0);
-    memset(&here, 0, sizeof here);
-    here.sin_family = AF_INET;
-    here.sin_addr.s_addr = htonl(host);
-    here.sin_port = htons((uint16_t)port);
-    CHECK(s >= 0 && bind(s, (struct sockaddr *)&here, sizeof here) == 0);
-    return s;
-}
-
-/* Hands datagrams on between whoever wrote last to `front` and the listener. */
-static void relay(int front, int port) {
-    struct sockaddr_in caller, server;
-    int back = datagram_socket(INADDR_LOOPBACK, 0), known = 0, held_way = 0;
-    char held[3000];
-    ssize_t held_size = 0;
-    memset(&caller, 0, sizeof caller);
-    memset(&server, 0, sizeof server);
-    server.sin_family = AF_INET;
-    server.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    server.sin_port = htons((uint16_t)port);
-    for (;;) {
-        struct pollfd entries[2];
-        char datagram[3000];
-        int way;
-        entries[0].fd = front;
-        entries[1].fd = back;
-        entries[0].events = entries[1].events = POLLIN;
-        poll(entries, 2, -1);
-        for (way = 0; way < 2; way++) {
-            socklen_t length = sizeof caller;
-            ssize_t size;
-            int copies;
-            if (!(entries[way].revents & POLLIN))
-                continue;
-            size = recvfrom(entries[way].fd, datagram, sizeof datagram, 0, way == 0 ? (struct sockaddr *)&caller : NULL,
-                            way == 0 ? &length : NULL);
-            known |= way == 0;
-            if (size <= 0 || !known || draw(100) < 5)
-                continue;
-            if (held_size == 0 && draw(100) < 5) {
-                memcpy(held, datagram, (size_t)size);
-                held_size = size;
-                held_way = way;
-                continue;
-            }
-            for (copies = draw(100) < 5 ? 2 : 1; copies > 0; copies--)
-                sendto(way == 0 ? back : front, datagram, (size_t)size, 0,
-                       (struct sockaddr *)(way == 0 ? &server : &caller), sizeof server);
-            if (held_size > 0 && draw(3) == 0) {
-                sendto(held_way == 0 ? back : front, held, (size_t)held_size, 0,
-                       (struct sockaddr *)(held_way == 0 ? &server : &caller), sizeof server);
-                held_size = 0;
-            }
-        }
-    }
-}
 
 /* A message is its number again and again. */
 static void number(char *data, uint32_t message) {
@@ -90,7 +25,7 @@ static void transfer(struct a1_qos qos) {
     qos.block_size = BLOCK;
     qos.largest_sent = qos.largest_received = SIZE;
     listener = listening(qos, &there);
-    front = datagram_socket(INADDR_LOOPBACK + 1, (int)(uint32_t)there);
+    front = datagram_socket(2, (int)(uint32_t)there);
     between = fork();
     if (between == 0)
         relay(front, (int)(uint32_t)there);

@@ -2,34 +2,14 @@
 #ifndef QMP_COMMON_H
 #define QMP_COMMON_H
 
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
+#include "checks.h"
 
-#include <arpa/inet.h>
-#include <errno.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/time.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "qmp.h"
-
-/* Ends the program with a message if something is not as it should be. */
-#define CHECK(what)                                                                                 \
-    do {                                                                                            \
-        if (!(what)) {                                                                              \
-            fprintf(stderr, "%s:%d: not so: %s (errno %s)\n", __FILE__, __LINE__, #what, strerror(errno)); \
-            exit(1);                                                                                \
-        }                                                                                           \
-    } while (0)
 
 /* The call must fail so. */
 #define FAILS(call, why)                                                                          \
@@ -40,30 +20,6 @@
             exit(1);                                                                              \
         }                                                                                         \
     } while (0)
-
-#define UNUSED __attribute__((unused))
-
-UNUSED static double now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
-UNUSED static void pause_ms(long ms) {
-    struct timespec time;
-    time.tv_sec = ms / 1000;
-    time.tv_nsec = ms % 1000 * 1000000;
-    nanosleep(&time, NULL);
-}
-
-UNUSED static struct sockaddr_in loopback(int port) {
-    struct sockaddr_in address;
-    memset(&address, 0, sizeof address);
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    address.sin_port = htons((uint16_t)port);
-    return address;
-}
 
 UNUSED static int port_of(int fd) {
     struct sockaddr_in address;
@@ -145,12 +101,6 @@ UNUSED static int is_intact(const char *data, size_t from, size_t size) {
         if (data[at] != expected(from + at))
             return 0;
     return 1;
-}
-
-/* Waits for a child process; whether it was content. */
-UNUSED static int child_succeeded(pid_t child) {
-    int status = 0;
-    return waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
 #endif

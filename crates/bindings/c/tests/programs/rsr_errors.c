@@ -18,12 +18,12 @@ static void read_wrongly(rsr_request_t *request, void *argument) {
     uint32_t number = 5;
     size_t count;
     uint64_t numbers[1];
-    FAILS(rsr_request_get_str(request, &text) == 0, EBADMSG);
-    FAILS(rsr_request_get_startpoint(request) != NULL, EBADMSG);
+    REFUSED(rsr_request_get_str(request, &text) == 0, EBADMSG);
+    REFUSED(rsr_request_get_startpoint(request) != NULL, EBADMSG);
     /* An array that claims to be longer than the request. */
-    FAILS(rsr_request_get_u64_array(request, numbers, 1, &count) == 0, ERANGE);
+    REFUSED(rsr_request_get_u64_array(request, numbers, 1, &count) == 0, ERANGE);
     CHECK(rsr_request_get_u32(request, &number) == 0 && number == UINT32_MAX);
-    FAILS(rsr_request_get_u32(request, &number) == 0, ERANGE);
+    REFUSED(rsr_request_get_u32(request, &number) == 0, ERANGE);
     CHECK(number == UINT32_MAX && rsr_request_remaining(request) == 0);
     (void)!write(*(int *)argument, "x", 1);
 }
@@ -42,40 +42,40 @@ int main(void) {
     CHECK(pipe(told) == 0);
 
     /* Null pointers, and what is freed twice as nothing. */
-    FAILS(rsr_startpoint_from_string(NULL) != NULL, EINVAL);
-    FAILS(rsr_startpoint_copy(NULL) != NULL, EINVAL);
-    FAILS(rsr_startpoint_to_string(NULL, small, sizeof small) >= 0, EINVAL);
-    FAILS(rsr_endpoint_startpoint(NULL) != NULL, EINVAL);
-    FAILS(rsr_endpoint_counter(NULL, "requests") >= 0, EINVAL);
-    FAILS(rsr_send(NULL, 1, buffer) == 0, EINVAL);
-    FAILS(rsr_buffer_put_u8(NULL, 1) == 0, EINVAL);
-    FAILS(rsr_buffer_put_str(buffer, NULL) == 0, EINVAL);
-    FAILS(rsr_buffer_put_str(buffer, "\xff") == 0, EINVAL);
-    FAILS(rsr_buffer_put_bytes(buffer, NULL, 1) == 0, EINVAL);
+    REFUSED(rsr_startpoint_from_string(NULL) != NULL, EINVAL);
+    REFUSED(rsr_startpoint_copy(NULL) != NULL, EINVAL);
+    REFUSED(rsr_startpoint_to_string(NULL, small, sizeof small) >= 0, EINVAL);
+    REFUSED(rsr_endpoint_startpoint(NULL) != NULL, EINVAL);
+    REFUSED(rsr_endpoint_counter(NULL, "requests") >= 0, EINVAL);
+    REFUSED(rsr_send(NULL, 1, buffer) == 0, EINVAL);
+    REFUSED(rsr_buffer_put_u8(NULL, 1) == 0, EINVAL);
+    REFUSED(rsr_buffer_put_str(buffer, NULL) == 0, EINVAL);
+    REFUSED(rsr_buffer_put_str(buffer, "\xff") == 0, EINVAL);
+    REFUSED(rsr_buffer_put_bytes(buffer, NULL, 1) == 0, EINVAL);
     CHECK(rsr_buffer_put_bytes(buffer, NULL, 0) == 0 && rsr_buffer_size(buffer) == 4);
-    FAILS(rsr_buffer_end_critical(buffer) == 0, EINVAL);
-    FAILS(rsr_request_get_u8(NULL, NULL) == 0, EINVAL);
+    REFUSED(rsr_buffer_end_critical(buffer) == 0, EINVAL);
+    REFUSED(rsr_request_get_u8(NULL, NULL) == 0, EINVAL);
     rsr_startpoint_free(NULL);
     rsr_buffer_free(NULL);
     rsr_endpoint_close(NULL);
 
     /* Endpoints that cannot be. */
-    FAILS(rsr_endpoint_open("zcrp", NULL, 0) != NULL, EINVAL);
-    FAILS(rsr_endpoint_open("local=", NULL, 1) != NULL, EINVAL);
-    FAILS(rsr_endpoint_open("local=", handlers, 2) != NULL, EINVAL);
-    FAILS(rsr_endpoint_open("smoke=hill", NULL, 0) != NULL, EPROTONOSUPPORT);
+    REFUSED(rsr_endpoint_open("zcrp", NULL, 0) != NULL, EINVAL);
+    REFUSED(rsr_endpoint_open("local=", NULL, 1) != NULL, EINVAL);
+    REFUSED(rsr_endpoint_open("local=", handlers, 2) != NULL, EINVAL);
+    REFUSED(rsr_endpoint_open("smoke=hill", NULL, 0) != NULL, EPROTONOSUPPORT);
     CHECK(strstr(rsr_error(), "smoke=hill") != NULL);
-    FAILS(rsr_endpoint_open("local=a,local=a", NULL, 0) != NULL, EADDRINUSE);
+    REFUSED(rsr_endpoint_open("local=a,local=a", NULL, 0) != NULL, EADDRINUSE);
 
     /* References that are none, or lead nowhere. */
-    FAILS(rsr_startpoint_from_string("http://example.org") != NULL, EINVAL);
+    REFUSED(rsr_startpoint_from_string("http://example.org") != NULL, EINVAL);
     other = rsr_startpoint_from_string("rsr:local=nobody,zcrp=127.0.0.1:1,smoke=hill;id=7");
     CHECK(other != NULL);
     CHECK(rsr_startpoint_to_string(other, small, sizeof small) == 49 && strcmp(small, "rsr:loc") == 0);
     CHECK(rsr_startpoint_to_string(other, NULL, 0) == 49);
-    FAILS(rsr_startpoint_to_string(other, NULL, 1) >= 0, EINVAL);
-    FAILS(rsr_startpoint_via(other, "qmp") != NULL, EPROTONOSUPPORT);
-    FAILS(rsr_send(other, 1, buffer) == 0, ECONNREFUSED);
+    REFUSED(rsr_startpoint_to_string(other, NULL, 1) >= 0, EINVAL);
+    REFUSED(rsr_startpoint_via(other, "qmp") != NULL, EPROTONOSUPPORT);
+    REFUSED(rsr_send(other, 1, buffer) == 0, ECONNREFUSED);
     CHECK(strstr(rsr_error(), "local=nobody") && strstr(rsr_error(), "zcrp=127.0.0.1:1") && strstr(rsr_error(), "smoke"));
     rsr_startpoint_free(other);
 
@@ -83,8 +83,8 @@ int main(void) {
     endpoint = rsr_endpoint_open("local=", handlers, 1);
     CHECK(endpoint != NULL);
     self = rsr_endpoint_startpoint(endpoint);
-    FAILS(rsr_endpoint_counter(endpoint, "luck") >= 0, ENOENT);
-    FAILS(rsr_endpoint_set_handler(endpoint, handlers[1]) == 0, EINVAL);
+    REFUSED(rsr_endpoint_counter(endpoint, "luck") >= 0, ENOENT);
+    REFUSED(rsr_endpoint_set_handler(endpoint, handlers[1]) == 0, EINVAL);
     CHECK(rsr_send(self, 77, buffer) == 0);
     handlers[0].run = read_wrongly;
     handlers[0].argument = &told[1];
@@ -97,7 +97,7 @@ int main(void) {
     CHECK(rsr_endpoint_counter(endpoint, "unknown_handlers") == 1);
     CHECK(rsr_endpoint_counter(endpoint, "requests") == 1);
     rsr_endpoint_close(endpoint);
-    FAILS(rsr_send(self, 1, buffer) == 0, ECONNREFUSED);
+    REFUSED(rsr_send(self, 1, buffer) == 0, ECONNREFUSED);
     rsr_startpoint_free(self);
 
     /* An endpoint may be closed by its own handler. */

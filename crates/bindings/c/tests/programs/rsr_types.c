@@ -40,18 +40,18 @@ static void echo(rsr_request_t *request, void *argument) {
     CHECK(rsr_request_get_f64(request, &j) == 0 && rsr_buffer_put_f64(reply, j) == 0);
     CHECK(rsr_request_get_str(request, &text) == 0 && rsr_buffer_put_str(reply, text) == 0);
     CHECK(rsr_request_get_bytes(request, &data, &size) == 0 && rsr_buffer_put_bytes(reply, data, size) == 0);
-    FAILS(rsr_request_get_f64_array(request, numbers, 2, &count) == 0, ENOBUFS);
+    REFUSED(rsr_request_get_f64_array(request, numbers, 2, &count) == 0, ENOBUFS);
     CHECK(count == 3 && rsr_request_get_f64_array(request, numbers, 3, &count) == 0);
     CHECK(rsr_buffer_put_f64_array(reply, numbers, count) == 0);
-    FAILS(rsr_request_get_i16_array(request, NULL, 0, &count) == 0, ENOBUFS);
+    REFUSED(rsr_request_get_i16_array(request, NULL, 0, &count) == 0, ENOBUFS);
     shorts = malloc(count * sizeof *shorts);
     CHECK(rsr_request_get_i16_array(request, shorts, count, NULL) == 0);
     CHECK(rsr_buffer_put_i16_array(reply, shorts, count) == 0);
     free(shorts);
     /* There is no more. */
     CHECK(rsr_request_remaining(request) == 0);
-    FAILS(rsr_request_get_u8(request, &a) == 0, ERANGE);
-    FAILS(rsr_request_get_startpoint(request) != NULL, ERANGE);
+    REFUSED(rsr_request_get_u8(request, &a) == 0, ERANGE);
+    REFUSED(rsr_request_get_startpoint(request) != NULL, ERANGE);
     CHECK(rsr_send(reply_to, ECHOED, reply) == 0);
     rsr_startpoint_free(reply_to);
     rsr_buffer_free(reply);

@@ -56,23 +56,23 @@ static void *liar(void *argument) {
 static void *in_vain(void *argument) {
     vrp_outgoing_t outgoing = argument;
     double begin = now();
-    FAILS(send_frame(outgoing, 1, 1000) == 0, ETIMEDOUT);
+    REFUSED(send_frame(outgoing, 1, 1000) == 0, ETIMEDOUT);
     CHECK(now() - begin > 4.5 && now() - begin < 20);
     return NULL;
 }
 
 static void *connect_in_vain(void *argument) {
-    FAILS(vrp_outgoing_connect(argument) == 0, ETIMEDOUT);
+    REFUSED(vrp_outgoing_connect(argument) == 0, ETIMEDOUT);
     return NULL;
 }
 
 static void *until_closed(void *argument) {
-    FAILS(send_frame(argument, 2, 100000) == 0, ECANCELED);
+    REFUSED(send_frame(argument, 2, 100000) == 0, ECANCELED);
     return NULL;
 }
 
 static void *connect_until_closed(void *argument) {
-    FAILS(vrp_outgoing_connect(argument) == 0, ECANCELED);
+    REFUSED(vrp_outgoing_connect(argument) == 0, ECANCELED);
     return NULL;
 }
 
@@ -80,7 +80,7 @@ static void *refused(void *argument) {
     unsigned char *data = calloc(60000000, 1);
     vrp_buffer_t buffer = vrp_buffer_construct(data, 60000000);
     CHECK(data != NULL && buffer != NULL);
-    FAILS(vrp_outgoing_send_frame(argument, buffer) == 0, ECONNREFUSED);
+    REFUSED(vrp_outgoing_send_frame(argument, buffer) == 0, ECONNREFUSED);
     vrp_buffer_destroy(buffer);
     free(data);
     return NULL;
@@ -105,7 +105,7 @@ static void arguments(int port) {
     int i, zero = 0, negative = -1, large = 65536;
     CHECK(buffer != NULL && outgoing != NULL);
 
-    FAILS(vrp_buffer_construct(NULL, 1) != NULL, EINVAL);
+    REFUSED(vrp_buffer_construct(NULL, 1) != NULL, EINVAL);
     vrp_buffer_destroy(NULL);
     errno = 0;
     vrp_buffer_add_critical(NULL, data, 1);
@@ -113,31 +113,31 @@ static void arguments(int port) {
     errno = 0;
     vrp_buffer_set_loss_rate(NULL, 1, 1);
     CHECK(errno == EINVAL);
-    FAILS(vrp_outgoing_construct(NULL, port, -1, -1, -1) != NULL, EINVAL);
-    FAILS(vrp_outgoing_construct("host\xff", port, -1, -1, -1) != NULL, EINVAL);
-    FAILS(vrp_outgoing_construct("127.0.0.1", 0, -1, -1, -1) != NULL, EINVAL);
-    FAILS(vrp_outgoing_construct("127.0.0.1", 65536, -1, -1, -1) != NULL, EINVAL);
-    FAILS(vrp_outgoing_construct("127.0.0.1", -1, -1, -1, -1) != NULL, EINVAL);
-    FAILS(vrp_outgoing_construct("127.0.0.1", port, -1, -1, 0) != NULL, EINVAL);
-    FAILS(vrp_outgoing_construct("127.0.0.1", port, -1, -1, -2) != NULL, EINVAL);
-    FAILS(vrp_outgoing_construct("127.0.0.1", port, -1, -1, 65502) != NULL, EINVAL);
-    FAILS(vrp_outgoing_construct("a..b", port, -1, -1, -1) != NULL, EHOSTUNREACH);
-    FAILS(vrp_outgoing_connect(NULL) == 0, EINVAL);
-    FAILS(vrp_outgoing_fd(NULL) >= 0, EINVAL);
-    FAILS(vrp_outgoing_send_frame(NULL, buffer) == 0, EINVAL);
-    FAILS(vrp_outgoing_send_frame(outgoing, NULL) == 0, EINVAL);
+    REFUSED(vrp_outgoing_construct(NULL, port, -1, -1, -1) != NULL, EINVAL);
+    REFUSED(vrp_outgoing_construct("host\xff", port, -1, -1, -1) != NULL, EINVAL);
+    REFUSED(vrp_outgoing_construct("127.0.0.1", 0, -1, -1, -1) != NULL, EINVAL);
+    REFUSED(vrp_outgoing_construct("127.0.0.1", 65536, -1, -1, -1) != NULL, EINVAL);
+    REFUSED(vrp_outgoing_construct("127.0.0.1", -1, -1, -1, -1) != NULL, EINVAL);
+    REFUSED(vrp_outgoing_construct("127.0.0.1", port, -1, -1, 0) != NULL, EINVAL);
+    REFUSED(vrp_outgoing_construct("127.0.0.1", port, -1, -1, -2) != NULL, EINVAL);
+    REFUSED(vrp_outgoing_construct("127.0.0.1", port, -1, -1, 65502) != NULL, EINVAL);
+    REFUSED(vrp_outgoing_construct("a..b", port, -1, -1, -1) != NULL, EHOSTUNREACH);
+    REFUSED(vrp_outgoing_connect(NULL) == 0, EINVAL);
+    REFUSED(vrp_outgoing_fd(NULL) >= 0, EINVAL);
+    REFUSED(vrp_outgoing_send_frame(NULL, buffer) == 0, EINVAL);
+    REFUSED(vrp_outgoing_send_frame(outgoing, NULL) == 0, EINVAL);
     errno = 0;
     vrp_outgoing_read_callback(0, NULL);
     CHECK(errno == EINVAL);
     errno = 0;
     vrp_outgoing_close(NULL);
     CHECK(errno == EINVAL);
-    FAILS(vrp_incoming_construct(NULL, take) != NULL, EINVAL);
-    FAILS(vrp_incoming_construct(&zero, NULL) != NULL, EINVAL);
-    FAILS(vrp_incoming_construct(&negative, take) != NULL, EINVAL);
-    FAILS(vrp_incoming_construct(&large, take) != NULL, EINVAL);
-    FAILS(vrp_incoming_construct(&port, take) != NULL, EADDRINUSE);
-    FAILS(vrp_incoming_fd(NULL) >= 0, EINVAL);
+    REFUSED(vrp_incoming_construct(NULL, take) != NULL, EINVAL);
+    REFUSED(vrp_incoming_construct(&zero, NULL) != NULL, EINVAL);
+    REFUSED(vrp_incoming_construct(&negative, take) != NULL, EINVAL);
+    REFUSED(vrp_incoming_construct(&large, take) != NULL, EINVAL);
+    REFUSED(vrp_incoming_construct(&port, take) != NULL, EADDRINUSE);
+    REFUSED(vrp_incoming_fd(NULL) >= 0, EINVAL);
     errno = 0;
     vrp_incoming_set_source(NULL, data);
     CHECK(errno == EINVAL);
@@ -148,14 +148,14 @@ static void arguments(int port) {
     /* A contract that is none makes the send fail, until another is set. */
     for (i = 0; i < 4; i++) {
         vrp_buffer_set_loss_rate(buffer, rates[i], 1000);
-        FAILS(vrp_outgoing_send_frame(outgoing, buffer) == 0, EINVAL);
+        REFUSED(vrp_outgoing_send_frame(outgoing, buffer) == 0, EINVAL);
     }
     vrp_buffer_set_loss_rate(buffer, 255, -2);
-    FAILS(vrp_outgoing_send_frame(outgoing, buffer) == 0, EINVAL);
+    REFUSED(vrp_outgoing_send_frame(outgoing, buffer) == 0, EINVAL);
     wrong = vrp_outgoing_construct("127.0.0.1", port, 256, 0, -1);
     CHECK(wrong != NULL);
     vrp_buffer_set_loss_rate(buffer, -1, 0);
-    FAILS(vrp_outgoing_send_frame(wrong, buffer) == 0, EINVAL);
+    REFUSED(vrp_outgoing_send_frame(wrong, buffer) == 0, EINVAL);
     vrp_buffer_set_loss_rate(buffer, 255, 2147483647);
     CHECK(vrp_outgoing_send_frame(wrong, buffer) == 0);
     CHECK(vrp_outgoing_send_frame(outgoing, buffer) == 0);
@@ -171,13 +171,13 @@ static void arguments(int port) {
         other = vrp_buffer_construct(data + 10, 980);
         vrp_buffer_add_critical(other, i == 0 ? data + 9 : i == 1 ? data + 10 : i == 2 ? data + 990 : data + 20,
                                 i == 0 ? 5 : i == 1 ? 981 : i == 2 ? 1 : (size_t)-1);
-        FAILS(vrp_outgoing_send_frame(outgoing, other) == 0, EINVAL);
+        REFUSED(vrp_outgoing_send_frame(outgoing, other) == 0, EINVAL);
         vrp_buffer_destroy(other);
     }
 
     /* Too large a frame, and too large a header. */
     other = vrp_buffer_construct(data, (size_t)UINT32_MAX + 1);
-    FAILS(vrp_outgoing_send_frame(outgoing, other) == 0, EMSGSIZE);
+    REFUSED(vrp_outgoing_send_frame(outgoing, other) == 0, EMSGSIZE);
     vrp_buffer_destroy(other);
     wrong = vrp_outgoing_construct("127.0.0.1", port, -1, -1, 1);
     for (i = 0; i < 500; i++)
@@ -186,7 +186,7 @@ static void arguments(int port) {
     other = vrp_buffer_construct(data, sizeof data);
     for (i = 0; i < 500; i++)
         vrp_buffer_add_critical(other, data + 2 * i, 1);
-    FAILS(vrp_outgoing_send_frame(wrong, other) == 0, EMSGSIZE);
+    REFUSED(vrp_outgoing_send_frame(wrong, other) == 0, EMSGSIZE);
     vrp_buffer_destroy(other);
     vrp_outgoing_close(wrong);
 
@@ -195,14 +195,14 @@ static void arguments(int port) {
     errno = 0;
     vrp_outgoing_close(outgoing);
     CHECK(errno == ECANCELED);
-    FAILS(vrp_outgoing_send_frame(outgoing, buffer) == 0, ECANCELED);
-    FAILS(vrp_outgoing_connect(outgoing) == 0, ECANCELED);
-    FAILS(vrp_outgoing_fd(outgoing) >= 0, ECANCELED);
-    FAILS(vrp_outgoing_connect((vrp_outgoing_t)data) == 0, EINVAL);
+    REFUSED(vrp_outgoing_send_frame(outgoing, buffer) == 0, ECANCELED);
+    REFUSED(vrp_outgoing_connect(outgoing) == 0, ECANCELED);
+    REFUSED(vrp_outgoing_fd(outgoing) >= 0, ECANCELED);
+    REFUSED(vrp_outgoing_connect((vrp_outgoing_t)data) == 0, EINVAL);
     incoming = vrp_incoming_construct(&zero, take);
     CHECK(incoming != NULL && zero > 0);
     vrp_incoming_close(incoming);
-    FAILS(vrp_incoming_fd(incoming) >= 0, ECANCELED);
+    REFUSED(vrp_incoming_fd(incoming) >= 0, ECANCELED);
     errno = 0;
     vrp_incoming_read_callback(0, incoming);
     CHECK(errno == ECANCELED);
@@ -245,7 +245,7 @@ int main(void) {
     descriptors[1] = silent(&lying);
     threads[2] = start(liar, &descriptors[1]);
     CHECK((liars = vrp_outgoing_construct("127.0.0.1", lying, -1, -1, -1)) != NULL);
-    FAILS(send_frame(liars, 3, 100000) == 0, EPROTO);
+    REFUSED(send_frame(liars, 3, 100000) == 0, EPROTO);
     vrp_outgoing_close(liars);
 
     /* More than a receiver keeps: 256 MiB. */
@@ -253,7 +253,7 @@ int main(void) {
     CHECK((data = calloc(300000000, 1)) != NULL);
     CHECK((buffer = vrp_buffer_construct(data, 300000000)) != NULL);
     begin = now();
-    FAILS(vrp_outgoing_send_frame(outgoing, buffer) == 0, ECONNREFUSED);
+    REFUSED(vrp_outgoing_send_frame(outgoing, buffer) == 0, ECONNREFUSED);
     CHECK(now() - begin < 3);
     vrp_buffer_destroy(buffer);
     free(data);
@@ -269,7 +269,7 @@ int main(void) {
     fd = vrp_incoming_fd(incoming);
     threads[4] = start(refused, outgoing);
     for (i = 0; i < 3; i++) {
-        CHECK(readable(fd, 10000));
+        CHECK(is_readable(fd, 10000));
         vrp_incoming_read_callback(fd, incoming);
     }
     handled = 0;
@@ -282,11 +282,11 @@ int main(void) {
 
     /* After the end. */
     vrp_shutdown();
-    FAILS(vrp_outgoing_send_frame(outgoing, NULL) == 0, EINVAL);
-    FAILS(send_frame(outgoing, 5, 10) == 0, ECANCELED);
-    FAILS(vrp_outgoing_construct("127.0.0.1", port, -1, -1, -1) != NULL, ECANCELED);
+    REFUSED(vrp_outgoing_send_frame(outgoing, NULL) == 0, EINVAL);
+    REFUSED(send_frame(outgoing, 5, 10) == 0, ECANCELED);
+    REFUSED(vrp_outgoing_construct("127.0.0.1", port, -1, -1, -1) != NULL, ECANCELED);
     port = 0;
-    FAILS(vrp_incoming_construct(&port, take) != NULL, ECANCELED);
+    REFUSED(vrp_incoming_construct(&port, take) != NULL, ECANCELED);
     CHECK(port == 0);
     vrp_init();
     CHECK((incoming = vrp_incoming_construct(&port, take)) != NULL);
@@ -298,7 +298,7 @@ int main(void) {
         pid_t child = fork();
         CHECK(child >= 0);
         if (child == 0) {
-            FAILS(send_frame(outgoing, 7, 10) == 0, ECANCELED);
+            REFUSED(send_frame(outgoing, 7, 10) == 0, ECANCELED);
             vrp_outgoing_close(outgoing);
             vrp_shutdown();
             vrp_init();

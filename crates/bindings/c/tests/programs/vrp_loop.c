@@ -31,7 +31,7 @@ static int sender(int port) {
             CHECK(fd >= 0 && fd == vrp_outgoing_fd(outgoing));
         }
         CHECK(send_frame(outgoing, (size_t)i, sizes[i % SIZES]) == 0);
-        if (i >= FRAMES / 2 && readable(fd, 0))
+        if (i >= FRAMES / 2 && is_readable(fd, 0))
             vrp_outgoing_read_callback(fd, outgoing);
     }
     vrp_outgoing_close(outgoing);
@@ -57,13 +57,13 @@ int main(void) {
     CHECK(incoming != NULL && port > 0 && port < 65536);
     vrp_incoming_set_source(incoming, &frames);
     fd = vrp_incoming_fd(incoming);
-    CHECK(fd >= 0 && fd < FD_SETSIZE && !readable(fd, 20));
+    CHECK(fd >= 0 && fd < FD_SETSIZE && !is_readable(fd, 20));
     CHECK(write(told[1], &port, sizeof port) == (ssize_t)sizeof port);
 
     /* The first datagram waits for us, however long we take. */
-    CHECK(readable(fd, 30000));
+    CHECK(is_readable(fd, 30000));
     usleep(50000);
-    CHECK(readable(fd, 0) && frames == 0);
+    CHECK(is_readable(fd, 0) && frames == 0);
 
     begin = now();
     while (frames < FRAMES) {
@@ -78,7 +78,7 @@ int main(void) {
     }
     /* The sender says good-bye; and there is no end of readability without a reason. */
     CHECK(child_succeeded(child));
-    for (i = 0; i < 100 && readable(fd, 150); i++)
+    for (i = 0; i < 100 && is_readable(fd, 150); i++)
         vrp_incoming_read_callback(fd, incoming);
     CHECK(i < 100);
     vrp_incoming_close(incoming);

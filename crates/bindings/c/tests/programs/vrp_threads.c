@@ -52,7 +52,7 @@ static void reset(int slow) {
     handled = most = 0;
     slow_first = slow;
     to_close = to_ask = NULL;
-    while (readable(told[0], 0)) {
+    while (is_readable(told[0], 0)) {
         char byte;
         await(told[0], &byte, 1);
     }
@@ -218,7 +218,7 @@ static void frames_before_the_loop(void) {
     /* The handler that ran was waited for; no other began. */
     CHECK(number_handled() == 1 && !pthread_equal(handler_thread, pthread_self()));
     while (number_handled() < 5) {
-        CHECK(readable(fd, 10000));
+        CHECK(is_readable(fd, 10000));
         vrp_incoming_read_callback(fd, incoming);
         CHECK(pthread_equal(handler_thread, pthread_self()));
     }
@@ -254,7 +254,7 @@ static void handlers_that_meddle(void) {
     {
         pthread_t sender = start(send_one, outgoing);
         for (i = 0; i < 100 && number_handled() == 0; i++) {
-            CHECK(readable(fd, 10000));
+            CHECK(is_readable(fd, 10000));
             vrp_incoming_read_callback(fd, incoming);
         }
         CHECK(number_handled() == 1);
@@ -276,7 +276,7 @@ static void handlers_that_meddle(void) {
     {
         pthread_t sender = start(send_one, outgoing);
         while (number_handled() < 2) {
-            CHECK(readable(fd, 10000));
+            CHECK(is_readable(fd, 10000));
             vrp_incoming_read_callback(fd, incoming);
         }
         CHECK(pthread_equal(handler_thread, pthread_self()));

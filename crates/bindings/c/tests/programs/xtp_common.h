@@ -2,61 +2,13 @@
 #ifndef XTP_COMMON_H
 #define XTP_COMMON_H
 
-#ifndef _DEFAULT_SOURCE
-#define _DEFAULT_SOURCE
-#endif
+#include "checks.h"
 
-#include <arpa/inet.h>
-#include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
-#include <poll.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/select.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "xtp.h"
-
-/* Ends the program with a message if something is not as it should be. */
-#define CHECK(what)                                                               \
-    do {                                                                          \
-        if (!(what)) {                                                            \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #what);    \
-            exit(1);                                                              \
-        }                                                                         \
-    } while (0)
-
-/* The call must return this. */
-#define IS(call, code)                                                                             \
-    do {                                                                                           \
-        int returned_ = (call);                                                                    \
-        if (returned_ != (code)) {                                                                 \
-            fprintf(stderr, "%s:%d: %s is %d, not %s\n", __FILE__, __LINE__, #call, returned_, #code); \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
-
-#define UNUSED __attribute__((unused))
-
-UNUSED static double now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
-UNUSED static struct sockaddr_in loopback(int port) {
-    struct sockaddr_in address;
-    memset(&address, 0, sizeof address);
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    address.sin_port = htons((uint16_t)port);
-    return address;
-}
 
 UNUSED static int port_of(int socket) {
     struct sockaddr_in address;
@@ -136,12 +88,6 @@ UNUSED static uint64_t verify(const struct end *end) {
     for (offset = low; offset < high; offset++)
         CHECK(at(end, offset) == expected(offset));
     return high - low;
-}
-
-/* Waits for a child process; whether it was content. */
-UNUSED static int child_succeeded(pid_t child) {
-    int status = 0;
-    return waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
 /* Goes on until the association has ended; how it did. */

@@ -1,60 +1,9 @@
 /* Over a path that loses, doubles and reorders packets: a relay in a third process. Selective and go-back-N, both layouts. */
+#include "relay.h"
 #include "xtp_common.h"
 
 #define RING 65536
 #define TOTAL 400000
-
-static uint32_t seed = 12345;
-
-static uint32_t draw(uint32_t below) {
-    seed = seed * 1664525u + 1013904223u;
-    return (seed >> 8) % below;
-}
-
-/* Hands packets on between whoever wrote last to `front` and `port`. */
-static void relay(int front, int port) {
-    struct sockaddr_in caller, server = loopback(port);
-    int back = bound_socket(), known = 0;
-    char held[2000];
-    ssize_t held_size = 0;
-    int held_forward = 0;
-    memset(&caller, 0, sizeof caller);
-    for (;;) {
-        struct pollfd entries[2];
-        char packet[2000];
-        int way;
-        entries[0].fd = front;
-        entries[1].fd = back;
-        entries[0].events = entries[1].events = POLLIN;
-        poll(entries, 2, -1);
-        for (way = 0; way < 2; way++) {
-            socklen_t length = sizeof caller;
-            ssize_t size;
-            int copies;
-            if (!(entries[way].revents & POLLIN))
-                continue;
-            size = recvfrom(entries[way].fd, packet, sizeof packet, 0, way == 0 ? (struct sockaddr *)&caller : NULL,
-                            way == 0 ? &length : NULL);
-            known |= way == 0;
-            if (size <= 0 || !known || draw(100) < 5)
-                continue;
-            if (held_size == 0 && draw(100) < 5) {
-                memcpy(held, packet, (size_t)size);
-                held_size = size;
-                held_forward = way == 0;
-                continue;
-            }
-            for (copies = draw(100) < 5 ? 2 : 1; copies > 0; copies--)
-                sendto(way == 0 ? back : front, packet, (size_t)size, 0,
-                       (struct sockaddr *)(way == 0 ? &server : &caller), sizeof server);
-            if (held_size > 0 && draw(3) == 0) {
-                sendto(held_forward ? back : front, held, (size_t)held_size, 0,
-                       (struct sockaddr *)(held_forward ? &server : &caller), sizeof server);
-                held_size = 0;
-            }
-        }
-    }
-}
 
 static void transfer(int service, uint32_t mode, int how) {
     static char data[16000];

@@ -107,15 +107,9 @@ fn service(args: &Args) -> Result<(Service, Option<String>), Error> {
 }
 
 fn path(args: &Args, service: &Service, to: Option<&str>) -> Result<Path, Error> {
-    let declared = service.path_class();
-    let found = match to {
-        Some(to) => {
-            let peer = resolve(to)?;
-            let path = Path::toward(peer).map_err(|error| Error::io(format!("the way to {peer}"), &error))?;
-            declared.map_or(path.clone(), |class| path.declared(class))
-        }
-        None => Path::of_class(declared.unwrap_or(PathClass::Internet)),
-    };
+    let peer = to.map(resolve).transpose()?;
+    let found = Path::of_service(service, peer)
+        .map_err(|error| Error::io(format!("the way to {}", to.unwrap_or_default()), &error))?;
     Ok(Path {
         round_trip: args.rtt.unwrap_or(found.round_trip),
         loss: args.path_loss.unwrap_or(found.loss),

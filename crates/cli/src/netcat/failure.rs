@@ -4,9 +4,9 @@ use crate::exit::Error;
 use pinnace::{ConnectionError, Error as Cause};
 
 /// The line and the exit code of an error. `what`: what was being done.
-pub(crate) fn failure(what: &str, error: Cause) -> Error {
+pub(crate) fn failure(what: &str, error: &Cause) -> Error {
     let text = format!("{what}: {error}");
-    match &error {
+    match error {
         Cause::Io { source, action } => Error::io(action, source),
         Cause::Connection(connection) => match &**connection {
             ConnectionError::Malformed(_) | ConnectionError::ServiceTooLong { .. } => Error::usage(text),

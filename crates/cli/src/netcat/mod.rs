@@ -144,8 +144,8 @@ pub(crate) fn listen(args: &ListenArgs, output: &Output) -> Result<(), Error> {
     interrupt::install();
     let told = args.common.told(output)?;
     let endpoint = Endpoint::bind_with(authority.as_str(), &args.common.options())
-        .map_err(|error| failure(&format!("cannot listen on {authority}"), error))?;
-    let listener = endpoint.listen(&service).map_err(|error| failure("cannot listen", error))?;
+        .map_err(|error| failure(&format!("cannot listen on {authority}"), &error))?;
+    let listener = endpoint.listen(&service).map_err(|error| failure("cannot listen", &error))?;
     told.tell(&Event::Listening { address: &listener.local_addr().to_string() });
     let mode = args.common.mode(&service);
     let input = if args.common.no_input { Input::none() } else { Input::of_stdin(mode) };
@@ -153,7 +153,7 @@ pub(crate) fn listen(args: &ListenArgs, output: &Output) -> Result<(), Error> {
         let connection = loop {
             interrupt::check()?;
             if let Some(connection) =
-                listener.accept_timeout(interrupt::LOOK).map_err(|error| failure("cannot accept", error))?
+                listener.accept_timeout(interrupt::LOOK).map_err(|error| failure("cannot accept", &error))?
             {
                 break connection;
             }
@@ -202,12 +202,13 @@ pub(crate) fn connect(args: &ConnectArgs, output: &Output) -> Result<(), Error> 
     }
     if *explain {
         let peer = target::resolve(&authority)?;
-        let path = Path::toward(peer).map_err(|error| Error::io(format!("the way to {peer}"), &error))?;
+        let path = Path::of_service(&service, Some(peer));
+        let path = path.map_err(|error| Error::io(format!("the way to {peer}"), &error))?;
         let choice = choose(&service, &path, &args.common.selection());
         told.explain(&explain::report(&service, &path, &args.common.selection(), &choice));
     }
     let (endpoint, to) = (Endpoint::client_with(&args.common.options()), authority.clone());
     let connection = transport::interruptible(move || endpoint.connect(&to, &service))?
-        .map_err(|error| failure(&format!("cannot connect to {authority}"), error))?;
+        .map_err(|error| failure(&format!("cannot connect to {authority}"), &error))?;
     serving::serve(connection, true, &input, mode, &told)
 }

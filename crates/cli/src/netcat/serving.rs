@@ -152,7 +152,7 @@ impl Serving {
         }
     }
 
-    fn failed(&self, error: Cause) -> Error {
+    fn failed(&self, error: &Cause) -> Error {
         let error = failure(&format!("the connection with {} broke", self.peer), error);
         let bytes = self.counts.bytes_received.load(Ordering::Relaxed);
         Error { message: format!("{}; {bytes} bytes had come", error.message), ..error }
@@ -166,7 +166,7 @@ impl Serving {
                 Ok(Some(message)) => message,
                 Ok(None) => return Ok(()),
                 Err(Cause::Timeout) => continue,
-                Err(error) => return Err(self.failed(error)),
+                Err(error) => return Err(self.failed(&error)),
             };
             let (bytes, bytes_lost) = (message.len() as u64, message.bytes_lost() as u64);
             let number = self.counts.messages_received.fetch_add(1, Ordering::Relaxed);
@@ -191,10 +191,10 @@ impl Serving {
         while !self.stop.load(Ordering::Relaxed) {
             match input.next(interrupt::LOOK)? {
                 Next::Later => {}
-                Next::Ended => return self.connection.close(FLUSH).map_err(|error| self.failed(error)),
+                Next::Ended => return self.connection.close(FLUSH).map_err(|error| self.failed(&error)),
                 Next::Message(message) => {
                     let bytes = message.len() as u64;
-                    drop(self.connection.send(message).map_err(|unsent| self.failed(unsent.error))?);
+                    drop(self.connection.send(message).map_err(|unsent| self.failed(&unsent.error))?);
                     self.counts.messages_sent.fetch_add(1, Ordering::Relaxed);
                     self.counts.bytes_sent.fetch_add(bytes, Ordering::Relaxed);
                 }

@@ -64,8 +64,7 @@ pub(crate) fn connect(to: SocketAddr, service: &Service, options: &EndpointOptio
         let why = "a connection has one peer; for many receivers use pinnace::a1 or pinnace::xtp";
         return Err(ConnectionError::Unsuited(why.to_owned()).into());
     }
-    let mut path = Path::toward(to).map_err(|error| Error::io(format!("cannot reach {to}"), error))?;
-    path.class = service.path.unwrap_or(path.class);
+    let path = Path::of_service(service, Some(to)).map_err(|error| Error::io(format!("cannot reach {to}"), error))?;
     let mut selection = options.selection.clone();
     let mut tried: Vec<(Method, String)> = Vec::new();
     loop {

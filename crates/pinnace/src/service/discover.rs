@@ -1,6 +1,6 @@
 //! What can be found out of a path without sending anything.
 
-use super::{Path, PathClass};
+use super::{Path, PathClass, Service};
 use pinnace_link::{Link, UdpLink, UdpOptions};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -45,6 +45,30 @@ impl Path {
         }
         let (round_trip, loss) = (Duration::from_millis(1), 0.001);
         Ok(Self { round_trip, loss, ethernet: may_send_frames(), multicast: true, ..internet })
+    }
+}
+
+impl Path {
+    /// The path that a service is judged by: the one [toward](Path::toward) a peer, or of the Internet without one, and of
+    /// the class that the service says, if it says one ([`Path::declared`]). Whoever connects, and whoever only asks what
+    /// would be chosen, has the same.
+    ///
+    /// ```
+    /// use pinnace::service::{Path, PathClass};
+    /// let path = Path::of_service(&"path=internet".parse()?, Some("127.0.0.1:4747".parse()?))?;
+    /// assert_eq!((path.class, path.loss), (PathClass::Internet, 0.01));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there is no route.
+    pub fn of_service(service: &Service, peer: Option<SocketAddr>) -> io::Result<Self> {
+        let found = peer.map_or_else(|| Ok(Self::of_class(PathClass::Internet)), Self::toward)?;
+        Ok(match service.path_class() {
+            Some(class) if peer.is_some() => found.declared(class),
+            Some(class) => Self::of_class(class),
+            None => found,
+        })
     }
 }
 

@@ -59,11 +59,11 @@ fn hundreds_of_connections_have_the_method_that_explain_names() {
     let endpoint = Endpoint::bind("127.0.0.1:0").unwrap();
     let listener = endpoint.listen(&Service::new().path(PathClass::Cluster)).unwrap();
     let address = listener.local_addr();
-    let path = Path::toward(address).unwrap();
     let (mut refused, mut chosen) = (0, Vec::new());
     while chosen.len() < CONNECTIONS {
         let (service, selection) = (random.service(), random.selection());
         let options = EndpointOptions { selection: selection.clone(), ..EndpointOptions::default() };
+        let path = Path::of_service(&service, Some(address)).unwrap();
         let result = Endpoint::client_with(&options).connect(&address.to_string(), &service);
         let any = |method: Method| selection.allows(method) && method.probe(&service, &path).fits;
         if !Method::ALL.into_iter().any(any) {

@@ -96,16 +96,19 @@ fn one_way_is_one_way_where_the_method_has_two() {
 
 #[test]
 fn the_choice_is_what_explain_says() {
-    for service in
-        ["loss=5% run=4KiB size=2MB rate=200mbit", "", "size=16MiB in-place=yes", "pattern=stream direction=duplex"]
-    {
+    for service in [
+        "loss=5% run=4KiB size=2MB rate=200mbit path=internet",
+        "",
+        "size=16MiB in-place=yes",
+        "pattern=stream direction=duplex",
+    ] {
         let service: Service = service.parse().unwrap();
         let endpoint = Endpoint::bind("127.0.0.1:0").unwrap();
         let listener = endpoint.listen(&Service::new()).unwrap();
         let connection = Endpoint::client().connect(&listener.local_addr().to_string(), &service).unwrap();
         let choice = connection.explain().unwrap();
         assert_eq!(choice.offer.method, connection.method(), "{service}");
-        let path = pinnace::service::Path::toward(listener.local_addr()).unwrap();
+        let path = pinnace::service::Path::of_service(&service, Some(listener.local_addr())).unwrap();
         let choice = pinnace::service::choose(&service, &path, &Selection::default()).unwrap();
         assert_eq!(choice.offer.method, connection.method(), "{service}");
         assert_eq!(listener.accept_timeout(LONG).unwrap().unwrap().method(), connection.method());

@@ -5,6 +5,7 @@ mod body;
 mod choices;
 mod errors;
 mod lossy;
+mod tasks;
 
 use body::{Pair, pair_of};
 use pinnace::service::{Method, Service};

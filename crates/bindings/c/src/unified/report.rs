@@ -1,7 +1,7 @@
 //! Why it is this method, in words.
 
 use crate::errors::{Errno, Failure};
-use pinnace::service::{Choice, Offer, Path, PathClass, Selection, Service, Uri, choose, what_would_change};
+use pinnace::service::{Choice, Offer, Path, Selection, Service, Uri, choose, what_would_change};
 use std::fmt::Write;
 use std::net::{SocketAddr, ToSocketAddrs};
 
@@ -25,15 +25,10 @@ pub(super) fn of_choice(choice: &Choice) -> String {
 
 /// What `pinnace explain` says: the offers, and what would change the choice.
 pub(super) fn explain(service: &Service, peer: Option<&str>, selection: &Selection) -> Result<String, Failure> {
-    let declared = service.path_class();
-    let path = match peer {
-        None => Path::of_class(declared.unwrap_or(PathClass::Internet)),
-        Some(peer) => {
-            let found = Path::toward(resolve(peer)?)
-                .map_err(|error| Failure::new(Errno::from(&error).0, format!("the way to {peer}: {error}")))?;
-            declared.map_or(found.clone(), |class| found.declared(class))
-        }
-    };
+    let address = peer.map(resolve).transpose()?;
+    let path = Path::of_service(service, address).map_err(|error| {
+        Failure::new(Errno::from(&error).0, format!("the way to {}: {error}", peer.unwrap_or_default()))
+    })?;
     let mut text = match choose(service, &path, selection) {
         Ok(choice) => of_choice(&choice),
         Err(unmet) => {

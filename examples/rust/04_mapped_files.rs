@@ -1,51 +1,49 @@
-//! From file to file, straight from and into mapped pages: no buffer of the program ever holds the content.
+//! From file to file: the sender's memory is a mapped file, and so is the receiver's.
 //!
 //! cargo run --release -p pinnace --example 04_mapped_files
 #![allow(clippy::print_stdout)]
 
-use pinnace::Message;
-use pinnace::zcrp::{Listener, Options, Sender};
+use pinnace::{Endpoint, Listener, Message, Service};
 use std::error::Error;
 use std::fs::File;
-use std::io::Write;
+use std::path::Path;
 use std::thread;
 
-fn main() -> Result<(), Box<dyn Error>> {
+type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
+
+fn receive(listener: &Listener, path: &Path) -> Outcome<()> {
+    let connection = listener.accept()?;
+    // First a message that says how long the file is, so that we can make room for it.
+    let size = connection.recv()?.ok_or("the sender is gone")?;
+    let size = u64::from_be_bytes(size[..].try_into()?);
+    let file = File::options().read(true).write(true).create(true).truncate(true).open(path)?;
+    file.set_len(size)?;
+    let mut pages = Message::map_file_mut(&file, 0, usize::try_from(size)?)?;
+    pages.set_len(usize::try_from(size)?);
+    let received = connection.recv_into(&mut pages)?.ok_or("the sender is gone")?;
+    assert_eq!((received.len as u64, received.holes.len()), (size, 0));
+    pages.flush()?;
+    Ok(())
+}
+
+fn main() -> Outcome<()> {
     let folder = tempfile::tempdir()?;
     let (source, target) = (folder.path().join("source.bin"), folder.path().join("target.bin"));
-    let content: Vec<u8> = (0..8 << 20).map(|i: u32| (i ^ i >> 8) as u8).collect();
-    File::create(&source)?.write_all(&content)?;
+    std::fs::write(&source, (0..8 << 20).map(|i: u32| (i ^ i >> 8) as u8).collect::<Vec<_>>())?;
 
-    let listener = Listener::bind("127.0.0.1:0", &Options::default())?;
-    let address = listener.local_addr()?;
+    let listener = Endpoint::bind("127.0.0.1:0")?.listen(&Service::default())?;
+    let address = listener.local_addr().to_string();
     let into = target.clone();
-    let receiving = thread::spawn(move || -> Result<(), Box<dyn Error + Send + Sync>> {
-        let receiver = listener.accept_receiver()?;
-        // First a message that says how long the file is, so that we can make room for it.
-        let size = receiver.post(Message::with_capacity(8))?.wait()?;
-        let size = u64::from_be_bytes(size[..].try_into()?);
-        let file = File::options().read(true).write(true).create(true).truncate(true).open(into)?;
-        file.set_len(size)?;
-        // The second message's memory is the file itself: the kernel puts the payload into the page cache.
-        let message = Message::map_file_mut(&file, 0, usize::try_from(size)?)?;
-        let message = receiver.post(message)?.wait()?;
-        message.flush()?;
-        let counters = receiver.counters();
-        println!("{} units in place, {} copied", counters.units_in_place, counters.units_copied);
-        receiver.close();
-        Ok(())
-    });
+    let receiving = thread::spawn(move || receive(&listener, &into));
 
-    let sender = Sender::connect(address, &Options::default())?;
     let file = File::open(&source)?;
     let size = file.metadata()?.len();
-    // Both are queued at once. The second one waits until the receiver has named its memory for it.
-    let sizes = sender.send(Message::from_vec(size.to_be_bytes().to_vec()))?;
-    let bytes = sender.send(Message::map_file(&file, 0, usize::try_from(size)?)?)?;
-    sizes.wait()?;
-    bytes.wait()?;
-    receiving.join().expect("the receiving thread does not panic").map_err(|error| error.to_string())?;
-    println!("{size} bytes from {} to {}", source.display(), target.display());
-    assert!(std::fs::read(target)? == content, "the files are the same");
+    let connection = Endpoint::client().connect(&address, &format!("size={size}").parse()?)?;
+    drop(connection.send(&size.to_be_bytes())?);
+    // Nothing reads the file: the kernel sends its pages.
+    connection.send(Message::map_file(&file, 0, usize::try_from(size)?)?)?.wait()?;
+    receiving.join().expect("the receiving thread does not panic")?;
+    println!("{size} bytes from {} to {} by {}", source.display(), target.display(), connection.method());
+    assert!(std::fs::read(target)? == std::fs::read(source)?, "the files are the same");
     Ok(())
 }

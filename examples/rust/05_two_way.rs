@@ -1,53 +1,38 @@
-//! Both ways on one socket: a client asks, a server answers.
+//! Both ways on one connection: a client asks, a server answers many clients.
 //!
 //! cargo run -p pinnace --example 05_two_way
 #![allow(clippy::print_stdout)]
 
-use pinnace::Message;
-use pinnace::zcrp::{Listener, Options, connect};
+use pinnace::{Connection, Endpoint, Listener, Service};
 use std::error::Error;
 use std::thread;
 
-/// Questions of this program; an empty one ends the conversation.
-const QUESTIONS: [&str; 4] = ["ahoy", "mizzen mast", "keel", ""];
-
-fn serve(listener: Listener) -> Result<(), pinnace::Error> {
-    // `accept` gives both halves: what the client sends comes out of one, the other one answers it.
-    let (sender, receiver) = listener.accept()?;
-    // Memory for the next question is named before the answer goes out, so that the client never waits for it.
-    let mut next = receiver.post(Message::with_capacity(100))?;
-    loop {
-        let question = next.wait()?;
-        next = receiver.post(Message::with_capacity(100))?;
-        if question.is_empty() {
-            break;
-        }
-        let answer = String::from_utf8_lossy(&question).to_uppercase();
-        // Nobody waits for the answer to arrive: dropping it lets it go on by itself.
-        drop(sender.send(Message::from_vec(answer.into_bytes()))?);
+fn answer(connection: &Connection) -> Result<(), pinnace::Error> {
+    // The end comes when the client closes.
+    while let Some(question) = connection.recv()? {
+        // Nobody waits for the answer to arrive: dropping the delivery lets it go on by itself.
+        drop(connection.send(question.to_ascii_uppercase())?);
     }
-    receiver.close();
     Ok(())
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let listener = Listener::bind("127.0.0.1:0", &Options::default())?;
-    let address = listener.local_addr()?;
-    let server = thread::spawn(move || serve(listener));
-
-    let (sender, receiver) = connect(address, &Options::default())?;
-    for question in QUESTIONS {
-        // The place for the answer first, then the question.
-        let answer = receiver.post(Message::with_capacity(100))?;
-        sender.send(Message::from_vec(question.into()))?.wait()?;
-        if question.is_empty() {
-            break;
-        }
-        let answer = answer.wait()?;
-        println!("{question} -> {}", String::from_utf8_lossy(&answer));
-        assert_eq!(*answer, *question.to_uppercase().as_bytes());
+fn serve(listener: &Listener) -> Result<(), pinnace::Error> {
+    loop {
+        let connection = listener.accept()?;
+        thread::spawn(move || answer(&connection));
     }
-    receiver.close();
-    server.join().expect("the server does not panic")?;
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let listener = Endpoint::bind("127.0.0.1:0")?.listen(&Service::default())?;
+    let address = listener.local_addr();
+    thread::spawn(move || serve(&listener));
+
+    let connection = pinnace::connect(&format!("pinnace://{address}?direction=duplex"))?;
+    for question in ["ahoy", "mizzen mast", "keel"] {
+        connection.send(question)?.wait()?;
+        let answer = connection.recv()?.ok_or("the server is gone")?;
+        println!("{question} -> {}", String::from_utf8_lossy(&answer));
+    }
     Ok(())
 }

@@ -48,3 +48,13 @@ pub use message::Message;
 pub use pinnace_core::ControllerKind;
 pub use pinnace_link as link;
 pub use pinnace_runtime::{EndpointError, Idle};
+pub use service::Service;
+
+/// The pages whose programs have to run.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../../../docs/src/tutorial.md")]
+    pub struct Tutorial;
+    #[doc = include_str!("../../../README.md")]
+    pub struct Readme;
+}

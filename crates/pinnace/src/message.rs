@@ -201,6 +201,33 @@ impl From<Vec<u8>> for Message {
     }
 }
 
+impl From<String> for Message {
+    fn from(text: String) -> Self {
+        Self::from_vec(text.into_bytes())
+    }
+}
+
+/// A copy.
+impl From<&[u8]> for Message {
+    fn from(bytes: &[u8]) -> Self {
+        Self::from_vec(bytes.to_vec())
+    }
+}
+
+/// A copy.
+impl<const N: usize> From<&[u8; N]> for Message {
+    fn from(bytes: &[u8; N]) -> Self {
+        Self::from(bytes.as_slice())
+    }
+}
+
+/// A copy.
+impl From<&str> for Message {
+    fn from(text: &str) -> Self {
+        Self::from(text.as_bytes())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

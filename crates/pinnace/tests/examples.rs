@@ -45,37 +45,52 @@ fn run(name: &str) -> String {
 #[test]
 fn the_first_message_arrives() {
     assert!(run("01_first_message").contains("received \"ahoy\""));
+    assert!(run("zcrp_first_message").contains("received \"ahoy\""));
 }
 
 #[test]
 fn many_messages_under_way_arrive() {
     let output = run("02_many_under_way");
+    assert!(output.contains("65536000 bytes received\n") && output.contains("Gbit/s"), "{output}");
+    let output = run("zcrp_many_under_way");
     assert!(output.contains("messages_received 1000\n") && output.contains("Gbit/s"), "{output}");
 }
 
 #[test]
 fn futures_complete() {
-    assert_eq!(run("03_async"), "received [\"ahoy\", \"who goes there?\", \"a pinnace\"]\n");
+    for name in ["03_async", "zcrp_async"] {
+        assert_eq!(run(name), "received [\"ahoy\", \"who goes there?\", \"a pinnace\"]\n");
+    }
 }
 
 #[test]
 fn a_file_arrives_in_a_file() {
-    assert!(run("04_mapped_files").contains("8388608 bytes from "));
+    for name in ["04_mapped_files", "zcrp_mapped_files"] {
+        assert!(run(name).contains("8388608 bytes from "));
+    }
 }
 
 #[test]
 fn a_server_answers() {
-    assert_eq!(run("05_two_way"), "ahoy -> AHOY\nmizzen mast -> MIZZEN MAST\nkeel -> KEEL\n");
+    for name in ["05_two_way", "zcrp_two_way"] {
+        assert_eq!(run(name), "ahoy -> AHOY\nmizzen mast -> MIZZEN MAST\nkeel -> KEEL\n");
+    }
 }
 
 #[test]
 fn pictures_arrive_with_holes() {
-    assert!(run("06_frames_with_holes").contains("bytes are missing, all within the contract"));
+    for name in ["06_frames_with_holes", "vrp_frames_with_holes"] {
+        let output = run(name);
+        assert!(output.contains("bytes are missing, all within the contract"), "{output}");
+    }
 }
 
 #[test]
 fn transactions_are_answered_and_lines_counted() {
     let output = run("07_transactions");
+    let answers = ["ahoy -> AHOY\n", "mizzen mast -> MIZZEN MAST\n", "keel -> KEEL\n"];
+    assert!(answers.iter().all(|answer| output.contains(answer)), "{output}");
+    let output = run("xtp_transactions");
     assert!(output.contains("ahoy -> AHOY\nmizzen mast -> MIZZEN MAST\n"), "{output}");
     assert!(output.contains("line 2: away\n") && output.ends_with("answer: 2 lines\n"), "{output}");
 }

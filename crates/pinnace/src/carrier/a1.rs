@@ -170,6 +170,10 @@ impl Carry for A1 {
         }
     }
 
+    async fn flush_async(&self) -> Result<(), Error> {
+        self.connection.flush_async().await
+    }
+
     fn set_service(&self, service: &Service) -> Result<(), String> {
         self.connection.set_qos(qos_of(service)).map_err(|error| error.to_string())
     }

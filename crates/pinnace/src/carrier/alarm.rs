@@ -117,7 +117,7 @@ impl Drop for Alarm {
 }
 
 /// What the future gives, unless it takes longer than until `at`.
-pub(super) async fn within<T>(at: Instant, future: impl Future<Output = T>) -> Option<T> {
+pub(crate) async fn within<T>(at: Instant, future: impl Future<Output = T>) -> Option<T> {
     let (mut future, mut alarm) = (pin!(future), Alarm { at, number: None });
     poll_fn(|context| match future.as_mut().poll(context) {
         Poll::Ready(value) => Poll::Ready(Some(value)),

@@ -262,6 +262,13 @@ impl Carry for Framed {
         }
     }
 
+    async fn flush_async(&self) -> Result<(), Error> {
+        match self.stream.association() {
+            Some(connection) => connection.flush_async().await,
+            None => Ok(()),
+        }
+    }
+
     fn set_service(&self, service: &Service) -> Result<(), String> {
         let Some(connection) = self.stream.association() else { return Ok(()) };
         let block = connection.block().map_err(|error| error.to_string())?;

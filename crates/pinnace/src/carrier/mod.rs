@@ -26,11 +26,13 @@ mod xtp;
 mod zcrp;
 
 pub(crate) use a1::{A1, most_of, qos_of};
+pub(crate) use alarm::within;
 pub(crate) use framed::Framed;
 pub(crate) use pieces::piece_bytes;
 pub use received::{Received, ReceivedInto};
 pub use sending::Delivered;
 pub(crate) use sending::Sending;
+pub(crate) use turn::Turn;
 pub(crate) use vrp::{Vrp, Ways};
 pub(crate) use xtp::{Xtp, patient, programmed};
 pub(crate) use zcrp::Zcrp;
@@ -66,13 +68,18 @@ pub(crate) trait Carry {
     /// received again.
     fn recv_into(&self, buffer: &mut [u8], deadline: Option<Instant>) -> Result<Option<ReceivedInto>, Error> {
         let Some(received) = self.recv(deadline)? else { return Ok(None) };
+        self.place(received, buffer).map(Some)
+    }
+
+    /// Copies what was received, or puts it back if it is too long.
+    fn place(&self, received: Received, buffer: &mut [u8]) -> Result<ReceivedInto, Error> {
         let (len, most) = (received.len(), buffer.len() as u64);
         let Some(to) = buffer.get_mut(..len) else {
             self.put_back(received);
             return Err(Error::MessageTooLong(most));
         };
         to.copy_from_slice(&received);
-        Ok(Some(ReceivedInto { len, holes: received.holes().to_vec() }))
+        Ok(ReceivedInto { len, holes: received.holes().to_vec() })
     }
 
     /// A message that did not fit is the next to be received again.
@@ -80,6 +87,9 @@ pub(crate) trait Carry {
 
     /// Waits until what was sent has arrived.
     fn flush(&self, deadline: Option<Instant>) -> Result<(), Error>;
+
+    /// The same, for tasks.
+    fn flush_async(&self) -> impl Future<Output = Result<(), Error>> + Send;
 
     /// What is sent from now on is sent so. The error says what cannot be changed.
     fn set_service(&self, service: &Service) -> Result<(), String>;
@@ -145,6 +155,10 @@ impl Carry for Carrier {
 
     fn flush(&self, deadline: Option<Instant>) -> Result<(), Error> {
         each!(self, carrier => carrier.flush(deadline))
+    }
+
+    async fn flush_async(&self) -> Result<(), Error> {
+        each!(self, carrier => carrier.flush_async().await)
     }
 
     fn set_service(&self, service: &Service) -> Result<(), String> {

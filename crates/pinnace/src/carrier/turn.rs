@@ -11,7 +11,7 @@ use std::time::Instant;
 
 /// See the [module](self).
 #[derive(Debug)]
-pub(super) struct Turn<T> {
+pub(crate) struct Turn<T> {
     place: Mutex<Place<T>>,
     freed: Condvar,
 }
@@ -25,13 +25,13 @@ struct Place<T> {
 }
 
 /// Whoever has it.
-pub(super) struct Held<'a, T> {
+pub(crate) struct Held<'a, T> {
     turn: &'a Turn<T>,
     state: Option<Box<T>>,
 }
 
 impl<T> Turn<T> {
-    pub(super) fn new(state: T) -> Self {
+    pub(crate) fn new(state: T) -> Self {
         let place = Place { state: Some(Box::new(state)), threads: 0, tasks: VecDeque::new() };
         Self { place: Mutex::new(place), freed: Condvar::new() }
     }
@@ -45,7 +45,7 @@ impl<T> Turn<T> {
     }
 
     /// Waits for the state. `None`: the deadline has passed.
-    pub(super) fn take(&self, deadline: Option<Instant>) -> Option<Held<'_, T>> {
+    pub(crate) fn take(&self, deadline: Option<Instant>) -> Option<Held<'_, T>> {
         let mut place = self.lock();
         loop {
             if let Some(state) = place.state.take() {
@@ -67,7 +67,7 @@ impl<T> Turn<T> {
     }
 
     /// The same, for tasks.
-    pub(super) async fn take_async(&self) -> Held<'_, T> {
+    pub(crate) async fn take_async(&self) -> Held<'_, T> {
         poll_fn(|context| {
             let mut place = self.lock();
             if let Some(state) = place.state.take() {

@@ -323,6 +323,13 @@ impl Carry for Vrp {
         out.flush_until(deadline)
     }
 
+    async fn flush_async(&self) -> Result<(), Error> {
+        match &self.out {
+            Some(out) => out.flush_async().await,
+            None => Ok(()),
+        }
+    }
+
     fn set_service(&self, service: &Service) -> Result<(), String> {
         *self.terms.lock().unwrap_or_else(PoisonError::into_inner) = Terms::of(service);
         Ok(())

@@ -123,6 +123,10 @@ impl Carry for Xtp {
         }
     }
 
+    async fn flush_async(&self) -> Result<(), Error> {
+        self.connection.flush_async().await
+    }
+
     fn set_service(&self, service: &Service) -> Result<(), String> {
         let block = self.connection.block().map_err(|error| error.to_string())?;
         self.connection.set_block(programmed(block, service)).map_err(|error| error.to_string())

@@ -225,6 +225,10 @@ impl Carry for Zcrp {
         self.sender.flush_until(deadline)
     }
 
+    async fn flush_async(&self) -> Result<(), Error> {
+        self.sender.flush_async().await
+    }
+
     fn set_service(&self, _: &Service) -> Result<(), String> {
         // Nothing that a service says changes what this protocol does.
         Ok(())

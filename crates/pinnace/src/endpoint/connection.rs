@@ -1,10 +1,10 @@
 //! Connections: messages to a peer and back, by whatever method was chosen.
 
 use super::{ConnectionError, Delivery, MessageStream, PerMessage};
-use crate::carrier::{Carrier, Carry, Received, ReceivedInto};
+use crate::carrier::{Carrier, Carry, Received, ReceivedInto, Turn, within};
 use crate::counters::Shown;
 use crate::service::{Choice, Method, Path, Reliability, Selection, Service, choose};
-use crate::{Error, Message, Unsent};
+use crate::{Error, Message, Unsent, a1};
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 /// How long the end of a connection waits for what was sent.
 const LINGER: Duration = Duration::from_secs(1);
+/// No end lasts longer: beyond all that clocks tell there is none.
+const LONGEST_LINGER: Duration = Duration::from_secs(1 << 30);
 
 /// What a connection is made of beside its carrier.
 pub(crate) struct Parts {
@@ -36,7 +38,7 @@ pub struct Connection {
     selection: Selection,
     service: Mutex<Service>,
     /// Held from a request to its response.
-    transacting: Mutex<()>,
+    transacting: Turn<()>,
     is_closed: AtomicBool,
     shown: Shown,
 }
@@ -44,7 +46,7 @@ pub struct Connection {
 impl Connection {
     pub(crate) fn new(carrier: Carrier, parts: Parts) -> Self {
         let Parts { method, service, path, peer, selection } = parts;
-        let (transacting, is_closed) = (Mutex::new(()), AtomicBool::new(false));
+        let (transacting, is_closed) = (Turn::new(()), AtomicBool::new(false));
         let shown = Shown::new(method.name(), &peer.to_string(), &service.to_string());
         Self { carrier, method, path, peer, selection, service: Mutex::new(service), transacting, is_closed, shown }
     }
@@ -139,6 +141,15 @@ impl Connection {
         received
     }
 
+    /// Like [`Connection::recv_into`], for tasks.
+    ///
+    /// # Errors
+    /// As [`Connection::recv_into`].
+    pub async fn recv_into_async(&self, buffer: &mut [u8]) -> Result<Option<ReceivedInto>, Error> {
+        let Some(received) = self.carrier.recv_async().await? else { return Ok(None) };
+        self.carrier.place(received, buffer).map(Some)
+    }
+
     /// Sends a request, and waits for the next message, which is the response. One request is under way at a time: others
     /// wait for their turn. The other end receives requests, and sends responses, as messages.
     ///
@@ -146,9 +157,20 @@ impl Connection {
     /// As [`Connection::send`] and [`Connection::recv`]; [`Error::NoResponse`] if the peer has closed instead;
     /// [`ConnectionError::Cannot`] if the service has one direction.
     pub fn transact(&self, request: impl Into<Message>) -> Result<Received, Error> {
-        let _turn = self.transacting.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = self.transacting.take(None);
         drop(self.send(request)?);
         self.recv()?.ok_or(Error::NoResponse)
+    }
+
+    /// Like [`Connection::transact`], for tasks.
+    ///
+    /// # Errors
+    /// As [`Connection::transact`].
+    pub async fn transact_async(&self, request: impl Into<Message>) -> Result<Received, Error> {
+        let request = request.into();
+        let _turn = self.transacting.take_async().await;
+        drop(self.send(request)?);
+        self.recv_async().await?.ok_or(Error::NoResponse)
     }
 
     /// The messages as one stream of bytes to read and write, in which where one ends says nothing.
@@ -237,6 +259,14 @@ impl Connection {
         self.carrier.flush(None)
     }
 
+    /// Like [`Connection::flush`], for tasks.
+    ///
+    /// # Errors
+    /// As [`Connection::flush`].
+    pub async fn flush_async(&self) -> Result<(), Error> {
+        self.carrier.flush_async().await
+    }
+
     /// A descriptor for event loops: it becomes readable when something may have come. Then [`clear`](Self::clear) it, and
     /// take what is there with [`Connection::recv_timeout`] of no time until that is [`Error::Timeout`]. Valid as long as the
     /// connection; not to be read from.
@@ -263,6 +293,27 @@ impl Connection {
         }
         self.shown.close();
         self.carrier.close(Instant::now().checked_add(linger))
+    }
+
+    /// Like [`Connection::close`], for tasks.
+    ///
+    /// # Errors
+    /// As [`Connection::close`].
+    pub async fn close_async(&self, linger: Duration) -> Result<(), Error> {
+        if self.is_closed.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let until = Instant::now() + linger.min(LONGEST_LINGER);
+        let flushed = within(until, self.carrier.flush_async()).await.unwrap_or(Err(Error::Timeout));
+        let told = match self.carrier.close(Some(Instant::now())) {
+            Err(Error::Timeout) => within(until, self.carrier.flush_async()).await.unwrap_or(Err(Error::Timeout)),
+            told => told,
+        };
+        match told {
+            // The peer has closed, and needs to know nothing more.
+            Err(Error::CallRefused(a1::Refused::NoConnection)) => flushed,
+            told => flushed.and(told),
+        }
     }
 }
 

@@ -227,6 +227,11 @@ impl Sender {
         Ok(self.end.port.wait_until(|state| state.is_quiet().then_some(()), deadline)?)
     }
 
+    /// The same, for tasks.
+    pub(crate) async fn flush_async(&self) -> Result<(), Error> {
+        Ok(self.end.port.wait(|state| state.is_quiet().then_some(())).await?)
+    }
+
     /// Ends the sender: what is under way fails, later sends are refused, and the receiver is told.
     //= V-S4
     pub fn close(&self) {

@@ -93,10 +93,12 @@ impl Sender {
 
     /// Waits until no message is under way, at most until the deadline.
     pub(crate) fn flush_until(&self, deadline: Option<std::time::Instant>) -> Result<(), Error> {
-        let done = |state: &mut super::exchange::Exchange| {
-            (state.sends.is_quiet() || state.sends.closed().is_some()).then_some(())
-        };
-        Ok(self.port.wait_until(done, deadline)?)
+        Ok(self.port.wait_until(is_flushed, deadline)?)
+    }
+
+    /// The same, for tasks.
+    pub(crate) async fn flush_async(&self) -> Result<(), Error> {
+        Ok(self.port.wait(is_flushed).await?)
     }
 
     /// Waits until fewer messages are under way than now.
@@ -116,6 +118,11 @@ impl Sender {
             }
         });
     }
+}
+
+/// Whether nothing is under way.
+fn is_flushed(state: &mut super::exchange::Exchange) -> Option<()> {
+    (state.sends.is_quiet() || state.sends.closed().is_some()).then_some(())
 }
 
 /// A message on its way out. Dropping it lets the message go on, and its buffer be freed at the end.

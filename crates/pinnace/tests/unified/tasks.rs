@@ -1,0 +1,97 @@
+//! Many tasks on one thread, of a runtime that knows nothing but wakers: no descriptors, no clock.
+
+use super::body::{LONG, forced, pattern};
+use pinnace::service::{Method, Service};
+use pinnace::{Connection, Endpoint, Error};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Wake, Waker};
+
+type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+struct Task {
+    work: Mutex<Option<Work>>,
+    ready: Sender<Arc<Task>>,
+}
+
+impl Wake for Task {
+    fn wake(self: Arc<Self>) {
+        let ready = self.ready.clone();
+        // Whoever wakes a task after the end wakes nobody.
+        let _ = ready.send(self);
+    }
+}
+
+/// Runs all, and what they spawn, on this thread, until as many have ended as there were at first.
+fn run(first: Vec<Work>, spawned: &std::sync::mpsc::Receiver<Work>) {
+    let (ready, queue) = channel();
+    let mut left = first.len();
+    let task = |work| Arc::new(Task { work: Mutex::new(Some(work)), ready: ready.clone() });
+    for work in first {
+        ready.send(task(work)).unwrap();
+    }
+    while left > 0 {
+        let next: Arc<Task> = queue.recv_timeout(LONG).expect("somebody is woken");
+        let waker = Waker::from(Arc::clone(&next));
+        let mut work = next.work.lock().unwrap();
+        if work.as_mut().is_some_and(|it| it.as_mut().poll(&mut Context::from_waker(&waker)).is_ready()) {
+            *work = None;
+            left -= 1;
+        }
+        for work in spawned.try_iter() {
+            left += 1;
+            ready.send(task(work)).unwrap();
+        }
+    }
+}
+
+async fn answer(server: Connection) {
+    while let Some(request) = server.recv_async().await.unwrap() {
+        server.send(request.to_ascii_uppercase()).unwrap().await.unwrap();
+    }
+    server.close_async(LONG).await.unwrap();
+}
+
+async fn ask(address: String, method: Method) {
+    let service: Service = "direction=duplex largest=1MiB".parse().unwrap();
+    let client = Endpoint::client_with(&forced(method)).connect_async(&address, &service).await.unwrap();
+    for round in 0..20 {
+        let text = format!("round {round}");
+        let response = client.transact_async(text.clone().into_bytes()).await.unwrap();
+        assert_eq!(&*response, text.to_uppercase().as_bytes(), "{method}");
+    }
+    let bytes = pattern(300_000, 1);
+    let delivery = client.send(bytes.clone()).unwrap();
+    client.flush_async().await.unwrap();
+    drop(delivery.await.unwrap());
+    let mut buffer = vec![0; 300_000];
+    let short = client.recv_into_async(&mut buffer[..10]).await;
+    assert!(matches!(short, Err(Error::MessageTooLong(10))), "{method}: {short:?}");
+    let received = client.recv_into_async(&mut buffer).await.unwrap().unwrap();
+    assert!(received.len == 300_000 && buffer == bytes.to_ascii_uppercase(), "{method}");
+    client.close_async(LONG).await.unwrap();
+    assert!(client.recv_async().await.unwrap().is_none(), "{method}");
+}
+
+#[test]
+fn many_tasks_share_a_thread() {
+    const EACH: usize = 4;
+    let methods = [Method::Xtp, Method::Qmp, Method::Zcrp, Method::Vrp, Method::A1];
+    let endpoint = Endpoint::bind("127.0.0.1:0").unwrap();
+    let listener = endpoint.listen(&Service::new()).unwrap();
+    let address = listener.local_addr().to_string();
+    let (spawn, spawned) = channel::<Work>();
+    let mut tasks: Vec<Work> = Vec::new();
+    for method in methods.into_iter().cycle().take(EACH * methods.len()) {
+        tasks.push(Box::pin(ask(address.clone(), method)));
+    }
+    tasks.push(Box::pin(async move {
+        for _ in 0..EACH * methods.len() {
+            let connection = listener.accept_async().await.unwrap();
+            spawn.send(Box::pin(answer(connection))).unwrap();
+        }
+    }));
+    run(tasks, &spawned);
+}

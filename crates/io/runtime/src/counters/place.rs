@@ -1,8 +1,9 @@
 //! Where counters files are.
 //!
-//! Always true: a process writes only into a directory that belongs to its user and that nobody else may enter.
+//! Always true: a process writes, and removes, only in a directory that belongs to its user and that nobody else may enter.
 
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 /// Names another directory, or says `off`.
 pub const ENVIRONMENT: &str = "PINNACE_COUNTERS";
@@ -44,16 +45,21 @@ pub fn directories() -> Vec<PathBuf> {
     found
 }
 
+/// Whether a directory is this user's alone: no link to another one, and nobody else may put anything there.
+pub(super) fn is_ours(directory: &Path) -> bool {
+    std::fs::symlink_metadata(directory)
+        .is_ok_and(|found| found.is_dir() && found.uid() == user() && found.mode() & 0o077 == 0)
+}
+
 /// Makes the directory, if it is not there; `None` unless it is this user's alone.
 #[cfg(target_os = "linux")]
 pub(super) fn prepared() -> Option<PathBuf> {
-    use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+    use std::os::unix::fs::DirBuilderExt;
     // SAFETY: no pointers. A program that has more rights than its user does not do what that user's environment says.
     if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
         return None;
     }
     let directory = directory()?;
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory).ok()?;
-    let found = std::fs::symlink_metadata(&directory).ok()?;
-    (found.is_dir() && found.uid() == user() && found.mode() & 0o077 == 0).then_some(directory)
+    is_ours(&directory).then_some(directory)
 }

@@ -63,7 +63,10 @@ const DRAFT: Duration = Duration::from_secs(60);
 pub fn processes() -> Vec<Process> {
     let mut found = Vec::new();
     for directory in place::directories() {
-        sweep(&directory);
+        // Elsewhere somebody else may have named what is not a counters file at all.
+        if place::is_ours(&directory) {
+            sweep(&directory);
+        }
         for path in files(&directory) {
             let Ok(Some(process)) = read(&path) else { continue };
             if path.file_name().is_some_and(|name| name == &*process.pid.to_string()) {

@@ -5,6 +5,7 @@ mod common;
 
 use common::{Listening, pinnace, run, text, wait_until};
 use serde_json::Value;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Stdio};
 
 /// What is seen of the processes that keep their files in this folder.
@@ -31,7 +32,7 @@ fn connections_are_seen_with_their_service_and_rates_and_vanish_when_killed() {
         let place = folder.path().join("counters");
         let place = place.to_str().unwrap();
         let mut listener = pinnace(&["listen", "127.0.0.1:0", "--no-input"]);
-        let listening = Listening::of(listener.env("PINNACE_COUNTERS", place));
+        let listening = Listening::of(listener.env("PINNACE_COUNTERS", place).stdout(Stdio::null()));
         let uri = format!("pinnace://{}?loss=5%&run=64KiB&size=10KB", listening.address);
         let mut sender = pinnace(&["connect", &uri, "--method", method]);
         sender.env("PINNACE_COUNTERS", place).stdin(std::fs::File::open("/dev/zero").unwrap());
@@ -69,7 +70,7 @@ fn a_process_may_hide_and_a_table_without_rows_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().to_str().unwrap();
     let mut listener = pinnace(&["listen", "127.0.0.1:0"]);
-    let _listening = Listening::of(listener.env("PINNACE_COUNTERS", "off"));
+    let _listening = Listening::of(listener.env("PINNACE_COUNTERS", "off").stdout(Stdio::null()));
     let table = pinnace(&["top", "--once", "--every", "50ms"]).env("PINNACE_COUNTERS", place).output().unwrap();
     assert!(text(&table.stdout).contains("nobody uses Pinnace here now"));
     let off = pinnace(&["top", "--once"]).env("PINNACE_COUNTERS", "off").output().unwrap();
@@ -83,16 +84,33 @@ fn a_process_may_hide_and_a_table_without_rows_says_so() {
 fn what_lies_beside_the_files_is_harmless() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
     std::fs::write(at("1"), [0xff; 300_000]).unwrap();
     std::fs::write(at("2"), b"").unwrap();
     std::fs::create_dir(at("3")).unwrap();
     std::os::unix::fs::symlink("/dev/zero", at("4")).unwrap();
-    nix_pipe(&at("5"));
+    pipe(&at("5"));
     assert!(seen(folder.path().to_str().unwrap(), &[]).is_empty());
+    assert!(!at("1").exists() && at("3").exists(), "what has a process's name and no process is swept");
+    // In a folder that others may enter nothing is removed, and nothing is written.
+    let open = folder.path().join("open");
+    std::fs::create_dir(&open).unwrap();
+    std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::write(open.join("7"), b"not ours").unwrap();
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink(&open, &link).unwrap();
+    for place in [&open, &link] {
+        let mut listener = pinnace(&["listen", "127.0.0.1:0"]);
+        let listening = Listening::of(listener.env("PINNACE_COUNTERS", place).stdout(Stdio::null()));
+        let connected = pinnace(&["connect", &listening.address]).env("PINNACE_COUNTERS", place).output().unwrap();
+        assert_eq!(connected.status.code(), Some(0));
+        assert!(seen(place.to_str().unwrap(), &[]).is_empty());
+        assert_eq!(std::fs::read_dir(&open).unwrap().count(), 1);
+    }
 }
 
 /// A pipe with nobody at its other end: to open it for reading would wait.
-fn nix_pipe(path: &std::path::Path) {
+fn pipe(path: &std::path::Path) {
     let made = std::process::Command::new("mkfifo").arg(path).status();
     assert!(made.is_ok_and(|status| status.success()));
 }

@@ -121,10 +121,13 @@ pub(super) fn whole() -> Result<Vec<u8>, Error> {
     }
 }
 
+/// What was read ahead.
+type Messages = Receiver<io::Result<Vec<u8>>>;
+
 /// Messages to send, for one peer after the other.
 #[derive(Clone)]
 pub(super) struct Input {
-    messages: Option<Arc<Mutex<Receiver<io::Result<Vec<u8>>>>>>,
+    messages: Option<Arc<Mutex<Messages>>>,
 }
 
 /// What comes next of it.

@@ -29,12 +29,12 @@ pub(crate) struct Listening {
 impl Listening {
     /// Starts it, and waits until it says where it listens (the last word of its first line).
     pub(crate) fn start(args: &[&str]) -> Self {
-        Self::of(&mut pinnace(args))
+        Self::of(pinnace(args).stdout(Stdio::piped()))
     }
 
-    /// The same with a command that was prepared.
+    /// The same with a command that was prepared; [`Listening::finish`] needs its standard output.
     pub(crate) fn of(command: &mut Command) -> Self {
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command runs");
+        let mut child = command.stderr(Stdio::piped()).spawn().expect("the command runs");
         let mut stderr = BufReader::new(child.stderr.take().expect("piped"));
         let address = loop {
             let mut line = String::new();

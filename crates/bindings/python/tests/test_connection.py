@@ -133,7 +133,7 @@ def test_waits_end_in_time_and_other_threads_run_meanwhile(pair):
     stop.set()
     thread.join()
     assert isinstance(caught.value, pinnace.Error)
-    assert 0.45 < took < 5 and ticks > 10, "the interpreter was released"
+    assert 0.45 < took < 5 and ticks > 1, "the interpreter was released"
     with pytest.raises(pinnace.TimeoutError):
         pair.listener.accept(timeout=0)
 

@@ -14,7 +14,7 @@ fn user() -> u32 {
 }
 
 /// The directory of this user's counters files: what the environment says ([`ENVIRONMENT`]), or else
-/// `$XDG_RUNTIME_DIR/pinnace/counters`, or the same in `/run/user`, or `/tmp/pinnace-UID`. `None` if it is switched off.
+/// `$XDG_RUNTIME_DIR/pinnace/counters`, or the same in `/run/user`, or `/dev/shm/pinnace-UID`, or that in `/tmp`. `None` if it is switched off.
 pub fn directory() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os(ENVIRONMENT).filter(|named| !named.is_empty()) {
         return (named != "off").then(|| PathBuf::from(named));
@@ -24,7 +24,12 @@ pub fn directory() -> Option<PathBuf> {
     let runtime = of_session.or_else(of_system).filter(|path| path.is_dir());
     Some(match runtime {
         Some(runtime) => runtime.join("pinnace/counters"),
-        None => std::env::temp_dir().join(format!("pinnace-{}", user())),
+        None => {
+            // In memory, if there is such a place: a disk that is busy must not hold up who counts.
+            let memory = Path::new("/dev/shm");
+            let base = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+            base.join(format!("pinnace-{}", user()))
+        }
     })
 }
 
@@ -39,7 +44,8 @@ pub fn directories() -> Vec<PathBuf> {
     let entries = |path: &str| std::fs::read_dir(path).into_iter().flatten().flatten();
     found.extend(entries("/run/user").map(|user| user.path().join("pinnace/counters")));
     let is_ours = |name: &std::ffi::OsStr| name.to_string_lossy().starts_with("pinnace-");
-    found.extend(entries("/tmp").filter(|entry| is_ours(&entry.file_name())).map(|entry| entry.path()));
+    let common = ["/dev/shm", "/tmp"].into_iter().flat_map(entries);
+    found.extend(common.filter(|entry| is_ours(&entry.file_name())).map(|entry| entry.path()));
     found.sort();
     found.dedup();
     found

@@ -15,6 +15,16 @@ pub struct Received {
     data: Data,
     /// Of data that does not say it.
     holes: Vec<Range<usize>>,
+    position: Position,
+}
+
+/// Whether a message comes when it is its turn.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Position {
+    /// Messages before it that were not waited for any longer.
+    pub(super) missed: u64,
+    /// It is one of those.
+    pub(super) is_late: bool,
 }
 
 // Boxing the frame would be an allocation for every message.
@@ -28,15 +38,15 @@ enum Data {
 
 impl Received {
     pub(super) fn bytes(bytes: Vec<u8>, holes: Vec<Range<usize>>) -> Self {
-        Self { data: Data::Bytes(bytes), holes }
+        Self { data: Data::Bytes(bytes), holes, position: Position::default() }
     }
 
-    pub(super) fn frame(frame: vrp::Received) -> Self {
-        Self { data: Data::Frame(frame), holes: Vec::new() }
+    pub(super) fn frame(frame: vrp::Received, position: Position) -> Self {
+        Self { data: Data::Frame(frame), holes: Vec::new(), position }
     }
 
     pub(super) fn posted(message: Message, pool: Weak<Pool>) -> Self {
-        Self { data: Data::Posted(Some(message), pool), holes: Vec::new() }
+        Self { data: Data::Posted(Some(message), pool), holes: Vec::new(), position: Position::default() }
     }
 
     /// What is missing, with permission: half-open ranges of bytes in rising order that do not touch. They read as zeros.
@@ -55,6 +65,19 @@ impl Received {
     /// Bytes that are missing.
     pub fn bytes_lost(&self) -> usize {
         self.holes().iter().map(ExactSizeIterator::len).sum()
+    }
+
+    /// How many messages before this one were not waited for any longer: they had been overtaken for as long as the
+    /// service's lifespan or deadline, or half a minute where it says neither. Each of them comes later
+    /// ([`Received::is_late`]), or was given up by its sender.
+    pub fn missed(&self) -> u64 {
+        self.position.missed
+    }
+
+    /// Whether it comes behind messages that were sent after it, although the service wants order: nothing that has arrived
+    /// is thrown away.
+    pub fn is_late(&self) -> bool {
+        self.position.is_late
     }
 
     /// What is missing in packets, of methods that count so: how many, which share, the longest run.

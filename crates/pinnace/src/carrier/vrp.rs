@@ -1,9 +1,11 @@
 //! A connection over VRP: frames under a contract, one association each way.
 //!
-//! Always true: frames of nobody but the peer are delivered; where order is wanted, a frame waits for those before it as long
-//! as they may still come, and no longer; what the connection says itself may not be lost, and is told to no application.
+//! Always true: frames of nobody but the peer are delivered, and all of them; where order is wanted, a frame waits for those
+//! before it as long as they are worth it, and whoever receives it is told if they did not come, and which come late; what
+//! the connection says itself may not be lost, and is told to no application.
 
 use super::alarm::within;
+use super::received::Position;
 use super::turn::{Held, Turn};
 use super::{Carry, Received, Sending, Special, farewell};
 use crate::endpoint::ConnectionError;
@@ -19,8 +21,9 @@ use std::time::{Duration, Instant};
 
 /// After so much silence the peer is asked whether it is there.
 const SILENCE: Duration = Duration::from_secs(2);
-/// How long a frame waits for those before it, if nothing says how long they are worth waiting for.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a frame waits for those before it, if nothing says how long they are worth waiting for. Longer than a sender
+/// goes on with a receiver that is silent; what its receiver refuses never comes.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Numbers of frames, after which they begin again.
 const NUMBERS: u64 = 1 << 15;
 
@@ -112,17 +115,21 @@ impl Incoming {
     }
 
     /// A frame that is due.
-    fn due(&mut self, now: Instant) -> Option<crate::vrp::Received> {
+    fn due(&mut self, now: Instant) -> Option<Received> {
         let first = *self.early.first_key_value()?.0;
         let is_next = self.next.is_none_or(|next| first <= next);
         let is_late = self.since.is_none_or(|since| since + self.patience <= now);
         if self.is_ordered && !is_next && !is_late {
             return None;
         }
+        let (missed, is_late) = match self.next {
+            Some(next) if self.is_ordered => (first.saturating_sub(next), first < next),
+            _ => (0, false),
+        };
         self.next = Some(self.next.unwrap_or(0).max(first + 1));
-        let frame = self.early.remove(&first);
+        let frame = self.early.remove(&first)?;
         self.since = (!self.early.is_empty()).then_some(now);
-        frame
+        Some(Received::frame(frame, Position { missed, is_late }))
     }
 
     /// When to look again, where nothing is due.
@@ -196,7 +203,7 @@ impl Vrp {
             incoming.next = Some(number + 1);
             return Some(frame);
         }
-        if incoming.source.is_some() && incoming.next.is_none_or(|next| number >= next || !incoming.is_ordered) {
+        if incoming.source.is_some() {
             incoming.early.insert(number, frame);
             incoming.since = incoming.since.or_else(|| Some(Instant::now()));
         }
@@ -266,8 +273,8 @@ impl Carry for Vrp {
         }
         loop {
             let now = Instant::now();
-            if let Some(frame) = incoming.due(now) {
-                return Ok(Some(Received::frame(frame)));
+            if let Some(received) = incoming.due(now) {
+                return Ok(Some(received));
             }
             if incoming.is_over() {
                 return Ok(None);
@@ -278,7 +285,7 @@ impl Carry for Vrp {
             match found {
                 Some(frame) => {
                     if let Some(frame) = self.on_frame(&mut incoming, frame) {
-                        return Ok(Some(Received::frame(frame)));
+                        return Ok(Some(Received::frame(frame, Position::default())));
                     }
                 }
                 None if deadline.is_some_and(|deadline| deadline <= Instant::now()) => return Err(Error::Timeout),
@@ -295,8 +302,8 @@ impl Carry for Vrp {
         }
         loop {
             let now = Instant::now();
-            if let Some(frame) = incoming.due(now) {
-                return Ok(Some(Received::frame(frame)));
+            if let Some(received) = incoming.due(now) {
+                return Ok(Some(received));
             }
             if incoming.is_over() {
                 return Ok(None);
@@ -305,7 +312,7 @@ impl Carry for Vrp {
                 None => self.ask(&mut incoming)?,
                 Some(frame) => {
                     if let Some(frame) = self.on_frame(&mut incoming, frame?) {
-                        return Ok(Some(Received::frame(frame)));
+                        return Ok(Some(Received::frame(frame, Position::default())));
                     }
                 }
             }

@@ -3,8 +3,10 @@
 use super::body::{LONG, Pair, pair_with, pattern};
 use pinnace::link::FaultOptions;
 use pinnace::service::{Method, Service};
-use pinnace::{Connection, EndpointOptions};
+use pinnace::vrp::Contract;
+use pinnace::{Connection, EndpointOptions, PerMessage};
 use std::ops::Range;
+use std::time::Duration;
 
 fn faults() -> EndpointOptions {
     let fault =
@@ -179,4 +181,33 @@ fn the_rendezvous_gets_through() {
         drop(pair.client.send(b"ahoy".to_vec()).unwrap());
         assert_eq!(&*pair.server.recv_timeout(LONG).unwrap().unwrap(), b"ahoy", "{method}");
     }
+}
+
+#[test]
+fn what_is_overtaken_is_told_and_comes_late() {
+    // Those behind it wait no longer than a millisecond for a large frame that is repeated in part again and again.
+    let fault = FaultOptions { loss: 0.3, ..FaultOptions::default() };
+    let options = EndpointOptions { fault: Some(fault), ..EndpointOptions::default() };
+    let service: Service = "loss=1% run=1400 deadline=1ms order=yes".parse().unwrap();
+    let Pair { client, server, _endpoint } = pair_with(Method::Vrp, &service, &options);
+    let reliable = PerMessage::new().contract(Contract::new()).deadline(Duration::from_secs(3600));
+    let mut deliveries = Vec::new();
+    for number in 0..20 {
+        let len = if number % 4 == 0 { 400_000 } else { 100 };
+        deliveries.push(client.send_with(pattern(len, number), &reliable).unwrap());
+    }
+    let (mut seen, mut missing, mut late) = ([false; 20], 0, 0);
+    for _ in 0..20 {
+        let received = server.recv_timeout(LONG).unwrap().unwrap();
+        let number = (0..20).find(|number| *received == *pattern(received.len(), *number)).expect("one of them");
+        assert!(!std::mem::replace(&mut seen[usize::from(number)], true), "{number} came twice");
+        let before = seen[..usize::from(number)].iter().filter(|seen| !**seen).count() as u64;
+        missing += received.missed();
+        late += u64::from(received.is_late());
+        // Who is not there before it has been told of as missed, and is late when it comes.
+        assert!(received.is_late() || before <= missing - late, "{number}: {before} before it, {missing}, {late}");
+    }
+    assert_eq!((missing, late), (late, missing), "who was missed has come late");
+    assert!(late > 0, "nothing was overtaken");
+    deliveries.into_iter().for_each(|delivery| drop(delivery.wait().unwrap()));
 }

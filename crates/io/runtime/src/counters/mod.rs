@@ -1,7 +1,7 @@
 //! The counters file: what a process does, for others to see, as long as it lives.
 //!
 //! Each process that has a row to show keeps a file, named after its process number, in a directory of its user's
-//! ([`directory`]). It has a header and a table of rows of one size ([`layout`]): a row for each endpoint that drives an
+//! ([`directory`]). It has a header and a table of rows of one size (`layout.rs`): a row for each endpoint that drives an
 //! engine ([`Endpoint::publish`](crate::Endpoint::publish)), and one for whatever the layers above want to show. Whoever
 //! reads it ([`processes`]) costs the writer nothing.
 //!

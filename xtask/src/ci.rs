@@ -57,9 +57,9 @@ pub(crate) fn test(root: &Path) -> Result<()> {
         let models = ["--lib", "--target-dir", "target/loom", "models"];
         cmd!(shell, "cargo test --release --locked -p pinnace-qbuf {models...}").run()?;
     }
-    python::test(&shell, root)?;
+    let python = python::test(&shell, root);
     cmd!(shell, "cargo test --workspace --locked --no-fail-fast").run()?;
-    Ok(())
+    python
 }
 
 /// Everything that is not a test, the quick ones first.

@@ -223,6 +223,8 @@ def test_the_service_of_a_connection_can_change():
 def test_control_c_ends_a_wait():
     program = """
 import os, signal, threading, time, pinnace
+# Who is started in the background may have been told to ignore it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 listener = pinnace.listen("127.0.0.1:0")
 threading.Thread(target=lambda: (time.sleep(0.3), os.kill(os.getpid(), signal.SIGINT)), daemon=True).start()
 begin = time.monotonic()

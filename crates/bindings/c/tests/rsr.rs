@@ -46,7 +46,7 @@ fn check(program: &str, variable: &str, compilers: &str, standard: &str, said: &
 
 #[test]
 fn two_processes_exchange_all_types_by_each_method() {
-    let said = "10 requests answered by zcrp\n10 requests answered by vrp\n";
+    let said = "10 requests answered by zcrp\n10 requests answered by vrp\n10 requests answered by pinnace\n";
     check("rsr_types.c", "CC", "cc", "-std=c99", said);
 }
 

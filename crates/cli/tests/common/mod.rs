@@ -52,6 +52,18 @@ impl Listening {
         assert!(Command::new("kill").args([signal, &id]).status().expect("kill runs").success());
     }
 
+    /// Waits until it has worked for a while: what it listens for has come.
+    pub(crate) fn wait_until_busy(&self) {
+        let stat = format!("/proc/{}/stat", self.child.as_ref().expect("it runs").id());
+        wait_until("it works", || {
+            let stat = std::fs::read_to_string(&stat).expect("it runs");
+            // User and system time, in hundredths of a second, counted from behind the name.
+            let fields = stat.rsplit(')').next().expect("a name in brackets").split_whitespace();
+            let ticks: u64 = fields.skip(11).take(2).map(|field| field.parse::<u64>().expect("a number")).sum();
+            ticks >= 10
+        });
+    }
+
     pub(crate) fn kill(&mut self) {
         let mut child = self.child.take().expect("it runs");
         child.kill().expect("killed");

@@ -69,7 +69,7 @@ fn an_interrupt_ends_both_ends_with_130() {
     let mut listening = listen(&[]);
     let args = ["qmp", "send", "--to", &*listening.address, "--size", "100MB", "--count", "1000000"];
     let mut sender = pinnace(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    std::thread::sleep(Duration::from_millis(300));
+    listening.wait_until_busy();
     let id = sender.id().to_string();
     assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
     assert_eq!(wait(&mut sender), Some(130));

@@ -122,7 +122,8 @@ impl Runner {
 
 /// Opens an endpoint with these handlers (`count` may be 0). `listen` says by which methods it can be reached, at which
 /// addresses of this host, in order of preference: "vrp=0.0.0.0:4000,zcrp=192.0.2.1:4001,local="; where no address is
-/// given the method finds one. NULL is every method: local (this process), vrp, zcrp. One handler runs at a time.
+/// given the method finds one. NULL is every method: local (this process), vrp, zcrp, pinnace (whichever the one
+/// interface chooses). One handler runs at a time.
 ///
 /// Returns NULL if a method is not there (EPROTONOSUPPORT) or cannot listen (its error), if `listen` is not well-formed or
 /// a handler is NULL (EINVAL).

@@ -11,7 +11,7 @@ pub(crate) use crate::errors::{Failure, told as guard};
 use crate::errors::Errno;
 use crate::kept::{Kept, Place};
 use libc::c_int;
-use pinnace::rsr::{Cause, Context, Error, Local, Method, Obstacle, Vrp, Zcrp};
+use pinnace::rsr::{Cause, Context, Error, Local, Method, Obstacle, Unified, Vrp, Zcrp};
 use std::sync::Arc;
 
 impl From<Error> for Failure {
@@ -58,8 +58,12 @@ impl Kept for Methods {
     }
 
     fn fresh() -> Self {
-        let methods: Vec<Arc<dyn Method>> =
-            vec![Arc::new(Local::default()), Arc::new(Vrp::default()), Arc::new(Zcrp::default())];
+        let methods: Vec<Arc<dyn Method>> = vec![
+            Arc::new(Local::default()),
+            Arc::new(Vrp::default()),
+            Arc::new(Zcrp::default()),
+            Arc::new(Unified::default()),
+        ];
         Self(Context::with_methods(methods))
     }
 }

@@ -198,5 +198,6 @@ static void converse(const char *method) {
 int main(void) {
     converse("zcrp");
     converse("vrp");
+    converse("pinnace");
     return 0;
 }

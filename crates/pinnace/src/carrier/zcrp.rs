@@ -19,8 +19,6 @@ use std::time::{Duration, Instant};
 
 /// After so much silence the peer is asked whether it is there.
 const SILENCE: Duration = Duration::from_secs(2);
-/// Buffers that wait for the first message.
-const FIRST_BUFFERS: usize = 4;
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -45,36 +43,27 @@ struct Incoming {
     partial: Vec<u8>,
     /// Messages that whoever received them had no room for.
     again: VecDeque<Received>,
-    /// Pieces that have come.
-    taken: u32,
     has_ended: bool,
     /// The last question whether the peer is there, if it was not answered.
     asked: Option<crate::zcrp::Sending>,
 }
 
 impl Zcrp {
-    /// `piece`: the bytes of a piece, which both ends have agreed on. Nothing is received before [`Zcrp::begin`].
-    pub(crate) fn new(halves: (Sender, Receiver), nonce: u64, piece: u32, longest: u64) -> Self {
+    /// `piece`: the bytes of a piece, which both ends have agreed on.
+    pub(crate) fn new(halves: (Sender, Receiver), nonce: u64, piece: u32, longest: u64) -> Result<Self, Error> {
         let (sender, receiver) = halves;
         let incoming = Turn::new(Incoming::default());
         let (pool, sending) = (Pool::new(piece), Mutex::new(()));
-        Self { sender, receiver, nonce, piece: piece as usize, longest, pool, sending, incoming }
-    }
-
-    /// Asks for messages. Whoever connects says OPEN first: the other end throws away what comes before the introduction,
-    /// and requests that were lost are repeated only after the time-out of a path that nobody has measured yet.
-    pub(crate) fn begin(&self) -> Result<(), Error> {
-        match self.incoming.take(None) {
-            Some(mut incoming) => self.post(&mut incoming),
-            None => Ok(()),
+        let this = Self { sender, receiver, nonce, piece: piece as usize, longest, pool, sending, incoming };
+        if let Some(mut incoming) = this.incoming.take(None) {
+            this.post(&mut incoming)?;
         }
+        Ok(this)
     }
 
-    /// Buffers wait for what comes: a few at first, since most connections never need more, and twice as many with each
-    /// message.
+    /// Buffers wait for what comes.
     fn post(&self, incoming: &mut Incoming) -> Result<(), Error> {
-        let wanted = FIRST_BUFFERS << incoming.taken.min(10);
-        while incoming.posted.len() < wanted.min(buffers(self.pool.piece() as u32)) {
+        while incoming.posted.len() < buffers(self.pool.piece() as u32) {
             incoming.posted.push_back(self.receiver.post(self.pool.take()).map_err(|unsent| unsent.error)?);
         }
         Ok(())
@@ -82,7 +71,6 @@ impl Zcrp {
 
     /// What has come in the first buffer. `None`: nothing for the application, or not the end of its message.
     fn on_piece(&self, incoming: &mut Incoming, message: Message) -> Result<Option<Received>, Error> {
-        incoming.taken = incoming.taken.saturating_add(1);
         self.post(incoming)?;
         if incoming.partial.is_empty() && message.len() < self.pool.piece() {
             if Control::may_be(&message, self.nonce)

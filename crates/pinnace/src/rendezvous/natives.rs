@@ -151,8 +151,7 @@ async fn open_zcrp(
     .await?;
     link.connect_to(peer).map_err(failed)?;
     let halves = zcrp::connected(link, peer, settings, Some(bytes))?;
-    let carrier = Zcrp::new(halves, agreed.nonce, agreed.piece, longest);
-    carrier.begin()?;
+    let carrier = Zcrp::new(halves, agreed.nonce, agreed.piece, longest)?;
     let control = carrier.opened().await?;
     Ok((Carrier::Zcrp(carrier), control, peer))
 }

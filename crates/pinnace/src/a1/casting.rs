@@ -4,11 +4,11 @@
 //! by the socket until every sink has it, or is gone.
 //= A-15
 
-use super::exchange::{Exchange, Lane};
+use super::exchange::{Exchange, Lane, Way};
 use super::port::{Call, canonical, deadline, resolve};
 use super::sending::status_of;
 use super::socket::Inner;
-use super::{Connection, Failure, Full, Group, Qos, Refused, SlowSink, Socket};
+use super::{Connection, Failure, Full, Group, Qos, Refused, Sending, SlowSink, Socket};
 use crate::{Error, Message, Unsent};
 use pinnace_a1::{CastId, Output};
 use pinnace_core::BufferId;
@@ -263,7 +263,31 @@ impl Socket {
     /// [`Refused::NotConnected`]: there is no sink, or none that lives.
     //= A-15, A-16
     pub fn send(&self, message: impl Into<Message>, full: Full) -> Result<(), Unsent> {
-        self.send_until(message.into(), full, None)
+        self.send_until(message.into(), full, None, false).map(drop)
+    }
+
+    /// Like [`Socket::send`]; what it returns tells when the message has arrived at every sink that lives then, and gives
+    /// its memory back. If none of them has it, that is [`Refused::NotConnected`].
+    ///
+    /// ```
+    /// use pinnace::a1::{Full, Socket, reliable};
+    /// # fn main() -> Result<(), pinnace::Error> {
+    /// let source = Socket::bind("127.0.0.1:0", reliable())?;
+    /// let listener = Socket::bind("127.0.0.1:0", reliable())?;
+    /// listener.listen(1)?;
+    /// source.add_sink(listener.local_addr(), reliable())?;
+    /// let sending = source.send_tracked(b"ahoy, all".to_vec(), Full::Block)?;
+    /// assert_eq!(&*sending.wait()?, b"ahoy, all");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Socket::send`].
+    //= A-15, A-16
+    pub fn send_tracked(&self, message: impl Into<Message>, full: Full) -> Result<Sending, Unsent> {
+        let (cast, ticket) = self.send_until(message.into(), full, None, true)?;
+        Ok(Sending::new(&self.inner.end, Way::Many(cast), ticket))
     }
 
     /// Like [`Socket::send`], waiting for at most `timeout`.
@@ -271,15 +295,22 @@ impl Socket {
     /// # Errors
     /// As [`Socket::send`], and [`Error::Timeout`].
     pub fn send_timeout(&self, message: impl Into<Message>, timeout: Duration) -> Result<(), Unsent> {
-        self.send_until(message.into(), Full::Block, deadline(timeout))
+        self.send_until(message.into(), Full::Block, deadline(timeout), false).map(drop)
     }
 
-    fn send_until(&self, mut message: Message, full: Full, deadline: Option<Instant>) -> Result<(), Unsent> {
+    /// Returns the set of sinks, and the message's ticket there.
+    fn send_until(
+        &self,
+        mut message: Message,
+        full: Full,
+        deadline: Option<Instant>,
+        is_tracked: bool,
+    ) -> Result<(CastId, u64), Unsent> {
         let port = &self.inner.end.port;
         let mut has_looked = false;
         loop {
-            let (unsent, error, full_at) = match self.cast(message)? {
-                Ok(()) => return Ok(()),
+            let (unsent, error, full_at) = match self.cast(message, is_tracked)? {
+                Ok(queued) => return Ok(queued),
                 Err(uncast) => uncast,
             };
             let waited = match (full_at, full) {
@@ -302,10 +333,22 @@ impl Socket {
     /// # Errors
     /// As [`Socket::send`].
     pub async fn send_async(&self, message: impl Into<Message>) -> Result<(), Unsent> {
-        let mut message = message.into();
+        self.send_until_async(message.into(), false).await.map(drop)
+    }
+
+    /// Like [`Socket::send_tracked`], for tasks: the future waits for room.
+    ///
+    /// # Errors
+    /// As [`Socket::send`].
+    pub async fn send_tracked_async(&self, message: impl Into<Message>) -> Result<Sending, Unsent> {
+        let (cast, ticket) = self.send_until_async(message.into(), true).await?;
+        Ok(Sending::new(&self.inner.end, Way::Many(cast), ticket))
+    }
+
+    async fn send_until_async(&self, mut message: Message, is_tracked: bool) -> Result<(CastId, u64), Unsent> {
         loop {
-            message = match self.cast(message)? {
-                Ok(()) => return Ok(()),
+            message = match self.cast(message, is_tracked)? {
+                Ok(queued) => return Ok(queued),
                 Err((message, _, Some((cast, room)))) => {
                     let waited = self.inner.end.port.wait(|state| has_room(state, cast, room)).await;
                     if let Err(error) = waited {
@@ -339,7 +382,7 @@ impl Socket {
     }
 
     /// Queues a message; the inner error says what was in its way.
-    fn cast(&self, mut message: Message) -> Result<Result<(), Uncast>, Unsent> {
+    fn cast(&self, mut message: Message, is_tracked: bool) -> Result<Result<(CastId, u64), Uncast>, Unsent> {
         let Some(cast) = self.inner.casting().cast else {
             return Err(Unsent::new(message, Error::CallRefused(Refused::NotConnected)));
         };
@@ -350,8 +393,8 @@ impl Socket {
             let buffer = unsafe { call.memory.insert(base, len) };
             match queue(&mut call, cast, buffer, len) {
                 Ok((ticket, lane)) => {
-                    lane.lend(ticket, message, false);
-                    Ok(())
+                    lane.lend(ticket, message, is_tracked);
+                    Ok((cast, ticket))
                 }
                 Err(refused) => {
                     call.memory.remove(buffer);

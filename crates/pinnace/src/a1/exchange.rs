@@ -36,6 +36,17 @@ pub(super) struct Lane {
     undelivered: u64,
     /// Counts how often there was room again.
     pub(super) room: u64,
+    /// Nothing more goes this way.
+    is_over: bool,
+}
+
+/// Where a message goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Way {
+    /// Over one connection.
+    One(Place),
+    /// To a set of sinks.
+    Many(CastId),
 }
 
 impl Lane {
@@ -50,13 +61,14 @@ impl Lane {
         self.under_way += 1;
     }
 
-    fn end(&mut self, ticket: u64, is_delivered: bool) {
+    /// `everywhere`: whether it has arrived wherever it was meant for; `anywhere`: at one of them at least.
+    fn end(&mut self, ticket: u64, everywhere: bool, anywhere: bool) {
         self.under_way = self.under_way.saturating_sub(1);
-        self.undelivered += u64::from(!is_delivered);
+        self.undelivered += u64::from(!everywhere);
         // They end in order, or nearly so.
         let Ok(at) = self.lent.binary_search_by_key(&ticket, |lent| lent.ticket) else { return };
         if let Some(Lent { message, is_tracked: true, .. }) = self.lent.remove(at) {
-            self.ended.insert(ticket, (message, is_delivered));
+            self.ended.insert(ticket, (message, anywhere));
         }
     }
 
@@ -229,8 +241,32 @@ impl Exchange {
 
     /// A set of sinks has ended, and what is under way to it goes on.
     pub(super) fn end_cast(&mut self, cast: CastId) {
-        if self.casts.get(&cast).is_some_and(Lane::is_quiet) {
+        if let Some(lane) = self.cast(cast) {
+            lane.is_over = true;
+        }
+        self.tidy_cast(cast);
+    }
+
+    /// Forgets a set of sinks that has ended, if nobody asks for its messages.
+    pub(super) fn tidy_cast(&mut self, cast: CastId) {
+        if self.casts.get(&cast).is_some_and(|lane| lane.is_over && lane.is_quiet() && lane.is_empty()) {
             self.casts.remove(&cast);
+        }
+    }
+
+    /// What goes a way.
+    pub(super) fn lane(&mut self, way: Way) -> Option<&mut Lane> {
+        match way {
+            Way::One(place) => self.association(place).map(|association| &mut association.lane),
+            Way::Many(cast) => self.cast(cast),
+        }
+    }
+
+    /// Forgets what nobody needs of it.
+    pub(super) fn tidy_way(&mut self, way: Way) {
+        match way {
+            Way::One(place) => self.tidy(place),
+            Way::Many(cast) => self.tidy_cast(cast),
         }
     }
 
@@ -298,7 +334,7 @@ impl EventSink<Event> for Exchange {
             Event::Sent { connection, ticket, buffer, delivered } => {
                 give_back(memory, buffer);
                 if let Some((place, association)) = self.find(connection) {
-                    association.lane.end(ticket, delivered);
+                    association.lane.end(ticket, delivered, delivered);
                     if association.lane.is_quiet() {
                         association.stir();
                     }
@@ -308,8 +344,10 @@ impl EventSink<Event> for Exchange {
             Event::Cast { cast, ticket, buffer, delivered, sinks } => {
                 give_back(memory, buffer);
                 if let Some(lane) = self.cast(cast) {
-                    lane.end(ticket, delivered == sinks);
+                    lane.end(ticket, delivered == sinks, delivered > 0);
                 }
+                self.tidy_cast(cast);
+                self.stir();
             }
             Event::CastWritable { cast } => {
                 if let Some(lane) = self.cast(cast) {

@@ -3,7 +3,7 @@
 //! Always true: a message that was queued is sent before those that are queued after it; one that was not is given back.
 
 use super::Connection;
-use super::exchange::{Exchange, Place};
+use super::exchange::{Exchange, Place, Way};
 use super::node::Node;
 use super::port::{Call, End, deadline};
 use super::{Failure, Refused, Status};
@@ -130,7 +130,7 @@ impl Connection {
     /// As [`Connection::send`].
     pub fn send_tracked(&self, message: impl Into<Message>, full: Full) -> Result<Sending, Unsent> {
         let ticket = self.send_until(message.into(), full, true, None)?;
-        Ok(Sending { end: Some(Arc::clone(&self.line.end)), place: self.line.place, ticket })
+        Ok(Sending::new(&self.line.end, Way::One(self.line.place), ticket))
     }
 
     fn send_until(
@@ -313,11 +313,15 @@ impl Connection {
 #[derive(Debug)]
 pub struct Sending {
     end: Option<Arc<End>>,
-    place: Place,
+    way: Way,
     ticket: u64,
 }
 
 impl Sending {
+    pub(super) fn new(end: &Arc<End>, way: Way, ticket: u64) -> Self {
+        Self { end: Some(Arc::clone(end)), way, ticket }
+    }
+
     /// Waits until the peer has acknowledged the message (without retransmission: until it has left), and returns it. The
     /// waiting thread does the work.
     ///
@@ -336,9 +340,9 @@ impl Sending {
     }
 
     fn wait_until(mut self, deadline: Option<Instant>) -> Progress<Self, Result<Message, Unsent>> {
-        let (place, ticket) = (self.place, self.ticket);
+        let (way, ticket) = (self.way, self.ticket);
         let Some(end) = self.end.take() else { return Progress::Ended(Err(Unsent::new(None, Error::Timeout))) };
-        match end.port.wait_until(|state| taken(state, place, ticket), deadline) {
+        match end.port.wait_until(|state| taken(state, way, ticket), deadline) {
             Ok(outcome) => Progress::Ended(finish(outcome)),
             Err(WaitError::Timeout) => {
                 self.end = Some(end);
@@ -352,12 +356,18 @@ impl Sending {
 /// A message, and how it has ended.
 type Outcome = (Message, Result<(), Error>);
 
-fn taken(state: &mut Exchange, place: Place, ticket: u64) -> Option<Outcome> {
-    let association = state.association(place)?;
-    let (message, is_delivered) = association.lane.take(ticket)?;
-    let failure = || association.failure().unwrap_or(Failure::Aborted);
-    let result = if is_delivered { Ok(()) } else { Err(Error::ConnectionFailed(failure())) };
-    state.tidy(place);
+fn taken(state: &mut Exchange, way: Way, ticket: u64) -> Option<Outcome> {
+    let (message, is_delivered) = state.lane(way)?.take(ticket)?;
+    let result = match way {
+        _ if is_delivered => Ok(()),
+        Way::One(place) => {
+            let failure = state.association(place).and_then(|association| association.failure());
+            Err(Error::ConnectionFailed(failure.unwrap_or(Failure::Aborted)))
+        }
+        // None of them lives.
+        Way::Many(_) => Err(Error::CallRefused(Refused::NotConnected)),
+    };
+    state.tidy_way(way);
     Some((message, result))
 }
 
@@ -372,9 +382,9 @@ impl Future for Sending {
     type Output = Result<Message, Unsent>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let (place, ticket) = (self.place, self.ticket);
+        let (way, ticket) = (self.way, self.ticket);
         let Some(end) = &self.end else { return Poll::Ready(Err(Unsent::new(None, Error::Timeout))) };
-        let polled = end.port.poll_wait(context, |state| taken(state, place, ticket));
+        let polled = end.port.poll_wait(context, |state| taken(state, way, ticket));
         let Poll::Ready(outcome) = polled else { return Poll::Pending };
         self.end = None;
         Poll::Ready(match outcome {
@@ -388,10 +398,10 @@ impl Drop for Sending {
     fn drop(&mut self) {
         if let Some(end) = self.end.take() {
             end.port.inspect(|_, _, state| {
-                if let Some(association) = state.association(self.place) {
-                    association.lane.abandon(self.ticket);
+                if let Some(lane) = state.lane(self.way) {
+                    lane.abandon(self.ticket);
                 }
-                state.tidy(self.place);
+                state.tidy_way(self.way);
             });
         }
     }

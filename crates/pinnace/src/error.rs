@@ -52,6 +52,25 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether there is only no room now: what was refused can be sent once something has arrived.
+    ///
+    /// ```
+    /// use pinnace::{ConnectionError, Error, service::Method};
+    /// let error = Error::from(ConnectionError::Full { method: Method::Zcrp });
+    /// assert!(error.would_block() && !Error::Timeout.would_block());
+    /// ```
+    pub fn would_block(&self) -> bool {
+        match self {
+            Self::WindowFull(_)
+            | Self::CallRefused(a1::Refused::Full)
+            | Self::ContextRefused(xtp::Refused::Full)
+            | Self::Refused(Refused::TooMany)
+            | Self::FrameRefused(vrp::Refused::TooMany) => true,
+            Self::Connection(error) => matches!(**error, ConnectionError::Full { .. }),
+            _ => false,
+        }
+    }
+
     pub(crate) fn io(action: impl Into<String>, source: io::Error) -> Self {
         Self::Io { action: action.into(), source }
     }

@@ -2,6 +2,10 @@
 
 #![allow(clippy::print_stdout)] // The other end is a process that says so.
 
+#[path = "unified/full.rs"]
+#[allow(dead_code, reason = "shared with the tests of the other methods")]
+mod full;
+
 use pinnace::daemon::{Daemon, DaemonOptions};
 use pinnace::service::{Method, Selection, Service};
 use pinnace::{Connection, Endpoint, EndpointOptions, Error};
@@ -106,6 +110,17 @@ fn processes() {
     drop(peer);
     ends(&connection, "shared-memory");
     drop(connection);
+
+    // Within a process as well.
+    let listener = endpoint.listen(&Service::new()).unwrap();
+    let client = Endpoint::client_with(&options(Some(Method::SharedMemory)))
+        .connect(&listener.local_addr().to_string(), &"direction=duplex".parse().unwrap())
+        .unwrap();
+    let server = listener.accept_timeout(LONG).unwrap().expect("somebody has come");
+    for len in [20_000_000, 1 << 20, 5000, 100] {
+        full::full(&client, &server, len);
+    }
+    drop((client, server, listener));
 
     // A process without the daemon gets another method.
     let (connection, peer, said) = accepted(&endpoint, "any", "off");

@@ -149,7 +149,7 @@ impl Xtp {
                 return Err(Refused::Empty);
             }
             let waiting = context.waiting();
-            if waiting > 0 && waiting + output.len > u64::from(context.block.wbufsize) {
+            if !output.joins && waiting > 0 && waiting + output.len > u64::from(context.block.wbufsize) {
                 return Err(Refused::Full);
             }
             let ends = output.eom && service.is_one_message();

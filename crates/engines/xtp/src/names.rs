@@ -30,6 +30,8 @@ pub struct Output {
     pub asks_when_delivered: bool,
     /// The stream ends behind them (WCLOSE).
     pub is_last: bool,
+    /// They belong to the output before them: if there was room for that, there is for them.
+    pub joins: bool,
 }
 
 impl Output {
@@ -40,7 +42,17 @@ impl Output {
 
     /// Some bytes of a stream.
     pub const fn bytes(buffer: BufferId, len: u64) -> Self {
-        Self { buffer, offset: 0, len, eom: false, btag: None, asks: false, asks_when_delivered: false, is_last: false }
+        Self {
+            buffer,
+            offset: 0,
+            len,
+            eom: false,
+            btag: None,
+            asks: false,
+            asks_when_delivered: false,
+            is_last: false,
+            joins: false,
+        }
     }
 }
 

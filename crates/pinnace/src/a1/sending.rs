@@ -165,10 +165,22 @@ impl Connection {
     /// # Errors
     /// As [`Connection::send`].
     pub async fn send_async(&self, message: impl Into<Message>) -> Result<(), Unsent> {
-        let mut message = message.into();
+        self.send_until_async(message.into(), false).await.map(drop)
+    }
+
+    /// Like [`Connection::send_tracked`], for tasks: the future waits for room.
+    ///
+    /// # Errors
+    /// As [`Connection::send`].
+    pub async fn send_tracked_async(&self, message: impl Into<Message>) -> Result<Sending, Unsent> {
+        let ticket = self.send_until_async(message.into(), true).await?;
+        Ok(Sending::new(&self.line.end, Way::One(self.line.place), ticket))
+    }
+
+    async fn send_until_async(&self, mut message: Message, is_tracked: bool) -> Result<u64, Unsent> {
         loop {
-            message = match self.queue(message, false)? {
-                Ok(_) => return Ok(()),
+            message = match self.queue(message, is_tracked)? {
+                Ok(ticket) => return Ok(ticket),
                 Err(Unqueued { message, full_at: Some(room), .. }) => {
                     if let Err(error) = self.line.end.port.wait(|state| self.has_room(state, room)).await {
                         return Err(Unsent::new(message, error));

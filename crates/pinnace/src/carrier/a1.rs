@@ -119,6 +119,14 @@ impl Carry for A1 {
         Ok(Sending::A1(self.connection.send_tracked(message, Full::Block)?))
     }
 
+    fn try_send(&self, message: Message, _: Option<&Special>) -> Result<Sending, Unsent> {
+        Ok(Sending::A1(self.connection.send_tracked(message, Full::Report)?))
+    }
+
+    async fn send_async(&self, message: Message, _: Option<&Special>) -> Result<Sending, Unsent> {
+        Ok(Sending::A1(self.connection.send_tracked_async(message).await?))
+    }
+
     fn recv(&self, deadline: Option<Instant>) -> Result<Option<Received>, Error> {
         if let Some(received) = self.again() {
             return Ok(Some(received));

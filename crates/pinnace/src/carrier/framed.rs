@@ -4,7 +4,9 @@
 //! Always true: what has been read of a message is kept while nobody waits for the rest; a length beyond the limit ends the
 //! connection before any memory is had for it.
 
+use super::sending::in_its_place;
 use super::turn::{Held, Turn};
+use super::writer::{HEAD_BYTES, MOST_COPIED, Writer};
 use super::{Carry, Received, ReceivedInto, Sending, Special, left};
 use crate::endpoint::ConnectionError;
 use crate::qmp::{Shutdown, Stream, Way};
@@ -14,22 +16,19 @@ use crate::{Error, Message, Unsent};
 use pinnace_runtime::WakeFd;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-const HEAD_BYTES: usize = 8;
-/// A message up to here is copied behind its length: that is cheaper than two pieces.
-const MOST_COPIED: usize = 4 << 10;
 /// The last packet asks for a status, so that the sender learns soon that it is there.
 const OPTIONS: SendOptions = SendOptions { sreq: true, ..SendOptions::BYTES };
 
 /// See the [module](self).
 #[derive(Debug)]
 pub(crate) struct Framed {
-    stream: Stream,
+    stream: Arc<Stream>,
     longest: u64,
-    /// Held while the parts of a message are queued, which belong together.
-    sending: Mutex<()>,
+    /// Of shared memory.
+    writer: Arc<Writer>,
     reading: Turn<Reading>,
     watch: OnceLock<Arc<WakeFd>>,
 }
@@ -58,13 +57,9 @@ impl Reading {
 
 impl Framed {
     pub(crate) fn new(stream: Stream, longest: u64) -> Self {
-        Self {
-            stream,
-            longest,
-            sending: Mutex::new(()),
-            reading: Turn::new(Reading::default()),
-            watch: OnceLock::new(),
-        }
+        let stream = Arc::new(stream);
+        let writer = Writer::new(Arc::clone(&stream));
+        Self { stream, longest, writer, reading: Turn::new(Reading::default()), watch: OnceLock::new() }
     }
 
     pub(crate) fn method(&self) -> Method {
@@ -128,56 +123,49 @@ impl Framed {
     fn take(&self, deadline: Option<Instant>) -> Result<Held<'_, Reading>, Error> {
         self.reading.take(deadline).ok_or(Error::Timeout)
     }
-
-    /// Copies a message into shared memory.
-    fn write(&self, message: &[u8]) -> io::Result<()> {
-        let head = (message.len() as u64).to_le_bytes();
-        let _turn = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
-        if message.len() <= MOST_COPIED {
-            let mut both = [0; HEAD_BYTES + MOST_COPIED];
-            both[..HEAD_BYTES].copy_from_slice(&head);
-            both[HEAD_BYTES..HEAD_BYTES + message.len()].copy_from_slice(message);
-            return write_all(&self.stream, &both[..HEAD_BYTES + message.len()]);
-        }
-        write_all(&self.stream, &head)?;
-        write_all(&self.stream, message)
-    }
 }
 
-fn write_all(stream: &Stream, mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        let taken = stream.write(bytes)?;
-        bytes = bytes.get(taken..).unwrap_or_default();
+/// A message with its length before it, if that is cheaper.
+fn copied(message: &Message) -> Option<Message> {
+    if message.len() > MOST_COPIED {
+        return None;
     }
-    Ok(())
+    let mut both = Vec::with_capacity(HEAD_BYTES + message.len());
+    both.extend_from_slice(&head_of(message));
+    both.extend_from_slice(message);
+    Some(Message::from_vec(both))
+}
+
+fn head_of(message: &[u8]) -> [u8; HEAD_BYTES] {
+    (message.len() as u64).to_le_bytes()
 }
 
 impl Carry for Framed {
     fn send(&self, message: Message, _: Option<&Special>) -> Result<Sending, Unsent> {
-        let Some(connection) = self.stream.association() else {
-            return match self.write(&message) {
-                Ok(()) => Ok(Sending::Done(message)),
-                Err(error) => Err(Unsent::new(message, self.error(error))),
-            };
-        };
-        let head = (message.len() as u64).to_le_bytes();
-        if message.len() <= MOST_COPIED {
-            let mut both = Vec::with_capacity(HEAD_BYTES + message.len());
-            both.extend_from_slice(&head);
-            both.extend_from_slice(&message);
-            // One call, so nothing comes in between.
-            let _turn = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
-            return match connection.send_with(both, &OPTIONS) {
-                Ok(sending) => Ok(Sending::Xtp(sending, Some(message))),
-                Err(unsent) => Err(Unsent::new(message, unsent.error)),
-            };
+        let Some(connection) = self.stream.association() else { return self.writer.send(message) };
+        match copied(&message) {
+            Some(both) => in_its_place(message, connection.send_with(both, &OPTIONS)),
+            None => Ok(Sending::Xtp(connection.send_behind(&head_of(&message), message, &OPTIONS)?, None)),
         }
-        let _turn = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
-        match connection.send_with(head.to_vec(), &SendOptions::BYTES) {
-            Ok(head) => drop(head),
-            Err(unsent) => return Err(Unsent::new(message, unsent.error)),
+    }
+
+    fn try_send(&self, message: Message, _: Option<&Special>) -> Result<Sending, Unsent> {
+        let Some(connection) = self.stream.association() else { return self.writer.try_send(message) };
+        match copied(&message) {
+            Some(both) => in_its_place(message, connection.try_send(both, &OPTIONS)),
+            None => Ok(Sending::Xtp(connection.try_send_behind(&head_of(&message), message, &OPTIONS)?, None)),
         }
-        Ok(Sending::Xtp(connection.send_with(message, &OPTIONS)?, None))
+    }
+
+    async fn send_async(&self, message: Message, _: Option<&Special>) -> Result<Sending, Unsent> {
+        let Some(connection) = self.stream.association() else { return self.writer.send_async(message).await };
+        match copied(&message) {
+            Some(both) => in_its_place(message, connection.send_async(both, &OPTIONS).await),
+            None => {
+                let head = head_of(&message);
+                Ok(Sending::Xtp(connection.send_behind_async(&head, message, &OPTIONS).await?, None))
+            }
+        }
     }
 
     fn recv(&self, deadline: Option<Instant>) -> Result<Option<Received>, Error> {
@@ -243,7 +231,7 @@ impl Carry for Framed {
             return Err(error);
         }
         reading.finish();
-        Ok(Some(ReceivedInto { len, holes: Vec::new() }))
+        Ok(Some(ReceivedInto::whole(len)))
     }
 
     fn put_back(&self, received: Received) {
@@ -258,14 +246,17 @@ impl Carry for Framed {
         match (self.stream.association(), left(deadline)) {
             (Some(connection), Some(left)) => connection.flush_timeout(left),
             (Some(connection), None) => connection.flush(),
-            (None, _) => Ok(()),
+            (None, _) => self.writer.flush(deadline),
         }
     }
 
     async fn flush_async(&self) -> Result<(), Error> {
         match self.stream.association() {
             Some(connection) => connection.flush_async().await,
-            None => Ok(()),
+            None => {
+                self.writer.flush_async().await;
+                Ok(())
+            }
         }
     }
 
@@ -290,7 +281,16 @@ impl Carry for Framed {
     }
 
     fn close(&self, deadline: Option<Instant>) -> Result<(), Error> {
+        if self.stream.association().is_none() {
+            return self.writer.finish(deadline);
+        }
         self.stream.shutdown(Shutdown::Write).map_err(|error| self.error(error))?;
         self.flush(deadline)
+    }
+}
+
+impl Drop for Framed {
+    fn drop(&mut self) {
+        self.writer.give_up();
     }
 }

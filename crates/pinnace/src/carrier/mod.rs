@@ -17,11 +17,14 @@
 mod a1;
 mod alarm;
 mod framed;
+mod later;
 mod pieces;
 mod received;
+mod room;
 mod sending;
 mod turn;
 mod vrp;
+mod writer;
 mod xtp;
 mod zcrp;
 
@@ -30,6 +33,7 @@ pub(crate) use alarm::within;
 pub(crate) use framed::Framed;
 pub(crate) use pieces::piece_bytes;
 pub use received::{Received, ReceivedInto};
+pub(crate) use room::UnderWay;
 pub use sending::Delivered;
 pub(crate) use sending::Sending;
 pub(crate) use turn::Turn;
@@ -58,6 +62,16 @@ pub(crate) trait Carry {
     /// Begins to send a message; waits while the method's queue is full.
     fn send(&self, message: Message, special: Option<&Special>) -> Result<Sending, Unsent>;
 
+    /// The same without waiting: an error that [`Error::would_block`] knows, if it would have had to.
+    fn try_send(&self, message: Message, special: Option<&Special>) -> Result<Sending, Unsent>;
+
+    /// The same, for tasks: the future waits. Dropped, it has sent nothing.
+    fn send_async(
+        &self,
+        message: Message,
+        special: Option<&Special>,
+    ) -> impl Future<Output = Result<Sending, Unsent>> + Send;
+
     /// The next message, `None` at the end; [`Error::Timeout`] when the deadline has passed.
     fn recv(&self, deadline: Option<Instant>) -> Result<Option<Received>, Error>;
 
@@ -79,7 +93,7 @@ pub(crate) trait Carry {
             return Err(Error::MessageTooLong(most));
         };
         to.copy_from_slice(&received);
-        Ok(ReceivedInto { len, holes: received.holes().to_vec() })
+        Ok(received.told())
     }
 
     /// A message that did not fit is the next to be received again.
@@ -135,6 +149,14 @@ macro_rules! each {
 impl Carry for Carrier {
     fn send(&self, message: Message, special: Option<&Special>) -> Result<Sending, Unsent> {
         each!(self, carrier => carrier.send(message, special))
+    }
+
+    fn try_send(&self, message: Message, special: Option<&Special>) -> Result<Sending, Unsent> {
+        each!(self, carrier => carrier.try_send(message, special))
+    }
+
+    async fn send_async(&self, message: Message, special: Option<&Special>) -> Result<Sending, Unsent> {
+        each!(self, carrier => carrier.send_async(message, special).await)
     }
 
     fn recv(&self, deadline: Option<Instant>) -> Result<Option<Received>, Error> {

@@ -80,6 +80,12 @@ impl Received {
         self.position.is_late
     }
 
+    /// What is said of it when its bytes are copied.
+    pub(super) fn told(&self) -> ReceivedInto {
+        let Position { missed, is_late } = self.position;
+        ReceivedInto { len: self.len(), holes: self.holes().to_vec(), missed, is_late }
+    }
+
     /// What is missing in packets, of methods that count so: how many, which share, the longest run.
     pub fn loss(&self) -> Option<&vrp::Loss> {
         match &self.data {
@@ -154,4 +160,14 @@ pub struct ReceivedInto {
     pub len: usize,
     /// What is missing of it, with permission: half-open ranges of bytes in rising order. They read as zeros.
     pub holes: Vec<Range<usize>>,
+    /// As [`Received::missed`].
+    pub missed: u64,
+    /// As [`Received::is_late`].
+    pub is_late: bool,
+}
+
+impl ReceivedInto {
+    pub(super) fn whole(len: usize) -> Self {
+        Self { len, ..Self::default() }
+    }
 }

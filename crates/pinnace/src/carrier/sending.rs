@@ -1,7 +1,8 @@
 //! A message on its way out, whichever the method.
 
+use super::later::Later;
 use crate::zcrp::Progress;
-use crate::{Message, Unsent, a1, vrp, xtp, zcrp};
+use crate::{Error, Message, Unsent, a1, vrp, xtp, zcrp};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::pin::Pin;
@@ -42,8 +43,18 @@ pub(crate) enum Sending {
     Vrp(vrp::Sending),
     /// A message of A1.
     A1(a1::Sending),
+    /// A message in shared memory, with which a thread goes on.
+    Later(Arc<Later>),
     /// It is where it has to be.
     Done(Message),
+}
+
+/// A message of XTP, or of QMP, of which a copy was sent.
+pub(super) fn in_its_place(message: Message, copy: Result<xtp::Sending, Unsent>) -> Result<Sending, Unsent> {
+    match copy {
+        Ok(sending) => Ok(Sending::Xtp(sending, Some(message))),
+        Err(unsent) => Err(Unsent::new(message, unsent.error)),
+    }
 }
 
 /// The message again, of which all pieces have come back.
@@ -82,6 +93,9 @@ impl Sending {
                 Ok(Delivered::whole(whole(message).unwrap_or_else(|| Message::from_vec(Vec::new()))))
             }
             Self::Vrp(sending) => sending.wait().map(of_frame),
+            Self::Later(later) => {
+                later.wait(None).unwrap_or_else(|| Err(Unsent::new(None, Error::Timeout))).map(Delivered::whole)
+            }
             Self::Done(message) => Ok(Delivered::whole(message)),
         }
     }
@@ -124,6 +138,10 @@ impl Sending {
                 Progress::UnderWay(sending) => Progress::UnderWay(Self::Vrp(sending)),
                 Progress::Ended(result) => Progress::Ended(result.map(of_frame)),
             },
+            Self::Later(later) => match later.wait(std::time::Instant::now().checked_add(timeout)) {
+                Some(result) => Progress::Ended(result.map(Delivered::whole)),
+                None => Progress::UnderWay(Self::Later(later)),
+            },
             Self::Done(message) => Progress::Ended(Ok(Delivered::whole(message))),
         }
     }
@@ -144,6 +162,7 @@ impl Future for Sending {
             Self::Zcrp(sending) => return Pin::new(sending).poll(context).map_ok(Delivered::whole),
             Self::A1(sending) => return Pin::new(sending).poll(context).map_ok(Delivered::whole),
             Self::Vrp(sending) => return Pin::new(sending).poll(context).map_ok(of_frame),
+            Self::Later(later) => return later.poll(context).map_ok(Delivered::whole),
             Self::Pieces(parts, _) => loop {
                 let Some(part) = parts.front_mut() else { break Ok(()) };
                 let Poll::Ready(result) = Pin::new(part).poll(context) else { return Poll::Pending };

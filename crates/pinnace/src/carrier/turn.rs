@@ -40,7 +40,8 @@ impl<T> Turn<T> {
         self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn hold(&self, state: Box<T>) -> Held<'_, T> {
+    /// Holds what was [detached](Held::detach).
+    pub(crate) fn hold(&self, state: Box<T>) -> Held<'_, T> {
         Held { turn: self, state: Some(state) }
     }
 
@@ -82,6 +83,13 @@ impl<T> Turn<T> {
     }
 }
 
+impl<T> Held<'_, T> {
+    /// The state, for somebody who will [hold](Turn::hold) it; nobody else has a turn before.
+    pub(crate) fn detach(mut self) -> Option<Box<T>> {
+        self.state.take()
+    }
+}
+
 impl<T> Deref for Held<'_, T> {
     type Target = T;
 
@@ -98,8 +106,9 @@ impl<T> DerefMut for Held<'_, T> {
 
 impl<T> Drop for Held<'_, T> {
     fn drop(&mut self) {
+        let Some(state) = self.state.take() else { return };
         let mut place = self.turn.lock();
-        place.state = self.state.take();
+        place.state = Some(state);
         if place.threads > 0 {
             self.turn.freed.notify_one();
         }

@@ -6,6 +6,7 @@
 
 use super::alarm::within;
 use super::received::Position;
+use super::room::{self, Bounded};
 use super::turn::{Held, Turn};
 use super::{Carry, Received, Sending, Special, farewell};
 use crate::endpoint::ConnectionError;
@@ -240,8 +241,8 @@ fn one_way(what: &str) -> Error {
     ConnectionError::Cannot { method: Method::Vrp, what }.into()
 }
 
-impl Carry for Vrp {
-    fn send(&self, message: Message, special: Option<&Special>) -> Result<Sending, Unsent> {
+impl Bounded for Vrp {
+    fn begin(&self, message: Message, special: Option<&Special>, waited: Duration) -> Result<Sending, Unsent> {
         let out = match self.out() {
             Ok(out) => out,
             Err(error) => return Err(Unsent::new(message, error)),
@@ -256,13 +257,39 @@ impl Carry for Vrp {
             (None, None) => {}
         }
         if let Some(deadline) = special.and_then(|special| special.deadline).or(terms.deadline) {
-            frame = frame.repeat_for(deadline);
+            frame = frame.repeat_for(deadline.saturating_sub(waited));
         }
         if let Some(lifespan) = special.and_then(|special| special.lifespan).or(terms.lifespan) {
-            frame = frame.give_up_after(lifespan);
+            frame = frame.give_up_after(lifespan.saturating_sub(waited));
         }
         drop(terms);
-        out.send(frame).map(Sending::Vrp)
+        out.send_if_room(frame).map(Sending::Vrp)
+    }
+
+    fn wait_for_room(&self, len: usize) -> Result<(), Error> {
+        self.out()?.wait_for_room(len)
+    }
+
+    async fn wait_for_room_async(&self, len: usize) -> Result<(), Error> {
+        self.out()?.wait_for_room_async(len).await
+    }
+
+    fn progress(&self) -> Result<(), Error> {
+        self.out()?.progress()
+    }
+}
+
+impl Carry for Vrp {
+    fn send(&self, message: Message, special: Option<&Special>) -> Result<Sending, Unsent> {
+        room::send(self, message, special)
+    }
+
+    fn try_send(&self, message: Message, special: Option<&Special>) -> Result<Sending, Unsent> {
+        room::try_send(self, message, special)
+    }
+
+    async fn send_async(&self, message: Message, special: Option<&Special>) -> Result<Sending, Unsent> {
+        room::send_async(self, message, special).await
     }
 
     fn recv(&self, deadline: Option<Instant>) -> Result<Option<Received>, Error> {

@@ -3,6 +3,7 @@
 //! Always true: where an application's message ends, the stream marks the end of a message (EOM); what is lost of an
 //! IsoStream is a hole in its message, and an end that is lost makes one message of two.
 
+use super::sending::in_its_place;
 use super::{Carry, Received, ReceivedInto, Sending, Special, left};
 use crate::endpoint::ConnectionError;
 use crate::service::{Method, Service};
@@ -45,6 +46,11 @@ impl Xtp {
         Self { connection, again, has_again, watch }
     }
 
+    /// What is sent in the place of an empty message.
+    fn instead_of(message: &Message) -> Option<(Message, xtp::SendOptions)> {
+        message.is_empty().then(|| (Message::from_vec(vec![0]), xtp::SendOptions::tagged(EMPTY)))
+    }
+
     /// A message that is to be received again.
     fn again(&self) -> Option<Received> {
         if !self.has_again.load(Ordering::Acquire) {
@@ -59,14 +65,24 @@ impl Xtp {
 
 impl Carry for Xtp {
     fn send(&self, message: Message, _: Option<&Special>) -> Result<Sending, Unsent> {
-        if message.is_empty() {
-            let options = xtp::SendOptions::tagged(EMPTY);
-            return match self.connection.send_with(vec![0], &options) {
-                Ok(sending) => Ok(Sending::Xtp(sending, Some(message))),
-                Err(unsent) => Err(Unsent::new(message, unsent.error)),
-            };
-        }
-        Ok(Sending::Xtp(self.connection.send(message)?, None))
+        let Some(instead) = Self::instead_of(&message) else {
+            return Ok(Sending::Xtp(self.connection.send(message)?, None));
+        };
+        in_its_place(message, self.connection.send_with(instead.0, &instead.1))
+    }
+
+    fn try_send(&self, message: Message, _: Option<&Special>) -> Result<Sending, Unsent> {
+        let Some(instead) = Self::instead_of(&message) else {
+            return Ok(Sending::Xtp(self.connection.try_send(message, &xtp::SendOptions::MESSAGE)?, None));
+        };
+        in_its_place(message, self.connection.try_send(instead.0, &instead.1))
+    }
+
+    async fn send_async(&self, message: Message, _: Option<&Special>) -> Result<Sending, Unsent> {
+        let Some(instead) = Self::instead_of(&message) else {
+            return Ok(Sending::Xtp(self.connection.send_async(message, &xtp::SendOptions::MESSAGE).await?, None));
+        };
+        in_its_place(message, self.connection.send_async(instead.0, &instead.1).await)
     }
 
     fn recv(&self, deadline: Option<Instant>) -> Result<Option<Received>, Error> {
@@ -98,7 +114,9 @@ impl Carry for Xtp {
                     self.put_back(Received::bytes(one.to_vec(), Vec::new()));
                     return Err(Error::MessageTooLong(most));
                 }
-                Copied::Message { len, holes, .. } => return Ok(Some(ReceivedInto { len, holes })),
+                Copied::Message { len, holes, .. } => {
+                    return Ok(Some(ReceivedInto { holes, ..ReceivedInto::whole(len) }));
+                }
             }
         }
         let Some(received) = self.recv(deadline)? else { return Ok(None) };
@@ -108,7 +126,7 @@ impl Carry for Xtp {
             return Err(Error::MessageTooLong(most));
         };
         to.copy_from_slice(&received);
-        Ok(Some(ReceivedInto { len, holes: received.holes().to_vec() }))
+        Ok(Some(received.told()))
     }
 
     fn put_back(&self, received: Received) {

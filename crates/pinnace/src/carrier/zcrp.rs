@@ -5,6 +5,7 @@
 
 use super::alarm::within;
 use super::pieces::{self, Pool, buffers};
+use super::room::{self, Bounded};
 use super::turn::{Held, Turn};
 use super::{Carry, Received, Sending, Special, farewell, left};
 use crate::endpoint::ConnectionError;
@@ -122,22 +123,7 @@ impl Zcrp {
     /// Sends a word of the connection's own.
     pub(crate) fn open(&self, control: &Control) -> Result<crate::zcrp::Sending, Error> {
         let _turn = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
-        self.queue(Message::from_vec(control.encode())).map_err(|unsent| unsent.error)
-    }
-
-    /// Queues one piece; waits while there are too many.
-    fn queue(&self, mut message: Message) -> Result<crate::zcrp::Sending, Unsent> {
-        loop {
-            match self.sender.send(message) {
-                Err(Unsent { message: Some(back), error: Error::Refused(Refused::TooMany) }) => {
-                    if let Err(error) = self.sender.wait_for_room() {
-                        return Err(Unsent::new(back, error));
-                    }
-                    message = back;
-                }
-                result => return result,
-            }
-        }
+        self.sender.send(Message::from_vec(control.encode())).map_err(|unsent| unsent.error)
     }
 
     fn take(&self, deadline: Option<Instant>) -> Result<Held<'_, Incoming>, Error> {
@@ -149,16 +135,19 @@ fn no_buffers() -> Error {
     ConnectionError::Unfinished { method: Method::Zcrp }.into()
 }
 
-impl Carry for Zcrp {
-    fn send(&self, message: Message, _: Option<&Special>) -> Result<Sending, Unsent> {
+impl Bounded for Zcrp {
+    fn begin(&self, message: Message, _: Option<&Special>, _: Duration) -> Result<Sending, Unsent> {
         let _turn = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
         if message.len() < self.piece {
-            return self.queue(message).map(Sending::Zcrp);
+            return self.sender.send_if_room(message).map(Sending::Zcrp);
+        }
+        if !self.sender.has_room(message.len()) {
+            return Err(Unsent::new(message, Error::Refused(Refused::TooMany)));
         }
         let (whole, parts) = pieces::split(message, self.piece);
         let mut queued = VecDeque::with_capacity(parts.len());
         for part in parts {
-            match self.queue(part) {
+            match self.sender.send(part) {
                 Ok(sending) => queued.push_back(sending),
                 Err(unsent) => {
                     drop((queued, unsent.message));
@@ -167,6 +156,32 @@ impl Carry for Zcrp {
             }
         }
         Ok(Sending::Pieces(queued, whole))
+    }
+
+    fn wait_for_room(&self, len: usize) -> Result<(), Error> {
+        self.sender.wait_for_room(len)
+    }
+
+    async fn wait_for_room_async(&self, len: usize) -> Result<(), Error> {
+        self.sender.wait_for_room_async(len).await
+    }
+
+    fn progress(&self) -> Result<(), Error> {
+        self.sender.progress()
+    }
+}
+
+impl Carry for Zcrp {
+    fn send(&self, message: Message, special: Option<&Special>) -> Result<Sending, Unsent> {
+        room::send(self, message, special)
+    }
+
+    fn try_send(&self, message: Message, special: Option<&Special>) -> Result<Sending, Unsent> {
+        room::try_send(self, message, special)
+    }
+
+    async fn send_async(&self, message: Message, special: Option<&Special>) -> Result<Sending, Unsent> {
+        room::send_async(self, message, special).await
     }
 
     fn recv(&self, deadline: Option<Instant>) -> Result<Option<Received>, Error> {

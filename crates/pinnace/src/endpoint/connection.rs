@@ -1,7 +1,7 @@
 //! Connections: messages to a peer and back, by whatever method was chosen.
 
 use super::{ConnectionError, Delivery, MessageStream, PerMessage};
-use crate::carrier::{Carrier, Carry, Received, ReceivedInto, Turn, within};
+use crate::carrier::{Carrier, Carry, Received, ReceivedInto, Sending, Turn, within};
 use crate::counters::Shown;
 use crate::service::{Choice, Method, Path, Reliability, Selection, Service, choose};
 use crate::{Error, Message, Unsent, a1};
@@ -57,7 +57,9 @@ impl Connection {
     /// # Errors
     /// [`Unsent`] gives the message back, with the reason.
     pub fn send(&self, message: impl Into<Message>) -> Result<Delivery, Unsent> {
-        self.begin(message.into(), None)
+        let message = message.into();
+        let bytes = message.len();
+        self.begun(bytes, self.check(message, None).and_then(|message| self.carrier.send(message, None)))
     }
 
     /// As [`Connection::send`], with what differs for this message from the service.
@@ -66,18 +68,90 @@ impl Connection {
     /// As [`Connection::send`]; also [`ConnectionError::Cannot`] if the method cannot do for one message what is asked.
     pub fn send_with(&self, message: impl Into<Message>, special: &PerMessage) -> Result<Delivery, Unsent> {
         let message = message.into();
-        match special.check(self.method, || self.current().priority) {
-            Ok(()) => self.begin(message, Some(special)),
+        let bytes = message.len();
+        let message = self.check(message, Some(special));
+        self.begun(bytes, message.and_then(|message| self.carrier.send(message, Some(special.special()))))
+    }
+
+    /// As [`Connection::send`], but does not wait: without room in the method's queue it fails at once. How much that is
+    /// differs: so many bytes, or messages, whose arrival is not known yet, or as much shared memory as the peer has not read.
+    ///
+    /// ```
+    /// use pinnace::{Endpoint, service::Service};
+    /// let endpoint = Endpoint::bind("127.0.0.1:0")?;
+    /// let listener = endpoint.listen(&Service::new())?;
+    /// let connection = Endpoint::client().connect(&listener.local_addr().to_string(), &Service::new())?;
+    /// let mut queued = 0;
+    /// let full = loop {
+    ///     match connection.try_send(vec![0; 1 << 20]) {
+    ///         Ok(_) => queued += 1,
+    ///         Err(unsent) => break unsent,
+    ///     }
+    /// };
+    /// assert!(queued > 0 && full.error.would_block() && full.message.is_some());
+    /// # Ok::<(), pinnace::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Connection::send`]; [`ConnectionError::Full`] if it would have to wait ([`Error::would_block`]).
+    pub fn try_send(&self, message: impl Into<Message>) -> Result<Delivery, Unsent> {
+        self.try_begin(message.into(), None)
+    }
+
+    /// As [`Connection::try_send`], with what differs for this message from the service.
+    ///
+    /// # Errors
+    /// As [`Connection::try_send`] and [`Connection::send_with`].
+    pub fn try_send_with(&self, message: impl Into<Message>, special: &PerMessage) -> Result<Delivery, Unsent> {
+        self.try_begin(message.into(), Some(special))
+    }
+
+    fn try_begin(&self, message: Message, special: Option<&PerMessage>) -> Result<Delivery, Unsent> {
+        let (bytes, message) = (message.len(), self.check(message, special));
+        let sent = message.and_then(|message| self.carrier.try_send(message, special.map(PerMessage::special)));
+        self.begun(bytes, sent).map_err(|unsent| match unsent.error.would_block() {
+            true => Unsent::new(unsent.message, ConnectionError::Full { method: self.method }),
+            false => unsent,
+        })
+    }
+
+    /// As [`Connection::send`], for tasks: the future waits for room, and gives what is to be awaited for the message to
+    /// arrive. If it is dropped before, nothing was sent. Of two that wait at the same time either may be the first.
+    ///
+    /// # Errors
+    /// As [`Connection::send`].
+    pub async fn send_async(&self, message: impl Into<Message>) -> Result<Delivery, Unsent> {
+        self.begin_async(message.into(), None).await
+    }
+
+    /// As [`Connection::send_with`], for tasks.
+    ///
+    /// # Errors
+    /// As [`Connection::send_with`].
+    pub async fn send_with_async(&self, message: impl Into<Message>, special: &PerMessage) -> Result<Delivery, Unsent> {
+        self.begin_async(message.into(), Some(special)).await
+    }
+
+    async fn begin_async(&self, message: Message, special: Option<&PerMessage>) -> Result<Delivery, Unsent> {
+        let bytes = message.len();
+        let message = self.check(message, special)?;
+        self.begun(bytes, self.carrier.send_async(message, special.map(PerMessage::special)).await)
+    }
+
+    /// The message, if it can be sent so.
+    fn check(&self, message: Message, special: Option<&PerMessage>) -> Result<Message, Unsent> {
+        if self.is_closed.load(Ordering::Relaxed) {
+            return Err(Unsent::new(message, ConnectionError::Closed));
+        }
+        match special.map_or(Ok(()), |special| special.check(self.method, || self.current().priority)) {
+            Ok(()) => Ok(message),
             Err(what) => Err(Unsent::new(message, ConnectionError::Cannot { method: self.method, what })),
         }
     }
 
-    fn begin(&self, message: Message, special: Option<&PerMessage>) -> Result<Delivery, Unsent> {
-        if self.is_closed.load(Ordering::Relaxed) {
-            return Err(Unsent::new(message, ConnectionError::Closed));
-        }
-        let bytes = message.len();
-        let sending = self.carrier.send(message, special.map(PerMessage::special))?;
+    #[inline]
+    fn begun(&self, bytes: usize, sent: Result<Sending, Unsent>) -> Result<Delivery, Unsent> {
+        let sending = sent?;
         self.shown.count_sent(bytes);
         Ok(Delivery::new(sending))
     }
@@ -135,7 +209,7 @@ impl Connection {
 
     fn recv_into_until(&self, buffer: &mut [u8], deadline: Option<Instant>) -> Result<Option<ReceivedInto>, Error> {
         let received = self.carrier.recv_into(buffer, deadline);
-        if let Ok(Some(ReceivedInto { len, holes })) = &received {
+        if let Ok(Some(ReceivedInto { len, holes, .. })) = &received {
             self.shown.count_received(*len, holes.iter().map(ExactSizeIterator::len).sum());
         }
         received
@@ -169,7 +243,7 @@ impl Connection {
     pub async fn transact_async(&self, request: impl Into<Message>) -> Result<Received, Error> {
         let request = request.into();
         let _turn = self.transacting.take_async().await;
-        drop(self.send(request)?);
+        drop(self.send_async(request).await?);
         self.recv_async().await?.ok_or(Error::NoResponse)
     }
 

@@ -65,6 +65,11 @@ pub enum ConnectionError {
         /// Why.
         source: io::Error,
     },
+    /// There is no room for the message now: so much was sent that has not arrived.
+    Full {
+        /// The method.
+        method: Method,
+    },
     /// The connection was closed at this end.
     Closed,
 }
@@ -92,6 +97,9 @@ impl fmt::Display for ConnectionError {
                 write!(f, "the peer has ended the connection ({method}) in the midst of a message")
             }
             Self::Lost { method, source } => write!(f, "the connection ({method}) is lost: {source}"),
+            Self::Full { method } => {
+                write!(f, "{method} has no room for the message now: wait until some of what was sent has arrived")
+            }
             Self::Closed => f.write_str("the connection was closed at this end"),
         }
     }
@@ -118,6 +126,7 @@ impl ConnectionError {
             Self::Unreached { .. } => io::ErrorKind::HostUnreachable,
             Self::Unfinished { .. } => io::ErrorKind::UnexpectedEof,
             Self::Lost { source, .. } => source.kind(),
+            Self::Full { .. } => io::ErrorKind::WouldBlock,
             Self::Closed => io::ErrorKind::NotConnected,
         }
     }

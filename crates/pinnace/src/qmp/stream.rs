@@ -197,6 +197,31 @@ impl Stream {
         })
     }
 
+    /// Like [`Stream::write`], until the deadline and whatever is set: `None` if there was no room.
+    pub(crate) fn write_until(&self, bytes: &[u8], deadline: Instant) -> io::Result<Option<usize>> {
+        none_yet(match self.inner() {
+            Inner::Engine(connection, _) => {
+                would_block(connection.write_timeout(bytes, deadline.saturating_duration_since(Instant::now())))
+            }
+            Inner::Shared(shared) => shared.write(bytes, Some(deadline)),
+        })
+    }
+
+    /// Waits until there may be room in shared memory, as a task.
+    pub(crate) async fn writable(&self) {
+        if let Inner::Shared(shared) = self.inner() {
+            shared.ready(Interest::Writable).await;
+        }
+    }
+
+    /// Closes the writing half; over shared memory it waits for room to say so. False: there was none until the deadline.
+    pub(crate) fn finish_until(&self, deadline: Option<Instant>) -> bool {
+        match self.inner() {
+            Inner::Engine(connection, _) => connection.finish().is_ok(),
+            Inner::Shared(shared) => shared.finish(deadline),
+        }
+    }
+
     fn settings(&self) -> Settings {
         *self.settings.lock().unwrap_or_else(PoisonError::into_inner)
     }

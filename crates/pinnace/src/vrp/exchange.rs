@@ -4,6 +4,7 @@
 //! names memory that is gone; each result is taken once.
 
 use crate::Message;
+use crate::carrier::UnderWay;
 use pinnace_core::{BufferId, Storage};
 use pinnace_link::BufferTable;
 use pinnace_runtime::EventSink;
@@ -24,7 +25,7 @@ enum Slot {
 #[derive(Debug, Default)]
 pub(super) struct Sends {
     slots: BTreeMap<u64, (BufferId, Slot)>,
-    under_way: usize,
+    under_way: UnderWay,
     ended: usize,
     opened: Option<Result<Duration, Failure>>,
     opening: bool,
@@ -34,13 +35,13 @@ pub(super) struct Sends {
 impl Sends {
     /// This frame is under way.
     pub(super) fn begin(&mut self, ticket: u64, buffer: BufferId, message: Message) {
-        self.under_way += 1;
+        self.under_way.begin(message.len());
         self.slots.insert(ticket, (buffer, Slot::UnderWay { message, abandoned: false }));
     }
 
     fn end(&mut self, ticket: u64, result: Result<Sent, Failure>) {
         let Some((buffer, Slot::UnderWay { message, abandoned })) = self.slots.remove(&ticket) else { return };
-        self.under_way -= 1;
+        self.under_way.end(message.len());
         if !abandoned {
             self.ended += 1;
             self.slots.insert(ticket, (buffer, Slot::Ended(message, result)));
@@ -84,7 +85,7 @@ impl Sends {
             }
             Slot::UnderWay { message, .. } => {
                 memory.remove(buffer);
-                self.under_way -= 1;
+                self.under_way.end(message.len());
                 Some(message)
             }
         }
@@ -107,7 +108,12 @@ impl Sends {
 
     /// Whether no frame is under way.
     pub(super) fn is_quiet(&self) -> bool {
-        self.under_way == 0
+        self.under_way.messages == 0
+    }
+
+    /// Whether another frame of so many bytes may begin without too much memory, or none ever will.
+    pub(super) fn has_room(&self, len: usize) -> bool {
+        self.under_way.has_room(len) || self.closed
     }
 
     /// Whether nothing leaves any more.
@@ -133,7 +139,7 @@ impl EventSink<Event> for Sends {
     }
 
     fn is_outstanding(&self) -> bool {
-        self.under_way > 0 || self.opening
+        self.under_way.messages > 0 || self.opening
     }
 
     fn is_ready(&self) -> bool {

@@ -122,10 +122,33 @@ impl Sender {
     /// [`Unsent`] gives the message back, with the reason: [`Error::FrameRefused`] for a contract that cannot be kept or does
     /// not fit a header, too large a frame, or too many of them.
     pub fn send(&self, frame: impl Into<Frame>) -> Result<Sending, Unsent> {
+        self.send_where(frame.into(), |_, _| true)
+    }
+
+    /// The same, but [`Refused::TooMany`](super::Refused::TooMany) already where more would take too much memory.
+    pub(crate) fn send_if_room(&self, frame: Frame) -> Result<Sending, Unsent> {
+        self.send_where(frame, Sends::has_room)
+    }
+
+    fn send_where(&self, frame: Frame, has_room: impl FnOnce(&Sends, usize) -> bool) -> Result<Sending, Unsent> {
         let (sizes, path) = (&self.end.sizes, self.end.look_at_path());
-        let mut frame = Some(frame.into());
-        let queued = self.end.port.call(|mut call| queue(&mut call, &mut frame, sizes, &path));
+        let len = frame.message.len();
+        let mut frame = Some(frame);
+        let queued = self.end.port.call(|mut call| match has_room(call.state, len) {
+            true => queue(&mut call, &mut frame, sizes, &path),
+            false => Err(Error::FrameRefused(pinnace_vrp::Refused::TooMany)),
+        });
         self.sending(queued.unwrap_or_else(|error| Err(error.into())), frame)
+    }
+
+    /// Waits until [`Sender::send_if_room`] takes a frame of so many bytes, or says why it never will.
+    pub(crate) fn wait_for_room(&self, len: usize) -> Result<(), Error> {
+        Ok(self.end.port.wait_until(|state| state.has_room(len).then_some(()), None)?)
+    }
+
+    /// The same, for tasks.
+    pub(crate) async fn wait_for_room_async(&self, len: usize) -> Result<(), Error> {
+        Ok(self.end.port.wait(|state| state.has_room(len).then_some(())).await?)
     }
 
     /// Says that a frame like this will be sent soon: its header goes ahead, so that the frame itself need not wait a round

@@ -153,9 +153,35 @@ impl Connection {
     /// # Errors
     /// As [`Connection::send`].
     pub fn send_with(&self, message: impl Into<Message>, options: &SendOptions) -> Result<Sending, Unsent> {
-        let mut message = message.into();
+        self.send_behind(&[], message.into(), options)
+    }
+
+    /// As [`Connection::send_with`], but does not wait for room.
+    ///
+    /// # Errors
+    /// As [`Connection::send`]; [`Refused::Full`] if the queue is full.
+    pub fn try_send(&self, message: impl Into<Message>, options: &SendOptions) -> Result<Sending, Unsent> {
+        self.try_send_behind(&[], message.into(), options)
+    }
+
+    /// As [`Connection::send_with`], for tasks: the future waits for room, and gives what is to be awaited for the
+    /// message to arrive.
+    ///
+    /// # Errors
+    /// As [`Connection::send`].
+    pub async fn send_async(&self, message: impl Into<Message>, options: &SendOptions) -> Result<Sending, Unsent> {
+        self.send_behind_async(&[], message.into(), options).await
+    }
+
+    /// As [`Connection::send_with`], behind a copy of `head`: nothing comes in between, and what is refused is both.
+    pub(crate) fn send_behind(
+        &self,
+        head: &[u8],
+        mut message: Message,
+        options: &SendOptions,
+    ) -> Result<Sending, Unsent> {
         loop {
-            message = match self.queue(message, options)? {
+            message = match self.queue(head, message, options)? {
                 Ok(number) => return Ok(self.sending(number)),
                 Err(Unqueued { message, full_at: Some(ended), .. }) => {
                     if let Err(error) = self.end.port.wait_until(|state| self.has_room(state, ended), None) {
@@ -168,26 +194,37 @@ impl Connection {
         }
     }
 
-    /// As [`Connection::send_with`], but does not wait for room.
-    ///
-    /// # Errors
-    /// As [`Connection::send`]; [`Refused::Full`] if the queue is full.
-    pub fn try_send(&self, message: impl Into<Message>, options: &SendOptions) -> Result<Sending, Unsent> {
-        match self.queue(message.into(), options)? {
+    /// The same without waiting, as [`Connection::try_send`].
+    pub(crate) fn try_send_behind(
+        &self,
+        head: &[u8],
+        message: Message,
+        options: &SendOptions,
+    ) -> Result<Sending, Unsent> {
+        let message = match self.queue(head, message, options)? {
+            Ok(number) => return Ok(self.sending(number)),
+            Err(Unqueued { message, full_at: Some(_), .. }) => message,
+            Err(unqueued) => return Err(Unsent::new(unqueued.message, unqueued.error)),
+        };
+        // What has been acknowledged meanwhile makes room.
+        if let Err(error) = self.end.port.progress() {
+            return Err(Unsent::new(message, error));
+        }
+        match self.queue(head, message, options)? {
             Ok(number) => Ok(self.sending(number)),
             Err(unqueued) => Err(Unsent::new(unqueued.message, unqueued.error)),
         }
     }
 
-    /// As [`Connection::send_with`], for tasks: the future waits for room, and gives what is to be awaited for the
-    /// message to arrive.
-    ///
-    /// # Errors
-    /// As [`Connection::send`].
-    pub async fn send_async(&self, message: impl Into<Message>, options: &SendOptions) -> Result<Sending, Unsent> {
-        let mut message = message.into();
+    /// The same for tasks, as [`Connection::send_async`].
+    pub(crate) async fn send_behind_async(
+        &self,
+        head: &[u8],
+        mut message: Message,
+        options: &SendOptions,
+    ) -> Result<Sending, Unsent> {
         loop {
-            message = match self.queue(message, options)? {
+            message = match self.queue(head, message, options)? {
                 Ok(number) => return Ok(self.sending(number)),
                 Err(Unqueued { message, full_at: Some(ended), .. }) => {
                     if let Err(error) = self.end.port.wait(|state| self.has_room(state, ended)).await {
@@ -200,10 +237,10 @@ impl Connection {
         }
     }
 
-    fn queue(&self, message: Message, options: &SendOptions) -> Result<Result<u64, Unqueued>, Unsent> {
+    fn queue(&self, head: &[u8], message: Message, options: &SendOptions) -> Result<Result<u64, Unqueued>, Unsent> {
         self.end
             .port
-            .call(|mut call| sending::queue(&mut call, self.place, self.id, message, options))
+            .call(|mut call| sending::queue_behind(&mut call, self.place, self.id, head, message, options))
             .map_err(|error| Unsent::new(None, error))
     }
 

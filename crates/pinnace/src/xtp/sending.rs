@@ -61,8 +61,46 @@ pub(super) fn queue(
     call: &mut Call<'_>,
     place: Place,
     id: ContextId,
+    message: Message,
+    options: &SendOptions,
+) -> Result<u64, Unqueued> {
+    queue_next(call, place, id, message, options, false)
+}
+
+/// Queues a copy of a head and a message behind it, or neither.
+pub(super) fn queue_behind(
+    call: &mut Call<'_>,
+    place: Place,
+    id: ContextId,
+    head: &[u8],
+    message: Message,
+    options: &SendOptions,
+) -> Result<u64, Unqueued> {
+    if head.is_empty() {
+        return queue(call, place, id, message, options);
+    }
+    let room = call.engine.queue_room(id);
+    let copied = match room < (head.len() + message.len()) as u64 {
+        true => Err(Uncopied {
+            error: Error::ContextRefused(Refused::Full),
+            full_at: Some(call.state.association(place).map_or(0, |association| association.lane.ended())),
+        }),
+        false => copy(call, place, id, head, false),
+    };
+    match copied {
+        Ok(_) => queue_next(call, place, id, message, options, true),
+        Err(Uncopied { error, full_at }) => Err(Unqueued { message, error, full_at }),
+    }
+}
+
+/// `joins`: it belongs to what was queued before, for which there was room.
+fn queue_next(
+    call: &mut Call<'_>,
+    place: Place,
+    id: ContextId,
     mut message: Message,
     options: &SendOptions,
+    joins: bool,
 ) -> Result<u64, Unqueued> {
     let Call { now, engine, memory, state } = call;
     let (base, len) = (message.base(), message.len());
@@ -74,6 +112,7 @@ pub(super) fn queue(
         btag: options.btag,
         asks: options.sreq,
         asks_when_delivered: options.dreq,
+        joins,
         ..Output::bytes(buffer, len as u64)
     };
     let refused = match (engine.send(*now, id, output), state.association(place)) {

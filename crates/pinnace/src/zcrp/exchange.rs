@@ -4,6 +4,7 @@
 //! names memory that is gone; each number is taken once.
 
 use crate::Message;
+use crate::carrier::UnderWay;
 use pinnace_core::BufferId;
 use pinnace_link::BufferTable;
 use pinnace_runtime::EventSink;
@@ -18,7 +19,7 @@ pub(super) struct Lane {
     first: u64,
     base: u64,
     slots: VecDeque<Slot>,
-    under_way: usize,
+    under_way: UnderWay,
     ended: usize,
     closed: Option<Failure>,
 }
@@ -40,7 +41,7 @@ impl Lane {
     pub(super) fn begin(&mut self, number: u64, message: Message) -> u64 {
         let ticket = self.next_ticket();
         debug_assert_eq!(self.first + number, ticket);
-        self.under_way += 1;
+        self.under_way.begin(message.len());
         self.slots.push_back(Slot::UnderWay(message));
         ticket
     }
@@ -65,12 +66,13 @@ impl Lane {
         let Some(slot) = self.slot(self.first + number) else { return };
         match std::mem::replace(slot, Slot::Taken) {
             Slot::UnderWay(message) => {
+                let len = message.len();
                 *slot = Slot::Ended(message, result);
                 self.ended += 1;
-                self.under_way -= 1;
+                self.under_way.end(len);
             }
-            Slot::Abandoned(_) => {
-                self.under_way -= 1;
+            Slot::Abandoned(message) => {
+                self.under_way.end(message.len());
                 self.trim();
             }
             Slot::Ended(..) | Slot::Taken => {}
@@ -124,13 +126,13 @@ impl Lane {
     }
 
     /// Messages under way.
-    pub(super) fn under_way(&self) -> usize {
+    pub(super) fn under_way(&self) -> UnderWay {
         self.under_way
     }
 
     /// Whether nothing is under way.
     pub(super) fn is_quiet(&self) -> bool {
-        self.under_way == 0
+        self.under_way.messages == 0
     }
 }
 

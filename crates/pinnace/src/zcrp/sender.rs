@@ -6,7 +6,7 @@ use super::port::{self, Port};
 use super::{Options, Progress};
 use crate::{Error, Message, Unsent};
 use pinnace_runtime::{Call, WaitError};
-use pinnace_zcrp::SenderCounters;
+use pinnace_zcrp::{Refused, SenderCounters};
 use std::future::Future;
 use std::net::ToSocketAddrs;
 use std::pin::Pin;
@@ -37,7 +37,16 @@ impl Sender {
     ///
     /// # Errors
     /// [`Unsent`] gives the message back, with the reason.
-    pub fn send(&self, mut message: Message) -> Result<Sending, Unsent> {
+    pub fn send(&self, message: Message) -> Result<Sending, Unsent> {
+        self.queue(message, false)
+    }
+
+    /// The same, but [`Refused::TooMany`] already where more would take too much memory ([`UnderWay::has_room`]).
+    pub(crate) fn send_if_room(&self, message: Message) -> Result<Sending, Unsent> {
+        self.queue(message, true)
+    }
+
+    fn queue(&self, mut message: Message, is_bounded: bool) -> Result<Sending, Unsent> {
         let Ok(size) = u32::try_from(message.len()) else {
             return Err(Unsent::new(message, Error::TooLarge));
         };
@@ -45,6 +54,9 @@ impl Sender {
         let call = |call: Call<'_, pinnace_zcrp::Zcrp, super::exchange::Exchange>| {
             let Call { now, engine, memory, state } = call;
             let Some(sender) = engine.sender_mut() else { return Err((message, Error::Timeout)) };
+            if is_bounded && !has_room(state, len) {
+                return Err((message, Error::Refused(Refused::TooMany)));
+            }
             // SAFETY: the message moves into `state`, which keeps it, untouched, until the event that takes the buffer
             // out of the table again.
             let buffer = unsafe { memory.insert(base, len) };
@@ -101,13 +113,25 @@ impl Sender {
         Ok(self.port.wait(is_flushed).await?)
     }
 
-    /// Waits until fewer messages are under way than now.
-    pub(crate) fn wait_for_room(&self) -> Result<(), Error> {
-        let now = self.port.inspect(|_, _, state| state.sends.under_way());
-        let fewer = |state: &mut super::exchange::Exchange| {
-            (state.sends.under_way() < now || state.sends.closed().is_some()).then_some(())
-        };
-        Ok(self.port.wait_until(fewer, None)?)
+    /// Whether [`Sender::send_if_room`] takes a message of so many bytes, or says why it never will.
+    pub(crate) fn has_room(&self, len: usize) -> bool {
+        self.port.inspect(|_, _, state| has_room(state, len))
+    }
+
+    /// Waits for that.
+    pub(crate) fn wait_for_room(&self, len: usize) -> Result<(), Error> {
+        Ok(self.port.wait_until(|state| has_room(state, len).then_some(()), None)?)
+    }
+
+    /// The same, for tasks.
+    pub(crate) async fn wait_for_room_async(&self, len: usize) -> Result<(), Error> {
+        Ok(self.port.wait(|state| has_room(state, len).then_some(())).await?)
+    }
+
+    /// Reads what has arrived, and sends what follows from it. Never waits.
+    pub(crate) fn progress(&self) -> Result<(), Error> {
+        self.port.progress()?;
+        Ok(())
     }
 
     /// Ends the sender: what is under way fails, and later sends are refused.
@@ -118,6 +142,11 @@ impl Sender {
             }
         });
     }
+}
+
+/// Whether another message of so many bytes may begin, or none ever will.
+fn has_room(state: &super::exchange::Exchange, len: usize) -> bool {
+    state.sends.under_way().has_room(len) || state.sends.closed().is_some()
 }
 
 /// Whether nothing is under way.

@@ -4,6 +4,7 @@
 mod body;
 mod choices;
 mod errors;
+mod full;
 mod lossy;
 mod tasks;
 
@@ -37,6 +38,17 @@ macro_rules! over_every_method {
                 #[test]
                 fn many_are_under_way_and_keep_their_order() {
                     body::order(&pair());
+                }
+
+                #[test]
+                fn a_queue_that_is_full_makes_nobody_wait_who_must_not() {
+                    let Pair { client, server, _endpoint } = pair();
+                    if $method == Method::Vrp {
+                        return full::full_for_a_while(&client, &server);
+                    }
+                    for len in [1 << 20, 5000] {
+                        full::full(&client, &server, len);
+                    }
                 }
 
                 #[test]

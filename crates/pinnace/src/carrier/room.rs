@@ -1,0 +1,130 @@
+//! How much may be under way of methods that queue whatever they are given: so much memory is had for a peer that is slow.
+
+use super::{Sending, Special};
+use crate::{Error, Message, Unsent};
+use std::time::{Duration, Instant};
+
+/// Messages under way. VRP itself has a limit of twice as many.
+const MOST_MESSAGES: usize = 2048;
+/// Their bytes; one message goes alone, however long it is.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// What is under way.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct UnderWay {
+    pub(crate) messages: usize,
+    pub(crate) bytes: u64,
+}
+
+impl UnderWay {
+    /// A message of so many bytes has begun.
+    pub(crate) fn begin(&mut self, len: usize) {
+        self.messages += 1;
+        self.bytes += len as u64;
+    }
+
+    /// One has ended.
+    pub(crate) fn end(&mut self, len: usize) {
+        self.messages = self.messages.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(len as u64);
+    }
+
+    /// Whether another one of so many bytes may begin.
+    pub(crate) fn has_room(self, len: usize) -> bool {
+        self.messages == 0 || (self.messages < MOST_MESSAGES && self.bytes + len as u64 <= MOST_BYTES)
+    }
+}
+
+/// A carrier that takes a message at once, or says that there is no room.
+pub(super) trait Bounded {
+    /// Queues a message for which its sender has `waited`. Without room it is given back, with an error that
+    /// [`Error::would_block`] knows.
+    fn begin(&self, message: Message, special: Option<&Special>, waited: Duration) -> Result<Sending, Unsent>;
+
+    /// Waits until there is room for so many bytes, or never will be.
+    fn wait_for_room(&self, len: usize) -> Result<(), Error>;
+
+    /// The same, for tasks.
+    fn wait_for_room_async(&self, len: usize) -> impl Future<Output = Result<(), Error>> + Send;
+
+    /// Reads what has arrived, without waiting.
+    fn progress(&self) -> Result<(), Error>;
+}
+
+/// The message of a call that found no room; otherwise what the call has found.
+fn unless_full(begun: Result<Sending, Unsent>) -> Result<Result<Sending, Unsent>, Message> {
+    match begun {
+        Err(Unsent { message: Some(message), error }) if error.would_block() => Err(message),
+        begun => Ok(begun),
+    }
+}
+
+/// Waits for room.
+pub(super) fn send(to: &impl Bounded, mut message: Message, special: Option<&Special>) -> Result<Sending, Unsent> {
+    let (mut since, mut waited) = (None, Duration::ZERO);
+    loop {
+        message = match unless_full(to.begin(message, special, waited)) {
+            Ok(begun) => return begun,
+            Err(message) => message,
+        };
+        let since = *since.get_or_insert_with(Instant::now);
+        if let Err(error) = to.wait_for_room(message.len()) {
+            return Err(Unsent::new(message, error));
+        }
+        waited = since.elapsed();
+    }
+}
+
+/// Does not wait.
+pub(super) fn try_send(to: &impl Bounded, message: Message, special: Option<&Special>) -> Result<Sending, Unsent> {
+    let message = match unless_full(to.begin(message, special, Duration::ZERO)) {
+        Ok(begun) => return begun,
+        Err(message) => message,
+    };
+    // What has been acknowledged meanwhile makes room.
+    if let Err(error) = to.progress() {
+        return Err(Unsent::new(message, error));
+    }
+    to.begin(message, special, Duration::ZERO)
+}
+
+/// Waits for room, as a task.
+pub(super) async fn send_async(
+    to: &impl Bounded,
+    mut message: Message,
+    special: Option<&Special>,
+) -> Result<Sending, Unsent> {
+    let (mut since, mut waited) = (None, Duration::ZERO);
+    loop {
+        message = match unless_full(to.begin(message, special, waited)) {
+            Ok(begun) => return begun,
+            Err(message) => message,
+        };
+        let since = *since.get_or_insert_with(Instant::now);
+        if let Err(error) = to.wait_for_room_async(message.len()).await {
+            return Err(Unsent::new(message, error));
+        }
+        waited = since.elapsed();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_message_always_goes_and_more_have_a_limit() {
+        let mut under_way = UnderWay::default();
+        assert!(under_way.has_room(1 << 30));
+        under_way.begin(1 << 30);
+        assert!(!under_way.has_room(0) && !under_way.has_room(1));
+        under_way.end(1 << 30);
+        for _ in 0..MOST_MESSAGES {
+            assert!(under_way.has_room(100));
+            under_way.begin(100);
+        }
+        assert!(!under_way.has_room(0));
+        under_way.end(100);
+        assert!(under_way.has_room(100) && !under_way.has_room(64 << 20));
+    }
+}

@@ -1,0 +1,174 @@
+//! Messages written to a channel of shared memory, each behind its length.
+//!
+//! Always true: one message is written at a time, and whole: if a message that must not wait has begun and there is no more
+//! room, a thread of the library goes on with it, and the others wait for their turn.
+
+use super::Sending;
+use super::later::Later;
+use super::turn::Turn;
+use crate::endpoint::ConnectionError;
+use crate::qmp::Stream;
+use crate::service::Method;
+use crate::{Error, Message, Unsent};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Bytes of the length.
+pub(super) const HEAD_BYTES: usize = 8;
+/// A message up to here is copied behind its length: that is cheaper than two pieces.
+pub(super) const MOST_COPIED: usize = 4 << 10;
+/// The thread that goes on looks so often whether the connection was given up.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(super) struct Writer {
+    stream: Arc<Stream>,
+    turn: Turn<()>,
+    /// Nobody has the connection any more.
+    is_over: AtomicBool,
+}
+
+/// What a message has come to that found room.
+enum Begun {
+    Done(Message),
+    /// Up to here; the length counts.
+    Until(Message, usize),
+    /// It has not begun.
+    Full(Message),
+}
+
+impl Writer {
+    pub(super) fn new(stream: Arc<Stream>) -> Arc<Self> {
+        Arc::new(Self { stream, turn: Turn::new(()), is_over: AtomicBool::new(false) })
+    }
+
+    /// Writes from `at` on, until `write` has no room. Returns where it has come to.
+    fn write_from(
+        message: &[u8],
+        mut at: usize,
+        mut write: impl FnMut(&[u8]) -> io::Result<Option<usize>>,
+    ) -> io::Result<usize> {
+        let (head, end) = ((message.len() as u64).to_le_bytes(), HEAD_BYTES + message.len());
+        while at < end {
+            let taken = if at == 0 && message.len() <= MOST_COPIED {
+                let mut both = [0; HEAD_BYTES + MOST_COPIED];
+                both[..HEAD_BYTES].copy_from_slice(&head);
+                both[HEAD_BYTES..end].copy_from_slice(message);
+                write(&both[..end])?
+            } else if at < HEAD_BYTES {
+                write(&head[at..])?
+            } else {
+                write(&message[at - HEAD_BYTES..])?
+            };
+            let Some(taken) = taken else { break };
+            at += taken;
+        }
+        Ok(at)
+    }
+
+    /// Waits for its turn, and for room.
+    pub(super) fn send(&self, message: Message) -> Result<Sending, Unsent> {
+        let _turn = self.turn.take(None);
+        match Self::write_from(&message, 0, |bytes| self.stream.write(bytes).map(Some)) {
+            Ok(_) => Ok(Sending::Done(message)),
+            Err(error) => Err(Unsent::new(message, lost(error))),
+        }
+    }
+
+    /// What there is room for.
+    fn begin(&self, message: Message) -> Result<Begun, Unsent> {
+        match Self::write_from(&message, 0, |bytes| self.stream.try_write(bytes)) {
+            Ok(0) => Ok(Begun::Full(message)),
+            Ok(at) if at == HEAD_BYTES + message.len() => Ok(Begun::Done(message)),
+            Ok(at) => Ok(Begun::Until(message, at)),
+            Err(error) => Err(Unsent::new(message, lost(error))),
+        }
+    }
+
+    /// The inner error: there is no room.
+    fn try_begin(self: &Arc<Self>, message: Message) -> Result<Result<Sending, Message>, Unsent> {
+        // Whoever has the turn waits for room.
+        let Some(turn) = self.turn.take(Some(Instant::now())) else { return Ok(Err(message)) };
+        let (message, at) = match self.begin(message)? {
+            Begun::Done(message) => return Ok(Ok(Sending::Done(message))),
+            Begun::Full(message) => return Ok(Err(message)),
+            Begun::Until(message, at) => (message, at),
+        };
+        let later = Arc::new(Later::new(message));
+        let (this, its, turn) = (Arc::clone(self), Arc::clone(&later), turn.detach().unwrap_or_default());
+        let go_on = move || {
+            let _turn = this.turn.hold(turn);
+            this.go_on(&its, at);
+        };
+        match std::thread::Builder::new().name("pinnace-write".into()).spawn(go_on) {
+            Ok(_) => Ok(Ok(Sending::Later(later))),
+            // What has begun ends; otherwise the stream would.
+            Err(_) => {
+                let _turn = self.turn.hold(Box::new(()));
+                self.go_on(&later, at);
+                Ok(Ok(Sending::Later(later)))
+            }
+        }
+    }
+
+    fn go_on(&self, later: &Later, at: usize) {
+        let Some(message) = later.take() else { return };
+        let write = |bytes: &[u8]| loop {
+            if self.is_over.load(Ordering::Relaxed) {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
+            if let Some(taken) = self.stream.write_until(bytes, Instant::now() + LOOK)? {
+                return Ok(Some(taken));
+            }
+        };
+        let result = Self::write_from(&message, at, write).map(drop).map_err(lost);
+        later.end(message, result);
+    }
+
+    /// Does not wait.
+    pub(super) fn try_send(self: &Arc<Self>, message: Message) -> Result<Sending, Unsent> {
+        let full = ConnectionError::Full { method: Method::SharedMemory };
+        self.try_begin(message)?.map_err(|message| Unsent::new(message, full))
+    }
+
+    /// As a task.
+    pub(super) async fn send_async(self: &Arc<Self>, mut message: Message) -> Result<Sending, Unsent> {
+        loop {
+            message = match self.try_begin(message)? {
+                Ok(sending) => return Ok(sending),
+                Err(message) => message,
+            };
+            // Somebody may write: then there is room in the end, but not for us.
+            drop(self.turn.take_async().await);
+            self.stream.writable().await;
+        }
+    }
+
+    /// Waits until nothing is written any more.
+    pub(super) fn flush(&self, deadline: Option<Instant>) -> Result<(), Error> {
+        self.turn.take(deadline).map(drop).ok_or(Error::Timeout)
+    }
+
+    /// The same, for tasks.
+    pub(super) async fn flush_async(&self) {
+        drop(self.turn.take_async().await);
+    }
+
+    /// The end is written behind everything else.
+    pub(super) fn finish(&self, deadline: Option<Instant>) -> Result<(), Error> {
+        let _turn = self.turn.take(deadline).ok_or(Error::Timeout)?;
+        if self.stream.finish_until(deadline) { Ok(()) } else { Err(Error::Timeout) }
+    }
+
+    /// Nobody has the connection any more: what is being written is given up.
+    pub(super) fn give_up(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
+fn lost(error: io::Error) -> Error {
+    ConnectionError::Lost { method: Method::SharedMemory, source: error }.into()
+}

@@ -1,0 +1,99 @@
+//! What happens where more is sent than the peer receives: whoever must not wait is told so, and loses nothing.
+
+use pinnace::{Connection, Delivery};
+use std::time::{Duration, Instant};
+
+const LONG: Duration = Duration::from_secs(20);
+/// So long nothing has become free when a queue counts as full.
+const STILL: Duration = Duration::from_millis(300);
+
+fn message(number: u32, len: usize) -> Vec<u8> {
+    let mut bytes = vec![number as u8; len];
+    bytes[..4].copy_from_slice(&number.to_be_bytes());
+    bytes
+}
+
+/// Sends until there is no room any more. Returns how many, and what says when the last has arrived.
+fn fill(from: &Connection, len: usize) -> (u32, Delivery) {
+    let (mut sent, mut last, mut since) = (0, None, Instant::now());
+    while since.elapsed() < STILL {
+        match from.try_send(message(sent, len)) {
+            Ok(delivery) => {
+                (sent, last, since) = (sent + 1, Some(delivery), Instant::now());
+                assert!(sent < 100_000, "there is an end");
+            }
+            Err(unsent) => {
+                let says = unsent.to_string();
+                assert!(unsent.error.would_block() && says.contains(from.method().name()), "{says}");
+                let back = unsent.message.expect("the message comes back");
+                assert!(*back == *message(sent, len));
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+    }
+    (sent, last.unwrap())
+}
+
+fn receive(to: &Connection, numbers: std::ops::Range<u32>, len: usize) {
+    for number in numbers {
+        let received = to.recv_timeout(LONG).unwrap().expect("a message, not the end");
+        assert!(*received == *message(number, len), "message {number} of {}", received.len());
+    }
+}
+
+/// A queue is full at last, and goes on when the peer receives; meanwhile a thread and a task wait.
+pub(crate) fn full(from: &Connection, to: &Connection, len: usize) {
+    let (sent, last) = fill(from, len);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            let given_up = pollster::block_on(async {
+                let mut future = std::pin::pin!(from.send_async(message(9999, len)));
+                std::future::poll_fn(|context| std::task::Poll::Ready(future.as_mut().poll(context).is_pending())).await
+            });
+            // What waited, and was given up, is not sent.
+            assert!(given_up);
+            pollster::block_on(async { from.send_async(message(sent, len)).await.unwrap().await.unwrap() })
+        });
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!waiting.is_finished());
+        receive(to, 0..sent + 1, len);
+        assert_eq!(waiting.join().unwrap().message.len(), len);
+        assert_eq!(last.wait().unwrap().message.len(), len);
+    });
+    from.flush().unwrap();
+    drop(from.try_send(message(sent + 1, len)).unwrap());
+    receive(to, sent + 1..sent + 2, len);
+}
+
+/// The same of a method whose receiver refuses what its application does not take, so that its sender never stays full: it is
+/// full while there is more than can travel.
+pub(crate) fn full_for_a_while(from: &Connection, to: &Connection) {
+    const LEN: usize = 6 << 20;
+    const MESSAGES: u32 = 40;
+    let mut fulls = 0;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 0..MESSAGES {
+                let received = to.recv_timeout(LONG).unwrap().expect("a message, not the end");
+                assert!(received.len() == LEN && received[..4] == number.to_be_bytes(), "message {number}");
+            }
+        });
+        for number in 0..MESSAGES {
+            // Memory that nobody has touched is had at once.
+            let mut bytes = vec![0; LEN];
+            bytes[..4].copy_from_slice(&number.to_be_bytes());
+            match from.try_send(bytes) {
+                Ok(delivery) => drop(delivery),
+                Err(unsent) => {
+                    assert!(unsent.error.would_block(), "{unsent}");
+                    fulls += 1;
+                    let message = unsent.message.expect("the message comes back");
+                    drop(pollster::block_on(from.send_async(message)).unwrap());
+                }
+            }
+        }
+    });
+    assert!(fulls > 0, "there is an end");
+    from.flush().unwrap();
+    assert!(from.try_send(Vec::new()).is_ok());
+}

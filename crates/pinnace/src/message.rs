@@ -48,6 +48,16 @@ impl Message {
         Self { len: 0, memory: Memory::Heap(vec![0; capacity]) }
     }
 
+    /// Room for `capacity` bytes in pages that cost nothing before they are written to: for buffers of which most may never
+    /// be used. [`Message::into_vec`] copies from it.
+    pub(crate) fn untouched(capacity: usize) -> Self {
+        match MmapOptions::new().len(capacity).map_anon() {
+            Ok(map) => Self { len: 0, memory: Memory::MapMut(map) },
+            // The system has no more maps for this process.
+            Err(_) => Self::with_capacity(capacity),
+        }
+    }
+
     /// `len` bytes of a file from `offset` on, to send straight from the page cache.
     ///
     /// # Errors
@@ -123,7 +133,7 @@ impl Message {
         self.len = len;
     }
 
-    /// The bytes that count, as a vector: the message's own if it was made from one.
+    /// The bytes that count, as a vector: the message's own if it was made from one, or with a capacity; else a copy.
     pub fn into_vec(self) -> Vec<u8> {
         match self.memory {
             Memory::Heap(mut bytes) => {
@@ -246,6 +256,17 @@ mod tests {
         target.flush().unwrap();
         assert_eq!(Message::map_file(&file, 0, 3).unwrap().into_vec(), [1, 2, 7]);
         assert!(Message::map_file(&file, 0, 0).unwrap().is_empty());
+    }
+
+    #[test]
+    fn untouched_memory_is_zeros_and_can_be_received_into() {
+        let mut message = Message::untouched(1 << 20);
+        assert_eq!((message.len(), message.capacity(), message.is_writable()), (0, 1 << 20, true));
+        message.set_len(1 << 20);
+        assert!(message.iter().all(|&byte| byte == 0));
+        message[5] = 7;
+        message.set_len(6);
+        assert_eq!(message.into_vec(), [0, 0, 0, 0, 0, 7]);
     }
 
     #[test]

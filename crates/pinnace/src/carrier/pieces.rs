@@ -53,7 +53,7 @@ impl Pool {
 
     /// A buffer of one piece.
     pub(super) fn take(&self) -> Message {
-        self.free().pop().unwrap_or_else(|| Message::with_capacity(self.piece))
+        self.free().pop().unwrap_or_else(|| Message::untouched(self.piece))
     }
 
     /// One that is of no more use to whoever had it. What holds a message longer than the others is not waited for.

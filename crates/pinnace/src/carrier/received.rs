@@ -94,9 +94,13 @@ impl Received {
         }
     }
 
-    /// The bytes, as a vector of one's own. Not copied.
+    /// The bytes, as a vector of one's own. Not copied, but from the buffers of ZCRP, which the connection gets back: read
+    /// them where they are, or take [`Received::into_message`].
     pub fn into_vec(self) -> Vec<u8> {
-        self.into_message().into_vec()
+        match &self.data {
+            Data::Posted(..) => self.to_vec(),
+            _ => self.into_message().into_vec(),
+        }
     }
 
     /// The bytes, as a message to send on. Not copied.

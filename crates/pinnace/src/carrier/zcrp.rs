@@ -50,16 +50,21 @@ struct Incoming {
 }
 
 impl Zcrp {
-    /// `piece`: the bytes of a piece, which both ends have agreed on.
-    pub(crate) fn new(halves: (Sender, Receiver), nonce: u64, piece: u32, longest: u64) -> Result<Self, Error> {
+    /// `piece`: the bytes of a piece, which both ends have agreed on. Nothing is received before [`Zcrp::invite`].
+    pub(crate) fn new(halves: (Sender, Receiver), nonce: u64, piece: u32, longest: u64) -> Self {
         let (sender, receiver) = halves;
         let incoming = Turn::new(Incoming::default());
         let (pool, sending) = (Pool::new(piece), Mutex::new(()));
-        let this = Self { sender, receiver, nonce, piece: piece as usize, longest, pool, sending, incoming };
-        if let Some(mut incoming) = this.incoming.take(None) {
-            this.post(&mut incoming)?;
+        Self { sender, receiver, nonce, piece: piece as usize, longest, pool, sending, incoming }
+    }
+
+    /// Asks for messages. Whoever connects says OPEN first: the other end throws away what comes before the introduction,
+    /// and requests that were lost are repeated only after the time-out of a path that nobody has measured yet.
+    pub(crate) fn invite(&self) -> Result<(), Error> {
+        match self.incoming.take(None) {
+            Some(mut incoming) => self.post(&mut incoming),
+            None => Ok(()),
         }
-        Ok(this)
     }
 
     /// Buffers wait for what comes.

@@ -221,7 +221,7 @@ fn open(
             let settings = options.zcrp(is_ours);
             let link = UdpLink::connect(None, to, &settings.udp)
                 .map_err(|error| Error::io(format!("cannot open a socket to {to}"), error))?;
-            Carrier::Zcrp(Zcrp::new(zcrp::connected(link, to, &settings, None)?, nonce, piece, longest)?)
+            Carrier::Zcrp(Zcrp::new(zcrp::connected(link, to, &settings, None)?, nonce, piece, longest))
         }
         Method::Vrp => {
             let settings = options.vrp(is_ours);
@@ -245,7 +245,11 @@ fn open(
         }
     };
     let sending = match &carrier {
-        Carrier::Zcrp(carrier) => Sending::Zcrp(carrier.open(&control)?),
+        Carrier::Zcrp(carrier) => {
+            let opening = carrier.open(&control)?;
+            carrier.invite()?;
+            Sending::Zcrp(opening)
+        }
         Carrier::Vrp(carrier) => Sending::Vrp(carrier.open(&control)?),
         carrier => carrier.send(Message::from_vec(control.encode()), None)?,
     };

@@ -151,7 +151,8 @@ async fn open_zcrp(
     .await?;
     link.connect_to(peer).map_err(failed)?;
     let halves = zcrp::connected(link, peer, settings, Some(bytes))?;
-    let carrier = Zcrp::new(halves, agreed.nonce, agreed.piece, longest)?;
+    let carrier = Zcrp::new(halves, agreed.nonce, agreed.piece, longest);
+    carrier.invite()?;
     let control = carrier.opened().await?;
     Ok((Carrier::Zcrp(carrier), control, peer))
 }

@@ -25,7 +25,7 @@
  *
  *     EINVAL        an argument that cannot be: NULL, a wrong size, a word that is no property of a service
  *     EBADF         a handle that was closed or freed, of another kind, of a parent process, or none at all
- *     EAGAIN        nothing has happened within the time that was given; nothing is lost by it
+ *     EAGAIN        nothing has happened within the time that was given, or there is no room now; nothing is lost by it
  *     ECANCELED     another thread has closed what was waited on
  *     ENOTSUP       the method, or the service, cannot do this
  *     EMSGSIZE      a message is too long
@@ -67,12 +67,17 @@
 /** Nothing is told yet. */
 #define PINNACE_COMPLETION_INIT {sizeof(struct pinnace_completion), 0, 0, NULL, NULL, 0}
 /** Holds no message. */
-#define PINNACE_RECEIVED_INIT {sizeof(struct pinnace_received), NULL, 0, NULL, 0, 0}
+#define PINNACE_RECEIVED_INIT {sizeof(struct pinnace_received), NULL, 0, NULL, 0, 0, 0, 0}
 
 /**
  * `loss_percent`, `run_bytes`, ... of struct pinnace_send_options count: the message has a loss contract of its own.
  */
 #define PINNACE_OWN_CONTRACT 1
+
+/**
+ * A message that is sent must not wait for room: without it the call fails with EAGAIN, and the memory is yours.
+ */
+#define PINNACE_DONT_WAIT 2
 
 /**
  * Messages to a peer and back, by the method that was chosen. See pinnace_connect.
@@ -196,7 +201,7 @@ struct pinnace_send_options {
     size_t size;
     /**
      * 0, or PINNACE_OWN_CONTRACT: the next four members say what may be lost of this message. A method that loses nothing
-     * keeps any contract.
+     * keeps any contract. With PINNACE_DONT_WAIT the call does not wait for room.
      */
     unsigned int flags;
     /**
@@ -271,6 +276,15 @@ struct pinnace_received {
      * The library's.
      */
     size_t message;
+    /**
+     * How many messages before this one were not waited for any longer (VRP, of a service that wants order): each of them
+     * comes later, or was given up by its sender.
+     */
+    uint64_t missed;
+    /**
+     * Whether it comes behind messages that were sent after it, although the service wants order (VRP).
+     */
+    int is_late;
 };
 
 #ifdef __cplusplus
@@ -488,6 +502,14 @@ int pinnace_send(pinnace_connection_t *connection,
                  size_t length);
 
 /**
+ * As pinnace_send, but does not wait: without room in the method's queue it returns -1 with EAGAIN, and nothing was sent. There
+ * is room again when messages have arrived: completions tell of that (pinnace_sendv), and pinnace_flush waits for all.
+ */
+int pinnace_try_send(pinnace_connection_t *connection,
+                     const void *data,
+                     size_t length);
+
+/**
  * Begins to send a message that lies in `count` parts (at most 1,024), without copying it: the memory is the library's, and
  * must not be changed or freed, until the completion says that it is yours again. Parts that do not lie side by side are put
  * together by one copy, since the methods send from one place; the array itself is yours when the call returns.
@@ -495,8 +517,9 @@ int pinnace_send(pinnace_connection_t *connection,
  * Who is told of the completion: either the function `done` of the options, or, if `delivery` is not NULL, whoever calls
  * pinnace_delivery_wait with the handle that is written there. `options` may be NULL if `delivery` is not.
  *
- * It waits while the method's queue is full. Returns 0; or -1, and the memory is yours, as pinnace_send does; also if the
- * method cannot do for one message what is asked (ENOTSUP), if nobody would be told, or both (EINVAL).
+ * It waits while the method's queue is full, unless the options have the flag PINNACE_DONT_WAIT: then it fails with EAGAIN.
+ * Returns 0; or -1, and the memory is yours, as pinnace_send does; also if the method cannot do for one message what is asked
+ * (ENOTSUP), if nobody would be told, or both (EINVAL).
  */
 int pinnace_sendv(pinnace_connection_t *connection,
                   const struct iovec *parts,

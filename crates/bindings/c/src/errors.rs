@@ -16,6 +16,7 @@ impl From<&io::Error> for Errno {
         use io::ErrorKind as Kind;
         Self(error.raw_os_error().unwrap_or(match error.kind() {
             Kind::ResourceBusy => libc::EBUSY,
+            Kind::WouldBlock => libc::EAGAIN,
             Kind::InvalidInput => libc::EINVAL,
             Kind::AddrInUse => libc::EADDRINUSE,
             Kind::AddrNotAvailable => libc::EADDRNOTAVAIL,
@@ -46,6 +47,7 @@ impl From<&ConnectionError> for Errno {
             Connection::Unfinished { .. } => libc::ECONNRESET,
             Connection::Lost { source, .. } => Self::from(source).0,
             Connection::Closed => libc::EPIPE,
+            Connection::Full { .. } => libc::EAGAIN,
             _ => libc::EIO,
         })
     }

@@ -97,6 +97,16 @@ fn memory_is_lent_until_its_completion() {
 }
 
 #[test]
+fn who_is_overtaken_is_missed_and_late() {
+    program("unified_late.c", &["missed, and late\n"]);
+}
+
+#[test]
+fn a_queue_that_is_full_is_told() {
+    program("unified_full.c", &["zcrp xtp qmp a1 are full at last\n"]);
+}
+
+#[test]
 fn every_method_does_the_same() {
     program("unified_methods.c", &["zcrp vrp xtp qmp a1\n"]);
 }

@@ -80,8 +80,8 @@ impl Received {
         self.position.is_late
     }
 
-    /// What is said of it when its bytes are copied.
-    pub(super) fn told(&self) -> ReceivedInto {
+    /// What is said of it where its bytes are copied ([`Connection::recv_into`](crate::Connection::recv_into)).
+    pub fn told(&self) -> ReceivedInto {
         let Position { missed, is_late } = self.position;
         ReceivedInto { len: self.len(), holes: self.holes().to_vec(), missed, is_late }
     }

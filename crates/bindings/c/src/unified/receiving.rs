@@ -9,8 +9,7 @@ use super::sending::copied;
 use super::types::{self, pinnace_connection_t, pinnace_range, pinnace_received};
 use crate::errors::{Failure, told};
 use libc::{c_int, c_void};
-use pinnace::Received;
-use std::ops::Range;
+use pinnace::{Received, ReceivedInto};
 use std::ptr::{null, null_mut};
 use std::sync::Arc;
 
@@ -21,6 +20,18 @@ pub(super) struct Held {
     holes: Vec<pinnace_range>,
 }
 
+/// A structure that holds nothing.
+const EMPTY: pinnace_received = pinnace_received {
+    size: size_of::<pinnace_received>(),
+    data: null_mut(),
+    length: 0,
+    holes: null(),
+    hole_count: 0,
+    message: 0,
+    missed: 0,
+    is_late: 0,
+};
+
 /// Fills C's structure.
 ///
 /// # Safety
@@ -28,21 +39,26 @@ pub(super) struct Held {
 unsafe fn hand_out(
     received: *mut pinnace_received,
     data: Option<Received>,
-    (base, length): (*mut u8, usize),
-    holes: &[Range<usize>],
+    base: *mut u8,
+    said: &ReceivedInto,
 ) -> Result<(), Failure> {
+    let ReceivedInto { len: length, holes, missed, is_late } = said;
     let held = Arc::new(Held { _data: data, holes: holes.iter().map(pinnace_range::from).collect() });
     let (pointer, count) = (held.holes.as_ptr(), held.holes.len());
     let needs_handle = held._data.is_some() || count > 0;
     let message = if needs_handle { handles::current().add(held)? } else { 0 };
-    // SAFETY: the caller's promise; the size stays as it is.
-    unsafe {
-        (*received).data = if length > 0 { base.cast() } else { c"".as_ptr().cast_mut().cast() };
-        (*received).length = length;
-        (*received).holes = if count > 0 { pointer } else { null() };
-        (*received).hole_count = count;
-        (*received).message = message;
-    }
+    let filled = pinnace_received {
+        data: if *length > 0 { base.cast() } else { c"".as_ptr().cast_mut().cast() },
+        length: *length,
+        holes: if count > 0 { pointer } else { null() },
+        hole_count: count,
+        message,
+        missed: *missed,
+        is_late: c_int::from(*is_late),
+        ..EMPTY
+    };
+    // SAFETY: the caller's promise.
+    unsafe { types::write(received, &filled) };
     Ok(())
 }
 
@@ -52,10 +68,10 @@ unsafe fn hand_out(
 /// `received` was checked.
 unsafe fn hand_out_message(received: *mut pinnace_received, mut message: Received) -> Result<(), Failure> {
     // Before it moves: the bytes do not.
-    let memory = (message.as_mut_ptr(), message.len());
-    let holes = message.holes().to_vec();
+    let base = message.as_mut_ptr();
+    let said = message.told();
     // SAFETY: the caller's promise.
-    unsafe { hand_out(received, Some(message), memory, &holes) }
+    unsafe { hand_out(received, Some(message), base, &said) }
 }
 
 /// Empties C's structure.
@@ -64,13 +80,7 @@ unsafe fn hand_out_message(received: *mut pinnace_received, mut message: Receive
 /// `received` was checked.
 unsafe fn empty(received: *mut pinnace_received) {
     // SAFETY: the caller's promise.
-    unsafe {
-        (*received).data = null_mut();
-        (*received).length = 0;
-        (*received).holes = null();
-        (*received).hole_count = 0;
-        (*received).message = 0;
-    }
+    unsafe { types::write(received, &EMPTY) };
 }
 
 /// Whether C's structure can take a message.
@@ -160,7 +170,7 @@ pub unsafe extern "C" fn pinnace_recv_into(
         unsafe {
             match message {
                 Some(into) => {
-                    hand_out(received, None, (buffer.cast(), into.len), &into.holes)?;
+                    hand_out(received, None, buffer.cast(), &into)?;
                     Ok(1)
                 }
                 None => {

@@ -7,8 +7,8 @@ use super::completion::{Callback, Freed, Outcome, Ticket};
 use super::handles;
 use super::line::Line;
 use super::types::{
-    self, PINNACE_OWN_CONTRACT, pinnace_completion, pinnace_connection_t, pinnace_delivery_t, pinnace_range,
-    pinnace_send_options,
+    self, PINNACE_DONT_WAIT, PINNACE_OWN_CONTRACT, pinnace_completion, pinnace_connection_t, pinnace_delivery_t,
+    pinnace_range, pinnace_send_options,
 };
 use crate::errors::{Failure, told};
 use libc::{c_int, c_void, iovec};
@@ -113,7 +113,7 @@ unsafe fn gathered(parts: *const iovec, count: c_int) -> Result<Memory, Failure>
 /// The ranges may be read.
 unsafe fn special(options: &pinnace_send_options) -> Result<Option<PerMessage>, Failure> {
     let pinnace_send_options { flags, loss_percent, run_bytes, critical, critical_count, .. } = *options;
-    if flags & !PINNACE_OWN_CONTRACT != 0 {
+    if flags & !(PINNACE_OWN_CONTRACT | PINNACE_DONT_WAIT) != 0 {
         return Err(invalid(format!("flags {flags:#x} are not known")));
     }
     let mut special = PerMessage::new();
@@ -144,7 +144,7 @@ unsafe fn special(options: &pinnace_send_options) -> Result<Option<PerMessage>, 
     if options.lifespan_us != 0 {
         special = special.lifespan(Duration::from_micros(options.lifespan_us));
     }
-    let differs = flags != 0 || options.deadline_us != 0 || options.lifespan_us != 0;
+    let differs = flags & PINNACE_OWN_CONTRACT != 0 || options.deadline_us != 0 || options.lifespan_us != 0;
     Ok(differs.then_some(special))
 }
 
@@ -168,6 +168,23 @@ pub unsafe extern "C" fn pinnace_send(
     })
 }
 
+/// As pinnace_send, but does not wait: without room in the method's queue it returns -1 with EAGAIN, and nothing was sent. There
+/// is room again when messages have arrived: completions tell of that (pinnace_sendv), and pinnace_flush waits for all.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pinnace_try_send(
+    connection: *mut pinnace_connection_t,
+    data: *const c_void,
+    length: usize,
+) -> c_int {
+    told(-1, || {
+        let line: Arc<Line> = find(connection)?;
+        // SAFETY: C promises memory to read.
+        let message = unsafe { copied(data, length)? };
+        drop(line.connection.try_send(message).map_err(|unsent| Failure::from(unsent.error))?);
+        Ok(0)
+    })
+}
+
 /// Begins to send a message that lies in `count` parts (at most 1,024), without copying it: the memory is the library's, and
 /// must not be changed or freed, until the completion says that it is yours again. Parts that do not lie side by side are put
 /// together by one copy, since the methods send from one place; the array itself is yours when the call returns.
@@ -175,8 +192,9 @@ pub unsafe extern "C" fn pinnace_send(
 /// Who is told of the completion: either the function `done` of the options, or, if `delivery` is not NULL, whoever calls
 /// pinnace_delivery_wait with the handle that is written there. `options` may be NULL if `delivery` is not.
 ///
-/// It waits while the method's queue is full. Returns 0; or -1, and the memory is yours, as pinnace_send does; also if the
-/// method cannot do for one message what is asked (ENOTSUP), if nobody would be told, or both (EINVAL).
+/// It waits while the method's queue is full, unless the options have the flag PINNACE_DONT_WAIT: then it fails with EAGAIN.
+/// Returns 0; or -1, and the memory is yours, as pinnace_send does; also if the method cannot do for one message what is asked
+/// (ENOTSUP), if nobody would be told, or both (EINVAL).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pinnace_sendv(
     connection: *mut pinnace_connection_t,
@@ -214,9 +232,12 @@ pub unsafe extern "C" fn pinnace_sendv(
                 Message::from_vec(bytes)
             }
         };
-        let sent = match &special {
-            Some(special) => line.connection.send_with(message, special),
-            None => line.connection.send(message),
+        let must_not_wait = options.is_some_and(|options| options.flags & PINNACE_DONT_WAIT != 0);
+        let sent = match (&special, must_not_wait) {
+            (Some(special), false) => line.connection.send_with(message, special),
+            (None, false) => line.connection.send(message),
+            (Some(special), true) => line.connection.try_send_with(message, special),
+            (None, true) => line.connection.try_send(message),
         };
         let sent = match sent {
             Ok(sending) => Ok(sending),

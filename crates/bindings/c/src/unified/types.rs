@@ -83,6 +83,9 @@ pub struct pinnace_options {
 /// `loss_percent`, `run_bytes`, ... of struct pinnace_send_options count: the message has a loss contract of its own.
 pub const PINNACE_OWN_CONTRACT: c_uint = 1;
 
+/// A message that is sent must not wait for room: without it the call fails with EAGAIN, and the memory is yours.
+pub const PINNACE_DONT_WAIT: c_uint = 2;
+
 /// What differs for one message from the connection's service, and who is told of its end. Begin with
 /// PINNACE_SEND_OPTIONS_INIT, by which nothing differs and nobody is told.
 #[repr(C)]
@@ -91,7 +94,7 @@ pub struct pinnace_send_options {
     /// sizeof(struct pinnace_send_options).
     pub size: usize,
     /// 0, or PINNACE_OWN_CONTRACT: the next four members say what may be lost of this message. A method that loses nothing
-    /// keeps any contract.
+    /// keeps any contract. With PINNACE_DONT_WAIT the call does not wait for room.
     pub flags: c_uint,
     /// The share that may be lost, in percent: 0 (nothing) to 100. It counts in steps of 0.39.
     pub loss_percent: f64,
@@ -151,6 +154,11 @@ pub struct pinnace_received {
     pub hole_count: usize,
     /// The library's.
     pub message: usize,
+    /// How many messages before this one were not waited for any longer (VRP, of a service that wants order): each of them
+    /// comes later, or was given up by its sender.
+    pub missed: u64,
+    /// Whether it comes behind messages that were sent after it, although the service wants order (VRP).
+    pub is_late: c_int,
 }
 
 /// What has a size as its first member.
@@ -160,6 +168,8 @@ pub struct pinnace_received {
 pub(super) unsafe trait Growing: Copy {
     /// How it is called in the header.
     const NAME: &'static str;
+    /// Its size in the first version: whatever was added since is behind it.
+    const FIRST: usize = size_of::<Self>();
 }
 
 /// More than any structure will ever have: what is above was not initialized.
@@ -176,7 +186,13 @@ macro_rules! sized {
     };
 }
 
-sized!(pinnace_options pinnace_send_options pinnace_completion pinnace_received);
+sized!(pinnace_options pinnace_send_options pinnace_completion);
+
+// SAFETY: numbers, null pointers; `size` is the first member.
+unsafe impl Growing for pinnace_received {
+    const NAME: &'static str = stringify!(pinnace_received);
+    const FIRST: usize = std::mem::offset_of!(Self, missed);
+}
 
 /// The size that C says, if it can be one.
 ///
@@ -189,8 +205,7 @@ unsafe fn size_of_theirs<T: Growing>(it: *const T) -> Result<usize, Failure> {
     }
     // SAFETY: the caller's promise.
     let size = unsafe { it.cast::<usize>().read() };
-    // This is the first version: there are no shorter ones.
-    if !(size_of::<T>()..=LARGEST).contains(&size) {
+    if !(T::FIRST..=LARGEST).contains(&size) {
         let init = name.to_uppercase();
         let text = format!("the size of a struct {name} is {size}, not {}: begin with {init}_INIT", size_of::<T>());
         return Err(Failure::new(libc::EINVAL, text));
@@ -212,8 +227,13 @@ pub(super) unsafe fn read<T: Growing>(it: *const T) -> Result<T, Failure> {
             return Err(Failure::new(libc::E2BIG, text));
         }
     }
-    // SAFETY: it has at least these bytes; C aligns what it declares.
-    Ok(unsafe { it.read() })
+    let mut known = std::mem::MaybeUninit::<T>::zeroed();
+    // SAFETY: it has `size` bytes, and there is room for as many as are known; what it does not say stays 0, which is a value
+    // of it.
+    unsafe {
+        it.cast::<u8>().copy_to_nonoverlapping(known.as_mut_ptr().cast(), size.min(size_of::<T>()));
+        Ok(known.assume_init())
+    }
 }
 
 /// Whether a structure can be written, with its size.
@@ -223,4 +243,18 @@ pub(super) unsafe fn read<T: Growing>(it: *const T) -> Result<T, Failure> {
 pub(super) unsafe fn check<T: Growing>(it: *const T) -> Result<(), Failure> {
     // SAFETY: the caller's promise.
     unsafe { size_of_theirs(it) }.map(drop)
+}
+
+/// Writes a structure, but for its size, and for what C does not know.
+///
+/// # Safety
+/// `it` was checked.
+pub(super) unsafe fn write<T: Growing>(it: *mut T, value: &T) {
+    let first = size_of::<usize>();
+    // SAFETY: it has as many bytes as its size says, and so many of `value` are there; the size stays as it is.
+    unsafe {
+        let size = it.cast::<usize>().read().min(size_of::<T>());
+        let from = std::ptr::from_ref(value).cast::<u8>().add(first);
+        it.cast::<u8>().add(first).copy_from_nonoverlapping(from, size.saturating_sub(first));
+    }
 }

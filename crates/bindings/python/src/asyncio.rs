@@ -5,7 +5,7 @@
 //! dropped at once.
 
 use crate::connection::{self, Connection};
-use crate::delivery::Shared as SharedDelivery;
+use crate::delivery::{Delivery, Shared as SharedDelivery};
 use crate::endpoint::{self, Listener};
 use crate::{buffer, errors};
 use pinnace::{Endpoint, Error};
@@ -27,6 +27,7 @@ use std::task::{Context, Poll, Wake, Waker};
 pub(crate) enum Outcome {
     Received(Result<Option<pinnace::Received>, Error>),
     Connected(Box<Result<pinnace::Connection, Error>>),
+    Sent(Result<pinnace::Delivery, Error>),
     Ended(Arc<SharedDelivery>),
 }
 
@@ -37,6 +38,10 @@ impl Outcome {
             Self::Connected(result) => {
                 let connection = result.map_err(|error| errors::raise(py, &error))?;
                 Connection::new(connection).into_py_any(py)
+            }
+            Self::Sent(result) => {
+                let delivery = result.map_err(|error| errors::raise(py, &error))?;
+                Delivery::new(SharedDelivery::new(delivery)).into_py_any(py)
             }
             Self::Ended(delivery) => delivery.outcome(py)?.into_py_any(py),
         }

@@ -7,24 +7,20 @@ use crate::explain::Explanation;
 use crate::luck::Luck;
 use crate::received::{Received, ReceivedInto, received};
 use crate::{errors, service, wait};
-use pinnace::service::{Method, units};
+use pinnace::service::units;
 use pinnace::vrp::Contract;
-use pinnace::{Error, Message, PerMessage};
+use pinnace::{Error, Message, PerMessage, Unsent};
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
-use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 /// How long leaving a `with` block waits for what was sent.
 const LINGER: Duration = Duration::from_secs(1);
-/// A task sends without waiting while no more messages are under way: no method makes a call wait for their number then.
-const MOST_MESSAGES: usize = 32;
 
 /// Messages to a peer and back, by the method that was chosen for the service. Made by `connect`, and by `accept` of a
 /// listener. Calls may come from any thread.
@@ -45,19 +41,13 @@ pub(crate) struct Connection {
     connection: ManuallyDrop<Arc<pinnace::Connection>>,
     /// Held from a request to its response.
     transacting: Mutex<()>,
-    /// What tasks have sent, the oldest first, with its bytes.
-    window: Mutex<VecDeque<(Arc<Shared>, usize)>>,
     luck: Luck,
 }
 
 impl Connection {
     pub(crate) fn new(connection: pinnace::Connection) -> Self {
         let connection = ManuallyDrop::new(Arc::new(connection));
-        Self { connection, transacting: Mutex::new(()), window: Mutex::default(), luck: Luck::new() }
-    }
-
-    fn window(&self) -> MutexGuard<'_, VecDeque<(Arc<Shared>, usize)>> {
-        self.window.lock().unwrap_or_else(PoisonError::into_inner)
+        Self { connection, transacting: Mutex::new(()), luck: Luck::new() }
     }
 
     fn begin(&self, py: Python<'_>, message: Message, special: Option<&PerMessage>) -> PyResult<Arc<Shared>> {
@@ -88,10 +78,8 @@ impl Drop for Connection {
     fn drop(&mut self) {
         // SAFETY: taken once, here, and not used afterwards.
         let connection = unsafe { ManuallyDrop::take(&mut self.connection) };
-        let window = std::mem::take(&mut *self.window());
         // It may wait for what was sent.
-        let both = (connection, window);
-        let dropped = Python::try_attach(|py| buffer::detached(py, || drop(both)));
+        let dropped = Python::try_attach(|py| buffer::detached(py, || drop(connection)));
         debug_assert!(dropped.is_some(), "objects are dropped while there is an interpreter");
     }
 }
@@ -222,10 +210,7 @@ impl Connection {
 
     /// Waits until everything that was sent has arrived.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
-        self.call(py, |connection| connection.flush())?;
-        let window = std::mem::take(&mut *self.window());
-        buffer::detached(py, || drop(window));
-        Ok(())
+        self.call(py, |connection| connection.flush())
     }
 
     /// A descriptor for `select` and event loops: readable when something may have come. Then `clear()` it, and take what
@@ -291,69 +276,36 @@ impl Connection {
         Operation::begin(py, reactor, future)
     }
 
-    /// For `pinnace.aio`: whether a call that sends may wait although little is under way.
-    #[getter]
-    fn _sends_slowly(&self) -> bool {
-        // A channel's memory is full when the peer is slow, and a window when the rate is used up.
-        let keeps_rate = || self.connection.service().to_string().contains("burst=");
-        match self.connection.method() {
-            Method::SharedMemory => true,
-            Method::A1 => keeps_rate(),
-            _ => false,
-        }
-    }
-
-    /// For `pinnace.aio`: sends, unless there is too much under way: then it returns what to wait for, and true.
-    #[pyo3(signature = (buffer, overrides = None))]
+    /// For `pinnace.aio`: sends; without room in the method's queue, an operation that ends with what `send` returns.
+    #[pyo3(signature = (reactor, buffer, overrides = None))]
     fn _send(
         &self,
         py: Python<'_>,
+        reactor: &Bound<'_, Reactor>,
         buffer: &Bound<'_, PyAny>,
         overrides: Option<&Bound<'_, PyDict>>,
-    ) -> PyResult<(Delivery, bool)> {
+    ) -> PyResult<Py<PyAny>> {
         let special = overrides.map(special).transpose()?;
         let message = buffer::message(buffer)?;
-        let len = message.len();
-        if let Some(oldest) = py.detach(|| self.oldest_of_too_many(len)) {
-            return Ok((Delivery::new(oldest), true));
-        }
-        let delivery = self.begin(py, message, special.as_ref())?;
-        self.window().push_back((Arc::clone(&delivery), len));
-        Ok((Delivery::new(delivery), false))
-    }
-}
-
-impl Connection {
-    /// How many bytes may be under way, beside one message, so that no call waits for them.
-    fn most_bytes(&self) -> usize {
-        match self.connection.method() {
-            // They queue whatever they are given.
-            Method::Zcrp | Method::Vrp => 32 << 20,
-            // The least that a socket's buffer makes of their windows.
-            Method::Xtp | Method::Qmp => 64 << 10,
-            Method::A1 | Method::SharedMemory => 1 << 20,
-        }
-    }
-
-    /// Forgets what has arrived; what is the oldest, if there is no room for `len` bytes more.
-    fn oldest_of_too_many(&self, len: usize) -> Option<Arc<Shared>> {
-        let mut window = self.window();
-        let mut bytes: usize = window.iter().map(|(_, len)| len).sum();
-        let most_bytes = self.most_bytes();
-        // A look costs something: the first half of the room is had without.
-        if window.len() < MOST_MESSAGES / 2 && bytes + len <= most_bytes / 2 {
-            return None;
-        }
-        let mut context = Context::from_waker(Waker::noop());
-        while let Some((oldest, len)) = window.front()
-            && oldest.poll(&mut context).is_ready()
-        {
-            bytes -= len;
-            window.pop_front();
-        }
-        let (oldest, _) = window.front()?;
-        let is_full = window.len() >= MOST_MESSAGES || bytes + len > most_bytes;
-        is_full.then(|| Arc::clone(oldest))
+        let connection = &**self.connection;
+        let sent = buffer::detached(py, || match &special {
+            None => connection.try_send(message),
+            Some(special) => connection.try_send_with(message, special),
+        });
+        let message = match sent {
+            Ok(delivery) => return Delivery::new(Shared::new(delivery)).into_py_any(py),
+            Err(Unsent { message: Some(message), error }) if error.would_block() => message,
+            Err(unsent) => return Err(errors::raise(py, &unsent.error)),
+        };
+        let connection = Arc::clone(&self.connection);
+        let future = async move {
+            let sent = match &special {
+                None => connection.send_async(message).await,
+                Some(special) => connection.send_with_async(message, special).await,
+            };
+            Outcome::Sent(sent.map_err(Error::from))
+        };
+        Operation::begin(py, reactor, future)
     }
 }
 

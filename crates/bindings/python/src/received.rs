@@ -114,6 +114,20 @@ impl Received {
         self.received.bytes_lost()
     }
 
+    /// How many messages before this one were not waited for any longer: they had been overtaken for as long as the service's
+    /// lifespan or deadline, or half a minute where it says neither. Each of them comes later (`is_late`), or was given up by
+    /// its sender.
+    #[getter]
+    fn missed(&self) -> u64 {
+        self.received.missed()
+    }
+
+    /// Whether it comes behind messages that were sent after it, although the service wants order.
+    #[getter]
+    fn is_late(&self) -> bool {
+        self.received.is_late()
+    }
+
     /// What is missing in packets, of methods that count so; otherwise `None`.
     #[getter]
     fn loss(&self) -> Option<Loss> {
@@ -128,7 +142,7 @@ impl Received {
 
     /// For `pinnace.aio`: what `recv_into` says of it.
     fn _into(&self) -> ReceivedInto {
-        ReceivedInto(pinnace::ReceivedInto { len: self.len, holes: self.received.holes().to_vec() })
+        ReceivedInto(self.received.told())
     }
 
     fn __len__(&self) -> usize {
@@ -208,6 +222,18 @@ impl ReceivedInto {
     #[getter]
     fn is_whole(&self) -> bool {
         self.0.holes.is_empty()
+    }
+
+    /// As `Received.missed`.
+    #[getter]
+    fn missed(&self) -> u64 {
+        self.0.missed
+    }
+
+    /// As `Received.is_late`.
+    #[getter]
+    fn is_late(&self) -> bool {
+        self.0.is_late
     }
 
     fn __repr__(&self) -> String {

@@ -88,6 +88,34 @@ def test_whoever_sends_much_waits_and_the_loop_goes_on(method):
     run(main())
 
 
+# The receiver of VRP refuses what its program does not take, so that its sender is not full for long.
+@pytest.mark.parametrize("method", [method for method in METHODS if method != "vrp"])
+def test_a_queue_that_is_full_makes_a_task_wait_and_not_the_loop(method):
+    async def main():
+        client, server, _listener = await pair(method)
+
+        async def send(index):
+            await asyncio.wait_for(client.send(index.to_bytes(4, "big") + bytes(300_000)), 0.3)
+
+        sent = 0
+        while sent < 10_000:
+            begin = time.monotonic()
+            try:
+                await send(sent)
+            except TimeoutError:
+                break
+            assert time.monotonic() - begin < 5
+            sent += 1
+        # What was cancelled was not sent, and there is room again.
+        waiting = asyncio.create_task(client.send(b"the last one"))
+        for index in range(sent):
+            assert (await server.recv())[:4].tobytes() == index.to_bytes(4, "big")
+        assert bytes(await server.recv()) == b"the last one"
+        assert (await (await waiting)).is_whole
+
+    run(main())
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_a_wait_that_is_cancelled_loses_nothing(method):
     async def main():

@@ -203,6 +203,19 @@ def test_a_frame_has_holes_that_both_ends_know():
     assert pair.server.recv(LONG).is_whole and delivery.wait(LONG).is_whole
 
 
+def test_who_is_overtaken_is_missed_and_late():
+    pair = Pair("deadline=1ms order=yes largest=64MiB", method="vrp")
+    # What is behind it waits for a millisecond, and it takes longer.
+    large = pair.client.send(bytes(40 << 20))
+    pair.client.send(b"ahoy")
+    first = pair.server.recv(LONG)
+    assert (bytes(first), first.missed, first.is_late) == (b"ahoy", 1, False)
+    buffer = bytearray(40 << 20)
+    second = pair.server.recv_into(buffer, LONG)
+    assert (second.bytes, second.missed, second.is_late) == (40 << 20, 0, True)
+    assert large.wait(LONG).is_whole
+
+
 def test_the_service_of_a_connection_can_change():
     pair = Pair("loss=5% run=4KiB", method="vrp")
     assert (str(pair.client.service), pair.client.method) == ("loss=5% run=4KiB", "vrp")

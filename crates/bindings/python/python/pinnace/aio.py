@@ -22,7 +22,6 @@ import asyncio
 import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Collection
-from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -78,7 +77,6 @@ class Connection:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._reactor: Reactor | None = None
         self._ready: Collection[object] = ()
-        self._thread = ThreadPoolExecutor(1, "pinnace-send") if connection._sends_slowly else None
 
     def _reacts(self) -> Reactor:
         loop = asyncio.get_running_loop()
@@ -90,24 +88,15 @@ class Connection:
         return self._reactor  # type: ignore[return-value]
 
     async def send(self, buffer: Buffer, **overrides: Unpack[Overrides]) -> Delivery:
-        """Begins to send a message; waits while too much is under way. `await` what is returned to know that it has arrived.
+        """Begins to send a message; waits for room, not for its arrival: `await` what is returned to know of that.
 
-        The arguments are those of `pinnace.Connection.send`.
+        The arguments are those of `pinnace.Connection.send`. A call that is cancelled while it waits has sent nothing.
         """
-        if self._thread is not None:
-            send = self._connection.send
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._thread, lambda: send(buffer, **overrides))
-        while True:
-            delivery, waits = self._connection._send(buffer, overrides or None)
-            if not waits:
-                return delivery
-            ended = delivery._wait(self._reacts())
-            if isinstance(ended, Operation):
-                try:
-                    await _end(ended)
-                except Exception:
-                    pass  # Whoever waits for that message hears of it.
+        sent = self._connection._send(self._reacts(), buffer, overrides or None)
+        if not isinstance(sent, Operation):
+            return sent
+        delivery: Delivery = await _end(sent)
+        return delivery
 
     async def recv(self) -> Received | None:
         """The next message; `None` when the peer has closed, and everything was received."""
@@ -181,8 +170,6 @@ class Connection:
     async def close(self, linger: float = 1.0) -> None:
         """Ends what is sent: waits at most `linger` seconds for it to arrive, and tells the peer."""
         await asyncio.get_running_loop().run_in_executor(None, self._connection.close, linger)
-        if self._thread is not None:
-            self._thread.shutdown(wait=False)
 
     def __aiter__(self) -> AsyncIterator[Received]:
         return self

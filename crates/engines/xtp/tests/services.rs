@@ -115,7 +115,8 @@ fn packets_shrink_to_what_the_path_carries() {
 //= X-20 test
 #[test]
 fn the_abbreviated_close_takes_one_exchange() {
-    for codec in CODECS {
+    // Whatever numbers the ends begin with: nobody has heard of the server's when the client closes.
+    for (codec, seed) in CODECS.into_iter().flat_map(|codec| (0..20).map(move |seed| (codec, seed))) {
         let client = Program::new(
             |now, host| {
                 let context = send(now, host, SERVER, block(Service::Connection), &pattern(3000, 1));
@@ -123,7 +124,8 @@ fn the_abbreviated_close_takes_one_exchange() {
             },
             |_, _, _, _| {},
         );
-        let mut world = world(configs(codec), "delay=10ms", answering(None), client);
+        let configs = [config(codec, seed), config(codec, seed + 1)];
+        let mut world = world(configs, "delay=10ms", answering(None), client);
         quiet(&mut world);
         let client = world.application(CLIENT).only();
         assert_eq!(client.closed, Some(Ok(())));

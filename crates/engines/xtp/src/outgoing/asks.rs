@@ -35,7 +35,7 @@ struct Ask {
 pub(super) enum Named {
     /// A packet that never left.
     Nothing,
-    /// One older than one already used.
+    /// One older than one already used, or none.
     Older,
     /// All transmissions below `number` came before the asking packet. `asked_at`: the round trip began then, if the echo
     /// measures one.
@@ -134,11 +134,14 @@ impl Asks {
             return Named::Ask { number: self.used_number, asked_at: None, is_newer: false };
         }
         //= X-12
-        self.queue.get(ahead as usize - 1).map_or(Named::Nothing, |ask| Named::Ask {
-            number: ask.number,
-            asked_at: (ask.kind == Kind::Once).then_some(ask.at),
-            is_newer: true,
-        })
+        match self.queue.get(ahead as usize - 1) {
+            Some(ask) => {
+                Named::Ask { number: ask.number, asked_at: (ask.kind == Kind::Once).then_some(ask.at), is_newer: true }
+            }
+            // Of whoever has heard nothing yet.
+            None if echo == 0 => Named::Older,
+            None => Named::Nothing,
+        }
     }
 
     /// When the packet with this sync asked, of those that no status has named.

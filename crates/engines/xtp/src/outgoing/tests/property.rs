@@ -131,13 +131,15 @@ impl Oracle {
         acked
     }
 
-    fn on_status(&mut self, heard: &Heard<'_>, echo: Option<usize>) -> Outcome {
+    fn on_status(&mut self, heard: &Heard<'_>, echo: usize) -> Outcome {
         let mut outcome = Outcome::default();
         let unsent =
             heard.rseq > self.sent() || heard.spans.iter().any(|span| span.0 >= span.1 || span.1 > self.sent());
-        let Some(echo) = echo.filter(|echo| *echo < self.asks.len() && !unsent) else {
+        // Whoever has heard nothing echoes 0.
+        let is_asked = echo < self.asks.len();
+        if unsent || !(is_asked || heard.echo == 0) {
             return Outcome { is_invalid: true, ..outcome };
-        };
+        }
         self.alloc = if self.has_status { self.alloc.max(heard.alloc) } else { heard.alloc };
         self.has_status = true;
         // Below `acked` a go-back-N sender knows no state any more.
@@ -145,7 +147,7 @@ impl Oracle {
             outcome.acked = self.ack(self.acked, heard.rseq);
             self.acked = heard.rseq;
         }
-        if heard.is_old || echo < self.used {
+        if heard.is_old || !is_asked || echo < self.used {
             return outcome;
         }
         self.used = echo;
@@ -381,7 +383,7 @@ fn run(
                 let echo = START.wrapping_add(index as u32);
                 let alloc = oracle.acked + forged.more;
                 let heard = Heard { rseq, alloc, echo, spans: &spans, is_old: forged.is_old };
-                let expected = oracle.on_status(&heard, usize::try_from(index).ok());
+                let expected = oracle.on_status(&heard, index as usize);
                 let outcome = stream.on_status(at(now), &heard);
                 prop_assert_eq!(
                     (outcome.acked, outcome.lost, outcome.is_invalid),

@@ -1,5 +1,6 @@
 //! What fuzzing found worth keeping, and inputs that nobody chose, on the stable compiler.
 
+use crate::swarm::number_from;
 use pinnace_core::Random;
 use std::panic::catch_unwind;
 use std::path::Path;
@@ -31,9 +32,8 @@ pub fn replay(name: &str, target: Target) {
 ///
 /// If the target does, with the seed.
 pub fn random(name: &str, target: Target, inputs: u64, len: u64) {
-    let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
-    let from = number("PINNACE_FROM").unwrap_or(0);
-    for seed in from..from + number("PINNACE_SEEDS").unwrap_or(inputs) {
+    let from = number_from("PINNACE_FROM").unwrap_or(0);
+    for seed in from..from + number_from("PINNACE_SEEDS").unwrap_or(inputs) {
         let mut random = Random::from_seed(seed);
         let len = random.below(len);
         let bytes: Vec<u8> = (0..len).map(|_| random.next_u32() as u8).collect();

@@ -396,3 +396,26 @@ impl<S: Subject> Hand<S> {
         core::mem::take(&mut self.events)
     }
 }
+
+/// Declares a struct around a [`Hand`] of a [`Subject`], and what the tests of one engine add to it as its own methods.
+#[macro_export]
+macro_rules! half {
+    ($(#[$attribute:meta])* $visible:vis struct $name:ident($subject:ty);) => {
+        $(#[$attribute])*
+        $visible struct $name($crate::hand::Hand<$subject>);
+
+        impl ::core::ops::Deref for $name {
+            type Target = $crate::hand::Hand<$subject>;
+
+            fn deref(&self) -> &Self::Target {
+                &self.0
+            }
+        }
+
+        impl ::core::ops::DerefMut for $name {
+            fn deref_mut(&mut self) -> &mut Self::Target {
+                &mut self.0
+            }
+        }
+    };
+}

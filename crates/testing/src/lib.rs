@@ -1,4 +1,5 @@
-//! What the tests and fuzz targets of the engines share: [one engine driven by hand](hand), and [corpora](corpus).
+//! What the tests and fuzz targets of the engines share: [one engine driven by hand](hand), [corpora](corpus), and
+//! [swarms](swarm).
 //!
 //! Panics are this crate's way to report: it is for tests only.
 #![forbid(unsafe_code)]
@@ -6,3 +7,9 @@
 
 pub mod corpus;
 pub mod hand;
+pub mod swarm;
+
+/// The least of so many measurements: what is measured costs that, and the rest is the machine's other work.
+pub fn least_of(rounds: usize, measure: impl FnMut() -> f64) -> f64 {
+    std::iter::repeat_with(measure).take(rounds).fold(f64::INFINITY, f64::min)
+}

@@ -7,6 +7,7 @@
 use core::time::Duration;
 use outgoing::{Asking, Chunk, Heard, Next, Outgoing, PathConfig, Terms};
 use pinnace_core::{BufferId, ControllerKind, Time};
+use pinnace_testing::least_of;
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -41,9 +42,7 @@ fn cost(congestion: ControllerKind, message: u64, path: Path, go_back_n: bool) -
         ask_every: STATUS_EVERY as u32,
         go_back_n,
     };
-    let mut times: Vec<f64> = (0..ROUNDS).map(|_| round(congestion, message, path, &terms)).collect();
-    times.sort_by(f64::total_cmp);
-    times[0]
+    least_of(ROUNDS, || round(congestion, message, path, &terms))
 }
 
 fn round(congestion: ControllerKind, message: u64, path: Path, terms: &Terms) -> f64 {

@@ -2,7 +2,7 @@
 //!
 //! The property: every message arrives whole and intact, or both ends that live are told; none twice, none beyond its
 //! buffer, and nothing goes round in circles. `PINNACE_SEEDS=n` runs that many seeds, `PINNACE_SEED=x` only that one.
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a failing seed is told to whoever runs the tests")]
+#![allow(clippy::print_stdout, reason = "a seed that is run alone says what it finds")]
 
 mod common;
 
@@ -11,14 +11,14 @@ use core::time::Duration;
 use pinnace_core::{
     BufferId, ControllerKind, Engine, PathEvent, Placed, PollAt, Random, ReceivePlan, RxMeta, Time, Train,
 };
-use pinnace_sim::nodes::{Adversary, AdversaryConfig, GilbertElliott};
-use pinnace_sim::{Coalesce, HostConfig, HostId, Inbox, NetworkConfig, Outcome, Path, QueueSize, Simulation};
+use pinnace_sim::nodes::{Adversary, AdversaryConfig};
+use pinnace_sim::{HostConfig, HostId, Inbox, NetworkConfig, Outcome, Path, QueueSize, Simulation};
+use pinnace_testing::swarm::{self, Swarm, millis, pick};
 use pinnace_wire::zcrp::{ControlWriter, encode_idle};
 use pinnace_zcrp::{Config, Event, Failure, Receiver, Sender, UnitSize, Zcrp};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 const SENDER: HostId = HostId::new(0);
 const RECEIVER: HostId = HostId::new(1);
@@ -104,46 +104,14 @@ struct Plan {
     hold: bool,
 }
 
-fn pick<T: Copy>(random: &mut Random, choices: &[T]) -> T {
-    choices[random.below(choices.len() as u64) as usize]
-}
-
-fn millis(random: &mut Random, most: u64) -> Duration {
-    Duration::from_micros(random.below(most * 1000 + 1))
-}
-
 fn network(random: &mut Random) -> NetworkConfig {
-    let mut network = NetworkConfig { delay: millis(random, 40), ..NetworkConfig::default() };
-    if random.chance(0.4) {
-        network.loss = pick(random, &[0.001, 0.01, 0.05, 0.3]);
-    }
-    if random.chance(0.2) {
-        // Bursts of 2 to 64.
-        network.burst_loss = Some(GilbertElliott::new(0.01, 1.0 / pick(random, &[2.0, 8.0, 64.0])));
-    }
-    if random.chance(0.1) {
-        network.train_loss = pick(random, &[0.02, 0.2]);
-    }
-    if random.chance(0.3) {
-        network.jitter = millis(random, 10);
-    }
-    if random.chance(0.3) {
-        network.reorder = pick(random, &[0.01, 0.3]);
-        network.reorder_by = millis(random, 12);
-    }
-    if random.chance(0.3) {
-        network.duplicate = pick(random, &[0.01, 0.3]);
-    }
-    if random.chance(0.2) {
-        network.corrupt = pick(random, &[0.01, 0.1]);
-    }
+    let mut network = swarm::network(random, 40_000, &[0.001, 0.01, 0.05, 0.3], &[0.01, 0.1]);
     if random.chance(0.3) {
         network.rate = Some(pick(random, &[2_000_000, 20_000_000, 1_000_000_000]));
         network.queue = pick(random, &[QueueSize::Bdp(1.0), QueueSize::Bytes(10_000), QueueSize::Unlimited]);
     }
     if random.chance(0.1) {
-        let low = millis(random, 500);
-        network.partitions.push((low, low + pick(random, &[50, 900, 5_000, 14_000].map(Duration::from_millis))));
+        network.partitions.push(swarm::outage(random, &[50, 900, 5_000, 14_000]));
     }
     network
 }
@@ -174,16 +142,7 @@ impl Plan {
         let sender = Config { seed: random.next_u64(), ..common.clone() };
         let receiver = Config { limit_amplification: random.chance(0.2), ..common };
         let (there, back) = (network(random), network(random));
-        let host = |random: &mut Random| {
-            let base = if random.chance(0.3) { HostConfig::plain() } else { HostConfig::default() };
-            let base = HostConfig { receive_buffer: pick(random, &[70_000, 300_000, 4 << 20]), ..base };
-            match random.below(4) {
-                0 => HostConfig { coalesce: Coalesce::Flow, reads_per_batch: 4, read_delay: millis(random, 1), ..base },
-                1 => HostConfig { read_cost: Duration::from_micros(random.below(50)), ..base },
-                _ => base,
-            }
-        };
-        let hosts = [host(random), host(random)];
+        let hosts = [swarm::host(random), swarm::host(random)];
         let mischief = match random.below(8) {
             0 => Mischief::Stranger,
             1 => Mischief::GarbageAndReplays,
@@ -357,19 +316,19 @@ fn build(plan: &Plan) -> World {
 }
 
 /// One transfer. Returns the digest of all that happened.
-fn run(seed: u64) -> u64 {
-    let plan = Plan::from_seed(seed);
+fn run(plan: &Plan) -> u64 {
+    let seed = plan.seed;
     let calls = Rc::new(RefCell::new(Calls::default()));
-    let mut world = build(&plan);
-    schedule(&plan, &mut world, &calls);
+    let mut world = build(plan);
+    schedule(plan, &mut world, &calls);
     let (sends, posts) = (plan.sends.len(), plan.posts.len());
     let pairs = sends.min(posts);
     let enough = |world: &World| {
         let ended = |host| world.application(host).events.iter().filter(|(_, event)| is_end(event)).count();
         let started = world.now() > Time::from_nanos(500_000_000);
         started
-            && (ended(SENDER) >= pairs || !is_alive(&plan, world, SENDER))
-            && (ended(RECEIVER) >= pairs || !is_alive(&plan, world, RECEIVER))
+            && (ended(SENDER) >= pairs || !is_alive(plan, world, SENDER))
+            && (ended(RECEIVER) >= pairs || !is_alive(plan, world, RECEIVER))
     };
     let mut checked = 0;
     let outcome = world.run_until(Time::from_nanos(900_000_000_000), |world| {
@@ -381,12 +340,12 @@ fn run(seed: u64) -> u64 {
     if plan.mischief == Mischief::Lies {
         return world.digest();
     }
-    introduce(&plan, &mut world, &calls.borrow(), outcome);
+    introduce(plan, &mut world, &calls.borrow(), outcome);
     if plan.is_calm() {
         // Two that live and have nothing to say do not miss each other.
         world.run_for(Duration::from_secs(25));
     }
-    check(&plan, &world, &calls.borrow());
+    check(plan, &world, &calls.borrow());
     world.digest()
 }
 
@@ -409,7 +368,7 @@ fn introduce(plan: &Plan, world: &mut World, calls: &Calls, outcome: Outcome) {
     writer.push(0);
     let hint = writer.flow().to_vec();
     let mut waits = false;
-    if number_from("PINNACE_SEED").is_some() {
+    if swarm::only_seed().is_some() {
         println!("{outcome:?} at {:?}", world.now());
         println!("{:?}", world.engine(SENDER).engine.sender().unwrap().counters());
         println!("{:?}", world.engine(RECEIVER).engine.receiver().unwrap().counters());
@@ -475,42 +434,9 @@ fn check(plan: &Plan, world: &World, calls: &Calls) {
     }
 }
 
-fn number_from(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
-
 #[test]
 fn every_message_arrives_whole_or_both_ends_are_told() {
     //= Z-2, Z-8, Z-14, Z-19, Z-20 test
-    if let Some(seed) = number_from("PINNACE_SEED") {
-        println!("{:#?}", Plan::from_seed(seed));
-        assert_eq!(run(seed), run(seed), "seed {seed}: the same seed, another course of events");
-        return;
-    }
-    let seeds = number_from("PINNACE_SEEDS").unwrap_or(10_000);
-    let next = AtomicU64::new(0);
-    let failures = AtomicU64::new(0);
-    let threads = std::thread::available_parallelism().map_or(2, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                while failures.load(Ordering::Relaxed) < 3 {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= seeds {
-                        break;
-                    }
-                    let again = seed.is_multiple_of(100);
-                    let result = std::panic::catch_unwind(|| {
-                        let digest = run(seed);
-                        assert!(!again || run(seed) == digest, "seed {seed}: the same seed, another course of events");
-                    });
-                    if result.is_err() {
-                        failures.fetch_add(1, Ordering::Relaxed);
-                        eprintln!("failed: PINNACE_SEED={seed} cargo test -p pinnace-zcrp --test swarm");
-                    }
-                }
-            });
-        }
-    });
-    assert_eq!(failures.load(Ordering::Relaxed), 0, "seeds failed; see above");
+    let swarm = Swarm { package: "pinnace-zcrp", seeds: 10_000, twice_every: 100 };
+    swarm.run(Plan::from_seed, |plan| (run(&plan), []));
 }

@@ -5,7 +5,6 @@
 //! marked; every connection ends with one `Closed`, every message with one `Sent`, which says `delivered` only if it was;
 //! memory goes back to nothing; nothing goes round in circles; the same seed gives the same trace. Where nothing stands in
 //! the way, everything arrives. `PINNACE_SEEDS=n` runs that many seeds, `PINNACE_SEED=x` only that one.
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a failing seed is told to whoever runs the tests")]
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -14,6 +13,7 @@ use core::time::Duration;
 use pinnace_a1::{A1, Config, ConnectionId, Event, Qos};
 use pinnace_core::{ControllerKind, Random, Time};
 use pinnace_sim::{Coalesce, HostConfig, HostId, Outcome};
+use pinnace_testing::swarm::{Swarm, pick};
 use std::collections::BTreeMap;
 use support::*;
 
@@ -54,10 +54,6 @@ struct Plan {
     deaf: Option<usize>,
     death: Option<(usize, Duration)>,
     freeze: Option<(usize, Duration, Duration)>,
-}
-
-fn pick<T: Clone>(random: &mut Random, of: &[T]) -> T {
-    of[random.below(of.len() as u64) as usize].clone()
 }
 
 impl Plan {
@@ -290,9 +286,10 @@ fn is_right(read: &[Vec<u8>], sent: &[Vec<u8>], is_reliable: bool) -> bool {
     read.iter().all(|message| rest.any(|other| other == message))
 }
 
-fn run(seed: u64) -> (u64, u64) {
-    let plan = Plan::new(seed);
-    let mut world = world(&plan);
+/// Returns what decides whether two runs were the same, and how many flows had to succeed.
+fn run(plan: &Plan) -> (u64, [u64; 1]) {
+    let seed = plan.seed;
+    let mut world = world(plan);
     // Who does not read keeps the other end waiting; in the end everybody lets go.
     let outcome = world.run_until_quiet(Time::ZERO + Duration::from_secs(2000));
     if outcome == Outcome::DeadlineReached {
@@ -355,25 +352,13 @@ fn run(seed: u64) -> (u64, u64) {
             assert!(is_known, "seed {seed}: {index} has read what nobody sent");
         }
     }
-    (world.digest(), calm)
-}
-
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
+    (world.digest(), [calm])
 }
 
 //= A-6, A-7, A-20, A-21 test
 #[test]
 fn random_worlds_keep_the_promises() {
-    let (from, count) = number("PINNACE_SEED").map_or((0, number("PINNACE_SEEDS").unwrap_or(150)), |seed| (seed, 1));
-    let mut calm = 0;
-    for seed in from..from + count {
-        let result = std::panic::catch_unwind(|| run(seed));
-        let Ok((digest, found)) = result else { panic!("PINNACE_SEED={seed}") };
-        calm += found;
-        if seed % 10 == 0 {
-            assert_eq!(run(seed).0, digest, "the same seed, the same trace: {seed}");
-        }
-    }
-    assert!(count == 1 || calm > count, "{calm}");
+    let swarm = Swarm { package: "pinnace-a1", seeds: 150, twice_every: 10 };
+    let Some((seeds, [calm])) = swarm.run(Plan::new, |plan| run(&plan)) else { return };
+    assert!(calm > seeds, "{calm} of {seeds}");
 }

@@ -6,7 +6,7 @@
 //! every write with one answer, which says `delivered` only if it was; memory goes back to nothing. Either every byte
 //! arrives, or both ends are told. Where nothing stands in the way, everything arrives. `PINNACE_SEEDS=n` runs that many
 //! seeds, `PINNACE_SEED=x` only that one.
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a failing seed is told to whoever runs the tests")]
+#![allow(clippy::print_stdout, reason = "a seed that is run alone says what it finds")]
 
 mod plan;
 mod program;
@@ -15,11 +15,11 @@ use core::time::Duration;
 use pinnace_core::Time;
 use pinnace_qmp::socket::Errno;
 use pinnace_sim::{HostId, Outcome, Simulation};
+use pinnace_testing::swarm::{self, Swarm};
 use pinnace_xtp::{Config, Xtp};
 use plan::{Plan, Reading};
 use program::{Program, Seat};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 type World = Simulation<Xtp, Program>;
 
@@ -131,24 +131,20 @@ fn check_told(plan: &Plan, index: usize, sender: &Seat, readers: &[&Seat]) {
     assert!(is_told, "seed {seed}: flow {index}: not all was read, and nobody says so: {sender:?} {readers:?}");
 }
 
-/// Runs one seed; returns what decides whether two runs were the same, and how many flows had to succeed.
-fn run(seed: u64) -> (u64, u64) {
-    let plan = Rc::new(Plan::from_seed(seed));
+/// Returns what decides whether two runs were the same, and how many flows there were and had to succeed.
+fn run(plan: Plan) -> (u64, [u64; 2]) {
+    let plan = Rc::new(plan);
     let mut world = build(&plan);
     let outcome = world.run_until_quiet(Time::ZERO + Duration::from_secs(1000));
-    if std::env::var_os("PINNACE_SEED").is_some() {
+    if swarm::only_seed().is_some() {
         for host in world.hosts().collect::<Vec<_>>() {
             println!("{host}: {:?}", world.engine(host).counters());
         }
     }
-    assert_eq!(outcome, Outcome::Quiet, "seed {seed}");
+    assert_eq!(outcome, Outcome::Quiet, "seed {}", plan.seed);
     let calm = check(&plan, &world);
     let records = (0..plan.configs.len()).map(|index| world.application(host(index)).record);
-    (records.fold(world.digest(), |digest, record| digest.rotate_left(7) ^ record), calm)
-}
-
-fn number_from(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
+    (records.fold(world.digest(), |digest, record| digest.rotate_left(7) ^ record), [plan.flows.len() as u64, calm])
 }
 
 //= Q-3 test
@@ -157,40 +153,8 @@ fn number_from(name: &str) -> Option<u64> {
 //= Q-11 test
 #[test]
 fn every_byte_arrives_or_both_ends_are_told() {
-    if let Some(seed) = number_from("PINNACE_SEED") {
-        println!("{:#?}", Plan::from_seed(seed));
-        assert_eq!(run(seed), run(seed), "seed {seed}: the same seed, another course of events");
-        return;
-    }
-    let seeds = number_from("PINNACE_SEEDS").unwrap_or(250);
-    let next = AtomicU64::new(number_from("PINNACE_FROM").unwrap_or(0));
-    let last = next.load(Ordering::Relaxed) + seeds;
-    let (failures, flows, calm) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
-    let threads = std::thread::available_parallelism().map_or(2, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                while failures.load(Ordering::Relaxed) < 3 {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= last {
-                        break;
-                    }
-                    flows.fetch_add(Plan::from_seed(seed).flows.len() as u64, Ordering::Relaxed);
-                    let result = std::panic::catch_unwind(|| {
-                        let (digest, succeeded) = run(seed);
-                        calm.fetch_add(succeeded, Ordering::Relaxed);
-                        assert_eq!(run(seed).0, digest, "seed {seed}: the same seed, another course of events");
-                    });
-                    if result.is_err() {
-                        failures.fetch_add(1, Ordering::Relaxed);
-                        eprintln!("failed: PINNACE_SEED={seed} cargo test -p pinnace-qmp --test swarm");
-                    }
-                }
-            });
-        }
-    });
-    let (flows, calm) = (flows.into_inner(), calm.into_inner());
+    let swarm = Swarm { package: "pinnace-qmp", seeds: 250, twice_every: 1 };
+    let Some((seeds, [flows, calm])) = swarm.run(Plan::from_seed, run) else { return };
     println!("{flows} associations in {seeds} worlds, {calm} of them had to succeed");
-    assert_eq!(failures.into_inner(), 0, "seeds failed; see above");
     assert!(calm * 10 > flows, "hardly anything had to succeed: {calm} of {flows}");
 }

@@ -4,8 +4,8 @@ use core::time::Duration;
 use pinnace_core::{ControllerKind, Random};
 use pinnace_qmp::socket::Linger;
 use pinnace_qmp::{Medium, Profile};
-use pinnace_sim::nodes::GilbertElliott;
-use pinnace_sim::{Coalesce, HostConfig, NetworkConfig};
+use pinnace_sim::{HostConfig, NetworkConfig};
+use pinnace_testing::swarm::{self, micros, pick};
 use pinnace_xtp::Config;
 
 /// When all programs close whatever is left.
@@ -101,51 +101,23 @@ pub(crate) struct Plan {
     is_tame: bool,
 }
 
-fn pick<T: Copy>(random: &mut Random, choices: &[T]) -> T {
-    choices[random.below(choices.len() as u64) as usize]
-}
-
-fn micros(random: &mut Random, most: u64) -> Duration {
-    Duration::from_micros(random.below(most + 1))
-}
-
 fn network(random: &mut Random, is_tame: bool) -> NetworkConfig {
-    let mut network = NetworkConfig { delay: micros(random, 5000), ..NetworkConfig::default() };
     if is_tame {
-        network.loss = pick(random, &[0.0, 0.0, 0.001, 0.01]);
-        network.reorder = pick(random, &[0.0, 0.0, 0.05]);
-        network.duplicate = pick(random, &[0.0, 0.0, 0.05]);
-        return network;
-    }
-    if random.chance(0.5) {
-        network.loss = pick(random, &[0.001, 0.01, 0.05, 0.2, 0.5]);
-    }
-    if random.chance(0.2) {
-        network.burst_loss = Some(GilbertElliott::new(0.01, 1.0 / pick(random, &[2.0, 8.0, 64.0])));
-    }
-    if random.chance(0.3) {
-        network.jitter = micros(random, 5000);
-    }
-    if random.chance(0.3) {
-        network.reorder = pick(random, &[0.01, 0.3]);
-        network.reorder_by = micros(random, 6000);
-    }
-    if random.chance(0.3) {
-        network.duplicate = pick(random, &[0.01, 0.3]);
-    }
-    if random.chance(0.2) {
-        network.train_loss = pick(random, &[0.02, 0.2]);
+        return NetworkConfig {
+            delay: micros(random, 5000),
+            loss: pick(random, &[0.0, 0.0, 0.001, 0.01]),
+            reorder: pick(random, &[0.0, 0.0, 0.05]),
+            duplicate: pick(random, &[0.0, 0.0, 0.05]),
+            ..NetworkConfig::default()
+        };
     }
     // What the link's CRC finds is lost; QMP has no other.
-    if random.chance(0.2) {
-        network.corrupt = pick(random, &[0.001, 0.03]);
-    }
+    let mut network = swarm::network(random, 20_000, &[0.001, 0.01, 0.05, 0.2, 0.5], &[0.001, 0.03]);
     if random.chance(0.2) {
         network.rate = Some(pick(random, &[10_000_000, 100_000_000, 1_000_000_000]));
     }
     if random.chance(0.15) {
-        let low = micros(random, 300_000);
-        network.partitions.push((low, low + pick(random, &[50, 900, 5000, 30_000, 90_000].map(Duration::from_millis))));
+        network.partitions.push(swarm::outage(random, &[50, 900, 5000, 30_000, 90_000]));
     }
     network
 }
@@ -187,11 +159,9 @@ impl Plan {
         let configs = configs.collect();
         let (there, back) = (network(random, is_tame), network(random, is_tame));
         let hosts = (0..count).map(|_| {
-            let base = if random.chance(0.3) { HostConfig::plain() } else { HostConfig::default() };
+            let host = swarm::host(random);
             // Loss comes from full receive buffers.
-            let receive_buffer = if is_tame { 4 << 20 } else { pick(random, &[70_000, 300_000, 4 << 20]) };
-            let base = HostConfig { receive_buffer, ..base };
-            if random.chance(0.3) { HostConfig { coalesce: Coalesce::Flow, reads_per_batch: 4, ..base } } else { base }
+            if is_tame { HostConfig { receive_buffer: 4 << 20, ..host } } else { host }
         });
         let hosts = hosts.collect();
         let spread = pick(random, &[0, 5_000, 200_000]);

@@ -8,12 +8,9 @@ use core::time::Duration;
 use pinnace_core::{ControllerKind, Random};
 use pinnace_qmp::Profile;
 use pinnace_qmp::socket::{self, Linger};
+use pinnace_testing::swarm::pick;
 use pinnace_wire::xtp::Kind;
 use pinnace_xtp::{Codec, Config, Options};
-
-fn pick<T: Copy>(random: &mut Random, choices: &[T]) -> T {
-    choices[random.below(choices.len() as u64) as usize]
-}
 
 fn profile(random: &mut Random) -> Profile {
     Profile {

@@ -1,6 +1,5 @@
 //! An endpoint of VRP [driven by hand](pinnace_testing::hand): a script is its peers, its clock and its memory.
 
-use core::ops::{Deref, DerefMut};
 use pinnace_core::{Address, BufferId, Time};
 use pinnace_testing::hand::{Hand, Returned, Subject, Traffic};
 pub use pinnace_testing::hand::{Memory, Sent};
@@ -49,21 +48,9 @@ impl Subject for Endpoint {
     }
 }
 
-/// An endpoint, its clock and its memory.
-pub struct Half(Hand<Endpoint>);
-
-impl Deref for Half {
-    type Target = Hand<Endpoint>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.0
-    }
-}
-
-impl DerefMut for Half {
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.0
-    }
+pinnace_testing::half! {
+    /// An endpoint, its clock and its memory.
+    pub struct Half(Endpoint);
 }
 
 impl Half {

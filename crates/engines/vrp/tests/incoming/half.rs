@@ -4,7 +4,6 @@
 
 #![allow(dead_code, unreachable_pub, reason = "every test file uses its own part")]
 
-use core::ops::{Deref, DerefMut};
 use core::time::Duration;
 use pinnace_core::{Address, Ecn, Time, TrainLimits};
 use pinnace_testing::hand::{Hand, Returned, Sent, Subject, Traffic};
@@ -57,21 +56,9 @@ impl Subject for Endpoint {
     }
 }
 
-/// A receiver, its clock and its memory.
-pub struct Half(Hand<Endpoint>);
-
-impl Deref for Half {
-    type Target = Hand<Endpoint>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.0
-    }
-}
-
-impl DerefMut for Half {
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.0
-    }
+pinnace_testing::half! {
+    /// A receiver, its clock and its memory.
+    pub struct Half(Endpoint);
 }
 
 impl Half {

@@ -5,7 +5,6 @@
 
 #![allow(unreachable_pub, reason = "every file of this test uses its own part")]
 
-use core::ops::{Deref, DerefMut};
 use core::time::Duration;
 use pinnace_core::{Address, ControllerKind, Ecn, PathEvent, Time};
 pub use pinnace_testing::hand::Sent as Left;
@@ -41,21 +40,9 @@ impl Subject for Endpoint {
     }
 }
 
-/// A sender, its clock and its memory.
-pub struct Half(Hand<Endpoint>);
-
-impl Deref for Half {
-    type Target = Hand<Endpoint>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.0
-    }
-}
-
-impl DerefMut for Half {
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.0
-    }
+pinnace_testing::half! {
+    /// A sender, its clock and its memory.
+    pub struct Half(Endpoint);
 }
 
 /// P = 100, no congestion control: the paper's sender.

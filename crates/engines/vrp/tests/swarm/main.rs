@@ -5,7 +5,7 @@
 //! sender's, both ends agree on the loss, no frame comes twice, and every sender is told how each of its frames ended.
 //! `PINNACE_SEEDS=n` runs that many seeds, `PINNACE_SEED=x` only that one.
 #![allow(clippy::single_range_in_vec_init, reason = "critical ranges are ranges, and there may be one")]
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a failing seed is told to whoever runs the tests")]
+#![allow(clippy::print_stdout, reason = "a seed that is run alone says what it finds")]
 
 mod check;
 mod plan;
@@ -14,11 +14,11 @@ use check::Ledger;
 use core::time::Duration;
 use pinnace_core::{PathEvent, Time};
 use pinnace_sim::{HostId, Inbox, Outcome, Simulation};
+use pinnace_testing::swarm::{self, Swarm};
 use pinnace_vrp::{Event, FrameSpec, Incoming, Outgoing, Vrp};
 use plan::{End, Plan};
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 type World = Simulation<Vrp>;
 
@@ -91,11 +91,11 @@ fn schedule(plan: &Plan, world: &mut World, ledger: &Rc<RefCell<Ledger>>) {
 }
 
 /// Runs one seed and returns what decides whether two runs were the same.
-fn run(seed: u64) -> u64 {
-    let plan = Plan::from_seed(seed);
-    let mut world = build(&plan);
-    let ledger = Rc::new(RefCell::new(Ledger::new(&plan)));
-    schedule(&plan, &mut world, &ledger);
+fn run(plan: &Plan) -> u64 {
+    let seed = plan.seed;
+    let mut world = build(plan);
+    let ledger = Rc::new(RefCell::new(Ledger::new(plan)));
+    schedule(plan, &mut world, &ledger);
     let all = plan.frames.iter().map(|frame| frame.at).max().unwrap_or_default();
     let begun = world.run_for(all + Duration::from_millis(1));
     assert!(!matches!(begun, Outcome::Livelock(_)), "seed {seed}: {begun:?}: {plan:#?}");
@@ -110,7 +110,7 @@ fn run(seed: u64) -> u64 {
     // Long enough for the slowest: every wait has an end.
     let deadline = world.now() + Duration::from_secs(300);
     let outcome = world.run_until(deadline, |world| expected.iter().all(|&(host, count)| taken(world, host) >= count));
-    if std::env::var_os("PINNACE_SEED").is_some() {
+    if swarm::only_seed().is_some() {
         for host in world.hosts().collect::<Vec<_>>() {
             match world.engine(host) {
                 Vrp::Outgoing(outgoing) => println!("{host}: {:?}", outgoing.counters()),
@@ -122,12 +122,8 @@ fn run(seed: u64) -> u64 {
     // What the receiver still has to say or to forget.
     let rest = world.run_for(Duration::from_secs(15));
     assert!(!matches!(rest, Outcome::Livelock(_)), "seed {seed}: {rest:?}: {plan:#?}");
-    ledger.borrow_mut().check(&plan, &world);
+    ledger.borrow_mut().check(plan, &world);
     world.digest()
-}
-
-fn number_from(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
 }
 
 //= V-R18 test
@@ -135,37 +131,9 @@ fn number_from(name: &str) -> Option<u64> {
 //= V-S11 test
 #[test]
 fn every_frame_keeps_its_contract_and_every_sender_is_told() {
-    if let Some(seed) = number_from("PINNACE_SEED") {
-        println!("{:#?}", Plan::from_seed(seed));
-        assert_eq!(run(seed), run(seed), "seed {seed}: the same seed, another course of events");
-        return;
+    let swarm = Swarm { package: "pinnace-vrp", seeds: 8_500, twice_every: 100 };
+    let frames = swarm.run(Plan::from_seed, |plan| (run(&plan), [plan.frames.len() as u64]));
+    if let Some((seeds, [frames])) = frames {
+        println!("{frames} frames in {seeds} runs");
     }
-    let seeds = number_from("PINNACE_SEEDS").unwrap_or(8_500);
-    let next = AtomicU64::new(0);
-    let (failures, frames) = (AtomicU64::new(0), AtomicU64::new(0));
-    let threads = std::thread::available_parallelism().map_or(2, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                while failures.load(Ordering::Relaxed) < 3 {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= seeds {
-                        break;
-                    }
-                    let again = seed.is_multiple_of(100);
-                    frames.fetch_add(Plan::from_seed(seed).frames.len() as u64, Ordering::Relaxed);
-                    let result = std::panic::catch_unwind(|| {
-                        let digest = run(seed);
-                        assert!(!again || run(seed) == digest, "seed {seed}: the same seed, another course of events");
-                    });
-                    if result.is_err() {
-                        failures.fetch_add(1, Ordering::Relaxed);
-                        eprintln!("failed: PINNACE_SEED={seed} cargo test -p pinnace-vrp --test swarm");
-                    }
-                }
-            });
-        }
-    });
-    println!("{} frames in {seeds} runs", frames.load(Ordering::Relaxed));
-    assert_eq!(failures.load(Ordering::Relaxed), 0, "seeds failed; see above");
 }

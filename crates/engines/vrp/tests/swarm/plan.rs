@@ -4,8 +4,8 @@ use crate::{RECEIVER, sender};
 use core::ops::Range;
 use core::time::Duration;
 use pinnace_core::{ControllerKind, Random};
-use pinnace_sim::nodes::GilbertElliott;
-use pinnace_sim::{Coalesce, HostConfig, HostId, NetworkConfig, QueueSize};
+use pinnace_sim::{HostConfig, HostId, NetworkConfig, QueueSize};
+use pinnace_testing::swarm::{self, millis, pick};
 use pinnace_vrp::{Config, Limits, Terms};
 
 /// A frame to be sent.
@@ -44,38 +44,8 @@ pub(crate) struct Plan {
     pub(crate) icmp: bool,
 }
 
-fn pick<T: Copy>(random: &mut Random, choices: &[T]) -> T {
-    choices[random.below(choices.len() as u64) as usize]
-}
-
-fn millis(random: &mut Random, most: u64) -> Duration {
-    Duration::from_micros(random.below(most * 1000 + 1))
-}
-
 fn network(random: &mut Random) -> NetworkConfig {
-    let mut network = NetworkConfig { delay: millis(random, 40), ..NetworkConfig::default() };
-    if random.chance(0.5) {
-        network.loss = pick(random, &[0.001, 0.01, 0.05, 0.2, 0.5]);
-    }
-    if random.chance(0.2) {
-        network.burst_loss = Some(GilbertElliott::new(0.01, 1.0 / pick(random, &[2.0, 8.0, 64.0])));
-    }
-    if random.chance(0.2) {
-        network.train_loss = pick(random, &[0.02, 0.2]);
-    }
-    if random.chance(0.3) {
-        network.jitter = millis(random, 10);
-    }
-    if random.chance(0.3) {
-        network.reorder = pick(random, &[0.01, 0.3]);
-        network.reorder_by = millis(random, 12);
-    }
-    if random.chance(0.3) {
-        network.duplicate = pick(random, &[0.01, 0.3]);
-    }
-    if random.chance(0.2) {
-        network.corrupt = pick(random, &[0.01, 0.1]);
-    }
+    let mut network = swarm::network(random, 40_000, &[0.001, 0.01, 0.05, 0.2, 0.5], &[0.01, 0.1]);
     if random.chance(0.3) {
         let (rate, bytes) = pick(random, &[(2_000_000, 400_000), (20_000_000, 4_000_000), (1_000_000_000, 50_000_000)]);
         network.rate = Some(rate);
@@ -84,8 +54,7 @@ fn network(random: &mut Random) -> NetworkConfig {
         network.ecn = random.chance(0.3).then_some(0.5);
     }
     if random.chance(0.1) {
-        let low = millis(random, 500);
-        network.partitions.push((low, low + pick(random, &[50, 900, 4_000, 9_000].map(Duration::from_millis))));
+        network.partitions.push(swarm::outage(random, &[50, 900, 4_000, 9_000]));
     }
     network
 }
@@ -163,16 +132,7 @@ impl Plan {
         let receiver = Config { limits, ..common.clone() };
         let senders: Vec<_> = (0..senders).map(|_| Config { seed: random.next_u64(), ..common.clone() }).collect();
         let (there, back) = (network(random), network(random));
-        let host = |random: &mut Random| {
-            let base = if random.chance(0.3) { HostConfig::plain() } else { HostConfig::default() };
-            let base = HostConfig { receive_buffer: pick(random, &[70_000, 300_000, 4 << 20]), ..base };
-            match random.below(4) {
-                0 => HostConfig { coalesce: Coalesce::Flow, reads_per_batch: 4, read_delay: millis(random, 1), ..base },
-                1 => HostConfig { read_cost: Duration::from_micros(random.below(50)), ..base },
-                _ => base,
-            }
-        };
-        let hosts = [host(random), host(random)];
+        let hosts = [swarm::host(random), swarm::host(random)];
         let spread = pick(random, &[0, 5, 200, 2000]);
         let count = 1 + random.below(24);
         let frames = (0..count).map(|_| Frame::random(random, senders.len(), packet, spread)).collect();

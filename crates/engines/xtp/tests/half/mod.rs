@@ -5,7 +5,6 @@ mod packet;
 
 pub use packet::{Got, Packet, fill};
 
-use core::ops::{Deref, DerefMut};
 use pinnace_core::{Address, Time};
 use pinnace_testing::hand::{Hand, Memory, Returned, Sent, Subject, Traffic};
 use pinnace_xtp::{Config, Event, Xtp};
@@ -42,21 +41,9 @@ impl Subject for Endpoint {
     }
 }
 
-/// An endpoint, its clock and its memory.
-pub struct Half(Hand<Endpoint>);
-
-impl Deref for Half {
-    type Target = Hand<Endpoint>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.0
-    }
-}
-
-impl DerefMut for Half {
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.0
-    }
+pinnace_testing::half! {
+    /// An endpoint, its clock and its memory.
+    pub struct Half(Endpoint);
 }
 
 impl Half {

@@ -5,7 +5,7 @@
 //! context ends with one `Closed`, every output with one `Sent`, which says `delivered` only if it was; memory goes back
 //! to nothing; control packets are bounded by what arrives; nothing goes round in circles. Where nothing stands in the
 //! way, everything arrives. `PINNACE_SEEDS=n` runs that many seeds, `PINNACE_SEED=x` only that one.
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a failing seed is told to whoever runs the tests")]
+#![allow(clippy::print_stdout, reason = "a seed that is run alone says what it finds")]
 
 mod plan;
 mod program;
@@ -13,11 +13,11 @@ mod program;
 use core::time::Duration;
 use pinnace_core::Time;
 use pinnace_sim::{HostId, Outcome, Simulation};
+use pinnace_testing::swarm::{self, Swarm};
 use pinnace_xtp::{Close, Config, Service, Xtp};
 use plan::{Death, Ending, Plan, Reading};
 use program::{Program, Seat};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 type World = Simulation<Xtp, Program>;
 
@@ -146,24 +146,20 @@ fn check_delivered(plan: &Plan, index: usize, sender: &Seat, readers: &[&Seat], 
     }
 }
 
-/// Runs one seed; returns what decides whether two runs were the same, and how many flows had to succeed.
-fn run(seed: u64) -> (u64, u64) {
-    let plan = Rc::new(Plan::from_seed(seed));
+/// Returns what decides whether two runs were the same, and how many flows there were and had to succeed.
+fn run(plan: Plan) -> (u64, [u64; 2]) {
+    let plan = Rc::new(plan);
     let mut world = build(&plan);
     let outcome = world.run_until_quiet(Time::ZERO + Duration::from_secs(1000));
-    if std::env::var_os("PINNACE_SEED").is_some() {
+    if swarm::only_seed().is_some() {
         for host in world.hosts().collect::<Vec<_>>() {
             println!("{host}: {:?}", world.engine(host).counters());
         }
     }
-    assert_eq!(outcome, Outcome::Quiet, "seed {seed}");
+    assert_eq!(outcome, Outcome::Quiet, "seed {}", plan.seed);
     let calm = check(&plan, &world);
     let records = (0..plan.configs.len()).map(|index| world.application(host(index)).record);
-    (records.fold(world.digest(), |digest, record| digest.rotate_left(7) ^ record), calm)
-}
-
-fn number_from(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
+    (records.fold(world.digest(), |digest, record| digest.rotate_left(7) ^ record), [plan.flows.len() as u64, calm])
 }
 
 //= X-10 test
@@ -175,45 +171,8 @@ fn number_from(name: &str) -> Option<u64> {
 //= X-23 test
 #[test]
 fn what_is_read_is_right_and_everybody_is_told() {
-    if let Some(seed) = number_from("PINNACE_SEED") {
-        println!("{:#?}", Plan::from_seed(seed));
-        assert_eq!(run(seed), run(seed), "seed {seed}: the same seed, another course of events");
-        return;
-    }
-    let seeds = number_from("PINNACE_SEEDS").unwrap_or(4_000);
-    let next = AtomicU64::new(number_from("PINNACE_FROM").unwrap_or(0));
-    let last = next.load(Ordering::Relaxed) + seeds;
-    let most = number_from("PINNACE_FAILURES").unwrap_or(3);
-    let (failures, flows, calm) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
-    let threads = std::thread::available_parallelism().map_or(2, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                while failures.load(Ordering::Relaxed) < most {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= last {
-                        break;
-                    }
-                    flows.fetch_add(Plan::from_seed(seed).flows.len() as u64, Ordering::Relaxed);
-                    let result = std::panic::catch_unwind(|| {
-                        let (digest, succeeded) = run(seed);
-                        calm.fetch_add(succeeded, Ordering::Relaxed);
-                        let again = seed.is_multiple_of(50);
-                        assert!(
-                            !again || run(seed).0 == digest,
-                            "seed {seed}: the same seed, another course of events"
-                        );
-                    });
-                    if result.is_err() {
-                        failures.fetch_add(1, Ordering::Relaxed);
-                        eprintln!("failed: PINNACE_SEED={seed} cargo test -p pinnace-xtp --test swarm");
-                    }
-                }
-            });
-        }
-    });
-    let (flows, calm) = (flows.into_inner(), calm.into_inner());
+    let swarm = Swarm { package: "pinnace-xtp", seeds: 4_000, twice_every: 50 };
+    let Some((seeds, [flows, calm])) = swarm.run(Plan::from_seed, run) else { return };
     println!("{flows} associations in {seeds} worlds, {calm} of them had to succeed");
-    assert_eq!(failures.into_inner(), 0, "seeds failed; see above");
     assert!(calm * 50 > flows, "hardly anything had to succeed: {calm} of {flows}");
 }

@@ -2,8 +2,8 @@
 
 use core::time::Duration;
 use pinnace_core::{ControllerKind, Random};
-use pinnace_sim::nodes::GilbertElliott;
-use pinnace_sim::{Coalesce, HostConfig, NetworkConfig};
+use pinnace_sim::{HostConfig, NetworkConfig};
+use pinnace_testing::swarm::{self, millis, pick};
 use pinnace_xtp::{Close, Codec, Config, ControlBlock, Limits, Options, Service};
 
 /// Where every host listens.
@@ -99,45 +99,18 @@ pub(crate) struct Plan {
     pub(crate) freeze: Option<(usize, Duration, Duration)>,
 }
 
-fn pick<T: Copy>(random: &mut Random, choices: &[T]) -> T {
-    choices[random.below(choices.len() as u64) as usize]
-}
-
-fn millis(random: &mut Random, most: u64) -> Duration {
-    Duration::from_micros(random.below(most * 1000 + 1))
-}
-
 fn network(random: &mut Random, is_tame: bool) -> NetworkConfig {
-    let mut network = NetworkConfig { delay: millis(random, 40), ..NetworkConfig::default() };
     if is_tame {
-        network.loss = pick(random, &[0.0, 0.0, 0.001, 0.01, 0.019]);
-        network.jitter = millis(random, 3);
-        network.duplicate = pick(random, &[0.0, 0.0, 0.05]);
-        network.reorder = pick(random, &[0.0, 0.0, 0.1]);
-        return network;
+        return NetworkConfig {
+            delay: millis(random, 40),
+            loss: pick(random, &[0.0, 0.0, 0.001, 0.01, 0.019]),
+            jitter: millis(random, 3),
+            duplicate: pick(random, &[0.0, 0.0, 0.05]),
+            reorder: pick(random, &[0.0, 0.0, 0.1]),
+            ..NetworkConfig::default()
+        };
     }
-    if random.chance(0.5) {
-        network.loss = pick(random, &[0.001, 0.01, 0.05, 0.2, 0.5]);
-    }
-    if random.chance(0.2) {
-        network.burst_loss = Some(GilbertElliott::new(0.01, 1.0 / pick(random, &[2.0, 8.0, 64.0])));
-    }
-    if random.chance(0.2) {
-        network.train_loss = pick(random, &[0.02, 0.2]);
-    }
-    if random.chance(0.3) {
-        network.jitter = millis(random, 10);
-    }
-    if random.chance(0.3) {
-        network.reorder = pick(random, &[0.01, 0.3]);
-        network.reorder_by = millis(random, 12);
-    }
-    if random.chance(0.3) {
-        network.duplicate = pick(random, &[0.01, 0.3]);
-    }
-    if random.chance(0.2) {
-        network.corrupt = pick(random, &[0.001, 0.03]);
-    }
+    let mut network = swarm::network(random, 40_000, &[0.001, 0.01, 0.05, 0.2, 0.5], &[0.001, 0.03]);
     if random.chance(0.2) {
         network.rate = Some(pick(random, &[1_000_000, 10_000_000, 100_000_000]));
         network.ecn = random.chance(0.3).then_some(0.5);
@@ -146,8 +119,7 @@ fn network(random: &mut Random, is_tame: bool) -> NetworkConfig {
         network.mtu = Some(pick(random, &[576, 1500, 9000]));
     }
     if random.chance(0.1) {
-        let low = millis(random, 500);
-        network.partitions.push((low, low + pick(random, &[50, 900, 4_000, 20_000].map(Duration::from_millis))));
+        network.partitions.push(swarm::outage(random, &[50, 900, 4_000, 20_000]));
     }
     network
 }
@@ -325,23 +297,11 @@ impl Plan {
             })
             .collect();
         let (there, back) = (network(random, is_tame), network(random, is_tame));
-        let hosts = (0..count)
-            .map(|_| {
-                let base = if random.chance(0.3) { HostConfig::plain() } else { HostConfig::default() };
-                let base = HostConfig { receive_buffer: pick(random, &[70_000, 300_000, 4 << 20]), ..base };
-                match random.below(4) {
-                    _ if is_tame => HostConfig { receive_buffer: 4 << 20, ..base },
-                    0 => HostConfig {
-                        coalesce: Coalesce::Flow,
-                        reads_per_batch: 4,
-                        read_delay: millis(random, 1),
-                        ..base
-                    },
-                    1 => HostConfig { read_cost: Duration::from_micros(random.below(50)), ..base },
-                    _ => base,
-                }
-            })
-            .collect();
+        let hosts = (0..count).map(|_| {
+            let host = swarm::host(random);
+            if is_tame { HostConfig { receive_buffer: 4 << 20, ..host } } else { host }
+        });
+        let hosts = hosts.collect();
         let spread = pick(random, &[0, 5, 200, 2000]);
         let flows = 1 + random.below(10) as usize;
         let flows = (0..flows).map(|index| Flow::random(random, &listens, codec, spread, index, is_tame)).collect();

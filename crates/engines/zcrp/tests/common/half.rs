@@ -1,7 +1,6 @@
 //! One engine [driven by hand](pinnace_testing::hand): a test, or a fuzzer, is its peer, its clock and its memory.
 #![allow(dead_code, unreachable_pub, reason = "every test file uses its own part")]
 
-use core::ops::{Deref, DerefMut};
 use core::time::Duration;
 use pinnace_core::{Address, BufferId, Ecn, Time, TrainLimits};
 use pinnace_testing::hand::{Hand, Returned, STALE, Subject};
@@ -19,21 +18,9 @@ impl Subject for Endpoint {
     }
 }
 
-/// An engine, its clock and its memory.
-pub struct Half(Hand<Endpoint>);
-
-impl Deref for Half {
-    type Target = Hand<Endpoint>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.0
-    }
-}
-
-impl DerefMut for Half {
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.0
-    }
+pinnace_testing::half! {
+    /// An engine, its clock and its memory.
+    pub struct Half(Endpoint);
 }
 
 impl Half {

@@ -1,0 +1,150 @@
+//! Swarms: many runs of one engine on the simulator, each decided by a seed.
+//!
+//! `PINNACE_SEEDS=n` runs that many seeds, from `PINNACE_FROM` on; `PINNACE_SEED=x` only that one, twice, and prints its
+//! plan; `PINNACE_FAILURES` seeds that fail (3) end a swarm. Always true: the same seed is the same course of events.
+
+use core::fmt::Debug;
+use core::time::Duration;
+use pinnace_core::Random;
+use pinnace_sim::nodes::GilbertElliott;
+use pinnace_sim::{Coalesce, HostConfig, NetworkConfig};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+pub(crate) fn number_from(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// The only seed that is to be run: then a run may print what it finds.
+pub fn only_seed() -> Option<u64> {
+    number_from("PINNACE_SEED")
+}
+
+/// The runs of one test.
+#[derive(Clone, Copy, Debug)]
+pub struct Swarm {
+    /// The crate whose test `swarm` it is: what repeats a seed names it.
+    pub package: &'static str,
+    /// How many seeds, unless the environment says another number.
+    pub seeds: u64,
+    /// Every so manyth seed is run twice.
+    pub twice_every: u64,
+}
+
+impl Swarm {
+    /// Runs plans. Each run returns a digest of all that happened, and numbers of what it saw; returns their sums, and how
+    /// many seeds there were, unless only one was to be run.
+    ///
+    /// # Panics
+    ///
+    /// If runs do, or one seed has two courses of events; the seeds are printed.
+    #[allow(clippy::print_stdout, clippy::print_stderr, reason = "a failing seed is told to whoever runs the tests")]
+    pub fn run<P: Debug, const N: usize>(
+        &self,
+        plan: impl Fn(u64) -> P + Sync,
+        run: impl Fn(P) -> (u64, [u64; N]) + Sync,
+    ) -> Option<(u64, [u64; N])> {
+        let run_twice = |seed, is_twice: bool| {
+            let first = run(plan(seed));
+            let is_same = !is_twice || run(plan(seed)) == first;
+            assert!(is_same, "seed {seed}: the same seed, another course of events");
+            first.1
+        };
+        if let Some(seed) = only_seed() {
+            println!("{:#?}", plan(seed));
+            run_twice(seed, true);
+            return None;
+        }
+        let seeds = number_from("PINNACE_SEEDS").unwrap_or(self.seeds);
+        let most = number_from("PINNACE_FAILURES").unwrap_or(3);
+        let next = AtomicU64::new(number_from("PINNACE_FROM").unwrap_or(0));
+        let last = next.load(Ordering::Relaxed) + seeds;
+        let (failures, sums) = (AtomicU64::new(0), Mutex::new([0; N]));
+        let work = || {
+            while failures.load(Ordering::Relaxed) < most {
+                let seed = next.fetch_add(1, Ordering::Relaxed);
+                if seed >= last {
+                    break;
+                }
+                let is_twice = seed.is_multiple_of(self.twice_every);
+                if let Ok(seen) = catch_unwind(AssertUnwindSafe(|| run_twice(seed, is_twice))) {
+                    let mut sums = sums.lock().expect("adding does not panic");
+                    sums.iter_mut().zip(seen).for_each(|(sum, seen)| *sum += seen);
+                } else {
+                    failures.fetch_add(1, Ordering::Relaxed);
+                    eprintln!("failed: PINNACE_SEED={seed} cargo test -p {} --test swarm", self.package);
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..std::thread::available_parallelism().map_or(2, usize::from) {
+                scope.spawn(work);
+            }
+        });
+        assert_eq!(failures.into_inner(), 0, "seeds failed; see above");
+        Some((seeds, sums.into_inner().expect("adding does not panic")))
+    }
+}
+
+/// One of `choices`, which is not empty.
+pub fn pick<T: Clone>(random: &mut Random, choices: &[T]) -> T {
+    choices[random.below(choices.len() as u64) as usize].clone()
+}
+
+/// At most `most` microseconds.
+pub fn micros(random: &mut Random, most: u64) -> Duration {
+    Duration::from_micros(random.below(most + 1))
+}
+
+/// At most `most` milliseconds.
+pub fn millis(random: &mut Random, most: u64) -> Duration {
+    micros(random, most * 1000)
+}
+
+/// A network with a delay of at most so many microseconds, and faults of most kinds: losses of datagrams, of which
+/// `losses` says the shares, in bursts, and of trains; jitter, reordering, duplicates, and damage (`damages`).
+pub fn network(random: &mut Random, delay: u64, losses: &[f64], damages: &[f64]) -> NetworkConfig {
+    let mut network = NetworkConfig { delay: micros(random, delay), ..NetworkConfig::default() };
+    if random.chance(0.5) {
+        network.loss = pick(random, losses);
+    }
+    if random.chance(0.2) {
+        // Bursts of 2 to 64.
+        network.burst_loss = Some(GilbertElliott::new(0.01, 1.0 / pick(random, &[2.0, 8.0, 64.0])));
+    }
+    if random.chance(0.2) {
+        network.train_loss = pick(random, &[0.02, 0.2]);
+    }
+    if random.chance(0.3) {
+        network.jitter = micros(random, delay / 4);
+    }
+    if random.chance(0.3) {
+        network.reorder = pick(random, &[0.01, 0.3]);
+        network.reorder_by = micros(random, delay * 3 / 10);
+    }
+    if random.chance(0.3) {
+        network.duplicate = pick(random, &[0.01, 0.3]);
+    }
+    if random.chance(0.2) {
+        network.corrupt = pick(random, damages);
+    }
+    network
+}
+
+/// A time in which nothing arrives: it begins within half a second and lasts for one of so many milliseconds.
+pub fn outage(random: &mut Random, lasts: &[u64]) -> (Duration, Duration) {
+    let low = millis(random, 500);
+    (low, low + Duration::from_millis(pick(random, lasts)))
+}
+
+/// A host: how much its socket keeps, how it reads, and how long that takes.
+pub fn host(random: &mut Random) -> HostConfig {
+    let base = if random.chance(0.3) { HostConfig::plain() } else { HostConfig::default() };
+    let base = HostConfig { receive_buffer: pick(random, &[70_000, 300_000, 4 << 20]), ..base };
+    match random.below(4) {
+        0 => HostConfig { coalesce: Coalesce::Flow, reads_per_batch: 4, read_delay: millis(random, 1), ..base },
+        1 => HostConfig { read_cost: micros(random, 50), ..base },
+        _ => base,
+    }
+}

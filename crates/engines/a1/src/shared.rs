@@ -3,9 +3,7 @@
 
 use crate::cookie::Baker;
 use crate::{A1Counters, CastId, Config, ConnectionId, Event};
-use core::hash::Hasher;
-use pinnace_core::{Address, ContextKey, Pacer, Time, TimerWheel};
-use siphasher::sip::SipHasher24;
+use pinnace_core::{Address, ContextKey, Pacer, Secrets, Time, TimerWheel};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// A datagram for somebody who has no connection.
@@ -51,7 +49,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(config: Config, now: Time) -> Self {
-        let mut secrets = Secrets { seed: config.seed, drawn: 0 };
+        let mut secrets = Secrets::new(config.seed);
         let baker = Baker::new((secrets.draw(), secrets.draw()));
         let link =
             (config.link_average > 0).then(|| Pacer::new(Some(config.link_average), config.link_burst.max(1500)));
@@ -177,22 +175,6 @@ impl Queue {
 
     pub(crate) fn has_data(&self) -> bool {
         !self.data.is_empty()
-    }
-}
-
-/// Numbers that peers cannot foresee, however many of them they have seen: a keyed hash (SipHash) of a counter.
-#[derive(Debug)]
-pub(crate) struct Secrets {
-    seed: u64,
-    drawn: u64,
-}
-
-impl Secrets {
-    pub(crate) fn draw(&mut self) -> u64 {
-        let mut hasher = SipHasher24::new_with_keys(self.seed, !self.seed);
-        hasher.write_u64(self.drawn);
-        self.drawn += 1;
-        hasher.finish()
     }
 }
 

@@ -18,6 +18,7 @@ mod pacer;
 mod plan;
 mod random;
 mod rtt;
+mod secrets;
 mod seq;
 mod storage;
 mod time;
@@ -29,7 +30,7 @@ mod windowed;
 pub use address::{Address, Ecn};
 pub use buffer::{BufferId, BufferRange};
 pub use congestion::{
-    AckSample, Bbr, Congestion, ControllerKind, Cubic, DeliveryRate, DeliveryStamp, Fixed, LossSample,
+    AckSample, Bbr, Congestion, ControllerKind, Cubic, DeliveryRate, DeliveryStamp, Fixed, LossSample, Path,
     UnknownController,
 };
 pub use context::{ContextKey, ContextTable, KeyLayout, TableFull, TranslationMap};
@@ -40,6 +41,7 @@ pub use pacer::Pacer;
 pub use plan::{Move, Placed, ReceivePlan, RxMeta, Segment, Slot};
 pub use random::{Random, mix64};
 pub use rtt::{RttConfig, RttEstimator};
+pub use secrets::Secrets;
 pub use seq::Seq32;
 pub use storage::Storage;
 pub use time::Time;

@@ -59,6 +59,16 @@ impl Pacer {
         self.credit = self.credit.min(full(burst));
     }
 
+    /// Takes over the pace of a congestion controller: a train every millisecond, of at least two datagrams of `datagram` bytes,
+    /// and at most `most` bytes.
+    pub fn follow(&mut self, now: Time, rate: Option<u64>, datagram: u64, most: u64) {
+        if rate != self.rate {
+            self.set_rate(now, rate);
+            let train = rate.unwrap_or(u64::MAX) / 1000;
+            self.set_burst(now, train.clamp(2 * datagram, most.max(2 * datagram)));
+        }
+    }
+
     /// The average rate in bytes a second; `None` is no limit.
     pub const fn rate(&self) -> Option<u64> {
         self.rate

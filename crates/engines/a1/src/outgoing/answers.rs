@@ -61,9 +61,8 @@ impl Outgoing {
             self.acked = self.acked.max(blocks.first_missing());
             if newly > 0 {
                 let sample = self.sample.take();
-                if let Some(ack) = path.delivery.finish(now, sample, blocks.bytes()) {
-                    path.on_ack(&ack);
-                }
+                let ack = path.delivery.finish(now, sample, blocks.bytes());
+                path.on_feedback(now, None, ack);
             }
         }
         Acked { newly, invalid: false }
@@ -98,7 +97,8 @@ impl Outgoing {
         }
         if lost.blocks > 0 {
             let in_flight_after = blocks.bytes();
-            path.on_loss(&LossSample { now, lost_bytes: lost.wire, sent_at: lost.sent_at, in_flight_after });
+            let loss = LossSample { now, lost_bytes: lost.wire, sent_at: lost.sent_at, in_flight_after };
+            path.on_feedback(now, Some(loss), None);
         }
         Nacked { newly: lost.blocks, invalid: false }
     }

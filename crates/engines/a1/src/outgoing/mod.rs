@@ -13,7 +13,6 @@
 mod answers;
 mod blocks;
 mod messages;
-mod path;
 mod send;
 mod terms;
 #[cfg(test)]
@@ -29,8 +28,7 @@ pub(crate) use terms::{Terms, Timing};
 use blocks::Blocks;
 use core::time::Duration;
 use messages::Messages;
-use path::Path;
-use pinnace_core::{ControllerKind, Pacer, Time};
+use pinnace_core::{ControllerKind, Pacer, Path, Time};
 use terms::Agreement;
 
 /// Windows are smaller than 2^20 blocks: numbers of 32 bits compare serially.

@@ -2,9 +2,8 @@
 
 use super::blocks::{Blocks, Leaving};
 use super::messages::Block;
-use super::path::Path;
 use super::{Active, Outgoing};
-use pinnace_core::{Pacer, Time};
+use pinnace_core::{Pacer, Path, Time};
 
 /// What goes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -495,13 +495,8 @@ impl Outgoing {
 
     fn set_pace(&mut self, now: Time) {
         let rate = [self.congestion.pacing_rate(), self.config.rate].into_iter().flatten().min();
-        if rate != self.pacer.rate() {
-            self.pacer.set_rate(now, rate);
-            // A train every millisecond, at least two packets.
-            let packet = (HEADER_BYTES + usize::from(self.config.packet_bytes)) as u64;
-            let burst = rate.unwrap_or(u64::MAX) / 1000;
-            self.pacer.set_burst(now, burst.clamp(2 * packet, self.config.burst.max(2 * packet)));
-        }
+        let packet = (HEADER_BYTES + usize::from(self.config.packet_bytes)) as u64;
+        self.pacer.follow(now, rate, packet, self.config.burst);
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Time) {

@@ -79,7 +79,7 @@ impl Outgoing {
             let Active { flights, path } = active;
             acked = flights.ack_below(rseq, |bytes, stamp| path.delivery.on_packet_acked(now, bytes, stamp));
             let ack = path.delivery.finish(now, None, flights.bytes());
-            path.on_status(now, None, ack);
+            path.on_feedback(now, None, ack);
         }
         self.acked = self.acked.max(rseq);
         acked
@@ -106,6 +106,6 @@ impl Outgoing {
         let in_flight_after = flights.bytes();
         let loss = LossSample { now, lost_bytes: lost.wire, sent_at: lost.sent_at, in_flight_after };
         let ack = path.delivery.finish(now, rtt, in_flight_after);
-        path.on_status(now, (lost.wire > 0).then_some(loss), ack);
+        path.on_feedback(now, (lost.wire > 0).then_some(loss), ack);
     }
 }

@@ -59,7 +59,7 @@ impl Outgoing {
         let loss = LossSample { now, lost_bytes: lost.wire, sent_at: lost.sent_at, in_flight_after };
         // The loop that congestion control closes is as long as the bucket was open.
         let ack = path.delivery.finish(now, asked_at.map(|at| now.since(at)), in_flight_after);
-        path.on_status(now, (lost.wire > 0).then_some(loss), ack);
+        path.on_feedback(now, (lost.wire > 0).then_some(loss), ack);
         lost.bytes
     }
 

@@ -29,8 +29,8 @@ use asks::Asks;
 use chunks::Chunks;
 use core::time::Duration;
 use flights::Flights;
-use path::{Path, RoundTrip};
-use pinnace_core::{BufferRange, ControllerKind, Pacer, Time};
+use path::RoundTrip;
+use pinnace_core::{BufferRange, ControllerKind, Pacer, Path, Time};
 
 /// Bytes that may be sent before the first status.
 const FIRST_ALLOC: u64 = 65_536;

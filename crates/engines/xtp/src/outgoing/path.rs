@@ -5,7 +5,7 @@
 //= X-23
 
 use core::time::Duration;
-use pinnace_core::{AckSample, Congestion, ControllerKind, DeliveryRate, LossSample, Pacer, Time};
+use pinnace_core::{ControllerKind, Pacer};
 
 /// How a stream treats its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,61 +75,4 @@ pub(super) fn limit(rate: u64, burst: u64) -> Option<Box<Pacer>> {
 
 pub(super) fn burst_of(rate: u64, burst: u64) -> u64 {
     if burst == 0 { rate / 100 } else { burst }
-}
-
-/// Congestion control of a stream that has sent something.
-#[derive(Debug)]
-pub(super) struct Path {
-    pub(super) congestion: Box<dyn Congestion>,
-    pub(super) delivery: DeliveryRate,
-    pub(super) pacer: Pacer,
-    mss: u64,
-}
-
-impl Path {
-    /// A path whose datagrams have at most `mss` bytes.
-    pub(super) fn new(kind: ControllerKind, mss: u64, now: Time) -> Self {
-        let mut path = Self {
-            congestion: kind.build(mss, now),
-            delivery: DeliveryRate::new(),
-            pacer: Pacer::new(None, 2 * mss),
-            mss,
-        };
-        path.set_pace(now);
-        path
-    }
-
-    /// `bytes` leave, with `in_flight` before them.
-    pub(super) fn on_sent(&mut self, now: Time, bytes: u64, in_flight: u64) {
-        self.congestion.on_sent(now, bytes, in_flight);
-        if self.pacer.rate().is_some() {
-            self.pacer.take(now, bytes);
-        }
-    }
-
-    pub(super) fn on_timeout(&mut self, now: Time) {
-        self.congestion.on_timeout(now);
-        self.set_pace(now);
-    }
-
-    /// A status has been taken in.
-    pub(super) fn on_status(&mut self, now: Time, loss: Option<LossSample>, ack: Option<AckSample>) {
-        if let Some(loss) = loss {
-            self.congestion.on_loss(&loss);
-        }
-        if let Some(ack) = ack {
-            self.congestion.on_ack(&ack);
-        }
-        self.set_pace(now);
-    }
-
-    fn set_pace(&mut self, now: Time) {
-        let rate = self.congestion.pacing_rate();
-        if rate != self.pacer.rate() {
-            self.pacer.set_rate(now, rate);
-            // A train every millisecond, at least two packets, at most one system call's worth.
-            let burst = rate.unwrap_or(u64::MAX) / 1000;
-            self.pacer.set_burst(now, burst.clamp(2 * self.mss, 65_535.max(2 * self.mss)));
-        }
-    }
 }

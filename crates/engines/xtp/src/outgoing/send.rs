@@ -1,9 +1,8 @@
 //! What goes next, and what has left.
 
 use super::flights::{Flights, Sent};
-use super::path::Path;
 use super::{Active, MAX_WINDOW, Outgoing};
-use pinnace_core::Time;
+use pinnace_core::{Path, Time};
 
 /// What the context says about sending, each time it asks for a packet.
 #[derive(Clone, Copy, Debug)]

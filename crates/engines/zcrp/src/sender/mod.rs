@@ -386,14 +386,9 @@ impl Sender {
     }
 
     fn set_pace(&mut self, now: Time) {
-        let rate = self.congestion.pacing_rate();
-        if rate != self.pacer.rate() {
-            self.pacer.set_rate(now, rate);
-            // A train every millisecond, at least two units, at most one system call's worth.
-            let burst = rate.unwrap_or(u64::MAX) / 1000;
-            let unit = u64::from(self.fragment) + TRAILER_BYTES as u64;
-            self.pacer.set_burst(now, burst.clamp(2 * unit, 65_535.max(2 * unit)));
-        }
+        let unit = u64::from(self.fragment) + TRAILER_BYTES as u64;
+        // At most one system call's worth.
+        self.pacer.follow(now, self.congestion.pacing_rate(), unit, 65_535);
     }
 
     /// Whether progress depends on the peer (Z-19).

@@ -11,6 +11,7 @@ mod bbr;
 mod cubic;
 mod delivery;
 mod fixed;
+mod path;
 
 use core::fmt::{Debug, Display, Formatter};
 use core::str::FromStr;
@@ -20,6 +21,7 @@ pub use bbr::Bbr;
 pub use cubic::Cubic;
 pub use delivery::{DeliveryRate, DeliveryStamp};
 pub use fixed::Fixed;
+pub use path::Path;
 
 use crate::Time;
 

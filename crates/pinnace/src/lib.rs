@@ -40,7 +40,8 @@ pub mod zcrp;
 
 pub use carrier::{Delivered, Received, ReceivedInto};
 pub use endpoint::{
-    Connection, ConnectionError, Delivery, Endpoint, EndpointOptions, Listener, MessageStream, PerMessage, connect,
+    Connection, ConnectionError, Delivery, Endpoint, EndpointOptions, Listener, MessageStream, PerMessage,
+    ReceiverState, ReceiverStatus, connect,
 };
 pub use error::{Error, Unsent};
 use fault::faulty;

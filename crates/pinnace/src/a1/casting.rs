@@ -267,7 +267,7 @@ impl Socket {
     }
 
     /// Like [`Socket::send`]; what it returns tells when the message has arrived at every sink that lives then, and gives
-    /// its memory back. If none of them has it, that is [`Refused::NotConnected`].
+    /// its memory back. If none of them has it, that is an [`Error::Io`] ([`io::ErrorKind::NotConnected`]).
     ///
     /// ```
     /// use pinnace::a1::{Full, Socket, reliable};

@@ -376,8 +376,10 @@ fn taken(state: &mut Exchange, way: Way, ticket: u64) -> Option<Outcome> {
             let failure = state.association(place).and_then(|association| association.failure());
             Err(Error::ConnectionFailed(failure.unwrap_or(Failure::Aborted)))
         }
-        // None of them lives.
-        Way::Many(_) => Err(Error::CallRefused(Refused::NotConnected)),
+        Way::Many(_) => {
+            let why = io::Error::new(io::ErrorKind::NotConnected, "none of them has it, and none is left");
+            Err(Error::io("cannot send to the sinks", why))
+        }
     };
     state.tidy_way(way);
     Some((message, result))

@@ -5,9 +5,10 @@
 
 use super::alarm::within;
 use super::{Carry, Received, Sending, Special, left};
-use crate::a1::{Connection, Full, Qos, Refused, Socket, Status, raw, reliable};
+use crate::a1::{Connection, Full, Qos, Refused, Socket, Status, WINDOW_LIMIT, raw, reliable};
+use crate::endpoint::ConnectionError;
 use crate::rendezvous::{Control, Kind};
-use crate::service::{Checksum, Reliability, Service};
+use crate::service::{Checksum, Method, Pattern, Reliability, Service};
 use crate::{Error, Message, Unsent};
 use pinnace_runtime::WakeFd;
 use std::collections::VecDeque;
@@ -18,12 +19,17 @@ use std::time::{Duration, Instant};
 
 /// The shortest message of a connection that says nothing of sizes, in bytes.
 const LEAST: u64 = 1 << 20;
-/// Messages under way.
+/// The longest message of a stream, where no message is meant, in bytes.
+const LARGEST_WRITE: u64 = 16 << 20;
+/// Messages under way, at most.
 const OUTSTANDING: u32 = 64;
 /// After so much silence the peer is told that somebody waits, and has to acknowledge it.
 const SILENCE: Duration = Duration::from_secs(2);
 /// How long the end may take, behind what was said of the end.
 const FAREWELL: Duration = Duration::from_millis(200);
+
+/// How long an answer to OPEN is waited for, in milliseconds, where the protocol repeats nothing; then OPEN is said again.
+pub(super) const ANSWERS: [u64; 4] = [50, 100, 200, 400];
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -33,6 +39,8 @@ pub(crate) struct A1 {
     _socket: Socket,
     nonce: u64,
     has_ended: AtomicBool,
+    /// The peer is the source of a multicast, to which nothing is sent.
+    is_of_many: bool,
     /// Messages that whoever received them had no room for, and whether there are any.
     again: Mutex<VecDeque<Received>>,
     has_again: AtomicBool,
@@ -42,13 +50,16 @@ pub(crate) struct A1 {
 /// The record of a service.
 pub(crate) fn qos_of(service: &Service) -> Qos {
     let base = if service.reliability == Reliability::BestEffort { raw() } else { reliable() };
-    let largest = u32::try_from(service.largest_bytes().max(LEAST)).unwrap_or(u32::MAX);
+    let largest = service.largest_bytes().max(LEAST);
+    // Of a stream it is no message that is so large.
+    let largest = if service.pattern == Pattern::Stream { largest.min(LARGEST_WRITE) } else { largest };
+    let largest = u32::try_from(largest).unwrap_or(u32::MAX);
     let mut qos = Qos {
         has_checksum: service.checksum == Checksum::Internet,
         priority: service.priority.unwrap_or(base.priority),
         largest_sent: largest,
         largest_received: largest,
-        outstanding: OUTSTANDING,
+        outstanding: outstanding(largest),
         ..base
     };
     if let (Some(rate), Some(burst)) = (service.rate, service.burst) {
@@ -59,6 +70,13 @@ pub(crate) fn qos_of(service: &Service) -> Qos {
         qos.deadline = u32::try_from(lifespan.as_micros()).unwrap_or(u32::MAX);
     }
     qos
+}
+
+/// How many messages of this size may be under way: the window has less than 2^20 blocks, of which one message has at most
+/// 65,535, and is taken to have one a kibibyte.
+fn outstanding(largest: u32) -> u32 {
+    let blocks = largest.div_ceil(1024).clamp(1, 65_535);
+    ((WINDOW_LIMIT - 1) / blocks).clamp(1, OUTSTANDING)
 }
 
 /// The most that the answering side agrees to: what the service says, and any rate.
@@ -74,10 +92,58 @@ impl A1 {
             _socket: socket,
             nonce,
             has_ended,
+            is_of_many: false,
             again: Mutex::default(),
             has_again,
             watch: OnceLock::new(),
         }
+    }
+
+    /// Of the receiving kind: the peer sends to others, too, and reads nothing.
+    pub(crate) fn of_many(mut self) -> Self {
+        self.is_of_many = true;
+        self
+    }
+
+    /// Whether nothing is repeated, and nobody acknowledges OPEN but its receiver.
+    fn is_raw(&self) -> bool {
+        self.connection.qos().is_ok_and(|qos| !qos.has_retransmission)
+    }
+
+    /// OPEN has come: tells who has said it, if nothing else does.
+    pub(crate) fn answer(&self) {
+        if self.is_raw() {
+            let _ = self.connection.send(self.control(Kind::Alive), Full::Report);
+        }
+    }
+
+    /// OPEN was said: says it again until there is an answer, a few times, if nothing else repeats it.
+    pub(crate) fn await_answer(&self, open: &Control) {
+        for wait in ANSWERS {
+            if !self.is_raw() {
+                return;
+            }
+            match self.connection.recv_timeout(Duration::from_millis(wait)) {
+                Err(Error::Timeout) => drop(self.connection.send(open.encode(), Full::Report)),
+                // Whoever receives finds out.
+                Err(_) => return,
+                Ok(received) => {
+                    if let Some(Some(message)) = self.sort(received) {
+                        self.put_back(message);
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The message, if it may be sent.
+    fn may_send(&self, message: Message) -> Result<Message, Unsent> {
+        if !self.is_of_many {
+            return Ok(message);
+        }
+        let what = "send back to a source with several receivers: a multicast goes one way".to_owned();
+        Err(Unsent::new(message, ConnectionError::Cannot { method: Method::A1, what }))
     }
 
     fn control(&self, kind: Kind) -> Message {
@@ -116,15 +182,15 @@ impl A1 {
 
 impl Carry for A1 {
     fn send(&self, message: Message, _: Option<&Special>) -> Result<Sending, Unsent> {
-        Ok(Sending::A1(self.connection.send_tracked(message, Full::Block)?))
+        Ok(Sending::A1(self.connection.send_tracked(self.may_send(message)?, Full::Block)?))
     }
 
     fn try_send(&self, message: Message, _: Option<&Special>) -> Result<Sending, Unsent> {
-        Ok(Sending::A1(self.connection.send_tracked(message, Full::Report)?))
+        Ok(Sending::A1(self.connection.send_tracked(self.may_send(message)?, Full::Report)?))
     }
 
     async fn send_async(&self, message: Message, _: Option<&Special>) -> Result<Sending, Unsent> {
-        Ok(Sending::A1(self.connection.send_tracked_async(message).await?))
+        Ok(Sending::A1(self.connection.send_tracked_async(self.may_send(message)?).await?))
     }
 
     fn recv(&self, deadline: Option<Instant>) -> Result<Option<Received>, Error> {

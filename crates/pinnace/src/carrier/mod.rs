@@ -11,11 +11,13 @@
 //! | ZCRP | one message, or several of a fixed size and one that is shorter | yes | nothing |
 //! | VRP | a frame | a way each | what the contract allows |
 //! | A1 | a message | yes | what its windows allow |
+//! | A1, to several | a message, to each of them | no | the same |
 //!
 //! Always true: a carrier gives back each message that it was given, or goes on with it; a message is received once.
 
 mod a1;
 mod alarm;
+mod cast;
 mod framed;
 mod later;
 mod pieces;
@@ -30,6 +32,7 @@ mod zcrp;
 
 pub(crate) use a1::{A1, most_of, qos_of};
 pub(crate) use alarm::within;
+pub(crate) use cast::{Cast, most_from_many, qos_to_many};
 pub(crate) use framed::Framed;
 pub(crate) use pieces::piece_bytes;
 pub use received::{Received, ReceivedInto};
@@ -131,6 +134,8 @@ pub(crate) enum Carrier {
     Vrp(Vrp),
     /// A1.
     A1(A1),
+    /// A1, to several receivers.
+    Cast(Cast),
 }
 
 /// Does the same with whichever it is.
@@ -142,6 +147,7 @@ macro_rules! each {
             Self::Zcrp($carrier) => $call,
             Self::Vrp($carrier) => $call,
             Self::A1($carrier) => $call,
+            Self::Cast($carrier) => $call,
         }
     };
 }

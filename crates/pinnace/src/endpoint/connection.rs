@@ -47,7 +47,7 @@ impl Connection {
     pub(crate) fn new(carrier: Carrier, parts: Parts) -> Self {
         let Parts { method, service, path, peer, selection } = parts;
         let (transacting, is_closed) = (Turn::new(()), AtomicBool::new(false));
-        let shown = Shown::new(method.name(), &peer.to_string(), &service.to_string());
+        let shown = Shown::new(method.name(), &peers(&carrier, peer), &service.to_string());
         Self { carrier, method, path, peer, selection, service: Mutex::new(service), transacting, is_closed, shown }
     }
 
@@ -147,6 +147,10 @@ impl Connection {
             Ok(()) => Ok(message),
             Err(what) => Err(Unsent::new(message, ConnectionError::Cannot { method: self.method, what })),
         }
+    }
+
+    pub(super) fn carrier(&self) -> &Carrier {
+        &self.carrier
     }
 
     #[inline]
@@ -284,7 +288,7 @@ impl Connection {
             return Err(cannot(format!("meet this service: {}", offer.why.join(", and "))));
         }
         self.carrier.set_service(service).map_err(|why| cannot(format!("change to this service: {why}")))?;
-        self.shown.describe(self.method.name(), &self.peer.to_string(), &service.to_string());
+        self.shown.describe(self.method.name(), &peers(&self.carrier, self.peer), &service.to_string());
         *current = service.clone();
         Ok(())
     }
@@ -320,7 +324,8 @@ impl Connection {
         })
     }
 
-    /// Where the peer's socket is, of the method that was chosen.
+    /// Where the peer's socket is, of the method that was chosen; of several receivers
+    /// ([`Connection::receivers`]) the address of the first one's endpoint.
     pub fn peer_addr(&self) -> SocketAddr {
         self.peer
     }
@@ -388,6 +393,17 @@ impl Connection {
             Err(Error::CallRefused(a1::Refused::NoConnection)) => flushed,
             told => flushed.and(told),
         }
+    }
+}
+
+/// Whom a connection is with, in few words.
+fn peers(carrier: &Carrier, first: SocketAddr) -> String {
+    match carrier {
+        Carrier::Cast(cast) => match cast.receivers().len() {
+            0 | 1 => first.to_string(),
+            count => format!("{first} and {} more", count - 1),
+        },
+        _ => first.to_string(),
     }
 }
 

@@ -8,6 +8,7 @@ mod delivery;
 mod error;
 mod listener;
 mod options;
+mod receivers;
 mod stream;
 
 pub use connection::Connection;
@@ -16,6 +17,7 @@ pub use delivery::{Delivery, PerMessage};
 pub use error::ConnectionError;
 pub use listener::Listener;
 pub use options::EndpointOptions;
+pub use receivers::{ReceiverState, ReceiverStatus};
 pub use stream::MessageStream;
 
 use crate::Error;

@@ -1,5 +1,6 @@
 //! How endpoints are set up.
 
+use crate::a1::SlowSink;
 use crate::fault::another;
 use crate::service::Selection;
 use crate::zcrp::Profile;
@@ -29,6 +30,9 @@ pub struct EndpointOptions {
     pub longest_message: u64,
     /// Connections that wait to be accepted, and those that are being set up; more are turned away.
     pub backlog: usize,
+    /// What a source with several receivers ([`Endpoint::connect_all`](super::Endpoint::connect_all)) does about one that
+    /// has no room for a message while others have: unless said, it is cut off after two seconds.
+    pub slow_receiver: SlowSink,
     /// Whether background threads keep the protocols going while no thread waits.
     pub worker: bool,
     /// The sockets' own settings.
@@ -57,6 +61,7 @@ impl Default for EndpointOptions {
             peer_timeout: Duration::from_secs(10),
             longest_message: 1 << 30,
             backlog: 128,
+            slow_receiver: SlowSink::Drop { patience: Duration::from_secs(2) },
             worker: true,
             udp: UdpOptions::default(),
             fault: None,
@@ -114,15 +119,19 @@ impl EndpointOptions {
         }
     }
 
-    pub(crate) fn a1(&self, is_ours: bool) -> a1::Options {
+    /// `joins`: multicast groups are joined, if a peer names one.
+    pub(crate) fn a1(&self, is_ours: bool, joins: bool) -> a1::Options {
+        let options = a1::Options::default();
         a1::Options {
+            #[cfg(target_os = "linux")]
+            multicast: options.multicast.filter(|_| joins),
             profile: profile(is_ours),
             silence: self.peer_timeout,
             idle: self.idle,
             worker: self.worker,
             udp: self.udp.clone(),
             fault: self.next_fault(),
-            ..a1::Options::default()
+            ..options
         }
     }
 

@@ -22,18 +22,22 @@ const FIRST_WAIT: Duration = Duration::from_millis(250);
 const ATTEMPTS: u32 = 5;
 /// How long the first message of a connection may take.
 const OPENING: Duration = Duration::from_secs(5);
+/// How long A1 may take before that, which asks at once, and after one, three and seven seconds; the server has patience for
+/// ten.
+pub(super) const ACCEPTING: Duration = Duration::from_secs(8);
 /// Cookies that are answered with another before a server is taken for mad.
 const MOST_COOKIES: u32 = 3;
 
 /// What the server has answered.
-struct Agreed {
+pub(super) struct Agreed {
     method: Method,
-    to: SocketAddr,
+    pub(super) to: SocketAddr,
     piece: u32,
     nonce: u64,
 }
 
 /// A service as it is told to a peer.
+#[derive(Debug)]
 pub(super) struct Told {
     /// In HELLO, where room is short.
     pub(super) hello: String,
@@ -61,7 +65,8 @@ pub(crate) fn connect(to: SocketAddr, service: &Service, options: &EndpointOptio
         return Err(ConnectionError::ServiceTooLong { bytes: told.hello.len(), most: MOST_TEXT }.into());
     }
     if service.receivers != Receivers::One {
-        let why = "a connection has one peer; for many receivers use pinnace::a1 or pinnace::xtp";
+        let why =
+            "the service is one to several receivers, and this call has one peer: use connect_all, which names each";
         return Err(ConnectionError::Unsuited(why.to_owned()).into());
     }
     let path = Path::of_service(service, Some(to)).map_err(|error| Error::io(format!("cannot reach {to}"), error))?;
@@ -75,7 +80,7 @@ pub(crate) fn connect(to: SocketAddr, service: &Service, options: &EndpointOptio
             }
             Err(_) => return Err(ConnectionError::Unreached { peer: to.to_string(), tried }.into()),
         };
-        let agreed = match ask(to, &told.hello, &path, &methods, options.next_fault().as_ref()) {
+        let agreed = match ask(to, random(), &told.hello, &path, &methods, options.next_fault().as_ref()) {
             Err(Error::Connection(error)) if !tried.is_empty() && matches!(*error, ConnectionError::Refused { .. }) => {
                 return Err(ConnectionError::Unreached { peer: to.to_string(), tried }.into());
             }
@@ -108,13 +113,16 @@ pub(super) fn wanted(
     Ok(std::iter::once(choice.offer.method).chain(others.map(|offer| offer.method)).collect())
 }
 
-fn random() -> u64 {
+/// Names an attempt.
+pub(super) fn random() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     getrandom::u64().unwrap_or_else(|_| RandomState::new().hash_one(Instant::now()))
 }
 
-fn ask(
+/// Agrees on a method, and where it is.
+pub(super) fn ask(
     to: SocketAddr,
+    nonce: u64,
     service: &str,
     path: &Path,
     methods: &[Method],
@@ -124,7 +132,7 @@ fn ask(
     let mut hello = Hello {
         versions: (VERSION, VERSION),
         class: class_number(path.class),
-        nonce: random(),
+        nonce,
         cookie: 0,
         host: if path.class == PathClass::Host { host::identity() } else { 0 },
         methods: methods.iter().map(|method| number(*method)).collect(),
@@ -239,8 +247,8 @@ fn open(
         Method::A1 => {
             let qos = qos_of(service);
             // More than is asked for now: the service may change.
-            let socket = a1::Socket::client_of(to, most_of(service), &options.a1(is_ours))?;
-            let connection = socket.connect_timeout(to, qos, OPENING)?;
+            let socket = a1::Socket::client_of(to, most_of(service), &options.a1(is_ours, false))?;
+            let connection = socket.connect_timeout(to, qos, ACCEPTING)?;
             Carrier::A1(A1::new(socket, connection, nonce))
         }
     };
@@ -257,11 +265,14 @@ fn open(
         Progress::Ended(result) => drop(result?),
         Progress::UnderWay(_) => return Err(Error::Timeout),
     }
+    if let Carrier::A1(carrier) = &carrier {
+        carrier.await_answer(&control);
+    }
     Ok(carrier)
 }
 
 /// The address of ours that a peer is reached from.
-fn local_ip(to: SocketAddr) -> Option<IpAddr> {
+pub(super) fn local_ip(to: SocketAddr) -> Option<IpAddr> {
     let any: IpAddr = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0)).ok()?;
     socket.connect(to).ok()?;

@@ -102,8 +102,9 @@ mod tests {
         let critical = proptest::collection::vec((any::<u32>(), 1..9000_u64), 0..140);
         let critical = proptest::option::weighted(0.1, critical);
         let cases = (arbitrary_service(), arbitrary_path(), selection(), selection(), methods(), most, critical);
-        let outcome = runner.run(&cases, |(service, path, client, server, missing, most, critical)| {
-            let mut service = service.receivers(Receivers::One);
+        let several = std::cell::Cell::new(0);
+        let outcome = runner.run(&cases, |(mut service, path, client, server, missing, most, critical)| {
+            several.set(several.get() + u32::from(service.receivers != Receivers::One));
             if let (Reliability::Bounded(contract), Some(ranges)) = (service.reliability.clone(), critical) {
                 let ranges = ranges.into_iter().map(|(low, len)| u64::from(low)..u64::from(low) + len);
                 service = service.contract(ranges.fold(contract, crate::vrp::Contract::critical));
@@ -155,5 +156,6 @@ mod tests {
         if let Err(error) = outcome {
             panic!("PINNACE_SEED={seed}: {error}");
         }
+        assert!(several.get() > 1000, "{} services to several receivers", several.get());
     }
 }

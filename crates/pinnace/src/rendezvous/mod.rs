@@ -7,12 +7,14 @@ pub(crate) mod client;
 mod cookie;
 mod decision;
 mod host;
+pub(crate) mod many;
 mod natives;
 pub(crate) mod server;
 mod socket;
 mod task;
 mod wire;
 
+pub(crate) use many::Invitation;
 pub(crate) use wire::{Control, Kind};
 
 use crate::service::{Method, PathClass};

@@ -3,9 +3,9 @@
 //! Always true: a connection counts as open when its first message has said who it is, and not before.
 
 use super::wire::{Control, Kind, whole};
-use crate::carrier::{A1, Carrier, Carry, Framed, Vrp, Ways, Xtp, Zcrp, most_of, patient};
+use crate::carrier::{A1, Carrier, Carry, Framed, Vrp, Ways, Xtp, Zcrp, most_from_many, most_of, patient};
 use crate::endpoint::EndpointOptions;
-use crate::service::{Direction, Method, Pattern, Service};
+use crate::service::{Direction, Method, Pattern, Receivers, Reliability, Service};
 use crate::{Error, a1, qmp, vrp, xtp, zcrp};
 use pinnace_core::{Address, ReceivePlan};
 use pinnace_link::{BufferTable, Link, ReadBuffer, ReadOutcome, UdpLink};
@@ -234,8 +234,10 @@ pub(super) fn a1(
     agreed: &Agreed,
     options: &EndpointOptions,
 ) -> Result<(u16, impl Future<Output = Done> + Send + use<>), Error> {
-    let settings = options.a1(agreed.is_ours);
-    let socket = a1::Socket::bind_with(SocketAddr::new(ip, 0), most_of(&agreed.service), &settings)?;
+    let (receivers, is_raw) = (agreed.service.receivers, agreed.service.reliability == Reliability::BestEffort);
+    let settings = options.a1(agreed.is_ours, matches!(receivers, Receivers::Group(_)));
+    let most = if receivers == Receivers::One { most_of(&agreed.service) } else { most_from_many(&agreed.service) };
+    let socket = a1::Socket::bind_with(SocketAddr::new(ip, 0), most, &settings)?;
     socket.listen(1)?;
     let port = socket.local_addr().port();
     let &Agreed { client, nonce, .. } = agreed;
@@ -245,10 +247,19 @@ pub(super) fn a1(
             let peer = connection.peer_addr();
             // Somebody else may come to this port as well.
             if peer.ip().to_canonical() == client.ip().to_canonical() {
-                let Ok(Some(first)) = connection.recv_async().await else { return Done::Failed };
-                let Ok(control) = Control::parse(&first.data, Some(nonce)) else { return Done::Failed };
+                let control = loop {
+                    let Ok(Some(first)) = connection.recv_async().await else { return Done::Failed };
+                    match Control::parse(&first.data, Some(nonce)) {
+                        Ok(control) => break control,
+                        // What a source sent to the others before OPEN is not for us; and OPEN may be lost.
+                        Err(_) if receivers != Receivers::One || is_raw => {}
+                        Err(_) => return Done::Failed,
+                    }
+                };
                 socket.stop_listening();
-                let carrier = Carrier::A1(A1::new(socket, connection, nonce));
+                let carrier = A1::new(socket, connection, nonce);
+                carrier.answer();
+                let carrier = Carrier::A1(if receivers == Receivers::One { carrier } else { carrier.of_many() });
                 return Done::Open(Box::new((carrier, control, peer)));
             }
         }

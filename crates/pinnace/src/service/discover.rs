@@ -72,6 +72,39 @@ impl Path {
     }
 }
 
+impl Path {
+    /// The path that a service to several receivers is judged by: of all of theirs ([`Path::of_service`]) what is worst.
+    ///
+    /// ```
+    /// use pinnace::service::Path;
+    /// let peers = ["127.0.0.1:4747".parse()?, "127.0.0.1:4748".parse()?];
+    /// assert_eq!(Path::of_receivers(&"multicast=2".parse()?, &peers)?, Path::toward(peers[0])?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there is no route to one of them.
+    pub fn of_receivers(service: &Service, peers: &[SocketAddr]) -> io::Result<Self> {
+        let mut paths = peers.iter().map(|peer| Self::of_service(service, Some(*peer)));
+        let first = paths.next().unwrap_or_else(|| Self::of_service(service, None))?;
+        paths.try_fold(first, |all, path| Ok(all.worst(&path?)))
+    }
+
+    /// Of each property what is worse.
+    fn worst(&self, other: &Self) -> Self {
+        Self {
+            class: self.class.max(other.class),
+            round_trip: self.round_trip.max(other.round_trip),
+            loss: self.loss.max(other.loss),
+            datagram: self.datagram.min(other.datagram),
+            rate: [self.rate, other.rate].into_iter().flatten().min(),
+            shared_memory: self.shared_memory && other.shared_memory,
+            ethernet: self.ethernet && other.ethernet,
+            multicast: self.multicast && other.multicast,
+        }
+    }
+}
+
 /// Whether two addresses are the same, one of them perhaps written as the other family has it.
 fn same(a: IpAddr, b: IpAddr) -> bool {
     a.to_canonical() == b.to_canonical()

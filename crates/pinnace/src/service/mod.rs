@@ -108,9 +108,10 @@ pub enum Receivers {
     /// To one.
     #[default]
     One,
-    /// To so many, each of which can be named.
+    /// To so many, each of which is named ([`Endpoint::connect_all`](crate::Endpoint::connect_all)) and gets the messages for
+    /// itself.
     Many(u32),
-    /// To whoever has joined the group.
+    /// To those that are named, through this multicast group where they can join it, and one by one where not.
     Group(SocketAddr),
 }
 

@@ -24,7 +24,7 @@ const WORDS: [&[&str]; 13] = [
 ];
 
 /// SplitMix64.
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
     fn below(&mut self, end: usize) -> usize {
@@ -38,12 +38,12 @@ impl Random {
         Method::ALL[self.below(Method::ALL.len())]
     }
 
-    fn service(&mut self) -> Service {
+    pub(crate) fn service(&mut self) -> Service {
         let words: Vec<&str> = WORDS.iter().map(|row| row[self.below(row.len() * 3 / 2) % row.len()]).collect();
         words.join(" ").parse().unwrap()
     }
 
-    fn selection(&mut self) -> Selection {
+    pub(crate) fn selection(&mut self) -> Selection {
         let forced = (self.below(4) == 0).then(|| self.method());
         let excluded = (0..self.below(3)).map(|_| self.method()).collect();
         Selection { forced, excluded }

@@ -184,6 +184,21 @@ fn the_rendezvous_gets_through() {
 }
 
 #[test]
+fn a_connection_is_open_at_both_ends_where_nothing_is_repeated() {
+    let fault = FaultOptions { loss: 0.15, ..FaultOptions::default() };
+    let options = EndpointOptions { fault: Some(fault), ..EndpointOptions::default() };
+    let mut received = 0;
+    for _ in 0..20 {
+        let pair = pair_with(Method::A1, &"loss=any direction=duplex".parse().unwrap(), &options);
+        drop(pair.client.send(b"ahoy".to_vec()).unwrap());
+        pair.client.close(LONG).unwrap();
+        drop(pair.client);
+        received += usize::from(pair.server.recv_timeout(LONG).unwrap().is_some_and(|message| *message == *b"ahoy"));
+    }
+    assert!(received > 8, "{received} of 20");
+}
+
+#[test]
 fn what_is_overtaken_is_told_and_comes_late() {
     // Those behind it wait no longer than a millisecond for a large frame that is repeated in part again and again.
     let fault = FaultOptions { loss: 0.3, ..FaultOptions::default() };

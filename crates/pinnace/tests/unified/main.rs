@@ -6,6 +6,7 @@ mod choices;
 mod errors;
 mod full;
 mod lossy;
+mod multicast;
 mod tasks;
 
 use body::{Pair, pair_of};

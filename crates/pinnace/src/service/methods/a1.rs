@@ -8,6 +8,8 @@ const BLOCK: f64 = 65_475.0;
 const BLOCKS: f64 = 65_535.0;
 /// An OPEN with a cookie and a group.
 const LEAST: usize = 184;
+/// Receivers of a source: connections of a socket.
+const RECEIVERS: u32 = 65_536;
 /// Blocks between two acknowledgements.
 const ACKNOWLEDGED: f64 = 16.0;
 
@@ -32,14 +34,7 @@ pub(super) fn probe(service: &Service, path: &Path) -> Offer {
     }
     verdict.must(service.burst.is_none() || service.rate.is_some(), || "keeps a burst only with a rate".to_owned());
     verdict.must(service.burst.unwrap_or(0) <= u64::from(u32::MAX), || "its bursts have 32 bits".to_owned());
-    let group = service.receivers != Receivers::One && path.multicast;
-    if let Receivers::Group(address) = service.receivers {
-        verdict.must(path.multicast, || format!("multicast does not reach {address}"));
-        verdict.must(address.is_ipv4(), || "its groups are those of IPv4".to_owned());
-    }
-    verdict.must(service.receivers == Receivers::One || service.pattern != Pattern::Transaction, || {
-        "a transaction has one peer".to_owned()
-    });
+    let group = receivers(&mut verdict, service, path);
     let receivers = f64::from(service.receiver_count());
     let packets = cost::packets(service.typical_bytes() as f64, payload);
     let shipment = Shipment {
@@ -64,6 +59,27 @@ pub(super) fn probe(service: &Service, path: &Path) -> Offer {
     verdict.offer(Method::A1, Mode::Blocks { reliable: is_reliable, group }, &engine, &shipment)
 }
 
+/// What it asks of several receivers. Whether a group carries the data.
+fn receivers(verdict: &mut Verdict<'_>, service: &Service, path: &Path) -> bool {
+    if service.receivers == Receivers::One {
+        return false;
+    }
+    verdict.must(service.pattern != Pattern::Transaction, || "a transaction has one peer".to_owned());
+    verdict.must(service.direction == Direction::OneWay, || "a multicast goes one way".to_owned());
+    let count = service.receiver_count();
+    verdict.must(count <= RECEIVERS, || format!("has at most {RECEIVERS} receivers, not {count}"));
+    let Receivers::Group(address) = service.receivers else { return false };
+    verdict.must(address.ip().is_multicast() && address.port() != 0, || {
+        format!("a group is a multicast address with a port, and {address} is none")
+    });
+    let is_reached = path.multicast && address.is_ipv4();
+    if !is_reached {
+        let why = if path.multicast { "its groups are those of IPv4" } else { "multicast does not reach all of them" };
+        verdict.note(format!("without the group: {why}"));
+    }
+    is_reached
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -73,8 +89,10 @@ mod tests {
     fn it_is_what_many_receivers_and_dated_blocks_take() {
         for (text, class, reliable, group) in [
             ("size=64KiB multicast=4", PathClass::Internet, true, false),
-            ("loss=any size=1KiB multicast=4 lifespan=20ms", PathClass::Cluster, false, true),
-            ("size=1MiB multicast=4 direction=duplex", PathClass::Cluster, true, true),
+            ("loss=any size=1KiB multicast=239.1.2.3:7 lifespan=20ms", PathClass::Cluster, false, true),
+            ("size=1MiB multicast=4", PathClass::Cluster, true, false),
+            ("size=1MiB multicast=239.1.2.3:7", PathClass::Internet, true, false),
+            ("size=1MiB multicast=[ff15::7]:7", PathClass::Cluster, true, false),
             ("loss=any rate=10mbit burst=8KiB lifespan=50ms priority=1 size=4KiB", PathClass::Internet, false, false),
             ("multicast=3 loss=5% run=4KiB", PathClass::Internet, true, false),
         ] {
@@ -83,7 +101,15 @@ mod tests {
             assert_eq!((choice.offer.method, choice.offer.mode), expected, "{text}");
         }
         let path = Path::of_class(PathClass::Internet);
-        for text in ["size=100MB", "lifespan=1s", "multicast=239.1.2.3:7", "rate=1mbit burst=8GiB"] {
+        for text in [
+            "size=100MB",
+            "lifespan=1s",
+            "multicast=239.1.2.3:0",
+            "multicast=65537",
+            "multicast=2 direction=duplex",
+            "multicast=2 pattern=transaction",
+            "rate=1mbit burst=8GiB",
+        ] {
             let offer = Method::A1.probe(&text.parse().unwrap(), &path);
             assert!(!offer.fits && offer.why.len() == 1, "{text}: {offer:?}");
         }

@@ -1,0 +1,314 @@
+//! A connection to several receivers, over A1: every message goes to all of them.
+//!
+//! Each receiver is a sink of one A1 socket. Always true: all of them know the connection by the same nonce, so that what it
+//! says itself is one message to all, which those whom it does not concern leave out; one that dies, or holds up the others
+//! for too long, is cut off, and the others do not notice; what a receiver sends (that it waits, that it has ended) reaches
+//! no application.
+//= A-15
+
+use super::a1::ANSWERS;
+use super::{Carry, Received, Sending, Special, left, most_of, qos_of};
+use crate::a1::{Failure, Full, Qos, Refused, Sink, Socket};
+use crate::endpoint::{ConnectionError, ReceiverState, ReceiverStatus};
+use crate::rendezvous::{Control, Invitation, Kind};
+use crate::service::{Method, Service};
+use crate::{Error, Message, Unsent};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The longest message that a receiver says, in bytes: that it waits, or has ended.
+const LONGEST_BACK: u32 = 1024;
+/// How often what they say is read, and dropped.
+const LISTENS: Duration = Duration::from_secs(1);
+/// Messages of one receiver that are read at a time.
+const MOST_READ: usize = 128;
+/// How long the end may take, behind what was said of the end.
+const FAREWELL: Duration = Duration::from_millis(200);
+/// How long OPEN may take.
+const OPENING: Duration = Duration::from_secs(5);
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(crate) struct Cast {
+    socket: Socket,
+    invitation: Invitation,
+    receivers: Mutex<Vec<Receiver>>,
+    /// When what they say was read.
+    heard: Mutex<Instant>,
+    /// Held while somebody is invited.
+    inviting: Mutex<()>,
+}
+
+#[derive(Clone, Debug)]
+struct Receiver {
+    /// Of its endpoint.
+    address: SocketAddr,
+    sink: Sink,
+}
+
+/// The record of each sink.
+pub(crate) fn qos_to_many(service: &Service) -> Qos {
+    // Nobody reads what comes back.
+    Qos { largest_received: LONGEST_BACK, ..qos_of(service) }
+}
+
+/// The most that a receiver agrees to.
+pub(crate) fn most_from_many(service: &Service) -> Qos {
+    Qos { largest_sent: LONGEST_BACK, ..most_of(service) }
+}
+
+/// That nothing comes this way, and why.
+fn one_way() -> Error {
+    let what = "receive where it sends to many: a multicast goes one way, from its source to its receivers".to_owned();
+    ConnectionError::Cannot { method: Method::A1, what }.into()
+}
+
+impl Cast {
+    /// Nobody is there yet.
+    pub(crate) fn new(socket: Socket, invitation: Invitation) -> Self {
+        let (receivers, heard) = (Mutex::default(), Mutex::new(Instant::now()));
+        Self { socket, invitation, receivers, heard, inviting: Mutex::new(()) }
+    }
+
+    pub(crate) fn socket(&self) -> &Socket {
+        &self.socket
+    }
+
+    pub(crate) fn invitation(&self) -> &Invitation {
+        &self.invitation
+    }
+
+    /// One at a time invites.
+    pub(crate) fn invites(&self) -> MutexGuard<'_, ()> {
+        self.inviting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Receiver>> {
+        self.receivers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether somebody lives there.
+    pub(crate) fn has(&self, address: SocketAddr) -> bool {
+        self.lock().iter().any(|it| it.address == address && it.sink.result().is_none())
+    }
+
+    /// Those who have accepted are told who this is; messages that are sent from now on are for them, too.
+    pub(crate) fn open(&self, new: Vec<(SocketAddr, Sink)>) -> Result<(), Error> {
+        let until = Instant::now() + OPENING;
+        let sent = self.socket.send_timeout(self.invitation.open().encode(), OPENING);
+        let told = match sent.map_err(|unsent| unsent.error) {
+            Ok(()) if self.invitation.qos().has_retransmission => has_all_arrived(&new, until),
+            Ok(()) => {
+                self.await_answers(&new);
+                has_all_arrived(&new, Instant::now())
+            }
+            Err(error) => Err((new.first().map(|(address, _)| *address), error)),
+        };
+        if let Err((address, error)) = told {
+            new.iter().for_each(|(_, sink)| self.forget(sink, Duration::ZERO));
+            let (peer, tried) = (address.map(|it| it.to_string()), vec![(Method::A1, error.to_string())]);
+            return Err(ConnectionError::Unreached { peer: peer.unwrap_or_default(), tried }.into());
+        }
+        let mut receivers = self.lock();
+        for (address, sink) in new {
+            // Who comes again takes the place of who is gone.
+            receivers.retain(|it| it.address != address);
+            receivers.push(Receiver { address, sink });
+        }
+        Ok(())
+    }
+
+    /// Without retransmission nobody acknowledges OPEN but the receivers themselves: it is said again until they do, a few
+    /// times.
+    fn await_answers(&self, new: &[(SocketAddr, Sink)]) {
+        let mut silent: Vec<&Sink> = new.iter().map(|(_, sink)| sink).collect();
+        for wait in ANSWERS {
+            let until = Instant::now() + Duration::from_millis(wait);
+            let wait = || until.saturating_duration_since(Instant::now());
+            silent.retain(|sink| matches!(sink.recv_timeout(wait()), Err(Error::Timeout)));
+            if silent.is_empty() {
+                return;
+            }
+            let _ = self.socket.send(self.invitation.open().encode(), Full::Report);
+        }
+    }
+
+    /// What a sink has got is all that it gets.
+    pub(crate) fn forget(&self, sink: &Sink, linger: Duration) {
+        // One that has died is none of the socket's.
+        let _ = self.socket.remove_sink(sink, linger);
+    }
+
+    /// One of them gets what is queued within `linger`, and nothing after that. Waits for it.
+    pub(crate) fn remove(&self, address: SocketAddr, linger: Duration) -> Result<(), Error> {
+        let removed = {
+            let mut receivers = self.lock();
+            let at = receivers.iter().position(|it| it.address == address);
+            at.map(|at| receivers.remove(at))
+        };
+        let Some(Receiver { sink, .. }) = removed else {
+            let what = format!("remove {address}: it is no receiver of this connection");
+            return Err(ConnectionError::Cannot { method: Method::A1, what }.into());
+        };
+        if sink.result().is_some() {
+            return Ok(());
+        }
+        self.forget(&sink, linger);
+        sink.wait_closed(linger + FAREWELL)
+    }
+
+    /// Who is there, and who is gone, in the order in which they came.
+    pub(crate) fn receivers(&self) -> Vec<ReceiverStatus> {
+        let of = |Receiver { address, sink }: &Receiver| {
+            let state = match sink.result() {
+                None => ReceiverState::Connected,
+                Some(Ok(())) => ReceiverState::Left,
+                Some(Err(Failure::TooSlow)) => ReceiverState::TooSlow,
+                Some(Err(failure)) => ReceiverState::Lost(failure),
+            };
+            let facts = sink.facts().ok();
+            ReceiverStatus {
+                address: *address,
+                state,
+                in_group: facts.as_ref().is_some_and(|facts| facts.has_joined),
+                skipped: facts.as_ref().map_or(0, |facts| facts.skipped),
+                round_trip: facts.and_then(|facts| facts.round_trip),
+            }
+        };
+        self.lock().iter().map(of).collect()
+    }
+
+    /// That nobody is left, and what has become of them.
+    fn deserted(&self) -> Error {
+        let all: Vec<_> = self.receivers().iter().map(|it| format!("{} {}", it.address, it.state)).collect();
+        let why = format!("no receiver is left: {}", all.join("; "));
+        let source = io::Error::new(io::ErrorKind::NotConnected, why);
+        ConnectionError::Lost { method: Method::A1, source }.into()
+    }
+
+    /// Reads and drops what the receivers say, now and then: that they wait, of which nobody has to know, and that they have
+    /// ended, which the protocol says, too.
+    fn hear(&self) {
+        let Ok(mut heard) = self.heard.try_lock() else { return };
+        if heard.elapsed() < LISTENS {
+            return;
+        }
+        *heard = Instant::now();
+        let sinks: Vec<Sink> = self.lock().iter().map(|it| it.sink.clone()).collect();
+        for sink in sinks {
+            for _ in 0..MOST_READ {
+                if !matches!(sink.try_recv(), Ok(Some(_))) {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn sent(&self, sent: Result<crate::a1::Sending, Unsent>) -> Result<Sending, Unsent> {
+        self.hear();
+        match sent {
+            Ok(sending) => Ok(Sending::A1(sending)),
+            Err(Unsent { message, error: Error::CallRefused(Refused::NotConnected) }) => {
+                Err(Unsent::new(message, self.deserted()))
+            }
+            Err(unsent) => Err(unsent),
+        }
+    }
+}
+
+/// Waits until each of them has acknowledged all that is queued for it now, however the others are.
+fn has_all_arrived(new: &[(SocketAddr, Sink)], until: Instant) -> Result<(), (Option<SocketAddr>, Error)> {
+    let queued = |sink: &Sink| sink.facts().map(|facts| facts.sent + facts.queued).unwrap_or_default();
+    let queued: Vec<u64> = new.iter().map(|(_, sink)| queued(sink)).collect();
+    for ((address, sink), queued) in new.iter().zip(queued) {
+        loop {
+            let error = match sink.result() {
+                Some(Ok(())) => Error::CallRefused(Refused::NoConnection),
+                Some(Err(failure)) => Error::ConnectionFailed(failure),
+                None => match sink.facts() {
+                    Ok(facts) if facts.acked >= queued || !facts.qos.has_retransmission => break,
+                    Ok(_) if until <= Instant::now() => Error::Timeout,
+                    Ok(_) => {
+                        let left = until.saturating_duration_since(Instant::now());
+                        let Err(error) = sink.wait_for_change(left) else { continue };
+                        error
+                    }
+                    Err(error) => error,
+                },
+            };
+            return Err((Some(*address), error));
+        }
+    }
+    Ok(())
+}
+
+impl Carry for Cast {
+    fn send(&self, message: Message, _: Option<&Special>) -> Result<Sending, Unsent> {
+        self.sent(self.socket.send_tracked(message, Full::Block))
+    }
+
+    fn try_send(&self, message: Message, _: Option<&Special>) -> Result<Sending, Unsent> {
+        self.sent(self.socket.send_tracked(message, Full::Report))
+    }
+
+    async fn send_async(&self, message: Message, _: Option<&Special>) -> Result<Sending, Unsent> {
+        self.sent(self.socket.send_tracked_async(message).await)
+    }
+
+    fn recv(&self, _: Option<Instant>) -> Result<Option<Received>, Error> {
+        Err(one_way())
+    }
+
+    async fn recv_async(&self) -> Result<Option<Received>, Error> {
+        Err(one_way())
+    }
+
+    fn put_back(&self, _: Received) {}
+
+    fn flush(&self, deadline: Option<Instant>) -> Result<(), Error> {
+        self.hear();
+        match left(deadline) {
+            None => self.socket.flush(),
+            Some(left) => self.socket.flush_timeout(left),
+        }
+    }
+
+    async fn flush_async(&self) -> Result<(), Error> {
+        self.hear();
+        self.socket.flush_async().await
+    }
+
+    fn set_service(&self, service: &Service) -> Result<(), String> {
+        self.socket.set_qos(qos_to_many(service)).map_err(|error| error.to_string())
+    }
+
+    fn descriptor(&self) -> Result<BorrowedFd<'_>, Error> {
+        Err(one_way())
+    }
+
+    fn clear(&self) {}
+
+    fn close(&self, deadline: Option<Instant>) -> Result<(), Error> {
+        let flushed = self.flush(deadline);
+        let end = Message::from_vec(Control::new(Kind::End, self.invitation.nonce()).encode());
+        let told = match left(deadline) {
+            None => self.socket.send(end, Full::Block),
+            Some(left) => self.socket.send_timeout(end, left),
+        };
+        match told.map_err(|unsent| unsent.error).and_then(|()| self.flush(deadline)) {
+            // Who is gone needs to know nothing more; whether it has had everything is another question.
+            Err(Error::CallRefused(Refused::NotConnected)) if self.socket.undelivered() == 0 => flushed,
+            Err(Error::CallRefused(Refused::NotConnected)) => Err(self.deserted()),
+            told => flushed.and(told),
+        }
+    }
+}
+
+impl Drop for Cast {
+    fn drop(&mut self) {
+        let _ = self.socket.close_sinks(FAREWELL);
+    }
+}

@@ -1,6 +1,7 @@
 //! What it takes to connect by each method on this host, and to have the first and the next messages answered.
 //!
 //! `cargo run --release -p pinnace --example connect_cost`
+#![allow(clippy::print_stdout, reason = "it is what this program is for")]
 
 use pinnace::service::{Method, PathClass, Selection};
 use pinnace::{Connection, Endpoint, EndpointOptions, Error, Service};

@@ -30,6 +30,7 @@ mod endpoint;
 mod error;
 mod fault;
 mod message;
+mod network;
 pub mod qmp;
 mod rendezvous;
 pub mod rsr;
@@ -44,7 +45,7 @@ pub use endpoint::{
     ReceiverState, ReceiverStatus, connect,
 };
 pub use error::{Error, Unsent};
-use fault::faulty;
+use fault::{faulty, wrapped};
 pub use message::Message;
 pub use pinnace_core::ControllerKind;
 pub use pinnace_link as link;

@@ -1,8 +1,9 @@
 //! Memberships of a socket in IP multicast groups.
 
 use super::Group;
-use super::options::{Options, random_seed};
+use super::Options;
 use crate::Error;
+use crate::network::random_seed;
 use pinnace_link::{Link, UdpLink};
 use std::io;
 use std::net::SocketAddrV4;

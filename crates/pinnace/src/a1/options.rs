@@ -1,11 +1,12 @@
 //! How a socket is set up, and records of quality of service to begin with.
 
 use super::{Group, Limits, MAX_BLOCK_BYTES, Qos, SlowSink};
-use crate::zcrp::Profile;
+pub(super) use crate::network::Path;
+use crate::network::{Profile, random_seed};
 use crate::{Error, Idle};
 use pinnace_a1::Config;
 use pinnace_core::ControllerKind;
-use pinnace_link::{FaultOptions, Link, UdpLink, UdpOptions};
+use pinnace_link::{FaultOptions, UdpOptions};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -111,66 +112,26 @@ impl Default for Options {
     }
 }
 
-/// Bytes in transit on a cluster: more leaves the caches, less makes both ends wait for each other.
-const CLUSTER_WINDOW: u64 = 2 << 20;
 /// Bytes of a datagram beside its block.
 const HEADER_BYTES: usize = 32;
 
-/// What the settings depend on.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Path {
-    /// The largest datagram that crosses in one piece, in bytes.
-    pub(super) datagram: usize,
-    /// Bytes of receive buffer, if known; the other end's is taken to be as large.
-    pub(super) receive_buffer: Option<usize>,
-    /// Whether it leads to this very host.
-    pub(super) is_local: bool,
-}
-
-impl Path {
-    pub(super) fn of_udp(link: &UdpLink) -> Self {
-        Self {
-            datagram: link.max_datagram(),
-            receive_buffer: Some(link.receive_buffer_bytes()),
-            is_local: link.local_address().is_some_and(|local| local.ip().is_loopback()),
-        }
+/// The record, with the largest block that the path carries in one piece, if it says none.
+pub(super) fn fill(qos: Qos, path: &Path) -> Qos {
+    if qos.block_size > 0 {
+        return qos;
     }
-
-    fn is_cluster(&self, profile: Profile) -> bool {
-        match profile {
-            Profile::Auto => self.is_local,
-            Profile::Internet => false,
-            Profile::Cluster => true,
-        }
-    }
-
-    /// Bytes that may be in transit on a closed network.
-    fn cluster_window(&self) -> u64 {
-        let half = self.receive_buffer.map_or(CLUSTER_WINDOW, |bytes| (bytes / 2) as u64);
-        CLUSTER_WINDOW.min(half.max(65_536))
-    }
-
-    /// The record, with the largest block that the path carries in one piece, if it says none.
-    pub(super) fn fill(&self, qos: Qos) -> Qos {
-        if qos.block_size > 0 {
-            return qos;
-        }
-        let most = self.datagram.saturating_sub(HEADER_BYTES).max(1) as u32;
-        Qos { block_size: most.min(MAX_BLOCK_BYTES), ..qos }
-    }
+    let most = path.datagram.saturating_sub(HEADER_BYTES).max(1) as u32;
+    Qos { block_size: most.min(MAX_BLOCK_BYTES), ..qos }
 }
 
 impl Options {
     /// The engine's configuration.
     pub(super) fn config(&self, path: &Path, local: SocketAddr, max_qos: Qos) -> Config {
-        let cluster = path.is_cluster(self.profile);
-        let preset =
-            if cluster { ControllerKind::Fixed { window: path.cluster_window() } } else { ControllerKind::Bbr };
         let config = Config::default();
         Config {
             max_qos,
             local: super::to_address(local),
-            congestion: self.congestion.unwrap_or(preset),
+            congestion: self.congestion.unwrap_or_else(|| path.congestion(self.profile)),
             link_average: self.link_average,
             link_burst: self.link_burst,
             control_bytes: config.control_bytes.min(path.datagram),
@@ -200,14 +161,6 @@ pub(super) fn check(qos: &Qos) -> Result<(), Error> {
     if is_possible { Ok(()) } else { Err(Error::CallRefused(super::Refused::Impossible)) }
 }
 
-pub(super) fn random_seed() -> u64 {
-    // Without the system's randomness the clock and the process still differ between sockets.
-    getrandom::u64().unwrap_or_else(|_| {
-        let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        clock.map_or(0, |time| time.as_nanos() as u64) ^ u64::from(std::process::id()) << 32
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -216,8 +169,8 @@ mod tests {
     fn blocks_are_as_large_as_the_path_carries_and_a_closed_network_gets_a_fixed_window() {
         let far = Path { datagram: 1472, receive_buffer: Some(4 << 20), is_local: false };
         let near = Path { datagram: 65_507, receive_buffer: Some(1 << 20), is_local: true };
-        assert_eq!((far.fill(reliable()).block_size, near.fill(raw()).block_size), (1440, 65_475));
-        assert_eq!(near.fill(Qos { block_size: 7, ..raw() }).block_size, 7);
+        assert_eq!((fill(reliable(), &far).block_size, fill(raw(), &near).block_size), (1440, 65_475));
+        assert_eq!(fill(Qos { block_size: 7, ..raw() }, &near).block_size, 7);
         let options = Options::default();
         let local = "127.0.0.1:7".parse().unwrap();
         let (internet, loopback) = (options.config(&far, local, raw()), options.config(&near, local, raw()));

@@ -6,15 +6,16 @@ use super::node::Node;
 use super::options::{self, Path};
 use super::{Options, Qos};
 use crate::counters::Seen;
-use crate::{Error, faulty};
+use crate::network::NOWHERE;
+pub(super) use crate::network::{canonical, deadline, resolve};
+use crate::{Error, wrapped};
 use pinnace_a1::A1;
 use pinnace_core::{Address, Time};
-use pinnace_link::{Capture, CaptureOptions, Link, UdpLink};
+use pinnace_link::{CaptureOptions, Link, UdpLink};
 use pinnace_runtime::EndpointConfig;
-use std::fs::File;
-use std::io::{self, BufWriter};
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
-use std::time::{Duration, Instant};
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
 
 pub(super) type Port = pinnace_runtime::Endpoint<Node, Box<dyn Link>, Exchange>;
 pub(super) type Call<'a> = pinnace_runtime::Call<'a, Node, Exchange>;
@@ -58,24 +59,17 @@ impl Bound {
         let local = link.local_address().ok_or_else(|| failed(io::ErrorKind::AddrNotAvailable.into()))?;
         let (path, warnings) = (Path::of_udp(&link), link.warnings());
         let (link, groups) = Groups::of_udp(link, options).map_err(failed)?;
-        let link = captured(link, CaptureOptions::new(local, local), options)?;
+        // Where everybody is heard, each datagram names its peer.
+        let ends = Some(CaptureOptions::new(local, local));
+        let link = wrapped(link, ends, options.capture.as_deref(), options.fault.as_ref())?;
         Ok(Self { link, groups, path, local, peer: None, warnings })
     }
-}
-
-/// The link, behind a capture and with faults if the options ask for them. (Where everybody is heard, each datagram names its peer.)
-fn captured(link: Box<dyn Link>, ends: CaptureOptions, options: &Options) -> Result<Box<dyn Link>, Error> {
-    let Some(path) = &options.capture else { return Ok(faulty(link, options.fault.as_ref())) };
-    let capture = File::create(path)
-        .and_then(|file| Capture::new(link, BufWriter::new(file), ends))
-        .map_err(|error| Error::io(format!("cannot write the capture {}", path.display()), error))?;
-    Ok(faulty(capture, options.fault.as_ref()))
 }
 
 /// Puts the engine on a link.
 pub(super) fn start(bound: Bound, max_qos: Qos, options: &Options) -> Result<End, Error> {
     let Bound { link, groups, path, local, peer, warnings } = bound;
-    let max_qos = path.fill(max_qos);
+    let max_qos = options::fill(max_qos, &path);
     options::check(&max_qos)?;
     let engine = A1::new(options.config(&path, local, max_qos), Time::ZERO);
     let endpoint = EndpointConfig { idle: options.idle, worker: options.worker, ..EndpointConfig::default() };
@@ -116,14 +110,6 @@ impl End {
     }
 }
 
-/// Where a link without internet addresses is.
-const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
-
-/// IPv4 that was mapped into IPv6 is IPv4.
-pub(super) fn canonical(address: SocketAddr) -> SocketAddr {
-    SocketAddr::new(address.ip().to_canonical(), address.port())
-}
-
 impl Drop for End {
     /// Nobody is left to wait for anything: what was queued has a little time, then the peers are told.
     //= A-18
@@ -131,29 +117,4 @@ impl Drop for End {
         let _ = self.port.wait_until(|state| state.is_quiet().then_some(()), deadline(self.linger));
         let _ = self.port.call(|Call { now, engine, .. }| engine.shut_down(now));
     }
-}
-
-pub(super) fn resolve(address: impl ToSocketAddrs) -> Result<SocketAddr, Error> {
-    let failed = |error| Error::io("cannot resolve the address", error);
-    let mut addresses = address.to_socket_addrs().map_err(failed)?;
-    addresses.next().ok_or_else(|| failed(io::ErrorKind::AddrNotAvailable.into()))
-}
-
-/// The moment `timeout` from now, or never if that is beyond all clocks.
-pub(super) fn deadline(timeout: Duration) -> Option<Instant> {
-    Instant::now().checked_add(timeout)
-}
-
-/// The local address that the system reaches `peer` from: a datagram socket finds out without a datagram.
-pub(super) fn route(peer: SocketAddr) -> Result<SocketAddr, Error> {
-    let any: IpAddr = match peer {
-        SocketAddr::V4(_) => std::net::Ipv4Addr::UNSPECIFIED.into(),
-        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
-    let local = std::net::UdpSocket::bind((any, 0)).and_then(|socket| {
-        socket.connect((peer.ip(), if peer.port() == 0 { 9 } else { peer.port() }))?;
-        socket.local_addr()
-    });
-    let local = local.map_err(|error| Error::io(format!("cannot reach {peer}"), error))?;
-    Ok(SocketAddr::new(local.ip(), 0))
 }

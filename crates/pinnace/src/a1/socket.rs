@@ -5,6 +5,7 @@ use super::exchange::{Arrival, Exchange};
 use super::port::{self, Bound, Call, End, canonical, deadline};
 use super::{A1Counters, Connection, Options, Qos};
 use crate::Error;
+use crate::network::route;
 use pinnace_link::{Link, LinkCounters};
 use pinnace_runtime::{WaitError, WakeFd};
 use std::io;
@@ -79,8 +80,9 @@ impl Socket {
     /// # Errors
     /// As [`Socket::bind`], and if the system has no way to the peer.
     pub fn client_of(peer: impl ToSocketAddrs, max_qos: Qos, options: &Options) -> Result<Self, Error> {
-        let local = port::route(canonical(port::resolve(peer)?))?;
-        Self::on(Bound::udp(local, options)?, max_qos, options)
+        let peer = canonical(port::resolve(peer)?);
+        let local = route(peer).map_err(|error| Error::io(format!("cannot reach {peer}"), error))?;
+        Self::on(Bound::udp((local, 0).into(), options)?, max_qos, options)
     }
 
     /// A socket on a link of one's own, for middlewares such as [`Fault`](crate::link::Fault). `local` is where it is bound

@@ -3,17 +3,6 @@
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
-/// IPv4 addresses as such, also where they come over an IPv6 socket.
-pub(super) fn canonical(address: SocketAddr) -> SocketAddr {
-    match address {
-        SocketAddr::V6(v6) => match v6.ip().to_ipv4_mapped() {
-            Some(v4) => SocketAddr::new(v4.into(), v6.port()),
-            None => address,
-        },
-        SocketAddr::V4(_) => address,
-    }
-}
-
 /// The address at which others most likely reach a socket that is bound to this one.
 pub(super) fn reachable(bound: SocketAddr) -> SocketAddr {
     if !bound.ip().is_unspecified() {
@@ -48,11 +37,5 @@ mod tests {
             assert!(!named.ip().is_unspecified() && named.port() == 7, "{bound}: {named}");
             assert!(bound.ip().is_unspecified() || named == bound);
         }
-    }
-
-    #[test]
-    fn mapped_addresses_are_shown_as_what_they_are() {
-        assert_eq!(canonical("[::ffff:192.0.2.1]:5".parse().unwrap()).to_string(), "192.0.2.1:5");
-        assert_eq!(canonical("[2001:db8::1]:5".parse().unwrap()).to_string(), "[2001:db8::1]:5");
     }
 }

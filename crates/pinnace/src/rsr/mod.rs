@@ -84,10 +84,7 @@ pub fn send_rsr(startpoint: &Startpoint, handler: u16, buffer: &mut Buffer) -> R
 fn random_id() -> u64 {
     use std::sync::atomic::{AtomicU64, Ordering};
     static COUNT: AtomicU64 = AtomicU64::new(0);
-    getrandom::u64().unwrap_or_else(|_| {
-        // Without the system's randomness: different within the process, and most likely from those of others.
-        let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        let seed = clock.map_or(0, |time| time.as_nanos() as u64) ^ u64::from(std::process::id()) << 32;
-        pinnace_core::mix64(seed.wrapping_add(COUNT.fetch_add(1, Ordering::Relaxed)))
-    })
+    // Without the system's randomness: different within the process, and most likely from those of others.
+    let seed = crate::network::random_seed();
+    pinnace_core::mix64(seed.wrapping_add(COUNT.fetch_add(1, Ordering::Relaxed)))
 }

@@ -3,11 +3,11 @@
 use super::Contract;
 use super::packets;
 use crate::Idle;
-use crate::zcrp::Profile;
+pub(super) use crate::network::Path;
+use crate::network::{Profile, random_seed};
 use pinnace_core::ControllerKind;
-use pinnace_link::{FaultOptions, Link, UdpLink, UdpOptions};
+use pinnace_link::{FaultOptions, UdpOptions};
 use pinnace_vrp::{Config, Limits};
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -81,52 +81,15 @@ impl Default for Options {
     }
 }
 
-/// Bytes in transit on a cluster: more leaves the caches, less makes both ends wait for each other.
-const CLUSTER_WINDOW: u64 = 2 << 20;
-
-/// What the settings depend on.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Path {
-    /// The largest datagram that crosses in one piece, in bytes.
-    datagram: usize,
-    /// Bytes of receive buffer, if known; the other end's is taken to be as large.
-    receive_buffer: Option<usize>,
-    /// Whether it leads to this very host.
-    local: bool,
-}
-
-impl Path {
-    pub(super) fn of(link: &UdpLink, peer: Option<SocketAddr>) -> Self {
-        let local = peer.or(link.local_address()).is_some_and(|address| address.ip().is_loopback());
-        Self { datagram: link.max_datagram(), receive_buffer: Some(link.receive_buffer_bytes()), local }
-    }
-
-    /// The path of a link of which nothing else is known.
-    pub(super) fn over(link: &dyn Link) -> Self {
-        Self { datagram: link.max_datagram(), receive_buffer: None, local: true }
-    }
-}
-
 impl Options {
     /// The engine's configuration.
     pub(super) fn config(&self, path: &Path) -> Config {
-        let cluster = match self.profile {
-            Profile::Auto => path.local,
-            Profile::Internet => false,
-            Profile::Cluster => true,
-        };
-        let preset = if cluster {
-            let half = path.receive_buffer.map_or(CLUSTER_WINDOW, |bytes| (bytes / 2) as u64);
-            ControllerKind::Fixed { window: CLUSTER_WINDOW.min(half.max(65_536)) }
-        } else {
-            ControllerKind::Bbr
-        };
         let default = Config::default();
         Config {
             packet_bytes: self.packet_bytes.unwrap_or_else(|| packets::largest(path.datagram)),
             window: self.window.unwrap_or(packets::LEAST_WINDOW as u16),
             terms: self.contract.clone().into_terms(),
-            congestion: self.congestion.unwrap_or(preset),
+            congestion: self.congestion.unwrap_or_else(|| path.congestion(self.profile)),
             rate: self.rate,
             life_timeout: self.life_timeout,
             control_bytes: default.control_bytes.min(path.datagram),
@@ -144,22 +107,14 @@ impl Options {
     }
 }
 
-fn random_seed() -> u64 {
-    // Without the system's randomness the clock and the process still differ between endpoints.
-    getrandom::u64().unwrap_or_else(|_| {
-        let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        clock.map_or(0, |time| time.as_nanos() as u64) ^ u64::from(std::process::id()) << 32
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_shared_network_gets_bbr_and_a_closed_one_a_fixed_window() {
-        let far = Path { datagram: 1472, receive_buffer: Some(4 << 20), local: false };
-        let near = Path { datagram: 65_507, receive_buffer: Some(1 << 20), local: true };
+        let far = Path { datagram: 1472, receive_buffer: Some(4 << 20), is_local: false };
+        let near = Path { datagram: 65_507, receive_buffer: Some(1 << 20), is_local: true };
         let of = |profile, path| Options { profile, ..Options::default() }.config(path);
         let (internet, loopback) = (of(Profile::Auto, &far), of(Profile::Auto, &near));
         assert_eq!((internet.congestion, internet.packet_bytes), (ControllerKind::Bbr, 1466));

@@ -4,16 +4,16 @@ use super::exchange::{Arrivals, Sends};
 use super::options::Path;
 use super::{Options, Receiver, Sender};
 use crate::counters::Seen;
-use crate::{Error, faulty};
+pub(super) use crate::network::deadline;
+use crate::network::resolve;
+use crate::{Error, wrapped};
 use pinnace_core::Time;
-use pinnace_link::{Capture, CaptureOptions, Link, UdpLink};
+use pinnace_link::{CaptureOptions, Link, UdpLink};
 use pinnace_runtime::{Endpoint, EndpointConfig, EventSink};
 use pinnace_vrp::{Config, Event, Incoming, Outgoing, Vrp};
-use std::fs::File;
-use std::io::BufWriter;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::os::fd::BorrowedFd;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub(super) type OutgoingPort = Endpoint<Vrp, Box<dyn Link>, Sends>;
 pub(super) type IncomingPort = Endpoint<Vrp, Box<dyn Link>, Arrivals>;
@@ -104,7 +104,7 @@ pub(super) fn connect(peer: impl ToSocketAddrs, options: &Options) -> Result<(Bo
     let peer = resolve(peer)?;
     let link = UdpLink::connect(None, peer, &options.udp(false))
         .map_err(|error| Error::io(format!("cannot open a socket to {peer}"), error))?;
-    let path = Path::of(&link, Some(peer));
+    let path = Path::of_udp(&link);
     Ok((captured(link, Some(peer), options)?, path))
 }
 
@@ -122,7 +122,7 @@ pub(super) fn bind(address: impl ToSocketAddrs, options: &Options) -> Result<Bou
     let failed = |error| Error::io(format!("cannot listen on {address}"), error);
     let link = UdpLink::bind(address, &options.udp(true)).map_err(failed)?;
     let address = link.local_address().ok_or_else(|| failed(std::io::ErrorKind::AddrNotAvailable.into()))?;
-    let (path, warnings) = (Path::of(&link, None), link.warnings());
+    let (path, warnings) = (Path::of_udp(&link), link.warnings());
     Ok(Bound { link: captured(link, None, options)?, path, address, warnings })
 }
 
@@ -137,26 +137,8 @@ pub(super) fn bind_all(port: u16, options: &Options) -> Result<Bound, Error> {
     })
 }
 
-/// The link, behind a capture and with faults if the options ask for them.
+/// The link, behind a capture and with faults if the options ask for them. (Where everybody is heard, each packet names its peer.)
 fn captured(link: UdpLink, peer: Option<SocketAddr>, options: &Options) -> Result<Box<dyn Link>, Error> {
-    let (Some(path), Some(local)) = (&options.capture, link.local_address()) else {
-        return Ok(faulty(link, options.fault.as_ref()));
-    };
-    // Where everybody is heard, each packet names its peer.
-    let ends = CaptureOptions::new(local, peer.unwrap_or(local));
-    let capture = File::create(path)
-        .and_then(|file| Capture::new(link, BufWriter::new(file), ends))
-        .map_err(|error| Error::io(format!("cannot write the capture {}", path.display()), error))?;
-    Ok(faulty(capture, options.fault.as_ref()))
-}
-
-fn resolve(address: impl ToSocketAddrs) -> Result<SocketAddr, Error> {
-    let failed = |error| Error::io("cannot resolve the address", error);
-    let mut addresses = address.to_socket_addrs().map_err(failed)?;
-    addresses.next().ok_or_else(|| failed(std::io::ErrorKind::AddrNotAvailable.into()))
-}
-
-/// The moment `timeout` from now, or never if that is beyond all clocks.
-pub(super) fn deadline(timeout: Duration) -> Option<Instant> {
-    Instant::now().checked_add(timeout)
+    let ends = link.local_address().map(|local| CaptureOptions::new(local, peer.unwrap_or(local)));
+    wrapped(link, ends, options.capture.as_deref(), options.fault.as_ref())
 }

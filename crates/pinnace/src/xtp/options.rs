@@ -2,11 +2,12 @@
 
 use super::{Codec, ControlBlock, Limits, Service};
 use crate::Idle;
-use crate::zcrp::Profile;
+pub(super) use crate::network::Path;
+use crate::network::{Profile, random_seed};
 use pinnace_core::ControllerKind;
-use pinnace_link::{FaultOptions, Ip36Link, Ip36Options, UdpLink, UdpOptions};
+use pinnace_link::{FaultOptions, Ip36Options, UdpOptions};
 use pinnace_xtp::Config;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// What carries the packets.
@@ -82,65 +83,16 @@ impl Default for Options {
     }
 }
 
-/// Bytes in transit on a cluster: more leaves the caches, less makes both ends wait for each other.
-const CLUSTER_WINDOW: u64 = 2 << 20;
 /// Bytes of a packet beside the user's, at most: header, padding, trailer, and a tag.
 const PACKET_OVERHEAD: usize = 40 + 7 + 8;
-
-/// What the settings depend on.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Path {
-    /// The largest datagram that crosses in one piece, in bytes.
-    pub(super) datagram: usize,
-    /// Bytes of receive buffer, if known; the other end's is taken to be as large.
-    pub(super) receive_buffer: Option<usize>,
-    /// Whether it leads to this very host.
-    pub(super) is_local: bool,
-}
-
-impl Path {
-    pub(super) fn of_udp(link: &UdpLink) -> Self {
-        let end = link.peer_address().or(link.local_address());
-        Self {
-            datagram: pinnace_link::Link::max_datagram(link),
-            receive_buffer: Some(link.receive_buffer_bytes()),
-            is_local: end.is_some_and(|end| end.ip().is_loopback()),
-        }
-    }
-
-    pub(super) fn of_ip36(link: &Ip36Link) -> Self {
-        Self {
-            datagram: pinnace_link::Link::max_datagram(link),
-            receive_buffer: Some(link.receive_buffer_bytes()),
-            is_local: link.local_address().is_loopback(),
-        }
-    }
-
-    fn is_cluster(&self, profile: Profile) -> bool {
-        match profile {
-            Profile::Auto => self.is_local,
-            Profile::Internet => false,
-            Profile::Cluster => true,
-        }
-    }
-
-    /// Bytes that may be in transit on a closed network.
-    fn cluster_window(&self) -> u64 {
-        let half = self.receive_buffer.map_or(CLUSTER_WINDOW, |bytes| (bytes / 2) as u64);
-        CLUSTER_WINDOW.min(half.max(65_536))
-    }
-}
 
 impl Options {
     /// The engine's configuration.
     pub(super) fn config(&self, path: &Path, local: Option<SocketAddr>) -> Config {
-        let cluster = path.is_cluster(self.profile);
-        let preset =
-            if cluster { ControllerKind::Fixed { window: path.cluster_window() } } else { ControllerKind::Bbr };
         Config {
             codec: self.codec,
             datagram_bytes: path.datagram,
-            congestion: self.congestion.unwrap_or(preset),
+            congestion: self.congestion.unwrap_or_else(|| path.congestion(self.profile)),
             local: local.map(|local| local.ip()).filter(|local| !local.is_unspecified()),
             local_port: local.map_or(0, |local| local.port()),
             // Nobody else can send from a loopback address.
@@ -179,25 +131,6 @@ impl Options {
         let UdpOptions { receive_buffer, send_buffer, ecn, path_mtu, .. } = self.udp;
         Ip36Options { receive_buffer, send_buffer, ecn, path_mtu }
     }
-}
-
-/// The local address that the system reaches `peer` from: a datagram socket finds out without a packet.
-pub(super) fn route(peer: SocketAddr) -> std::io::Result<IpAddr> {
-    let any: IpAddr = match peer {
-        SocketAddr::V4(_) => std::net::Ipv4Addr::UNSPECIFIED.into(),
-        SocketAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
-    };
-    let socket = std::net::UdpSocket::bind((any, 0))?;
-    socket.connect((peer.ip(), if peer.port() == 0 { 9 } else { peer.port() }))?;
-    Ok(socket.local_addr()?.ip())
-}
-
-fn random_seed() -> u64 {
-    // Without the system's randomness the clock and the process still differ between endpoints.
-    getrandom::u64().unwrap_or_else(|_| {
-        let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        clock.map_or(0, |time| time.as_nanos() as u64) ^ u64::from(std::process::id()) << 32
-    })
 }
 
 #[cfg(test)]

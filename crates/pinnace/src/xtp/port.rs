@@ -1,18 +1,19 @@
 //! Endpoints: the engine on a socket, or on any link.
 
 use super::exchange::Exchange;
-use super::options::{Path, route};
+use super::options::Path;
 use super::{Carrier, ControlBlock, Options, ether};
 use crate::counters::Seen;
-use crate::{Error, faulty};
+use crate::network::route;
+pub(super) use crate::network::{NOWHERE, canonical, deadline, resolve};
+use crate::{Error, wrapped};
 use pinnace_core::{Address, Time};
-use pinnace_link::{Capture, CaptureOptions, Ip36Link, Link, UdpLink};
+use pinnace_link::{CaptureOptions, Ip36Link, Link, UdpLink};
 use pinnace_runtime::EndpointConfig;
 use pinnace_xtp::{Config, Xtp};
-use std::fs::File;
-use std::io::{self, BufWriter};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
-use std::time::{Duration, Instant};
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
 
 pub(super) type Port = pinnace_runtime::Endpoint<Xtp, Box<dyn Link>, Exchange>;
 pub(super) type Call<'a> = pinnace_runtime::Call<'a, Xtp, Exchange>;
@@ -82,7 +83,12 @@ pub(super) fn bind(address: SocketAddr, options: &Options) -> Result<Bound, Erro
         }
         Carrier::Ip36 => {
             let link = Ip36Link::bind(address.ip(), &options.ip36()).map_err(failed)?;
-            let (path, warnings) = (Path::of_ip36(&link), link.warnings());
+            let path = Path {
+                datagram: link.max_datagram(),
+                receive_buffer: Some(link.receive_buffer_bytes()),
+                is_local: link.local_address().is_loopback(),
+            };
+            let warnings = link.warnings();
             let link = captured(link, CaptureOptions::ip36(address.ip(), address.ip()), options)?;
             Ok(Bound { link, path, local: address, peer: None, names: Names::Hosts, warnings })
         }
@@ -119,11 +125,7 @@ pub(super) fn captured(
     ends: CaptureOptions,
     options: &Options,
 ) -> Result<Box<dyn Link>, Error> {
-    let Some(path) = &options.capture else { return Ok(faulty(link, options.fault.as_ref())) };
-    let capture = File::create(path)
-        .and_then(|file| Capture::new(link, BufWriter::new(file), ends))
-        .map_err(|error| Error::io(format!("cannot write the capture {}", path.display()), error))?;
-    Ok(faulty(capture, options.fault.as_ref()))
+    wrapped(link, Some(ends), options.capture.as_deref(), options.fault.as_ref())
 }
 
 /// Puts the engine on a link.
@@ -181,29 +183,10 @@ impl End {
     }
 }
 
-/// Where a link without internet addresses is.
-pub(super) const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
-
-/// IPv4 that was mapped into IPv6 is IPv4.
-pub(super) fn canonical(address: SocketAddr) -> SocketAddr {
-    SocketAddr::new(address.ip().to_canonical(), address.port())
-}
-
 impl Drop for End {
     /// Nobody is left to wait for anything: what was queued has a little time, then the peers are told.
     fn drop(&mut self) {
         let _ = self.port.wait_until(|state| state.is_quiet().then_some(()), deadline(LINGER));
         let _ = self.port.call(|Call { now, engine, .. }| engine.shut_down(now));
     }
-}
-
-pub(super) fn resolve(address: impl ToSocketAddrs) -> Result<SocketAddr, Error> {
-    let failed = |error| Error::io("cannot resolve the address", error);
-    let mut addresses = address.to_socket_addrs().map_err(failed)?;
-    addresses.next().ok_or_else(|| failed(io::ErrorKind::AddrNotAvailable.into()))
-}
-
-/// The moment `timeout` from now, or never if that is beyond all clocks.
-pub(super) fn deadline(timeout: Duration) -> Option<Instant> {
-    Instant::now().checked_add(timeout)
 }

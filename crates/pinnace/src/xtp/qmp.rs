@@ -136,7 +136,7 @@ pub(crate) fn way_to(peer: IpAddr, carrier: &qmp::Carrier) -> Result<(IpAddr, Op
         let found = ether::find(peer)?;
         return Ok((found.local, Some(found.name)));
     }
-    let local = super::options::route((peer, 0).into());
+    let local = crate::network::route((peer, 0).into());
     Ok((local.map_err(|error| Error::io(format!("cannot reach {peer}"), error))?, None))
 }
 

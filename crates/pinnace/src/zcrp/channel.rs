@@ -55,7 +55,7 @@ impl Channel {
         // SAFETY: both stay open as long as the link, in `Held`.
         let link = unsafe { UdpLink::from_descriptors(incoming.as_raw_fd(), outgoing.as_raw_fd(), &udp) }
             .map_err(|error| Error::io("cannot use the socket", error))?;
-        let path = Path::of(&link, link.peer_address());
+        let path = Path::of_udp(&link);
         let link = Held { link, _sockets: [incoming, outgoing] };
         let port = port::start(Box::new(link), Config::default(), options, Halves::Neither, None)?;
         Ok(Self { port, path })
@@ -64,7 +64,7 @@ impl Channel {
     /// The configuration that `options` mean on this path, to be changed where they do not say enough. The unit size is
     /// the largest that the path carries, unless they name another.
     pub fn config(&self, options: &Options) -> Config {
-        let unit_size = UnitSize::Fixed(options.unit_bytes.unwrap_or(self.path.largest()));
+        let unit_size = UnitSize::Fixed(options.unit_bytes.unwrap_or(self.path.datagram));
         Config { unit_size, ..options.config(&self.path) }
     }
 

@@ -1,24 +1,14 @@
 //! How an endpoint is set up.
 
 use crate::Idle;
+pub(super) use crate::network::Path;
+pub use crate::network::Profile;
+use crate::network::random_seed;
 use pinnace_core::ControllerKind;
-use pinnace_link::{FaultOptions, UdpLink, UdpOptions};
+use pinnace_link::{FaultOptions, UdpOptions};
 use pinnace_zcrp::{Config, UnitSize};
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
-
-/// What kind of network lies between the peers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Profile {
-    /// [`Profile::Cluster`] on loopback addresses, otherwise [`Profile::Internet`].
-    #[default]
-    Auto,
-    /// Shared with others: congestion control and pacing.
-    Internet,
-    /// Ours alone: the paper's fixed window, few acknowledgements, short time-outs.
-    Cluster,
-}
 
 /// Settings of an endpoint. The defaults are safe anywhere and fast on loopback.
 ///
@@ -71,36 +61,12 @@ impl Default for Options {
     }
 }
 
-/// Bytes in transit on a cluster: more leaves the caches, less makes both ends wait for each other.
-const CLUSTER_WINDOW: u64 = 2 << 20;
-
-/// What the settings depend on.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Path {
-    largest: usize,
-    receive_buffer: usize,
-    peer: Option<SocketAddr>,
-}
-
-impl Path {
-    pub(super) fn of(link: &UdpLink, peer: Option<SocketAddr>) -> Self {
-        let largest = pinnace_link::Link::max_datagram(link);
-        Self { largest, receive_buffer: link.receive_buffer_bytes(), peer }
-    }
-
-    /// The largest datagram that crosses in one piece, in bytes.
-    pub(super) fn largest(&self) -> usize {
-        self.largest
-    }
-}
-
 impl Options {
     /// The engine's configuration for a connected link.
     pub(super) fn config(&self, path: &Path) -> Config {
-        let Path { largest, receive_buffer, peer } = *path;
         let unit_size = match self.unit_bytes {
             Some(bytes) => UnitSize::Fixed(bytes),
-            None => UnitSize::UpTo(largest),
+            None => UnitSize::UpTo(path.datagram),
         };
         let base = Config {
             unit_size,
@@ -108,20 +74,12 @@ impl Options {
             seed: self.seed.unwrap_or_else(random_seed),
             ..Config::default()
         };
-        let local = peer.is_none_or(|peer| peer.ip().is_loopback());
-        let cluster = match self.profile {
-            Profile::Auto => local,
-            Profile::Internet => false,
-            Profile::Cluster => true,
-        };
-        let mut config = if cluster {
-            let half = (receive_buffer / 2) as u64;
-            let window = self.window_bytes.unwrap_or_else(|| CLUSTER_WINDOW.min(half.max(65_536)));
-            Config { control_bytes: largest.clamp(512, 4096), ..base.for_cluster(window) }
+        let mut config = if path.is_cluster(self.profile) {
+            let window = self.window_bytes.unwrap_or_else(|| path.cluster_window());
+            Config { control_bytes: path.datagram.clamp(512, 4096), ..base.for_cluster(window) }
         } else {
             // The controller bounds the bytes; the units are bounded by what the receiver can tell apart.
-            // BBR does not take random loss for congestion, which cubic does: forty times slower at 1 % of loss.
-            let congestion = ControllerKind::Bbr;
+            let congestion = path.congestion(self.profile);
             Config { window_units: 16_384, window_bytes: self.window_bytes.unwrap_or(u64::MAX), congestion, ..base }
         };
         if let Some(congestion) = self.congestion {
@@ -129,12 +87,4 @@ impl Options {
         }
         config
     }
-}
-
-fn random_seed() -> u64 {
-    // Without the system's randomness the address of a local and the clock still differ between endpoints.
-    getrandom::u64().unwrap_or_else(|_| {
-        let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        clock.map_or(0, |time| time.as_nanos() as u64) ^ u64::from(std::process::id()) << 32
-    })
 }

@@ -4,14 +4,12 @@ use super::exchange::Exchange;
 use super::options::Path;
 use super::{Options, Receiver, Sender};
 use crate::counters::Seen;
-use crate::{Error, faulty};
-use pinnace_link::{Capture, CaptureOptions, Link, UdpLink};
+pub(super) use crate::network::{deadline, resolve};
+use crate::{Error, wrapped};
+use pinnace_link::{CaptureOptions, Link, UdpLink};
 use pinnace_runtime::{Endpoint, EndpointConfig};
 use pinnace_zcrp::{Config, Zcrp};
-use std::fs::File;
-use std::io::BufWriter;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::time::Instant;
 
 pub(super) type Port = Endpoint<Zcrp, Box<dyn Link>, Exchange>;
 
@@ -39,7 +37,7 @@ pub(super) fn open(
     halves: Halves,
     introduction: Option<Introduction>,
 ) -> Result<Port, Error> {
-    let mut config = options.config(&Path::of(&link, peer));
+    let mut config = options.config(&Path::of_udp(&link));
     config.limit_amplification = introduction.is_some();
     let link = captured(link, peer, options)?;
     start(link, config, options, halves, introduction)
@@ -47,13 +45,8 @@ pub(super) fn open(
 
 /// The link, behind a capture and with faults if the options ask for them.
 fn captured(link: UdpLink, peer: Option<SocketAddr>, options: &Options) -> Result<Box<dyn Link>, Error> {
-    let (Some(path), Some(local), Some(peer)) = (&options.capture, link.local_address(), peer) else {
-        return Ok(faulty(link, options.fault.as_ref()));
-    };
-    let capture = File::create(path)
-        .and_then(|file| Capture::new(link, BufWriter::new(file), CaptureOptions::new(local, peer)))
-        .map_err(|error| Error::io(format!("cannot write the capture {}", path.display()), error))?;
-    Ok(faulty(capture, options.fault.as_ref()))
+    let ends = link.local_address().zip(peer).map(|(local, peer)| CaptureOptions::new(local, peer));
+    wrapped(link, ends, options.capture.as_deref(), options.fault.as_ref())
 }
 
 /// Puts the engine on any link.
@@ -80,12 +73,6 @@ pub(super) fn start(
     Ok(port)
 }
 
-pub(super) fn resolve(address: impl ToSocketAddrs) -> Result<SocketAddr, Error> {
-    let failed = |error| Error::io("cannot resolve the address", error);
-    let mut addresses = address.to_socket_addrs().map_err(failed)?;
-    addresses.next().ok_or_else(|| failed(std::io::Error::from(std::io::ErrorKind::AddrNotAvailable)))
-}
-
 fn connect_link(peer: impl ToSocketAddrs, options: &Options) -> Result<(UdpLink, SocketAddr), Error> {
     let peer = resolve(peer)?;
     let link = UdpLink::connect(None, peer, &options.udp)
@@ -103,7 +90,7 @@ pub(crate) fn connected(
 ) -> Result<(Sender, Receiver), Error> {
     let introduction = introduced.map(|bytes| Introduction { bytes });
     // The rendezvous has made sure that the address is the peer's, so nobody is flooded in its name.
-    let config = Config { peer_reports_idle: true, ..options.config(&Path::of(&link, Some(peer))) };
+    let config = Config { peer_reports_idle: true, ..options.config(&Path::of_udp(&link)) };
     let link = captured(link, Some(peer), options)?;
     let port = start(link, config, options, Halves::Both, introduction)?;
     Ok((Sender::new(port.clone()), Receiver::new(port)))
@@ -132,9 +119,4 @@ pub fn connect(peer: impl ToSocketAddrs, options: &Options) -> Result<(Sender, R
 pub fn over(link: Box<dyn Link>, config: Config, options: &Options) -> Result<(Sender, Receiver), Error> {
     let port = start(link, config, options, Halves::Both, None)?;
     Ok((Sender::new(port.clone()), Receiver::new(port)))
-}
-
-/// The moment `timeout` from now, or never if that is beyond all clocks.
-pub(super) fn deadline(timeout: std::time::Duration) -> Option<Instant> {
-    Instant::now().checked_add(timeout)
 }

@@ -19,8 +19,8 @@ mod client;
 mod server;
 
 use super::Cause;
-use super::address::canonical;
 use super::method::{Incoming, Method, Outgoing, Sink};
+use crate::network::canonical;
 use crate::zcrp::Options;
 use std::io;
 use std::net::{TcpStream, UdpSocket};

@@ -5,7 +5,8 @@
 
 use super::{HANDSHAKE_TIMEOUT, INLINE_BYTES, LOOK_INTERVAL, MAGIC, SIZE_BYTES, VERSION, Zcrp};
 use crate::Message;
-use crate::rsr::address::{canonical, reachable};
+use crate::network::canonical;
+use crate::rsr::address::reachable;
 use crate::rsr::method::{Arrival, Incoming, Sink, Undelivered};
 use crate::zcrp::{Channel, Options, Progress, Receiver};
 use std::collections::BTreeMap;

@@ -77,6 +77,36 @@ fn address(listener: &mut Child) -> String {
 }
 
 #[test]
+fn several_peers_get_the_same() {
+    let input = content(1_000_000);
+    let listen = || {
+        let mut listener = pinnace(&["listen", "127.0.0.1:0", "--json"]);
+        listener.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut listener = listener.spawn().unwrap();
+        let address = address(&mut listener);
+        (listener, address)
+    };
+    let (listeners, addresses): (Vec<_>, Vec<_>) = (0..3).map(|_| listen()).unzip();
+    let peers: Vec<&str> = addresses.iter().map(String::as_str).collect();
+    let receiving: Vec<_> =
+        listeners.into_iter().map(|listener| std::thread::spawn(|| listener.wait_with_output().unwrap())).collect();
+    let sent = fed(&[&["connect", "--json", "--explain"], &peers[..]].concat(), &input);
+    let errors = text(&sent.stderr);
+    assert_eq!(sent.status.code(), Some(0), "{errors}");
+    assert!(errors.contains("multicast=3") && addresses.iter().all(|address| errors.contains(address)), "{errors}");
+    for received in receiving {
+        let received = received.join().unwrap();
+        assert_eq!(received.status.code(), Some(0), "{}", text(&received.stderr));
+        assert!(received.stdout == input, "{} bytes", received.stdout.len());
+    }
+    let (code, error) = {
+        let output = fed(&["connect", peers[0], peers[1], "--service", "multicast=3"], b"");
+        (output.status.code(), text(&output.stderr))
+    };
+    assert!(code != Some(0) && error.contains("multicast=3"), "{error}");
+}
+
+#[test]
 fn uris_and_modes_say_how_messages_are_cut() {
     let framed = b"\0\0\0\x03abc\0\0\0\0\0\0\0\x01d";
     for (words, options, input, messages) in [

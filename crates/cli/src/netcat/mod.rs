@@ -22,7 +22,7 @@ use pinnace::{Endpoint, EndpointOptions};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use target::Target;
+use target::{Peers, Target};
 use told::{Event, Told};
 
 pub(crate) use failure::failure;
@@ -43,8 +43,11 @@ Examples:
   pinnace connect 'pinnace://192.0.2.7:4747?loss=5%&run=4KiB&size=100KB' < camera.yuv
   pinnace connect 192.0.2.7:4747 --service 'deadline=50ms' --messages lines
   pinnace connect 192.0.2.7:4747 --method zcrp --explain < results.bin
+  pinnace connect 192.0.2.7:4747 192.0.2.8:4747 < image.iso         the same to both (multicast=2)
+  pinnace connect 192.0.2.7:4747 192.0.2.8:4747 --service multicast=239.1.2.3:7000 < image.iso
 
-Messages go both ways unless the service says direction=one-way. Of a service that may lose
+Messages go both ways unless the service says direction=one-way, or there are several peers, who
+only receive: one that dies or is too slow is cut off, and named at the end. Of a service that may lose
 something (loss=5%), what was lost is zeros on standard output, and is told on standard error.";
 
 /// Listen for a peer: its bytes to standard output, standard input to it
@@ -61,13 +64,13 @@ pub(crate) struct ListenArgs {
     common: Common,
 }
 
-/// Connect to a peer: standard input to it, its bytes to standard output
+/// Connect to a peer: standard input to it, its bytes to standard output; or the same input to several peers
 #[derive(Debug, clap::Args)]
 #[command(after_help = CONNECT_EXAMPLES)]
 pub(crate) struct ConnectArgs {
-    /// To whom: HOST:PORT or pinnace://HOST:PORT?WORD=VALUE&WORD=VALUE
-    #[arg(value_name = "PEER")]
-    peer: String,
+    /// To whom: HOST:PORT or pinnace://HOST:PORT?WORD=VALUE&WORD=VALUE; several get the same
+    #[arg(value_name = "PEER", required = true)]
+    peers: Vec<String>,
     #[command(flatten)]
     common: Common,
 }
@@ -181,7 +184,7 @@ pub(crate) fn listen(args: &ListenArgs, output: &Output) -> Result<(), Error> {
 /// Runs `pinnace connect`.
 pub(crate) fn connect(args: &ConnectArgs, output: &Output) -> Result<(), Error> {
     let Common { service, explain, .. } = &args.common;
-    let Target { authority, mut service } = target::connecting(&args.peer, service.as_deref())?;
+    let Peers { authorities, mut service } = target::connecting(&args.peers, service.as_deref())?;
     interrupt::install();
     let told = args.common.told(output)?;
     let mode = args.common.mode(&service);
@@ -201,14 +204,15 @@ pub(crate) fn connect(args: &ConnectArgs, output: &Output) -> Result<(), Error> 
         service = service.size(size as u64);
     }
     if *explain {
-        let peer = target::resolve(&authority)?;
-        let path = Path::of_service(&service, Some(peer));
-        let path = path.map_err(|error| Error::io(format!("the way to {peer}"), &error))?;
+        let peers = authorities.iter().map(|peer| target::resolve(peer)).collect::<Result<Vec<_>, _>>()?;
+        let path = Path::of_receivers(&service, &peers);
+        let path = path.map_err(|error| Error::io(format!("the way to {}", authorities.join(", ")), &error))?;
         let choice = choose(&service, &path, &args.common.selection());
         told.explain(&explain::report(&service, &path, &args.common.selection(), &choice));
     }
-    let (endpoint, to) = (Endpoint::client_with(&args.common.options()), authority.clone());
-    let connection = transport::interruptible(move || endpoint.connect(&to, &service))?
-        .map_err(|error| failure(&format!("cannot connect to {authority}"), &error))?;
+    let (endpoint, to) = (Endpoint::client_with(&args.common.options()), authorities.clone());
+    // One peer is a connection like any other, unless the service says otherwise.
+    let connection = transport::interruptible(move || endpoint.connect_all(&to, &service))?
+        .map_err(|error| failure(&format!("cannot connect to {}", authorities.join(", ")), &error))?;
     serving::serve(connection, true, &input, mode, &told)
 }

@@ -63,7 +63,9 @@ pub(super) fn serve(
     mode: Mode,
     told: &Arc<Told>,
 ) -> Result<(), Error> {
-    let (service, peer) = (connection.service(), connection.peer_addr().to_string());
+    let service = connection.service();
+    let receivers: Vec<_> = connection.receivers().iter().map(|receiver| receiver.address.to_string()).collect();
+    let peer = if receivers.is_empty() { connection.peer_addr().to_string() } else { receivers.join(", ") };
     let method = connection.method().name();
     told.tell(&Event::Connected { peer: &peer, method, service: &service.to_string() });
     let begun = Instant::now();
@@ -186,12 +188,32 @@ impl Serving {
         Ok(())
     }
 
+    /// Of several receivers those that have not got everything, and why.
+    fn receivers_gone(&self) -> Result<Vec<String>, Error> {
+        if self.connection.receivers().is_empty() {
+            return Ok(Vec::new());
+        }
+        // Who gets the end may leave.
+        self.connection.flush().map_err(|error| self.failed(&error))?;
+        let mut receivers = self.connection.receivers();
+        receivers.retain(|receiver| !receiver.is_connected());
+        Ok(receivers.iter().map(|receiver| format!("{} {}", receiver.address, receiver.state)).collect())
+    }
+
     /// Sends what there is, and closes our direction at the end.
     fn send(&self, input: &Input) -> Result<(), Error> {
         while !self.stop.load(Ordering::Relaxed) {
             match input.next(interrupt::LOOK)? {
                 Next::Later => {}
-                Next::Ended => return self.connection.close(FLUSH).map_err(|error| self.failed(&error)),
+                Next::Ended => {
+                    let gone = self.receivers_gone()?;
+                    self.connection.close(FLUSH).map_err(|error| self.failed(&error))?;
+                    return if gone.is_empty() {
+                        Ok(())
+                    } else {
+                        Err(Error::peer_gone(format!("{}; all others have got everything", gone.join("; "))))
+                    };
+                }
                 Next::Message(message) => {
                     let bytes = message.len() as u64;
                     drop(self.connection.send(message).map_err(|unsent| self.failed(&unsent.error))?);

@@ -1,7 +1,7 @@
 //! Whom, and with what service, as people write it: words, a URI, a port.
 
 use crate::exit::Error;
-use pinnace::service::{Direction, Service, Uri, units};
+use pinnace::service::{Direction, Receivers, Service, Uri, units};
 use std::net::{SocketAddr, ToSocketAddrs};
 
 /// An address, and a service.
@@ -9,6 +9,14 @@ use std::net::{SocketAddr, ToSocketAddrs};
 pub(super) struct Target {
     /// `host:port`.
     pub(super) authority: String,
+    pub(super) service: Service,
+}
+
+/// Those who are connected to, and the service that all of them get.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Peers {
+    /// `host:port`.
+    pub(super) authorities: Vec<String>,
     pub(super) service: Service,
 }
 
@@ -69,14 +77,30 @@ fn one_of(address: &str, words: Option<&str>) -> Result<Said, Error> {
     Ok(Said { service: by_words.service, ..by_address })
 }
 
-/// Whom to connect to. Messages go both ways unless the service says otherwise.
-pub(super) fn connecting(peer: &str, words: Option<&str>) -> Result<Target, Error> {
-    let Said { service, authority } = one_of(peer, words)?;
-    let authority = authority.unwrap_or_default();
-    crate::transport::address(&authority).map_err(|why| Error::usage(format!("the peer {peer}: {why}")))?;
-    let is_said = [Some(peer), words].into_iter().flatten().any(|text| text.contains("direction="));
-    let service = if is_said { service } else { service.direction(Direction::Duplex) };
-    Ok(Target { authority, service })
+/// Whom to connect to. Messages go both ways unless the service says otherwise, or it is one to several receivers.
+pub(super) fn connecting(peers: &[String], words: Option<&str>) -> Result<Peers, Error> {
+    let (mut authorities, mut services) = (Vec::with_capacity(peers.len()), Vec::new());
+    for peer in peers {
+        let Said { service, authority } = one_of(peer, words)?;
+        let authority = authority.unwrap_or_default();
+        crate::transport::address(&authority).map_err(|why| Error::usage(format!("the peer {peer}: {why}")))?;
+        authorities.push(authority);
+        if service != Service::new() && !services.contains(&service) {
+            services.push(service);
+        }
+    }
+    if services.len() > 1 {
+        return Err(Error::usage("the URIs say different services: all peers get the same".to_owned()));
+    }
+    let service = services.pop().unwrap_or_default();
+    let is_said = peers.iter().map(String::as_str).chain(words).any(|text| text.contains("direction="));
+    let service = match (word(&service, "multicast"), authorities.len()) {
+        (None, 0 | 1) if is_said => service,
+        (None, 0 | 1) => service.direction(Direction::Duplex),
+        (None, count) => service.receivers(Receivers::Many(u32::try_from(count).unwrap_or(u32::MAX))),
+        (Some(_), _) => service,
+    };
+    Ok(Peers { authorities, service })
 }
 
 /// Where to listen: also a port alone, on all addresses.
@@ -117,6 +141,7 @@ mod tests {
 
     #[test]
     fn a_peer_is_talked_with_both_ways_unless_the_service_says_otherwise() {
+        let connecting = |peer: &str, words| super::connecting(&[peer.to_owned()], words);
         let service = |peer, words| connecting(peer, words).unwrap().service;
         assert!(is_duplex(&service("h:1", None)) && is_duplex(&service("h:1", Some("loss=5%"))));
         assert!(!is_duplex(&service("h:1", Some("direction=one-way"))));
@@ -124,6 +149,20 @@ mod tests {
         assert!(is_duplex(&service("pinnace://h:1", Some("loss=5%"))));
         assert!(connecting("pinnace://h:1?loss=5%", Some("run=4KiB")).is_err());
         assert!(connecting("h:1", Some("pinnace://h:1")).is_err());
+    }
+
+    #[test]
+    fn several_peers_only_receive_and_get_the_same() {
+        let service = |peers: &[&str], words| {
+            let peers: Vec<_> = peers.iter().map(|peer| (*peer).to_owned()).collect();
+            connecting(&peers, words).map(|peers| peers.service.to_string()).map_err(|error| error.message)
+        };
+        assert_eq!(service(&["h:1", "h:2"], Some("size=1KiB")).as_deref(), Ok("size=1KiB multicast=2"));
+        assert_eq!(service(&["h:1", "h:2", "h:3"], Some("multicast=3")).as_deref(), Ok("multicast=3"));
+        assert_eq!(service(&["h:1"], Some("multicast=239.1.2.3:7")).as_deref(), Ok("multicast=239.1.2.3:7"));
+        assert_eq!(service(&["pinnace://h:1?size=1KiB", "h:2"], None).as_deref(), Ok("size=1KiB multicast=2"));
+        let error = service(&["pinnace://h:1?size=1KiB", "pinnace://h:2?size=2KiB"], None).unwrap_err();
+        assert!(error.contains("different services"), "{error}");
     }
 
     #[test]

@@ -157,7 +157,7 @@ impl Cast {
             return Ok(());
         }
         self.forget(&sink, linger);
-        sink.wait_closed(linger + FAREWELL)
+        sink.wait_closed(linger.saturating_add(FAREWELL))
     }
 
     /// Who is there, and who is gone, in the order in which they came.

@@ -10,6 +10,9 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+/// No end lasts longer: beyond all that clocks tell there is none.
+const LONGEST_LINGER: Duration = Duration::from_secs(1 << 30);
+
 /// What is known of a receiver of a connection to several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -67,9 +70,9 @@ impl Endpoint {
     /// group they may get the messages (`multicast=239.1.2.3:7000`), where those that cannot join it get them one by one,
     /// as all do without a group. One that says nothing is taken to mean those that are named.
     ///
-    /// Either all of them accept, or the error says who does not. A message is
-    /// [delivered](super::Delivery) when all that are there then have it: a receiver that dies, or is too slow
-    /// ([`EndpointOptions::slow_receiver`](super::EndpointOptions::slow_receiver)), is cut off, and
+    /// Either all of them accept, or the error says who does not (of a name with several addresses the first of IPv4 is
+    /// asked). A message is [delivered](super::Delivery) when all that are there then have it: a receiver that dies, or is
+    /// too slow ([`EndpointOptions::slow_receiver`](super::EndpointOptions::slow_receiver)), is cut off, and
     /// [`Connection::receivers`] says so.
     ///
     /// ```
@@ -133,9 +136,11 @@ fn targets(peers: &[impl AsRef<str>], service: &Service) -> Result<(Vec<SocketAd
     Ok((addresses, said.unwrap_or_else(|| service.clone())))
 }
 
+/// One of IPv4, if it has any: the others may have no other, and one socket reaches all of them.
 fn first_address(authority: &str) -> Result<SocketAddr, Error> {
     let found = resolve(authority, authority)?;
-    let address = found.first().ok_or_else(|| no_address(authority))?;
+    let address = found.iter().find(|address| address.is_ipv4()).or(found.first());
+    let address = address.ok_or_else(|| no_address(authority))?;
     Ok(SocketAddr::new(address.ip().to_canonical(), address.port()))
 }
 
@@ -192,6 +197,6 @@ impl Connection {
     /// [`ConnectionError::Cannot`] if there is none at this address; or if it did not get everything.
     pub fn remove_receiver(&self, address: SocketAddr, linger: Duration) -> Result<(), Error> {
         let address = SocketAddr::new(address.ip().to_canonical(), address.port());
-        self.cast()?.remove(address, linger)
+        self.cast()?.remove(address, linger.min(LONGEST_LINGER))
     }
 }

@@ -314,7 +314,7 @@ local function dissect_body(tvb, add, kind)
     local epoch = tvb(HEADER, 4):uint()
     add(f.epoch, tvb(HEADER, 4))
     local why, info = dissect_qos(tvb, add, HEADER + 4, checked)
-    return why or epoch == 0 and "an epoch of 0" or nil, string.format("epoch %d%s", epoch, info and ", " .. info or "")
+    return why, string.format("epoch %d%s", epoch, info and ", " .. info or "")
   end
   if kind == CLOSE or kind == CLOSE_REPLY then
     local code = tvb(HEADER, 2):uint()

@@ -84,7 +84,7 @@ fn check(frame: &Frame, datagram: &[u8]) {
         Body::Ack(ranges) | Body::Nack(ranges) => check_ranges(frame, ranges),
         Body::Close(code) | Body::CloseReply(code) => assert_eq!(frame.number("a1.close.code"), code as u64),
         Body::Qos(change) | Body::QosReply(change) => {
-            assert_eq!(frame.number("a1.epoch"), u64::from(change.epoch.get()));
+            assert_eq!(frame.number("a1.epoch"), u64::from(change.epoch));
             check_qos(frame, &change.qos);
         }
         Body::Sync | Body::SyncReply => {}

@@ -91,7 +91,7 @@ pub(crate) struct Change {
 /// What has been said to a change of the peer's record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answered {
-    pub(crate) epoch: NonZeroU32,
+    pub(crate) epoch: u32,
     pub(crate) qos: Qos,
     pub(crate) sequence: u32,
 }

@@ -350,8 +350,8 @@ impl Connection {
     /// The peer changes its record.
     //= A-13
     fn on_qos(&mut self, now: Time, shared: &mut Shared, header: &Header, change: &Change) {
-        let newest = self.answered.as_deref().map_or(0, |answered| answered.epoch.get());
-        if change.epoch.get() > newest {
+        let newest = self.answered.as_deref().map_or(0, |answered| answered.epoch);
+        if change.epoch > newest {
             if core::mem::take(&mut self.is_lowered) {
                 // From now on the peer says for itself what the smaller of both is.
                 self.qos = qos::changed(&self.qos, &shared.config.max_qos);
@@ -376,7 +376,7 @@ impl Connection {
     /// The peer has accepted our record, or a lower one.
     //= A-12
     fn on_qos_reply(&mut self, now: Time, shared: &mut Shared, change: &Change) {
-        if change.epoch.get() != self.change.epoch {
+        if change.epoch != self.change.epoch {
             return;
         }
         let Some((asked, from)) = self.change.asked.take() else { return };

@@ -196,7 +196,7 @@ impl Connection {
             self.change.qos.stop();
             return;
         };
-        let Some(epoch) = NonZeroU32::new(self.change.epoch) else { return };
+        let epoch = self.change.epoch;
         let edge = self.edge();
         let header = self.header(self.out_numbers.wire(from), edge, stamp(now), self.change.qos.sent > 0);
         a1::qos(&header, &a1::Change { epoch, qos }, out);

@@ -106,11 +106,11 @@ fn lost_questions_and_answers_are_repeated_with_the_same_epoch() {
         assert_eq!(asked.len(), 4);
         for (index, sight) in asked.iter().enumerate() {
             let Body::Qos(change) = sight.body() else { panic!() };
-            assert_eq!((change.epoch.get(), sight.head().header.is_retransmitted), (1, index > 0));
+            assert_eq!((change.epoch, sight.head().header.is_retransmitted), (1, index > 0));
             assert_eq!(sight.head().header.sequence, asked[0].head().header.sequence);
         }
         let mut answers = sights.iter().filter(|sight| sight.kind() == Kind::QosReply);
-        assert!(answers.all(|sight| matches!(sight.body(), Body::QosReply(change) if change.epoch.get() == 1)));
+        assert!(answers.all(|sight| matches!(sight.body(), Body::QosReply(change) if change.epoch == 1)));
     }
 }
 
@@ -129,7 +129,7 @@ fn a_second_change_waits_and_takes_the_place_of_one_that_waits() {
     assert_eq!(times, [millis(1040), millis(1080)]);
     let sights = sights.borrow();
     let asked = sights.iter().filter_map(|sight| match sight.body() {
-        Body::Qos(change) => Some((change.epoch.get(), change.qos.send_average)),
+        Body::Qos(change) => Some((change.epoch, change.qos.send_average)),
         _ => None,
     });
     assert_eq!(asked.collect::<Vec<_>>(), [(1, 200_000), (2, 400_000)]);

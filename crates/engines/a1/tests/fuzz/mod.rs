@@ -282,7 +282,7 @@ impl Wires {
                 bytes = Lie { edge: header.edge, ..liar.answer(kind, next, &ranges) }.bytes();
             }
             Kind::Qos | Kind::QosReply => {
-                let epoch = NonZeroU32::new(u32::from(script.byte() % 6)).unwrap_or(NonZeroU32::MIN);
+                let epoch = u32::from(script.byte() % 6);
                 let change = Change { epoch, qos: script.qos(qos) };
                 if kind == Kind::Qos {
                     a1::qos(&header, &change, &mut bytes);

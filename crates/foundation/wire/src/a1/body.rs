@@ -29,7 +29,7 @@
 //! |---|---|
 //! | REJECT | code u16, length u16, text, or a cookie if the code is 4 |
 //! | ACK, NACK | ranges, see [`super::Ranges`] |
-//! | QOS, QOS_REPLY | epoch u32, not 0, QoS record |
+//! | QOS, QOS_REPLY | epoch u32, QoS record |
 //! | CLOSE, CLOSE_REPLY | code u16 |
 
 use super::{
@@ -47,7 +47,7 @@ impl<'a> Body<'a> {
     /// # Errors
     ///
     /// `bytes` is shorter than [`Head::body_bytes`]; a length lies; a reserved bit or field is not 0; a code is not
-    /// defined; ranges do not rise; a text is not UTF-8; an identifier or an epoch is 0, or not that of the header; a group
+    /// defined; ranges do not rise; a text is not UTF-8; an identifier is 0, or not that of the header; a group
     /// is not one of multicast; or the QoS record says of the checksum what the datagram does not.
     #[inline]
     pub fn parse(head: &Head, bytes: &'a [u8]) -> Result<Self, Malformed> {
@@ -146,8 +146,7 @@ fn close(bytes: &[u8]) -> Result<CloseCode, Malformed> {
 }
 
 fn change(head: &Head, bytes: &[u8]) -> Result<Change, Malformed> {
-    let epoch = NonZeroU32::new(be32(bytes, 0)).ok_or(Malformed::Contradiction)?;
-    Ok(Change { epoch, qos: qos_of(head, &bytes[4..])? })
+    Ok(Change { epoch: be32(bytes, 0), qos: qos_of(head, &bytes[4..])? })
 }
 
 fn address(bytes: &[u8], at: usize) -> Address {

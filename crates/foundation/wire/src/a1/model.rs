@@ -342,8 +342,8 @@ impl Block {
 /// The body of QOS and QOS_REPLY.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// Counts the changes of one end, from 1.
-    pub epoch: NonZeroU32,
+    /// Counts the changes of one end, from 1. 0 is an old one, whatever came before.
+    pub epoch: u32,
     /// The record; in the reply as it was accepted.
     pub qos: Qos,
 }

@@ -140,7 +140,7 @@ fn ranges(header: &Header, kind: Kind, ranges: Ranges<'_>, out: &mut impl Extend
 fn change(header: &Header, kind: Kind, change: &Change, out: &mut impl Extend<u8>) {
     let header = Header { is_checked: change.qos.has_checksum, ..*header };
     datagram(&header, kind, 0, CHANGE_BYTES, out, |put| {
-        put(&change.epoch.get().to_be_bytes());
+        put(&change.epoch.to_be_bytes());
         put(&record(&change.qos));
     });
 }

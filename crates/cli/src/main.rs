@@ -28,6 +28,7 @@ mod ping;
 mod qbuf;
 mod qmp;
 mod run;
+mod service;
 mod sim;
 mod stream;
 mod top;

@@ -229,3 +229,42 @@ fn a_folder_that_cannot_be_written_and_a_second_receiver_are_refused() {
     let onto = run(&["recv", "--bind", "127.0.0.1:0", "--dir", file.to_str().unwrap()]);
     assert_eq!(onto.status.code(), Some(1));
 }
+
+/// What a file transfer can do of a service it does; of what it cannot it says which word, and why, and sends nothing.
+#[test]
+fn a_service_is_met_or_refused() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let file = from.path().join("cargo");
+    fs::write(&file, content(200_000)).unwrap();
+    let file = file.to_str().unwrap();
+    let receiving = receiver(to.path(), &["--service", "path=cluster"]);
+    let at = &receiving.address;
+    for (args, said) in [
+        (vec![file.to_owned(), format!("pinnace://{at}?path=cluster&in-place=yes&loss=5%")], "sent cargo"),
+        (vec![file.to_owned(), at.clone(), "--service".to_owned(), "path=internet".to_owned()], "already there cargo"),
+    ] {
+        let args: Vec<&str> = ["send"].into_iter().chain(args.iter().map(String::as_str)).collect();
+        let sent = run(&args);
+        assert_eq!(sent.status.code(), Some(0), "{args:?}: {}", text(&sent.stderr));
+        assert!(text(&sent.stdout).contains(said), "{args:?}: {}", text(&sent.stdout));
+    }
+    let uri = |words: &str| format!("pinnace://{at}?{words}");
+    for (args, whys) in [
+        (vec![uri("rate=100mbit&burst=64KiB")], &["rate=100mbit (", "burst=64KiB (", "no rate to keep"][..]),
+        (vec![at.clone(), "--service".to_owned(), "priority=3".to_owned()], &["priority=3", "priorities"]),
+        (vec![uri("lifespan=1s")], &["lifespan=1s", "nothing of it is dropped"]),
+        (vec![uri("multicast=3")], &["multicast=3", "one receiver"]),
+        (vec![uri("path=cluster"), "--profile".to_owned(), "internet".to_owned()], &["--profile", "path=cluster"]),
+        (vec![uri("path=cluster"), "--service".to_owned(), "prefer=throughput".to_owned()], &["--service"]),
+        (vec![uri("los=5%")], &["`los=5%`", "loss=5%"]),
+    ] {
+        let args: Vec<&str> = ["send", file].into_iter().chain(args.iter().map(String::as_str)).collect();
+        let refused = run(&args);
+        let error = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{args:?}: {error}");
+        assert!(whys.iter().all(|why| error.contains(why)) && refused.stdout.is_empty(), "{args:?}: {error}");
+    }
+    let refused = run(&["recv", "--bind", "127.0.0.1:0", "--service", "deadline=1s"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).contains("deadline=1s (a file is of use"), "{}", text(&refused.stderr));
+}

@@ -200,3 +200,43 @@ fn arguments_that_make_no_sense_are_refused() {
     assert!(text(&output.stderr).contains("/no/such/file"));
     assert_eq!(run(&["stream", "recv", "--bind", "127.0.0.1:0", "--count", "0"]).status.code(), Some(2));
 }
+
+/// A service stands in the place of the options that say the same, and both at once are refused.
+#[test]
+fn a_service_says_what_the_options_say() {
+    let folder = tempfile::tempdir().unwrap();
+    let receiver = receiver(folder.path(), &[]);
+    let uri = format!(
+        "pinnace://{}?loss=10%&run=64KiB&critical=0..1KiB,4KiB..5KiB&size=50kB&rate=800mbit&burst=256KiB&deadline=2s&lifespan=10s&path=cluster",
+        receiver.address
+    );
+    let sender = run(&["--json", "stream", "send", "--to", &uri, "--source", "camera", "--fps", "50", "--count", "5"]);
+    assert_eq!(sender.status.code(), Some(0), "{}", text(&sender.stderr));
+    let (code, out, err) = receiver.finish();
+    assert_eq!((code, &*err), (Some(0), ""));
+    let ended = lines(&out).pop().expect("a summary");
+    assert_eq!((&ended["frames"], &ended["deadline_ms"]), (&5.into(), &2000.0.into()), "{ended}");
+    let log = log(folder.path());
+    assert!(log.len() == 5 && log.iter().all(|line| line["bytes"] == 50_000), "{log:?}");
+
+    let send = ["stream", "send", "--to", "127.0.0.1:9", "--service"];
+    for (words, more, about) in [
+        ("loss=10%", &["--loss-rate", "5%"][..], "--loss-rate"),
+        ("loss=10%", &["--loss-rate", "5%", "--run", "8packets"], "--run"),
+        ("deadline=80ms", &["--deadline", "80ms"], "--deadline"),
+        ("lifespan=80ms", &["--give-up", "80ms"], "--give-up"),
+        ("rate=1mbit", &["--rate", "2mbit"], "--rate"),
+        ("size=1MB", &["--size", "1MB"], "--size"),
+        ("loss=10%", &["--over", "tcp"], "--over"),
+        ("priority=3", &[], "priority=3 (VRP"),
+        ("multicast=2", &[], "multicast=2 (a stream"),
+        ("rate=1mbit burst=1KiB", &[], "leave at once"),
+        ("deadline=80ms lifespan=20ms", &[], "--give-up"),
+        ("los=10%", &[], "`los=10%`"),
+    ] {
+        let output = run(&[&send[..], &[words], more].concat());
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{words} {more:?}: {error}");
+        assert!(error.contains(about) && output.stdout.is_empty(), "{words} {more:?}: {error}");
+    }
+}

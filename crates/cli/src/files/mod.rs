@@ -18,14 +18,36 @@ mod tests;
 
 use crate::exit::Error;
 use crate::interrupt;
+use crate::service::Tool;
 use digest::Value;
 use pinnace::Message;
+use pinnace::service::Method;
 use std::fs::File;
 
 /// Messages under way at most, at either end.
 const MAX_MESSAGES: usize = 128;
 /// Bytes under way at which no more are begun.
 const MAX_BYTES: u64 = 64 << 20;
+
+/// What a file transfer makes of a service.
+const fn tool(name: &'static str) -> Tool {
+    Tool {
+        name,
+        method: Method::Zcrp,
+        cannot: |word| {
+            Some(match word {
+                "rate" | "burst" => "ZCRP has no rate to keep",
+                "priority" => "ZCRP knows no priorities",
+                "deadline" | "lifespan" => "a file is of use whenever it comes, and nothing of it is dropped",
+                "size" | "largest" => "--chunk says how large the messages are",
+                "multicast" => "a file goes to one receiver",
+                "direction" | "pattern" => "files go from the one who connects to the one who listens",
+                // A file comes whole, which any contract allows, and where it belongs.
+                _ => return None,
+            })
+        },
+    }
+}
 
 /// The value of a chunk of a file on the disk. The file must be that long.
 fn value_on_disk(file: &File, (offset, len): (u64, usize), bytes: u64, chunk_bytes: u64) -> Result<Value, Error> {

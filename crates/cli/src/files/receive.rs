@@ -13,6 +13,7 @@ use super::{MAX_BYTES, MAX_MESSAGES};
 use crate::exit::{Error, Exit};
 use crate::interrupt;
 use crate::output::Output;
+use crate::service::{self, Asked};
 use crate::transport::{self, Transport};
 use indicatif::BinaryBytes;
 use pinnace::Message;
@@ -37,9 +38,12 @@ Nothing is ever written outside --dir. A file gets its name when it is whole and
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The address to listen on; port 0 picks one, and it is printed on standard error
-    #[arg(long, value_name = "HOST:PORT", default_value = "0.0.0.0:4747", value_parser = transport::address)]
+    /// The address to listen on, or a URI with one; port 0 picks one, and it is printed on standard error
+    #[arg(long, value_name = "HOST:PORT", default_value = "0.0.0.0:4747", value_parser = service::target)]
     bind: String,
+    /// What is needed, in the words of a service, like path=cluster; of those that it cannot meet it says why
+    #[arg(long, value_name = "WORDS")]
+    service: Option<String>,
     /// The folder to receive into; it is made if need be
     #[arg(long, default_value = ".")]
     dir: PathBuf,
@@ -64,12 +68,14 @@ struct Listening {
 
 /// Runs `pinnace recv`.
 pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
+    let Asked { authority: mut bind, service } =
+        super::tool("pinnace recv").asked(&args.bind, args.service.as_deref())?;
+    let transport = args.transport.declared(service.path_class())?;
     interrupt::install();
-    let mut bind = args.bind.clone();
     let mut announced = false;
     loop {
         let store = Store::open(&args.dir, args.overwrite)?;
-        let listener = Listener::bind(bind.as_str(), &args.transport.options())?;
+        let listener = Listener::bind(bind.as_str(), &transport.options())?;
         if !announced {
             announced = true;
             listener.warnings().iter().for_each(|warning| output.warn(warning));
@@ -82,7 +88,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
             bind = address;
         }
         let channel = transport::interruptible(move || listener.accept())??;
-        let peer = Peer::new(channel, "the sender", &args.transport);
+        let peer = Peer::new(channel, "the sender", &transport);
         let begun = Instant::now();
         let result = serve(&peer, &store, args.sync, output);
         match result {

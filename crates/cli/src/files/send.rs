@@ -10,6 +10,7 @@ use super::{MAX_BYTES, MAX_MESSAGES};
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
+use crate::service::{self, Asked};
 use crate::transport::{self, Transport};
 use pinnace::Message;
 use pinnace::zcrp::{self, Sending};
@@ -25,6 +26,7 @@ const EXAMPLES: &str = "\
 Examples:
   pinnace send results.bin photos/ 192.0.2.7:4747
   pinnace send --to [2001:db8::7]:4747 backup.tar
+  pinnace send results.bin 'pinnace://192.0.2.7:4747?path=cluster'
 
 `pinnace recv` must run at that address. Names, permissions and modification times are kept. Symbolic links inside folders
 are left out; devices, sockets and pipes are refused. Every file is verified with BLAKE3 at both ends. If either end is
@@ -34,12 +36,15 @@ killed, run both commands again: what has arrived is verified, and not sent twic
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, override_usage = "pinnace send [OPTIONS] <FILE>... <HOST:PORT>")]
 pub(crate) struct Args {
-    /// Files and folders, and last the receiver's address, unless --to names it
+    /// Files and folders, and last the receiver's address or URI, unless --to names it
     #[arg(value_name = "FILE", required = true)]
     files: Vec<OsString>,
-    /// The receiver's address
-    #[arg(long, value_name = "HOST:PORT", value_parser = transport::address)]
+    /// The receiver's address, or a URI like pinnace://HOST:PORT?path=cluster
+    #[arg(long, value_name = "HOST:PORT", value_parser = service::target)]
     to: Option<String>,
+    /// What is needed, in the words of a service; of those that a file transfer cannot meet it says why
+    #[arg(long, value_name = "WORDS")]
+    service: Option<String>,
     /// Bytes of a chunk, a power of two: what is sent again at most when a transfer is resumed
     #[arg(long, value_name = "BYTES", default_value = "16MiB", value_parser = chunk_bytes)]
     chunk: u64,
@@ -63,7 +68,7 @@ impl Args {
         }
         let Some((last, files)) = self.files.split_last() else { return Err(Error::usage("name a file to send")) };
         let shown = last.to_string_lossy();
-        let address = transport::address(&shown).map_err(|why| {
+        let address = service::target(&shown).map_err(|why| {
             Error::usage(format!("the last argument, `{shown}`, must be the receiver's address: {why}"))
         })?;
         if files.is_empty() {
@@ -76,13 +81,15 @@ impl Args {
 /// Runs `pinnace send`.
 pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let (paths, to) = args.files_and_address()?;
+    let Asked { authority: to, service } = super::tool("pinnace send").asked(&to, args.service.as_deref())?;
+    let transport = args.transport.declared(service.path_class())?;
     interrupt::install();
     let sources = source::gather(&paths, output)?;
     let begun = Instant::now();
-    let channel = zcrp::connect(to.as_str(), &args.transport.options())?;
-    let peer = Peer::new(channel, to, &args.transport);
+    let channel = zcrp::connect(to.as_str(), &transport.options())?;
+    let peer = Peer::new(channel, to, &transport);
     let mut transfer = Transfer::new(&peer, &sources, args.chunk);
-    let result = transfer.run(&args.transport);
+    let result = transfer.run(&transport);
     match &result {
         Ok(_) => peer.receiver.close(),
         Err(error) => peer.give_up(error),

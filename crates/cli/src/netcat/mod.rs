@@ -26,7 +26,7 @@ use target::{Peers, Target};
 use told::{Event, Told};
 
 pub(crate) use failure::failure;
-pub(crate) use target::said;
+pub(crate) use target::{Said, one_of, said};
 
 const LISTEN_EXAMPLES: &str = "\
 Examples:

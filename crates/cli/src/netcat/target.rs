@@ -59,7 +59,7 @@ pub(super) fn is_duplex(service: &Service) -> bool {
 }
 
 /// The service of an address and of `--service`, of which only one may say something.
-fn one_of(address: &str, words: Option<&str>) -> Result<Said, Error> {
+pub(crate) fn one_of(address: &str, words: Option<&str>) -> Result<Said, Error> {
     let wrong = |why: String| Error::usage(why);
     let by_address = if Uri::is_meant(address) {
         said(address).map_err(wrong)?

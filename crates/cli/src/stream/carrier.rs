@@ -69,7 +69,7 @@ pub(super) enum Outcome {
 pub(super) struct Terms {
     pub(super) contract: Contract,
     /// Critical bytes; what lies beyond a frame does not count.
-    pub(super) critical: Option<Range<u64>>,
+    pub(super) critical: Vec<Range<u64>>,
     pub(super) repeat_for: Option<Duration>,
     pub(super) give_up_after: Option<Duration>,
     pub(super) packet_bytes: Option<u16>,
@@ -81,7 +81,7 @@ impl Terms {
         let (size, start) = (message.len() as u64, header::BYTES as u64);
         // Without its header nobody knows what a frame is.
         let mut contract = self.contract.clone().critical(0..start.min(size));
-        if let Some(range) = &self.critical {
+        for range in &self.critical {
             let (low, high) = ((range.start + start).min(size), range.end.saturating_add(start).min(size));
             contract = if low < high { contract.critical(low..high) } else { contract };
         }

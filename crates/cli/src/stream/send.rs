@@ -8,10 +8,12 @@ use super::tcp;
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
+use crate::service::{self, Tool};
 use crate::sim::units as words;
 use crate::transport;
 use crate::units;
 use pinnace::ControllerKind;
+use pinnace::service::{Method, PathClass, Service};
 use pinnace::vrp::{self, Contract};
 use serde_json::json;
 use std::collections::{BTreeMap, VecDeque};
@@ -26,9 +28,13 @@ const STEP: Duration = Duration::from_millis(2);
 /// Arguments of `pinnace stream send`.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Args {
-    /// The receiver's address
-    #[arg(long, value_name = "HOST:PORT", value_parser = transport::address)]
+    /// The receiver's address, or a URI like pinnace://HOST:PORT?loss=10%
+    #[arg(long, value_name = "HOST:PORT", value_parser = service::target)]
     to: String,
+    /// What is needed, in the words of a service, like 'loss=10% run=8KiB deadline=80ms rate=200mbit', in the place of the
+    /// options that say the same
+    #[arg(long, value_name = "WORDS")]
+    service: Option<String>,
     /// Where frames come from: `camera` or `camera:WxH` (a moving picture, three bytes a pixel), a folder (a frame a file), a
     /// file or - for standard input (YUV4MPEG2: a frame a picture; anything else, or with --size: cut into frames)
     #[arg(long, value_name = "SOURCE", default_value = "camera", value_parser = source::choice)]
@@ -72,7 +78,10 @@ struct ContractArgs {
     run: Option<Run>,
     /// Bytes of every frame that may not be lost, like 0..1KiB
     #[arg(long, value_name = "RANGE", value_parser = units::byte_range, requires = "loss_rate")]
-    critical: Option<Range<u64>>,
+    critical: Vec<Range<u64>>,
+    /// The share that may be lost while the path is not congested (`floor=` of a service)
+    #[arg(skip)]
+    floor: Option<f64>,
     /// When a frame should be there; what the contract lets the sender drop is not repeated after it
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     deadline: Option<Duration>,
@@ -99,6 +108,9 @@ struct Transport {
     /// A receiver that is silent for so long is gone
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = units::duration)]
     timeout: Duration,
+    /// What lies between the peers (`path=` of a service)
+    #[arg(skip)]
+    path: Option<PathClass>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,7 +150,71 @@ fn congestion(text: &str) -> Result<ControllerKind, String> {
     }
 }
 
+/// Why a stream does not meet a word of a service; `None`: it does.
+fn cannot(word: &str) -> Option<&'static str> {
+    Some(match word {
+        "largest" => "frames have one size: size=",
+        "priority" => "VRP knows no priorities",
+        "multicast" => "a stream has one sink",
+        "direction" | "pattern" => "frames go from the one who connects to the one who listens",
+        _ => return None,
+    })
+}
+
+/// Takes what a word says, unless an option has said it.
+fn take<T>(
+    said: &mut Option<T>,
+    option: &str,
+    word: Option<String>,
+    read: impl FnOnce(&str) -> Result<T, String>,
+) -> Result<(), Error> {
+    let Some(word) = word else { return Ok(()) };
+    if said.is_some() {
+        return Err(both(option));
+    }
+    *said = Some(read(&word).map_err(|why| Error::usage(format!("`{word}`: {why}")))?);
+    Ok(())
+}
+
+fn both(option: &str) -> Error {
+    Error::usage(format!("{option} and the service say the same thing: leave one of them out"))
+}
+
 impl Args {
+    /// The arguments, with what the service says in their places.
+    fn asked(&self) -> Result<Self, Error> {
+        let tool = Tool { name: "pinnace stream send", method: Method::Vrp, cannot };
+        let asked = tool.asked(&self.to, self.service.as_deref())?;
+        let mut args = Self { to: asked.authority.clone(), ..self.clone() };
+        if asked.service == Service::new() {
+            return Ok(args);
+        }
+        if self.over != Carrier::Vrp {
+            return Err(Error::usage("a service is carried by VRP: leave it out, or --over"));
+        }
+        let word = |name| asked.word(name);
+        if word("loss").is_some() {
+            let ContractArgs { run, critical, .. } = &self.contract;
+            if run.is_some() || !critical.is_empty() {
+                return Err(both("--run or --critical"));
+            }
+            for range in word("critical").iter().flat_map(|ranges| ranges.split(',')) {
+                args.contract.critical.push(units::byte_range(range).map_err(Error::usage)?);
+            }
+        }
+        let contract = &mut args.contract;
+        let share = |text: &str| if text == "any" { Ok(1.0) } else { units::share(text) };
+        take(&mut contract.loss_rate, "--loss-rate", word("loss"), share)?;
+        take(&mut contract.run, "--run", word("run"), |text| units::bytes(text).map(Run::Bytes))?;
+        take(&mut contract.floor, "floor", word("floor"), units::share)?;
+        take(&mut contract.deadline, "--deadline", word("deadline"), units::duration)?;
+        take(&mut contract.give_up, "--give-up", word("lifespan"), units::duration)?;
+        take(&mut args.transport.rate, "--rate", word("rate"), units::bit_rate)?;
+        take(&mut args.size, "--size", word("size"), units::bytes)?;
+        args.transport.path = asked.service.path_class();
+        Ok(args)
+    }
+
     fn check(&self) -> Result<(), Error> {
         let ContractArgs { loss_rate, deadline, give_up, .. } = &self.contract;
         if self.over != Carrier::Vrp {
@@ -170,11 +246,12 @@ impl Args {
             let connect = move || tcp::Outgoing::connect(&peer, congestion.as_deref());
             return transport::interruptible(connect)?.map(Outgoing::Tcp);
         }
-        let Transport { packet, window, rate, congestion, timeout } = self.transport;
+        let Transport { packet, window, rate, congestion, timeout, path } = self.transport;
         let options = vrp::Options {
             rate: rate.map(|bits| (bits / 8).max(1)),
             congestion,
             life_timeout: timeout,
+            profile: path.map(service::profile).unwrap_or_default(),
             ..vrp::Options::default()
         };
         let sender = vrp::Sender::connect(self.to.as_str(), &options)?;
@@ -187,11 +264,12 @@ impl Args {
             )),
             error => Error::from(error),
         })?;
-        let ContractArgs { loss_rate, run, critical, deadline, give_up } = &self.contract;
+        let ContractArgs { loss_rate, run, critical, floor, deadline, give_up } = &self.contract;
         let mut contract = Contract::new();
         let mut packet_bytes = packet;
         if let Some(share) = loss_rate {
             contract = contract.loss_percent(share * 100.0);
+            contract = floor.iter().fold(contract, |contract, share| contract.adaptive_from_percent(share * 100.0));
             match *run {
                 None => contract = contract.any_run(),
                 Some(Run::Bytes(bytes)) => contract = contract.run_bytes(bytes),
@@ -231,6 +309,7 @@ struct Stream<'a> {
 }
 
 pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
+    let args = &args.asked()?;
     args.check()?;
     let settings = args.source();
     settings.check()?;

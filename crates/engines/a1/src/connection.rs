@@ -94,6 +94,8 @@ pub(crate) struct Answered {
     pub(crate) epoch: u32,
     pub(crate) qos: Qos,
     pub(crate) sequence: u32,
+    /// It has left before.
+    pub(crate) has_left: bool,
 }
 
 /// SYNCs whose answers may still come.
@@ -211,6 +213,8 @@ pub(crate) struct Connection {
     pub(crate) close: Repeated,
     pub(crate) close_code: CloseCode,
     pub(crate) close_reply_due: Option<(CloseCode, u32)>,
+    /// The code that was answered last.
+    pub(crate) close_replied: Option<CloseCode>,
     pub(crate) last_heard: Time,
     /// The application was told that there is no room.
     pub(crate) wants_room: bool,
@@ -302,6 +306,7 @@ impl Connection {
             close: Repeated::default(),
             close_code: CloseCode::Normal,
             close_reply_due: None,
+            close_replied: None,
             last_heard: now,
             wants_room: false,
             cut_off_at: None,
@@ -538,9 +543,12 @@ impl Connection {
 
     /// CLOSE goes out; nothing else does.
     pub(crate) fn say_close(&mut self, code: CloseCode) {
+        // What was said before is only repeated.
+        let is_again = self.phase == Phase::Closing && self.close_code == code;
+        let sent = if is_again { self.close.sent } else { 0 };
         self.phase = Phase::Closing;
         self.close_code = code;
-        self.close = Repeated::start();
+        self.close = Repeated { sent, ..Repeated::start() };
     }
 
     /// A CLOSE that leaves once, whatever becomes of it.

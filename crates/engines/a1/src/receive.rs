@@ -358,7 +358,8 @@ impl Connection {
             }
             let own = self.change.asked.map_or(self.qos, |(asked, _)| asked);
             let qos = qos::accepted_change(&self.peer_qos, &change.qos, &own);
-            self.answered = Some(Box::new(Answered { epoch: change.epoch, qos, sequence: header.sequence }));
+            self.answered =
+                Some(Box::new(Answered { epoch: change.epoch, qos, sequence: header.sequence, has_left: false }));
             self.peer_qos = qos::changed(&self.peer_qos, &change.qos);
             self.follow_records(now, 0);
             if let Some((asked, _)) = self.change.asked {

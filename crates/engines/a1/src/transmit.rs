@@ -1,6 +1,6 @@
 //! What leaves: answers to strangers, what is said about blocks, and blocks (specs/a1.md, 1 and 1.1).
 
-use crate::connection::{Connection, Phase, stamp};
+use crate::connection::{Answered, Connection, Phase, stamp};
 use crate::engine::A1;
 use crate::incoming::Due;
 use crate::outgoing::{Block as Cut, Next};
@@ -144,10 +144,11 @@ impl Connection {
         }
         let expected = self.in_numbers.wire(self.incoming.next_expected());
         if let Some(echo) = self.qos_reply_due.take()
-            && let Some(answered) = self.answered.as_deref().copied()
+            && let Some(answered) = self.answered.as_deref_mut()
         {
+            let answered = core::mem::replace(answered, Answered { has_left: true, ..*answered });
             let edge = self.edge();
-            let header = self.header(answered.sequence, edge, echo, false);
+            let header = self.header(answered.sequence, edge, echo, answered.has_left);
             a1::qos_reply(&header, &a1::Change { epoch: answered.epoch, qos: answered.qos }, out);
         } else if let Some(echo) = self.sync_reply_due.take() {
             let edge = self.edge();
@@ -218,7 +219,8 @@ impl Connection {
         let edge = self.edge();
         if let Some((code, echo)) = self.close_reply_due.take() {
             let expected = self.in_numbers.wire(self.incoming.next_expected());
-            a1::close_reply(&self.header(expected, edge, echo, false), code, out);
+            let is_again = self.close_replied.replace(code) == Some(code);
+            a1::close_reply(&self.header(expected, edge, echo, is_again), code, out);
         } else if self.phase == Phase::Closing && self.close.is_due {
             let sent = self.out_numbers.wire(self.outgoing.sent());
             // Whoever has not shown that it is there is not told more often than it may be.

@@ -1,0 +1,131 @@
+//! What a peer written from the specification alone may say, and what it expects.
+mod half;
+
+use core::time::Duration;
+use half::liar::{END, Liar, Lie, MULTICAST, RELIABLE, RETRANSMITTED, START, seal};
+use half::{Got, Half};
+use pinnace_a1::{Address as Name, Config, ConnectionId, Event, Failure, Group, Output, Qos};
+use pinnace_core::{Address, ControllerKind};
+use pinnace_wire::a1::{Body, Kind, RejectCode};
+
+const PEER: Address = Address::Node(1);
+const PORT: u32 = 7;
+
+fn record() -> Qos {
+    Qos {
+        has_retransmission: true,
+        priority: 128,
+        block_size: 100,
+        largest_sent: 10_000,
+        largest_received: 10_000,
+        outstanding: 4,
+        ..Qos::default()
+    }
+}
+
+fn config() -> Config {
+    Config {
+        max_qos: record(),
+        local: Name { host: 0, port: PORT },
+        congestion: ControllerKind::Fixed { window: 1 << 20 },
+        seed: 5,
+        ..Config::default()
+    }
+}
+
+fn server_of(config: Config) -> Half {
+    let mut half = Half::new(config);
+    half.call(|engine, _| engine.listen(1000, true)).expect("nobody listens");
+    half
+}
+
+fn accepted(half: &Half) -> ConnectionId {
+    let mut events = half.events.iter().rev();
+    events
+        .find_map(|it| if let Event::Accepted { connection, .. } = it { Some(*connection) } else { None })
+        .expect("a connection")
+}
+
+/// A server, and a peer with a connection to it.
+fn connected() -> (Half, Liar, ConnectionId) {
+    let mut half = server_of(config());
+    half.advance(Duration::from_millis(5));
+    let mut liar = Liar::new(PEER, 0x77, record());
+    liar.connect(&mut half, PORT);
+    let id = accepted(&half);
+    half.take();
+    (half, liar, id)
+}
+
+/// An engine whose OPEN has left.
+fn opening() -> (Half, Got) {
+    let mut half = Half::new(config());
+    let name = Name { host: 1, port: 9 };
+    half.call(|engine, now| engine.open(now, PEER, name, record())).expect("room");
+    let open = half.take().remove(0);
+    (half, open)
+}
+
+fn of(sent: &[Got], kind: Kind) -> Vec<&Got> {
+    sent.iter().filter(|got| got.kind() == kind).collect()
+}
+
+fn send(half: &mut Half, id: ConnectionId, len: usize) {
+    let buffer = half.memory.add(vec![1; len]);
+    half.call(|engine, now| engine.send(now, id, Output::new(buffer, len as u64))).expect("room");
+}
+
+fn qos(liar: &Liar, epoch: u32, record: &Qos) -> Lie {
+    let mut bytes = Vec::new();
+    let change = pinnace_wire::a1::Change { epoch, qos: *record };
+    let header = pinnace_wire::a1::Header {
+        connection: liar.id,
+        sequence: 0,
+        edge: 0,
+        stamp: 0,
+        is_checked: false,
+        is_retransmitted: false,
+    };
+    pinnace_wire::a1::qos(&header, &change, &mut bytes);
+    Lie { body: bytes[32..].to_vec(), ..liar.lie(Kind::Qos) }
+}
+
+//= A-5 test
+#[test]
+fn an_answer_that_was_given_before_is_marked() {
+    let (mut half, liar, _) = connected();
+    for (epoch, is_marked) in [(1, false), (1, true), (0, true), (2, false), (1, true)] {
+        half.feed(PEER, &qos(&liar, epoch, &record()).bytes());
+        let sent = half.take();
+        let replies = of(&sent, Kind::QosReply);
+        assert_eq!(replies.len(), 1, "{epoch}");
+        assert_eq!(replies[0].header().is_retransmitted, is_marked, "{epoch}");
+    }
+    for (code, is_marked) in [(0, false), (0, true), (1, false), (1, true)] {
+        half.feed(PEER, &Lie { body: vec![0, code], ..liar.lie(Kind::Close) }.bytes());
+        let sent = half.take();
+        let replies = of(&sent, Kind::CloseReply);
+        assert_eq!(replies.len(), 1, "{code}");
+        assert_eq!(replies[0].header().is_retransmitted, is_marked, "{code}");
+    }
+}
+
+//= A-5 test
+//= A-18 test
+#[test]
+fn a_farewell_that_was_said_before_is_marked() {
+    for is_normal in [false, true] {
+        let (mut half, _, id) = connected();
+        if is_normal {
+            half.call(|engine, now| engine.close(now, id, Duration::ZERO)).expect("it lives");
+        } else {
+            half.call(|engine, now| engine.abort(now, id)).expect("it lives");
+        }
+        half.call(|engine, now| engine.shut_down(now));
+        let sent = half.take();
+        let said: Vec<_> = sent.iter().map(|got| (got.body(), got.header().is_retransmitted)).collect();
+        let [(Some(first), false), (Some(last), is_marked)] = said[..] else { panic!("{said:?}") };
+        assert_eq!(is_marked, first == last, "{said:?}");
+        assert_eq!(is_marked, !is_normal);
+    }
+}

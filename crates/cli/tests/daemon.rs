@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{pinnace, run, text, wait, wait_until};
+use common::{Listening, pinnace, run, text, wait, wait_until};
 use pinnace::daemon::{Client, statistics};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -88,4 +88,27 @@ fn what_makes_no_sense_is_refused() {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", text(&output.stderr));
         assert!(!socket.exists());
     }
+}
+
+/// `pinnace listen` and `pinnace connect` take shared memory by themselves where both have the daemon.
+#[test]
+fn what_is_on_one_host_goes_through_its_memory() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("daemon.sock");
+    let (mut daemon, _) = start(&socket, &[]);
+    let input: Vec<u8> = (0..3_000_000_u32).map(|at| b' ' + (at / 251 % 90) as u8).collect();
+    let file = directory.path().join("input");
+    std::fs::write(&file, &input).unwrap();
+    let mut listen = pinnace(&["listen", "127.0.0.1:0"]);
+    let listener = Listening::of(listen.env("PINNACE_DAEMON", &socket).stdout(Stdio::piped()));
+    let mut connect = pinnace(&["connect", &listener.address, "--json"]);
+    let sent = connect.env("PINNACE_DAEMON", &socket).stdin(std::fs::File::open(&file).unwrap()).output().unwrap();
+    let errors = text(&sent.stderr);
+    assert_eq!(sent.status.code(), Some(0), "{errors}");
+    assert!(errors.contains("\"method\":\"shared-memory\""), "{errors}");
+    let (code, out, err) = listener.finish();
+    assert_eq!(code, Some(0), "{err}");
+    assert!(out.as_bytes() == input, "{} bytes", out.len());
+    signal(&daemon, "-TERM");
+    assert_eq!(wait(&mut daemon), Some(0));
 }

@@ -31,10 +31,13 @@ static int fill(pinnace_connection_t *client, char *message) {
     return sent;
 }
 
-int main(void) {
-    const char *methods[] = {"zcrp", "xtp", "qmp", "a1"};
+/* The methods of the command line, or all that need nothing but a network. */
+int main(int argc, char **argv) {
+    const char *network[] = {"zcrp", "xtp", "qmp", "a1"};
+    const char *const *methods = argc > 1 ? (const char *const *)argv + 1 : network;
+    size_t count = argc > 1 ? (size_t)argc - 1 : sizeof network / sizeof *network;
     static char message[SIZE];
-    for (size_t at = 0; at < sizeof methods / sizeof *methods; at++) {
+    for (size_t at = 0; at < count; at++) {
         struct pinnace_send_options options = PINNACE_SEND_OPTIONS_INIT;
         struct iovec part = {message, SIZE};
         pinnace_connection_t *client, *server;

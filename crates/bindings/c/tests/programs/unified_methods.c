@@ -72,9 +72,11 @@ static void streams(const char *method) {
     CHECK(pthread_join(thread, NULL) == 0 && pinnace_close(server, LONG) == 0);
 }
 
-int main(void) {
-    const char *methods[] = {"zcrp", "vrp", "xtp", "qmp", "a1"};
-    size_t count = sizeof methods / sizeof *methods;
+/* The methods of the command line, or all that need nothing but a network. */
+int main(int argc, char **argv) {
+    const char *network[] = {"zcrp", "vrp", "xtp", "qmp", "a1"};
+    const char *const *methods = argc > 1 ? (const char *const *)argv + 1 : network;
+    size_t count = argc > 1 ? (size_t)argc - 1 : sizeof network / sizeof *network;
     for (size_t at = 0; at < count; at++) {
         requests(methods[at]);
         streams(methods[at]);

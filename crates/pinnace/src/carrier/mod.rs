@@ -135,7 +135,7 @@ pub(crate) enum Carrier {
     /// A1.
     A1(A1),
     /// A1, to several receivers.
-    Cast(Cast),
+    Cast(Box<Cast>),
 }
 
 /// Does the same with whichever it is.

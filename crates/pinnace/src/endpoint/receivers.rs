@@ -160,7 +160,7 @@ impl Connection {
 
     fn cast(&self) -> Result<&Cast, Error> {
         match self.carrier() {
-            Carrier::Cast(cast) => Ok(cast),
+            Carrier::Cast(cast) => Ok(cast.as_ref()),
             _ => Err(unsuited("a connection with one peer gets no others: use Endpoint::connect_all".to_owned())),
         }
     }

@@ -71,7 +71,7 @@ pub(crate) fn connect_all(
     invite_all(&cast, peers)?;
     let selection = options.selection.clone();
     let parts = Parts { method, service: service.clone(), path, peer: first, selection };
-    Ok(Connection::new(Carrier::Cast(cast), parts))
+    Ok(Connection::new(Carrier::Cast(Box::new(cast)), parts))
 }
 
 /// The source's socket: on the address that all are reached from, or on all addresses.

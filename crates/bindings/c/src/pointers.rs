@@ -1,6 +1,6 @@
 //! What C's pointers point to.
 
-use crate::errors::{Errno, Failure};
+use crate::errors::{Errno, Failure, told};
 use libc::{c_char, c_int};
 use std::ffi::CStr;
 
@@ -32,7 +32,7 @@ pub(crate) unsafe fn give<T>(place: *mut T, value: T) {
 ///
 /// # Safety
 /// `string` may be written, `size` bytes; or is null.
-pub(crate) unsafe fn write_text(text: &str, string: *mut c_char, size: usize) -> Result<c_int, Failure> {
+unsafe fn write_text(text: &str, string: *mut c_char, size: usize) -> Result<c_int, Failure> {
     if size > 0 {
         if string.is_null() {
             return Err(Errno(libc::EINVAL).into());
@@ -45,4 +45,17 @@ pub(crate) unsafe fn write_text(text: &str, string: *mut c_char, size: usize) ->
         }
     }
     c_int::try_from(text.len()).map_err(|_| Errno(libc::EOVERFLOW).into())
+}
+
+/// What a call has to say, written to C (see [`write_text`]); -1 if it fails.
+///
+/// # Safety
+/// `string` may be written, `size` bytes; or is null.
+pub(crate) unsafe fn told_text(
+    string: *mut c_char,
+    size: usize,
+    say: impl FnOnce() -> Result<String, Failure>,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    told(-1, || unsafe { write_text(&say()?, string, size) })
 }

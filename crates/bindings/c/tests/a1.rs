@@ -18,31 +18,15 @@
 #[allow(dead_code, reason = "shared with other tests")]
 mod support;
 
-use std::path::Path;
-use support::{Linkage, compile, compiler, examples, root, run};
+use support::{check, examples, test_program};
 
 #[test]
 fn the_committed_header_is_up_to_date() {
     support::header_is_up_to_date("a1.h", "cbindgen-a1.toml", &["src/a1/abi.rs"]);
 }
 
-fn check(source: &Path, variable: &str, compilers: &str, standard: &str, said: &str) {
-    let Some(compiler) = compiler(variable, compilers) else { return };
-    for linkage in [Linkage::Shared, Linkage::Static] {
-        let output = run(&compile(&compiler, standard, source, linkage));
-        let stdout = String::from_utf8_lossy(&output.stdout);
-        assert!(
-            output.status.success() && stdout.contains(said),
-            "{}, {linkage:?}: {}\n{stdout}\n{}",
-            source.display(),
-            output.status,
-            String::from_utf8_lossy(&output.stderr)
-        );
-    }
-}
-
 fn check_c(program: &str, said: &str) {
-    check(&root().join("tests/programs").join(program), "CC", "cc", "-std=c11", said);
+    check(&test_program(program), "-std=c11", said);
 }
 
 #[test]
@@ -52,7 +36,7 @@ fn types_and_functions_are_the_specifications() {
 
 #[test]
 fn the_header_is_cpp_as_well() {
-    check(&root().join("tests/programs/a1_header.cpp"), "CXX", "c++", "-std=c++11", "as the specification has it\n");
+    check(&test_program("a1_header.cpp"), "-std=c++11", "as the specification has it\n");
 }
 
 #[test]
@@ -97,5 +81,5 @@ fn every_error_is_told() {
 
 #[test]
 fn the_example_casts_and_listens() {
-    check(&examples().join("a1.c"), "CC", "cc", "-std=c99", "pictures to 3 sinks");
+    check(&examples().join("a1.c"), "-std=c99", "pictures to 3 sinks");
 }

@@ -13,30 +13,13 @@ mod support;
 
 use std::path::Path;
 use std::process::Command;
-use support::{Linkage, compile, compiler, examples, library, root, run};
-
-const C99: &str = "-std=c99";
-
-fn check(source: &Path, said: &str) {
-    let Some(cc) = compiler("CC", "cc") else { return };
-    for linkage in [Linkage::Shared, Linkage::Static] {
-        let output = run(&compile(&cc, C99, source, linkage));
-        let stdout = String::from_utf8_lossy(&output.stdout);
-        let name = source.display();
-        assert!(
-            output.status.success() && stdout.contains(said),
-            "{name}, {linkage:?}: {}\n{stdout}\n{}",
-            output.status,
-            String::from_utf8_lossy(&output.stderr)
-        );
-    }
-}
+use support::{Linkage, check, compile, compiler, examples, library, root, run, test_program};
 
 macro_rules! programs {
     ($($test:ident: $folder:expr, $file:literal, $said:literal;)*) => {
         $(#[test]
         fn $test() {
-            check(&$folder.join($file), $said);
+            check(&$folder.join($file), "-std=c99", $said);
         })*
     };
 }
@@ -60,7 +43,7 @@ programs! {
 #[test]
 fn the_header_is_cpp_as_well() {
     let Some(cxx) = compiler("CXX", "c++") else { return };
-    let program = compile(&cxx, "-std=c++11", &root().join("tests/programs/header.cpp"), Linkage::Shared);
+    let program = compile(&cxx, "-std=c++11", &test_program("header.cpp"), Linkage::Shared);
     let output = run(&program);
     assert!(output.status.success() && output.stdout == b"from C++\n", "{output:?}");
 }

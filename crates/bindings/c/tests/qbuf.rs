@@ -14,31 +14,15 @@
 #[allow(dead_code, reason = "shared with other tests")]
 mod support;
 
-use std::path::Path;
-use support::{Linkage, compile, compiler, examples, root, run};
+use support::{check, examples, test_program};
 
 #[test]
 fn the_committed_header_is_up_to_date() {
     support::header_is_up_to_date("qbuf.h", "cbindgen-qbuf.toml", &["src/qbuf/abi.rs"]);
 }
 
-fn check(source: &Path, variable: &str, compilers: &str, standard: &str, said: &str) {
-    let Some(compiler) = compiler(variable, compilers) else { return };
-    for linkage in [Linkage::Shared, Linkage::Static] {
-        let output = run(&compile(&compiler, standard, source, linkage));
-        let stdout = String::from_utf8_lossy(&output.stdout);
-        assert!(
-            output.status.success() && stdout.contains(said),
-            "{}, {linkage:?}: {}\n{stdout}\n{}",
-            source.display(),
-            output.status,
-            String::from_utf8_lossy(&output.stderr)
-        );
-    }
-}
-
 fn check_c(program: &str, said: &str) {
-    check(&root().join("tests/programs").join(program), "CC", "cc", "-std=c11", said);
+    check(&test_program(program), "-std=c11", said);
 }
 
 #[test]
@@ -73,15 +57,15 @@ fn a_peer_that_dies() {
 
 #[test]
 fn the_header_is_cpp_as_well() {
-    check(&root().join("tests/programs/qbuf_header.cpp"), "CXX", "c++", "-std=c++11", "from C++\n");
+    check(&test_program("qbuf_header.cpp"), "-std=c++11", "from C++\n");
 }
 
 #[test]
 fn the_example_passes_pictures() {
-    check(&examples().join("qbuf.c"), "CC", "cc", "-std=c11", "100 pictures");
+    check(&examples().join("qbuf.c"), "-std=c11", "100 pictures");
 }
 
 #[test]
 fn the_example_is_an_echo_server() {
-    check(&examples().join("qmp.c"), "CC", "cc", "-std=c11", "5 clients");
+    check(&examples().join("qmp.c"), "-std=c11", "5 clients");
 }

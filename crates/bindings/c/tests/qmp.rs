@@ -11,31 +11,15 @@
 #[allow(dead_code, reason = "shared with other tests")]
 mod support;
 
-use std::path::Path;
-use support::{Linkage, compile, compiler, root, run};
+use support::{check, test_program};
 
 #[test]
 fn the_committed_header_is_up_to_date() {
     support::header_is_up_to_date("qmp.h", "cbindgen-qmp.toml", &["src/qmp/options.rs", "src/qmp/abi.rs"]);
 }
 
-fn check(source: &Path, variable: &str, compilers: &str, standard: &str, said: &str) {
-    let Some(compiler) = compiler(variable, compilers) else { return };
-    for linkage in [Linkage::Shared, Linkage::Static] {
-        let output = run(&compile(&compiler, standard, source, linkage));
-        let stdout = String::from_utf8_lossy(&output.stdout);
-        assert!(
-            output.status.success() && stdout.contains(said),
-            "{}, {linkage:?}: {}\n{stdout}\n{}",
-            source.display(),
-            output.status,
-            String::from_utf8_lossy(&output.stderr)
-        );
-    }
-}
-
 fn check_c(program: &str, said: &str) {
-    check(&root().join("tests/programs").join(program), "CC", "cc", "-std=c11", said);
+    check(&test_program(program), "-std=c11", said);
 }
 
 #[test]
@@ -90,5 +74,5 @@ fn options_are_set_and_told() {
 
 #[test]
 fn the_header_is_cpp_as_well() {
-    check(&root().join("tests/programs/qmp_header.cpp"), "CXX", "c++", "-std=c++11", "from C++\n");
+    check(&test_program("qmp_header.cpp"), "-std=c++11", "from C++\n");
 }

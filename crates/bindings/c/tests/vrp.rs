@@ -14,45 +14,15 @@
 #[allow(dead_code, reason = "shared with other tests")]
 mod support;
 
-use std::path::Path;
-use support::{Linkage, compile, compiler, examples, root, run};
+use support::{check, examples, test_program};
 
 #[test]
 fn the_committed_header_is_up_to_date() {
-    let config = cbindgen::Config::from_file(root().join("cbindgen-vrp.toml")).expect("cbindgen-vrp.toml");
-    let made = cbindgen::Builder::new()
-        .with_src(root().join("src/vrp/abi.rs"))
-        .with_config(config)
-        .generate()
-        .expect("a header of src/vrp");
-    let mut text = Vec::new();
-    made.write(&mut text);
-    let text = String::from_utf8(text).expect("text");
-    let path = root().join("include/vrp.h");
-    if std::env::var_os("PINNACE_BLESS").is_some() {
-        std::fs::write(&path, &text).expect("a header to write");
-    }
-    let committed = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(committed == text, "include/vrp.h is not what src/vrp says: run with PINNACE_BLESS=1 and look at it");
-}
-
-fn check(source: &Path, variable: &str, compilers: &str, standard: &str, said: &str) {
-    let Some(compiler) = compiler(variable, compilers) else { return };
-    for linkage in [Linkage::Shared, Linkage::Static] {
-        let output = run(&compile(&compiler, standard, source, linkage));
-        let stdout = String::from_utf8_lossy(&output.stdout);
-        assert!(
-            output.status.success() && stdout.contains(said),
-            "{}, {linkage:?}: {}\n{stdout}\n{}",
-            source.display(),
-            output.status,
-            String::from_utf8_lossy(&output.stderr)
-        );
-    }
+    support::header_is_up_to_date("vrp.h", "cbindgen-vrp.toml", &["src/vrp/abi.rs"]);
 }
 
 fn check_c(program: &str, said: &str) {
-    check(&root().join("tests/programs").join(program), "CC", "cc", "-std=c99", said);
+    check(&test_program(program), "-std=c99", said);
 }
 
 #[test]
@@ -87,10 +57,10 @@ fn types_and_functions_are_the_specifications() {
 
 #[test]
 fn the_header_is_cpp_as_well() {
-    check(&root().join("tests/programs/vrp_header.cpp"), "CXX", "c++", "-std=c++11", "from C++\n");
+    check(&test_program("vrp_header.cpp"), "-std=c++11", "from C++\n");
 }
 
 #[test]
 fn the_example_shows_a_picture() {
-    check(&examples().join("vrp.c"), "CC", "cc", "-std=c99", "30 pictures, of which");
+    check(&examples().join("vrp.c"), "-std=c99", "30 pictures, of which");
 }

@@ -25,25 +25,10 @@ mod types;
 use std::fmt::Write;
 use std::mem::offset_of;
 use std::path::{Path, PathBuf};
-use support::{Linkage, compile, compiler, examples, root, run};
+use support::{check, examples, test_program};
 
-fn check_with(source: &Path, variable: &str, compilers: &str, standard: &str, said: &str) {
-    let Some(compiler) = compiler(variable, compilers) else { return };
-    for linkage in [Linkage::Shared, Linkage::Static] {
-        let output = run(&compile(&compiler, standard, source, linkage));
-        let stdout = String::from_utf8_lossy(&output.stdout);
-        assert!(
-            output.status.success() && stdout.contains(said),
-            "{}, {linkage:?}: {}\n{stdout}\n{}",
-            source.display(),
-            output.status,
-            String::from_utf8_lossy(&output.stderr)
-        );
-    }
-}
-
-fn check(program: &str, said: &str) {
-    check_with(&root().join("tests/programs").join(program), "CC", "cc", "-std=c99", said);
+fn check_c(program: &str, said: &str) {
+    check(&test_program(program), "-std=c99", said);
 }
 
 /// A program that compiles only if sizes, places and numbers are what the library believes.
@@ -95,47 +80,47 @@ fn written(name: &str, text: &str) -> PathBuf {
 #[test]
 fn structures_and_numbers_are_the_librarys() {
     let source = written("xtp_layout.c", &layout("_Static_assert"));
-    check_with(&source, "CC", "cc", "-std=c11", "as agreed");
+    check(&source, "-std=c11", "as agreed");
     let source = written("xtp_layout_cpp.cpp", &layout("static_assert"));
-    check_with(&source, "CXX", "c++", "-std=c++11", "as agreed");
+    check(&source, "-std=c++11", "as agreed");
 }
 
 #[test]
 fn the_header_is_cpp_as_well() {
-    check_with(&root().join("tests/programs/xtp_header.cpp"), "CXX", "c++", "-std=c++11", "from C++\n");
+    check(&test_program("xtp_header.cpp"), "-std=c++11", "from C++\n");
 }
 
 #[test]
 fn the_papers_test() {
-    check_with(&examples().join("xtp.c"), "CC", "cc", "-std=c99", "messages of 16384 bytes:");
+    check(&examples().join("xtp.c"), "-std=c99", "messages of 16384 bytes:");
 }
 
 #[test]
 fn each_of_the_six_services() {
-    check("xtp_services.c", "six services work\n");
+    check_c("xtp_services.c", "six services work\n");
 }
 
 #[test]
 fn the_papers_loop_of_timers_and_select() {
-    check("xtp_loop.c", "24 contexts in the loop\n");
+    check_c("xtp_loop.c", "24 contexts in the loop\n");
 }
 
 #[test]
 fn the_applications_ring() {
-    check("xtp_ring.c", "the ring is right\n");
+    check_c("xtp_ring.c", "the ring is right\n");
 }
 
 #[test]
 fn every_end_is_told() {
-    check("xtp_ends.c", "every end is told\n");
+    check_c("xtp_ends.c", "every end is told\n");
 }
 
 #[test]
 fn every_error_is_told() {
-    check("xtp_errors.c", "every error was told\n");
+    check_c("xtp_errors.c", "every error was told\n");
 }
 
 #[test]
 fn everything_arrives_over_a_lossy_path() {
-    check("xtp_lossy.c", "everything arrived over a lossy path\n");
+    check_c("xtp_lossy.c", "everything arrived over a lossy path\n");
 }

@@ -5,7 +5,7 @@
 
 use super::{Failure, context, guard};
 use crate::errors::{self, Errno};
-use crate::pointers::write_text;
+use crate::pointers::told_text;
 pub(super) use crate::pointers::{give, text};
 use libc::{c_char, c_int, c_void};
 use pinnace::rsr::{Buffer, Endpoint, Reader, Request, Startpoint, Way};
@@ -219,12 +219,8 @@ pub unsafe extern "C" fn rsr_startpoint_to_string(
     string: *mut c_char,
     size: usize,
 ) -> c_int {
-    guard(-1, || {
-        // SAFETY: C promises a startpoint.
-        let text = unsafe { some(startpoint.cast_mut())? }.startpoint.to_string();
-        // SAFETY: C promises `size` bytes.
-        unsafe { write_text(&text, string, size) }
-    })
+    // SAFETY: C promises a startpoint, and `size` bytes.
+    unsafe { told_text(string, size, || Ok(some(startpoint.cast_mut())?.startpoint.to_string())) }
 }
 
 /// The same endpoint, reached by this method and no other. Returns NULL if the startpoint does not list it

@@ -7,7 +7,7 @@ use super::line::{Door, Line};
 use super::report;
 use super::types::{self, pinnace_connection_t, pinnace_endpoint_t, pinnace_listener_t, pinnace_options};
 use crate::errors::{self, Failure, told};
-use crate::pointers::{text, write_text};
+use crate::pointers::{text, told_text};
 use libc::{c_char, c_int};
 use pinnace::service::{Method, Selection, Service};
 use pinnace::{Connection, Endpoint, EndpointOptions};
@@ -36,10 +36,8 @@ pub extern "C" fn pinnace_error() -> *const c_char {
 /// pinnace_error says which word, and what may be meant).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pinnace_service_text(service: *const c_char, string: *mut c_char, size: usize) -> c_int {
-    told(-1, || {
-        // SAFETY: C promises a string, or NULL, and room for `size` bytes.
-        unsafe { write_text(&service_of(service)?.0.to_string(), string, size) }
-    })
+    // SAFETY: C promises a string, or NULL, and room for `size` bytes.
+    unsafe { told_text(string, size, || Ok(service_of(service)?.0.to_string())) }
 }
 
 /// Says which method would carry a service, at what cost, and why; what every other one offers; and what would change the
@@ -55,14 +53,14 @@ pub unsafe extern "C" fn pinnace_explain(
     string: *mut c_char,
     size: usize,
 ) -> c_int {
-    told(-1, || {
+    let explain = || {
         // SAFETY: C promises strings, or NULL.
         let ((service, host), peer) = unsafe { (service_of(service)?, optional(peer)?) };
         let peer = peer.map(str::to_owned).or(host);
-        let text = report::explain(&service, peer.as_deref(), &Selection::default())?;
-        // SAFETY: C promises room for `size` bytes.
-        unsafe { write_text(&text, string, size) }
-    })
+        report::explain(&service, peer.as_deref(), &Selection::default())
+    };
+    // SAFETY: C promises room for `size` bytes.
+    unsafe { told_text(string, size, explain) }
 }
 
 /// Opens an endpoint. `address` is "host:port", a UDP port of this host to listen at (port 0 picks one, "[::]:4747" is
@@ -95,12 +93,12 @@ pub unsafe extern "C" fn pinnace_endpoint_address(
     string: *mut c_char,
     size: usize,
 ) -> c_int {
-    told(-1, || {
+    let address = || {
         let endpoint: Arc<Endpoint> = find(endpoint)?;
-        let address = endpoint.local_addr().map(|address| address.to_string()).unwrap_or_default();
-        // SAFETY: C promises room for `size` bytes.
-        unsafe { write_text(&address, string, size) }
-    })
+        Ok(endpoint.local_addr().map(|address| address.to_string()).unwrap_or_default())
+    };
+    // SAFETY: C promises room for `size` bytes.
+    unsafe { told_text(string, size, address) }
 }
 
 /// Listens at an endpoint. `most` is what is accepted at most, a service as in pinnace_service_text: larger messages, higher
@@ -181,11 +179,8 @@ pub unsafe extern "C" fn pinnace_listener_address(
     string: *mut c_char,
     size: usize,
 ) -> c_int {
-    told(-1, || {
-        let door: Arc<Door> = find(listener)?;
-        // SAFETY: C promises room for `size` bytes.
-        unsafe { write_text(&door.address, string, size) }
-    })
+    // SAFETY: C promises room for `size` bytes.
+    unsafe { told_text(string, size, || Ok(find::<Door, _>(listener)?.address.clone())) }
 }
 
 /// The port that is listened at, or -1 (EBADF).

@@ -7,7 +7,7 @@ use super::line::Line;
 use super::types::pinnace_connection_t;
 use super::{handles, report, waiting};
 use crate::errors::{Failure, told};
-use crate::pointers::write_text;
+use crate::pointers::told_text;
 use libc::{c_char, c_int};
 use std::ptr::null;
 use std::sync::Arc;
@@ -29,11 +29,8 @@ pub unsafe extern "C" fn pinnace_peer(
     string: *mut c_char,
     size: usize,
 ) -> c_int {
-    told(-1, || {
-        let line: Arc<Line> = find(connection)?;
-        // SAFETY: C promises room for `size` bytes.
-        unsafe { write_text(&line.connection.peer_addr().to_string(), string, size) }
-    })
+    // SAFETY: C promises room for `size` bytes.
+    unsafe { told_text(string, size, || Ok(find::<Line, _>(connection)?.connection.peer_addr().to_string())) }
 }
 
 /// The service with which messages are sent, as text. Writes as pinnace_service_text does, and returns the length, or -1
@@ -44,11 +41,8 @@ pub unsafe extern "C" fn pinnace_service(
     string: *mut c_char,
     size: usize,
 ) -> c_int {
-    told(-1, || {
-        let line: Arc<Line> = find(connection)?;
-        // SAFETY: C promises room for `size` bytes.
-        unsafe { write_text(&line.connection.service().to_string(), string, size) }
-    })
+    // SAFETY: C promises room for `size` bytes.
+    unsafe { told_text(string, size, || Ok(find::<Line, _>(connection)?.connection.service().to_string())) }
 }
 
 /// Sends with another service from now on: `service` is as in pinnace_service_text, and what it does not say is the default.
@@ -76,17 +70,13 @@ pub unsafe extern "C" fn pinnace_explain_connection(
     string: *mut c_char,
     size: usize,
 ) -> c_int {
-    told(-1, || {
-        let line: Arc<Line> = find(connection)?;
-        let choice = line.connection.explain().ok_or_else(|| {
-            Failure::new(
-                libc::ENOTSUP,
-                "by what this end knows, the method would not carry the service: the peer has chosen",
-            )
-        })?;
-        // SAFETY: C promises room for `size` bytes.
-        unsafe { write_text(&report::of_choice(&choice), string, size) }
-    })
+    let explain = || {
+        let choice = find::<Line, _>(connection)?.connection.explain();
+        let why = "by what this end knows, the method would not carry the service: the peer has chosen";
+        Ok(report::of_choice(&choice.ok_or_else(|| Failure::new(libc::ENOTSUP, why))?))
+    };
+    // SAFETY: C promises room for `size` bytes.
+    unsafe { told_text(string, size, explain) }
 }
 
 /// A descriptor for poll, select and epoll: readable (POLLIN) when a message may have come, or the end of them; also without

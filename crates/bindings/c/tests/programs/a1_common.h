@@ -2,7 +2,7 @@
 #ifndef A1_COMMON_H
 #define A1_COMMON_H
 
-#include "checks.h"
+#include "bytes.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -57,25 +57,6 @@ UNUSED static void pair(struct a1_qos qos, int ends[2]) {
     IS(a1_name(ends[0], &here), 0);
     CHECK(peer == here);
     IS(a1_close(listener, 0), 0);
-}
-
-/* Bytes that tell where they are. */
-UNUSED static char expected(size_t at) {
-    return (char)((at * 2654435761u) >> 13);
-}
-
-UNUSED static void fill(char *data, size_t from, size_t size) {
-    size_t at;
-    for (at = 0; at < size; at++)
-        data[at] = expected(from + at);
-}
-
-UNUSED static int is_intact(const char *data, size_t from, size_t size) {
-    size_t at;
-    for (at = 0; at < size; at++)
-        if (data[at] != expected(from + at))
-            return 0;
-    return 1;
 }
 
 #endif

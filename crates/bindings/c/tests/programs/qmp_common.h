@@ -2,7 +2,7 @@
 #ifndef QMP_COMMON_H
 #define QMP_COMMON_H
 
-#include "checks.h"
+#include "bytes.h"
 
 #include <netinet/tcp.h>
 #include <pthread.h>
@@ -82,25 +82,6 @@ UNUSED static int error_of(int fd) {
     socklen_t length = sizeof why;
     CHECK(qmp_getsockopt(fd, SOL_SOCKET, SO_ERROR, &why, &length) == 0 && length == sizeof why);
     return why;
-}
-
-/* Bytes that tell where they are. */
-UNUSED static char expected(size_t at) {
-    return (char)((at * 2654435761u) >> 13);
-}
-
-UNUSED static void fill(char *data, size_t from, size_t size) {
-    size_t at;
-    for (at = 0; at < size; at++)
-        data[at] = expected(from + at);
-}
-
-UNUSED static int is_intact(const char *data, size_t from, size_t size) {
-    size_t at;
-    for (at = 0; at < size; at++)
-        if (data[at] != expected(from + at))
-            return 0;
-    return 1;
 }
 
 #endif

@@ -1,64 +1,9 @@
 /* A path that loses packets: what VRP loses is what the buffer lets it, and the handler is told. */
 #include "rsr_common.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <pthread.h>
-#include <sys/socket.h>
+#include "lossy.h"
 
 enum { FRAME = 9, NUMBERS = 50000 };
-
-static int near, far;
-static struct sockaddr_in client;
-static socklen_t client_size;
-
-/* Passes datagrams on to the endpoint, and drops one in six of the large ones. */
-static void *forth(void *unused) {
-    static char datagram[65536];
-    uint32_t state = 1;
-    (void)unused;
-    for (;;) {
-        struct sockaddr_in from;
-        socklen_t from_size = sizeof from;
-        ssize_t size = recvfrom(near, datagram, sizeof datagram, 0, (struct sockaddr *)&from, &from_size);
-        if (size < 0)
-            return NULL;
-        client = from;
-        client_size = from_size;
-        state = state * 1664525u + 1013904223u;
-        if (size < 500 || state >> 24 >= 40)
-            (void)!send(far, datagram, (size_t)size, 0);
-    }
-}
-
-static void *back(void *unused) {
-    static char datagram[65536];
-    (void)unused;
-    for (;;) {
-        ssize_t size = recv(far, datagram, sizeof datagram, 0);
-        if (size < 0)
-            return NULL;
-        (void)!sendto(near, datagram, (size_t)size, 0, (struct sockaddr *)&client, client_size);
-    }
-}
-
-static int relay_to(uint16_t port) {
-    struct sockaddr_in name;
-    socklen_t size = sizeof name;
-    pthread_t thread;
-    memset(&name, 0, sizeof name);
-    name.sin_family = AF_INET;
-    name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    near = socket(AF_INET, SOCK_DGRAM, 0);
-    far = socket(AF_INET, SOCK_DGRAM, 0);
-    CHECK(near >= 0 && far >= 0 && bind(near, (struct sockaddr *)&name, sizeof name) == 0);
-    name.sin_port = htons(port);
-    CHECK(connect(far, (struct sockaddr *)&name, sizeof name) == 0);
-    CHECK(getsockname(near, (struct sockaddr *)&name, &size) == 0);
-    CHECK(pthread_create(&thread, NULL, forth, NULL) == 0 && pthread_detach(thread) == 0);
-    CHECK(pthread_create(&thread, NULL, back, NULL) == 0 && pthread_detach(thread) == 0);
-    return ntohs(name.sin_port);
-}
 
 static void take(rsr_request_t *request, void *argument) {
     static uint32_t numbers[NUMBERS];
@@ -109,7 +54,7 @@ int main(void) {
     rsr_startpoint_free(startpoint);
     colon = strrchr(name, ':');
     CHECK(colon != NULL);
-    sprintf(name, "rsr:vrp=127.0.0.1:%d", relay_to((uint16_t)atoi(colon + 1)));
+    sprintf(name, "rsr:vrp=127.0.0.1:%d", relay_to(atoi(colon + 1), 500, 40));
     startpoint = rsr_startpoint_from_string(name);
     CHECK(startpoint != NULL);
     for (round = 0; round < 6; round++) {

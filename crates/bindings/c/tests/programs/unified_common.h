@@ -14,12 +14,10 @@
 #include <pthread.h>
 
 /* The call must fail, and say why: in a number, and in words that have these in them. */
-#define FAILS(call, why, words)                          \
-    do {                                                 \
-        errno = 0;                                       \
-        CHECK(!(call));                                  \
-        CHECK(errno == (why));                           \
-        CHECK(strstr(pinnace_error(), (words)) != NULL); \
+#define FAILS(call, why, words)                \
+    do {                                       \
+        REFUSED(call, why);                    \
+        CHECK(strstr(WORDS, (words)) != NULL); \
     } while (0)
 
 /* Nothing takes longer, even on a machine that has other things to do. */

@@ -1,67 +1,14 @@
 /* A path that loses packets: the handler is told what was lost, packet by packet, and its contract holds. */
 #include "vrp_common.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
+#include "lossy.h"
 
 enum { PACKET = 1000, SIZE = 200500, PACKETS = 201, RATE = 102, RUN = 3, CRITICAL_LOW = 50000, CRITICAL_HIGH = 50001 };
 
-static int near, far;
-static struct sockaddr_storage client;
-static socklen_t client_size;
 static struct {
     int frames, lost, longest;
 } seen;
 static int told[2];
-
-/* Passes datagrams on to the receiver, and drops one in five of the large ones. */
-static void *forth(void *unused) {
-    static char datagram[65536];
-    uint32_t state = 1;
-    (void)unused;
-    for (;;) {
-        struct sockaddr_storage from;
-        socklen_t from_size = sizeof from;
-        ssize_t size = recvfrom(near, datagram, sizeof datagram, 0, (struct sockaddr *)&from, &from_size);
-        if (size < 0)
-            return NULL;
-        client = from;
-        client_size = from_size;
-        state = state * 1664525u + 1013904223u;
-        if (size < 300 || state >> 24 >= 51)
-            (void)!send(far, datagram, (size_t)size, 0);
-    }
-}
-
-static void *back(void *unused) {
-    static char datagram[65536];
-    (void)unused;
-    for (;;) {
-        ssize_t size = recv(far, datagram, sizeof datagram, 0);
-        if (size < 0)
-            return NULL;
-        (void)!sendto(near, datagram, (size_t)size, 0, (struct sockaddr *)&client, client_size);
-    }
-}
-
-static int relay_to(int port) {
-    struct sockaddr_in name;
-    socklen_t size = sizeof name;
-    pthread_t thread;
-    memset(&name, 0, sizeof name);
-    name.sin_family = AF_INET;
-    name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    near = socket(AF_INET, SOCK_DGRAM, 0);
-    far = socket(AF_INET, SOCK_DGRAM, 0);
-    CHECK(near >= 0 && far >= 0 && bind(near, (struct sockaddr *)&name, sizeof name) == 0);
-    name.sin_port = htons((uint16_t)port);
-    CHECK(connect(far, (struct sockaddr *)&name, sizeof name) == 0);
-    CHECK(getsockname(near, (struct sockaddr *)&name, &size) == 0);
-    CHECK(pthread_create(&thread, NULL, forth, NULL) == 0 && pthread_detach(thread) == 0);
-    CHECK(pthread_create(&thread, NULL, back, NULL) == 0 && pthread_detach(thread) == 0);
-    return ntohs(name.sin_port);
-}
 
 static void take(vrp_in_buffer_t frame) {
     unsigned char *data = frame->data;
@@ -127,7 +74,7 @@ int main(void) {
     }
     incoming = vrp_incoming_construct(&port, take);
     CHECK(incoming != NULL);
-    relay = relay_to(port);
+    relay = relay_to(port, 300, 51);
     CHECK(write(ports[1], &relay, sizeof relay) == (ssize_t)sizeof relay);
     for (frame = 0; frame < 14; frame++) {
         await(told[0], &lost, sizeof lost);

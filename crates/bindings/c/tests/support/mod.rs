@@ -121,6 +121,34 @@ pub(crate) fn compile(compiler: &str, standard: &str, source: &Path, linkage: Li
     program
 }
 
+/// A program of the tests' own.
+pub(crate) fn test_program(name: &str) -> PathBuf {
+    root().join("tests/programs").join(name)
+}
+
+/// Programs in C (`.c`) or C++ compile without a warning, however they are linked; run; and say what they should.
+pub(crate) fn check(source: &Path, standard: &str, said: &str) {
+    check_linked(source, standard, &[Linkage::Shared, Linkage::Static], &[said]);
+}
+
+/// As [`check`], linked so.
+pub(crate) fn check_linked(source: &Path, standard: &str, linkages: &[Linkage], said: &[&str]) {
+    let is_c = source.extension().is_some_and(|extension| extension == "c");
+    let (variable, default) = if is_c { ("CC", "cc") } else { ("CXX", "c++") };
+    let Some(compiler) = compiler(variable, default) else { return };
+    for &linkage in linkages {
+        let output = run(&compile(&compiler, standard, source, linkage));
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            output.status.success() && said.iter().all(|said| stdout.contains(said)),
+            "{}, {linkage:?}: {}\n{stdout}\n{}",
+            source.display(),
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+}
+
 /// Runs a program to its end; kills it, and fails, if it takes too long.
 pub(crate) fn run(program: &Path) -> Output {
     let mut child = Command::new(program)

@@ -129,7 +129,7 @@ end
 -- How long the body of a type may be: least, most, and what it is a multiple of.
 local LENGTHS = {
   [OPEN] = { SETUP, SETUP + 2 + 64 + 10 }, [ACCEPT] = { SETUP, SETUP }, [REJECT] = { 4, 4 + 0xffff }, [DATA] = { 0, MAX_BLOCK },
-  [ACK] = { 0, 2 ^ 32 - 1, 8 }, [NACK] = { 8, 2 ^ 32 - 1, 8 }, [SYNC] = { 0, 0 }, [SYNC_REPLY] = { 0, 0 }, [CLOSE] = { 2, 2 },
+  [ACK] = { 0, 2 ^ 32 - 1, 8 }, [NACK] = { 0, 2 ^ 32 - 1, 8 }, [SYNC] = { 0, 0 }, [SYNC_REPLY] = { 0, 0 }, [CLOSE] = { 2, 2 },
   [CLOSE_REPLY] = { 2, 2 }, [QOS] = { CHANGE, CHANGE }, [QOS_REPLY] = { CHANGE, CHANGE },
 }
 

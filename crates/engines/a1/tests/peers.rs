@@ -129,3 +129,23 @@ fn a_farewell_that_was_said_before_is_marked() {
         assert_eq!(is_marked, !is_normal);
     }
 }
+
+//= A-9 test
+#[test]
+fn a_nack_that_names_nothing_tells_an_edge() {
+    let (mut half, mut liar, id) = connected();
+    liar.window = 3;
+    half.feed(PEER, &liar.lie(Kind::Sync).bytes());
+    half.events.clear();
+    let facts = |half: &Half| half.a1().facts(half.now, id).expect("there");
+    // Its window was a thousand blocks in OPEN already.
+    assert_eq!(facts(&half).edge, 1000);
+    liar.window = 1200;
+    half.feed(PEER, &liar.answer(Kind::Nack, 0, &[]).bytes());
+    assert_eq!(facts(&half).edge, 1200);
+    send(&mut half, id, 300);
+    half.take();
+    half.feed(PEER, &liar.answer(Kind::Nack, 2, &[]).bytes());
+    assert_eq!((facts(&half).acked, facts(&half).repeated), (2, 0));
+    assert_eq!(half.a1().counters().answers_invalid, 0);
+}

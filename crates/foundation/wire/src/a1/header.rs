@@ -195,8 +195,8 @@ fn check_control(
         Kind::Open => (SETUP_BYTES..=longest_open).contains(&length),
         Kind::Accept => length == SETUP_BYTES,
         Kind::Reject => (REJECT_BYTES..=REJECT_BYTES + usize::from(u16::MAX)).contains(&length),
-        Kind::Ack => length.is_multiple_of(RANGE_BYTES),
-        Kind::Nack => length.is_multiple_of(RANGE_BYTES) && length > 0,
+        // A NACK that names nothing still tells a sequence and an edge.
+        Kind::Ack | Kind::Nack => length.is_multiple_of(RANGE_BYTES),
         Kind::Qos | Kind::QosReply => length == CHANGE_BYTES,
         Kind::Close | Kind::CloseReply => length == CLOSE_BYTES,
         Kind::Data | Kind::Sync | Kind::SyncReply => length == 0,

@@ -16,7 +16,7 @@
 //! | REJECT | 0 | 0 | [`Reject`] |
 //! | DATA | the block | yes; 0 in a group | [`Block`], and its bytes |
 //! | ACK | the next block expected | yes | [`Ranges`] received beyond it; there may be none |
-//! | NACK | the next block expected | yes | [`Ranges`] missing from it on; at least one |
+//! | NACK | the next block expected | yes | [`Ranges`] missing from it on; there should be one |
 //! | SYNC | the next block never sent | yes | |
 //! | SYNC_REPLY | the next block expected | yes | |
 //! | QOS, QOS_REPLY | the first block under the record | yes | [`Change`] |

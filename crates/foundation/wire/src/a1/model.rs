@@ -382,7 +382,7 @@ pub enum Body<'a> {
     Data(Block),
     /// Received beyond `sequence`, of which [`Header::sequence`] itself is missing.
     Ack(Ranges<'a>),
-    /// Missing from `sequence` on; at least one.
+    /// Missing from `sequence` on; if there is none, it is as good as an ACK.
     Nack(Ranges<'a>),
     /// The round trip is measured.
     Sync,

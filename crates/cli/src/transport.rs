@@ -1,11 +1,12 @@
 //! What every subcommand that talks to a peer shares: the transport's options, waiting, and what its errors mean to the user.
 
+use crate::bare::seconds;
 use crate::exit::Error;
 use crate::interrupt;
+use crate::perf::IdleChoice;
 use clap::{Args, ValueEnum};
-use pinnace::service::PathClass;
 use pinnace::zcrp::{Failure, Options, Profile, Progress, Receiving, Refused, Sending};
-use pinnace::{Idle, Message, Unsent};
+use pinnace::{Message, Unsent};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -27,24 +28,17 @@ pub(crate) struct Transport {
     pub(crate) timeout: Duration,
     /// How to wait: `block` costs no CPU time, `spin` takes a core, `adaptive` spins for a moment and then blocks
     #[arg(long, value_enum, default_value = "adaptive")]
-    idle: IdleName,
+    idle: IdleChoice,
     /// Write every datagram to this file, for Wireshark
     #[arg(long, visible_alias = "pcap", value_name = "FILE")]
     capture: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, ValueEnum)]
 enum ProfileName {
     Auto,
     Internet,
     Cluster,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum IdleName {
-    Block,
-    Adaptive,
-    Spin,
 }
 
 impl Transport {
@@ -55,30 +49,12 @@ impl Transport {
                 ProfileName::Internet => Profile::Internet,
                 ProfileName::Cluster => Profile::Cluster,
             },
-            idle: match self.idle {
-                IdleName::Block => Idle::Block,
-                IdleName::Adaptive => Idle::ADAPTIVE,
-                IdleName::Spin => Idle::Spin,
-            },
+            idle: self.idle.into(),
             unit_bytes: self.unit.map(usize::from),
             peer_timeout: self.timeout,
             capture: self.capture.clone(),
             ..Options::default()
         }
-    }
-
-    /// The same, where a service says what lies between the peers.
-    pub(crate) fn declared(&self, class: Option<PathClass>) -> Result<Self, Error> {
-        let Some(class) = class else { return Ok(self.clone()) };
-        let profile = match class {
-            PathClass::Internet => ProfileName::Internet,
-            PathClass::Host | PathClass::Cluster => ProfileName::Cluster,
-        };
-        if self.profile != ProfileName::Auto && self.profile != profile {
-            let why = format!("--profile and path={class} say different things of the network: leave one out");
-            return Err(Error::usage(why));
-        }
-        Ok(Self { profile, ..self.clone() })
     }
 
     /// An error of the transport, in the user's words. `peer` is who it happened with.
@@ -96,15 +72,6 @@ impl Transport {
             }
             error => Error::from(error),
         }
-    }
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    let value: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
-    if (0.1..=86_400.0).contains(&value) {
-        Ok(Duration::from_secs_f64(value))
-    } else {
-        Err("must lie between 0.1 and 86400 seconds".to_owned())
     }
 }
 

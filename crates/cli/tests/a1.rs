@@ -2,40 +2,13 @@
 
 mod common;
 
-use common::{Listening, pinnace, run, text, wait};
+use common::{Listening, content, fed, line, pinnace, run, text, wait};
 use serde_json::Value;
-use sha2::{Digest, Sha256};
-use std::io::Write;
-use std::process::{Output, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 fn listen(more: &[&str]) -> Listening {
     Listening::start(&[&["a1", "listen", "127.0.0.1:0"], more].concat())
-}
-
-/// What the sender sends as message `number`.
-fn content(number: u64, size: usize) -> Vec<u8> {
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(&1u64.to_le_bytes()).update(&number.to_le_bytes());
-    let mut content = vec![0; size];
-    hasher.finalize_xof().fill(&mut content);
-    content
-}
-
-fn line(content: &[u8]) -> String {
-    format!("message {} bytes {:x}\n", content.len(), Sha256::digest(content))
-}
-
-/// Runs with this on standard input.
-fn fed(args: &[&str], input: &[u8]) -> Output {
-    let mut child =
-        pinnace(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
-    let mut stdin = child.stdin.take().expect("piped");
-    let input = input.to_vec();
-    let writer = std::thread::spawn(move || stdin.write_all(&input));
-    let output = child.wait_with_output().expect("it ends");
-    let _ = writer.join().expect("no panic");
-    output
 }
 
 #[test]

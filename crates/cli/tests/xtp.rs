@@ -3,11 +3,10 @@
 
 mod common;
 
-use common::{Listening, pinnace, run, text, wait};
+use common::{Listening, content, fed, line, many_senders, pinnace, run, text, wait};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use std::io::Write;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 const CODECS: [&str; 2] = ["xtp40", "xtp36"];
@@ -16,31 +15,6 @@ const SINGLES: [&str; 3] = ["transaction", "unack-dgram", "ack-dgram"];
 
 fn listen(more: &[&str]) -> Listening {
     Listening::start(&[&["xtp", "listen", "127.0.0.1:0"], more].concat())
-}
-
-/// What the sender sends as message `number`.
-fn content(number: u64, size: usize) -> Vec<u8> {
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(&1u64.to_le_bytes()).update(&number.to_le_bytes());
-    let mut content = vec![0; size];
-    hasher.finalize_xof().fill(&mut content);
-    content
-}
-
-fn line(content: &[u8]) -> String {
-    format!("message {} bytes {:x}\n", content.len(), Sha256::digest(content))
-}
-
-/// Runs with this on standard input.
-fn fed(args: &[&str], input: &[u8]) -> Output {
-    let mut child =
-        pinnace(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
-    let mut stdin = child.stdin.take().expect("piped");
-    let input = input.to_vec();
-    let writer = std::thread::spawn(move || stdin.write_all(&input));
-    let output = child.wait_with_output().expect("it ends");
-    let _ = writer.join().expect("no panic");
-    output
 }
 
 /// Raw sockets need a right; says so where it is missing.
@@ -307,27 +281,7 @@ fn a_killed_peer_is_reported_in_time_at_either_end() {
 
 #[test]
 fn one_listener_takes_messages_of_many_senders() {
-    let listening = listen(&["--count", "6"]);
-    let address = listening.address.clone();
-    let send = |seed: &str| {
-        pinnace(&["xtp", "send", "--to", &address, "--size", "200kB", "--count", "2", "--seed", seed, "-v"])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap()
-    };
-    let mut printed = Vec::new();
-    for sender in ["1", "2", "3"].map(send) {
-        let output = sender.wait_with_output().unwrap();
-        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-        printed.extend(text(&output.stdout).lines().map(str::to_owned));
-    }
-    let (code, out, err) = listening.finish();
-    assert_eq!(code, Some(0), "{err}");
-    let mut received: Vec<&str> = out.lines().collect();
-    received.sort_unstable();
-    printed.sort_unstable();
-    assert_eq!(received, printed);
+    many_senders("xtp", listen(&["--count", "6"]));
 }
 
 #[test]

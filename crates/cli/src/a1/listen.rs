@@ -4,7 +4,7 @@
 //! prints.
 
 use super::{Line, QosArgs, Transport};
-use crate::bare::{self, Sum, announce};
+use crate::bare::{self, Local, Sum, announce, one_line};
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
@@ -18,12 +18,8 @@ use std::time::{Duration, Instant};
 /// Arguments of `pinnace a1 listen`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The address to listen on; port 0 picks one, and it is printed on standard error
-    #[arg(value_name = "HOST:PORT", value_parser = transport::address, required_unless_present = "bind")]
-    address: Option<String>,
-    /// The same, by name
-    #[arg(long, value_name = "HOST:PORT", value_parser = transport::address, conflicts_with = "address")]
-    bind: Option<String>,
+    #[command(flatten)]
+    local: Local,
     /// End after so many messages, whoever sent them [default: go on until Ctrl-C]
     #[arg(long, value_name = "K")]
     count: Option<u64>,
@@ -47,7 +43,7 @@ const LINGER: Duration = Duration::from_secs(1);
 pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     interrupt::install();
     let qos = args.qos.receiver(args.size)?;
-    let address = args.address.as_ref().or(args.bind.as_ref()).map_or("", String::as_str);
+    let address = args.local.address();
     let failed = |error| args.transport.error(address, "a1 listen", error);
     let socket = Socket::bind_with(address, qos, &args.transport.options()).map_err(failed)?;
     socket.listen(BACKLOG)?;
@@ -62,7 +58,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         is_over.store(true, Ordering::Relaxed);
         result
     });
-    output.note(socket.counters().to_string().trim_end().replace('\n', ", "));
+    output.note(one_line(&socket.counters()));
     result
 }
 

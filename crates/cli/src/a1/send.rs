@@ -1,7 +1,7 @@
 //! `pinnace a1 send`.
 
 use super::{Line, QosArgs, Transport};
-use crate::bare::{Content, Sum, bar, places};
+use crate::bare::{Sum, What, bar};
 use crate::content::DATA;
 use crate::exit::Error;
 use crate::interrupt;
@@ -14,7 +14,6 @@ use pinnace::a1::{Connection, Failure, Full, Progress, Qos, Sending, Socket};
 use serde::Serialize;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Arguments of `pinnace a1 send`.
@@ -22,24 +21,8 @@ use std::time::{Duration, Instant};
 #[command(after_help = DATA, override_usage = "pinnace a1 send [OPTIONS] FILE|- HOST:PORT\n       \
     pinnace a1 send [OPTIONS] --size BYTES --to HOST:PORT")]
 pub(super) struct Args {
-    /// What to send (- is standard input), and the listener's address
-    #[arg(value_name = "FILE|- HOST:PORT", num_args = 0..=2)]
-    places: Vec<String>,
-    /// The listener's address
-    #[arg(long, value_name = "HOST:PORT", value_parser = transport::address)]
-    to: Option<String>,
-    /// Bytes of each message of pseudo-random content
-    #[arg(long, value_name = "BYTES", value_parser = transport::bytes)]
-    size: Option<u64>,
-    /// How many messages, all over one connection
-    #[arg(long, value_name = "K", default_value = "1")]
-    count: u64,
-    /// Where the pseudo-random content starts
-    #[arg(long, default_value = "1")]
-    seed: u64,
-    /// Send the content of this file in each message, straight from its pages
-    #[arg(long, conflicts_with_all = ["size", "seed"])]
-    file: Option<PathBuf>,
+    #[command(flatten)]
+    what: What,
     /// What is older than this has not to be sent any more (--mode raw)
     #[arg(long, value_name = "TIME", value_parser = units::duration, help_heading = "Quality of service")]
     deadline: Option<Duration>,
@@ -78,11 +61,7 @@ struct Sender<'a> {
 }
 
 pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
-    let (file, name) = places(&args.places, (args.file.as_ref(), args.size, args.to.as_ref()))?;
-    let mut content = Content::open(file.as_deref(), args.size, args.seed, "an A1 message")?;
-    if content.len().is_none() && args.count != 1 {
-        return Err(Error::usage("--count: standard input can be read only once"));
-    }
+    let (mut content, name) = args.what.open("an A1 message")?;
     let to = resolve(&name)?;
     interrupt::install();
     // Standard input is as long as it turns out to be, and the record has to say that.
@@ -91,11 +70,11 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let deadline = deadline(args)?;
     let qos = Qos { deadline, ..args.qos.sender(largest)? };
     let connection = connect(args, &name, to, qos)?;
-    let bar = bar(Some(largest.saturating_mul(args.count)));
+    let bar = bar(Some(largest.saturating_mul(args.what.count)));
     let begun = Instant::now();
     let mut sender =
         Sender { args, output, name: &name, connection, bar, under_way: VecDeque::new(), bytes: 0, stale: 0 };
-    let sent = (0..args.count).try_for_each(|number| {
+    let sent = (0..args.what.count).try_for_each(|number| {
         let message = first.take().map_or_else(|| content.whole(number), Ok)?;
         sender.send(message, number)
     });
@@ -109,7 +88,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     sent?;
     let done = Done {
         event: "done",
-        messages: args.count,
+        messages: args.what.count,
         bytes: sender.bytes,
         seconds: begun.elapsed().as_secs_f64(),
         blocks_sent: facts.as_ref().map_or(0, |facts| facts.sent),

@@ -1,8 +1,10 @@
 //! What the commands of the bare protocols share: what is sent, hashes, a bar, what listeners say and how they print.
 
+mod args;
 mod content;
 
-pub(crate) use content::{Content, places};
+pub(crate) use args::{Local, Made, What};
+pub(crate) use content::Content;
 
 use crate::exit::Error;
 use crate::interrupt;
@@ -10,6 +12,8 @@ use crate::output::Output;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
+use std::fmt::Display;
+use std::ops::Range;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
@@ -21,6 +25,22 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     } else {
         Err("must lie between 0.1 and 86400 seconds".to_owned())
     }
+}
+
+/// A message's line, and behind it one for each hole, `[low, high)` in bytes.
+pub(crate) fn line(bytes: u64, sha256: &str, holes: Option<&[[usize; 2]]>) -> String {
+    let holes = holes.into_iter().flatten().map(|[low, high]| format!("\nhole {low}..{high}"));
+    format!("message {bytes} bytes {sha256}{}", holes.collect::<String>())
+}
+
+/// Holes, as JSON has them.
+pub(crate) fn pairs(holes: &[Range<usize>]) -> Vec<[usize; 2]> {
+    holes.iter().map(|hole| [hole.start, hole.end]).collect()
+}
+
+/// Counters on one line.
+pub(crate) fn one_line(counters: &impl Display) -> String {
+    counters.to_string().trim_end().replace('\n', ", ")
 }
 
 /// The hash of a message that comes in pieces.

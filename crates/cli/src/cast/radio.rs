@@ -4,7 +4,7 @@ use super::change::{self, Change};
 use super::media::{Description, Medium, Piece};
 use super::targets::{Ended, News, Targets};
 use super::{Args, Cut, Front, Kind, about, header};
-use crate::bare::bar;
+use crate::bare::{bar, one_line};
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
@@ -117,7 +117,7 @@ impl<'a> Radio<'a> {
         }
         let sinks = self.targets.close(linger);
         self.bar.finish_and_clear();
-        self.output.note(self.targets.socket.counters().to_string().trim_end().replace('\n', ", "));
+        self.output.note(one_line(&self.targets.socket.counters()));
         ended?;
         self.done(&sinks)
     }

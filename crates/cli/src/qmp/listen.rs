@@ -5,11 +5,10 @@
 
 use super::Line;
 use super::settings::Transport;
-use crate::bare::{self, Sum, announce};
+use crate::bare::{self, Local, Sum, announce, one_line};
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
-use crate::transport;
 use crate::xtp::resolve;
 use pinnace::qmp::{Endpoint, Listener, Shutdown, Stream};
 use std::io;
@@ -21,12 +20,8 @@ use std::time::{Duration, Instant};
 /// Arguments of `pinnace qmp listen`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The address to listen on; port 0 picks one, and it is printed on standard error
-    #[arg(value_name = "HOST:PORT", value_parser = transport::address, required_unless_present = "bind")]
-    address: Option<String>,
-    /// The same, by name
-    #[arg(long, value_name = "HOST:PORT", value_parser = transport::address, conflicts_with = "address")]
-    bind: Option<String>,
+    #[command(flatten)]
+    local: Local,
     /// End after so many connections, whoever made them [default: go on until Ctrl-C]
     #[arg(long, value_name = "K")]
     count: Option<u64>,
@@ -45,7 +40,7 @@ const LINGER: Duration = Duration::from_secs(1);
 pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     interrupt::install();
     let Transport { wire, .. } = &args.transport;
-    let address = args.address.as_ref().or(args.bind.as_ref()).map_or("", String::as_str);
+    let address = args.local.address();
     let at = resolve(address)?;
     wire.check()?;
     if wire.link.is_raw() && at.port() == 0 {
@@ -67,7 +62,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         is_over.store(true, Ordering::Relaxed);
         result
     });
-    output.note(endpoint.counters().to_string().trim_end().replace('\n', ", "));
+    output.note(one_line(&endpoint.counters()));
     result
 }
 

@@ -9,6 +9,7 @@ mod settings;
 
 pub(crate) use settings::{LinkName, Wire};
 
+use crate::bare::line;
 use crate::exit::Error;
 use crate::output::Output;
 use clap::{Args as ClapArgs, Subcommand};
@@ -72,6 +73,6 @@ struct Line {
 
 impl Line {
     fn print(&self, output: &Output) {
-        output.result(format_args!("message {} bytes {}", self.bytes, self.sha256), self);
+        output.result(line(self.bytes, &self.sha256, None), self);
     }
 }

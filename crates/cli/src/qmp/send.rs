@@ -2,19 +2,17 @@
 
 use super::Line;
 use super::settings::{LinkName, Transport};
-use crate::bare::{Content, Sum, bar, places};
+use crate::bare::{Content, Sum, What, bar, one_line};
 use crate::content::DATA;
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
-use crate::transport;
 use crate::xtp::resolve;
 use indicatif::ProgressBar;
 use pinnace::qmp::{Endpoint, Options, Shutdown, Stream};
 use serde::Serialize;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Arguments of `pinnace qmp send`.
@@ -22,24 +20,8 @@ use std::time::{Duration, Instant};
 #[command(after_help = DATA, override_usage = "pinnace qmp send [OPTIONS] FILE|- HOST:PORT\n       \
     pinnace qmp send [OPTIONS] --size BYTES --to HOST:PORT")]
 pub(super) struct Args {
-    /// What to send (- is standard input), and the listener's address
-    #[arg(value_name = "FILE|- HOST:PORT", num_args = 0..=2)]
-    places: Vec<String>,
-    /// The listener's address
-    #[arg(long, value_name = "HOST:PORT", value_parser = transport::address)]
-    to: Option<String>,
-    /// Bytes of pseudo-random content over each connection
-    #[arg(long, value_name = "BYTES", value_parser = transport::bytes)]
-    size: Option<u64>,
-    /// How many connections, one after the other
-    #[arg(long, value_name = "K", default_value = "1")]
-    count: u64,
-    /// Where the pseudo-random content starts
-    #[arg(long, default_value = "1")]
-    seed: u64,
-    /// Send the content of this file over each connection
-    #[arg(long, conflicts_with_all = ["size", "seed"])]
-    file: Option<PathBuf>,
+    #[command(flatten)]
+    what: What,
     #[command(flatten)]
     transport: Transport,
 }
@@ -75,11 +57,7 @@ struct Sender<'a> {
 }
 
 pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
-    let (file, name) = places(&args.places, (args.file.as_ref(), args.size, args.to.as_ref()))?;
-    let mut content = Content::open(file.as_deref(), args.size, args.seed, "what is mapped")?;
-    if content.len().is_none() && args.count != 1 {
-        return Err(Error::usage("--count: standard input can be read only once"));
-    }
+    let (mut content, name) = args.what.open("what is mapped")?;
     let options = args.transport.options()?;
     let to = resolve(&name)?;
     interrupt::install();
@@ -90,7 +68,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         _ => Some(wire.client_of(to, &options)?),
     };
     endpoint.iter().flat_map(Endpoint::warnings).for_each(|warning| output.warn(warning));
-    let bar = bar(content.len().map(|len| len.saturating_mul(args.count)));
+    let bar = bar(content.len().map(|len| len.saturating_mul(args.what.count)));
     let (name, begun) = (name.as_str(), Instant::now());
     let mut sender = Sender {
         args,
@@ -104,15 +82,15 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         heard: 0,
         since: begun,
     };
-    let sent = (0..args.count).try_for_each(|number| sender.connection(&mut content, number));
+    let sent = (0..args.what.count).try_for_each(|number| sender.connection(&mut content, number));
     let (seconds, bytes) = (begun.elapsed().as_secs_f64(), sender.bytes);
     sender.bar.finish_and_clear();
     let counters = endpoint.as_ref().map(Endpoint::counters).unwrap_or_default();
-    output.note(counters.to_string().trim_end().replace('\n', ", "));
+    output.note(one_line(&counters));
     sent?;
     let done = Done {
         event: "done",
-        messages: args.count,
+        messages: args.what.count,
         bytes,
         seconds,
         packets_sent: counters.data_packets_sent,
@@ -122,7 +100,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let speed = bytes as f64 * 8.0 / 1e6 / seconds.max(1e-9);
     let text = format!(
         "{} messages delivered, {bytes} bytes in {seconds:.3} s, {speed:.1} Mbit/s; {} of {} packets sent again",
-        args.count, done.packets_resent, done.packets_sent
+        args.what.count, done.packets_resent, done.packets_sent
     );
     if output.json || !output.verbose {
         output.result(text, &done);

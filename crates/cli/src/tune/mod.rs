@@ -11,7 +11,7 @@ mod display;
 mod jitter;
 
 use crate::a1::{Mode, Transport};
-use crate::bare::announce;
+use crate::bare::{announce, one_line};
 use crate::cast::{ANSWER, MOST};
 use crate::exit::Error;
 use crate::interrupt;
@@ -157,7 +157,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let mut display = Display::new(*output, args.is_piped(), args.every, args.open_log()?)?;
     let result = tune(args, &socket, &mut assembly, &mut display);
     display.clear();
-    output.note(socket.counters().to_string().trim_end().replace('\n', ", "));
+    output.note(one_line(&socket.counters()));
     let is_interrupted = result.as_ref().is_err_and(|error| error.exit == crate::exit::Exit::Interrupted);
     if result.is_ok() || (is_interrupted && assembly.streams > 0) {
         display.done(&mut assembly).map_err(|error| cannot_write(args, &error))?;

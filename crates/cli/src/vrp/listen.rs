@@ -1,7 +1,7 @@
 //! `pinnace vrp listen`.
 
-use super::{Line, Transport, counters, lost, pairs, sha256};
-use crate::bare::announce;
+use super::{Line, Transport, lost, sha256};
+use crate::bare::{announce, one_line, pairs};
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
@@ -50,7 +50,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     receiver.close();
     let Tally { frames, packets, lost: packets_lost, longest_run } = tally;
     output.note(format_args!("{frames} frames received, {}", lost(packets_lost, packets, longest_run)));
-    output.note(counters(&receiver.counters()));
+    output.note(one_line(&receiver.counters()));
     result
 }
 

@@ -10,6 +10,7 @@ mod settings;
 
 pub(crate) use settings::{Congestion, ContractArgs, Packets};
 
+use crate::bare::line;
 use crate::exit::Error;
 use crate::output::Output;
 use crate::perf::IdleChoice;
@@ -17,7 +18,6 @@ use clap::{Args as ClapArgs, Subcommand};
 use pinnace::vrp::Options;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
-use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -123,22 +123,12 @@ struct Line {
 
 impl Line {
     fn print(&self, output: &Output) {
-        use std::fmt::Write;
-        let mut text = format!("message {} bytes {}", self.bytes, self.sha256);
-        for [low, high] in self.holes.iter().flatten() {
-            // Writing to a string cannot fail.
-            let _ = write!(text, "\nhole {low}..{high}");
-        }
-        output.result(text, self);
+        output.result(line(self.bytes as u64, &self.sha256, self.holes.as_deref()), self);
     }
 }
 
 fn sha256(content: &[u8]) -> String {
     format!("{:x}", Sha256::digest(content))
-}
-
-fn pairs(holes: &[Range<usize>]) -> Vec<[usize; 2]> {
-    holes.iter().map(|hole| [hole.start, hole.end]).collect()
 }
 
 /// `5 of 207 packets lost (2.42 %), longest run 2`, or `nothing lost`.
@@ -150,10 +140,6 @@ fn lost(lost: u64, packets: u64, longest_run: u32) -> String {
             format!("{lost} of {packets} packets lost ({share}), longest run {longest_run}")
         }
     }
-}
-
-fn counters(counters: &impl std::fmt::Display) -> String {
-    counters.to_string().trim_end().replace('\n', ", ")
 }
 
 #[cfg(test)]

@@ -1,40 +1,27 @@
 //! `pinnace vrp send`.
 
-use super::{ContractArgs, Line, Packets, Transport, counters, lost, pairs, sha256};
+use super::{ContractArgs, Line, Packets, Transport, lost, sha256};
+use crate::bare::{Made, one_line, pairs};
 use crate::content::{DATA, Source};
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
-use crate::{transport, units};
+use crate::units;
 use pinnace::Unsent;
 use pinnace::vrp::{Contract, Failure, Frame, Options, Progress, Refused, Sender, Sending, Sent};
 use serde::Serialize;
 use std::collections::VecDeque;
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// Arguments of `pinnace vrp send`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = DATA)]
 pub(super) struct Args {
-    /// The listener's address
-    #[arg(long, value_name = "HOST:PORT", value_parser = transport::address)]
-    to: String,
-    /// Bytes of each frame
-    #[arg(long, value_name = "BYTES", value_parser = transport::bytes, required_unless_present = "file")]
-    size: Option<u64>,
-    /// How many frames
-    #[arg(long, value_name = "K", default_value = "1")]
-    count: u64,
+    #[command(flatten)]
+    what: Made,
     /// Frames under way at a time
     #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u16).range(1..=1024))]
     parallel: u16,
-    /// Where the pseudo-random content starts
-    #[arg(long, default_value = "1")]
-    seed: u64,
-    /// Send the content of this file in each frame, straight from its pages
-    #[arg(long, conflicts_with_all = ["size", "seed"])]
-    file: Option<PathBuf>,
     #[command(flatten)]
     contract: ContractArgs,
     /// So long after a frame was queued its lost packets are no longer repeated, if the contract allows their loss
@@ -64,15 +51,15 @@ struct Done {
 }
 
 pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
-    let source = Source::open(args.file.as_deref(), args.size, args.seed, "a VRP frame")?;
+    let source = args.what.open("a VRP frame")?;
     let contract = args.contract.contract(source.len() as u64)?;
     interrupt::install();
-    let sender = Sender::connect(args.to.as_str(), &args.options())?;
+    let sender = Sender::connect(args.what.to.as_str(), &args.options())?;
     let mut done = Done { event: "done", ..Done::default() };
     let sent = send_all(args, output, &sender, &source, &contract, &mut done);
     // Says good-bye, so that the receiver need not wait for what will not come.
     sender.close();
-    output.note(counters(&sender.counters()));
+    output.note(one_line(&sender.counters()));
     sent?;
     let silent = match done.unreported {
         0 => String::new(),
@@ -89,7 +76,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         return Err(Error::failed(format!(
             "{} of {} frames were not complete within their contract in time; give them longer (--give-up-after), allow \
              more loss, or send less",
-            done.late, args.count
+            done.late, args.what.count
         )));
     }
     Ok(())
@@ -113,7 +100,7 @@ impl Args {
 
     /// An error of the transport, in the user's words.
     fn error(&self, sender: &Sender, error: pinnace::Error) -> Error {
-        let to = &self.to;
+        let to = &self.what.to;
         let seconds = self.transport.timeout.as_secs_f32();
         match error {
             pinnace::Error::FrameFailed(Failure::PeerGone) if sender.counters().controls_received == 0 => {
@@ -151,7 +138,7 @@ fn send_all(
     let mut under_way: VecDeque<(u64, Sending)> = VecDeque::new();
     let mut next = 0;
     loop {
-        while next < args.count && under_way.len() < parallel {
+        while next < args.what.count && under_way.len() < parallel {
             let frame = args.frame(source, next, contract)?;
             let sending = sender.send(frame).map_err(|unsent| args.error(sender, unsent.error))?;
             under_way.push_back((next, sending));

@@ -4,8 +4,8 @@
 //! prints.
 
 use super::settings::{LinkName, Programming, ServiceName, resolve, service_name};
-use super::{Line, Transport, pairs};
-use crate::bare::{self, Sum, announce};
+use super::{Line, Transport};
+use crate::bare::{self, Local, Sum, announce, one_line, pairs};
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
@@ -21,12 +21,8 @@ use std::time::{Duration, Instant};
 /// Arguments of `pinnace xtp listen`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The address to listen on; port 0 picks one, and it is printed on standard error
-    #[arg(value_name = "HOST:PORT", value_parser = transport::address, required_unless_present = "bind")]
-    address: Option<String>,
-    /// The same, by name
-    #[arg(long, value_name = "HOST:PORT", value_parser = transport::address, conflicts_with = "address")]
-    bind: Option<String>,
+    #[command(flatten)]
+    local: Local,
     /// End after so many messages, whoever sent them [default: go on until Ctrl-C]
     #[arg(long, value_name = "K")]
     count: Option<u64>,
@@ -75,7 +71,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         _ => None,
     };
     let Transport { wire, timeout, .. } = &args.transport;
-    let address = args.address.as_ref().or(args.bind.as_ref()).map_or("", String::as_str);
+    let address = args.local.address();
     let at = resolve(address)?;
     if wire.link == LinkName::Ip36 && at.port() == 0 {
         return Err(Error::usage("over protocol 36 no system picks a port: give one"));
@@ -96,7 +92,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         shared.is_over.store(true, Ordering::Relaxed);
         result
     });
-    output.note(endpoint.counters().to_string().trim_end().replace('\n', ", "));
+    output.note(one_line(&endpoint.counters()));
     if result.is_err() {
         endpoint.shut_down();
     }

@@ -12,15 +12,13 @@ mod watch;
 
 pub(crate) use settings::{CodecName, LinkName, ServiceName, Wire, client_address, resolve};
 
-use crate::bare::seconds;
+use crate::bare::{line, seconds};
 use crate::exit::Error;
 use crate::output::Output;
 use crate::perf::IdleChoice;
 use clap::{Args as ClapArgs, Subcommand};
 use pinnace::xtp::Options;
 use serde::Serialize;
-use std::fmt::Write as _;
-use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -123,15 +121,6 @@ struct Line {
 
 impl Line {
     fn print(&self, output: &Output) {
-        let mut text = format!("message {} bytes {}", self.bytes, self.sha256);
-        for [from, to] in self.holes.iter().flatten() {
-            // Writing to a string does not fail.
-            let _ = write!(text, "\nhole {from}..{to}");
-        }
-        output.result(text, self);
+        output.result(line(self.bytes, &self.sha256, self.holes.as_deref()), self);
     }
-}
-
-fn pairs(holes: &[Range<usize>]) -> Vec<[usize; 2]> {
-    holes.iter().map(|hole| [hole.start, hole.end]).collect()
 }

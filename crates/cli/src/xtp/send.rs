@@ -3,19 +3,17 @@
 use super::settings::{Programming, ServiceName, resolve, service_name};
 use super::watch::Watch;
 use super::{Line, Transport};
-use crate::bare::{Content, Sum, bar, places};
+use crate::bare::{Content, Sum, What, bar, one_line};
 use crate::content::DATA;
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
-use crate::transport;
 use indicatif::ProgressBar;
 use pinnace::Message;
 use pinnace::xtp::{Close, Connection, ControlBlock, Endpoint, Progress, Refused, SendOptions, Sending};
 use serde::Serialize;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Instant;
 
@@ -24,24 +22,8 @@ use std::time::Instant;
 #[command(after_help = DATA, override_usage = "pinnace xtp send [OPTIONS] FILE|- HOST:PORT\n       \
     pinnace xtp send [OPTIONS] --size BYTES --to HOST:PORT")]
 pub(super) struct Args {
-    /// What to send (- is standard input), and the listener's address
-    #[arg(value_name = "FILE|- HOST:PORT", num_args = 0..=2)]
-    places: Vec<String>,
-    /// The listener's address
-    #[arg(long, value_name = "HOST:PORT", value_parser = transport::address)]
-    to: Option<String>,
-    /// Bytes of each message of pseudo-random content
-    #[arg(long, value_name = "BYTES", value_parser = transport::bytes)]
-    size: Option<u64>,
-    /// How many messages, one after the other; all on one stream where the service has one
-    #[arg(long, value_name = "K", default_value = "1")]
-    count: u64,
-    /// Where the pseudo-random content starts
-    #[arg(long, default_value = "1")]
-    seed: u64,
-    /// Send the content of this file in each message, straight from its pages
-    #[arg(long, conflicts_with_all = ["size", "seed"])]
-    file: Option<PathBuf>,
+    #[command(flatten)]
+    what: What,
     /// How it is carried
     #[arg(long, value_enum, default_value_t)]
     service: ServiceName,
@@ -81,12 +63,8 @@ struct Sender<'a> {
 }
 
 pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
-    let (file, address) = places(&args.places, (args.file.as_ref(), args.size, args.to.as_ref()))?;
-    let mut content = Content::open(file.as_deref(), args.size, args.seed, "an XTP message")?;
-    if content.len().is_none() && args.count != 1 {
-        return Err(Error::usage("--count: standard input can be read only once"));
-    }
-    if content.len() == Some(0) && args.count != 1 && !args.service.is_one_message() {
+    let (mut content, address) = args.what.open("an XTP message")?;
+    if content.len() == Some(0) && args.what.count != 1 && !args.service.is_one_message() {
         return Err(Error::usage(format!(
             "--count: a stream ({}) has no empty messages; one alone is an empty stream",
             args.service
@@ -99,7 +77,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     endpoint.warnings().iter().for_each(|warning| output.warn(warning));
     let block = args.programming.block(&endpoint, args.service.into(), *timeout)?;
     let watch = Watch::new(&endpoint, &address, wire.link, *timeout);
-    let bar = bar(content.len().map(|len| len.saturating_mul(args.count)));
+    let bar = bar(content.len().map(|len| len.saturating_mul(args.what.count)));
     let mut sender = Sender { args, output, endpoint: &endpoint, to, block, watch, bar, bytes: 0 };
     let begun = Instant::now();
     let sent = match args.service {
@@ -116,14 +94,14 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     }
     sent?;
     let counters = endpoint.counters();
-    output.note(counters.to_string().trim_end().replace('\n', ", "));
+    output.note(one_line(&counters));
     done(
         args,
         output,
         &Done {
             event: "done",
             service: service_name(args.service.into()),
-            messages: args.count,
+            messages: args.what.count,
             bytes,
             seconds,
             packets_sent: counters.data_packets_sent,
@@ -171,7 +149,7 @@ impl Sender<'_> {
         let mut under_way = VecDeque::new();
         // Of what was printed only when it had been acknowledged nobody would see where a stream is stuck.
         let mut sum = Sum::default();
-        for number in 0..self.args.count {
+        for number in 0..self.args.what.count {
             let mut pieces = content.pieces(number);
             while let Some((piece, eom)) = pieces.next()? {
                 if self.output.json || self.output.verbose {
@@ -251,8 +229,8 @@ impl Sender<'_> {
         self.watch.begin();
         // Who does not acknowledge is not missed when it is silent.
         let is_acked = self.args.service == ServiceName::AckDgram;
-        while ended < self.args.count {
-            while next < self.args.count && under_way.len() < usize::from(self.args.parallel) {
+        while ended < self.args.what.count {
+            while next < self.args.what.count && under_way.len() < usize::from(self.args.parallel) {
                 let message = content.whole(next)?;
                 let sent = self.endpoint.datagram_with(self.to, message, self.block.clone(), &SendOptions::MESSAGE);
                 under_way.push_back(sent.map_err(|unsent| self.watch.error(unsent.error))?);
@@ -280,7 +258,7 @@ impl Sender<'_> {
 
     /// A transaction for each message, whose response is counted and not shown.
     fn requests(&mut self, content: &mut Content) -> Result<(), Error> {
-        for number in 0..self.args.count {
+        for number in 0..self.args.what.count {
             let message = content.whole(number)?;
             let mut sum = Sum::default();
             sum.add(&message);

@@ -1,6 +1,6 @@
 //! `pinnace zcrp listen`.
 
-use crate::bare::announce;
+use crate::bare::{announce, one_line};
 use crate::exit::{Error, Exit};
 use crate::interrupt;
 use crate::output::Output;
@@ -84,8 +84,4 @@ fn serve(args: &Args, output: &Output, receiver: &Receiver) -> Result<(), Error>
     receiver.close();
     output.note(format_args!("{received} messages received; {}", one_line(&receiver.counters())));
     result
-}
-
-fn one_line(counters: &pinnace::zcrp::ReceiverCounters) -> String {
-    counters.to_string().trim_end().replace('\n', ", ")
 }

@@ -1,13 +1,13 @@
 //! `pinnace zcrp send`.
 
-use crate::content::{DATA, Source};
+use crate::bare::{Made, one_line};
+use crate::content::DATA;
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
 use crate::transport::{self, Transport};
 use pinnace::zcrp::{Sender, Sending};
 use std::collections::VecDeque;
-use std::path::PathBuf;
 use std::time::Instant;
 
 /// Messages under way at most.
@@ -19,30 +19,17 @@ const AHEAD_BYTES: usize = 256 << 20;
 #[derive(Debug, clap::Args)]
 #[command(after_help = DATA)]
 pub(super) struct Args {
-    /// The listener's address
-    #[arg(long, value_name = "HOST:PORT", value_parser = transport::address)]
-    to: String,
-    /// Bytes of each message
-    #[arg(long, value_name = "BYTES", value_parser = transport::bytes, required_unless_present = "file")]
-    size: Option<u64>,
-    /// How many messages
-    #[arg(long, value_name = "K", default_value = "1")]
-    count: u64,
-    /// Where the pseudo-random content starts
-    #[arg(long, default_value = "1")]
-    seed: u64,
-    /// Send the content of this file in each message, straight from its pages
-    #[arg(long, conflicts_with_all = ["size", "seed"])]
-    file: Option<PathBuf>,
+    #[command(flatten)]
+    what: Made,
     #[command(flatten)]
     transport: Transport,
 }
 
 pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
-    let source = Source::open(args.file.as_deref(), args.size, args.seed, "a ZCRP message")?;
+    let source = args.what.open("a ZCRP message")?;
     interrupt::install();
-    let sender = Sender::connect(args.to.as_str(), &args.transport.options())?;
-    let failed = |error| args.transport.error(&args.to, error);
+    let sender = Sender::connect(args.what.to.as_str(), &args.transport.options())?;
+    let failed = |error| args.transport.error(&args.what.to, error);
     let ahead = (AHEAD_BYTES / source.len().max(1)).clamp(1, AHEAD);
     let begun = Instant::now();
     let answered = || {
@@ -53,7 +40,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         if begun.elapsed() > args.transport.timeout && !answered() {
             return Err(Error::peer_gone(format!(
                 "no answer from {} within {} s: is `pinnace zcrp listen` running there, and does UDP reach it?",
-                args.to,
+                args.what.to,
                 args.transport.timeout.as_secs_f32()
             )));
         }
@@ -62,7 +49,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let mut under_way: VecDeque<Sending> = VecDeque::new();
     let mut next = 0;
     loop {
-        while next < args.count && under_way.len() < ahead {
+        while next < args.what.count && under_way.len() < ahead {
             let message = source.message(next)?;
             under_way.push_back(sender.send(message).map_err(|unsent| failed(unsent.error))?);
             next += 1;
@@ -74,7 +61,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
             super::print(output, number, &message);
         }
     }
-    output.note(sender.counters().to_string().trim_end().replace('\n', ", "));
+    output.note(one_line(&sender.counters()));
     sender.close();
     Ok(())
 }

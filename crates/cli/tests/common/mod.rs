@@ -1,7 +1,8 @@
 //! Running the real command.
 #![allow(dead_code)] // each test file uses its share
 
-use std::io::{BufRead, BufReader, Read};
+use sha2::{Digest, Sha256};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -123,4 +124,54 @@ pub(crate) fn wait_until(what: &str, mut ready: impl FnMut() -> bool) {
 
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("UTF-8")
+}
+
+/// What the sender of a bare protocol sends as message `number`.
+pub(crate) fn content(number: u64, size: usize) -> Vec<u8> {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&1u64.to_le_bytes()).update(&number.to_le_bytes());
+    let mut content = vec![0; size];
+    hasher.finalize_xof().fill(&mut content);
+    content
+}
+
+/// What both ends of a bare protocol say of a message.
+pub(crate) fn line(content: &[u8]) -> String {
+    format!("message {} bytes {:x}\n", content.len(), Sha256::digest(content))
+}
+
+/// Runs with this on standard input.
+pub(crate) fn fed(args: &[&str], input: &[u8]) -> Output {
+    let mut child =
+        pinnace(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
+    let mut stdin = child.stdin.take().expect("piped");
+    let input = input.to_vec();
+    let writer = std::thread::spawn(move || stdin.write_all(&input));
+    let output = child.wait_with_output().expect("it ends");
+    let _ = writer.join().expect("no panic");
+    output
+}
+
+/// Three senders at once, and a listener for all of their messages.
+pub(crate) fn many_senders(protocol: &str, listening: Listening) {
+    let address = listening.address.clone();
+    let send = |seed: &str| {
+        pinnace(&[protocol, "send", "--to", &address, "--size", "200kB", "--count", "2", "--seed", seed, "-v"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+    let mut printed = Vec::new();
+    for sender in ["1", "2", "3"].map(send) {
+        let output = sender.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        printed.extend(text(&output.stdout).lines().map(str::to_owned));
+    }
+    let (code, out, err) = listening.finish();
+    assert_eq!(code, Some(0), "{err}");
+    let mut received: Vec<&str> = out.lines().collect();
+    received.sort_unstable();
+    printed.sort_unstable();
+    assert_eq!(received, printed);
 }

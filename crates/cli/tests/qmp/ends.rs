@@ -1,10 +1,9 @@
 //! Both ends, and what they print.
 
-use crate::common::{pinnace, run, text};
+use crate::common::{content, fed, line, many_senders, run, text};
 use crate::relay::Relay;
-use crate::{content, fed, line, listen, protocol_36};
+use crate::{listen, protocol_36};
 use serde_json::Value;
-use std::process::Stdio;
 use std::sync::atomic::Ordering;
 
 #[test]
@@ -96,27 +95,7 @@ fn json_is_one_object_a_line_at_both_ends() {
 
 #[test]
 fn one_listener_takes_connections_of_many_senders() {
-    let listening = listen(&["--count", "6"]);
-    let address = listening.address.clone();
-    let send = |seed: &str| {
-        pinnace(&["qmp", "send", "--to", &address, "--size", "200kB", "--count", "2", "--seed", seed, "-v"])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap()
-    };
-    let mut printed = Vec::new();
-    for sender in ["1", "2", "3"].map(send) {
-        let output = sender.wait_with_output().unwrap();
-        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-        printed.extend(text(&output.stdout).lines().map(str::to_owned));
-    }
-    let (code, out, err) = listening.finish();
-    assert_eq!(code, Some(0), "{err}");
-    let mut received: Vec<&str> = out.lines().collect();
-    received.sort_unstable();
-    printed.sort_unstable();
-    assert_eq!(received, printed);
+    many_senders("qmp", listen(&["--count", "6"]));
 }
 
 #[test]

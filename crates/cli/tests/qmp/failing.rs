@@ -1,7 +1,7 @@
 //! What goes wrong is said in one line, in time, and by the exit code.
 
-use crate::common::{pinnace, run, text, wait};
-use crate::{content, line, listen};
+use crate::common::{content, line, pinnace, run, text, wait};
+use crate::listen;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 

@@ -218,9 +218,12 @@ impl Connection {
         self.bytes = bytes;
     }
 
-    /// The edge of a datagram that says nothing else about our blocks.
+    /// The edge of a datagram that says nothing else about our blocks. Whoever believes that its type has none says 0: then
+    /// a real edge of 0 is only told by the next ACK.
     fn on_edge(&mut self, header: &Header) {
-        if let Some(edge) = self.out_numbers.place(header.edge, self.outgoing.acked()) {
+        if header.edge != 0
+            && let Some(edge) = self.out_numbers.place(header.edge, self.outgoing.acked())
+        {
             self.outgoing.on_edge(edge);
         }
     }
@@ -248,8 +251,14 @@ impl Connection {
                 self.on_round_trip(now, shared, header.stamp);
                 self.on_ack(now, shared, header, Ranges::EMPTY);
             }
-            (Phase::Open, Body::Qos(change)) => self.on_qos(now, shared, header, change),
-            (Phase::Open, Body::QosReply(change)) => self.on_qos_reply(now, shared, change),
+            (Phase::Open, Body::Qos(change)) => {
+                self.on_edge(header);
+                self.on_qos(now, shared, header, change);
+            }
+            (Phase::Open, Body::QosReply(change)) => {
+                self.on_edge(header);
+                self.on_qos_reply(now, shared, change);
+            }
             _ => {}
         }
     }

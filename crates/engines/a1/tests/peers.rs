@@ -149,3 +149,29 @@ fn a_nack_that_names_nothing_tells_an_edge() {
     assert_eq!((facts(&half).acked, facts(&half).repeated), (2, 0));
     assert_eq!(half.a1().counters().answers_invalid, 0);
 }
+
+//= A-9 test
+#[test]
+fn every_type_of_a_connection_tells_an_edge_and_none_is_none() {
+    let (mut half, mut liar, id) = connected();
+    let edge = |half: &Half| half.a1().facts(half.now, id).expect("there").edge;
+    liar.window = 1100;
+    half.feed(PEER, &qos(&liar, 1, &record()).bytes());
+    assert_eq!(edge(&half), 1100, "QOS");
+    half.call(|engine, now| engine.set_qos(now, id, Qos { outstanding: 3, ..record() })).expect("within the maximum");
+    liar.window = 1200;
+    let reply = Lie { kind: Kind::QosReply as u8, ..qos(&liar, 1, &record()) };
+    half.feed(PEER, &reply.bytes());
+    assert_eq!(edge(&half), 1200, "QOS_REPLY");
+    // Whoever believes that a type does not tell it says 0, wherever the numbers are.
+    for start in 1..5_u32 {
+        let mut half = server_of(Config { seed: start.into(), ..config() });
+        let mut liar = Liar::new(PEER, 0x77, record());
+        liar.connect(&mut half, PORT);
+        let id = accepted(&half);
+        for lie in [liar.lie(Kind::Sync), qos(&liar, 1, &record()), liar.block(0, 0, (0, 1), &[1])] {
+            half.feed(PEER, &Lie { edge: 0, ..lie }.bytes());
+            assert_eq!(half.a1().facts(half.now, id).expect("there").edge, 1000);
+        }
+    }
+}

@@ -9,7 +9,7 @@ local experts, raise = common.experts("a1")
 experts.bad_checksum = ProtoExpert.new("a1.checksum.bad", "The checksum is wrong", expert.group.CHECKSUM, expert.severity.ERROR)
 
 local HEADER, RECORD, SETUP, CHANGE = 32, 48, 68, 52
-local MAX_BLOCK, WINDOW_LIMIT = 65475, 2 ^ 20
+local MAX_BLOCK = 65475
 local OPEN, ACCEPT, REJECT, DATA, ACK, NACK, SYNC, SYNC_REPLY, CLOSE, CLOSE_REPLY, QOS, QOS_REPLY = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12
 local TYPES = {
   "OPEN", "ACCEPT", "REJECT", "DATA", "ACK", "NACK", "SYNC", "SYNC_REPLY", "CLOSE", "CLOSE_REPLY", "QOS", "QOS_REPLY",
@@ -164,7 +164,6 @@ local function fault_of_header(tvb)
     if common.has_bit(flags, 1) or common.has_bit(flags, 2) or common.has_bit(flags, 4) then return "a flag of DATA" end
     if common.has_bit(flags, 5) and kind ~= ACCEPT then return "MULTICAST where it is not defined" end
     if not is_checked and (kind == OPEN or kind == REJECT) then return "no checksum" end
-    if kind == OPEN and tvb(20, 4):uint() >= WINDOW_LIMIT then return "a window that is too large" end
     if kind == REJECT and (tvb(8, 4):uint() ~= 0 or tvb(20, 4):uint() ~= 0) then return "a field that is not used and not 0" end
   end
   local range = LENGTHS[kind]

@@ -175,3 +175,19 @@ fn every_type_of_a_connection_tells_an_edge_and_none_is_none() {
         }
     }
 }
+
+//= A-10 test
+#[test]
+fn a_window_above_the_limit_is_taken_for_the_largest_below_it() {
+    for window in [(1 << 20) - 1, 1 << 20, 1 << 31, u32::MAX] {
+        let mut half = server_of(Config { validates: false, ..config() });
+        let mut open = Liar::new(PEER, 3, record()).open(PORT, &[], None);
+        open[20..24].copy_from_slice(&window.to_be_bytes());
+        seal(&mut open);
+        half.feed(PEER, &open);
+        let sent = half.take();
+        assert_eq!(of(&sent, Kind::Accept).len(), 1, "{window}");
+        let facts = half.a1().facts(half.now, accepted(&half)).expect("there");
+        assert_eq!(facts.edge, (1 << 20) - 1, "{window}");
+    }
+}

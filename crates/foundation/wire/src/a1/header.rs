@@ -26,7 +26,7 @@
 
 use super::{
     Block, CHANGE_BYTES, CLOSE_BYTES, COOKIE_BYTES, GROUP_BYTES, Header, Kind, LENGTH_BYTES, MAX_BLOCK_BYTES,
-    RANGE_BYTES, REJECT_BYTES, SETUP_BYTES, WINDOW_LIMIT,
+    RANGE_BYTES, REJECT_BYTES, SETUP_BYTES,
 };
 use crate::checksum::Internet;
 use crate::{Malformed, be16, be32};
@@ -69,8 +69,8 @@ impl Head {
     /// # Errors
     ///
     /// The type or a flag is not defined, or the type does not have the flag or always has it; the connection is 0, a field
-    /// that is not used is not 0, a block index is not below its count, the window of an OPEN is too large; or the length
-    /// is not the datagram's, or is impossible for the type.
+    /// that is not used is not 0, a block index is not below its count; or the length is not the datagram's, or is
+    /// impossible for the type.
     #[inline]
     pub fn parse(head: &[u8], datagram: usize, is_padded: bool) -> Result<Self, Malformed> {
         let bytes: &[u8; HEADER_BYTES] = head.first_chunk().ok_or(Malformed::Size)?;
@@ -181,12 +181,7 @@ fn check_control(
     if of_data != 0 || flags & !allowed != 0 || (is_always_checked && !header.is_checked) {
         return Err(Malformed::Contradiction);
     }
-    let is_right = match kind {
-        Kind::Open => header.edge < WINDOW_LIMIT,
-        Kind::Reject => header.edge == 0 && header.sequence == 0,
-        _ => true,
-    };
-    if !is_right {
+    if kind == Kind::Reject && (header.edge != 0 || header.sequence != 0) {
         return Err(Malformed::Contradiction);
     }
     let length = length as usize;

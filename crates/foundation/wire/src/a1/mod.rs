@@ -11,7 +11,7 @@
 //!
 //! | type | [`Header::sequence`] | [`Header::edge`] | body |
 //! |---|---|---|---|
-//! | OPEN | the first block of the opener | the window, as a count below [`WINDOW_LIMIT`] | [`Open`] |
+//! | OPEN | the first block of the opener | the window, as a count; it should be below [`WINDOW_LIMIT`] | [`Open`] |
 //! | ACCEPT | the first block of the acceptor | yes | [`Accept`] |
 //! | REJECT | 0 | 0 | [`Reject`] |
 //! | DATA | the block | yes; 0 in a group | [`Block`], and its bytes |

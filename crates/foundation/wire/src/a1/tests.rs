@@ -383,14 +383,12 @@ fn every_bit_of_a_field_that_is_not_used_is_refused() {
     const SEQUENCE: (usize, usize) = (64, 32);
     const OF_DATA: (usize, usize) = (96, 64);
     const EDGE: (usize, usize) = (160, 32);
-    const OF_WINDOW: (usize, usize) = (160, 12);
     let options = |at: usize| [((HEADER_BYTES + at) * 8, 14), ((HEADER_BYTES + at + 3) * 8, 8)];
     for datagram in one_of_each() {
         let (head, body) = read(&datagram).unwrap();
         let mut unused = match head.kind {
             Kind::Data => vec![],
             Kind::Reject => vec![SEQUENCE, OF_DATA, EDGE],
-            Kind::Open => vec![OF_DATA, OF_WINDOW],
             _ => vec![OF_DATA],
         };
         match body {
@@ -539,7 +537,7 @@ fn a_writer_leaves_out_what_the_type_does_not_have() {
     open(&wild, &Open { destination, source, qos, cookie: None, group: None }, &mut datagram);
     assert_eq!(datagram.len(), MIN_OPEN_BYTES);
     let (head, _) = read(&datagram).unwrap();
-    assert_eq!((head.header.edge, head.header.is_checked), (WINDOW_LIMIT - 1, true));
+    assert!(head.header.is_checked);
     let block = Block::new(1, 0, 2).unwrap().to_group(true);
     let datagram = write(&wild, &Body::Data(block), b"block");
     let (head, body) = read(&datagram).unwrap();
@@ -716,7 +714,7 @@ proptest! {
         cookie in prop::option::of(any_cookie()),
         group in prop::option::of(any_group()),
     ) {
-        let header = Header { edge: header.edge % WINDOW_LIMIT, is_checked: true, ..header };
+        let header = Header { is_checked: true, ..header };
         let [destination, source] = addresses.map(Address::from_bits);
         let cookie = cookie.as_deref().map(|cookie| Cookie::new(cookie).unwrap());
         let body = Body::Open(Open { destination, source, qos, cookie, group });

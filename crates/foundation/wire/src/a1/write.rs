@@ -7,7 +7,7 @@ use super::header::{CHECKED, HEADER_BYTES, MULTICAST};
 use super::{
     Accept, Address, Block, CHANGE_BYTES, CHECK_AT, CHECKSUM, CLOSE_BYTES, COOKIE_REQUIRED, Change, CloseCode, Cookie,
     GROUP_BYTES, Header, Kind, LENGTH_BYTES, Open, QOS_BYTES, Qos, RANGE_BYTES, REJECT_BYTES, RETRANSMISSION, Ranges,
-    Reject, SETUP_BYTES, WINDOW_LIMIT,
+    Reject, SETUP_BYTES,
 };
 use crate::checksum::Internet;
 
@@ -38,15 +38,13 @@ pub fn data(header: &Header, block: &Block, length: u32) -> [u8; HEADER_BYTES] {
     header.encode(Kind::Data, 0, Some(block), length)
 }
 
-/// A whole OPEN, whose [`Header::edge`] is the opener's window. A window of [`WINDOW_LIMIT`] or more goes out as the
-/// largest below it.
+/// A whole OPEN, whose [`Header::edge`] is the opener's window, below [`WINDOW_LIMIT`](super::WINDOW_LIMIT).
 pub fn open(header: &Header, open: &Open<'_>, out: &mut impl Extend<u8>) {
-    let header = Header { edge: header.edge.min(WINDOW_LIMIT - 1), ..*header };
     let cookie = open.cookie.map_or(&[][..], Cookie::bytes);
     let has_more = open.cookie.is_some() || open.group.is_some();
     let more = if has_more { LENGTH_BYTES + cookie.len() } else { 0 };
     let length = SETUP_BYTES + more + open.group.map_or(0, |_| GROUP_BYTES);
-    datagram(&header, Kind::Open, CHECKED, length, out, |put| {
+    datagram(header, Kind::Open, CHECKED, length, out, |put| {
         put_setup(open.destination, open.source, header.connection.get(), &open.qos, put);
         if has_more {
             put(&(cookie.len() as u16).to_be_bytes());

@@ -152,15 +152,15 @@ impl Connection {
     pub(crate) fn on_answer(&mut self, now: Time, shared: &mut Shared, head: &Head, body: &Body<'_>) {
         match body {
             Body::Accept(accept) => self.on_accept(now, shared, head, accept),
+            // It answers nothing that we have said.
+            Body::Reject(_) if self.sync.on_echo(now, head.header.stamp).is_none() => shared.counters.stamps_wrong += 1,
             Body::Reject(Reject::Cookie(cookie)) if self.cookie.is_empty() => {
                 self.cookie.extend_from_slice(cookie.bytes());
                 self.open.is_due = true;
                 // What comes for an OPEN without the cookie is known by its stamp from now on.
                 self.sync.forget();
             }
-            Body::Reject(Reject::Cookie(_)) if self.sync.on_echo(now, head.header.stamp).is_some() => {
-                self.end(shared, Failure::Violation);
-            }
+            Body::Reject(Reject::Cookie(_)) => self.end(shared, Failure::Violation),
             Body::Reject(Reject::Refused { code, text }) => {
                 self.end(shared, Failure::Refused { code: *code, text: (*text).to_owned() });
             }

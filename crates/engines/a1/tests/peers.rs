@@ -191,3 +191,37 @@ fn a_window_above_the_limit_is_taken_for_the_largest_below_it() {
         assert_eq!(facts.edge, (1 << 20) - 1, "{window}");
     }
 }
+
+#[test]
+fn a_reject_that_echoes_no_stamp_of_ours_answers_nothing() {
+    let reject = |open: &Got, more: u32, code: u8, text: &[u8]| {
+        let mut body = vec![0, code];
+        body.extend((text.len() as u16).to_be_bytes());
+        body.extend(text);
+        let (connection, stamp) = (open.header().connection.get(), open.header().stamp.wrapping_add(more));
+        Lie { kind: 3, flags: half::liar::CHECKED, connection, stamp, body, ..Lie::default() }.bytes()
+    };
+    for code in [1, 2, 3, 5, 6] {
+        let (mut half, open) = opening();
+        half.feed(PEER, &reject(&open, 999, code, b"forged"));
+        assert!(half.events.is_empty() && half.a1().counters().stamps_wrong == 1, "{code}");
+        half.feed(PEER, &reject(&open, 0, code, b"no"));
+        let refused =
+            Failure::Refused { code: RejectCode::from_wire(code.into()).expect("a code"), text: "no".to_owned() };
+        assert!(matches!(half.events.last(), Some(Event::Closed { result: Err(failure), .. }) if *failure == refused));
+    }
+    let (mut half, open) = opening();
+    half.feed(PEER, &reject(&open, 999, 4, &[7; 16]));
+    assert!(half.sent.is_empty(), "a forged cookie");
+    half.feed(PEER, &reject(&open, 0, 4, &[9; 16]));
+    let again = half.take();
+    let Some(Body::Open(said)) = again[0].body() else { panic!("{again:?}") };
+    assert_eq!(said.cookie.expect("repeated").bytes(), [9; 16]);
+    // An answer to a repetition counts as well as one to the first OPEN.
+    let (mut half, first) = opening();
+    half.advance(Duration::from_secs(2));
+    let later = half.take();
+    assert!(later.len() > 1 && later.iter().all(|got| got.header().is_retransmitted));
+    half.feed(PEER, &reject(&first, 0, 1, b"no"));
+    assert!(matches!(half.events.last(), Some(Event::Closed { result: Err(Failure::Refused { .. }), .. })));
+}

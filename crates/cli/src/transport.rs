@@ -5,6 +5,7 @@ use crate::exit::Error;
 use crate::interrupt;
 use crate::perf::IdleChoice;
 use clap::{Args, ValueEnum};
+use pinnace::service::PathClass;
 use pinnace::zcrp::{Failure, Options, Profile, Progress, Receiving, Refused, Sending};
 use pinnace::{Message, Unsent};
 use std::path::PathBuf;
@@ -34,7 +35,7 @@ pub(crate) struct Transport {
     capture: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum ProfileName {
     Auto,
     Internet,
@@ -55,6 +56,20 @@ impl Transport {
             capture: self.capture.clone(),
             ..Options::default()
         }
+    }
+
+    /// The same, where a service says what lies between the peers.
+    pub(crate) fn declared(&self, class: Option<PathClass>) -> Result<Self, Error> {
+        let Some(class) = class else { return Ok(self.clone()) };
+        let profile = match class {
+            PathClass::Internet => ProfileName::Internet,
+            PathClass::Host | PathClass::Cluster => ProfileName::Cluster,
+        };
+        if self.profile != ProfileName::Auto && self.profile != profile {
+            let why = format!("--profile and path={class} say different things of the network: leave one out");
+            return Err(Error::usage(why));
+        }
+        Ok(Self { profile, ..self.clone() })
     }
 
     /// An error of the transport, in the user's words. `peer` is who it happened with.

@@ -31,6 +31,9 @@ pub(crate) struct Listener {
 pub struct A1 {
     pub(crate) shared: Shared,
     pub(crate) connections: ContextTable<Box<Connection>>,
+    /// Connections by their identifiers. These are random in every bit, because whoever knows one has received it: a peer's
+    /// address is proved by it.
+    by_identifier: TranslationMap<NonZeroU32>,
     /// Connections that were accepted, by the address and the identifier of their openers.
     pub(crate) by_opener: TranslationMap<(Address, u64)>,
     /// Connections whose data come from a group, by the sender's address and the group's identifier.
@@ -53,6 +56,7 @@ impl A1 {
         let mut shared = Shared::new(config, now);
         Self {
             by_opener: TranslationMap::new(shared.secrets.draw()),
+            by_identifier: TranslationMap::new(shared.secrets.draw()),
             by_group: BTreeMap::new(),
             connections,
             listener: None,
@@ -88,9 +92,25 @@ impl A1 {
     pub(crate) fn new_connection(&mut self, now: Time, birth: &Birth) -> Option<ContextKey> {
         let entropy = self.shared.secrets.draw();
         let key = self.connections.next_key(entropy)?;
-        let id = KeyLayout::A1.pack(key).and_then(|id| NonZeroU32::new(id as u32))?;
+        let id = self.new_identifier()?;
         let connection = Connection::new(now, birth, key, id, self.shared.config.congestion);
-        self.connections.insert(Box::new(connection), entropy).ok()
+        let key = self.connections.insert(Box::new(connection), entropy).ok()?;
+        self.by_identifier.insert(id, key);
+        Some(key)
+    }
+
+    /// An identifier that no connection has.
+    fn new_identifier(&mut self) -> Option<NonZeroU32> {
+        // Of 2^32 at most 2^17 are taken.
+        let mut drawn = (0..16).filter_map(|_| NonZeroU32::new(self.shared.secrets.draw() as u32));
+        drawn.find(|id| self.by_identifier.lookup(id).is_none())
+    }
+
+    /// The connection with this identifier.
+    pub(crate) fn connection_of(&self, id: NonZeroU32) -> Option<ContextKey> {
+        // Mostly it is the same as the last time.
+        let newest = self.newest.filter(|key| self.connections.lookup(*key).is_some_and(|found| found.my_id == id));
+        newest.or_else(|| self.by_identifier.lookup(&id))
     }
 
     pub(crate) fn touch(&mut self, key: ContextKey) {
@@ -152,6 +172,7 @@ impl A1 {
     /// Takes a connection out of everything.
     pub(crate) fn forget(&mut self, key: ContextKey) {
         let Some(mut connection) = self.connections.remove(key) else { return };
+        self.by_identifier.remove(&connection.my_id);
         connection.stand_down(&mut self.shared);
         connection.incoming.close();
         connection.outgoing.abort();

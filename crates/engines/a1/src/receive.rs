@@ -11,7 +11,7 @@ use crate::incoming::{Arrival, Fate, Synced};
 use crate::shared::Shared;
 use crate::{Event, Failure, qos};
 use core::ops::Range;
-use pinnace_core::{ContextKey, KeyLayout, Placed, RxMeta, Segment, Seq32, Time};
+use pinnace_core::{ContextKey, Placed, RxMeta, Segment, Seq32, Time};
 use pinnace_wire::a1::{Block, Body, Change, CloseCode, HEADER_BYTES, Head, Header, Kind, Ranges};
 
 /// Control datagrams that are larger are malformed: no path carries them.
@@ -65,7 +65,7 @@ impl A1 {
 
     /// The connection that a datagram names, if it comes from there.
     fn lookup(&self, meta: &RxMeta, header: &Header) -> Option<ContextKey> {
-        let key = KeyLayout::A1.unpack(header.connection.get().into())?;
+        let key = self.connection_of(header.connection)?;
         let connection = self.connections.lookup(key)?;
         (connection.peer == meta.source).then_some(key)
     }

@@ -225,3 +225,23 @@ fn a_reject_that_echoes_no_stamp_of_ours_answers_nothing() {
     half.feed(PEER, &reject(&first, 0, 1, b"no"));
     assert!(matches!(half.events.last(), Some(Event::Closed { result: Err(Failure::Refused { .. }), .. })));
 }
+
+#[test]
+fn every_bit_of_an_identifier_is_random() {
+    let mut half = server_of(config());
+    let mut seen = std::collections::BTreeSet::new();
+    let (mut ones, mut zeros) = (0_u32, 0_u32);
+    for number in 1..=100 {
+        let mut liar = Liar::new(Address::Node(number), number, record());
+        liar.connect(&mut half, PORT);
+        assert!(liar.theirs != 0 && seen.insert(liar.theirs));
+        (ones, zeros) = (ones | liar.theirs, zeros | !liar.theirs);
+        let mut block = liar.block(0, 0, (0, 1), &[1]);
+        half.feed(liar.address, &block.bytes());
+        block.connection ^= 1 << (number % 32);
+        half.feed(liar.address, &block.bytes());
+    }
+    assert_eq!((ones, zeros), (u32::MAX, u32::MAX));
+    let counters = half.a1().counters();
+    assert_eq!((counters.blocks_received, counters.datagrams_unknown), (100, 100));
+}

@@ -44,7 +44,7 @@ impl KeyLayout {
     pub const XTP40: Self = Self { slot_bits: 32, instance_bits: 31 };
     /// XTP 3.6: 31 bits, of which 20 (slot, and context in the slot) are the index. Bit 31 (RTN) is the codec's.
     pub const XTP36: Self = Self { slot_bits: 20, instance_bits: 11 };
-    /// A1: connection identifiers of 32 bits for up to 2^17 connections.
+    /// A1: up to 2^17 connections. Its identifiers on the wire are other numbers, random in every bit.
     pub const A1: Self = Self { slot_bits: 17, instance_bits: 15 };
 
     /// How many slots can be named.

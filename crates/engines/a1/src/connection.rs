@@ -3,6 +3,7 @@
 use crate::incoming::{Due, Incoming};
 use crate::numbers::Numbers;
 use crate::outgoing::{Next, Opening, Outgoing};
+use crate::setup::ACCEPT_BYTES;
 use crate::shared::{DataPlace, Reply, Sender, Shared};
 use crate::{CastId, ConnectionId, Event, Failure, Status, qos};
 use core::num::NonZeroU32;
@@ -196,7 +197,7 @@ pub(crate) struct Connection {
     pub(crate) rtt: RttEstimator,
     /// The peer has shown that it receives at its address.
     pub(crate) is_validated: bool,
-    /// Bytes that may leave before that.
+    /// Bytes that may leave before that, lower headers included.
     pub(crate) budget: u64,
     pub(crate) open: Repeated,
     pub(crate) cookie: Vec<u8>,
@@ -388,19 +389,32 @@ impl Connection {
                 || (windows > 0 && self.outgoing.sent() - self.sync.sent >= windows))
     }
 
+    /// An ACCEPT is due, and may leave.
+    pub(crate) fn accept_may_leave(&self) -> bool {
+        self.accept_due.is_some() && self.allowance() >= ACCEPT_BYTES
+    }
+
+    /// An ACK or a NACK of one range may leave. Of a sender whose data come from its group, they do so as soon as it has
+    /// been answered, whether or not its address is validated.
+    //= A-15
+    pub(crate) fn list_may_leave(&self) -> bool {
+        self.allowance() >= HEADER_BYTES + 8
+    }
+
     /// Whether something is to be said that is no block.
     pub(crate) fn has_control(&self, now: Time, shared: &Shared) -> bool {
         match self.phase {
             Phase::Opening => self.open.is_due,
             Phase::Joining | Phase::Over => false,
             Phase::Open => {
-                (self.accept_due.is_some() && (self.is_validated || self.budget >= crate::setup::ACCEPT_BYTES))
+                self.accept_may_leave()
                     || (self.is_validated
                         && (self.sync_reply_due.is_some()
                             || self.qos_reply_due.is_some()
                             || self.change.qos.is_due
-                            || self.sync_is_due(now, shared)
-                            || self.incoming.ack_due(now) == Due::Now
+                            || self.sync_is_due(now, shared)))
+                    || (self.list_may_leave()
+                        && (self.incoming.ack_due(now) == Due::Now
                             || self.incoming.nack_due(now, self.rtt.smoothed()) == Due::Now))
             }
             Phase::Closing => self.close.is_due || self.close_reply_due.is_some(),

@@ -93,6 +93,9 @@ impl A1 {
             return;
         }
         connection.on_heard(now, head, !block.is_group());
+        if !connection.is_validated {
+            connection.earn(head.datagram_bytes());
+        }
         if connection.phase == Phase::Open {
             connection.on_block(now, &mut self.shared, rx, segment, &head.header, block, head.body_bytes());
             self.newest = Some(key);

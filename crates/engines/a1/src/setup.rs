@@ -14,9 +14,11 @@ use pinnace_core::{ContextKey, RxMeta, Time};
 use pinnace_wire::a1::{self, Accept, Body, Cookie, Head, Header, MIN_OPEN_BYTES, Open, Reject, RejectCode};
 
 /// Bytes of an ACCEPT.
-pub(crate) const ACCEPT_BYTES: u64 = MIN_OPEN_BYTES as u64;
+pub(crate) const ACCEPT_BYTES: usize = MIN_OPEN_BYTES;
 /// Before the address is validated, at most so many times what came is sent.
 const AMPLIFICATION: u64 = 3;
+/// Bytes of lower headers, which every datagram counts with.
+const LOWER_BYTES: u64 = 28;
 
 impl A1 {
     pub(crate) fn on_open(&mut self, now: Time, meta: &RxMeta, head: &Head, open: &Open<'_>) {
@@ -45,7 +47,7 @@ impl A1 {
     fn on_open_again(&mut self, key: ContextKey, head: &Head) {
         let Some(connection) = self.connections.lookup_mut(key) else { return };
         if connection.phase == Phase::Open && connection.accepted.is_some() {
-            connection.budget += AMPLIFICATION * head.datagram_bytes() as u64;
+            connection.earn(head.datagram_bytes());
             connection.accept_due = Some(head.header.stamp);
             self.touch(key);
         }
@@ -120,7 +122,7 @@ impl A1 {
         connection.peer_id = header.connection;
         connection.peer_qos = open.qos;
         connection.is_validated = is_validated;
-        connection.budget = AMPLIFICATION * head.datagram_bytes() as u64;
+        connection.earn(head.datagram_bytes());
         connection.begin(header.sequence, header.edge.into(), 0, open.group.is_some(), congestion);
         let edge = connection.in_numbers.wire(connection.incoming.tell_edge());
         connection.accepted = Some(Box::new((record, edge)));
@@ -148,6 +150,22 @@ enum Refusal {
 }
 
 impl Connection {
+    /// A datagram of so many bytes has come from the peer's address.
+    pub(crate) fn earn(&mut self, bytes: usize) {
+        self.budget = self.budget.saturating_add(AMPLIFICATION * (bytes as u64 + LOWER_BYTES));
+    }
+
+    /// A datagram of so many bytes leaves.
+    pub(crate) fn spend(&mut self, bytes: usize) {
+        self.budget = self.budget.saturating_sub(bytes as u64 + LOWER_BYTES);
+    }
+
+    /// Bytes of the largest datagram that may leave, as far as the address is concerned.
+    pub(crate) fn allowance(&self) -> usize {
+        let budget = if self.is_validated { u64::MAX } else { self.budget };
+        usize::try_from(budget.saturating_sub(LOWER_BYTES)).unwrap_or(usize::MAX)
+    }
+
     /// What an opener hears before its connection is there: ACCEPT or REJECT.
     pub(crate) fn on_answer(&mut self, now: Time, shared: &mut Shared, head: &Head, body: &Body<'_>) {
         match body {
@@ -252,6 +270,6 @@ impl Connection {
         let identifier: NonZeroU32 = self.my_id;
         let (source, destination, has_joined) = (self.source, self.destination, self.has_joined);
         a1::accept(&header, &Accept { destination, source, identifier, qos, has_joined }, out);
-        self.budget = self.budget.saturating_sub(ACCEPT_BYTES);
+        self.spend(ACCEPT_BYTES);
     }
 }

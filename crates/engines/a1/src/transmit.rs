@@ -64,7 +64,7 @@ impl A1 {
 }
 
 /// Bytes of a CLOSE.
-const CLOSE_BYTES: u64 = HEADER_BYTES as u64 + 2;
+const CLOSE_BYTES: usize = HEADER_BYTES + 2;
 
 fn write(train: &mut Train, to: Address, from: Option<Address>, bytes: &[u8]) {
     train.begin(to, bytes.len());
@@ -138,7 +138,9 @@ impl Connection {
     }
 
     fn write_talk(&mut self, now: Time, shared: &mut Shared, out: &mut Vec<u8>) {
-        if let Some(echo) = self.accept_due.take() {
+        if self.accept_may_leave()
+            && let Some(echo) = self.accept_due.take()
+        {
             self.write_accept(echo, out);
             return;
         }
@@ -153,11 +155,13 @@ impl Connection {
         } else if let Some(echo) = self.sync_reply_due.take() {
             let edge = self.edge();
             a1::sync_reply(&self.header(expected, edge, echo, false), out);
-        } else if self.incoming.nack_due(now, self.rtt.smoothed()) == Due::Now {
+        } else if self.list_may_leave() && self.incoming.nack_due(now, self.rtt.smoothed()) == Due::Now {
             self.write_nack(now, shared, expected, out);
-        } else if self.incoming.ack_due(now) == Due::Now {
+            self.spend(out.len());
+        } else if self.list_may_leave() && self.incoming.ack_due(now) == Due::Now {
             self.write_ack(shared, out);
-        } else if self.change.qos.is_due {
+            self.spend(out.len());
+        } else if self.change.qos.is_due && self.is_validated {
             self.write_qos(now, out);
         } else if self.sync_is_due(now, shared) {
             self.write_sync(now, shared, out);
@@ -166,7 +170,7 @@ impl Connection {
 
     fn write_nack(&mut self, now: Time, shared: &mut Shared, expected: u32, out: &mut Vec<u8>) {
         let mut missing = core::mem::take(&mut shared.ranges);
-        let most = Ranges::max_count(shared.config.control_bytes).max(1);
+        let most = Ranges::max_count(shared.config.control_bytes.min(self.allowance())).max(1);
         self.incoming.take_nack(now, self.rtt.smoothed(), most, &mut missing);
         if !missing.is_empty() {
             let (edge, echo) = (self.edge(), self.peer_stamp.unwrap_or(0));
@@ -180,7 +184,7 @@ impl Connection {
     }
 
     fn write_ack(&mut self, shared: &mut Shared, out: &mut Vec<u8>) {
-        let most = Ranges::max_count(shared.config.control_bytes);
+        let most = Ranges::max_count(shared.config.control_bytes.min(self.allowance()));
         let numbers = self.in_numbers;
         let (expected, edge, ranges) = self.incoming.take_ack();
         shared.wire_ranges.clear();
@@ -224,8 +228,8 @@ impl Connection {
         } else if self.phase == Phase::Closing && self.close.is_due {
             let sent = self.out_numbers.wire(self.outgoing.sent());
             // Whoever has not shown that it is there is not told more often than it may be.
-            if self.is_validated || self.budget >= CLOSE_BYTES {
-                self.budget = self.budget.saturating_sub(CLOSE_BYTES);
+            if self.allowance() >= CLOSE_BYTES {
+                self.spend(CLOSE_BYTES);
                 a1::close(&self.header(sent, edge, stamp(now), self.close.sent > 0), self.close_code, out);
             }
             self.close.on_sent(now, self.rtt.timeout());

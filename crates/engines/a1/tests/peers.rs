@@ -245,3 +245,69 @@ fn every_bit_of_an_identifier_is_random() {
     let counters = half.a1().counters();
     assert_eq!((counters.blocks_received, counters.datagrams_unknown), (100, 100));
 }
+
+/// A server without cookies, and a sender with a group that it has joined, which has sent nothing over the connection.
+fn joined() -> (Half, Liar, Group) {
+    let mut half = server_of(Config { validates: false, ..config() });
+    let socket = "239.255.7.7:9777".parse().expect("an address");
+    let group = Group::new(99.try_into().expect("not 0"), socket).expect("a group");
+    let mut liar = Liar::new(PEER, 3, record());
+    half.feed(PEER, &liar.open(PORT, &[], Some(group)));
+    let id = accepted(&half);
+    half.call(|engine, now| engine.answer_join(now, id, true));
+    let sent = half.take();
+    liar.learn(&sent);
+    assert!(matches!(sent[0].body(), Some(Body::Accept(accept)) if accept.has_joined));
+    (half, liar, group)
+}
+
+fn to_group(liar: &Liar, group: &Group, number: u32) -> Vec<u8> {
+    let flags = RELIABLE | START | END | MULTICAST;
+    let connection = group.identifier().get();
+    Lie { flags, connection, edge: 0, ..liar.block(number, number, (0, 1), b"group") }.bytes()
+}
+
+//= A-15 test
+#[test]
+fn data_of_a_group_are_answered_before_anything_comes_over_the_connection() {
+    let (mut half, mut liar, group) = joined();
+    for number in [0, 1, 2, 4] {
+        liar.stamp += 1;
+        half.feed(PEER, &to_group(&liar, &group, number));
+    }
+    half.advance(Duration::from_millis(15));
+    let sent = half.take();
+    let acks = of(&sent, Kind::Ack);
+    let last = acks.last().expect("an ACK").header();
+    assert_eq!((last.sequence, last.stamp), (liar.start.wrapping_add(3), liar.stamp));
+    let (low, high) = (liar.start.wrapping_add(3), liar.start.wrapping_add(4));
+    let nacks = of(&sent, Kind::Nack);
+    let Some(Body::Nack(ranges)) = nacks.first().expect("a NACK").body() else { panic!() };
+    assert!(ranges.iter().eq([(low, high)]));
+    let mut repair = liar.block(3, 3, (0, 1), b"group");
+    repair.flags |= RETRANSMITTED;
+    half.feed(PEER, &repair.bytes());
+    assert_eq!(half.a1().counters().messages_received, 5);
+}
+
+//= A-15 test
+#[test]
+fn data_of_a_group_earn_three_times_their_bytes_until_the_sender_is_known() {
+    let (mut half, liar, group) = joined();
+    let lower = |count: u64| 28 * count;
+    let (mut received, mut answers) = (1, 1);
+    // Every other block is missing, and never comes: as much is asked for as ever may be.
+    for number in (0..200).step_by(2) {
+        half.feed(PEER, &to_group(&liar, &group, number));
+        half.advance(Duration::from_millis(100));
+        received += 1;
+        answers += half.take().len() as u64;
+        let traffic = half.traffic[&PEER];
+        let (sent, allowed) = (traffic.sent + lower(answers), 3 * (traffic.received + lower(received)));
+        assert!(sent <= allowed, "{sent} of {allowed}");
+    }
+    assert!(answers > 100, "{answers}");
+    half.feed(PEER, &liar.lie(Kind::Sync).bytes());
+    half.advance(Duration::from_millis(100));
+    assert!(half.take().len() >= 2, "everything is answered now");
+}

@@ -74,11 +74,33 @@ impl Default for RttConfig {
 pub struct RttEstimator {
     config: RttConfig,
     /// Smoothed round trip and mean deviation, in nanoseconds.
-    estimate: Option<(u64, u64)>,
+    estimate: Option<Estimate>,
+    /// The same as the time-out sees them: [`RttEstimator::inflate`] doubles these.
+    inflated: Option<Estimate>,
     latest: Duration,
     minimum: Windowed<Duration>,
     doublings: u32,
     inflated_at: Option<Time>,
+}
+
+/// A smoothed round trip and its mean deviation, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+struct Estimate {
+    round_trip: u64,
+    deviation: u64,
+}
+
+impl Estimate {
+    fn first(measure: u64) -> Self {
+        Self { round_trip: measure, deviation: measure / 2 }
+    }
+
+    fn moved(self, measure: u64, config: &RttConfig) -> Self {
+        Self {
+            round_trip: blend(self.round_trip, measure, config.smoothing),
+            deviation: blend(self.deviation, self.round_trip.abs_diff(measure), config.deviation_smoothing),
+        }
+    }
 }
 
 impl RttEstimator {
@@ -87,6 +109,7 @@ impl RttEstimator {
         Self {
             config,
             estimate: None,
+            inflated: None,
             latest: Duration::ZERO,
             minimum: Windowed::smallest(nanos(config.minimum_window)),
             doublings: 0,
@@ -97,13 +120,10 @@ impl RttEstimator {
     /// Takes an unambiguous measure, that is one of a packet that was sent once (Karn). Ends the back-off.
     pub fn on_sample(&mut self, now: Time, rtt: Duration) {
         let measure = nanos(rtt).min(MAX_NANOS);
-        self.estimate = Some(match self.estimate {
-            None => (measure, measure / 2),
-            Some((smoothed, deviation)) => (
-                blend(smoothed, measure, self.config.smoothing),
-                blend(deviation, smoothed.abs_diff(measure), self.config.deviation_smoothing),
-            ),
-        });
+        let Self { config, estimate, inflated, .. } = self;
+        for estimate in [estimate, inflated] {
+            *estimate = Some(estimate.map_or(Estimate::first(measure), |old| old.moved(measure, config)));
+        }
         self.latest = rtt;
         self.minimum.insert(now.as_nanos(), rtt);
         self.reset_back_off();
@@ -119,28 +139,28 @@ impl RttEstimator {
         self.doublings = 0;
     }
 
-    /// Doubles the estimates themselves, each up to the cap, and says whether it did: at most once a round trip.
+    /// Doubles the round trip and the deviation that the time-out is made of, each up to the cap, and says whether it did: at
+    /// most once a round trip. Only samples bring them down again, step by step.
     ///
-    /// VRP's way of backing off; the samples that follow bring the estimates down again.
+    /// VRP's way of backing off.
     //= V-S5
     pub fn inflate(&mut self, now: Time) -> bool {
-        let (Some((smoothed, deviation)), cap) = (self.estimate, nanos(self.config.cap)) else {
-            return false;
-        };
-        if self.inflated_at.is_some_and(|at| now.since(at) < Duration::from_nanos(smoothed)) {
+        let (Some(old), cap) = (self.inflated, nanos(self.config.cap)) else { return false };
+        if self.inflated_at.is_some_and(|at| now.since(at) < Duration::from_nanos(old.round_trip)) {
             return false;
         }
         self.inflated_at = Some(now);
-        self.estimate = Some(((smoothed * 2).min(cap.max(smoothed)), (deviation * 2).min(cap.max(deviation))));
+        let doubled = |nanos: u64| (nanos * 2).min(cap.max(nanos));
+        self.inflated = Some(Estimate { round_trip: doubled(old.round_trip), deviation: doubled(old.deviation) });
         true
     }
 
     /// How long to wait for an answer before repeating.
     pub fn timeout(&self) -> Duration {
         let config = &self.config;
-        let estimate = self.estimate.map_or(config.initial, |(smoothed, deviation)| {
+        let estimate = self.inflated.map_or(config.initial, |Estimate { round_trip, deviation }| {
             let spread = deviation.saturating_mul(u64::from(config.deviations));
-            Duration::from_nanos(smoothed.saturating_add(spread)).saturating_add(config.extra)
+            Duration::from_nanos(round_trip.saturating_add(spread)).saturating_add(config.extra)
         });
         let single = estimate.max(config.floor);
         let doubled = single.saturating_mul(1_u32.checked_shl(self.doublings).unwrap_or(u32::MAX));
@@ -149,12 +169,12 @@ impl RttEstimator {
 
     /// The smoothed round trip, once there is a sample.
     pub fn smoothed(&self) -> Option<Duration> {
-        self.estimate.map(|(smoothed, _)| Duration::from_nanos(smoothed))
+        self.estimate.map(|estimate| Duration::from_nanos(estimate.round_trip))
     }
 
     /// The mean deviation, once there is a sample.
     pub fn deviation(&self) -> Option<Duration> {
-        self.estimate.map(|(_, deviation)| Duration::from_nanos(deviation))
+        self.estimate.map(|estimate| Duration::from_nanos(estimate.deviation))
     }
 
     /// The newest sample.
@@ -224,20 +244,28 @@ mod tests {
 
     //= V-S5 test
     #[test]
-    fn vrp_doubles_its_estimates_at_most_once_a_round_trip() {
+    fn vrp_doubles_what_its_timeout_is_made_of_at_most_once_a_round_trip() {
         let mut rtt = RttEstimator::new(vrp());
         assert!(!rtt.inflate(Time::ZERO), "nothing to double yet");
         rtt.on_sample(Time::ZERO, ms(80));
         let mut now = Time::ZERO;
         assert!(rtt.inflate(now));
-        assert_eq!((rtt.smoothed(), rtt.deviation()), (Some(ms(160)), Some(ms(80))));
+        assert_eq!(rtt.timeout(), ms(160 + 4 * 80));
         now += ms(159);
         assert!(!rtt.inflate(now));
+        // D = 7/8 * 80 + 1/8 * |160 - 80|, RTT = 7/8 * 160 + 1/8 * 80.
+        rtt.on_sample(now, ms(80));
+        assert_eq!(rtt.timeout(), ms(150 + 4 * 80));
+        assert_eq!(rtt.smoothed(), Some(ms(80)), "what is known of the path stays");
         for _ in 0..20 {
             now += ms(2000);
             assert!(rtt.inflate(now));
         }
-        assert_eq!((rtt.smoothed(), rtt.timeout()), (Some(ms(2000)), ms(2000)), "the cap");
+        assert_eq!(rtt.timeout(), ms(2000), "the cap");
+        for _ in 0..200 {
+            rtt.on_sample(now, ms(80));
+        }
+        assert!(rtt.timeout() < ms(81), "samples undo it");
     }
 
     //= Z-12 test

@@ -82,6 +82,8 @@ pub(super) struct OutFrame {
     pub(super) header_sent_at: Time,
     /// When something valid was last heard, or when waiting for it began.
     pub(super) heard_at: Time,
+    /// When a packet of it left last.
+    pub(super) served_at: Time,
     /// The newest answer but MISSING_HDR.
     pub(super) answered_at: Option<Time>,
     /// Its header goes ahead: there is no data yet.
@@ -150,6 +152,7 @@ impl OutFrame {
             headers_sent: 0,
             header_sent_at: Time::ZERO,
             heard_at: Time::ZERO,
+            served_at: Time::ZERO,
             answered_at: None,
             is_announced: false,
             is_ready: false,
@@ -377,6 +380,18 @@ impl OutFrame {
     pub(super) fn ends_at(&self, config: &Config) -> Time {
         let life = self.heard_at + config.life_timeout;
         self.give_up_at.map_or(life, |give_up_at| life.min(give_up_at))
+    }
+
+    /// Whether nothing of it has left for half of the time after which its receiver takes it for dead.
+    pub(super) fn is_starving(&self, now: Time, config: &Config) -> bool {
+        now.since(self.served_at) >= config.life_timeout / 2
+    }
+
+    /// When to look again whether it ends, or starves: after `now`.
+    pub(super) fn looks_at(&self, now: Time, config: &Config) -> Time {
+        let half = config.life_timeout / 2;
+        let hungry_at = self.served_at + half;
+        self.ends_at(config).min(if hungry_at > now { hungry_at } else { now + half / 2 })
     }
 }
 

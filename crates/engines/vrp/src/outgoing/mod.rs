@@ -74,8 +74,6 @@ pub struct Outgoing {
     /// The newest PINGs: their bytes, and when they left.
     pings: VecDeque<([u8; 8], Time)>,
     rtt: RttEstimator,
-    /// When the time-out was doubled last.
-    backed_off_at: Option<Time>,
     congestion: Box<dyn Congestion>,
     delivery: DeliveryRate,
     pacer: Pacer,
@@ -155,7 +153,6 @@ impl Outgoing {
             ping_due: false,
             pings: VecDeque::new(),
             rtt,
-            backed_off_at: None,
             congestion: config.congestion.build(mss, now),
             delivery: DeliveryRate::new(),
             pacer: Pacer::unlimited(),
@@ -339,6 +336,12 @@ impl Outgoing {
         (self.congestion.window(), self.congestion.pacing_rate())
     }
 
+    /// Bytes that may be in flight: whatever the controller says, two packets, or nothing would ever come behind a lost one
+    /// that makes the receiver ask for it.
+    fn window(&self) -> u64 {
+        self.congestion.window().max(2 * (HEADER_BYTES as u64 + u64::from(self.config.packet_bytes)))
+    }
+
     fn frame(&self, slot: usize, ticket: u64) -> Option<&OutFrame> {
         self.slots.get(slot)?.as_deref().filter(|frame| frame.ticket == ticket)
     }
@@ -356,7 +359,7 @@ impl Outgoing {
         }
         // A round trip's worth, for the headers to be answered, and no more than leaves in a second: a receiver takes a
         // frame for dead of which nothing comes for long.
-        let window = self.congestion.window();
+        let window = self.window();
         let enough = window.saturating_mul(2).min(self.pacer.rate().unwrap_or(u64::MAX));
         while let Some(&(slot, ticket)) = self.unanswered.front() {
             if self.frame(slot, ticket).is_some_and(|frame| frame.state == State::Announced) {
@@ -412,7 +415,8 @@ impl Outgoing {
         if let Some(timer) = frame.timer {
             self.timers.cancel(timer);
         }
-        frame.timer = Some(self.timers.insert(frame.ends_at(&self.config), (slot, ticket)));
+        frame.served_at = now;
+        frame.timer = Some(self.timers.insert(frame.looks_at(now, &self.config), (slot, ticket)));
         self.by_number.insert(number, slot);
         frame.unsent = if frame.inline { 0 } else { frame.size };
         self.unsent_bytes[usize::from(frame.is_small())] += u64::from(frame.unsent);
@@ -469,7 +473,7 @@ impl Outgoing {
         let sent = self.counters.bytes_sent;
         // Those who began, and small ones, go before those who wait; but nobody waits for ever.
         let longest_waiting = self.ready.get(SENDING_TOGETHER).and_then(|&(slot, ticket)| self.frame(slot, ticket));
-        let patience = (2 * self.congestion.window().min(u64::MAX / 2)).min(self.pacer.rate().unwrap_or(u64::MAX) / 2);
+        let patience = (2 * self.window().min(u64::MAX / 2)).min(self.pacer.rate().unwrap_or(u64::MAX) / 2);
         let must_queue = longest_waiting.is_some_and(|frame| sent - frame.ready_since > patience);
         if let Some(frame) = self.slots[slot].as_deref_mut()
             && !frame.is_ready
@@ -563,24 +567,12 @@ impl Outgoing {
             self.on_expired(now, &flight);
         }
         if expired {
-            self.back_off(now);
+            self.rtt.inflate(now);
             if now.since(self.heard_at) >= timeout {
                 // Nothing at all came back.
                 self.congestion.on_timeout(now);
             }
             self.end_batch(now);
-        }
-    }
-
-    /// Doubles the time-out, at most once a round trip. What the specification writes as a doubling of RTT and D, which only
-    /// samples undo, is undone here by anything that is newly acknowledged: where only repetitions come back, and measure
-    /// nothing (Karn), or nothing is left to be measured, a short path would stay at the cap.
-    //= V-S5
-    fn back_off(&mut self, now: Time) {
-        let round_trip = self.rtt.smoothed().unwrap_or(INITIAL_TIMEOUT) * (1 << self.rtt.doublings().min(16));
-        if self.backed_off_at.is_none_or(|at| now.since(at) >= round_trip) {
-            self.backed_off_at = Some(now);
-            self.rtt.back_off();
         }
     }
 
@@ -645,14 +637,26 @@ impl Outgoing {
         if frame.waits_for_us() {
             frame.heard_at = frame.heard_at.max(*heard_at);
         }
-        let ends_at = frame.ends_at(config);
-        if ends_at > now {
-            frame.timer = Some(timers.insert(ends_at, (slot, ticket)));
+        if frame.ends_at(config) > now {
+            frame.timer = Some(timers.insert(frame.looks_at(now, config), (slot, ticket)));
+            if frame.is_ready && frame.is_starving(now, config) {
+                self.serve_first(slot, ticket);
+            }
             return;
         }
         frame.timer = None;
         let late = frame.give_up_at.is_some_and(|give_up_at| give_up_at <= now);
         self.fail(slot, if late { Failure::Late } else { Failure::PeerGone });
+    }
+
+    /// The frame's turn is now. Where the path carries little and loses much, all turns together may take longer than its
+    /// receiver waits for a packet.
+    //= V-S12
+    fn serve_first(&mut self, slot: usize, ticket: u64) {
+        if let Some(at) = self.ready.iter().position(|entry| *entry == (slot, ticket)) {
+            self.ready.remove(at);
+            self.ready.push_front((slot, ticket));
+        }
     }
 
     /// The time of a frame is over that has not begun.
@@ -679,7 +683,6 @@ impl Outgoing {
             self.congestion.on_loss(&LossSample { now, lost_bytes, sent_at: lost_sent_at, in_flight_after });
         }
         if let Some(sample) = self.delivery.finish(now, rtt, in_flight_after) {
-            self.rtt.reset_back_off();
             self.congestion.on_ack(&sample);
         }
         self.set_pace(now);

@@ -230,7 +230,7 @@ impl Outgoing {
     fn poll_data(&mut self, now: Time, train: &mut Train) -> bool {
         self.turn += 1;
         let Some(first) = self.pick() else {
-            if self.flights.bytes() < self.congestion.window() {
+            if self.flights.bytes() < self.window() {
                 self.delivery.on_app_limited(self.flights.bytes());
             }
             return false;
@@ -268,7 +268,7 @@ impl Outgoing {
     /// Whether `bytes` more may be in flight. A single datagram always may.
     fn window_open(&self, bytes: usize) -> bool {
         let in_flight = self.flights.bytes();
-        in_flight == 0 || in_flight + bytes as u64 <= self.congestion.window()
+        in_flight == 0 || in_flight + bytes as u64 <= self.window()
     }
 
     fn pick_bytes(&self, pick: Pick) -> usize {
@@ -318,9 +318,9 @@ impl Outgoing {
     fn write_packet(&mut self, now: Time, train: &mut Train, pick: Pick, bytes: usize, stamp: DeliveryStamp) {
         let Pick { slot, packet, from } = pick;
         let turn = self.turn;
-        let fair_share = self.congestion.window() / self.ready.len().clamp(1, SENDING_TOGETHER) as u64;
+        let fair_share = self.window() / self.ready.len().clamp(1, SENDING_TOGETHER) as u64;
         let stint =
-            STINT.min(self.congestion.window() / 2).min(self.pacer.rate().unwrap_or(u64::MAX) / STINTS_PER_SECOND);
+            STINT.min(self.window() / 2).min(self.pacer.rate().unwrap_or(u64::MAX) / STINTS_PER_SECOND);
         let Self { slots, flights, counters, again, echoes, ready, unsent_bytes, .. } = self;
         let Some(frame) = slots[slot].as_deref_mut() else { return };
         train.inline(&frame.packet_header(packet));
@@ -328,6 +328,7 @@ impl Outgoing {
         train.end_segment();
         counters.packets_sent += 1;
         let ticket = frame.ticket;
+        frame.served_at = now;
         if frame.state == State::Accepted && !frame.has_pending() {
             // Nothing of the frame waited for an answer: silence counts from now on.
             frame.heard_at = frame.heard_at.max(now);

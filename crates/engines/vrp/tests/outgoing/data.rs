@@ -220,7 +220,7 @@ fn a_packet_sent_again_measures_nothing() {
     assert_eq!(half.tx().timeout(), ms(600));
     half.advance(ms(1));
     half.say(frame, &[Tag::SingleAck(0), Tag::SingleAck(1), Tag::Ack(3)]);
-    assert_eq!((half.tx().round_trip(), half.tx().timeout()), (Some(ms(100)), ms(300)), "but the doubling ends");
+    assert_eq!((half.tx().round_trip(), half.tx().timeout()), (Some(ms(100)), ms(600)), "nor does it end the doubling");
     assert_eq!(half.tx().counters().timeouts_spurious, 2, "they came in less than a round trip");
     // NACKed packets neither.
     half.take();

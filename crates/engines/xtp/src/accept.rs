@@ -87,6 +87,7 @@ impl Xtp {
                 return;
             }
             if let Some(context) = self.contexts.lookup_mut(key) {
+                context.on_came(segment.len, false, None);
                 // Its bytes are where they belong already; only their numbers are noted.
                 let (len, end) = (data.len() as u32, Some(data.len() as u64));
                 context.incoming.set_ring(BufferId::new(0), u64::from(len.max(1)));

@@ -273,7 +273,7 @@ impl Xtp {
                 let Some(context) = self.contexts.lookup_mut(key) else { return Err(Refused::NoContext) };
                 if context.phase == Phase::Active {
                     // Who was never heard of needs no END.
-                    context.abort_due = context.heard;
+                    context.abort_due = context.heard && context.may_say(&self.shared);
                 }
                 context.phase = Phase::Over;
                 context.conclude(&mut self.shared, Err(crate::Failure::Aborted));
@@ -489,7 +489,7 @@ impl Xtp {
             in_flight: outgoing.in_flight(),
             is_connected: context.heard,
             is_allocated: !outgoing.waits_for_room(&context.terms(&self.shared)),
-            tells_key: context.role == Role::Responder && !context.is_validated,
+            tells_key: context.role == Role::Responder && !context.has_used_key,
             is_sent_whole: outgoing.end().is_some_and(|end| outgoing.acked() >= end),
             is_received_whole: context.is_incoming_done(),
             is_in_time_wait: matches!(context.phase, Phase::TimeWait(_)),

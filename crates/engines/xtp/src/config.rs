@@ -41,7 +41,8 @@ pub struct Config {
     /// Streams that are received lie in pieces of storage of so many bytes each, which the driver allocates one after the
     /// other, and the application may take ([`Xtp::take_area`](crate::Xtp::take_area)), instead of in a ring. 0: in a ring.
     pub area_bytes: u32,
-    /// Until a peer has shown that it receives at its address, it is sent no more than came from there.
+    /// Until a peer has shown that it receives at its address, it is sent at most three times what came from there, each
+    /// datagram counted with 28 bytes of lower headers. Off for tests alone.
     pub validates: bool,
     /// What others may make us keep.
     pub limits: Limits,
@@ -78,7 +79,7 @@ impl Default for Config {
 pub struct Limits {
     /// Contexts, those in time-wait included.
     pub contexts: usize,
-    /// Accepted contexts whose peer has not yet used our key. At the limit, the one idle for longest gives way.
+    /// Accepted contexts whose peer has not yet shown that it is there. At the limit, the one idle for longest gives way.
     pub half_open: usize,
     /// Bytes of receive rings and datagrams that the application has not released.
     pub bytes: u64,

@@ -75,9 +75,13 @@ pub(crate) struct Context {
     pub(crate) peer_time: u32,
     /// Anything has been heard.
     pub(crate) heard: bool,
-    /// The peer has used our key: it gets what we send to its address.
+    /// The peer gets what we send to its address: it has sent what only the receiver can know.
     pub(crate) is_validated: bool,
-    /// Until then: what it sent us, less what we sent.
+    /// Our newest sync when the peer told its key, until it has answered a later one: it may not know that we are there.
+    pub(crate) unproved_since: Option<u32>,
+    /// The peer has used our key.
+    pub(crate) has_used_key: bool,
+    /// Until its address is validated: what may still be sent there.
     pub(crate) budget: u64,
     /// It has been told our key.
     pub(crate) has_told_key: bool,
@@ -169,12 +173,16 @@ impl Context {
 
     /// The most user bytes of a packet of ours, of a FIRST or of DATA.
     pub(crate) fn most_bytes(&self, shared: &Shared, is_first: bool) -> u32 {
-        // xtp36 pads to a multiple of 4 and adds a trailer; a tag may come before the data.
-        let tail = if self.codec() == Codec::Xtp36 { 7 } else { 0 };
-        let extra = if is_first { LARGEST_FIRST_EXTRA } else { 0 };
-        let tag = if shared.config.has_messages { 8 } else { 0 };
-        let room = shared.config.datagram_bytes.saturating_sub(self.codec().header_bytes() + tail + tag + extra);
+        let extra = self.extra_bytes(shared) + if is_first { LARGEST_FIRST_EXTRA } else { 0 };
+        let room = shared.config.datagram_bytes.saturating_sub(self.codec().header_bytes() + extra);
         self.maxdata.min(room.min(u32::MAX as usize) as u32).max(1)
+    }
+
+    /// Bytes that DATA may have beside the header and the user's: xtp36 pads to a multiple of 4 and adds a trailer; a tag
+    /// may come before the data.
+    fn extra_bytes(&self, shared: &Shared) -> usize {
+        let tail = if self.codec() == Codec::Xtp36 { 7 } else { 0 };
+        tail + if shared.config.has_messages { 8 } else { 0 }
     }
 
     /// How data are sent now.
@@ -182,7 +190,7 @@ impl Context {
         let header = self.codec().header_bytes();
         let mut max = self.most_bytes(shared, self.first_due);
         if !self.is_trusted(shared) {
-            max = max.min(self.budget.saturating_sub(header as u64).min(u64::from(u32::MAX)) as u32);
+            max = max.min(self.data_left(shared, header + self.extra_bytes(shared)).min(u64::from(u32::MAX)) as u32);
         }
         Terms {
             max,
@@ -198,11 +206,6 @@ impl Context {
             },
             go_back_n: self.block.go_back_n,
         }
-    }
-
-    /// Whether more may be sent to the peer's address than came from it.
-    pub(crate) fn is_trusted(&self, shared: &Shared) -> bool {
-        self.is_validated || !shared.config.validates || self.role == Role::Initiator
     }
 
     /// A status is due, which answers the packet with this sync.
@@ -283,6 +286,7 @@ impl Context {
             || (self.wclose_sent && !self.rclose_heard)
             || (!is_lossy && (self.outgoing.acked() < self.outgoing.sent() || self.outgoing.waits_for_room(&terms)))
             || (!self.is_trusted(shared) && self.outgoing.has_to_send(&terms))
+            || self.has_to_prove(shared)
     }
 
     /// WTIMER starts, goes on or stops, after something has changed. `restart`: an answer has come.
@@ -352,13 +356,12 @@ impl Context {
         }
         match self.phase {
             Phase::Over => false,
-            Phase::TimeWait(_) => self.owed.is_some(),
+            Phase::TimeWait(_) => self.owed.is_some() && self.may_say(shared),
             Phase::Fresh | Phase::Active => {
                 let terms = self.terms(shared);
+                let is_control_due = self.owed.is_some() || self.ask_due.is_some() || self.control_due(&terms);
                 self.first_due
-                    || self.owed.is_some()
-                    || self.ask_due.is_some()
-                    || self.control_due(&terms)
+                    || (is_control_due && self.may_say(shared))
                     || (self.paced_until.is_none() && !self.is_blocked && self.outgoing.has_to_send(&terms))
             }
         }

@@ -34,7 +34,7 @@ pub struct Xtp {
     pub(crate) listeners: BTreeMap<ListenerId, Listener>,
     pub(crate) ports: BTreeMap<u16, ListenerId>,
     pub(crate) next_listener: u32,
-    /// Accepted contexts whose peer has not used our key when they were last looked at, in order of acceptance.
+    /// Accepted contexts whose peer had not shown that it is there when they were last looked at, in order of acceptance.
     pub(crate) half_open: VecDeque<ContextKey>,
     /// What the key of the next context is made of, if it has been told already.
     pub(crate) next_entropy: Option<u64>,
@@ -165,6 +165,8 @@ impl Xtp {
             peer_time: 0,
             heard: false,
             is_validated: false,
+            has_used_key: false,
+            unproved_since: None,
             budget: 0,
             has_told_key: false,
             is_blocked: false,
@@ -301,7 +303,7 @@ impl Xtp {
         }
         let contexts = &self.contexts;
         self.half_open.retain(|key| {
-            contexts.lookup(*key).is_some_and(|context| !context.is_validated && context.phase == Phase::Active)
+            contexts.lookup(*key).is_some_and(|context| !context.is_there() && context.phase == Phase::Active)
         });
         if self.half_open.len() < most {
             return;

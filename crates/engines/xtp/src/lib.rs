@@ -6,8 +6,8 @@
 //! or a socket.
 //!
 //! Always true: every context ends with one [`Event::Closed`], every output comes back with one [`Event::Sent`]; what a
-//! peer can make grow is bounded by [`Limits`]; a peer whose address has not been proved is sent no more data than came
-//! from there.
+//! peer can make grow is bounded by [`Limits`]; a peer whose address has not been proved is sent at most three times what
+//! came from there.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
@@ -29,6 +29,7 @@ mod shared;
 mod space;
 mod timers;
 mod transmit;
+mod validation;
 
 pub use block::{ControlBlock, Service, Services};
 pub use config::{Config, Limits};

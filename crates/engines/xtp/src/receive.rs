@@ -224,10 +224,7 @@ pub(crate) fn on_context_packet(
     context.last_heard = now;
     context.handshake_since = None;
     context.is_blocked = false;
-    context.budget = context.budget.saturating_add(packet.bytes as u64);
-    if header.key.rtn && context.role == Role::Responder {
-        context.is_validated = true;
-    }
+    context.on_came(packet.bytes, header.key.rtn, status.map(|status| status.echo));
     match context.phase {
         Phase::Active => {}
         Phase::TimeWait(_) => {
@@ -364,8 +361,10 @@ pub(crate) fn on_data(
         Fate::Beyond | Fate::Dropped => counters.data_packets_dropped += 1,
         Fate::Contradiction => {
             counters.data_packets_dropped += 1;
-            let to = (context.peer, context.from);
-            diagnose(shared, now, to, packet.header, Code::ProtocolError, Value::ImproperState);
+            if context.may_diagnose(shared) {
+                let to = (context.peer, context.from);
+                diagnose(shared, now, to, packet.header, Code::ProtocolError, Value::ImproperState);
+            }
         }
     }
     //= X-14
@@ -452,7 +451,9 @@ fn on_status(
     //= X-6
     if context.role == Role::Initiator && context.peer_key == 0 {
         context.peer_key = status.xkey & context.codec().key_mask();
+        context.unproved_since = Some(context.outgoing.sync());
     }
+    context.on_echo(status.echo);
     if let Some(pinnace_wire::xtp::FirstTraffic::Known(traffic)) = status.traffic {
         heed_traffic(context, now, &traffic);
     }

@@ -69,7 +69,8 @@ impl Context {
             self.abandon(now, shared);
             return;
         }
-        self.expiries = self.expiries.saturating_add(1);
+        // Who may not ask has not been left without an answer: CTIMER ends that.
+        self.expiries = self.expiries.saturating_add(u32::from(self.may_say(shared)));
         self.waiting = Some(now);
         if self.role == Role::Initiator && !self.heard {
             self.first_due = true;
@@ -97,13 +98,13 @@ impl Context {
     }
 
     /// A DIAG that answers no packet.
-    pub(crate) fn say(&self, now: Time, shared: &mut Shared, code: Code, value: Value) {
+    pub(crate) fn say(&mut self, now: Time, shared: &mut Shared, code: Code, value: Value) {
         let header = Header {
             options: shared.config.diag_options,
             sort: 0,
             ..self.header(Kind::Diag, Options::NONE, self.outgoing.sync(), self.space.number(self.outgoing.sent()))
         };
-        if shared.diags.send(now, self.peer, self.from, &header, code, value) {
+        if self.may_diagnose(shared) && shared.diags.send(now, self.peer, self.from, &header, code, value) {
             shared.counters.diags_sent += 1;
         } else {
             shared.counters.diags_withheld += 1;

@@ -69,7 +69,8 @@ impl Context {
             self.write_status(now, shared, train, Options::END, None);
             return true;
         }
-        if self.owed.is_some() && self.heard {
+        let may_say = self.may_say(shared);
+        if self.owed.is_some() && self.heard && may_say {
             if !self.write_status_with_data(now, shared, train) {
                 self.write_status(now, shared, train, Options::NONE, None);
             }
@@ -78,7 +79,7 @@ impl Context {
         if !matches!(self.phase, Phase::Fresh | Phase::Active) {
             return false;
         }
-        if !self.first_due {
+        if !self.first_due && may_say {
             if let Some(asking) = self.ask_due.take() {
                 self.write_status(now, shared, train, Options::NONE, Some(asking));
                 self.update_wait(now, shared, false);
@@ -163,17 +164,17 @@ impl Context {
     fn must_tell_key(&self, shared: &Shared) -> bool {
         // An ECNTL has no room for a key: the gaps come first.
         let has_gaps = self.codec() == Codec::Xtp40 && self.incoming.spans().next().is_some();
-        if self.is_trusted(shared) || self.has_told_key || has_gaps {
+        if self.is_trusted(shared) || self.has_told_key || has_gaps || !self.may_say(shared) {
             return false;
         }
         let terms = self.terms(shared);
         let unsent = self.outgoing.queued() - self.outgoing.sent();
-        self.outgoing.has_to_send(&terms) && unsent + u64::from(terms.overhead) > self.budget
+        self.outgoing.has_to_send(&terms) && unsent > u64::from(terms.max)
     }
 
     /// Whether a status carries our key.
     fn tells_key(&self) -> bool {
-        self.role == Role::Responder && (!self.is_validated || self.codec() == Codec::Xtp36)
+        self.role == Role::Responder && (!self.has_used_key || self.codec() == Codec::Xtp36)
     }
 
     /// The options that say how far closing has come.
@@ -246,7 +247,7 @@ impl Context {
         let options = if matches!(self.phase, Phase::TimeWait(_)) { options | end } else { options };
         let mut spans = core::mem::take(&mut shared.spans);
         spans.clear();
-        let most = codec.max_spans(STATUS_BYTES.min(shared.config.datagram_bytes));
+        let most = codec.max_spans(STATUS_BYTES.min(shared.config.datagram_bytes).min(self.datagram_left(shared)));
         let space = self.space;
         spans.extend(self.incoming.spans().take(most).map(|span| (space.number(span.start), space.number(span.end))));
         let tells_key = self.tells_key();
@@ -279,7 +280,7 @@ impl Context {
         xtp::status(&header, &status, to);
         shared.spans = spans;
         shared.counters.statuses_sent += 1;
-        self.budget = self.budget.saturating_sub(to.len() as u64);
+        self.on_leaves(to.len());
     }
 
     /// What we take and send (specs/xtp.md, 3.12).
@@ -401,7 +402,7 @@ impl Context {
         if shared.is_held {
             shared.held.push(self.key);
         }
-        self.budget = self.budget.saturating_sub(len as u64);
+        self.on_leaves(len);
         self.on_first_sent();
         if ends {
             self.on_end_sent();

@@ -95,8 +95,6 @@ impl Options {
             congestion: self.congestion.unwrap_or_else(|| path.congestion(self.profile)),
             local: local.map(|local| local.ip()).filter(|local| !local.is_unspecified()),
             local_port: local.map_or(0, |local| local.port()),
-            // Nobody else can send from a loopback address.
-            validates: !path.is_local,
             limits: self.limits.clone(),
             seed: self.seed.unwrap_or_else(random_seed),
             ..Config::default()
@@ -144,9 +142,10 @@ mod tests {
         let options = Options::default();
         let local = "127.0.0.1:7".parse().ok();
         let (internet, loopback) = (options.config(&far, None), options.config(&near, local));
-        assert_eq!((internet.congestion, internet.validates, internet.local), (ControllerKind::Bbr, true, None));
+        assert_eq!((internet.congestion, internet.local), (ControllerKind::Bbr, None));
         assert_eq!(loopback.congestion, ControllerKind::Fixed { window: 512 << 10 });
-        assert_eq!((loopback.validates, loopback.local_port), (false, 7));
+        assert_eq!(loopback.local_port, 7);
+        assert!(internet.validates && loopback.validates, "anybody of this host can send from any of its addresses");
         assert_ne!(internet.seed, loopback.seed);
         let (internet, loopback) = (options.default_block(&far), options.default_block(&near));
         assert_eq!((internet.maxdata, internet.rwindow, internet.wbufsize), (1417, 262_144, 1 << 20));

@@ -6,6 +6,7 @@ use super::sender::Sender;
 use super::{Due, Groups, MAX_WAITING, Name, SLOT, is_last};
 use crate::context::{Phase, Role};
 use crate::engine::{Birth, Xtp};
+use crate::validation::{MOST_TIMES, counted};
 use crate::{ContextId, ControlBlock, Event, Failure, Limits, ListenerId, Refused, Service, Services};
 use core::net::IpAddr;
 use core::time::Duration;
@@ -33,6 +34,8 @@ pub(super) struct Stranger {
     pub(super) listener: ListenerId,
     /// How often it has been asked to let us join; `None`: nobody wants it (any more).
     tries: Option<u32>,
+    /// What may still be sent there: its address is not proved.
+    budget: u64,
     heard_at: Time,
     pub(super) date: Option<Time>,
 }
@@ -47,8 +50,13 @@ impl Groups {
     /// What comes of this stream is for nobody here, until it has been silent for long.
     pub(super) fn shun(&mut self, now: Time, limits: &Limits, name: Name, listener: ListenerId) {
         if self.make_room(limits, name) {
-            let mut stranger =
-                self.strangers.remove(&name).unwrap_or(Stranger { listener, tries: None, heard_at: now, date: None });
+            let mut stranger = self.strangers.remove(&name).unwrap_or(Stranger {
+                listener,
+                tries: None,
+                budget: 0,
+                heard_at: now,
+                date: None,
+            });
             self.dates.set(&mut stranger.date, Due::Join(name), None);
             stranger.tries = None;
             self.strangers.insert(name, stranger);
@@ -199,8 +207,10 @@ impl Xtp {
         body: &Body<'_>,
     ) {
         let name = (meta.source, header.key.value);
+        let allowed = MOST_TIMES * counted(segment.len);
         let known = self.groups.strangers.get_mut(&name).map(|stranger| {
             stranger.heard_at = now;
+            stranger.budget = stranger.budget.saturating_add(allowed);
             stranger.is_asking()
         });
         if known == Some(false) || self.by_peer.lookup(&name).is_some() {
@@ -226,7 +236,7 @@ impl Xtp {
             return;
         };
         if self.groups.make_room(&self.shared.config.limits, name) {
-            let stranger = Stranger { listener, tries: Some(0), heard_at: now, date: None };
+            let stranger = Stranger { listener, tries: Some(0), budget: allowed, heard_at: now, date: None };
             self.groups.strangers.insert(name, stranger);
             self.ask_to_join(now, name);
         }
@@ -259,7 +269,10 @@ impl Xtp {
         let mut bytes = Vec::new();
         let status = nothing(0);
         xtp::join(&header, &status, &block.address_segment, &traffic_of(block), &mut bytes);
-        groups.post(name.0, bytes);
+        if let Some(left) = stranger.budget.checked_sub(counted(bytes.len())) {
+            stranger.budget = left;
+            groups.post(name.0, bytes);
+        }
     }
 
     /// JCNTL to a sender.

@@ -144,6 +144,11 @@ impl Asks {
         }
     }
 
+    /// Whether `echo` is the value of an ask that is remembered, or the newest one used: at first, the one drawn.
+    pub(super) fn has_said(&self, echo: u32) -> bool {
+        matches!(self.named(echo), Named::Ask { .. })
+    }
+
     /// When the packet with this sync asked, of those that no status has named.
     pub(super) fn asked_at(&self, echo: u32) -> Option<Time> {
         let index = (echo.wrapping_sub(self.used) as usize).checked_sub(1)?;

@@ -208,6 +208,11 @@ impl Outgoing {
         self.asks.sync()
     }
 
+    /// Whether `echo` names a packet of ours that may have left: a guess hits by chance alone.
+    pub(crate) fn has_said(&self, echo: u32) -> bool {
+        self.asks.has_said(echo)
+    }
+
     /// Whether a status that was asked for with SREQ has not come. A DREQ is never missing.
     pub(crate) fn is_ask_missing(&self) -> bool {
         self.asks.is_missing()

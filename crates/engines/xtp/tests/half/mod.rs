@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 /// What always holds of XTP: what is sent parses, and what is kept is counted and limited.
 #[derive(Default)]
 pub struct Endpoint {
-    /// Bytes of user data that went to every address.
-    pub data_sent: BTreeMap<Address, u64>,
+    /// Bytes that went to every address, each datagram counted with 28 of lower headers.
+    pub counted_sent: BTreeMap<Address, u64>,
 }
 
 impl Subject for Endpoint {
@@ -29,8 +29,8 @@ impl Subject for Endpoint {
     }
 
     fn on_sent(&mut self, engine: &Xtp, sent: &Sent, _: Traffic) {
-        let got = Got::parse(engine.config().codec, &sent.bytes);
-        *self.data_sent.entry(sent.to).or_default() += got.data.map_or(0, |data| data.len() as u64);
+        Got::parse(engine.config().codec, &sent.bytes);
+        *self.counted_sent.entry(sent.to).or_default() += counted(&sent.bytes);
     }
 
     fn check(&self, engine: &Xtp, memory: &Memory) {
@@ -39,6 +39,11 @@ impl Subject for Endpoint {
         assert!(engine.contexts() <= limits.contexts);
         assert_eq!(memory.lent, bytes, "storage that is not counted");
     }
+}
+
+/// A datagram with 28 bytes of lower headers.
+pub fn counted(datagram: &[u8]) -> u64 {
+    datagram.len() as u64 + 28
 }
 
 pinnace_testing::half! {
@@ -69,10 +74,9 @@ impl Half {
         }
     }
 
-    /// User data, and datagrams in all, to and from an address.
-    pub fn data_traffic(&self, address: Address) -> (u64, Traffic) {
-        let data = self.subject.data_sent.get(&address).copied().unwrap_or(0);
-        (data, self.traffic.get(&address).copied().unwrap_or_default())
+    /// What went to an address, each datagram [counted] with its lower headers.
+    pub fn counted_sent(&self, address: Address) -> u64 {
+        self.subject.counted_sent.get(&address).copied().unwrap_or(0)
     }
 
     /// What it has sent since the last look.

@@ -3,6 +3,7 @@
 #[path = "../half/mod.rs"]
 mod half;
 
+mod amplification;
 mod asking;
 mod closing;
 mod found;

@@ -1,0 +1,104 @@
+//! Whether a peer is where its packets say it is, and what goes there before it has shown that (specs/README.md).
+//!
+//! A responder answers an address that anybody could have written into a datagram. Always true: until the peer has sent
+//! something that only the receiver of our packets can know, all that leaves for it, of whatever kind, is at most
+//! [`MOST_TIMES`] what came from it, each datagram counted with its [`LOWER_HEADERS`]. An initiator sends to whom its
+//! application has named, and needs no proof.
+
+use crate::context::{Context, Role};
+use crate::shared::Shared;
+use pinnace_core::Seq32;
+use pinnace_wire::xtp::Codec;
+
+/// So many bytes may leave for each that came.
+pub(crate) const MOST_TIMES: u64 = 3;
+/// Bytes of IP and UDP, as every datagram is counted with them.
+pub(crate) const LOWER_HEADERS: u64 = 28;
+/// Code and value of a DIAG.
+const DIAG_BYTES: usize = 8;
+
+/// What a datagram of so many bytes counts.
+pub(crate) const fn counted(bytes: usize) -> u64 {
+    bytes as u64 + LOWER_HEADERS
+}
+
+/// The largest status without spans: TCNTL (xtp40), CNTL (xtp36).
+const fn status_bytes(codec: Codec) -> usize {
+    match codec {
+        Codec::Xtp40 => 32 + 56,
+        Codec::Xtp36 => 40 + 48 + 4,
+    }
+}
+
+impl Context {
+    /// Whether more may be sent to the peer's address than came from it allows.
+    pub(crate) fn is_trusted(&self, shared: &Shared) -> bool {
+        self.is_validated || !shared.config.validates || self.role == Role::Initiator
+    }
+
+    /// Whether the responder may still be waiting for us to show that we are here: it might have something to say, and all
+    /// that it may send may be lost. If nothing else asks, WTIMER does.
+    pub(crate) fn has_to_prove(&self, shared: &Shared) -> bool {
+        self.unproved_since.is_some() && shared.config.validates
+    }
+
+    /// The newest status names this packet of ours: if it left after we knew the peer's key, it had that key.
+    pub(crate) fn on_echo(&mut self, echo: u32) {
+        if self.unproved_since.is_some_and(|sync| Seq32::new(sync).before(Seq32::new(echo))) {
+            self.unproved_since = None;
+        }
+    }
+
+    /// Whether the peer has most likely heard us: it has used our key, or said our sync.
+    pub(crate) fn is_there(&self) -> bool {
+        self.is_validated || self.has_used_key
+    }
+
+    /// A datagram of so many bytes has come, with our key or without, and with this echo if it is a status.
+    pub(crate) fn on_came(&mut self, bytes: usize, has_key: bool, echo: Option<u32>) {
+        self.budget = self.budget.saturating_add(MOST_TIMES * counted(bytes));
+        if self.role == Role::Responder {
+            let has_echo = echo.is_some_and(|echo| self.outgoing.has_said(echo));
+            // Eleven bits of the shorter key cannot be known beforehand: too few to prove anything.
+            self.is_validated |= has_echo || (has_key && self.codec() == Codec::Xtp40);
+            self.has_used_key |= has_key;
+        }
+    }
+
+    /// A datagram of so many bytes leaves.
+    pub(crate) fn on_leaves(&mut self, bytes: usize) {
+        self.budget = self.budget.saturating_sub(counted(bytes));
+    }
+
+    /// Whether a status may leave now.
+    pub(crate) fn may_say(&self, shared: &Shared) -> bool {
+        self.is_trusted(shared) || counted(status_bytes(self.codec())) <= self.budget
+    }
+
+    /// Counts a DIAG that is to leave; false if it may not.
+    pub(crate) fn may_diagnose(&mut self, shared: &Shared) -> bool {
+        let codec = self.codec();
+        let bytes = codec.header_bytes() + DIAG_BYTES + codec.tail_bytes(DIAG_BYTES);
+        let may = self.is_trusted(shared) || counted(bytes) <= self.budget;
+        if may {
+            self.on_leaves(bytes);
+        }
+        may
+    }
+
+    /// The longest datagram that may leave now.
+    pub(crate) fn datagram_left(&self, shared: &Shared) -> usize {
+        match self.is_trusted(shared) {
+            true => usize::MAX,
+            false => self.budget.saturating_sub(LOWER_HEADERS) as usize,
+        }
+    }
+
+    /// How many user bytes a packet may have that has `overhead` bytes beside them. What follows the first one leaves room
+    /// for a question, for the case that all is lost: the peer may have no reason to ask.
+    pub(crate) fn data_left(&self, shared: &Shared, overhead: usize) -> u64 {
+        let left = self.datagram_left(shared).saturating_sub(overhead) as u64;
+        let question = counted(status_bytes(self.codec()));
+        if self.outgoing.sent() == 0 && left < 2 * question { left } else { left.saturating_sub(question) }
+    }
+}

@@ -1,0 +1,132 @@
+//! What goes to an address that is not proved, and what proves it (specs/README.md).
+
+use crate::half::{Got, counted};
+use crate::scene::*;
+use pinnace_xtp::{Codec, Config, Service, Services};
+
+fn scene(codec: Codec) -> Scene {
+    let config = Config { validates: true, ..config(codec) };
+    Scene::listening_for(config, block(Service::Connection), Services::ALL)
+}
+
+/// User bytes that leave after the peer has said something with our key or without, with our sync or without.
+fn data_after(codec: Codec, has_key: bool, has_echo: bool) -> usize {
+    let mut scene = scene(codec);
+    let echo = scene.accept(NONE, 10).sync;
+    scene.send(100_000);
+    let mut status = scene.status(SREQ, 0, 200_000, if has_echo { echo } else { 0 }).sync(1001);
+    if !has_key {
+        (status.rtn, status.key) = (false, KEY);
+    }
+    scene.feed(&status).iter().map(Got::len).sum()
+}
+
+//= X-2 test
+//= X-6 test
+#[test]
+fn what_only_the_receiver_can_know_proves_an_address() {
+    for codec in CODECS {
+        let little = data_after(codec, false, false);
+        assert!(little < 100, "{little} bytes to whoever knows nothing");
+        assert!(data_after(codec, true, true) > 30_000);
+        assert!(data_after(codec, false, true) > 30_000, "{codec:?}: nobody guesses the echo of a random sync");
+        let by_key = data_after(codec, true, false);
+        // Eleven bits of the key can be guessed.
+        assert_eq!(by_key > 30_000, codec == Codec::Xtp40, "{codec:?}: {by_key} bytes to whoever knows the key alone");
+    }
+}
+
+//= X-2 test
+#[test]
+fn nothing_goes_beyond_three_times_what_came() {
+    for codec in CODECS {
+        for (service, n, answer) in
+            [(4, 1, 0), (4, 1, 65_536), (3, 1, 100), (3, 1, 65_536), (3, 1400, 65_536), (2, 1, 0)]
+        {
+            let mut scene = scene(codec);
+            let mut first = scene.first(all(&[EOM, WCLOSE]), n);
+            first.service = service;
+            let mut came = 0;
+            for sync in 1000..1005 {
+                let bytes = first.clone().sync(sync).bytes();
+                came += counted(&bytes);
+                scene.half.feed(PEER, &bytes);
+                if sync == 1000 && answer > 0 {
+                    scene.learn();
+                    scene.output(answer, |output| pinnace_xtp::Output { eom: true, is_last: true, ..output });
+                }
+                scene.wait(40_000 * u64::from(sync == 1004));
+                let sent = scene.half.counted_sent(PEER);
+                assert!(sent > 0 && sent <= 3 * came, "{codec:?} {service} {n}: {sent} bytes for {came}");
+            }
+        }
+    }
+}
+
+//= X-21 test
+#[test]
+fn a_small_transaction_takes_one_round_trip_with_a_stranger_too() {
+    for codec in CODECS {
+        let mut scene = scene(codec);
+        let mut first = scene.first(all(&[EOM, WCLOSE]), 1);
+        first.service = 3;
+        assert_eq!(scene.feed(&first), []);
+        scene.learn();
+        let response = scene.output(100, |output| pinnace_xtp::Output { eom: true, is_last: true, ..output });
+        assert_eq!(response.len(), 1, "{codec:?} {response:?}");
+        assert_eq!(response[0].data, Some(bytes(0, 100)), "{codec:?}");
+        assert!(response[0].has(all(&[EOM, WCLOSE, RCLOSE, SREQ])));
+    }
+}
+
+//= X-5 test
+#[test]
+fn one_loss_stops_nobody_who_is_not_proved_yet() {
+    for codec in CODECS {
+        let mut scene = scene(codec);
+        scene.accept(NONE, 100);
+        let lost = scene.send(5000);
+        assert!(lost.iter().all(|packet| packet.has(SREQ)) && !lost.is_empty(), "{lost:?}");
+        let asks = scene.due(250);
+        assert_eq!((asks.len(), asks[0].marks()), (1, SREQ), "{asks:?}");
+    }
+}
+
+//= X-11 test
+#[test]
+fn who_may_not_ask_has_not_been_left_without_an_answer() {
+    for codec in CODECS {
+        let mut scene = scene(codec);
+        scene.accept(NONE, 0);
+        let lost = scene.send(5000);
+        assert!(lost.iter().all(|packet| packet.has(SREQ)) && !lost.is_empty(), "{lost:?}");
+        // All that may go there has: no more, for as long as the peer is silent.
+        assert_eq!((scene.wait(50_000), scene.closed()), (Vec::new(), None), "{codec:?}");
+        let asks = scene.status(SREQ, 0, 200_000, lost[0].sync).sync(1001);
+        let sent = scene.feed(&asks);
+        let data: usize = sent.iter().map(Got::len).sum();
+        assert!(data > 4800, "{codec:?}: {data} bytes");
+    }
+}
+
+//= X-6 test
+//= X-11 test
+#[test]
+fn an_initiator_with_nothing_to_say_shows_that_it_is_there() {
+    for codec in CODECS {
+        let config = Config { validates: true, ..config(codec) };
+        let mut scene = Scene::opened_with(config, block(Service::Connection));
+        let sent = scene.send(100);
+        let status = scene.status(NONE, 100, 200_000, sent[0].sync);
+        assert_eq!(scene.feed(&status), []);
+        for _ in 0..2 {
+            let asks = scene.wait(300);
+            assert!(!asks.is_empty(), "again until it is answered");
+            assert!(asks.iter().all(|asks| (asks.rtn, asks.key, asks.marks()) == (true, XKEY, SREQ)), "{asks:?}");
+        }
+        let sync = scene.half.xtp().facts(scene.context()).expect("there").sync;
+        let status = scene.status(NONE, 100, 200_000, sync).sync(1001);
+        assert_eq!(scene.feed(&status), []);
+        assert_eq!(scene.wait(5000), [], "{codec:?}: once is enough");
+    }
+}

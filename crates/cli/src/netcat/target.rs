@@ -141,14 +141,14 @@ mod tests {
 
     #[test]
     fn a_peer_is_talked_with_both_ways_unless_the_service_says_otherwise() {
-        let connecting = |peer: &str, words| super::connecting(&[peer.to_owned()], words);
-        let service = |peer, words| connecting(peer, words).unwrap().service;
+        let to = |peer: &str, words| connecting(&[peer.to_owned()], words);
+        let service = |peer, words| to(peer, words).unwrap().service;
         assert!(is_duplex(&service("h:1", None)) && is_duplex(&service("h:1", Some("loss=5%"))));
         assert!(!is_duplex(&service("h:1", Some("direction=one-way"))));
         assert!(!is_duplex(&service("pinnace://h:1?direction=one-way", None)));
         assert!(is_duplex(&service("pinnace://h:1", Some("loss=5%"))));
-        assert!(connecting("pinnace://h:1?loss=5%", Some("run=4KiB")).is_err());
-        assert!(connecting("h:1", Some("pinnace://h:1")).is_err());
+        assert!(to("pinnace://h:1?loss=5%", Some("run=4KiB")).is_err());
+        assert!(to("h:1", Some("pinnace://h:1")).is_err());
     }
 
     #[test]

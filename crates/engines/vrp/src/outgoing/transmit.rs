@@ -319,8 +319,7 @@ impl Outgoing {
         let Pick { slot, packet, from } = pick;
         let turn = self.turn;
         let fair_share = self.window() / self.ready.len().clamp(1, SENDING_TOGETHER) as u64;
-        let stint =
-            STINT.min(self.window() / 2).min(self.pacer.rate().unwrap_or(u64::MAX) / STINTS_PER_SECOND);
+        let stint = STINT.min(self.window() / 2).min(self.pacer.rate().unwrap_or(u64::MAX) / STINTS_PER_SECOND);
         let Self { slots, flights, counters, again, echoes, ready, unsent_bytes, .. } = self;
         let Some(frame) = slots[slot].as_deref_mut() else { return };
         train.inline(&frame.packet_header(packet));

@@ -7,7 +7,7 @@
 use super::frame::State;
 use super::{Outgoing, PINGS_KEPT, Path};
 use crate::{Event, Failure, LossSummary, Sent};
-use pinnace_core::{Placed, RxMeta, Time};
+use pinnace_core::{IntervalSet, Placed, RxMeta, Time};
 use pinnace_wire::vrp::{Control, REPORT_OVERFLOW, Tag};
 
 /// Something was acknowledged, or asked for, that cannot be.
@@ -38,6 +38,11 @@ impl Outgoing {
             let result = match tag {
                 Tag::Pong(stamp) => {
                     self.on_pong(now, stamp);
+                    continue;
+                }
+                // The answers to a header have their frame number in the packet header.
+                Tag::FrameOk(frame) | Tag::FrameRefused(frame) if frame != number => {
+                    self.counters.controls_stale += 1;
                     continue;
                 }
                 Tag::FrameOk(number) => {
@@ -310,10 +315,10 @@ impl Outgoing {
     }
 }
 
-/// What the LOSS_REPORT of a packet says, as far as it can be true.
+/// What the LOSS_REPORT of a packet says, as far as it can be true; its ranges may come in any order.
 fn loss_of(control: &Control<'_>, packets: u32) -> LossSummary {
     let mut loss = LossSummary { packets, is_complete: true, ..LossSummary::default() };
-    let mut next = 0;
+    let mut lost = IntervalSet::new();
     for tag in control.tags() {
         let Tag::LossReport(ranges) = tag else { continue };
         for (first, count) in ranges.iter() {
@@ -323,18 +328,14 @@ fn loss_of(control: &Control<'_>, packets: u32) -> LossSummary {
                 continue;
             }
             let end = first.saturating_add(count).min(packets);
-            if first < next || first >= end {
-                // Not in rising order, empty, or behind the end.
-                continue;
+            if first < end {
+                lost.insert(u64::from(first)..u64::from(end));
             }
-            match loss.ranges.last_mut() {
-                Some(last) if last.end == first => last.end = end,
-                _ => loss.ranges.push(first..end),
-            }
-            next = end;
-            loss.lost = loss.lost.saturating_add(end - first).min(packets);
         }
     }
+    loss.ranges = lost.iter().map(|range| range.start as u32..range.end as u32).collect();
+    let told = loss.ranges.iter().map(|range| range.end - range.start).sum();
+    loss.lost = loss.lost.max(told);
     loss.longest_run = loss.ranges.iter().map(|range| range.end - range.start).max().unwrap_or(0);
     loss
 }

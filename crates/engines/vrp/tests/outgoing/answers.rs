@@ -100,6 +100,24 @@ fn acknowledgements_of_old_and_unknown_frames_are_ignored() {
 }
 
 #[test]
+fn an_answer_to_a_header_counts_only_in_a_packet_of_its_frame() {
+    //= V-S4 test
+    let mut half = Half::open(&config());
+    let (frame, _) = half.begin(100_000, |_| ());
+    let before = half.tx().counters().controls_stale;
+    for other in [0, frame ^ 1, (frame + 1) & 0x7FFF].into_iter().filter(|other| *other != frame) {
+        half.say(other, &[Tag::FrameRefused(frame)]);
+        half.say(other, &[Tag::FrameOk(frame)]);
+        assert!(half.take().is_empty() && half.take_events().is_empty(), "{other}");
+    }
+    assert!(half.tx().counters().controls_stale >= before + 6);
+    half.say(frame, &[Tag::FrameOk(frame)]);
+    assert!(!half.take_packets().is_empty());
+    half.say(frame, &[Tag::FrameRefused(frame)]);
+    assert_eq!(half.take_ends(), [(0, Err(Failure::Refused))]);
+}
+
+#[test]
 fn a_refusal_ends_the_frame_in_any_state() {
     //= V-S4 test
     // Announced, inline, early, in the middle, with requests under way.
@@ -315,6 +333,9 @@ fn the_sender_learns_what_was_lost() {
     // Adjoining ranges are one hole.
     let joined = LossSummary { lost: 4, longest_run: 4, ranges: vec![1..5], ..nothing.clone() };
     assert_eq!(reported(&[&[(1, 2), (3, 2)]]), joined);
+    // Nothing says that they rise.
+    let unsorted = LossSummary { lost: 3, longest_run: 2, ranges: vec![2..3, 5..7], ..nothing.clone() };
+    assert_eq!(reported(&[&[(6, 1), (2, 1)], &[(5, 1)]]), unsorted);
     // More than fits.
     let more = reported(&[&[(3, 2)], &[(REPORT_OVERFLOW, 40)]]);
     assert_eq!((more.lost, more.is_complete, &more.ranges[..]), (40, false, &[3..5][..]));
@@ -325,11 +346,11 @@ fn reports_that_cannot_be_true_do_no_harm() {
     let whole = reported(&[&[(0, u32::MAX)]]);
     assert_eq!((whole.lost, whole.longest_run, &whole.ranges[..]), (100, 100, &[0..100][..]));
     let odd = reported(&[&[(99, 5), (98, 1), (5, 0), (100, 1), (u32::MAX - 1, u32::MAX)]]);
-    assert_eq!((odd.lost, &odd.ranges[..]), (1, &[99..100][..]));
+    assert_eq!((odd.lost, &odd.ranges[..]), (2, &[98..100][..]));
     let much = reported(&[&[(REPORT_OVERFLOW, u32::MAX)]]);
     assert_eq!((much.lost, much.is_complete), (100, false));
     let overlapping = reported(&[&[(1, 10), (5, 10), (1, 10)]]);
-    assert_eq!(overlapping.lost, 10);
+    assert_eq!((overlapping.lost, &overlapping.ranges[..]), (14, &[1..15][..]));
 }
 
 #[test]

@@ -82,8 +82,10 @@ pub struct Limits {
     pub unreleased: usize,
     /// Answers to what belongs to no frame, waiting to leave: further ones are dropped.
     pub replies: usize,
-    /// Where there is no room, a frame of which no data has come for so long gives way to a new one.
-    pub grace: Duration,
+    /// Where there is no room, a frame of which no data has come for so long gives way to a new one. `None`: never; what was
+    /// accepted keeps its place for its life time-out, and what comes meanwhile is refused, as the specification has it
+    /// (V-R1). For an endpoint that strangers can flood with headers, several of the longest round trips are of use.
+    pub grace: Option<Duration>,
 }
 
 impl Default for Limits {
@@ -99,7 +101,7 @@ impl Default for Limits {
             early_time: Duration::from_millis(200),
             unreleased: 65_536,
             replies: 1024,
-            grace: Duration::from_millis(250),
+            grace: None,
         }
     }
 }

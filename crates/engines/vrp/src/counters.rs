@@ -47,6 +47,8 @@ pinnace_core::counters! {
         frames_failed,
         /// Frame headers refused.
         frames_refused,
+        /// Frame headers of a sender's life before this one, ignored.
+        headers_stale,
         /// Frames given up to make room for others: nothing of them had come.
         frames_evicted,
         /// Data packets stored.

@@ -7,7 +7,7 @@ use super::offer::Offer;
 use super::source::{Sources, Standing};
 use super::{Incoming, SHORT_ANSWER_BYTES, Timer};
 use crate::{Event, FrameId};
-use pinnace_core::{BufferRange, Ecn, Placed, RxMeta, Segment, Time};
+use pinnace_core::{Address, BufferRange, Ecn, Placed, RxMeta, Segment, Time};
 use pinnace_wire::vrp::{Control, ControlWriter, HEADER_BYTES, Header, Tag, tag_bytes};
 
 /// A frame header that came, and what it came in.
@@ -136,7 +136,7 @@ impl Incoming {
             }
         }
         let has_offer = offer.is_some();
-        if let Some(offer) = offer {
+        if let Some(offer) = offer.filter(|offer| !self.is_of_past_life(now, &meta.source, offer)) {
             if offer.closes_before {
                 self.on_close(meta, rx, offer.number);
             }
@@ -153,6 +153,16 @@ impl Incoming {
             }
         }
         self.on_rates(now, meta, &control, if has_offer { 0 } else { credit });
+    }
+
+    /// Whether a frame header has been overtaken by the sender's next life: it must not end that. It is not answered either:
+    /// a refusal would end the frame of that number in the new life.
+    //= V-S2
+    fn is_of_past_life(&mut self, now: Time, source: &Address, offer: &Offer<'_>) -> bool {
+        let is_past = |epoch| self.sources.find(source).is_some_and(|source| source.is_past(now, epoch));
+        let is_stale = offer.epoch.is_some_and(is_past);
+        self.counters.headers_stale += u64::from(is_stale);
+        is_stale
     }
 
     /// Answers every PING with its bytes; returns what that costs: never more than came.
@@ -207,9 +217,7 @@ impl Incoming {
             return false;
         }
         let source = arrived.meta.source;
-        if let Some(epoch) = offer.epoch {
-            self.begin_life(&source, epoch, arrived.rx);
-        }
+        let past = offer.epoch.and_then(|epoch| self.begin_life(&source, epoch, arrived.rx));
         let standing = self.sources.standing(&source, offer.number);
         if let Some(index) = self.sources.frame(&source, offer.number) {
             if standing != Standing::Ahead {
@@ -223,7 +231,13 @@ impl Incoming {
             Standing::Used => true,
             Standing::Behind => offer.epoch.is_some(),
         };
-        !is_old && self.create(&mut arrived, offer)
+        let is_created = !is_old && self.create(&mut arrived, offer);
+        if past.is_some()
+            && let Some(source) = self.sources.find_mut(&source)
+        {
+            source.end_life(arrived.now, past);
+        }
+        is_created
     }
 
     fn on_repeated_offer(&mut self, arrived: &Arrived<'_, '_>, offer: &Offer<'_>, index: u32) -> bool {

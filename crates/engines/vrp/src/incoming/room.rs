@@ -51,8 +51,9 @@ impl Slab {
 impl Incoming {
     /// Makes room for a frame of `cost` bytes; says whether there is any.
     ///
-    /// A flood of headers must not stop honest frames: the oldest block of which no data has come gives way, once it has
-    /// had its time. Its number counts as not created, so a repetition of its header creates it again.
+    /// An accepted frame keeps its place. Only where the configuration says so ([`Limits::grace`](crate::Limits::grace)), so
+    /// that a flood of headers does not stop honest frames, the oldest block of which no data has come gives way, once it
+    /// has had its time. Its number counts as not created, so a repetition of its header creates it again.
     //= V-R1
     pub(super) fn make_room(&mut self, now: Time, rx: &mut Placed<'_>, cost: u64) -> bool {
         let limits = &self.config.limits;
@@ -61,6 +62,7 @@ impl Incoming {
             return false;
         }
         while self.frames.len() >= frames || self.bytes.saturating_add(cost) > bytes {
+            let Some(grace) = grace else { return false };
             let Some(&(index, id)) = self.empty.front() else { return false };
             let is_empty = |frame: &&Frame| frame.id == id && !frame.has_data && frame.incomplete().is_some();
             if let Some(frame) = self.frames.get(index).filter(is_empty) {
@@ -127,14 +129,16 @@ impl Incoming {
         }
     }
 
-    /// A new life of a sender: its old frames and numbers are of the past.
+    /// A new life of a sender: its old frames and numbers are of the past. Returns the life that has ended, if one has.
     //= V-S2
-    pub(super) fn begin_life(&mut self, address: &Address, epoch: u32, rx: &mut Placed<'_>) {
-        let Some(blocks) = self.sources.old_life(address, epoch) else { return };
+    pub(super) fn begin_life(&mut self, address: &Address, epoch: u32, rx: &mut Placed<'_>) -> Option<u32> {
+        let blocks = self.sources.old_life(address, epoch)?;
         for index in blocks {
             self.end_frame(index, Some(rx), false);
         }
+        let past = self.sources.find(address)?.epoch;
         self.forget(address);
+        past
     }
 
     /// When a life time-out goes off.

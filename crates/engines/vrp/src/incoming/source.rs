@@ -12,6 +12,9 @@ use std::collections::BTreeMap;
 pub(super) const REMEMBERED: u16 = 2048;
 /// Numbers of which there is a bit: a power of two above [`REMEMBERED`], so that a number's place is its low bits.
 const BITS: u16 = 4096;
+/// How long a header of a sender's life before is taken for a late one. The longest time-out (V-S10), and no more: if somebody
+/// forged the new life, the old one's repetitions get through again before its own life time-out.
+const PAST_LIFE: Duration = Duration::from_secs(2);
 /// A number is ahead of another if it is up to so much larger.
 const HALF: u16 = FRAME_NUMBERS / 2;
 
@@ -103,6 +106,8 @@ pub(super) struct Source {
     numbers: Numbers,
     /// The life of the sending endpoint, if it says so.
     pub(super) epoch: Option<u32>,
+    /// The life before it, and when that ended.
+    past: Option<(u32, Time)>,
     /// When something valid came from it last.
     pub(super) heard: Time,
     /// The blocks of its frames, by number.
@@ -113,6 +118,16 @@ pub(super) struct Source {
 }
 
 impl Source {
+    /// The life of `epoch` ended at `now`, with the one that this is.
+    pub(super) fn end_life(&mut self, now: Time, epoch: Option<u32>) {
+        self.past = epoch.map(|epoch| (epoch, now));
+    }
+
+    /// Whether `epoch` is the life before this one, and ended so lately that what comes of it has been on its way since.
+    pub(super) fn is_past(&self, now: Time, epoch: u32) -> bool {
+        self.past.is_some_and(|(past, ended)| past == epoch && now < ended + PAST_LIFE)
+    }
+
     pub(super) fn standing(&self, number: u16) -> Standing {
         self.numbers.standing(number)
     }
@@ -167,6 +182,7 @@ impl Sources {
         let source = self.by_address.entry(address).or_insert_with(|| Source {
             numbers: Numbers::new(number),
             epoch: None,
+            past: None,
             heard: now,
             frames: BTreeMap::new(),
             serial,

@@ -1,6 +1,7 @@
 //! Frame headers: what is parsed, created, repeated, refused, closed and forgotten (section 1, V-R1, V-R17, V-R20, V-S2).
 
 use crate::half::{ALICE, BOB, HERE, Half, content, control, data, header, padded, raw_data, say};
+use core::time::Duration;
 use pinnace_core::{Address, BufferId, Ecn};
 use pinnace_vrp::{Config, Event, Limits};
 use pinnace_wire::vrp::{Inline, Tag};
@@ -296,6 +297,31 @@ fn a_new_epoch_closes_what_was_before() {
 }
 
 #[test]
+fn a_delayed_header_of_the_life_before_does_nothing() {
+    //= V-S2 test
+    let mut half = new();
+    let offer = |number, epoch| header(number, 200, 100, &[Tag::Epoch(epoch)]);
+    assert_eq!(half.hear(&offer(50, 1)), ["50: ok"]);
+    assert_eq!(half.hear(&offer(60, 2)), ["60: ok"]);
+    half.feed(&data(60, 200, 100, 0));
+    half.take();
+    for number in [50, 51, 60, 61] {
+        assert_eq!(half.hear(&offer(number, 1)), [""; 0], "a refusal would end the new life's frame of that number");
+    }
+    // And one of a life before that.
+    assert_eq!(half.hear(&offer(62, 3)), ["62: ok"]);
+    assert_eq!(half.hear(&offer(63, 2)), [""; 0]);
+    half.feed(&data(62, 200, 100, 0));
+    half.feed(&data(62, 200, 100, 1));
+    half.take();
+    assert_eq!(half.deliveries().len(), 1);
+    assert_eq!(half.counters().headers_stale, 5);
+    // Whoever was taken for dead by mistake, because somebody spoke in its name, soon has its way again.
+    half.millis(2_001);
+    assert_eq!(half.hear(&offer(64, 2)), ["64: ok"]);
+}
+
+#[test]
 fn a_sender_is_forgotten_after_two_life_timeouts_of_silence() {
     //= V-R17, V-S11 test
     let mut half = new();
@@ -370,13 +396,13 @@ fn what_is_too_large_is_refused_without_storage() {
 #[test]
 fn a_flood_of_headers_does_not_stop_honest_frames() {
     //= V-R1 test
-    let limits = Limits { frames: 100, ..Limits::default() };
+    let limits = Limits { frames: 100, grace: Some(Duration::from_millis(250)), ..Limits::default() };
     let mut half = Half::new(Config { limits, ..Config::default() });
     half.feed_from(BOB, &header(1, 1000, 100, &[]));
     half.feed_from(BOB, &data(1, 1000, 100, 0));
     for sender in 0..2000 {
         half.feed_from(Address::Node(1000 + sender), &header(1, 1000, 100, &[]));
-        half.advance(core::time::Duration::from_micros(100));
+        half.advance(Duration::from_micros(100));
     }
     assert!(half.rx().frames() == 100 && half.rx().sources() <= 100);
     half.take();
@@ -396,9 +422,29 @@ fn a_flood_of_headers_does_not_stop_honest_frames() {
 }
 
 #[test]
+fn an_accepted_frame_keeps_its_place_for_its_life_timeout() {
+    //= V-R1, V-R17, V-S11 test
+    let limits = Limits { bytes: 300_000, ..Limits::default() };
+    let mut half = Half::new(Config { limits, ..Config::default() });
+    let offer = header(1, 200_000, 1000, &[Tag::Epoch(1)]);
+    assert_eq!(half.hear(&offer), ["1: ok"]);
+    // Not a packet has come of it, and others want its place.
+    for millis in [10, 300, 2_000, 2_000, 680] {
+        half.millis(millis);
+        assert_eq!(half.hear(&header(2, 100_000, 1000, &[Tag::Epoch(1)])), ["2: refused"]);
+        half.feed_from(BOB, &header(1, 100_000, 1000, &[Tag::Epoch(2)]));
+        assert_eq!(say(&half.take()[0]), "1: refused");
+    }
+    assert_eq!(half.hear(&data(1, 200_000, 1000, 0)), ["1: ack 0, single 0"]);
+    assert_eq!((half.rx().frames(), half.counters().frames_evicted), (1, 0));
+    half.millis(5_001);
+    assert_eq!(half.hear(&header(3, 100_000, 1000, &[Tag::Epoch(1)])), ["3: ok"]);
+}
+
+#[test]
 fn nothing_gives_way_for_a_frame_that_does_not_fit_anyway() {
     //= V-R1 test
-    let limits = Limits { bytes: 10_000, ..Limits::default() };
+    let limits = Limits { bytes: 10_000, grace: Some(Duration::from_millis(250)), ..Limits::default() };
     let mut half = Half::new(Config { limits, ..Config::default() });
     half.feed(&header(1, 6000, 1000, &[]));
     feed_all(&mut half, 1, 6000, 1000);

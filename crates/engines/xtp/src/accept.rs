@@ -47,6 +47,10 @@ impl Xtp {
             self.on_repeated_first(now, meta, rx, segment, key, (header, btag, data));
             return;
         }
+        if self.shared.ended.has(now, &(meta.source, header.key.value), header.seq) {
+            self.shared.counters.data_packets_duplicate += 1;
+            return;
+        }
         let refuse = |engine: &mut Self, value| {
             engine.shared.counters.contexts_refused += 1;
             engine.diagnose(now, meta, header, Code::ContextRefused, value);
@@ -122,6 +126,25 @@ impl Xtp {
         self.take_first(now, rx, segment, key, (header, btag, data));
     }
 
+    /// FIRST with our own key: an initiator that has it repeats what it has sent.
+    //= X-6
+    pub(crate) fn on_first_with_key(
+        &mut self,
+        now: Time,
+        meta: &RxMeta,
+        rx: &mut Placed<'_>,
+        segment: &Segment,
+        packet: (&Header, Option<[u8; 8]>, Range<usize>),
+    ) {
+        match self.lookup(packet.0, meta.source) {
+            Some(key) => self.on_repeated_first(now, meta, rx, segment, key, packet),
+            None => {
+                self.shared.counters.packets_unknown += 1;
+                self.diagnose(now, meta, packet.0, Code::InvalidContext, Value::Unspecified);
+            }
+        }
+    }
+
     /// FIRST for a context that exists: the same start makes it a repetition.
     fn on_repeated_first(
         &mut self,
@@ -169,16 +192,14 @@ impl Xtp {
         address: &AddressSegment,
         traffic: &Traffic,
     ) -> Result<(ListenerId, Service), Value> {
-        let is_ours = match (self.shared.config.local, address.hosts) {
-            (Some(IpAddr::V4(local)), HostPair::V4 { destination, .. }) => {
-                local.is_unspecified() || destination.is_unspecified() || destination == local
-            }
-            (Some(IpAddr::V6(local)), HostPair::V6 { destination, .. }) => {
-                local.is_unspecified() || destination.is_unspecified() || destination == local
-            }
-            (Some(local), _) => local.is_unspecified(),
-            (None, _) => true,
+        let host: IpAddr = match address.hosts {
+            HostPair::V4 { destination, .. } => destination.into(),
+            HostPair::V6 { destination, .. } => destination.into(),
         };
+        // A host has the same address in both formats.
+        let is_host = |local: IpAddr| local.to_canonical() == host.to_canonical();
+        let local = self.shared.config.local;
+        let is_ours = local.is_none_or(|local| local.is_unspecified() || host.is_unspecified() || is_host(local));
         let found = self.ports.get(&address.destination_port).filter(|_| is_ours);
         let (id, listener) = found.and_then(|id| Some((*id, self.listeners.get(id)?))).ok_or(Value::NoListener)?;
         let on_wire = xtp::Service::from_wire(traffic.service).ok_or(Value::NoProvider)?;

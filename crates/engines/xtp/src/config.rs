@@ -95,6 +95,8 @@ pub struct Limits {
     pub strangers: usize,
     /// Listeners.
     pub listeners: usize,
+    /// Associations that the peer has closed, and whose FIRST may still come again.
+    pub ended: usize,
     /// DIAGs a second.
     pub diags_per_second: u64,
     /// A receive ring that is empty for so long is given back.
@@ -113,6 +115,7 @@ impl Default for Limits {
             members: 1024,
             strangers: 256,
             listeners: 1024,
+            ended: 16_384,
             diags_per_second: 100,
             ring_idle: Duration::from_secs(1),
         }

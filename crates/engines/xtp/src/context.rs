@@ -249,11 +249,14 @@ impl Context {
         self.incoming.is_complete() || (self.stopped_reading && self.wclose_heard)
     }
 
+    /// Whether bytes have been sent that the peer may still acknowledge.
+    fn lacks_acknowledgement(&self) -> bool {
+        !self.has_given_up && self.outgoing.acked() < self.outgoing.sent()
+    }
+
     /// Both streams are at their ends, as far as this end is concerned.
     pub(crate) fn is_done(&self) -> bool {
-        self.is_incoming_done()
-            && self.rclose_heard
-            && (self.has_given_up || self.outgoing.acked() >= self.outgoing.sent())
+        self.is_incoming_done() && self.rclose_heard && !self.lacks_acknowledgement()
     }
 
     /// Whether WCLOSE is to be said in a packet without data.
@@ -284,7 +287,8 @@ impl Context {
         initiator_unheard
             || self.outgoing.is_ask_missing()
             || (self.wclose_sent && !self.rclose_heard)
-            || (!is_lossy && (self.outgoing.acked() < self.outgoing.sent() || self.outgoing.waits_for_room(&terms)))
+            || (!is_lossy && self.lacks_acknowledgement())
+            || (!is_lossy && self.outgoing.waits_for_room(&terms))
             || (!self.is_trusted(shared) && self.outgoing.has_to_send(&terms))
             || self.has_to_prove(shared)
     }
@@ -359,12 +363,18 @@ impl Context {
             Phase::TimeWait(_) => self.owed.is_some() && self.may_say(shared),
             Phase::Fresh | Phase::Active => {
                 let terms = self.terms(shared);
-                let is_control_due = self.owed.is_some() || self.ask_due.is_some() || self.control_due(&terms);
-                self.first_due
+                let is_question_due = !self.first_due && (self.ask_due.is_some() || self.control_due(&terms));
+                let is_control_due = self.owed.is_some() || is_question_due;
+                (self.first_due && !self.is_first_paced())
                     || (is_control_due && self.may_say(shared))
                     || (self.paced_until.is_none() && !self.is_blocked && self.outgoing.has_to_send(&terms))
             }
         }
+    }
+
+    /// Whether the FIRST is to go again, as soon as the traffic specifier allows.
+    pub(crate) fn is_first_paced(&self) -> bool {
+        self.first_due && self.first_left && self.paced_until.is_some()
     }
 
     /// Queues the context to send, if it has something to.
@@ -387,6 +397,22 @@ impl Context {
             let (context, ticket, buffer) = (self.id(), done.ticket, done.buffer);
             let delivered = self.failure.is_none();
             shared.events.push_back(Event::Sent { context, ticket, buffer, delivered });
+        }
+    }
+
+    /// The peer has stopped reading: nothing is repeated any more, and no output that is left will be delivered. Who wants
+    /// nothing of the peer either has nothing left to wait for.
+    pub(crate) fn give_up(&mut self, shared: &mut Shared) {
+        self.report_sent(shared);
+        self.has_given_up = true;
+        self.failure = Some(Failure::StoppedReading);
+        let context = self.id();
+        for done in self.outgoing.drain() {
+            let (ticket, buffer) = (done.ticket, done.buffer);
+            shared.events.push_back(Event::Sent { context, ticket, buffer, delivered: false });
+        }
+        if self.stopped_reading {
+            self.conclude(shared, Err(Failure::StoppedReading));
         }
     }
 

@@ -18,6 +18,7 @@ mod config;
 mod context;
 mod counters;
 mod diag;
+mod ended;
 mod engine;
 mod event;
 mod incoming;

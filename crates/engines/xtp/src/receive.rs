@@ -72,6 +72,9 @@ impl Xtp {
         body: Body<'_>,
     ) {
         match body {
+            Body::First { btag, data, .. } if header.key.rtn && !header.options.contains(Options::MULTI) => {
+                self.on_first_with_key(now, meta, rx, segment, (header, btag, data));
+            }
             Body::First { address, traffic, btag, data } if !header.key.rtn => {
                 if header.options.contains(Options::MULTI) {
                     let body = Body::First { address, traffic, btag, data };
@@ -267,7 +270,7 @@ pub(crate) fn on_context_packet(
     }
     context.report_sent(shared);
     if options.contains(Options::END) && !is_old {
-        on_end(context, shared);
+        on_end(context, shared, now);
     }
 }
 
@@ -514,11 +517,8 @@ fn on_rclose(context: &mut Context, shared: &mut Shared, now: Time, packet: &Pac
     if let Some(status) = status {
         let rseq = context.space.offset(status.rseq, context.outgoing.acked()).unwrap_or(0);
         if rseq < sent && !context.has_given_up && context.outgoing.acked() < sent {
-            // It has stopped reading: nothing is repeated any more.
-            context.has_given_up = true;
-            context.outgoing.abandon();
             // An abbreviated close of the peer's ends our stream, too; that is an error only if bytes were lost.
-            context.failure = Some(Failure::StoppedReading);
+            context.give_up(shared);
         }
     } else if packet.data.is_some() && context.service == Service::Transaction && context.role == Role::Initiator {
         // The response acknowledges the request.
@@ -531,8 +531,12 @@ fn on_rclose(context: &mut Context, shared: &mut Shared, now: Time, packet: &Pac
 
 /// END: the peer is done, or forces the end.
 //= X-20
-fn on_end(context: &mut Context, shared: &mut Shared) {
+fn on_end(context: &mut Context, shared: &mut Shared, now: Time) {
     let result = if context.is_done() { Ok(()) } else { Err(Failure::Forced) };
+    if context.role == Role::Responder && !context.is_group() {
+        let (name, until) = ((context.peer, context.peer_key), now + context.time_wait());
+        shared.ended.remember(now, name, context.space.start(), until, shared.config.limits.ended);
+    }
     context.phase = Phase::Over;
     context.conclude(shared, result);
 }
@@ -557,7 +561,7 @@ fn on_diag(context: &mut Context, shared: &mut Shared, header: &Header, code: u3
         3 => {
             let waits_only_for_end = context.outgoing.acked() >= context.outgoing.sent()
                 && context.wclose_sent
-                && context.is_incoming_done();
+                && (context.incoming.is_complete() || context.stopped_reading);
             if waits_only_for_end { Ok(()) } else { Err(Failure::Unknown) }
         }
         2 => Err(Failure::GivenUpByPeer { value }),

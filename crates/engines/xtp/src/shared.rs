@@ -2,6 +2,7 @@
 //! nobody may guess.
 
 use crate::diag::Diags;
+use crate::ended::Ended;
 use crate::{Config, ContextId, Event, XtpCounters};
 use pinnace_core::{ContextKey, Secrets, Time, TimerWheel};
 use std::collections::{BTreeMap, VecDeque};
@@ -15,6 +16,7 @@ pub(crate) struct Shared {
     pub(crate) wheel: TimerWheel<ContextKey>,
     pub(crate) queue: Queue,
     pub(crate) diags: Diags,
+    pub(crate) ended: Ended,
     pub(crate) secrets: Secrets,
     /// Bytes of storage for rings and datagrams that are not released.
     pub(crate) bytes: u64,
@@ -43,6 +45,7 @@ impl Shared {
             wheel: TimerWheel::new(now),
             queue: Queue::default(),
             diags: Diags::new(config.limits.diags_per_second),
+            ended: Ended::default(),
             secrets: Secrets::new(config.seed),
             bytes: 0,
             datagrams: 0,

@@ -72,6 +72,11 @@ impl Context {
         // Who may not ask has not been left without an answer: CTIMER ends that.
         self.expiries = self.expiries.saturating_add(u32::from(self.may_say(shared)));
         self.waiting = Some(now);
+        self.ask_again();
+    }
+
+    /// What an expiry makes leave: the FIRST again for who has heard nothing, and a question from everybody else.
+    fn ask_again(&mut self) {
         if self.role == Role::Initiator && !self.heard {
             self.first_due = true;
         } else {
@@ -86,7 +91,7 @@ impl Context {
             self.abandon(now, shared);
         } else {
             self.handshake_since = Some(now);
-            self.ask_due = Some(Asking::Expiry);
+            self.ask_again();
         }
     }
 

@@ -106,6 +106,9 @@ impl Context {
             return true;
         }
         self.is_blocked = true;
+        if self.is_first_paced() {
+            return false;
+        }
         if self.first_due {
             self.write_empty_first(now, shared, train);
             self.update_wait(now, shared, false);
@@ -321,11 +324,17 @@ impl Context {
                 return wrote;
             }
             if self.first_due && self.first_left {
-                // As it was; the pace does not hold it back.
+                // As it was; only the traffic specifier holds it back.
                 let Some(mut cut) = self.outgoing.first() else { return false };
                 if cut.len > terms.max && !self.service.is_datagram() {
                     // The path carries less than was thought.
                     (cut.len, cut.eom, cut.ends) = (terms.max, false, false);
+                }
+                //= X-19
+                let ready_at = self.outgoing.limit_ready_at(now, cut.len);
+                if ready_at > now {
+                    self.paced_until = Some(ready_at);
+                    return false;
                 }
                 return self.write_cut(now, shared, train, &cut, true);
             }

@@ -151,7 +151,8 @@ impl Outgoing {
         !cut.is_repetition && is_cut_short && cut.len < terms.max / 2 && self.asks.is_missing()
     }
 
-    fn limit_ready_at(&self, now: Time, len: u32) -> Time {
+    /// When so many user bytes may leave by the traffic specifier.
+    pub(crate) fn limit_ready_at(&self, now: Time, len: u32) -> Time {
         self.limit.as_deref().map_or(now, |pacer| pacer.ready_at(now, u64::from(len)))
     }
 

@@ -21,6 +21,7 @@ pub struct Packet {
     pub data: Vec<u8>,
     pub service: u8,
     pub port: u16,
+    pub hosts: HostPair,
     pub traffic: Traffic,
     pub rseq: u64,
     pub alloc: u64,
@@ -47,6 +48,7 @@ impl Packet {
             data: Vec::new(),
             service: 4,
             port: 7,
+            hosts: HostPair::V4 { destination: [0; 4].into(), source: [0; 4].into() },
             traffic: Traffic::default(),
             rseq: 0,
             alloc: 0,
@@ -76,8 +78,7 @@ impl Packet {
         let mut out = Vec::new();
         match kind {
             Kind::Data | Kind::First => {
-                let hosts = HostPair::V4 { destination: [0; 4].into(), source: [0; 4].into() };
-                let address = AddressSegment { hosts, destination_port: self.port, source_port: 9 };
+                let address = AddressSegment { hosts: self.hosts, destination_port: self.port, source_port: 9 };
                 let traffic = Traffic { service: self.service, ..self.traffic };
                 let prefix = if kind == Kind::Data {
                     xtp::data_prefix(&header, self.btag, self.data.len())

@@ -404,3 +404,30 @@ fn who_is_patient_leaves_it_to_ctimer_to_give_a_peer_up() {
         }
     }
 }
+
+//= X-11 test
+#[test]
+fn whoever_has_heard_nothing_sends_the_first_again_when_ctimer_is_over() {
+    for codec in CODECS {
+        let mut scene = Scene::opened(codec, ControlBlock { ctimer: millis(100), ..block(Service::Connection) });
+        let first = scene.send(100).remove(0);
+        let again = scene.wait(2_000);
+        assert!(again.len() > 2, "CTIMER, and WTIMER");
+        for packet in again {
+            assert_eq!((packet.kind, packet.seq, &packet.data), (Kind::First, first.seq, &first.data), "{codec:?}");
+        }
+    }
+}
+
+//= X-19 test
+#[test]
+fn the_first_comes_again_at_the_rate_that_was_told() {
+    for codec in CODECS {
+        let slow = ControlBlock { output_rate: 2000, output_burst: 3000, maxdata: 1000, ..block(Service::Connection) };
+        let mut scene = Scene::opened(codec, slow);
+        assert_eq!(scene.send(3000).iter().map(crate::half::Got::len).sum::<usize>(), 3000);
+        assert_eq!(scene.wait(490), [], "{codec:?}: after 250 ms there is room for 500 bytes");
+        let again = scene.wait(100);
+        assert_eq!((again.len(), again[0].kind, again[0].len()), (1, Kind::First, 1000));
+    }
+}

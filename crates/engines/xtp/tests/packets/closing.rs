@@ -270,3 +270,50 @@ fn what_contradicts_the_protocol_is_told() {
         assert_eq!(only(answers).diag, Some((6, 12)), "bytes beyond the end");
     }
 }
+
+//= X-20 test
+#[test]
+fn a_peer_that_stops_reading_and_goes_on_itself_is_not_asked_for_ever() {
+    for codec in CODECS {
+        // Who wants nothing of it either is told at once.
+        let mut scene = Scene::opened(codec, block(Service::Connection));
+        scene.send(50);
+        let sent = only(scene.close(Close::Abbreviated));
+        let status = scene.status(RCLOSE, 20, 100_000, sent.sync);
+        assert_eq!(scene.feed(&status), []);
+        assert_eq!((scene.closed(), scene.outputs()), (Some(Err(Failure::StoppedReading)), vec![false]), "{codec:?}");
+        assert_eq!(scene.wait(20_000), [], "nothing is repeated, and nothing asked");
+        // Who still reads is told of what was lost, and of the end when it comes.
+        let mut scene = Scene::connected(codec, block(Service::Connection), 100);
+        let echo = scene.send(50)[0].sync;
+        let status = scene.status(RCLOSE, 120, 100_000, echo).sync(1001);
+        assert_eq!(scene.feed(&status), []);
+        assert_eq!((scene.closed(), scene.outputs()), (None, vec![true, false]), "{codec:?}");
+        assert_eq!(scene.wait(20_000), []);
+        let end = scene.data(all(&[WCLOSE, RCLOSE, SREQ]), 0, 100).sync(1002);
+        assert_eq!(only(scene.feed(&end)).marks(), all(&[RCLOSE, WCLOSE, END]));
+        assert_eq!((scene.closed(), scene.outputs().len()), (Some(Err(Failure::StoppedReading)), 2));
+    }
+}
+
+//= X-10 test
+//= X-20 test
+#[test]
+fn a_first_that_comes_again_after_the_peer_s_end_is_no_new_one() {
+    for codec in CODECS {
+        let mut scene = Scene::listening(codec, block(Service::Connection));
+        scene.accept(NONE, 100);
+        let sent = only(scene.close(Close::Full));
+        let mut end = scene.status(all(&[RCLOSE, WCLOSE, END]), 0, 1000, sent.sync).sync(1002);
+        end.seq = scene.n(100);
+        assert_eq!(scene.feed(&end), []);
+        assert_eq!(scene.closed(), Some(Ok(())));
+        let mut first = scene.first(NONE, 100);
+        assert_eq!(scene.feed(&first), [], "{codec:?}: it was delivered already");
+        assert_eq!(scene.half.xtp().contexts(), 1);
+        // With another start it is another.
+        first.seq = scene.n(7);
+        assert_eq!(only(scene.feed(&first)).kind, tcntl(codec));
+        assert_eq!(scene.half.xtp().contexts(), 2);
+    }
+}

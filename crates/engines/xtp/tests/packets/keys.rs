@@ -146,3 +146,42 @@ fn no_second_sees_more_than_a_hundred_diags() {
         assert!(times.windows(101).all(|window| window[100].since(window[0]) >= millis(1000)));
     }
 }
+
+//= X-20 test
+#[test]
+fn invalid_context_closes_who_wants_nothing_of_the_peer() {
+    for codec in CODECS {
+        let mut scene = Scene::opened(codec, block(Service::Connection));
+        scene.send(100);
+        let close = scene.close(pinnace_xtp::Close::Abbreviated);
+        let status = scene.status(RCLOSE, 100, 100_000, close[0].sync);
+        scene.feed(&status);
+        let diag = scene.diag(false, XKEY, 3, 0);
+        assert_eq!(scene.feed(&diag), []);
+        assert_eq!(
+            (scene.closed(), scene.outputs()),
+            (Some(Ok(())), vec![true]),
+            "{codec:?}: it waited for the end alone"
+        );
+    }
+}
+
+//= X-6 test
+#[test]
+fn a_first_with_the_responder_s_key_is_a_repetition() {
+    for codec in CODECS {
+        let mut scene = Scene::accepted(codec, block(Service::Connection), NONE, 100);
+        let mut first = scene.first(SREQ, 150).sync(1001);
+        (first.rtn, first.key) = (true, scene.its_key);
+        let answers = scene.feed(&first);
+        assert_eq!(answers.len(), 1, "{codec:?}");
+        assert_eq!((answers[0].kind, answers[0].echo, answers[0].rseq), (Kind::Cntl, 1001, scene.n(150)));
+        let mut other = first.clone().sync(1002);
+        other.seq = scene.n(1);
+        assert_eq!(scene.feed(&other), [], "another start");
+        first.key ^= 1;
+        let answers = scene.feed(&first);
+        assert_eq!((answers.len(), answers[0].diag, answers[0].rtn), (1, Some((3, 0)), false));
+        assert_eq!(scene.half.xtp().contexts(), 1);
+    }
+}

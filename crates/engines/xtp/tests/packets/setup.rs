@@ -135,6 +135,21 @@ fn a_listener_matches_port_and_host() {
     }
 }
 
+//= X-3 test
+#[test]
+fn no_host_is_any_host_in_both_formats() {
+    for codec in CODECS {
+        for (host, is_ours) in [("::", true), ("::ffff:10.0.0.1", true), ("::ffff:10.0.0.2", false), ("::1", false)] {
+            let config = Config { local: Some([10, 0, 0, 1].into()), ..config(codec) };
+            let mut scene = Scene::listening_for(config, block(Service::Connection), Services::ALL);
+            let mut first = scene.first(NONE, 0);
+            first.hosts = HostPair::V6 { destination: host.parse().expect("an address"), source: [0; 16].into() };
+            let answers = scene.feed(&first);
+            assert_eq!(answers[0].diag, (!is_ours).then_some((1, 1)), "{codec:?} {host}");
+        }
+    }
+}
+
 //= X-19 test
 #[test]
 fn a_binding_limit_refuses_whoever_sends_faster() {

@@ -135,7 +135,8 @@ impl Options {
             link_average: self.link_average,
             link_burst: self.link_burst,
             control_bytes: config.control_bytes.min(path.datagram),
-            // Nobody else can send from a loopback address.
+            // Nobody else can send from a loopback address, so nothing is gained by asking for a cookie, which costs a round
+            // trip. Until a peer names its connection it is sent three times what came, there as elsewhere.
             validates: !path.is_local,
             sync_every: self.sync_every,
             silence: self.silence,

@@ -5,7 +5,7 @@ use core::time::Duration;
 use half::Half;
 use half::liar::Liar;
 use pinnace_a1::{Address as Name, Config, Event, Output, Qos};
-use pinnace_core::{Address, ControllerKind, Engine as _, Time};
+use pinnace_core::{Address, ControllerKind, Time};
 use pinnace_wire::a1::Kind;
 
 const PEER: Address = Address::Node(1);

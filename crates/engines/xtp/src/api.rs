@@ -266,6 +266,11 @@ impl Xtp {
                     }
                     Ok(())
                 })?;
+                let given_up = self.contexts.lookup_mut(context.0).filter(|found| found.has_given_up);
+                if let Some(found) = given_up.filter(|found| found.role == Role::Initiator) {
+                    // There is nothing left to wait for.
+                    found.give_up(&mut self.shared);
+                }
                 self.finish(now, context)
             }
             Close::Forced => {

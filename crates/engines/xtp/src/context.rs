@@ -411,7 +411,8 @@ impl Context {
             let (ticket, buffer) = (done.ticket, done.buffer);
             shared.events.push_back(Event::Sent { context, ticket, buffer, delivered: false });
         }
-        if self.stopped_reading {
+        if self.stopped_reading || self.is_abbreviated {
+            (self.stopped_reading, self.rclose) = (true, true);
             self.conclude(shared, Err(Failure::StoppedReading));
         }
     }

@@ -156,20 +156,20 @@ impl Sender<'_> {
         self.print(stream, number, sum.finish());
         stream.shutdown(Shutdown::Write).map_err(|error| self.error(&error))?;
         self.since = Instant::now();
-        // The listener ends its half when it has read all of ours.
+        // The listener ends its half when it has read all of ours; another program may end its half sooner.
+        let mut has_ended = false;
         loop {
             self.look(stream, before)?;
-            match stream.read(&mut [0; 1024]) {
-                Ok(0) => break,
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(self.error(&error)),
+            match stream.try_flush() {
+                Some(Err(_)) => return Err(self.unread()),
+                Some(Ok(())) if has_ended => break,
+                _ if has_ended => std::thread::sleep(interrupt::LOOK / 10),
+                _ => match stream.read(&mut [0; 1024]) {
+                    Ok(taken) => has_ended = taken == 0,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(error) => return Err(self.error(&error)),
+                },
             }
-        }
-        // Another program may have ended its half sooner.
-        while acknowledged(stream).is_some_and(|bytes| bytes < self.bytes - before) {
-            self.look(stream, before)?;
-            std::thread::sleep(interrupt::LOOK / 10);
         }
         self.bar.set_position(self.bytes);
         Ok(())
@@ -218,6 +218,11 @@ impl Sender<'_> {
             "no answer from {to} within {seconds} s: is `pinnace qmp listen` running there with the same --link, and does \
              {carrier} reach it?"
         ))
+    }
+
+    fn unread(&self) -> Error {
+        let to = self.name;
+        Error::peer_gone(format!("{to} stopped reading before it had everything; run the command again"))
     }
 
     /// An error of the transport, in the user's words.

@@ -154,3 +154,50 @@ fn help_and_completion_know_the_options() {
         assert!(script.contains(word), "{word}");
     }
 }
+
+/// A peer that has taken nothing of the stream, whatever comes; it answers with these options once the FIRST is answered.
+fn unwilling_peer(options: u32) -> std::net::SocketAddr {
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let mut packet = [0; 65_536];
+        let mut begun: Option<([u8; 8], [u8; 8])> = None;
+        while let Ok((_, from)) = socket.recv_from(&mut packet) {
+            let part = |at: usize| -> [u8; 8] { packet[at..at + 8].try_into().unwrap() };
+            let is_first = packet[11] & 31 == 2;
+            let (key, start) = *begun.get_or_insert((part(0), part(24)));
+            // A TCNTL with NOCHECK and FASTNAK: its check is not looked at.
+            let options = 0x40_8000 | if is_first { 0 } else { options };
+            let mut answer = (u64::from_be_bytes(key) | 1 << 63).to_be_bytes().to_vec();
+            answer.extend_from_slice(&options.to_be_bytes()[1..]);
+            answer.extend_from_slice(&[0x25, 0, 0, 0, 56, 0, 0, 0, 0, 0, 0, 0, 9]);
+            answer.extend_from_slice(&start);
+            answer.extend_from_slice(&start);
+            answer.extend_from_slice(&u64::from_be_bytes(start).wrapping_add(65_536).to_be_bytes());
+            answer.extend_from_slice(&packet[20..24]);
+            answer.extend_from_slice(&[0; 4]);
+            answer.extend_from_slice(&0x55_u64.to_be_bytes());
+            answer.extend_from_slice(&[0, 24, 4, 1]);
+            answer.extend_from_slice(&[0; 20]);
+            socket.send_to(&answer, from).unwrap();
+        }
+    });
+    address
+}
+
+//= Q-4 test
+#[test]
+fn a_peer_that_stops_reading_is_reported_at_once() {
+    const RCLOSE: u32 = 0x1000;
+    const WCLOSE: u32 = 0x800;
+    const END: u32 = 0x200;
+    for options in [RCLOSE, RCLOSE | WCLOSE, RCLOSE | WCLOSE | END] {
+        let peer = unwilling_peer(options).to_string();
+        let begun = Instant::now();
+        let sent = run(&["qmp", "send", "--to", &peer, "--size", "1000"]);
+        let error = text(&sent.stderr);
+        assert_eq!(sent.status.code(), Some(3), "{options:x}: {error}");
+        assert!(error.contains("stopped reading") || error.contains("in the middle"), "{options:x}: {error}");
+        assert!(begun.elapsed() < Duration::from_secs(5), "{options:x}: it does not wait for its time-out");
+    }
+}

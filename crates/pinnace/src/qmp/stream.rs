@@ -421,6 +421,17 @@ impl Stream {
         }
     }
 
+    /// Like [`Stream::flush`], but does not wait: `None` if something has not been acknowledged yet.
+    ///
+    /// # Errors
+    /// As [`Stream::write`]: also if the peer has stopped reading before it had everything, and may go on writing.
+    pub fn try_flush(&self) -> Option<io::Result<()>> {
+        match self.inner() {
+            Inner::Engine(connection, _) => connection.try_flush().map(|flushed| Ok(flushed?)),
+            Inner::Shared(_) => Some(Ok(())),
+        }
+    }
+
     /// Closes one half, or both. Writing: the stream ends behind what was written. Reading: what comes is dropped; the peer
     /// is not told.
     ///

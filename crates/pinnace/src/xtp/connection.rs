@@ -306,6 +306,11 @@ impl Connection {
         self.end.port.wait(|state| self.flushed(state)).await?
     }
 
+    /// What [`Connection::flush`] would return now; `None`: it would wait.
+    pub(crate) fn try_flush(&self) -> Option<Result<(), Error>> {
+        self.end.port.inspect(|_, _, state| self.flushed(state))
+    }
+
     pub(super) fn flushed(&self, state: &mut Exchange) -> Option<Result<(), Error>> {
         self.of(state, |association| {
             let failure = association.failure().unwrap_or(super::Failure::Aborted);

@@ -468,3 +468,49 @@ fn transactions_are_timed_against_connections_of_tcp() {
     assert_eq!((&xtp["count"], &xtp["size"]), (&1000.into(), &100.into()));
     assert!(xtp["p50_us"].as_f64().unwrap() > 1.0 && tcp["ratio"].as_f64().unwrap() > 0.0, "{lines:?}");
 }
+
+/// The sum of RFC 1071 over an even number of bytes.
+fn internet_checksum(bytes: &[u8]) -> u16 {
+    let sum: u32 = bytes.chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(word[1])).sum();
+    let sum = (sum & 0xffff) + (sum >> 16);
+    !((sum & 0xffff) + (sum >> 16)) as u16
+}
+
+/// The one packet of an acknowledged datagram of four bytes.
+fn datagram_packet(to: std::net::SocketAddr, sync: u32) -> Vec<u8> {
+    let std::net::IpAddr::V4(host) = to.ip() else { panic!("{to}") };
+    // EOM, WCLOSE, RCLOSE and SREQ; a FIRST.
+    let mut packet = [&0x77_u64.to_be_bytes()[..], &[0, 0x5c, 0, 0x22, 0, 0, 0, 44, 0, 0, 0, 0]].concat();
+    packet.extend_from_slice(&sync.to_be_bytes());
+    packet.extend_from_slice(&1000_u64.to_be_bytes());
+    packet.extend_from_slice(&[0, 16, 1, 1]);
+    packet.extend_from_slice(&host.octets());
+    packet.extend_from_slice(&[127, 0, 0, 1]);
+    packet.extend_from_slice(&to.port().to_be_bytes());
+    packet.extend_from_slice(&[0, 9, 0, 24, 2, 1]);
+    packet.extend_from_slice(&[0; 20]);
+    packet.extend_from_slice(b"ahoy");
+    let check = internet_checksum(&packet);
+    packet[16..18].copy_from_slice(&check.to_be_bytes());
+    packet
+}
+
+//= X-20 test
+#[test]
+fn a_listener_that_has_enough_answers_a_repetition_still() {
+    let listening = listen(&["--count", "1"]);
+    let to: std::net::SocketAddr = listening.address.parse().unwrap();
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    for sync in 1..4 {
+        socket.send_to(&datagram_packet(to, sync), to).unwrap();
+        let mut answer = [0; 1500];
+        let (len, _) = socket.recv_from(&mut answer).unwrap();
+        assert_eq!((len, answer[11] & 31), (88, 5), "a TCNTL");
+        assert_eq!(u16::from_be_bytes([answer[9], answer[10]]) & 0x1a00, 0x1a00, "RCLOSE, WCLOSE and END");
+        // As if it had been lost.
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    let (code, out, err) = listening.finish();
+    assert_eq!((code, &*err, &*out), (Some(0), "", &*line(b"ahoy")), "once");
+}

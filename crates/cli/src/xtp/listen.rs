@@ -55,8 +55,11 @@ struct Shared<'a> {
     is_over: AtomicBool,
 }
 
-/// How long associations have to come to their end when enough has come.
+/// How long associations have to come to their end when enough has come, and for how long nobody must have asked: the first
+/// two repetitions of a peer that has measured no round trip come within this.
 const LINGER: Duration = Duration::from_secs(1);
+/// The longest time-wait.
+const LONGEST_TIME_WAIT: Duration = Duration::from_secs(30);
 
 pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     interrupt::install();
@@ -92,11 +95,32 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         shared.is_over.store(true, Ordering::Relaxed);
         result
     });
+    if result.is_ok() {
+        linger(&endpoint);
+    }
     output.note(one_line(&endpoint.counters()));
     if result.is_err() {
         endpoint.shut_down();
     }
     result
+}
+
+/// The last word of an association may have been lost: then its peer asks again, and is answered, until all contexts have
+/// waited for their time, or nobody has asked for a while.
+//= X-20
+fn linger(endpoint: &Endpoint) {
+    let begun = Instant::now();
+    let (mut answers, mut since) = (0, begun);
+    while endpoint.contexts() > 0 && since.elapsed() < LINGER && begun.elapsed() < LONGEST_TIME_WAIT {
+        if interrupt::requested() {
+            return;
+        }
+        let said = endpoint.counters().statuses_sent;
+        if said != answers {
+            (answers, since) = (said, Instant::now());
+        }
+        std::thread::sleep(interrupt::LOOK);
+    }
 }
 
 fn services(names: &[ServiceName]) -> Services {

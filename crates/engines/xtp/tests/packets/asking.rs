@@ -425,7 +425,7 @@ fn the_first_comes_again_at_the_rate_that_was_told() {
     for codec in CODECS {
         let slow = ControlBlock { output_rate: 2000, output_burst: 3000, maxdata: 1000, ..block(Service::Connection) };
         let mut scene = Scene::opened(codec, slow);
-        assert_eq!(scene.send(3000).iter().map(crate::half::Got::len).sum::<usize>(), 3000);
+        assert_eq!(scene.send(3000).iter().map(Got::len).sum::<usize>(), 3000);
         assert_eq!(scene.wait(490), [], "{codec:?}: after 250 ms there is room for 500 bytes");
         let again = scene.wait(100);
         assert_eq!((again.len(), again[0].kind, again[0].len()), (1, Kind::First, 1000));

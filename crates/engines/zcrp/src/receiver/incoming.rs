@@ -91,16 +91,20 @@ impl Incoming {
     //= Z-20
     pub(super) fn accept(&mut self, unit: &Unit, offset: u64) -> Result<bool, Rejected> {
         let number = unit.unit;
-        if self.state == State::Complete || number < self.prefix || self.ahead.contains(u64::from(number)) {
+        let has_come = self.has_come(number);
+        let contradicts = match self.total {
+            Some(total) => number >= total || (unit.is_last != (number + 1 == total)),
+            None => unit.is_last && (has_come || self.ahead.max().is_some_and(|highest| highest > u64::from(number))),
+        };
+        // Before duplicates are known: what contradicts is not acknowledged, not even if its number has come before.
+        if contradicts {
+            return Err(Rejected::Contradictory);
+        }
+        if self.state == State::Complete || has_come {
             return Err(Rejected::Duplicate);
         }
         let end = offset + u64::from(unit.length);
-        let beyond = end > u64::from(self.capacity);
-        let after_last = match self.total {
-            Some(total) => number >= total || (unit.is_last != (number + 1 == total)),
-            None => unit.is_last && self.ahead.max().is_some_and(|highest| highest > u64::from(number)),
-        };
-        if beyond || after_last {
+        if end > u64::from(self.capacity) {
             return Err(Rejected::Contradictory);
         }
         if number == self.prefix {
@@ -119,6 +123,10 @@ impl Incoming {
         }
         self.state = State::Begun;
         Ok(self.total == Some(self.prefix))
+    }
+
+    fn has_come(&self, number: u32) -> bool {
+        number < self.prefix || self.ahead.contains(u64::from(number))
     }
 
     /// Whether the units after `number` can be taken in as a run: it was the last of the prefix, and nothing is known of
@@ -171,6 +179,20 @@ mod tests {
         assert_eq!(accept(&mut message, 2, 50, true), Ok(false));
         assert_eq!(accept(&mut message, 3, 0, false), Err(Rejected::Contradictory), "behind the last");
         assert_eq!(accept(&mut message, 0, 100, true), Err(Rejected::Contradictory), "a second last");
+        assert_eq!(accept(&mut message, 1, 100, true), Err(Rejected::Contradictory), "a duplicate, now the last");
+        assert_eq!(accept(&mut message, 2, 50, false), Err(Rejected::Contradictory), "a duplicate, no longer the last");
+        assert_eq!(accept(&mut message, 1, 100, false), Err(Rejected::Duplicate));
         assert_eq!(accept(&mut message, 0, 100, false), Ok(true));
+        assert_eq!(accept(&mut message, 0, 100, true), Err(Rejected::Contradictory));
+        assert_eq!(accept(&mut message, 0, 100, false), Err(Rejected::Duplicate));
+    }
+
+    #[test]
+    fn a_duplicate_that_says_it_was_the_last_contradicts() {
+        //= Z-14 test
+        let mut message = Incoming::new(BufferId::new(0), 250);
+        assert_eq!(accept(&mut message, 0, 100, false), Ok(false));
+        assert_eq!(accept(&mut message, 0, 100, true), Err(Rejected::Contradictory));
+        assert_eq!(accept(&mut message, 0, 100, false), Err(Rejected::Duplicate));
     }
 }

@@ -150,7 +150,7 @@ impl Receiver {
         if self.closed.is_none() {
             self.fail_all(Failure::Closed);
             self.farewell = Some(Farewell { left: FAREWELLS, next: now + FAREWELL_INTERVAL });
-            self.report.repeat(now);
+            self.report.repeat();
         }
     }
 
@@ -181,7 +181,7 @@ impl Receiver {
     }
 
     /// The sender has introduced itself, before this receiver was made, with an idle datagram of `bytes`: so it speaks of
-    /// idleness, and its silence counts even while no message has begun.
+    /// idleness, and its silence counts even while no message has begun ([`Config::peer_unproven`] apart).
     //= Z-21
     pub fn introduce(&mut self, bytes: usize) {
         self.credit(bytes, 1);
@@ -388,7 +388,9 @@ impl Receiver {
 
     /// Whether progress depends on the peer (Z-19).
     fn update_liveness(&mut self, now: Time) {
-        let idle_peer = self.liveness.peer_reports_idle && !self.messages.is_empty();
+        // Anybody can introduce anybody: then nobody is known to be there who could disappear.
+        let is_known = !self.config.peer_unproven || self.stride > 0;
+        let idle_peer = self.liveness.peer_reports_idle && is_known && !self.messages.is_empty();
         let open = self.closed.is_none();
         self.liveness.set_outstanding(now, open && self.begun > 0, open && idle_peer);
     }
@@ -407,10 +409,10 @@ impl Receiver {
             farewell.next = now + FAREWELL_INTERVAL;
             if farewell.left == 0 {
                 self.farewell = None;
-                self.report.repeat(now);
+                self.report.repeat();
                 self.events.push_back(Event::ReceiverClosed(Failure::Closed));
             } else {
-                self.report.repeat(now);
+                self.report.repeat();
             }
         }
         if self.report.timer_expired(now, self.config.ack_delay)

@@ -48,6 +48,10 @@ pub(super) struct Report {
     courtesy: Duration,
     /// Bytes that may stay unreported between batches; falls when the sender is seen to wait for us.
     patience: u64,
+    /// The newest acknowledgement, for the end.
+    newest: Vec<u8>,
+    /// It is to be repeated, unless there is a newer one to send.
+    is_repeated: bool,
 }
 
 impl Report {
@@ -66,6 +70,8 @@ impl Report {
             urgent: None,
             courtesy: Duration::ZERO,
             patience: config.ack_bytes,
+            newest: Vec::new(),
+            is_repeated: false,
         }
     }
 
@@ -201,7 +207,7 @@ impl Report {
     /// Whether a report is due.
     //= Z-11
     pub(super) fn is_due(&self, now: Time, config: &Config, answered: bool) -> bool {
-        if self.writing.is_some() {
+        if self.writing.is_some() || self.is_repeated {
             return true;
         }
         let Some(since) = self.since else { return false };
@@ -218,6 +224,9 @@ impl Report {
 
     /// When something becomes due by itself.
     pub(super) fn due_at(&self, config: &Config) -> Option<Time> {
+        if self.is_repeated {
+            return Some(Time::ZERO);
+        }
         let urgent = self.urgent.map(|urgent| urgent + self.courtesy);
         let report = self.since.map(|since| urgent.unwrap_or(Time::MAX).min(since + config.ack_delay));
         let gap = self.gaps.front().map(|gap| gap.since + config.reorder_delay);
@@ -251,6 +260,11 @@ impl Report {
     /// another datagram goes on behind it.
     //= Z-11
     pub(super) fn write<'s>(&mut self, space: &'s mut [u8]) -> Option<&'s [u8]> {
+        if core::mem::take(&mut self.is_repeated) && self.since.is_none() && self.writing.is_none() {
+            let space = space.get_mut(..self.newest.len())?;
+            space.copy_from_slice(&self.newest);
+            return Some(space);
+        }
         let from = match self.writing {
             Some(from) => from,
             None => {
@@ -284,7 +298,10 @@ impl Report {
         } else {
             self.finish();
         }
-        Some(writer.acknowledgement(sign))
+        let datagram = writer.acknowledgement(sign);
+        self.newest.clear();
+        self.newest.extend_from_slice(datagram);
+        Some(datagram)
     }
 
     fn finish(&mut self) {
@@ -298,13 +315,13 @@ impl Report {
         self.urgent = None;
     }
 
-    /// Makes the report before the last one due again: at the end, the newest acknowledgement is repeated.
-    pub(super) fn repeat(&mut self, now: Time) {
-        if self.numbers.is_some() {
-            self.low = self.previous_low;
-            self.since = Some(now);
+    /// At the end: the newest acknowledgement is due once more, after what has not been reported at all.
+    //= Z-15
+    pub(super) fn repeat(&mut self) {
+        if self.since.is_some() {
             self.urgent = Some(Time::ZERO);
         }
+        self.is_repeated = !self.newest.is_empty();
     }
 }
 

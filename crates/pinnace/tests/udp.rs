@@ -54,6 +54,68 @@ fn waiting_blocks_polls_or_gives_up_and_goes_on() {
 }
 
 #[test]
+fn a_stranger_who_introduces_itself_keeps_nobody_out() {
+    //= Z-19, Z-21 test
+    let options = Options { peer_timeout: Duration::from_millis(500), ..options() };
+    let listener = Listener::bind("127.0.0.1:0", &options).unwrap();
+    let address = listener.local_addr().unwrap();
+    let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
+    stranger.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let idle: Vec<u8> = [[0; 24].as_slice(), &[8, 0, 0, 0]].concat();
+    stranger.send_to(&idle, address).unwrap();
+    let receiver = listener.accept_receiver().unwrap();
+    let receiving = receiver.post(Message::with_capacity(50_000)).unwrap();
+    let mut answer = [0; 2000];
+    let mut answered = 28 + stranger.recv(&mut answer).expect("it is asked for message 0");
+    // It says nothing more, for longer than a peer may.
+    let Progress::UnderWay(receiving) = receiving.wait_timeout(Duration::from_secs(1)) else {
+        panic!("nobody sent it")
+    };
+    let begun = Instant::now();
+    let sender = Sender::connect(address, &options).unwrap();
+    let sending = sender.send(Message::from_vec(data(50_000, 1))).unwrap();
+    assert_eq!(receiving.wait().unwrap().into_vec(), data(50_000, 1));
+    sending.wait().unwrap();
+    assert!(begun.elapsed() < Duration::from_millis(500), "asked at once, not with the next repetition");
+    stranger.set_nonblocking(true).unwrap();
+    while let Ok(bytes) = stranger.recv(&mut answer) {
+        answered += 28 + bytes;
+    }
+    assert!(answered <= 3 * (28 + 28), "{answered} bytes for 56");
+    // Now that the peer is known, nobody else is heard.
+    let receiving = receiver.post(Message::with_capacity(10)).unwrap();
+    stranger.send_to(&idle, address).unwrap();
+    sender.send(Message::from_vec(data(10, 2))).unwrap().wait().unwrap();
+    assert_eq!(receiving.wait().unwrap().into_vec(), data(10, 2));
+    assert!(stranger.recv(&mut answer).is_err());
+}
+
+#[test]
+fn a_listener_on_all_addresses_answers_from_the_one_that_was_written_to() {
+    //= Z-21 test
+    for (all, known_as) in [("0.0.0.0:0", "127.0.0.2"), ("[::]:0", "127.0.0.2"), ("0.0.0.0:0", "127.0.0.1")] {
+        let listener = Listener::bind(all, &options()).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        // From an address of its own, so that the system would answer it from another.
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        sender.connect((known_as, port)).unwrap();
+        sender.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let idle: Vec<u8> = [[0; 24].as_slice(), &[8, 0, 0, 0]].concat();
+        sender.send(&idle).unwrap();
+        let receiver = listener.accept_receiver().unwrap();
+        let receiving = receiver.post(Message::with_capacity(100)).unwrap();
+        let mut answer = [0; 2000];
+        let request = sender.recv(&mut answer).expect("a connected socket hears only who was written to");
+        assert_eq!(answer[request - 4], 0x83);
+        let words = [0, 0, 9, 0, 0, 3].map(u32::to_be_bytes);
+        sender.send(&[b"abc".as_slice(), words.as_flattened(), &[2, 0, 0, 0]].concat()).unwrap();
+        assert_eq!(receiving.wait().unwrap().into_vec(), b"abc");
+        let acknowledged = sender.recv(&mut answer).expect("nor after that");
+        assert!(answer[acknowledged - 4] == 0x81 || answer[acknowledged - 4] == 0x83, "{all} {known_as}");
+    }
+}
+
+#[test]
 fn dropped_handles_let_their_messages_go_on() {
     //= Z-15 test
     let (sender, receiver, _) = pair(&options());

@@ -8,7 +8,7 @@ use crate::endpoint::EndpointOptions;
 use crate::service::{Direction, Method, Pattern, Receivers, Reliability, Service};
 use crate::{Error, a1, qmp, vrp, xtp, zcrp};
 use pinnace_core::{Address, ReceivePlan};
-use pinnace_link::{BufferTable, Link, ReadBuffer, ReadOutcome, UdpLink};
+use pinnace_link::{BufferTable, Link, ReadBuffer, ReadOutcome, UdpLink, UdpOptions};
 use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -124,7 +124,9 @@ pub(super) fn zcrp(
 ) -> Result<(u16, RawFd, impl Future<Output = Done> + Send + 'static), Error> {
     let settings = options.zcrp(agreed.is_ours);
     let failed = |error| Error::io(format!("cannot listen for zcrp on {ip}"), error);
-    let link = UdpLink::bind(SocketAddr::new(ip, 0), &settings.udp).map_err(failed)?;
+    // Until there is a peer: answers leave from the address that it wrote to.
+    let open = UdpOptions { local_address: true, ..settings.udp.clone() };
+    let link = UdpLink::bind(SocketAddr::new(ip, 0), &open).map_err(failed)?;
     let port = link.local_address().ok_or_else(|| failed(io::ErrorKind::AddrNotAvailable.into()))?.port();
     let (descriptor, longest) = (link.descriptors().readable, options.longest_message);
     let future = async move {

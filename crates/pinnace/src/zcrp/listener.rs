@@ -1,14 +1,17 @@
 //! Waiting for a sender to introduce itself.
 //!
 //! A receiver has to know its peer before it can request anything. A sender with something to send announces it with an
-//! idle datagram (Z-21); the first one to arrive makes its source the peer. Until more comes from that address the
-//! receiver answers with at most three times as many bytes as it got.
+//! idle datagram (Z-21); the first one to arrive makes the endpoint. Anybody can send one in anybody's name, so the peer is
+//! who answers a request, see [`super::open_link`]; until then the endpoint hears others, too, its silence is no failure,
+//! and nobody gets more than three times as many bytes as came from there.
 
+use super::open_link::{Candidate, OpenLink};
+use super::options::Path;
 use super::port::{self, Halves, Introduction, Port};
 use super::{Options, Receiver, Sender};
 use crate::Error;
 use pinnace_core::{Address, ReceivePlan};
-use pinnace_link::{BufferTable, Link, ReadBuffer, ReadOutcome, UdpLink};
+use pinnace_link::{BufferTable, Link, ReadBuffer, ReadOutcome, UdpLink, UdpOptions};
 use pinnace_wire::zcrp::{TRAILER_BYTES, Trailer};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::{Duration, Instant};
@@ -27,7 +30,8 @@ impl Listener {
     /// If the address does not resolve or cannot be bound: it may be taken.
     pub fn bind(address: impl ToSocketAddrs, options: &Options) -> Result<Self, Error> {
         let address = port::resolve(address)?;
-        let link = UdpLink::bind(address, &options.udp)
+        // Until there is a peer: answers leave from the address that it wrote to.
+        let link = UdpLink::bind(address, &UdpOptions { local_address: true, ..options.udp.clone() })
             .map_err(|error| Error::io(format!("cannot listen on {address}"), error))?;
         Ok(Self { link, options: options.clone() })
     }
@@ -74,12 +78,21 @@ impl Listener {
     }
 
     fn accept_port(mut self, halves: Halves, deadline: Option<Instant>) -> Result<Port, Error> {
-        let (peer, introduction) = self.wait_for_peer(deadline)?;
-        self.link.connect_to(peer).map_err(|error| Error::io(format!("cannot answer {peer}"), error))?;
-        port::open(self.link, Some(peer), &self.options, halves, Some(introduction))
+        let (peer, candidate, introduction) = self.wait_for_peer(deadline)?;
+        // What a link that hears everybody cannot tell: how the first one is reached, and from which address.
+        let probe = UdpLink::connect(None, peer, &self.options.udp)
+            .map_err(|error| Error::io(format!("cannot answer {peer}"), error))?;
+        let path = Path::of_udp(&probe);
+        let local = self.link.local_address().zip(probe.local_address());
+        let local = local.map(|(bound, routed)| {
+            let ip = if bound.ip().is_unspecified() { routed.ip() } else { bound.ip() };
+            SocketAddr::new(ip, bound.port())
+        });
+        let link = OpenLink::new(self.link, candidate);
+        port::accepted(link, local.zip(Some(peer)), &path, &self.options, halves, introduction)
     }
 
-    fn wait_for_peer(&mut self, deadline: Option<Instant>) -> Result<(SocketAddr, Introduction), Error> {
+    fn wait_for_peer(&mut self, deadline: Option<Instant>) -> Result<(SocketAddr, Candidate, Introduction), Error> {
         let failed = |error| Error::io("cannot read the socket", error);
         let mut reads = ReadBuffer::new();
         let memory = BufferTable::new();
@@ -93,7 +106,7 @@ impl Listener {
                     reads.pieces(received.bytes, &mut pieces);
                     let idle = pieces.first().is_some_and(|datagram| is_idle(datagram));
                     if let (true, Address::Inet(peer)) = (idle && !received.truncated, received.meta.source) {
-                        return Ok((peer, Introduction { bytes: received.bytes }));
+                        return Ok((peer, Candidate::of(&received), Introduction { bytes: received.bytes }));
                     }
                 }
                 ReadOutcome::Unreachable => {}

@@ -11,6 +11,7 @@ mod burst;
 mod channel;
 mod exchange;
 mod listener;
+mod open_link;
 mod options;
 mod port;
 mod receiver;

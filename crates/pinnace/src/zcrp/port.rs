@@ -1,6 +1,7 @@
 //! One endpoint: a socket with a sender, a receiver, or both (Z-1).
 
 use super::exchange::Exchange;
+use super::open_link::OpenLink;
 use super::options::Path;
 use super::{Options, Receiver, Sender};
 use crate::counters::Seen;
@@ -30,22 +31,33 @@ pub(super) struct Introduction {
 }
 
 /// Puts the engine on a connected link.
-pub(super) fn open(
-    link: UdpLink,
-    peer: Option<SocketAddr>,
+pub(super) fn open(link: UdpLink, peer: SocketAddr, options: &Options, halves: Halves) -> Result<Port, Error> {
+    let config = options.config(&Path::of_udp(&link));
+    let ends = link.local_address().zip(Some(peer));
+    start(captured(link, ends, options)?, config, options, halves, None)
+}
+
+/// Puts the engine on a link whose peer has introduced itself, over a path such as `path`; `ends`: we and the peer, as far
+/// as is known.
+pub(super) fn accepted(
+    link: OpenLink,
+    ends: Option<(SocketAddr, SocketAddr)>,
+    path: &Path,
     options: &Options,
     halves: Halves,
-    introduction: Option<Introduction>,
+    introduction: Introduction,
 ) -> Result<Port, Error> {
-    let mut config = options.config(&Path::of_udp(&link));
-    config.limit_amplification = introduction.is_some();
-    let link = captured(link, peer, options)?;
-    start(link, config, options, halves, introduction)
+    let config = Config { limit_amplification: true, peer_unproven: true, ..options.config(path) };
+    start(captured(link, ends, options)?, config, options, halves, Some(introduction))
 }
 
 /// The link, behind a capture and with faults if the options ask for them.
-fn captured(link: UdpLink, peer: Option<SocketAddr>, options: &Options) -> Result<Box<dyn Link>, Error> {
-    let ends = link.local_address().zip(peer).map(|(local, peer)| CaptureOptions::new(local, peer));
+fn captured(
+    link: impl Link + 'static,
+    ends: Option<(SocketAddr, SocketAddr)>,
+    options: &Options,
+) -> Result<Box<dyn Link>, Error> {
+    let ends = ends.map(|(local, peer)| CaptureOptions::new(local, peer));
     wrapped(link, ends, options.capture.as_deref(), options.fault.as_ref())
 }
 
@@ -91,7 +103,8 @@ pub(crate) fn connected(
     let introduction = introduced.map(|bytes| Introduction { bytes });
     // The rendezvous has made sure that the address is the peer's, so nobody is flooded in its name.
     let config = Config { peer_reports_idle: true, ..options.config(&Path::of_udp(&link)) };
-    let link = captured(link, Some(peer), options)?;
+    let ends = link.local_address().zip(Some(peer));
+    let link = captured(link, ends, options)?;
     let port = start(link, config, options, Halves::Both, introduction)?;
     Ok((Sender::new(port.clone()), Receiver::new(port)))
 }
@@ -99,7 +112,7 @@ pub(crate) fn connected(
 /// Opens a sending endpoint to `peer`.
 pub(super) fn connect_sender(peer: impl ToSocketAddrs, options: &Options) -> Result<Sender, Error> {
     let (link, peer) = connect_link(peer, options)?;
-    Ok(Sender::new(open(link, Some(peer), options, Halves::Sender, None)?))
+    Ok(Sender::new(open(link, peer, options, Halves::Sender)?))
 }
 
 /// Opens an endpoint that sends to `peer` and receives from it.
@@ -108,7 +121,7 @@ pub(super) fn connect_sender(peer: impl ToSocketAddrs, options: &Options) -> Res
 /// If the address does not resolve, or the system has no socket for it.
 pub fn connect(peer: impl ToSocketAddrs, options: &Options) -> Result<(Sender, Receiver), Error> {
     let (link, peer) = connect_link(peer, options)?;
-    let port = open(link, Some(peer), options, Halves::Both, None)?;
+    let port = open(link, peer, options, Halves::Both)?;
     Ok((Sender::new(port.clone()), Receiver::new(port)))
 }
 

@@ -135,13 +135,20 @@ impl UdpLink {
         Ok(link)
     }
 
-    /// Makes `peer` the only one that this link talks with. What others sent before is thrown away from now on.
+    /// Makes `peer` the only one that this link talks with, from the address that it wrote to, if that was told
+    /// ([`UdpOptions::local_address`]; it is not told any more). What others sent before is thrown away from now on.
     ///
     /// # Errors
     /// If there is no way to the peer, or if the descriptor is the caller's.
     pub fn connect_to(&mut self, peer: SocketAddr) -> io::Result<()> {
         let wrote_to = self.last_seen.filter(|(from, _)| *from == canonical(peer)).map(|(_, to)| to);
-        self.connect_from(peer, wrote_to)
+        self.connect_from(peer, wrote_to)?;
+        // From now on it is always the same: not worth being told with every read.
+        let _ = sys::set_option(self.read_fd, libc::SOL_IP, libc::IP_PKTINFO, 0);
+        if self.family == Family::V6 {
+            let _ = sys::set_option(self.read_fd, libc::SOL_IPV6, libc::IPV6_RECVPKTINFO, 0);
+        }
+        Ok(())
     }
 
     /// As [`UdpLink::connect_to`]; `local` is the local address that the peer knows us by ([`RxMeta::destination`]).

@@ -1,0 +1,195 @@
+//! A listener's link while it is not certain who the peer is.
+//!
+//! A sender introduces itself with an idle datagram (Z-21), which anybody can send in anybody's name. So whoever does is a
+//! *candidate*: all of them get what the endpoint has to say, which is requests, and the first that answers with anything
+//! but an idle datagram is the peer. From then on the link is connected to it and to nobody else.
+//!
+//! Always true: candidates are at most [`CANDIDATES`]; to none goes more than three times what came from it; what others
+//! send does not reach the endpoint.
+
+use pinnace_core::{Address, Part, ReceivePlan, Train, TrainLimits};
+use pinnace_link::{
+    BufferTable, Descriptors, Link, LinkCounters, ReadBuffer, ReadOutcome, Received, SendOutcome, UdpLink,
+};
+use pinnace_wire::zcrp::{Control, TRAILER_BYTES, Trailer};
+use std::collections::VecDeque;
+use std::io;
+
+/// Candidates at most; another one takes the place of the oldest.
+const CANDIDATES: usize = 64;
+/// Bytes of the headers below, for each datagram.
+const LOWER_HEADERS: usize = 28;
+/// Times as many bytes may go to a candidate as came from it.
+const AMPLIFICATION: usize = 3;
+
+/// Who has introduced itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Candidate {
+    pub(super) address: Address,
+    /// The address of ours that it wrote to.
+    pub(super) wrote_to: Option<Address>,
+    /// Bytes that may be sent to it.
+    allowance: usize,
+}
+
+impl Candidate {
+    /// Whoever sent this read.
+    pub(super) fn of(read: &Received) -> Self {
+        let mut candidate = Self { address: read.meta.source, wrote_to: read.meta.destination, allowance: 0 };
+        candidate.credit(read);
+        candidate
+    }
+
+    fn credit(&mut self, read: &Received) {
+        let datagrams = read.bytes.div_ceil(read.segment.max(1)).max(1);
+        self.allowance = self.allowance.saturating_add(AMPLIFICATION * (read.bytes + LOWER_HEADERS * datagrams));
+    }
+}
+
+/// A bound link, until one of those who have come is known to be the peer.
+#[derive(Debug)]
+pub(super) struct OpenLink {
+    link: UdpLink,
+    /// Empty once the peer is known.
+    candidates: VecDeque<Candidate>,
+    /// What was sent last: for whoever comes after it.
+    last: Vec<u8>,
+}
+
+/// What a read says of who sent it.
+enum Said {
+    /// It has introduced itself.
+    Idle,
+    /// It has answered.
+    More,
+    Nonsense,
+}
+
+impl OpenLink {
+    pub(super) fn new(link: UdpLink, first: Candidate) -> Self {
+        Self { link, candidates: VecDeque::from([first]), last: Vec::new() }
+    }
+
+    /// Sends datagrams of the engine's own to one candidate, if it may have them all.
+    fn send_to(&mut self, index: usize, datagrams: &[u8], size: usize) -> io::Result<()> {
+        let Some(candidate) = self.candidates.get_mut(index) else { return Ok(()) };
+        let cost = datagrams.len() + LOWER_HEADERS * datagrams.len().div_ceil(size.max(1));
+        let Some(rest) = candidate.allowance.checked_sub(cost).filter(|_| !datagrams.is_empty()) else { return Ok(()) };
+        candidate.allowance = rest;
+        let mut train = Train::new(self.link.train_limits());
+        train.begin(candidate.address, size);
+        train.set_source(candidate.wrote_to);
+        for datagram in datagrams.chunks(size) {
+            train.inline(datagram);
+            train.end_segment();
+        }
+        // Whatever comes of it: a datagram may be lost, and candidates do not hold each other up.
+        self.link.send(&train, &BufferTable::new()).map(drop)
+    }
+
+    /// What a read brought; true if it is for the endpoint.
+    fn judge(&mut self, read: &mut Received, pool: &ReadBuffer) -> io::Result<bool> {
+        let Address::Inet(source) = read.meta.source else { return Ok(false) };
+        let known = self.candidates.iter().position(|candidate| candidate.address == read.meta.source);
+        match said(read, pool) {
+            Said::Nonsense => return Ok(false),
+            Said::More if known.is_none() => return Ok(false),
+            Said::More => {
+                // It was the last to be read, so the link knows to which address of ours it wrote.
+                if self.link.connect_to(source).is_err() {
+                    return Ok(false);
+                }
+                self.candidates = VecDeque::new();
+                self.last = Vec::new();
+            }
+            Said::Idle => match known {
+                Some(index) => self.candidates[index].credit(read),
+                None => {
+                    if self.candidates.len() == CANDIDATES {
+                        self.candidates.pop_front();
+                    }
+                    self.candidates.push_back(Candidate::of(read));
+                    let last = std::mem::take(&mut self.last);
+                    self.send_to(self.candidates.len() - 1, &last, last.len())?;
+                    self.last = last;
+                }
+            },
+        }
+        read.meta.source = Address::Peer;
+        Ok(true)
+    }
+}
+
+/// What the first datagram of a read says.
+fn said(read: &Received, pool: &ReadBuffer) -> Said {
+    if read.truncated {
+        return Said::Nonsense;
+    }
+    let mut pieces = Vec::new();
+    pool.pieces(read.segment.min(read.bytes), &mut pieces);
+    let datagram = pieces.concat();
+    let trailer = datagram.last_chunk::<TRAILER_BYTES>().map(|tail| Trailer::parse(tail, datagram.len()));
+    match trailer {
+        Some(Ok(Trailer::Idle { .. })) => Said::Idle,
+        Some(Ok(Trailer::Unit(_))) => Said::More,
+        Some(Ok(Trailer::Control)) | None if Control::parse(&datagram).is_ok() => Said::More,
+        _ => Said::Nonsense,
+    }
+}
+
+impl Link for OpenLink {
+    fn train_limits(&self) -> TrainLimits {
+        self.link.train_limits()
+    }
+
+    fn max_datagram(&self) -> usize {
+        self.link.max_datagram()
+    }
+
+    fn datagrams_per_read(&self) -> usize {
+        self.link.datagrams_per_read()
+    }
+
+    fn send(&mut self, train: &Train, memory: &BufferTable) -> io::Result<SendOutcome> {
+        if self.candidates.is_empty() {
+            return self.link.send(train, memory);
+        }
+        // Nobody has asked for a unit yet, so it is all the engine's own.
+        if train.parts().iter().all(|part| matches!(part, Part::Inline { .. })) {
+            let datagrams = train.inline_bytes().to_vec();
+            for index in 0..self.candidates.len() {
+                self.send_to(index, &datagrams, train.segment_size())?;
+            }
+            if train.segments() == 1 {
+                self.last = datagrams;
+            }
+        }
+        Ok(SendOutcome::Sent)
+    }
+
+    fn receive(&mut self, plan: &ReceivePlan, memory: &BufferTable, pool: &mut ReadBuffer) -> io::Result<ReadOutcome> {
+        loop {
+            let is_settled = self.candidates.is_empty();
+            match self.link.receive(plan, memory, pool)? {
+                ReadOutcome::Received(mut read) if !is_settled => {
+                    if self.judge(&mut read, pool)? {
+                        return Ok(ReadOutcome::Received(read));
+                    }
+                }
+                outcome => return Ok(outcome),
+            }
+        }
+    }
+
+    fn allow_fragmentation(&mut self) -> bool {
+        Link::allow_fragmentation(&mut self.link)
+    }
+
+    fn descriptors(&self) -> Descriptors {
+        self.link.descriptors()
+    }
+
+    fn counters(&self) -> LinkCounters {
+        self.link.counters()
+    }
+}

@@ -387,13 +387,22 @@ impl OutFrame {
         now.since(self.served_at) >= config.life_timeout / 2
     }
 
-    /// When to look again whether it ends, or starves: after `now`.
+    /// Whether an answer has been owed for a quarter of its life, and nothing has asked for one for a while.
+    pub(super) fn is_silent(&self, now: Time, config: &Config) -> bool {
+        now.since(self.heard_at) >= config.life_timeout / 4
+            && now.since(self.served_at) >= config.life_timeout / URGES_IN_A_LIFE
+    }
+
+    /// When to look again whether it ends, starves, or is silent: after `now`.
     pub(super) fn looks_at(&self, now: Time, config: &Config) -> Time {
-        let half = config.life_timeout / 2;
-        let hungry_at = self.served_at + half;
-        self.ends_at(config).min(if hungry_at > now { hungry_at } else { now + half / 2 })
+        let silent_at = self.heard_at + config.life_timeout / 4;
+        let next = if silent_at > now { silent_at } else { now + config.life_timeout / URGES_IN_A_LIFE };
+        self.ends_at(config).min(next)
     }
 }
+
+/// How often a silent frame is asked about, at least, in its life time-out.
+const URGES_IN_A_LIFE: u32 = 16;
 
 /// Packets of a frame at most: the receiver's default limit, and what bounds our own memory.
 const MAX_PACKETS: u32 = 1 << 24;

@@ -609,15 +609,28 @@ impl Outgoing {
     /// A frame whose late packets are let go still needs an answer: if nothing of it is under way any more, the packet
     /// goes again that makes the receiver say what it needs.
     fn probe(&mut self, slot: usize) {
-        let Some(frame) = self.slots[slot].as_deref_mut() else { return };
-        if frame.has_new() || frame.is_under_way() {
-            return;
+        if self.slots[slot].as_deref().is_some_and(|frame| !frame.has_new() && !frame.is_under_way()) {
+            self.ask_anew(slot);
         }
+    }
+
+    /// What of a frame makes its receiver answer goes again.
+    fn ask_anew(&mut self, slot: usize) {
+        let Some(frame) = self.slots[slot].as_deref_mut() else { return };
         let packet = if frame.is_waited_for(frame.first) { Some(frame.first) } else { frame.last_pending() };
         if let Some(packet) = packet
-            && frame.send_again(packet, true).is_some()
+            && let Some(flight) = frame.send_again(packet, true)
         {
             self.again.push_back((slot, frame.ticket, packet));
+            self.flights.settle(flight);
+        }
+    }
+
+    /// The frame has been silent for a good part of its life. Where much is lost, the time-out may have doubled so often that
+    /// few repetitions are left before its time is over, and no new packet measures the path: one packet asks.
+    fn urge(&mut self, slot: usize) {
+        if self.slots[slot].as_deref().is_some_and(|frame| frame.state == State::Accepted && frame.has_pending()) {
+            self.ask_anew(slot);
         }
     }
 
@@ -639,8 +652,12 @@ impl Outgoing {
         }
         if frame.ends_at(config) > now {
             frame.timer = Some(timers.insert(frame.looks_at(now, config), (slot, ticket)));
-            if frame.is_ready && frame.is_starving(now, config) {
+            let (starves, is_silent) = (frame.is_ready && frame.is_starving(now, config), frame.is_silent(now, config));
+            if starves {
                 self.serve_first(slot, ticket);
+            }
+            if is_silent {
+                self.urge(slot);
             }
             return;
         }

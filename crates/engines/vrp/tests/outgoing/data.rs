@@ -212,6 +212,26 @@ fn estimates_double_at_most_once_in_a_round_trip() {
 }
 
 #[test]
+fn a_silent_frame_is_asked_about_however_long_the_timeout_is() {
+    //= V-S5, V-S11 test
+    let mut half = Half::open(&config());
+    accepted(&mut half, 20, 4);
+    half.take();
+    let mut sent = Vec::new();
+    let mut now = 0;
+    while now < 4900 {
+        half.advance(ms(10));
+        now += 10;
+        if !half.take_packets().is_empty() {
+            sent.push(now);
+        }
+    }
+    assert_eq!(half.tx().timeout(), ms(2000), "nothing measures the path");
+    let late: Vec<i32> = sent.iter().copied().filter(|&at| at >= 1250).collect();
+    assert!(late.len() > 8 && late.windows(2).all(|pair| pair[1] - pair[0] < 630), "{sent:?}");
+}
+
+#[test]
 fn a_packet_sent_again_measures_nothing() {
     //= V-S5 test
     let mut half = Half::open(&config());

@@ -55,10 +55,20 @@ impl Peer {
 }
 
 impl Peer {
-    /// It says nothing any more, and nobody is told.
+    /// It says nothing any more, and nobody is told. A signal only begins that: threads that wait for a processor go on for
+    /// a while.
     fn freeze(&self) {
         let pid = rustix::process::Pid::from_child(&self.0);
         rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+        let tasks = format!("/proc/{}/task", self.0.id());
+        let is_stopped = |task: std::fs::DirEntry| {
+            // `number (name) state`: a thread that has gone has none.
+            let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+            stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('T'))
+        };
+        while !std::fs::read_dir(&tasks).unwrap().flatten().all(is_stopped) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 

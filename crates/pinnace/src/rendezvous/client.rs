@@ -16,10 +16,10 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-/// The first wait for an answer; it doubles.
+/// The first wait for an answer; it doubles with every fourth.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 /// How often a HELLO is said.
-const ATTEMPTS: u32 = 5;
+const ATTEMPTS: u32 = 12;
 /// How long the first message of a connection may take.
 const OPENING: Duration = Duration::from_secs(5);
 /// How long A1 may take before that, which asks at once, and after one, three and seven seconds; the server has patience for
@@ -164,7 +164,7 @@ fn exchange(socket: &mut Socket, to: SocketAddr, hello: &Hello) -> Result<Answer
     for attempt in 0..ATTEMPTS {
         // The peer's host may say that nothing is bound there. It may be about to be.
         unreachable |= !socket.say(&bytes).map_err(failed)?;
-        let until = Instant::now() + FIRST_WAIT * 2u32.pow(attempt);
+        let until = Instant::now() + FIRST_WAIT * 2u32.pow(attempt / 4);
         loop {
             match socket.hear(until).map_err(failed)? {
                 Heard::Nothing => break,

@@ -3,6 +3,7 @@
 mod common;
 
 use common::{Listening, pinnace, run, text, wait};
+use std::net::UdpSocket;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -62,6 +63,51 @@ fn a_message_longer_than_its_buffer_fails_at_both_ends() {
     assert!(text(&sent.stderr).contains("longer than the buffer"));
     let (code, _, err) = listening.finish();
     assert_eq!(code, Some(1), "{err}");
+}
+
+#[test]
+fn messages_behind_a_refused_one_go_on() {
+    //= Z-16, Z-20 test
+    let lines = |text: &str| -> Vec<serde_json::Value> {
+        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    };
+    let shown = |line: &serde_json::Value| (line["event"].to_string(), line["message"].as_u64());
+    let event = |name: &str, number: u64| (format!("\"{name}\""), Some(number));
+    let args = ["zcrp", "listen", "--bind", "127.0.0.1:0", "--count", "3", "--size", "1000", "--json"];
+    let listening = Listening::start(&args);
+    // The first is sent by hand, so that the sender's messages are of several sizes.
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(&listening.address).unwrap();
+    let unit = |number: u32, content: &[u8], flags: u8| {
+        let words = [number, 0, 7 + number, 0, 0, content.len() as u32];
+        let mut datagram = content.to_vec();
+        words.iter().for_each(|word| datagram.extend(word.to_be_bytes()));
+        datagram.extend([flags, 0, 0, 0]);
+        datagram
+    };
+    let idle: Vec<u8> = [[0; 24].as_slice(), &[8, 0, 0, 0]].concat();
+    socket.send(&idle).unwrap();
+    socket.recv(&mut [0; 2000]).unwrap();
+    for (number, content, flags) in [(0, &[1; 10][..], 2), (1, &[], 2 | 4), (2, &[2; 20][..], 2)] {
+        socket.send(&unit(number, content, flags)).unwrap();
+    }
+    let (code, out, err) = listening.finish();
+    assert_eq!(code, Some(1), "{err}");
+    assert!(err.contains("message 1") && err.contains("1 of 3 messages"), "{err}");
+    let out = lines(&out);
+    assert_eq!(
+        [shown(&out[1]), shown(&out[2]), shown(&out[3])],
+        [event("message", 0), event("refused", 1), event("message", 2)]
+    );
+    // And a sender goes on behind it, too.
+    let listening = Listening::start(&["zcrp", "listen", "--bind", "127.0.0.1:0", "--count", "2", "--size", "10"]);
+    let sent =
+        run(&["zcrp", "send", "--to", &listening.address.clone(), "--size", "11", "--count", "2", "--json", "-v"]);
+    assert_eq!(sent.status.code(), Some(1));
+    let out = lines(&text(&sent.stdout));
+    assert_eq!([shown(&out[0]), shown(&out[1])], [event("refused", 0), event("refused", 1)]);
+    assert!(text(&sent.stderr).contains("2 of 2 messages"), "{}", text(&sent.stderr));
+    assert_eq!(listening.finish().0, Some(1));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `pinnace zcrp listen`.
 
+use super::Tally;
 use crate::bare::{announce, one_line};
 use crate::exit::{Error, Exit};
 use crate::interrupt;
@@ -61,7 +62,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
 fn serve(args: &Args, output: &Output, receiver: &Receiver) -> Result<(), Error> {
     let failed = |error| args.transport.error("the sender", error);
     let mut posted: VecDeque<Receiving> = VecDeque::new();
-    let (mut posts, mut received) = (0u64, 0u64);
+    let (mut posts, mut tally) = (0u64, Tally::default());
     let mut spare = Vec::new();
     let result = loop {
         while posted.len() < usize::from(args.ahead) && args.count.is_none_or(|count| posts < count) {
@@ -69,19 +70,21 @@ fn serve(args: &Args, output: &Output, receiver: &Receiver) -> Result<(), Error>
             posted.push_back(receiver.post(message).map_err(|unsent| failed(unsent.error))?);
             posts += 1;
         }
-        let Some(next) = posted.pop_front() else { break Ok(()) };
+        let Some(next) = posted.pop_front() else { break tally.result() };
         let number = next.number();
-        match transport::wait(next, || Ok(()), failed) {
-            Ok(message) => {
+        match super::wait(next, || Ok(()), failed) {
+            Ok(Ok(message)) => {
                 super::print(output, number, &message);
-                received += 1;
                 spare.push(message);
             }
+            Ok(Err(refused)) => tally.refuse(output, number, &refused),
             Err(error) => break Err(error),
         }
+        tally.ended += 1;
     };
     // Goes on answering for a moment, so that the sender learns that its last message has arrived.
     receiver.close();
+    let received = tally.ended - tally.refused;
     output.note(format_args!("{received} messages received; {}", one_line(&receiver.counters())));
     result
 }

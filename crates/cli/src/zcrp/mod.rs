@@ -8,7 +8,10 @@ mod send;
 
 use crate::exit::Error;
 use crate::output::Output;
+use crate::transport::{self, UnderWay};
 use clap::{Args as ClapArgs, Subcommand};
+use pinnace::Message;
+use pinnace::zcrp::Failure;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
@@ -18,7 +21,12 @@ Examples:
   pinnace zcrp send --to 127.0.0.1:7001 --size 1000000 --count 3 --verbose
 
 The listener prints one line a message, in their order: `message N bytes SHA256-HEX`, N being its size. With --verbose or
---json the sender prints the same lines; with --json they also count the messages from 0.";
+--json the sender prints the same lines; with --json they also count the messages from 0. A message that is longer than
+the buffer named for it is refused: both ends say so on standard error (with --json also as an event `refused`), go on
+with the next, and end with exit code 1.
+
+To ZCRP itself a message that has not begun may wait for its receiver without limit; `send` gives up, with exit code 3, if
+nobody at all has answered within --timeout.";
 
 /// Arguments of `pinnace zcrp`.
 #[derive(Debug, ClapArgs)]
@@ -44,6 +52,24 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     }
 }
 
+/// Waits for a message. `Ok(Err(_))`: it was refused for its length, which ends it and nothing else.
+//= Z-16
+fn wait<W: UnderWay>(
+    message: W,
+    look: impl FnMut() -> Result<(), Error>,
+    failed: impl FnOnce(pinnace::Error) -> Error,
+) -> Result<Result<Message, Error>, Error> {
+    let mut is_refused = false;
+    let failed = |error| {
+        is_refused = matches!(error, pinnace::Error::Failed(Failure::TooLong));
+        failed(error)
+    };
+    match transport::wait(message, look, failed) {
+        Err(error) if is_refused => Ok(Err(error)),
+        result => result.map(Ok),
+    }
+}
+
 #[derive(Serialize)]
 struct Line {
     event: &'static str,
@@ -56,4 +82,40 @@ fn print(output: &Output, number: u64, content: &[u8]) {
     let sha256 = format!("{:x}", Sha256::digest(content));
     let line = Line { event: "message", message: number, bytes: content.len(), sha256 };
     output.result(format_args!("message {} bytes {}", line.bytes, line.sha256), &line);
+}
+
+#[derive(Serialize)]
+struct RefusedLine<'a> {
+    event: &'static str,
+    message: u64,
+    error: &'a str,
+}
+
+/// Messages that were refused, of all.
+#[derive(Default)]
+struct Tally {
+    ended: u64,
+    refused: u64,
+}
+
+impl Tally {
+    /// Message `number` was refused.
+    fn refuse(&mut self, output: &Output, number: u64, error: &Error) {
+        self.refused += 1;
+        output.warn(format_args!("message {number}: {error}"));
+        if output.json {
+            output.result("", &RefusedLine { event: "refused", message: number, error: &error.message });
+        }
+    }
+
+    /// How the command ends, if nothing else failed.
+    fn result(&self) -> Result<(), Error> {
+        match self.refused {
+            0 => Ok(()),
+            refused => Err(Error::failed(format!(
+                "{refused} of {} messages were refused: longer than the buffer that the receiver named",
+                self.ended
+            ))),
+        }
+    }
 }

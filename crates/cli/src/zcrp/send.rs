@@ -1,11 +1,12 @@
 //! `pinnace zcrp send`.
 
+use super::Tally;
 use crate::bare::{Made, one_line};
 use crate::content::DATA;
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
-use crate::transport::{self, Transport};
+use crate::transport::Transport;
 use pinnace::zcrp::{Sender, Sending};
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -48,6 +49,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     };
     let mut under_way: VecDeque<Sending> = VecDeque::new();
     let mut next = 0;
+    let mut tally = Tally::default();
     loop {
         while next < args.what.count && under_way.len() < ahead {
             let message = source.message(next)?;
@@ -56,12 +58,14 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         }
         let Some(oldest) = under_way.pop_front() else { break };
         let number = oldest.number();
-        let message = transport::wait(oldest, look, failed)?;
-        if output.json || output.verbose {
-            super::print(output, number, &message);
+        match super::wait(oldest, look, failed)? {
+            Ok(message) if output.json || output.verbose => super::print(output, number, &message),
+            Ok(_) => {}
+            Err(refused) => tally.refuse(output, number, &refused),
         }
+        tally.ended += 1;
     }
     output.note(one_line(&sender.counters()));
     sender.close();
-    Ok(())
+    tally.result()
 }

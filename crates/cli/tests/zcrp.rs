@@ -87,8 +87,22 @@ fn messages_behind_a_refused_one_go_on() {
     };
     let idle: Vec<u8> = [[0; 24].as_slice(), &[8, 0, 0, 0]].concat();
     socket.send(&idle).unwrap();
-    socket.recv(&mut [0; 2000]).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    // Nothing is sent before it is requested.
+    let mut requested = 0;
+    let mut wait_for = |number: u32| {
+        while requested <= number {
+            let mut datagram = [0; 2000];
+            let bytes = socket.recv(&mut datagram).expect("a request");
+            if datagram[bytes - 4] == 0x83 {
+                let pairs = datagram[4..bytes - 4].chunks_exact(8);
+                let numbers = pairs.map(|pair| u32::from_be_bytes(*pair.first_chunk().unwrap()));
+                requested = requested.max(numbers.max().unwrap() + 1);
+            }
+        }
+    };
     for (number, content, flags) in [(0, &[1; 10][..], 2), (1, &[], 2 | 4), (2, &[2; 20][..], 2)] {
+        wait_for(number);
         socket.send(&unit(number, content, flags)).unwrap();
     }
     let (code, out, err) = listening.finish();

@@ -3,7 +3,7 @@
 //! `cargo run --release -p pinnace --example connect_cost`
 #![allow(clippy::print_stdout, reason = "it is what this program is for")]
 
-use pinnace::service::{Method, PathClass, Selection};
+use pinnace::service::{Direction, Method, PathClass, Selection};
 use pinnace::{Connection, Endpoint, EndpointOptions, Error, Service};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,6 +18,7 @@ fn main() -> Result<(), Error> {
             thread::spawn(move || answer(&connection));
         }
     });
+    let service = Service::new().direction(Direction::Duplex);
     println!(
         "{:8} {:>12} {:>12} {:>12}   median (least to most) of {ROUNDS}",
         "", "connect", "first echo", "next echo"
@@ -28,7 +29,7 @@ fn main() -> Result<(), Error> {
         let mut times = [(); 3].map(|()| Vec::with_capacity(ROUNDS));
         for _ in 0..ROUNDS {
             let begun = Instant::now();
-            let connection = endpoint.connect(&address, &Service::new())?;
+            let connection = endpoint.connect(&address, &service)?;
             times[0].push(begun.elapsed());
             for times in &mut times[1..] {
                 let begun = Instant::now();

@@ -71,10 +71,10 @@ impl OpenLink {
     }
 
     /// Sends datagrams of the engine's own to one candidate, if it may have them all.
-    fn send_to(&mut self, index: usize, datagrams: &[u8], size: usize) -> io::Result<()> {
-        let Some(candidate) = self.candidates.get_mut(index) else { return Ok(()) };
+    fn send_to(&mut self, index: usize, datagrams: &[u8], size: usize) {
+        let Some(candidate) = self.candidates.get_mut(index) else { return };
         let cost = datagrams.len() + LOWER_HEADERS * datagrams.len().div_ceil(size.max(1));
-        let Some(rest) = candidate.allowance.checked_sub(cost).filter(|_| !datagrams.is_empty()) else { return Ok(()) };
+        let Some(rest) = candidate.allowance.checked_sub(cost).filter(|_| !datagrams.is_empty()) else { return };
         candidate.allowance = rest;
         let mut train = Train::new(self.link.train_limits());
         train.begin(candidate.address, size);
@@ -83,21 +83,22 @@ impl OpenLink {
             train.inline(datagram);
             train.end_segment();
         }
-        // Whatever comes of it: a datagram may be lost, and candidates do not hold each other up.
-        self.link.send(&train, &BufferTable::new()).map(drop)
+        // Whatever comes of it: anybody can name an address that nothing can be sent to, such as one of port 0, and candidates
+        // do not hold each other up.
+        let _ = self.link.send(&train, &BufferTable::new());
     }
 
     /// What a read brought; true if it is for the endpoint.
-    fn judge(&mut self, read: &mut Received, pool: &ReadBuffer) -> io::Result<bool> {
-        let Address::Inet(source) = read.meta.source else { return Ok(false) };
+    fn judge(&mut self, read: &mut Received, pool: &ReadBuffer) -> bool {
+        let Address::Inet(source) = read.meta.source else { return false };
         let known = self.candidates.iter().position(|candidate| candidate.address == read.meta.source);
         match said(read, pool) {
-            Said::Nonsense => return Ok(false),
-            Said::More if known.is_none() => return Ok(false),
+            Said::Nonsense => return false,
+            Said::More if known.is_none() => return false,
             Said::More => {
                 // It was the last to be read, so the link knows to which address of ours it wrote.
                 if self.link.connect_to(source).is_err() {
-                    return Ok(false);
+                    return false;
                 }
                 self.candidates = VecDeque::new();
                 self.last = Vec::new();
@@ -110,13 +111,13 @@ impl OpenLink {
                     }
                     self.candidates.push_back(Candidate::of(read));
                     let last = std::mem::take(&mut self.last);
-                    self.send_to(self.candidates.len() - 1, &last, last.len())?;
+                    self.send_to(self.candidates.len() - 1, &last, last.len());
                     self.last = last;
                 }
             },
         }
         read.meta.source = Address::Peer;
-        Ok(true)
+        true
     }
 }
 
@@ -158,7 +159,7 @@ impl Link for OpenLink {
         if train.parts().iter().all(|part| matches!(part, Part::Inline { .. })) {
             let datagrams = train.inline_bytes().to_vec();
             for index in 0..self.candidates.len() {
-                self.send_to(index, &datagrams, train.segment_size())?;
+                self.send_to(index, &datagrams, train.segment_size());
             }
             if train.segments() == 1 {
                 self.last = datagrams;
@@ -172,7 +173,7 @@ impl Link for OpenLink {
             let is_settled = self.candidates.is_empty();
             match self.link.receive(plan, memory, pool)? {
                 ReadOutcome::Received(mut read) if !is_settled => {
-                    if self.judge(&mut read, pool)? {
+                    if self.judge(&mut read, pool) {
                         return Ok(ReadOutcome::Received(read));
                     }
                 }

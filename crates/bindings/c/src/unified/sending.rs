@@ -13,7 +13,7 @@ use super::types::{
 use crate::errors::{Failure, told};
 use libc::{c_int, c_void, iovec};
 use pinnace::vrp::Contract;
-use pinnace::{Message, PerMessage};
+use pinnace::{Delivery, Message, PerMessage, Unsent};
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
@@ -148,6 +148,25 @@ unsafe fn special(options: &pinnace_send_options) -> Result<Option<PerMessage>, 
     Ok(differs.then_some(special))
 }
 
+/// Sends a copy of C's memory, in one way or the other.
+///
+/// # Safety
+/// `data` is null, or may be read, `length` bytes.
+unsafe fn send_copied(
+    connection: *mut pinnace_connection_t,
+    data: *const c_void,
+    length: usize,
+    send: impl FnOnce(&Line, Message) -> Result<Delivery, Unsent>,
+) -> c_int {
+    told(-1, || {
+        let line: Arc<Line> = find(connection)?;
+        // SAFETY: the caller's promise.
+        let message = unsafe { copied(data, length)? };
+        drop(send(&line, message).map_err(|unsent| Failure::from(unsent.error))?);
+        Ok(0)
+    })
+}
+
 /// Sends a message: `length` bytes at `data`, which are copied, so they are yours when the call returns. It waits while the
 /// method's queue is full, and not until the message has arrived: pinnace_flush and pinnace_close do.
 ///
@@ -159,13 +178,8 @@ pub unsafe extern "C" fn pinnace_send(
     data: *const c_void,
     length: usize,
 ) -> c_int {
-    told(-1, || {
-        let line: Arc<Line> = find(connection)?;
-        // SAFETY: C promises memory to read.
-        let message = unsafe { copied(data, length)? };
-        drop(line.connection.send(message).map_err(|unsent| Failure::from(unsent.error))?);
-        Ok(0)
-    })
+    // SAFETY: C's promise is ours.
+    unsafe { send_copied(connection, data, length, |line, message| line.connection.send(message)) }
 }
 
 /// As pinnace_send, but does not wait: without room in the method's queue it returns -1 with EAGAIN, and nothing was sent. There
@@ -176,13 +190,8 @@ pub unsafe extern "C" fn pinnace_try_send(
     data: *const c_void,
     length: usize,
 ) -> c_int {
-    told(-1, || {
-        let line: Arc<Line> = find(connection)?;
-        // SAFETY: C promises memory to read.
-        let message = unsafe { copied(data, length)? };
-        drop(line.connection.try_send(message).map_err(|unsent| Failure::from(unsent.error))?);
-        Ok(0)
-    })
+    // SAFETY: C's promise is ours.
+    unsafe { send_copied(connection, data, length, |line, message| line.connection.try_send(message)) }
 }
 
 /// Begins to send a message that lies in `count` parts (at most 1,024), without copying it: the memory is the library's, and

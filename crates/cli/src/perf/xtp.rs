@@ -18,6 +18,7 @@ use pinnace::xtp::{
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::fmt;
+use std::io::Read;
 use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
@@ -29,6 +30,8 @@ pub(crate) struct Choice {
     pub(crate) wire: Wire,
     pub(crate) nocheck: bool,
     pub(crate) go_back_n: bool,
+    /// Every write is a message whose end is marked.
+    pub(crate) eom: bool,
 }
 
 /// What of it is said for XTP alone.
@@ -46,6 +49,10 @@ pub(crate) struct ChoiceArgs {
     /// Do not sum the data
     #[arg(long)]
     nocheck: bool,
+    /// Mark the end of every message of a stream, as the one interface does: a packet has bytes of one message then.
+    /// Without, the stream has bytes alone, as TCP's
+    #[arg(long)]
+    eom: bool,
 }
 
 /// What `--service` says: a service of XTP's, or what the one interface is asked for.
@@ -78,20 +85,25 @@ impl ChoiceArgs {
 
     /// Whether something of it is for XTP alone.
     pub(super) fn is_of_xtp(&self) -> bool {
-        matches!(self.service, Some(Needed::Xtp(_))) || self.codec != CodecName::default() || self.nocheck
+        matches!(self.service, Some(Needed::Xtp(_))) || self.codec != CodecName::default() || self.nocheck || self.eom
     }
 
     pub(super) fn with(&self, link: LinkName, go_back_n: bool) -> Choice {
-        let &Self { codec, nocheck, .. } = self;
+        let &Self { codec, nocheck, eom, .. } = self;
         let service = match self.service {
             Some(Needed::Xtp(service)) => service,
             _ => ServiceName::default(),
         };
-        Choice { service, wire: Wire { codec, link }, nocheck, go_back_n }
+        Choice { service, wire: Wire { codec, link }, nocheck, go_back_n, eom }
     }
 }
 
 impl Choice {
+    /// How the messages of a stream are sent.
+    fn send_options(&self) -> SendOptions {
+        if self.eom { SendOptions::MESSAGE } else { SendOptions::BYTES }
+    }
+
     /// Whether something may be lost for good.
     pub(crate) fn is_lossy(&self) -> bool {
         matches!(self.service, ServiceName::UnackDgram | ServiceName::IsoStream)
@@ -100,11 +112,12 @@ impl Choice {
 
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { service, wire, nocheck, go_back_n } = self;
+        let Self { service, wire, nocheck, go_back_n, eom } = self;
         let link = if wire.link == LinkName::Ip36 { ", over IP protocol 36" } else { "" };
         let sums = if *nocheck { ", data not summed" } else { "" };
         let repeats = if *go_back_n { ", go-back-N" } else { "" };
-        write!(f, "{service}, {}{link}{sums}{repeats}", wire.codec)
+        let marks = if *eom { ", messages marked" } else { "" };
+        write!(f, "{service}, {}{link}{sums}{repeats}{marks}", wire.codec)
     }
 }
 
@@ -212,7 +225,8 @@ impl Sender {
                 stamp(message, next);
                 next += 1;
             }
-            under_way.extend(connection.send_all(messages).map_err(|(_, error)| error)?);
+            under_way
+                .extend(connection.send_all_with(messages, &self.job.xtp.send_options()).map_err(|(_, error)| error)?);
         }
         while !under_way.is_empty() {
             self.free.push(oldest(&mut under_way)?);
@@ -253,7 +267,8 @@ impl End for Sender {
                 if self.job.size <= SMALL {
                     self.send_small(count, &connection)?;
                 } else {
-                    self.send(count, |message| Ok(connection.send(message)?))?;
+                    let options = self.job.xtp.send_options();
+                    self.send(count, |message| Ok(connection.send_with(message, &options)?))?;
                 }
                 self.connection = Some(connection);
             }
@@ -301,7 +316,12 @@ impl Receiver {
 
     fn stream(&mut self, connection: &Connection, count: u64) -> Result<(), Failure> {
         for number in 0..count {
-            connection.recv_into(&mut self.message)?.ok_or_else(|| failed("the stream ended early"))?;
+            if self.job.xtp.eom {
+                connection.recv_into(&mut self.message)?.ok_or_else(|| failed("the stream ended early"))?;
+            } else {
+                let mut bytes = connection;
+                bytes.read_exact(&mut self.message).map_err(|error| Failure::Failed(error.to_string()))?;
+            }
             self.check(&self.message, number)?;
         }
         Ok(())
@@ -314,7 +334,7 @@ impl Receiver {
         }
         for number in 0..count {
             let filled = connection.filled()?.ok_or_else(|| failed("the stream ended early"))?;
-            if filled.ends != [self.job.size] {
+            if self.job.xtp.eom && filled.ends != [self.job.size] {
                 return Err(failed("a message did not come into a buffer of its own"));
             }
             self.check(&filled.message, number)?;

@@ -13,6 +13,7 @@ use crate::outgoing::{Outgoing, PathConfig};
 use crate::shared::Shared;
 use crate::space::Space;
 use crate::{Config, ContextId, ControlBlock, Event, Failure, ListenerId, Service, XtpCounters};
+use core::time::Duration;
 use pinnace_core::{
     Address, ContextKey, ContextTable, ControllerKind, Engine, KeyLayout, PathEvent, Placed, PollAt, ReceivePlan,
     RxMeta, Time, Train, TranslationMap,
@@ -89,6 +90,11 @@ impl Xtp {
     /// What has been seen so far.
     pub fn counters(&self) -> XtpCounters {
         self.shared.counters
+    }
+
+    /// The smoothed round trip of the context that has heard a status last.
+    pub fn round_trip(&self) -> Option<Duration> {
+        self.shared.round_trip
     }
 
     /// The configuration.

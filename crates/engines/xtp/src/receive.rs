@@ -444,6 +444,7 @@ fn on_status(
         shared.counters.statuses_invalid += 1;
         return;
     }
+    shared.round_trip = context.outgoing.round_trip().or(shared.round_trip);
     if outcome.echoes_expiry {
         context.expiries = 0;
     }

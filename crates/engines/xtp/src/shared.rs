@@ -4,6 +4,7 @@
 use crate::diag::Diags;
 use crate::ended::Ended;
 use crate::{Config, ContextId, Event, XtpCounters};
+use core::time::Duration;
 use pinnace_core::{ContextKey, Secrets, Time, TimerWheel};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,6 +13,8 @@ use std::collections::{BTreeMap, VecDeque};
 pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) counters: XtpCounters,
+    /// The smoothed round trip of the context that has heard a status last.
+    pub(crate) round_trip: Option<Duration>,
     pub(crate) events: VecDeque<Event>,
     pub(crate) wheel: TimerWheel<ContextKey>,
     pub(crate) queue: Queue,
@@ -41,6 +44,7 @@ impl Shared {
     pub(crate) fn new(config: Config, now: Time) -> Self {
         Self {
             counters: XtpCounters::default(),
+            round_trip: None,
             events: VecDeque::new(),
             wheel: TimerWheel::new(now),
             queue: Queue::default(),

@@ -2,7 +2,7 @@
 
 use crate::context::{Context, Phase, Role};
 use crate::engine::Xtp;
-use crate::outgoing::{Asking, Cut, Next, Terms};
+use crate::outgoing::{Asking, Cut, MOST_PIECES, Next, Terms};
 use crate::shared::Shared;
 use crate::{Service, multicast};
 use pinnace_core::{Address, Checksum, ChecksumAt, ChecksumKind, Time, Train};
@@ -298,8 +298,8 @@ impl Context {
         }
     }
 
-    /// Whether it is better to wait for a fuller train: the application is still queueing, and what is under way keeps
-    /// the path busy meanwhile. Many small trains would cost both ends more than they carry.
+    /// Whether it is better to wait for a fuller train, or packet: the application is still queueing, and what is under
+    /// way keeps the path busy meanwhile. Many small trains would cost both ends more than they carry.
     fn holds_back(&self, shared: &Shared, train: &Train, terms: &Terms) -> bool {
         let limits = train.limits();
         // A peer that keeps up would only wait.
@@ -308,9 +308,9 @@ impl Context {
             return false;
         }
         let packet = terms.max as usize + terms.overhead as usize;
-        let packets = limits.segments.min(limits.bytes / packet.max(1)) as u64;
+        let packets = limits.segments.min(limits.bytes / packet.max(1)).max(1) as u64;
         let unsent = self.outgoing.queued() - self.outgoing.sent();
-        packets > 1 && !self.outgoing.is_repeating() && unsent < packets * u64::from(terms.max)
+        !self.outgoing.is_repeating() && unsent < packets * u64::from(terms.max)
     }
 
     /// DATA, and before all others FIRST.
@@ -395,7 +395,7 @@ impl Context {
             train.begin(self.peer, len);
             train.set_source(self.from);
             train.set_checksum(checksum(codec, self.options));
-        } else if !train.has_room(len) {
+        } else if !train.has_room_for(len, MOST_PIECES + 2) {
             return false;
         }
         train.inline(&prefix);

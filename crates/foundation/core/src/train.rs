@@ -267,14 +267,19 @@ impl Train {
         }
     }
 
-    /// Whether a further datagram of `len` bytes may be added (its parts counted as three at most).
+    /// Whether a further datagram of `len` bytes, of three parts at most, may be added.
     pub fn has_room(&self, len: usize) -> bool {
+        self.has_room_for(len, 3)
+    }
+
+    /// Whether a further datagram of `len` bytes and at most so many parts may be added.
+    pub fn has_room_for(&self, len: usize, parts: usize) -> bool {
         !self.tail
             && len <= self.segment_size
             && (self.segments == 0
                 || (self.segments < self.limits.segments
                     && self.bytes + len <= self.limits.bytes
-                    && self.parts.len() + 3 <= self.limits.parts))
+                    && self.parts.len() + parts <= self.limits.parts))
     }
 
     /// Adds a range of application memory to the datagram being written.

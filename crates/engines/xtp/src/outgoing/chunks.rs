@@ -1,12 +1,16 @@
 //! The application's data in the order of the stream, and where its messages begin and end.
 //!
 //! Always true: the pieces lie one behind the other without gaps, from the first byte that is still wanted to the last one
-//! queued; `next` is the first piece of which something has never been sent; a packet has bytes of one message and of two
-//! pieces at most.
+//! queued; `next` is the first piece of which something has never been sent; a packet has bytes of one message and of
+//! [`MOST_PIECES`] pieces at most.
 //= X-17
 
 use pinnace_core::{BufferId, BufferRange};
 use std::collections::VecDeque;
+
+/// Pieces of the application's data in one packet, at most: enough for a packet of 64 kB of 8 KiB pieces; and 64 packets
+/// with a header each are no more parts than a system call takes.
+pub(crate) const MOST_PIECES: usize = 12;
 
 /// A piece of the application's data, named not touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,18 +107,16 @@ impl Chunks {
     /// The packet of new bytes from `sent` on that ends at `most` at the latest.
     //= X-17
     pub(super) fn ahead(&self, sent: u64, most: u64) -> Option<Bounds> {
-        let piece = self.queue.get(self.next)?;
-        let btag = piece.tag_at(sent);
-        if most > piece.high
-            && !piece.eom
-            && let Some(behind) =
-                self.queue.get(self.next + 1).filter(|piece| !piece.is_empty() && piece.btag.is_none())
-        {
-            let high = most.min(behind.high);
-            return Some(Bounds { high, eom: behind.ends_message_at(high), btag });
+        let mut last = self.queue.get(self.next)?;
+        let btag = last.tag_at(sent);
+        for piece in self.queue.range(self.next + 1..).take(MOST_PIECES - 1) {
+            if most <= last.high || last.eom || piece.is_empty() || piece.btag.is_some() {
+                break;
+            }
+            last = piece;
         }
-        let high = most.min(piece.high);
-        Some(Bounds { high, eom: piece.ends_message_at(high), btag })
+        let high = most.min(last.high);
+        Some(Bounds { high, eom: last.ends_message_at(high), btag })
     }
 
     /// What is to be said of the ends of a repetition of `[low, high)`; `None` if its bytes are no longer held.
@@ -162,11 +164,9 @@ impl Chunks {
     pub(super) fn parts(&self, low: u64, len: u32) -> impl Iterator<Item = BufferRange> {
         let high = low + u64::from(len);
         let index = if len > 0 { self.find(low) } else { self.queue.len() };
-        let first = self.queue.get(index).filter(|piece| piece.low <= low);
-        let behind = first.filter(|piece| piece.high < high).and_then(|_| self.queue.get(index + 1));
-        let first = first.map(|piece| piece.range(low, piece.high.min(high)));
-        let behind = behind.map(|piece| piece.range(piece.low, piece.high.min(high)));
-        first.into_iter().chain(behind)
+        let is_held = self.queue.get(index).is_some_and(|piece| piece.low <= low);
+        let pieces = self.queue.range(index..).take_while(move |piece| is_held && piece.low < high);
+        pieces.filter(|piece| !piece.is_empty()).map(move |piece| piece.range(piece.low.max(low), piece.high.min(high)))
     }
 
     /// The oldest piece, if it is no longer needed: its bytes are below `acked`, or, where `is_sent_enough`, have been sent.

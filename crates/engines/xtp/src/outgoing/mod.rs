@@ -20,7 +20,7 @@ mod tests;
 pub(crate) use answers::Heard;
 #[cfg(test)]
 pub(crate) use answers::Outcome;
-pub(crate) use chunks::{Chunk, Done};
+pub(crate) use chunks::{Chunk, Done, MOST_PIECES};
 pub(crate) use group::Heard as GroupHeard;
 pub(crate) use path::PathConfig;
 pub(crate) use send::{Asking, Cut, Next, Terms};
@@ -219,7 +219,6 @@ impl Outgoing {
     }
 
     /// The smoothed round trip, once it was measured.
-    #[cfg(test)]
     pub(crate) fn round_trip(&self) -> Option<Duration> {
         self.rtt.smoothed()
     }

@@ -57,7 +57,6 @@ impl RoundTrip {
         }
     }
 
-    #[cfg(test)]
     pub(super) fn smoothed(&self) -> Option<Duration> {
         (self.smoothed > 0).then(|| Duration::from_nanos(self.smoothed))
     }

@@ -213,6 +213,35 @@ fn a_packet_has_bytes_of_one_message_and_its_repetition_is_cut_no_coarser() {
     assert_eq!(marks(&cuts), [first, none, none, none, (yes, no, no), none, (yes, yes, yes)]);
 }
 
+//= X-17 test
+#[test]
+fn a_packet_gathers_many_small_pieces_of_a_message_and_is_repeated_as_it_was() {
+    let mut stream = Outgoing::new(0, &config());
+    let pieces = 2 * MOST_PIECES as u64 + 1;
+    for ticket in 1..=pieces {
+        stream.queue(Chunk { eom: ticket == pieces, ..chunk(ticket, 10) });
+    }
+    let most = 10 * MOST_PIECES as u64;
+    let expected = [(0, most), (most, 2 * most), (2 * most, 2 * most + 10)];
+    let cuts = send(&mut stream, at(0), &terms());
+    assert_eq!(ends(&cuts), expected);
+    assert_eq!(cuts.iter().map(|cut| cut.eom).collect::<Vec<_>>(), [false, false, true]);
+    let parts = |stream: &Outgoing| -> Vec<_> {
+        stream.parts(most - 5, 20).map(|part| (part.buffer.index(), part.offset, part.len)).collect()
+    };
+    let last = MOST_PIECES as u32;
+    let across = [(last, 12, 5), (last + 1, 7, 10), (last + 2, 7, 5)];
+    assert_eq!(parts(&stream), across);
+
+    // What is no longer held is not named; what is left is repeated with the same cuts.
+    stream.ask(at(1), Asking::Expiry);
+    stream.on_status(at(2), &heard(most, stream.sync(), &[]));
+    assert_eq!(ends(&send(&mut stream, at(3), &terms())), expected[1..]);
+    while stream.poll_done().is_some() {}
+    assert!(parts(&stream).is_empty());
+    assert_eq!(stream.parts(most, 20).map(|part| part.len).sum::<u32>(), 20);
+}
+
 //= X-12 test
 #[test]
 fn only_an_ask_that_was_sent_once_measures_the_round_trip() {

@@ -344,7 +344,7 @@ fn run(
                     let full = u64::from(terms.max + terms.overhead);
                     let window_is_full = window < u64::MAX && in_flight + wire + full > window;
                     let parts: Vec<BufferRange> = stream.parts(cut.low, cut.len).collect();
-                    prop_assert!(parts.len() <= 2);
+                    prop_assert!(parts.len() <= MOST_PIECES);
                     let places: Vec<_> = parts
                         .iter()
                         .flat_map(|part| (part.offset..part.end()).map(|offset| (part.buffer.index(), offset)))

@@ -151,6 +151,14 @@ impl A1 {
         Some(readable(&part))
     }
 
+    /// From now on nobody reads: what has come and what comes is dropped, and there is room behind it as if it had been read.
+    //= A-9
+    pub fn discard_incoming(&mut self, now: Time, connection: ConnectionId) {
+        let Some(found) = self.connections.lookup_mut(connection.0) else { return };
+        found.discards = true;
+        self.settle(now, connection.0);
+    }
+
     /// Changes the quality of service, within the maximum. If a change is under way, this one follows it (and takes the
     /// place of one that waits already).
     ///

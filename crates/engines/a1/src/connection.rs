@@ -239,6 +239,8 @@ pub(crate) struct Connection {
     pub(crate) is_released: bool,
     /// It is released when it has ended.
     pub(crate) is_abandoned: bool,
+    /// Nobody reads: what comes counts as read.
+    pub(crate) discards: bool,
     pub(crate) failure: Option<Failure>,
 }
 
@@ -325,6 +327,7 @@ impl Connection {
             is_told: false,
             is_released: false,
             is_abandoned: false,
+            discards: false,
             failure: None,
         }
     }

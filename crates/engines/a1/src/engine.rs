@@ -9,6 +9,7 @@ use crate::connection::{Birth, Connection, Phase};
 use crate::shared::Shared;
 use crate::{A1Counters, CastId, Config, Event, Failure};
 use core::num::NonZeroU32;
+use core::time::Duration;
 use pinnace_core::{
     Address, ContextKey, ContextTable, Engine, KeyLayout, PathEvent, Placed, PollAt, ReceivePlan, RxMeta, Time, Train,
     TranslationMap,
@@ -74,6 +75,11 @@ impl A1 {
         self.shared.counters
     }
 
+    /// The smoothed round trip of the connection that has measured one last.
+    pub fn round_trip(&self) -> Option<Duration> {
+        self.shared.round_trip
+    }
+
     /// The configuration.
     pub fn config(&self) -> &Config {
         &self.shared.config
@@ -131,6 +137,9 @@ impl A1 {
     pub(crate) fn settle(&mut self, now: Time, key: ContextKey) {
         let Some(connection) = self.connections.lookup_mut(key) else { return };
         let shared = &mut self.shared;
+        if connection.discards {
+            connection.incoming.discard();
+        }
         connection.is_released |= connection.is_abandoned && connection.is_told;
         connection.report(shared, &mut self.casts);
         connection.close_if_flushed(now);

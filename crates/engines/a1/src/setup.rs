@@ -224,6 +224,7 @@ impl Connection {
         };
         shared.counters.round_trips += 1;
         self.rtt.on_sample(now, sample);
+        shared.round_trip = self.rtt.smoothed();
         let shortest = self.rtt.minimum().unwrap_or(sample);
         // An ACK may wait: without this allowance a short round trip would make every slow stream repeat itself.
         let rto = self.rtt.timeout() + MAX_ACK_DELAY;

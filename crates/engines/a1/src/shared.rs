@@ -3,6 +3,7 @@
 
 use crate::cookie::Baker;
 use crate::{A1Counters, CastId, Config, ConnectionId, Event};
+use core::time::Duration;
 use pinnace_core::{Address, ContextKey, Pacer, Secrets, Time, TimerWheel};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -19,6 +20,8 @@ pub(crate) struct Reply {
 pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) counters: A1Counters,
+    /// The smoothed round trip of the connection that has measured one last.
+    pub(crate) round_trip: Option<Duration>,
     pub(crate) events: VecDeque<Event>,
     pub(crate) wheel: TimerWheel<ContextKey>,
     /// When connections may send again, as far as their rates are concerned. To the nanosecond, because a wheel's tick is
@@ -55,6 +58,7 @@ impl Shared {
             (config.link_average > 0).then(|| Pacer::new(Some(config.link_average), config.link_burst.max(1500)));
         Self {
             counters: A1Counters::default(),
+            round_trip: None,
             events: VecDeque::new(),
             wheel: TimerWheel::new(now),
             paced: BTreeSet::new(),

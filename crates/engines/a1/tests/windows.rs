@@ -58,6 +58,29 @@ fn who_does_not_read_stops_the_sender_and_reading_lets_it_go_on() {
     }
 }
 
+/// Whoever reads nothing, and says so to its engine, stops nobody: what was there, and what comes, counts as read.
+//= A-9 test
+#[test]
+fn what_nobody_reads_can_be_discarded() {
+    let messages: Vec<_> = (0..30).map(|index| pattern(10_000, index)).collect();
+    let client = Program::opening(small(), messages, None);
+    let server = Program::listening(vec![], None).with(|core| core.is_deaf = true);
+    let mut world = world(1, small(), "delay=5ms,loss=3%", server, client);
+    world.run_for(Duration::from_secs(10));
+    let id = world.application(CLIENT).core.id();
+    let facts = |world: &World| world.engine(CLIENT).facts(world.now(), id).expect("it lives");
+    assert_eq!((facts(&world).sent, facts(&world).acked), (40, 40), "a window, and not a block more");
+    let now = world.now();
+    world.with_application(SERVER, |program, host| {
+        let id = program.core.id();
+        host.call(|engine| engine.discard_incoming(now, id));
+    });
+    world.run_for(Duration::from_secs(10));
+    assert_eq!(seen(&world, CLIENT).delivered(), 30);
+    assert!(seen(&world, SERVER).messages.is_empty(), "nobody got it");
+    assert_eq!(facts(&world).edge, facts(&world).sent + 40, "the window is open");
+}
+
 //= A-9 test
 #[test]
 fn a_message_that_is_read_in_sips_opens_the_window_block_by_block() {

@@ -129,6 +129,13 @@ impl Connection {
         })
     }
 
+    /// From now on nobody receives here: what has come and what comes is dropped, and the peer has room as if it had been
+    /// read. There is no way back.
+    pub(crate) fn discard_incoming(&self) -> Result<(), Error> {
+        self.line.end.port.call(|Call { now, engine, .. }| engine.discard_incoming(now, self.line.id))?;
+        Ok(())
+    }
+
     /// Waits until something happens on this socket, at most so long: for those who look at [`Connection::status`] or
     /// [`Connection::facts`] until they say what is waited for.
     ///

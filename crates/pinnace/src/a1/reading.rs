@@ -175,8 +175,12 @@ impl Connection {
                 });
                 return Step::Found(Received { data: data.unwrap_or_default(), status: whole.status });
             }
-            let has_begun = partial.has_begun || !readable.status.contains(Status::START);
-            if !has_begun && !readable.is_final && !is_over && !self.fills_window(call, readable) {
+            if partial.has_begun && [Status::START, Status::LOST].into_iter().any(|bit| readable.status.contains(bit)) {
+                // The rest of what was begun is lost: this is another message, or another part.
+                return Step::Found(partial.take());
+            }
+            if !partial.has_begun && !readable.is_final && !is_over && !self.fills_window(call, readable) {
+                // More of it may come, or is lost: only then it is known where the part ends.
                 return Step::Wait;
             }
             let bytes = readable.range.map_or(&[][..], |range| call.memory.bytes(range));

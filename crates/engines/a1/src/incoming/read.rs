@@ -79,6 +79,14 @@ impl Incoming {
         Some(part)
     }
 
+    /// Consumes all that can be read: nobody will.
+    //= A-9
+    pub(crate) fn discard(&mut self) {
+        while let Some(part) = self.readable() {
+            self.consume(part.len());
+        }
+    }
+
     /// Passes over what is lost, and forgets messages of which nothing is left.
     pub(super) fn settle(&mut self) {
         loop {

@@ -61,13 +61,15 @@
 /** The version of this header; pinnace_version says that of the library. */
 #define PINNACE_VERSION "0.1.0"
 /** Nothing but defaults: struct pinnace_options options = PINNACE_OPTIONS_INIT; */
-#define PINNACE_OPTIONS_INIT {sizeof(struct pinnace_options), NULL, NULL, 0, 0, 0}
+#define PINNACE_OPTIONS_INIT {sizeof(struct pinnace_options), NULL, NULL, 0, 0, 0, 0, 0}
 /** Nothing differs, and nobody is told. */
 #define PINNACE_SEND_OPTIONS_INIT {sizeof(struct pinnace_send_options), 0, 0, 0, NULL, 0, 0, 0, NULL, NULL}
 /** Nothing is told yet. */
 #define PINNACE_COMPLETION_INIT {sizeof(struct pinnace_completion), 0, 0, NULL, NULL, 0}
 /** Holds no message. */
 #define PINNACE_RECEIVED_INIT {sizeof(struct pinnace_received), NULL, 0, NULL, 0, 0, 0, 0}
+/** Nothing is known yet. */
+#define PINNACE_RECEIVER_INIT {sizeof(struct pinnace_receiver), {0}, 0, 0, 0, 0}
 
 /**
  * `loss_percent`, `run_bytes`, ... of struct pinnace_send_options count: the message has a loss contract of its own.
@@ -78,6 +80,26 @@
  * A message that is sent must not wait for room: without it the call fails with EAGAIN, and the memory is yours.
  */
 #define PINNACE_DONT_WAIT 2
+
+/**
+ * `state` of struct pinnace_receiver: it gets what is sent.
+ */
+#define PINNACE_RECEIVER_CONNECTED 0
+
+/**
+ * It has closed its connection.
+ */
+#define PINNACE_RECEIVER_LEFT 1
+
+/**
+ * It has held up the others for too long, and was cut off.
+ */
+#define PINNACE_RECEIVER_TOO_SLOW 2
+
+/**
+ * It does not answer any more.
+ */
+#define PINNACE_RECEIVER_LOST 3
 
 /**
  * Messages to a peer and back, by the method that was chosen. See pinnace_connect.
@@ -133,6 +155,15 @@ struct pinnace_options {
      * Connections that wait to be accepted, and those that are being set up; more are turned away. 0: 128.
      */
     unsigned int backlog;
+    /**
+     * When one receiver of several (pinnace_endpoint_connect_all) that holds up the others is cut off, in milliseconds. 0: 2,000.
+     */
+    unsigned int slow_receiver_ms;
+    /**
+     * Not 0: it is not cut off, but messages that it has no room for, and others have, are left out for it (`skipped` of struct
+     * pinnace_receiver counts them).
+     */
+    int slow_receiver_skips;
 };
 
 /**
@@ -144,6 +175,37 @@ typedef struct pinnace_listener pinnace_listener_t;
  * See pinnace_connect.
  */
 typedef struct pinnace_connection pinnace_connection_t;
+
+/**
+ * What is known of a receiver of a connection to several (pinnace_endpoint_connect_all). Begin with PINNACE_RECEIVER_INIT.
+ */
+struct pinnace_receiver {
+    /**
+     * sizeof(struct pinnace_receiver).
+     */
+    size_t size;
+    /**
+     * Where its listener is, as text: "127.0.0.1:4747".
+     */
+    char address[64];
+    /**
+     * PINNACE_RECEIVER_CONNECTED, or why it is not there any more: PINNACE_RECEIVER_LEFT, PINNACE_RECEIVER_TOO_SLOW or
+     * PINNACE_RECEIVER_LOST.
+     */
+    int state;
+    /**
+     * Whether it gets the messages from the service's multicast group, and not one by one.
+     */
+    int is_in_group;
+    /**
+     * Messages that were left out for it (slow_receiver_skips of struct pinnace_options).
+     */
+    uint64_t skipped;
+    /**
+     * From the source to it and back, in microseconds. 0: not measured yet.
+     */
+    uint64_t round_trip_us;
+};
 
 /**
  * Bytes from `offset` on, `length` of them.
@@ -417,6 +479,63 @@ pinnace_connection_t *pinnace_accept(pinnace_listener_t *listener,
  * -1 if it is none (EBADF) or NULL (EINVAL).
  */
 int pinnace_listener_close(pinnace_listener_t *listener);
+
+/**
+ * Connects to several receivers at once: what is sent goes to all of them. `peers` are `count` strings, "host:port" or URIs
+ * that say the same; each is that of an ordinary listener, which accepts an ordinary connection to receive from. Messages go
+ * one way, by A1.
+ *
+ * `service` says how many receivers there are ("multicast=3"), and then so many have to be named; or through which IP
+ * multicast group they may get the messages ("multicast=239.1.2.3:7000"), where those that cannot join it get them one by
+ * one, as all do without a group. One that says nothing is taken to mean those that are named. A single one is connected to
+ * as by pinnace_endpoint_connect.
+ *
+ * A message has arrived when all that are there then have it. A receiver that dies, or is too slow (struct pinnace_options),
+ * is cut off, and pinnace_receiver_at says so; the others do not notice.
+ *
+ * Returns NULL as pinnace_endpoint_connect does, with the words for the receiver that does not answer or refuses, and then
+ * nobody is connected; also if not as many are named as the service says, or one is named twice (ENOTSUP), or `peers` or one of
+ * them is NULL (EINVAL). To be closed with pinnace_close.
+ */
+pinnace_connection_t *pinnace_endpoint_connect_all(pinnace_endpoint_t *endpoint,
+                                                   const char *const *peers,
+                                                   size_t count,
+                                                   const char *service);
+
+/**
+ * Connects to several receivers at once, by an endpoint with the default options. As pinnace_endpoint_connect_all.
+ */
+pinnace_connection_t *pinnace_connect_all(const char *const *peers, size_t count, const char *service);
+
+/**
+ * Writes what is known of the receiver number `index`, from 0, in the order in which they were added, to `receiver`. Of a
+ * connection with one peer there are none.
+ *
+ * Returns 1; 0 if there are not so many; or -1 (EBADF, or EINVAL: the size of `receiver` is wrong).
+ */
+int pinnace_receiver_at(pinnace_connection_t *connection,
+                        size_t index,
+                        struct pinnace_receiver *receiver);
+
+/**
+ * Adds a receiver, "host:port", to a connection that pinnace_connect_all has made to several; what is sent from then on goes to
+ * it, too. One that is gone may be added again. Waits until it has accepted; other threads may send meanwhile.
+ *
+ * Returns 0; or -1 as pinnace_endpoint_connect_all, or if the connection has one peer (ENOTSUP).
+ */
+int pinnace_add_receiver(pinnace_connection_t *connection,
+                         const char *peer);
+
+/**
+ * Removes the receiver with this address, as pinnace_receiver_at says it: it gets what was sent, within `linger_ms`
+ * milliseconds (less than 0: as long as it takes), and then its connection ends. Waits for that.
+ *
+ * Returns 0; or -1 if there is none at this address (ENOTSUP), the address is none (EINVAL), or it did not get everything
+ * (ETIMEDOUT, ...).
+ */
+int pinnace_remove_receiver(pinnace_connection_t *connection,
+                            const char *address,
+                            int linger_ms);
 
 /**
  * What carries a connection: "shared-memory", "zcrp", "vrp", "xtp", "qmp" or "a1"; valid for ever. NULL if it is none (EBADF).

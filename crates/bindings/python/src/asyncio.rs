@@ -166,6 +166,22 @@ impl Reactor {
         Operation::begin(slf.py(), slf, future)
     }
 
+    /// Connects to several, as `pinnace.connect_all` does.
+    #[pyo3(signature = (peers, service = None, settings = None))]
+    fn connect_all(
+        slf: &Bound<'_, Self>,
+        peers: &Bound<'_, PyAny>,
+        service: Option<&Bound<'_, PyAny>>,
+        settings: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Py<PyAny>> {
+        let (peers, service, options) = endpoint::targets(peers, service, settings)?;
+        let future = async move {
+            let endpoint = Endpoint::client_with(&options);
+            Outcome::Connected(Box::new(endpoint.connect_all_async(&peers, &service).await))
+        };
+        Operation::begin(slf.py(), slf, future)
+    }
+
     /// Waits for the next connection of a listener.
     fn accept(slf: &Bound<'_, Self>, listener: &Bound<'_, Listener>) -> PyResult<Py<PyAny>> {
         let listener = listener.get().get(slf.py())?;

@@ -6,7 +6,8 @@ use crate::delivery::{Delivery, Shared};
 use crate::explain::Explanation;
 use crate::luck::Luck;
 use crate::received::{Received, ReceivedInto, received};
-use crate::{errors, service, wait};
+use crate::receivers::Receiver;
+use crate::{endpoint, errors, service, wait};
 use pinnace::service::units;
 use pinnace::vrp::Contract;
 use pinnace::{Error, Message, PerMessage, Unsent};
@@ -15,6 +16,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use std::mem::ManuallyDrop;
+use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -206,6 +208,46 @@ impl Connection {
             let choice = connection.explain()?;
             Some(Explanation::of_choice(&connection.service(), &choice))
         })
+    }
+
+    /// The receivers of a connection to several (`connect_all`), in the order in which they were added: who is there, and who
+    /// is not any more. Of a connection with one peer there are none.
+    #[getter]
+    fn receivers(&self, py: Python<'_>) -> Vec<Receiver> {
+        let connection = &**self.connection;
+        py.detach(|| connection.receivers()).into_iter().map(Receiver::new).collect()
+    }
+
+    /// Adds a receiver to a connection to several; what is sent from then on goes to it, too. One that is gone may be added
+    /// again. Waits until it has accepted; other threads may send meanwhile.
+    ///
+    /// Raises what `connect_all` does.
+    ///
+    /// >>> import pinnace
+    /// >>> listeners = [pinnace.listen("127.0.0.1:0") for _ in range(3)]
+    /// >>> source = pinnace.connect_all([listener.address for listener in listeners[:2]])
+    /// >>> source.add_receiver(listeners[2].address)
+    /// >>> source.remove_receiver(listeners[0].address)
+    /// >>> _ = source.send(b"ahoy, both")
+    /// >>> bytes(listeners[2].accept(timeout=5).recv(timeout=5)), len(source.receivers)
+    /// (b'ahoy, both', 2)
+    fn add_receiver(&self, py: Python<'_>, peer: &Bound<'_, PyAny>) -> PyResult<()> {
+        let peer = endpoint::address(peer)?;
+        self.call(py, |connection| connection.add_receiver(&peer))
+    }
+
+    /// Removes the receiver with this address: it gets what was sent, within `linger` seconds, and then its connection ends.
+    /// Waits for that.
+    ///
+    /// Raises `CannotError` if there is none; another error if it did not get everything.
+    #[pyo3(signature = (peer, linger = 1.0))]
+    fn remove_receiver(&self, py: Python<'_>, peer: &Bound<'_, PyAny>, linger: f64) -> PyResult<()> {
+        let linger = wait::timeout(Some(linger))?.unwrap_or(LINGER);
+        let address = endpoint::address(peer)?;
+        let wrong =
+            |_| PyValueError::new_err(format!("`{address}` is no address of a receiver: an IP address and a port"));
+        let address: SocketAddr = address.parse().map_err(wrong)?;
+        self.call(py, |connection| connection.remove_receiver(address, linger))
     }
 
     /// Waits until everything that was sent has arrived.

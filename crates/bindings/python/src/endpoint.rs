@@ -1,7 +1,8 @@
-//! Where connections begin: `listen` and `connect`.
+//! Where connections begin: `listen`, `connect` and `connect_all`.
 
 use crate::connection::Connection;
 use crate::{buffer, errors, explain, service, wait};
+use pinnace::a1::SlowSink;
 use pinnace::link::FaultOptions;
 use pinnace::service::Service;
 use pinnace::{Endpoint, EndpointOptions, Error, Idle};
@@ -13,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Where to listen, or whom to reach: a text, or the pair of a host and a port.
-fn address(address: &Bound<'_, PyAny>) -> PyResult<String> {
+pub(crate) fn address(address: &Bound<'_, PyAny>) -> PyResult<String> {
     if let Ok(text) = address.cast::<PyString>() {
         return Ok(text.to_cow()?.into_owned());
     }
@@ -39,6 +40,7 @@ pub(crate) fn options(keywords: Option<&Bound<'_, PyDict>>) -> PyResult<Endpoint
             "backlog" => options.backlog = value.extract()?,
             "idle" => options.idle = idle(&value)?,
             "fault" => options.fault = Some(fault(&value)?),
+            "slow_receiver" => options.slow_receiver = slow_receiver(&value)?,
             other => return Err(PyTypeError::new_err(format!("`{other}` is no setting: {SETTINGS}"))),
         }
     }
@@ -46,7 +48,21 @@ pub(crate) fn options(keywords: Option<&Bound<'_, PyDict>>) -> PyResult<Endpoint
     Ok(options)
 }
 
-const SETTINGS: &str = "there are method, exclude, peer_timeout, longest_message, backlog, idle and fault";
+const SETTINGS: &str =
+    "there are method, exclude, peer_timeout, longest_message, backlog, idle, slow_receiver and fault";
+
+/// What is done about one receiver of several that holds up the others.
+fn slow_receiver(value: &Bound<'_, PyAny>) -> PyResult<SlowSink> {
+    if let Ok(text) = value.cast::<PyString>() {
+        let wrong = || PyValueError::new_err("slow_receiver is \"skip\", \"wait\", or the seconds until it is cut off");
+        return match &*text.to_cow()? {
+            "skip" => Ok(SlowSink::Degrade),
+            "wait" => Ok(SlowSink::Block),
+            _ => Err(wrong()),
+        };
+    }
+    Ok(wait::timeout(Some(value.extract()?))?.map_or(SlowSink::Block, |patience| SlowSink::Drop { patience }))
+}
 
 /// What goes wrong on purpose.
 fn fault(value: &Bound<'_, PyAny>) -> PyResult<FaultOptions> {
@@ -228,5 +244,55 @@ pub(crate) fn connect(
 ) -> PyResult<Connection> {
     let (peer, service, options) = target(peer, service, settings)?;
     let connection = py.detach(|| Endpoint::client_with(&options).connect(&peer, &service));
+    connection.map(Connection::new).map_err(|error| errors::raise(py, &error))
+}
+
+/// To whom to connect at once, with what, and how.
+pub(crate) fn targets(
+    peers: &Bound<'_, PyAny>,
+    service: Option<&Bound<'_, PyAny>>,
+    settings: Option<&Bound<'_, PyDict>>,
+) -> PyResult<(Vec<String>, Service, EndpointOptions)> {
+    if peers.is_instance_of::<PyString>() {
+        return Err(PyTypeError::new_err("several receivers are a list of addresses; of one, use connect"));
+    }
+    let peers = peers.try_iter()?.map(|peer| address(&peer?)).collect::<PyResult<_>>()?;
+    Ok((peers, service::of(service)?, options(settings)?))
+}
+
+/// Connects to several receivers at once: what is sent goes to all of them. Each of `peers` is the address of an ordinary
+/// listener, as of `connect`, which accepts an ordinary connection to receive from. Messages go one way, by A1.
+///
+/// The service says how many there are (`multicast=3`), and then so many have to be named; or through which IP multicast group
+/// they may get the messages (`multicast="239.1.2.3:7000"`), where those that cannot join it get them one by one, as all do
+/// without a group. One that says nothing is taken to mean those that are named.
+///
+/// A message is delivered when all that are there then have it. A receiver that dies, or is too slow, is cut off, and
+/// `receivers` of the connection says so. Settings are those of `listen`, and `slow_receiver` (the seconds that one may hold up
+/// the others before it is cut off, 2; `"skip"`: messages that it has no room for are left out for it; `"wait"`: it is waited
+/// for).
+///
+/// Either all accept, or nobody is connected: raises what `connect` does, for the one that does not; `CannotError` if not as
+/// many are named as the service says, or one is named twice.
+///
+/// >>> import pinnace
+/// >>> listeners = [pinnace.listen("127.0.0.1:0") for _ in range(2)]
+/// >>> source = pinnace.connect_all([listener.address for listener in listeners], "size=4KiB")
+/// >>> receivers = [listener.accept(timeout=5) for listener in listeners]
+/// >>> delivery = source.send(b"ahoy, all")
+/// >>> [bytes(receiver.recv(timeout=5)) for receiver in receivers]
+/// [b'ahoy, all', b'ahoy, all']
+/// >>> delivery.wait(timeout=5).is_whole, [receiver.state for receiver in source.receivers]
+/// (True, ['connected', 'connected'])
+#[pyfunction]
+#[pyo3(signature = (peers, service = None, **settings))]
+pub(crate) fn connect_all(
+    py: Python<'_>,
+    peers: &Bound<'_, PyAny>,
+    service: Option<&Bound<'_, PyAny>>,
+    settings: Option<&Bound<'_, PyDict>>,
+) -> PyResult<Connection> {
+    let (peers, service, options) = targets(peers, service, settings)?;
+    let connection = py.detach(|| Endpoint::client_with(&options).connect_all(&peers, &service));
     connection.map(Connection::new).map_err(|error| errors::raise(py, &error))
 }

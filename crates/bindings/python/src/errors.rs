@@ -65,6 +65,7 @@ pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
             ConnectionError::Unreached { .. } => plain("UnreachedError"),
             ConnectionError::Cannot { .. } | ConnectionError::Unsuited(_) => plain("CannotError"),
             ConnectionError::Closed => plain("ClosedError"),
+            ConnectionError::Undelivered { .. } | ConnectionError::Full { .. } => plain("DeliveryError"),
             _ => plain("LostError"),
         },
         Error::Failed(_) | Error::ContextFailed(_) | Error::ConnectionFailed(_) | Error::Endpoint(_) => {

@@ -15,6 +15,7 @@ mod errors;
 mod explain;
 mod luck;
 mod received;
+mod receivers;
 mod service;
 mod wait;
 
@@ -30,11 +31,13 @@ mod _pinnace {
     #[pymodule_export]
     use crate::delivery::{Delivered, Delivery};
     #[pymodule_export]
-    use crate::endpoint::{Listener, connect, listen};
+    use crate::endpoint::{Listener, connect, connect_all, listen};
     #[pymodule_export]
     use crate::explain::{Cost, Explanation, Offer, explain};
     #[pymodule_export]
     use crate::received::{Loss, Received, ReceivedInto};
+    #[pymodule_export]
+    use crate::receivers::Receiver;
     #[pymodule_export]
     use crate::service::Service;
 }

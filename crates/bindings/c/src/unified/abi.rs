@@ -9,6 +9,7 @@ use super::types::{self, pinnace_connection_t, pinnace_endpoint_t, pinnace_liste
 use crate::errors::{self, Failure, told};
 use crate::pointers::{text, told_text};
 use libc::{c_char, c_int};
+use pinnace::a1::SlowSink;
 use pinnace::service::{Method, Selection, Service};
 use pinnace::{Connection, Endpoint, EndpointOptions};
 use std::ptr::null_mut;
@@ -229,7 +230,8 @@ pub(super) fn handle<K: Kind, T>(it: Arc<K>) -> Result<*mut T, Failure> {
     Ok(std::ptr::without_provenance_mut(handles::current().add(it)?))
 }
 
-fn connected(connection: Connection) -> Result<*mut pinnace_connection_t, Failure> {
+/// A handle for a new connection.
+pub(super) fn connected(connection: Connection) -> Result<*mut pinnace_connection_t, Failure> {
     handles::current().part(None);
     handle(Arc::new(Line::new(connection)))
 }
@@ -255,7 +257,7 @@ unsafe fn optional<'a>(string: *const c_char) -> Result<Option<&'a str>, Failure
 ///
 /// # Safety
 /// It is null, or points to a string.
-unsafe fn required<'a>(string: *const c_char, name: &str) -> Result<&'a str, Failure> {
+pub(super) unsafe fn required<'a>(string: *const c_char, name: &str) -> Result<&'a str, Failure> {
     // SAFETY: the caller's promise.
     unsafe { optional(string)? }.ok_or_else(|| Failure::new(libc::EINVAL, format!("the {name} is NULL")))
 }
@@ -297,6 +299,11 @@ unsafe fn options_of(options: *const pinnace_options) -> Result<EndpointOptions,
     }
     if options.backlog != 0 {
         result.backlog = options.backlog as usize;
+    }
+    if options.slow_receiver_skips != 0 {
+        result.slow_receiver = SlowSink::Degrade;
+    } else if options.slow_receiver_ms != 0 {
+        result.slow_receiver = SlowSink::Drop { patience: Duration::from_millis(u64::from(options.slow_receiver_ms)) };
     }
     Ok(result)
 }

@@ -122,7 +122,7 @@ pub unsafe extern "C" fn pinnace_close(connection: *mut pinnace_connection_t, li
         let handles = handles::current();
         let line = handles.remove::<Line>(connection.addr())?;
         let result = line.close(waiting::time(linger_ms));
-        handles.part(Some(line));
+        handles.part(Some(line).filter(|line| !line.is_sink()));
         result.map(|()| 0)
     })
 }

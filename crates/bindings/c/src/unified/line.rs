@@ -57,6 +57,14 @@ impl Line {
         }
     }
 
+    /// Whether it is one of several receivers: it has said nothing that would have to be answered for, and its source is not
+    /// to wait for it.
+    pub(super) fn is_sink(&self) -> bool {
+        let service = self.connection.service().to_string();
+        let has_several = service.split_whitespace().any(|word| word.starts_with("multicast="));
+        has_several && self.connection.receivers().is_empty()
+    }
+
     /// What carries it.
     pub(super) fn method(&self) -> &'static CStr {
         match self.connection.method() {

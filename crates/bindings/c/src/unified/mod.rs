@@ -1,5 +1,5 @@
 //! The one interface for C: declare the service, get the transport. `include/pinnace.h` is generated from [`types`],
-//! [`abi`], [`connections`], [`sending`] and [`receiving`], in this order.
+//! [`abi`], [`receivers`], [`connections`], [`sending`] and [`receiving`], in this order.
 //!
 //! [`handles`] knows what C calls by a handle; [`line`] is what stands behind a connection, [`completion`] tells C when memory
 //! that was sent from is free again, and [`report`] explains choices.
@@ -13,6 +13,7 @@ mod completion;
 pub mod connections;
 mod handles;
 mod line;
+pub mod receivers;
 pub mod receiving;
 mod report;
 pub mod sending;

@@ -78,6 +78,11 @@ pub struct pinnace_options {
     pub peer_timeout_ms: c_uint,
     /// Connections that wait to be accepted, and those that are being set up; more are turned away. 0: 128.
     pub backlog: c_uint,
+    /// When one receiver of several (pinnace_endpoint_connect_all) that holds up the others is cut off, in milliseconds. 0: 2,000.
+    pub slow_receiver_ms: c_uint,
+    /// Not 0: it is not cut off, but messages that it has no room for, and others have, are left out for it (`skipped` of struct
+    /// pinnace_receiver counts them).
+    pub slow_receiver_skips: c_int,
 }
 
 /// `loss_percent`, `run_bytes`, ... of struct pinnace_send_options count: the message has a loss contract of its own.
@@ -161,6 +166,37 @@ pub struct pinnace_received {
     pub is_late: c_int,
 }
 
+/// `state` of struct pinnace_receiver: it gets what is sent.
+pub const PINNACE_RECEIVER_CONNECTED: c_int = 0;
+
+/// It has closed its connection.
+pub const PINNACE_RECEIVER_LEFT: c_int = 1;
+
+/// It has held up the others for too long, and was cut off.
+pub const PINNACE_RECEIVER_TOO_SLOW: c_int = 2;
+
+/// It does not answer any more.
+pub const PINNACE_RECEIVER_LOST: c_int = 3;
+
+/// What is known of a receiver of a connection to several (pinnace_endpoint_connect_all). Begin with PINNACE_RECEIVER_INIT.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct pinnace_receiver {
+    /// sizeof(struct pinnace_receiver).
+    pub size: usize,
+    /// Where its listener is, as text: "127.0.0.1:4747".
+    pub address: [c_char; 64],
+    /// PINNACE_RECEIVER_CONNECTED, or why it is not there any more: PINNACE_RECEIVER_LEFT, PINNACE_RECEIVER_TOO_SLOW or
+    /// PINNACE_RECEIVER_LOST.
+    pub state: c_int,
+    /// Whether it gets the messages from the service's multicast group, and not one by one.
+    pub is_in_group: c_int,
+    /// Messages that were left out for it (slow_receiver_skips of struct pinnace_options).
+    pub skipped: u64,
+    /// From the source to it and back, in microseconds. 0: not measured yet.
+    pub round_trip_us: u64,
+}
+
 /// What has a size as its first member.
 ///
 /// # Safety
@@ -186,7 +222,13 @@ macro_rules! sized {
     };
 }
 
-sized!(pinnace_options pinnace_send_options pinnace_completion);
+sized!(pinnace_send_options pinnace_completion pinnace_receiver);
+
+// SAFETY: numbers, null pointers; `size` is the first member.
+unsafe impl Growing for pinnace_options {
+    const NAME: &'static str = stringify!(pinnace_options);
+    const FIRST: usize = std::mem::offset_of!(Self, slow_receiver_ms);
+}
 
 // SAFETY: numbers, null pointers; `size` is the first member.
 unsafe impl Growing for pinnace_received {

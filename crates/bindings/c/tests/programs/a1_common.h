@@ -37,10 +37,10 @@ UNUSED static int bound(struct a1_qos max) {
     return s;
 }
 
-/* One that listens. */
+/* One that listens, for more at a time than any of these programs connects before it accepts. */
 UNUSED static int listening(struct a1_qos max, uint64_t *addr) {
     int s = bound(max);
-    IS(a1_listen(s, 16), 0);
+    IS(a1_listen(s, 32), 0);
     IS(a1_name(s, addr), 0);
     CHECK(*addr >> 32 == INADDR_LOOPBACK && (uint32_t)*addr > 0);
     return s;

@@ -24,6 +24,10 @@ static void handles(void *none, int why, const char *words) {
     FAILS(pinnace_endpoint_address(none, text, sizeof text) >= 0, why, words);
     FAILS(pinnace_endpoint_listen(none, NULL) != NULL, why, words);
     FAILS(pinnace_endpoint_connect(none, "127.0.0.1:1", NULL) != NULL, why, words);
+    FAILS(pinnace_endpoint_connect_all(none, NULL, 0, NULL) != NULL, why, words);
+    FAILS(pinnace_receiver_at(none, 0, NULL) >= 0, why, words);
+    FAILS(pinnace_add_receiver(none, "127.0.0.1:1") == 0, why, words);
+    FAILS(pinnace_remove_receiver(none, "127.0.0.1:1", 0) == 0, why, words);
     FAILS(pinnace_endpoint_close(none) == 0, why, words);
     FAILS(pinnace_listener_address(none, text, sizeof text) >= 0, why, words);
     FAILS(pinnace_listener_port(none) >= 0, why, words);
@@ -92,6 +96,12 @@ static void beginnings(void) {
 
     FAILS(pinnace_endpoint_open("203.0.113.1:0", NULL) != NULL, EADDRNOTAVAIL, "203.0.113.1");
     FAILS(pinnace_endpoint_open("127.0.0.1", NULL) != NULL, EINVAL, "");
+    /* One of the first version has the members up to backlog. */
+    later.more = 0;
+    later.options.size = offsetof(struct pinnace_options, slow_receiver_ms);
+    endpoint = pinnace_endpoint_open(NULL, &later.options);
+    CHECK(endpoint != NULL && pinnace_endpoint_close(endpoint) == 0);
+
     FAILS(pinnace_listen(NULL, NULL) != NULL, EINVAL, "address is NULL");
     FAILS(pinnace_connect(NULL) != NULL, EINVAL, "peer is NULL");
     FAILS(pinnace_connect("pinnace://127.0.0.1?loss=5%") != NULL, EINVAL, "no port");

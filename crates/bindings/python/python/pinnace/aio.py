@@ -21,12 +21,12 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections import deque
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from . import _pinnace
-from ._pinnace import Delivered, Delivery, Explanation, Operation, Reactor, Received, ReceivedInto, Service
+from ._pinnace import Delivered, Delivery, Explanation, Operation, Reactor, Received, ReceivedInto, Receiver, Service
 from .errors import Error, MessageTooLongError, NoResponseError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from ._pinnace import Address, Overrides, ServiceLike, Settings, Words
 
-__all__ = ["Connection", "Listener", "connect", "listen"]
+__all__ = ["Connection", "Listener", "connect", "connect_all", "listen"]
 
 _reactors: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Reactor] = weakref.WeakKeyDictionary()
 
@@ -163,6 +163,19 @@ class Connection:
         """Why it is this method."""
         return self._connection.explain()
 
+    @property
+    def receivers(self) -> list[Receiver]:
+        """Of a connection to several (`connect_all`): who is there, and who is not any more."""
+        return self._connection.receivers
+
+    async def add_receiver(self, peer: Address) -> None:
+        """Adds a receiver to a connection to several, and waits until it has accepted."""
+        await asyncio.get_running_loop().run_in_executor(None, self._connection.add_receiver, peer)
+
+    async def remove_receiver(self, peer: Address, linger: float = 1.0) -> None:
+        """Removes a receiver: it gets what was sent, within `linger` seconds, and then its connection ends."""
+        await asyncio.get_running_loop().run_in_executor(None, self._connection.remove_receiver, peer, linger)
+
     async def flush(self) -> None:
         """Waits until everything that was sent has arrived."""
         await asyncio.get_running_loop().run_in_executor(None, self._connection.flush)
@@ -253,4 +266,24 @@ async def connect(peer: Address, service: ServiceLike = None, **settings: Unpack
     reactor = _reactor(asyncio.get_running_loop())
     settings.setdefault("idle", "block")
     connection = reactor.connect(peer, service, settings)
+    return Connection(await _end(connection) if isinstance(connection, Operation) else connection)
+
+
+async def connect_all(
+    peers: Iterable[Address], service: ServiceLike = None, **settings: Unpack[Settings]
+) -> Connection:
+    """Connects to several receivers at once, as `pinnace.connect_all` does.
+
+    >>> import asyncio, pinnace
+    >>> async def main():
+    ...     listeners = [pinnace.aio.listen("127.0.0.1:0") for _ in range(2)]
+    ...     async with await pinnace.aio.connect_all([listener.address for listener in listeners]) as source:
+    ...         await source.send(b"ahoy, all")
+    ...         return [bytes(await (await listener.accept()).recv()) for listener in listeners]
+    >>> asyncio.run(main())
+    [b'ahoy, all', b'ahoy, all']
+    """
+    reactor = _reactor(asyncio.get_running_loop())
+    settings.setdefault("idle", "block")
+    connection = reactor.connect_all(peers, service, settings)
     return Connection(await _end(connection) if isinstance(connection, Operation) else connection)

@@ -7,7 +7,7 @@ use crate::netcat::{Said, one_of, said};
 use crate::transport;
 use pinnace::service::{Method, Path, PathClass, Service, Uri};
 use pinnace::zcrp::Profile;
-use std::net::ToSocketAddrs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 
 /// An address, or a URI that has one.
 pub(crate) fn target(text: &str) -> Result<String, String> {
@@ -55,7 +55,12 @@ impl Tool {
         }
         // A name that is not known yet is told of by whoever connects.
         let peer = asked.authority.to_socket_addrs().ok().and_then(|mut found| found.next());
-        let peer = peer.filter(|peer| !peer.ip().is_unspecified());
+        // Whoever listens everywhere does not know from how far they come: perhaps from here.
+        let peer = peer.map(|peer| match peer.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => SocketAddr::new(Ipv4Addr::LOCALHOST.into(), peer.port()),
+            IpAddr::V6(ip) if ip.is_unspecified() => SocketAddr::new(Ipv6Addr::LOCALHOST.into(), peer.port()),
+            _ => peer,
+        });
         let path = Path::of_service(&asked.service, peer)
             .map_err(|error| Error::io(format!("the way to {}", asked.authority), &error))?;
         let offer = self.method.probe(&asked.service, &path);
@@ -106,5 +111,10 @@ mod tests {
         assert!(by_method.contains("zcrp") && by_method.contains("drops nothing"), "{by_method}");
         assert!(why("pinnace://127.0.0.1:4747?size=1KiB", Some("size=2KiB")).contains("--service"));
         assert!(tool.asked("0.0.0.0:0", Some("path=internet")).is_ok());
+        // From how far they come is not known, unless it is said.
+        for everywhere in ["0.0.0.0:0", "[::]:0"] {
+            assert!(tool.asked(everywhere, Some("deadline=5ms")).is_ok());
+            assert!(why(everywhere, Some("deadline=5ms path=internet")).contains("deadline"));
+        }
     }
 }

@@ -240,3 +240,62 @@ fn a_service_says_what_the_options_say() {
         assert!(error.contains(about) && output.stdout.is_empty(), "{words} {more:?}: {error}");
     }
 }
+
+/// The sink takes the words that the source takes, as a URI or beside the address: it counts by them.
+#[test]
+fn a_sink_takes_the_service_of_its_source() {
+    const WORDS: &str =
+        "loss=10% run=64KiB critical=0..1KiB size=50kB rate=800mbit deadline=2s lifespan=10s path=cluster";
+    let bind = format!("pinnace://127.0.0.1:0?{}", WORDS.replace(' ', "&"));
+    for args in [&["--bind", &bind][..], &["--bind", "127.0.0.1:0", "--service", WORDS]] {
+        let receiver = Listening::start(&[&["--json", "stream", "recv"][..], args].concat());
+        // The source says nothing of a deadline: that is the sink's own.
+        let to = ["--to", &receiver.address, "--size", "50kB", "--fps", "50", "--count", "4"];
+        let sender = run(&[&["stream", "send"][..], &to].concat());
+        assert_eq!(sender.status.code(), Some(0), "{}", text(&sender.stderr));
+        let (code, out, err) = receiver.finish();
+        assert_eq!((code, &*err), (Some(0), ""));
+        let ended = lines(&out).pop().expect("a summary");
+        assert_eq!((&ended["frames"], &ended["deadline_ms"]), (&4.into(), &2000.0.into()), "{ended}");
+        assert_eq!((&ended["frames_in_time"], &ended["frames_as_agreed"]), (&4.into(), &4.into()), "{ended}");
+    }
+}
+
+/// Frames that are not as the sink was told are counted, and said.
+#[test]
+fn a_sink_tells_of_frames_that_are_not_as_its_service_says() {
+    let receiver = Listening::start(&["--json", "stream", "recv", "--bind", "pinnace://127.0.0.1:0?size=10kB"]);
+    let to = ["--to", &receiver.address, "--size", "20kB", "--fps", "50", "--count", "3"];
+    let sender = run(&[&["stream", "send"][..], &to].concat());
+    assert_eq!(sender.status.code(), Some(0), "{}", text(&sender.stderr));
+    let (code, out, err) = receiver.finish();
+    assert_eq!(code, Some(0));
+    assert_eq!(err.matches("not as the service says: it has 20000 bytes, not 10000").count(), 1, "{err}");
+    let ended = lines(&out).pop().expect("a summary");
+    assert_eq!((&ended["frames"], &ended["frames_as_agreed"]), (&3.into(), &0.into()), "{ended}");
+}
+
+#[test]
+fn what_a_sink_cannot_meet_is_refused() {
+    let recv = ["stream", "recv", "--bind", "127.0.0.1:0", "--service"];
+    for (words, more, about) in [
+        ("deadline=80ms", &["--deadline", "80ms"][..], "--deadline"),
+        ("loss=10%", &["--over", "tcp"], "--over"),
+        ("priority=3", &[], "pinnace stream recv cannot meet priority=3 (VRP"),
+        ("multicast=2", &[], "multicast=2 (a stream"),
+        ("los=10%", &[], "`los=10%`"),
+        ("rate=1mbit burst=1KiB", &[], "leave at once"),
+    ] {
+        let output = run(&[&recv[..], &[words], more].concat());
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{words} {more:?}: {error}");
+        assert!(error.contains(about) && output.stdout.is_empty(), "{words} {more:?}: {error}");
+    }
+    for (bind, about) in [("pinnace://127.0.0.1?loss=5%", "port"), ("pinnace://127.0.0.1:0?los=5%", "los=5%")] {
+        let output = run(&["stream", "recv", "--bind", bind]);
+        let error = text(&output.stderr);
+        assert!(output.status.code() == Some(2) && error.contains(about), "{bind}: {error}");
+    }
+    let twice = run(&["stream", "recv", "--bind", "pinnace://127.0.0.1:0?size=1KiB", "--service", "size=2KiB"]);
+    assert!(twice.status.code() == Some(2) && text(&twice.stderr).contains("--service"));
+}

@@ -161,6 +161,8 @@ impl Sender<'_> {
         loop {
             self.look(stream, before)?;
             match stream.try_flush() {
+                // Whoever never was there has not stopped reading.
+                Some(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => return Err(self.error(&error)),
                 Some(Err(_)) => return Err(self.unread()),
                 Some(Ok(())) if has_ended => break,
                 _ if has_ended => std::thread::sleep(interrupt::LOOK / 10),

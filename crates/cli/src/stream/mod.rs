@@ -15,6 +15,7 @@ mod send;
 mod source;
 mod tally;
 mod tcp;
+mod words;
 pub(crate) mod y4m;
 
 use crate::exit::Error;
@@ -50,7 +51,7 @@ enum End {
     /// Send frames at a rate
     Send(Box<send::Args>),
     /// Receive frames, write them, and say how old they were and what was missing
-    Recv(receive::Args),
+    Recv(Box<receive::Args>),
 }
 
 /// Runs `pinnace stream`.

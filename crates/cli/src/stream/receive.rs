@@ -4,12 +4,14 @@ use super::carrier::{Arrival, Carrier, Incoming};
 use super::header::{self, Ending, Header};
 use super::tally::{Ages, Losses, of, share};
 use super::tcp;
+use super::words::{self, Expected, take};
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
-use crate::sim::units as words;
-use crate::transport;
+use crate::service;
+use crate::sim::units as numbers;
 use crate::units;
+use pinnace::service::{PathClass, Service};
 use pinnace::vrp;
 use serde_json::{Value, json};
 use std::fs::File;
@@ -28,9 +30,13 @@ const LINGER: Duration = Duration::from_millis(300);
 /// Arguments of `pinnace stream recv`.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Args {
-    /// The address to listen on; port 0 picks one, and it is printed on standard error
-    #[arg(long, value_name = "HOST:PORT", value_parser = transport::address)]
+    /// The address to listen on, or a URI with one; port 0 picks one, and it is printed on standard error
+    #[arg(long, value_name = "HOST:PORT", value_parser = service::target)]
     bind: String,
+    /// What is expected, in the words of the sender's service, like 'loss=10% run=8KiB deadline=80ms': frames that are
+    /// otherwise are counted
+    #[arg(long, value_name = "WORDS")]
+    service: Option<String>,
     /// Write each frame to a file in this folder: frame-000000.bin and so on, holes as zeros
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -49,6 +55,28 @@ pub(super) struct Args {
     /// What carries the frames: vrp, or for comparison tcp, tcp-cubic, tcp-bbr
     #[arg(long, value_name = "CARRIER", default_value = "vrp")]
     over: Carrier,
+    /// What each frame should be, if a service says so
+    #[arg(skip)]
+    expected: Option<Expected>,
+    /// What lies between the peers (`path=` of a service)
+    #[arg(skip)]
+    path: Option<PathClass>,
+}
+
+impl Args {
+    /// The arguments, with what the service says in their places.
+    fn asked(&self) -> Result<Self, Error> {
+        let asked = words::tool("pinnace stream recv").asked(&self.bind, self.service.as_deref())?;
+        let mut args = Self { bind: asked.authority.clone(), ..self.clone() };
+        if asked.service == Service::new() {
+            return Ok(args);
+        }
+        words::check_carrier(&self.over)?;
+        take(&mut args.deadline, "--deadline", asked.word("deadline"), units::duration)?;
+        args.expected = Some(Expected::of(&asked)?);
+        args.path = asked.service.path_class();
+        Ok(args)
+    }
 }
 
 /// What has come so far.
@@ -58,6 +86,8 @@ struct Sink {
     deadline: Option<Duration>,
     frames: u64,
     in_time: u64,
+    /// Frames that were not as the service says.
+    breaches: u64,
     /// One more than the highest number seen.
     offered_at_least: u64,
     bytes: u64,
@@ -72,10 +102,13 @@ struct Sink {
 }
 
 pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
+    let args = &args.asked()?;
     interrupt::install();
+    let options =
+        vrp::Options { profile: args.path.map(service::profile).unwrap_or_default(), ..vrp::Options::default() };
     let writer = Writer::start(args.dir.as_deref(), args.log.as_deref())?;
     let incoming = match &args.over {
-        Carrier::Vrp => Incoming::Vrp(vrp::Receiver::bind(args.bind.as_str(), &vrp::Options::default())?),
+        Carrier::Vrp => Incoming::Vrp(vrp::Receiver::bind(args.bind.as_str(), &options)?),
         Carrier::Tcp(congestion) => Incoming::Tcp(tcp::Incoming::bind(&args.bind, congestion.as_deref())?),
     };
     incoming.warnings().iter().for_each(|warning| output.warn(warning));
@@ -90,6 +123,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         deadline: args.deadline,
         frames: 0,
         in_time: 0,
+        breaches: 0,
         offered_at_least: 0,
         bytes: 0,
         span: None,
@@ -154,6 +188,12 @@ impl Sink {
                 return Ok(());
             }
             let age = self.count(&header, &arrival);
+            if let Some(breach) = args.expected.as_ref().and_then(|expected| expected.breach(&arrival)) {
+                self.breaches += 1;
+                if self.breaches == 1 {
+                    output.warn(format_args!("frame {} is not as the service says: {breach}", header.number));
+                }
+            }
             writer.write(header, age, arrival)?;
             if args.count.is_some_and(|count| self.frames >= count) {
                 return Ok(());
@@ -205,9 +245,9 @@ impl Sink {
             "received   {} frames over {}, {} each",
             of(self.frames, offered),
             args.over,
-            words::bytes(self.bytes / self.frames.max(1))
+            numbers::bytes(self.bytes / self.frames.max(1))
         );
-        text += &format!("\nrate       {fps:.2} frames a second, {}", words::rate(rate));
+        text += &format!("\nrate       {fps:.2} frames a second, {}", numbers::rate(rate));
         if let Some(ages) = &ages {
             text += &format!("\nage        {ages}");
         }
@@ -217,6 +257,10 @@ impl Sink {
         }
         if args.over == Carrier::Vrp {
             text += &format!("\nholes      {}", self.losses);
+        }
+        if args.expected.is_some() {
+            let as_said = self.frames.saturating_sub(self.breaches);
+            text += &format!("\nservice    {} frames as it says", of(as_said, self.frames));
         }
         if self.early > 0 {
             text +=
@@ -247,6 +291,9 @@ impl Sink {
             object["deadline_ms"] = json!(deadline.as_secs_f64() * 1e3);
             object["frames_in_time"] = json!(self.in_time);
             object["share_in_time"] = json!(share(self.in_time, offered));
+        }
+        if args.expected.is_some() {
+            object["frames_as_agreed"] = json!(self.frames.saturating_sub(self.breaches));
         }
         if args.over == Carrier::Vrp {
             object["loss"] = self.losses.json();

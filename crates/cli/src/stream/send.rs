@@ -5,15 +5,16 @@ use super::header::{self, Ending, Header};
 use super::source::{self, Choice, Feed, Next};
 use super::tally::{Ages, Losses, of};
 use super::tcp;
+use super::words::{self, both, take};
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
-use crate::service::{self, Tool};
-use crate::sim::units as words;
+use crate::service;
+use crate::sim::units as numbers;
 use crate::transport;
 use crate::units;
 use pinnace::ControllerKind;
-use pinnace::service::{Method, PathClass, Service};
+use pinnace::service::{PathClass, Service};
 use pinnace::vrp::{self, Contract};
 use serde_json::json;
 use std::collections::{BTreeMap, VecDeque};
@@ -150,48 +151,15 @@ fn congestion(text: &str) -> Result<ControllerKind, String> {
     }
 }
 
-/// Why a stream does not meet a word of a service; `None`: it does.
-fn cannot(word: &str) -> Option<&'static str> {
-    Some(match word {
-        "largest" => "frames have one size: size=",
-        "priority" => "VRP knows no priorities",
-        "multicast" => "a stream has one sink",
-        "direction" | "pattern" => "frames go from the one who connects to the one who listens",
-        _ => return None,
-    })
-}
-
-/// Takes what a word says, unless an option has said it.
-fn take<T>(
-    said: &mut Option<T>,
-    option: &str,
-    word: Option<String>,
-    read: impl FnOnce(&str) -> Result<T, String>,
-) -> Result<(), Error> {
-    let Some(word) = word else { return Ok(()) };
-    if said.is_some() {
-        return Err(both(option));
-    }
-    *said = Some(read(&word).map_err(|why| Error::usage(format!("`{word}`: {why}")))?);
-    Ok(())
-}
-
-fn both(option: &str) -> Error {
-    Error::usage(format!("{option} and the service say the same thing: leave one of them out"))
-}
-
 impl Args {
     /// The arguments, with what the service says in their places.
     fn asked(&self) -> Result<Self, Error> {
-        let tool = Tool { name: "pinnace stream send", method: Method::Vrp, cannot };
-        let asked = tool.asked(&self.to, self.service.as_deref())?;
+        let asked = words::tool("pinnace stream send").asked(&self.to, self.service.as_deref())?;
         let mut args = Self { to: asked.authority.clone(), ..self.clone() };
         if asked.service == Service::new() {
             return Ok(args);
         }
-        if self.over != Carrier::Vrp {
-            return Err(Error::usage("a service is carried by VRP: leave it out, or --over"));
-        }
+        words::check_carrier(&self.over)?;
         let word = |name| asked.word(name);
         if word("loss").is_some() {
             let ContractArgs { run, critical, .. } = &self.contract;
@@ -477,9 +445,9 @@ impl Stream<'_> {
             "sent          {} frames over {} in {seconds:.1} s, {} each\n",
             of(sent, offered),
             self.args.over,
-            words::bytes(self.bytes / sent.max(1)),
+            numbers::bytes(self.bytes / sent.max(1)),
         );
-        text += &format!("rate          {fps:.2} frames a second, {}\n", words::rate(rate));
+        text += &format!("rate          {fps:.2} frames a second, {}\n", numbers::rate(rate));
         text += &format!("left out      {left_out}, because {} were under way\n", self.args.ahead);
         if given_up > 0 {
             text += &format!("given up      {given_up}\n");

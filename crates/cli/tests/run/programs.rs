@@ -1,6 +1,6 @@
 //! Programs that nobody here wrote, on one host: with the library at both ends, at one, and at none.
 
-use crate::stage::{Server, client, installed, noise, port, through, wait_for_size};
+use crate::stage::{Server, client, installed, noise, port, printed, through, wait_for_size};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -19,7 +19,7 @@ fn netcat() {
     let Some(nc) = installed("nc", "netcat-openbsd") else { return };
     let nc = nc.to_str().expect("UTF-8");
     let folder = tempfile::tempdir().expect("a folder");
-    let (sent, got) = (folder.path().join("sent"), folder.path().join("got"));
+    let sent = folder.path().join("sent");
     fs::write(&sent, noise(5 << 20)).expect("written");
     for mix in MIXES {
         let port = port();
@@ -29,12 +29,9 @@ fn netcat() {
         sender.stdin(fs::File::open(&sent).expect("a file"));
         let (_, said) = client(sender);
         check_way(&said, port, mix);
-        let log = folder.path().join(format!("server-{port}.log"));
         assert_eq!(server.finish(), Some(0), "{mix:?}");
-        // Its standard output, and before it what the library said.
-        let all = fs::read(&log).expect("readable");
-        assert!(all.ends_with(&fs::read(&sent).expect("readable")), "{mix:?}: {} bytes", all.len());
-        let _ = fs::remove_file(&got);
+        let got = printed(folder.path(), port);
+        assert!(got == fs::read(&sent).expect("readable"), "{mix:?}: {} bytes", got.len());
     }
 }
 

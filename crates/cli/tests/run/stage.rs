@@ -60,16 +60,22 @@ pub(crate) fn port() -> u16 {
 /// A server that does not outlive its test, and what it says.
 pub(crate) struct Server {
     child: Child,
+    printed: PathBuf,
     said: PathBuf,
+}
+
+/// What the server of this port has printed, without what the library said meanwhile on standard error.
+pub(crate) fn printed(folder: &Path, port: u16) -> Vec<u8> {
+    fs::read(folder.join(format!("server-{port}.out"))).expect("readable")
 }
 
 impl Server {
     /// Starts it, and waits until it listens.
     pub(crate) fn start(mut command: Command, folder: &Path, port: u16, preloaded: bool) -> Self {
-        let said = folder.join(format!("server-{port}.log"));
-        let log = File::create(&said).expect("a file");
-        let child = command.stdout(log.try_clone().expect("a file")).stderr(log).spawn().expect("the server starts");
-        let mut server = Self { child, said };
+        let [printed, said] = ["out", "log"].map(|kind| folder.join(format!("server-{port}.{kind}")));
+        let file = |path| File::create(path).expect("a file");
+        let child = command.stdout(file(&printed)).stderr(file(&said)).spawn().expect("the server starts");
+        let mut server = Self { child, printed, said };
         let begun = Instant::now();
         while !server.listens(port, preloaded) {
             let ended = server.child.try_wait().expect("waited");
@@ -101,7 +107,8 @@ impl Server {
     }
 
     pub(crate) fn said(&self) -> String {
-        fs::read_to_string(&self.said).unwrap_or_default()
+        let read = |path| fs::read_to_string(path).unwrap_or_default();
+        read(&self.printed) + &read(&self.said)
     }
 
     /// Waits until it ends by itself.

@@ -81,6 +81,7 @@ impl Seen for Xtp {
         let counters = self.counters();
         numbers.messages_received = counters.messages_received;
         numbers.repeated = counters.data_packets_resent;
+        numbers.round_trip_ns = nanos(self.round_trip());
     }
 }
 
@@ -90,6 +91,7 @@ impl Seen for A1 {
         numbers.messages_received = counters.messages_received;
         numbers.repeated = counters.blocks_repeated;
         numbers.lost = counters.blocks_lost;
+        numbers.round_trip_ns = nanos(self.round_trip());
     }
 }
 

@@ -556,6 +556,23 @@ fn requests_travel_over_each_method_of_the_one_interface() {
     });
 }
 
+#[test]
+fn best_effort_requests_travel_where_nothing_is_repeated() {
+    use pinnace::service::Method::{A1, Xtp};
+    for method in [Xtp, A1] {
+        let context = by(method, "loss=any size=1KiB");
+        let (tell, told) = channel();
+        let endpoint = Endpoint::builder()
+            .context(&context)
+            .handler(1, move |request| tell.send(request.reader().get_u32()).unwrap())
+            .listen("pinnace", "127.0.0.1:0")
+            .open()
+            .unwrap();
+        context.send(endpoint.startpoint(), 1, Buffer::new().put_u32(7)).unwrap();
+        assert_eq!(told.recv_timeout(Duration::from_secs(20)).unwrap(), Ok(7), "{method}");
+    }
+}
+
 /// Passes datagrams on, from one sender to one receiver and back, and drops some of the large ones on their way there.
 fn lossy_relay(target: SocketAddr) -> SocketAddr {
     let [near, far] = [0, 1].map(|_| UdpSocket::bind("127.0.0.1:0").unwrap());

@@ -1,7 +1,11 @@
 //! The native interface on real UDP sockets: waiting in every way, many threads, and peers that misbehave.
 
+#![allow(clippy::print_stdout, reason = "says what was skipped, and why")]
+
 use pinnace::zcrp::{Failure, Listener, Options, Progress, Receiver, Refused, Sender};
 use pinnace::{Error, Message};
+#[cfg(target_os = "linux")]
+use std::net::SocketAddrV4;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
@@ -88,6 +92,56 @@ fn a_stranger_who_introduces_itself_keeps_nobody_out() {
     sender.send(Message::from_vec(data(10, 2))).unwrap().wait().unwrap();
     assert_eq!(receiving.wait().unwrap().into_vec(), data(10, 2));
     assert!(stranger.recv(&mut answer).is_err());
+}
+
+/// Sends a datagram of UDP in anybody's name; false if this user may not.
+#[cfg(target_os = "linux")]
+fn send_in_the_name_of(source: SocketAddrV4, to: SocketAddrV4, data: &[u8]) -> bool {
+    use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, ipproto, sendto, socket_with};
+    let socket = match socket_with(AddressFamily::INET, SocketType::RAW, SocketFlags::CLOEXEC, Some(ipproto::RAW)) {
+        Ok(socket) => socket,
+        Err(error) => {
+            println!("skipped: this user may not send in the name of others ({error})");
+            return false;
+        }
+    };
+    // The kernel fills in the length, the number and the sum of the IP header; UDP goes without a sum.
+    let mut packet = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, 17, 0, 0];
+    packet.extend(source.ip().octets());
+    packet.extend(to.ip().octets());
+    for word in [source.port(), to.port(), 8 + data.len() as u16, 0] {
+        packet.extend(word.to_be_bytes());
+    }
+    packet.extend(data);
+    assert_eq!(sendto(&socket, &packet, SendFlags::empty(), &to).unwrap(), packet.len());
+    true
+}
+
+/// Whoever comes in the name of an address that nothing can be sent to, or that nobody can be connected to, fails neither
+/// the wait for a peer nor what follows.
+#[cfg(target_os = "linux")]
+#[test]
+fn who_cannot_be_answered_keeps_nobody_out() {
+    //= Z-21 test
+    let idle: Vec<u8> = [[0; 24].as_slice(), &[8, 0, 0, 0]].concat();
+    for nobody in ["127.0.0.1:0", "255.255.255.255:7"] {
+        let listener = Listener::bind("127.0.0.1:0", &options()).unwrap();
+        let SocketAddr::V4(address) = listener.local_addr().unwrap() else { panic!("it is of IPv4") };
+        if !send_in_the_name_of(nobody.parse().unwrap(), address, &idle) {
+            return;
+        }
+        let sending = Sender::connect(address, &options()).unwrap();
+        let sending = (sending.send(Message::from_vec(data(50_000, 1))).unwrap(), sending);
+        let receiver = listener.accept_receiver().unwrap_or_else(|error| panic!("{nobody}: {error}"));
+        let receiving = receiver.post(Message::with_capacity(50_000)).unwrap();
+        // Once more, behind what was sent to those who are there.
+        send_in_the_name_of(nobody.parse().unwrap(), address, &idle);
+        let Progress::Ended(received) = receiving.wait_timeout(Duration::from_secs(10)) else {
+            panic!("{nobody}: nothing came")
+        };
+        assert_eq!(received.unwrap_or_else(|error| panic!("{nobody}: {error}")).into_vec(), data(50_000, 1));
+        sending.0.wait().unwrap();
+    }
 }
 
 #[test]

@@ -113,7 +113,7 @@ impl A1 {
     /// OPEN has come: tells who has said it, if nothing else does.
     pub(crate) fn answer(&self) {
         if self.is_raw() {
-            let _ = self.connection.send(self.control(Kind::Alive), Full::Report);
+            let _ = self.say_that_it_waits();
         }
     }
 
@@ -144,6 +144,11 @@ impl A1 {
         }
         let what = "send back to a source with several receivers: a multicast goes one way".to_owned();
         Err(Unsent::new(message, ConnectionError::Cannot { method: Method::A1, what }))
+    }
+
+    /// If the peer does not acknowledge this, the connection is given up.
+    pub(super) fn say_that_it_waits(&self) -> Result<(), Error> {
+        self.connection.send(self.control(Kind::Alive), Full::Report).map_err(|unsent| unsent.error)
     }
 
     fn control(&self, kind: Kind) -> Message {
@@ -201,8 +206,7 @@ impl Carry for A1 {
             let wait = left(deadline).map_or(SILENCE, |left| left.min(SILENCE));
             let received = match self.connection.recv_timeout(wait) {
                 Err(Error::Timeout) if deadline.is_none_or(|deadline| deadline > Instant::now()) => {
-                    // If nobody acknowledges this, the connection is given up.
-                    let _ = self.connection.send(self.control(Kind::Alive), Full::Report);
+                    let _ = self.say_that_it_waits();
                     continue;
                 }
                 received => received?,
@@ -220,8 +224,7 @@ impl Carry for A1 {
         }
         while !self.has_ended.load(Ordering::Relaxed) {
             match within(Instant::now() + SILENCE, self.connection.recv_async()).await {
-                // If nobody acknowledges this, the connection is given up.
-                None => drop(self.connection.send(self.control(Kind::Alive), Full::Report)),
+                None => drop(self.say_that_it_waits()),
                 Some(received) => {
                     if let Some(sorted) = self.sort(received?) {
                         return Ok(sorted);
@@ -252,6 +255,10 @@ impl Carry for A1 {
         self.connection.set_qos(qos_of(service)).map_err(|error| error.to_string())
     }
 
+    fn repeats_nothing(&self) -> bool {
+        self.is_raw()
+    }
+
     fn descriptor(&self) -> Result<BorrowedFd<'_>, Error> {
         if self.watch.get().is_none() {
             let watch = self.connection.watch()?;
@@ -269,12 +276,23 @@ impl Carry for A1 {
     fn close(&self, deadline: Option<Instant>) -> Result<(), Error> {
         let flushed = self.flush(deadline);
         // The protocol has one end for both ways; this is the end of ours.
-        let told = self.connection.send(self.control(Kind::End), Full::Block).map_err(|unsent| unsent.error);
-        match told.and_then(|()| self.flush(deadline)) {
+        let end = self.control(Kind::End);
+        // A window that is full waits no longer than whoever closes.
+        let told = match left(deadline) {
+            None => self.connection.send(end, Full::Block),
+            Some(left) => self.connection.send_timeout(end, left),
+        };
+        match told.map_err(|unsent| unsent.error).and_then(|()| self.flush(deadline)) {
             // The peer has closed, and needs to know nothing more.
             Err(Error::CallRefused(Refused::NoConnection)) => flushed,
             told => flushed.and(told),
         }
+    }
+
+    async fn close_async(&self) -> Result<(), Error> {
+        // With a window that is full there is no room for the end yet.
+        self.connection.send_async(self.control(Kind::End)).await.map_err(|unsent| unsent.error)?;
+        self.flush_async().await
     }
 }
 

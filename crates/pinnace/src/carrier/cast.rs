@@ -2,8 +2,8 @@
 //!
 //! Each receiver is a sink of one A1 socket. Always true: all of them know the connection by the same nonce, so that what it
 //! says itself is one message to all, which those whom it does not concern leave out; one that dies, or holds up the others
-//! for too long, is cut off, and the others do not notice; what a receiver sends (that it waits, that it has ended) reaches
-//! no application.
+//! for too long, is cut off, and the others do not notice; what a receiver sends (that it waits, of which nobody has to know,
+//! and that it has ended, which the protocol says, too) is dropped where it comes in, and always finds room.
 //= A-15
 
 use super::a1::ANSWERS;
@@ -21,10 +21,6 @@ use std::time::{Duration, Instant};
 
 /// The longest message that a receiver says, in bytes: that it waits, or has ended.
 const LONGEST_BACK: u32 = 1024;
-/// How often what they say is read, and dropped.
-const LISTENS: Duration = Duration::from_secs(1);
-/// Messages of one receiver that are read at a time.
-const MOST_READ: usize = 128;
 /// How long the end may take, behind what was said of the end.
 const FAREWELL: Duration = Duration::from_millis(200);
 /// How long OPEN may take.
@@ -36,8 +32,6 @@ pub(crate) struct Cast {
     socket: Socket,
     invitation: Invitation,
     receivers: Mutex<Vec<Receiver>>,
-    /// When what they say was read.
-    heard: Mutex<Instant>,
     /// Held while somebody is invited.
     inviting: Mutex<()>,
 }
@@ -69,8 +63,7 @@ fn one_way() -> Error {
 impl Cast {
     /// Nobody is there yet.
     pub(crate) fn new(socket: Socket, invitation: Invitation) -> Self {
-        let (receivers, heard) = (Mutex::default(), Mutex::new(Instant::now()));
-        Self { socket, invitation, receivers, heard, inviting: Mutex::new(()) }
+        Self { socket, invitation, receivers: Mutex::default(), inviting: Mutex::new(()) }
     }
 
     pub(crate) fn socket(&self) -> &Socket {
@@ -114,6 +107,9 @@ impl Cast {
         }
         let mut receivers = self.lock();
         for (address, sink) in new {
+            // Also while nothing is sent: whoever has no room to say that it waits does not find out that we are gone. One
+            // that has died meanwhile says nothing.
+            let _ = sink.discard_incoming();
             // Who comes again takes the place of who is gone.
             receivers.retain(|it| it.address != address);
             receivers.push(Receiver { address, sink });
@@ -189,26 +185,20 @@ impl Cast {
         ConnectionError::Lost { method: Method::A1, source }.into()
     }
 
-    /// Reads and drops what the receivers say, now and then: that they wait, of which nobody has to know, and that they have
-    /// ended, which the protocol says, too.
-    fn hear(&self) {
-        let Ok(mut heard) = self.heard.try_lock() else { return };
-        if heard.elapsed() < LISTENS {
-            return;
-        }
-        *heard = Instant::now();
-        let sinks: Vec<Sink> = self.lock().iter().map(|it| it.sink.clone()).collect();
-        for sink in sinks {
-            for _ in 0..MOST_READ {
-                if !matches!(sink.try_recv(), Ok(Some(_))) {
-                    break;
-                }
-            }
+    fn end(&self) -> Message {
+        Message::from_vec(Control::new(Kind::End, self.invitation.nonce()).encode())
+    }
+
+    /// What has come of the end: who is gone needs to know nothing more; whether it has had everything is another question.
+    fn told(&self, told: Result<(), Error>) -> Result<(), Error> {
+        match told {
+            Err(Error::CallRefused(Refused::NotConnected)) if self.socket.undelivered() == 0 => Ok(()),
+            Err(Error::CallRefused(Refused::NotConnected)) => Err(self.deserted()),
+            told => told,
         }
     }
 
     fn sent(&self, sent: Result<crate::a1::Sending, Unsent>) -> Result<Sending, Unsent> {
-        self.hear();
         match sent {
             Ok(sending) => Ok(Sending::A1(sending)),
             Err(Unsent { message, error: Error::CallRefused(Refused::NotConnected) }) => {
@@ -269,7 +259,6 @@ impl Carry for Cast {
     fn put_back(&self, _: Received) {}
 
     fn flush(&self, deadline: Option<Instant>) -> Result<(), Error> {
-        self.hear();
         match left(deadline) {
             None => self.socket.flush(),
             Some(left) => self.socket.flush_timeout(left),
@@ -277,7 +266,6 @@ impl Carry for Cast {
     }
 
     async fn flush_async(&self) -> Result<(), Error> {
-        self.hear();
         self.socket.flush_async().await
     }
 
@@ -293,22 +281,64 @@ impl Carry for Cast {
 
     fn close(&self, deadline: Option<Instant>) -> Result<(), Error> {
         let flushed = self.flush(deadline);
-        let end = Message::from_vec(Control::new(Kind::End, self.invitation.nonce()).encode());
         let told = match left(deadline) {
-            None => self.socket.send(end, Full::Block),
-            Some(left) => self.socket.send_timeout(end, left),
+            None => self.socket.send(self.end(), Full::Block),
+            Some(left) => self.socket.send_timeout(self.end(), left),
         };
-        match told.map_err(|unsent| unsent.error).and_then(|()| self.flush(deadline)) {
-            // Who is gone needs to know nothing more; whether it has had everything is another question.
-            Err(Error::CallRefused(Refused::NotConnected)) if self.socket.undelivered() == 0 => flushed,
-            Err(Error::CallRefused(Refused::NotConnected)) => Err(self.deserted()),
-            told => flushed.and(told),
-        }
+        self.told(told.map_err(|unsent| unsent.error).and_then(|()| self.flush(deadline))).and(flushed)
+    }
+
+    async fn close_async(&self) -> Result<(), Error> {
+        // With a window that is full there is no room for the end yet.
+        let told = match self.socket.send_async(self.end()).await {
+            Ok(()) => self.flush_async().await,
+            Err(unsent) => Err(unsent.error),
+        };
+        self.told(told)
     }
 }
 
 impl Drop for Cast {
     fn drop(&mut self) {
         let _ = self.socket.close_sinks(FAREWELL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::carrier::Carrier;
+    use crate::{Endpoint, EndpointOptions};
+
+    const LONG: Duration = Duration::from_secs(10);
+
+    /// In a few minutes in which a source sends nothing, its receivers say more often that they wait than their windows
+    /// have room for.
+    //= A-15 test
+    #[test]
+    fn a_source_that_sends_nothing_has_room_for_what_its_receivers_say() {
+        for service in ["size=1KiB", "size=1KiB loss=any"] {
+            let options = EndpointOptions::default();
+            let ships = [0; 2].map(|_| Endpoint::bind_with("127.0.0.1:0", &options).unwrap());
+            let listeners = ships.each_ref().map(|ship| ship.listen(&Service::new()).unwrap());
+            let addresses = listeners.each_ref().map(|listener| listener.local_addr().to_string());
+            let source = Endpoint::client().connect_all(&addresses, &service.parse().unwrap()).unwrap();
+            let there = listeners.each_ref().map(|listener| listener.accept_timeout(LONG).unwrap().unwrap());
+            for connection in &there {
+                let Carrier::A1(receiver) = connection.carrier() else { panic!("a receiver is of A1") };
+                for number in 0..300 {
+                    let begun = Instant::now();
+                    while let Err(error) = receiver.say_that_it_waits() {
+                        assert!(begun.elapsed() < LONG, "{service}: number {number}: {error}");
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                }
+            }
+            let delivery = source.send(b"ahoy".to_vec()).unwrap();
+            for connection in &there {
+                assert_eq!(connection.recv_timeout(LONG).unwrap().as_deref(), Some(&b"ahoy"[..]));
+            }
+            drop(delivery);
+        }
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! | method | a message is | both ways | what is lost |
 //! |---|---|---|---|
-//! | XTP | a message of a stream (EOM) | yes | nothing; of IsoStream, holes |
+//! | XTP | a message of a stream (EOM); of IsoStream with its number and length (BTAG) | yes | nothing; of IsoStream, what the path loses |
 //! | QMP | its length and its bytes in a stream | yes | nothing |
 //! | shared memory | the same, in a channel of the daemon | yes | nothing |
 //! | ZCRP | one message, or several of a fixed size and one that is shorter | yes | nothing |
@@ -24,6 +24,7 @@ mod pieces;
 mod received;
 mod room;
 mod sending;
+mod tags;
 mod turn;
 mod vrp;
 mod writer;
@@ -61,7 +62,7 @@ pub(crate) struct Special {
 }
 
 /// What a carrier does. Every method of it may be called by many threads at a time.
-pub(crate) trait Carry {
+pub(crate) trait Carry: Sync {
     /// Begins to send a message; waits while the method's queue is full.
     fn send(&self, message: Message, special: Option<&Special>) -> Result<Sending, Unsent>;
 
@@ -111,6 +112,16 @@ pub(crate) trait Carry {
     /// What is sent from now on is sent so. The error says what cannot be changed.
     fn set_service(&self, service: &Service) -> Result<(), String>;
 
+    /// Whether nothing is repeated that is lost, so that nothing can be promised of any message.
+    fn repeats_nothing(&self) -> bool {
+        false
+    }
+
+    /// Messages that were sent behind the last one that was received, and before the end, and have not come.
+    fn missing_at_end(&self) -> u64 {
+        0
+    }
+
     /// A descriptor that becomes readable when something may have come: clear it first, then take what is there.
     fn descriptor(&self) -> Result<BorrowedFd<'_>, Error>;
 
@@ -119,6 +130,16 @@ pub(crate) trait Carry {
 
     /// No more is sent: waits, until the deadline, for what was sent to arrive, and tells the peer.
     fn close(&self, deadline: Option<Instant>) -> Result<(), Error>;
+
+    /// The same, for tasks, and without a deadline.
+    fn close_async(&self) -> impl Future<Output = Result<(), Error>> + Send {
+        async {
+            match self.close(Some(Instant::now())) {
+                Err(Error::Timeout) => self.flush_async().await,
+                told => told,
+            }
+        }
+    }
 }
 
 /// A connection of one of the methods.
@@ -193,6 +214,14 @@ impl Carry for Carrier {
         each!(self, carrier => carrier.set_service(service))
     }
 
+    fn repeats_nothing(&self) -> bool {
+        each!(self, carrier => carrier.repeats_nothing())
+    }
+
+    fn missing_at_end(&self) -> u64 {
+        each!(self, carrier => carrier.missing_at_end())
+    }
+
     fn descriptor(&self) -> Result<BorrowedFd<'_>, Error> {
         each!(self, carrier => carrier.descriptor())
     }
@@ -203,6 +232,10 @@ impl Carry for Carrier {
 
     fn close(&self, deadline: Option<Instant>) -> Result<(), Error> {
         each!(self, carrier => carrier.close(deadline))
+    }
+
+    async fn close_async(&self) -> Result<(), Error> {
+        each!(self, carrier => carrier.close_async().await)
     }
 }
 

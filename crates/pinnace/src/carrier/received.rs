@@ -41,6 +41,12 @@ impl Received {
         Self { data: Data::Bytes(bytes), holes, position: Position::default() }
     }
 
+    /// The same at this place.
+    pub(super) fn at(mut self, position: Position) -> Self {
+        self.position = position;
+        self
+    }
+
     pub(super) fn frame(frame: vrp::Received, position: Position) -> Self {
         Self { data: Data::Frame(frame), holes: Vec::new(), position }
     }
@@ -67,9 +73,11 @@ impl Received {
         self.holes().iter().map(ExactSizeIterator::len).sum()
     }
 
-    /// How many messages before this one were not waited for any longer: they had been overtaken for as long as the
-    /// service's lifespan or deadline, or half a minute where it says neither. Each of them comes later
-    /// ([`Received::is_late`]), or was given up by its sender.
+    /// How many messages before this one are missing, of methods that know.
+    ///
+    /// VRP has not waited for them any longer: they had been overtaken for as long as the service's lifespan or deadline, or
+    /// half a minute where it says neither. Each of them comes later ([`Received::is_late`]), or was given up by its sender.
+    /// XTP, where it repeats nothing, has lost them: none of them comes.
     pub fn missed(&self) -> u64 {
         self.position.missed
     }

@@ -2,21 +2,24 @@
 //!
 //! Always true: frames of nobody but the peer are delivered, and all of them; where order is wanted, a frame waits for those
 //! before it as long as they are worth it, and whoever receives it is told if they did not come, and which come late; what
-//! the connection says itself may not be lost, and is told to no application.
+//! the connection says itself may not be lost, and is told to no application; whoever sends is told of a frame that is lost
+//! beyond its contract, because its receiver has refused it or is gone: by its delivery, or if nobody has that any more, by
+//! the next call that sends, flushes or closes. Where the service is best effort that is no loss to tell of.
 
 use super::alarm::within;
 use super::received::Position;
 use super::room::{self, Bounded};
 use super::turn::{Held, Turn};
-use super::{Carry, Received, Sending, Special, farewell};
+use super::{Carry, Received, Sending, Special, farewell, left};
 use crate::endpoint::ConnectionError;
 use crate::rendezvous::{Control, Kind};
 use crate::service::{Method, Reliability, Service};
-use crate::vrp::{Contract, Failure, Frame, Receiver, Sender};
+use crate::vrp::{Contract, Failure, Frame, Losses, Receiver, Sender};
 use crate::{Error, Message, Unsent};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -25,12 +28,18 @@ const SILENCE: Duration = Duration::from_secs(2);
 /// How long a frame waits for those before it, if nothing says how long they are worth waiting for. Longer than a sender
 /// goes on with a receiver that is silent; what its receiver refuses never comes.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// At most so long, if its receiver has refused some meanwhile: what it waits for may be one of these.
+const REFUSED_PATIENCE: Duration = Duration::from_secs(1);
+/// After so long the end is said again that was refused.
+const REFUSED: Duration = Duration::from_millis(20);
 /// Numbers of frames, after which they begin again.
 const NUMBERS: u64 = 1 << 15;
 
 /// The ways of a connection that it has.
 #[derive(Debug, Default)]
 pub(crate) struct Ways {
+    /// Where the sender sends to.
+    pub(crate) to: Option<SocketAddr>,
     pub(crate) out: Option<Sender>,
     pub(crate) back: Option<Receiver>,
 }
@@ -38,9 +47,12 @@ pub(crate) struct Ways {
 /// See the [module](self).
 #[derive(Debug)]
 pub(crate) struct Vrp {
+    to: Option<SocketAddr>,
     out: Option<Sender>,
     back: Option<Receiver>,
     nonce: u64,
+    /// Words of ours that were refused.
+    unheard: AtomicU32,
     terms: Mutex<Terms>,
     incoming: Turn<Incoming>,
 }
@@ -53,17 +65,20 @@ struct Terms {
     critical_end: u64,
     deadline: Option<Duration>,
     lifespan: Option<Duration>,
+    /// A whole frame may be lost as well as a part of one.
+    is_best_effort: bool,
 }
 
 impl Terms {
     fn of(service: &Service) -> Self {
         let (deadline, lifespan) = (service.deadline, service.lifespan);
+        let is_best_effort = service.reliability == Reliability::BestEffort;
         let of = |contract: Contract| {
             let critical_end = critical(&contract).iter().map(|range| range.end).max().unwrap_or(0);
-            Self { contract: Some(contract), critical_end, deadline, lifespan }
+            Self { contract: Some(contract), critical_end, deadline, lifespan, is_best_effort }
         };
         match &service.reliability {
-            Reliability::Full => Self { contract: None, critical_end: 0, deadline, lifespan },
+            Reliability::Full => Self { contract: None, critical_end: 0, deadline, lifespan, is_best_effort },
             Reliability::Bounded(contract) => of(contract.clone()),
             Reliability::BestEffort => of(Contract::new().loss_percent(100.0).any_run()),
         }
@@ -99,14 +114,41 @@ struct Incoming {
     /// Frames that came before their turn, and when the first of them did.
     early: BTreeMap<u64, crate::vrp::Received>,
     since: Option<Instant>,
+    /// Numbers of the connection's own words that came before their turn.
+    words: BTreeSet<u64>,
+    /// Frames refused, of which it is known that they are missing.
+    refused: u64,
+    /// More have been refused.
+    is_hurried: bool,
     /// Messages that whoever received them had no room for.
     again: VecDeque<Received>,
     /// The number behind the last frame.
     end: Option<u64>,
+    /// Numbers before it of words that were lost.
+    unheard: u64,
     asked: Option<crate::vrp::Sending>,
 }
 
 impl Incoming {
+    /// Nobody has been heard.
+    fn new(is_ordered: bool, patience: Duration) -> Self {
+        Self {
+            source: None,
+            is_ordered,
+            patience,
+            next: None,
+            early: BTreeMap::new(),
+            since: None,
+            words: BTreeSet::new(),
+            refused: 0,
+            is_hurried: false,
+            again: VecDeque::new(),
+            end: None,
+            unheard: 0,
+            asked: None,
+        }
+    }
+
     /// The whole number of a frame: the nearest to the next one.
     fn unwrap_number(&self, number: u16) -> u64 {
         let number = u64::from(number);
@@ -115,19 +157,65 @@ impl Incoming {
         if ahead < NUMBERS / 2 { next + ahead } else { (next + ahead).saturating_sub(NUMBERS) }
     }
 
+    /// Everything below `next` has come, or is not waited for any longer. Returns how many messages those are that were
+    /// expected, and have not come.
+    fn advance(&mut self, next: u64) -> u64 {
+        let before = self.next.unwrap_or(next).min(next);
+        let mut words = 0;
+        if !self.words.is_empty() {
+            let behind = self.words.split_off(&next);
+            words = std::mem::replace(&mut self.words, behind).into_iter().filter(|number| *number >= before).count()
+                as u64;
+        }
+        let mut next = next.max(self.next.unwrap_or(next));
+        let missed = next - before - words;
+        while self.words.remove(&next) {
+            next += 1;
+        }
+        self.next = Some(next);
+        missed
+    }
+
+    /// A word of the connection's own has come.
+    fn on_word(&mut self, number: u64) {
+        match self.next {
+            Some(next) if number == next => {
+                self.advance(number + 1);
+            }
+            Some(next) if number > next => {
+                self.words.insert(number);
+            }
+            _ => {}
+        }
+    }
+
+    fn patience(&self) -> Duration {
+        if self.is_hurried { self.patience.min(REFUSED_PATIENCE) } else { self.patience }
+    }
+
+    /// Messages that are missing before the end, once it has been said.
+    fn missing(&self) -> u64 {
+        match (self.end, self.next) {
+            (Some(end), Some(next)) if self.is_ordered => {
+                let words = self.words.range(next..end.max(next)).count() as u64;
+                end.saturating_sub(next).saturating_sub(words + self.unheard)
+            }
+            _ => 0,
+        }
+    }
+
     /// A frame that is due.
     fn due(&mut self, now: Instant) -> Option<Received> {
         let first = *self.early.first_key_value()?.0;
         let is_next = self.next.is_none_or(|next| first <= next);
-        let is_late = self.since.is_none_or(|since| since + self.patience <= now);
+        let is_late = self.since.is_none_or(|since| since + self.patience() <= now);
         if self.is_ordered && !is_next && !is_late {
             return None;
         }
-        let (missed, is_late) = match self.next {
-            Some(next) if self.is_ordered => (first.saturating_sub(next), first < next),
-            _ => (0, false),
-        };
-        self.next = Some(self.next.unwrap_or(0).max(first + 1));
+        let is_late = self.is_ordered && self.next.is_some_and(|next| first < next);
+        let missed = if is_late { 0 } else { self.advance(first) };
+        let missed = if self.is_ordered { missed } else { 0 };
+        self.advance(first + 1);
         let frame = self.early.remove(&first)?;
         self.since = (!self.early.is_empty()).then_some(now);
         Some(Received::frame(frame, Position { missed, is_late }))
@@ -136,7 +224,7 @@ impl Incoming {
     /// When to look again, where nothing is due.
     fn look_at(&self, now: Instant) -> Instant {
         match self.since {
-            Some(since) => since + self.patience,
+            Some(since) => since + self.patience(),
             None => now + SILENCE,
         }
     }
@@ -153,17 +241,12 @@ impl Vrp {
         let patience = service.lifespan.or(service.deadline).unwrap_or(PATIENCE);
         let incoming = Incoming {
             source: source.map(|(source, _)| source),
-            is_ordered: service.order,
-            patience,
             next: source.map(|(_, number)| u64::from(number) + NUMBERS + 1),
-            early: BTreeMap::new(),
-            since: None,
-            again: VecDeque::new(),
-            end: None,
-            asked: None,
+            ..Incoming::new(service.order, patience)
         };
-        let (Ways { out, back }, terms, incoming) = (ways, Mutex::new(Terms::of(service)), Turn::new(incoming));
-        Self { out, back, nonce, terms, incoming }
+        let Ways { to, out, back } = ways;
+        let (terms, incoming) = (Mutex::new(Terms::of(service)), Turn::new(incoming));
+        Self { to, out, back, nonce, unheard: AtomicU32::new(0), terms, incoming }
     }
 
     fn out(&self) -> Result<&Sender, Error> {
@@ -191,22 +274,34 @@ impl Vrp {
         {
             incoming.source = Some(frame.source());
             match control.kind {
-                Kind::Open => incoming.next = incoming.next.max(Some(number + 1)),
-                Kind::End => incoming.end = Some(number),
-                Kind::Alive => {}
+                Kind::Open if incoming.next.is_none_or(|next| next <= number) => incoming.next = Some(number),
+                Kind::End => (incoming.end, incoming.unheard) = (Some(number), control.piece.into()),
+                Kind::Open | Kind::Alive => {}
             }
-            if incoming.next == Some(number) {
-                incoming.next = Some(number + 1);
-            }
+            incoming.on_word(number);
             return None;
         }
         if incoming.source.is_some() && incoming.early.is_empty() && incoming.next == Some(number) {
-            incoming.next = Some(number + 1);
+            incoming.advance(number + 1);
             return Some(frame);
         }
         if incoming.source.is_some() {
             incoming.early.insert(number, frame);
             incoming.since = incoming.since.or_else(|| Some(Instant::now()));
+        }
+        None
+    }
+
+    /// A frame that is due, where it is known how long others are worth waiting for.
+    fn due(&self, back: &Receiver, incoming: &mut Incoming, now: Instant) -> Option<Received> {
+        if !incoming.early.is_empty() {
+            let refused = back.counters().frames_refused;
+            incoming.is_hurried = refused > incoming.refused;
+            let due = incoming.due(now);
+            if due.as_ref().is_some_and(|due| due.missed() > 0) {
+                incoming.refused = refused;
+            }
+            return due;
         }
         None
     }
@@ -222,18 +317,79 @@ impl Vrp {
                     incoming.asked = Some(asked);
                     return Ok(());
                 }
-                // Whoever refuses is there.
-                Some(Err(Error::FrameFailed(Failure::Refused))) | Some(Ok(())) => {}
-                Some(Err(error)) => return Err(error),
+                // Whoever refuses is there. That nobody took this is nothing to tell the application.
+                Some(Err(Error::FrameFailed(Failure::Refused))) => self.unheard(asked),
+                Some(Ok(())) => {}
+                Some(Err(error)) => {
+                    drop(asked.wait());
+                    return Err(error);
+                }
             }
         }
         incoming.asked = Some(self.open(&Control::new(Kind::Alive, self.nonce))?);
         Ok(())
     }
 
+    /// The error that tells of frames that were lost, unless nobody was promised any.
+    fn told(&self, losses: Option<Losses>) -> Result<(), Error> {
+        let Some(Losses { frames, failure }) = losses else { return Ok(()) };
+        if self.terms.lock().unwrap_or_else(PoisonError::into_inner).is_best_effort {
+            return Ok(());
+        }
+        let peer = self.to.map_or_else(|| "the peer".to_owned(), |to| to.to_string());
+        Err(ConnectionError::Undelivered { method: Method::Vrp, peer, messages: frames, why: why(failure) }.into())
+    }
+
+    /// Whether all that was sent has arrived, now that nothing is under way.
+    fn arrived(&self) -> Result<(), Error> {
+        self.told(self.out.as_ref().and_then(Sender::take_losses))
+    }
+
+    /// A word of the connection's own was lost, of which the application need not know; but its number is missing.
+    fn unheard(&self, word: crate::vrp::Sending) {
+        drop(word.wait());
+        self.unheard.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Says that this is the end, until the peer takes it: it may have refused it with all that was before.
+    fn say_end(&self, deadline: Option<Instant>) -> Result<(), Error> {
+        loop {
+            let piece = self.unheard.load(Ordering::Relaxed);
+            let end = self.open(&Control { piece, ..Control::new(Kind::End, self.nonce) })?;
+            let unreachable = || self.out.as_ref().map_or(0, |out| out.counters().unreachable_reports);
+            farewell(deadline, |until| self.out()?.flush_until(until), unreachable)?;
+            match end.probe() {
+                Some(Err(Error::FrameFailed(Failure::Refused))) => self.unheard(end),
+                // Who is gone need not be told, and nobody that it was not.
+                Some(_) => {
+                    drop(end.wait());
+                    return Ok(());
+                }
+                None => return Ok(()),
+            }
+            if left(deadline).is_some_and(|left| left < REFUSED) {
+                return self.told(Some(Losses { frames: 1, failure: Failure::Refused }));
+            }
+            std::thread::sleep(REFUSED);
+        }
+    }
+
     fn take(&self, deadline: Option<Instant>) -> Result<Held<'_, Incoming>, Error> {
         self.incoming.take(deadline).ok_or(Error::Timeout)
     }
+}
+
+/// What has happened to a frame that is lost, and what to do about it.
+fn why(failure: Failure) -> String {
+    match failure {
+        Failure::Refused => {
+            "it has no room, because its application does not take what came before: let it receive, and send again what it \
+             lacks; who waits for each delivery, or flushes now and then, never sends so far ahead"
+        }
+        Failure::PeerGone => "it has not answered for too long: check that it runs, and connect again",
+        _ => "it has answered what cannot be, as after a restart: connect again",
+    }
+    .to_owned()
 }
 
 fn one_way(what: &str) -> Error {
@@ -247,6 +403,9 @@ impl Bounded for Vrp {
             Ok(out) => out,
             Err(error) => return Err(Unsent::new(message, error)),
         };
+        if let Err(error) = self.told(out.take_untold()) {
+            return Err(Unsent::new(message, error));
+        }
         let len = message.len() as u64;
         let mut frame = Frame::new(message);
         let terms = self.terms.lock().unwrap_or_else(PoisonError::into_inner);
@@ -300,7 +459,7 @@ impl Carry for Vrp {
         }
         loop {
             let now = Instant::now();
-            if let Some(received) = incoming.due(now) {
+            if let Some(received) = self.due(back, &mut incoming, now) {
                 return Ok(Some(received));
             }
             if incoming.is_over() {
@@ -329,7 +488,7 @@ impl Carry for Vrp {
         }
         loop {
             let now = Instant::now();
-            if let Some(received) = incoming.due(now) {
+            if let Some(received) = self.due(back, &mut incoming, now) {
                 return Ok(Some(received));
             }
             if incoming.is_over() {
@@ -354,19 +513,23 @@ impl Carry for Vrp {
 
     fn flush(&self, deadline: Option<Instant>) -> Result<(), Error> {
         let Some(out) = &self.out else { return Ok(()) };
-        out.flush_until(deadline)
+        out.flush_until(deadline)?;
+        self.arrived()
     }
 
     async fn flush_async(&self) -> Result<(), Error> {
-        match &self.out {
-            Some(out) => out.flush_async().await,
-            None => Ok(()),
-        }
+        let Some(out) = &self.out else { return Ok(()) };
+        out.flush_async().await?;
+        self.arrived()
     }
 
     fn set_service(&self, service: &Service) -> Result<(), String> {
         *self.terms.lock().unwrap_or_else(PoisonError::into_inner) = Terms::of(service);
         Ok(())
+    }
+
+    fn missing_at_end(&self) -> u64 {
+        self.incoming.take(Some(Instant::now())).map_or(0, |incoming| incoming.missing())
     }
 
     fn descriptor(&self) -> Result<BorrowedFd<'_>, Error> {
@@ -380,9 +543,51 @@ impl Carry for Vrp {
             return Ok(());
         }
         // Behind all the others, so that nothing is behind the end.
-        self.flush(deadline)?;
-        drop(self.open(&Control::new(Kind::End, self.nonce))?);
-        let unreachable = || self.out.as_ref().map_or(0, |out| out.counters().unreachable_reports);
-        farewell(deadline, |until| self.flush(until), unreachable)
+        self.out()?.flush_until(deadline)?;
+        let told = self.told(self.out()?.take_untold());
+        told.and(self.say_end(deadline))?;
+        self.arrived()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn incoming(next: u64) -> Incoming {
+        Incoming { next: Some(next), ..Incoming::new(true, PATIENCE) }
+    }
+
+    #[test]
+    fn words_that_overtake_messages_leave_no_gap() {
+        let mut incoming = incoming(10);
+        // 10 and 11 are messages that are repeated, 12 and 13 are words.
+        incoming.on_word(13);
+        incoming.on_word(12);
+        assert_eq!((incoming.advance(11), incoming.next), (1, Some(11)));
+        assert_eq!((incoming.advance(12), incoming.next), (1, Some(14)));
+        incoming.on_word(14);
+        assert_eq!((incoming.next, incoming.words.len()), (Some(15), 0));
+        // One that came before, and is of no use.
+        incoming.on_word(3);
+        assert!(incoming.words.is_empty());
+        // 15 to 19 are not waited for: 17 was no message.
+        incoming.on_word(17);
+        assert_eq!((incoming.advance(20), incoming.next, incoming.words.len()), (4, Some(20), 0));
+    }
+
+    #[test]
+    fn what_is_missing_before_the_end_are_messages() {
+        let mut incoming = incoming(10);
+        assert_eq!(incoming.missing(), 0);
+        incoming.on_word(12);
+        incoming.end = Some(15);
+        incoming.on_word(15);
+        assert_eq!(incoming.missing(), 4, "10, 11, 13 and 14");
+        incoming.unheard = 2;
+        assert_eq!(incoming.missing(), 2);
+        incoming.advance(15);
+        assert_eq!((incoming.next, incoming.missing()), (Some(16), 0));
+        assert_eq!(Incoming { is_ordered: false, next: Some(3), ..incoming }.missing(), 0);
     }
 }

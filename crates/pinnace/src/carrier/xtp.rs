@@ -1,12 +1,22 @@
 //! A connection over XTP: messages of a reliable stream, or of one that repeats nothing.
 //!
+//! Two of XTP's services carry connections. *Connection* is the reliable one. *IsoStream* is best effort, large messages and
+//! small ones: each begins a packet of its own, leaves within the congestion window and the rate, and is never repeated; its
+//! number and length ([`tags`]) keep its boundaries and tell what is missing. The others are not used here, on purpose
+//! (docs/src/explain.md says it to users): a datagram (UnackDgram) has a context, an address and a traffic specifier in every
+//! packet, 40 bytes, where a tag has 8, and nothing that holds it back on a path that is congested; an acknowledged one and a
+//! transaction set up and close each time what is open here anyway; bulk data are handed over when a buffer is full, not
+//! when a message ends.
+//!
 //! Always true: where an application's message ends, the stream marks the end of a message (EOM); what is lost of an
-//! IsoStream is a hole in its message, and an end that is lost makes one message of two.
+//! IsoStream is a hole in its message or, with the message's first packet, all of it, and never joins two messages.
 
 use super::sending::in_its_place;
+use super::tags::{self, Tag};
+use super::turn::{Held, Turn};
 use super::{Carry, Received, ReceivedInto, Sending, Special, left};
 use crate::endpoint::ConnectionError;
-use crate::service::{Method, Service};
+use crate::service::{Method, Reliability, Service};
 use crate::xtp::Copied;
 use crate::{Error, Message, Unsent, xtp};
 use pinnace_runtime::WakeFd;
@@ -20,10 +30,21 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(crate) struct Xtp {
     connection: xtp::Connection,
+    /// Where nothing is repeated.
+    numbers: Option<Numbers>,
     /// Messages that whoever received them had no room for, and whether there are any.
     again: Mutex<VecDeque<Received>>,
     has_again: AtomicBool,
     watch: OnceLock<Arc<WakeFd>>,
+}
+
+/// Whoever sends or receives where messages are numbered.
+#[derive(Debug)]
+struct Numbers {
+    /// The number of the next message to be sent.
+    sending: Turn<u32>,
+    /// Of the next that should come.
+    receiving: Turn<u32>,
 }
 
 /// The tag of a message of one byte that stands for an empty one, of which there are none here.
@@ -40,15 +61,98 @@ fn whole(received: Option<xtp::Received>) -> Result<Option<Received>, Error> {
     }
 }
 
+/// A message, or what is sent in its place.
+enum Outgoing {
+    Itself(Message),
+    InPlaceOf(Message),
+}
+
+impl Outgoing {
+    fn new(message: Message) -> Self {
+        // A stream has no empty messages.
+        if message.is_empty() { Self::InPlaceOf(message) } else { Self::Itself(message) }
+    }
+
+    /// How it is sent: with its number, where there are numbers.
+    fn options(&self, number: Option<u32>) -> xtp::SendOptions {
+        match (number, self) {
+            (Some(number), Self::Itself(message)) => xtp::SendOptions::tagged(Tag::new(number, message.len()).encode()),
+            (Some(number), Self::InPlaceOf(_)) => xtp::SendOptions::tagged(Tag::new(number, 0).encode()),
+            (None, Self::Itself(_)) => xtp::SendOptions::MESSAGE,
+            (None, Self::InPlaceOf(_)) => xtp::SendOptions::tagged(EMPTY),
+        }
+    }
+
+    /// What is sent, and what comes back instead of it.
+    fn split(self) -> (Message, Option<Message>) {
+        match self {
+            Self::Itself(message) => (message, None),
+            Self::InPlaceOf(message) => (Message::from_vec(vec![0]), Some(message)),
+        }
+    }
+}
+
+/// What has become of it.
+fn begun(instead_of: Option<Message>, sent: Result<xtp::Sending, Unsent>) -> Result<Sending, Unsent> {
+    match instead_of {
+        Some(message) => in_its_place(message, sent),
+        None => Ok(Sending::Xtp(sent?, None)),
+    }
+}
+
+/// A message with this number has been queued.
+fn count(number: Option<Held<'_, u32>>) {
+    if let Some(mut number) = number {
+        *number = number.wrapping_add(1);
+    }
+}
+
 impl Xtp {
     pub(crate) fn new(connection: xtp::Connection) -> Self {
         let (again, has_again, watch) = (Mutex::default(), AtomicBool::new(false), OnceLock::new());
-        Self { connection, again, has_again, watch }
+        let is_numbered = connection.service() == xtp::Service::IsoStream;
+        let numbers = is_numbered.then(|| Numbers { sending: Turn::new(0), receiving: Turn::new(0) });
+        Self { connection, numbers, again, has_again, watch }
     }
 
-    /// What is sent in the place of an empty message.
-    fn instead_of(message: &Message) -> Option<(Message, xtp::SendOptions)> {
-        message.is_empty().then(|| (Message::from_vec(vec![0]), xtp::SendOptions::tagged(EMPTY)))
+    /// The next numbered message. The outer `None`: what came was none.
+    fn sorted(received: Option<xtp::Received>, next: &mut u32) -> Option<Option<Received>> {
+        match received {
+            Some(received) => tags::sort(received, next).map(Some),
+            None => Some(None),
+        }
+    }
+
+    fn come(&self, deadline: Option<Instant>) -> Result<Option<xtp::Received>, Error> {
+        match left(deadline) {
+            None => self.connection.recv(),
+            Some(left) => self.connection.recv_timeout(left),
+        }
+    }
+
+    /// The next numbered message into memory of the caller's; `None`: it does not go without a copy between.
+    fn copy_numbered(
+        &self,
+        buffer: &mut [u8],
+        deadline: Option<Instant>,
+        numbers: &Numbers,
+    ) -> Result<Option<Option<ReceivedInto>>, Error> {
+        let mut next = numbers.receiving.take(deadline).ok_or(Error::Timeout)?;
+        loop {
+            let (came, btag, holes) = match self.connection.copy_message(buffer, deadline) {
+                Ok(Copied::Message { len, btag, holes }) => (len, btag, holes),
+                Ok(Copied::Ended) => return Ok(Some(None)),
+                // What is too long here may be more than its message.
+                Ok(Copied::Nothing) | Err(Error::MessageTooLong(_)) => return Ok(None),
+                Err(error) => return Err(error),
+            };
+            if let Some(tag) = btag.map(Tag::parse)
+                && let Some(len) = tag.within(came)
+            {
+                let (holes, missed) = (tags::clipped(holes, len), tag.missed(&mut next));
+                return Ok(Some(Some(ReceivedInto { holes, missed, ..ReceivedInto::whole(len) })));
+            }
+        }
     }
 
     /// A message that is to be received again.
@@ -65,45 +169,80 @@ impl Xtp {
 
 impl Carry for Xtp {
     fn send(&self, message: Message, _: Option<&Special>) -> Result<Sending, Unsent> {
-        let Some(instead) = Self::instead_of(&message) else {
-            return Ok(Sending::Xtp(self.connection.send(message)?, None));
-        };
-        in_its_place(message, self.connection.send_with(instead.0, &instead.1))
+        let outgoing = Outgoing::new(message);
+        let number = self.numbers.as_ref().and_then(|numbers| numbers.sending.take(None));
+        let options = outgoing.options(number.as_deref().copied());
+        let (message, instead_of) = outgoing.split();
+        let begun = begun(instead_of, self.connection.send_with(message, &options))?;
+        count(number);
+        Ok(begun)
     }
 
     fn try_send(&self, message: Message, _: Option<&Special>) -> Result<Sending, Unsent> {
-        let Some(instead) = Self::instead_of(&message) else {
-            return Ok(Sending::Xtp(self.connection.try_send(message, &xtp::SendOptions::MESSAGE)?, None));
-        };
-        in_its_place(message, self.connection.try_send(instead.0, &instead.1))
+        let outgoing = Outgoing::new(message);
+        let mut number = None;
+        if let Some(numbers) = &self.numbers {
+            number = numbers.sending.take(Some(Instant::now()));
+            if number.is_none() {
+                // Whoever has the turn waits for room.
+                let (message, instead_of) = outgoing.split();
+                let full = ConnectionError::Full { method: Method::Xtp };
+                return Err(Unsent::new(instead_of.unwrap_or(message), full));
+            }
+        }
+        let options = outgoing.options(number.as_deref().copied());
+        let (message, instead_of) = outgoing.split();
+        let begun = begun(instead_of, self.connection.try_send(message, &options))?;
+        count(number);
+        Ok(begun)
     }
 
     async fn send_async(&self, message: Message, _: Option<&Special>) -> Result<Sending, Unsent> {
-        let Some(instead) = Self::instead_of(&message) else {
-            return Ok(Sending::Xtp(self.connection.send_async(message, &xtp::SendOptions::MESSAGE).await?, None));
+        let outgoing = Outgoing::new(message);
+        let number = match &self.numbers {
+            Some(numbers) => Some(numbers.sending.take_async().await),
+            None => None,
         };
-        in_its_place(message, self.connection.send_async(instead.0, &instead.1).await)
+        let options = outgoing.options(number.as_deref().copied());
+        let (message, instead_of) = outgoing.split();
+        let begun = begun(instead_of, self.connection.send_async(message, &options).await)?;
+        count(number);
+        Ok(begun)
     }
 
     fn recv(&self, deadline: Option<Instant>) -> Result<Option<Received>, Error> {
         if let Some(received) = self.again() {
             return Ok(Some(received));
         }
-        whole(match left(deadline) {
-            None => self.connection.recv()?,
-            Some(left) => self.connection.recv_timeout(left)?,
-        })
+        let Some(numbers) = &self.numbers else { return whole(self.come(deadline)?) };
+        let mut next = numbers.receiving.take(deadline).ok_or(Error::Timeout)?;
+        loop {
+            if let Some(sorted) = Self::sorted(self.come(deadline)?, &mut next) {
+                return Ok(sorted);
+            }
+        }
     }
 
     async fn recv_async(&self) -> Result<Option<Received>, Error> {
-        match self.again() {
-            Some(received) => Ok(Some(received)),
-            None => whole(self.connection.recv_async().await?),
+        if let Some(received) = self.again() {
+            return Ok(Some(received));
+        }
+        let Some(numbers) = &self.numbers else { return whole(self.connection.recv_async().await?) };
+        let mut next = numbers.receiving.take_async().await;
+        loop {
+            if let Some(sorted) = Self::sorted(self.connection.recv_async().await?, &mut next) {
+                return Ok(sorted);
+            }
         }
     }
 
     fn recv_into(&self, buffer: &mut [u8], deadline: Option<Instant>) -> Result<Option<ReceivedInto>, Error> {
-        if !self.has_again.load(Ordering::Acquire) {
+        let has_again = self.has_again.load(Ordering::Acquire);
+        if let (false, Some(numbers)) = (has_again, &self.numbers) {
+            if let Some(copied) = self.copy_numbered(buffer, deadline, numbers)? {
+                return Ok(copied);
+            }
+        } else if !has_again {
             // One byte may stand for none.
             let (mut one, most) = ([0], buffer.len() as u64);
             match self.connection.copy_message(if most == 0 { &mut one } else { buffer }, deadline)? {
@@ -120,13 +259,7 @@ impl Carry for Xtp {
             }
         }
         let Some(received) = self.recv(deadline)? else { return Ok(None) };
-        let (len, most) = (received.len(), buffer.len() as u64);
-        let Some(to) = buffer.get_mut(..len) else {
-            self.put_back(received);
-            return Err(Error::MessageTooLong(most));
-        };
-        to.copy_from_slice(&received);
-        Ok(Some(received.told()))
+        self.place(received, buffer).map(Some)
     }
 
     fn put_back(&self, received: Received) {
@@ -146,8 +279,15 @@ impl Carry for Xtp {
     }
 
     fn set_service(&self, service: &Service) -> Result<(), String> {
+        if self.numbers.is_some() && service.reliability != Reliability::BestEffort {
+            return Err("it repeats nothing: connect anew for what must arrive".to_owned());
+        }
         let block = self.connection.block().map_err(|error| error.to_string())?;
         self.connection.set_block(programmed(block, service)).map_err(|error| error.to_string())
+    }
+
+    fn repeats_nothing(&self) -> bool {
+        self.numbers.is_some()
     }
 
     fn descriptor(&self) -> Result<BorrowedFd<'_>, Error> {

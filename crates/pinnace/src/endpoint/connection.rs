@@ -143,13 +143,16 @@ impl Connection {
         if self.is_closed.load(Ordering::Relaxed) {
             return Err(Unsent::new(message, ConnectionError::Closed));
         }
-        match special.map_or(Ok(()), |special| special.check(self.method, || self.current().priority)) {
+        let check = |special: &PerMessage| {
+            special.check(self.method, || self.current().priority, || self.carrier.repeats_nothing())
+        };
+        match special.map_or(Ok(()), check) {
             Ok(()) => Ok(message),
             Err(what) => Err(Unsent::new(message, ConnectionError::Cannot { method: self.method, what })),
         }
     }
 
-    pub(super) fn carrier(&self) -> &Carrier {
+    pub(crate) fn carrier(&self) -> &Carrier {
         &self.carrier
     }
 
@@ -384,10 +387,7 @@ impl Connection {
         }
         let until = Instant::now() + linger.min(LONGEST_LINGER);
         let flushed = within(until, self.carrier.flush_async()).await.unwrap_or(Err(Error::Timeout));
-        let told = match self.carrier.close(Some(Instant::now())) {
-            Err(Error::Timeout) => within(until, self.carrier.flush_async()).await.unwrap_or(Err(Error::Timeout)),
-            told => told,
-        };
+        let told = within(until, self.carrier.close_async()).await.unwrap_or(Err(Error::Timeout));
         match told {
             // The peer has closed, and needs to know nothing more.
             Err(Error::CallRefused(a1::Refused::NoConnection)) => flushed,

@@ -28,7 +28,8 @@ impl PerMessage {
         Self::default()
     }
 
-    /// What may be lost of it (VRP).
+    /// What may be lost of it (VRP). Methods that lose nothing do more than that; a connection that repeats nothing (best
+    /// effort over XTP or A1) refuses it.
     #[must_use]
     pub fn contract(mut self, contract: Contract) -> Self {
         self.special.contract = Some(contract);
@@ -58,8 +59,13 @@ impl PerMessage {
         self
     }
 
-    /// What the method cannot do of it, where the connection has this priority.
-    pub(super) fn check(&self, method: Method, priority: impl FnOnce() -> Option<u8>) -> Result<(), String> {
+    /// What the method cannot do of it, where the connection has this priority, and repeats nothing or not.
+    pub(super) fn check(
+        &self,
+        method: Method,
+        priority: impl FnOnce() -> Option<u8>,
+        repeats_nothing: impl FnOnce() -> bool,
+    ) -> Result<(), String> {
         if self.priority.is_some() && self.priority != priority() {
             let why = "let one message overtake another: a priority is a connection's, so open one for each";
             return Err(why.to_owned());
@@ -67,9 +73,12 @@ impl PerMessage {
         let Special { contract, lifespan, .. } = &self.special;
         match method {
             Method::Vrp => Ok(()),
-            // More reliable than was asked for is no harm; a deadline is a wish.
             _ if lifespan.is_some() => Err("drop a message that it has begun to send".to_owned()),
-            _ if contract.as_ref().is_some_and(|contract| !contract.allows_loss()) => Ok(()),
+            _ if contract.is_some() && repeats_nothing() => {
+                Err("repeat one message of a connection that is best effort and repeats nothing: connect anew"
+                    .to_owned())
+            }
+            // More reliable than was asked for is no harm; a deadline is a wish.
             _ => Ok(()),
         }
     }

@@ -65,6 +65,25 @@ pub enum ConnectionError {
         /// Why.
         source: io::Error,
     },
+    /// Messages were lost that the service does not allow to be, and nobody has learnt of it from their
+    /// [`Delivery`](crate::Delivery). The connection goes on: what comes with this error was not sent, and can be.
+    Undelivered {
+        /// The method.
+        method: Method,
+        /// Who has not got them.
+        peer: String,
+        /// How many.
+        messages: u64,
+        /// What has happened to the last of them, and what to do about it.
+        why: String,
+    },
+    /// A stream of bytes cannot go on: messages of it are missing, or come too late for their place.
+    Gap {
+        /// The method.
+        method: Method,
+        /// How many are missing here; 0: one has come behind those that were sent after it.
+        messages: u64,
+    },
     /// There is no room for the message now: so much was sent that has not arrived.
     Full {
         /// The method.
@@ -97,6 +116,19 @@ impl fmt::Display for ConnectionError {
                 write!(f, "the peer has ended the connection ({method}) in the midst of a message")
             }
             Self::Lost { method, source } => write!(f, "the connection ({method}) is lost: {source}"),
+            Self::Undelivered { method, peer, messages, why } => {
+                let those = if *messages == 1 { "message" } else { "messages" };
+                write!(f, "{messages} {those} did not reach {peer} ({method}): {why}")
+            }
+            Self::Gap { method, messages } => {
+                write!(f, "the stream ({method}) cannot go on: ")?;
+                match messages {
+                    0 => f.write_str("a message has come too late for its place")?,
+                    1 => f.write_str("1 message is missing here")?,
+                    more => write!(f, "{more} messages are missing here")?,
+                }
+                f.write_str("; this end has refused what nobody read, or the peer has given up: read in time, and connect again")
+            }
             Self::Full { method } => {
                 write!(f, "{method} has no room for the message now: wait until some of what was sent has arrived")
             }
@@ -126,6 +158,8 @@ impl ConnectionError {
             Self::Unreached { .. } => io::ErrorKind::HostUnreachable,
             Self::Unfinished { .. } => io::ErrorKind::UnexpectedEof,
             Self::Lost { source, .. } => source.kind(),
+            Self::Undelivered { .. } => io::ErrorKind::Other,
+            Self::Gap { .. } => io::ErrorKind::InvalidData,
             Self::Full { .. } => io::ErrorKind::WouldBlock,
             Self::Closed => io::ErrorKind::NotConnected,
         }

@@ -1,8 +1,8 @@
 //! Messages as a stream of bytes.
 
-use super::Connection;
-use crate::Message;
-use crate::carrier::Received;
+use super::{Connection, ConnectionError};
+use crate::carrier::{Carry, Received};
+use crate::{Error, Message};
 use std::io::{self, Read, Write};
 
 /// The most bytes of one write, which are one message.
@@ -11,17 +11,29 @@ const MOST_WRITTEN: usize = 256 << 10;
 /// A connection as a stream of bytes ([`Connection::stream`]): what is written is sent at once, in messages of the method's;
 /// what is read are the bytes of messages, one after the other.
 ///
-/// What has been read of a message in part is kept here, so read through one stream at a time.
+/// What has been read of a message in part is kept here, so read through one stream at a time. Where bytes are missing it
+/// cannot go on: reading is [`ConnectionError::Gap`] then, also at the end, and never a shorter stream.
 #[derive(Debug)]
 pub struct MessageStream<'a> {
     connection: &'a Connection,
     message: Option<Received>,
     at: usize,
+    /// Messages that are missing where it cannot go on.
+    gap: Option<u64>,
 }
 
 impl<'a> MessageStream<'a> {
     pub(super) fn new(connection: &'a Connection) -> Self {
-        Self { connection, message: None, at: 0 }
+        Self { connection, message: None, at: 0, gap: None }
+    }
+
+    /// What is missing before a message, or the end.
+    fn gap_before(&self, received: Option<&Received>) -> Option<u64> {
+        match received {
+            Some(received) if received.is_late() => Some(0),
+            Some(received) => Some(received.missed()).filter(|missed| *missed > 0),
+            None => Some(self.connection.carrier().missing_at_end()).filter(|missing| *missing > 0),
+        }
     }
 }
 
@@ -45,9 +57,18 @@ impl Read for MessageStream<'_> {
                 // An empty message is no bytes, and not the end.
                 self.message = None;
             }
-            match self.connection.recv()? {
-                None => return Ok(0),
-                Some(message) => (self.message, self.at) = (Some(message), 0),
+            if self.gap.is_none() {
+                let received = self.connection.recv()?;
+                self.gap = self.gap_before(received.as_ref());
+                if self.gap.is_none() && received.is_none() {
+                    return Ok(0);
+                }
+                (self.message, self.at) = (received, 0);
+            }
+            if let Some(messages) = self.gap {
+                self.message = None;
+                let method = self.connection.method();
+                return Err(Error::from(ConnectionError::Gap { method, messages }).into());
             }
         }
     }

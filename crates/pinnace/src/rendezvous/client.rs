@@ -209,7 +209,7 @@ fn open(
         Method::Xtp => {
             let endpoint = xtp::Endpoint::client_of(to, &options.xtp(is_ours))?;
             let kind = match method.probe(service, path).mode {
-                Mode::Xtp(kind @ (xtp::Service::IsoStream | xtp::Service::Connection)) => kind,
+                Mode::Xtp(kind) if !kind.is_group() => kind,
                 _ => xtp::Service::Connection,
             };
             let block = programmed(patient(endpoint.block(kind), options.peer_timeout), service);
@@ -233,7 +233,7 @@ fn open(
         }
         Method::Vrp => {
             let settings = options.vrp(is_ours);
-            let mut ways = Ways { out: Some(vrp::Sender::connect(to, &settings)?), back: None };
+            let mut ways = Ways { to: Some(to), out: Some(vrp::Sender::connect(to, &settings)?), back: None };
             if is_duplex(service) {
                 let any: IpAddr =
                     if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };

@@ -214,12 +214,12 @@ async fn open_vrp(
             break (control, frame.source(), frame.number());
         }
     };
-    let mut out = None;
+    let mut ways = Ways { back: Some(receiver), ..Ways::default() };
     if is_duplex(&agreed.service) && control.port != 0 {
-        out = Some(vrp::Sender::connect(SocketAddr::new(peer.ip(), control.port), settings)?);
+        let to = SocketAddr::new(peer.ip(), control.port);
+        (ways.to, ways.out) = (Some(to), Some(vrp::Sender::connect(to, settings)?));
     }
-    let is_answered = out.is_some();
-    let ways = Ways { out, back: Some(receiver) };
+    let is_answered = ways.out.is_some();
     // With what is critical, if HELLO had no room for that.
     let service = whole(&control.service, &agreed.service).unwrap_or(agreed.service.clone());
     let carrier = Vrp::new(ways, agreed.nonce, &service, Some((peer, number)));

@@ -286,7 +286,8 @@ pub(crate) struct Control {
     pub(crate) port: u16,
     /// The connection's.
     pub(crate) nonce: u64,
-    /// The largest piece that its sender has buffers for; 0: it does not matter.
+    /// With OPEN the largest piece that its sender has buffers for; with END the words of its sender that were lost; 0: it
+    /// does not matter.
     pub(crate) piece: u32,
     /// The service, if it opens.
     pub(crate) service: String,

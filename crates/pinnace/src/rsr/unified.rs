@@ -1,7 +1,8 @@
 //! The method `pinnace`: each request is a message of the one interface, over whichever protocol meets its service.
 //!
 //! The address is an [`Endpoint`]'s, `host:port`, and a way's options are the service as text: `loss=5% path=cluster`. A
-//! buffer's contract counts where the protocol that was chosen knows contracts (VRP); others lose nothing.
+//! buffer's contract counts where the protocol that was chosen knows contracts (VRP); others lose nothing, or, if the service is
+//! best effort, whatever the path loses.
 //!
 //! Always true: there are at most [`MOST_PEERS`] connections, each with a thread that receives; a way whose peer has said
 //! the end is not used again.
@@ -10,7 +11,7 @@ use super::Cause;
 use super::address::reachable;
 use super::method::{Arrival, Incoming, Method, Outgoing, Parcel, Pending, Sent, Sink};
 use crate::endpoint::{Delivery, Listener, PerMessage};
-use crate::service::{Direction, Service};
+use crate::service::{self, Direction, Service};
 use crate::vrp::Contract;
 use crate::{Connection, Endpoint, EndpointOptions, Error, Received};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -107,7 +108,10 @@ impl Outgoing for Open {
             contract = contract.loss_percent(agreed.loss_percent).run_bytes(agreed.run_bytes);
             contract = agreed.critical.iter().cloned().fold(contract, Contract::critical);
         }
-        let special = PerMessage::new().contract(contract);
+        let special = match self.connection.method() {
+            service::Method::Vrp => PerMessage::new().contract(contract),
+            _ => PerMessage::new(),
+        };
         let sent = self.connection.send_with(parcel.message(), &special);
         let delivery = sent.inspect_err(|_| self.is_broken.store(true, Ordering::Relaxed)).map_err(Error::from)?;
         Ok(Box::new(UnderWay { delivery, is_broken: Arc::clone(&self.is_broken) }))

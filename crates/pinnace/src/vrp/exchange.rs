@@ -21,12 +21,28 @@ enum Slot {
     Ended(Message, Result<Sent, Failure>),
 }
 
+/// Frames that have failed, although their time was not over and nobody here has closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Losses {
+    /// How many.
+    pub(crate) frames: u64,
+    /// Why the last of them did.
+    pub(crate) failure: Failure,
+}
+
+/// Why a frame was lost, if it was: one whose time was over is dropped on purpose, and who closes gives up what is under way.
+fn is_loss(result: &Result<Sent, Failure>) -> Option<Failure> {
+    result.as_ref().err().copied().filter(|failure| !matches!(failure, Failure::Late | Failure::Closed))
+}
+
 /// The frames of a sender, by ticket.
 #[derive(Debug, Default)]
 pub(super) struct Sends {
     slots: BTreeMap<u64, (BufferId, Slot)>,
     under_way: UnderWay,
     ended: usize,
+    /// Those that failed, and for which nobody waits who would learn of it.
+    untold: Option<Losses>,
     opened: Option<Result<Duration, Failure>>,
     opening: bool,
     closed: bool,
@@ -42,10 +58,41 @@ impl Sends {
     fn end(&mut self, ticket: u64, result: Result<Sent, Failure>) {
         let Some((buffer, Slot::UnderWay { message, abandoned })) = self.slots.remove(&ticket) else { return };
         self.under_way.end(message.len());
-        if !abandoned {
+        if abandoned {
+            self.note(&result);
+        } else {
             self.ended += 1;
             self.slots.insert(ticket, (buffer, Slot::Ended(message, result)));
         }
+    }
+
+    /// Nobody asks what has become of this frame.
+    fn note(&mut self, result: &Result<Sent, Failure>) {
+        if let Some(failure) = is_loss(result) {
+            let frames = self.untold.map_or(0, |untold| untold.frames) + 1;
+            self.untold = Some(Losses { frames, failure });
+        }
+    }
+
+    /// The frames that have failed while nobody waited for them, once.
+    pub(super) fn take_untold(&mut self) -> Option<Losses> {
+        self.untold.take()
+    }
+
+    /// All that have failed and were not asked for: those that nobody waits for only once.
+    pub(super) fn take_losses(&mut self) -> Option<Losses> {
+        let mut losses = self.untold.take();
+        if self.ended > 0 {
+            for (_, slot) in self.slots.values() {
+                if let Slot::Ended(_, result) = slot
+                    && let Some(failure) = is_loss(result)
+                {
+                    let losses = losses.get_or_insert(Losses { frames: 0, failure });
+                    losses.frames += 1;
+                }
+            }
+        }
+        losses
     }
 
     /// Takes a frame that has ended.
@@ -68,10 +115,13 @@ impl Sends {
 
     /// Nobody will ask for this frame any more.
     pub(super) fn abandon(&mut self, ticket: u64) {
-        if self.take(ticket).is_none()
-            && let Some((_, Slot::UnderWay { abandoned, .. })) = self.slots.get_mut(&ticket)
-        {
-            *abandoned = true;
+        match self.take(ticket) {
+            Some((_, result)) => self.note(&result),
+            None => {
+                if let Some((_, Slot::UnderWay { abandoned, .. })) = self.slots.get_mut(&ticket) {
+                    *abandoned = true;
+                }
+            }
         }
     }
 
@@ -237,6 +287,33 @@ mod tests {
         assert!(sends.outcome(5).is_none() && sends.is_outstanding());
         assert!(sends.rescue(9, &mut memory).is_some() && memory.generation(buffers[2]).is_none());
         assert!(sends.slots.is_empty() && !sends.is_outstanding() && !sends.is_ready());
+    }
+
+    #[test]
+    fn what_is_lost_is_told_once_if_nobody_waits_for_it() {
+        let (mut sends, mut memory) = (Sends::default(), BufferTable::new());
+        let buffers = [0, 1, 2, 3, 4].map(|ticket| begin(&mut sends, &mut memory, ticket));
+        let mut end = |sends: &mut Sends, ticket: usize, result| {
+            sends.handle_event(Event::Sent { ticket: ticket as u64, buffer: buffers[ticket], result }, &mut memory);
+        };
+        sends.abandon(0);
+        end(&mut sends, 0, Err(Failure::Refused));
+        // Dropped behind its end, as well as before.
+        end(&mut sends, 1, Err(Failure::Refused));
+        sends.abandon(1);
+        assert_eq!(sends.take_untold(), Some(Losses { frames: 2, failure: Failure::Refused }));
+        assert_eq!(sends.take_untold(), None);
+        // Whoever still has it can ask.
+        end(&mut sends, 2, Err(Failure::PeerGone));
+        let held = Some(Losses { frames: 1, failure: Failure::PeerGone });
+        assert_eq!((sends.take_untold(), sends.take_losses(), sends.take_losses()), (None, held, held));
+        assert!(sends.take(2).is_some() && sends.take_losses().is_none());
+        // On purpose, or well.
+        end(&mut sends, 3, Err(Failure::Late));
+        sends.abandon(3);
+        end(&mut sends, 4, sent(8));
+        sends.abandon(4);
+        assert!(sends.take_losses().is_none() && sends.slots.is_empty());
     }
 
     #[test]

@@ -58,6 +58,7 @@ mod sending;
 
 pub use crate::zcrp::{Profile, Progress};
 pub use contract::Contract;
+pub(crate) use exchange::Losses;
 pub use frame::{Frame, Outline, Report, Sent};
 pub use options::Options;
 pub(crate) use packets::{largest as largest_packet, packet_bytes as packet_bytes_of};

@@ -1,6 +1,6 @@
 //! Sends frames to one destination.
 
-use super::exchange::Sends;
+use super::exchange::{Losses, Sends};
 use super::options::Path;
 use super::packets::{self, Capacity};
 use super::port::{self, OutgoingPort};
@@ -243,6 +243,16 @@ impl Sender {
             Vrp::Outgoing(outgoing) => Some(look(outgoing)),
             Vrp::Incoming(_) => None,
         })
+    }
+
+    /// The frames that have failed while nobody waited for them; each is told once.
+    pub(crate) fn take_untold(&self) -> Option<Losses> {
+        self.end.port.inspect(|_, _, state| state.take_untold())
+    }
+
+    /// The same, and those that somebody may still wait for.
+    pub(crate) fn take_losses(&self) -> Option<Losses> {
+        self.end.port.inspect(|_, _, state| state.take_losses())
     }
 
     /// Waits until no frame is under way, at most until the deadline.

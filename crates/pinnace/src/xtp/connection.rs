@@ -259,13 +259,25 @@ impl Connection {
     /// # Errors
     /// The messages that were not queued, and why.
     pub fn send_all(&self, messages: Vec<Message>) -> Result<Vec<Sending>, (Vec<Message>, Error)> {
+        self.send_all_with(messages, &SendOptions::MESSAGE)
+    }
+
+    /// Like [`Connection::send_all`], with options that hold for each of the messages.
+    ///
+    /// # Errors
+    /// As [`Connection::send_all`].
+    pub fn send_all_with(
+        &self,
+        messages: Vec<Message>,
+        options: &SendOptions,
+    ) -> Result<Vec<Sending>, (Vec<Message>, Error)> {
         let mut numbers = Vec::with_capacity(messages.len());
         let mut left = messages.into_iter();
         let mut next = left.next();
         while next.is_some() {
             let many = |mut call: Call<'_>| {
                 while let Some(message) = next.take().or_else(|| left.next()) {
-                    match sending::queue(&mut call, self.place, self.id, message, &SendOptions::MESSAGE) {
+                    match sending::queue(&mut call, self.place, self.id, message, options) {
                         Ok(number) => numbers.push(number),
                         Err(unqueued) => return Some(unqueued),
                     }

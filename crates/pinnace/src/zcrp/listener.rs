@@ -78,10 +78,19 @@ impl Listener {
     }
 
     fn accept_port(mut self, halves: Halves, deadline: Option<Instant>) -> Result<Port, Error> {
-        let (peer, candidate, introduction) = self.wait_for_peer(deadline)?;
-        // What a link that hears everybody cannot tell: how the first one is reached, and from which address.
-        let probe = UdpLink::connect(None, peer, &self.options.udp)
-            .map_err(|error| Error::io(format!("cannot answer {peer}"), error))?;
+        let (peer, candidate, introduction, probe) = loop {
+            let (peer, candidate, introduction) = self.wait_for_peer(deadline)?;
+            // What a link that hears everybody cannot tell: how the first one is reached, and from which address. One that
+            // cannot be reached is not the peer: anybody can name such an address.
+            match UdpLink::connect(None, peer, &self.options.udp) {
+                Ok(probe) => break (peer, candidate, introduction, probe),
+                Err(error) if is_of_this_host(&error) => {
+                    return Err(Error::io(format!("cannot answer {peer}"), error));
+                }
+                Err(_) if deadline.is_some_and(|deadline| deadline <= Instant::now()) => return Err(Error::Timeout),
+                Err(_) => {}
+            }
+        };
         let path = Path::of_udp(&probe);
         let local = self.link.local_address().zip(probe.local_address());
         let local = local.map(|(bound, routed)| {
@@ -119,6 +128,11 @@ impl Listener {
             }
         }
     }
+}
+
+/// Whether it is this host that has no sockets left, and not the address that is none.
+fn is_of_this_host(error: &std::io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::ENOBUFS))
 }
 
 //= Z-21

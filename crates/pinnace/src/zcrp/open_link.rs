@@ -194,3 +194,73 @@ impl Link for OpenLink {
         self.link.counters()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pinnace_core::{Ecn, RxMeta};
+    use pinnace_link::UdpOptions;
+    use pinnace_wire::zcrp::encode_idle;
+    use std::net::UdpSocket;
+    use std::time::Duration;
+
+    /// An introduction, as it is read, in the name of somebody to whom nothing can be sent.
+    fn of_nobody(source: &str) -> Received {
+        let meta = RxMeta { source: Address::Inet(source.parse().unwrap()), destination: None, ecn: Ecn::default() };
+        Received { bytes: TRAILER_BYTES, segment: TRAILER_BYTES, meta, truncated: false }
+    }
+
+    fn train(link: &impl Link, to: Address) -> Train {
+        let mut train = Train::new(link.train_limits());
+        train.begin(to, TRAILER_BYTES);
+        train.inline(&[7; TRAILER_BYTES]);
+        train.end_segment();
+        train
+    }
+
+    /// Reads until the endpoint gets something.
+    fn read(link: &mut OpenLink, pool: &mut ReadBuffer) -> Received {
+        let mut plan = ReceivePlan::new();
+        plan.reset(1);
+        plan.top_up(ReadBuffer::READ_BYTES);
+        for _ in 0..5000 {
+            if let ReadOutcome::Received(read) = link.receive(&plan, &BufferTable::new(), pool).unwrap() {
+                return read;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        panic!("nothing came");
+    }
+
+    #[test]
+    fn candidates_that_cannot_be_sent_to_fail_nobody() {
+        //= Z-21 test
+        let mut link = UdpLink::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::default()).unwrap();
+        let address = link.local_address().unwrap();
+        // Of another family: the link fails. Of port 0 the system refuses each datagram.
+        let (nobody, nowhere) = (of_nobody("[2001:db8::1]:7"), of_nobody("127.0.0.2:0"));
+        let to_nobody = train(&link, nobody.meta.source);
+        assert!(link.send(&to_nobody, &BufferTable::new()).is_err(), "or this test says nothing");
+        // One of them is the first, and one comes behind the one who is there.
+        let mut link = OpenLink::new(link, Candidate::of(&nobody));
+        let friend = UdpSocket::bind("127.0.0.1:0").unwrap();
+        friend.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        friend.send_to(&encode_idle(0), address).unwrap();
+        let mut pool = ReadBuffer::new();
+        let introduced = read(&mut link, &mut pool);
+        assert_eq!((introduced.meta.source, link.candidates.len()), (Address::Peer, 2));
+        let request = train(&link, Address::Peer);
+        assert_eq!(link.send(&request, &BufferTable::new()).unwrap(), SendOutcome::Sent);
+        let mut answer = [0; 100];
+        assert_eq!(friend.recv(&mut answer).unwrap(), TRAILER_BYTES, "it is not held up by who came before");
+        // What was sent last goes to whoever comes after it. The pool still holds an introduction.
+        for mut nobody in [nowhere, of_nobody("[2001:db8::2]:7")] {
+            assert!(link.judge(&mut nobody, &pool));
+        }
+        assert_eq!(link.candidates.len(), 4);
+        friend.send_to(&encode_idle(0), address).unwrap();
+        read(&mut link, &mut pool);
+        assert_eq!(link.send(&request, &BufferTable::new()).unwrap(), SendOutcome::Sent);
+        assert_eq!(friend.recv(&mut answer).unwrap(), TRAILER_BYTES);
+    }
+}

@@ -65,6 +65,27 @@ pub(crate) fn full(from: &Connection, to: &Connection, len: usize) {
     receive(to, sent + 1..sent + 2, len);
 }
 
+/// Whoever closes waits as long as it said, and not until the peer receives. `pairs`: two ends, and what keeps them.
+pub(crate) fn closing<T>(pairs: [(Connection, Connection, T); 2]) {
+    const LINGER: Duration = Duration::from_millis(300);
+    for (is_task, (client, server, _kept)) in [false, true].into_iter().zip(pairs) {
+        let _under_way = fill(&client, 5000);
+        let (said, says) = std::sync::mpsc::channel();
+        let closing = std::thread::spawn(move || {
+            let begun = Instant::now();
+            let result = if is_task { pollster::block_on(client.close_async(LINGER)) } else { client.close(LINGER) };
+            said.send((begun.elapsed(), result)).unwrap();
+            client
+        });
+        let told = says.recv_timeout(LONG / 2);
+        let Ok((took, result)) = told else { panic!("it still waits, a task: {is_task}") };
+        assert!(result.is_err(), "not everything has arrived");
+        assert!((LINGER..10 * LINGER).contains(&took), "{took:?}, a task: {is_task}");
+        drop(closing.join().unwrap());
+        drop(server);
+    }
+}
+
 /// The same of a method whose receiver refuses what its application does not take, so that its sender never stays full: it is
 /// full while there is more than can travel.
 pub(crate) fn full_for_a_while(from: &Connection, to: &Connection) {

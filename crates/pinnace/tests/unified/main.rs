@@ -1,12 +1,14 @@
 //! The one interface: the same test body over every method.
 #![allow(clippy::print_stdout)] // A test at random says its seed.
 
+mod best_effort;
 mod body;
 mod choices;
 mod errors;
 mod full;
 mod lossy;
 mod multicast;
+mod refused;
 mod tasks;
 
 use body::{Pair, pair_of};
@@ -49,6 +51,14 @@ macro_rules! over_every_method {
                     }
                     for len in [1 << 20, 5000] {
                         full::full(&client, &server, len);
+                    }
+                }
+
+                #[test]
+                fn whoever_closes_a_full_queue_waits_no_longer_than_it_said() {
+                    // The receiver of VRP refuses what its application does not take: nothing stays full.
+                    if $method != Method::Vrp {
+                        full::closing([pair(), pair()].map(|it| (it.client, it.server, it._endpoint)));
                     }
                 }
 

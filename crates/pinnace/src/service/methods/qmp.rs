@@ -19,8 +19,8 @@ pub(super) fn probe(service: &Service, path: &Path) -> Offer {
     no_lifespan(&mut verdict, service);
     verdict.must(service.burst.is_none(), || "has no rate to keep, so no burst either".to_owned());
     let is_stream = service.pattern == Pattern::Stream;
-    verdict.must(is_stream || !service.in_place, || {
-        "cuts messages as its packets happen to be: only a stream is passed in its own buffers".to_owned()
+    verdict.must(!service.in_place, || {
+        "copies bytes out of its stream: only the native interface passes the buffers themselves".to_owned()
     });
     let wants_frames = path.ethernet && path.class == PathClass::Cluster;
     let ethernet = wants_frames && service.checksum == Checksum::None;
@@ -59,7 +59,9 @@ mod tests {
         assert_eq!((over_udp.fits, over_udp.mode), (true, Mode::Stream { ethernet: false }));
         let internet = Path::of_class(PathClass::Internet);
         assert!(Method::Qmp.probe(&service, &internet).why[0].contains("clusters"));
-        for text in ["lifespan=1s", "multicast=2", "rate=1mbit burst=1MiB", "in-place=yes"] {
+        for text in
+            ["lifespan=1s", "multicast=2", "rate=1mbit burst=1MiB", "in-place=yes", "pattern=stream in-place=yes"]
+        {
             let offer = Method::Qmp.probe(&text.parse().unwrap(), &path);
             assert!(!offer.fits && offer.why.len() == 1, "{text}: {offer:?}");
         }

@@ -1,4 +1,7 @@
-//! XTP: its six services for one receiver (specs/xtp.md).
+//! XTP: a stream that is reliable, or one that repeats nothing (specs/xtp.md).
+//!
+//! Its other services are for those who use it directly: why a connection has none of them is said where it is
+//! ([`carrier`](crate::carrier)), and to users in what is answered here.
 
 use super::*;
 use crate::xtp::Service as Kind;
@@ -22,7 +25,7 @@ pub(super) fn probe(service: &Service, path: &Path) -> Offer {
     // What a packet has beside: address, traffic specifier, tag.
     let packet = (path.datagram as f64 - engine.header - 48.0).max(1.0);
     let is_one_packet = service.largest_bytes() as f64 <= packet;
-    let kind = kind(service, is_one_packet);
+    let kind = kind(service);
     let payload = match service.burst {
         Some(burst) => packet.min(burst.max(1) as f64),
         None => packet,
@@ -36,9 +39,12 @@ pub(super) fn probe(service: &Service, path: &Path) -> Offer {
         }),
         _ => verdict.must(service.burst.is_none(), || "keeps a burst only with a rate".to_owned()),
     }
-    // Also datagrams: a connection carries them in its stream.
     no_lifespan(&mut verdict, service);
     datagrams(&mut verdict, path, LEAST);
+    verdict.must(!service.in_place, || {
+        "copies messages out of its ring: its bulk data, which go in place, end where a buffer is full, not where a message does"
+            .to_owned()
+    });
     if kind.is_group() {
         group(&mut verdict, service, path);
     }
@@ -46,7 +52,7 @@ pub(super) fn probe(service: &Service, path: &Path) -> Offer {
     let packets = cost::packets(service.typical_bytes() as f64, payload);
     let mut shipment = Shipment { orders_by_priority: true, ..reliable(service, path, &engine, payload, receivers) };
     match kind {
-        Kind::UnackDgram | Kind::IsoStream | Kind::UnackMulticast => shipment.rounds = 0.0,
+        Kind::IsoStream | Kind::UnackMulticast => shipment.rounds = 0.0,
         Kind::Multicast => {
             shipment.round_us += SLOT_US.max(path.round_trip_us()) + engine.time_out_us;
             shipment.answers = ANSWERS * receivers * (packets / STATUS).ceil();
@@ -54,15 +60,19 @@ pub(super) fn probe(service: &Service, path: &Path) -> Offer {
         _ => more_reliable(&mut verdict, service),
     }
     verdict.note(match kind {
-        Kind::UnackDgram => "one packet, and no answer",
-        Kind::IsoStream => "repeats nothing, and tells the holes",
-        Kind::Transaction => "set-up, request, response and close in one round trip",
-        Kind::BulkData => "into buffers that the receiver has posted",
+        Kind::IsoStream => "repeats nothing, keeps where messages begin and end, and tells what is missing",
         Kind::UnackMulticast => "one packet reaches all of the group, nothing is repeated",
         Kind::Multicast => "one packet reaches all of the group, repetitions too",
-        Kind::AckDgram => "one packet, repeated until it is acknowledged",
-        Kind::Connection => "data go with the first packet, without a handshake",
+        _ => "data go with the first packet, without a handshake",
     });
+    if kind == Kind::IsoStream && is_one_packet && service.pattern == Pattern::Messages {
+        verdict.note("a packet a message, and no datagrams: those have larger headers, and nothing slows them down on a full path");
+    }
+    if service.pattern == Pattern::Transaction {
+        verdict.note(
+            "request and response on a connection that is open: its transactions would set up and close for each",
+        );
+    }
     if service.rate.is_some() && service.burst.is_some() {
         verdict.note("keeps the rate and the burst");
     }
@@ -70,16 +80,13 @@ pub(super) fn probe(service: &Service, path: &Path) -> Offer {
 }
 
 /// Which of its services it would be.
-fn kind(service: &Service, is_one_packet: bool) -> Kind {
+fn kind(service: &Service) -> Kind {
     let is_best_effort = service.reliability == Reliability::BestEffort;
-    match (service.receivers, service.pattern) {
-        (Receivers::Many(_) | Receivers::Group(_), _) if is_best_effort => Kind::UnackMulticast,
-        (Receivers::Many(_) | Receivers::Group(_), _) => Kind::Multicast,
-        (Receivers::One, Pattern::Transaction) => Kind::Transaction,
-        (Receivers::One, _) if service.in_place => Kind::BulkData,
-        (Receivers::One, Pattern::Messages) if is_best_effort && is_one_packet && !service.order => Kind::UnackDgram,
-        (Receivers::One, _) if is_best_effort => Kind::IsoStream,
-        (Receivers::One, _) => Kind::Connection,
+    match (service.receivers, is_best_effort) {
+        (Receivers::Many(_) | Receivers::Group(_), true) => Kind::UnackMulticast,
+        (Receivers::Many(_) | Receivers::Group(_), false) => Kind::Multicast,
+        (Receivers::One, true) => Kind::IsoStream,
+        (Receivers::One, false) => Kind::Connection,
     }
 }
 
@@ -89,7 +96,6 @@ fn group(verdict: &mut Verdict<'_>, service: &Service, path: &Path) {
     verdict.must(path.multicast, || "multicast does not reach the receivers".to_owned());
     verdict.must(service.pattern != Pattern::Transaction, || "a transaction has one peer".to_owned());
     verdict.must(service.direction == Direction::OneWay, || "a group's stream has no way back".to_owned());
-    verdict.must(!service.in_place, || "only bulk data go in place, and to one receiver".to_owned());
 }
 
 #[cfg(test)]
@@ -98,12 +104,12 @@ mod tests {
     use crate::service::{Selection, choose};
 
     #[test]
-    fn it_is_what_transactions_streams_datagrams_and_groups_take() {
+    fn it_is_what_transactions_and_streams_take() {
         for (text, class, kind) in [
-            ("pattern=transaction size=100", PathClass::Internet, Kind::Transaction),
+            ("pattern=transaction size=100", PathClass::Internet, Kind::Connection),
             ("pattern=stream size=16KiB direction=duplex", PathClass::Internet, Kind::Connection),
-            ("pattern=stream size=1MiB in-place=yes", PathClass::Cluster, Kind::BulkData),
-            ("loss=any size=200 order=no", PathClass::Internet, Kind::UnackDgram),
+            ("loss=any size=200 order=no", PathClass::Internet, Kind::IsoStream),
+            ("loss=any size=200 largest=1KiB", PathClass::Internet, Kind::IsoStream),
             ("loss=any size=64KiB priority=0", PathClass::Internet, Kind::IsoStream),
             ("size=1KiB rate=10mbit burst=4KiB", PathClass::Internet, Kind::Connection),
         ] {
@@ -115,6 +121,12 @@ mod tests {
             let offer = Method::Xtp.probe(&text.parse().unwrap(), &internet);
             assert!(!offer.fits, "{text}: {offer:?}");
         }
+        let small = Method::Xtp.probe(&"loss=any size=200".parse().unwrap(), &internet);
+        assert!(small.why.iter().any(|why| why.contains("no datagrams")), "{small:?}");
+        let transaction = Method::Xtp.probe(&"pattern=transaction".parse().unwrap(), &internet);
+        assert!(transaction.why.iter().any(|why| why.contains("its transactions would")), "{transaction:?}");
+        let in_place = Method::Xtp.probe(&"pattern=stream in-place=yes".parse().unwrap(), &internet);
+        assert!(!in_place.fits && in_place.why[0].contains("bulk data"), "{in_place:?}");
         // Groups are the engine's, and nobody gets there.
         for text in ["loss=any size=1KiB multicast=239.1.2.3:7000", "size=64KiB multicast=8"] {
             let offer = Method::Xtp.probe(&text.parse().unwrap(), &Path::of_class(PathClass::Cluster));

@@ -1,0 +1,156 @@
+//! A VRP receiver whose application takes nothing refuses frames: whoever sends on is told, whether it waits for deliveries or
+//! not.
+
+use super::body::{LONG, Pair, pair_of};
+use pinnace::service::Method;
+use pinnace::{Connection, ConnectionError, Error, Unsent};
+use std::time::Duration;
+
+fn message(number: u32) -> Vec<u8> {
+    let mut bytes = vec![number as u8; 8];
+    bytes[..4].copy_from_slice(&number.to_be_bytes());
+    bytes
+}
+
+/// More frames than a VRP receiver keeps for an application that takes none.
+const FAR: u32 = 200_000;
+
+fn far() -> Pair {
+    pair_of(Method::Vrp, &"size=8 order=no".parse().unwrap())
+}
+
+fn far_in_order() -> Pair {
+    pair_of(Method::Vrp, &"size=8".parse().unwrap())
+}
+
+/// Sends until a call says that messages are lost, which nobody waits for: how many, and what it says.
+fn send_far(from: &Connection) -> (u32, Unsent) {
+    let told = (0..FAR).find_map(|number| Some((number, from.send(message(number)).err()?)));
+    told.expect("what is refused is told")
+}
+
+fn says_what_happened(error: &Error, from: &Connection) {
+    let says = error.to_string();
+    for part in ["did not reach", &from.peer_addr().to_string(), "vrp", "let it receive", "send again"] {
+        assert!(says.contains(part), "{part}: {says}");
+    }
+    let Error::Connection(error) = error else { panic!("{error:?}") };
+    assert!(matches!(**error, ConnectionError::Undelivered { messages: 1.., .. }), "{error:?}");
+}
+
+#[test]
+fn who_sends_on_to_a_receiver_that_takes_nothing_is_told_by_the_next_call() {
+    let Pair { client, server, _endpoint } = far();
+    let (number, unsent) = send_far(&client);
+    says_what_happened(&unsent.error, &client);
+    assert!(*unsent.message.unwrap() == *message(number), "it comes back");
+    // The connection goes on with all that was accepted, and with what is sent from now on.
+    let mut taken = 0;
+    while let Ok(received) = server.recv_timeout(Duration::from_millis(300)) {
+        assert_eq!(received.expect("not the end").len(), 8);
+        taken += 1;
+    }
+    assert!(taken > 1000 && taken < number, "{taken} of {number}");
+    let _ = client.flush();
+    client.send(message(number)).unwrap().wait().unwrap();
+    assert!(*server.recv_timeout(LONG).unwrap().unwrap() == *message(number));
+    client.close(LONG).unwrap();
+    assert!(server.recv_timeout(LONG).unwrap().is_none());
+}
+
+#[test]
+fn flushing_tells_of_what_was_refused_and_the_end_is_said_until_it_is_taken() {
+    let Pair { client, server, _endpoint } = far();
+    drop(send_far(&client));
+    let _ = client.flush();
+    client.flush().unwrap();
+    // Whoever has the delivery can still ask, and is told until then.
+    let refused = client.send(message(1)).unwrap();
+    for _ in 0..2 {
+        says_what_happened(&client.flush().unwrap_err(), &client);
+    }
+    assert!(matches!(refused.wait().unwrap_err().error, Error::FrameFailed(_)));
+    client.flush().unwrap();
+    // What nobody has is told once, to tasks as to threads.
+    pollster::block_on(async {
+        drop(client.send_async(message(2)).await.unwrap());
+        says_what_happened(&client.flush_async().await.unwrap_err(), &client);
+        client.flush_async().await.unwrap();
+        drop(client.send_async(message(3)).await.unwrap());
+    });
+    std::thread::sleep(Duration::from_millis(300));
+    says_what_happened(&client.try_send(message(4)).unwrap_err().error, &client);
+    std::thread::scope(|scope| {
+        let closing = scope.spawn(|| client.close(LONG));
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(!closing.is_finished(), "the end is refused, too");
+        while server.recv_timeout(LONG).unwrap().is_some() {}
+        closing.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn closing_tells_of_what_was_refused_and_best_effort_is_promised_nothing() {
+    let Pair { client, server: _server, _endpoint } = far();
+    drop(send_far(&client));
+    let _ = client.flush();
+    drop(client.send(message(1)).unwrap());
+    says_what_happened(&client.close(Duration::from_millis(300)).unwrap_err(), &client);
+
+    let Pair { client, server: _server, _endpoint } = far();
+    drop(send_far(&client));
+    let _ = client.flush();
+    drop(client.send(message(1)).unwrap());
+    let closed = pollster::block_on(client.close_async(Duration::from_millis(500)));
+    says_what_happened(&closed.unwrap_err(), &client);
+
+    let best_effort = pair_of(Method::Vrp, &"loss=any size=8".parse().unwrap());
+    for number in 0..FAR / 2 {
+        drop(best_effort.client.send(message(number)).unwrap());
+    }
+    best_effort.client.flush().unwrap();
+}
+
+#[test]
+fn what_comes_behind_refused_messages_says_so_soon() {
+    let Pair { client, server, _endpoint } = far_in_order();
+    drop(send_far(&client));
+    let _ = client.flush();
+    let mut taken = 0;
+    while let Ok(received) = server.recv_timeout(Duration::from_millis(300)) {
+        let received = received.expect("not the end");
+        assert!(*received == *message(taken) && received.missed() == 0);
+        taken += 1;
+    }
+    drop(client.send(message(7)).unwrap());
+    // Nobody waits half a minute for what this end has refused itself.
+    let behind = server.recv_timeout(Duration::from_secs(10)).unwrap().unwrap();
+    assert!(*behind == *message(7) && behind.missed() > 0, "{} are missing", behind.missed());
+    assert!(server.stream().is_ok());
+}
+
+#[test]
+fn a_stream_of_bytes_does_not_end_where_some_are_missing() {
+    use std::io::Read;
+    let Pair { client, server, _endpoint } = far_in_order();
+    drop(send_far(&client));
+    let _ = client.flush();
+    std::thread::scope(|scope| {
+        scope.spawn(|| drop(client.close(LONG)));
+        let (mut stream, mut all) = (server.stream().unwrap(), Vec::new());
+        let error = stream.read_to_end(&mut all).unwrap_err();
+        assert!(all.len() > 8000 && error.to_string().contains("missing here"), "{}: {error}", all.len());
+        assert!(stream.read(&mut [0; 8]).is_err(), "and it stays so");
+    });
+
+    let Pair { client, server, _endpoint } = far_in_order();
+    for number in 0..100 {
+        drop(client.send(message(number)).unwrap());
+    }
+    std::thread::scope(|scope| {
+        scope.spawn(|| client.close(LONG).unwrap());
+        let mut all = Vec::new();
+        server.stream().unwrap().read_to_end(&mut all).unwrap();
+        assert_eq!(all.len(), 800);
+    });
+}

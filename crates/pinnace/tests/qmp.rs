@@ -271,6 +271,24 @@ fn qbufs_change_owners_and_come_back() {
     assert_eq!(pools.each_ref().map(|pool| pool.stats().free_blocks), free, "every block has come back");
 }
 
+/// What is told to be readable at once are two buffers of a pool. That there are more is not forgotten.
+//= B-6 test
+#[test]
+fn what_lies_in_many_buffers_is_all_read() {
+    let pool = Pool::create(&PoolOptions { zones: 64, ..PoolOptions::default() }).unwrap();
+    let with = Options { pool: Some(pool), ..options() };
+    let listener = Listener::bind("127.0.0.1:0", &with).unwrap();
+    let client = Stream::connect(listener.local_addr(), &options()).unwrap();
+    let server = listener.accept().unwrap();
+    server.set_read_timeout(Some(Duration::from_secs(10)));
+    let sent = pattern(450_000, 6);
+    (&client).write_all(&sent).unwrap();
+    client.flush().unwrap();
+    let mut received = vec![0; sent.len()];
+    (&server).read_exact(&mut received).unwrap();
+    assert!(received == sent);
+}
+
 #[test]
 fn without_a_pool_there_are_no_qbufs_and_an_empty_one_says_so() {
     let (client, _server) = pair();

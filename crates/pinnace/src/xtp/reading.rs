@@ -269,8 +269,10 @@ impl Connection {
                 }
                 match result {
                     Ok((taken, Some(found))) => {
-                        // An empty message may stand behind what was taken.
-                        let more = taken < readable.len || readable.is_end || end.is_some() || taken == 0;
+                        // Behind what was shown may be an empty message, or more buffers than are shown at once.
+                        let is_more = |rest: Readable| rest.len > 0 || rest.message.is_some();
+                        let more = (taken < readable.len || readable.is_end || end.is_some() || taken == 0)
+                            || call.engine.readable(self.id).is_none_or(is_more);
                         set(&mut call, more);
                         return Ok(Look::Found(found));
                     }

@@ -45,7 +45,7 @@ pinnace_core::counters! {
         frames_received,
         /// Frames that ended before they were complete.
         frames_failed,
-        /// Frame headers refused.
+        /// Frame headers refused: of new frames, and of those that have ended or were another.
         frames_refused,
         /// Frame headers of a sender's life before this one, ignored.
         headers_stale,

@@ -116,7 +116,7 @@ struct Incoming {
     since: Option<Instant>,
     /// Numbers of the connection's own words that came before their turn.
     words: BTreeSet<u64>,
-    /// Frames refused, of which it is known that they are missing.
+    /// Frames of the peer's refused, of which it is known that they are missing.
     refused: u64,
     /// More have been refused.
     is_hurried: bool,
@@ -295,8 +295,8 @@ impl Vrp {
     /// A frame that is due, where it is known how long others are worth waiting for.
     fn due(&self, back: &Receiver, incoming: &mut Incoming, now: Instant) -> Option<Received> {
         if !incoming.early.is_empty() {
-            let refused = back.counters().frames_refused;
-            incoming.is_hurried = refused > incoming.refused;
+            let refused = incoming.source.map_or(0, |source| back.refused(source));
+            incoming.is_hurried = refused != incoming.refused;
             let due = incoming.due(now);
             if due.as_ref().is_some_and(|due| due.missed() > 0) {
                 incoming.refused = refused;

@@ -207,6 +207,11 @@ impl Receiver {
         self.look(|incoming| incoming.bytes()).unwrap_or_default()
     }
 
+    /// Headers of new frames of a sender that were refused: such a frame never comes.
+    pub(crate) fn refused(&self, source: SocketAddr) -> u64 {
+        self.look(|incoming| incoming.refused(&source.into())).unwrap_or_default()
+    }
+
     /// What the protocol has seen.
     pub fn counters(&self) -> IncomingCounters {
         self.look(|incoming| incoming.counters()).unwrap_or_default()

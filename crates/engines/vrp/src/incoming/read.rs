@@ -20,6 +20,17 @@ struct Arrived<'r, 'p> {
     credit: usize,
 }
 
+/// What becomes of a frame header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    /// Its frame is coming, or has come.
+    Taken,
+    /// Its frame will not come.
+    Refused,
+    /// It is refused, and nothing is lost by that: its frame has ended, or is another and goes on.
+    Useless,
+}
+
 impl Incoming {
     /// The datagrams of one read: all from one sender.
     pub(super) fn read(&mut self, now: Time, meta: &RxMeta, rx: &mut Placed<'_>) {
@@ -141,8 +152,14 @@ impl Incoming {
                 self.on_close(meta, rx, offer.number);
             }
             let arrived = Arrived { now, meta, segment, rx: &mut *rx, credit };
-            if !self.on_offer(arrived, &offer, control.is_cut()) {
+            let answer = self.on_offer(arrived, &offer, control.is_cut());
+            if answer != Answer::Taken {
                 self.counters.frames_refused += 1;
+                if answer == Answer::Refused
+                    && let Some(source) = self.sources.find_mut(&meta.source)
+                {
+                    source.refused += 1;
+                }
                 self.early.take(&(meta.source, offer.number));
                 if credit >= SHORT_ANSWER_BYTES {
                     self.reply(meta.source, meta.destination, offer.number, Tag::FrameRefused(offer.number));
@@ -208,20 +225,22 @@ impl Incoming {
         }
     }
 
-    /// A frame header; returns false if it is refused.
+    /// A frame header.
     //= V-R1
     //= V-R17
-    fn on_offer(&mut self, mut arrived: Arrived<'_, '_>, offer: &Offer<'_>, is_cut: bool) -> bool {
+    fn on_offer(&mut self, mut arrived: Arrived<'_, '_>, offer: &Offer<'_>, is_cut: bool) -> Answer {
         // What was not read may be its contract.
         if is_cut {
-            return false;
+            let is_known = self.sources.frame(&arrived.meta.source, offer.number).is_some();
+            return if is_known { Answer::Useless } else { Answer::Refused };
         }
         let source = arrived.meta.source;
         let past = offer.epoch.and_then(|epoch| self.begin_life(&source, epoch, arrived.rx));
         let standing = self.sources.standing(&source, offer.number);
         if let Some(index) = self.sources.frame(&source, offer.number) {
             if standing != Standing::Ahead {
-                return self.on_repeated_offer(&arrived, offer, index);
+                let is_known = self.on_repeated_offer(&arrived, offer, index);
+                return if is_known { Answer::Taken } else { Answer::Useless };
             }
             // A block of an earlier turn of the numbers.
             self.end_frame(index, Some(arrived.rx), false);
@@ -237,7 +256,11 @@ impl Incoming {
         {
             source.end_life(arrived.now, past);
         }
-        is_created
+        match (is_old, is_created) {
+            (true, _) => Answer::Useless,
+            (false, true) => Answer::Taken,
+            (false, false) => Answer::Refused,
+        }
     }
 
     fn on_repeated_offer(&mut self, arrived: &Arrived<'_, '_>, offer: &Offer<'_>, index: u32) -> bool {

@@ -112,6 +112,8 @@ pub(super) struct Source {
     pub(super) heard: Time,
     /// The blocks of its frames, by number.
     pub(super) frames: BTreeMap<u16, u32>,
+    /// Headers of new frames of it that were refused.
+    pub(super) refused: u64,
     /// Its place in [`Sources::order`].
     serial: u64,
     pub(super) timer: TimerHandle,
@@ -185,6 +187,7 @@ impl Sources {
             past: None,
             heard: now,
             frames: BTreeMap::new(),
+            refused: 0,
             serial,
             timer: timer(),
         });

@@ -75,7 +75,7 @@ fn a_repeated_header_changes_nothing_and_a_changed_one_is_refused() {
     ] {
         assert_eq!(half.hear(&other), ["9: refused"]);
     }
-    assert_eq!(half.counters().frames_refused, 8);
+    assert_eq!((half.counters().frames_refused, half.rx().refused(&ALICE)), (8, 0), "the frame is not lost by that");
     // The frame goes on as it was, and so it is when it is complete.
     feed_all(&mut half, 9, 5000, 1000);
     half.take();
@@ -100,7 +100,9 @@ fn a_header_that_was_not_read_whole_is_refused() {
     assert_eq!(half.hear(&cut(2, 1000)), ["2: refused"]);
     assert_eq!(half.rx().frames(), 0, "what was read before counts");
     assert_eq!(half.hear(&header(2, 1000, 100, &[])), ["2: ok"]);
+    assert_eq!(half.rx().refused(&ALICE), 1);
     assert_eq!(half.hear(&cut(2, 1000)), ["2: refused"], "even if all that was read is the same");
+    assert_eq!((half.rx().refused(&ALICE), half.rx().refused(&BOB)), (1, 0), "the frame is coming");
     assert_eq!(half.rx().frames(), 1);
     // An unknown extension is skipped.
     let mut bytes = header(3, 1000, 100, &[]);
@@ -219,6 +221,7 @@ fn a_header_closes_the_frames_before_it() {
         assert_eq!(half.hear(&header(number, 100, 100, &[])), [format!("{number}: refused")]);
         assert_eq!(half.hear(&data(number, 100, 100, 0)), [format!("{number}: missing")]);
     }
+    assert_eq!((half.counters().frames_refused, half.rx().refused(&ALICE)), (2, 0), "they have ended, one well");
     assert!(half.take_events().is_empty());
     // Another sender's frames are its own.
     half.feed_from(BOB, &control(0, &[Tag::FrameClose(3), Tag::FrameClose(4)]));
@@ -377,6 +380,8 @@ fn what_is_too_large_is_refused_without_storage() {
     for number in 5..7 {
         assert_eq!(half.hear(&header(number, 50, 1, &[])), [format!("{number}: ok")]);
     }
+    assert_eq!(half.hear(&header(8, 51, 1, &[])), ["8: refused"]);
+    assert_eq!((half.counters().frames_refused, half.rx().refused(&ALICE)), (5, 1), "since it is known");
     assert_eq!(half.hear(&header(7, 50, 1, &[])), ["7: refused"], "frames");
     half.feed(&control(0, &[Tag::FrameClose(4)]));
     assert_eq!(half.hear(&header(7, 9000, 1000, &[])), ["7: ok"]);

@@ -1,14 +1,22 @@
 //! Messages: buffers that move into the transport and come back.
 //!
+//! A message to be sent may lie in several places ([`Message::gather`]).
+//!
 //! A message owns its memory, or has been promised it. While it is under way the transport has it, so nobody can touch the
 //! bytes by mistake; the wait returns it. A message has a capacity (the room it owns) and a length (the bytes that count),
 //! and can be used again for anything that fits.
 
 use memmap2::{Mmap, MmapMut, MmapOptions};
+use pinnace_core::BufferId;
+use pinnace_link::BufferTable;
 use std::any::Any;
 use std::fs::File;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
+use std::sync::{Arc, OnceLock};
 use std::{fmt, io};
+
+/// Parts that are smaller than this on average are put together by a copy: to name each to the system would cost more.
+const WORTH_NAMING: usize = 512;
 
 /// A buffer of at most 4,294,967,295 bytes for sending and receiving.
 ///
@@ -30,6 +38,42 @@ enum Memory {
     Map(Mmap),
     MapMut(MmapMut),
     Raw { base: *mut u8, capacity: usize, _owner: Option<Box<dyn Any + Send + Sync>> },
+    Gathered(Box<Gathered>),
+}
+
+/// Bytes that lie in several places.
+struct Gathered {
+    /// Base and length of each.
+    parts: Vec<(*mut u8, usize)>,
+    capacity: usize,
+    /// All of them in one place, once somebody has wanted that.
+    whole: OnceLock<Vec<u8>>,
+    _owner: Box<dyn Any + Send + Sync>,
+}
+
+impl Gathered {
+    fn whole(&self) -> &Vec<u8> {
+        self.whole.get_or_init(|| {
+            let mut whole = Vec::with_capacity(self.capacity);
+            for &(base, len) in &self.parts {
+                // SAFETY: `Message::from_parts`'s caller promised the memory for as long as the owner lives.
+                whole.extend_from_slice(unsafe { std::slice::from_raw_parts(base, len) });
+            }
+            whole
+        })
+    }
+
+    /// The parts of `[range)`.
+    fn within(&self, range: Range<usize>) -> impl Iterator<Item = (*mut u8, usize)> + '_ {
+        let mut end = 0;
+        self.parts.iter().filter_map(move |&(base, len)| {
+            let low = end;
+            end += len;
+            let (from, to) = (range.start.max(low), range.end.min(end));
+            // SAFETY: the offset is less than the length of the part.
+            (from < to).then(|| (unsafe { base.add(from - low) }, to - from))
+        })
+    }
 }
 
 // SAFETY: heap memory and maps may move between threads; of raw memory `from_raw`'s caller promised it.
@@ -104,6 +148,100 @@ impl Message {
         Self { len: capacity, memory: Memory::Raw { base, capacity, _owner: Some(Box::new(owner)) } }
     }
 
+    /// One message of the bytes of several, to be sent from where they lie: nothing is copied, unless the parts are small
+    /// (fewer than 512 bytes on average), when a copy costs less. A method that needs them in one place, and whoever looks at
+    /// them, makes one copy then; [`Message::parts`] does not. The message is read-only.
+    ///
+    /// ```
+    /// use pinnace::Message;
+    /// let (head, body) = (Message::from_vec(vec![1; 1000]), Message::from_vec(vec![2; 3000]));
+    /// let message = Message::gather(vec![head, body]);
+    /// assert_eq!(message.parts().map(<[u8]>::len).collect::<Vec<_>>(), [1000, 3000]);
+    /// ```
+    pub fn gather(mut messages: Vec<Self>) -> Self {
+        let parts: Vec<_> = messages.iter_mut().flat_map(|message| message.raw_parts(0..message.len)).collect();
+        // SAFETY: the memory is the messages', which become the owner and are not touched any more: what they own does not
+        // move with them.
+        unsafe { Self::from_parts(messages, parts) }
+    }
+
+    /// As [`Message::from_owner`], of bytes in several places: base and length of each. They are to be sent, so they are only
+    /// read. Small parts are copied here, as by [`Message::gather`], and `owner` is dropped.
+    ///
+    /// # Safety
+    /// The memory must be valid for reading, from any thread, until `owner` is dropped, and nobody may change it before
+    /// the message is dropped.
+    pub unsafe fn from_parts(owner: impl Any + Send + Sync, mut parts: Vec<(*mut u8, usize)>) -> Self {
+        parts.retain(|(_, len)| *len > 0);
+        let capacity = parts.iter().map(|(_, len)| len).sum();
+        if let [(base, len)] = parts[..] {
+            // SAFETY: the caller's promise. A message to be sent is not written to.
+            return unsafe { Self::from_owner(owner, base, len) };
+        }
+        let mut gathered = Box::new(Gathered { parts, capacity, whole: OnceLock::new(), _owner: Box::new(owner) });
+        if capacity == 0 || capacity < gathered.parts.len() * WORTH_NAMING {
+            gathered.whole();
+            return Self::from_vec(gathered.whole.take().unwrap_or_default());
+        }
+        Self { len: capacity, memory: Memory::Gathered(gathered) }
+    }
+
+    /// The bytes that count, in order, as they lie: one slice, but for [`Message::gather`].
+    pub fn parts(&self) -> impl Iterator<Item = &[u8]> {
+        let (gathered, one) = match &self.memory {
+            Memory::Gathered(gathered) => (Some(gathered.within(0..self.len)), None),
+            _ => (None, Some(&self[..])),
+        };
+        // SAFETY: `from_parts`'s caller promised the memory for as long as the message lives.
+        let slice = |(base, len): (*mut u8, usize)| unsafe { std::slice::from_raw_parts(base.cast_const(), len) };
+        gathered.into_iter().flatten().map(slice).chain(one)
+    }
+
+    /// Base and length of each part of `range`, which lies within the capacity.
+    fn raw_parts(&mut self, range: Range<usize>) -> Vec<(*mut u8, usize)> {
+        match &self.memory {
+            Memory::Gathered(gathered) => gathered.within(range).collect(),
+            // SAFETY: the range lies within the memory.
+            _ => vec![(unsafe { self.base().add(range.start) }, range.len())],
+        }
+    }
+
+    /// The bytes from `at` on that lie side by side.
+    pub(crate) fn rest_of_part(&self, mut at: usize) -> &[u8] {
+        for part in self.parts() {
+            match part.get(at..).filter(|rest| !rest.is_empty()) {
+                Some(rest) => return rest,
+                None => at -= part.len(),
+            }
+        }
+        &[]
+    }
+
+    /// Messages of these ranges of the bytes that count; each keeps the whole alive, and so does what is returned. To be
+    /// sent: while they are shared, nobody writes to them.
+    pub(crate) fn share(mut self, ranges: impl Iterator<Item = Range<usize>>) -> (Arc<Self>, Vec<Self>) {
+        let parts: Vec<_> = ranges.map(|range| self.raw_parts(range)).collect();
+        let whole = Arc::new(self);
+        // SAFETY: the memory is the message's, which lives as long as the owner, and is only read while it is shared.
+        let share = |parts| unsafe { Self::from_parts(Arc::clone(&whole), parts) };
+        let shares = parts.into_iter().map(share).collect();
+        (whole, shares)
+    }
+
+    /// Gives the bytes that count a name in the table of a transport that is to send them.
+    ///
+    /// # Safety
+    /// The message must be kept, untouched, until the name is removed from the table.
+    pub(crate) unsafe fn lend(&mut self, memory: &mut BufferTable) -> BufferId {
+        let parts = self.raw_parts(0..self.len);
+        // SAFETY: the memory is the message's, valid and unmoved while nobody touches it, as the caller promises.
+        let lent = parts.iter().map(|&(base, len)| (unsafe { memory.insert(base, len) }, len));
+        match lent.collect::<Vec<_>>()[..] {
+            [(buffer, _)] => buffer,
+            ref parts => memory.join(parts.iter().copied()),
+        }
+    }
+
     /// Bytes that count.
     pub fn len(&self) -> usize {
         self.len
@@ -121,6 +259,7 @@ impl Message {
             Memory::Map(map) => map.len(),
             Memory::MapMut(map) => map.len(),
             Memory::Raw { capacity, .. } => *capacity,
+            Memory::Gathered(gathered) => gathered.capacity,
         }
     }
 
@@ -146,7 +285,7 @@ impl Message {
 
     /// Whether the memory can be received into.
     pub fn is_writable(&self) -> bool {
-        !matches!(self.memory, Memory::Map(_))
+        !matches!(self.memory, Memory::Map(_) | Memory::Gathered(_))
     }
 
     /// Writes what was received to the file that the message maps; does nothing for other memory.
@@ -167,6 +306,7 @@ impl Message {
             Memory::Map(map) => map.as_ptr().cast_mut(),
             Memory::MapMut(map) => map.as_mut_ptr(),
             Memory::Raw { base, .. } => *base,
+            Memory::Gathered(gathered) => gathered.whole().as_ptr().cast_mut(),
         }
     }
 }
@@ -181,17 +321,20 @@ impl Deref for Message {
             Memory::MapMut(map) => &map[..self.len],
             // SAFETY: `from_raw`'s caller promised the memory, and `len` is at most its capacity.
             Memory::Raw { base, .. } => unsafe { std::slice::from_raw_parts(*base, self.len) },
+            Memory::Gathered(gathered) => &gathered.whole()[..self.len],
         }
     }
 }
 
 impl DerefMut for Message {
     /// # Panics
-    /// If the memory is read-only ([`Message::map_file`]).
+    /// If the memory is read-only ([`Message::map_file`], [`Message::gather`]).
     fn deref_mut(&mut self) -> &mut [u8] {
         match &mut self.memory {
             Memory::Heap(bytes) => &mut bytes[..self.len],
-            Memory::Map(_) => panic!("a message mapped for sending is read-only; see Message::is_writable"),
+            Memory::Map(_) | Memory::Gathered(_) => {
+                panic!("a message mapped or gathered for sending is read-only; see Message::is_writable")
+            }
             Memory::MapMut(map) => &mut map[..self.len],
             // SAFETY: as above, and the message is borrowed exclusively.
             Memory::Raw { base, .. } => unsafe { std::slice::from_raw_parts_mut(*base, self.len) },
@@ -271,13 +414,67 @@ mod tests {
 
     #[test]
     fn borrowed_memory_lives_as_long_as_the_message() {
-        let owner = std::sync::Arc::new([5u8; 8]);
+        let owner = Arc::new([5u8; 8]);
         let base = owner.as_ptr().cast_mut();
         // SAFETY: the memory belongs to `owner`, which is only read, and only while the message reads too.
         let message = unsafe { Message::from_owner(owner.clone(), base, 8) };
-        assert_eq!((&*message, std::sync::Arc::strong_count(&owner)), (&[5u8; 8][..], 2));
+        assert_eq!((&*message, Arc::strong_count(&owner)), (&[5u8; 8][..], 2));
         drop(message);
-        assert_eq!(std::sync::Arc::strong_count(&owner), 1);
+        assert_eq!(Arc::strong_count(&owner), 1);
+    }
+
+    /// 1,000 bytes, 2,000 bytes in two parts, none, and 3,000.
+    fn gathered() -> (Vec<u8>, Message) {
+        let all: Vec<u8> = (0..6000u32).map(|at| (at % 251) as u8).collect();
+        let part = |range: Range<usize>| Message::from(&all[range]);
+        let nested = Message::gather(vec![part(1000..1800), part(1800..3000)]);
+        let message = Message::gather(vec![part(0..1000), nested, part(0..0), part(3000..6000)]);
+        (all, message)
+    }
+
+    fn is_copied(message: &Message) -> bool {
+        !matches!(&message.memory, Memory::Gathered(gathered) if gathered.whole.get().is_none())
+    }
+
+    #[test]
+    fn parts_are_sent_from_where_they_lie() {
+        let (all, mut message) = gathered();
+        let lens = |message: &Message| message.parts().map(<[u8]>::len).collect::<Vec<_>>();
+        assert_eq!((lens(&message), message.is_writable()), (vec![1000, 800, 1200, 3000], false));
+        message.set_len(2500);
+        assert_eq!(lens(&message), [1000, 800, 700]);
+        assert_eq!((message.rest_of_part(999).len(), message.rest_of_part(1000).len()), (1, 800));
+        assert_eq!((message.rest_of_part(2499), message.rest_of_part(2500)), (&all[2499..2500], &[][..]));
+        let bases: Vec<_> = message.parts().map(<[u8]>::as_ptr).collect();
+        let mut table = BufferTable::new();
+        // SAFETY: the message outlives the table.
+        let buffer = unsafe { message.lend(&mut table) };
+        let pieces: Vec<_> = table.pieces(pinnace_core::BufferRange::new(buffer, 0, 2500)).unwrap().collect();
+        let found: Vec<_> = pieces.iter().map(|piece| table.resolve(*piece).unwrap().cast_const()).collect();
+        assert!(found == bases && !is_copied(&message), "no byte is copied");
+        assert!(*message == all[..2500] && is_copied(&message), "who wants them side by side has a copy");
+    }
+
+    #[test]
+    fn shares_of_a_gathered_message_are_gathered() {
+        let (all, message) = gathered();
+        let (whole, shares) = message.share([0..500, 500..3500, 3500..6000, 6000..6000].into_iter());
+        let parts: Vec<_> = shares.iter().map(|share| share.parts().count()).collect();
+        assert_eq!(parts, [1, 4, 1, 1]);
+        assert!(!is_copied(&whole) && !is_copied(&shares[1]));
+        assert!(*shares[0] == all[..500] && *shares[1] == all[500..3500] && shares[3].is_empty());
+        drop(shares);
+        assert!(Arc::try_unwrap(whole).is_ok_and(|whole| whole.into_vec() == all));
+    }
+
+    #[test]
+    fn small_parts_are_put_together_at_once() {
+        let owner = Arc::new([7u8; 100]);
+        let base = owner.as_ptr().cast_mut();
+        // SAFETY: the memory belongs to `owner`, which is only read.
+        let message = unsafe { Message::from_parts(Arc::clone(&owner), vec![(base, 10), (base, 0), (base, 50)]) };
+        assert_eq!((&*message, Arc::strong_count(&owner)), (&[7u8; 60][..], 1));
+        assert!(Message::gather(Vec::new()).is_empty());
     }
 
     #[test]

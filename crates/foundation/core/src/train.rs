@@ -395,6 +395,38 @@ impl Train {
         &self.inline
     }
 
+    /// Puts what `pieces` says in the place of each range of application memory: a buffer may lie in several places. The
+    /// datagrams stay as they are. `None` for a range that is one piece; the pieces together are as long as the range.
+    ///
+    /// ```
+    /// use pinnace_core::{Address, BufferId, BufferRange, Part, Train, TrainLimits};
+    /// let (whole, left, right) = (BufferId::new(0), BufferId::new(1), BufferId::new(2));
+    /// let mut train = Train::new(TrainLimits::GSO);
+    /// train.begin(Address::Peer, 10);
+    /// train.payload(BufferRange::new(whole, 0, 10));
+    /// train.end_segment();
+    /// train.split_payload(|range| {
+    ///     (range.buffer == whole).then(|| [BufferRange::new(left, 0, 4), BufferRange::new(right, 0, 6)])
+    /// });
+    /// assert_eq!(train.parts()[1], Part::Payload(BufferRange::new(right, 0, 6)));
+    /// assert_eq!((train.segments(), train.bytes()), (1, 10));
+    /// ```
+    pub fn split_payload<I>(&mut self, mut pieces: impl FnMut(BufferRange) -> Option<I>)
+    where
+        I: IntoIterator<Item = BufferRange>,
+    {
+        let parts = core::mem::take(&mut self.parts);
+        for part in parts {
+            match part {
+                Part::Payload(range) => match pieces(range) {
+                    Some(pieces) => self.parts.extend(pieces.into_iter().map(Part::Payload)),
+                    None => self.parts.push(part),
+                },
+                Part::Inline { .. } => self.parts.push(part),
+            }
+        }
+    }
+
     /// Hands every datagram, copied together, to `each`; `payload` yields the bytes of application memory.
     ///
     /// For links that cannot gather, for the simulator, and for captures.

@@ -1,12 +1,13 @@
 //! Where application buffers lie: the only place that turns a name into an address.
 //!
 //! A buffer is *lent* ([`BufferTable::insert`]: its memory is somebody else's) or *owned* ([`Storage::allocate`]: its
-//! memory is the table's until [`BufferTable::take`]).
+//! memory is the table's until [`BufferTable::take`]). Lent ones may be *joined* ([`BufferTable::join`]): one name for bytes
+//! that lie in several places, to be sent; [`BufferTable::pieces`] says where.
 //!
 //! Always true:
 //! - every entry points to memory that whoever inserted it keeps alive, unmoved and otherwise untouched until
 //!   [`BufferTable::remove`], or to a block that the table keeps so itself, all of it initialised;
-//! - a range that does not lie inside its buffer resolves to nothing;
+//! - a range that does not lie inside its buffer, or of a joined one, resolves to nothing;
 //! - between [`Storage::release`] and [`BufferTable::settle_released`] a name resolves to nothing and is not given again,
 //!   and its memory is neither freed nor used again: what a read has brought may still be looked at there.
 
@@ -14,6 +15,7 @@ use crate::pool::Pool;
 use pinnace_core::{BufferId, BufferRange, Storage};
 use std::any::Any;
 use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
 
 /// Whose memory it is.
 #[derive(Debug)]
@@ -24,6 +26,8 @@ enum Owner {
     Vector(usize),
     /// Kept by a value that the table has.
     Value(Box<dyn Any + Send>),
+    /// Other buffers of the table, one behind the other, and where each of them ends. The region has no bytes of its own.
+    Joined(Box<[(u64, BufferId)]>),
 }
 
 #[derive(Debug)]
@@ -44,7 +48,7 @@ impl Region {
         match self.owner {
             // SAFETY: `adopt` took the parts from a vector, and the caller promised the rest.
             Owner::Vector(capacity) => Some(unsafe { Vec::from_raw_parts(self.base, self.len, capacity) }),
-            Owner::Lent | Owner::Value(_) => None,
+            Owner::Lent | Owner::Value(_) | Owner::Joined(_) => None,
         }
     }
 }
@@ -70,6 +74,8 @@ pub struct BufferTable {
     free: Vec<u32>,
     /// Released and not settled yet: whose names and memory are still spoken for.
     released: Vec<(u32, Region)>,
+    /// Joined buffers.
+    joined: usize,
     pool: Pool,
     source: Option<Box<dyn Source>>,
 }
@@ -122,7 +128,7 @@ impl BufferTable {
     /// An empty table.
     pub const fn new() -> Self {
         let pool = Pool::new(Self::POOL_BYTES);
-        Self { regions: Vec::new(), free: Vec::new(), released: Vec::new(), pool, source: None }
+        Self { regions: Vec::new(), free: Vec::new(), released: Vec::new(), joined: 0, pool, source: None }
     }
 
     /// Gives `len` bytes at `base` a name.
@@ -142,6 +148,39 @@ impl BufferTable {
     /// As [`BufferTable::insert`], until `owner` is dropped.
     pub unsafe fn insert_owned(&mut self, piece: Piece) -> BufferId {
         self.enter(piece.base, piece.len, Owner::Value(piece.owner))
+    }
+
+    /// One name for the bytes of other buffers, one behind the other, to be sent: their first bytes, as many as are said. Their
+    /// names go with it ([`BufferTable::remove`]).
+    pub fn join(&mut self, buffers: impl IntoIterator<Item = (BufferId, usize)>) -> BufferId {
+        let mut end = 0;
+        let pieces = buffers.into_iter().map(|(buffer, len)| {
+            end += len as u64;
+            (end, buffer)
+        });
+        let pieces = pieces.collect();
+        self.joined += 1;
+        self.enter(NonNull::dangling().as_ptr(), 0, Owner::Joined(pieces))
+    }
+
+    /// Whether any buffer is joined.
+    #[inline]
+    pub fn has_joined(&self) -> bool {
+        self.joined > 0
+    }
+
+    /// What a range of a joined buffer is, in order; `None` for a range of any other. What lies outside is left out.
+    pub fn pieces(&self, range: BufferRange) -> Option<impl Iterator<Item = BufferRange> + '_> {
+        let Owner::Joined(pieces) = &self.regions.get(range.buffer.index() as usize)?.owner else { return None };
+        let first = pieces.partition_point(|(end, _)| *end <= range.offset);
+        let mut low = first.checked_sub(1).map_or(0, |before| pieces[before].0);
+        let pieces = pieces[first..].iter().map_while(move |&(end, buffer)| {
+            let start = std::mem::replace(&mut low, end);
+            let (from, to) = (range.offset.max(start), range.end().min(end));
+            let len = to.saturating_sub(from) as u32;
+            (start < range.end()).then(|| BufferRange::new(buffer, from - start, len))
+        });
+        Some(pieces.filter(|piece| piece.len > 0))
     }
 
     /// Takes storage from `source` from now on, as long as it has some; `None`: from the heap.
@@ -186,7 +225,8 @@ impl BufferTable {
     }
 
     fn is_owned(&self, buffer: BufferId) -> bool {
-        self.regions.get(buffer.index() as usize).is_some_and(|region| !matches!(region.owner, Owner::Lent))
+        let region = self.regions.get(buffer.index() as usize);
+        region.is_some_and(|region| matches!(region.owner, Owner::Vector(_) | Owner::Value(_)))
     }
 
     /// Forgets a buffer: its owner may use the memory again; if that is the table, the memory is freed. Not while a read
@@ -194,6 +234,12 @@ impl BufferTable {
     pub fn remove(&mut self, buffer: BufferId) {
         if let Some(region) = self.clear(buffer) {
             self.free.push(buffer.index());
+            if let Owner::Joined(pieces) = &region.owner {
+                self.joined -= 1;
+                for (_, piece) in pieces {
+                    self.remove(*piece);
+                }
+            }
             // SAFETY: the region has come out of the table, and no read is under way.
             drop(unsafe { region.into_vector() });
         }
@@ -329,6 +375,35 @@ mod tests {
 
     fn bytes(table: &BufferTable, buffer: BufferId, len: u32) -> &[u8] {
         table.bytes(BufferRange::new(buffer, 0, len))
+    }
+
+    #[test]
+    fn joined_buffers_are_sent_from_where_they_lie() {
+        let mut memory = [*b"abc", *b"def", *b"ghi"];
+        let mut table = BufferTable::new();
+        let before = table.allocate_copy(b"before").unwrap();
+        // SAFETY: the arrays outlive the table's names, and nobody else touches them.
+        let lent = memory.each_mut().map(|bytes| unsafe { table.insert(bytes.as_mut_ptr(), 3) });
+        let joined = table.join([(lent[0], 3), (lent[1], 0), (lent[2], 2), (lent[1], 3)]);
+        let text = |low: u64, high: u64| {
+            let pieces = table.pieces(BufferRange::new(joined, low, (high - low) as u32)).unwrap();
+            pieces.flat_map(|piece| table.bytes(piece)).map(|byte| char::from(*byte)).collect::<String>()
+        };
+        let all = "abcghdef";
+        for low in 0..=all.len() {
+            for high in low..=all.len() + 2 {
+                assert_eq!(text(low as u64, high as u64), all[low..high.min(all.len())], "{low}..{high}");
+            }
+        }
+        assert!(table.pieces(BufferRange::new(before, 0, 1)).is_none() && table.has_joined());
+        assert!(table.resolve(BufferRange::new(joined, 0, 1)).is_none(), "it lies in no one place");
+        // What an engine may release is what it has allocated.
+        table.release(joined);
+        assert_eq!(table.generation(joined), Some(0));
+        table.remove(joined);
+        assert!(!table.has_joined() && table.generation(joined).is_none());
+        assert!(lent.iter().all(|buffer| table.generation(*buffer).is_none()), "their names are gone as well");
+        assert_eq!(table.bytes(BufferRange::new(before, 0, 6)), b"before");
     }
 
     #[test]

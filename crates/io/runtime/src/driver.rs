@@ -403,6 +403,9 @@ impl<E: Engine, L: Link> Driver<E, L> {
             if !self.engine.poll_transmit(self.now, &mut self.train) {
                 return Ok(());
             }
+            if self.memory.has_joined() {
+                self.train.split_payload(|range| self.memory.pieces(range));
+            }
             // Once: a train that is held keeps what was written.
             self.train.fill_checksum(|range| self.memory.bytes(range), &mut self.sums);
             if !self.send()? {

@@ -386,11 +386,11 @@ impl Socket {
         let Some(cast) = self.inner.casting().cast else {
             return Err(Unsent::new(message, Error::CallRefused(Refused::NotConnected)));
         };
-        let (base, len) = (message.base(), message.len());
+        let len = message.len();
         let queued = self.inner.end.port.call(|mut call| {
             // SAFETY: the message moves into the lane of the set, which keeps it, untouched, until the event that takes
             // the buffer out of the table again.
-            let buffer = unsafe { call.memory.insert(base, len) };
+            let buffer = unsafe { message.lend(call.memory) };
             match queue(&mut call, cast, buffer, len) {
                 Ok((ticket, lane)) => {
                     lane.lend(ticket, message, is_tracked);

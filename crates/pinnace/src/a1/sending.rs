@@ -65,10 +65,10 @@ pub(super) fn queue(
     mut message: Message,
     is_tracked: bool,
 ) -> Result<u64, Unqueued<Message>> {
-    let (base, len) = (message.base(), message.len());
+    let len = message.len();
     // SAFETY: the message moves into the association's lane, which keeps it, untouched, until the event that takes the
     // buffer out of the table again.
-    let buffer = unsafe { call.memory.insert(base, len) };
+    let buffer = unsafe { message.lend(call.memory) };
     let refused = match (call.engine.send(call.now, id, Output::new(buffer, len as u64)), call.state.association(place))
     {
         (Ok(ticket), Some(association)) => {

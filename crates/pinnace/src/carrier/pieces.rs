@@ -66,16 +66,9 @@ impl Pool {
 }
 
 /// Messages that are the pieces of `message`; each keeps it alive, and so does what is returned.
-pub(super) fn split(mut message: Message, piece: usize) -> (Arc<Message>, Vec<Message>) {
-    let (base, len) = (message.base(), message.len());
-    let whole = Arc::new(message);
-    let parts = cut(len, piece).map(|range| {
-        // SAFETY: the memory is the message's, which lives as long as the owner, and is only read while it is shared: a
-        // message that is sent is not written to. The range lies within its length.
-        unsafe { Message::from_owner(Arc::clone(&whole), base.add(range.start), range.len()) }
-    });
-    let parts = parts.collect();
-    (whole, parts)
+pub(super) fn split(message: Message, piece: usize) -> (Arc<Message>, Vec<Message>) {
+    let ranges = cut(message.len(), piece);
+    message.share(ranges)
 }
 
 #[cfg(test)]

@@ -47,7 +47,7 @@ impl Writer {
 
     /// Writes from `at` on, until `write` has no room. Returns where it has come to.
     fn write_from(
-        message: &[u8],
+        message: &Message,
         mut at: usize,
         mut write: impl FnMut(&[u8]) -> io::Result<Option<usize>>,
     ) -> io::Result<usize> {
@@ -61,7 +61,7 @@ impl Writer {
             } else if at < HEAD_BYTES {
                 write(&head[at..])?
             } else {
-                write(&message[at - HEAD_BYTES..])?
+                write(message.rest_of_part(at - HEAD_BYTES))?
             };
             let Some(taken) = taken else { break };
             at += taken;

@@ -344,10 +344,9 @@ fn queue(
     let said = (frame.packet_bytes, frame.window);
     let (packet_bytes, window) = choose(outgoing, sizes, path, size, frame.terms.as_ref(), said);
     let (repeat_until, give_up_at) = frame.deadlines(*now);
-    let (base, len) = (frame.message.base(), frame.message.len());
     // SAFETY: the message moves into `state`, which keeps it, untouched, until the event that takes the buffer out of the
     // table again; if the engine refuses it, the buffer is taken out here.
-    let buffer = unsafe { memory.insert(base, len) };
+    let buffer = unsafe { frame.message.lend(memory) };
     let spec = FrameSpec {
         terms: frame.terms.take(),
         packet_bytes: Some(packet_bytes),

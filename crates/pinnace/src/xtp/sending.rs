@@ -103,10 +103,10 @@ fn queue_next(
     joins: bool,
 ) -> Result<u64, Unqueued> {
     let Call { now, engine, memory, state } = call;
-    let (base, len) = (message.base(), message.len());
+    let len = message.len();
     // SAFETY: the message moves into the association's lane, which keeps it, untouched, until the event that takes the
     // buffer out of the table again.
-    let buffer = unsafe { memory.insert(base, len) };
+    let buffer = unsafe { message.lend(memory) };
     let output = Output {
         eom: options.eom,
         btag: options.btag,

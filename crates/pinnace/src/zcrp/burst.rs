@@ -76,7 +76,12 @@ pub(super) fn begin(port: &Port, way: Way, messages: Vec<Message>) -> Result<Bur
             let len = way.len(&message);
             // SAFETY: the message moves into the lane, which keeps it, untouched, until the event that takes the buffer
             // out of the table again; one to receive into was checked to be writable.
-            let buffer = unsafe { memory.insert(message.base(), len) };
+            let buffer = unsafe {
+                match way {
+                    Way::Out => message.lend(memory),
+                    Way::In => memory.insert(message.base(), len),
+                }
+            };
             if let Some(number) = way.begin(engine, now, buffer, len as u32) {
                 lane.begin(number, message);
             }

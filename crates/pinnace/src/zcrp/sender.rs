@@ -50,16 +50,15 @@ impl Sender {
         let Ok(size) = u32::try_from(message.len()) else {
             return Err(Unsent::new(message, Error::TooLarge));
         };
-        let (base, len) = (message.base(), message.len());
         let call = |call: Call<'_, pinnace_zcrp::Zcrp, super::exchange::Exchange>| {
             let Call { now, engine, memory, state } = call;
             let Some(sender) = engine.sender_mut() else { return Err((message, Error::Timeout)) };
-            if is_bounded && !has_room(state, len) {
+            if is_bounded && !has_room(state, message.len()) {
                 return Err((message, Error::Refused(Refused::TooMany)));
             }
             // SAFETY: the message moves into `state`, which keeps it, untouched, until the event that takes the buffer
             // out of the table again.
-            let buffer = unsafe { memory.insert(base, len) };
+            let buffer = unsafe { message.lend(memory) };
             match sender.send(now, buffer, size) {
                 Ok(number) => Ok((number, state.sends.begin(number, message))),
                 Err(refused) => {

@@ -73,6 +73,25 @@ pub(crate) fn deliveries(pair: &Pair) {
     }
 }
 
+/// A message is sent from where its parts lie, and comes back as it was.
+pub(crate) fn parts(pair: &Pair) {
+    let bytes = pattern(2_300_000, 9);
+    let end = bytes.len();
+    for cuts in [&[700, 70_000, end][..], &[1, end], &[600, 1300, 2000, 1_400_000, end - 1, end]] {
+        let mut low = 0;
+        let parts = cuts.iter().map(|&high| {
+            let part = Message::from(&bytes[low..high]);
+            low = high;
+            part
+        });
+        let delivery = pair.client.send(Message::gather(parts.collect())).unwrap();
+        expect(&pair.server, &bytes);
+        let delivered = delivery.wait().unwrap();
+        assert_eq!(delivered.message.parts().count(), cuts.len());
+        assert!(delivered.message.into_vec() == bytes);
+    }
+}
+
 pub(crate) fn order(pair: &Pair) {
     std::thread::scope(|scope| {
         scope.spawn(|| {

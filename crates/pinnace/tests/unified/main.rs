@@ -39,6 +39,11 @@ macro_rules! over_every_method {
                 }
 
                 #[test]
+                fn parts_of_a_message_lie_where_they_like() {
+                    body::parts(&pair());
+                }
+
+                #[test]
                 fn many_are_under_way_and_keep_their_order() {
                     body::order(&pair());
                 }

@@ -33,8 +33,8 @@ impl Freed {
         Lease(Arc::clone(self))
     }
 
-    /// There was no lease: a copy is sent.
-    pub(super) fn at_once(&self) {
+    /// The lease is over.
+    fn end(&self) {
         let waker = {
             let mut state = lock(&self.state);
             state.0 = true;
@@ -68,7 +68,7 @@ impl Freed {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.0.at_once();
+        self.0.end();
     }
 }
 

@@ -58,19 +58,11 @@ unsafe fn bytes<'a>(data: *const c_void, length: usize) -> Result<&'a [u8], Fail
     Ok(unsafe { std::slice::from_raw_parts(data.cast(), length) })
 }
 
-/// Where the bytes of a message lie.
-enum Memory {
-    /// In one piece of C's.
-    Theirs(*mut u8, usize),
-    /// Nowhere any more: what was in several pieces was put together.
-    Ours(Vec<u8>),
-}
-
-/// The parts of a message.
+/// The parts of a message: where they begin, and their bytes.
 ///
 /// # Safety
-/// `parts` points to `count` of them, or is null; and what they say is there may be read.
-unsafe fn gathered(parts: *const iovec, count: c_int) -> Result<Memory, Failure> {
+/// `parts` points to `count` of them, or is null.
+unsafe fn gathered(parts: *const iovec, count: c_int) -> Result<Vec<(*mut u8, usize)>, Failure> {
     if !(0..=MOST_PARTS).contains(&count) {
         return Err(invalid(format!("a message has 0 to {MOST_PARTS} parts, not {count}")));
     }
@@ -96,15 +88,7 @@ unsafe fn gathered(parts: *const iovec, count: c_int) -> Result<Memory, Failure>
             _ => pieces.push((base, iov_len)),
         }
     }
-    if let [(base, len)] = pieces[..] {
-        return Ok(Memory::Theirs(base, len));
-    }
-    let mut all = Vec::with_capacity(total);
-    for (base, len) in pieces {
-        // SAFETY: the caller's promise; it is not null, and not too long.
-        all.extend_from_slice(unsafe { std::slice::from_raw_parts(base, len) });
-    }
-    Ok(Memory::Ours(all))
+    Ok(pieces)
 }
 
 /// What differs for a message.
@@ -195,8 +179,9 @@ pub unsafe extern "C" fn pinnace_try_send(
 }
 
 /// Begins to send a message that lies in `count` parts (at most 1,024), without copying it: the memory is the library's, and
-/// must not be changed or freed, until the completion says that it is yours again. Parts that do not lie side by side are put
-/// together by one copy, since the methods send from one place; the array itself is yours when the call returns.
+/// must not be changed or freed, until the completion says that it is yours again. The array itself is yours when the call
+/// returns. Parts of fewer than 512 bytes on average are copied instead, since that costs less, and so are parts of messages
+/// over shared memory, into their place there.
 ///
 /// Who is told of the completion: either the function `done` of the options, or, if `delivery` is not NULL, whoever calls
 /// pinnace_delivery_wait with the handle that is written there. `options` may be NULL if `delivery` is not.
@@ -233,14 +218,9 @@ pub unsafe extern "C" fn pinnace_sendv(
         }
         let freed = Arc::new(Freed::default());
         // SAFETY: C promises the parts.
-        let message = match unsafe { gathered(parts, count)? } {
-            // SAFETY: C promises the memory until the completion, which is not told before the lease is over.
-            Memory::Theirs(base, len) => unsafe { Message::from_owner(freed.lease(), base, len) },
-            Memory::Ours(bytes) => {
-                freed.at_once();
-                Message::from_vec(bytes)
-            }
-        };
+        let parts = unsafe { gathered(parts, count)? };
+        // SAFETY: C promises the memory until the completion, which is not told before the lease is over.
+        let message = unsafe { Message::from_parts(freed.lease(), parts) };
         let must_not_wait = options.is_some_and(|options| options.flags & PINNACE_DONT_WAIT != 0);
         let sent = match (&special, must_not_wait) {
             (Some(special), false) => line.connection.send_with(message, special),

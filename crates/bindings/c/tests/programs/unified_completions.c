@@ -57,6 +57,26 @@ static void callbacks(const char *method) {
     CHECK(pinnace_close(client, LONG) == 0 && pinnace_close(server, LONG) == 0);
 }
 
+/* A head, a body, and a tail that lies before both. */
+static void large(pinnace_connection_t *client, pinnace_connection_t *server) {
+    enum { TAIL = 5000, HEAD = 700, BODY = 300000 };
+    static unsigned char memory[TAIL + 1 + HEAD + 1 + BODY];
+    unsigned char *head = memory + TAIL + 1, *body = head + HEAD + 1;
+    struct iovec array[3] = {{NULL, HEAD}, {NULL, BODY}, {NULL, TAIL}};
+    struct pinnace_received m = PINNACE_RECEIVED_INIT;
+    pinnace_delivery_t *delivery;
+    array[0].iov_base = head;
+    array[1].iov_base = body;
+    array[2].iov_base = memory;
+    for (size_t at = 0; at < sizeof memory; at++)
+        memory[at] = (unsigned char)(at * 7 + at / 251);
+    CHECK(pinnace_sendv(client, array, 3, NULL, &delivery) == 0);
+    CHECK(pinnace_recv(server, &m, LONG) == 1 && m.length == HEAD + BODY + TAIL);
+    CHECK(memcmp(m.data, head, HEAD) == 0 && memcmp((char *)m.data + HEAD, body, BODY) == 0);
+    CHECK(memcmp((char *)m.data + HEAD + BODY, memory, TAIL) == 0);
+    CHECK(pinnace_received_free(&m) == 0 && pinnace_delivery_wait(delivery, NULL, LONG) == 0);
+}
+
 static void parts(const char *method) {
     pinnace_connection_t *client, *server;
     pinnace_delivery_t *delivery;
@@ -77,6 +97,8 @@ static void parts(const char *method) {
     CHECK(pinnace_sendv(client, array, 4, NULL, &delivery) == 0);
     CHECK(pinnace_recv(server, &m, LONG) == 1 && m.length == 15 && memcmp(m.data, "threeone, two, ", 15) == 0);
     CHECK(pinnace_received_free(&m) == 0 && pinnace_delivery_wait(delivery, NULL, LONG) == 0);
+    /* Large parts leave from where they lie. */
+    large(client, server);
     /* Nothing is a message, too. */
     CHECK(pinnace_sendv(client, NULL, 0, NULL, &delivery) == 0);
     CHECK(pinnace_recv(server, &m, LONG) == 1 && m.length == 0 && m.data != NULL);

@@ -7,7 +7,7 @@ use super::protocol::{Job, Loss, Placement, Ran, Repeats};
 use super::worker::{End, Failure, Opened, stamp};
 use pinnace::Message;
 use pinnace::link::PathMtu;
-use pinnace::vrp::{self, Contract, Frame, Options, Profile, Received, Sending};
+use pinnace::vrp::{self, Contract, Frame, Options, Profile, Progress, Received, Sending};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -29,15 +29,20 @@ fn options(job: &Job) -> Options {
 struct Sender {
     sender: vrp::Sender,
     contract: Contract,
+    size: usize,
     free: Vec<Message>,
 }
+
+/// How often a sender that waits for one frame looks whether others have ended.
+const LOOK: Duration = Duration::from_millis(5);
 
 pub(super) fn sender(job: &Job) -> Result<Opened, Failure> {
     let peer = job.peer.ok_or_else(|| Failure::Failed("nowhere to connect to".into()))?;
     let contract = job.contract.contract(job.size as u64).map_err(|error| Failure::Failed(error.message))?;
     // Memory that has been touched, so that no run pays for page faults.
     let free = (0..job.depth).map(|_| Message::from_vec(vec![1; job.size])).collect();
-    Ok((Box::new(Sender { sender: vrp::Sender::connect(peer, &options(job))?, contract, free }), None))
+    let sender = vrp::Sender::connect(peer, &options(job))?;
+    Ok((Box::new(Sender { sender, contract, size: job.size, free }), None))
 }
 
 impl End for Sender {
@@ -47,7 +52,7 @@ impl End for Sender {
         for number in 0..count {
             let mut message = match self.free.pop() {
                 Some(message) => message,
-                None => oldest(&mut under_way)?,
+                None => self.any(&mut under_way)?,
             };
             stamp(&mut message, number);
             under_way.push_back(self.sender.send(Frame::new(message).with_contract(self.contract.clone()))?);
@@ -63,6 +68,29 @@ impl End for Sender {
             timeouts_spurious: after.timeouts_spurious - before.timeouts_spurious,
         });
         Ok(Ran { repeats, ..Ran::default() })
+    }
+}
+
+impl Sender {
+    /// The memory of a frame that has ended: whichever it is, since one that is repaired must not hold up the others.
+    fn any(&mut self, under_way: &mut VecDeque<Sending>) -> Result<Message, Failure> {
+        loop {
+            for _ in 0..under_way.len() {
+                match under_way.pop_front() {
+                    Some(sending) if sending.has_ended() => self.free.push(sending.wait()?.message),
+                    sending => under_way.extend(sending),
+                }
+            }
+            if let Some(message) = self.free.pop() {
+                return Ok(message);
+            }
+            // Whoever waits drives the endpoint; but another may end sooner.
+            let Some(first) = under_way.pop_front() else { return Ok(Message::from_vec(vec![1; self.size])) };
+            match first.wait_timeout(LOOK) {
+                Progress::Ended(sent) => return Ok(sent?.message),
+                Progress::UnderWay(first) => under_way.push_front(first),
+            }
+        }
     }
 }
 

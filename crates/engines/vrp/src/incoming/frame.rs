@@ -5,6 +5,7 @@
 
 use super::answer::{LossReport, Notes};
 use super::offer::{self, Offer};
+use super::rotation::Turns;
 use crate::{Delivery, FrameId, LossSummary};
 use core::ops::Range;
 use pinnace_core::{Address, BufferId, BufferRange, Decision, LossContract, LossDecider, Time, TimerHandle};
@@ -82,6 +83,7 @@ pub(super) struct Frame {
     /// Data packets and headers that came marked by a congested router.
     pub(super) marks: u32,
     pub(super) has_data: bool,
+    pub(super) turns: Turns,
     /// Whether it is among those that have something to say.
     pub(super) is_pending: bool,
     pub(super) notes: Notes,
@@ -115,6 +117,7 @@ impl Frame {
             budget: 0,
             marks: 0,
             has_data: false,
+            turns: Turns::default(),
             is_pending: false,
             notes,
             state: State::Incomplete(Box::new(incomplete)),
@@ -137,6 +140,11 @@ impl Frame {
     /// Everything before it has come or may be lost.
     pub(super) fn wait_point(&self) -> u32 {
         self.incomplete().map_or(self.packets, |incomplete| incomplete.decider.wait_point())
+    }
+
+    /// Nothing is known of this packet and those behind it.
+    pub(super) fn next_expected(&self) -> u32 {
+        self.incomplete().map_or(self.packets, |incomplete| incomplete.decider.next_expected())
     }
 
     /// Where packet `packet`, which exists, belongs.

@@ -15,6 +15,7 @@ mod offer;
 mod plan;
 mod read;
 mod room;
+mod rotation;
 mod source;
 
 use crate::{Config, Event, FrameId, IncomingCounters};
@@ -61,6 +62,8 @@ pub struct Incoming {
     replies: VecDeque<Reply>,
     /// The block of the newest data, and the packet after it: where the next one is expected.
     expected: Option<(u32, FrameId, u32)>,
+    /// The block of the newest data that nobody had asked for.
+    turn: Option<(u32, FrameId)>,
     events: VecDeque<Event>,
     /// Set while the endpoint says good-bye, and after: whether the application was told.
     closed: Option<bool>,
@@ -89,6 +92,7 @@ impl Incoming {
             pending: VecDeque::new(),
             replies: VecDeque::new(),
             expected: None,
+            turn: None,
             events: VecDeque::new(),
             closed: None,
             scratch: Vec::new(),
@@ -123,7 +127,7 @@ impl Incoming {
             self.end_frame(index, None, false);
         }
         self.early.clear();
-        self.expected = None;
+        (self.expected, self.turn) = (None, None);
         self.closed = Some(false);
     }
 

@@ -1,54 +1,113 @@
 //! Prediction: where the next payloads will land.
 //!
-//! In order: the packets behind the newest data, as long as they were asked for too; those of its frame of which nothing is
-//! known yet; those of the next frame of that sender of which nothing has come. What is not foreseen lands in bounce memory. Only packets that
-//! are still missing from an incomplete frame get a slot, so a wrong guess only dirties bytes that will be written again, or
-//! are a hole.
+//! In order: what was asked for, if that is what comes just now; then the frames whose turn it is ([`super::rotation`]), from
+//! the first packet on of which nothing is known; and behind the last one that is known, the next frames of that sender of which
+//! nothing has come. What is not foreseen lands in bounce memory. Only packets that are still missing from an incomplete frame
+//! get a slot, so a wrong guess only dirties bytes that will be written again, or are a hole.
 
 use super::Incoming;
 use super::frame::Frame;
+use crate::FrameId;
 use pinnace_core::{MAX_PACKETS_AHEAD, ReceivePlan};
 use pinnace_wire::vrp::HEADER_BYTES;
+
+/// Frames in a round that are looked at, and turns.
+const MOST_FRAMES: usize = 16;
+const MOST_TURNS: usize = 64;
 
 impl Incoming {
     pub(crate) fn plan_receive(&self, plan: &mut ReceivePlan) {
         let Some((index, id, from)) = self.expected else { return };
-        let Some(frame) = self.frames.get(index).filter(|frame| frame.id == id) else { return };
-        let mut left = plan.datagrams();
-        if !plan_frame(plan, frame, from, &mut left) {
-            return;
+        let Some(frame) = self.frame(index, id) else { return };
+        let mut slots = Slots { left: plan.datagrams(), plan };
+        if let Some(incomplete) = frame.incomplete() {
+            // What was asked for in a run comes in a run. Then the sender goes on where it was.
+            let decider = &incomplete.decider;
+            for packet in (from..decider.next_expected()).take_while(|packet| !decider.is_valid(*packet)) {
+                if !slots.add(frame, packet) {
+                    return;
+                }
+            }
         }
+        let turn = self.turn.filter(|&(index, id)| self.frame(index, id).is_some());
+        self.plan_turns(&mut slots, turn.unwrap_or((index, id)));
+    }
+
+    fn frame(&self, index: u32, id: FrameId) -> Option<&Frame> {
+        self.frames.get(index).filter(|frame| frame.id == id)
+    }
+
+    /// Plans for the frames in turn, from the one whose turn it is.
+    fn plan_turns(&self, slots: &mut Slots<'_>, first: (u32, FrameId)) {
+        // How far each frame that had a turn is planned.
+        let mut planned = [(0, 0); MOST_FRAMES];
+        let mut count = 0;
+        let mut now = first;
+        for turn in 0..MOST_TURNS {
+            let Some(frame) = self.frame(now.0, now.1) else { return };
+            let known = planned[..count].iter().position(|(index, _)| *index == now.0);
+            let from = known.map_or_else(|| frame.next_expected(), |at| planned[at].1);
+            let had = if turn == 0 { from.saturating_sub(frame.turns.began) } else { 0 };
+            let span = frame.turns.span().filter(|span| *span >= had && frame.turns.followed_by.is_some());
+            let end = frame.planned_end().min(span.map_or(u32::MAX, |span| from.saturating_add(span - had)));
+            for packet in from..end {
+                if !slots.add(frame, packet) {
+                    return;
+                }
+            }
+            let Some(next) = frame.turns.followed_by else { return self.plan_next_frames(slots, frame) };
+            match known {
+                Some(at) => planned[at].1 = end.max(from),
+                None if count < MOST_FRAMES => {
+                    planned[count] = (now.0, end.max(from));
+                    count += 1;
+                }
+                None => return,
+            }
+            now = next;
+        }
+    }
+
+    /// Plans for the frames behind `frame`.
+    fn plan_next_frames(&self, slots: &mut Slots<'_>, frame: &Frame) {
         let Some(source) = self.sources.find(&frame.source) else { return };
-        let next = frame.number + 1;
-        for (_, &index) in source.frames.range(next..).take(4) {
+        for (_, &index) in source.frames.range(frame.number + 1..).take(4) {
             let Some(frame) = self.frames.get(index).filter(|frame| !frame.has_data) else { continue };
-            if !plan_frame(plan, frame, 0, &mut left) {
-                return;
+            for packet in 0..frame.planned_end() {
+                if !slots.add(frame, packet) {
+                    return;
+                }
             }
         }
     }
 }
 
-/// Plans for the packets of a frame from `from` on; says whether others may follow in the same read.
-fn plan_frame(plan: &mut ReceivePlan, frame: &Frame, from: u32, left: &mut usize) -> bool {
-    let Some(incomplete) = frame.incomplete() else { return true };
-    let decider = &incomplete.decider;
-    let end = frame.packets.min(decider.wait_point().saturating_add(MAX_PACKETS_AHEAD));
-    // What was asked for in a run comes in a run. Then the sender goes on where it was.
-    let next = decider.next_expected();
-    let again = (from..next).take_while(|packet| !decider.is_valid(*packet));
-    for packet in again.chain(next.max(from)..end) {
-        let place = frame.place(incomplete.buffer, packet);
-        if *left == 0 || !plan.has_room(2, HEADER_BYTES + place.len as usize) {
-            return false;
-        }
-        plan.pooled(HEADER_BYTES);
-        plan.payload(place);
-        *left -= 1;
-        // A short datagram is the last of a read.
-        if place.len < u32::from(frame.packet_bytes) {
-            return false;
-        }
+impl Frame {
+    /// The first packet that cannot be foreseen.
+    fn planned_end(&self) -> u32 {
+        let end = |decider: &pinnace_core::LossDecider| decider.wait_point().saturating_add(MAX_PACKETS_AHEAD);
+        self.incomplete().map_or(0, |incomplete| self.packets.min(end(&incomplete.decider)))
     }
-    true
+}
+
+/// The plan, and the datagrams that it may still foresee.
+struct Slots<'a> {
+    plan: &'a mut ReceivePlan,
+    left: usize,
+}
+
+impl Slots<'_> {
+    /// Foresees a packet; says whether others may follow in the same read.
+    fn add(&mut self, frame: &Frame, packet: u32) -> bool {
+        let Some(incomplete) = frame.incomplete() else { return true };
+        let place = frame.place(incomplete.buffer, packet);
+        if self.left == 0 || !self.plan.has_room(2, HEADER_BYTES + place.len as usize) {
+            return false;
+        }
+        self.plan.pooled(HEADER_BYTES);
+        self.plan.payload(place);
+        self.left -= 1;
+        // A short datagram is the last of a read.
+        place.len >= u32::from(frame.packet_bytes)
+    }
 }

@@ -69,6 +69,7 @@ impl Incoming {
     /// A data packet of a known frame.
     fn on_data(&mut self, now: Time, meta: &RxMeta, segment: &Segment, rx: &mut Placed<'_>, index: u32, packet: u32) {
         let Some(frame) = self.frames.get_mut(index) else { return };
+        let is_new = packet >= frame.next_expected();
         match frame.on_data(now, meta.destination, packet, segment.len) {
             Outcome::Malformed => {
                 self.counters.datagrams_malformed += 1;
@@ -82,9 +83,14 @@ impl Incoming {
                 self.counters.packets_in_place += u64::from(copied == 0);
                 self.counters.packets_copied += u64::from(copied > 0);
                 self.counters.bytes_copied += u64::from(copied);
-                self.expected = Some((index, frame.id, packet + 1));
+                let id = frame.id;
+                self.expected = Some((index, id, packet + 1));
+                if is_new {
+                    self.on_turn(index, id);
+                }
             }
         }
+        let Some(frame) = self.frames.get_mut(index) else { return };
         if meta.ecn == Ecn::Congested {
             frame.marks = frame.marks.saturating_add(1);
             self.counters.congestion_marks += 1;

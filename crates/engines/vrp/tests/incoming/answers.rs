@@ -189,6 +189,58 @@ fn in_place_prediction_survives_losses_and_the_next_frame() {
 }
 
 #[test]
+fn in_place_prediction_follows_frames_that_take_turns() {
+    //= V-R12 test
+    let mut half = new();
+    let size = 40_000;
+    // Ten frames, of which eight take turns of two packets; each that ends makes room for another.
+    for number in 0..10 {
+        half.feed(&header(number, size, 1000, &[Tag::ConsLoss(2), Tag::LossRate(64)]));
+    }
+    let mut next = [0; 10];
+    let (mut round, mut waiting): (Vec<u16>, Vec<u16>) = ((0..8).collect(), vec![9, 8]);
+    next[0] = 38;
+    let mut packets = Vec::new();
+    while !round.is_empty() {
+        for number in round.clone() {
+            let at = &mut next[usize::from(number)];
+            packets.extend([*at, *at + 1].map(|packet| (number, packet)));
+            *at += 2;
+            if *at == 40 {
+                match waiting.pop() {
+                    Some(other) => round.iter_mut().filter(|it| **it == number).for_each(|it| *it = other),
+                    None => round.retain(|it| *it != number),
+                }
+            }
+        }
+    }
+    let read = |half: &mut Half, packets: &[(u16, u32)]| {
+        for train in packets.chunks(17) {
+            let train: Vec<_> = train.iter().map(|&(number, at)| data(number, size as usize, 1000, at)).collect();
+            half.read(ALICE, Ecn::NotCapable, &train);
+        }
+    };
+    let (learning, rest) = packets.split_at(3 * 16);
+    read(&mut half, learning);
+    let before = half.counters();
+    let (lossless, lossy) = rest.split_at(17 * 12);
+    read(&mut half, lossless);
+    let copied = half.counters().packets_copied - before.packets_copied;
+    assert_eq!(copied, 0, "of {}", lossless.len());
+    // One in fifty is lost: what follows it in its train is not where it was foreseen, and no more.
+    let lossy: Vec<_> = lossy.iter().enumerate().filter(|(at, _)| at % 50 != 30).map(|(_, packet)| *packet).collect();
+    read(&mut half, &lossy);
+    let copied = half.counters().packets_copied - before.packets_copied;
+    assert!(copied < lossy.len() as u64 / 3, "{copied} of {}", lossy.len());
+    for delivery in half.deliveries() {
+        let holes: Vec<_> = delivery.holes.iter().map(|hole| hole.start as usize..hole.end as usize).collect();
+        let mut expected = crate::half::content(delivery.number, size as usize);
+        holes.into_iter().for_each(|hole| expected[hole].fill(0));
+        assert_eq!(half.content(&delivery), expected);
+    }
+}
+
+#[test]
 fn the_largest_packets_work() {
     //= V-R12 test
     let mut half = new();

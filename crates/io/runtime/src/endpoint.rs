@@ -80,7 +80,7 @@ where
         let shared = &self.handle.shared;
         let mut core = shared.lock();
         core.check()?;
-        core.activity += 1;
+        shared.rest.count();
         // While a thread waits, it is for what is queued now. And an application that only ever calls releases itself.
         let expired = core.held.is_some_and(|held| held <= core.driver.last_now());
         let hold = core.seat != Seat::Application && !expired;
@@ -133,7 +133,7 @@ where
     ) -> Result<R, WaitError> {
         let mut place = Place { endpoint: self, core: self.handle.shared.lock(), drives: false };
         let core = &mut place.core;
-        core.activity += 1;
+        self.handle.shared.rest.count();
         loop {
             if let Some(result) = ready(&mut core.state) {
                 return Ok(result);
@@ -249,7 +249,7 @@ where
     pub fn progress(&self) -> Result<bool, EndpointError> {
         let mut core = self.handle.shared.lock();
         core.check()?;
-        core.activity += 1;
+        self.handle.shared.rest.count();
         core.release();
         let progress = core.turn(None);
         core.check()?;
@@ -308,7 +308,7 @@ where
     fn ensure_prompt_worker(&self, core: &mut Locked<'_, E, L, S>) -> Result<(), EndpointError> {
         worker::start(&self.handle.shared, core).map_err(|error| EndpointError::Link(Arc::new(error)))?;
         if core.seat == Seat::Free {
-            self.handle.shared.rest.notify_one();
+            self.handle.shared.rest.notify();
         }
         Ok(())
     }
@@ -382,7 +382,7 @@ where
             self.core.counters.hand_overs += 1;
             shared.turn.notify_one();
         } else if self.core.worker_parked || self.core.is_prompt() {
-            shared.rest.notify_one();
+            shared.rest.notify();
         }
         self.endpoint.ensure_worker(&mut self.core);
     }

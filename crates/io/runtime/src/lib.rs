@@ -18,6 +18,7 @@ pub mod counters;
 mod driver;
 mod endpoint;
 mod publishing;
+mod rest;
 mod shared;
 mod wake;
 mod worker;

@@ -13,6 +13,7 @@
 //! nothing to do with threads that wait in the parent.
 
 use crate::publishing::Published;
+use crate::rest::Rest;
 use crate::wake::{self, WakeFd};
 use crate::{Driver, EndpointConfig, EndpointError, EventSink, Idle, Progress};
 use pinnace_core::{Engine, PollAt, Time};
@@ -91,8 +92,6 @@ pub(crate) struct Core<E, L, S> {
     /// The engine holds back what the application queues, at most until then.
     pub(crate) held: Option<Time>,
     last_read: Time,
-    /// Counts calls and waits, for the worker to see that the application is about.
-    pub(crate) activity: u64,
     pub(crate) wakers: Vec<Waker>,
     /// Tasks have waited lately, and will again.
     pub(crate) prompt_until: Time,
@@ -177,8 +176,8 @@ pub(crate) struct Shared<E, L, S> {
     wanted: AtomicUsize,
     /// Where threads wait while another drives.
     pub(crate) turn: Condvar,
-    /// Where the worker rests while the application drives.
-    pub(crate) rest: Condvar,
+    /// Where the worker rests while the application is about.
+    pub(crate) rest: Rest,
     wakes: [WakeFd; 2],
     pub(crate) readiness: WakeFd,
 }
@@ -199,7 +198,6 @@ where
             sleeps: [None; 2],
             held: None,
             last_read: Time::ZERO,
-            activity: 0,
             wakers: Vec::new(),
             prompt_until: Time::ZERO,
             announces: false,
@@ -217,7 +215,7 @@ where
             core: Mutex::new(core),
             wanted: AtomicUsize::new(0),
             turn: Condvar::new(),
-            rest: Condvar::new(),
+            rest: Rest::default(),
             wakes: [WakeFd::new()?, WakeFd::new()?],
             readiness: WakeFd::new()?,
         }))
@@ -404,7 +402,7 @@ where
         if self.error.is_none() {
             self.error = Some(error);
         }
-        self.shared.rest.notify_all();
+        self.shared.rest.notify();
         self.rouse(Role::Worker);
         self.announce(None);
     }

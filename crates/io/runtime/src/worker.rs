@@ -17,7 +17,6 @@ use pinnace_core::Engine;
 use pinnace_link::Link;
 use std::io;
 use std::sync::Arc;
-use std::time::Instant;
 
 /// Starts the worker of an endpoint unless it runs or the endpoint has failed.
 pub(crate) fn start<E, L, S>(shared: &Arc<Shared<E, L, S>>, core: &mut Locked<'_, E, L, S>) -> io::Result<()>
@@ -43,7 +42,7 @@ where
     let mut core = shared.lock();
     let mut seen = None;
     while core.error.is_none() {
-        let quiet = seen == Some(core.activity);
+        let quiet = seen == Some(shared.rest.activity());
         if core.is_inside() {
             // The same wait as the last time we looked: it may take long, and whoever leaves tells us.
             core.worker_parked = quiet;
@@ -51,28 +50,24 @@ where
             core.seat = Seat::Worker;
             core.counters.worker_takeovers += 1;
             core.release();
-            drive(&mut core);
+            drive(shared, &mut core);
             leave(shared, &mut core);
             continue;
         }
-        seen = Some(core.activity);
-        let until = (!core.worker_parked).then(|| Instant::now() + core.config.grace);
-        core.wait(&shared.rest, until);
-        if std::mem::take(&mut core.worker_parked) {
-            // The grace period begins when the thread leaves.
-            seen = None;
-        }
+        let grace = (!core.worker_parked).then_some(core.config.grace);
+        seen = core.unlocked(|| shared.rest.rest(grace));
+        core.worker_parked = false;
     }
 }
 
 /// Drives until the seat is taken, the application comes back, or the endpoint fails.
-fn drive<E, L, S>(core: &mut Locked<'_, E, L, S>)
+fn drive<E, L, S>(shared: &Shared<E, L, S>, core: &mut Locked<'_, E, L, S>)
 where
     E: Engine,
     L: Link,
     S: EventSink<E::Event>,
 {
-    let seen = core.activity;
+    let seen = shared.rest.activity();
     loop {
         let now = core.driver.last_now();
         if core.held.is_some_and(|held| held <= now) {
@@ -82,7 +77,7 @@ where
         if progress.worked() {
             core.give_way();
         }
-        let returned = core.activity != seen && !core.is_prompt();
+        let returned = shared.rest.activity() != seen && !core.is_prompt();
         if core.seat != Seat::Worker || core.error.is_some() || returned {
             return;
         }

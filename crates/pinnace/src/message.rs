@@ -52,15 +52,22 @@ struct Gathered {
 }
 
 impl Gathered {
-    fn whole(&self) -> &Vec<u8> {
-        self.whole.get_or_init(|| {
-            let mut whole = Vec::with_capacity(self.capacity);
-            for &(base, len) in &self.parts {
-                // SAFETY: `Message::from_parts`'s caller promised the memory for as long as the owner lives.
-                whole.extend_from_slice(unsafe { std::slice::from_raw_parts(base, len) });
-            }
-            whole
-        })
+    /// All of it in one place.
+    fn whole(&self) -> &[u8] {
+        if let [(base, len)] = self.parts[..] {
+            // SAFETY: `Message::from_parts`'s caller promised the memory for as long as the owner lives.
+            return unsafe { std::slice::from_raw_parts(base, len) };
+        }
+        self.whole.get_or_init(|| self.copied())
+    }
+
+    fn copied(&self) -> Vec<u8> {
+        let mut whole = Vec::with_capacity(self.capacity);
+        for &(base, len) in &self.parts {
+            // SAFETY: as above.
+            whole.extend_from_slice(unsafe { std::slice::from_raw_parts(base, len) });
+        }
+        whole
     }
 
     /// The parts of `[range)`.
@@ -159,6 +166,9 @@ impl Message {
     /// assert_eq!(message.parts().map(<[u8]>::len).collect::<Vec<_>>(), [1000, 3000]);
     /// ```
     pub fn gather(mut messages: Vec<Self>) -> Self {
+        if messages.len() == 1 {
+            return messages.remove(0);
+        }
         let parts: Vec<_> = messages.iter_mut().flat_map(|message| message.raw_parts(0..message.len)).collect();
         // SAFETY: the memory is the messages', which become the owner and are not touched any more: what they own does not
         // move with them.
@@ -174,16 +184,12 @@ impl Message {
     pub unsafe fn from_parts(owner: impl Any + Send + Sync, mut parts: Vec<(*mut u8, usize)>) -> Self {
         parts.retain(|(_, len)| *len > 0);
         let capacity = parts.iter().map(|(_, len)| len).sum();
-        if let [(base, len)] = parts[..] {
-            // SAFETY: the caller's promise. A message to be sent is not written to.
-            return unsafe { Self::from_owner(owner, base, len) };
+        let is_small = parts.is_empty() || (parts.len() > 1 && capacity < parts.len() * WORTH_NAMING);
+        let gathered = Gathered { parts, capacity, whole: OnceLock::new(), _owner: Box::new(owner) };
+        if is_small {
+            return Self::from_vec(gathered.copied());
         }
-        let mut gathered = Box::new(Gathered { parts, capacity, whole: OnceLock::new(), _owner: Box::new(owner) });
-        if capacity == 0 || capacity < gathered.parts.len() * WORTH_NAMING {
-            gathered.whole();
-            return Self::from_vec(gathered.whole.take().unwrap_or_default());
-        }
-        Self { len: capacity, memory: Memory::Gathered(gathered) }
+        Self { len: capacity, memory: Memory::Gathered(Box::new(gathered)) }
     }
 
     /// The bytes that count, in order, as they lie: one slice, but for [`Message::gather`].
@@ -453,6 +459,16 @@ mod tests {
         let found: Vec<_> = pieces.iter().map(|piece| table.resolve(*piece).unwrap().cast_const()).collect();
         assert!(found == bases && !is_copied(&message), "no byte is copied");
         assert!(*message == all[..2500] && is_copied(&message), "who wants them side by side has a copy");
+    }
+
+    #[test]
+    fn what_may_only_be_read_stays_so_when_it_is_all_there_is() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&[7; 5000]).unwrap();
+        let mapped = Message::map_file(&file, 0, 5000).unwrap();
+        let message = Message::gather(vec![Message::with_capacity(0), mapped]);
+        assert_eq!((message.parts().count(), message.is_writable(), &*message), (1, false, &[7; 5000][..]));
+        assert!(!is_copied(&message));
     }
 
     #[test]

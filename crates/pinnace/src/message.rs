@@ -17,6 +17,8 @@ use std::{fmt, io};
 
 /// Parts that are smaller than this on average are put together by a copy: to name each to the system would cost more.
 const WORTH_NAMING: usize = 512;
+/// So are more than this: a packet can have parts of several messages, and the system takes 1,024 of them.
+const MOST_NAMED: usize = 256;
 
 /// A buffer of at most 4,294,967,295 bytes for sending and receiving.
 ///
@@ -156,7 +158,7 @@ impl Message {
     }
 
     /// One message of the bytes of several, to be sent from where they lie: nothing is copied, unless the parts are small
-    /// (fewer than 512 bytes on average), when a copy costs less. A method that needs them in one place, and whoever looks at
+    /// (fewer than 512 bytes on average) or many (more than 256), when a copy costs less. A method that needs them in one place, and whoever looks at
     /// them, makes one copy then; [`Message::parts`] does not. The message is read-only.
     ///
     /// ```
@@ -176,7 +178,7 @@ impl Message {
     }
 
     /// As [`Message::from_owner`], of bytes in several places: base and length of each. They are to be sent, so they are only
-    /// read. Small parts are copied here, as by [`Message::gather`], and `owner` is dropped.
+    /// read. Small and many parts are copied here, as by [`Message::gather`], and `owner` is dropped.
     ///
     /// # Safety
     /// The memory must be valid for reading, from any thread, until `owner` is dropped, and nobody may change it before
@@ -184,9 +186,10 @@ impl Message {
     pub unsafe fn from_parts(owner: impl Any + Send + Sync, mut parts: Vec<(*mut u8, usize)>) -> Self {
         parts.retain(|(_, len)| *len > 0);
         let capacity = parts.iter().map(|(_, len)| len).sum();
-        let is_small = parts.is_empty() || (parts.len() > 1 && capacity < parts.len() * WORTH_NAMING);
+        let are_small = parts.len() > 1 && capacity < parts.len() * WORTH_NAMING;
+        let is_copied = parts.is_empty() || are_small || parts.len() > MOST_NAMED;
         let gathered = Gathered { parts, capacity, whole: OnceLock::new(), _owner: Box::new(owner) };
-        if is_small {
+        if is_copied {
             return Self::from_vec(gathered.copied());
         }
         Self { len: capacity, memory: Memory::Gathered(Box::new(gathered)) }
@@ -491,6 +494,8 @@ mod tests {
         let message = unsafe { Message::from_parts(Arc::clone(&owner), vec![(base, 10), (base, 0), (base, 50)]) };
         assert_eq!((&*message, Arc::strong_count(&owner)), (&[7u8; 60][..], 1));
         assert!(Message::gather(Vec::new()).is_empty());
+        let many = |count| Message::gather((0..count).map(|_| Message::from_vec(vec![1; 600])).collect());
+        assert_eq!([many(256), many(257)].map(|message| is_copied(&message)), [false, true]);
     }
 
     #[test]

@@ -631,8 +631,8 @@ int pinnace_try_send(pinnace_connection_t *connection,
 /**
  * Begins to send a message that lies in `count` parts (at most 1,024), without copying it: the memory is the library's, and
  * must not be changed or freed, until the completion says that it is yours again. The array itself is yours when the call
- * returns. Parts of fewer than 512 bytes on average are copied instead, since that costs less, and so are parts of messages
- * over shared memory, into their place there.
+ * returns. Parts of fewer than 512 bytes on average, or more than 256 of them, are copied instead, since that costs less, and so
+ * are parts of messages over shared memory, into their place there.
  *
  * Who is told of the completion: either the function `done` of the options, or, if `delivery` is not NULL, whoever calls
  * pinnace_delivery_wait with the handle that is written there. `options` may be NULL if `delivery` is not.

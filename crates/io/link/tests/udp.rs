@@ -224,6 +224,21 @@ fn ecn_bits_cross() {
 }
 
 #[test]
+fn nobody_at_port_0_is_no_reason_to_do_without_ecn() {
+    for local in [V4, V6] {
+        let [mut a, mut b] = [(); 2].map(|()| UdpLink::bind(address(local), &UdpOptions::default()).unwrap());
+        let to = a.local_address().unwrap();
+        // As of a datagram with a forged source.
+        let nowhere = SocketAddr::new(to.ip(), 0);
+        assert_eq!(send_bytes(&mut b, nowhere.into(), b"lost", Ecn::Capable0), SendOutcome::Sent);
+        assert_eq!(b.counters().send_errors, 1);
+        assert_eq!(send_bytes(&mut b, to.into(), b"x", Ecn::Capable0), SendOutcome::Sent);
+        let (bytes, read) = receive_bytes(&mut a).unwrap();
+        assert_eq!((&bytes[..], read.meta.ecn), (&b"x"[..], Ecn::Capable0), "{local}");
+    }
+}
+
+#[test]
 fn a_listener_answers_from_the_address_that_was_written_to() {
     for (listen, to) in [("0.0.0.0:0", "127.0.0.2"), ("[::]:0", "127.0.0.3"), ("[::]:0", "::1")] {
         let options = UdpOptions::default();

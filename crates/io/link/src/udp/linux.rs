@@ -498,9 +498,11 @@ impl UdpLink {
         Ok(self.sent(done - lost, train.bytes() - lost * train.segment_size().min(train.bytes() / train.segments())))
     }
 
-    /// Some kernels refuse the ECN control message. True if that may have been why, and it is not sent any more.
+    /// Some kernels refuse the ECN control message. True if that may have been why, and it is not sent any more. They also
+    /// refuse to send to port 0, which whoever forges a source can name.
     fn give_up_ecn(&mut self, train: &Train) -> bool {
-        let used = self.ecn && train.ecn() != Ecn::NotCapable;
+        let is_nowhere = matches!(train.destination(), Address::Inet(to) if to.port() == 0);
+        let used = self.ecn && train.ecn() != Ecn::NotCapable && !is_nowhere;
         self.ecn &= !used;
         used
     }

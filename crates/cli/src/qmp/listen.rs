@@ -36,6 +36,9 @@ type Told = bare::Told<Line>;
 const PIECE: usize = 256 << 10;
 /// How long connections have to come to their end when enough has come.
 const LINGER: Duration = Duration::from_secs(1);
+/// How long the end of a stream is repeated if the peer does not say that it knows of it: four times, before there is a
+/// measured round trip.
+const FAREWELL: Duration = Duration::from_secs(5);
 
 pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     interrupt::install();
@@ -130,7 +133,7 @@ fn read(stream: &Stream, is_over: &AtomicBool) -> io::Result<Option<Line>> {
 fn close(stream: &Stream, is_over: &AtomicBool) {
     if is_over.load(Ordering::Relaxed) {
         // Nobody is left to do the work in the background.
-        stream.set_linger(Some(LINGER));
+        stream.set_linger(Some(FAREWELL));
     }
     let _ = stream.shutdown(Shutdown::Write);
 }

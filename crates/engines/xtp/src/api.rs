@@ -560,8 +560,8 @@ impl Xtp {
             if context.phase == Phase::Active && context.heard {
                 context.say(now, &mut self.shared, Code::ContextAbandoned, Value::GoingDown);
             }
+            // An END that is due still leaves: without it the peer would not find out.
             context.phase = Phase::Over;
-            context.abort_due = false;
             context.conclude(&mut self.shared, Err(crate::Failure::Aborted));
             context.is_released = true;
             self.settle(now, key);

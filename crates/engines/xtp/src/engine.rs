@@ -432,7 +432,7 @@ impl Engine for Xtp {
         if let Some(event) = self.shared.events.pop_front() {
             return Some(event);
         }
-        if self.is_shut_down == Some(false) && self.shared.diags.is_empty() {
+        if self.is_shut_down == Some(false) && self.shared.diags.is_empty() && self.shared.queue.is_empty() {
             self.is_shut_down = Some(true);
             return Some(Event::ShutDown);
         }

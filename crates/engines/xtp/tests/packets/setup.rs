@@ -4,7 +4,7 @@ use crate::half::Got;
 use crate::scene::*;
 use pinnace_core::{Address, Time};
 use pinnace_wire::xtp::{Kind, Traffic};
-use pinnace_xtp::{Codec, Config, ControlBlock, Event, Failure, HostPair, Options, Service, Services};
+use pinnace_xtp::{Close, Codec, Config, ControlBlock, Event, Failure, HostPair, Options, Service, Services};
 
 //= X-5 test
 //= X-7 test
@@ -241,6 +241,24 @@ fn shutting_down_is_said_once_to_everybody() {
         assert_eq!((sent[0].diag, sent[0].rtn, sent[0].key), (Some((2, 10)), true, XKEY));
         assert!(scene.half.events.contains(&Event::ShutDown));
         assert!(scene.closed().is_some());
+        assert_eq!(scene.half.next_timer(), None::<Time>);
+    }
+}
+
+//= X-20 test
+#[test]
+fn an_end_that_has_not_left_yet_leaves_before_the_engine_is_shut_down() {
+    for codec in CODECS {
+        let mut scene = Scene::connected(codec, block(Service::Connection), 100);
+        let context = scene.context();
+        scene.half.call(|engine, now| {
+            engine.close(now, context, Close::Forced).expect("a context");
+            engine.shut_down(now);
+        });
+        let sent = scene.half.take();
+        assert_eq!(sent.len(), 1, "{sent:?}");
+        assert!(sent[0].has(Options::END), "{sent:?}");
+        assert_eq!(scene.half.events.last(), Some(&Event::ShutDown));
         assert_eq!(scene.half.next_timer(), None::<Time>);
     }
 }

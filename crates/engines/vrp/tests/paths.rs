@@ -8,25 +8,32 @@ use pinnace_sim::nodes::Rate;
 use pinnace_sim::{Application, HostConfig, HostHandle, HostId, NetworkConfig, Outcome, Path, Simulation};
 use pinnace_vrp::{Config, Event, FrameSpec, Incoming, Outgoing, Terms, Vrp};
 
-/// Keeps frames under way; counts what was delivered.
+/// Keeps frames under way, or sends one at a time at a rate; counts what was delivered.
 enum Program {
     Source { frame: u64, queued: usize, terms: Terms, window: u16, begins: Duration, buffer: Option<BufferId> },
+    Camera { frame: u64, every: Duration, terms: Terms, buffer: Option<BufferId> },
     Sink { bytes: Vec<(Time, u64)>, lost: u64, packets: u64, took: Vec<Duration> },
 }
 
 impl Application<Vrp> for Program {
     fn on_start(&mut self, _: Time, host: &mut HostHandle<'_, Vrp>) {
-        if let Self::Source { frame, begins, buffer, .. } = self {
-            *buffer = Some(host.add_buffer(vec![7; *frame as usize]));
-            host.wake_after(*begins, 0);
+        match self {
+            Self::Source { frame, begins: wait, buffer, .. } | Self::Camera { frame, every: wait, buffer, .. } => {
+                *buffer = Some(host.add_buffer(vec![7; *frame as usize]));
+                host.wake_after(*wait, 0);
+            }
+            Self::Sink { .. } => {}
         }
     }
 
     fn on_wake(&mut self, now: Time, _: u64, host: &mut HostHandle<'_, Vrp>) {
-        if let Self::Source { queued, .. } = self {
-            for _ in 0..*queued {
+        match self {
+            Self::Source { queued, .. } => (0..*queued).for_each(|_| self.send(now, host)),
+            Self::Camera { every, .. } => {
+                host.wake_after(*every, 0);
                 self.send(now, host);
             }
+            Self::Sink { .. } => {}
         }
     }
 
@@ -51,9 +58,12 @@ impl Application<Vrp> for Program {
 
 impl Program {
     fn send(&self, now: Time, host: &mut HostHandle<'_, Vrp>) {
-        let Self::Source { frame, terms, window, buffer: Some(buffer), .. } = self else { return };
-        let (terms, window) = (Some(terms.clone()), Some(*window));
-        let spec = FrameSpec { terms, window, ..FrameSpec::new(*buffer, *frame) };
+        let (frame, terms, window, buffer) = match self {
+            Self::Source { frame, terms, window, buffer: Some(buffer), .. } => (frame, terms, *window, buffer),
+            Self::Camera { frame, terms, buffer: Some(buffer), .. } => (frame, terms, 2_048, buffer),
+            _ => return,
+        };
+        let spec = FrameSpec { terms: Some(terms.clone()), window: Some(window), ..FrameSpec::new(*buffer, *frame) };
         host.call(|engine| engine.as_outgoing().expect("the source").send(now, spec)).expect("room");
     }
 }
@@ -136,7 +146,7 @@ fn random_loss_does_not_slow_frames_with_a_contract() {
 fn nothing_lost_costs_little_more() {
     for (loss, least) in [("0%", 0.95e8), ("1%", 0.9e8), ("5%", 0.75e8)] {
         let network = format!("rate=100mbit,delay=30ms,queue=1bdp,loss={loss}");
-        let (rate, residual) = alone(&network, Terms::reliable(), ControllerKind::Bbr, 12);
+        let (rate, residual) = alone(&network, Terms::reliable(), ControllerKind::Bbr, 24);
         println!("loss {loss}: {:.1} Mbit/s", rate / 1e6);
         assert!(residual == 0.0 && rate > least, "loss {loss}: {rate}, residual {residual}");
     }
@@ -164,4 +174,28 @@ fn a_contract_does_not_hide_congestion() {
         println!("{congestion}: {:.1} Mbit/s, residual loss {residual:.4}", rate / 1e6);
         assert!(residual < 0.03, "{congestion}: {residual}");
     }
+}
+
+#[test]
+fn a_camera_that_leaves_the_path_idle_half_the_time_does_not_flood_its_queue() {
+    // 324 of 500 Mbit/s, in frames that leave within one round trip if they may.
+    let network: NetworkConfig = "rate=500mbit,delay=10ms,queue=1bdp,loss=1%".parse().expect("a network");
+    let mut world = World::new(7);
+    let config = Config { congestion: ControllerKind::Bbr, ..Config::default() };
+    let sink = Program::Sink { bytes: Vec::new(), lost: 0, packets: 0, took: Vec::new() };
+    let sink = world.add_host_with(Vrp::incoming(Incoming::new(config.clone(), Time::ZERO)), sink, HostConfig::plain());
+    let terms = Terms { rate: Some(26), run_bytes: Some(8 * 1_466), critical: vec![], floor: None };
+    let camera = Program::Camera { frame: 2_700_000, every: Duration::from_micros(66_667), terms, buffer: None };
+    let host = HostConfig { datagrams_per_read: 1, ..HostConfig::default() };
+    let camera = world.add_host_with(Vrp::outgoing(Outgoing::new(config, Time::ZERO)), camera, host);
+    world.set_route(camera, sink, Path::from_config(&network));
+    world.set_route(sink, camera, Path::from_config(&network));
+    world.connect_to(camera, sink);
+    world.run_for(Duration::from_secs(6));
+    let Program::Sink { took, lost, packets, .. } = world.application(sink) else { panic!("a sink") };
+    // Start-up may take a second.
+    let steady = &took[15..];
+    let slow = steady.iter().filter(|took| **took > Duration::from_millis(70)).count();
+    println!("{lost} of {packets} packets given up, {slow} of {} frames slow: {steady:?}", steady.len());
+    assert!(took.len() > 80 && slow == 0, "{slow} of {} slow", took.len());
 }

@@ -261,11 +261,14 @@ impl Congestion for Bbr {
         }
         self.aggregation.on_ack(ack, self.rate.value().unwrap_or(0), self.round, self.window);
         if round_begins {
-            if !ack.app_limited {
-                self.pipe.on_round(self.rate.value().unwrap_or(0));
-            }
             let filled = self.bandwidth_delay(UNITY).unwrap_or(0).max(4 * self.mss);
             let in_flight = ack.in_flight_after.saturating_add(ack.acked_bytes);
+            // More was on its way than the model explains, and that did not come faster: the path is full, even if the
+            // application then had no more. Sources of bursts would never leave start-up, and flood the queue each time.
+            let overfilled = filled.saturating_add(filled / 4).max(2 * initial_window(self.mss));
+            if !ack.app_limited || in_flight >= overfilled {
+                self.pipe.on_round(self.rate.value().unwrap_or(0));
+            }
             if self.loss.on_round(ack.delivered, self.mss, in_flight, filled) {
                 self.pipe.full = true;
             }

@@ -39,8 +39,11 @@ impl Bottleneck {
     }
 }
 
-/// A sender with always something to send.
+/// A sender with always something to send, or with so many packets every tenth of a second.
 struct Flow {
+    burst: Option<u64>,
+    /// What is left of the burst.
+    ready: u64,
     control: Box<dyn Congestion>,
     pacer: Pacer,
     delivery: DeliveryRate,
@@ -61,6 +64,8 @@ impl Flow {
         let control = kind.build(MSS, starts_at);
         let pacer = Pacer::new(control.pacing_rate(), 10 * MSS);
         Self {
+            burst: None,
+            ready: 0,
             control,
             pacer,
             delivery: DeliveryRate::new(),
@@ -110,6 +115,7 @@ impl Flow {
     }
 
     fn on_tick(&mut self, now: Time) {
+        self.ready += self.burst.unwrap_or(0);
         if self.in_flight > 0 && now.since(self.last_ack) > ms(1_000) {
             self.sent.clear();
             self.in_flight = 0;
@@ -123,9 +129,14 @@ impl Flow {
     fn send(&mut self, now: Time, link: &mut Bottleneck) -> (Vec<(Time, u64)>, Option<Time>) {
         let mut acks = Vec::new();
         while now >= self.starts_at && (self.in_flight == 0 || self.in_flight + MSS <= self.control.window()) {
+            if self.burst.is_some() && self.ready == 0 {
+                self.delivery.on_app_limited(self.in_flight);
+                break;
+            }
             if let Err(ready_at) = self.pacer.try_take(now, MSS) {
                 return (acks, Some(ready_at));
             }
+            self.ready = self.ready.saturating_sub(1);
             let stamp = self.delivery.on_sent(now, MSS, self.in_flight);
             self.control.on_sent(now, MSS, self.in_flight);
             self.in_flight += MSS;
@@ -216,6 +227,23 @@ fn bbr_fills_fast_and_slow_paths_without_standing_queues() {
         // A quarter more for a round trip, and a few packets, is what the cycle may queue.
         let packets = Duration::from_nanos(16 * MSS * 1_000_000_000 / rate);
         assert!(flow.worst_rtt[1] <= rtt * 3 / 2 + packets, "{:?} over {rtt:?}", flow.worst_rtt[1]);
+    }
+}
+
+#[test]
+fn bbr_learns_the_rate_of_the_path_from_bursts_that_fill_it() {
+    // Cameras: up to half of the path's rate, in frames that leave within one round trip if they may. Start-up ends in the
+    // middle of one frame or another.
+    let path = 5 * HUNDRED_MEGABITS;
+    for burst in (1_200..2_000).step_by(100) {
+        let mut link = Bottleneck::new(path, 1_250_000, ms(20), 0.01);
+        let mut flow = Flow { burst: Some(burst), ..Flow::new(ControllerKind::Bbr, Time::ZERO) };
+        run(&mut link, core::slice::from_mut(&mut flow), 20);
+        let (sent, delivered) = (flow.next * MSS, flow.delivery.delivered() + flow.in_flight);
+        let pace = flow.control.pacing_rate().expect("a pace");
+        let lost = sent - delivered;
+        assert!(lost * 100 < sent * 3 / 2, "{lost} of {sent} bytes lost, {pace} B/s");
+        assert!((path * 7 / 10..path * 13 / 10).contains(&pace), "{pace} B/s");
     }
 }
 

@@ -191,11 +191,12 @@ fn a_camera_that_leaves_the_path_idle_half_the_time_does_not_flood_its_queue() {
     world.set_route(camera, sink, Path::from_config(&network));
     world.set_route(sink, camera, Path::from_config(&network));
     world.connect_to(camera, sink);
-    world.run_for(Duration::from_secs(6));
+    world.run_for(Duration::from_secs(25));
     let Program::Sink { took, lost, packets, .. } = world.application(sink) else { panic!("a sink") };
-    // Start-up may take a second.
+    // Start-up may take a second. Of the others, repairs make a few slow; no bare round trip has to be looked for, which
+    // would make ten in a row slow.
     let steady = &took[15..];
     let slow = steady.iter().filter(|took| **took > Duration::from_millis(70)).count();
-    println!("{lost} of {packets} packets given up, {slow} of {} frames slow: {steady:?}", steady.len());
-    assert!(took.len() > 80 && slow == 0, "{slow} of {} slow", took.len());
+    println!("{lost} of {packets} packets given up, {slow} of {} frames slow", steady.len());
+    assert!(steady.len() > 350 && slow * 100 < 4 * steady.len(), "{slow} of {} slow", steady.len());
 }

@@ -176,6 +176,12 @@ impl Bbr {
         {
             self.min_rtt = Some(rtt);
             self.min_rtt_at = ack.now;
+        } else if ack.app_limited
+            && let (Some(rtt), Some(least)) = (ack.rtt, self.min_rtt)
+            && rtt <= least + least / 16
+        {
+            // Silence had emptied the queue, and the bare round trip is still what it was.
+            self.min_rtt_at = ack.now;
         }
         if let Mode::ProbeRtt { until, round } = self.mode {
             match until {

@@ -403,9 +403,6 @@ impl Bounded for Vrp {
             Ok(out) => out,
             Err(error) => return Err(Unsent::new(message, error)),
         };
-        if let Err(error) = self.told(out.take_untold()) {
-            return Err(Unsent::new(message, error));
-        }
         let len = message.len() as u64;
         let mut frame = Frame::new(message);
         let terms = self.terms.lock().unwrap_or_else(PoisonError::into_inner);
@@ -422,7 +419,15 @@ impl Bounded for Vrp {
             frame = frame.give_up_after(lifespan.saturating_sub(waited));
         }
         drop(terms);
-        out.send_if_room(frame).map(Sending::Vrp)
+        out.send_if_room(frame).map(Sending::Vrp).map_err(|mut unsent| {
+            // It may be losses that are in the way, and not only once they have been told of.
+            if unsent.error.would_block()
+                && let Err(error) = self.told(out.take_untold())
+            {
+                unsent.error = error;
+            }
+            unsent
+        })
     }
 
     fn wait_for_room(&self, len: usize) -> Result<(), Error> {
@@ -467,8 +472,7 @@ impl Carry for Vrp {
             }
             let until = incoming.look_at(now);
             let until = deadline.map_or(until, |deadline| deadline.min(until));
-            let found = back.recv_timeout(until.saturating_duration_since(Instant::now()))?;
-            match found {
+            match back.recv_until(Some(until))? {
                 Some(frame) => {
                     if let Some(frame) = self.on_frame(&mut incoming, frame) {
                         return Ok(Some(Received::frame(frame, Position::default())));

@@ -74,6 +74,11 @@ impl Sends {
         }
     }
 
+    /// Whether frames have failed of which nobody has been told.
+    pub(super) fn has_untold(&self) -> bool {
+        self.untold.is_some()
+    }
+
     /// The frames that have failed while nobody waited for them, once.
     pub(super) fn take_untold(&mut self) -> Option<Losses> {
         self.untold.take()

@@ -102,7 +102,8 @@ impl Receiver {
         self.recv_until(Some(Instant::now()))
     }
 
-    fn recv_until(&self, deadline: Option<Instant>) -> Result<Option<Received>, Error> {
+    /// The same, until a deadline.
+    pub(crate) fn recv_until(&self, deadline: Option<Instant>) -> Result<Option<Received>, Error> {
         let taken = match self.end.port.wait_until(Arrivals::take_or_end, deadline) {
             Ok(taken) => taken.ok_or(EndpointError::ShutDown)?,
             Err(WaitError::Timeout) => {

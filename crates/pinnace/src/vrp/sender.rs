@@ -125,9 +125,10 @@ impl Sender {
         self.send_where(frame.into(), |_, _| true)
     }
 
-    /// The same, but [`Refused::TooMany`](super::Refused::TooMany) already where more would take too much memory.
+    /// The same, but [`Refused::TooMany`](super::Refused::TooMany) already where more would take too much memory, or where
+    /// losses have to be [told of](Sender::take_untold) before.
     pub(crate) fn send_if_room(&self, frame: Frame) -> Result<Sending, Unsent> {
-        self.send_where(frame, Sends::has_room)
+        self.send_where(frame, |state, len| !state.has_untold() && state.has_room(len))
     }
 
     fn send_where(&self, frame: Frame, has_room: impl FnOnce(&Sends, usize) -> bool) -> Result<Sending, Unsent> {

@@ -69,9 +69,14 @@ pub(crate) fn plan_of(plan: &mut ReceivePlan, link: &dyn Link, id: BufferId, low
 
 /// Waits until the link has something.
 pub(crate) fn wait(link: &dyn Link) -> bool {
+    has_something_within(link, 2000)
+}
+
+/// The same, not longer than so many milliseconds.
+pub(crate) fn has_something_within(link: &dyn Link, millis: i32) -> bool {
     let mut poll = libc::pollfd { fd: link.descriptors().readable, events: libc::POLLIN, revents: 0 };
     // SAFETY: one valid `pollfd`.
-    unsafe { libc::poll(&raw mut poll, 1, 2000) == 1 }
+    unsafe { libc::poll(&raw mut poll, 1, millis) == 1 }
 }
 
 pub(crate) fn receive(

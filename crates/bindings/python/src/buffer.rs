@@ -137,3 +137,9 @@ pub(crate) fn message(object: &Bound<'_, PyAny>) -> PyResult<Message> {
     // not write to it meanwhile is what its documentation asks for, and if it does, other bytes are sent.
     Ok(unsafe { Message::from_owner(lent, base, len) })
 }
+
+/// One message of the bytes of several objects, sent from where they lie.
+pub(crate) fn gather(objects: &Bound<'_, PyAny>) -> PyResult<Message> {
+    let messages: PyResult<Vec<_>> = objects.try_iter()?.map(|object| message(&object?)).collect();
+    Ok(Message::gather(messages?))
+}

@@ -116,6 +116,26 @@ impl Connection {
         self.begin(py, message, special.as_ref()).map(Delivery::new)
     }
 
+    /// Like `send`, one message of the bytes of several buffers in their order, which are sent from where they lie.
+    ///
+    /// >>> import pinnace
+    /// >>> listener = pinnace.listen("127.0.0.1:0")
+    /// >>> connection = pinnace.connect(listener.address)
+    /// >>> _ = connection.sendmsg([b"ahoy, ", bytearray(b"sailor")])
+    /// >>> bytes(listener.accept().recv())
+    /// b'ahoy, sailor'
+    #[pyo3(signature = (buffers, **overrides))]
+    fn sendmsg(
+        &self,
+        py: Python<'_>,
+        buffers: &Bound<'_, PyAny>,
+        overrides: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Delivery> {
+        let special = overrides.map(special).transpose()?;
+        let message = buffer::gather(buffers)?;
+        self.begin(py, message, special.as_ref()).map(Delivery::new)
+    }
+
     /// Waits for the next message, at most `timeout` seconds; `None`: for ever. The waiting thread does the method's work;
     /// other Python threads run meanwhile.
     ///
@@ -319,16 +339,17 @@ impl Connection {
     }
 
     /// For `pinnace.aio`: sends; without room in the method's queue, an operation that ends with what `send` returns.
-    #[pyo3(signature = (reactor, buffer, overrides = None))]
+    #[pyo3(signature = (reactor, buffers, overrides = None, is_one = true))]
     fn _send(
         &self,
         py: Python<'_>,
         reactor: &Bound<'_, Reactor>,
-        buffer: &Bound<'_, PyAny>,
+        buffers: &Bound<'_, PyAny>,
         overrides: Option<&Bound<'_, PyDict>>,
+        is_one: bool,
     ) -> PyResult<Py<PyAny>> {
         let special = overrides.map(special).transpose()?;
-        let message = buffer::message(buffer)?;
+        let message = if is_one { buffer::message(buffers)? } else { buffer::gather(buffers)? };
         let connection = &**self.connection;
         let sent = buffer::detached(py, || match &special {
             None => connection.try_send(message),

@@ -34,7 +34,7 @@ def test_messages_of_all_sizes_arrive_both_ways(method):
                 assert numpy.array_equal(numpy.frombuffer(received, numpy.uint8), sent)
                 assert (await delivery).is_whole
         async with client:
-            await client.send(b"the last one")
+            await client.sendmsg([b"the ", bytearray(b"last one")])
         assert [bytes(message) async for message in server] == [b"the last one"]
         assert await server.recv() is None
 

@@ -41,6 +41,19 @@ def test_what_has_the_buffer_protocol_is_sent(pair):
         pair.client.send("a text")
 
 
+def test_a_message_of_several_buffers_is_one(pair):
+    head, body, tail = bytearray(b"head"), pattern(1_000_000, 3), pattern(5000, 4)
+    for parts in [], [head], [head, b"", memoryview(body), tail], (head for _ in range(1000)):
+        parts = list(parts)
+        delivery = pair.client.sendmsg(iter(parts))
+        assert bytes(pair.server.recv(LONG)) == b"".join(bytes(part) for part in parts)
+        delivery.wait(LONG)
+    with pytest.raises(TypeError):
+        pair.client.sendmsg([head, "a text"])
+    with pytest.raises(TypeError):
+        pair.client.sendmsg(5)
+
+
 def test_lent_memory_is_given_back(pair):
     lent = bytearray(100_000)
     delivery = pair.client.send(lent)

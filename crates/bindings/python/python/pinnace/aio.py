@@ -92,7 +92,14 @@ class Connection:
 
         The arguments are those of `pinnace.Connection.send`. A call that is cancelled while it waits has sent nothing.
         """
-        sent = self._connection._send(self._reacts(), buffer, overrides or None)
+        return await self._begin(buffer, overrides, True)
+
+    async def sendmsg(self, buffers: Iterable[Buffer], **overrides: Unpack[Overrides]) -> Delivery:
+        """Like `send`, one message of the bytes of several buffers, which are sent from where they lie."""
+        return await self._begin(buffers, overrides, False)
+
+    async def _begin(self, buffers: Buffer | Iterable[Buffer], overrides: Overrides, is_one: bool) -> Delivery:
+        sent = self._connection._send(self._reacts(), buffers, overrides or None, is_one)
         if not isinstance(sent, Operation):
             return sent
         delivery: Delivery = await _end(sent)

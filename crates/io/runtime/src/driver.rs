@@ -265,20 +265,20 @@ impl<E: Engine, L: Link> Driver<E, L> {
     fn one_turn(&mut self, reads: bool, sink: &mut impl EventSink<E::Event>) -> io::Result<Progress> {
         self.read_clock();
         let mut progress = self.turn();
-        let due = if reads { self.read_batch(&mut progress)? } else { self.is_due() };
-        if due {
-            if progress.reads > 0 || self.unfinished {
-                // What has arrived may have answered what the timer is about.
-                self.flush(self.config.trains_per_batch, sink, &mut progress)?;
-            }
-            if self.is_due() {
-                self.counters.timers_fired += 1;
-                self.stale = true;
-                self.engine.handle_timeout(self.now);
-                self.unfinished = true;
-            }
-        }
+        let has_more = reads && self.read_batch(&mut progress)?;
         if progress.reads > 0 || self.held || self.unfinished {
+            self.flush(self.config.trains_per_batch, sink, &mut progress)?;
+        }
+        if has_more && self.is_due() {
+            // A timer should not fire for an answer that already waits in the socket.
+            self.read_up_to(self.config.reads_per_batch, &mut progress)?;
+            self.flush(self.config.trains_per_batch, sink, &mut progress)?;
+        }
+        if self.is_due() {
+            self.counters.timers_fired += 1;
+            self.stale = true;
+            self.engine.handle_timeout(self.now);
+            self.unfinished = true;
             self.flush(self.config.trains_per_batch, sink, &mut progress)?;
         }
         progress.blocked = self.held;
@@ -298,31 +298,25 @@ impl<E: Engine, L: Link> Driver<E, L> {
         }
     }
 
-    /// Reads a batch; returns whether a timer may fire.
+    /// Reads a batch; returns whether there may be more. Small batches answer a lone datagram sooner: no second read stands
+    /// before the reply. Full ones say that it is throughput that counts.
     fn read_batch(&mut self, progress: &mut Progress) -> io::Result<bool> {
         let most = self.config.reads_per_batch.max(1);
-        let mut budget = self.batch.min(most);
-        let mut empty = false;
-        loop {
-            while progress.reads < budget {
-                match self.read()? {
-                    Read::Something => progress.reads += 1,
-                    Read::Empty => {
-                        empty = true;
-                        break;
-                    }
-                }
+        let budget = self.batch.min(most);
+        let is_full = self.read_up_to(budget, progress)?;
+        self.batch = if is_full { (budget * 2).min(most) } else { progress.reads.max(1) };
+        Ok(is_full)
+    }
+
+    /// Reads until so many reads have brought something; false if there was not as much.
+    fn read_up_to(&mut self, budget: usize, progress: &mut Progress) -> io::Result<bool> {
+        while progress.reads < budget {
+            match self.read()? {
+                Read::Something => progress.reads += 1,
+                Read::Empty => return Ok(false),
             }
-            let due = self.is_due();
-            if empty || !due || budget == most {
-                // Small batches answer a lone datagram sooner: no second read stands before the reply. Full ones say
-                // that it is throughput that counts.
-                self.batch = if empty { progress.reads.max(1) } else { (budget * 2).min(most) };
-                return Ok(due);
-            }
-            // A timer should not fire for an answer that already waits in the socket.
-            budget = most;
         }
+        Ok(true)
     }
 
     fn read(&mut self) -> io::Result<Read> {

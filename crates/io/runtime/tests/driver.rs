@@ -73,7 +73,7 @@ impl Engine for Tiles {
     }
 
     fn poll_at(&self) -> PollAt {
-        PollAt::at(self.timer)
+        if self.numbers.is_empty() { PollAt::at(self.timer) } else { PollAt::Now }
     }
 
     fn poll_event(&mut self) -> Option<u8> {

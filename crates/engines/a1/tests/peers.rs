@@ -311,3 +311,36 @@ fn data_of_a_group_earn_three_times_their_bytes_until_the_sender_is_known() {
     half.advance(Duration::from_millis(100));
     assert!(half.take().len() >= 2, "everything is answered now");
 }
+
+//= A-6 test
+//= A-7 test
+#[test]
+fn an_ack_that_waited_for_an_answer_leaves_with_it() {
+    for has_checksum in [false, true] {
+        let qos = Qos { has_checksum, ..record() };
+        let mut half = server_of(Config { max_qos: qos, ..config() });
+        half.advance(Duration::from_millis(5));
+        let mut liar = Liar::new(PEER, 0x77, qos);
+        liar.connect(&mut half, PORT);
+        let id = accepted(&half);
+        half.take();
+        // One answer that fills its block, one that is shorter than an ACK could be, and one of a block and a short one.
+        for (number, (len, trains)) in [(16, 1), (0, 1), (120, 2)].into_iter().enumerate() {
+            half.feed(PEER, &liar.block(number as u32, number as u32, (0, 1), b"ask").bytes());
+            half.call(|engine, now| {
+                let readable = engine.readable(id).expect("a question");
+                engine.consume(now, id, readable.len());
+            });
+            send(&mut half, id, len);
+            let sent = half.take_sent();
+            let (blocks, acks): (Vec<_>, Vec<_>) =
+                sent.iter().partition(|sent| Got::parse(sent.to, &sent.bytes).kind() == Kind::Data);
+            assert_eq!((blocks.len(), acks.len()), (len / 100 + 1, 1), "{len}");
+            let ack = Got::parse(PEER, &acks[0].bytes);
+            let told = liar.start.wrapping_add(number as u32 + 1);
+            assert_eq!((ack.kind(), ack.header().sequence), (Kind::Ack, told), "{len}");
+            assert_eq!(ack.header().is_checked, has_checksum);
+            assert_eq!(acks[0].train - blocks[0].train + 1, trains, "{len}");
+        }
+    }
+}

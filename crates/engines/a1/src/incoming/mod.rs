@@ -425,6 +425,11 @@ impl Incoming {
         self.acks.on_answered(self.policy.window);
     }
 
+    /// Whether blocks have been received beyond one that is missing.
+    pub(crate) fn has_ahead(&self) -> bool {
+        !self.ahead.is_empty()
+    }
+
     /// What an ACK says: the next block expected, the edge, and the ranges received beyond the former, of which the first
     /// are those that matter most. Nothing is due then.
     pub(crate) fn take_ack(&mut self) -> (u64, u64, impl Iterator<Item = (u64, u64)> + '_) {

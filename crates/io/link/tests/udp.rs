@@ -215,7 +215,10 @@ fn ecn_bits_cross() {
         let mut a = UdpLink::bind(address(listen), &options).unwrap();
         let port = a.local_address().unwrap().port();
         let mut b = UdpLink::connect(None, SocketAddr::new(to.parse().unwrap(), port), &options).unwrap();
-        for ecn in [Ecn::NotCapable, Ecn::Capable0, Ecn::Capable1, Ecn::Congested] {
+        // Each of them once, and so often that the socket takes it over, after each of the others.
+        let marks = [Ecn::NotCapable, Ecn::Capable0, Ecn::Capable1, Ecn::Congested];
+        let often = marks.iter().flat_map(|first| marks.map(|then| [*first, *first, *first, then, *first])).flatten();
+        for ecn in marks.into_iter().chain(often) {
             assert_eq!(send_bytes(&mut b, Address::Peer, b"x", ecn), SendOutcome::Sent);
             let (_, read) = receive_bytes(&mut a).unwrap();
             assert_eq!(read.meta.ecn, ecn, "{listen} {to}");

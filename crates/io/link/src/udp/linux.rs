@@ -81,6 +81,9 @@ pub struct UdpLink {
     /// Datagrams so large were refused to be segmented; smaller ones were not.
     offload_below: usize,
     ecn: bool,
+    /// What a connected socket of ours marks its datagrams with by itself, and whether the last train wanted another mark.
+    marks: Ecn,
+    marks_differ: bool,
     stage_below: usize,
     receive_buffer: usize,
     warnings: Vec<String>,
@@ -263,6 +266,8 @@ impl UdpLink {
             coalescing: offload.coalescing,
             offload_below: usize::MAX,
             ecn: options.ecn,
+            marks: Ecn::NotCapable,
+            marks_differ: false,
             stage_below: options.stage_below,
             receive_buffer: 0,
             warnings: Vec::new(),
@@ -412,13 +417,32 @@ impl UdpLink {
         }
     }
 
+    /// Whether the socket marks datagrams so by itself. A mark that is wanted again and again becomes the one of a connected
+    /// socket: the kernel looks the route up anew for each send that brings its own.
+    fn marks_as(&mut self, ecn: Ecn, v4: bool) -> bool {
+        let differs = ecn != self.marks;
+        if !differs || !std::mem::replace(&mut self.marks_differ, true) || !self.connected || self.socket.is_none() {
+            self.marks_differ = differs;
+            return !differs;
+        }
+        let (level, kind) = if v4 { (libc::SOL_IP, libc::IP_TOS) } else { (libc::SOL_IPV6, libc::IPV6_TCLASS) };
+        if sys::set_option(self.write_fd, level, kind, c_int::from(ecn as u8)).is_err() {
+            return false;
+        }
+        // The kernel takes a mark for a type of service, and ranks it lower.
+        let _ = sys::set_option(self.write_fd, libc::SOL_SOCKET, libc::SO_PRIORITY, 0);
+        (self.marks, self.marks_differ) = (ecn, false);
+        true
+    }
+
     fn lay_control(&mut self, train: &Train, named: bool, segment: Option<u16>) {
         if self.family == Family::Unix {
             self.out.set_control(None, None, None);
             return;
         }
         let v4 = if named { self.is_v4(self.to.address()) } else { self.is_v4(self.peer) };
-        let tos = (self.ecn && train.ecn() != Ecn::NotCapable).then_some((!v4, train.ecn() as u8));
+        let ecn = if self.ecn { train.ecn() } else { Ecn::NotCapable };
+        let tos = (!self.marks_as(ecn, v4)).then_some((!v4, ecn as u8));
         let source = match train.source() {
             Some(Address::Inet(source)) => Some(canonical(source).ip()),
             _ => self.pinned,

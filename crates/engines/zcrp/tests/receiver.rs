@@ -476,6 +476,30 @@ fn idle_is_answered_by_a_flow_hint_if_there_is_nothing_to_request() {
 }
 
 #[test]
+fn an_introduction_is_answered_by_a_flow_hint_whatever_there_is_to_request() {
+    //= Z-21 test
+    // Without it a sender would wait without end for a receiver that is killed before it ever has nothing to request.
+    for limit_amplification in [false, true] {
+        let mut half = Half::receiver(&Config { limit_amplification, ..Config::default() });
+        for _ in 0..50 {
+            half.post(100);
+        }
+        half.take();
+        half.feed(&encode_idle(1));
+        let mut answers = half.take();
+        if limit_amplification {
+            assert!(answers.iter().all(|datagram| !is_flow(datagram)), "the requests come first");
+            half.feed(&piece(0, 0, 1, 100));
+            answers = half.take();
+        }
+        assert_eq!(answers.iter().filter(|datagram| is_flow(datagram)).count(), 1, "{answers:?}");
+        half.feed(&encode_idle(1));
+        half.millis(1);
+        assert!(half.take().iter().all(|datagram| !is_flow(datagram)), "it knows");
+    }
+}
+
+#[test]
 fn who_only_introduced_itself_cannot_fail_what_is_posted() {
     //= Z-19, Z-21 test
     let config = Config { limit_amplification: true, peer_unproven: true, ..Config::default() };

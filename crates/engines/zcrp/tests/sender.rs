@@ -458,35 +458,6 @@ fn a_request_for_messages_nobody_has_sent_is_answered_if_that_stays_so() {
 }
 
 #[test]
-fn a_receiver_that_stops_requesting_is_asked_soon_whether_it_speaks_of_idleness() {
-    //= Z-21 test
-    // Otherwise one that is killed within a second of that would be waited for without end.
-    let (mut half, _, first) = started(&config(), 10);
-    half.send(&bytes(10));
-    half.take();
-    half.millis(5);
-    half.feed(&ack(true, &[first, first.wrapping_add(1)]));
-    half.millis(19);
-    assert!(half.take().is_empty(), "most requests come in a moment");
-    half.millis(1);
-    assert!(is_idle(&half.take()[0]));
-    half.millis(999);
-    assert!(half.take().is_empty(), "and then once a second");
-    half.millis(1);
-    assert!(is_idle(&half.take()[0]));
-    // It does, and need not be asked again.
-    half.feed(&flow());
-    half.feed(&request(&[(1, 10)]));
-    assert_eq!(units(&mut half).len(), 1);
-    half.send(&bytes(10));
-    half.feed(&ack(true, &[first, first.wrapping_add(2)]));
-    half.millis(100);
-    assert!(half.take().is_empty());
-    half.millis(9_900);
-    assert!(half.take_events().iter().any(sent(2, Err(Failure::PeerGone))));
-}
-
-#[test]
 fn a_flow_hint_makes_waiting_messages_count() {
     //= Z-19, Z-21 test
     let mut half = Half::sender(&config());

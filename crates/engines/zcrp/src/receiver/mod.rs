@@ -186,6 +186,7 @@ impl Receiver {
     pub fn introduce(&mut self, bytes: usize) {
         self.credit(bytes, 1);
         self.liveness.peer_reports_idle = true;
+        self.flow_due = true;
     }
 
     pub(crate) fn on_malformed(&mut self) {
@@ -200,8 +201,10 @@ impl Receiver {
         }
         self.counters.idles_received += 1;
         self.liveness.on_heard(now);
-        self.liveness.peer_reports_idle = true;
-        if self.messages.back().is_none_or(|message| message.state != State::Posted) {
+        // The first is answered by a hint in any case: then the sender knows that this receiver speaks of idleness as well,
+        // and does not wait without end if it goes before it ever has nothing to request.
+        let is_first = !core::mem::replace(&mut self.liveness.peer_reports_idle, true);
+        if is_first || self.messages.back().is_none_or(|message| message.state != State::Posted) {
             self.flow_due = true;
         }
         self.update_liveness(now);

@@ -212,14 +212,11 @@ impl Receiver {
 
     //= Z-21
     fn poll_flow(&mut self, train: &mut Train) -> bool {
-        if !self.flow_due {
+        // What may not leave yet leaves when more has come.
+        if !self.flow_due || !self.may_send(16) {
             return false;
         }
         self.flow_due = false;
-        if !self.may_send(16) {
-            self.counters.answers_withheld += 1;
-            return false;
-        }
         let mut space = [0; 16];
         let mut writer = ControlWriter::new(&mut space);
         writer.push((self.base + Config::REQUESTS_AHEAD - 1) as u32);

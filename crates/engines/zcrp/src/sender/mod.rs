@@ -62,8 +62,6 @@ pub struct Sender {
     liveness: Liveness,
     /// When messages without a request are announced next, if there are any (Z-21).
     idle_due: Option<Time>,
-    /// Everything that was requested has arrived, and messages wait.
-    is_dry: bool,
     /// A request named only messages that nobody has sent: when to say so, if that is still so then.
     idle_answer: Option<Time>,
     held: bool,
@@ -105,7 +103,6 @@ impl Sender {
             paced_until: None,
             liveness: Liveness::new(config.peer_timeout),
             idle_due: None,
-            is_dry: false,
             idle_answer: None,
             held: false,
             held_since: None,
@@ -399,15 +396,6 @@ impl Sender {
         let idle_peer = self.liveness.peer_reports_idle && !self.messages.is_empty();
         let open = self.closed.is_none();
         self.liveness.set_outstanding(now, open && self.has_begun(), open && idle_peer);
-        //= Z-21
-        let is_dry = self.waiting > 0 && self.ready.is_empty() && !self.has_begun();
-        if is_dry && !core::mem::replace(&mut self.is_dry, is_dry) && !self.liveness.peer_reports_idle {
-            // Whether it takes its time or is gone is known only of a receiver that answers: it is asked before it is due,
-            // or one that goes within this second would be waited for without end. Most request more in a moment.
-            let soon = now + IDLE_ANSWER_DELAY;
-            self.idle_due = Some(self.idle_due.map_or(soon, |due| due.min(soon)));
-        }
-        self.is_dry = is_dry;
     }
 
     /// Whether a unit is in transit, or waits to be sent again.

@@ -26,6 +26,9 @@ pub struct Config {
     pub timeout_floor: Duration,
     /// How long FRAME_CLOSE waits for a frame header to ride in (V-S9).
     pub close_delay: Duration,
+    /// Frames begin in the order in which they were sent, so that their numbers tell it: for a receiver that restores it.
+    /// Otherwise a small frame overtakes large ones that have not begun (V-S12), and its number those of theirs.
+    pub in_order: bool,
     /// Frames under way at most at a sender.
     pub max_frames: usize,
     /// The largest control packet sent, in bytes.
@@ -50,6 +53,7 @@ impl Default for Config {
             life_timeout: Duration::from_secs(5),
             timeout_floor: Duration::from_millis(10),
             close_delay: Duration::from_millis(100),
+            in_order: false,
             max_frames: 4096,
             control_bytes: 1472,
             ecn: true,

@@ -135,9 +135,10 @@ impl EndpointOptions {
         }
     }
 
-    pub(crate) fn vrp(&self, is_ours: bool) -> vrp::Options {
+    pub(crate) fn vrp(&self, is_ours: bool, in_order: bool) -> vrp::Options {
         vrp::Options {
             profile: profile(is_ours),
+            in_order,
             life_timeout: self.peer_timeout,
             idle: self.idle,
             worker: self.worker,

@@ -233,7 +233,7 @@ fn open(
             Carrier::Zcrp(Zcrp::new(zcrp::connected(link, to, &settings, None)?, nonce, piece, longest))
         }
         Method::Vrp => {
-            let settings = options.vrp(is_ours);
+            let settings = options.vrp(is_ours, service.order);
             let mut ways = Ways { to: Some(to), out: Some(vrp::Sender::connect(to, &settings)?), back: None };
             if is_duplex(service) {
                 let any: IpAddr =

@@ -189,7 +189,7 @@ pub(super) fn vrp(
     agreed: Agreed,
     options: &EndpointOptions,
 ) -> Result<(u16, impl Future<Output = Done> + Send + 'static), Error> {
-    let settings = options.vrp(agreed.is_ours);
+    let settings = options.vrp(agreed.is_ours, agreed.service.order);
     let receiver = vrp::Receiver::bind(SocketAddr::new(ip, 0), &settings)?;
     let port = receiver.local_addr().port();
     let future = async move {

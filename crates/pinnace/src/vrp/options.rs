@@ -40,6 +40,9 @@ pub struct Options {
     pub rate: Option<u64>,
     /// What may be lost of frames that do not say it themselves. By default nothing.
     pub contract: Contract,
+    /// Frames begin in the order in which they are sent, and their [numbers](super::Received::number) tell it: for a receiver
+    /// that restores it. Otherwise a small frame overtakes large ones that wait for their turn.
+    pub in_order: bool,
     /// A frame of which the other end has said nothing for so long has failed.
     pub life_timeout: Duration,
     /// What a receiver lets senders make it keep: frames, bytes, senders and more.
@@ -69,6 +72,7 @@ impl Default for Options {
             congestion: None,
             rate: None,
             contract: Contract::default(),
+            in_order: false,
             life_timeout,
             limits,
             ecn,
@@ -91,6 +95,7 @@ impl Options {
             terms: self.contract.clone().into_terms(),
             congestion: self.congestion.unwrap_or_else(|| path.congestion(self.profile)),
             rate: self.rate,
+            in_order: self.in_order,
             life_timeout: self.life_timeout,
             control_bytes: default.control_bytes.min(path.datagram),
             ecn: self.ecn,

@@ -231,7 +231,9 @@ impl Outgoing {
     /// # Errors
     /// [`Refused`], as the send would.
     pub fn announce(&mut self, now: Time, frame: FrameSpec) -> Result<(), Refused> {
-        if self.path != Path::Open || frame.size <= SMALL || self.frames_under_way() >= self.config.max_frames {
+        // Its number would come before those of frames that are sent before it.
+        let is_in_vain = self.config.in_order || self.path != Path::Open || frame.size <= SMALL;
+        if is_in_vain || self.frames_under_way() >= self.config.max_frames {
             return Ok(());
         }
         let ticket = self.next_ticket;
@@ -372,6 +374,9 @@ impl Outgoing {
             let is_small = self.waiting[index].is_small();
             let has_room = self.by_number.len() < SIDE_BY_SIDE || self.unsent_bytes[usize::from(is_small)] < enough;
             if !has_room {
+                if self.config.in_order {
+                    break;
+                }
                 // Only small frames behind it may go; a long queue of large ones is not searched to its end each time.
                 index += 1;
                 if index > 64 {

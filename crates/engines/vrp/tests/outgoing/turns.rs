@@ -3,9 +3,9 @@
 use crate::data::accepted;
 use crate::half::{Half, config, data, is_header, ms, number};
 use core::time::Duration;
-use pinnace_core::Time;
-use pinnace_vrp::{Config, Refused};
-use pinnace_wire::vrp::{Header, Tag};
+use pinnace_core::{BufferId, Time};
+use pinnace_vrp::{Config, FrameSpec, Refused};
+use pinnace_wire::vrp::{FRAME_NUMBERS, Header, Tag};
 use std::collections::BTreeMap;
 
 /// An honest receiver at no distance: answers what has left, and says when each frame was last heard of.
@@ -41,6 +41,12 @@ impl Receiver {
             }
         }
     }
+}
+
+/// The size that a frame's header names.
+fn size_of(header: &[u8]) -> usize {
+    let size = |tag: Tag<'_>| if let Tag::FrameCreate { size, .. } = tag { Some(size as usize) } else { None };
+    crate::half::tags(header).into_iter().find_map(size).unwrap()
 }
 
 /// A sender of 200 kB a second.
@@ -153,6 +159,33 @@ fn small_frames_do_not_wait_for_large_ones_to_begin() {
         let (_, left) = half.begin(size, |_| ());
         assert!(!left.is_empty());
     }
+}
+
+#[test]
+fn frames_that_stay_in_order_are_numbered_as_they_were_sent() {
+    //= V-S2 test
+    for in_order in [false, true] {
+        let mut half = Half::open(&Config { in_order, rate: Some(1_000_000), burst: 10_000, ..config() });
+        let sizes: Vec<usize> = (0..60).map(|at| if at % 20 == 19 { 10 } else { 1_000_000 }).collect();
+        for size in &sizes {
+            half.send(*size);
+        }
+        half.advance(ms(50));
+        let begun: Vec<_> = half.take_headers().iter().map(|header| (number(header), size_of(header))).collect();
+        let first = begun[0].0;
+        let as_sent =
+            begun.iter().all(|(number, size)| sizes[usize::from(number.wrapping_sub(first) % FRAME_NUMBERS)] == *size);
+        assert_eq!(as_sent, in_order, "{begun:?}");
+        // Nobody who waits for a small frame would have it before the large ones.
+        assert_eq!(begun.len(), if in_order { 16 } else { 16 + 3 });
+    }
+}
+
+#[test]
+fn what_is_announced_takes_no_number_where_order_counts() {
+    let mut half = Half::open(&Config { in_order: true, ..config() });
+    half.call(|tx, now| tx.announce(now, FrameSpec::new(BufferId::new(0), 100_000))).unwrap();
+    assert_eq!((half.take().len(), half.tx().frames_under_way()), (0, 0));
 }
 
 #[test]

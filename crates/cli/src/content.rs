@@ -2,6 +2,7 @@
 
 use crate::exit::Error;
 use pinnace::Message;
+use std::cell::Cell;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -12,8 +13,20 @@ input: the seed and N, each as 8 bytes, least significant first.";
 
 /// Where the messages' bytes come from.
 pub(crate) enum Source {
-    Random { seed: u64, size: usize },
-    File { file: File, size: usize, path: PathBuf },
+    Random {
+        seed: u64,
+        size: usize,
+    },
+    File {
+        file: File,
+        size: usize,
+        path: PathBuf,
+    },
+    /// What was read of standard input, to be sent once.
+    Read {
+        content: Cell<Option<Message>>,
+        size: usize,
+    },
 }
 
 impl Source {
@@ -39,9 +52,14 @@ impl Source {
         Ok(source)
     }
 
+    /// Standard input that was read.
+    pub(crate) fn read(content: Message) -> Self {
+        Self::Read { size: content.len(), content: Cell::new(Some(content)) }
+    }
+
     pub(crate) fn len(&self) -> usize {
         match self {
-            Self::Random { size, .. } | Self::File { size, .. } => *size,
+            Self::Random { size, .. } | Self::File { size, .. } | Self::Read { size, .. } => *size,
         }
     }
 
@@ -51,6 +69,9 @@ impl Source {
             Self::Random { seed, size } => Ok(Message::from_vec(pseudo_random(*seed, number, *size))),
             Self::File { file, size, path } => Message::map_file(file, 0, *size)
                 .map_err(|error| Error::io(format_args!("cannot map {}", path.display()), &error)),
+            Self::Read { content, .. } => {
+                content.take().ok_or_else(|| Error::failed("standard input can be read only once"))
+            }
         }
     }
 }

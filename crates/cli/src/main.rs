@@ -52,7 +52,7 @@ Examples:
   pinnace send results.bin photos/ 192.0.2.7:4747      send files and folders
   pinnace listen 4747 > video.y4m                      a netcat with contracts: one end
   pinnace connect 'pinnace://192.0.2.7:4747?loss=5%' < video.y4m
-  pinnace zcrp listen --bind 127.0.0.1:7001 --count 3  the bare protocol
+  pinnace zcrp listen 127.0.0.1:7001 --count 3         the bare protocol
   pinnace top                                          what all of them do now
   pinnace doctor                                       what this host offers
   source <(pinnace completion bash)                    completion for this shell

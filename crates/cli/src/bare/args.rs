@@ -41,32 +41,11 @@ impl What {
         }
         Ok((content, to))
     }
-}
 
-/// What a sender sends whose messages are of a length that is known, and where to.
-#[derive(Debug, Args)]
-pub(crate) struct Made {
-    /// The listener's address
-    #[arg(long, value_name = "HOST:PORT", value_parser = transport::address)]
-    pub(crate) to: String,
-    /// Bytes of each message
-    #[arg(long, value_name = "BYTES", value_parser = transport::bytes, required_unless_present = "file")]
-    size: Option<u64>,
-    /// How many messages
-    #[arg(long, value_name = "K", default_value = "1")]
-    pub(crate) count: u64,
-    /// Where the pseudo-random content starts
-    #[arg(long, default_value = "1")]
-    seed: u64,
-    /// Send the content of this file in each message, straight from its pages
-    #[arg(long, conflicts_with_all = ["size", "seed"])]
-    file: Option<PathBuf>,
-}
-
-impl Made {
-    /// The content. `what` is what one message is called.
-    pub(crate) fn open(&self, what: &str) -> Result<Source, Error> {
-        Source::open(self.file.as_deref(), self.size, self.seed, what)
+    /// The same for a protocol that names the length first: standard input is read to its end.
+    pub(crate) fn measured(&self, what: &str) -> Result<(Source, String), Error> {
+        let (content, to) = self.open(what)?;
+        Ok((content.measured()?, to))
     }
 }
 

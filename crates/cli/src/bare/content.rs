@@ -60,6 +60,14 @@ impl Content {
         }
     }
 
+    /// The same, of a length that is known now.
+    pub(crate) fn measured(mut self) -> Result<Source, Error> {
+        match self {
+            Self::Known(source) => Ok(source),
+            Self::Input(_) => Ok(Source::read(self.whole(0)?)),
+        }
+    }
+
     /// Message `number` in pieces, each with whether it is the last.
     pub(crate) fn pieces(&mut self, number: u64) -> Pieces<'_> {
         match self {
@@ -150,6 +158,14 @@ mod tests {
         assert_eq!(of(&[1]), [(1, true)]);
         assert_eq!(of(&vec![1; PIECE]), [(PIECE, true)]);
         assert_eq!(of(&vec![1; PIECE + 1]), [(PIECE, false), (1, true)]);
+    }
+
+    #[test]
+    fn standard_input_is_one_message_of_a_length_that_is_known_when_it_ends() {
+        let source = Content::Input(Box::new(std::io::Cursor::new(vec![7; 300_000]))).measured().unwrap();
+        assert_eq!(source.len(), 300_000);
+        assert_eq!(*source.message(0).unwrap(), [7; 300_000]);
+        assert!(source.message(1).is_err(), "there is no second one");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 mod args;
 mod content;
 
-pub(crate) use args::{Local, Made, What};
+pub(crate) use args::{Local, What};
 pub(crate) use content::Content;
 
 use crate::exit::Error;

@@ -1,7 +1,7 @@
 //! `pinnace vrp listen`.
 
 use super::{Line, Transport, lost, sha256};
-use crate::bare::{announce, one_line, pairs};
+use crate::bare::{Local, announce, one_line, pairs};
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
@@ -12,9 +12,8 @@ use std::time::{Duration, Instant};
 /// Arguments of `pinnace vrp listen`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The address to listen on; port 0 picks one, and it is printed on standard error
-    #[arg(long, value_name = "HOST:PORT", value_parser = transport::address)]
-    bind: String,
+    #[command(flatten)]
+    local: Local,
     /// End after so many frames, whoever sent them; if everybody falls silent before, fail [default: go on until Ctrl-C]
     #[arg(long, value_name = "K")]
     count: Option<u64>,
@@ -38,7 +37,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     interrupt::install();
     let mut options = args.transport.options();
     options.limits.bytes = args.memory;
-    let receiver = Receiver::bind(args.bind.as_str(), &options)?;
+    let receiver = Receiver::bind(args.local.address(), &options)?;
     receiver.warnings().iter().for_each(|warning| output.warn(warning));
     let address = receiver.local_addr().to_string();
     announce(output, &address);

@@ -23,10 +23,10 @@ use std::time::Duration;
 
 const EXAMPLES: &str = "\
 Examples:
-  pinnace vrp listen --bind 127.0.0.1:7001 --count 3
-  pinnace vrp send --to 127.0.0.1:7001 --size 100kB --count 3
-      nothing may be lost
-  pinnace vrp send --to 127.0.0.1:7001 --size 100kB --count 300 \\
+  pinnace vrp listen 127.0.0.1:7001 --count 3
+  pinnace vrp send picture.raw 127.0.0.1:7001
+      a file as one frame of which nothing may be lost; - is standard input
+  pinnace vrp send --size 100kB --to 127.0.0.1:7001 --count 300 \\
       --loss-rate 10% --run 4KiB --critical 0..1KiB --repeat-for 50ms
       a tenth may, 4 KiB in a row at most, but not the first KiB
 

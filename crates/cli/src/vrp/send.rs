@@ -1,7 +1,7 @@
 //! `pinnace vrp send`.
 
 use super::{ContractArgs, Line, Packets, Transport, lost, sha256};
-use crate::bare::{Made, one_line, pairs};
+use crate::bare::{What, one_line, pairs};
 use crate::content::{DATA, Source};
 use crate::exit::Error;
 use crate::interrupt;
@@ -15,10 +15,11 @@ use std::time::Duration;
 
 /// Arguments of `pinnace vrp send`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = DATA)]
+#[command(after_help = DATA, override_usage = "pinnace vrp send [OPTIONS] FILE|- HOST:PORT\n       \
+    pinnace vrp send [OPTIONS] --size BYTES --to HOST:PORT")]
 pub(super) struct Args {
     #[command(flatten)]
-    what: Made,
+    what: What,
     /// Frames under way at a time
     #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u16).range(1..=1024))]
     parallel: u16,
@@ -51,15 +52,16 @@ struct Done {
 }
 
 pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
-    let source = args.what.open("a VRP frame")?;
+    let (source, to) = args.what.measured("a VRP frame")?;
     let contract = args.contract.contract(source.len() as u64)?;
     interrupt::install();
-    let sender = Sender::connect(args.what.to.as_str(), &args.options())?;
+    let sender = Sender::connect(to.as_str(), &args.options())?;
+    let peer = Peer { sender, to, timeout: args.transport.timeout };
     let mut done = Done { event: "done", ..Done::default() };
-    let sent = send_all(args, output, &sender, &source, &contract, &mut done);
+    let sent = send_all(args, output, &peer, &source, &contract, &mut done);
     // Says good-bye, so that the receiver need not wait for what will not come.
-    sender.close();
-    output.note(one_line(&sender.counters()));
+    peer.sender.close();
+    output.note(one_line(&peer.sender.counters()));
     sent?;
     let silent = match done.unreported {
         0 => String::new(),
@@ -97,11 +99,20 @@ impl Args {
         }
         Ok(frame)
     }
+}
 
+/// Whom the frames go to.
+struct Peer {
+    sender: Sender,
+    to: String,
+    timeout: Duration,
+}
+
+impl Peer {
     /// An error of the transport, in the user's words.
-    fn error(&self, sender: &Sender, error: pinnace::Error) -> Error {
-        let to = &self.what.to;
-        let seconds = self.transport.timeout.as_secs_f32();
+    fn error(&self, error: pinnace::Error) -> Error {
+        let Self { sender, to, timeout } = self;
+        let seconds = timeout.as_secs_f32();
         match error {
             pinnace::Error::FrameFailed(Failure::PeerGone) if sender.counters().controls_received == 0 => {
                 Error::peer_gone(format!(
@@ -129,7 +140,7 @@ const MOST_BYTES: usize = 256 << 20;
 fn send_all(
     args: &Args,
     output: &Output,
-    sender: &Sender,
+    peer: &Peer,
     source: &Source,
     contract: &Contract,
     done: &mut Done,
@@ -140,7 +151,7 @@ fn send_all(
     loop {
         while next < args.what.count && under_way.len() < parallel {
             let frame = args.frame(source, next, contract)?;
-            let sending = sender.send(frame).map_err(|unsent| args.error(sender, unsent.error))?;
+            let sending = peer.sender.send(frame).map_err(|unsent| peer.error(unsent.error))?;
             under_way.push_back((next, sending));
             next += 1;
         }
@@ -151,7 +162,7 @@ fn send_all(
                 done.late += 1;
                 output.warn(format_args!("frame {number} was not complete within its contract in time"));
             }
-            Err(unsent) => return Err(args.error(sender, unsent.error)),
+            Err(unsent) => return Err(peer.error(unsent.error)),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `pinnace zcrp listen`.
 
 use super::Tally;
-use crate::bare::{announce, one_line};
+use crate::bare::{Local, announce, one_line};
 use crate::exit::{Error, Exit};
 use crate::interrupt;
 use crate::output::Output;
@@ -13,9 +13,8 @@ use std::collections::VecDeque;
 /// Arguments of `pinnace zcrp listen`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The address to listen on; port 0 picks one, and it is printed on standard error
-    #[arg(long, value_name = "HOST:PORT", value_parser = transport::address)]
-    bind: String,
+    #[command(flatten)]
+    local: Local,
     /// End after so many messages [default: go on until Ctrl-C, with one sender after the other]
     #[arg(long, value_name = "K")]
     count: Option<u64>,
@@ -34,7 +33,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         return Err(Error::usage("--size: a ZCRP message has at most 4294967295 bytes"));
     }
     interrupt::install();
-    let mut bind = args.bind.clone();
+    let mut bind = args.local.address().to_owned();
     let mut announced = false;
     loop {
         let listener = Listener::bind(bind.as_str(), &args.transport.options())?;

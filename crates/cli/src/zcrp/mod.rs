@@ -17,8 +17,10 @@ use sha2::{Digest, Sha256};
 
 const EXAMPLES: &str = "\
 Examples:
-  pinnace zcrp listen --bind 127.0.0.1:7001 --count 3
-  pinnace zcrp send --to 127.0.0.1:7001 --size 1000000 --count 3 --verbose
+  pinnace zcrp listen 127.0.0.1:7001 --count 3
+  pinnace zcrp send --size 1000000 --to 127.0.0.1:7001 --count 3 --verbose
+  pinnace zcrp send results.bin 127.0.0.1:7001
+      the content of a file as one message; - is standard input
 
 The listener prints one line a message, in their order: `message N bytes SHA256-HEX`, N being its size. With --verbose or
 --json the sender prints the same lines; with --json they also count the messages from 0. A message that is longer than

@@ -1,7 +1,7 @@
 //! `pinnace zcrp send`.
 
 use super::Tally;
-use crate::bare::{Made, one_line};
+use crate::bare::{What, one_line};
 use crate::content::DATA;
 use crate::exit::Error;
 use crate::interrupt;
@@ -18,19 +18,20 @@ const AHEAD_BYTES: usize = 256 << 20;
 
 /// Arguments of `pinnace zcrp send`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = DATA)]
+#[command(after_help = DATA, override_usage = "pinnace zcrp send [OPTIONS] FILE|- HOST:PORT\n       \
+    pinnace zcrp send [OPTIONS] --size BYTES --to HOST:PORT")]
 pub(super) struct Args {
     #[command(flatten)]
-    what: Made,
+    what: What,
     #[command(flatten)]
     transport: Transport,
 }
 
 pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
-    let source = args.what.open("a ZCRP message")?;
+    let (source, to) = args.what.measured("a ZCRP message")?;
     interrupt::install();
-    let sender = Sender::connect(args.what.to.as_str(), &args.transport.options())?;
-    let failed = |error| args.transport.error(&args.what.to, error);
+    let sender = Sender::connect(to.as_str(), &args.transport.options())?;
+    let failed = |error| args.transport.error(&to, error);
     let ahead = (AHEAD_BYTES / source.len().max(1)).clamp(1, AHEAD);
     let begun = Instant::now();
     let answered = || {
@@ -40,8 +41,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let look = || {
         if begun.elapsed() > args.transport.timeout && !answered() {
             return Err(Error::peer_gone(format!(
-                "no answer from {} within {} s: is `pinnace zcrp listen` running there, and does UDP reach it?",
-                args.what.to,
+                "no answer from {to} within {} s: is `pinnace zcrp listen` running there, and does UDP reach it?",
                 args.transport.timeout.as_secs_f32()
             )));
         }

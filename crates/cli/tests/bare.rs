@@ -1,0 +1,48 @@
+//! What `listen` and `send` of every protocol have in common: a file or standard input, to an address, without a word more.
+
+mod common;
+
+use common::{Listening, pinnace, run, text};
+use std::process::{Command, Stdio};
+
+/// SHA-256 of `abc`.
+const HASH: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+
+#[test]
+fn a_file_and_standard_input_are_sent_to_an_address() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "abc").unwrap();
+    let path = file.path().to_str().unwrap();
+    for protocol in ["zcrp", "vrp", "xtp", "qmp", "a1"] {
+        for source in [path, "-"] {
+            let listening = Listening::start(&[protocol, "listen", "127.0.0.1:0", "--count", "1"]);
+            // A pipe, which does not say how much is in it.
+            let mut cat = Command::new("cat").arg(path).stdout(Stdio::piped()).spawn().unwrap();
+            let mut send = pinnace(&[protocol, "send", source, &listening.address]);
+            let sent = send.stdin(cat.stdout.take().unwrap()).output().unwrap();
+            cat.wait().unwrap();
+            assert!(sent.status.success(), "{protocol}: {}", text(&sent.stderr));
+            let (code, out, _) = listening.finish();
+            assert_eq!((code, out), (Some(0), format!("message 3 bytes {HASH}\n")), "{protocol} {source}");
+        }
+    }
+}
+
+#[test]
+fn who_says_too_little_or_too_much_is_told_what_would_be_right() {
+    for protocol in ["zcrp", "vrp", "xtp", "qmp", "a1"] {
+        for (args, part) in [
+            (&["listen"][..], "HOST:PORT"),
+            (&["send"], "FILE HOST:PORT"),
+            (&["send", "/dev/null"], "FILE HOST:PORT"),
+            (&["send", "/dev/null", "127.0.0.1:1", "more"], "HOST:PORT"),
+            (&["send", "/no/such/file", "127.0.0.1:1"], "/no/such/file"),
+            (&["send", "-", "127.0.0.1:1", "--count", "2"], "standard input can be read only once"),
+        ] {
+            let output = run(&[&[protocol], args].concat());
+            let error = text(&output.stderr);
+            let is_told = matches!(output.status.code(), Some(1 | 2)) && error.contains(part);
+            assert!(is_told && output.stdout.is_empty(), "{protocol} {args:?}: {error}");
+        }
+    }
+}

@@ -174,15 +174,28 @@ impl Connection {
     /// Sends a request, and waits for the next message, which is the response, at most `timeout` seconds. One request is
     /// under way at a time: others wait for their turn. The other end receives requests, and sends responses, as messages.
     ///
+    /// A response that comes after the timeout is not taken for that to the next request.
+    ///
     /// The service needs `direction=duplex` or `pattern=transaction`. Raises `NoResponseError` if the peer has closed instead.
     #[pyo3(signature = (request, timeout = None))]
     fn transact(&self, py: Python<'_>, request: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<Received> {
         let begin = Instant::now();
         let _turn = py.detach(|| Turn::of(&self.transacting));
+        let response = || {
+            let left = timeout.map(|timeout| timeout - begin.elapsed().as_secs_f64());
+            self.receive(py, left)?.ok_or_else(|| errors::raise(py, &Error::NoResponse))
+        };
+        while self.connection.responses_owed().map_err(|error| errors::raise(py, &error))? > 0 {
+            response()?;
+        }
         self.begin(py, buffer::message(request)?, None)?;
-        let left = timeout.map(|timeout| timeout - begin.elapsed().as_secs_f64());
-        let response = self.receive(py, left)?;
-        response.map(Received::new).ok_or_else(|| errors::raise(py, &Error::NoResponse))
+        self.connection.owe_response();
+        response().map(Received::new)
+    }
+
+    /// For tasks, which count themselves how many responses nobody has waited for.
+    fn _check_owed(&self, py: Python<'_>, owed: u64) -> PyResult<()> {
+        self.connection.check_owed(owed).map_err(|error| errors::raise(py, &error))
     }
 
     /// What is sent from now on is sent with this service. The method stays, and so do direction, order and receivers.

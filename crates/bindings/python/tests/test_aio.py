@@ -60,6 +60,31 @@ def test_two_tasks_of_one_loop_talk_without_a_pause(method):
 
 
 @pytest.mark.parametrize("method", METHODS)
+def test_a_response_to_a_request_that_was_given_up_is_no_response_to_the_next(method):
+    async def main():
+        client, server, _listener = await pair(method)
+
+        async def answer():
+            async for message in server:
+                await asyncio.sleep(0.05)
+                await server.send(bytes(message).upper())
+
+        answering = asyncio.create_task(answer())
+        for text in (b"this", b"that"):
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(client.transact(text), 0.01)
+        assert bytes(await client.transact(b"the other")) == b"THE OTHER"
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(client.transact(b"late"), 0.01)
+        assert bytes(await client.recv()) == b"LATE", "whoever asks for it has it"
+        assert bytes(await client.transact(b"the last")) == b"THE LAST"
+        await client.close()
+        await answering
+
+    run(main())
+
+
+@pytest.mark.parametrize("method", METHODS)
 def test_whoever_sends_much_waits_and_the_loop_goes_on(method):
     async def main():
         client, server, _listener = await pair(method)

@@ -173,6 +173,21 @@ def test_requests_are_answered(pair):
     assert sorted(answers.values()) == ["AHOY", "KEEL", "MIZZEN MAST"], "each was answered"
 
 
+def test_a_response_that_comes_late_is_no_response_to_the_next_request(pair):
+    def serve():
+        for request in pair.server:
+            time.sleep(0.1)
+            pair.server.send(bytes(request).upper())
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    with pytest.raises(pinnace.TimeoutError):
+        pair.client.transact(b"too soon", timeout=0.01)
+    assert bytes(pair.client.transact(b"ahoy", timeout=LONG)) == b"AHOY"
+    pair.client.close()
+    thread.join()
+
+
 def test_the_descriptor_says_when_something_has_come(pair):
     descriptor = pair.server.fileno()
     while select.select([descriptor], [], [], 0)[0]:

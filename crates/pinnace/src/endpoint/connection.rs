@@ -7,7 +7,7 @@ use crate::service::{Choice, Method, Path, Reliability, Selection, Service, choo
 use crate::{Error, Message, Unsent, a1};
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -39,6 +39,8 @@ pub struct Connection {
     service: Mutex<Service>,
     /// Held from a request to its response.
     transacting: Turn<()>,
+    /// Responses to requests for which nobody waits any more.
+    owed: AtomicU64,
     is_closed: AtomicBool,
     shown: Shown,
 }
@@ -46,9 +48,11 @@ pub struct Connection {
 impl Connection {
     pub(crate) fn new(carrier: Carrier, parts: Parts) -> Self {
         let Parts { method, service, path, peer, selection } = parts;
-        let (transacting, is_closed) = (Turn::new(()), AtomicBool::new(false));
-        let shown = Shown::new(method.name(), &peers(&carrier, peer), &service.to_string());
-        Self { carrier, method, path, peer, selection, service: Mutex::new(service), transacting, is_closed, shown }
+        let (transacting, owed, is_closed) = (Turn::new(()), AtomicU64::new(0), AtomicBool::new(false));
+        let service_text = service.to_string();
+        let shown = Shown::new(method.name(), &peers(&carrier, peer), &service_text);
+        let service = Mutex::new(service);
+        Self { carrier, method, path, peer, selection, service, transacting, owed, is_closed, shown }
     }
 
     /// Begins to send a message (its first [`Message::len`] bytes, which are not copied unless they are few). Waits while
@@ -192,10 +196,25 @@ impl Connection {
     /// What was received, once it is counted.
     #[inline]
     fn counted(&self, received: Result<Option<Received>, Error>) -> Result<Option<Received>, Error> {
-        if let Ok(Some(message)) = &received {
-            self.shown.count_received(message.len(), message.bytes_lost());
+        match &received {
+            Ok(Some(message)) => {
+                self.shown.count_received(message.len(), message.bytes_lost());
+                self.pay();
+            }
+            // It is gone.
+            Err(Error::MessageTooLong(_)) => self.pay(),
+            Ok(None) | Err(_) => {}
         }
         received
+    }
+
+    /// Something has come: if a response is owed, that is it.
+    #[inline]
+    fn pay(&self) {
+        if self.owed.load(Ordering::Relaxed) > 0 {
+            let less = |owed: u64| owed.checked_sub(1);
+            let _ = self.owed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        }
     }
 
     /// Like [`Connection::recv`], into memory of the caller's.
@@ -218,6 +237,7 @@ impl Connection {
         let received = self.carrier.recv_into(buffer, deadline);
         if let Ok(Some(ReceivedInto { len, holes, .. })) = &received {
             self.shown.count_received(*len, holes.iter().map(ExactSizeIterator::len).sum());
+            self.pay();
         }
         received
     }
@@ -228,7 +248,11 @@ impl Connection {
     /// As [`Connection::recv_into`].
     pub async fn recv_into_async(&self, buffer: &mut [u8]) -> Result<Option<ReceivedInto>, Error> {
         let Some(received) = self.carrier.recv_async().await? else { return Ok(None) };
-        self.carrier.place(received, buffer).map(Some)
+        let lost = received.bytes_lost();
+        let told = self.carrier.place(received, buffer)?;
+        self.shown.count_received(told.len, lost);
+        self.pay();
+        Ok(Some(told))
     }
 
     /// Sends a request, and waits for the next message, which is the response. One request is under way at a time: others
@@ -239,18 +263,52 @@ impl Connection {
     /// [`ConnectionError::Cannot`] if the service has one direction.
     pub fn transact(&self, request: impl Into<Message>) -> Result<Received, Error> {
         let _turn = self.transacting.take(None);
+        while self.responses_owed()? > 0 {
+            self.recv()?.ok_or(Error::NoResponse)?;
+        }
         drop(self.send(request)?);
+        self.owe_response();
         self.recv()?.ok_or(Error::NoResponse)
     }
 
-    /// Like [`Connection::transact`], for tasks.
+    /// How many responses come before that to the next request, because whoever asked for them has given up. Where they may
+    /// be lost that is an error.
+    #[doc(hidden)]
+    pub fn responses_owed(&self) -> Result<u64, Error> {
+        let owed = self.owed.load(Ordering::Relaxed);
+        self.check_owed(owed).map(|()| owed)
+    }
+
+    /// Whether it is sure that so many come.
+    #[doc(hidden)]
+    pub fn check_owed(&self, owed: u64) -> Result<(), Error> {
+        if owed > 0 && self.current().reliability != Reliability::Full {
+            let what = "tell the response from one to an earlier request that nobody waited for, and that may be lost: \
+                connect anew, or say which request a response belongs to";
+            return Err(ConnectionError::Cannot { method: self.method, what: what.to_owned() }.into());
+        }
+        Ok(())
+    }
+
+    /// A request was sent: the next message that is received is its response.
+    #[doc(hidden)]
+    pub fn owe_response(&self) {
+        self.owed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Like [`Connection::transact`], for tasks. If the future is dropped, the response that comes all the same is not taken
+    /// for that to a later request.
     ///
     /// # Errors
     /// As [`Connection::transact`].
     pub async fn transact_async(&self, request: impl Into<Message>) -> Result<Received, Error> {
         let request = request.into();
         let _turn = self.transacting.take_async().await;
+        while self.responses_owed()? > 0 {
+            self.recv_async().await?.ok_or(Error::NoResponse)?;
+        }
         drop(self.send_async(request).await?);
+        self.owe_response();
         self.recv_async().await?.ok_or(Error::NoResponse)
     }
 

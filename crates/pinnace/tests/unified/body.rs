@@ -13,6 +13,10 @@ pub(crate) struct Pair {
     pub(crate) _endpoint: Endpoint,
 }
 
+pub(crate) fn duplex() -> Service {
+    "direction=duplex largest=32MiB".parse().unwrap()
+}
+
 pub(crate) fn forced(method: Method) -> EndpointOptions {
     let selection = Selection { forced: Some(method), ..Selection::default() };
     EndpointOptions { selection, ..EndpointOptions::default() }
@@ -111,6 +115,23 @@ pub(crate) fn order(pair: &Pair) {
     });
 }
 
+/// Whoever sends may close and go: what the other end had not taken by then is there when it does.
+pub(crate) fn outlives(pair: &dyn Fn(&EndpointOptions) -> Pair) {
+    let peer_timeout = Duration::from_millis(300);
+    let Pair { client, server, _endpoint } = pair(&EndpointOptions { peer_timeout, ..EndpointOptions::default() });
+    for number in 0..40u8 {
+        drop(client.send(pattern(1000, number)).unwrap());
+    }
+    client.close(LONG).unwrap();
+    drop(client);
+    // Nobody answers any more, and this end has had the time to find out.
+    std::thread::sleep(peer_timeout * 5);
+    for number in 0..40u8 {
+        expect(&server, &pattern(1000, number));
+    }
+    assert!(server.recv_timeout(LONG).unwrap().is_none());
+}
+
 /// Whatever the service becomes meanwhile, all arrives and in order (nothing is lost on this path).
 pub(crate) fn changes(pair: &Pair, services: &[&str]) {
     const MESSAGES: u32 = 600;
@@ -167,12 +188,27 @@ pub(crate) fn transactions(pair: Pair) {
     let Pair { client, server, _endpoint } = pair;
     let serving = std::thread::spawn(move || {
         while let Some(request) = server.recv().unwrap() {
+            std::thread::sleep(Duration::from_millis(20));
             drop(server.send(request.to_ascii_uppercase()).unwrap());
         }
     });
     for text in ["ahoy", "", "a longer one"] {
         assert_eq!(&*client.transact(text.as_bytes().to_vec()).unwrap(), text.to_uppercase().as_bytes());
     }
+    // One that is given up half-way, twice, and then one for whose response somebody asks as for any message.
+    for text in ["given up", "this too"] {
+        let mut transaction = std::pin::pin!(client.transact_async(text.as_bytes().to_vec()));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(transaction.as_mut().poll(&mut context).is_pending(), "the other end takes its time");
+    }
+    assert_eq!(&*client.transact(b"the next".to_vec()).unwrap(), b"THE NEXT");
+    {
+        let mut transaction = std::pin::pin!(client.transact_async(b"late".to_vec()));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(transaction.as_mut().poll(&mut context).is_pending());
+    }
+    expect(&client, b"LATE");
+    assert_eq!(&*pollster::block_on(client.transact_async(b"the last".to_vec())).unwrap(), b"THE LAST");
     client.close(LONG).unwrap();
     serving.join().unwrap();
 }

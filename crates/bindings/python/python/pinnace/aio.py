@@ -74,6 +74,8 @@ class Connection:
         self._connection = connection
         self._again: deque[Received | None] = deque()
         self._transacting = asyncio.Lock()
+        # Responses that nobody has received, also because whoever asked has given up.
+        self._owed = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._reactor: Reactor | None = None
         self._ready: Collection[object] = ()
@@ -108,30 +110,38 @@ class Connection:
     async def recv(self) -> Received | None:
         """The next message; `None` when the peer has closed, and everything was received."""
         if self._again:
-            return self._again.popleft()
+            return self._paid(self._again.popleft())
         reactor = self._reacts()
         received = self._connection._recv(reactor, not self._ready)
         if isinstance(received, Operation):
             message: Received | None = await _end(received, self._again)
-            return message
+            return self._paid(message)
         if not isinstance(received, tuple):
-            return received
+            return self._paid(received)
         # The loop's thread has waited itself, often: the others have their turn first.
         try:
             await asyncio.sleep(0)
         except asyncio.CancelledError:
             self._again.append(received[0])
             raise
-        return received[0]
+        return self._paid(received[0])
+
+    def _paid(self, received: Received | None) -> Received | None:
+        """What was received: if a response is owed, that is it."""
+        if self._owed:
+            self._owed -= 1
+        return received
 
     async def recv_into(self, buffer: Buffer) -> ReceivedInto | None:
         """Like `recv`, into memory of the program's; the bytes are copied there."""
+        owed = self._owed
         received = await self.recv()
         if received is None:
             return None
         memory = memoryview(buffer).cast("B")
         if len(received) > len(memory):
             self._again.appendleft(received)
+            self._owed = owed
             error = MessageTooLongError(f"the message has {len(received)} bytes, and there is room for {len(memory)}")
             error.most = len(memory)
             raise error
@@ -139,10 +149,20 @@ class Connection:
         return received._into()
 
     async def transact(self, request: Buffer) -> Received:
-        """Sends a request, and waits for the next message, which is the response. Others wait for their turn."""
+        """Sends a request, and waits for the next message, which is the response. Others wait for their turn.
+
+        If it is cancelled, the response that comes all the same is not taken for that to a later request.
+        """
         async with self._transacting:
+            while self._owed:
+                self._connection._check_owed(self._owed)
+                await self._response()
             await self.send(request)
-            response = await self.recv()
+            self._owed += 1
+            return await self._response()
+
+    async def _response(self) -> Received:
+        response = await self.recv()
         if response is None:
             raise NoResponseError("the peer has closed without a response")
         return response

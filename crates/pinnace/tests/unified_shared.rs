@@ -139,7 +139,14 @@ fn processes() {
 
     // Whatever the method, the death of a peer ends every wait; also if it is still there, and silent.
     type Check = fn(&Connection, &str);
-    let checks: [(bool, Check); 4] = [(true, ends), (false, ends), (false, ends_sending), (false, ends_for_tasks)];
+    let checks: [(bool, Check); 6] = [
+        (true, ends),
+        (false, ends),
+        (false, ends_sending),
+        (false, ends_for_tasks),
+        (true, ends_for_whoever_looks_often),
+        (false, ends_for_whoever_looks_often),
+    ];
     std::thread::scope(|scope| {
         for method in ["xtp", "qmp", "zcrp", "vrp", "a1"] {
             for (is_killed, check) in checks {
@@ -170,6 +177,18 @@ fn ends(connection: &Connection, method: &str) {
     let took = begin.elapsed();
     assert!(result.is_err() && !matches!(result, Err(Error::Timeout)), "{method}: {result:?} after {took:?}");
     assert!(took < FOUND_OUT, "{method}: {took:?}");
+}
+
+/// So do many short ones.
+fn ends_for_whoever_looks_often(connection: &Connection, method: &str) {
+    let begin = Instant::now();
+    let end = loop {
+        match connection.recv_timeout(Duration::from_millis(100)) {
+            Err(Error::Timeout) if begin.elapsed() < FOUND_OUT => {}
+            end => break end,
+        }
+    };
+    assert!(end.is_err() && !matches!(end, Err(Error::Timeout)), "{method}: {end:?}");
 }
 
 /// So does a task's.

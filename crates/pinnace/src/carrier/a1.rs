@@ -13,7 +13,7 @@ use crate::{Error, Message, Unsent};
 use pinnace_runtime::WakeFd;
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -44,7 +44,46 @@ pub(crate) struct A1 {
     /// Messages that whoever received them had no room for, and whether there are any.
     again: Mutex<VecDeque<Received>>,
     has_again: AtomicBool,
+    silence: Silence,
     watch: OnceLock<Arc<WakeFd>>,
+}
+
+/// Since when nothing has come of the peer, as far as anybody has looked, or since it was asked last: it is asked after
+/// [`SILENCE`], however short the waits were.
+#[derive(Debug)]
+struct Silence {
+    epoch: Instant,
+    /// In microseconds since then; 0 if something has come.
+    since: AtomicU64,
+}
+
+impl Silence {
+    fn new() -> Self {
+        Self { epoch: Instant::now(), since: AtomicU64::new(0) }
+    }
+
+    /// Something has come.
+    fn end(&self) {
+        if self.since.load(Ordering::Relaxed) != 0 {
+            self.since.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// It has lasted for this time at least. Returns when the peer has to be asked.
+    fn go_on(&self, waited: Duration) -> Instant {
+        let now = self.epoch.elapsed().saturating_sub(waited).as_micros() as u64;
+        let since = match self.since.load(Ordering::Relaxed) {
+            0 => now.max(1),
+            since => since,
+        };
+        self.since.store(since, Ordering::Relaxed);
+        self.epoch + Duration::from_micros(since) + SILENCE
+    }
+
+    /// The peer is asked now.
+    fn ask(&self) {
+        self.since.store(self.epoch.elapsed().as_micros() as u64, Ordering::Relaxed);
+    }
 }
 
 /// The record of a service.
@@ -95,6 +134,7 @@ impl A1 {
             is_of_many: false,
             again: Mutex::default(),
             has_again,
+            silence: Silence::new(),
             watch: OnceLock::new(),
         }
     }
@@ -205,12 +245,19 @@ impl Carry for A1 {
         while !self.has_ended.load(Ordering::Relaxed) {
             let wait = left(deadline).map_or(SILENCE, |left| left.min(SILENCE));
             let received = match self.connection.recv_timeout(wait) {
-                Err(Error::Timeout) if deadline.is_none_or(|deadline| deadline > Instant::now()) => {
-                    let _ = self.say_that_it_waits();
+                Err(Error::Timeout) => {
+                    if self.silence.go_on(wait) <= Instant::now() {
+                        self.silence.ask();
+                        let _ = self.say_that_it_waits();
+                    }
+                    if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                        return Err(Error::Timeout);
+                    }
                     continue;
                 }
                 received => received?,
             };
+            self.silence.end();
             if let Some(sorted) = self.sort(received) {
                 return Ok(sorted);
             }
@@ -223,9 +270,13 @@ impl Carry for A1 {
             return Ok(Some(received));
         }
         while !self.has_ended.load(Ordering::Relaxed) {
-            match within(Instant::now() + SILENCE, self.connection.recv_async()).await {
-                None => drop(self.say_that_it_waits()),
+            match within(self.silence.go_on(Duration::ZERO), self.connection.recv_async()).await {
+                None => {
+                    self.silence.ask();
+                    drop(self.say_that_it_waits());
+                }
                 Some(received) => {
+                    self.silence.end();
                     if let Some(sorted) = self.sort(received?) {
                         return Ok(sorted);
                     }

@@ -34,6 +34,8 @@ const REFUSED_PATIENCE: Duration = Duration::from_secs(1);
 const REFUSED: Duration = Duration::from_millis(20);
 /// Numbers of frames, after which they begin again.
 const NUMBERS: u64 = 1 << 15;
+/// No frame is waited for by so many behind it: its sender lets none be further ahead of one that is under way.
+const FAR: u64 = NUMBERS / 4;
 
 /// The ways of a connection that it has.
 #[derive(Debug, Default)]
@@ -114,6 +116,8 @@ struct Incoming {
     /// Frames that came before their turn, and when the first of them did.
     early: BTreeMap<u64, crate::vrp::Received>,
     since: Option<Instant>,
+    /// Since when nothing has come of the peer, as far as anybody has looked, or since it was asked.
+    silent_since: Option<Instant>,
     /// Numbers of the connection's own words that came before their turn.
     words: BTreeSet<u64>,
     /// Frames of the peer's refused, of which it is known that they are missing.
@@ -139,6 +143,7 @@ impl Incoming {
             next: None,
             early: BTreeMap::new(),
             since: None,
+            silent_since: None,
             words: BTreeSet::new(),
             refused: 0,
             is_hurried: false,
@@ -208,7 +213,10 @@ impl Incoming {
     fn due(&mut self, now: Instant) -> Option<Received> {
         let first = *self.early.first_key_value()?.0;
         let is_next = self.next.is_none_or(|next| first <= next);
-        let is_late = self.since.is_none_or(|since| since + self.patience() <= now);
+        // Behind the end nothing comes, and what is so far behind the newest has been given up.
+        let newest = self.early.last_key_value().map_or(first, |(newest, _)| *newest);
+        let is_over = self.end.is_some() || self.next.is_some_and(|next| newest.saturating_sub(next) > FAR);
+        let is_late = is_over || self.since.is_none_or(|since| since + self.patience() <= now);
         if self.is_ordered && !is_next && !is_late {
             return None;
         }
@@ -222,11 +230,20 @@ impl Incoming {
     }
 
     /// When to look again, where nothing is due.
-    fn look_at(&self, now: Instant) -> Instant {
+    fn look_at(&mut self, now: Instant) -> Instant {
         match self.since {
             Some(since) => since + self.patience(),
-            None => now + SILENCE,
+            None => *self.silent_since.get_or_insert(now) + SILENCE,
         }
+    }
+
+    /// Whether the peer has been silent for so long that it has to be asked, however short the waits were.
+    fn is_silent(&mut self, now: Instant) -> bool {
+        let is_silent = self.silent_since.is_some_and(|since| since + SILENCE <= now);
+        if is_silent {
+            self.silent_since = Some(now);
+        }
+        is_silent
     }
 
     /// Whether nothing more comes.
@@ -268,6 +285,7 @@ impl Vrp {
         if incoming.source.is_some_and(|source| source != frame.source()) {
             return None;
         }
+        incoming.silent_since = None;
         let number = incoming.unwrap_number(frame.number());
         if Control::may_be(&frame, self.nonce)
             && let Ok(control) = Control::parse(&frame, Some(self.nonce))
@@ -298,9 +316,9 @@ impl Vrp {
             let refused = incoming.source.map_or(0, |source| back.refused(source));
             incoming.is_hurried = refused != incoming.refused;
             let due = incoming.due(now);
-            if due.as_ref().is_some_and(|due| due.missed() > 0) {
-                incoming.refused = refused;
-            }
+            // Those that were missing may be as many of the refused, and the others be missing further on.
+            let missed = due.as_ref().map_or(0, Received::missed);
+            incoming.refused = incoming.refused.saturating_add(missed).min(refused);
             return due;
         }
         None
@@ -478,8 +496,15 @@ impl Carry for Vrp {
                         return Ok(Some(Received::frame(frame, Position::default())));
                     }
                 }
-                None if deadline.is_some_and(|deadline| deadline <= Instant::now()) => return Err(Error::Timeout),
-                None => self.ask(&mut incoming)?,
+                None => {
+                    let now = Instant::now();
+                    if incoming.is_silent(now) {
+                        self.ask(&mut incoming)?;
+                    }
+                    if deadline.is_some_and(|deadline| deadline <= now) {
+                        return Err(Error::Timeout);
+                    }
+                }
             }
         }
     }
@@ -499,7 +524,11 @@ impl Carry for Vrp {
                 return Ok(None);
             }
             match within(incoming.look_at(now), back.recv_async()).await {
-                None => self.ask(&mut incoming)?,
+                None => {
+                    if incoming.is_silent(Instant::now()) {
+                        self.ask(&mut incoming)?;
+                    }
+                }
                 Some(frame) => {
                     if let Some(frame) = self.on_frame(&mut incoming, frame?) {
                         return Ok(Some(Received::frame(frame, Position::default())));
@@ -578,6 +607,42 @@ mod tests {
         // 15 to 19 are not waited for: 17 was no message.
         incoming.on_word(17);
         assert_eq!((incoming.advance(20), incoming.next, incoming.words.len()), (4, Some(20), 0));
+    }
+
+    /// What is due of frames 10, 12 and 15, of which the first has come: how many are missing before each.
+    fn due_of(mut incoming: Incoming, now: Instant) -> Vec<(u64, bool)> {
+        for number in [12, 15] {
+            incoming.early.insert(number, crate::vrp::Received::numbered(number as u16));
+        }
+        std::iter::from_fn(|| incoming.due(now)).map(|due| (due.missed(), due.is_late())).collect()
+    }
+
+    #[test]
+    fn frames_behind_a_gap_wait_unless_nothing_can_fill_it() {
+        let now = Instant::now();
+        let of = |end, newest: Option<u64>| {
+            let mut incoming = Incoming { since: Some(now), end, ..incoming(11) };
+            incoming.early.extend(newest.map(|newest| (newest, crate::vrp::Received::numbered(newest as u16))));
+            due_of(incoming, now)
+        };
+        assert_eq!(of(None, None), []);
+        assert_eq!(of(None, Some(11 + FAR)), [], "11 may still be under way");
+        assert_eq!(of(None, Some(12 + FAR)), [(1, false)], "11 is not, and 13 may be");
+        assert_eq!(of(Some(16), None), [(1, false), (2, false)], "nothing comes behind the end");
+        let patient = Incoming { since: Some(now), ..incoming(11) };
+        assert_eq!(due_of(patient, now + PATIENCE), [(1, false)]);
+    }
+
+    #[test]
+    fn a_peer_is_asked_after_a_while_however_short_the_waits_were() {
+        let (now, mut incoming) = (Instant::now(), incoming(10));
+        assert_eq!((incoming.look_at(now), incoming.is_silent(now)), (now + SILENCE, false));
+        let later = now + SILENCE;
+        assert_eq!(
+            (incoming.look_at(later), incoming.is_silent(later), incoming.is_silent(later)),
+            (later, true, false)
+        );
+        assert_eq!(incoming.look_at(later), later + SILENCE);
     }
 
     #[test]

@@ -35,6 +35,25 @@ impl Received {
         Self { storage, holes, delivery, end: Some(end) }
     }
 
+    /// An empty frame of this number, from nobody.
+    #[cfg(test)]
+    pub(crate) fn numbered(number: u16) -> Self {
+        let delivery = Delivery {
+            id: pinnace_vrp::FrameId(u64::from(number)),
+            source: Address::Peer,
+            number,
+            buffer: pinnace_core::BufferId::new(0),
+            size: 0,
+            packet_bytes: 4,
+            loss: Loss::default(),
+            holes: Vec::new(),
+            contract: LossContract::reliable(),
+            window: 0,
+            took: Duration::ZERO,
+        };
+        Self::new((delivery, Vec::new()), Weak::new())
+    }
+
     /// What is missing, with permission: half-open ranges of bytes in rising order that do not touch. They read as zeros.
     pub fn holes(&self) -> &[Range<usize>] {
         &self.holes
@@ -148,25 +167,11 @@ fn zero(storage: &mut [u8], holes: &[Range<usize>]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pinnace_core::BufferId;
-    use pinnace_vrp::FrameId;
 
     #[test]
     fn holes_are_zero_whatever_the_memory_held_and_never_beyond_it() {
         //= V-R18 test
-        let delivery = Delivery {
-            id: FrameId(1),
-            source: Address::Peer,
-            number: 3,
-            buffer: BufferId::new(0),
-            size: 10,
-            packet_bytes: 4,
-            loss: Loss::default(),
-            holes: vec![0..4, 8..12],
-            contract: LossContract::reliable(),
-            window: 3,
-            took: Duration::ZERO,
-        };
+        let delivery = Delivery { size: 10, holes: vec![0..4, 8..12], ..Received::numbered(3).delivery.clone() };
         let received = Received::new((delivery, vec![0xEE; 10]), Weak::new());
         assert_eq!(&*received, [0, 0, 0, 0, 0xEE, 0xEE, 0xEE, 0xEE, 0, 0]);
         assert_eq!(received.holes(), [0..4, 8..10]);

@@ -27,6 +27,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// No frame is begun whose number is more than this ahead of one whose header is unanswered (V-S2).
 const NUMBERS_AHEAD: u16 = 2048;
+/// Where numbers tell the order, none is begun that is more than this ahead of one under way: well within the half of all
+/// numbers in which an earlier one is known from a later one.
+const ORDER_AHEAD: u16 = 4096;
 /// Frames side by side at least, where there are so many.
 const SIDE_BY_SIDE: usize = 16;
 /// Frames side by side at most: what a receiver takes by default, less those that wait to be closed.
@@ -398,6 +401,11 @@ impl Outgoing {
         let number = numbers.find(|number| !is_taken(number))?;
         let oldest = self.unanswered.front().and_then(|&(slot, ticket)| self.frame(slot, ticket));
         if oldest.is_some_and(|oldest| number.wrapping_sub(oldest.number) % FRAME_NUMBERS > NUMBERS_AHEAD) {
+            return None;
+        }
+        // All of them lie in front of it: the first behind it in the circle of numbers is the oldest.
+        let oldest = self.by_number.range(number..).chain(&self.by_number).next().map_or(number, |(oldest, _)| *oldest);
+        if self.config.in_order && number.wrapping_sub(oldest) % FRAME_NUMBERS > ORDER_AHEAD {
             return None;
         }
         self.next_number = (number + 1) % FRAME_NUMBERS;

@@ -182,6 +182,29 @@ fn frames_that_stay_in_order_are_numbered_as_they_were_sent() {
 }
 
 #[test]
+fn where_numbers_tell_the_order_none_is_far_ahead_of_one_under_way() {
+    //= V-S2 test
+    for in_order in [false, true] {
+        let mut half = Half::open(&Config { in_order, ..config() });
+        let long = accepted(&mut half, 1000, 64);
+        half.take();
+        let mut ahead = 0;
+        for _ in 0..5000 {
+            half.try_send(10, |_| ()).unwrap();
+            let Some(header) = half.take_headers().pop() else { break };
+            let frame = number(&header);
+            ahead = frame.wrapping_sub(long) % FRAME_NUMBERS;
+            half.say(frame, &[Tag::FrameOk(frame), Tag::Ack(0)]);
+            half.take_ends();
+        }
+        assert_eq!(ahead, if in_order { 4096 } else { 5000 });
+        // It goes on when the long one has arrived.
+        half.say(long, &[Tag::Ack(999)]);
+        assert_eq!((half.take_ends().len(), half.take_headers().len()), (1, usize::from(in_order)));
+    }
+}
+
+#[test]
 fn what_is_announced_takes_no_number_where_order_counts() {
     let mut half = Half::open(&Config { in_order: true, ..config() });
     half.call(|tx, now| tx.announce(now, FrameSpec::new(BufferId::new(0), 100_000))).unwrap();

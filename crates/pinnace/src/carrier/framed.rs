@@ -14,6 +14,7 @@ use crate::service::{Method, Service};
 use crate::xtp::SendOptions;
 use crate::{Error, Message, Unsent};
 use pinnace_runtime::WakeFd;
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, OnceLock};
@@ -40,12 +41,29 @@ struct Reading {
     head_bytes: usize,
     body: Vec<u8>,
     body_bytes: usize,
+    /// Messages that whoever received them had no room for.
+    again: VecDeque<Received>,
 }
 
 impl Reading {
     /// Bytes of the body, once they are known.
     fn len(&self) -> Option<u64> {
         (self.head_bytes == HEAD_BYTES).then(|| u64::from_le_bytes(self.head))
+    }
+
+    /// Has room for the body, once its length is known and within the limit.
+    fn make_room(&mut self, longest: u64) -> Result<(), Error> {
+        match self.len() {
+            // Nothing that follows can be understood.
+            Some(len) if len > longest => Err(Error::MessageTooLong(longest)),
+            Some(len) => {
+                if self.body.is_empty() {
+                    self.body = vec![0; len as usize];
+                }
+                Ok(())
+            }
+            None => Ok(()),
+        }
     }
 
     /// The message has come whole, and the next begins.
@@ -97,7 +115,6 @@ impl Framed {
         }
         let len = u64::from_le_bytes(reading.head);
         if len > self.longest {
-            // Nothing that follows can be understood.
             return Err(Error::MessageTooLong(self.longest));
         }
         Ok(Some(len))
@@ -170,20 +187,27 @@ impl Carry for Framed {
 
     fn recv(&self, deadline: Option<Instant>) -> Result<Option<Received>, Error> {
         let mut reading = self.take(deadline)?;
-        let read = |into: &mut [u8]| self.stream.read_until(into, deadline);
-        let Some(len) = self.head(&mut reading, read)? else { return Ok(None) };
-        let Reading { body, body_bytes, .. } = &mut *reading;
-        if body.is_empty() {
-            *body = vec![0; len as usize];
+        if let Some(again) = reading.again.pop_front() {
+            return Ok(Some(again));
         }
+        let read = |into: &mut [u8]| self.stream.read_until(into, deadline);
+        if self.head(&mut reading, read)?.is_none() {
+            return Ok(None);
+        }
+        reading.make_room(self.longest)?;
+        let Reading { body, body_bytes, .. } = &mut *reading;
         self.fill(body, body_bytes, read)?;
         Ok(Some(Received::bytes(reading.finish(), Vec::new())))
     }
 
     async fn recv_async(&self) -> Result<Option<Received>, Error> {
         let mut reading = self.reading.take_async().await;
+        if let Some(again) = reading.again.pop_front() {
+            return Ok(Some(again));
+        }
         loop {
-            let Reading { head, head_bytes, body, body_bytes } = &mut *reading;
+            reading.make_room(self.longest)?;
+            let Reading { head, head_bytes, body, body_bytes, .. } = &mut *reading;
             // One read at a time: what it has brought is kept if the task is dropped.
             let into = match *head_bytes == HEAD_BYTES {
                 true => &mut body[*body_bytes..],
@@ -198,12 +222,7 @@ impl Carry for Framed {
                     if bytes == 0 {
                         return Err(self.unfinished());
                     }
-                    if let Some(len) = reading.len() {
-                        if len > self.longest {
-                            return Err(Error::MessageTooLong(self.longest));
-                        }
-                        reading.body = vec![0; len as usize];
-                    }
+                    reading.make_room(self.longest)?;
                 }
                 Some(_) if bytes == 0 && reading.body_bytes < reading.body.len() => return Err(self.unfinished()),
                 Some(_) => reading.body_bytes += bytes,
@@ -216,6 +235,10 @@ impl Carry for Framed {
 
     fn recv_into(&self, buffer: &mut [u8], deadline: Option<Instant>) -> Result<Option<ReceivedInto>, Error> {
         let mut reading = self.take(deadline)?;
+        if let Some(again) = reading.again.pop_front() {
+            drop(reading);
+            return self.place(again, buffer).map(Some);
+        }
         let read = |into: &mut [u8]| self.stream.read_until(into, deadline);
         let Some(len) = self.head(&mut reading, read)? else { return Ok(None) };
         let len = len as usize;
@@ -236,9 +259,7 @@ impl Carry for Framed {
 
     fn put_back(&self, received: Received) {
         if let Some(mut reading) = self.reading.take(None) {
-            let body = received.into_vec();
-            let (head, body_bytes) = ((body.len() as u64).to_le_bytes(), body.len());
-            *reading = Reading { head, head_bytes: HEAD_BYTES, body, body_bytes };
+            reading.again.push_front(received);
         }
     }
 

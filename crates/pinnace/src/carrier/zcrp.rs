@@ -42,6 +42,8 @@ struct Incoming {
     posted: VecDeque<Receiving>,
     /// The pieces of a message that has not come whole.
     partial: Vec<u8>,
+    /// It is longer than the limit, so that its other pieces are of no use.
+    is_too_long: bool,
     /// Messages that whoever received them had no room for.
     again: VecDeque<Received>,
     has_ended: bool,
@@ -77,8 +79,16 @@ impl Zcrp {
 
     /// What has come in the first buffer. `None`: nothing for the application, or not the end of its message.
     fn on_piece(&self, incoming: &mut Incoming, message: Message) -> Result<Option<Received>, Error> {
-        self.post(incoming)?;
-        if incoming.partial.is_empty() && message.len() < self.pool.piece() {
+        // What has come has come, even if nothing more can: that is told when there is nothing else.
+        let _ = self.post(incoming);
+        incoming.asked = None;
+        let is_last = message.len() < self.pool.piece();
+        if incoming.is_too_long {
+            incoming.is_too_long = !is_last;
+            self.pool.give_back(message);
+            return Ok(None);
+        }
+        if incoming.partial.is_empty() && is_last {
             if Control::may_be(&message, self.nonce)
                 && let Ok(control) = Control::parse(&message, Some(self.nonce))
             {
@@ -89,10 +99,11 @@ impl Zcrp {
             return Ok(Some(Received::posted(message, Arc::downgrade(&self.pool))));
         }
         if (incoming.partial.len() + message.len()) as u64 > self.longest {
+            (incoming.partial, incoming.is_too_long) = (Vec::new(), !is_last);
+            self.pool.give_back(message);
             return Err(Error::MessageTooLong(self.longest));
         }
         incoming.partial.extend_from_slice(&message);
-        let is_last = message.len() < self.pool.piece();
         self.pool.give_back(message);
         Ok(is_last.then(|| Received::bytes(std::mem::take(&mut incoming.partial), Vec::new())))
     }
@@ -117,7 +128,7 @@ impl Zcrp {
         let message = incoming.posted.front_mut().ok_or_else(no_buffers)?.await;
         incoming.posted.pop_front();
         let message = message.map_err(|unsent| unsent.error)?;
-        self.post(&mut incoming)?;
+        let _ = self.post(&mut incoming);
         Control::parse(&message, Some(self.nonce)).map_err(|_| no_buffers())
     }
 

@@ -10,13 +10,10 @@ mod lossy;
 mod multicast;
 mod refused;
 mod tasks;
+mod too_long;
 
-use body::{Pair, pair_of};
-use pinnace::service::{Method, Service};
-
-fn duplex() -> Service {
-    "direction=duplex largest=32MiB".parse().unwrap()
-}
+use body::{Pair, duplex, pair_of, pair_with};
+use pinnace::service::Method;
 
 macro_rules! over_every_method {
     ($($name:ident: $method:expr, $changes:expr;)*) => {
@@ -80,6 +77,13 @@ macro_rules! over_every_method {
                 #[test]
                 fn the_end_is_told_and_nothing_is_lost_before_it() {
                     body::ends(pair());
+                }
+
+                #[test]
+                fn what_has_arrived_is_received_however_long_the_sender_has_been_gone() {
+                    // Small messages: where buffers are posted for them, there are enough for all.
+                    let service = "direction=duplex largest=60KiB".parse().unwrap();
+                    body::outlives(&|options| pair_with($method, &service, options));
                 }
 
                 #[test]

@@ -41,8 +41,8 @@ pub mod zcrp;
 
 pub use carrier::{Delivered, Received, ReceivedInto};
 pub use endpoint::{
-    Connection, ConnectionError, Delivery, Endpoint, EndpointOptions, Listener, MessageStream, PerMessage,
-    ReceiverState, ReceiverStatus, connect,
+    Connection, ConnectionError, Delivery, Endpoint, EndpointOptions, Listener, MessageReader, MessageStream,
+    PerMessage, ReceiverState, ReceiverStatus, connect,
 };
 pub use error::{Error, Unsent};
 use fault::{faulty, wrapped};

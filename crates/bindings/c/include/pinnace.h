@@ -722,7 +722,7 @@ int pinnace_transact(pinnace_connection_t *connection,
  * pinnace_recv does. Do not mix it with pinnace_recv while a message is read in part.
  *
  * Returns the number of bytes; 0 at the end; or -1 as pinnace_recv, or if the service may lose something or does not keep the
- * order (ENOTSUP).
+ * order (ENOTSUP), or from where messages are missing on (the text says how many): it is never a shorter stream.
  */
 ptrdiff_t pinnace_read(pinnace_connection_t *connection,
                        void *buffer,

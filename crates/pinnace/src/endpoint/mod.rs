@@ -18,7 +18,7 @@ pub use error::ConnectionError;
 pub use listener::Listener;
 pub use options::EndpointOptions;
 pub use receivers::{ReceiverState, ReceiverStatus};
-pub use stream::MessageStream;
+pub use stream::{MessageReader, MessageStream};
 
 use crate::Error;
 use crate::rendezvous::{client, server::Server};

@@ -16,29 +16,43 @@ const MOST_WRITTEN: usize = 256 << 10;
 #[derive(Debug)]
 pub struct MessageStream<'a> {
     connection: &'a Connection,
+    reader: MessageReader,
+}
+
+impl<'a> MessageStream<'a> {
+    pub(super) fn new(connection: &'a Connection) -> Self {
+        Self { connection, reader: MessageReader::default() }
+    }
+}
+
+impl Read for MessageStream<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        Ok(self.reader.read(self.connection, into, || self.connection.recv())?)
+    }
+}
+
+/// How far the bytes of a connection's messages have been read: the part of a [`MessageStream`] that may be kept beside the
+/// connection.
+#[doc(hidden)]
+#[derive(Debug, Default)]
+pub struct MessageReader {
     message: Option<Received>,
     at: usize,
     /// Messages that are missing where it cannot go on.
     gap: Option<u64>,
 }
 
-impl<'a> MessageStream<'a> {
-    pub(super) fn new(connection: &'a Connection) -> Self {
-        Self { connection, message: None, at: 0, gap: None }
-    }
-
-    /// What is missing before a message, or the end.
-    fn gap_before(&self, received: Option<&Received>) -> Option<u64> {
-        match received {
-            Some(received) if received.is_late() => Some(0),
-            Some(received) => Some(received.missed()).filter(|missed| *missed > 0),
-            None => Some(self.connection.carrier().missing_at_end()).filter(|missing| *missing > 0),
-        }
-    }
-}
-
-impl Read for MessageStream<'_> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+impl MessageReader {
+    /// Reads what is there, at least a byte; 0 is the end. `recv` gives the next message of the connection.
+    ///
+    /// # Errors
+    /// Those of `recv`; [`ConnectionError::Gap`] from where messages are missing on.
+    pub fn read<E: From<Error>>(
+        &mut self,
+        connection: &Connection,
+        into: &mut [u8],
+        mut recv: impl FnMut() -> Result<Option<Received>, E>,
+    ) -> Result<usize, E> {
         if into.is_empty() {
             return Ok(0);
         }
@@ -58,8 +72,8 @@ impl Read for MessageStream<'_> {
                 self.message = None;
             }
             if self.gap.is_none() {
-                let received = self.connection.recv()?;
-                self.gap = self.gap_before(received.as_ref());
+                let received = recv()?;
+                self.gap = gap_before(connection, received.as_ref());
                 if self.gap.is_none() && received.is_none() {
                     return Ok(0);
                 }
@@ -67,10 +81,19 @@ impl Read for MessageStream<'_> {
             }
             if let Some(messages) = self.gap {
                 self.message = None;
-                let method = self.connection.method();
+                let method = connection.method();
                 return Err(Error::from(ConnectionError::Gap { method, messages }).into());
             }
         }
+    }
+}
+
+/// What is missing before a message, or the end.
+fn gap_before(connection: &Connection, received: Option<&Received>) -> Option<u64> {
+    match received {
+        Some(received) if received.is_late() => Some(0),
+        Some(received) => Some(received.missed()).filter(|missed| *missed > 0),
+        None => Some(connection.carrier().missing_at_end()).filter(|missing| *missing > 0),
     }
 }
 

@@ -5,7 +5,7 @@ use crate::errors::{Errno, Failure};
 use crate::kept::lock;
 use libc::c_int;
 use pinnace::service::{Method, Service};
-use pinnace::{Connection, Endpoint, Error, Listener, Message, Received, ReceivedInto};
+use pinnace::{Connection, Endpoint, Error, Listener, Message, MessageReader, Received, ReceivedInto};
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,8 +42,8 @@ pub(super) struct Line {
     watch: Watch,
     /// Held from a request to its response.
     transacting: Mutex<()>,
-    /// What has been read of a message in part, as a stream.
-    reading: Mutex<Option<(Received, usize)>>,
+    /// How far it has been read as a stream.
+    reading: Mutex<MessageReader>,
 }
 
 impl Line {
@@ -116,29 +116,7 @@ impl Line {
     /// Reads as from a stream: what is there, at most as much as there is room for. 0: the end.
     pub(super) fn read(&self, into: &mut [u8], timeout_ms: c_int) -> Result<usize, Failure> {
         drop(self.connection.stream()?);
-        if into.is_empty() {
-            return Ok(0);
-        }
-        let mut reading = lock(&self.reading);
-        loop {
-            if let Some((message, at)) = &mut *reading {
-                let rest = message.get(*at..).unwrap_or_default();
-                let take = rest.len().min(into.len());
-                into[..take].copy_from_slice(&rest[..take]);
-                *at += take;
-                if *at == message.len() {
-                    *reading = None;
-                }
-                if take > 0 {
-                    return Ok(take);
-                }
-            }
-            // An empty message is no bytes, and not the end.
-            match self.recv(timeout_ms)? {
-                None => return Ok(0),
-                Some(message) => *reading = Some((message, 0)),
-            }
-        }
+        lock(&self.reading).read(&self.connection, into, || self.recv(timeout_ms))
     }
 
     pub(super) fn descriptor(&self) -> Result<c_int, Failure> {

@@ -14,19 +14,23 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// In the environment of a process that is the other end: where to connect, and by which method.
+/// In the environment of a process that is the other end: where to connect, by which method, and whether only to send.
 const PEER: &str = "PINNACE_TEST_PEER";
 const LONG: Duration = Duration::from_secs(20);
 
 /// The other end: sends a message, returns what comes, and lives until its input ends.
 fn be_the_peer(word: &str) {
     let (address, method) = word.split_once(' ').unwrap();
+    let (method, service) = match method.strip_prefix("one-way ") {
+        Some(method) => (method, Service::new()),
+        None => (method, "direction=duplex".parse().unwrap()),
+    };
     let options = options(method.parse().ok());
-    let service = "direction=duplex".parse().unwrap();
     let connection = Endpoint::client_with(&options).connect(address, &service).unwrap();
     connection.send(b"here".to_vec()).unwrap().wait().unwrap();
     println!("method {}", connection.method());
     std::io::stdout().flush().unwrap();
+    // Who only sends has an error at once.
     if let Ok(Some(message)) = connection.recv_timeout(LONG) {
         drop(connection.send(message.into_message()).unwrap());
         connection.flush().unwrap();
@@ -159,6 +163,18 @@ fn processes() {
                     drop(peer);
                 });
             }
+        }
+        // So does that of one that only sends; while it is there, it may have nothing to send for as long as it likes.
+        for is_killed in [true, false] {
+            let (connection, peer, said) = accepted(&endpoint, "one-way vrp", daemon_path);
+            assert_eq!((said.as_str(), connection.service()), ("vrp", Service::new()));
+            scope.spawn(move || {
+                let idle = connection.recv_timeout(Duration::from_secs(5));
+                assert!(matches!(idle, Err(Error::Timeout)), "{idle:?}");
+                let peer = (!is_killed).then_some(peer);
+                peer.iter().for_each(Peer::freeze);
+                ends(&connection, "vrp, one way");
+            });
         }
     });
     drop(endpoint);

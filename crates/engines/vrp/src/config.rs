@@ -26,6 +26,9 @@ pub struct Config {
     pub timeout_floor: Duration,
     /// How long FRAME_CLOSE waits for a frame header to ride in (V-S9).
     pub close_delay: Duration,
+    /// Where nothing has left a measured path for so long a PING does, and is repeated until it is answered: so a receiver
+    /// to which nothing is sent knows that its sender is there. `None`: never.
+    pub keep_alive: Option<Duration>,
     /// Frames begin in the order in which they were sent, so that their numbers tell it: for a receiver that restores it.
     /// Otherwise a small frame overtakes large ones that have not begun (V-S12), and its number those of theirs.
     pub in_order: bool,
@@ -53,6 +56,7 @@ impl Default for Config {
             life_timeout: Duration::from_secs(5),
             timeout_floor: Duration::from_millis(10),
             close_delay: Duration::from_millis(100),
+            keep_alive: None,
             in_order: false,
             max_frames: 4096,
             control_bytes: 1472,

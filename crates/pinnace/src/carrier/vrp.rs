@@ -10,7 +10,7 @@ use super::alarm::within;
 use super::received::Position;
 use super::room::{self, Bounded};
 use super::turn::{Held, Turn};
-use super::{Carry, Received, Sending, Special, farewell, left};
+use super::{Carry, LOOK, Received, Sending, Special, farewell, left};
 use crate::endpoint::ConnectionError;
 use crate::rendezvous::{Control, Kind};
 use crate::service::{Method, Reliability, Service};
@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// After so much silence the peer is asked whether it is there.
@@ -32,6 +32,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const REFUSED_PATIENCE: Duration = Duration::from_secs(1);
 /// After so long the end is said again that was refused.
 const REFUSED: Duration = Duration::from_millis(20);
+/// So many signs of life may be lost one after the other.
+const SIGNS: u32 = 4;
 /// Numbers of frames, after which they begin again.
 const NUMBERS: u64 = 1 << 15;
 /// No frame is waited for by so many behind it: its sender lets none be further ahead of one that is under way.
@@ -53,6 +55,8 @@ pub(crate) struct Vrp {
     out: Option<Sender>,
     back: Option<Receiver>,
     nonce: u64,
+    /// A peer of which nothing has come for so long is gone, if it shows that it is there and cannot be asked.
+    longest_silence: Option<Duration>,
     /// Words of ours that were refused.
     unheard: AtomicU32,
     terms: Mutex<Terms>,
@@ -69,6 +73,8 @@ struct Terms {
     lifespan: Option<Duration>,
     /// A whole frame may be lost as well as a part of one.
     is_best_effort: bool,
+    /// The end has been reached, behind which nothing is sent.
+    is_over: bool,
 }
 
 impl Terms {
@@ -77,10 +83,10 @@ impl Terms {
         let is_best_effort = service.reliability == Reliability::BestEffort;
         let of = |contract: Contract| {
             let critical_end = critical(&contract).iter().map(|range| range.end).max().unwrap_or(0);
-            Self { contract: Some(contract), critical_end, deadline, lifespan, is_best_effort }
+            Self { contract: Some(contract), critical_end, deadline, lifespan, is_best_effort, is_over: false }
         };
         match &service.reliability {
-            Reliability::Full => Self { contract: None, critical_end: 0, deadline, lifespan, is_best_effort },
+            Reliability::Full => Self { deadline, lifespan, ..Self::default() },
             Reliability::Bounded(contract) => of(contract.clone()),
             Reliability::BestEffort => of(Contract::new().loss_percent(100.0).any_run()),
         }
@@ -263,7 +269,17 @@ impl Vrp {
         };
         let Ways { to, out, back } = ways;
         let (terms, incoming) = (Mutex::new(Terms::of(service)), Turn::new(incoming));
-        Self { to, out, back, nonce, unheard: AtomicU32::new(0), terms, incoming }
+        Self { to, out, back, nonce, longest_silence: None, unheard: AtomicU32::new(0), terms, incoming }
+    }
+
+    /// The peer shows so often that it is there, if it sends nothing else: `timeout` is how long it may be silent, or some
+    /// of these signs, which may be lost.
+    pub(crate) fn with_signs_of_life(self, signs: Duration, timeout: Duration) -> Self {
+        Self { longest_silence: Some(timeout.max(signs * SIGNS)), ..self }
+    }
+
+    fn terms(&self) -> MutexGuard<'_, Terms> {
+        self.terms.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn out(&self) -> Result<&Sender, Error> {
@@ -324,10 +340,13 @@ impl Vrp {
         None
     }
 
-    /// Finds out whether the peer that has been silent is there, if there is a way to it.
+    /// Finds out whether the peer that has been silent is there, if there is a way to it or it shows it by itself.
     fn ask(&self, incoming: &mut Incoming) -> Result<(), Error> {
-        if self.out.is_none() || !incoming.early.is_empty() {
+        if !incoming.early.is_empty() {
             return Ok(());
+        }
+        if self.out.is_none() {
+            return self.look_for_signs(incoming.source);
         }
         if let Some(asked) = incoming.asked.take() {
             match asked.probe() {
@@ -348,10 +367,20 @@ impl Vrp {
         Ok(())
     }
 
+    /// Finds out whether the peer that cannot be asked shows that it is there.
+    fn look_for_signs(&self, source: Option<SocketAddr>) -> Result<(), Error> {
+        let (Some(longest), Some(source)) = (self.longest_silence, source) else { return Ok(()) };
+        match self.back()?.silence_of(source) {
+            Some(silence) if silence < longest => Ok(()),
+            // Of whom nothing is known any more has been silent for longer.
+            _ => Err(Error::FrameFailed(Failure::PeerGone)),
+        }
+    }
+
     /// The error that tells of frames that were lost, unless nobody was promised any.
     fn told(&self, losses: Option<Losses>) -> Result<(), Error> {
         let Some(Losses { frames, failure }) = losses else { return Ok(()) };
-        if self.terms.lock().unwrap_or_else(PoisonError::into_inner).is_best_effort {
+        if self.terms().is_best_effort {
             return Ok(());
         }
         let peer = self.to.map_or_else(|| "the peer".to_owned(), |to| to.to_string());
@@ -369,26 +398,61 @@ impl Vrp {
         self.unheard.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Says that this is the end, until the peer takes it: it may have refused it with all that was before.
+    /// Says that this is the end. The peer may refuse it with all that was before: then it has to be said again.
+    fn end(&self) -> Result<crate::vrp::Sending, Error> {
+        let piece = self.unheard.load(Ordering::Relaxed);
+        self.open(&Control { piece, ..Control::new(Kind::End, self.nonce) })
+    }
+
+    /// Whether the peer knows of the end, or can not be told; otherwise it has refused it.
+    fn is_told(&self, end: crate::vrp::Sending) -> bool {
+        match end.probe() {
+            Some(Err(Error::FrameFailed(Failure::Refused))) => {
+                self.unheard(end);
+                false
+            }
+            // Who is gone need not be told, and nobody that it was not.
+            Some(_) => {
+                drop(end.wait());
+                true
+            }
+            None => true,
+        }
+    }
+
+    fn unreachable(&self) -> u64 {
+        self.out.as_ref().map_or(0, |out| out.counters().unreachable_reports)
+    }
+
     fn say_end(&self, deadline: Option<Instant>) -> Result<(), Error> {
         loop {
-            let piece = self.unheard.load(Ordering::Relaxed);
-            let end = self.open(&Control { piece, ..Control::new(Kind::End, self.nonce) })?;
-            let unreachable = || self.out.as_ref().map_or(0, |out| out.counters().unreachable_reports);
-            farewell(deadline, |until| self.out()?.flush_until(until), unreachable)?;
-            match end.probe() {
-                Some(Err(Error::FrameFailed(Failure::Refused))) => self.unheard(end),
-                // Who is gone need not be told, and nobody that it was not.
-                Some(_) => {
-                    drop(end.wait());
-                    return Ok(());
-                }
-                None => return Ok(()),
+            let end = self.end()?;
+            farewell(deadline, |until| self.out()?.flush_until(until), || self.unreachable())?;
+            if self.is_told(end) {
+                return Ok(());
             }
             if left(deadline).is_some_and(|left| left < REFUSED) {
                 return self.told(Some(Losses { frames: 1, failure: Failure::Refused }));
             }
             std::thread::sleep(REFUSED);
+        }
+    }
+
+    async fn say_end_async(&self) -> Result<(), Error> {
+        let before = self.unreachable();
+        loop {
+            let end = self.end()?;
+            loop {
+                match within(Instant::now() + LOOK, self.out()?.flush_async()).await {
+                    Some(flushed) => break flushed?,
+                    None if self.unreachable() > before => return Ok(()),
+                    None => {}
+                }
+            }
+            if self.is_told(end) {
+                return Ok(());
+            }
+            within(Instant::now() + REFUSED, std::future::pending::<()>()).await;
         }
     }
 
@@ -423,7 +487,11 @@ impl Bounded for Vrp {
         };
         let len = message.len() as u64;
         let mut frame = Frame::new(message);
-        let terms = self.terms.lock().unwrap_or_else(PoisonError::into_inner);
+        // Held until the frame has its place, before the end or not at all.
+        let terms = self.terms();
+        if terms.is_over {
+            return Err(Unsent::new(frame.into_message(), ConnectionError::Closed));
+        }
         match (special.and_then(|special| special.contract.as_ref()), &terms.contract) {
             (Some(contract), _) => frame = frame.with_contract(fitting(contract, len)),
             (None, Some(contract)) if terms.critical_end > len => frame = frame.with_contract(fitting(contract, len)),
@@ -436,8 +504,9 @@ impl Bounded for Vrp {
         if let Some(lifespan) = special.and_then(|special| special.lifespan).or(terms.lifespan) {
             frame = frame.give_up_after(lifespan.saturating_sub(waited));
         }
+        let sent = out.send_if_room(frame);
         drop(terms);
-        out.send_if_room(frame).map(Sending::Vrp).map_err(|mut unsent| {
+        sent.map(Sending::Vrp).map_err(|mut unsent| {
             // It may be losses that are in the way, and not only once they have been told of.
             if unsent.error.would_block()
                 && let Err(error) = self.told(out.take_untold())
@@ -557,7 +626,8 @@ impl Carry for Vrp {
     }
 
     fn set_service(&self, service: &Service) -> Result<(), String> {
-        *self.terms.lock().unwrap_or_else(PoisonError::into_inner) = Terms::of(service);
+        let mut terms = self.terms();
+        *terms = Terms { is_over: terms.is_over, ..Terms::of(service) };
         Ok(())
     }
 
@@ -575,10 +645,20 @@ impl Carry for Vrp {
         if self.out.is_none() {
             return Ok(());
         }
+        self.terms().is_over = true;
         // Behind all the others, so that nothing is behind the end.
         self.out()?.flush_until(deadline)?;
         let told = self.told(self.out()?.take_untold());
         told.and(self.say_end(deadline))?;
+        self.arrived()
+    }
+
+    async fn close_async(&self) -> Result<(), Error> {
+        let Some(out) = &self.out else { return Ok(()) };
+        self.terms().is_over = true;
+        out.flush_async().await?;
+        let told = self.told(out.take_untold());
+        told.and(self.say_end_async().await)?;
         self.arrived()
     }
 }

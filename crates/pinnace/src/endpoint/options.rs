@@ -2,11 +2,15 @@
 
 use crate::a1::SlowSink;
 use crate::fault::another;
-use crate::service::Selection;
+use crate::rendezvous::is_duplex;
+use crate::service::{Selection, Service};
 use crate::zcrp::Profile;
 use crate::{Idle, a1, qmp, vrp, xtp, zcrp};
 use pinnace_link::{FaultOptions, UdpOptions};
 use std::time::Duration;
+
+/// A sender of VRP to which nothing comes back shows so often that it is there, if it sends nothing.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(1);
 
 /// Settings of an [`Endpoint`](super::Endpoint). The defaults are safe anywhere.
 ///
@@ -135,10 +139,12 @@ impl EndpointOptions {
         }
     }
 
-    pub(crate) fn vrp(&self, is_ours: bool, in_order: bool) -> vrp::Options {
+    pub(crate) fn vrp(&self, is_ours: bool, service: &Service) -> vrp::Options {
         vrp::Options {
             profile: profile(is_ours),
-            in_order,
+            in_order: service.order,
+            // Somebody has to be awake for that.
+            keep_alive: (!is_duplex(service) && self.worker).then_some(SIGN_OF_LIFE),
             life_timeout: self.peer_timeout,
             idle: self.idle,
             worker: self.worker,

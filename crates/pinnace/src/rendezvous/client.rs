@@ -233,7 +233,7 @@ fn open(
             Carrier::Zcrp(Zcrp::new(zcrp::connected(link, to, &settings, None)?, nonce, piece, longest))
         }
         Method::Vrp => {
-            let settings = options.vrp(is_ours, service.order);
+            let settings = options.vrp(is_ours, service);
             let mut ways = Ways { to: Some(to), out: Some(vrp::Sender::connect(to, &settings)?), back: None };
             if is_duplex(service) {
                 let any: IpAddr =
@@ -243,6 +243,7 @@ fn open(
                 control.port = back.local_addr().port();
                 ways.back = Some(back);
             }
+            control.piece = settings.keep_alive.map_or(0, |signs| signs.as_millis() as u32);
             Carrier::Vrp(Vrp::new(ways, nonce, service, None))
         }
         Method::A1 => {

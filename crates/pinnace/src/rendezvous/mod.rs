@@ -15,6 +15,7 @@ mod task;
 mod wire;
 
 pub(crate) use many::Invitation;
+pub(crate) use natives::is_duplex;
 pub(crate) use wire::{Control, Kind};
 
 use crate::service::{Method, PathClass};

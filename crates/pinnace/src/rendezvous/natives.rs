@@ -15,6 +15,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 /// What has come of a task.
 pub(super) enum Done {
@@ -189,7 +190,7 @@ pub(super) fn vrp(
     agreed: Agreed,
     options: &EndpointOptions,
 ) -> Result<(u16, impl Future<Output = Done> + Send + 'static), Error> {
-    let settings = options.vrp(agreed.is_ours, agreed.service.order);
+    let settings = options.vrp(agreed.is_ours, &agreed.service);
     let receiver = vrp::Receiver::bind(SocketAddr::new(ip, 0), &settings)?;
     let port = receiver.local_addr().port();
     let future = async move {
@@ -222,7 +223,9 @@ async fn open_vrp(
     let is_answered = ways.out.is_some();
     // With what is critical, if HELLO had no room for that.
     let service = whole(&control.service, &agreed.service).unwrap_or(agreed.service.clone());
+    let signs = Duration::from_millis(control.piece.into());
     let carrier = Vrp::new(ways, agreed.nonce, &service, Some((peer, number)));
+    let carrier = if signs.is_zero() { carrier } else { carrier.with_signs_of_life(signs, settings.life_timeout) };
     if is_answered {
         // Its frames come behind this one, or the client would not know whose they are.
         carrier.open(&Control::new(Kind::Open, agreed.nonce))?.await?;

@@ -286,7 +286,8 @@ pub(crate) struct Control {
     pub(crate) port: u16,
     /// The connection's.
     pub(crate) nonce: u64,
-    /// With OPEN the largest piece that its sender has buffers for; with END the words of its sender that were lost; 0: it
+    /// With OPEN the largest piece that its sender has buffers for, or of VRP after how many milliseconds a sender that has
+    /// nothing to send shows that it is there; with END the words of its sender that were lost; 0: it
     /// does not matter.
     pub(crate) piece: u32,
     /// The service, if it opens.

@@ -45,6 +45,9 @@ pub struct Options {
     pub in_order: bool,
     /// A frame of which the other end has said nothing for so long has failed.
     pub life_timeout: Duration,
+    /// Where nothing has left a sender for so long, a PING does: so the receiver of a sender with nothing to send knows that
+    /// it is there. `None`: never.
+    pub keep_alive: Option<Duration>,
     /// What a receiver lets senders make it keep: frames, bytes, senders and more.
     pub limits: Limits,
     /// Whether packets say that routers may mark them instead of dropping them, and marks are heeded.
@@ -74,6 +77,7 @@ impl Default for Options {
             contract: Contract::default(),
             in_order: false,
             life_timeout,
+            keep_alive: None,
             limits,
             ecn,
             worker: true,
@@ -97,6 +101,7 @@ impl Options {
             rate: self.rate,
             in_order: self.in_order,
             life_timeout: self.life_timeout,
+            keep_alive: self.keep_alive,
             control_bytes: default.control_bytes.min(path.datagram),
             ecn: self.ecn,
             limits: self.limits.clone(),

@@ -213,6 +213,15 @@ impl Receiver {
         self.look(|incoming| incoming.refused(&source.into())).unwrap_or_default()
     }
 
+    /// For how long a sender has been silent; `None` if nothing is remembered of it.
+    pub(crate) fn silence_of(&self, source: SocketAddr) -> Option<Duration> {
+        let heard = self.end.port.call(|Call { now, engine, .. }| {
+            let heard = engine.as_incoming().and_then(|incoming| incoming.heard(&source.into()));
+            heard.map(|heard| now.since(heard))
+        });
+        heard.ok().flatten()
+    }
+
     /// What the protocol has seen.
     pub fn counters(&self) -> IncomingCounters {
         self.look(|incoming| incoming.counters()).unwrap_or_default()

@@ -157,6 +157,11 @@ impl Incoming {
         self.sources.find(source).map_or(0, |source| source.refused)
     }
 
+    /// When something valid came from a sender last; `None` if nothing is remembered of it.
+    pub fn heard(&self, source: &Address) -> Option<Time> {
+        self.sources.find(source).map(|source| source.heard)
+    }
+
     /// Senders of which anything is remembered.
     pub fn sources(&self) -> usize {
         self.sources.len()

@@ -115,6 +115,7 @@ impl Outgoing {
             self.ping_due = false;
             self.events.push_back(Event::Opened(Ok(now.since(sent_at))));
         }
+        self.show_life(now);
     }
 
     pub(super) fn remember_ping(&mut self, stamp: [u8; 8], now: Time) {

@@ -74,6 +74,9 @@ pub struct Outgoing {
     next_ticket: u64,
     path: Path,
     ping_due: bool,
+    /// When a PING says that this end is there, and how long the next one is waited for.
+    alive_at: Option<Time>,
+    alive_wait: Duration,
     /// The newest PINGs: their bytes, and when they left.
     pings: VecDeque<([u8; 8], Time)>,
     rtt: RttEstimator,
@@ -154,6 +157,8 @@ impl Outgoing {
             next_ticket: 0,
             path: Path::Unknown,
             ping_due: false,
+            alive_at: None,
+            alive_wait: INITIAL_TIMEOUT,
             pings: VecDeque::new(),
             rtt,
             congestion: config.congestion.build(mss, now),
@@ -283,6 +288,7 @@ impl Outgoing {
         self.ping_due = false;
         self.pings.clear();
         self.path = Path::Unknown;
+        self.alive_at = None;
         self.farewell_closes = self.closes.drain(..).collect();
         self.close_at = None;
         self.farewell = Some(if self.farewell_closes.is_empty() { 0 } else { FAREWELLS });
@@ -521,6 +527,7 @@ impl Outgoing {
             return;
         }
         self.on_ping_timer(now);
+        self.on_alive_timer(now);
         self.on_flight_timer(now);
         while let Some((slot, ticket)) = self.timers.poll_expired(now) {
             self.on_life_timer(now, slot, ticket);
@@ -558,6 +565,22 @@ impl Outgoing {
             let timeout = (timeout * 2).min(TIMEOUT_CAP);
             self.path = Path::Measuring { since, repeat_at: now + timeout, timeout };
             self.ping_due = true;
+        }
+    }
+
+    /// Something has left, or has been answered.
+    fn show_life(&mut self, now: Time) {
+        let Some(after) = self.config.keep_alive else { return };
+        self.alive_at = (self.path == Path::Open).then_some(now + after);
+        self.alive_wait = self.patience();
+    }
+
+    fn on_alive_timer(&mut self, now: Time) {
+        let Some(longest) = self.config.keep_alive else { return };
+        if self.alive_at.is_some_and(|at| at <= now) {
+            self.ping_due = true;
+            self.alive_at = Some(now + self.alive_wait.min(longest));
+            self.alive_wait = (self.alive_wait * 2).min(longest);
         }
     }
 
@@ -740,6 +763,7 @@ impl Outgoing {
             .min(PollAt::at(self.timers.next_at()))
             .min(PollAt::at(self.paced_until))
             .min(PollAt::at(self.close_at))
+            .min(PollAt::at(self.alive_at))
             .min(PollAt::at(self.allowed.due_at()))
     }
 

@@ -41,19 +41,25 @@ impl Outgoing {
         }
         self.watch_allowed_rate(now);
         self.paced_until = None;
-        self.poll_ping(now, train)
-            || self.poll_rates(train)
+        if self.poll_ping(now, train) {
+            return true;
+        }
+        let leaves = self.poll_rates(train)
             || self.poll_closes(now, train)
             || self.poll_headers(now, train)
             // Data do not overtake a header that waits for the pace.
-            || (self.paced_until.is_none() && self.poll_data(now, train))
+            || (self.paced_until.is_none() && self.poll_data(now, train));
+        if leaves {
+            self.show_life(now);
+        }
+        leaves
     }
 
     /// The PING has the size of a full packet, so that the round trip is that of a full packet.
     //= V-S3
     //= V-S10
     fn poll_ping(&mut self, now: Time, train: &mut Train) -> bool {
-        if !core::mem::take(&mut self.ping_due) || !matches!(self.path, Path::Measuring { .. }) {
+        if !core::mem::take(&mut self.ping_due) || self.path == Path::Unknown {
             return false;
         }
         let micros = now.as_nanos() / 1000;

@@ -54,6 +54,39 @@ fn tags_of_ping(datagram: &[u8]) -> Option<[u8; 8]> {
 }
 
 #[test]
+fn who_keeps_alive_shows_that_it_is_there_where_nothing_else_leaves() {
+    let mut half = Half::open_after(&Config { keep_alive: Some(ms(1000)), ..config() }, ms(20));
+    let start = half.now;
+    let times = |half: &mut Half, from: Time| -> Vec<u128> {
+        let left = half.take_left();
+        assert!(left.iter().all(|left| tags_of_ping(&left.bytes).is_some()));
+        left.iter().map(|left| left.at.since(from).as_millis()).collect()
+    };
+    // Unanswered ones are repeated soon, and then at leisure.
+    half.advance(ms(4500));
+    assert_eq!(times(&mut half, start), [1000, 1060, 1180, 1420, 1900, 2860, 3860]);
+    // An answer is enough for a while.
+    half.advance(ms(360));
+    let ping = half.take_left().pop().unwrap();
+    half.pong(&ping.bytes);
+    let answered = half.now;
+    half.advance(ms(999));
+    assert!(half.take_left().is_empty());
+    // So is what leaves all the same.
+    let (frame, _) = half.begin(10, |_| ());
+    half.say(frame, &[Tag::FrameOk(frame), Tag::Ack(0)]);
+    half.take_ends();
+    half.advance(ms(900));
+    let closing = half.take_left();
+    assert!(closing.iter().all(|left| tags_of_ping(&left.bytes).is_none()) && !closing.is_empty());
+    half.advance(ms(300));
+    assert_eq!(times(&mut half, answered)[0], 999 + 100 + 1000, "a second after the FRAME_CLOSE");
+    half.close();
+    half.advance(ms(5000));
+    assert!(half.take_left().iter().all(|left| tags_of_ping(&left.bytes).is_none()));
+}
+
+#[test]
 fn a_ping_is_repeated_at_doubling_intervals_until_the_life_timeout() {
     //= V-S10, V-S11 test
     let mut half = Half::new(&config());

@@ -13,7 +13,7 @@ use crate::{Error, Message, Unsent};
 use pinnace_runtime::WakeFd;
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -28,6 +28,9 @@ const SILENCE: Duration = Duration::from_secs(2);
 /// How long the end may take, behind what was said of the end.
 const FAREWELL: Duration = Duration::from_millis(200);
 
+/// How often it is looked whether others that send have done so.
+const SOON: Duration = Duration::from_millis(1);
+
 /// How long an answer to OPEN is waited for, in milliseconds, where the protocol repeats nothing; then OPEN is said again.
 pub(super) const ANSWERS: [u64; 4] = [50, 100, 200, 400];
 
@@ -39,6 +42,9 @@ pub(crate) struct A1 {
     _socket: Socket,
     nonce: u64,
     has_ended: AtomicBool,
+    /// The end of ours has been reached, behind which nothing is sent; and calls that are about to send something.
+    is_over: AtomicBool,
+    sending: AtomicUsize,
     /// The peer is the source of a multicast, to which nothing is sent.
     is_of_many: bool,
     /// Messages that whoever received them had no room for, and whether there are any.
@@ -46,6 +52,22 @@ pub(crate) struct A1 {
     has_again: AtomicBool,
     silence: Silence,
     watch: OnceLock<Arc<WakeFd>>,
+}
+
+/// A call that is about to send something.
+struct About<'a>(&'a AtomicUsize);
+
+impl<'a> About<'a> {
+    fn new(sending: &'a AtomicUsize) -> Self {
+        sending.fetch_add(1, Ordering::SeqCst);
+        Self(sending)
+    }
+}
+
+impl Drop for About<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 /// Since when nothing has come of the peer, as far as anybody has looked, or since it was asked last: it is asked after
@@ -131,6 +153,8 @@ impl A1 {
             _socket: socket,
             nonce,
             has_ended,
+            is_over: AtomicBool::new(false),
+            sending: AtomicUsize::new(0),
             is_of_many: false,
             again: Mutex::default(),
             has_again,
@@ -177,13 +201,23 @@ impl A1 {
         }
     }
 
-    /// The message, if it may be sent.
-    fn may_send(&self, message: Message) -> Result<Message, Unsent> {
+    /// The message, if it may be sent, and what holds up the end until it is.
+    fn may_send(&self, message: Message) -> Result<(Message, About<'_>), Unsent> {
+        let about = About::new(&self.sending);
+        if self.is_over.load(Ordering::SeqCst) {
+            return Err(Unsent::new(message, ConnectionError::Closed));
+        }
         if !self.is_of_many {
-            return Ok(message);
+            return Ok((message, about));
         }
         let what = "send back to a source with several receivers: a multicast goes one way".to_owned();
         Err(Unsent::new(message, ConnectionError::Cannot { method: Method::A1, what }))
+    }
+
+    /// Nothing more begins to be sent. Returns whether everything has that had begun to.
+    fn stop_sending(&self) -> bool {
+        self.is_over.store(true, Ordering::SeqCst);
+        self.sending.load(Ordering::SeqCst) == 0
     }
 
     /// If the peer does not acknowledge this, the connection is given up.
@@ -227,15 +261,18 @@ impl A1 {
 
 impl Carry for A1 {
     fn send(&self, message: Message, _: Option<&Special>) -> Result<Sending, Unsent> {
-        Ok(Sending::A1(self.connection.send_tracked(self.may_send(message)?, Full::Block)?))
+        let (message, _about) = self.may_send(message)?;
+        Ok(Sending::A1(self.connection.send_tracked(message, Full::Block)?))
     }
 
     fn try_send(&self, message: Message, _: Option<&Special>) -> Result<Sending, Unsent> {
-        Ok(Sending::A1(self.connection.send_tracked(self.may_send(message)?, Full::Report)?))
+        let (message, _about) = self.may_send(message)?;
+        Ok(Sending::A1(self.connection.send_tracked(message, Full::Report)?))
     }
 
     async fn send_async(&self, message: Message, _: Option<&Special>) -> Result<Sending, Unsent> {
-        Ok(Sending::A1(self.connection.send_tracked_async(self.may_send(message)?).await?))
+        let (message, _about) = self.may_send(message)?;
+        Ok(Sending::A1(self.connection.send_tracked_async(message).await?))
     }
 
     fn recv(&self, deadline: Option<Instant>) -> Result<Option<Received>, Error> {
@@ -325,6 +362,9 @@ impl Carry for A1 {
     }
 
     fn close(&self, deadline: Option<Instant>) -> Result<(), Error> {
+        while !self.stop_sending() && left(deadline).is_none_or(|left| !left.is_zero()) {
+            std::thread::sleep(SOON);
+        }
         let flushed = self.flush(deadline);
         // The protocol has one end for both ways; this is the end of ours.
         let end = self.control(Kind::End);
@@ -341,6 +381,9 @@ impl Carry for A1 {
     }
 
     async fn close_async(&self) -> Result<(), Error> {
+        while !self.stop_sending() {
+            within(Instant::now() + SOON, std::future::pending::<()>()).await;
+        }
         // With a window that is full there is no room for the end yet.
         self.connection.send_async(self.control(Kind::End)).await.map_err(|unsent| unsent.error)?;
         self.flush_async().await

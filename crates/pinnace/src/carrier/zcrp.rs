@@ -31,8 +31,9 @@ pub(crate) struct Zcrp {
     piece: usize,
     longest: u64,
     pool: Arc<Pool>,
-    /// Held while the pieces of a message are queued, which belong together.
-    sending: Mutex<()>,
+    /// Held while the pieces of a message are queued, which belong together. Whether the end has been reached, behind which
+    /// nothing is queued.
+    sending: Mutex<bool>,
     incoming: Turn<Incoming>,
 }
 
@@ -56,7 +57,7 @@ impl Zcrp {
     pub(crate) fn new(halves: (Sender, Receiver), nonce: u64, piece: u32, longest: u64) -> Self {
         let (sender, receiver) = halves;
         let incoming = Turn::new(Incoming::default());
-        let (pool, sending) = (Pool::new(piece), Mutex::new(()));
+        let (pool, sending) = (Pool::new(piece), Mutex::new(false));
         Self { sender, receiver, nonce, piece: piece as usize, longest, pool, sending, incoming }
     }
 
@@ -153,7 +154,10 @@ fn no_buffers() -> Error {
 
 impl Bounded for Zcrp {
     fn begin(&self, message: Message, _: Option<&Special>, _: Duration) -> Result<Sending, Unsent> {
-        let _turn = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_over = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
+        if *is_over {
+            return Err(Unsent::new(message, ConnectionError::Closed));
+        }
         if message.len() < self.piece {
             return self.sender.send_if_room(message).map(Sending::Zcrp);
         }
@@ -274,6 +278,7 @@ impl Carry for Zcrp {
     }
 
     fn close(&self, deadline: Option<Instant>) -> Result<(), Error> {
+        *self.sending.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.flush(deadline)?;
         drop(self.control(Kind::End)?);
         farewell(deadline, |until| self.flush(until), || self.sender.counters().unreachable_reports)

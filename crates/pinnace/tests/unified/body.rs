@@ -132,6 +132,23 @@ pub(crate) fn outlives(pair: &dyn Fn(&EndpointOptions) -> Pair) {
     assert!(server.recv_timeout(LONG).unwrap().is_none());
 }
 
+/// Several threads send while another one closes: what is said to have arrived is received.
+pub(crate) fn closing_meanwhile(pair: Pair) {
+    let Pair { client, server, _endpoint } = pair;
+    std::thread::scope(|scope| {
+        let send = || {
+            let deliveries = std::iter::from_fn(|| client.send(vec![1; 50]).ok());
+            deliveries.map(|delivery| delivery.wait()).filter(Result::is_ok).count()
+        };
+        let sending = [(); 3].map(|()| scope.spawn(send));
+        let receiving = scope.spawn(|| std::iter::from_fn(|| server.recv_timeout(LONG).unwrap()).count());
+        std::thread::sleep(Duration::from_millis(2));
+        client.close(LONG).unwrap();
+        let arrived: usize = sending.map(|sender| sender.join().unwrap()).into_iter().sum();
+        assert_eq!(receiving.join().unwrap(), arrived);
+    });
+}
+
 /// Whatever the service becomes meanwhile, all arrives and in order (nothing is lost on this path).
 pub(crate) fn changes(pair: &Pair, services: &[&str]) {
     const MESSAGES: u32 = 600;

@@ -87,6 +87,13 @@ macro_rules! over_every_method {
                 }
 
                 #[test]
+                fn what_is_sent_while_somebody_closes_arrives_or_fails() {
+                    for _ in 0..20 {
+                        body::closing_meanwhile(pair());
+                    }
+                }
+
+                #[test]
                 fn bytes_flow_as_a_stream() {
                     body::streams(pair());
                 }

@@ -215,6 +215,13 @@ where
         Ok(self.handle.shared.readiness.as_fd())
     }
 
+    /// Makes the readiness descriptor readable although nothing has completed: what is there already has become due.
+    pub fn signal_readiness(&self) {
+        let mut core = self.handle.shared.lock();
+        core.announced = true;
+        self.handle.shared.readiness.signal();
+    }
+
     /// Makes the readiness descriptor unreadable until the next completion. Clear first, then take what is there.
     pub fn clear_readiness(&self) {
         let mut core = self.handle.shared.lock();

@@ -66,12 +66,26 @@ impl Clock {
 
 /// Ready from a time on.
 #[derive(Debug)]
-struct Alarm {
+pub(super) struct Alarm {
     at: Instant,
     number: Option<u64>,
 }
 
 impl Alarm {
+    /// Wakes at this time, unless it is dropped before.
+    pub(super) fn set(at: Instant, waker: &Waker) -> Self {
+        let mut alarm = Self { at, number: None };
+        if Pin::new(&mut alarm).poll(&mut Context::from_waker(waker)).is_ready() {
+            waker.wake_by_ref();
+        }
+        alarm
+    }
+
+    /// When it wakes.
+    pub(super) fn at(&self) -> Instant {
+        self.at
+    }
+
     fn cancel(&mut self) {
         if let (Some(number), Some(clock)) = (self.number.take(), Clock::of_process()) {
             let waker = clock.lock().wakers.remove(&(self.at, number));

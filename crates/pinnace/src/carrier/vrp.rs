@@ -6,7 +6,7 @@
 //! beyond its contract, because its receiver has refused it or is gone: by its delivery, or if nobody has that any more, by
 //! the next call that sends, flushes or closes. Where the service is best effort that is no loss to tell of.
 
-use super::alarm::within;
+use super::alarm::{Alarm, within};
 use super::received::Position;
 use super::room::{self, Bounded};
 use super::turn::{Held, Turn};
@@ -21,6 +21,7 @@ use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 /// After so much silence the peer is asked whether it is there.
@@ -124,6 +125,8 @@ struct Incoming {
     since: Option<Instant>,
     /// Since when nothing has come of the peer, as far as anybody has looked, or since it was asked.
     silent_since: Option<Instant>,
+    /// Makes the descriptor readable when those that came early are not to wait any longer.
+    alarm: Option<Alarm>,
     /// Numbers of the connection's own words that came before their turn.
     words: BTreeSet<u64>,
     /// Frames of the peer's refused, of which it is known that they are missing.
@@ -150,6 +153,7 @@ impl Incoming {
             early: BTreeMap::new(),
             since: None,
             silent_since: None,
+            alarm: None,
             words: BTreeSet::new(),
             refused: 0,
             is_hurried: false,
@@ -240,6 +244,14 @@ impl Incoming {
         match self.since {
             Some(since) => since + self.patience(),
             None => *self.silent_since.get_or_insert(now) + SILENCE,
+        }
+    }
+
+    /// Nobody waits for what is early any more, but an event loop may.
+    fn set_alarm(&mut self, waker: impl FnOnce() -> Option<Waker>) {
+        let at = self.since.map(|since| since + self.patience());
+        if at != self.alarm.as_ref().map(Alarm::at) {
+            self.alarm = at.and_then(|at| waker().map(|waker| Alarm::set(at, &waker)));
         }
     }
 
@@ -571,6 +583,7 @@ impl Carry for Vrp {
                         self.ask(&mut incoming)?;
                     }
                     if deadline.is_some_and(|deadline| deadline <= now) {
+                        incoming.set_alarm(|| back.waker());
                         return Err(Error::Timeout);
                     }
                 }

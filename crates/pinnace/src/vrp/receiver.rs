@@ -12,6 +12,7 @@ use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
 /// Receives frames from any number of senders. Clones are the same receiver; calls may come from any thread, and each frame
@@ -136,6 +137,11 @@ impl Receiver {
         Ok(self.end.port.readiness_fd()?)
     }
 
+    /// What makes the [descriptor](Receiver::readiness_fd) readable, if there is one.
+    pub(crate) fn waker(&self) -> Option<Waker> {
+        self.end.announces.load(Ordering::Relaxed).then(|| Waker::from(Arc::clone(&self.end)))
+    }
+
     /// Leaves the reading to an event loop of the caller's: the background thread only sends from now on, on time. Returns
     /// the socket's descriptor; when it is readable, call [`Receiver::progress`], and then [`Receiver::take`] while there is
     /// something to take. Threads that wait for a frame read all the same. The descriptor is valid as long as the receiver,
@@ -248,6 +254,13 @@ impl Receiver {
             // Who waits for frames finds out here that none will come.
             self.end.port.notify();
         }
+    }
+}
+
+/// Makes event loops look.
+impl Wake for End {
+    fn wake(self: Arc<Self>) {
+        self.port.signal_readiness();
     }
 }
 

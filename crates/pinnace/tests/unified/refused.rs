@@ -4,6 +4,7 @@
 use super::body::{LONG, Pair, pair_of};
 use pinnace::service::Method;
 use pinnace::{Connection, ConnectionError, Error, Unsent};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::time::Duration;
 
 fn message(number: u32) -> Vec<u8> {
@@ -109,6 +110,28 @@ fn closing_tells_of_what_was_refused_and_best_effort_is_promised_nothing() {
         drop(best_effort.client.send(message(number)).unwrap());
     }
     best_effort.client.flush().unwrap();
+}
+
+#[test]
+fn event_loops_are_told_when_what_came_early_is_due() {
+    let Pair { client, server, _endpoint } = far_in_order();
+    drop(send_far(&client));
+    let _ = client.flush();
+    let descriptor = server.descriptor().unwrap();
+    let a_while = Timespec::try_from(Duration::from_secs(3)).unwrap();
+    let (mut last, mut missed) = (None, 0);
+    while missed == 0 {
+        // Nothing else happens then.
+        let is_readable = poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&a_while)).unwrap() > 0;
+        assert!(is_readable || last.is_none(), "who waits for the descriptor would wait for ever");
+        server.clear();
+        while let Ok(received) = server.recv_timeout(Duration::ZERO) {
+            missed = received.expect("not the end").missed();
+        }
+        if !is_readable {
+            last = Some(client.send(message(7)).unwrap());
+        }
+    }
 }
 
 #[test]

@@ -253,7 +253,9 @@ impl Context {
         let most = codec.max_spans(STATUS_BYTES.min(shared.config.datagram_bytes).min(self.datagram_left(shared)));
         let space = self.space;
         spans.extend(self.incoming.spans().take(most).map(|span| (space.number(span.start), space.number(span.end))));
-        let tells_key = self.tells_key();
+        // TCNTL does not ask (specs/xtp.md, 3.4): our key waits for the next answer. Nor has an ECNTL to be heeded, but a CNTL
+        // in its place would say that what is beyond the gap was lost.
+        let tells_key = self.tells_key() && (codec == Codec::Xtp36 || asked == Options::NONE);
         //= X-5
         let kind = if !spans.is_empty() && codec == Codec::Xtp40 {
             Kind::Ecntl

@@ -2,6 +2,7 @@
 
 use crate::half::{Got, counted};
 use crate::scene::*;
+use pinnace_wire::xtp::Kind;
 use pinnace_xtp::{Codec, Config, Service, Services};
 
 fn scene(codec: Codec) -> Scene {
@@ -88,7 +89,7 @@ fn one_loss_stops_nobody_who_is_not_proved_yet() {
         let lost = scene.send(5000);
         assert!(lost.iter().all(|packet| packet.has(SREQ)) && !lost.is_empty(), "{lost:?}");
         let asks = scene.due(250);
-        assert_eq!((asks.len(), asks[0].marks()), (1, SREQ), "{asks:?}");
+        assert_eq!((asks.len(), asks[0].kind, asks[0].marks()), (1, Kind::Cntl, SREQ), "{asks:?}");
     }
 }
 

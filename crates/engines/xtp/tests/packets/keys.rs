@@ -3,7 +3,7 @@
 use crate::scene::*;
 use pinnace_core::Address;
 use pinnace_wire::xtp::Kind;
-use pinnace_xtp::{Codec, Failure, Options, Service};
+use pinnace_xtp::{Close, Codec, Failure, Options, Output, Service};
 
 //= X-2 test
 //= X-6 test
@@ -26,6 +26,54 @@ fn a_responder_takes_both_forms_of_the_key() {
                 assert_eq!(answers[0].xkey, if is_used && codec == Codec::Xtp40 { 0 } else { scene.its_key });
             }
         }
+    }
+}
+
+//= X-7 test
+//= X-11 test
+#[test]
+fn a_question_is_a_cntl_although_our_key_was_not_used() {
+    for codec in CODECS {
+        let mut scene = Scene::accepted(codec, block(Service::Connection), NONE, 0);
+        let context = scene.context();
+        for when_delivered in [false, true] {
+            scene.half.call(|engine, now| engine.ask(now, context, when_delivered)).expect("open");
+            let asks = scene.half.take();
+            let mark = if when_delivered { DREQ } else { SREQ };
+            assert_eq!((asks.len(), asks[0].kind, asks[0].marks()), (1, Kind::Cntl, mark), "{codec:?}");
+        }
+        let wclose = scene.close(Close::Full);
+        assert_eq!((wclose.len(), wclose[0].kind, wclose[0].marks()), (1, Kind::Cntl, WCLOSE | SREQ), "{codec:?}");
+        let expiry = scene.due(250);
+        assert_eq!((expiry.len(), expiry[0].kind, expiry[0].marks()), (1, Kind::Cntl, WCLOSE | SREQ), "{codec:?}");
+        // An answer still tells the key.
+        let asks = scene.first(NONE, 0).sync(1001);
+        let answers = scene.feed(&asks);
+        assert_eq!((answers.len(), answers[0].kind, answers[0].xkey), (1, tcntl(codec), scene.its_key), "{codec:?}");
+    }
+}
+
+//= X-11 test
+//= X-21 test
+#[test]
+fn a_response_that_was_lost_is_asked_about_in_a_way_that_every_peer_answers() {
+    for codec in CODECS {
+        let mut scene = Scene::listening(codec, block(Service::Transaction));
+        let mut first = scene.first(all(&[EOM, WCLOSE]), 100);
+        first.service = 3;
+        assert_eq!(scene.feed(&first), []);
+        scene.learn();
+        let lost = scene.output(100, |output| Output { eom: true, is_last: true, ..output });
+        assert_eq!(lost.len(), 1);
+        // Its WTIMER repeats the FIRST; the answer ends its series.
+        let again = scene.feed(&first.clone().with(SREQ).sync(1001));
+        assert_eq!((again.len(), again[0].kind, again[0].marks()), (1, tcntl(codec), all(&[RCLOSE, WCLOSE])));
+        let asks = scene.due(250);
+        let marks = all(&[RCLOSE, WCLOSE, SREQ]);
+        assert_eq!((asks.len(), asks[0].kind, asks[0].marks()), (1, Kind::Cntl, marks), "an answer never asks");
+        let status = scene.status(WCLOSE, 0, 100_000, asks[0].sync).sync(1001);
+        let again = scene.feed(&status);
+        assert_eq!((again.len(), &again[0].data), (1, &lost[0].data), "{codec:?}");
     }
 }
 
@@ -111,7 +159,7 @@ fn invalid_context_ends_it_afterwards() {
         assert_eq!(scene.outputs(), [true, false]);
         // While only the end is waited for, the context is closed.
         let mut scene = Scene::connected(codec, block(Service::Connection), 100);
-        let wclose = scene.close(pinnace_xtp::Close::Full);
+        let wclose = scene.close(Close::Full);
         let last = scene.status(RCLOSE | WCLOSE, 100, 100_000, wclose[0].sync).sync(1001);
         let mut last = last;
         last.options = WCLOSE;
@@ -153,7 +201,7 @@ fn invalid_context_closes_who_wants_nothing_of_the_peer() {
     for codec in CODECS {
         let mut scene = Scene::opened(codec, block(Service::Connection));
         scene.send(100);
-        let close = scene.close(pinnace_xtp::Close::Abbreviated);
+        let close = scene.close(Close::Abbreviated);
         let status = scene.status(RCLOSE, 100, 100_000, close[0].sync);
         scene.feed(&status);
         let diag = scene.diag(false, XKEY, 3, 0);

@@ -297,11 +297,10 @@ local function dissect_ranges(tvb, add, kind)
     -- Numbers compare from the sequence on, since they wrap.
     local from, to = (low - seq) % 2 ^ 32, (high - seq) % 2 ^ 32
     fine = fine and least <= from and from < to and to < 2 ^ 31
-    least = to
     items[#items + 1] = string.format("[%d,%d)", low, high)
   end
   local info = #items > 0 and (kind == ACK and "received " or "missing ") .. common.join(items) or nil
-  return not fine and "ranges that do not rise" or nil, info
+  return not fine and "ranges that do not lie ahead" or nil, info
 end
 
 local function dissect_body(tvb, add, kind)

@@ -294,7 +294,7 @@ impl Connection {
         shared.counters.answers_invalid += u64::from(nacked.invalid);
     }
 
-    /// Ranges of our blocks, in the vector that is reused.
+    /// Ranges of our blocks, in the vector that is reused: rising and apart, in whatever order they came.
     fn places(&self, shared: &mut Shared, ranges: Ranges<'_>) -> Vec<(u64, u64)> {
         let near = self.outgoing.acked();
         let mut places = core::mem::take(&mut shared.ranges);
@@ -303,6 +303,15 @@ impl Connection {
             let Range { start, end } = self.out_numbers.place(low, near)?..self.out_numbers.place(high, near)?;
             Some((start, end))
         }));
+        if !places.is_sorted_by(|one, next| one.1 <= next.0) {
+            // What is named twice would cost time twice.
+            places.sort_unstable();
+            places.dedup_by(|next, one| {
+                let joins = next.0 <= one.1;
+                one.1 = if joins { one.1.max(next.1) } else { one.1 };
+                joins
+            });
+        }
         places
     }
 

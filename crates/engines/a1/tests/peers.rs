@@ -150,6 +150,33 @@ fn a_nack_that_names_nothing_tells_an_edge() {
     assert_eq!(half.a1().counters().answers_invalid, 0);
 }
 
+//= A-7 test
+#[test]
+fn ranges_come_in_any_order_and_may_overlap() {
+    let (mut half, liar, id) = connected();
+    half.feed(PEER, &liar.lie(Kind::Sync).bytes());
+    send(&mut half, id, 5000);
+    half.take();
+    half.advance(Duration::from_millis(100));
+    half.take();
+    let repeated = |half: &mut Half, ranges: &[(u32, u32)]| {
+        half.feed(PEER, &liar.answer(Kind::Nack, 0, ranges).bytes());
+        let sent = half.take();
+        let blocks = sent.iter().filter(|got| got.kind() == Kind::Data);
+        blocks.map(|got| got.header().sequence.wrapping_sub(liar.their_start)).collect::<Vec<_>>()
+    };
+    assert_eq!(repeated(&mut half, &[(20, 21), (5, 6)]), [5, 20]);
+    // Each block of what is left, however often it is named.
+    let rest: Vec<u32> = (0..50).filter(|number| ![5, 20].contains(number)).collect();
+    assert_eq!(repeated(&mut half, &[(0, 30), (10, 40), (0, 50)]), rest);
+    half.feed(PEER, &liar.answer(Kind::Ack, 0, &[(30, 50), (12, 31), (1, 12)]).bytes());
+    // The first is all that is missing still.
+    half.feed(PEER, &liar.answer(Kind::Ack, 1, &[]).bytes());
+    let facts = half.a1().facts(half.now, id).expect("there");
+    assert_eq!((facts.acked, half.a1().counters().answers_invalid), (50, 0));
+    assert_eq!(half.a1().counters().datagrams_malformed, 0);
+}
+
 //= A-9 test
 #[test]
 fn every_type_of_a_connection_tells_an_edge_and_none_is_none() {

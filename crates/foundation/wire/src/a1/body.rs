@@ -47,7 +47,7 @@ impl<'a> Body<'a> {
     /// # Errors
     ///
     /// `bytes` is shorter than [`Head::body_bytes`]; a length lies; a reserved bit or field is not 0; a code is not
-    /// defined; ranges do not rise; a text is not UTF-8; an identifier is 0, or not that of the header; a group
+    /// defined; ranges do not lie ahead; a text is not UTF-8; an identifier is 0, or not that of the header; a group
     /// is not one of multicast; or the QoS record says of the checksum what the datagram does not.
     #[inline]
     pub fn parse(head: &Head, bytes: &'a [u8]) -> Result<Self, Malformed> {
@@ -138,7 +138,7 @@ fn reject(bytes: &[u8]) -> Result<Reject<'_>, Malformed> {
 fn ranges<'a>(head: &Head, bytes: &'a [u8], is_beyond: bool) -> Result<Ranges<'a>, Malformed> {
     // The header has seen to it that nothing is left over.
     let ranges = Ranges::from_wire(bytes.as_chunks().0);
-    if ranges.rise_from(head.header.sequence, is_beyond) { Ok(ranges) } else { Err(Malformed::Contradiction) }
+    if ranges.lie_ahead_of(head.header.sequence, is_beyond) { Ok(ranges) } else { Err(Malformed::Contradiction) }
 }
 
 fn close(bytes: &[u8]) -> Result<CloseCode, Malformed> {

@@ -10,8 +10,8 @@ use crate::be32;
 
 /// Ranges of block numbers, `low` and `high` of each.
 ///
-/// Always true of what was parsed: no range is empty, and they rise, from [`super::Header::sequence`] on and by less than
-/// 2^31. Two may touch.
+/// Always true of what was parsed: no range is empty, and each lies ahead of [`super::Header::sequence`], by less than 2^31.
+/// They may come in any order, and overlap.
 #[derive(Clone, Copy)]
 pub struct Ranges<'a>(Form<'a>);
 
@@ -25,7 +25,7 @@ impl<'a> Ranges<'a> {
     /// No ranges.
     pub const EMPTY: Self = Self(Form::Own(&[]));
 
-    /// Ranges to be written. Whoever writes them sees to it that they rise.
+    /// Ranges to be written. Whoever writes them sees to it that they lie ahead of the sequence.
     pub const fn from_slice(ranges: &'a [(u32, u32)]) -> Self {
         Self(Form::Own(ranges))
     }
@@ -40,14 +40,12 @@ impl<'a> Ranges<'a> {
         datagram_bytes.saturating_sub(HEADER_BYTES) / RANGE_BYTES
     }
 
-    /// Whether every range has a block, and they rise from `sequence`, which `is_beyond` leaves out, in serial order.
-    pub fn rise_from(&self, sequence: u32, is_beyond: bool) -> bool {
-        let mut least = u32::from(is_beyond);
+    /// Whether every range has a block, and lies ahead of `sequence`, which `is_beyond` leaves out, in serial order.
+    pub fn lie_ahead_of(&self, sequence: u32, is_beyond: bool) -> bool {
+        let least = u32::from(is_beyond);
         self.iter().all(|(low, high)| {
             let (low, high) = (low.wrapping_sub(sequence), high.wrapping_sub(sequence));
-            let is_right = least <= low && low < high && high < 1 << 31;
-            least = high;
-            is_right
+            least <= low && low < high && high < 1 << 31
         })
     }
 

@@ -84,15 +84,15 @@ pub fn reject(header: &Header, reject: &Reject<'_>, most: usize, out: &mut impl 
     });
 }
 
-/// A whole ACK. `received` rises from beyond [`Header::sequence`].
+/// A whole ACK. `received` lies beyond [`Header::sequence`].
 pub fn ack(header: &Header, received: Ranges<'_>, out: &mut impl Extend<u8>) {
-    debug_assert!(received.rise_from(header.sequence, true), "{received:?} beyond {}", header.sequence);
+    debug_assert!(received.lie_ahead_of(header.sequence, true), "{received:?} beyond {}", header.sequence);
     ranges(header, Kind::Ack, received, out);
 }
 
-/// A whole NACK. `missing` rises from [`Header::sequence`].
+/// A whole NACK. `missing` lies from [`Header::sequence`] on.
 pub fn nack(header: &Header, missing: Ranges<'_>, out: &mut impl Extend<u8>) {
-    debug_assert!(missing.rise_from(header.sequence, false), "{missing:?} from {}", header.sequence);
+    debug_assert!(missing.lie_ahead_of(header.sequence, false), "{missing:?} from {}", header.sequence);
     ranges(header, Kind::Nack, missing, out);
 }
 

@@ -72,13 +72,12 @@ fn check_cookie(cookie: Option<Cookie<'_>>) {
     assert!(cookie.is_none_or(|cookie| (16..=64).contains(&cookie.bytes().len())));
 }
 
-/// They rise from so many blocks behind the sequence on.
-fn check_ranges(head: &Head, ranges: Ranges<'_>, mut least: u32) {
+/// Each lies so many blocks behind the sequence or farther on.
+fn check_ranges(head: &Head, ranges: Ranges<'_>, least: u32) {
     assert!(ranges.len() <= Ranges::max_count(head.datagram_bytes()));
     for (low, high) in ranges {
         let [low, high] = [low, high].map(|number| number.wrapping_sub(head.header.sequence));
         assert!(least <= low && low < high && high < 1 << 31, "{ranges:?} of {:?}", head.header);
-        least = high;
     }
 }
 

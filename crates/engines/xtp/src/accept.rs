@@ -82,7 +82,7 @@ impl Xtp {
             return refuse(self, Value::NoResource);
         };
         if service == Service::AckDgram {
-            let is_deferred = header.options.contains(Options::DREQ) && !header.options.contains(Options::SREQ);
+            let is_deferred = header.options.contains(Options::DREQ);
             let told = is_deferred.then_some(key);
             if !self.deliver_datagram(meta, rx, segment, (listener, service, address, btag), (header.seq, &data), told)
             {
@@ -107,6 +107,9 @@ impl Xtp {
                 context.is_told = true;
                 if is_deferred {
                     context.deferred.push_back((u64::MAX, header.sync));
+                    if header.options.contains(Options::SREQ) {
+                        context.owe(header.sync);
+                    }
                 } else {
                     context.end_with_status(now, &mut self.shared, header.sync);
                 }

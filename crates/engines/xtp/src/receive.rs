@@ -299,16 +299,17 @@ fn on_asked(context: &mut Context, courtesy: Duration, now: Time, packet: &Packe
         } else {
             context.owe(sync);
         }
-    } else if options.contains(Options::DREQ) {
+    }
+    if options.contains(Options::DREQ) {
         let n = packet.data.as_ref().map_or(0, |data| data.len() as u64);
         let point = context.space.offset(seq, context.incoming.rseq()).unwrap_or(0) + n;
-        if context.incoming.dseq() >= point {
-            context.owe(sync);
-        } else {
+        if context.incoming.dseq() < point {
             if context.deferred.len() == MAX_DEFERRED {
                 context.deferred.pop_back();
             }
             context.deferred.push_back((point, sync));
+        } else if !options.contains(Options::SREQ) {
+            context.owe(sync);
         }
     }
 }

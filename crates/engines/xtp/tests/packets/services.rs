@@ -112,6 +112,28 @@ fn a_datagram_with_dreq_is_acknowledged_when_delivered() {
     }
 }
 
+//= X-7 test
+//= X-21 test
+#[test]
+fn a_datagram_that_asks_both_ways_is_answered_before_and_after_its_delivery() {
+    for codec in CODECS {
+        let mut scene = Scene::listening(codec, block(Service::Connection));
+        let mut first = scene.first(all(&[EOM, WCLOSE, RCLOSE, SREQ, DREQ]), 500);
+        first.service = 2;
+        let answer = only(scene.feed(&first));
+        assert_eq!((answer.echo, answer.rseq, answer.has(END)), (1000, scene.n(500), false), "{codec:?}");
+        let context = scene.half.events.iter().find_map(|event| match event {
+            Event::Datagram { context, .. } => *context,
+            _ => None,
+        });
+        let context = context.expect("it waits");
+        scene.half.call(|engine, now| engine.delivered(now, context));
+        let answer = only(scene.half.take());
+        assert_eq!((answer.echo, answer.marks()), (1000, all(&[RCLOSE, WCLOSE, END])), "{codec:?}");
+        assert_eq!(datagrams(&scene), [500]);
+    }
+}
+
 //= X-21 test
 #[test]
 fn a_request_asks_nothing_and_the_response_acknowledges_it() {

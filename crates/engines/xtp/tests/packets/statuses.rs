@@ -158,6 +158,42 @@ fn a_dreq_is_answered_when_everything_up_to_it_was_delivered() {
     }
 }
 
+//= X-7 test
+#[test]
+fn who_asks_both_ways_is_answered_twice() {
+    for codec in CODECS {
+        let mut scene = Scene::accepted(codec, block(Service::Connection), NONE, 0);
+        let both = scene.data(SREQ | DREQ, 0, 100).sync(1001);
+        let answer = only(scene.feed(&both));
+        assert_eq!((answer.echo, answer.rseq), (1001, scene.n(100)), "{codec:?}: at once");
+        assert_eq!(scene.consume(99), []);
+        let answer = only(scene.consume(1));
+        assert_eq!((answer.echo, answer.rseq), (1001, scene.n(100)), "{codec:?}: when it was delivered");
+        // What was delivered already needs one answer.
+        let both = scene.data(SREQ | DREQ, 100, 0).sync(1002);
+        assert_eq!(only(scene.feed(&both)).echo, 1002);
+    }
+}
+
+//= X-5 test
+//= X-7 test
+#[test]
+fn a_first_with_dreq_is_answered_when_it_is_delivered_too() {
+    for codec in CODECS {
+        for service in [3, 4] {
+            let mut scene = Scene::listening(codec, block(Service::Connection));
+            let mut first = scene.first(DREQ, 100);
+            first.service = service;
+            let answer = only(scene.feed(&first));
+            assert_eq!((answer.echo, answer.rseq), (1000, scene.n(100)), "{codec:?}: as if it had SREQ");
+            scene.learn();
+            assert_eq!(scene.consume(99), []);
+            let answer = only(scene.consume(1));
+            assert_eq!((answer.echo, answer.marks()), (1000, NONE), "{codec:?} {service}");
+        }
+    }
+}
+
 //= X-8 test
 #[test]
 fn bytes_beyond_alloc_are_dropped_and_the_window_opens_again() {

@@ -70,10 +70,15 @@ impl Repeated {
     pub(crate) fn expire(&mut self, now: Time) -> bool {
         if self.next_at.is_some_and(|at| at <= now) {
             self.next_at = None;
-            self.is_due = self.sent <= MOST_REPETITIONS;
+            self.repeat();
             return self.is_due;
         }
         true
+    }
+
+    /// It is to leave again, if it has not been repeated as often as may be.
+    pub(crate) fn repeat(&mut self) {
+        self.is_due = self.sent <= MOST_REPETITIONS;
     }
 }
 
@@ -420,7 +425,7 @@ impl Connection {
                         && (self.incoming.ack_due(now) == Due::Now
                             || self.incoming.nack_due(now, self.rtt.smoothed()) == Due::Now))
             }
-            Phase::Closing => self.close.is_due || self.close_reply_due.is_some(),
+            Phase::Closing => self.accept_may_leave() || self.close.is_due || self.close_reply_due.is_some(),
             Phase::TimeWait(_) => self.close_reply_due.is_some(),
         }
     }
@@ -571,7 +576,7 @@ impl Connection {
     /// A CLOSE that leaves once, whatever becomes of it.
     pub(crate) fn last_words(&mut self, now: Time) -> Option<Reply> {
         let mut bytes = Vec::new();
-        self.close_reply_due = None;
+        (self.accept_due, self.close_reply_due) = (None, None);
         self.write_farewell(now, &mut bytes);
         (!bytes.is_empty()).then_some(Reply { to: self.peer, from: self.from, bytes })
     }

@@ -46,9 +46,13 @@ impl A1 {
     /// The answer was lost, or is on its way.
     fn on_open_again(&mut self, key: ContextKey, head: &Head) {
         let Some(connection) = self.connections.lookup_mut(key) else { return };
-        if connection.phase == Phase::Open && connection.accepted.is_some() {
+        if matches!(connection.phase, Phase::Open | Phase::Closing) && connection.accepted.is_some() {
             connection.earn(head.datagram_bytes());
             connection.accept_due = Some(head.header.stamp);
+            if connection.phase == Phase::Closing {
+                // An opener drops what comes before ACCEPT.
+                connection.close.repeat();
+            }
             self.touch(key);
         }
     }

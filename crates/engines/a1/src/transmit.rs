@@ -138,10 +138,7 @@ impl Connection {
     }
 
     fn write_talk(&mut self, now: Time, shared: &mut Shared, out: &mut Vec<u8>) {
-        if self.accept_may_leave()
-            && let Some(echo) = self.accept_due.take()
-        {
-            self.write_accept(echo, out);
+        if self.write_due_accept(out) {
             return;
         }
         let expected = self.in_numbers.wire(self.incoming.next_expected());
@@ -166,6 +163,14 @@ impl Connection {
         } else if self.sync_is_due(now, shared) {
             self.write_sync(now, shared, out);
         }
+    }
+
+    /// ACCEPT, before all else that the opener would drop; false if none is due.
+    fn write_due_accept(&mut self, out: &mut Vec<u8>) -> bool {
+        let due = if self.accept_may_leave() { self.accept_due.take() } else { None };
+        let Some(echo) = due else { return false };
+        self.write_accept(echo, out);
+        true
     }
 
     fn write_nack(&mut self, now: Time, shared: &mut Shared, expected: u32, out: &mut Vec<u8>) {
@@ -220,6 +225,9 @@ impl Connection {
     }
 
     pub(crate) fn write_farewell(&mut self, now: Time, out: &mut Vec<u8>) {
+        if self.phase == Phase::Closing && self.write_due_accept(out) {
+            return;
+        }
         let edge = self.edge();
         if let Some((code, echo)) = self.close_reply_due.take() {
             let expected = self.in_numbers.wire(self.incoming.next_expected());

@@ -130,6 +130,55 @@ fn a_farewell_that_was_said_before_is_marked() {
     }
 }
 
+//= A-18 test
+#[test]
+fn an_open_that_comes_again_is_answered_although_closing_has_begun() {
+    for is_normal in [true, false] {
+        let mut half = server_of(Config { validates: false, ..config() });
+        let mut liar = Liar::new(PEER, 0x77, record());
+        let open = liar.open(PORT, &[], None);
+        half.feed(PEER, &open);
+        let lost = half.take();
+        assert_eq!(lost.iter().map(Got::kind).collect::<Vec<_>>(), [Kind::Accept]);
+        let id = accepted(&half);
+        if is_normal {
+            half.call(|engine, now| engine.close(now, id, Duration::ZERO)).expect("it lives");
+        } else {
+            half.call(|engine, now| engine.release(now, id));
+        }
+        // Whoever has not heard ACCEPT drops it.
+        let dropped = half.take();
+        assert_eq!(dropped.iter().map(Got::kind).collect::<Vec<_>>(), [Kind::Close]);
+        half.advance(Duration::from_millis(10));
+        let mut again = open.clone();
+        again[1] |= RETRANSMITTED;
+        seal(&mut again);
+        half.feed(PEER, &again);
+        let sent = half.take();
+        assert_eq!(sent.iter().map(Got::kind).collect::<Vec<_>>(), [Kind::Accept, Kind::Close]);
+        assert!(sent.iter().all(|got| got.header().is_retransmitted));
+        assert_eq!(sent[0].body(), lost[0].body());
+        assert_eq!(
+            (sent[0].header().sequence, sent[0].header().edge),
+            (lost[0].header().sequence, lost[0].header().edge)
+        );
+        assert_eq!(sent[1].body(), dropped[0].body());
+        // However often it is told, it is told no more than may be.
+        for _ in 0..30 {
+            half.feed(PEER, &again);
+        }
+        let sent = half.take();
+        assert_eq!((of(&sent, Kind::Accept).len(), of(&sent, Kind::Close).len()), (30, 7), "{is_normal}");
+        let traffic = half.traffic[&PEER];
+        assert!(traffic.sent <= 3 * traffic.received, "{traffic:?}");
+        liar.learn(&lost);
+        let reply = Lie { body: vec![0, u8::from(!is_normal)], ..liar.lie(Kind::CloseReply) };
+        half.feed(PEER, &reply.bytes());
+        half.feed(PEER, &again);
+        assert!(half.take().is_empty(), "it is over");
+    }
+}
+
 //= A-9 test
 #[test]
 fn a_nack_that_names_nothing_tells_an_edge() {

@@ -364,9 +364,9 @@ impl Context {
             Phase::Fresh | Phase::Active => {
                 let terms = self.terms(shared);
                 let is_question_due = !self.first_due && (self.ask_due.is_some() || self.control_due(&terms));
-                let is_control_due = self.owed.is_some() || is_question_due;
                 (self.first_due && !self.is_first_paced())
-                    || (is_control_due && self.may_say(shared))
+                    || (self.owed.is_some() && self.may_say(shared))
+                    || (is_question_due && self.may_ask(shared))
                     || (self.paced_until.is_none() && !self.is_blocked && self.outgoing.has_to_send(&terms))
             }
         }

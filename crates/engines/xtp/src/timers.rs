@@ -70,7 +70,7 @@ impl Context {
             return;
         }
         // Who may not ask has not been left without an answer: CTIMER ends that.
-        self.expiries = self.expiries.saturating_add(u32::from(self.may_say(shared)));
+        self.expiries = self.expiries.saturating_add(u32::from(self.may_ask(shared)));
         self.waiting = Some(now);
         self.ask_again();
     }

@@ -69,8 +69,7 @@ impl Context {
             self.write_status(now, shared, train, Options::END, None);
             return true;
         }
-        let may_say = self.may_say(shared);
-        if self.owed.is_some() && self.heard && may_say {
+        if self.owed.is_some() && self.heard && self.may_say(shared) {
             if !self.write_status_with_data(now, shared, train) {
                 self.write_status(now, shared, train, Options::NONE, None);
             }
@@ -79,7 +78,7 @@ impl Context {
         if !matches!(self.phase, Phase::Fresh | Phase::Active) {
             return false;
         }
-        if !self.first_due && may_say {
+        if !self.first_due && self.may_ask(shared) {
             if let Some(asking) = self.ask_due.take() {
                 self.write_status(now, shared, train, Options::NONE, Some(asking));
                 self.update_wait(now, shared, false);

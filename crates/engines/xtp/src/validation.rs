@@ -5,6 +5,7 @@
 //! [`MOST_TIMES`] what came from it, each datagram counted with its [`LOWER_HEADERS`]. An initiator sends to whom its
 //! application has named, and needs no proof.
 
+use crate::Service;
 use crate::context::{Context, Role};
 use crate::shared::Shared;
 use pinnace_core::Seq32;
@@ -27,6 +28,14 @@ const fn status_bytes(codec: Codec) -> usize {
     match codec {
         Codec::Xtp40 => 32 + 56,
         Codec::Xtp36 => 40 + 48 + 4,
+    }
+}
+
+/// The largest question without spans, which is a CNTL (specs/xtp.md, 3.5).
+const fn question_bytes(codec: Codec) -> usize {
+    match codec {
+        Codec::Xtp40 => 32 + 20,
+        Codec::Xtp36 => status_bytes(codec),
     }
 }
 
@@ -75,6 +84,13 @@ impl Context {
         self.is_trusted(shared) || counted(status_bytes(self.codec())) <= self.budget
     }
 
+    /// Whether a question may leave now.
+    pub(crate) fn may_ask(&self, shared: &Shared) -> bool {
+        // With gaps it is an ECNTL, which is longer.
+        self.may_say(shared)
+            || (counted(question_bytes(self.codec())) <= self.budget && self.incoming.spans().next().is_none())
+    }
+
     /// Counts a DIAG that is to leave; false if it may not.
     pub(crate) fn may_diagnose(&mut self, shared: &Shared) -> bool {
         let codec = self.codec();
@@ -94,11 +110,15 @@ impl Context {
         }
     }
 
-    /// How many user bytes a packet may have that has `overhead` bytes beside them. What follows the first one leaves room
-    /// for a question, for the case that all is lost: the peer may have no reason to ask.
+    /// How many user bytes a packet may have that has `overhead` bytes beside them. They leave room for a question, for the
+    /// case that all is lost: the peer may have no reason to ask. Two kinds of first data may use up all: those that leave
+    /// no such room however few they are, and a whole response to a request that nothing has answered, which comes again.
     pub(crate) fn data_left(&self, shared: &Shared, overhead: usize) -> u64 {
         let left = self.datagram_left(shared).saturating_sub(overhead) as u64;
-        let question = counted(status_bytes(self.codec()));
-        if self.outgoing.sent() == 0 && left < 2 * question { left } else { left.saturating_sub(question) }
+        let beside_question = left.saturating_sub(counted(question_bytes(self.codec())));
+        let is_unanswered = self.service == Service::Transaction && !self.has_told_key;
+        let is_whole_response = is_unanswered && self.outgoing.end().is_some_and(|end| end <= left);
+        let takes_all = self.outgoing.sent() == 0 && (is_whole_response || beside_question == 0);
+        if takes_all { left } else { beside_question }
     }
 }

@@ -151,7 +151,7 @@ impl Incoming {
         self.bytes
     }
 
-    /// Headers of new frames of a sender that were refused: there was no room, or they ask for too much. Such a frame never
+    /// New frames of a sender that were refused: there was no room, or they ask for too much. Such a frame never
     /// comes. 0 for a sender of which nothing is remembered.
     pub fn refused(&self, source: &Address) -> u64 {
         self.sources.find(source).map_or(0, |source| source.refused)

@@ -145,15 +145,18 @@ impl Incoming {
         let credit = bytes.len() - self.answer_pings(meta, &control, bytes.len());
         let offer = Offer::read(&control);
         let own = offer.as_ref().map(|offer| offer.number);
+        let has_offer = offer.is_some();
+        let is_past = offer.as_ref().is_some_and(|offer| self.is_of_past_life(now, &meta.source, offer));
+        let offer = offer.filter(|_| !is_past);
         for tag in control.tags() {
             if let Tag::FrameClose(number) = tag
                 && Some(number) != own
+                && !is_past
             {
                 self.on_close(meta, rx, number);
             }
         }
-        let has_offer = offer.is_some();
-        if let Some(offer) = offer.filter(|offer| !self.is_of_past_life(now, &meta.source, offer)) {
+        if let Some(offer) = offer {
             if offer.closes_before {
                 self.on_close(meta, rx, offer.number);
             }
@@ -164,7 +167,7 @@ impl Incoming {
                 if answer == Answer::Refused
                     && let Some(source) = self.sources.find_mut(&meta.source)
                 {
-                    source.refused += 1;
+                    source.refuse(offer.number);
                 }
                 self.early.take(&(meta.source, offer.number));
                 if credit >= SHORT_ANSWER_BYTES {

@@ -112,8 +112,9 @@ pub(super) struct Source {
     pub(super) heard: Time,
     /// The blocks of its frames, by number.
     pub(super) frames: BTreeMap<u16, u32>,
-    /// Headers of new frames of it that were refused.
+    /// New frames of it that were refused, and the number of the last: its header may come twice.
     pub(super) refused: u64,
+    last_refused: Option<u16>,
     /// Its place in [`Sources::order`].
     serial: u64,
     pub(super) timer: TimerHandle,
@@ -132,6 +133,12 @@ impl Source {
 
     pub(super) fn standing(&self, number: u16) -> Standing {
         self.numbers.standing(number)
+    }
+
+    /// A new frame was refused.
+    pub(super) fn refuse(&mut self, number: u16) {
+        self.refused += u64::from(self.last_refused != Some(number));
+        self.last_refused = Some(number);
     }
 
     pub(super) fn mark(&mut self, number: u16) {
@@ -188,6 +195,7 @@ impl Sources {
             heard: now,
             frames: BTreeMap::new(),
             refused: 0,
+            last_refused: None,
             serial,
             timer: timer(),
         });

@@ -311,6 +311,11 @@ fn a_delayed_header_of_the_life_before_does_nothing() {
     for number in [50, 51, 60, 61] {
         assert_eq!(half.hear(&offer(number, 1)), [""; 0], "a refusal would end the new life's frame of that number");
     }
+    // Nor does what rides in it.
+    assert_eq!(half.hear(&header(52, 200, 100, &[Tag::Epoch(1), Tag::FrameClose(60)])), [""; 0]);
+    half.feed(&data(60, 200, 100, 1));
+    half.take();
+    assert_eq!(half.deliveries().len(), 1);
     // And one of a life before that.
     assert_eq!(half.hear(&offer(62, 3)), ["62: ok"]);
     assert_eq!(half.hear(&offer(63, 2)), [""; 0]);
@@ -318,7 +323,7 @@ fn a_delayed_header_of_the_life_before_does_nothing() {
     half.feed(&data(62, 200, 100, 1));
     half.take();
     assert_eq!(half.deliveries().len(), 1);
-    assert_eq!(half.counters().headers_stale, 5);
+    assert_eq!(half.counters().headers_stale, 6);
     // Whoever was taken for dead by mistake, because somebody spoke in its name, soon has its way again.
     half.millis(2_001);
     assert_eq!(half.hear(&offer(64, 2)), ["64: ok"]);
@@ -382,6 +387,8 @@ fn what_is_too_large_is_refused_without_storage() {
     }
     assert_eq!(half.hear(&header(8, 51, 1, &[])), ["8: refused"]);
     assert_eq!((half.counters().frames_refused, half.rx().refused(&ALICE)), (5, 1), "since it is known");
+    assert_eq!(half.hear(&header(8, 51, 1, &[])), ["8: refused"]);
+    assert_eq!(half.rx().refused(&ALICE), 1, "it is one frame, however often its header comes");
     assert_eq!(half.hear(&header(7, 50, 1, &[])), ["7: refused"], "frames");
     half.feed(&control(0, &[Tag::FrameClose(4)]));
     assert_eq!(half.hear(&header(7, 9000, 1000, &[])), ["7: ok"]);

@@ -20,12 +20,12 @@ use std::time::{Duration, Instant};
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 /// How often a HELLO is said.
 const ATTEMPTS: u32 = 12;
-/// How long the first message of a connection may take; the server has patience for ten seconds. VRP asks seven times in
+/// How long the first message of a connection may take; the server has patience for twenty seconds. VRP asks seven times in
 /// this: where a third of all is lost, five times would be too few for one connection in thirty.
 const OPENING: Duration = Duration::from_secs(9);
-/// How long A1 may take before that, which asks at once, and after one, three and seven seconds; the server has patience for
-/// ten.
-pub(super) const ACCEPTING: Duration = Duration::from_secs(8);
+/// How long A1 may take before that, which asks at once, and then after a quarter of a second, and after twice as long each
+/// time (specs/a1.md): seven times in all, for an answer that may be lost as well as the question, and there are two of each.
+pub(super) const ACCEPTING: Duration = Duration::from_secs(17);
 /// Cookies that are answered with another before a server is taken for mad.
 const MOST_COOKIES: u32 = 3;
 
@@ -171,8 +171,11 @@ fn exchange(socket: &mut Socket, to: SocketAddr, hello: &Hello) -> Result<Answer
                 Heard::Nothing => break,
                 Heard::Unreachable => unreachable = true,
                 Heard::Bytes(bytes) => {
+                    // A cookie that was sent already comes of a HELLO before, or twice.
+                    let is_old = |answer: &Answer| answer.status == Status::Again && answer.cookie == hello.cookie;
                     if let Ok(answer) = Answer::parse(&bytes)
                         && answer.nonce == hello.nonce
+                        && !is_old(&answer)
                     {
                         return Ok(answer);
                     }
@@ -279,4 +282,34 @@ pub(super) fn local_ip(to: SocketAddr) -> Option<IpAddr> {
     let socket = UdpSocket::bind((any, 0)).ok()?;
     socket.connect(to).ok()?;
     Some(socket.local_addr().ok()?.ip())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_that_come_several_times_are_one() {
+        let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let to = server.local_addr().unwrap();
+        let serving = std::thread::spawn(move || {
+            let mut bytes = [0; 2048];
+            loop {
+                let (len, from) = server.recv_from(&mut bytes).unwrap();
+                let hello = Hello::parse(&bytes[..len]).unwrap();
+                let (status, times) = if hello.cookie == 0 { (Status::Again, 9) } else { (Status::NobodyListens, 1) };
+                let answer = Answer { cookie: 7, ..Answer::refusal(&hello, status, "") };
+                for _ in 0..times {
+                    server.send_to(&answer.encode(), from).unwrap();
+                }
+                if hello.cookie == 7 {
+                    return;
+                }
+            }
+        });
+        let asked = ask(to, 5, "", &Path::of_class(PathClass::Cluster), &[Method::Xtp], None);
+        let error = asked.err().unwrap();
+        assert!(error.to_string().contains("nobody listens"), "{error}");
+        serving.join().unwrap();
+    }
 }

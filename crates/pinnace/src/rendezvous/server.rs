@@ -27,7 +27,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How long a client may take from the answer to its first message.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(20);
 /// How often the thread looks at what is too old, and whether a daemon has come.
 const LOOK: Duration = Duration::from_millis(250);
 /// Answers a second, and at once.

@@ -9,6 +9,7 @@ mod full;
 use pinnace::daemon::{Daemon, DaemonOptions};
 use pinnace::service::{Method, Selection, Service};
 use pinnace::{Connection, Endpoint, EndpointOptions, Error};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -143,13 +144,15 @@ fn processes() {
 
     // Whatever the method, the death of a peer ends every wait; also if it is still there, and silent.
     type Check = fn(&Connection, &str);
-    let checks: [(bool, Check); 6] = [
+    let checks: [(bool, Check); 8] = [
         (true, ends),
         (false, ends),
         (false, ends_sending),
         (false, ends_for_tasks),
         (true, ends_for_whoever_looks_often),
         (false, ends_for_whoever_looks_often),
+        (true, ends_for_event_loops),
+        (false, ends_for_event_loops),
     ];
     std::thread::scope(|scope| {
         for method in ["xtp", "qmp", "zcrp", "vrp", "a1"] {
@@ -205,6 +208,25 @@ fn ends_for_whoever_looks_often(connection: &Connection, method: &str) {
         }
     };
     assert!(end.is_err() && !matches!(end, Err(Error::Timeout)), "{method}: {end:?}");
+}
+
+/// So does that of an event loop, which looks only when the descriptor says so.
+fn ends_for_event_loops(connection: &Connection, method: &str) {
+    let (begin, descriptor) = (Instant::now(), connection.descriptor().unwrap());
+    let end = loop {
+        connection.clear();
+        match connection.recv_timeout(Duration::ZERO) {
+            Err(Error::Timeout) => {}
+            end => break end,
+        }
+        let left = FOUND_OUT.saturating_sub(begin.elapsed());
+        let left = Timespec::try_from(left).unwrap();
+        assert!(
+            poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&left)).unwrap() > 0,
+            "{method}: nobody says so"
+        );
+    };
+    assert!(end.is_err(), "{method}: {end:?}");
 }
 
 /// So does a task's.

@@ -3,7 +3,7 @@
 //! Always true: what is not whole of a message without retransmission is not delivered; what the connection says itself is
 //! told to no application.
 
-use super::alarm::within;
+use super::alarm::{Alarm, within};
 use super::{Carry, Received, Sending, Special, left};
 use crate::a1::{Connection, Full, Qos, Refused, Socket, Status, WINDOW_LIMIT, raw, reliable};
 use crate::endpoint::ConnectionError;
@@ -15,6 +15,7 @@ use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
 /// The shortest message of a connection that says nothing of sizes, in bytes.
@@ -51,7 +52,18 @@ pub(crate) struct A1 {
     again: Mutex<VecDeque<Received>>,
     has_again: AtomicBool,
     silence: Silence,
+    /// Makes the descriptor readable when it is time to look again.
+    alarm: Mutex<Option<Alarm>>,
     watch: OnceLock<Arc<WakeFd>>,
+}
+
+/// Makes event loops look.
+struct Look(Arc<WakeFd>);
+
+impl Wake for Look {
+    fn wake(self: Arc<Self>) {
+        self.0.signal();
+    }
 }
 
 /// A call that is about to send something.
@@ -102,9 +114,10 @@ impl Silence {
         self.epoch + Duration::from_micros(since) + SILENCE
     }
 
-    /// The peer is asked now.
-    fn ask(&self) {
-        self.since.store(self.epoch.elapsed().as_micros() as u64, Ordering::Relaxed);
+    /// The peer is asked now. Returns when it has to be asked again.
+    fn ask(&self) -> Instant {
+        self.since.store(0, Ordering::Relaxed);
+        self.go_on(Duration::ZERO)
     }
 }
 
@@ -159,6 +172,7 @@ impl A1 {
             again: Mutex::default(),
             has_again,
             silence: Silence::new(),
+            alarm: Mutex::default(),
             watch: OnceLock::new(),
         }
     }
@@ -229,6 +243,15 @@ impl A1 {
         Message::from_vec(Control::new(kind, self.nonce).encode())
     }
 
+    /// Nobody waits any more who would find out whether a silent peer is there, but an event loop may.
+    fn set_alarm(&self, at: Instant) {
+        let Some(watch) = self.watch.get() else { return };
+        let mut alarm = self.alarm.lock().unwrap_or_else(PoisonError::into_inner);
+        if alarm.as_ref().map(Alarm::at) != Some(at) {
+            *alarm = Some(Alarm::set(at, &Waker::from(Arc::new(Look(Arc::clone(watch))))));
+        }
+    }
+
     /// A message that is to be received again.
     fn again(&self) -> Option<Received> {
         if !self.has_again.load(Ordering::Acquire) {
@@ -283,11 +306,14 @@ impl Carry for A1 {
             let wait = left(deadline).map_or(SILENCE, |left| left.min(SILENCE));
             let received = match self.connection.recv_timeout(wait) {
                 Err(Error::Timeout) => {
-                    if self.silence.go_on(wait) <= Instant::now() {
-                        self.silence.ask();
+                    let now = Instant::now();
+                    let mut asks = self.silence.go_on(wait);
+                    if asks <= now {
+                        asks = self.silence.ask();
                         let _ = self.say_that_it_waits();
                     }
-                    if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                    if deadline.is_some_and(|deadline| deadline <= now) {
+                        self.set_alarm(asks);
                         return Err(Error::Timeout);
                     }
                     continue;

@@ -125,7 +125,7 @@ struct Incoming {
     since: Option<Instant>,
     /// Since when nothing has come of the peer, as far as anybody has looked, or since it was asked.
     silent_since: Option<Instant>,
-    /// Makes the descriptor readable when those that came early are not to wait any longer.
+    /// Makes the descriptor readable when it is time to look again.
     alarm: Option<Alarm>,
     /// Numbers of the connection's own words that came before their turn.
     words: BTreeSet<u64>,
@@ -247,9 +247,10 @@ impl Incoming {
         }
     }
 
-    /// Nobody waits for what is early any more, but an event loop may.
+    /// Nobody waits any more for what is early, or finds out whether a silent peer is there; but an event loop may.
     fn set_alarm(&mut self, waker: impl FnOnce() -> Option<Waker>) {
-        let at = self.since.map(|since| since + self.patience());
+        let asks = self.silent_since.map(|since| since + SILENCE);
+        let at = self.since.map(|since| since + self.patience()).or(asks);
         if at != self.alarm.as_ref().map(Alarm::at) {
             self.alarm = at.and_then(|at| waker().map(|waker| Alarm::set(at, &waker)));
         }
@@ -287,7 +288,9 @@ impl Vrp {
     /// The peer shows so often that it is there, if it sends nothing else: `timeout` is how long it may be silent, or some
     /// of these signs, which may be lost.
     pub(crate) fn with_signs_of_life(self, signs: Duration, timeout: Duration) -> Self {
-        Self { longest_silence: Some(timeout.max(signs * SIGNS)), ..self }
+        // Whoever shows itself less often is forgotten before.
+        let is_in_time = signs * 2 <= timeout;
+        Self { longest_silence: is_in_time.then(|| timeout.max(signs * SIGNS)), ..self }
     }
 
     fn terms(&self) -> MutexGuard<'_, Terms> {

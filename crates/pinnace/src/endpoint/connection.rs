@@ -172,7 +172,8 @@ impl Connection {
     ///
     /// # Errors
     /// If the connection has failed; [`Error::MessageTooLong`] if a message is longer than
-    /// [`EndpointOptions::longest_message`](super::EndpointOptions::longest_message).
+    /// [`EndpointOptions::longest_message`](super::EndpointOptions::longest_message): where messages are parts of a stream
+    /// (XTP, QMP, shared memory) nothing is received behind it; over ZCRP the next message is.
     pub fn recv(&self) -> Result<Option<Received>, Error> {
         self.counted(self.carrier.recv(None))
     }

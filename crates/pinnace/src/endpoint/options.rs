@@ -144,7 +144,7 @@ impl EndpointOptions {
             profile: profile(is_ours),
             in_order: service.order,
             // Somebody has to be awake for that.
-            keep_alive: (!is_duplex(service) && self.worker).then_some(SIGN_OF_LIFE),
+            keep_alive: (!is_duplex(service) && self.worker).then(|| SIGN_OF_LIFE.min(self.peer_timeout / 4)),
             life_timeout: self.peer_timeout,
             idle: self.idle,
             worker: self.worker,

@@ -11,6 +11,9 @@ use pinnace_vrp::{Config, Limits};
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// Nobody has to show more often that it is there.
+const SHORTEST_KEEP_ALIVE: Duration = Duration::from_millis(10);
+
 /// Settings of a sender or a receiver. The defaults are safe anywhere and fast on loopback.
 ///
 /// ```
@@ -46,7 +49,7 @@ pub struct Options {
     /// A frame of which the other end has said nothing for so long has failed.
     pub life_timeout: Duration,
     /// Where nothing has left a sender for so long, a PING does: so the receiver of a sender with nothing to send knows that
-    /// it is there. `None`: never.
+    /// it is there. `None`: never; the shortest are 10 ms.
     pub keep_alive: Option<Duration>,
     /// What a receiver lets senders make it keep: frames, bytes, senders and more.
     pub limits: Limits,
@@ -101,7 +104,7 @@ impl Options {
             rate: self.rate,
             in_order: self.in_order,
             life_timeout: self.life_timeout,
-            keep_alive: self.keep_alive,
+            keep_alive: self.keep_alive.map(|after| after.max(SHORTEST_KEEP_ALIVE)),
             control_bytes: default.control_bytes.min(path.datagram),
             ecn: self.ecn,
             limits: self.limits.clone(),

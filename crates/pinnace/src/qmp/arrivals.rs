@@ -26,6 +26,8 @@ pub(super) struct Arrivals {
 
 #[derive(Debug, Default)]
 struct State {
+    /// That the daemon shows us who comes.
+    registration: Mutex<Option<Arc<Registration>>>,
     waiting: Mutex<VecDeque<Arrival>>,
     watch: Mutex<Option<Arc<WakeFd>>>,
     is_over: AtomicBool,
@@ -46,14 +48,16 @@ impl Arrivals {
         if !options.takes_shared_memory() {
             return Ok(None);
         }
-        let Some(registration) = Client::current().and_then(|client| client.listen(address).ok()) else {
-            return Ok(None);
+        let Some(client) = Client::current() else { return Ok(None) };
+        let registration = match client.listen(address) {
+            Ok(registration) => Some(Arc::new(registration)),
+            // A listener before this one is about to go: the address is ours.
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => None,
+            Err(_) => return Ok(None),
         };
-        let state = Arc::new(State::default());
+        let state = Arc::new(State { registration: Mutex::new(registration), ..State::default() });
         let theirs = Arc::clone(&state);
-        thread::Builder::new()
-            .name("pinnace-arrivals".into())
-            .spawn(move || theirs.take(registration, address, &notify))?;
+        thread::Builder::new().name("pinnace-arrivals".into()).spawn(move || theirs.take(address, &notify))?;
         Ok(Some(Self { state }))
     }
 
@@ -77,18 +81,22 @@ impl Arrivals {
 impl Drop for Arrivals {
     fn drop(&mut self) {
         self.state.is_over.store(true, Ordering::Relaxed);
+        // At once, so that who comes now is refused, and a new listener is known.
+        if let Some(registration) = lock(&self.state.registration).take() {
+            registration.end();
+        }
         lock(&self.state.waiting).clear();
     }
 }
 
 impl State {
-    fn take(&self, registration: Registration, address: SocketAddr, notify: &dyn Fn()) {
-        let mut registration = Some(registration);
+    fn take(&self, address: SocketAddr, notify: &dyn Fn()) {
         while !self.is_over.load(Ordering::Relaxed) {
-            let Some(known) = &registration else {
+            let known = lock(&self.registration).clone();
+            let Some(known) = known else {
                 // The daemon has gone; another may come.
                 thread::sleep(LOOK);
-                registration = Client::current().and_then(|client| client.listen(address).ok());
+                self.register(address);
                 continue;
             };
             if lock(&self.waiting).len() >= MOST {
@@ -110,10 +118,19 @@ impl State {
                     }
                     notify();
                 }
-                Err(error) if error.kind() == io::ErrorKind::NotConnected => registration = None,
+                Err(error) if error.kind() == io::ErrorKind::NotConnected => *lock(&self.registration) = None,
                 // One arrival was no good, or the system is short of descriptors.
                 Err(_) => thread::sleep(LOOK / 20),
             }
+        }
+    }
+
+    fn register(&self, address: SocketAddr) {
+        let registration = Client::current().and_then(|client| client.listen(address).ok());
+        let mut place = lock(&self.registration);
+        // Whoever ends this looks into its place behind that.
+        if !self.is_over.load(Ordering::Relaxed) {
+            *place = registration.map(Arc::new);
         }
     }
 }

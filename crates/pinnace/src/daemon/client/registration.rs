@@ -114,11 +114,18 @@ impl Registration {
     }
 }
 
-impl Drop for Registration {
-    fn drop(&mut self) {
+impl Registration {
+    /// Ends it for everybody who has it.
+    pub(crate) fn end(&self) {
         // Children may have the socket, too; but what they have is not theirs to close.
         if self.pid == std::process::id() {
             let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
         }
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.end();
     }
 }

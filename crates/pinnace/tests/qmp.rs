@@ -1,7 +1,7 @@
 //! QMP's sockets, from outside: over real UDP, and over links that lose.
 
 use pinnace::Idle;
-use pinnace::qmp::{Endpoint, Listener, Options, Pool, PoolOptions, Shutdown, State, Stream, Way};
+use pinnace::qmp::{Endpoint, Listener, Options, Pool, PoolOptions, Shutdown, State, Stream, Way, settle};
 use std::io::{self, ErrorKind, Read, Write};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -384,8 +384,38 @@ fn a_peer_on_this_host_is_reached_through_shared_memory() {
         far.write(b"far").unwrap();
         assert_eq!(server.read(&mut bytes).unwrap(), 3);
     }
-    let nobody = Stream::connect("127.0.0.1:9", &Options { carrier: Carrier::SharedMemory, ..options() });
+    let near = Options { carrier: Carrier::SharedMemory, ..options() };
+    let nobody = Stream::connect("127.0.0.1:9", &near);
     assert_eq!(nobody.unwrap_err().kind(), ErrorKind::ConnectionRefused);
+
+    // A listener behind another at the same address has shared memory, too.
+    let listener = Listener::bind("127.0.0.1:0", &options()).unwrap();
+    let address = listener.local_addr();
+    drop(listener);
+    let listener = Listener::bind(address, &options()).unwrap();
+    let until = Instant::now() + Duration::from_secs(5);
+    let client = loop {
+        match Stream::connect(address, &near) {
+            Ok(client) => break client,
+            Err(error) => assert!(Instant::now() < until, "{error}"),
+        }
+    };
+    let server = listener.accept().unwrap();
+
+    // Who shuts a full stream does not wait for its reader, who has all of it and the end; and the process can wait for that.
+    let mut written = 0;
+    while let Some(bytes) = client.try_write(&[7; 16]).unwrap() {
+        written += bytes;
+    }
+    let begin = Instant::now();
+    client.shutdown(Shutdown::Write).unwrap();
+    assert!(client.try_write(&[7; 16]).is_err() && begin.elapsed() < Duration::from_secs(1));
+    drop(client);
+    assert!(!settle(Duration::from_millis(20)), "its end waits for room");
+    let mut all = Vec::new();
+    (&server).read_to_end(&mut all).unwrap();
+    assert_eq!(all, vec![7; written]);
+    assert!(settle(Duration::from_secs(5)));
 }
 
 #[test]

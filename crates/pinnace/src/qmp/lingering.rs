@@ -4,7 +4,7 @@
 //! process keeps none of its parent's.
 
 use super::Endpoint;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use std::{process, ptr, thread};
@@ -21,6 +21,25 @@ struct Kept {
     process: u32,
     /// The endpoints, and until when. The thread that looks after them runs while there are any.
     endpoints: Mutex<Vec<(Endpoint, Instant)>>,
+    /// Streams of shared memory whose end waits for room.
+    finishing: AtomicUsize,
+}
+
+/// A stream of shared memory whose end waits for room.
+pub(super) struct Finishing(&'static Kept);
+
+impl Finishing {
+    pub(super) fn begin() -> Self {
+        let mine = current();
+        mine.finishing.fetch_add(1, Ordering::SeqCst);
+        Self(mine)
+    }
+}
+
+impl Drop for Finishing {
+    fn drop(&mut self) {
+        self.0.finishing.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 static CURRENT: AtomicPtr<Kept> = AtomicPtr::new(ptr::null_mut());
@@ -35,7 +54,11 @@ fn current() -> &'static Kept {
     {
         return kept;
     }
-    let fresh = Box::into_raw(Box::new(Kept { process: process::id(), endpoints: Mutex::default() }));
+    let fresh = Box::into_raw(Box::new(Kept {
+        process: process::id(),
+        endpoints: Mutex::default(),
+        finishing: AtomicUsize::new(0),
+    }));
     let kept = match CURRENT.compare_exchange(known, fresh, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => fresh,
         Err(other) => {
@@ -78,7 +101,8 @@ pub(super) fn keep(endpoint: Endpoint) {
 pub fn settle(timeout: Duration) -> bool {
     let until = Instant::now().checked_add(timeout);
     loop {
-        if current().lock().is_empty() {
+        let mine = current();
+        if mine.lock().is_empty() && mine.finishing.load(Ordering::SeqCst) == 0 {
             return true;
         }
         if until.is_some_and(|until| Instant::now() >= until) {

@@ -79,7 +79,9 @@ pub(super) struct Shared {
     idle: Idle,
     pub(super) local: SocketAddr,
     pub(super) peer: SocketAddr,
-    is_finished: Mutex<bool>,
+    /// Nothing more is written; and the end is in the channel.
+    is_ending: AtomicBool,
+    is_finished: AtomicBool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -99,9 +101,10 @@ impl Shared {
         let bell = channel.readable_fd().try_clone_to_owned()?;
         let pool = channel.pool().clone();
         let reading = Mutex::default();
-        let (channel, is_finished) = (Mutex::new(channel), Mutex::default());
+        let channel = Mutex::new(channel);
+        let (is_ending, is_finished) = (AtomicBool::new(false), AtomicBool::new(false));
         let (is_watched, is_shut) = (AtomicBool::new(false), AtomicBool::new(false));
-        Ok(Self { is_watched, is_shut, channel, reading, bell, pool, idle, local, peer, is_finished })
+        Ok(Self { is_watched, is_shut, channel, reading, bell, pool, idle, local, peer, is_ending, is_finished })
     }
 
     pub(super) fn pool(&self) -> &Pool {
@@ -292,7 +295,7 @@ impl Shared {
 
     fn check_open(&self) -> io::Result<()> {
         let shut = || io::Error::new(io::ErrorKind::BrokenPipe, "the stream was closed for writing");
-        if *lock(&self.is_finished) { Err(shut()) } else { Ok(()) }
+        if self.is_ending.load(Ordering::Relaxed) { Err(shut()) } else { Ok(()) }
     }
 
     pub(super) fn write(&self, bytes: &[u8], deadline: Option<Instant>) -> io::Result<usize> {
@@ -375,19 +378,33 @@ impl Shared {
 
     /// Closes the outgoing stream in order. False: not within the time, because the peer does not read.
     pub(super) fn finish(&self, deadline: Option<Instant>) -> bool {
-        let mut is_finished = lock(&self.is_finished);
-        if *is_finished {
-            return true;
-        }
-        let sent = self.wait(Interest::Writable, deadline, |channel| match channel.try_send_bytes(&[]) {
-            Err(ChannelError::Full) => Ok(None),
-            result => result.map(Some),
+        self.is_ending.store(true, Ordering::Relaxed);
+        // Two may wait to do it, and one does: it is looked at with the channel in one's hands.
+        let sent = self.wait(Interest::Writable, deadline, |channel| {
+            if self.is_finished.load(Ordering::Relaxed) {
+                return Ok(Some(()));
+            }
+            let sent = channel.try_send_bytes(&[]);
+            if matches!(sent, Err(ChannelError::Full)) {
+                return Ok(None);
+            }
+            self.is_finished.store(true, Ordering::Relaxed);
+            channel.finish();
+            sent.map(|_| Some(()))
         });
-        *is_finished = !matches!(sent, Ok(None));
-        if *is_finished {
-            lock(&self.channel).finish();
+        let is_finished = !matches!(sent, Ok(None));
+        if is_finished {
+            // Also if there is nobody who could be told.
+            self.is_finished.store(true, Ordering::Relaxed);
         }
-        *is_finished
+        is_finished
+    }
+
+    /// The same without waiting: the end follows as soon as the peer makes room for it.
+    pub(super) fn finish_soon(self: &Arc<Self>) {
+        if !self.finish(Some(Instant::now())) {
+            Arc::clone(self).finish_in_background();
+        }
     }
 
     pub(super) fn shut_reading(&self) {
@@ -422,7 +439,7 @@ impl Shared {
     /// As the paper draws it.
     pub(super) fn state(&self) -> State {
         let has_ended = self.reading(Some(Instant::now())).ok().and_then(|reading| reading.end);
-        match (has_ended, *lock(&self.is_finished)) {
+        match (has_ended, self.is_finished.load(Ordering::Relaxed)) {
             (Some(End::Reset), _) | (Some(End::InOrder), true) => State::Quiescent,
             _ => State::Active,
         }
@@ -483,9 +500,11 @@ impl Shared {
 
     /// Ends the stream in order as soon as the peer makes room for it, for as long as an endpoint would linger.
     pub(super) fn finish_in_background(self: Arc<Self>) {
-        let _ = std::thread::Builder::new()
-            .name("pinnace-linger".into())
-            .spawn(move || self.finish(Instant::now().checked_add(super::lingering::LONGEST)));
+        let lingering = super::lingering::Finishing::begin();
+        let _ = std::thread::Builder::new().name("pinnace-linger".into()).spawn(move || {
+            self.finish(Instant::now().checked_add(super::lingering::LONGEST));
+            drop(lingering);
+        });
     }
 }
 

@@ -450,7 +450,7 @@ impl Stream {
             }
             Inner::Shared(shared) => {
                 if writing {
-                    shared.finish(None);
+                    shared.finish_soon();
                 }
                 if reading {
                     shared.shut_reading();

@@ -18,6 +18,15 @@ fn datagrams(scene: &Scene) -> Vec<u64> {
     told.collect()
 }
 
+/// The acknowledged datagram that waits for its delivery.
+fn waiting(scene: &Scene) -> pinnace_xtp::ContextId {
+    let context = scene.half.events.iter().find_map(|event| match event {
+        Event::Datagram { context, .. } => *context,
+        _ => None,
+    });
+    context.expect("it waits")
+}
+
 //= X-21 test
 #[test]
 fn an_unacknowledged_datagram_is_one_packet_and_nothing_else() {
@@ -99,11 +108,7 @@ fn a_datagram_with_dreq_is_acknowledged_when_delivered() {
         let again = crate::half::Packet { options: all(&[EOM, WCLOSE, RCLOSE, SREQ, Options::BTAG]), ..first.clone() };
         let answer = only(scene.feed(&again.sync(1001)));
         assert_eq!((answer.diag, answer.echo, answer.has(END)), (None, 1001, false), "{codec:?}");
-        let context = scene.half.events.iter().find_map(|event| match event {
-            Event::Datagram { context, .. } => *context,
-            _ => None,
-        });
-        let context = context.expect("it waits");
+        let context = waiting(&scene);
         scene.half.call(|engine, now| engine.delivered(now, context));
         let answer = only(scene.half.take());
         assert_eq!((answer.kind, answer.marks()), (tcntl(codec), all(&[RCLOSE, WCLOSE, END])));
@@ -122,11 +127,7 @@ fn a_datagram_that_asks_both_ways_is_answered_before_and_after_its_delivery() {
         first.service = 2;
         let answer = only(scene.feed(&first));
         assert_eq!((answer.echo, answer.rseq, answer.has(END)), (1000, scene.n(500), false), "{codec:?}");
-        let context = scene.half.events.iter().find_map(|event| match event {
-            Event::Datagram { context, .. } => *context,
-            _ => None,
-        });
-        let context = context.expect("it waits");
+        let context = waiting(&scene);
         scene.half.call(|engine, now| engine.delivered(now, context));
         let answer = only(scene.half.take());
         assert_eq!((answer.echo, answer.marks()), (1000, all(&[RCLOSE, WCLOSE, END])), "{codec:?}");

@@ -4,6 +4,7 @@
 //! told to no application.
 
 use super::alarm::{Alarm, within};
+use super::silence::{SILENCE, Silence};
 use super::{Carry, Received, Sending, Special, left};
 use crate::a1::{Connection, Full, Qos, Refused, Socket, Status, WINDOW_LIMIT, raw, reliable};
 use crate::endpoint::ConnectionError;
@@ -13,7 +14,7 @@ use crate::{Error, Message, Unsent};
 use pinnace_runtime::WakeFd;
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
@@ -24,8 +25,6 @@ const LEAST: u64 = 1 << 20;
 const LARGEST_WRITE: u64 = 16 << 20;
 /// Messages under way, at most.
 const OUTSTANDING: u32 = 64;
-/// After so much silence the peer is told that somebody waits, and has to acknowledge it.
-const SILENCE: Duration = Duration::from_secs(2);
 /// How long the end may take, behind what was said of the end.
 const FAREWELL: Duration = Duration::from_millis(200);
 
@@ -79,45 +78,6 @@ impl<'a> About<'a> {
 impl Drop for About<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-/// Since when nothing has come of the peer, as far as anybody has looked, or since it was asked last: it is asked after
-/// [`SILENCE`], however short the waits were.
-#[derive(Debug)]
-struct Silence {
-    epoch: Instant,
-    /// In microseconds since then; 0 if something has come.
-    since: AtomicU64,
-}
-
-impl Silence {
-    fn new() -> Self {
-        Self { epoch: Instant::now(), since: AtomicU64::new(0) }
-    }
-
-    /// Something has come.
-    fn end(&self) {
-        if self.since.load(Ordering::Relaxed) != 0 {
-            self.since.store(0, Ordering::Relaxed);
-        }
-    }
-
-    /// It has lasted for this time at least. Returns when the peer has to be asked.
-    fn go_on(&self, waited: Duration) -> Instant {
-        let now = self.epoch.elapsed().saturating_sub(waited).as_micros() as u64;
-        let since = match self.since.load(Ordering::Relaxed) {
-            0 => now.max(1),
-            since => since,
-        };
-        self.since.store(since, Ordering::Relaxed);
-        self.epoch + Duration::from_micros(since) + SILENCE
-    }
-
-    /// The peer is asked now. Returns when it has to be asked again.
-    fn ask(&self) -> Instant {
-        self.since.store(0, Ordering::Relaxed);
-        self.go_on(Duration::ZERO)
     }
 }
 
@@ -307,13 +267,11 @@ impl Carry for A1 {
             let received = match self.connection.recv_timeout(wait) {
                 Err(Error::Timeout) => {
                     let now = Instant::now();
-                    let mut asks = self.silence.go_on(wait);
-                    if asks <= now {
-                        asks = self.silence.ask();
+                    if self.silence.is_due(now, wait) {
                         let _ = self.say_that_it_waits();
                     }
                     if deadline.is_some_and(|deadline| deadline <= now) {
-                        self.set_alarm(asks);
+                        self.set_alarm(self.silence.asks_at(now, wait));
                         return Err(Error::Timeout);
                     }
                     continue;
@@ -333,10 +291,12 @@ impl Carry for A1 {
             return Ok(Some(received));
         }
         while !self.has_ended.load(Ordering::Relaxed) {
-            match within(self.silence.go_on(Duration::ZERO), self.connection.recv_async()).await {
+            let asks = self.silence.asks_at(Instant::now(), Duration::ZERO);
+            match within(asks, self.connection.recv_async()).await {
                 None => {
-                    self.silence.ask();
-                    drop(self.say_that_it_waits());
+                    if self.silence.is_due(Instant::now(), Duration::ZERO) {
+                        let _ = self.say_that_it_waits();
+                    }
                 }
                 Some(received) => {
                     self.silence.end();

@@ -24,6 +24,7 @@ mod pieces;
 mod received;
 mod room;
 mod sending;
+mod silence;
 mod tags;
 mod turn;
 mod vrp;

@@ -9,6 +9,7 @@
 use super::alarm::{Alarm, within};
 use super::received::Position;
 use super::room::{self, Bounded};
+use super::silence::Silence;
 use super::turn::{Held, Turn};
 use super::{Carry, LOOK, Received, Sending, Special, farewell, left};
 use crate::endpoint::ConnectionError;
@@ -24,8 +25,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-/// After so much silence the peer is asked whether it is there.
-const SILENCE: Duration = Duration::from_secs(2);
 /// How long a frame waits for those before it, if nothing says how long they are worth waiting for. Longer than a sender
 /// goes on with a receiver that is silent; what its receiver refuses never comes.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -123,8 +122,7 @@ struct Incoming {
     /// Frames that came before their turn, and when the first of them did.
     early: BTreeMap<u64, crate::vrp::Received>,
     since: Option<Instant>,
-    /// Since when nothing has come of the peer, as far as anybody has looked, or since it was asked.
-    silent_since: Option<Instant>,
+    silence: Silence,
     /// Makes the descriptor readable when it is time to look again.
     alarm: Option<Alarm>,
     /// Numbers of the connection's own words that came before their turn.
@@ -152,7 +150,7 @@ impl Incoming {
             next: None,
             early: BTreeMap::new(),
             since: None,
-            silent_since: None,
+            silence: Silence::new(),
             alarm: None,
             words: BTreeSet::new(),
             refused: 0,
@@ -240,29 +238,19 @@ impl Incoming {
     }
 
     /// When to look again, where nothing is due.
-    fn look_at(&mut self, now: Instant) -> Instant {
+    fn look_at(&self, now: Instant) -> Instant {
         match self.since {
             Some(since) => since + self.patience(),
-            None => *self.silent_since.get_or_insert(now) + SILENCE,
+            None => self.silence.asks_at(now, Duration::ZERO),
         }
     }
 
     /// Nobody waits any more for what is early, or finds out whether a silent peer is there; but an event loop may.
-    fn set_alarm(&mut self, waker: impl FnOnce() -> Option<Waker>) {
-        let asks = self.silent_since.map(|since| since + SILENCE);
-        let at = self.since.map(|since| since + self.patience()).or(asks);
-        if at != self.alarm.as_ref().map(Alarm::at) {
-            self.alarm = at.and_then(|at| waker().map(|waker| Alarm::set(at, &waker)));
+    fn set_alarm(&mut self, now: Instant, waker: impl FnOnce() -> Option<Waker>) {
+        let at = self.look_at(now);
+        if self.alarm.as_ref().map(Alarm::at) != Some(at) {
+            self.alarm = waker().map(|waker| Alarm::set(at, &waker));
         }
-    }
-
-    /// Whether the peer has been silent for so long that it has to be asked, however short the waits were.
-    fn is_silent(&mut self, now: Instant) -> bool {
-        let is_silent = self.silent_since.is_some_and(|since| since + SILENCE <= now);
-        if is_silent {
-            self.silent_since = Some(now);
-        }
-        is_silent
     }
 
     /// Whether nothing more comes.
@@ -316,7 +304,7 @@ impl Vrp {
         if incoming.source.is_some_and(|source| source != frame.source()) {
             return None;
         }
-        incoming.silent_since = None;
+        incoming.silence.end();
         let number = incoming.unwrap_number(frame.number());
         if Control::may_be(&frame, self.nonce)
             && let Ok(control) = Control::parse(&frame, Some(self.nonce))
@@ -582,11 +570,11 @@ impl Carry for Vrp {
                 }
                 None => {
                     let now = Instant::now();
-                    if incoming.is_silent(now) {
+                    if incoming.silence.is_due(now, Duration::ZERO) {
                         self.ask(&mut incoming)?;
                     }
                     if deadline.is_some_and(|deadline| deadline <= now) {
-                        incoming.set_alarm(|| back.waker());
+                        incoming.set_alarm(now, || back.waker());
                         return Err(Error::Timeout);
                     }
                 }
@@ -610,7 +598,7 @@ impl Carry for Vrp {
             }
             match within(incoming.look_at(now), back.recv_async()).await {
                 None => {
-                    if incoming.is_silent(Instant::now()) {
+                    if incoming.silence.is_due(Instant::now(), Duration::ZERO) {
                         self.ask(&mut incoming)?;
                     }
                 }
@@ -727,18 +715,6 @@ mod tests {
         assert_eq!(of(Some(16), None), [(1, false), (2, false)], "nothing comes behind the end");
         let patient = Incoming { since: Some(now), ..incoming(11) };
         assert_eq!(due_of(patient, now + PATIENCE), [(1, false)]);
-    }
-
-    #[test]
-    fn a_peer_is_asked_after_a_while_however_short_the_waits_were() {
-        let (now, mut incoming) = (Instant::now(), incoming(10));
-        assert_eq!((incoming.look_at(now), incoming.is_silent(now)), (now + SILENCE, false));
-        let later = now + SILENCE;
-        assert_eq!(
-            (incoming.look_at(later), incoming.is_silent(later), incoming.is_silent(later)),
-            (later, true, false)
-        );
-        assert_eq!(incoming.look_at(later), later + SILENCE);
     }
 
     #[test]

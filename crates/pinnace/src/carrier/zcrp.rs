@@ -6,6 +6,7 @@
 use super::alarm::within;
 use super::pieces::{self, Pool, buffers};
 use super::room::{self, Bounded};
+use super::silence::SILENCE;
 use super::turn::{Held, Turn};
 use super::{Carry, Received, Sending, Special, farewell, left};
 use crate::endpoint::ConnectionError;
@@ -17,9 +18,6 @@ use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-
-/// After so much silence the peer is asked whether it is there.
-const SILENCE: Duration = Duration::from_secs(2);
 
 /// See the [module](self).
 #[derive(Debug)]

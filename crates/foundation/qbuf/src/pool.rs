@@ -236,6 +236,11 @@ impl Pool {
         self.0.warnings.iter().chain(self.0.wire_refused.get()).cloned().collect()
     }
 
+    /// Blocks that nobody has, as the bitmaps say; while others work in the pool, approximately. Looks at every zone.
+    pub fn free_blocks(&self) -> u32 {
+        self.0.map.tables().zones.iter().map(|zone| zone.bitmap.load(Relaxed).count_ones()).sum()
+    }
+
     /// The longest qbuf, in bytes: a whole zone.
     pub fn max_len(&self) -> usize {
         self.0.options.block_bytes * BLOCKS

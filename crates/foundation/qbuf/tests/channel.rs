@@ -31,7 +31,11 @@ fn options(slots: u32) -> ChannelOptions {
 
 /// Two attachments to one pool, as two processes have them.
 fn pair(slots: u32) -> Pair {
-    let pool = Pool::create(&PoolOptions { zones: 2, ..PoolOptions::default() }).unwrap();
+    pair_in(2, slots)
+}
+
+fn pair_in(zones: u32, slots: u32) -> Pair {
+    let pool = Pool::create(&PoolOptions { zones, ..PoolOptions::default() }).unwrap();
     let other = Pool::attach(pool.fd().try_clone_to_owned().unwrap()).unwrap();
     let fds = Channel::create(&pool, &options(slots)).unwrap();
     let here = Channel::attach(&pool, fds.try_clone().unwrap(), Side::A).unwrap();
@@ -118,6 +122,60 @@ fn what_is_queued_is_seen_when_it_is_published() {
     queue(&mut pair);
     // What was queued and never published belongs to nobody's reader, and is not lost.
     assert_nothing_leaks(pair);
+}
+
+//= B-13 test
+#[test]
+fn who_does_not_read_leaves_the_pool_to_others() {
+    let fill = |blocks: usize| {
+        let mut pair = pair_in(16, 1024);
+        let (total, mut sent) = (pair.pool.free_blocks(), 0);
+        loop {
+            let qbuf = pair.here.pool().alloc(blocks * 4096).unwrap();
+            match pair.here.try_send(qbuf) {
+                Ok(()) => sent += blocks as u32,
+                Err(Rejected::Full(_)) => break,
+                Err(other) => panic!("{other:?}"),
+            }
+        }
+        assert!(!pair.here.wait_writable(Duration::ZERO, Some(Instant::now())).unwrap());
+        assert!(sent >= total / 8 && sent < total / 2, "{sent} of {total} blocks are on their way");
+        // A short one needs none.
+        assert_eq!(pair.here.try_send_bytes(b"x").unwrap(), 1);
+        // What is taken makes room, and wakes who sleeps.
+        while !pair.here.arm(Interest::Writable).unwrap() {
+            drop(pair.there.try_recv().unwrap().expect("all is taken, and there is no room"));
+            assert!(is_rung(&pair.here));
+        }
+        assert_eq!(pair.here.try_send_bytes(&vec![1; blocks * 4096]).unwrap(), blocks * 4096);
+        assert_nothing_leaks(pair);
+    };
+    for blocks in [1, 3, 32] {
+        fill(blocks);
+    }
+}
+
+#[test]
+fn with_nothing_on_its_way_the_longest_message_may_go() {
+    // A pool of a single zone: the message is all of it.
+    let (pool, fds) = {
+        let pool = Pool::create(&PoolOptions { zones: 1, ..PoolOptions::default() }).unwrap();
+        let fds = Channel::create(&pool, &ChannelOptions::default()).unwrap();
+        (pool, fds)
+    };
+    let mut here = Channel::attach(&pool, fds.try_clone().unwrap(), Side::A).unwrap();
+    let there = Pool::attach(pool.fd().try_clone_to_owned().unwrap()).unwrap();
+    let mut there = Channel::attach(&there, fds, Side::B).unwrap();
+    for _ in 0..10 {
+        here.try_send_bytes(&vec![1; 128 << 10]).unwrap();
+        assert!(matches!(here.try_send_bytes(&[1; 57]), Err(ChannelError::Full)));
+        drop(there.try_recv().unwrap().unwrap());
+        assert!(here.wait_writable(Duration::ZERO, Some(Instant::now())).unwrap());
+    }
+    here.try_send_bytes(&vec![1; 128 << 10]).unwrap();
+    drop(there);
+    assert!(here.wait_writable(Duration::ZERO, Some(Instant::now())).unwrap());
+    assert!(matches!(here.try_send_bytes(&[1; 57]), Err(ChannelError::Closed)));
 }
 
 #[test]

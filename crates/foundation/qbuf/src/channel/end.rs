@@ -8,6 +8,7 @@ use super::region::{MAX_SLOTS, MappedRing, Region};
 use super::ring::{Consumer, Corrupt, Found, Peer, Producer};
 use super::slot::{self, INLINE_MAX, Inline, Message};
 use super::wait::Armed;
+use super::window::Window;
 use super::{ChannelError, ChannelFds, ChannelOptions, Rejected, Side, doorbell};
 use crate::{ClientId, Pool, Qbuf, Transit};
 
@@ -45,6 +46,7 @@ pub struct Channel {
     pub(super) pool: Pool,
     pub(super) region: Arc<Region>,
     pub(super) out: Producer<MappedRing>,
+    pub(super) window: Window,
     pub(super) incoming: Consumer<MappedRing>,
     pub(super) side: Side,
     /// Passages of what we send; `None` until it is known who sits on the other side.
@@ -85,6 +87,7 @@ impl Channel {
         let mut channel = Channel {
             pool: pool.clone(),
             out: Producer::new(MappedRing::new(&region, side)),
+            window: Window::new(region.slots()),
             incoming: Consumer::new(MappedRing::new(&region, side.other())),
             region,
             side,
@@ -139,10 +142,10 @@ impl Channel {
     /// As [`Channel::try_send`]. A full ring publishes what was queued.
     #[inline]
     pub fn try_queue(&mut self, qbuf: Qbuf) -> Result<(), Rejected> {
-        match self.admit() {
+        match self.admit_blocks() {
             Ok(_) if !Arc::ptr_eq(&qbuf.pool().0, &self.pool.0) => Err(Rejected::Foreign(qbuf)),
             Ok(transit) => {
-                self.out.write(&slot::blocks(self.pool.pass_to(qbuf, transit)));
+                self.pass(qbuf, transit);
                 Ok(())
             }
             Err(ChannelError::Full) => Err(Rejected::Full(qbuf)),
@@ -157,22 +160,29 @@ impl Channel {
     ///
     /// [`ChannelError::Full`], [`ChannelError::Closed`], [`ChannelError::Corrupt`], or [`ChannelError::NoMemory`]: nothing was sent.
     pub fn try_send_bytes(&mut self, bytes: &[u8]) -> Result<usize, ChannelError> {
-        let transit = self.admit()?;
         if bytes.len() <= INLINE_MAX {
+            self.admit()?;
             let (words, used) = slot::inline(bytes);
             self.out.write(&words[..used]);
             self.publish();
             return Ok(bytes.len());
         }
+        let transit = self.admit_blocks()?;
         let bytes = &bytes[..bytes.len().min(self.pool.max_len())];
         let Some(mut qbuf) = self.pool.alloc(bytes.len()) else {
             self.publish();
             return Err(ChannelError::NoMemory);
         };
         qbuf.copy_from_slice(bytes);
-        self.out.write(&slot::blocks(self.pool.pass_to(qbuf, transit)));
+        self.pass(qbuf, transit);
         self.publish();
         Ok(bytes.len())
+    }
+
+    #[inline]
+    fn pass(&mut self, qbuf: Qbuf, transit: Transit) {
+        self.window.note(self.out.tail(), qbuf.blocks());
+        self.out.write(&slot::blocks(self.pool.pass_to(qbuf, transit)));
     }
 
     /// Shows the other side what was queued, and wakes it if it sleeps.
@@ -300,6 +310,24 @@ impl Channel {
             Some(transit) if room > 0 => Ok(transit),
             _ => Err(ChannelError::Full),
         }
+    }
+
+    /// The same for a message in blocks of the pool, of which not too many may be on their way.
+    #[inline]
+    fn admit_blocks(&mut self) -> Result<Transit, ChannelError> {
+        let transit = self.admit()?;
+        if self.has_window()? { Ok(transit) } else { self.not_admitted(Ok(0)) }
+    }
+
+    #[inline]
+    pub(super) fn has_window(&mut self) -> Result<bool, ChannelError> {
+        if self.window.is_open() { Ok(true) } else { self.look_at_window() }
+    }
+
+    #[cold]
+    fn look_at_window(&mut self) -> Result<bool, ChannelError> {
+        self.out.look().or_else(|_| self.lied())?;
+        Ok(self.window.look(self.out.head(), &self.pool))
     }
 
     /// The passage of what we send, if it is known by now to whom.

@@ -180,7 +180,7 @@ fn a_sleeping_writer_is_woken() {
         let theirs = Arc::clone(&bells);
         let writer = thread::spawn(move || {
             while producer.room().unwrap() == 0 {
-                if !producer.fall_asleep().unwrap() {
+                if !producer.fall_asleep(|_| true).unwrap() {
                     theirs[1].sleep();
                     producer.wake_up();
                 }
@@ -226,7 +226,7 @@ fn close_during(last: u64) {
                     break true;
                 }
                 if producer.room().unwrap() == 0 {
-                    if !producer.fall_asleep().unwrap() {
+                    if !producer.fall_asleep(|_| true).unwrap() {
                         mine.sleep();
                         producer.wake_up();
                     }

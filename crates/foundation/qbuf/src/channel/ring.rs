@@ -167,10 +167,21 @@ impl<R: Ring> Producer<R> {
         self.published != self.tail
     }
 
-    /// Says that this side waits for room. True: there is some already, do not sleep (and the saying is taken back).
-    pub(crate) fn fall_asleep(&mut self) -> Result<bool, Corrupt> {
+    /// The consumer's position when it was last read.
+    pub(crate) fn head(&self) -> u64 {
+        self.head
+    }
+
+    /// Position of the slot that is written next.
+    pub(crate) fn tail(&self) -> u64 {
+        self.tail
+    }
+
+    /// Says that this side waits for room: a slot, and whatever `has_room` asks of the consumer's position. True: there is some
+    /// already, do not sleep (and the saying is taken back).
+    pub(crate) fn fall_asleep(&mut self, has_room: impl FnOnce(u64) -> bool) -> Result<bool, Corrupt> {
         say_asleep(&self.ring.control().writer.0);
-        let ready = self.look()? > 0 || self.reader_closed()?;
+        let ready = self.look()? > 0 && has_room(self.head) || self.reader_closed()?;
         if ready {
             self.wake_up();
         }

@@ -99,7 +99,8 @@ impl Channel {
         }
         if interest.writable() || self.armed.writable {
             // Whoever sits down on the other side rings, so that its being unknown is waited for in the same way.
-            let room = self.out.fall_asleep().or_else(|_| self.lied())?;
+            let (window, pool) = (&mut self.window, &self.pool);
+            let room = self.out.fall_asleep(|head| window.look(head, pool)).or_else(|_| self.lied())?;
             let now = self.sending != State::Open || (room && self.writable()?);
             self.armed.writable = !now;
             *if interest.writable() { &mut ready } else { &mut other } |= now;
@@ -111,7 +112,7 @@ impl Channel {
         Ok(ready)
     }
 
-    fn lied<T>(&mut self) -> Result<T, ChannelError> {
+    pub(super) fn lied<T>(&mut self) -> Result<T, ChannelError> {
         self.fail();
         Err(ChannelError::Corrupt)
     }
@@ -135,7 +136,7 @@ impl Channel {
             return Ok(true);
         }
         match (self.out.room(), self.out.reader_closed()) {
-            (Ok(room), Ok(gone)) => Ok(gone || (room > 0 && self.find_peer().is_some())),
+            (Ok(room), Ok(gone)) => Ok(gone || (room > 0 && self.find_peer().is_some() && self.has_window()?)),
             _ => self.lied(),
         }
     }

@@ -1,0 +1,68 @@
+//! How much of the pool may be on its way in one direction of a channel, so that a reader who does not read keeps its writer
+//! waiting and not everybody who needs blocks.
+//!
+//! A direction may have a part of what is free at present. That is the dynamic threshold of shared-memory switches (Choudhury
+//! and Hahne, 1998): one stream alone gets much, many that stand still get less each, and something is always left.
+//!
+//! Always true: with nothing on its way a message may go, whatever its size, so nobody waits for what will not happen.
+
+use crate::Pool;
+
+/// One part in so many of the free blocks.
+const PART: u64 = 4;
+/// This much may be on its way however little is free.
+const LEAST: u64 = 16;
+
+/// The blocks that one side has sent and the other has not taken.
+#[derive(Debug)]
+pub(super) struct Window {
+    /// Blocks of the message in each slot: at most those of a zone.
+    blocks: Box<[u8]>,
+    /// Slots that are counted: from here to the producer's tail.
+    from: u64,
+    on_their_way: u64,
+    /// What may be on its way, as was last found.
+    most: u64,
+    /// `from` and `on_their_way` then.
+    looked: (u64, u64),
+}
+
+impl Window {
+    pub(super) fn new(slots: u32) -> Self {
+        Self { blocks: vec![0; slots as usize].into(), from: 0, on_their_way: 0, most: LEAST, looked: (0, 0) }
+    }
+
+    fn index(&self, position: u64) -> usize {
+        // Slots are a power of two.
+        position as usize & (self.blocks.len() - 1)
+    }
+
+    /// Notes the blocks of the message that is written next, at `position`.
+    #[inline]
+    pub(super) fn note(&mut self, position: u64, blocks: u32) {
+        let index = self.index(position);
+        self.blocks[index] = blocks as u8;
+        self.on_their_way += u64::from(blocks);
+    }
+
+    /// Whether another message may go, as far as is known.
+    #[inline]
+    pub(super) fn is_open(&self) -> bool {
+        self.on_their_way < self.most || self.on_their_way == 0
+    }
+
+    /// The same after what was before `head` has arrived, and a look at what is free.
+    pub(super) fn look(&mut self, head: u64, pool: &Pool) -> bool {
+        while self.from < head {
+            let index = self.index(self.from);
+            self.on_their_way -= u64::from(std::mem::take(&mut self.blocks[index]));
+            self.from += 1;
+        }
+        // Counting costs a look at every zone: once for each thing that has changed, also for who spins here.
+        let now = (self.from, self.on_their_way);
+        if std::mem::replace(&mut self.looked, now) != now {
+            self.most = (u64::from(pool.free_blocks()) / PART).max(LEAST);
+        }
+        self.is_open()
+    }
+}

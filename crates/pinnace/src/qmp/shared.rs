@@ -13,7 +13,7 @@ use pinnace_runtime::WakeFd;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 /// How often a sleeper looks whether the other process lives.
 const LIFE_SIGN: Duration = Duration::from_millis(100);
 /// Who waits for blocks of the pool looks so often: nobody rings when one is freed.
-const NO_MEMORY: Duration = Duration::from_micros(200);
+const NO_MEMORY: Duration = Duration::from_millis(1);
 /// The most bytes that one write copies into one qbuf.
 const MOST_COPIED: usize = 64 << 10;
 
@@ -82,6 +82,11 @@ pub(super) struct Shared {
     /// Nothing more is written; and the end is in the channel.
     is_ending: AtomicBool,
     is_finished: AtomicBool,
+    /// The pool had no room for what was to be written, and somebody looks until it has.
+    is_short: AtomicBool,
+    begin: Instant,
+    /// When it was last asked whether the other process lives, in milliseconds after `begin`.
+    life_sign: AtomicU64,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -103,8 +108,24 @@ impl Shared {
         let reading = Mutex::default();
         let channel = Mutex::new(channel);
         let (is_ending, is_finished) = (AtomicBool::new(false), AtomicBool::new(false));
-        let (is_watched, is_shut) = (AtomicBool::new(false), AtomicBool::new(false));
-        Ok(Self { is_watched, is_shut, channel, reading, bell, pool, idle, local, peer, is_ending, is_finished })
+        let (is_watched, is_shut, is_short) = (AtomicBool::new(false), AtomicBool::new(false), AtomicBool::new(false));
+        let (begin, life_sign) = (Instant::now(), AtomicU64::new(0));
+        Ok(Self {
+            is_watched,
+            is_shut,
+            channel,
+            reading,
+            bell,
+            pool,
+            idle,
+            local,
+            peer,
+            is_ending,
+            is_finished,
+            is_short,
+            begin,
+            life_sign,
+        })
     }
 
     pub(super) fn pool(&self) -> &Pool {
@@ -128,7 +149,6 @@ impl Shared {
             Idle::Adaptive { spin } => spin,
             Idle::Block => Duration::from_micros(10),
         };
-        let mut life_sign = begin + LIFE_SIGN;
         loop {
             let now = Instant::now();
             if interest == Interest::Readable && self.is_shut() {
@@ -138,8 +158,7 @@ impl Shared {
             // Who sleeps on the doorbell elsewhere is to hear it when nothing is found here.
             let is_spinning = now - begin < spin && !(is_watched && is_over(now));
             let mut channel = lock(&self.channel);
-            if now >= life_sign {
-                life_sign = now + LIFE_SIGN;
+            if self.is_life_sign_due(now) {
                 // Finds out, and closes what the dead will not.
                 if !channel.peer_is_alive() {
                     channel.wait_readable(Duration::ZERO, Some(now))?;
@@ -166,11 +185,21 @@ impl Shared {
                 }
             } else if !is_ready {
                 // Somebody else may silence the doorbell.
-                let most = if is_watched { now + Duration::from_millis(1) } else { life_sign };
+                let most = now + if is_watched { Duration::from_millis(1) } else { LIFE_SIGN };
                 let until = deadline.map_or(most, |deadline| deadline.min(most));
                 sleep_on(self.bell.as_fd(), until.saturating_duration_since(now))?;
             }
         }
+    }
+
+    /// Whether it is time to look if the other process lives: counted over all waits, for those who only ever wait shortly.
+    fn is_life_sign_due(&self, now: Instant) -> bool {
+        let (now, last) = ((now - self.begin).as_millis() as u64, self.life_sign.load(Ordering::Relaxed));
+        let is_due = now >= last + LIFE_SIGN.as_millis() as u64;
+        if is_due {
+            self.life_sign.store(now, Ordering::Relaxed);
+        }
+        is_due
     }
 
     /// Makes sure that something is half read, or has ended. False: the time is over.
@@ -252,7 +281,7 @@ impl Shared {
 
     pub(super) fn is_writable(&self) -> bool {
         let mut channel = lock(&self.channel);
-        channel.arm(Interest::Writable).unwrap_or(true)
+        channel.arm(Interest::Writable).unwrap_or(true) && !self.is_short.load(Ordering::Acquire)
     }
 
     /// Whether the peer has gone without closing in order.
@@ -298,40 +327,75 @@ impl Shared {
         if self.is_ending.load(Ordering::Relaxed) { Err(shut()) } else { Ok(()) }
     }
 
-    pub(super) fn write(&self, bytes: &[u8], deadline: Option<Instant>) -> io::Result<usize> {
+    pub(super) fn write(self: &Arc<Self>, bytes: &[u8], deadline: Option<Instant>) -> io::Result<usize> {
         self.check_open()?;
         if bytes.is_empty() {
             return Ok(0);
         }
-        let bytes = &bytes[..bytes.len().min(MOST_COPIED)];
+        let mut bytes = &bytes[..bytes.len().min(MOST_COPIED)];
         loop {
-            let mut is_empty_pool = false;
+            let mut is_short = false;
             let sent = self.wait(Interest::Writable, deadline, |channel| match channel.try_send_bytes(bytes) {
                 Err(ChannelError::Full) => Ok(None),
                 Err(ChannelError::NoMemory) => {
-                    is_empty_pool = true;
+                    is_short = true;
                     Ok(Some(0))
                 }
                 result => result.map(Some),
             });
             match sent.map_err(broken)? {
                 None => return Err(timed_out()),
-                Some(0) if is_empty_pool => self.wait_for_memory(deadline)?,
+                // There may be room, but not in one piece.
+                Some(_) if is_short && bytes.len() > self.pool.options().block_bytes => {
+                    bytes = &bytes[..bytes.len() / 2];
+                }
+                Some(_) if is_short => self.wait_for_memory(deadline)?,
                 Some(sent) => return Ok(sent),
             }
         }
     }
 
-    fn wait_for_memory(&self, deadline: Option<Instant>) -> io::Result<()> {
+    fn wait_for_memory(self: &Arc<Self>, deadline: Option<Instant>) -> io::Result<()> {
         let now = Instant::now();
         if deadline.is_some_and(|deadline| now >= deadline) {
+            // He comes again when we say that he can write.
+            self.look_for_memory()?;
             return Err(timed_out());
         }
-        std::thread::sleep(NO_MEMORY);
+        std::thread::sleep(deadline.map_or(NO_MEMORY, |deadline| NO_MEMORY.min(deadline - now)));
         if !lock(&self.channel).peer_is_alive() {
             return Err(broken(ChannelError::Closed));
         }
         Ok(())
+    }
+
+    /// Looks until the pool has room for something, and then rings the doorbell; until then nothing can be written.
+    fn look_for_memory(self: &Arc<Self>) -> io::Result<()> {
+        if self.is_short.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let this = Arc::downgrade(self);
+        let looking = std::thread::Builder::new().name("pinnace-memory".into()).spawn(move || {
+            while let Some(this) = this.upgrade() {
+                if this.pool.alloc(1).is_some() || !lock(&this.channel).peer_is_alive() {
+                    this.is_short.store(false, Ordering::Release);
+                    return this.ring();
+                }
+                drop(this);
+                std::thread::sleep(NO_MEMORY);
+            }
+        });
+        if looking.is_err() {
+            self.is_short.store(false, Ordering::Relaxed);
+        }
+        looking.map(drop)
+    }
+
+    /// Wakes whoever sleeps on our doorbell: he looks again.
+    fn ring(&self) {
+        if let Ok(bell) = self.bell.try_clone() {
+            WakeFd::from(bell).signal();
+        }
     }
 
     /// The inner error gives the qbuf back: the time is over.
@@ -409,10 +473,7 @@ impl Shared {
 
     pub(super) fn shut_reading(&self) {
         self.is_shut.store(true, Ordering::Relaxed);
-        // Whoever sleeps on the doorbell looks again.
-        if let Ok(bell) = self.bell.try_clone() {
-            WakeFd::from(bell).signal();
-        }
+        self.ring();
     }
 
     fn is_shut(&self) -> bool {
@@ -484,7 +545,10 @@ impl Shared {
             }
             let (this, waker) = (Arc::clone(self), context.waker().clone());
             let sleeping = std::thread::Builder::new().name("pinnace-ready".into()).spawn(move || {
-                let is_ready = lock(&this.channel).arm(interest).unwrap_or(true);
+                let is_armed = lock(&this.channel).arm(interest).unwrap_or(true);
+                // Looked at behind that, which silences the doorbell: who finds memory rings after he has said so.
+                let is_short = interest == Interest::Writable && this.is_short.load(Ordering::Acquire);
+                let is_ready = is_armed && !is_short;
                 if !is_ready {
                     let _ = sleep_on(this.bell.as_fd(), LIFE_SIGN);
                 }

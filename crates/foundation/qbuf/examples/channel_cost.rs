@@ -94,6 +94,8 @@ fn rate() -> Outcome<()> {
                 }
                 result.push(MESSAGES as f64 / begin.elapsed().as_secs_f64() / 1e6);
                 here.finish();
+                // What is still on its way back keeps the other side waiting until it is taken.
+                while next(&mut here, true)?.is_some() {}
                 ended(child)?;
             }
         }
@@ -179,7 +181,7 @@ fn peer(arguments: &[String]) -> Outcome<()> {
             let mut queued = 0;
             while let Some(message) = next(&mut there, spin)? {
                 if let Received::Qbuf(qbuf) = message {
-                    there.try_queue(qbuf)?;
+                    queue(&mut there, qbuf)?;
                     queued += 1;
                     if queued % BATCH == 0 {
                         there.publish();
@@ -238,7 +240,14 @@ fn there_and_back(channel: &mut Channel, size: usize) -> Outcome<()> {
     while back < MESSAGES / 2 {
         for _ in 0..BATCH {
             let Some(qbuf) = ours.pop() else { break };
-            channel.try_queue(qbuf)?;
+            match channel.try_queue(qbuf) {
+                // Enough is on its way.
+                Err(Rejected::Full(qbuf)) => {
+                    ours.push(qbuf);
+                    break;
+                }
+                other => other?,
+            }
         }
         channel.publish();
         while let Some(message) = channel.try_recv()? {
@@ -262,16 +271,7 @@ fn one_way(channel: &mut Channel, size: usize) -> Outcome<()> {
             std::hint::spin_loop();
             continue;
         };
-        let mut waiting = Some(qbuf);
-        while let Some(qbuf) = waiting.take() {
-            waiting = match channel.try_queue(qbuf) {
-                Err(Rejected::Full(qbuf)) => Some(qbuf),
-                other => {
-                    other?;
-                    None
-                }
-            };
-        }
+        queue(channel, qbuf)?;
         sent += 1;
         if sent % BATCH == 0 {
             channel.publish();
@@ -284,6 +284,16 @@ fn one_way(channel: &mut Channel, size: usize) -> Outcome<()> {
 /// Waits until the other side says that it is through.
 fn confirm(channel: &mut Channel) -> Outcome<()> {
     next(channel, true)?.map(|_| ()).ok_or_else(|| "the other side is gone".into())
+}
+
+/// Queues as soon as there is room.
+fn queue(channel: &mut Channel, mut qbuf: Qbuf) -> Outcome<()> {
+    loop {
+        match channel.try_queue(qbuf) {
+            Err(Rejected::Full(waiting)) => qbuf = waiting,
+            other => return Ok(other?),
+        }
+    }
 }
 
 fn send(channel: &mut Channel, qbuf: Qbuf) -> Outcome<()> {

@@ -129,7 +129,7 @@ fn what_is_queued_is_seen_when_it_is_published() {
 fn who_does_not_read_leaves_the_pool_to_others() {
     let fill = |blocks: usize| {
         let mut pair = pair_in(16, 1024);
-        let (total, mut sent) = (pair.pool.free_blocks(), 0);
+        let (total, mut sent) = (pair.pool.stats().free_blocks as u32, 0);
         loop {
             let qbuf = pair.here.pool().alloc(blocks * 4096).unwrap();
             match pair.here.try_send(qbuf) {

@@ -25,11 +25,12 @@ pub(super) struct Window {
     most: u64,
     /// `from` and `on_their_way` then.
     looked: (u64, u64),
+    turn: u64,
 }
 
 impl Window {
     pub(super) fn new(slots: u32) -> Self {
-        Self { blocks: vec![0; slots as usize].into(), from: 0, on_their_way: 0, most: LEAST, looked: (0, 0) }
+        Self { blocks: vec![0; slots as usize].into(), from: 0, on_their_way: 0, most: LEAST, looked: (0, 0), turn: 0 }
     }
 
     fn index(&self, position: u64) -> usize {
@@ -58,10 +59,11 @@ impl Window {
             self.on_their_way -= u64::from(std::mem::take(&mut self.blocks[index]));
             self.from += 1;
         }
-        // Counting costs a look at every zone: once for each thing that has changed, also for who spins here.
+        // Counting touches what others write: once for each thing that has changed, also for who spins here.
         let now = (self.from, self.on_their_way);
         if std::mem::replace(&mut self.looked, now) != now {
-            self.most = (u64::from(pool.free_blocks()) / PART).max(LEAST);
+            self.turn = self.turn.wrapping_add(1);
+            self.most = (pool.estimate_free(self.turn) / PART).max(LEAST);
         }
         self.is_open()
     }

@@ -21,6 +21,8 @@ pub enum PoolError {
     NotInPool,
     /// Somebody else has the qbuf, or nobody: it was passed on or freed.
     NotOwner,
+    /// This process has its share of the pool.
+    Share,
     /// The pool belongs to the process that this one was forked from.
     Forked,
     /// The system refused.
@@ -39,6 +41,7 @@ impl fmt::Display for PoolError {
             Self::Full => f.write_str("the buffer pool has no room for another client"),
             Self::NotInPool => f.write_str("no buffer of the pool starts at this place"),
             Self::NotOwner => f.write_str("the buffer belongs to somebody else, or to nobody"),
+            Self::Share => f.write_str("this process has its share of the buffer pool: free or send some first"),
             Self::Forked => f.write_str("the buffer pool belongs to the parent process: attach to it anew"),
             Self::Io(error) => write!(f, "the memory of the buffer pool: {error}"),
         }

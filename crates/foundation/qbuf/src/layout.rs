@@ -20,7 +20,7 @@ pub const BLOCKS: usize = if cfg!(loom) { 4 } else { 32 };
 /// `"PiQBUF\r\n"`, little-endian.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"PiQBUF\r\n");
 /// Layouts of different versions do not mix (B-9).
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 //= B-9
 /// What a pool is, and what is shared by all of it.
@@ -32,7 +32,7 @@ pub(crate) const VERSION: u32 = 1;
 /// | 12 | 4 | `variant`: 1 locked, 2 lock-free |
 /// | 16 | 4 | `zones` |
 /// | 20 | 4 | `block_shift`: a block has 2^shift bytes |
-/// | 24 | 4 | `flags`: bit 0 wired, bit 1 guarded, bit 2 huge pages |
+/// | 24 | 4 | `flags`: bit 0 wired, bit 1 guarded, bit 2 huge pages; bits 8 to 15: the share of one process, in percent |
 /// | 28 | 4 | `sweeper`: who is sweeping, a [`Holder`](crate::locked::Holder) |
 /// | 64 | 8 | `deferred`: bit i = a zone i modulo 64 has deferred frees |
 #[derive(Debug)]

@@ -37,6 +37,8 @@ mod pool;
 mod qbuf;
 mod recovery;
 #[cfg(not(loom))]
+mod share;
+#[cfg(not(loom))]
 mod stats;
 mod sync;
 #[cfg(test)]

@@ -19,6 +19,7 @@ use crate::map::{Geometry, Map};
 use crate::owner::{ClientId, Kind, Passed, Role, Transit, Word};
 use crate::qbuf::Qbuf;
 use crate::recovery::{self, Swept};
+use crate::share::Share;
 use crate::sync::Ordering;
 use crate::zone::ALL;
 use crate::{locked, lockfree};
@@ -43,22 +44,29 @@ pub struct PoolOptions {
     pub guarded: bool,
     /// Use pages of 2 MiB, which the system must have set aside; blocks must be at least as large.
     pub huge_pages: bool,
+    /// What one process may have for itself, in percent of all blocks: 1 to 100. It allocates and receives no more until it has
+    /// freed or passed on some.
+    pub share_percent: u8,
 }
 
 impl Default for PoolOptions {
     fn default() -> Self {
         let variant = Variant::default();
-        Self { zones: 64, block_bytes: 4096, variant, wired: false, guarded: false, huge_pages: false }
+        let (wired, guarded, huge_pages) = (false, false, false);
+        Self { zones: 64, block_bytes: 4096, variant, wired, guarded, huge_pages, share_percent: 100 }
     }
 }
 
 const FLAG_WIRED: u32 = 1;
 const FLAG_GUARDED: u32 = 2;
 const FLAG_HUGE: u32 = 4;
+/// Where the share of one process begins, a byte.
+const SHARE_AT: u32 = 8;
 
 impl PoolOptions {
     fn geometry(&self) -> Option<Geometry> {
-        self.block_bytes.is_power_of_two().then(|| self.block_bytes.trailing_zeros()).and_then(|shift| {
+        let is_possible = self.block_bytes.is_power_of_two() && (1..=100).contains(&self.share_percent);
+        is_possible.then(|| self.block_bytes.trailing_zeros()).and_then(|shift| {
             // Largest first: a shift beyond the range is refused there.
             Geometry::new(self.zones, shift, self.huge_pages)
         })
@@ -66,7 +74,10 @@ impl PoolOptions {
 
     fn flags(&self) -> u32 {
         let flag = |is_set, flag| if is_set { flag } else { 0 };
-        flag(self.wired, FLAG_WIRED) | flag(self.guarded, FLAG_GUARDED) | flag(self.huge_pages, FLAG_HUGE)
+        flag(self.wired, FLAG_WIRED)
+            | flag(self.guarded, FLAG_GUARDED)
+            | flag(self.huge_pages, FLAG_HUGE)
+            | u32::from(self.share_percent) << SHARE_AT
     }
 }
 
@@ -95,6 +106,7 @@ pub struct Pool(pub(crate) Arc<Inner>);
 pub(crate) struct Inner {
     pub(crate) map: Map,
     options: PoolOptions,
+    share: Share,
     pub(crate) me: ClientId,
     kernel: Kernel,
     /// Where the last run was allocated or freed: the blocks that are still in the cache are used first.
@@ -115,7 +127,7 @@ impl Pool {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 "a buffer pool has 1 to 65536 zones, blocks of a power of two from 4 KiB to 64 MiB, and with huge pages \
-                 blocks of 2 MiB at least",
+                 blocks of 2 MiB at least; the share of one process is 1 to 100 percent",
             ));
         };
         let map = Map::new(Map::file(geometry)?, geometry, options.guarded)?;
@@ -129,7 +141,8 @@ impl Pool {
         header.block_shift.store(geometry.block_shift, Relaxed);
         header.flags.store(options.flags(), Relaxed);
         header.magic.store(MAGIC, Ordering::Release);
-        Self::enter(map, options).map_err(|error| match error {
+        let share = Share::new(options.share_percent, geometry.blocks());
+        Self::enter(map, options, share).map_err(|error| match error {
             PoolError::Io(error) => error,
             other => io::Error::other(other),
         })
@@ -167,11 +180,24 @@ impl Pool {
             wired: flags & FLAG_WIRED != 0,
             guarded: flags & FLAG_GUARDED != 0,
             huge_pages: geometry.huge_pages,
+            // Nonsense is the least that it can be, and a process that believes it harms nobody.
+            share_percent: ((flags >> SHARE_AT) as u8).clamp(1, 100),
         };
-        Self::enter(Map::new(fd, geometry, options.guarded)?, &options)
+        let share = Share::new(options.share_percent, geometry.blocks());
+        Self::enter(Map::new(fd, geometry, options.guarded)?, &options, share)
     }
 
-    fn enter(map: Map, options: &PoolOptions) -> Result<Self, PoolError> {
+    /// A second attachment of this process: another client of the pool, with the same share of it.
+    ///
+    /// # Errors
+    /// As [`attach`](Self::attach).
+    pub fn attach_beside(&self) -> Result<Self, PoolError> {
+        let (map, options) = (&self.0.map, &self.0.options);
+        let map = Map::new(map.fd().as_fd().try_clone_to_owned()?, map.geometry(), options.guarded)?;
+        Self::enter(map, options, self.0.share.clone())
+    }
+
+    fn enter(map: Map, options: &PoolOptions, share: Share) -> Result<Self, PoolError> {
         let kernel = Kernel::new()?;
         let warnings = map.wire(options.wired);
         let enter = || recovery::enter(map.tables(), kernel.identity(), kernel.namespace());
@@ -186,6 +212,7 @@ impl Pool {
             hint: AtomicUsize::new(usize::from(me.slot()) % options.zones as usize),
             map,
             options: *options,
+            share,
             me,
             kernel,
             swept: AtomicU64::new(0),
@@ -254,7 +281,7 @@ impl Pool {
     }
 
     /// A qbuf of `len` bytes; it may hold what its last owner left in it. `None`: no zone has that many blocks in a row,
-    /// even after a look for dead owners.
+    /// even after a look for dead owners, or it would be more than this process's share.
     ///
     /// ```
     /// use pinnace_qbuf::{Pool, PoolOptions};
@@ -354,6 +381,7 @@ impl Pool {
         }
         let blocks = word.blocks(block % BLOCKS as u32);
         inner.shut(block, blocks);
+        inner.share.give_back(blocks);
         // If it was not ours any more, the receiver will find that out.
         if !inner.word(block).is_some_and(|shared| shared.replace(word.0, Word::in_transit(blocks, to).0)) {
             inner.counters.corrupt_words.add(1);
@@ -362,8 +390,8 @@ impl Pool {
     }
 
     //= B-6, B-13, B-14
-    /// Takes a qbuf that was passed to this client: the second half. An error means that the sender, or somebody else,
-    /// wrote what it should not.
+    /// Takes a qbuf that was passed to this client: the second half. [`PoolError::Share`]: it waits until this process has freed
+    /// some. Any other error means that the sender, or somebody else, wrote what it should not.
     #[inline]
     pub fn take(&self, passed: Passed, from: Transit) -> Result<Qbuf, PoolError> {
         let inner = &*self.0;
@@ -376,9 +404,17 @@ impl Pool {
         let blocks = word.blocks(first);
         let is_ours = from.to == inner.me && word == Word::in_transit(blocks, from);
         let fits = passed.len as usize <= (blocks as usize) << inner.map.geometry().block_shift;
-        if !is_ours || !fits || !shared.replace(word.0, Word::owned(Kind::User, blocks, inner.me).0) {
+        if is_ours && fits && !inner.share.take(blocks) {
+            return Err(PoolError::Share);
+        }
+        if !is_ours || !fits {
             inner.counters.corrupt_words.add(1);
-            return Err(if is_ours && !fits { PoolError::NotInPool } else { PoolError::NotOwner });
+            return Err(if is_ours { PoolError::NotInPool } else { PoolError::NotOwner });
+        }
+        if !shared.replace(word.0, Word::owned(Kind::User, blocks, inner.me).0) {
+            inner.share.give_back(blocks);
+            inner.counters.corrupt_words.add(1);
+            return Err(PoolError::NotOwner);
         }
         // From here on dropping it frees it.
         let qbuf = Qbuf::new(self.clone(), passed.block, blocks, Role::User, passed.len as usize);
@@ -477,8 +513,15 @@ impl Inner {
             return None;
         }
         let blocks = (len.saturating_sub(1) >> shift) as u32 + 1;
+        if !self.share.take(blocks) {
+            self.counters.failed_allocs.add(1);
+            return None;
+        }
         let owned = Word::owned(kind, blocks, self.me);
-        let (zone, first) = self.find(owned)?;
+        let Some((zone, first)) = self.find(owned) else {
+            self.share.give_back(blocks);
+            return None;
+        };
         let block = (zone * BLOCKS) as u32 + first;
         if self.map.is_guarded() && self.map.guard(block, blocks, true).is_err() {
             self.release(block, owned);
@@ -596,7 +639,11 @@ impl Inner {
             return false;
         }
         let (zone, first) = (block as usize / BLOCKS, block % BLOCKS as u32);
-        self.shut(block, expected.blocks(first));
+        let blocks = expected.blocks(first);
+        self.shut(block, blocks);
+        if expected.kind() != Some(Kind::Transit) {
+            self.share.give_back(blocks);
+        }
         let tables = self.map.tables();
         let freed = match self.options.variant {
             Variant::Locked if tables.header.deferred.0.load(Relaxed) == 0 => {

@@ -124,6 +124,26 @@ fn what_is_queued_is_seen_when_it_is_published() {
     assert_nothing_leaks(pair);
 }
 
+#[test]
+fn a_message_waits_for_who_has_his_share() {
+    let pool = Pool::create(&PoolOptions { zones: 4, share_percent: 25, ..PoolOptions::default() }).unwrap();
+    let other = Pool::attach(pool.fd().try_clone_to_owned().unwrap()).unwrap();
+    let fds = Channel::create(&pool, &options(8)).unwrap();
+    let mut here = Channel::attach(&pool, fds.try_clone().unwrap(), Side::A).unwrap();
+    let mut there = Channel::attach(&other, fds, Side::B).unwrap();
+    let held = other.alloc(128 << 10).unwrap();
+    for byte in [1, 2] {
+        here.try_send_bytes(&[byte; 5000]).unwrap();
+    }
+    for _ in 0..3 {
+        assert!(matches!(there.try_recv(), Err(ChannelError::NoMemory)));
+    }
+    drop(held);
+    for byte in [1, 2] {
+        assert_eq!(&*there.try_recv().unwrap().unwrap(), &[byte; 5000]);
+    }
+}
+
 //= B-13 test
 #[test]
 fn who_does_not_read_leaves_the_pool_to_others() {

@@ -194,7 +194,7 @@ fn what_is_no_pool_of_ours_is_refused() {
         file.write_all_at(&value.to_le_bytes(), at).unwrap();
         Pool::attach(file.into())
     };
-    assert!(matches!(attach_with(8, 2), Err(PoolError::Version(2))));
+    assert!(matches!(attach_with(8, 1), Err(PoolError::Version(1))));
     assert!(matches!(attach_with(12, 3), Err(PoolError::Geometry)));
     for zones in [0, 2, u32::MAX] {
         assert!(matches!(attach_with(16, zones), Err(PoolError::Geometry)), "{zones} zones");
@@ -400,4 +400,43 @@ fn a_name_whose_pool_is_gone_is_free_again() {
     for name in ["", ".hidden", "a/b", "a b", &"x".repeat(101)] {
         assert!(Pool::open(name, &PoolOptions::default()).is_err(), "{name}");
     }
+}
+
+//= B-12 test
+#[test]
+fn a_process_gets_no_more_than_its_share() {
+    for variant in VARIANTS {
+        let options = PoolOptions { zones: 4, variant, share_percent: 50, ..PoolOptions::default() };
+        let pool = Pool::create(&options).unwrap();
+        let (beside, other) = (pool.attach_beside().unwrap(), again(&pool));
+        assert_eq!((other.options().share_percent, beside.client() == pool.client()), (50, false));
+        let mut ours = [60, 3, 1].map(|blocks| [&pool, &beside].map(|pool| take_blocks(pool, blocks)));
+        assert_eq!(ours.iter().flatten().map(Vec::len).sum::<usize>(), 64, "half of 128, for both together");
+        assert!(pool.alloc(1).is_none() && beside.alloc_raw(1).is_none());
+        // The other half is for others, and what they pass waits until there is room.
+        let theirs = other.alloc(4096).unwrap();
+        let transit = Transit { channel: 1, from: other.client(), to: pool.client() };
+        let passed = other.pass_to(theirs, transit);
+        assert!(matches!(pool.take(passed, transit), Err(PoolError::Share)));
+        let freed = ours[0][0].pop().unwrap();
+        drop(freed);
+        let taken = pool.take(passed, transit).unwrap();
+        assert!(pool.alloc(1).is_none());
+        // What is passed on counts no more, whatever becomes of it.
+        let passed = pool.pass_to(taken, Transit { channel: 1, from: pool.client(), to: other.client() });
+        let block = pool.alloc_raw(1).unwrap().0;
+        assert!(pool.alloc(1).is_none());
+        drop(other.take(passed, Transit { channel: 1, from: pool.client(), to: other.client() }).unwrap());
+        pool.free_raw(block).unwrap();
+        assert!(pool.free_raw(block).is_err(), "and counts once");
+        let last = pool.alloc(1).unwrap();
+        assert!(pool.alloc(1).is_none());
+        drop((ours, last));
+        assert_eq!(take_blocks(&beside, 64).len(), 64);
+    }
+}
+
+/// So many qbufs of one block, or as many as there are.
+fn take_blocks(pool: &Pool, blocks: usize) -> Vec<Qbuf> {
+    (0..blocks).map_while(|_| pool.alloc(1)).collect()
 }

@@ -354,6 +354,7 @@ fn how(options: qb_options) -> Result<How, Errno> {
         wired: has(QB_WIRED),
         guarded: has(QB_DEBUG) || std::env::var_os("PINNACE_QBUF_DEBUG").is_some_and(|value| value == "1"),
         huge_pages: has(QB_HUGE_PAGES),
+        share_percent: or.share_percent,
     };
     Ok(How {
         pool,

@@ -28,6 +28,7 @@ fn refused(error: &PoolError) -> Errno {
         PoolError::NotOwner => libc::EPERM,
         PoolError::Forked => libc::EBADF,
         PoolError::Full => libc::EMFILE,
+        PoolError::Share => libc::ENOMEM,
         PoolError::Io(error) => return Errno::from(error),
         _ => libc::EPROTO,
     })

@@ -10,7 +10,7 @@ use super::slot::{self, INLINE_MAX, Inline, Message};
 use super::wait::Armed;
 use super::window::Window;
 use super::{ChannelError, ChannelFds, ChannelOptions, Rejected, Side, doorbell};
-use crate::{ClientId, Pool, Qbuf, Transit};
+use crate::{ClientId, Pool, PoolError, Qbuf, Transit};
 
 /// A message that arrived.
 #[derive(Debug)]
@@ -204,6 +204,7 @@ impl Channel {
     ///
     /// [`ChannelError::Closed`] after the last message of a side that has finished, closed, or died.
     /// [`ChannelError::Corrupt`] if the other side wrote what cannot be, now or before: the channel is closed in both directions.
+    /// [`ChannelError::NoMemory`] if this process has its share of the pool: the message waits until it has freed some.
     //= B-6
     //= B-13
     #[inline]
@@ -219,6 +220,7 @@ impl Channel {
                 // Ours before the slot is given back: whoever sweeps sees the block in the ring or sees that it is ours.
                 match self.inward().map(|transit| self.pool.take(passed, transit)) {
                     Some(Ok(qbuf)) => Received::Qbuf(qbuf),
+                    Some(Err(PoolError::Share)) => return Err(ChannelError::NoMemory),
                     _ => return self.corrupted(),
                 }
             }

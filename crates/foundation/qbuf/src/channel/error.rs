@@ -17,7 +17,7 @@ pub enum ChannelError {
     Closed,
     /// The other side wrote what cannot be. The channel is closed.
     Corrupt,
-    /// The pool has no free run of blocks that is long enough.
+    /// The pool has no free run of blocks that is long enough, or this process has its share of it.
     NoMemory,
     /// The pool refused a block.
     Pool(PoolError),
@@ -32,7 +32,7 @@ impl core::fmt::Display for ChannelError {
             Self::Full => f.write_str("the ring is full"),
             Self::Closed => f.write_str("the other side has closed the channel"),
             Self::Corrupt => f.write_str("the other side corrupted the channel"),
-            Self::NoMemory => f.write_str("the pool has no free buffer of this size"),
+            Self::NoMemory => f.write_str("the pool has no free buffer of this size for this process"),
             Self::Pool(error) => write!(f, "the pool refused: {error}"),
             Self::Io(error) => error.fmt(f),
         }

@@ -77,7 +77,7 @@ struct LimitArgs {
     /// Connections that wait to be accepted by one listener
     #[arg(long, value_name = "N", default_value_t = Limits::default().pending_per_listener)]
     max_pending: usize,
-    /// Percent of the pool that one process may keep for itself; one that has more for longer than a moment is dropped
+    /// Percent of the pool that one process may keep for itself; it gets no more until it has freed or sent some
     #[arg(long, value_name = "PERCENT", default_value_t = Limits::default().blocks_per_client_percent)]
     max_share: u8,
 }

@@ -7,8 +7,9 @@
 //! | 6..8 | kind |
 //! | 8..256 | what the kind says, little-endian; the rest 0 |
 //!
-//! A client asks, the daemon answers each request with one reply, in order; nothing else comes on that socket. Arrivals come
-//! on a socket of their own for each listener, which the reply to [`Request::Listen`] brings; closing it ends the listening.
+//! A client asks, the daemon answers each request but the last with one reply, in order; nothing else comes on that socket.
+//! Arrivals come on a socket of their own for each listener, which the reply to [`Request::Listen`] brings; there a client says
+//! what it declines, and closing it ends the listening.
 //!
 //! Always true: bytes are parsed once, into a type that cannot be wrong; what does not parse is no message, and nobody answers it.
 
@@ -18,7 +19,7 @@ use pinnace_qbuf::{ClientId, Stats};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 /// The version of these messages.
-pub(super) const VERSION: u16 = 1;
+pub(super) const VERSION: u16 = 2;
 /// Bytes of every message.
 pub(super) const BYTES: usize = 256;
 
@@ -48,6 +49,11 @@ pub(super) enum Request {
     Totals,
     /// Those of the first client whose number is not below this.
     Client(u64),
+    /// The last word of a process that asks for nothing more, and goes on with its channels. Not answered. Who hangs up without
+    /// it has called `exec`, or has closed what was not his to close: he uses them no more.
+    Bye,
+    /// On the socket of a listener: the channel whose other end has this address could not be taken. Not answered.
+    Decline(SocketAddr),
 }
 
 /// A link that needs a right to use, and has one owner.
@@ -105,6 +111,8 @@ impl Request {
             Self::Client(from) => Writer::new(6).u64(from),
             Self::ConnectVia { via, to, client } => Writer::new(7).address(to).u32(client.to_bits()).u32(via as u32),
             Self::ListenVia { via, address } => Writer::new(8).address(address).u32(via as u32),
+            Self::Bye => Writer::new(9),
+            Self::Decline(peer) => Writer::new(10).address(peer),
         }
         .bytes
     }
@@ -120,6 +128,8 @@ impl Request {
             6 => Self::Client(reader.u64()?),
             7 => Self::ConnectVia { to: reader.address()?, client: reader.client()?, via: reader.via()? },
             8 => Self::ListenVia { address: reader.address()?, via: reader.via()? },
+            9 => Self::Bye,
+            10 => Self::Decline(reader.address()?),
             _ => return Err(Malformed::Garbage),
         };
         reader.finish(request)
@@ -303,6 +313,8 @@ mod tests {
             Request::ListenVia { via: Via::Ip36, address: v6 },
             Request::Totals,
             Request::Client(u64::MAX),
+            Request::Bye,
+            Request::Decline(v6),
         ]
     }
 

@@ -27,13 +27,22 @@ pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
 
 /// Sends a message, with descriptors.
 pub(super) fn send(socket: BorrowedFd<'_>, message: &Message, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    send_with(socket, message, fds, SendFlags::empty())
+}
+
+/// Sends a message if that takes no time.
+pub(super) fn send_now(socket: BorrowedFd<'_>, message: &Message) -> io::Result<()> {
+    send_with(socket, message, &[], SendFlags::DONTWAIT)
+}
+
+fn send_with(socket: BorrowedFd<'_>, message: &Message, fds: &[BorrowedFd<'_>], flags: SendFlags) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     loop {
-        match sendmsg(socket, &[IoSlice::new(message)], &mut control, SendFlags::NOSIGNAL) {
+        match sendmsg(socket, &[IoSlice::new(message)], &mut control, SendFlags::NOSIGNAL | flags) {
             Ok(_) => return Ok(()),
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
@@ -48,6 +57,8 @@ pub(super) enum Received {
     Bytes(usize),
     /// Too many bytes, or descriptors that nobody asked for.
     Unwanted,
+    /// A message that came without some of its descriptors: this process may not have more.
+    Incomplete(usize),
     /// The other side has closed.
     Closed,
     /// Nothing, now.
@@ -56,14 +67,20 @@ pub(super) enum Received {
 
 /// Receives into `message` what may bring no descriptors.
 pub(super) fn receive(socket: BorrowedFd<'_>, message: &mut Message) -> io::Result<Received> {
-    receive_with(socket, message, &mut RecvAncillaryBuffer::default())
+    match receive_with(socket, message, &mut RecvAncillaryBuffer::default())? {
+        (_, true) => Ok(Received::Unwanted),
+        (received, false) => Ok(received),
+    }
 }
 
 /// Receives into `message` what may bring the descriptors of a channel, or fewer.
 pub(super) fn receive_fds(socket: BorrowedFd<'_>, message: &mut Message) -> io::Result<(Received, Vec<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
-    let received = receive_with(socket, message, &mut control)?;
+    let received = match receive_with(socket, message, &mut control)? {
+        (Received::Bytes(len), true) => Received::Incomplete(len),
+        (received, _) => received,
+    };
     let mut fds = Vec::new();
     for part in control.drain() {
         if let RecvAncillaryMessage::ScmRights(found) = part {
@@ -73,25 +90,26 @@ pub(super) fn receive_fds(socket: BorrowedFd<'_>, message: &mut Message) -> io::
     Ok((received, fds))
 }
 
+/// And whether descriptors were left out.
 fn receive_with(
     socket: BorrowedFd<'_>,
     message: &mut Message,
     control: &mut RecvAncillaryBuffer<'_>,
-) -> io::Result<Received> {
+) -> io::Result<(Received, bool)> {
     // Who closes without having read everything resets the socket; what it had sent before can be read afterwards.
     let mut resets = 0;
     loop {
         match recvmsg(socket, &mut [IoSliceMut::new(message)], control, RecvFlags::CMSG_CLOEXEC) {
-            Ok(found) if found.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) => {
-                return Ok(Received::Unwanted);
-            }
+            Ok(found) if found.flags.contains(ReturnFlags::TRUNC) => return Ok((Received::Unwanted, false)),
             // A message of no bytes looks like the end; nobody who keeps to the protocol sends one.
-            Ok(found) if found.bytes == 0 => return Ok(Received::Closed),
-            Ok(found) => return Ok(Received::Bytes(found.bytes.min(BYTES))),
+            Ok(found) if found.bytes == 0 => return Ok((Received::Closed, false)),
+            Ok(found) => {
+                return Ok((Received::Bytes(found.bytes.min(BYTES)), found.flags.contains(ReturnFlags::CTRUNC)));
+            }
             Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => return Ok(Received::Nothing),
+            Err(Errno::AGAIN) => return Ok((Received::Nothing, false)),
             Err(Errno::CONNRESET) if resets == 0 => resets += 1,
-            Err(Errno::CONNRESET | Errno::PIPE | Errno::NOTCONN) => return Ok(Received::Closed),
+            Err(Errno::CONNRESET | Errno::PIPE | Errno::NOTCONN) => return Ok((Received::Closed, false)),
             Err(error) => return Err(error.into()),
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::parts::{Named, Process, Served, exchange, wait_until};
 use pinnace::daemon::{Client, Daemon, DaemonOptions};
+use pinnace_qbuf::channel::ChannelError;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
@@ -16,6 +17,7 @@ pub(crate) fn tests() -> Vec<Named> {
         ("an_address_has_one_listener", one_listener),
         ("a_listener_that_is_dropped_tells_who_waits", unlisten),
         ("channels_that_are_closed_are_forgotten", forgotten),
+        ("who_came_to_one_without_descriptors_is_told", poor),
         ("a_client_that_leaves_keeps_what_it_has", leaving),
         ("a_live_socket_is_not_replaced_and_a_stale_one_is", stale),
         ("a_directory_that_others_can_write_to_is_refused", directory),
@@ -166,6 +168,25 @@ fn forgotten() {
     wait_until("they are forgotten", || served.statistics().totals.channels == 0);
     assert_eq!(served.statistics().totals.connected, 2000);
     wait_until("their descriptors are closed", || served.process.descriptors() <= before + 1);
+}
+
+fn poor() {
+    let served = Served::start(&[]);
+    let mut listener = Process::start("poor", &[served.path(), "127.0.0.1:7001"]);
+    assert_eq!(listener.line(), "ready");
+    let client = Client::open(&served.socket).unwrap();
+    let mut first = client.connect(at("127.0.0.1:7001")).unwrap().unwrap();
+    let answer = listener.line();
+    assert!(answer.contains("too many open"), "{answer}");
+    let deadline = Instant::now() + Duration::from_secs(10);
+    assert!(first.channel.wait_readable(Duration::ZERO, Some(deadline)).unwrap(), "nobody tells who came");
+    assert!(matches!(first.channel.try_recv(), Err(ChannelError::Closed)));
+    // With descriptors again all is as ever.
+    let second = client.connect(at("127.0.0.1:7001")).unwrap().unwrap();
+    assert_eq!(listener.line(), "accepted");
+    listener.kill();
+    drop((first, second, client));
+    served.wait_until_unused();
 }
 
 fn leaving() {

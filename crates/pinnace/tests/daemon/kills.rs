@@ -2,11 +2,13 @@
 
 use crate::parts::{Named, Process, Served, exchange, wait_until};
 use pinnace::daemon::Client;
+use pinnace_qbuf::channel::ChannelError;
 use std::time::{Duration, Instant};
 
 pub(crate) fn tests() -> Vec<Named> {
     vec![
         ("killed_clients_leave_nothing_behind", killed_clients),
+        ("one_who_is_another_program_is_gone_for_others", another_program),
         ("clients_go_on_when_the_daemon_is_killed", killed_daemon),
         ("new_streams_use_udp_while_there_is_no_daemon", udp_without),
         ("a_killed_daemon_is_replaced_under_load", replaced_daemon),
@@ -71,6 +73,23 @@ fn killed_clients() {
 }
 
 /// How many echoes a faithful load has got, and whether it has a daemon.
+fn another_program() {
+    let served = Served::start(&[]);
+    let mut other = Process::start("another", &[served.path(), "127.0.0.1:7001"]);
+    assert_eq!(other.line(), "ready");
+    let client = Client::open(&served.socket).unwrap();
+    let mut arrival = client.connect("127.0.0.1:7001".parse().unwrap()).unwrap().unwrap();
+    let begun = Instant::now();
+    let deadline = begun + Duration::from_secs(20);
+    assert!(arrival.channel.wait_readable(Duration::ZERO, Some(deadline)).unwrap(), "it is waited for in vain");
+    assert!(matches!(arrival.channel.try_recv(), Err(ChannelError::Closed)));
+    assert!(other.runs() && begun.elapsed() < Duration::from_secs(5));
+    wait_until("its address is free", || client.connect("127.0.0.1:7001".parse().unwrap()).unwrap().is_none());
+    other.kill();
+    drop((arrival, client));
+    served.wait_until_unused();
+}
+
 fn progress(load: &mut Process) -> (u64, bool) {
     let line = load.ask("?");
     let (count, alive) = line.split_once(' ').unwrap_or_else(|| panic!("it says {line:?}"));

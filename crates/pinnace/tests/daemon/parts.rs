@@ -32,6 +32,8 @@ pub(crate) fn play() -> bool {
         ("grab", [socket]) => grab(socket),
         ("come", [socket]) => come(socket),
         ("listen", [socket, address]) => listen(socket, address),
+        ("another", [socket, address]) => another(socket, address),
+        ("poor", [socket, address]) => poor(socket, address),
         ("current", []) => current(),
         ("ways", []) => ways(),
         _ => panic!("no part {part} {arguments:?}"),
@@ -355,6 +357,40 @@ fn listen(socket: &str, address: &str) {
             say(registration.accept_timeout(PATIENCE).unwrap().map_or("nobody".to_owned(), |one| one.peer.to_string()));
         }
     }
+}
+
+/// Listens, accepts, and is another program from then on.
+fn another(socket: &str, address: &str) {
+    use std::os::unix::process::CommandExt;
+    let client = Client::open(socket).unwrap();
+    let registration = client.listen(address.parse().unwrap()).unwrap();
+    say("ready");
+    let arrival = registration.accept_timeout(PATIENCE).unwrap();
+    let error = Command::new("sleep").arg(PATIENCE.as_secs().to_string()).exec();
+    panic!("{error}, with {arrival:?}");
+}
+
+/// Listens, and has no descriptor left for the first who comes.
+fn poor(socket: &str, address: &str) {
+    let client = Client::open(socket).unwrap();
+    let registration = client.listen(address.parse().unwrap()).unwrap();
+    rustix::process::setrlimit(
+        rustix::process::Resource::Nofile,
+        rustix::process::Rlimit { current: Some(64), maximum: Some(64) },
+    )
+    .unwrap();
+    let mut all = Vec::new();
+    while let Ok(file) = std::fs::File::open("/dev/null") {
+        all.push(file);
+    }
+    // One is left: fewer than it takes.
+    all.pop();
+    say("ready");
+    say(registration.accept_timeout(PATIENCE).map_or_else(|error| error.to_string(), |_| "accepted".to_owned()));
+    drop(all);
+    let arrival = registration.accept_timeout(PATIENCE).unwrap();
+    say(if arrival.is_some() { "accepted" } else { "nobody" });
+    std::thread::sleep(PATIENCE);
 }
 
 /// Says what carries a new stream of QMP, each time it is asked.

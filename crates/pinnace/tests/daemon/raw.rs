@@ -64,7 +64,7 @@ impl Raw {
     }
 
     pub(crate) fn ask(&self, kind: u16, body: &[u8]) -> Option<(u16, Vec<u8>)> {
-        self.send(&message(1, kind, body), &[]);
+        self.send(&message(2, kind, body), &[]);
         self.receive()
     }
 

@@ -98,7 +98,7 @@ impl Connection {
                 Err(Malformed::Version(_)) => Err(Refusal::Version.into()),
                 Err(Malformed::Garbage) => Err(io::Error::new(io::ErrorKind::InvalidData, "this is no daemon of ours")),
             },
-            Received::Unwanted => Err(socket::no_descriptors()),
+            Received::Unwanted | Received::Incomplete(_) => Err(socket::no_descriptors()),
             Received::Closed => Err(sent.err().unwrap_or_else(gone)),
             Received::Nothing => Err(silent()),
         }
@@ -121,6 +121,7 @@ impl Drop for Connection {
     fn drop(&mut self) {
         // Children may have the socket, too; but what they have is not theirs to close.
         if self.pid == std::process::id() {
+            let _ = socket::send_now(self.socket.as_fd(), &Request::Bye.encode());
             let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
         }
     }

@@ -213,7 +213,7 @@ impl Client {
         let mut result = Ok(());
         let lock = self.connection.second_attachment();
         if self.second.get().is_none() {
-            let pool = Pool::attach(self.pool.fd().try_clone_to_owned()?).map_err(of_pool)?;
+            let pool = self.pool.attach_beside().map_err(of_pool)?;
             result = self.attach(&pool).map(|()| drop(self.second.set(pool)));
         }
         drop(lock);

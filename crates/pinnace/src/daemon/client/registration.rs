@@ -1,7 +1,7 @@
 //! Listening: who comes.
 
 use super::Arrival;
-use crate::daemon::protocol::{BYTES, Reply};
+use crate::daemon::protocol::{BYTES, Reply, Request};
 use crate::daemon::socket::{self, Received};
 use pinnace_qbuf::Pool;
 use pinnace_qbuf::channel::{Channel, Side};
@@ -37,7 +37,8 @@ impl Registration {
     ///
     /// # Errors
     /// [`io::ErrorKind::NotConnected`] if the daemon is gone: nobody will come any more; what is wrong with one arrival
-    /// otherwise, and the next may be well.
+    /// otherwise, as that this process has no descriptor left for it: who has come finds the channel closed, and the next may
+    /// be well.
     pub fn try_accept(&self) -> io::Result<Option<Arrival>> {
         if self.pid != std::process::id() {
             let why = "this registration belongs to the process that this one was forked from";
@@ -46,7 +47,7 @@ impl Registration {
         let mut message = [0; BYTES];
         let (received, fds) = socket::receive_fds(self.socket.as_fd(), &mut message)?;
         let len = match received {
-            Received::Bytes(len) => len,
+            Received::Bytes(len) | Received::Incomplete(len) => len,
             Received::Nothing => return Ok(None),
             Received::Unwanted => return Err(socket::no_descriptors()),
             Received::Closed => return Err(io::Error::new(io::ErrorKind::NotConnected, "the daemon is gone")),
@@ -54,8 +55,15 @@ impl Registration {
         let Ok(Reply::Channel { local, peer }) = Reply::parse(&message[..len]) else {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the daemon said what is no arrival"));
         };
-        let channel = Channel::attach(&self.pool, socket::channel(fds)?, Side::B)?;
-        Ok(Some(Arrival { channel, peer, local }))
+        let attached = socket::channel(fds).and_then(|fds| Ok(Channel::attach(&self.pool, fds, Side::B)?));
+        match attached {
+            Ok(channel) => Ok(Some(Arrival { channel, peer, local })),
+            Err(error) => {
+                // He who came is told, and does not wait for an answer.
+                let _ = socket::send_now(self.socket.as_fd(), &Request::Decline(peer).encode());
+                Err(error)
+            }
+        }
     }
 
     /// What comes first on the socket, within `timeout`.
@@ -69,7 +77,7 @@ impl Registration {
                     Ok(reply) => return Ok((reply, fds)),
                     Err(_) => return Err(io::ErrorKind::InvalidData.into()),
                 },
-                Received::Unwanted => return Err(socket::no_descriptors()),
+                Received::Unwanted | Received::Incomplete(_) => return Err(socket::no_descriptors()),
                 Received::Closed => return Err(io::Error::new(io::ErrorKind::NotConnected, "the daemon is gone")),
                 Received::Nothing => {}
             }

@@ -42,7 +42,9 @@ impl Census {
             let share = self.shares.entry(owner.client).or_default();
             match owner.holding {
                 Holding::InTransit => share.incoming += u64::from(owner.blocks),
-                _ => share.held += u64::from(owner.blocks),
+                // What is being freed waits for others.
+                Holding::Changing => {}
+                Holding::User | Holding::Raw | Holding::Engine => share.held += u64::from(owner.blocks),
             }
             block += owner.blocks.max(1);
         }

@@ -40,8 +40,8 @@ pub struct Limits {
     pub channels: usize,
     /// Arrivals at one listener that it has not accepted.
     pub pending_per_listener: usize,
-    /// Blocks of the pool that one client may have for itself, in percent of all. Who has more, for longer than a moment, is
-    /// dropped. What is on its way to another does not count.
+    /// Blocks of the pool that one client may have for itself, in percent of all; it gets no more. Who takes them all the same,
+    /// past this library, is dropped, and they are taken from it. What is on its way to another does not count.
     pub blocks_per_client_percent: u8,
     /// Connections to other hosts over links that are the daemon's alone, of all clients, and addresses that they listen at
     /// there. Each costs two threads, or one.
@@ -138,7 +138,8 @@ impl Daemon {
         let path = options.socket.clone().unwrap_or_else(super::default_path);
         let place = Place::take(&path, options.mode, options.group)?;
         raise_descriptors();
-        let pool = Pool::create(&options.pool)?;
+        let share_percent = options.pool.share_percent.min(options.limits.blocks_per_client_percent);
+        let pool = Pool::create(&PoolOptions { share_percent, ..options.pool })?;
         let stop = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let admission = Admission::new(rustix::fd::AsFd::as_fd(&place.listening), options.group)?;
         let listening = place.listening.try_clone()?;

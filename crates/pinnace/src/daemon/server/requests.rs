@@ -47,6 +47,9 @@ impl Serving {
             Request::ListenVia { via, address } => self.listen_via(number, via, address),
             Request::Totals => self.tell_totals(number),
             Request::Client(from) => self.tell_client(number, from),
+            Request::Bye => Err(End::Left.into()),
+            // That is said elsewhere.
+            Request::Decline(_) => Err(End::Misbehaved.into()),
         };
         match done {
             Ok(()) => Ok(()),
@@ -165,7 +168,7 @@ impl Serving {
     pub(super) fn check_pending(&mut self, listener: u64) -> Result<(), Refusal> {
         let found = self.listeners.get_mut(&listener).ok_or(Refusal::System)?;
         if found.pending.len() >= self.limits.pending_per_listener {
-            found.pending.retain(|&channel| self.channels.is_unclaimed(channel, Side::B));
+            found.pending.retain(|&(channel, _)| self.channels.is_unclaimed(channel, Side::B));
         }
         if found.pending.len() >= self.limits.pending_per_listener { Err(Refusal::Busy) } else { Ok(()) }
     }
@@ -179,10 +182,11 @@ impl Serving {
         peer: SocketAddr,
     ) -> Result<bool, Refusal> {
         let found = self.listeners.get_mut(&listener).ok_or(Refusal::System)?;
-        let arrival = Reply::Channel { local, peer: as_seen_at(found.address, peer) }.encode();
+        let peer = as_seen_at(found.address, peer);
+        let arrival = Reply::Channel { local, peer }.encode();
         match socket::send(found.socket.as_fd(), &arrival, &socket::of_channel(&made.fds)) {
             Ok(()) => {
-                found.pending.push(made.number);
+                found.pending.push((made.number, peer));
                 Ok(true)
             }
             Err(error) if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => {

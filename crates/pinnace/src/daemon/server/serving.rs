@@ -29,8 +29,10 @@ const LOOK: Duration = Duration::from_millis(250);
 /// Why a client is no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// It hung up.
+    /// It said so.
     Left,
+    /// It hung up, without a word.
+    HungUp,
     /// Its process is dead.
     Died,
     /// It said what it should not, did not read, had too much, or took too long.
@@ -44,8 +46,8 @@ pub(super) struct Listener {
     pub(super) address: SocketAddr,
     /// On which it is told of arrivals.
     pub(super) socket: OwnedFd,
-    /// Channels that it has been told of, and may not have accepted.
-    pub(super) pending: Vec<u32>,
+    /// Channels that it has been told of, and may not have accepted, and who is at their other ends.
+    pub(super) pending: Vec<(u32, SocketAddr)>,
     /// Dropped with it: who takes streams for it from another link ends then.
     pub(super) _taking: Option<Arc<()>>,
 }
@@ -241,8 +243,8 @@ impl Serving {
                     Err(Malformed::Garbage) => End::Misbehaved,
                 },
                 Ok(Received::Nothing) => return,
-                Ok(Received::Unwanted) => End::Misbehaved,
-                Ok(Received::Closed) | Err(_) => End::Left,
+                Ok(Received::Unwanted | Received::Incomplete(_)) => End::Misbehaved,
+                Ok(Received::Closed) | Err(_) => End::HungUp,
             };
             return self.end(number, end);
         }
@@ -258,13 +260,28 @@ impl Serving {
         })
     }
 
-    /// A listener says nothing, and hangs up in the end.
+    /// A listener says at most what it declines, and hangs up in the end.
     fn hear_listener(&mut self, number: u64) {
         let Some(listener) = self.listeners.get(&number) else { return };
-        match socket::receive(listener.socket.as_fd(), &mut [0; BYTES]) {
+        let client = listener.client;
+        let mut message = [0; BYTES];
+        match socket::receive(listener.socket.as_fd(), &mut message) {
             Ok(Received::Nothing) => {}
             Ok(Received::Closed) | Err(_) => self.unlisten(number),
-            Ok(Received::Bytes(_) | Received::Unwanted) => self.end(listener.client, End::Misbehaved),
+            Ok(Received::Bytes(len)) => match Request::parse(&message[..len]) {
+                Ok(Request::Decline(peer)) => self.decline(number, peer),
+                _ => self.end(client, End::Misbehaved),
+            },
+            Ok(Received::Unwanted | Received::Incomplete(_)) => self.end(client, End::Misbehaved),
+        }
+    }
+
+    /// A listener could not take what it was told of.
+    fn decline(&mut self, number: u64, peer: SocketAddr) {
+        let Some(listener) = self.listeners.get_mut(&number) else { return };
+        if let Some(index) = listener.pending.iter().position(|(_, at)| *at == peer) {
+            let (channel, _) = listener.pending.swap_remove(index);
+            self.channels.abandon_arrival(&self.pool, channel);
         }
     }
 
@@ -277,7 +294,7 @@ impl Serving {
         }
         // First, so that what was sent to it and not received is out of reach.
         drop(listener.socket);
-        for channel in listener.pending {
+        for (channel, _) in listener.pending {
             self.channels.abandon_arrival(&self.pool, channel);
         }
     }
@@ -293,23 +310,36 @@ impl Serving {
                 client.stage = Stage::Left;
                 return;
             }
-            End::Left => {}
+            // The same: its process may live, and have it in its memory. But those it talked with wait in vain.
+            End::HungUp if !client.attached.is_empty() => {
+                client.socket = None;
+                client.stage = Stage::Left;
+                return self.hang_up(number);
+            }
+            End::Left | End::HungUp => {}
             End::Died => self.counters.died += 1,
             End::Misbehaved => self.counters.dropped += 1,
         }
-        for listener in client.listeners.clone() {
-            self.unlisten(listener);
-        }
+        self.hang_up(number);
         let Some(client) = self.clients.remove(&number) else { return };
-        for &channel in &client.channels {
-            self.channels.abandon(&self.pool, channel, number, true);
-        }
         for id in client.attached {
             let swept = match self.pool.client_at(id.slot()) == Some(id) {
                 true => self.pool.drop_client(id),
                 false => self.pool.sweep(),
             };
             self.is_sweep_due |= swept.busy;
+        }
+    }
+
+    /// Ends what a client has with others.
+    fn hang_up(&mut self, number: u64) {
+        let Some(client) = self.clients.get_mut(&number) else { return };
+        let (listeners, channels) = (std::mem::take(&mut client.listeners), std::mem::take(&mut client.channels));
+        for listener in listeners {
+            self.unlisten(listener);
+        }
+        for channel in channels {
+            self.channels.abandon(&self.pool, channel, number, true);
         }
     }
 

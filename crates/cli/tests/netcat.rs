@@ -160,10 +160,39 @@ fn an_interrupt_ends_both_ends_with_130() {
         rustix::process::kill_process(rustix::process::Pid::from_child(&connected), rustix::process::Signal::INT)
             .unwrap();
         assert_eq!(wait(&mut connected), Some(130), "{method}");
-        // It has said good-bye, so this end is not left to find out.
+        // It has said so: this end is not left to find out, and does not take it for the end of the content.
         listening.signal("-INT");
         let (code, ..) = listening.finish();
-        assert!(matches!(code, Some(0 | 130)), "{method}: {code:?}");
+        assert!(matches!(code, Some(3 | 130)), "{method}: {code:?}");
+    }
+}
+
+#[test]
+fn what_is_interrupted_does_not_look_complete() {
+    for method in ["zcrp", "vrp", "xtp", "qmp", "a1"] {
+        for by_signal in [true, false] {
+            let listening = listen(&[]);
+            let mode: &[&str] = if by_signal { &[] } else { &["-m", "length-prefixed"] };
+            let begun = Instant::now();
+            let mut connected = start(&[&["connect", &listening.address, "--method", method], mode].concat());
+            let mut stdin = connected.stdin.take().unwrap();
+            if by_signal {
+                stdin.write_all(b"hello").unwrap();
+                std::thread::sleep(std::time::Duration::from_millis(500));
+                let pid = rustix::process::Pid::from_child(&connected);
+                rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+                assert_eq!(wait(&mut connected), Some(130), "{method}");
+            } else {
+                // A whole message, and half of one.
+                stdin.write_all(b"\0\0\0\x05hello\0\0\0\x05he").unwrap();
+                drop(stdin);
+                assert_eq!(wait(&mut connected), Some(1), "{method}");
+            }
+            let (code, out, err) = listening.finish();
+            assert_eq!((code, &*out, err.lines().count()), (Some(3), "hello", 1), "{method}: {err}");
+            assert!(err.contains(method) && err.contains("5 bytes had come"), "{method}: {err}");
+            assert!(begun.elapsed().as_secs() < 5, "{method} left it to find out: {:?}", begun.elapsed());
+        }
     }
 }
 

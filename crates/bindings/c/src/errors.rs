@@ -41,6 +41,7 @@ impl From<&ConnectionError> for Errno {
             Connection::Unmet { .. } | Connection::Cannot { .. } | Connection::Unsuited(_) => libc::ENOTSUP,
             Connection::Malformed(_) => libc::EINVAL,
             Connection::ServiceTooLong { .. } => libc::E2BIG,
+            Connection::MessageTooLong { .. } => libc::EMSGSIZE,
             Connection::NoAnswer { .. } => libc::ETIMEDOUT,
             Connection::Refused { .. } => libc::ECONNREFUSED,
             Connection::Unreached { .. } => libc::EHOSTUNREACH,

@@ -9,10 +9,13 @@ pub(crate) fn failure(what: &str, error: &Cause) -> Error {
     match error {
         Cause::Io { source, action } => Error::io(action, source),
         Cause::Connection(connection) => match &**connection {
-            ConnectionError::Malformed(_) | ConnectionError::ServiceTooLong { .. } => Error::usage(text),
+            ConnectionError::Malformed(_)
+            | ConnectionError::ServiceTooLong { .. }
+            | ConnectionError::MessageTooLong { .. } => Error::usage(text),
             ConnectionError::NoAnswer { .. }
             | ConnectionError::Unreached { .. }
             | ConnectionError::Unfinished { .. }
+            | ConnectionError::BrokenOff { .. }
             | ConnectionError::Lost { .. } => Error::peer_gone(text),
             _ => Error::failed(text),
         },

@@ -19,8 +19,6 @@ use std::time::{Duration, Instant};
 
 /// How long the end waits for what was sent: for ever, as long as the peer is there.
 const FLUSH: Duration = Duration::from_secs(1 << 20);
-/// How long an interrupted command waits to have told the peer.
-const FAREWELL: Duration = Duration::from_millis(500);
 
 /// How long the receiving thread waits before it looks whether it should stop: longer than a connection waits before it asks
 /// a silent peer whether it is there.
@@ -92,8 +90,9 @@ pub(super) fn serve(
     let result = serving.watch(&ended);
     serving.stop.store(true, Ordering::Relaxed);
     serving.bar.finish_and_clear();
-    if interrupt::requested() {
-        let _ = serving.connection.close(FAREWELL);
+    if result.is_err() || interrupt::requested() {
+        // The peer learns that this is not all.
+        serving.connection.abort();
     }
     result?;
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

@@ -366,6 +366,11 @@ impl Carry for A1 {
         }
     }
 
+    fn abort(&self, _: Instant) {
+        self.is_over.store(true, Ordering::SeqCst);
+        self.connection.abort();
+    }
+
     async fn close_async(&self) -> Result<(), Error> {
         while !self.stop_sending() {
             within(Instant::now() + SOON, std::future::pending::<()>()).await;

@@ -288,6 +288,12 @@ impl Carry for Cast {
         self.told(told.map_err(|unsent| unsent.error).and_then(|()| self.flush(deadline))).and(flushed)
     }
 
+    fn abort(&self, _: Instant) {
+        for sink in self.socket.sinks() {
+            sink.abort();
+        }
+    }
+
     async fn close_async(&self) -> Result<(), Error> {
         // With a window that is full there is no room for the end yet.
         let told = match self.socket.send_async(self.end()).await {

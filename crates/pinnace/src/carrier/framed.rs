@@ -308,6 +308,11 @@ impl Carry for Framed {
         self.stream.shutdown(Shutdown::Write).map_err(|error| self.error(error))?;
         self.flush(deadline)
     }
+
+    fn abort(&self, _: Instant) {
+        self.writer.give_up();
+        self.stream.abort();
+    }
 }
 
 impl Drop for Framed {

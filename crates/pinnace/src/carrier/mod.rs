@@ -132,7 +132,10 @@ pub(crate) trait Carry: Sync {
     /// No more is sent: waits, until the deadline, for what was sent to arrive, and tells the peer.
     fn close(&self, deadline: Option<Instant>) -> Result<(), Error>;
 
-    /// The same, for tasks, and without a deadline.
+    /// Ends at once: what has not arrived is given up, and the peer is told, until the deadline, that this is no end in order.
+    fn abort(&self, deadline: Instant);
+
+    /// The same as [`close`](Self::close), for tasks, and without a deadline.
     fn close_async(&self) -> impl Future<Output = Result<(), Error>> + Send {
         async {
             match self.close(Some(Instant::now())) {
@@ -233,6 +236,10 @@ impl Carry for Carrier {
 
     fn close(&self, deadline: Option<Instant>) -> Result<(), Error> {
         each!(self, carrier => carrier.close(deadline))
+    }
+
+    fn abort(&self, deadline: Instant) {
+        each!(self, carrier => carrier.abort(deadline));
     }
 
     async fn close_async(&self) -> Result<(), Error> {

@@ -135,6 +135,8 @@ struct Incoming {
     again: VecDeque<Received>,
     /// The number behind the last frame.
     end: Option<u64>,
+    /// It was no end in order.
+    is_broken_off: bool,
     /// Numbers before it of words that were lost.
     unheard: u64,
     asked: Option<crate::vrp::Sending>,
@@ -157,6 +159,7 @@ impl Incoming {
             is_hurried: false,
             again: VecDeque::new(),
             end: None,
+            is_broken_off: false,
             unheard: 0,
             asked: None,
         }
@@ -257,6 +260,11 @@ impl Incoming {
     fn is_over(&self) -> bool {
         self.early.is_empty() && self.end.is_some()
     }
+
+    /// What a receiver is told then.
+    fn outcome(&self) -> Result<Option<Received>, Error> {
+        if self.is_broken_off { Err(ConnectionError::BrokenOff { method: Method::Vrp }.into()) } else { Ok(None) }
+    }
 }
 
 impl Vrp {
@@ -313,6 +321,7 @@ impl Vrp {
             match control.kind {
                 Kind::Open if incoming.next.is_none_or(|next| next <= number) => incoming.next = Some(number),
                 Kind::End => (incoming.end, incoming.unheard) = (Some(number), control.piece.into()),
+                Kind::Abort => (incoming.end, incoming.is_broken_off) = (Some(number), true),
                 Kind::Open | Kind::Alive => {}
             }
             incoming.on_word(number);
@@ -558,7 +567,7 @@ impl Carry for Vrp {
                 return Ok(Some(received));
             }
             if incoming.is_over() {
-                return Ok(None);
+                return incoming.outcome();
             }
             let until = incoming.look_at(now);
             let until = deadline.map_or(until, |deadline| deadline.min(until));
@@ -594,7 +603,7 @@ impl Carry for Vrp {
                 return Ok(Some(received));
             }
             if incoming.is_over() {
-                return Ok(None);
+                return incoming.outcome();
             }
             match within(incoming.look_at(now), back.recv_async()).await {
                 None => {
@@ -655,6 +664,14 @@ impl Carry for Vrp {
         let told = self.told(self.out()?.take_untold());
         told.and(self.say_end(deadline))?;
         self.arrived()
+    }
+
+    fn abort(&self, deadline: Instant) {
+        self.terms().is_over = true;
+        let told = self.open(&Control::new(Kind::Abort, self.nonce));
+        if let (Some(out), Ok(_told)) = (&self.out, told) {
+            let _ = out.flush_until(Some(deadline));
+        }
     }
 
     async fn close_async(&self) -> Result<(), Error> {

@@ -308,6 +308,11 @@ impl Carry for Xtp {
         self.connection.finish()?;
         self.flush(deadline)
     }
+
+    fn abort(&self, _: Instant) {
+        // What is over already needs no end.
+        let _ = self.connection.close(xtp::Close::Forced);
+    }
 }
 
 /// The block with what a service says about sending.

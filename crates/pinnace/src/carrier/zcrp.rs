@@ -46,6 +46,8 @@ struct Incoming {
     /// Messages that whoever received them had no room for.
     again: VecDeque<Received>,
     has_ended: bool,
+    /// That was no end in order.
+    is_broken_off: bool,
     /// The last question whether the peer is there, if it was not answered.
     asked: Option<crate::zcrp::Sending>,
 }
@@ -91,7 +93,8 @@ impl Zcrp {
             if Control::may_be(&message, self.nonce)
                 && let Ok(control) = Control::parse(&message, Some(self.nonce))
             {
-                incoming.has_ended = control.kind == Kind::End;
+                incoming.has_ended = matches!(control.kind, Kind::End | Kind::Abort);
+                incoming.is_broken_off = control.kind == Kind::Abort;
                 self.pool.give_back(message);
                 return Ok(None);
             }
@@ -105,6 +108,11 @@ impl Zcrp {
         incoming.partial.extend_from_slice(&message);
         self.pool.give_back(message);
         Ok(is_last.then(|| Received::bytes(std::mem::take(&mut incoming.partial), Vec::new())))
+    }
+
+    /// Nothing more comes.
+    fn end(&self, incoming: &Incoming) -> Result<Option<Received>, Error> {
+        if incoming.is_broken_off { Err(ConnectionError::BrokenOff { method: Method::Zcrp }.into()) } else { Ok(None) }
     }
 
     /// Finds out whether the peer that has been silent is there.
@@ -226,7 +234,7 @@ impl Carry for Zcrp {
                 }
             }
         }
-        Ok(None)
+        self.end(&incoming)
     }
 
     async fn recv_async(&self) -> Result<Option<Received>, Error> {
@@ -245,7 +253,7 @@ impl Carry for Zcrp {
                 return Ok(Some(received));
             }
         }
-        Ok(None)
+        self.end(&incoming)
     }
 
     fn put_back(&self, received: Received) {
@@ -280,5 +288,12 @@ impl Carry for Zcrp {
         self.flush(deadline)?;
         drop(self.control(Kind::End)?);
         farewell(deadline, |until| self.flush(until), || self.sender.counters().unreachable_reports)
+    }
+
+    fn abort(&self, deadline: Instant) {
+        *self.sending.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        if self.control(Kind::Abort).is_ok() {
+            let _ = self.flush(Some(deadline));
+        }
     }
 }

@@ -3,7 +3,7 @@
 use super::{ConnectionError, Delivery, MessageStream, PerMessage};
 use crate::carrier::{Carrier, Carry, Received, ReceivedInto, Sending, Turn, within};
 use crate::counters::Shown;
-use crate::service::{Choice, Method, Path, Reliability, Selection, Service, choose};
+use crate::service::{Choice, Method, Path, Pattern, Reliability, Selection, Service, choose};
 use crate::{Error, Message, Unsent, a1};
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 /// How long the end of a connection waits for what was sent.
 const LINGER: Duration = Duration::from_secs(1);
+/// How long a connection that is broken off tries to say so.
+const FAREWELL: Duration = Duration::from_millis(200);
 /// No end lasts longer: beyond all that clocks tell there is none.
 const LONGEST_LINGER: Duration = Duration::from_secs(1 << 30);
 
@@ -42,6 +44,10 @@ pub struct Connection {
     /// Responses to requests for which nobody waits any more.
     owed: AtomicU64,
     is_closed: AtomicBool,
+    /// The end was told, and nothing is left to be given up.
+    has_ended: AtomicBool,
+    /// The most bytes of a message that the service has named.
+    largest: AtomicU64,
     shown: Shown,
 }
 
@@ -51,15 +57,31 @@ impl Connection {
         let (transacting, owed, is_closed) = (Turn::new(()), AtomicU64::new(0), AtomicBool::new(false));
         let service_text = service.to_string();
         let shown = Shown::new(method.name(), &peers(&carrier, peer), &service_text);
+        let has_ended = AtomicBool::new(false);
+        let largest = AtomicU64::new(largest_of(&service));
         let service = Mutex::new(service);
-        Self { carrier, method, path, peer, selection, service, transacting, owed, is_closed, shown }
+        Self {
+            carrier,
+            method,
+            path,
+            peer,
+            selection,
+            service,
+            transacting,
+            owed,
+            is_closed,
+            has_ended,
+            largest,
+            shown,
+        }
     }
 
     /// Begins to send a message (its first [`Message::len`] bytes, which are not copied unless they are few). Waits while
     /// the method's queue is full. What is returned says when it has arrived; dropped, the message goes on.
     ///
     /// # Errors
-    /// [`Unsent`] gives the message back, with the reason.
+    /// [`Unsent`] gives the message back, with the reason: [`ConnectionError::MessageTooLong`] if it has more bytes than the
+    /// service has named as [`largest`](Service::largest).
     pub fn send(&self, message: impl Into<Message>) -> Result<Delivery, Unsent> {
         let message = message.into();
         let bytes = message.len();
@@ -146,6 +168,10 @@ impl Connection {
     fn check(&self, message: Message, special: Option<&PerMessage>) -> Result<Message, Unsent> {
         if self.is_closed.load(Ordering::Relaxed) {
             return Err(Unsent::new(message, ConnectionError::Closed));
+        }
+        let (bytes, most) = (message.len() as u64, self.largest.load(Ordering::Relaxed));
+        if bytes > most {
+            return Err(Unsent::new(message, ConnectionError::MessageTooLong { bytes, most }));
         }
         let check = |special: &PerMessage| {
             special.check(self.method, || self.current().priority, || self.carrier.repeats_nothing())
@@ -351,6 +377,7 @@ impl Connection {
         }
         self.carrier.set_service(service).map_err(|why| cannot(format!("change to this service: {why}")))?;
         self.shown.describe(self.method.name(), &peers(&self.carrier, self.peer), &service.to_string());
+        self.largest.store(largest_of(service), Ordering::Relaxed);
         *current = service.clone();
         Ok(())
     }
@@ -433,7 +460,36 @@ impl Connection {
             return Ok(());
         }
         self.shown.close();
-        self.carrier.close(Instant::now().checked_add(linger))
+        let closed = self.carrier.close(Instant::now().checked_add(linger));
+        self.has_ended.fetch_or(closed.is_ok(), Ordering::Relaxed);
+        closed
+    }
+
+    /// Ends the connection at once, in both directions, and not in order: what has not arrived is given up, and the peer,
+    /// who could not know otherwise that something is missing, gets an error behind what has come
+    /// ([`ConnectionError::BrokenOff`], [`ConnectionError::Lost`], or that of the method). May take a fifth of a second to tell
+    /// it. A connection that is dropped while its thread panics ends so.
+    ///
+    /// ```
+    /// use pinnace::{Endpoint, service::Service};
+    /// let endpoint = Endpoint::bind("127.0.0.1:0")?;
+    /// let listener = endpoint.listen(&Service::new())?;
+    /// let sender = Endpoint::client().connect(&listener.local_addr().to_string(), &Service::new())?;
+    /// let receiver = listener.accept()?;
+    /// sender.send(b"the first of many".to_vec())?;
+    /// sender.flush()?;
+    /// sender.abort();
+    /// assert!(receiver.recv()?.is_some());
+    /// assert!(receiver.recv().is_err(), "and not `None`");
+    /// # Ok::<(), pinnace::Error>(())
+    /// ```
+    pub fn abort(&self) {
+        self.is_closed.store(true, Ordering::Relaxed);
+        // Also while somebody waits for what he sent to arrive; but not where all has.
+        if !self.has_ended.swap(true, Ordering::Relaxed) {
+            self.shown.close();
+            self.carrier.abort(Instant::now() + FAREWELL);
+        }
     }
 
     /// Like [`Connection::close`], for tasks.
@@ -447,12 +503,20 @@ impl Connection {
         let until = Instant::now() + linger.min(LONGEST_LINGER);
         let flushed = within(until, self.carrier.flush_async()).await.unwrap_or(Err(Error::Timeout));
         let told = within(until, self.carrier.close_async()).await.unwrap_or(Err(Error::Timeout));
-        match told {
+        let closed = match told {
             // The peer has closed, and needs to know nothing more.
             Err(Error::CallRefused(a1::Refused::NoConnection)) => flushed,
             told => flushed.and(told),
-        }
+        };
+        self.has_ended.fetch_or(closed.is_ok(), Ordering::Relaxed);
+        closed
     }
+}
+
+/// Of a stream it is no message that is so large.
+fn largest_of(service: &Service) -> u64 {
+    let most = if service.pattern == Pattern::Stream { None } else { service.largest };
+    most.unwrap_or(u64::MAX)
 }
 
 /// Whom a connection is with, in few words.
@@ -468,6 +532,9 @@ fn peers(carrier: &Carrier, first: SocketAddr) -> String {
 
 impl Drop for Connection {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            return self.abort();
+        }
         let _ = self.close(LINGER);
     }
 }

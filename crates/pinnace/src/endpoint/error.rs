@@ -58,6 +58,12 @@ pub enum ConnectionError {
         /// The method.
         method: Method,
     },
+    /// The peer has broken the connection off ([`Connection::abort`](crate::Connection::abort)): what it has sent is not all that
+    /// it had to send.
+    BrokenOff {
+        /// The method.
+        method: Method,
+    },
     /// The connection is lost.
     Lost {
         /// The method.
@@ -83,6 +89,13 @@ pub enum ConnectionError {
         method: Method,
         /// How many are missing here; 0: one has come behind those that were sent after it.
         messages: u64,
+    },
+    /// The message is larger than the service says that any is.
+    MessageTooLong {
+        /// Its bytes.
+        bytes: u64,
+        /// What the service says.
+        most: u64,
     },
     /// There is no room for the message now: so much was sent that has not arrived.
     Full {
@@ -115,6 +128,9 @@ impl fmt::Display for ConnectionError {
             Self::Unfinished { method } => {
                 write!(f, "the peer has ended the connection ({method}) in the midst of a message")
             }
+            Self::BrokenOff { method } => {
+                write!(f, "the peer has broken off the connection ({method}): what has come is not all")
+            }
             Self::Lost { method, source } => write!(f, "the connection ({method}) is lost: {source}"),
             Self::Undelivered { method, peer, messages, why } => {
                 let those = if *messages == 1 { "message" } else { "messages" };
@@ -128,6 +144,12 @@ impl fmt::Display for ConnectionError {
                     more => write!(f, "{more} messages are missing here")?,
                 }
                 f.write_str("; this end has refused what nobody read, or the peer has given up: read in time, and connect again")
+            }
+            Self::MessageTooLong { bytes, most } => {
+                write!(
+                    f,
+                    "a message of {bytes} bytes, where the service says that none has more than {most}: say largest={bytes}"
+                )
             }
             Self::Full { method } => {
                 write!(f, "{method} has no room for the message now: wait until some of what was sent has arrived")
@@ -152,11 +174,14 @@ impl ConnectionError {
     pub(crate) fn kind(&self) -> io::ErrorKind {
         match self {
             Self::Unmet { .. } | Self::Cannot { .. } | Self::Unsuited(_) => io::ErrorKind::Unsupported,
-            Self::Malformed(_) | Self::ServiceTooLong { .. } => io::ErrorKind::InvalidInput,
+            Self::Malformed(_) | Self::ServiceTooLong { .. } | Self::MessageTooLong { .. } => {
+                io::ErrorKind::InvalidInput
+            }
             Self::NoAnswer { .. } => io::ErrorKind::TimedOut,
             Self::Refused { .. } => io::ErrorKind::ConnectionRefused,
             Self::Unreached { .. } => io::ErrorKind::HostUnreachable,
             Self::Unfinished { .. } => io::ErrorKind::UnexpectedEof,
+            Self::BrokenOff { .. } => io::ErrorKind::ConnectionReset,
             Self::Lost { source, .. } => source.kind(),
             Self::Undelivered { .. } => io::ErrorKind::Other,
             Self::Gap { .. } => io::ErrorKind::InvalidData,

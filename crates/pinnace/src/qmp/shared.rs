@@ -464,6 +464,14 @@ impl Shared {
         is_finished
     }
 
+    /// Closes both directions, without the message that says that this is the end in order.
+    pub(super) fn abort(&self) {
+        self.is_ending.store(true, Ordering::Relaxed);
+        self.is_finished.store(true, Ordering::Relaxed);
+        lock(&self.channel).finish();
+        self.shut_reading();
+    }
+
     /// The same without waiting: the end follows as soon as the peer makes room for it.
     pub(super) fn finish_soon(self: &Arc<Self>) {
         if !self.finish(Some(Instant::now())) {
@@ -500,7 +508,12 @@ impl Shared {
     /// As the paper draws it.
     pub(super) fn state(&self) -> State {
         let has_ended = self.reading(Some(Instant::now())).ok().and_then(|reading| reading.end);
-        match (has_ended, self.is_finished.load(Ordering::Relaxed)) {
+        // With the channel in one's hands: the peer may have read an end that is only being noted here.
+        let is_finished = {
+            let _channel = lock(&self.channel);
+            self.is_finished.load(Ordering::Relaxed)
+        };
+        match (has_ended, is_finished) {
             (Some(End::Reset), _) | (Some(End::InOrder), true) => State::Quiescent,
             _ => State::Active,
         }

@@ -102,6 +102,23 @@ fn what_ends_without_its_end_was_reset() {
 }
 
 #[test]
+fn what_is_broken_off_is_a_reset_at_both_ends() {
+    let (a, b) = pair();
+    a.write(b"the first of many").unwrap();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| a.read(&mut [0; 8]));
+        thread::sleep(Duration::from_millis(20));
+        a.abort();
+        assert_eq!(waiting.join().unwrap().unwrap(), 0, "nobody waits for what will not come");
+    });
+    assert_eq!(a.write(b"x").unwrap_err().kind(), ErrorKind::BrokenPipe);
+    assert_eq!(b.read(&mut [0; 20]).unwrap(), 17);
+    assert_eq!(b.read(&mut [0; 20]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+    drop(a);
+    assert_eq!(b.read(&mut [0; 20]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+}
+
+#[test]
 fn the_end_waits_for_room_in_the_background() {
     let (a, b) = pair_of(2, Idle::Block);
     a.set_write_timeout(Some(Duration::from_millis(5)));

@@ -476,6 +476,15 @@ impl Stream {
         self.set(|settings| settings.linger = linger);
     }
 
+    /// Resets the connection: what has not arrived is given up, and the peer is told, as by dropping it with a linger of zero.
+    pub fn abort(&self) {
+        self.set_linger(Some(Duration::ZERO));
+        match self.inner() {
+            Inner::Engine(connection, _) => connection.close_socket(Linger::Zero),
+            Inner::Shared(shared) => shared.abort(),
+        }
+    }
+
     /// The error that has ended the connection, if there is one (SO_ERROR).
     pub fn failure(&self) -> Option<Errno> {
         match self.inner() {

@@ -274,6 +274,8 @@ pub(crate) enum Kind {
     End = 2,
     /// Somebody is here; nothing else.
     Alive = 3,
+    /// No more messages come, and some of those that were to come are missing.
+    Abort = 4,
 }
 
 /// A message of the connection's own, on the method's way. It begins with the connection's nonce, that no application is
@@ -329,6 +331,7 @@ impl Control {
             1 => Kind::Open,
             2 => Kind::End,
             3 => Kind::Alive,
+            4 => Kind::Abort,
             _ => return Err(WireError::Malformed),
         };
         let port = u16::from_le_bytes(cursor.array()?);

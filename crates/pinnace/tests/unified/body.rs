@@ -4,7 +4,7 @@ use pinnace::service::{Method, PathClass, Selection, Service};
 use pinnace::{Connection, Endpoint, EndpointOptions, Error, Message};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{Read, Write};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Two connected ends.
 pub(crate) struct Pair {
@@ -254,6 +254,42 @@ pub(crate) fn ends(pair: Pair) {
     assert!(client.recv_timeout(LONG).unwrap().is_none());
 }
 
+/// What is broken off in the middle does not look complete.
+pub(crate) fn breaks_off(pair: Pair) {
+    let Pair { client, server, _endpoint } = pair;
+    drop(client.send(pattern(10_000, 1)).unwrap());
+    expect(&server, &pattern(10_000, 1));
+    client.abort();
+    client.abort();
+    assert!(client.send(vec![1]).is_err());
+    let begun = Instant::now();
+    let error = server.recv_timeout(LONG).expect_err("an end in order");
+    assert!(!matches!(error, Error::Timeout) && begun.elapsed() < Duration::from_secs(5), "{error}");
+    assert!(server.recv_timeout(LONG).is_err(), "it was told once, and then looked like the end");
+}
+
+/// The same with more on its way than arrives.
+pub(crate) fn breaks_off_in_the_middle(pair: Pair) {
+    let Pair { client, server, _endpoint } = pair;
+    let reading = std::thread::spawn(move || {
+        let mut came = 0;
+        loop {
+            match server.recv_timeout(LONG) {
+                Ok(Some(message)) => came += message.len(),
+                other => return (came, other.map(|_| ())),
+            }
+        }
+    });
+    let mut sent = 0;
+    for _ in 0..8 {
+        sent += client.try_send(vec![7; 4 << 20]).map_or(0, |_| 4 << 20);
+    }
+    client.abort();
+    drop(client);
+    let (came, end) = reading.join().unwrap();
+    assert!(end.is_err() && came <= sent, "{came} of {sent} bytes, and then the end");
+}
+
 pub(crate) fn streams(pair: Pair) {
     let Pair { client, server, _endpoint } = pair;
     let bytes = pattern(1_000_000, 2);
@@ -306,7 +342,7 @@ pub(crate) fn descriptors(pair: &Pair) {
     };
     let nothing = || matches!(pair.server.recv_timeout(Duration::ZERO), Err(Error::Timeout));
     assert!(nothing());
-    let begin = std::time::Instant::now();
+    let begin = Instant::now();
     let result = pair.server.recv_timeout(Duration::from_millis(30));
     assert!(matches!(result, Err(Error::Timeout)) && begin.elapsed() >= Duration::from_millis(30), "{result:?}");
     for round in 0..3 {

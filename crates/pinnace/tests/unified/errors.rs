@@ -54,6 +54,35 @@ fn what_the_listener_does_not_accept_is_refused_with_its_reason() {
 }
 
 #[test]
+fn a_message_beyond_the_largest_that_the_service_names_is_given_back() {
+    let endpoint = Endpoint::bind("127.0.0.1:0").unwrap();
+    let listener = endpoint.listen(&Service::new()).unwrap();
+    let address = listener.local_addr().to_string();
+    let service = "direction=duplex largest=1KiB".parse().unwrap();
+    let there = std::thread::spawn(move || listener.accept().unwrap());
+    let here = Endpoint::client().connect(&address, &service).unwrap();
+    let there = there.join().unwrap();
+    for connection in [&here, &there] {
+        let unsent = connection.send(vec![0; 1025]).unwrap_err();
+        assert!(unsent.message.is_some_and(|message| message.len() == 1025));
+        let error = unsent.error.to_string();
+        assert!(error.contains("1025") && error.contains("1024") && error.contains("largest"), "{error}");
+        assert!(connection.try_send(vec![0; 1025]).is_err());
+        drop(connection.send(vec![1; 1024]).unwrap());
+    }
+    assert_eq!([here.recv().unwrap().unwrap().len(), there.recv().unwrap().unwrap().len()], [1024; 2]);
+    here.set_service(&"direction=duplex".parse().unwrap()).unwrap();
+    drop(here.send(vec![1; 1025]).unwrap());
+    assert_eq!(there.recv().unwrap().unwrap().len(), 1025);
+    // A write into a stream is no message.
+    let endpoint = Endpoint::bind("127.0.0.1:0").unwrap();
+    let listener = endpoint.listen(&Service::new()).unwrap();
+    let stream = "pattern=stream largest=1KiB".parse().unwrap();
+    let here = Endpoint::client().connect(&listener.local_addr().to_string(), &stream).unwrap();
+    drop(here.send(vec![0; 1 << 20]).unwrap());
+}
+
+#[test]
 fn both_ends_have_to_allow_the_method() {
     let none = Selection { excluded: Method::ALL.to_vec(), ..Selection::default() };
     let options = EndpointOptions { selection: none, ..EndpointOptions::default() };

@@ -75,6 +75,12 @@ macro_rules! over_every_method {
                 }
 
                 #[test]
+                fn what_is_broken_off_does_not_look_complete() {
+                    body::breaks_off(pair());
+                    body::breaks_off_in_the_middle(pair());
+                }
+
+                #[test]
                 fn the_end_is_told_and_nothing_is_lost_before_it() {
                     body::ends(pair());
                 }

@@ -29,7 +29,7 @@ fn no_piece_of_a_message_that_is_too_long_is_taken_for_one() {
         (1, 1, vec![3 * mib, 7, 2 * piece, mib, 10 * piece + 5, 0]),
     ] {
         let longest = longest * mib;
-        let service = format!("direction=duplex largest={largest}MiB");
+        let service = format!("direction=duplex size={largest}MiB");
         let Pair { client, server, _endpoint } = limited(Method::Zcrp, &service, longest as u64);
         std::thread::scope(|scope| {
             let sizes = &sizes;
@@ -47,7 +47,7 @@ fn no_piece_of_a_message_that_is_too_long_is_taken_for_one() {
 
 #[test]
 fn a_stream_that_has_a_message_too_long_goes_nowhere_else() {
-    let Pair { client, server, _endpoint } = limited(Method::Qmp, "direction=duplex largest=1MiB", 1 << 20);
+    let Pair { client, server, _endpoint } = limited(Method::Qmp, "direction=duplex size=1MiB", 1 << 20);
     drop(client.send(vec![1; 2 << 20]).unwrap());
     drop(client.send(b"behind it".to_vec()).unwrap());
     pollster::block_on(async {

@@ -7,6 +7,7 @@ mod support;
 
 use pinnace_core::{Address, Ecn, Train};
 use pinnace_link::{Link, SendOutcome, UdpLink, UdpOptions};
+use std::net::SocketAddr;
 use std::process::Command;
 use support::{Memory, collect, receive_bytes, send_bytes, train_of};
 
@@ -86,7 +87,7 @@ fn without_a_way_a_peer_is_unreachable() {
     }
     let options = UdpOptions::default();
     let mut link = UdpLink::bind("0.0.0.0:0".parse().unwrap(), &options).unwrap();
-    let nowhere: std::net::SocketAddr = "192.0.2.1:9".parse().unwrap();
+    let nowhere: SocketAddr = "192.0.2.1:9".parse().unwrap();
     assert_eq!(send_bytes(&mut link, nowhere.into(), b"x", Ecn::NotCapable), SendOutcome::Unreachable);
     assert!(UdpLink::connect(None, nowhere, &options).is_err());
     // The link itself is well.
@@ -103,7 +104,7 @@ fn what_a_rule_of_this_host_forbids_is_lost_and_counted() {
     let rule = Command::new("ip").args(["route", "add", "prohibit", "192.0.2.0/24"]).status();
     assert!(rule.unwrap().success());
     let mut link = UdpLink::bind("0.0.0.0:0".parse().unwrap(), &UdpOptions::default()).unwrap();
-    let forbidden: std::net::SocketAddr = "192.0.2.1:9".parse().unwrap();
+    let forbidden: SocketAddr = "192.0.2.1:9".parse().unwrap();
     let mut train = Train::new(link.train_limits());
     train.begin(forbidden.into(), 100);
     for _ in 0..5 {
@@ -112,4 +113,52 @@ fn what_a_rule_of_this_host_forbids_is_lost_and_counted() {
     }
     assert_eq!(link.send(&train, &Memory::zeros(1).table).unwrap(), SendOutcome::Sent);
     assert_eq!((link.counters().send_errors, link.counters().datagrams_sent), (1, 0));
+}
+
+/// Sets the MTU of the way to one of this namespace's own addresses.
+fn set_path(to: &str, mtu: usize) -> bool {
+    let arguments = format!("route replace local {to} dev lo table local mtu {mtu}");
+    Command::new("ip").args(arguments.split(' ')).status().is_ok_and(|status| status.success())
+}
+
+#[test]
+fn one_small_path_costs_the_other_peers_of_a_link_nothing() {
+    if !namespace(9000) {
+        return;
+    }
+    let options = UdpOptions::default();
+    let mut link = UdpLink::bind("0.0.0.0:0".parse().unwrap(), &options).unwrap();
+    let mut peers = ["127.9.0.1", "127.9.0.2"].map(|ip| {
+        assert!(set_path(ip, 9000));
+        UdpLink::bind(format!("{ip}:0").parse().unwrap(), &options).unwrap()
+    });
+    let to = [0, 1].map(|at: usize| Address::from(peers[at].local_address().unwrap()));
+    let limits = link.train_limits();
+    let source = Memory::pattern(30_500);
+    // The outcome, how many calls it took, and in how many reads all of it came.
+    let mut crosses = |link: &mut UdpLink, at: usize, size: usize| {
+        let mut train = Train::new(link.train_limits());
+        train.begin(to[at], size + support::TRAILER);
+        support::fill(&mut train, source.id, 0, source.bytes().len(), size);
+        let calls = link.counters().send_calls;
+        let outcome = link.send(&train, &source.table).unwrap();
+        let calls = link.counters().send_calls - calls;
+        let reads = match outcome {
+            SendOutcome::Sent => collect(&mut peers[at], &Memory::zeros(30_500), 30_500, size).reads,
+            _ => 0,
+        };
+        (outcome, calls, reads)
+    };
+    for at in [0, 1] {
+        assert_eq!(crosses(&mut link, at, 1400), (SendOutcome::Sent, 1, 1));
+    }
+    assert!(set_path("127.9.0.2", 1000));
+    let (outcome, ..) = crosses(&mut link, 1, 1400);
+    assert_eq!(outcome, SendOutcome::TooLarge(Some(1000 - 28)), "what fits on this path, not on a usual one");
+    assert!(Link::allow_fragmentation(&mut link));
+    assert_eq!(crosses(&mut link, 1, 1400), (SendOutcome::Sent, 2, 22), "refused to be segmented, and sent singly");
+    assert_eq!(crosses(&mut link, 1, 1400), (SendOutcome::Sent, 1, 22), "singly at once");
+    assert_eq!(crosses(&mut link, 1, 900), (SendOutcome::Sent, 1, 1), "these fit");
+    assert_eq!(crosses(&mut link, 0, 1400), (SendOutcome::Sent, 1, 1), "this path has nothing against it");
+    assert_eq!((link.train_limits(), link.counters().offload_fallbacks), (limits, 1));
 }

@@ -1,10 +1,12 @@
 //! [`UdpLink`] on Linux: one system call a train, one a coalesced read, no copy and no allocation in between.
 //!
-//! Always true: a send that a path refused to segment was sent singly in the same call, so a fallback loses nothing; a
-//! train that left in part before the socket was full goes on where it stopped when the same train is offered again.
+//! Always true: a send that a path refused to segment was sent singly in the same call, so a fallback loses nothing; where
+//! a link hears everybody, what one path refuses changes nothing for the others; a train that left in part before the
+//! socket was full goes on where it stopped when the same train is offered again.
 
 mod groups;
 mod multicast;
+mod unsegmented;
 
 pub use groups::{GroupsLink, Memberships};
 pub use multicast::{GroupLink, MulticastOptions, probe_multicast};
@@ -20,6 +22,7 @@ use pinnace_core::{Address, Ecn, ReceivePlan, RxMeta, Train, TrainLimits};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, RawFd};
+use unsegmented::Unsegmented;
 
 /// Reads that must find nothing before the socket cannot hold a datagram from before it was connected: the kernel may
 /// still be delivering one that it looked up earlier.
@@ -80,6 +83,8 @@ pub struct UdpLink {
     coalescing: bool,
     /// Datagrams so large were refused to be segmented; smaller ones were not.
     offload_below: usize,
+    /// The same, of each destination by itself, while there is no one peer.
+    unsegmented: Unsegmented,
     ecn: bool,
     /// What a connected socket of ours marks its datagrams with by itself, and whether the last train wanted another mark.
     marks: Ecn,
@@ -265,6 +270,7 @@ impl UdpLink {
             segments: offload.segments,
             coalescing: offload.coalescing,
             offload_below: usize::MAX,
+            unsegmented: Unsegmented::default(),
             ecn: options.ecn,
             marks: Ecn::NotCapable,
             marks_differ: false,
@@ -460,6 +466,19 @@ impl UdpLink {
         SendOutcome::Sent
     }
 
+    /// Bytes of the largest datagram that reaches whoever `self.to` names in one piece: a link that hears everybody does
+    /// not know their paths until they refuse.
+    fn fits(&mut self) -> usize {
+        self.refresh_mtu();
+        let of_path = self.one_of_many().and_then(|to| Some(payload(route(to).ok()?.1?, to.is_ipv4())));
+        of_path.unwrap_or(self.max_datagram)
+    }
+
+    /// Where a train goes, if the link has more than one peer.
+    fn one_of_many(&self) -> Option<SocketAddr> {
+        self.to.address().filter(|_| self.peer.is_none() && !self.connected)
+    }
+
     /// What a refusal means that has nothing to do with offload.
     fn refused(&mut self, refusal: Refusal, size: usize) -> io::Result<SendOutcome> {
         match refusal {
@@ -472,9 +491,8 @@ impl UdpLink {
                 Ok(SendOutcome::Unreachable)
             }
             Refusal::TooLarge => {
-                self.refresh_mtu();
-                let known = self.max_datagram < size;
-                Ok(SendOutcome::TooLarge(known.then_some(self.max_datagram as u32)))
+                let fits = self.fits();
+                Ok(SendOutcome::TooLarge((fits < size).then_some(fits as u32)))
             }
             Refusal::Unwilling | Refusal::Other => {
                 self.counters.send_errors += 1;
@@ -531,6 +549,16 @@ impl UdpLink {
         used
     }
 
+    /// Whether the kernel is asked to cut this train up.
+    fn segments_train(&self, train: &Train) -> bool {
+        let size = train.segment_size();
+        train.segments() <= self.segments
+            && size < self.offload_below
+            && train.bytes() <= self.train_bytes()
+            && (self.unsegmented.is_empty()
+                || self.one_of_many().is_none_or(|to| size < self.unsegmented.below(to.ip())))
+    }
+
     /// A path refused to segment: send singly now, and do not ask again.
     fn fall_back(&mut self, train: &Train, memory: &BufferTable, named: bool) -> io::Result<SendOutcome> {
         let errors = self.counters.send_errors;
@@ -538,13 +566,13 @@ impl UdpLink {
         if outcome != SendOutcome::Sent || self.counters.send_errors > errors {
             return Ok(outcome);
         }
-        self.refresh_mtu();
         self.counters.offload_fallbacks += 1;
-        if train.segment_size() > self.max_datagram {
-            // They go as fragments, which cannot be segmented as well; smaller ones can.
-            self.offload_below = self.offload_below.min(train.segment_size());
-        } else {
-            self.segments = 1;
+        // They go as fragments, which cannot be segmented as well; smaller ones can.
+        let from = if train.segment_size() > self.fits() { train.segment_size() } else { 0 };
+        match self.one_of_many() {
+            Some(to) => self.unsegmented.note(to.ip(), from),
+            None if from > 0 => self.offload_below = self.offload_below.min(from),
+            None => self.segments = 1,
         }
         Ok(outcome)
     }
@@ -604,7 +632,7 @@ impl Link for UdpLink {
         let named = self.address(train.destination())?;
         let (segments, size) = (train.segments(), train.segment_size());
         let offload = segments > 1;
-        if offload && (segments > self.segments || size >= self.offload_below || train.bytes() > self.train_bytes()) {
+        if offload && !self.segments_train(train) {
             return self.send_singly(train, memory, named);
         }
         self.lay_control(train, named, offload.then_some(size as u16));

@@ -1,0 +1,126 @@
+//! Kernels and paths that refuse what a control message asks for. The kernel at hand refuses nothing, so this program's own
+//! `sendmsg` and `sendmmsg` stand before the C library's, and refuse what the thread's test says.
+#![cfg(target_os = "linux")]
+
+mod support;
+
+use libc::{c_int, c_uint, mmsghdr, msghdr, sockaddr_in};
+use pinnace_core::{Address, Ecn, Train};
+use pinnace_link::{Link, SendOutcome, UdpLink, UdpOptions};
+use std::cell::Cell;
+use support::{Memory, TRAILER, collect, fill};
+
+const UDP_SEGMENT: c_int = 103;
+
+/// What is refused.
+#[derive(Clone, Copy)]
+struct Kernel {
+    /// Segments for this port: its path cannot.
+    segments_to: Option<u16>,
+}
+
+thread_local! {
+    static KERNEL: Cell<Kernel> = const { Cell::new(Kernel { segments_to: None }) };
+}
+
+/// # Safety
+/// The header must be a valid one, as for the system call.
+unsafe fn refuses(header: &msghdr) -> Option<c_int> {
+    let kernel = KERNEL.get();
+    let port = if header.msg_name.is_null() {
+        None
+    } else {
+        // SAFETY: these tests send to IPv4 alone.
+        Some(u16::from_be(unsafe { (*header.msg_name.cast::<sockaddr_in>()).sin_port }))
+    };
+    // SAFETY: the caller's promise.
+    let mut head = unsafe { libc::CMSG_FIRSTHDR(header) };
+    // SAFETY: null, or one that the caller's header has room for.
+    while let Some(control) = unsafe { head.as_ref() } {
+        match (control.cmsg_level, control.cmsg_type) {
+            (libc::SOL_UDP, UDP_SEGMENT) if port.is_some() && port == kernel.segments_to => return Some(libc::EIO),
+            _ => {}
+        }
+        // SAFETY: as above.
+        head = unsafe { libc::CMSG_NXTHDR(header, head) };
+    }
+    None
+}
+
+fn fail(errno: c_int) {
+    // SAFETY: this thread's own.
+    unsafe { *libc::__errno_location() = errno };
+}
+
+// SAFETY: as declared by the C library, which this program calls for nothing else.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sendmsg(fd: c_int, header: *const msghdr, flags: c_int) -> isize {
+    // SAFETY: the caller's promise.
+    if let Some(errno) = unsafe { refuses(&*header) } {
+        fail(errno);
+        return -1;
+    }
+    // SAFETY: the arguments are those that the caller gave.
+    unsafe { libc::syscall(libc::SYS_sendmsg, fd, header, flags) as isize }
+}
+
+// SAFETY: as `sendmsg`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int {
+    // SAFETY: the caller's promise; there is at least one.
+    if let Some(errno) = unsafe { refuses(&(*messages).msg_hdr) } {
+        fail(errno);
+        return -1;
+    }
+    // SAFETY: the arguments are those that the caller gave.
+    unsafe { libc::syscall(libc::SYS_sendmmsg, fd, messages, count, flags) as c_int }
+}
+
+fn bind(ip: &str) -> UdpLink {
+    UdpLink::bind(format!("{ip}:0").parse().unwrap(), &UdpOptions::default()).unwrap()
+}
+
+/// A train of `source` in segments of 1000 bytes: the outcome, and how many calls it took.
+fn send(link: &mut UdpLink, to: &UdpLink, source: &Memory, ecn: Ecn) -> (SendOutcome, u64) {
+    let mut train = Train::new(link.train_limits());
+    train.begin(Address::from(to.local_address().unwrap()), 1000 + TRAILER);
+    train.set_ecn(ecn);
+    fill(&mut train, source.id, 0, source.bytes().len(), 1000);
+    let calls = link.counters().send_calls;
+    let outcome = link.send(&train, &source.table).unwrap();
+    (outcome, link.counters().send_calls - calls)
+}
+
+/// In how many reads it came.
+fn reads(link: &mut UdpLink, bytes: usize) -> usize {
+    collect(link, &Memory::zeros(bytes), bytes, 1000).reads
+}
+
+#[test]
+fn a_path_that_refuses_to_segment_is_one_peers_alone() {
+    let (mut link, mut far, mut near) = (bind("127.0.0.1"), bind("127.0.0.2"), bind("127.0.0.3"));
+    let (source, limits) = (Memory::pattern(9_500), link.train_limits());
+    KERNEL.set(Kernel { segments_to: Some(far.local_address().unwrap().port()) });
+    for calls in [2, 1, 1] {
+        assert_eq!(send(&mut link, &far, &source, Ecn::NotCapable), (SendOutcome::Sent, calls));
+        assert_eq!(reads(&mut far, 9_500), 10);
+    }
+    assert_eq!((link.train_limits(), link.counters().offload_fallbacks), (limits, 1));
+    assert_eq!(send(&mut link, &near, &source, Ecn::NotCapable), (SendOutcome::Sent, 1));
+    assert_eq!(reads(&mut near, 9_500), 1);
+}
+
+#[test]
+fn a_path_that_refuses_to_segment_still_carries_marks() {
+    let (mut link, mut peer) = (bind("127.0.0.1"), bind("127.0.0.2"));
+    let source = Memory::pattern(9_500);
+    KERNEL.set(Kernel { segments_to: Some(peer.local_address().unwrap().port()) });
+    for _ in 0..3 {
+        assert_eq!(send(&mut link, &peer, &source, Ecn::Capable0).0, SendOutcome::Sent);
+        for _ in 0..10 {
+            let (_, read) = support::receive_bytes(&mut peer).unwrap();
+            assert_eq!(read.meta.ecn, Ecn::Capable0);
+        }
+    }
+    assert_eq!(link.counters().offload_fallbacks, 1);
+}

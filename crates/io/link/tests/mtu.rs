@@ -5,9 +5,10 @@
 
 mod support;
 
-use pinnace_core::{Address, Ecn, Train};
+use pinnace_core::{Address, Ecn, Train, TrainLimits};
 use pinnace_link::{Link, SendOutcome, UdpLink, UdpOptions};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::FromRawFd;
 use std::process::Command;
 use support::{Memory, collect, receive_bytes, send_bytes, train_of};
 
@@ -161,4 +162,59 @@ fn one_small_path_costs_the_other_peers_of_a_link_nothing() {
     assert_eq!(crosses(&mut link, 1, 900), (SendOutcome::Sent, 1, 1), "these fit");
     assert_eq!(crosses(&mut link, 0, 1400), (SendOutcome::Sent, 1, 1), "this path has nothing against it");
     assert_eq!((link.train_limits(), link.counters().offload_fallbacks), (limits, 1));
+}
+
+/// Lets this host hear from itself, as a router would say it, that what `from` has sent to `to` did not arrive. Anybody can.
+fn forge_icmp(code: u8, mtu: u16, from: SocketAddr, to: SocketAddr) {
+    let (SocketAddr::V4(from), SocketAddr::V4(to)) = (from, to) else { panic!("this is for IPv4") };
+    let mut icmp = vec![3, code, 0, 0, 0, 0];
+    icmp.extend(mtu.to_be_bytes());
+    icmp.extend([0x45, 0, 0, 28, 0, 0, 0x40, 0, 64, 17, 0, 0]);
+    icmp.extend(from.ip().octets().into_iter().chain(to.ip().octets()));
+    icmp.extend(from.port().to_be_bytes().into_iter().chain(to.port().to_be_bytes()).chain([0, 8, 0, 0]));
+    let sum = icmp.chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum::<u32>();
+    let sum = !((sum & 0xFFFF) + (sum >> 16)) as u16;
+    icmp[2..4].copy_from_slice(&sum.to_be_bytes());
+    // SAFETY: a new descriptor, which is closed with the socket made of it; `send_to` cares for no protocol.
+    let socket = unsafe {
+        let fd = libc::socket(libc::AF_INET, libc::SOCK_RAW, libc::IPPROTO_ICMP);
+        assert!(fd >= 0, "{}", std::io::Error::last_os_error());
+        UdpSocket::from_raw_fd(fd)
+    };
+    assert_eq!(socket.send_to(&icmp, (*from.ip(), 0)).unwrap(), icmp.len());
+}
+
+#[test]
+fn what_a_socket_tells_of_earlier_datagrams_is_not_taken_for_this_trains() {
+    if !namespace(9000) {
+        return;
+    }
+    let (mut a, mut b) = pair("127.0.0.1:0");
+    let (from, to) = (b.local_address().unwrap(), a.local_address().unwrap());
+    let (source, limits) = (Memory::pattern(9_500), b.train_limits());
+    const FRAGMENTATION_NEEDED: (u8, u16) = (4, 8000);
+    const NO_SUCH_PORT: (u8, u16) = (3, 0);
+    for ((code, mtu), outcome) in [(FRAGMENTATION_NEEDED, SendOutcome::Sent), (NO_SUCH_PORT, SendOutcome::Unreachable)]
+    {
+        for size in [1000, 5000] {
+            forge_icmp(code, mtu, from, to);
+            assert_eq!(train(&mut b, &source, size), outcome);
+            // All of it, once, and cut up by the kernel.
+            assert_eq!(collect(&mut a, &Memory::zeros(9_500), 9_500, size).reads, 1);
+        }
+        forge_icmp(code, mtu, from, to);
+        assert_eq!(send_bytes(&mut b, Address::Peer, b"alone", Ecn::NotCapable), outcome);
+        assert_eq!(receive_bytes(&mut a).unwrap().0, b"alone");
+        // More of them than one call takes: these go singly.
+        forge_icmp(code, mtu, from, to);
+        let many = Memory::pattern(200);
+        let mut singly = Train::new(TrainLimits { segments: 200, ..limits });
+        singly.begin(Address::Peer, 1 + support::TRAILER);
+        support::fill(&mut singly, many.id, 0, 200, 1);
+        assert_eq!(b.send(&singly, &many.table).unwrap(), outcome);
+        assert_eq!(collect(&mut a, &Memory::zeros(200), 200, 1).datagrams, 200);
+    }
+    let counters = b.counters();
+    assert_eq!((b.train_limits(), counters.offload_fallbacks, counters.unreachable_reports), (limits, 0, 4));
+    assert_eq!(counters.datagrams_sent, 2 * (10 + 2 + 1 + 200));
 }

@@ -459,11 +459,28 @@ impl UdpLink {
         self.out.set_control(segment, tos, source);
     }
 
-    fn sent(&mut self, datagrams: usize, bytes: usize) -> SendOutcome {
+    /// A train has left; `old` is a refusal that was told first, and not about this train.
+    fn sent(&mut self, datagrams: usize, bytes: usize, old: Option<Refusal>) -> io::Result<SendOutcome> {
         self.counters.trains_sent += 1;
         self.counters.datagrams_sent += datagrams as u64;
         self.counters.bytes_sent += bytes as u64;
-        SendOutcome::Sent
+        match old {
+            Some(refusal @ Refusal::Unreachable) => self.refused(refusal, 0),
+            _ => Ok(SendOutcome::Sent),
+        }
+    }
+
+    /// Whether a refusal may be about what was sent before: a connected socket answers the next call with what ICMP said,
+    /// which anybody can forge, and sends nothing. It has told it then, and can be asked again.
+    fn may_be_old(&mut self, refusal: &Refusal, size: usize) -> bool {
+        match refusal {
+            Refusal::Unreachable => self.connected,
+            Refusal::TooLarge if self.connected => {
+                self.refresh_mtu();
+                size <= self.max_datagram
+            }
+            _ => false,
+        }
     }
 
     /// Bytes of the largest datagram that reaches whoever `self.to` names in one piece: a link that hears everybody does
@@ -512,7 +529,7 @@ impl UdpLink {
             Some((done, which)) if which == fingerprint(train) => done,
             _ => 0,
         };
-        let mut lost = 0;
+        let (mut lost, mut old) = (0, None);
         let fd = self.write_fd;
         loop {
             let calls = &mut self.counters.send_calls;
@@ -530,6 +547,7 @@ impl UdpLink {
                     done += 1;
                     lost += 1;
                 }
+                refusal if old.is_none() && self.may_be_old(&refusal, train.segment_size()) => old = Some(refusal),
                 refusal => return self.refused(refusal, train.segment_size()),
             }
         }
@@ -537,7 +555,8 @@ impl UdpLink {
         if lost == train.segments() {
             return Ok(SendOutcome::Sent);
         }
-        Ok(self.sent(done - lost, train.bytes() - lost * train.segment_size().min(train.bytes() / train.segments())))
+        let bytes = train.bytes() - lost * train.segment_size().min(train.bytes() / train.segments());
+        self.sent(done - lost, bytes, old)
     }
 
     /// Some kernels refuse the ECN control message. True if that may have been why, and it is not sent any more. They also
@@ -640,15 +659,20 @@ impl Link for UdpLink {
             return self.refused(Refusal::Other, 0);
         }
         let message = self.out.message(named.then_some(&mut self.to));
+        let mut old = None;
         loop {
             self.counters.send_calls += 1;
             // SAFETY: `gather` laid the message out: pieces in `self.out`, in the train and in memory that the table
             // vouches for, a name in `self.to`; none of it has moved since, and the kernel only reads it.
             if unsafe { libc::sendmsg(self.write_fd, &raw const message, Outgoing::FLAGS) } >= 0 {
-                return Ok(self.sent(segments, train.bytes()));
+                return self.sent(segments, train.bytes(), old);
             }
             return match Refusal::last() {
                 None => continue,
+                Some(refusal) if old.is_none() && self.may_be_old(&refusal, size) => {
+                    old = Some(refusal);
+                    continue;
+                }
                 Some(Refusal::TooLarge | Refusal::Unwilling) if offload => self.fall_back(train, memory, named),
                 Some(Refusal::Unwilling) if self.give_up_ecn(train) => self.send(train, memory),
                 Some(refusal) => self.refused(refusal, size),

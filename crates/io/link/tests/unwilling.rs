@@ -13,14 +13,16 @@ use support::{Memory, TRAILER, collect, fill};
 const UDP_SEGMENT: c_int = 103;
 
 /// What is refused.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Kernel {
+    /// Marks: it does not know that control message.
+    marks: bool,
     /// Segments for this port: its path cannot.
     segments_to: Option<u16>,
 }
 
 thread_local! {
-    static KERNEL: Cell<Kernel> = const { Cell::new(Kernel { segments_to: None }) };
+    static KERNEL: Cell<Kernel> = const { Cell::new(Kernel { marks: false, segments_to: None }) };
 }
 
 /// # Safety
@@ -38,6 +40,7 @@ unsafe fn refuses(header: &msghdr) -> Option<c_int> {
     // SAFETY: null, or one that the caller's header has room for.
     while let Some(control) = unsafe { head.as_ref() } {
         match (control.cmsg_level, control.cmsg_type) {
+            (libc::SOL_IP, libc::IP_TOS) if kernel.marks => return Some(libc::EINVAL),
             (libc::SOL_UDP, UDP_SEGMENT) if port.is_some() && port == kernel.segments_to => return Some(libc::EIO),
             _ => {}
         }
@@ -100,7 +103,7 @@ fn reads(link: &mut UdpLink, bytes: usize) -> usize {
 fn a_path_that_refuses_to_segment_is_one_peers_alone() {
     let (mut link, mut far, mut near) = (bind("127.0.0.1"), bind("127.0.0.2"), bind("127.0.0.3"));
     let (source, limits) = (Memory::pattern(9_500), link.train_limits());
-    KERNEL.set(Kernel { segments_to: Some(far.local_address().unwrap().port()) });
+    KERNEL.set(Kernel { segments_to: Some(far.local_address().unwrap().port()), ..Kernel::default() });
     for calls in [2, 1, 1] {
         assert_eq!(send(&mut link, &far, &source, Ecn::NotCapable), (SendOutcome::Sent, calls));
         assert_eq!(reads(&mut far, 9_500), 10);
@@ -111,10 +114,22 @@ fn a_path_that_refuses_to_segment_is_one_peers_alone() {
 }
 
 #[test]
+fn a_kernel_that_does_not_take_marks_still_segments() {
+    let (mut link, mut peer) = (bind("127.0.0.1"), bind("127.0.0.2"));
+    let (source, limits) = (Memory::pattern(9_500), link.train_limits());
+    KERNEL.set(Kernel { marks: true, ..Kernel::default() });
+    for calls in [2, 1, 1] {
+        assert_eq!(send(&mut link, &peer, &source, Ecn::Capable0), (SendOutcome::Sent, calls));
+        assert_eq!(reads(&mut peer, 9_500), 1);
+    }
+    assert_eq!((link.train_limits(), link.counters().offload_fallbacks), (limits, 0));
+}
+
+#[test]
 fn a_path_that_refuses_to_segment_still_carries_marks() {
     let (mut link, mut peer) = (bind("127.0.0.1"), bind("127.0.0.2"));
     let source = Memory::pattern(9_500);
-    KERNEL.set(Kernel { segments_to: Some(peer.local_address().unwrap().port()) });
+    KERNEL.set(Kernel { segments_to: Some(peer.local_address().unwrap().port()), ..Kernel::default() });
     for _ in 0..3 {
         assert_eq!(send(&mut link, &peer, &source, Ecn::Capable0).0, SendOutcome::Sent);
         for _ in 0..10 {

@@ -654,29 +654,33 @@ impl Link for UdpLink {
         if offload && !self.segments_train(train) {
             return self.send_singly(train, memory, named);
         }
-        self.lay_control(train, named, offload.then_some(size as u16));
-        if !self.out.gather(train, memory, offload && size < self.stage_below) {
-            return self.refused(Refusal::Other, 0);
-        }
-        let message = self.out.message(named.then_some(&mut self.to));
-        let mut old = None;
+        let (mut old, mut is_unmarked) = (None, false);
         loop {
+            self.lay_control(train, named, offload.then_some(size as u16));
+            if !self.out.gather(train, memory, offload && size < self.stage_below) {
+                return self.refused(Refusal::Other, 0);
+            }
+            let message = self.out.message(named.then_some(&mut self.to));
             self.counters.send_calls += 1;
             // SAFETY: `gather` laid the message out: pieces in `self.out`, in the train and in memory that the table
             // vouches for, a name in `self.to`; none of it has moved since, and the kernel only reads it.
             if unsafe { libc::sendmsg(self.write_fd, &raw const message, Outgoing::FLAGS) } >= 0 {
                 return self.sent(segments, train.bytes(), old);
             }
-            return match Refusal::last() {
-                None => continue,
-                Some(refusal) if old.is_none() && self.may_be_old(&refusal, size) => {
-                    old = Some(refusal);
-                    continue;
+            match Refusal::last() {
+                None => {}
+                Some(refusal) if old.is_none() && self.may_be_old(&refusal, size) => old = Some(refusal),
+                // Without the mark first: there is one kernel, but many paths, and one that does not segment says so again.
+                Some(Refusal::Unwilling) if self.give_up_ecn(train) => is_unmarked = true,
+                Some(refusal) => {
+                    // It need not have been the mark.
+                    self.ecn |= is_unmarked;
+                    return match refusal {
+                        Refusal::TooLarge | Refusal::Unwilling if offload => self.fall_back(train, memory, named),
+                        refusal => self.refused(refusal, size),
+                    };
                 }
-                Some(Refusal::TooLarge | Refusal::Unwilling) if offload => self.fall_back(train, memory, named),
-                Some(Refusal::Unwilling) if self.give_up_ecn(train) => self.send(train, memory),
-                Some(refusal) => self.refused(refusal, size),
-            };
+            }
         }
     }
 

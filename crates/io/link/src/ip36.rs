@@ -249,20 +249,22 @@ impl Ip36Link {
         self.max_datagram = self.payload(mtu.unwrap_or(ASSUMED_MTU));
     }
 
-    /// Where a train goes: `self.to` names it. True if it has to be said, false if the kernel knows.
-    fn address(&mut self, destination: Address) -> io::Result<bool> {
+    /// Where a train goes: `self.to` names it. True if it has to be said, false if the kernel knows; None if it is of
+    /// another family, which says nothing of the link.
+    fn address(&mut self, destination: Address) -> io::Result<Option<bool>> {
         let address = match destination {
-            Address::Peer if self.peer.is_some() => return Ok(false),
+            Address::Peer if self.peer.is_some() => return Ok(Some(false)),
             Address::Peer => return Err(io::Error::new(io::ErrorKind::NotConnected, "the link has no peer")),
             Address::Inet(address) => host(address),
             _ => return Err(invalid(format!("{destination} is no internet address"))),
         };
         match self.peer {
-            Some(peer) if peer == address => Ok(false),
+            Some(peer) if peer == address => Ok(Some(false)),
             Some(_) => Err(invalid("the link is connected to another peer")),
             None => {
-                self.to = host_name(address, self.family)?;
-                Ok(true)
+                let Ok(name) = host_name(address, self.family) else { return Ok(None) };
+                self.to = name;
+                Ok(Some(true))
             }
         }
     }
@@ -446,7 +448,7 @@ impl Link for Ip36Link {
         if train.is_empty() {
             return Ok(SendOutcome::Sent);
         }
-        let named = self.address(train.destination())?;
+        let Some(named) = self.address(train.destination())? else { return self.refused(Refusal::Unreachable, 0) };
         let tos =
             (self.ecn && train.ecn() != Ecn::NotCapable).then_some((self.family == Family::V6, train.ecn() as u8));
         self.out.set_control(None, tos, None);

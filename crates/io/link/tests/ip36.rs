@@ -584,3 +584,17 @@ fn both_ends_may_be_in_namespaces_of_their_own() {
         }
     }
 }
+
+#[test]
+fn nobody_of_another_family_can_be_reached_and_the_link_is_well() {
+    if !namespace() {
+        return;
+    }
+    for ([here, there], other) in [(V4, V6[0]), (V6, V4[0])] {
+        let (mut a, mut b) = (bind(here), connect(there, here));
+        assert_eq!(send_bytes(&mut a, at(other), b"x", Ecn::NotCapable), SendOutcome::Unreachable);
+        send_bytes(&mut a, at(there), b"well", Ecn::NotCapable);
+        assert_eq!(receive_bytes(&mut b).unwrap().0, b"well");
+        assert_eq!((a.counters().unreachable_reports, a.counters().datagrams_sent), (1, 1));
+    }
+}

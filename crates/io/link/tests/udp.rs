@@ -499,3 +499,19 @@ fn a_callers_unconnected_socket_hears_everybody_and_answers() {
     // SAFETY: open until the end of the test.
     assert!(unsafe { UdpLink::from_unconnected_fd(unix.as_raw_fd(), &UdpOptions::default()) }.is_err());
 }
+
+#[test]
+fn nobody_of_another_family_can_be_reached_and_the_link_is_well() {
+    for (local, other) in [(V4, "[::1]:9"), ("[::1]:0", "127.0.0.1:9")] {
+        let mut link = UdpLink::bind(address(local), &UdpOptions::default()).unwrap();
+        let mut peer = UdpLink::bind(address(local), &UdpOptions::default()).unwrap();
+        let to = peer.local_address().unwrap().into();
+        for _ in 0..2 {
+            let outcome = send_bytes(&mut link, address(other).into(), b"x", Ecn::NotCapable);
+            assert_eq!(outcome, SendOutcome::Unreachable, "{local}");
+            send_bytes(&mut link, to, b"well", Ecn::NotCapable);
+            assert_eq!(receive_bytes(&mut peer).unwrap().0, b"well");
+        }
+        assert_eq!((link.counters().unreachable_reports, link.counters().datagrams_sent), (2, 2));
+    }
+}

@@ -237,8 +237,12 @@ mod tests {
         //= Z-21 test
         let mut link = UdpLink::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::default()).unwrap();
         let address = link.local_address().unwrap();
-        // Of another family: the link fails. Of port 0 the system refuses each datagram.
-        let (nobody, nowhere) = (of_nobody("[2001:db8::1]:7"), of_nobody("127.0.0.2:0"));
+        // Of no internet address at all: the link fails. Of another family there is no way; of port 0 the system refuses each
+        // datagram.
+        let (mut nobody, nowhere) = (of_nobody("[2001:db8::1]:7"), of_nobody("127.0.0.2:0"));
+        let to_nobody = train(&link, nobody.meta.source);
+        assert_eq!(link.send(&to_nobody, &BufferTable::new()).unwrap(), SendOutcome::Unreachable);
+        nobody.meta.source = Address::Node(1);
         let to_nobody = train(&link, nobody.meta.source);
         assert!(link.send(&to_nobody, &BufferTable::new()).is_err(), "or this test says nothing");
         // One of them is the first, and one comes behind the one who is there.

@@ -397,16 +397,17 @@ impl UdpLink {
         LARGEST_PACKET - if self.is_v4(self.peer) { HEADERS_V4 } else { HEADERS_V6 }
     }
 
-    /// Where a train goes. True if `self.to` names it, false if the kernel knows.
-    fn address(&mut self, destination: Address) -> io::Result<bool> {
+    /// Where a train goes. True if `self.to` names it, false if the kernel knows; None if it is of a family that the socket
+    /// cannot reach, which says nothing of the link.
+    fn address(&mut self, destination: Address) -> io::Result<Option<bool>> {
         match destination {
-            Address::Peer if self.connected => Ok(false),
-            Address::Peer if self.peer.is_some() => Ok(true),
+            Address::Peer if self.connected => Ok(Some(false)),
+            Address::Peer if self.peer.is_some() => Ok(Some(true)),
             Address::Peer => Err(io::Error::new(io::ErrorKind::NotConnected, "the link has no peer yet")),
             Address::Inet(address) => {
                 let address = canonical(address);
                 if self.connected && self.peer == Some(address) {
-                    return Ok(false);
+                    return Ok(Some(false));
                 }
                 if self.peer != Some(address) {
                     if self.peer.is_some() {
@@ -415,9 +416,10 @@ impl UdpLink {
                             "the link is connected to another peer",
                         ));
                     }
-                    self.to = self.name(address)?;
+                    let Ok(name) = self.name(address) else { return Ok(None) };
+                    self.to = name;
                 }
-                Ok(true)
+                Ok(Some(true))
             }
             _ => Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{destination} is no internet address"))),
         }
@@ -648,7 +650,7 @@ impl Link for UdpLink {
         if train.is_empty() {
             return Ok(SendOutcome::Sent);
         }
-        let named = self.address(train.destination())?;
+        let Some(named) = self.address(train.destination())? else { return self.refused(Refusal::Unreachable, 0) };
         let (segments, size) = (train.segments(), train.segment_size());
         let offload = segments > 1;
         if offload && !self.segments_train(train) {

@@ -1,6 +1,9 @@
 //! The link of systems without offloads, over real sockets.
 
 mod support;
+#[cfg(target_os = "linux")]
+#[path = "support/wire.rs"]
+mod wire;
 
 use pinnace_core::{Address, Ecn, ReceivePlan, Train};
 use pinnace_link::{Link, PortableUdpLink, ReadBuffer, ReadOutcome, Received, SendOutcome, UdpOptions};
@@ -98,4 +101,51 @@ fn a_callers_unconnected_socket_hears_everybody_and_answers() {
         let mut answer = [0; 10];
         assert_eq!(other.recv_from(&mut answer).unwrap(), (6, socket.local_addr().unwrap()));
     }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn whatever_icmp_says_the_link_goes_on() {
+    if !wire::namespace() {
+        return;
+    }
+    let options = UdpOptions::default();
+    let mut a = PortableUdpLink::bind("127.0.0.1:0".parse().unwrap(), &options).unwrap();
+    let mut b = PortableUdpLink::connect(None, a.local_address().unwrap(), &options).unwrap();
+    let (from, to) = (b.local_address().unwrap(), a.local_address().unwrap());
+    let (mut plan, mut pool) = (ReceivePlan::new(), ReadBuffer::new());
+    plan.top_up(ReadBuffer::READ_BYTES);
+    // No such protocol, no such port, too large, no such host.
+    for code in [2, 3, 4, 7] {
+        support::forge_icmp(code, 8000, from, to);
+        let outcome = b.receive(&plan, &Memory::zeros(1).table, &mut pool).unwrap();
+        assert!(matches!(outcome, ReadOutcome::Unreachable), "{outcome:?} of {code}");
+        assert!(empty(&mut b), "it is told once");
+        assert_eq!(send_bytes(&mut b, Address::Peer, b"well", Ecn::NotCapable), SendOutcome::Sent);
+        assert_eq!(receive_bytes(&mut a).unwrap().0, b"well");
+    }
+    assert_eq!(b.counters().unreachable_reports, 4);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_callers_unconnected_socket_that_is_full_does_not_block() {
+    if !wire::wire(1500) || !wire::run("addr add 10.77.0.1/24 dev va") {
+        return;
+    }
+    let socket = UdpSocket::bind("10.77.0.1:0").unwrap();
+    let least: libc::c_int = 1;
+    // SAFETY: the pointer and the length are those of `least`.
+    let done = unsafe {
+        let len = size_of::<libc::c_int>() as libc::socklen_t;
+        libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_SNDBUF, (&raw const least).cast(), len)
+    };
+    assert_eq!(done, 0);
+    // SAFETY: the socket outlives the link.
+    let mut link = unsafe { PortableUdpLink::from_unconnected_fd(socket.as_raw_fd(), &UdpOptions::default()) }.unwrap();
+    // Nobody says where that is, so what is sent there stays in the socket's buffer.
+    let silent: std::net::SocketAddr = "10.77.0.2:9".parse().unwrap();
+    let is_blocked =
+        (0..20).any(|_| send_bytes(&mut link, silent.into(), &[0; 1000], Ecn::NotCapable) == SendOutcome::Blocked);
+    assert!(is_blocked);
 }

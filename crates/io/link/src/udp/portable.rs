@@ -7,8 +7,8 @@ use super::{ASSUMED_MTU, HEADERS_V4, HEADERS_V6, MAX_PAYLOAD, UdpOptions};
 use crate::{BufferTable, Descriptors, Link, LinkCounters, ReadBuffer, ReadOutcome, Received, SendOutcome};
 use pinnace_core::{Address, BufferRange, Ecn, ReceivePlan, RxMeta, Train, TrainLimits};
 use std::io::{self, ErrorKind};
-use std::mem::ManuallyDrop;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::mem::{ManuallyDrop, zeroed};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 
 /// UDP without the offloads of Linux. See [`crate::UdpLink`] for the methods they share.
@@ -171,14 +171,16 @@ impl PortableUdpLink {
 
     fn send_one(&self, bytes: &[u8], to: Option<SocketAddr>) -> io::Result<()> {
         match to {
-            Some(to) => self.write.send_to(bytes, to).map(drop),
+            Some(to) if self.owned => self.write.send_to(bytes, to).map(drop),
             None if self.owned => self.write.send(bytes).map(drop),
-            None => {
-                // SAFETY: the pointer and the length are those of `bytes`. The caller's socket may be a blocking one, so
-                // this call says that it must not block.
-                let sent = unsafe {
-                    libc::send(self.write.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT)
-                };
+            to => {
+                let (fd, name) = (self.write.as_raw_fd(), to.map(name_of));
+                let (name, len) =
+                    name.as_ref().map_or((std::ptr::null(), 0), |(name, len)| ((&raw const *name).cast(), *len));
+                // SAFETY: the pointers and the lengths are those of `bytes` and of the name. The caller's socket may be a
+                // blocking one, so this call says that it must not block.
+                let sent =
+                    unsafe { libc::sendto(fd, bytes.as_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT, name, len) };
                 if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
             }
         }
@@ -188,21 +190,64 @@ impl PortableUdpLink {
         if self.owned {
             return self.read.recv_from(&mut self.staging).map(|(bytes, from)| (bytes, Some(from)));
         }
-        if self.unconnected {
-            // The caller's socket may be a blocking one: only what is there is read.
-            let mut entry = libc::pollfd { fd: self.read.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-            // SAFETY: one entry, which lives through the call.
-            return match unsafe { libc::poll(&raw mut entry, 1, 0) } {
-                1 => self.read.recv_from(&mut self.staging).map(|(bytes, from)| (bytes, Some(from))),
-                0 => Err(ErrorKind::WouldBlock.into()),
-                _ => Err(io::Error::last_os_error()),
-            };
-        }
         let into = &mut self.staging;
-        // SAFETY: the pointer and the length are those of `into`; not blocking as in `send_one`.
-        let read =
-            unsafe { libc::recv(self.read.as_raw_fd(), into.as_mut_ptr().cast(), into.len(), libc::MSG_DONTWAIT) };
-        if read < 0 { Err(io::Error::last_os_error()) } else { Ok((read as usize, None)) }
+        // SAFETY: all zeros is a valid `sockaddr_storage`.
+        let mut from: libc::sockaddr_storage = unsafe { zeroed() };
+        let mut len = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+        // SAFETY: the pointers and the lengths are those of `into` and of `from`; not blocking as in `send_one`.
+        let read = unsafe {
+            let (fd, from) = (self.read.as_raw_fd(), (&raw mut from).cast());
+            libc::recvfrom(fd, into.as_mut_ptr().cast(), into.len(), libc::MSG_DONTWAIT, from, &raw mut len)
+        };
+        if read < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok((read as usize, if self.unconnected { address_of(&from) } else { None }))
+    }
+}
+
+/// An address as the system knows it, and its length.
+fn name_of(address: SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
+    // SAFETY: all zeros is a valid `sockaddr_storage`.
+    let mut storage: libc::sockaddr_storage = unsafe { zeroed() };
+    let len = match address {
+        SocketAddr::V4(v4) => {
+            // SAFETY: the storage has room for every kind of address, is aligned for it, and initialised.
+            let raw = unsafe { &mut *(&raw mut storage).cast::<libc::sockaddr_in>() };
+            raw.sin_family = libc::AF_INET as libc::sa_family_t;
+            raw.sin_port = v4.port().to_be();
+            raw.sin_addr.s_addr = u32::from_ne_bytes(v4.ip().octets());
+            size_of::<libc::sockaddr_in>()
+        }
+        SocketAddr::V6(v6) => {
+            // SAFETY: as above.
+            let raw = unsafe { &mut *(&raw mut storage).cast::<libc::sockaddr_in6>() };
+            raw.sin6_family = libc::AF_INET6 as libc::sa_family_t;
+            raw.sin6_port = v6.port().to_be();
+            raw.sin6_addr.s6_addr = v6.ip().octets();
+            raw.sin6_scope_id = v6.scope_id();
+            size_of::<libc::sockaddr_in6>()
+        }
+    };
+    (storage, len as libc::socklen_t)
+}
+
+/// The internet address that the system has written.
+fn address_of(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
+    match libc::c_int::from(storage.ss_family) {
+        libc::AF_INET => {
+            // SAFETY: the system says that this is one, and the storage has room for it and is aligned.
+            let raw = unsafe { &*(&raw const *storage).cast::<libc::sockaddr_in>() };
+            let ip = Ipv4Addr::from(raw.sin_addr.s_addr.to_ne_bytes());
+            Some(SocketAddrV4::new(ip, u16::from_be(raw.sin_port)).into())
+        }
+        libc::AF_INET6 => {
+            // SAFETY: as above.
+            let raw = unsafe { &*(&raw const *storage).cast::<libc::sockaddr_in6>() };
+            let (ip, port) = (Ipv6Addr::from(raw.sin6_addr.s6_addr), u16::from_be(raw.sin6_port));
+            Some(SocketAddrV6::new(ip, port, raw.sin6_flowinfo, raw.sin6_scope_id).into())
+        }
+        _ => None,
     }
 }
 
@@ -220,6 +265,19 @@ fn is_unreachable(error: &io::Error) -> bool {
             | NotConnected
             | BrokenPipe
     )
+}
+
+/// Whether a read failed because of the link itself. No ICMP message says any of this: it would come back for ever.
+fn is_useless(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EBADF | libc::ENOTSOCK | libc::EFAULT | libc::EOPNOTSUPP | libc::EINVAL | libc::EIO)
+    )
+}
+
+/// Whether the system has no room at the moment.
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOBUFS | libc::ENOMEM))
 }
 
 impl Link for PortableUdpLink {
@@ -271,7 +329,7 @@ impl Link for PortableUdpLink {
                 self.counters.sends_blocked += 1;
                 Ok(SendOutcome::Blocked)
             }
-            Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
+            Err(error) if is_full(&error) => {
                 self.counters.sends_blocked += 1;
                 Ok(SendOutcome::Blocked)
             }
@@ -294,11 +352,13 @@ impl Link for PortableUdpLink {
                 Ok(read) => read,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(ReadOutcome::Empty),
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) if is_unreachable(&error) => {
+                Err(error) if is_full(&error) => return Ok(ReadOutcome::Empty),
+                Err(error) if is_useless(&error) => return Err(error),
+                // What ICMP said, which has many words for it.
+                Err(_) => {
                     self.counters.unreachable_reports += 1;
                     return Ok(ReadOutcome::Unreachable);
                 }
-                Err(error) => return Err(error),
             };
             if self.peer.is_some() && from.is_some() && from != self.peer {
                 self.counters.datagrams_from_strangers += 1;

@@ -3,6 +3,8 @@
 
 use pinnace_core::{Address, BufferId, BufferRange, Ecn, Placed, ReceivePlan, Train};
 use pinnace_link::{BufferTable, Link, ReadBuffer, ReadOutcome, Received, SendOutcome};
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::FromRawFd;
 use std::time::{Duration, Instant};
 
 /// Bytes behind each payload.
@@ -157,4 +159,25 @@ pub(crate) fn receive_bytes(link: &mut dyn Link) -> Option<(Vec<u8>, Received)> 
     let mut pieces = Vec::new();
     pool.pieces(read.bytes, &mut pieces);
     Some((pieces.concat(), read))
+}
+
+/// Lets this host hear from itself, as a router would say it, that what `from` has sent to `to` did not arrive. Anybody
+/// can.
+pub(crate) fn forge_icmp(code: u8, mtu: u16, from: SocketAddr, to: SocketAddr) {
+    let (SocketAddr::V4(from), SocketAddr::V4(to)) = (from, to) else { panic!("this is for IPv4") };
+    let mut icmp = vec![3, code, 0, 0, 0, 0];
+    icmp.extend(mtu.to_be_bytes());
+    icmp.extend([0x45, 0, 0, 28, 0, 0, 0x40, 0, 64, 17, 0, 0]);
+    icmp.extend(from.ip().octets().into_iter().chain(to.ip().octets()));
+    icmp.extend(from.port().to_be_bytes().into_iter().chain(to.port().to_be_bytes()).chain([0, 8, 0, 0]));
+    let sum = icmp.chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum::<u32>();
+    let sum = !((sum & 0xFFFF) + (sum >> 16)) as u16;
+    icmp[2..4].copy_from_slice(&sum.to_be_bytes());
+    // SAFETY: a new descriptor, which is closed with the socket made of it; `send_to` cares for no protocol.
+    let socket = unsafe {
+        let fd = libc::socket(libc::AF_INET, libc::SOCK_RAW, libc::IPPROTO_ICMP);
+        assert!(fd >= 0, "{}", std::io::Error::last_os_error());
+        UdpSocket::from_raw_fd(fd)
+    };
+    assert_eq!(socket.send_to(&icmp, (*from.ip(), 0)).unwrap(), icmp.len());
 }

@@ -1,20 +1,30 @@
 //! Times for tasks: a thread of this library wakes them, so that no runtime is asked for its clock.
 //!
 //! Always true: there is one thread a process, from the first alarm on, and it is woken for a new alarm only if that is
-//! earlier than what it sleeps for; a task that is not waiting any more is not woken.
+//! earlier than what it sleeps for; a task that is not waiting any more is not woken; a child made by `fork` has a clock and
+//! a thread of its own, and never waits for a lock that a thread of its parent held.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Clock {
+    /// Whose it is.
+    pid: u32,
+    /// Whether the system had a thread for it.
+    has_thread: OnceLock<bool>,
     alarms: Mutex<Alarms>,
     changed: Condvar,
 }
+
+/// The clock of this process, or of its nearest ancestor that had one.
+static NEAREST: AtomicPtr<Clock> = AtomicPtr::new(ptr::null_mut());
 
 #[derive(Debug, Default)]
 struct Alarms {
@@ -28,12 +38,32 @@ struct Alarms {
 impl Clock {
     /// The process's. `None` if the system has no thread for it.
     fn of_process() -> Option<&'static Self> {
-        static CLOCK: OnceLock<Option<&'static Clock>> = OnceLock::new();
-        *CLOCK.get_or_init(|| {
-            let clock: &'static Self = Box::leak(Box::default());
-            let thread = std::thread::Builder::new().name("pinnace-alarms".into()).spawn(|| clock.run());
-            thread.is_ok().then_some(clock)
-        })
+        let pid = std::process::id();
+        let mut nearest = NEAREST.load(Ordering::Acquire);
+        let clock = loop {
+            // SAFETY: null, or a clock that was made below, which is never freed, and only shared.
+            match unsafe { nearest.as_ref() } {
+                Some(clock) if clock.pid == pid => break clock,
+                // No lock guards this: a thread of the parent might have had it.
+                _ => {
+                    let own = Box::into_raw(Box::new(Self::new(pid)));
+                    nearest = match NEAREST.compare_exchange(nearest, own, Ordering::AcqRel, Ordering::Acquire) {
+                        Ok(_) => own,
+                        Err(others) => {
+                            // SAFETY: made just now, and nobody else has seen it.
+                            drop(unsafe { Box::from_raw(own) });
+                            others
+                        }
+                    };
+                }
+            }
+        };
+        let start = || std::thread::Builder::new().name("pinnace-alarms".into()).spawn(|| clock.run());
+        clock.has_thread.get_or_init(|| start().is_ok()).then_some(clock)
+    }
+
+    fn new(pid: u32) -> Self {
+        Self { pid, has_thread: OnceLock::new(), alarms: Mutex::default(), changed: Condvar::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Alarms> {
@@ -68,13 +98,18 @@ impl Clock {
 #[derive(Debug)]
 pub(super) struct Alarm {
     at: Instant,
-    number: Option<u64>,
+    /// The clock that knows of it, and its number there.
+    set: Option<(&'static Clock, u64)>,
 }
 
 impl Alarm {
+    fn new(at: Instant) -> Self {
+        Self { at, set: None }
+    }
+
     /// Wakes at this time, unless it is dropped before.
     pub(super) fn set(at: Instant, waker: &Waker) -> Self {
-        let mut alarm = Self { at, number: None };
+        let mut alarm = Self::new(at);
         if Pin::new(&mut alarm).poll(&mut Context::from_waker(waker)).is_ready() {
             waker.wake_by_ref();
         }
@@ -87,7 +122,10 @@ impl Alarm {
     }
 
     fn cancel(&mut self) {
-        if let (Some(number), Some(clock)) = (self.number.take(), Clock::of_process()) {
+        // What is set in a parent is there still; here nobody is woken by it.
+        if let Some((clock, number)) = self.set.take()
+            && clock.pid == std::process::id()
+        {
             let waker = clock.lock().wakers.remove(&(self.at, number));
             drop(waker);
         }
@@ -105,11 +143,14 @@ impl Future for Alarm {
         // Without a thread nobody is woken, as without an alarm.
         let Some(clock) = Clock::of_process() else { return Poll::Pending };
         let mut alarms = clock.lock();
-        let number = self.number.unwrap_or_else(|| {
-            alarms.count += 1;
-            alarms.count
-        });
-        self.number = Some(number);
+        let number = self.set.filter(|(set, _)| ptr::eq(*set, clock)).map_or_else(
+            || {
+                alarms.count += 1;
+                alarms.count
+            },
+            |(_, number)| number,
+        );
+        self.set = Some((clock, number));
         let old = alarms.wakers.insert((self.at, number), context.waker().clone());
         let is_sooner = alarms.looks.is_none_or(|looks| self.at < looks);
         if is_sooner {
@@ -132,7 +173,7 @@ impl Drop for Alarm {
 
 /// What the future gives, unless it takes longer than until `at`.
 pub(crate) async fn within<T>(at: Instant, future: impl Future<Output = T>) -> Option<T> {
-    let (mut future, mut alarm) = (pin!(future), Alarm { at, number: None });
+    let (mut future, mut alarm) = (pin!(future), Alarm::new(at));
     poll_fn(|context| match future.as_mut().poll(context) {
         Poll::Ready(value) => Poll::Ready(Some(value)),
         Poll::Pending => Pin::new(&mut alarm).poll(context).map(|()| None),
@@ -164,5 +205,34 @@ mod tests {
         assert!(alarm.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() && left(at(3_600_000)));
         drop(alarm);
         assert!(!left(at(3_600_000)));
+    }
+
+    #[test]
+    fn a_child_has_a_clock_of_its_own() {
+        let mut of_parent = Alarm::new(Instant::now() + Duration::from_secs(3600));
+        assert!(Pin::new(&mut of_parent).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        // As if a thread had the lock at the fork, of which the child has no copy.
+        let held = Clock::of_process().unwrap().lock();
+        // SAFETY: the child uses nothing of other threads but memory, which the C library makes usable in it, and ends.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let is_woken =
+                || pollster::block_on(within(Instant::now() + Duration::from_millis(20), std::future::pending::<()>()));
+            let is_on_time = std::panic::catch_unwind(is_woken).is_ok_and(|woken| woken.is_none());
+            drop(of_parent);
+            // SAFETY: ends the child, which is this function's own, at once.
+            unsafe { libc::_exit(if is_on_time { 0 } else { 1 }) };
+        }
+        drop(held);
+        let (begin, mut status) = (Instant::now(), -1);
+        // SAFETY: the child is this test's own, and the pointer that of `status`.
+        while unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) } == 0 {
+            if begin.elapsed() > Duration::from_secs(10) {
+                // SAFETY: as above.
+                unsafe { libc::kill(child, libc::SIGKILL) };
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(status, 0, "its time came");
     }
 }

@@ -251,7 +251,8 @@ impl Incoming {
     /// Nobody waits any more for what is early, or finds out whether a silent peer is there; but an event loop may.
     fn set_alarm(&mut self, now: Instant, waker: impl FnOnce() -> Option<Waker>) {
         let at = self.look_at(now);
-        if self.alarm.as_ref().map(Alarm::at) != Some(at) {
+        // One that has come may have been taken for what was looked for in vain: that wakes once more, and at once.
+        if at <= now || self.alarm.as_ref().map(Alarm::at) != Some(at) {
             self.alarm = waker().map(|waker| Alarm::set(at, &waker));
         }
     }
@@ -732,6 +733,34 @@ mod tests {
         assert_eq!(of(Some(16), None), [(1, false), (2, false)], "nothing comes behind the end");
         let patient = Incoming { since: Some(now), ..incoming(11) };
         assert_eq!(due_of(patient, now + PATIENCE), [(1, false)]);
+    }
+
+    /// Counts how often it is woken.
+    #[derive(Default)]
+    struct Woken(AtomicU32);
+
+    impl std::task::Wake for Woken {
+        fn wake(self: std::sync::Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn an_event_loop_is_woken_though_the_alarm_came_while_it_looked() {
+        let woken = std::sync::Arc::new(Woken::default());
+        let times = || woken.0.load(Ordering::Relaxed);
+        let begin = Instant::now();
+        let mut incoming = Incoming { since: Some(begin), patience: Duration::from_millis(20), ..incoming(11) };
+        let set =
+            |incoming: &mut Incoming, now| incoming.set_alarm(now, || Some(Waker::from(std::sync::Arc::clone(&woken))));
+        set(&mut incoming, begin);
+        while times() == 0 {
+            assert!(begin.elapsed() < Duration::from_secs(10), "the alarm comes");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // Its sign was cleared by whoever looked, and found nothing due yet.
+        set(&mut incoming, Instant::now());
+        assert_eq!(times(), 2);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use super::alarm::{Alarm, within};
 use super::silence::{SILENCE, Silence};
-use super::{Carry, Received, Sending, Special, left};
+use super::{Carry, Received, ReceivedInto, Sending, Special, left, place};
 use crate::a1::{Connection, Full, Qos, Refused, Socket, Status, WINDOW_LIMIT, raw, reliable};
 use crate::endpoint::ConnectionError;
 use crate::rendezvous::{Control, Kind};
@@ -223,6 +223,12 @@ impl A1 {
         received
     }
 
+    fn put_back(&self, received: Received) {
+        let mut again = self.again.lock().unwrap_or_else(PoisonError::into_inner);
+        again.push_front(received);
+        self.has_again.store(true, Ordering::Release);
+    }
+
     /// What is for the application of what has come; the outer `None`: nothing.
     fn sort(&self, received: Option<crate::a1::Received>) -> Option<Option<Received>> {
         let Some(received) = received else { return Some(None) };
@@ -259,10 +265,14 @@ impl Carry for A1 {
     }
 
     fn recv(&self, deadline: Option<Instant>) -> Result<Option<Received>, Error> {
-        if let Some(received) = self.again() {
-            return Ok(Some(received));
-        }
-        while !self.has_ended.load(Ordering::Relaxed) {
+        loop {
+            // What another has put back meanwhile, too.
+            if let Some(received) = self.again() {
+                return Ok(Some(received));
+            }
+            if self.has_ended.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
             let wait = left(deadline).map_or(SILENCE, |left| left.min(SILENCE));
             let received = match self.connection.recv_timeout(wait) {
                 Err(Error::Timeout) => {
@@ -283,14 +293,16 @@ impl Carry for A1 {
                 return Ok(sorted);
             }
         }
-        Ok(None)
     }
 
     async fn recv_async(&self) -> Result<Option<Received>, Error> {
-        if let Some(received) = self.again() {
-            return Ok(Some(received));
-        }
-        while !self.has_ended.load(Ordering::Relaxed) {
+        loop {
+            if let Some(received) = self.again() {
+                return Ok(Some(received));
+            }
+            if self.has_ended.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
             let asks = self.silence.asks_at(Instant::now(), Duration::ZERO);
             match within(asks, self.connection.recv_async()).await {
                 None => {
@@ -306,12 +318,14 @@ impl Carry for A1 {
                 }
             }
         }
-        Ok(None)
     }
 
-    fn put_back(&self, received: Received) {
-        self.again.lock().unwrap_or_else(PoisonError::into_inner).push_front(received);
-        self.has_again.store(true, Ordering::Release);
+    fn recv_into(&self, buffer: &mut [u8], deadline: Option<Instant>) -> Result<Option<ReceivedInto>, Error> {
+        place(self.recv(deadline)?, buffer, |received| self.put_back(received))
+    }
+
+    async fn recv_into_async(&self, buffer: &mut [u8]) -> Result<Option<ReceivedInto>, Error> {
+        place(self.recv_async().await?, buffer, |received| self.put_back(received))
     }
 
     fn flush(&self, deadline: Option<Instant>) -> Result<(), Error> {

@@ -7,7 +7,7 @@
 //= A-15
 
 use super::a1::ANSWERS;
-use super::{Carry, Received, Sending, Special, left, most_of, qos_of};
+use super::{Carry, Received, ReceivedInto, Sending, Special, left, most_of, qos_of};
 use crate::a1::{Failure, Full, Qos, Refused, Sink, Socket};
 use crate::endpoint::{ConnectionError, ReceiverState, ReceiverStatus};
 use crate::rendezvous::{Control, Invitation, Kind};
@@ -256,7 +256,13 @@ impl Carry for Cast {
         Err(one_way())
     }
 
-    fn put_back(&self, _: Received) {}
+    fn recv_into(&self, _: &mut [u8], _: Option<Instant>) -> Result<Option<ReceivedInto>, Error> {
+        Err(one_way())
+    }
+
+    async fn recv_into_async(&self, _: &mut [u8]) -> Result<Option<ReceivedInto>, Error> {
+        Err(one_way())
+    }
 
     fn flush(&self, deadline: Option<Instant>) -> Result<(), Error> {
         match left(deadline) {

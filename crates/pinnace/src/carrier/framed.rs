@@ -7,7 +7,7 @@
 use super::sending::in_its_place;
 use super::turn::{Held, Turn};
 use super::writer::{HEAD_BYTES, MOST_COPIED, Writer};
-use super::{Carry, Received, ReceivedInto, Sending, Special, left};
+use super::{Carry, Received, ReceivedInto, Sending, Special, left, place};
 use crate::endpoint::ConnectionError;
 use crate::qmp::{Shutdown, Stream, Way};
 use crate::service::{Method, Service};
@@ -137,6 +137,39 @@ impl Framed {
         Ok(())
     }
 
+    /// The next message, for a task.
+    async fn come_async(&self, reading: &mut Reading) -> Result<Option<Received>, Error> {
+        if let Some(again) = reading.again.pop_front() {
+            return Ok(Some(again));
+        }
+        loop {
+            reading.make_room(self.longest)?;
+            let Reading { head, head_bytes, body, body_bytes, .. } = reading;
+            // One read at a time: what it has brought is kept if the task is dropped.
+            let into = match *head_bytes == HEAD_BYTES {
+                true => &mut body[*body_bytes..],
+                false => &mut head[*head_bytes..],
+            };
+            let read = if into.is_empty() { Ok(0) } else { self.stream.read_async(into).await };
+            let bytes = read.map_err(|error| self.error(error))?;
+            match reading.len() {
+                None if bytes == 0 && reading.head_bytes == 0 => return Ok(None),
+                None => {
+                    reading.head_bytes += bytes;
+                    if bytes == 0 {
+                        return Err(self.unfinished());
+                    }
+                    reading.make_room(self.longest)?;
+                }
+                Some(_) if bytes == 0 && reading.body_bytes < reading.body.len() => return Err(self.unfinished()),
+                Some(_) => reading.body_bytes += bytes,
+            }
+            if reading.len().is_some() && reading.body_bytes == reading.body.len() {
+                return Ok(Some(Received::bytes(reading.finish(), Vec::new())));
+            }
+        }
+    }
+
     fn take(&self, deadline: Option<Instant>) -> Result<Held<'_, Reading>, Error> {
         self.reading.take(deadline).ok_or(Error::Timeout)
     }
@@ -202,42 +235,18 @@ impl Carry for Framed {
 
     async fn recv_async(&self) -> Result<Option<Received>, Error> {
         let mut reading = self.reading.take_async().await;
-        if let Some(again) = reading.again.pop_front() {
-            return Ok(Some(again));
-        }
-        loop {
-            reading.make_room(self.longest)?;
-            let Reading { head, head_bytes, body, body_bytes, .. } = &mut *reading;
-            // One read at a time: what it has brought is kept if the task is dropped.
-            let into = match *head_bytes == HEAD_BYTES {
-                true => &mut body[*body_bytes..],
-                false => &mut head[*head_bytes..],
-            };
-            let read = if into.is_empty() { Ok(0) } else { self.stream.read_async(into).await };
-            let bytes = read.map_err(|error| self.error(error))?;
-            match reading.len() {
-                None if bytes == 0 && reading.head_bytes == 0 => return Ok(None),
-                None => {
-                    reading.head_bytes += bytes;
-                    if bytes == 0 {
-                        return Err(self.unfinished());
-                    }
-                    reading.make_room(self.longest)?;
-                }
-                Some(_) if bytes == 0 && reading.body_bytes < reading.body.len() => return Err(self.unfinished()),
-                Some(_) => reading.body_bytes += bytes,
-            }
-            if reading.len().is_some() && reading.body_bytes == reading.body.len() {
-                return Ok(Some(Received::bytes(reading.finish(), Vec::new())));
-            }
-        }
+        self.come_async(&mut reading).await
     }
 
+    async fn recv_into_async(&self, buffer: &mut [u8]) -> Result<Option<ReceivedInto>, Error> {
+        let mut reading = self.reading.take_async().await;
+        let received = self.come_async(&mut reading).await?;
+        place(received, buffer, |received| reading.again.push_front(received))
+    }
     fn recv_into(&self, buffer: &mut [u8], deadline: Option<Instant>) -> Result<Option<ReceivedInto>, Error> {
         let mut reading = self.take(deadline)?;
         if let Some(again) = reading.again.pop_front() {
-            drop(reading);
-            return self.place(again, buffer).map(Some);
+            return place(Some(again), buffer, |received| reading.again.push_front(received));
         }
         let read = |into: &mut [u8]| self.stream.read_until(into, deadline);
         let Some(len) = self.head(&mut reading, read)? else { return Ok(None) };
@@ -255,12 +264,6 @@ impl Carry for Framed {
         }
         reading.finish();
         Ok(Some(ReceivedInto::whole(len)))
-    }
-
-    fn put_back(&self, received: Received) {
-        if let Some(mut reading) = self.reading.take(None) {
-            reading.again.push_front(received);
-        }
     }
 
     fn flush(&self, deadline: Option<Instant>) -> Result<(), Error> {

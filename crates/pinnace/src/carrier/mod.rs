@@ -85,24 +85,10 @@ pub(crate) trait Carry: Sync {
 
     /// The next message into `buffer`: its length, and its holes. Longer ones are an error, and the next to be
     /// received again.
-    fn recv_into(&self, buffer: &mut [u8], deadline: Option<Instant>) -> Result<Option<ReceivedInto>, Error> {
-        let Some(received) = self.recv(deadline)? else { return Ok(None) };
-        self.place(received, buffer).map(Some)
-    }
+    fn recv_into(&self, buffer: &mut [u8], deadline: Option<Instant>) -> Result<Option<ReceivedInto>, Error>;
 
-    /// Copies what was received, or puts it back if it is too long.
-    fn place(&self, received: Received, buffer: &mut [u8]) -> Result<ReceivedInto, Error> {
-        let (len, most) = (received.len(), buffer.len() as u64);
-        let Some(to) = buffer.get_mut(..len) else {
-            self.put_back(received);
-            return Err(Error::MessageTooLong(most));
-        };
-        to.copy_from_slice(&received);
-        Ok(received.told())
-    }
-
-    /// A message that did not fit is the next to be received again.
-    fn put_back(&self, received: Received);
+    /// The same, for tasks.
+    fn recv_into_async(&self, buffer: &mut [u8]) -> impl Future<Output = Result<Option<ReceivedInto>, Error>> + Send;
 
     /// Waits until what was sent has arrived.
     fn flush(&self, deadline: Option<Instant>) -> Result<(), Error>;
@@ -202,8 +188,8 @@ impl Carry for Carrier {
         each!(self, carrier => carrier.recv_into(buffer, deadline))
     }
 
-    fn put_back(&self, received: Received) {
-        each!(self, carrier => carrier.put_back(received));
+    async fn recv_into_async(&self, buffer: &mut [u8]) -> Result<Option<ReceivedInto>, Error> {
+        each!(self, carrier => carrier.recv_into_async(buffer).await)
     }
 
     fn flush(&self, deadline: Option<Instant>) -> Result<(), Error> {
@@ -245,6 +231,23 @@ impl Carry for Carrier {
     async fn close_async(&self) -> Result<(), Error> {
         each!(self, carrier => carrier.close_async().await)
     }
+}
+
+/// Copies what was received, if anything, or hands it to `put_back` if it is too long: it is the next to be received again.
+/// Whoever has a turn keeps it until then: another would take what comes behind, and hold up this one.
+fn place(
+    received: Option<Received>,
+    buffer: &mut [u8],
+    put_back: impl FnOnce(Received),
+) -> Result<Option<ReceivedInto>, Error> {
+    let Some(received) = received else { return Ok(None) };
+    let (len, most) = (received.len(), buffer.len() as u64);
+    let Some(to) = buffer.get_mut(..len) else {
+        put_back(received);
+        return Err(Error::MessageTooLong(most));
+    };
+    to.copy_from_slice(&received);
+    Ok(Some(received.told()))
 }
 
 /// How often it is looked whether a peer that is told the end has gone itself.

@@ -11,7 +11,7 @@ use super::received::Position;
 use super::room::{self, Bounded};
 use super::silence::Silence;
 use super::turn::{Held, Turn};
-use super::{Carry, LOOK, Received, Sending, Special, farewell, left};
+use super::{Carry, LOOK, Received, ReceivedInto, Sending, Special, farewell, left, place};
 use crate::endpoint::ConnectionError;
 use crate::rendezvous::{Control, Kind};
 use crate::service::{Method, Reliability, Service};
@@ -469,6 +469,74 @@ impl Vrp {
         }
     }
 
+    /// The next message.
+    fn come(
+        &self,
+        back: &Receiver,
+        incoming: &mut Incoming,
+        deadline: Option<Instant>,
+    ) -> Result<Option<Received>, Error> {
+        if let Some(again) = incoming.again.pop_front() {
+            return Ok(Some(again));
+        }
+        loop {
+            let now = Instant::now();
+            if let Some(received) = self.due(back, incoming, now) {
+                return Ok(Some(received));
+            }
+            if incoming.is_over() {
+                return incoming.outcome();
+            }
+            let until = incoming.look_at(now);
+            let until = deadline.map_or(until, |deadline| deadline.min(until));
+            match back.recv_until(Some(until))? {
+                Some(frame) => {
+                    if let Some(frame) = self.on_frame(incoming, frame) {
+                        return Ok(Some(Received::frame(frame, Position::default())));
+                    }
+                }
+                None => {
+                    let now = Instant::now();
+                    if incoming.silence.is_due(now, Duration::ZERO) {
+                        self.ask(incoming)?;
+                    }
+                    if deadline.is_some_and(|deadline| deadline <= now) {
+                        incoming.set_alarm(now, || back.waker());
+                        return Err(Error::Timeout);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The same, for tasks.
+    async fn come_async(&self, back: &Receiver, incoming: &mut Incoming) -> Result<Option<Received>, Error> {
+        if let Some(again) = incoming.again.pop_front() {
+            return Ok(Some(again));
+        }
+        loop {
+            let now = Instant::now();
+            if let Some(received) = self.due(back, incoming, now) {
+                return Ok(Some(received));
+            }
+            if incoming.is_over() {
+                return incoming.outcome();
+            }
+            match within(incoming.look_at(now), back.recv_async()).await {
+                None => {
+                    if incoming.silence.is_due(Instant::now(), Duration::ZERO) {
+                        self.ask(incoming)?;
+                    }
+                }
+                Some(frame) => {
+                    if let Some(frame) = self.on_frame(incoming, frame?) {
+                        return Ok(Some(Received::frame(frame, Position::default())));
+                    }
+                }
+            }
+        }
+    }
+
     fn take(&self, deadline: Option<Instant>) -> Result<Held<'_, Incoming>, Error> {
         self.incoming.take(deadline).ok_or(Error::Timeout)
     }
@@ -559,72 +627,27 @@ impl Carry for Vrp {
     fn recv(&self, deadline: Option<Instant>) -> Result<Option<Received>, Error> {
         let back = self.back()?;
         let mut incoming = self.take(deadline)?;
-        if let Some(again) = incoming.again.pop_front() {
-            return Ok(Some(again));
-        }
-        loop {
-            let now = Instant::now();
-            if let Some(received) = self.due(back, &mut incoming, now) {
-                return Ok(Some(received));
-            }
-            if incoming.is_over() {
-                return incoming.outcome();
-            }
-            let until = incoming.look_at(now);
-            let until = deadline.map_or(until, |deadline| deadline.min(until));
-            match back.recv_until(Some(until))? {
-                Some(frame) => {
-                    if let Some(frame) = self.on_frame(&mut incoming, frame) {
-                        return Ok(Some(Received::frame(frame, Position::default())));
-                    }
-                }
-                None => {
-                    let now = Instant::now();
-                    if incoming.silence.is_due(now, Duration::ZERO) {
-                        self.ask(&mut incoming)?;
-                    }
-                    if deadline.is_some_and(|deadline| deadline <= now) {
-                        incoming.set_alarm(now, || back.waker());
-                        return Err(Error::Timeout);
-                    }
-                }
-            }
-        }
+        self.come(back, &mut incoming, deadline)
     }
 
     async fn recv_async(&self) -> Result<Option<Received>, Error> {
         let back = self.back()?;
         let mut incoming = self.incoming.take_async().await;
-        if let Some(again) = incoming.again.pop_front() {
-            return Ok(Some(again));
-        }
-        loop {
-            let now = Instant::now();
-            if let Some(received) = self.due(back, &mut incoming, now) {
-                return Ok(Some(received));
-            }
-            if incoming.is_over() {
-                return incoming.outcome();
-            }
-            match within(incoming.look_at(now), back.recv_async()).await {
-                None => {
-                    if incoming.silence.is_due(Instant::now(), Duration::ZERO) {
-                        self.ask(&mut incoming)?;
-                    }
-                }
-                Some(frame) => {
-                    if let Some(frame) = self.on_frame(&mut incoming, frame?) {
-                        return Ok(Some(Received::frame(frame, Position::default())));
-                    }
-                }
-            }
-        }
+        self.come_async(back, &mut incoming).await
     }
 
-    fn put_back(&self, received: Received) {
-        if let Some(mut incoming) = self.incoming.take(None) {
-            incoming.again.push_front(received);
-        }
+    fn recv_into(&self, buffer: &mut [u8], deadline: Option<Instant>) -> Result<Option<ReceivedInto>, Error> {
+        let back = self.back()?;
+        let mut incoming = self.take(deadline)?;
+        let received = self.come(back, &mut incoming, deadline)?;
+        place(received, buffer, |received| incoming.again.push_front(received))
+    }
+
+    async fn recv_into_async(&self, buffer: &mut [u8]) -> Result<Option<ReceivedInto>, Error> {
+        let back = self.back()?;
+        let mut incoming = self.incoming.take_async().await;
+        let received = self.come_async(back, &mut incoming).await?;
+        place(received, buffer, |received| incoming.again.push_front(received))
     }
 
     fn flush(&self, deadline: Option<Instant>) -> Result<(), Error> {

@@ -14,7 +14,7 @@
 use super::sending::in_its_place;
 use super::tags::{self, Tag};
 use super::turn::{Held, Turn};
-use super::{Carry, Received, ReceivedInto, Sending, Special, left};
+use super::{Carry, Received, ReceivedInto, Sending, Special, left, place};
 use crate::endpoint::ConnectionError;
 use crate::service::{Method, Reliability, Service};
 use crate::xtp::Copied;
@@ -165,6 +165,12 @@ impl Xtp {
         self.has_again.store(!again.is_empty(), Ordering::Release);
         received
     }
+
+    fn put_back(&self, received: Received) {
+        let mut again = self.again.lock().unwrap_or_else(PoisonError::into_inner);
+        again.push_front(received);
+        self.has_again.store(true, Ordering::Release);
+    }
 }
 
 impl Carry for Xtp {
@@ -258,13 +264,11 @@ impl Carry for Xtp {
                 }
             }
         }
-        let Some(received) = self.recv(deadline)? else { return Ok(None) };
-        self.place(received, buffer).map(Some)
+        place(self.recv(deadline)?, buffer, |received| self.put_back(received))
     }
 
-    fn put_back(&self, received: Received) {
-        self.again.lock().unwrap_or_else(PoisonError::into_inner).push_front(received);
-        self.has_again.store(true, Ordering::Release);
+    async fn recv_into_async(&self, buffer: &mut [u8]) -> Result<Option<ReceivedInto>, Error> {
+        place(self.recv_async().await?, buffer, |received| self.put_back(received))
     }
 
     fn flush(&self, deadline: Option<Instant>) -> Result<(), Error> {

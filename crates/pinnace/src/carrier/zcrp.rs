@@ -8,7 +8,7 @@ use super::pieces::{self, Pool, buffers};
 use super::room::{self, Bounded};
 use super::silence::SILENCE;
 use super::turn::{Held, Turn};
-use super::{Carry, Received, Sending, Special, farewell, left};
+use super::{Carry, Received, ReceivedInto, Sending, Special, farewell, left, place};
 use crate::endpoint::ConnectionError;
 use crate::rendezvous::{Control, Kind};
 use crate::service::{Method, Service};
@@ -149,6 +149,52 @@ impl Zcrp {
         self.sender.send(Message::from_vec(control.encode())).map_err(|unsent| unsent.error)
     }
 
+    /// The next message.
+    fn come(&self, incoming: &mut Incoming, deadline: Option<Instant>) -> Result<Option<Received>, Error> {
+        if let Some(again) = incoming.again.pop_front() {
+            return Ok(Some(again));
+        }
+        while !incoming.has_ended {
+            let first = incoming.posted.pop_front().ok_or_else(no_buffers)?;
+            let wait = left(deadline).map_or(SILENCE, |left| left.min(SILENCE));
+            match first.wait_timeout(wait) {
+                Progress::Ended(Ok(message)) => {
+                    if let Some(received) = self.on_piece(incoming, message)? {
+                        return Ok(Some(received));
+                    }
+                }
+                Progress::Ended(Err(unsent)) => return Err(unsent.error),
+                Progress::UnderWay(first) => {
+                    incoming.posted.push_front(first);
+                    if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                        return Err(Error::Timeout);
+                    }
+                    self.ask(incoming)?;
+                }
+            }
+        }
+        self.end(incoming)
+    }
+
+    /// The same, for tasks.
+    async fn come_async(&self, incoming: &mut Incoming) -> Result<Option<Received>, Error> {
+        if let Some(again) = incoming.again.pop_front() {
+            return Ok(Some(again));
+        }
+        while !incoming.has_ended {
+            let first = incoming.posted.front_mut().ok_or_else(no_buffers)?;
+            let Some(message) = within(Instant::now() + SILENCE, first).await else {
+                self.ask(incoming)?;
+                continue;
+            };
+            incoming.posted.pop_front();
+            if let Some(received) = self.on_piece(incoming, message.map_err(|unsent| unsent.error)?)? {
+                return Ok(Some(received));
+            }
+        }
+        self.end(incoming)
+    }
+
     fn take(&self, deadline: Option<Instant>) -> Result<Held<'_, Incoming>, Error> {
         self.incoming.take(deadline).ok_or(Error::Timeout)
     }
@@ -212,54 +258,24 @@ impl Carry for Zcrp {
 
     fn recv(&self, deadline: Option<Instant>) -> Result<Option<Received>, Error> {
         let mut incoming = self.take(deadline)?;
-        if let Some(again) = incoming.again.pop_front() {
-            return Ok(Some(again));
-        }
-        while !incoming.has_ended {
-            let first = incoming.posted.pop_front().ok_or_else(no_buffers)?;
-            let wait = left(deadline).map_or(SILENCE, |left| left.min(SILENCE));
-            match first.wait_timeout(wait) {
-                Progress::Ended(Ok(message)) => {
-                    if let Some(received) = self.on_piece(&mut incoming, message)? {
-                        return Ok(Some(received));
-                    }
-                }
-                Progress::Ended(Err(unsent)) => return Err(unsent.error),
-                Progress::UnderWay(first) => {
-                    incoming.posted.push_front(first);
-                    if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-                        return Err(Error::Timeout);
-                    }
-                    self.ask(&mut incoming)?;
-                }
-            }
-        }
-        self.end(&incoming)
+        self.come(&mut incoming, deadline)
     }
 
     async fn recv_async(&self) -> Result<Option<Received>, Error> {
         let mut incoming = self.incoming.take_async().await;
-        if let Some(again) = incoming.again.pop_front() {
-            return Ok(Some(again));
-        }
-        while !incoming.has_ended {
-            let first = incoming.posted.front_mut().ok_or_else(no_buffers)?;
-            let Some(message) = within(Instant::now() + SILENCE, first).await else {
-                self.ask(&mut incoming)?;
-                continue;
-            };
-            incoming.posted.pop_front();
-            if let Some(received) = self.on_piece(&mut incoming, message.map_err(|unsent| unsent.error)?)? {
-                return Ok(Some(received));
-            }
-        }
-        self.end(&incoming)
+        self.come_async(&mut incoming).await
     }
 
-    fn put_back(&self, received: Received) {
-        if let Some(mut incoming) = self.incoming.take(None) {
-            incoming.again.push_front(received);
-        }
+    fn recv_into(&self, buffer: &mut [u8], deadline: Option<Instant>) -> Result<Option<ReceivedInto>, Error> {
+        let mut incoming = self.take(deadline)?;
+        let received = self.come(&mut incoming, deadline)?;
+        place(received, buffer, |received| incoming.again.push_front(received))
+    }
+
+    async fn recv_into_async(&self, buffer: &mut [u8]) -> Result<Option<ReceivedInto>, Error> {
+        let mut incoming = self.incoming.take_async().await;
+        let received = self.come_async(&mut incoming).await?;
+        place(received, buffer, |received| incoming.again.push_front(received))
     }
 
     fn flush(&self, deadline: Option<Instant>) -> Result<(), Error> {

@@ -262,10 +262,7 @@ impl Connection {
 
     fn recv_into_until(&self, buffer: &mut [u8], deadline: Option<Instant>) -> Result<Option<ReceivedInto>, Error> {
         let received = self.carrier.recv_into(buffer, deadline);
-        if let Ok(Some(ReceivedInto { len, holes, .. })) = &received {
-            self.shown.count_received(*len, holes.iter().map(ExactSizeIterator::len).sum());
-            self.pay();
-        }
+        self.count_into(&received);
         received
     }
 
@@ -274,12 +271,16 @@ impl Connection {
     /// # Errors
     /// As [`Connection::recv_into`].
     pub async fn recv_into_async(&self, buffer: &mut [u8]) -> Result<Option<ReceivedInto>, Error> {
-        let Some(received) = self.carrier.recv_async().await? else { return Ok(None) };
-        let lost = received.bytes_lost();
-        let told = self.carrier.place(received, buffer)?;
-        self.shown.count_received(told.len, lost);
-        self.pay();
-        Ok(Some(told))
+        let received = self.carrier.recv_into_async(buffer).await;
+        self.count_into(&received);
+        received
+    }
+
+    fn count_into(&self, received: &Result<Option<ReceivedInto>, Error>) {
+        if let Ok(Some(ReceivedInto { len, holes, .. })) = received {
+            self.shown.count_received(*len, holes.iter().map(ExactSizeIterator::len).sum());
+            self.pay();
+        }
     }
 
     /// Sends a request, and waits for the next message, which is the response. One request is under way at a time: others

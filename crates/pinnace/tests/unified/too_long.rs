@@ -3,7 +3,11 @@
 
 use super::body::{LONG, Pair, duplex, pair_of, pair_with, pattern};
 use pinnace::service::Method;
-use pinnace::{Connection, EndpointOptions, Error};
+use pinnace::{Connection, EndpointOptions, Error, Received, ReceivedInto};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
 
 fn limited(method: Method, service: &str, longest_message: u64) -> Pair {
     pair_with(method, &service.parse().unwrap(), &EndpointOptions { longest_message, ..EndpointOptions::default() })
@@ -82,4 +86,85 @@ fn what_did_not_fit_a_buffer_is_received_whole_by_whoever_asks_next() {
             }
         });
     }
+}
+
+type Told = Result<Option<Received>, Error>;
+type Task = Pin<Box<dyn Future<Output = Told> + Send>>;
+
+/// A task that is polled as soon as one can be: once, in the call that wakes it.
+struct Prompt {
+    task: Mutex<Option<Task>>,
+    told: mpsc::Sender<Poll<Told>>,
+}
+
+impl Wake for Prompt {
+    fn wake(self: Arc<Self>) {
+        let task = self.task.lock().unwrap().take();
+        if let Some(mut task) = task {
+            let polled = task.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            // It keeps its turn, if it has got one.
+            *self.task.lock().unwrap() = polled.is_pending().then_some(task);
+            self.told.send(polled).unwrap();
+        }
+    }
+}
+
+#[test]
+fn what_did_not_fit_is_the_next_for_those_who_wait_too() {
+    type Call = fn(&Connection) -> Result<Option<ReceivedInto>, Error>;
+    let ways: [Call; 2] = [
+        |server| server.recv_into_timeout(&mut [0; 10], LONG),
+        |server| pollster::block_on(server.recv_into_async(&mut [0; 10])),
+    ];
+    for method in [Method::Qmp, Method::Zcrp, Method::Vrp] {
+        for way in ways {
+            let Pair { client, server, _endpoint } = pair_of(method, &duplex());
+            let server = Arc::new(server);
+            let (has_tried, tries) = mpsc::channel();
+            let first = Arc::clone(&server);
+            std::thread::spawn(move || has_tried.send(way(&first)));
+            // It has its turn before the other one asks.
+            std::thread::sleep(Duration::from_millis(50));
+            let (told, polls) = mpsc::channel();
+            let second = Arc::clone(&server);
+            let mut task: Task = Box::pin(async move { second.recv_async().await });
+            let prompt = Arc::new(Prompt { task: Mutex::new(None), told });
+            let waker = Waker::from(Arc::clone(&prompt));
+            assert!(task.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+            *prompt.task.lock().unwrap() = Some(task);
+            drop(client.send(pattern(200, 1)).unwrap());
+            let tried = tries.recv_timeout(LONG).unwrap_or(Err(Error::Timeout));
+            assert!(matches!(tried, Err(Error::MessageTooLong(10))), "{method}: {tried:?}");
+            let Poll::Ready(received) = polls.recv_timeout(LONG).unwrap() else { panic!("{method}: it has not come") };
+            assert!(*received.unwrap().unwrap() == *pattern(200, 1), "{method}");
+        }
+    }
+}
+
+#[test]
+fn what_did_not_fit_over_a1_is_found_by_those_who_wait() {
+    for _ in 0..50 {
+        let Pair { client, server, _endpoint } = pair_of(Method::A1, &duplex());
+        let is_found = std::thread::scope(|scope| {
+            scope.spawn(|| server.recv_into_timeout(&mut [0; 10], LONG));
+            std::thread::sleep(Duration::from_millis(20));
+            let second = scope.spawn(|| (server.recv_timeout(LONG), Instant::now()));
+            std::thread::sleep(Duration::from_millis(20));
+            let begin = Instant::now();
+            drop(client.send(pattern(200, 1)).unwrap());
+            let (received, at) = second.join().unwrap();
+            if at - begin > Duration::from_millis(100) {
+                // The first had it.
+                assert!(at - begin < LONG / 2, "{:?}", at - begin);
+                assert!(*received.unwrap().unwrap() == *pattern(200, 1));
+                return true;
+            }
+            drop(client.send(pattern(200, 1)).unwrap());
+            false
+        });
+        if is_found {
+            return;
+        }
+    }
+    panic!("the first never has it");
 }

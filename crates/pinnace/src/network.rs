@@ -89,9 +89,39 @@ pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
 
 /// The first address of that name.
 pub(crate) fn resolve(address: impl ToSocketAddrs) -> Result<SocketAddr, Error> {
-    let failed = |error| Error::io("cannot resolve the address", error);
-    let mut addresses = address.to_socket_addrs().map_err(failed)?;
-    addresses.next().ok_or_else(|| failed(io::ErrorKind::AddrNotAvailable.into()))
+    let mut addresses = address.to_socket_addrs().map_err(unresolved)?;
+    addresses.next().ok_or_else(|| unresolved(io::ErrorKind::AddrNotAvailable.into()))
+}
+
+/// The first address of that name to which `way` knows one; if it knows none, why not to the first of all.
+pub(crate) fn resolve_to<T>(
+    address: impl ToSocketAddrs,
+    way: impl Fn(SocketAddr) -> Result<T, Error>,
+) -> Result<(SocketAddr, T), Error> {
+    let mut why = None;
+    for to in address.to_socket_addrs().map_err(unresolved)?.map(canonical) {
+        match way(to) {
+            Ok(way) => return Ok((to, way)),
+            Err(error) => why = why.or(Some(error)),
+        }
+    }
+    Err(why.unwrap_or_else(|| unresolved(io::ErrorKind::AddrNotAvailable.into())))
+}
+
+fn unresolved(error: io::Error) -> Error {
+    Error::io("cannot resolve the address", error)
+}
+
+/// Refuses an address of another family than a socket bound to `local` reaches. One of IPv6 that is bound to every address
+/// reaches IPv4, too.
+pub(crate) fn same_family(local: SocketAddr, to: SocketAddr) -> io::Result<()> {
+    let (own, other) = (canonical(local).ip(), canonical(to).ip());
+    if own.is_ipv4() == other.is_ipv4() || own == IpAddr::V6(Ipv6Addr::UNSPECIFIED) {
+        return Ok(());
+    }
+    let why =
+        format!("{other} is of another family than {own}, which the socket is bound to: bind it to [::] for both");
+    Err(io::Error::new(io::ErrorKind::InvalidInput, why))
 }
 
 /// The local address that the system reaches `peer` from: a datagram socket finds out without a packet.
@@ -122,6 +152,21 @@ pub(crate) fn random_seed() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_what_is_bound_to_every_address_reaches_both_families() {
+        let reaches = |local: &str, to: &str| same_family(local.parse().unwrap(), to.parse().unwrap()).is_ok();
+        let (v4, v6, mapped) = ("192.0.2.1:5", "[2001:db8::1]:5", "[::ffff:192.0.2.1]:5");
+        for (local, reached) in [
+            ("[::]:7", [true, true, true]),
+            ("0.0.0.0:7", [true, false, true]),
+            ("192.0.2.2:7", [true, false, true]),
+            ("[::ffff:192.0.2.2]:7", [true, false, true]),
+            ("[2001:db8::2]:7", [false, true, false]),
+        ] {
+            assert_eq!([v4, v6, mapped].map(|to| reaches(local, to)), reached, "{local}");
+        }
+    }
 
     #[test]
     fn mapped_addresses_are_shown_as_what_they_are_and_a_link_is_remembered() {

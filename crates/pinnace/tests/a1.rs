@@ -504,3 +504,23 @@ fn a_capture_has_every_datagram() {
     let bytes = std::fs::read(&path).unwrap();
     assert!(bytes.windows(10).any(|window| window == b"the needle"));
 }
+
+#[test]
+fn an_address_of_the_other_family_is_refused_and_the_next_one_of_the_name_is_tried() {
+    let (server, to) = listening(reliable());
+    let source = socket(reliable());
+    let other: SocketAddr = "[::1]:9".parse().unwrap();
+    let short = Duration::from_secs(1);
+    let errors = [
+        source.connect_timeout(other, reliable(), short).unwrap_err(),
+        source.add_sink_timeout(other, reliable(), short).unwrap_err(),
+    ];
+    for error in errors.map(|error| error.to_string()) {
+        assert!(error.contains("to [::1]:9") && error.contains("family"), "{error}");
+    }
+    let names = [other, to];
+    let connection = source.connect_timeout(&names[..], reliable(), LONG).unwrap();
+    connection.send(b"ahoy".to_vec(), Full::Block).unwrap();
+    assert_eq!(accepted(&server).recv_timeout(LONG).unwrap().as_deref(), Some(&b"ahoy"[..]));
+    source.add_sink_timeout(&names[..], reliable(), LONG).unwrap();
+}

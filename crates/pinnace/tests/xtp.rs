@@ -581,3 +581,23 @@ fn protocol_36_carries_it_too() {
     assert!(matches!(refused, Error::ContextFailed(Failure::Refused { code: 1, value: 1 })), "{refused}");
     close(&connection, &taken);
 }
+
+#[test]
+fn an_address_of_the_other_family_is_refused_and_the_next_one_of_the_name_is_tried() {
+    let options = options(Codec::Xtp40);
+    for (host, other) in [("127.0.0.1:0", "[::1]:9"), ("[::1]:0", "127.0.0.1:9")] {
+        let server = Endpoint::bind(host, &options).unwrap();
+        let listener = server.listen(Services::ALL).unwrap();
+        let client = Endpoint::bind(host, &options).unwrap();
+        let first = client.connect(server.local_addr()).unwrap();
+        let other: SocketAddr = other.parse().unwrap();
+        let error = client.connect(other).unwrap_err().to_string();
+        assert!(error.contains(&format!("to {other}")) && error.contains("family"), "{error}");
+        let names = [other, server.local_addr()];
+        let second = client.connect(&names[..]).unwrap();
+        for connection in [first, second] {
+            connection.send(b"ahoy".to_vec()).unwrap();
+            assert_eq!(accepted(&listener).recv_timeout(LONG).unwrap().unwrap().data, b"ahoy");
+        }
+    }
+}

@@ -5,7 +5,7 @@
 //= A-15
 
 use super::exchange::{Exchange, Lane, Way};
-use super::port::{Call, canonical, deadline, resolve};
+use super::port::{Call, canonical, deadline, resolve_to};
 use super::sending::status_of;
 use super::socket::Inner;
 use super::{Connection, Failure, Full, Group, Qos, Refused, Sending, SlowSink, Socket};
@@ -131,8 +131,8 @@ impl Socket {
 
     fn begin_sink(&self, address: impl ToSocketAddrs, qos: Qos) -> Result<Sink, Error> {
         let end = &self.inner.end;
-        let to = canonical(resolve(address)?);
-        let (name, destination) = (end.name(to)?, super::to_address(to));
+        let (to, name) = resolve_to(address, |to| end.name(to))?;
+        let destination = super::to_address(to);
         let mut casting = self.inner.casting();
         let known = casting.cast;
         let (group, slow_sink) = (casting.group, casting.slow_sink);

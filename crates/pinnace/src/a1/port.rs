@@ -6,8 +6,8 @@ use super::node::Node;
 use super::options::{self, Path};
 use super::{Options, Qos};
 use crate::counters::Seen;
-use crate::network::NOWHERE;
-pub(super) use crate::network::{canonical, deadline, resolve};
+use crate::network::{NOWHERE, same_family};
+pub(super) use crate::network::{canonical, deadline, resolve, resolve_to};
 use crate::{Error, wrapped};
 use pinnace_a1::A1;
 use pinnace_core::{Address, Time};
@@ -82,16 +82,16 @@ pub(super) fn start(bound: Bound, max_qos: Qos, options: &Options) -> Result<End
 impl End {
     /// How the engine names `to`.
     pub(super) fn name(&self, to: SocketAddr) -> Result<Address, Error> {
+        let failed = |error| Error::io(format!("cannot connect to {to}"), error);
         match self.peer {
             Some(peer) if canonical(peer) == canonical(to) => Ok(Address::Peer),
             // The link knows where it leads, nobody else does.
             Some(peer) if peer.port() == 0 => Ok(Address::Peer),
             Some(peer) => {
                 let why = format!("this socket talks with {peer} only: use another one");
-                let error = io::Error::new(io::ErrorKind::InvalidInput, why);
-                Err(Error::io(format!("cannot connect to {to}"), error))
+                Err(failed(io::Error::new(io::ErrorKind::InvalidInput, why)))
             }
-            None => Ok(canonical(to).into()),
+            None => same_family(self.local, to).map(|()| canonical(to).into()).map_err(failed),
         }
     }
 

@@ -264,8 +264,8 @@ impl Socket {
 
     fn begin(&self, to: impl ToSocketAddrs, qos: Qos) -> Result<Connection, Error> {
         let end = &self.inner.end;
-        let to = canonical(port::resolve(to)?);
-        let (name, destination) = (end.name(to)?, super::to_address(to));
+        let (to, name) = port::resolve_to(to, |to| end.name(to))?;
+        let destination = super::to_address(to);
         let opened = end.port.call(|Call { now, engine, state, .. }| {
             let id = engine.open(now, name, destination, end.fill(qos))?;
             Ok((state.insert(id), id))

@@ -169,8 +169,8 @@ impl Endpoint {
         block: ControlBlock,
         service: Service,
     ) -> Result<(Address, ControlBlock), Error> {
-        let to = canonical(port::resolve(to)?);
-        Ok((self.end.name(to)?, self.addressed(to, block, service)))
+        let (to, name) = port::resolve_to(to, |to| self.end.name(to))?;
+        Ok((name, self.addressed(to, block, service)))
     }
 
     /// The block with the addresses of a FIRST to `to`.

@@ -4,8 +4,8 @@ use super::exchange::Exchange;
 use super::options::Path;
 use super::{Carrier, ControlBlock, Options, ether};
 use crate::counters::Seen;
-use crate::network::route;
-pub(super) use crate::network::{NOWHERE, canonical, deadline, resolve};
+pub(super) use crate::network::{NOWHERE, canonical, deadline, resolve, resolve_to};
+use crate::network::{route, same_family};
 use crate::{Error, wrapped};
 use pinnace_core::{Address, Time};
 use pinnace_link::{CaptureOptions, Ip36Link, Link, UdpLink};
@@ -156,14 +156,17 @@ pub(super) fn start_as(
 impl End {
     /// How the engine names `to`.
     pub(super) fn name(&self, to: SocketAddr) -> Result<Address, Error> {
+        let failed = |error| Error::io(format!("cannot send to {to}"), error);
+        if self.peer.is_none() && !matches!(self.names, Names::Stations(_)) {
+            same_family(self.local, to).map_err(failed)?;
+        }
         match self.peer {
             Some(peer) if canonical(peer) == canonical(to) => Ok(Address::Peer),
             // The link knows where it leads, nobody else does.
             Some(peer) if peer.port() == 0 => Ok(Address::Peer),
             Some(peer) => {
                 let why = format!("this endpoint talks with {peer} only: use another one, or Endpoint::client");
-                let error = io::Error::new(io::ErrorKind::InvalidInput, why);
-                Err(Error::io(format!("cannot send to {to}"), error))
+                Err(failed(io::Error::new(io::ErrorKind::InvalidInput, why)))
             }
             None => match self.names {
                 Names::Sockets => Ok(canonical(to).into()),

@@ -18,6 +18,7 @@
 mod a1;
 mod alarm;
 mod cast;
+mod early;
 mod framed;
 mod later;
 mod pieces;

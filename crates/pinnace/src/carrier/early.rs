@@ -1,0 +1,279 @@
+//! What has come over a connection of VRP, where frames overtake each other.
+//!
+//! Always true: where order is wanted a frame waits for those before it, as long as they are worth it and can still come;
+//! each number counts once, as a message, a word of the connection's own, or missing.
+
+use super::Received;
+use super::alarm::Alarm;
+use super::received::Position;
+use super::silence::Silence;
+use crate::Error;
+use crate::endpoint::ConnectionError;
+use crate::service::Method;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+/// How long a frame waits for those before it, if nothing says how long they are worth waiting for. Longer than a sender
+/// goes on with a receiver that is silent; what its receiver refuses never comes.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+/// At most so long, if its receiver has refused some meanwhile: what it waits for may be one of these.
+const REFUSED_PATIENCE: Duration = Duration::from_secs(1);
+/// Numbers of frames, after which they begin again.
+pub(super) const NUMBERS: u64 = 1 << 15;
+/// No frame is waited for by so many behind it: its sender lets none be further ahead of one that is under way.
+const FAR: u64 = NUMBERS / 4;
+
+/// What has come.
+#[derive(Debug)]
+pub(super) struct Incoming {
+    /// Who sends; `None` until it has said who it is.
+    pub(super) source: Option<SocketAddr>,
+    pub(super) is_ordered: bool,
+    pub(super) patience: Duration,
+    /// The number of the next frame, counted on without end.
+    pub(super) next: Option<u64>,
+    /// Frames that came before their turn, and when the first of them did.
+    pub(super) early: BTreeMap<u64, crate::vrp::Received>,
+    pub(super) since: Option<Instant>,
+    pub(super) silence: Silence,
+    /// Makes the descriptor readable when it is time to look again.
+    pub(super) alarm: Option<Alarm>,
+    /// Numbers of the connection's own words that came before their turn.
+    pub(super) words: BTreeSet<u64>,
+    /// Frames of the peer's refused, of which it is known that they are missing.
+    pub(super) refused: u64,
+    /// More have been refused.
+    pub(super) is_hurried: bool,
+    /// Messages that whoever received them had no room for.
+    pub(super) again: VecDeque<Received>,
+    /// The number behind the last frame.
+    pub(super) end: Option<u64>,
+    /// It was no end in order.
+    pub(super) is_broken_off: bool,
+    /// Numbers before it of words that were lost.
+    pub(super) unheard: u64,
+    pub(super) asked: Option<crate::vrp::Sending>,
+}
+
+impl Incoming {
+    /// Nobody has been heard.
+    pub(super) fn new(is_ordered: bool, patience: Duration) -> Self {
+        Self {
+            source: None,
+            is_ordered,
+            patience,
+            next: None,
+            early: BTreeMap::new(),
+            since: None,
+            silence: Silence::new(),
+            alarm: None,
+            words: BTreeSet::new(),
+            refused: 0,
+            is_hurried: false,
+            again: VecDeque::new(),
+            end: None,
+            is_broken_off: false,
+            unheard: 0,
+            asked: None,
+        }
+    }
+
+    /// The whole number of a frame: the nearest to the next one.
+    pub(super) fn unwrap_number(&self, number: u16) -> u64 {
+        let number = u64::from(number);
+        let Some(next) = self.next else { return number + NUMBERS };
+        let ahead = (number + NUMBERS - next % NUMBERS) % NUMBERS;
+        if ahead < NUMBERS / 2 { next + ahead } else { (next + ahead).saturating_sub(NUMBERS) }
+    }
+
+    /// Everything below `next` has come, or is not waited for any longer. Returns how many messages those are that were
+    /// expected, and have not come.
+    pub(super) fn advance(&mut self, next: u64) -> u64 {
+        let before = self.next.unwrap_or(next).min(next);
+        let mut words = 0;
+        if !self.words.is_empty() {
+            let behind = self.words.split_off(&next);
+            words = std::mem::replace(&mut self.words, behind).into_iter().filter(|number| *number >= before).count()
+                as u64;
+        }
+        let mut next = next.max(self.next.unwrap_or(next));
+        let missed = next - before - words;
+        while self.words.remove(&next) {
+            next += 1;
+        }
+        self.next = Some(next);
+        missed
+    }
+
+    /// A word of the connection's own has come.
+    pub(super) fn on_word(&mut self, number: u64) {
+        match self.next {
+            Some(next) if number == next => {
+                self.advance(number + 1);
+            }
+            Some(next) if number > next => {
+                self.words.insert(number);
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn patience(&self) -> Duration {
+        if self.is_hurried { self.patience.min(REFUSED_PATIENCE) } else { self.patience }
+    }
+
+    /// Messages that are missing before the end, once it has been said.
+    pub(super) fn missing(&self) -> u64 {
+        match (self.end, self.next) {
+            (Some(end), Some(next)) if self.is_ordered => {
+                let words = self.words.range(next..end.max(next)).count() as u64;
+                end.saturating_sub(next).saturating_sub(words + self.unheard)
+            }
+            _ => 0,
+        }
+    }
+
+    /// A frame that is due.
+    pub(super) fn due(&mut self, now: Instant) -> Option<Received> {
+        let first = *self.early.first_key_value()?.0;
+        let is_next = self.next.is_none_or(|next| first <= next);
+        // Behind the end nothing comes, and what is so far behind the newest has been given up.
+        let newest = self.early.last_key_value().map_or(first, |(newest, _)| *newest);
+        let is_over = self.end.is_some() || self.next.is_some_and(|next| newest.saturating_sub(next) > FAR);
+        let is_late = is_over || self.since.is_none_or(|since| since + self.patience() <= now);
+        if self.is_ordered && !is_next && !is_late {
+            return None;
+        }
+        let is_late = self.is_ordered && self.next.is_some_and(|next| first < next);
+        let missed = if is_late { 0 } else { self.advance(first) };
+        let missed = if self.is_ordered { missed } else { 0 };
+        self.advance(first + 1);
+        let frame = self.early.remove(&first)?;
+        self.since = (!self.early.is_empty()).then_some(now);
+        Some(Received::frame(frame, Position { missed, is_late }))
+    }
+
+    /// When to look again, where nothing is due.
+    pub(super) fn look_at(&self, now: Instant) -> Instant {
+        match self.since {
+            Some(since) => since + self.patience(),
+            None => self.silence.asks_at(now, Duration::ZERO),
+        }
+    }
+
+    /// Nobody waits any more for what is early, or finds out whether a silent peer is there; but an event loop may.
+    pub(super) fn set_alarm(&mut self, now: Instant, waker: impl FnOnce() -> Option<Waker>) {
+        let at = self.look_at(now);
+        // One that has come may have been taken for what was looked for in vain: that wakes once more, and at once.
+        if at <= now || self.alarm.as_ref().map(Alarm::at) != Some(at) {
+            self.alarm = waker().map(|waker| Alarm::set(at, &waker));
+        }
+    }
+
+    /// Whether nothing more comes.
+    pub(super) fn is_over(&self) -> bool {
+        self.early.is_empty() && self.end.is_some()
+    }
+
+    /// What a receiver is told then.
+    pub(super) fn outcome(&self) -> Result<Option<Received>, Error> {
+        if self.is_broken_off { Err(ConnectionError::BrokenOff { method: Method::Vrp }.into()) } else { Ok(None) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    fn incoming(next: u64) -> Incoming {
+        Incoming { next: Some(next), ..Incoming::new(true, PATIENCE) }
+    }
+
+    #[test]
+    fn words_that_overtake_messages_leave_no_gap() {
+        let mut incoming = incoming(10);
+        // 10 and 11 are messages that are repeated, 12 and 13 are words.
+        incoming.on_word(13);
+        incoming.on_word(12);
+        assert_eq!((incoming.advance(11), incoming.next), (1, Some(11)));
+        assert_eq!((incoming.advance(12), incoming.next), (1, Some(14)));
+        incoming.on_word(14);
+        assert_eq!((incoming.next, incoming.words.len()), (Some(15), 0));
+        // One that came before, and is of no use.
+        incoming.on_word(3);
+        assert!(incoming.words.is_empty());
+        // 15 to 19 are not waited for: 17 was no message.
+        incoming.on_word(17);
+        assert_eq!((incoming.advance(20), incoming.next, incoming.words.len()), (4, Some(20), 0));
+    }
+
+    /// What is due of frames 10, 12 and 15, of which the first has come: how many are missing before each.
+    fn due_of(mut incoming: Incoming, now: Instant) -> Vec<(u64, bool)> {
+        for number in [12, 15] {
+            incoming.early.insert(number, crate::vrp::Received::numbered(number as u16));
+        }
+        std::iter::from_fn(|| incoming.due(now)).map(|due| (due.missed(), due.is_late())).collect()
+    }
+
+    #[test]
+    fn frames_behind_a_gap_wait_unless_nothing_can_fill_it() {
+        let now = Instant::now();
+        let of = |end, newest: Option<u64>| {
+            let mut incoming = Incoming { since: Some(now), end, ..incoming(11) };
+            incoming.early.extend(newest.map(|newest| (newest, crate::vrp::Received::numbered(newest as u16))));
+            due_of(incoming, now)
+        };
+        assert_eq!(of(None, None), []);
+        assert_eq!(of(None, Some(11 + FAR)), [], "11 may still be under way");
+        assert_eq!(of(None, Some(12 + FAR)), [(1, false)], "11 is not, and 13 may be");
+        assert_eq!(of(Some(16), None), [(1, false), (2, false)], "nothing comes behind the end");
+        let patient = Incoming { since: Some(now), ..incoming(11) };
+        assert_eq!(due_of(patient, now + PATIENCE), [(1, false)]);
+    }
+
+    /// Counts how often it is woken.
+    #[derive(Default)]
+    struct Woken(AtomicU32);
+
+    impl std::task::Wake for Woken {
+        fn wake(self: std::sync::Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn an_event_loop_is_woken_though_the_alarm_came_while_it_looked() {
+        let woken = std::sync::Arc::new(Woken::default());
+        let times = || woken.0.load(Ordering::Relaxed);
+        let begin = Instant::now();
+        let mut incoming = Incoming { since: Some(begin), patience: Duration::from_millis(20), ..incoming(11) };
+        let set =
+            |incoming: &mut Incoming, now| incoming.set_alarm(now, || Some(Waker::from(std::sync::Arc::clone(&woken))));
+        set(&mut incoming, begin);
+        while times() == 0 {
+            assert!(begin.elapsed() < Duration::from_secs(10), "the alarm comes");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // Its sign was cleared by whoever looked, and found nothing due yet.
+        set(&mut incoming, Instant::now());
+        assert_eq!(times(), 2);
+    }
+
+    #[test]
+    fn what_is_missing_before_the_end_are_messages() {
+        let mut incoming = incoming(10);
+        assert_eq!(incoming.missing(), 0);
+        incoming.on_word(12);
+        incoming.end = Some(15);
+        incoming.on_word(15);
+        assert_eq!(incoming.missing(), 4, "10, 11, 13 and 14");
+        incoming.unheard = 2;
+        assert_eq!(incoming.missing(), 2);
+        incoming.advance(15);
+        assert_eq!((incoming.next, incoming.missing()), (Some(16), 0));
+        assert_eq!(Incoming { is_ordered: false, next: Some(3), ..incoming }.missing(), 0);
+    }
+}

@@ -600,6 +600,15 @@ int pinnace_shutdown(pinnace_connection_t *connection,
                      int linger_ms);
 
 /**
+ * Closes a connection whose content is not complete: what was sent and has not arrived is given up, and the peer, who could
+ * not know otherwise that something is missing, gets an error (ECONNRESET, ...) behind what has come, and not 0. The handle is
+ * gone, as with pinnace_close. May take a fifth of a second.
+ *
+ * Returns 0; or -1 if it is none (EBADF) or NULL (EINVAL).
+ */
+int pinnace_abort(pinnace_connection_t *connection);
+
+/**
  * Closes a connection: pinnace_shutdown, and the handle is gone, however that ended. Who waits in pinnace_recv is told
  * (ECANCELED) soon. Messages that were received stay until they are freed; of messages that were sent the completions
  * still come.

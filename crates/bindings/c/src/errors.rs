@@ -45,7 +45,7 @@ impl From<&ConnectionError> for Errno {
             Connection::NoAnswer { .. } => libc::ETIMEDOUT,
             Connection::Refused { .. } => libc::ECONNREFUSED,
             Connection::Unreached { .. } => libc::EHOSTUNREACH,
-            Connection::Unfinished { .. } => libc::ECONNRESET,
+            Connection::Unfinished { .. } | Connection::BrokenOff { .. } => libc::ECONNRESET,
             Connection::Lost { source, .. } => Self::from(source).0,
             Connection::Closed => libc::EPIPE,
             Connection::Full { .. } => libc::EAGAIN,

@@ -308,6 +308,15 @@ impl Connection {
         self.call(py, |connection| connection.close(linger))
     }
 
+    /// Ends the connection at once, in both directions: what has not arrived is given up, and the peer, who could not know
+    /// otherwise that something is missing, gets an exception behind what has come, and not `None`.
+    fn abort(&self, py: Python<'_>) -> PyResult<()> {
+        self.call(py, |connection| {
+            connection.abort();
+            Ok(())
+        })
+    }
+
     fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
         slf
     }
@@ -320,9 +329,20 @@ impl Connection {
         slf
     }
 
-    /// Closes. Raises nothing: whoever wants to know calls `close`, or waits for a delivery.
-    fn __exit__(&self, py: Python<'_>, _kind: Py<PyAny>, _error: Py<PyAny>, _traceback: Py<PyAny>) {
+    /// Closes; with an exception under way, which may have kept something from being sent, as `abort` does. Raises nothing:
+    /// whoever wants to know calls `close`, or waits for a delivery.
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        kind: &Bound<'_, PyAny>,
+        _error: Py<PyAny>,
+        _traceback: Py<PyAny>,
+    ) -> PyResult<()> {
+        if !kind.is_none() {
+            return self.abort(py);
+        }
         let _ = self.call(py, |connection| connection.close(LINGER));
+        Ok(())
     }
 
     fn __repr__(&self) -> String {

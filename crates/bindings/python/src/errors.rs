@@ -41,6 +41,11 @@ pub(crate) fn malformed(py: Python<'_>, malformed: &Malformed) -> PyErr {
     exception(py, "ServiceError", (malformed.to_string(),), &attributes)
 }
 
+fn too_long(py: Python<'_>, says: String, most: u64) -> PyErr {
+    let most = most.into_pyobject(py).map_or_else(|_| py.None(), |most| most.into_any().unbind());
+    exception(py, "MessageTooLongError", (says,), &[("most", most)])
+}
+
 /// The exception of an error.
 pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
     let says = error.to_string();
@@ -52,13 +57,11 @@ pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
         },
         Error::Timeout => plain("TimeoutError"),
         Error::NoResponse => plain("NoResponseError"),
-        &Error::MessageTooLong(most) => {
-            let most = most.into_pyobject(py).map_or_else(|_| py.None(), |most| most.into_any().unbind());
-            exception(py, "MessageTooLongError", (says,), &[("most", most)])
-        }
+        &Error::MessageTooLong(most) => too_long(py, says, most),
         Error::Connection(error) => match &**error {
             ConnectionError::Malformed(why) => malformed(py, why),
             ConnectionError::ServiceTooLong { .. } => plain("ServiceError"),
+            &ConnectionError::MessageTooLong { most, .. } => too_long(py, says, most),
             ConnectionError::Unmet { .. } => plain("UnmetError"),
             ConnectionError::NoAnswer { .. } => plain("NoAnswerError"),
             ConnectionError::Refused { .. } => plain("RefusedError"),

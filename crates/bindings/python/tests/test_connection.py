@@ -309,3 +309,23 @@ sys.stdin.read()
         connection.send(b"are you there?").wait(LONG)
         connection.recv(LONG)
     assert isinstance(caught.value, ConnectionError)
+
+
+def test_what_is_broken_off_does_not_look_complete(pair):
+    with pytest.raises(ZeroDivisionError), pair.client as client:
+        client.send(b"the first of many").wait(LONG)
+        client.send(bytes(1 // 0))
+    assert bytes(pair.server.recv(LONG)) == b"the first of many"
+    with pytest.raises(pinnace.Error):
+        pair.server.recv(LONG)
+    with pytest.raises(pinnace.Error):
+        pair.client.send(b"more")
+
+
+def test_a_message_beyond_the_largest_is_refused_where_it_is_sent():
+    with pinnace.listen("127.0.0.1:0") as listener:
+        with pinnace.connect(listener.address, largest=1024) as client:
+            with pytest.raises(pinnace.MessageTooLongError) as error:
+                client.send(bytes(1025))
+            assert error.value.most == 1024
+            client.send(bytes(1024))

@@ -111,6 +111,22 @@ pub unsafe extern "C" fn pinnace_shutdown(connection: *mut pinnace_connection_t,
     })
 }
 
+/// Closes a connection whose content is not complete: what was sent and has not arrived is given up, and the peer, who could
+/// not know otherwise that something is missing, gets an error (ECONNRESET, ...) behind what has come, and not 0. The handle is
+/// gone, as with pinnace_close. May take a fifth of a second.
+///
+/// Returns 0; or -1 if it is none (EBADF) or NULL (EINVAL).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pinnace_abort(connection: *mut pinnace_connection_t) -> c_int {
+    told(-1, || {
+        let handles = handles::current();
+        let line = handles.remove::<Line>(connection.addr())?;
+        line.abort();
+        handles.part(Some(line).filter(|line| !line.is_sink()));
+        Ok(0)
+    })
+}
+
 /// Closes a connection: pinnace_shutdown, and the handle is gone, however that ended. Who waits in pinnace_recv is told
 /// (ECANCELED) soon. Messages that were received stay until they are freed; of messages that were sent the completions
 /// still come.

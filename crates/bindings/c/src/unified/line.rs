@@ -137,6 +137,11 @@ impl Line {
         self.is_closed.store(true, Ordering::Relaxed);
         self.shutdown(linger)
     }
+
+    pub(super) fn abort(&self) {
+        self.is_closed.store(true, Ordering::Relaxed);
+        self.connection.abort();
+    }
 }
 
 /// A listener, and its endpoint.

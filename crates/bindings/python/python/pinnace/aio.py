@@ -211,6 +211,10 @@ class Connection:
         """Ends what is sent: waits at most `linger` seconds for it to arrive, and tells the peer."""
         await asyncio.get_running_loop().run_in_executor(None, self._connection.close, linger)
 
+    async def abort(self) -> None:
+        """Ends it at once, so that the peer does not take for complete what has come: see `pinnace.Connection.abort`."""
+        await asyncio.get_running_loop().run_in_executor(None, self._connection.abort)
+
     def __aiter__(self) -> AsyncIterator[Received]:
         return self
 
@@ -228,7 +232,7 @@ class Connection:
     ) -> None:
         # As `with pinnace.connect(...)`: whoever wants to know calls `close`.
         try:
-            await self.close()
+            await (self.close() if kind is None else self.abort())
         except Error:
             pass
 

@@ -102,7 +102,9 @@ unsafe fn accept_unix(members: Members, address: *mut sockaddr, len: *mut sockle
         }
         let mut notes = Notes::default();
         let listening = table::notes(members.unix);
-        if !listening.is_plain() {
+        if listening.is_plain() {
+            stream::make_room(accepted);
+        } else {
             let (carried, plain) = stream::carry_options(members.tcp, accepted);
             notes = carried;
             table::set_notes(members.unix, listening.with_plain(plain));

@@ -70,12 +70,26 @@ pub(crate) fn carry_options(tcp: c_int, unix: c_int) -> (Notes, bool) {
             let _ = sys::set_option(unix, libc::SOL_SOCKET, name, &(size / 2));
         }
     }
+    if chosen & 1 == 0 {
+        make_room(unix);
+    }
     let no_delay = sys::option::<c_int>(tcp, libc::IPPROTO_TCP, libc::TCP_NODELAY) == Ok(1);
     (Notes::default().with_no_delay(no_delay), plain && !no_delay)
 }
 
 /// Which buffers have sizes that were set (Linux 5.14).
 const SO_BUF_LOCK: c_int = 72;
+
+/// Between two TCP sockets there is room for megabytes, because both grow; a Unix socket has what it was given, and the
+/// receiver adds nothing.
+const ROOM: c_int = 4 << 20;
+
+/// Gives a stream as much room for what is not yet read as TCP would find; as much as the system allows, if that is less.
+pub(crate) fn make_room(unix: c_int) {
+    if sys::set_option(unix, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &ROOM).is_err() {
+        let _ = sys::set_option(unix, libc::SOL_SOCKET, libc::SO_SNDBUF, &ROOM);
+    }
+}
 
 /// The end of making a stream: what is noted of it.
 pub(crate) fn born(fd: c_int, notes: Notes) {

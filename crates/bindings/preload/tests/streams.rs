@@ -39,4 +39,5 @@ cases! {
     messages_with_addresses: "streams", "messages";
     connecting_with_the_first_bytes: "streams", "fast";
     files_are_sent: "streams", "sendfile";
+    much_is_said_before_anything_is_read: "streams", "ahead";
 }

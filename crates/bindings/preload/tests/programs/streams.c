@@ -460,6 +460,35 @@ static void sendfile_client(int to)
     end(fd);
 }
 
+/* Says everything before it listens: an echo has to find room for it, as between TCP's buffers. */
+enum { AHEAD = 3000000 };
+
+static void ahead_server(int listener, int at)
+{
+    (void)at;
+    int fd = take(listener);
+    static char bytes[1 << 16];
+    ssize_t count;
+    while ((count = read(fd, bytes, sizeof bytes)) > 0)
+        put(fd, bytes, count);
+    CHECK(count == 0);
+}
+
+static void ahead_client(int to)
+{
+    int fd = dial(to);
+    static unsigned char bytes[AHEAD];
+    for (size_t place = 0; place < AHEAD; place++)
+        bytes[place] = byte_at(place);
+    put(fd, bytes, AHEAD);
+    memset(bytes, 0, AHEAD);
+    get(fd, bytes, AHEAD);
+    for (size_t place = 0; place < AHEAD; place++)
+        CHECK(bytes[place] == byte_at(place));
+    CHECK(shutdown(fd, SHUT_WR) == 0);
+    end(fd);
+}
+
 static const struct side sides[] = {
     { "names", names_server, names_client },
     { "chosen", chosen_server, chosen_client },
@@ -473,6 +502,7 @@ static const struct side sides[] = {
     { "messages", messages_server, messages_client },
     { "fast", fast_server, fast_client },
     { "sendfile", sendfile_server, sendfile_client },
+    { "ahead", ahead_server, ahead_client },
 };
 
 HARNESS(sides)

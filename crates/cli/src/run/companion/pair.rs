@@ -1,7 +1,7 @@
 //! Sockets of the companion: those it is asked on, and the pairs that it gives.
 
 use super::request::Request;
-use rustix::net::sockopt::socket_peercred;
+use rustix::net::sockopt::{set_socket_send_buffer_size, set_socket_send_buffer_size_force, socket_peercred};
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
     SocketType, accept_with, bind, connect, listen, recv, sendmsg, socket_with,
@@ -83,6 +83,14 @@ fn socket() -> io::Result<OwnedFd> {
     Ok(socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?)
 }
 
+/// As much room for what the application has not read as the library makes in the other direction.
+fn make_room(own: &OwnedFd) {
+    const ROOM: usize = 4 << 20;
+    if set_socket_send_buffer_size_force(own, ROOM).is_err() {
+        let _ = set_socket_send_buffer_size(own, ROOM);
+    }
+}
+
 /// A name that no other socket has.
 fn unique(kind: char) -> io::Result<SocketAddrUnix> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -97,6 +105,7 @@ pub(super) fn make(family: Family, local: SocketAddr, peer: SocketAddr) -> io::R
     let name = format!("pinnace/1R{digit}/{}>{}", plain(local), plain(peer));
     let name = SocketAddrUnix::new_abstract_name(name.as_bytes())?;
     let (listener, own) = (socket()?, socket()?);
+    make_room(&own);
     bind(&listener, &name)?;
     listen(&listener, 8)?;
     connect(&own, &name)?;

@@ -92,7 +92,8 @@ unsafe fn accept_unix(members: Members, address: *mut sockaddr, len: *mut sockle
         let mut buffer = [0; 128];
         let (accepted, peer) = sys::accept4(members.unix, &mut buffer, flags)?;
         let Some((accepted, family, from)) = welcome(accepted, peer, flags) else { continue };
-        if !address.is_null() || !len.is_null() {
+        // Without room for an address the kernel does not look at the length either.
+        if !address.is_null() {
             let (bytes, count) = internet::format(family, from);
             // SAFETY: the caller's promise.
             if let Err(error) = unsafe { internet::store(&bytes[..count], address, len) } {

@@ -40,4 +40,5 @@ cases! {
     connecting_with_the_first_bytes: "streams", "fast";
     files_are_sent: "streams", "sendfile";
     much_is_said_before_anything_is_read: "streams", "ahead";
+    a_length_without_room_for_an_address: "streams", "nameless";
 }

@@ -489,6 +489,25 @@ static void ahead_client(int to)
     end(fd);
 }
 
+/* Without room for an address its length is not looked at. */
+static void nameless_server(int listener, int at)
+{
+    (void)at;
+    socklen_t len = 77;
+    for (int visit = 0; visit < 2; visit++) {
+        int fd = visit ? accept4(listener, NULL, &len, SOCK_CLOEXEC) : accept(listener, NULL, &len);
+        CHECK(fd >= 0 && len == 77);
+        expect_way(fd);
+        put(fd, "taken", 5);
+    }
+}
+
+static void nameless_client(int to)
+{
+    for (int visit = 0; visit < 2; visit++)
+        want(dial(to), "taken");
+}
+
 static const struct side sides[] = {
     { "names", names_server, names_client },
     { "chosen", chosen_server, chosen_client },
@@ -503,6 +522,7 @@ static const struct side sides[] = {
     { "fast", fast_server, fast_client },
     { "sendfile", sendfile_server, sendfile_client },
     { "ahead", ahead_server, ahead_client },
+    { "nameless", nameless_server, nameless_client },
 };
 
 HARNESS(sides)

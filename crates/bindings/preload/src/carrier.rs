@@ -141,32 +141,46 @@ pub(crate) fn receive(handover: c_int, class: Class, at: SocketAddr, flags: c_in
     None
 }
 
-/// Whether the other end of a stream, which has just ended, was reset: then the companion gave its own end a name that says
-/// so, before it closed it.
-pub(crate) fn was_reset(fd: c_int) -> bool {
+/// Whether a descriptor is a stream of another host, by its own name.
+fn is_remote(fd: c_int) -> bool {
     let mut buffer = [0; 128];
-    sys::address(fd, sys::End::Peer, &mut buffer).is_ok_and(|address| {
-        let mark = UnixAddress::new(RESET);
-        address.starts_with(mark.bytes())
-    })
+    matches!(
+        sys::address(fd, sys::End::Own, &mut buffer).map(Name::parse),
+        Ok(Some(Name::Connection { remote: true, .. }))
+    )
 }
 
-/// How the name of an end begins that was reset.
-const RESET: &str = "pinnace/1X/";
+/// Whether the stream to another host, which has just ended, was cut off. The companion gives its own end a name before it
+/// ends a stream of which everything has come; so one that was killed has said nothing of the kind.
+fn is_cut_off(fd: c_int) -> bool {
+    let mut buffer = [0; 128];
+    let ended = |address: &[u8]| address.starts_with(UnixAddress::new(END).bytes());
+    // The note may be stale: what has no such name of its own is none of ours.
+    is_remote(fd) && !sys::address(fd, sys::End::Peer, &mut buffer).is_ok_and(ended)
+}
+
+/// How the name of the companion's end begins when all that the other host said has been passed on.
+const END: &str = "pinnace/1E/";
 
 /// Notes whether a descriptor, which came through exec, is a stream of another host.
 pub(crate) fn learn(fd: c_int) {
-    let mut buffer = [0; 128];
-    if let Ok(Some(Name::Connection { remote: true, .. })) =
-        sys::address(fd, sys::End::Own, &mut buffer).map(Name::parse)
-    {
+    if is_remote(fd) {
         table::set_notes(fd, table::notes(fd).with_remote(true));
     }
 }
 
-/// Reads of a stream that was reset end with an error, and not as if everything had been said.
+/// The application is about to shut down a stream: an end that it makes itself is no reset.
+pub(crate) fn shutting(fd: c_int, how: c_int) {
+    let notes = table::notes(fd);
+    if how != libc::SHUT_WR && notes.is_remote() {
+        table::set_notes(fd, notes.with_shut(true));
+    }
+}
+
+/// Reads of a stream that was cut off end with an error, and not as if everything had been said.
 pub(crate) fn ended(fd: c_int, count: isize, wanted: usize) -> isize {
-    if count == 0 && wanted > 0 && table::notes(fd).is_remote() && was_reset(fd) {
+    let notes = table::notes(fd);
+    if count == 0 && wanted > 0 && notes.is_remote() && !notes.is_shut() && is_cut_off(fd) {
         sys::set_errno(libc::ECONNRESET);
         return -1;
     }

@@ -7,7 +7,7 @@ use crate::table::{self, Notes};
 use crate::{accept, carrier, connect, descriptor, listener, message, options, real};
 use core::ffi::{c_int, c_uint, c_ulong, c_void};
 
-use libc::{epoll_event, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, stat, timespec};
+use libc::{epoll_event, iovec, loff_t, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, stat, timespec};
 
 fn answer(saved: c_int, outcome: Outcome) -> c_int {
     match outcome {
@@ -84,8 +84,11 @@ export! {
                 // SAFETY: no pointers.
                 unsafe { real::shutdown(members.tcp, how) }
             }
-            // SAFETY: no pointers.
-            None => unsafe { real::shutdown(fd, how) },
+            None => {
+                carrier::shutting(fd, how);
+                // SAFETY: no pointers.
+                unsafe { real::shutdown(fd, how) }
+            }
         }
     }
 
@@ -239,6 +242,11 @@ export! {
     fn __recv_chk(fd: c_int, into: *mut c_void, len: size_t, room: size_t, flags: c_int) -> ssize_t {
         // SAFETY: the caller's promise.
         carrier::ended(fd, unsafe { real::__recv_chk(fd, into, len, room, flags) }, len)
+    }
+
+    fn splice(from: c_int, from_place: *mut loff_t, to: c_int, to_place: *mut loff_t, len: size_t, flags: c_uint) -> ssize_t {
+        // SAFETY: the caller's promise.
+        carrier::ended(from, unsafe { real::splice(from, from_place, to, to_place, len, flags) }, len)
     }
 
     fn recvmsg(fd: c_int, bytes: *mut msghdr, flags: c_int) -> ssize_t {

@@ -179,6 +179,20 @@ pub(crate) unsafe fn recvmmsg(
         if headers().any(foreign) && stream::find(fd).is_some() {
             headers().for_each(|header| (*header).msg_namelen = 0);
         }
-        received
+        // An end looks like messages without bytes: what was cut off is an error, after all that came before it.
+        let is_end = |index: &usize| {
+            let message = messages.add(*index);
+            (*message).msg_len == 0 && (*message).msg_hdr.msg_iovlen > 0
+        };
+        match (0..received.max(0) as usize).find(is_end) {
+            Some(end) if carrier::ended(fd, 0, 1) == -1 => {
+                if end == 0 {
+                    -1
+                } else {
+                    end as c_int
+                }
+            }
+            _ => received,
+        }
     }
 }

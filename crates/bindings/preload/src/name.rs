@@ -9,7 +9,7 @@
 //! | `pinnace/1C4/FROM>TO`, `pinnace/1C6/FROM>TO` | who connects from a socket of that family, on this host |
 //! | `pinnace/1R4/FROM>TO`, `pinnace/1R6/FROM>TO` | the application's end of a connection with another host |
 //! | `pinnace/1H/...` | who hands over such an end |
-//! | `pinnace/1X/...` | the other side of such an end, which was reset |
+//! | `pinnace/1E/...` | the other side of such an end, once everything that the other host said has been passed on |
 //!
 //! A listener of several that share a port (SO_REUSEPORT) has `#` and a number behind it. The name of who connects is the
 //! hello: it has the magic word, the version, and both internet addresses, and the kernel hands it over with the

@@ -125,6 +125,8 @@ impl Notes {
     const EPOLL: u64 = 0x1f_ffff << 4;
     /// A stream that the companion carries to another host.
     const REMOTE: u64 = 1 << 62;
+    /// The application has shut down its reading of such a stream.
+    const SHUT: u64 = 1 << 63;
     /// Keep-alive times as set, 0: the default.
     const IDLE: u32 = 25;
     const INTERVAL: u32 = 40;
@@ -188,6 +190,14 @@ impl Notes {
 
     pub(crate) fn with_remote(self, on: bool) -> Self {
         self.with(Self::REMOTE, on)
+    }
+
+    pub(crate) fn is_shut(self) -> bool {
+        self.bit(Self::SHUT)
+    }
+
+    pub(crate) fn with_shut(self, on: bool) -> Self {
+        self.with(Self::SHUT, on)
     }
 
     pub(crate) fn epoll(self) -> Option<c_int> {

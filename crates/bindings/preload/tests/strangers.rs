@@ -43,6 +43,14 @@ fn a_name_beside_somebody_elses_port_is_not_trusted() {
     alone("squatters", true);
 }
 
+#[test]
+fn an_end_that_nobody_declares_is_a_reset() {
+    let Some(program) = program("strangers") else { return };
+    let name = format!("pinnace-test/{}", std::process::id());
+    let child = command(&program, true).arg("ends").env("PINNACE_COMPANION", name).stderr(Stdio::piped()).spawn();
+    finish(Running(child.expect("it runs")), "ends");
+}
+
 /// Runs a case whose way is not the one that its mix would take.
 fn by_tcp(environment: &[(&str, &str)], client_only: bool) {
     let Some(program) = program("streams") else { return };

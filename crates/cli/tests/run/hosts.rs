@@ -2,6 +2,7 @@
 
 use crate::stage::{Server, client, installed, noise, printed, through};
 use std::fs;
+use std::path::Path;
 use std::process::{self, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -159,16 +160,74 @@ int main(int argc, char **argv)
 }
 "#;
 
+/// Compiles a program, fortified: the calls that compilers make of read() and recv() are looked at as well.
+fn compiled(cc: &Path, folder: &Path, text: &str) -> String {
+    let (source, program) = (folder.join("program.c"), folder.join("program"));
+    fs::write(&source, text).expect("written");
+    let compiled = Command::new(cc).args(["-O2", "-D_FORTIFY_SOURCE=2", "-o"]).arg(&program).arg(&source).output();
+    assert!(compiled.expect("it runs").status.success());
+    program.to_str().expect("UTF-8").to_owned()
+}
+
+/// The process that brings a stream is killed in the middle of it, or not.
+const CUT_OFF: &str = r#"
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+int main(int argc, char **argv)
+{
+    char bytes[1000] = "";
+    if (argc < 3)
+        return 1;
+    int fd = socket(AF_INET, SOCK_STREAM, 0), one = 1;
+    struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons(atoi(argv[2])) };
+    inet_pton(AF_INET, "10.79.0.2", &at.sin_addr);
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (argv[1][0] == 's') {
+        if (bind(fd, (struct sockaddr *)&at, sizeof at) || listen(fd, 4))
+            return 1;
+        int taken = accept(fd, NULL, NULL);
+        return write(taken, bytes, 1000) != 1000 || read(taken, bytes, 1) < 0;
+    }
+    if (connect(fd, (struct sockaddr *)&at, sizeof at) || recv(fd, bytes, 1000, MSG_WAITALL) != 1000)
+        return 2;
+    if (argv[1][0] == 'k') {
+        struct ucred peer;
+        socklen_t len = sizeof peer;
+        if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) || kill(peer.pid, SIGKILL))
+            return 3;
+    } else if (write(fd, "x", 1) != 1) {
+        return 4;
+    }
+    puts(read(fd, bytes, 1) == 0 ? "ended" : errno == ECONNRESET ? "reset" : "failed");
+    return 0;
+}
+"#;
+
+#[test]
+fn what_dies_in_the_middle_of_a_stream_does_not_end_it() {
+    let (Some(cc), Some(hosts)) = (installed("cc", "gcc libc6-dev"), Hosts::new()) else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = compiled(&cc, folder.path(), CUT_OFF);
+    for (port, how, expected) in [(7401, "killed", "reset\n"), (7402, "left", "ended\n")] {
+        let number = port.to_string();
+        let words = [&*program, "server", &number];
+        let _server = Server::start(through(true, &at(&hosts.far), &words), folder.path(), port, true);
+        let (out, said) = client(through(true, &at(&hosts.near), &[&program, how, &number]));
+        assert_eq!(out, expected, "{how}: {said}");
+        assert!(said.contains("by QMP"), "{said}");
+    }
+}
+
 #[test]
 fn a_reset_is_a_reset_on_the_other_host() {
     let (Some(cc), Some(hosts)) = (installed("cc", "gcc libc6-dev"), Hosts::new()) else { return };
     let folder = tempfile::tempdir().expect("a folder");
-    let (source, program) = (folder.path().join("resets.c"), folder.path().join("resets"));
-    fs::write(&source, RESETS).expect("written");
-    // Fortified: the calls that compilers make of read() and recv() are looked at as well.
-    let compiled = Command::new(cc).args(["-O2", "-D_FORTIFY_SOURCE=2", "-o"]).arg(&program).arg(&source).output();
-    assert!(compiled.expect("it runs").status.success());
-    let program = program.to_str().expect("UTF-8");
+    let program = &*compiled(&cc, folder.path(), RESETS);
     for mix in [(true, true), (true, false), (false, true)] {
         let server = Server::start(through(mix.0, &at(&hosts.far), &[program, "server"]), folder.path(), 7301, mix.0);
         let (out, said) = client(through(mix.1, &at(&hosts.near), &[program]));

@@ -213,12 +213,99 @@ static void squatters(void)
     squatter(1, AF_UNIX);
 }
 
+enum { WAYS = 5 };
+
+/* Stands for the companion: gives streams to another host, of which every other one is cut off after a few bytes. */
+static void give(int control, int round)
+{
+    struct sockaddr_un name;
+    char text[108], line[256];
+    int asked = accept(control, NULL, NULL);
+    CHECK(asked >= 0 && recv(asked, line, sizeof line, 0) > 0 && memcmp(line, "1 CONNECT 4 192.0.2.1:7", 23) == 0);
+    snprintf(text, sizeof text, "pinnace/1R4/192.0.2.9:%d>192.0.2.1:7", 40000 + round);
+    int listener = socket(AF_UNIX, SOCK_STREAM, 0), own = socket(AF_UNIX, SOCK_STREAM, 0);
+    socklen_t len = unix_name(&name, text);
+    CHECK(bind(listener, (struct sockaddr *)&name, len) == 0 && listen(listener, 1) == 0);
+    CHECK(syscall(SYS_connect, own, &name, len) == 0);
+    int theirs = syscall(SYS_accept, listener, NULL, NULL);
+    CHECK(theirs >= 0);
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } with = { .header = { .cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS } };
+    memcpy(CMSG_DATA(&with.header), &theirs, sizeof theirs);
+    struct iovec part = { "OK", 2 };
+    struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = &with, .msg_controllen = sizeof with };
+    CHECK(sendmsg(asked, &message, 0) == 2);
+    put(own, "bytes", 5);
+    if (round % 2 == 0) {
+        snprintf(text, sizeof text, "pinnace/1E/%d-%d", getpid(), round);
+        len = unix_name(&name, text);
+        CHECK(bind(own, (struct sockaddr *)&name, len) == 0);
+    }
+    CHECK(close(own) == 0 && close(theirs) == 0 && close(listener) == 0 && close(asked) == 0);
+}
+
+/* The end of a stream from another host is an end only if the companion says so; otherwise it has died. */
+static void ends(void)
+{
+    struct sockaddr_un name;
+    int control = socket(AF_UNIX, SOCK_SEQPACKET, 0), pipes[2];
+    socklen_t len = unix_name(&name, getenv("PINNACE_COMPANION"));
+    CHECK(bind(control, (struct sockaddr *)&name, len) == 0 && listen(control, 4) == 0 && pipe(pipes) == 0);
+    if (fork() == 0) {
+        alarm(20);
+        for (int round = 0; round < 2 * WAYS; round++)
+            give(control, round);
+        _exit(0);
+    }
+    for (int round = 0; round < 2 * WAYS; round++) {
+        struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(7) };
+        CHECK(inet_pton(AF_INET, "192.0.2.1", &to.sin_addr) == 1);
+        int fd = socket(AF_INET, SOCK_STREAM, 0), way = round / 2, is_cut = round % 2, pair[2];
+        CHECK(connect(fd, (struct sockaddr *)&to, sizeof to) == 0 && below(fd) == AF_UNIX);
+        char bytes[2][5];
+        struct iovec parts[2] = { { bytes[0], 5 }, { bytes[1], 5 } };
+        struct mmsghdr many[2] = { { .msg_hdr = { .msg_iov = parts, .msg_iovlen = 1 } },
+                                   { .msg_hdr = { .msg_iov = parts + 1, .msg_iovlen = 1 } } };
+        ssize_t got = 0;
+        errno = 0;
+        if (way == 0) {
+            want(fd, "bytes");
+            got = read(fd, bytes, 1);
+        } else if (way == 1) {
+            want(fd, "bytes");
+            got = recvmsg(fd, &many[0].msg_hdr, 0);
+        } else if (way == 2) {
+            CHECK(recvmmsg(fd, many, 2, 0, NULL) == (is_cut ? 1 : 2) && many[0].msg_len == 5);
+            got = recvmmsg(fd, many, 1, 0, NULL) == 1 ? (ssize_t)many[0].msg_len : -1;
+        } else if (way == 3) {
+            CHECK(splice(fd, NULL, pipes[1], NULL, 100, 0) == 5);
+            got = splice(fd, NULL, pipes[1], NULL, 100, 0);
+        } else {
+            /* What the application ends itself is no reset. */
+            want(fd, "bytes");
+            CHECK(shutdown(fd, SHUT_RDWR) == 0);
+            end(fd);
+            is_cut = 0;
+        }
+        CHECK(is_cut ? got == -1 && errno == ECONNRESET : got == 0);
+        CHECK(close(fd) == 0 && socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
+        /* Whatever has the number next ends as it ever did. */
+        CHECK(pair[0] == fd && close(pair[1]) == 0);
+        end(pair[0]);
+        CHECK(close(pair[0]) == 0);
+    }
+    reap(1);
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
 } cases[] = {
     { "others", others }, { "refused", refused },     { "poor", poor },
     { "liars", liars },   { "squatters", squatters },
+    { "ends", ends },
 };
 
 int main(int argc, char **argv)

@@ -6,11 +6,11 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
     SocketType, accept_with, bind, connect, listen, recv, sendmsg, socket_with,
 };
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -94,7 +94,9 @@ fn make_room(own: &OwnedFd) {
 /// A name that no other socket has.
 fn unique(kind: char) -> io::Result<SocketAddrUnix> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
-    let name = format!("pinnace/1{kind}/{}-{}", process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    // Nobody can guess it, and take it before us.
+    let name = format!("pinnace/1{kind}/{:016x}-{number}", RandomState::new().hash_one(number));
     Ok(SocketAddrUnix::new_abstract_name(name.as_bytes())?)
 }
 
@@ -126,9 +128,10 @@ pub(super) fn hand_over(name: &str, stream: &OwnedFd) -> io::Result<()> {
     pass(handover.as_fd(), stream)
 }
 
-/// Marks our end of a pair: the stream was reset. The application's calls find it when they see the end.
-pub(super) fn mark_reset(own: &OwnedFd) {
-    if let Ok(name) = unique('X') {
+/// Marks our end of a pair: all that the other host said has been passed on. The application's calls look for it when they
+/// see the end, which without it is a reset: so it is one, too, if this process dies.
+pub(super) fn mark_end(own: &OwnedFd) {
+    if let Ok(name) = unique('E') {
         let _ = bind(own, &name);
     }
 }

@@ -1,10 +1,11 @@
 //! Bytes between a stream and a socket of the application: two threads, each of which waits for one side and writes to the
 //! other.
 //!
-//! Always true: an end goes on as an end, a reset as a reset; and both threads are gone when it is over.
+//! Always true: an end goes on as an end, a reset as a reset, and so does the death of this process; and both threads are
+//! gone when it is over.
 
 use super::Busy;
-use super::pair::mark_reset;
+use super::pair::mark_end;
 use pinnace::qmp::{Shutdown, Stream};
 use rustix::net::{SendFlags, Shutdown as How, send, shutdown};
 use std::io;
@@ -27,9 +28,7 @@ pub(super) fn run(stream: Stream, own: &OwnedFd, busy: Busy) -> io::Result<()> {
     // Whoever fails ends the other's wait as well.
     let fail = |by_network: bool| {
         if !broken.swap(true, Ordering::SeqCst) {
-            if by_network {
-                mark_reset(own);
-            } else {
+            if !by_network {
                 // Nothing of an end is to be said but this: when the stream is dropped, it is a forced one.
                 stream.set_linger(Some(Duration::ZERO));
             }
@@ -94,6 +93,7 @@ fn to_application(stream: &Stream, own: &OwnedFd, broken: &AtomicBool) -> Result
     loop {
         let count = match stream.read(&mut buffer) {
             Ok(0) => {
+                mark_end(own);
                 let _ = shutdown(own, How::Write);
                 return Ok(());
             }

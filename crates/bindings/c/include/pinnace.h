@@ -718,7 +718,8 @@ int pinnace_received_free(struct pinnace_received *received);
  * messages. The service must have two directions ("direction=duplex").
  *
  * Returns 0, and `received` has the response, as of pinnace_recv; or -1 as pinnace_send and pinnace_recv, or if the peer has
- * closed instead (ECONNRESET). After EAGAIN the response may still come: it is the next message.
+ * closed instead (ECONNRESET). After EAGAIN the response may still come: pinnace_recv receives it, and a later call of this
+ * passes over it; where it may be lost as well (the service allows loss) that call is refused (ENOTSUP).
  */
 int pinnace_transact(pinnace_connection_t *connection,
                      const void *request,

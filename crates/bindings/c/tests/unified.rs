@@ -88,6 +88,11 @@ fn who_is_overtaken_is_missed_and_late() {
 }
 
 #[test]
+fn a_response_belongs_to_its_request() {
+    program("unified_transact.c", &["each its own\n"]);
+}
+
+#[test]
 fn a_queue_that_is_full_is_told() {
     program("unified_full.c", &["zcrp xtp qmp a1 are full at last\n"]);
 }

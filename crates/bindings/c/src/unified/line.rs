@@ -1,6 +1,6 @@
 //! What stands behind the handles of connections and listeners.
 
-use super::waiting;
+use super::waiting::{self, Limit};
 use crate::errors::{Errno, Failure};
 use crate::kept::lock;
 use libc::c_int;
@@ -80,11 +80,11 @@ impl Line {
     /// Receives as `call` does, which waits as long as it is told.
     fn receive<T>(
         &self,
-        timeout_ms: c_int,
+        limit: impl Into<Limit>,
         mut call: impl FnMut(Duration) -> Result<Option<T>, Error>,
     ) -> Result<Option<T>, Failure> {
         let is_closed = || self.is_closed.load(Ordering::Relaxed);
-        waiting::until(timeout_ms, is_closed, |slice| {
+        waiting::until(limit, is_closed, |slice| {
             let mut result = call(slice);
             if matches!(result, Err(Error::Timeout)) && self.watch.is_used() {
                 // In this order nothing is missed: what comes after the clearing makes the descriptor readable again.
@@ -99,8 +99,8 @@ impl Line {
         })
     }
 
-    pub(super) fn recv(&self, timeout_ms: c_int) -> Result<Option<Received>, Failure> {
-        self.receive(timeout_ms, |slice| self.connection.recv_timeout(slice))
+    pub(super) fn recv(&self, limit: impl Into<Limit>) -> Result<Option<Received>, Failure> {
+        self.receive(limit, |slice| self.connection.recv_timeout(slice))
     }
 
     pub(super) fn recv_into(&self, buffer: &mut [u8], timeout_ms: c_int) -> Result<Option<ReceivedInto>, Failure> {
@@ -108,9 +108,16 @@ impl Line {
     }
 
     pub(super) fn transact(&self, request: Message, timeout_ms: c_int) -> Result<Received, Failure> {
+        let limit = Limit::from(timeout_ms);
         let _turn = lock(&self.transacting);
+        let response = || self.recv(limit)?.ok_or_else(|| Failure::from(Error::NoResponse));
+        // Those to requests that nobody waited for long enough come before ours.
+        while self.connection.responses_owed()? > 0 {
+            response()?;
+        }
         drop(self.connection.send(request).map_err(|unsent| Failure::from(unsent.error))?);
-        self.recv(timeout_ms)?.ok_or_else(|| Error::NoResponse.into())
+        self.connection.owe_response();
+        response()
     }
 
     /// Reads as from a stream: what is there, at most as much as there is room for. 0: the end.

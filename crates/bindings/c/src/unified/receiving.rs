@@ -207,7 +207,8 @@ pub unsafe extern "C" fn pinnace_received_free(received: *mut pinnace_received) 
 /// messages. The service must have two directions ("direction=duplex").
 ///
 /// Returns 0, and `received` has the response, as of pinnace_recv; or -1 as pinnace_send and pinnace_recv, or if the peer has
-/// closed instead (ECONNRESET). After EAGAIN the response may still come: it is the next message.
+/// closed instead (ECONNRESET). After EAGAIN the response may still come: pinnace_recv receives it, and a later call of this
+/// passes over it; where it may be lost as well (the service allows loss) that call is refused (ENOTSUP).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pinnace_transact(
     connection: *mut pinnace_connection_t,

@@ -12,13 +12,27 @@ pub(super) fn time(timeout_ms: c_int) -> Duration {
     u64::try_from(timeout_ms).map_or(Duration::MAX, Duration::from_millis)
 }
 
+/// How long a call may take that waits more than once.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limit {
+    /// As C said it.
+    timeout_ms: c_int,
+    deadline: Option<Instant>,
+}
+
+impl From<c_int> for Limit {
+    fn from(timeout_ms: c_int) -> Self {
+        Self { timeout_ms, deadline: Instant::now().checked_add(time(timeout_ms)) }
+    }
+}
+
 /// Calls `step`, which waits as long as it is told, until it has something.
 pub(super) fn until<T>(
-    timeout_ms: c_int,
+    limit: impl Into<Limit>,
     is_closed: impl Fn() -> bool,
     mut step: impl FnMut(Duration) -> Result<Option<T>, Failure>,
 ) -> Result<T, Failure> {
-    let deadline = Instant::now().checked_add(time(timeout_ms));
+    let Limit { timeout_ms, deadline } = limit.into();
     loop {
         if is_closed() {
             return Err(Failure::new(libc::ECANCELED, "another thread has closed this meanwhile"));

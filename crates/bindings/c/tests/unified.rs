@@ -93,6 +93,11 @@ fn a_response_belongs_to_its_request() {
 }
 
 #[test]
+fn whoever_waits_for_a_turn_waits_no_longer_than_he_said() {
+    program("unified_turns.c", &["nobody waited longer\n"]);
+}
+
+#[test]
 fn a_queue_that_is_full_is_told() {
     program("unified_full.c", &["zcrp xtp qmp a1 are full at last\n"]);
 }

@@ -1,6 +1,6 @@
 //! What stands behind the handles of connections and listeners.
 
-use super::waiting::{self, Limit};
+use super::waiting::{self, Limit, Turn, Turns};
 use crate::errors::{Errno, Failure};
 use crate::kept::lock;
 use libc::c_int;
@@ -41,7 +41,9 @@ pub(super) struct Line {
     is_closed: AtomicBool,
     watch: Watch,
     /// Held from a request to its response.
-    transacting: Mutex<()>,
+    transacting: Turns,
+    /// Held while it is read as a stream.
+    streaming: Turns,
     /// How far it has been read as a stream.
     reading: Mutex<MessageReader>,
 }
@@ -52,7 +54,8 @@ impl Line {
             connection,
             is_closed: AtomicBool::new(false),
             watch: Watch::default(),
-            transacting: Mutex::default(),
+            transacting: Turns::default(),
+            streaming: Turns::default(),
             reading: Mutex::default(),
         }
     }
@@ -75,6 +78,12 @@ impl Line {
             Method::Qmp => c"qmp",
             Method::A1 => c"a1",
         }
+    }
+
+    /// Waits for a turn, which another thread may have for longer than this one wants to wait.
+    fn turn<'a>(&self, turns: &'a Turns, limit: Limit) -> Result<Turn<'a>, Failure> {
+        let is_closed = || self.is_closed.load(Ordering::Relaxed);
+        waiting::until(limit, is_closed, |slice| Ok(turns.take(slice)))
     }
 
     /// Receives as `call` does, which waits as long as it is told.
@@ -109,7 +118,7 @@ impl Line {
 
     pub(super) fn transact(&self, request: Message, timeout_ms: c_int) -> Result<Received, Failure> {
         let limit = Limit::from(timeout_ms);
-        let _turn = lock(&self.transacting);
+        let _turn = self.turn(&self.transacting, limit)?;
         let response = || self.recv(limit)?.ok_or_else(|| Failure::from(Error::NoResponse));
         // Those to requests that nobody waited for long enough come before ours.
         while self.connection.responses_owed()? > 0 {
@@ -123,7 +132,9 @@ impl Line {
     /// Reads as from a stream: what is there, at most as much as there is room for. 0: the end.
     pub(super) fn read(&self, into: &mut [u8], timeout_ms: c_int) -> Result<usize, Failure> {
         drop(self.connection.stream()?);
-        lock(&self.reading).read(&self.connection, into, || self.recv(timeout_ms))
+        let limit = Limit::from(timeout_ms);
+        let _turn = self.turn(&self.streaming, limit)?;
+        lock(&self.reading).read(&self.connection, into, || self.recv(limit))
     }
 
     pub(super) fn descriptor(&self) -> Result<c_int, Failure> {

@@ -1,7 +1,9 @@
 //! Waiting as C says it: milliseconds, 0 for not at all, less for as long as it takes.
 
 use crate::errors::Failure;
+use crate::kept::lock;
 use libc::c_int;
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// So soon is noticed that another thread has closed what is waited on.
@@ -23,6 +25,33 @@ pub(super) struct Limit {
 impl From<c_int> for Limit {
     fn from(timeout_ms: c_int) -> Self {
         Self { timeout_ms, deadline: Instant::now().checked_add(time(timeout_ms)) }
+    }
+}
+
+/// What one thread does at a time, for as long as it takes; the others wait for their turns, as long as they said.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    is_taken: Mutex<bool>,
+    freed: Condvar,
+}
+
+/// The turn of a thread, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Turn<'a>(&'a Turns);
+
+impl Turns {
+    /// Takes the turn when it is free; `None` if it is not so soon.
+    pub(super) fn take(&self, within: Duration) -> Option<Turn<'_>> {
+        let waited = self.freed.wait_timeout_while(lock(&self.is_taken), within, |is_taken| *is_taken);
+        let mut is_taken = waited.unwrap_or_else(PoisonError::into_inner).0;
+        (!std::mem::replace(&mut *is_taken, true)).then(|| Turn(self))
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        *lock(&self.0.is_taken) = false;
+        self.0.freed.notify_one();
     }
 }
 

@@ -53,6 +53,11 @@ fn ends_of_connections() {
 }
 
 #[test]
+fn resets_in_the_middle_of_a_call() {
+    check_c("qmp_resets.c", "every reset is told\n");
+}
+
+#[test]
 fn messages_of_many_buffers() {
     check_c("qmp_vectors.c", "scattered and gathered\n");
 }

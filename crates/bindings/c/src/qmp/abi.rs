@@ -475,7 +475,10 @@ impl Sending {
                         break;
                     }
                 }
-                Err(_) if sent > 0 => break,
+                Err(error) if sent > 0 => {
+                    self.conversation.keep_for_later(error);
+                    break;
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -561,7 +564,10 @@ impl Receiving {
                         at += more;
                         taken += more;
                     }
-                    Err(_) if taken > 0 => return Ok(taken),
+                    Err(error) if taken > 0 => {
+                        self.conversation.keep_for_later(error);
+                        return Ok(taken);
+                    }
                     Err(error) => return Err(error),
                 }
                 if !self.all && at < room.len() {

@@ -94,6 +94,14 @@ impl Conversation {
         if self.is_told.swap(true, Ordering::Relaxed) { again } else { Err(error) }
     }
 
+    /// A call has an error that it does not tell, because it has moved bytes before: if it is the association's, the next
+    /// call tells it.
+    pub(super) fn keep_for_later(&self, error: Errno) {
+        if self.stream.failure().map(of_failure) == Some(error) {
+            self.is_told.store(false, Ordering::Relaxed);
+        }
+    }
+
     /// Reads what there is, or looks at it.
     pub(super) fn receive(&self, into: &mut [u8], wait: Wait, peek: bool) -> Result<usize, Errno> {
         if self.shut_read.load(Ordering::Relaxed) {

@@ -68,6 +68,11 @@ fn a_child_process() {
 }
 
 #[test]
+fn a_child_process_that_polls() {
+    check_c("qmp_fork_poll.c", "each has its own");
+}
+
+#[test]
 fn what_was_sent_before_the_exit_arrives() {
     check_c("qmp_exit.c", "all of it came after the exit\n");
 }

@@ -14,8 +14,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 thread_local! {
-    /// What wakes this thread. It is made when it first sleeps.
-    static WAKE: RefCell<Option<Arc<WakeFd>>> = const { RefCell::new(None) };
+    /// What wakes this thread, and the process that made it when it first slept: a child has its parent's descriptor, and
+    /// would wake the parent, or be woken instead of it.
+    static WAKE: RefCell<Option<(u32, Arc<WakeFd>)>> = const { RefCell::new(None) };
 }
 
 /// As many entries as the system takes at most, whatever its limit is now.
@@ -29,11 +30,16 @@ struct Sleep<'a> {
 
 impl<'a> Sleep<'a> {
     fn begin(sockets: &'a [(usize, Arc<Socket>)]) -> Result<Self, Errno> {
-        let wake = WAKE.with_borrow_mut(|wake| {
-            if wake.is_none() {
-                *wake = Some(Arc::new(WakeFd::new().map_err(|error| Errno::from(&error))?));
+        let wake = WAKE.with_borrow_mut(|wake| -> Result<_, Errno> {
+            let process = std::process::id();
+            match wake {
+                Some((maker, wake)) if *maker == process => Ok(wake.clone()),
+                _ => {
+                    let made = Arc::new(WakeFd::new().map_err(|error| Errno::from(&error))?);
+                    *wake = Some((process, made.clone()));
+                    Ok(made)
+                }
             }
-            wake.clone().ok_or(Errno(libc::ENOMEM))
         })?;
         wake.clear();
         sockets.iter().for_each(|(_, socket)| socket.add_sleeper(&wake));

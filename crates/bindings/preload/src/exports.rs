@@ -198,11 +198,13 @@ export! {
         // SAFETY: the caller's promise.
         unsafe {
             let room = if from.is_null() || from_len.is_null() { 0 } else { *from_len };
-            let received = real::recvfrom(fd, into, len, flags, from, from_len);
-            if received >= 0 && room > 0 {
-                message::forget_sender(from.cast(), room, from_len);
-            }
-            carrier::ended(fd, received, len)
+            message::receive(fd, len, flags, || {
+                let received = real::recvfrom(fd, into, len, flags, from, from_len);
+                if received >= 0 && room > 0 {
+                    message::forget_sender(from.cast(), room, from_len);
+                }
+                received
+            }, || if room > 0 { *from_len = 0 })
         }
     }
 
@@ -210,11 +212,13 @@ export! {
         // SAFETY: the caller's promise.
         unsafe {
             let room = if from.is_null() || from_len.is_null() { 0 } else { *from_len };
-            let received = real::__recvfrom_chk(fd, into, len, size, flags, from, from_len);
-            if received >= 0 && room > 0 {
-                message::forget_sender(from.cast(), room, from_len);
-            }
-            carrier::ended(fd, received, len)
+            message::receive(fd, len, flags, || {
+                let received = real::__recvfrom_chk(fd, into, len, size, flags, from, from_len);
+                if received >= 0 && room > 0 {
+                    message::forget_sender(from.cast(), room, from_len);
+                }
+                received
+            }, || if room > 0 { *from_len = 0 })
         }
     }
 
@@ -231,7 +235,7 @@ export! {
 
     fn recv(fd: c_int, into: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
         // SAFETY: the caller's promise.
-        carrier::ended(fd, unsafe { real::recv(fd, into, len, flags) }, len)
+        message::receive(fd, len, flags, || unsafe { real::recv(fd, into, len, flags) }, || {})
     }
 
     fn __read_chk(fd: c_int, into: *mut c_void, len: size_t, room: size_t) -> ssize_t {
@@ -241,7 +245,7 @@ export! {
 
     fn __recv_chk(fd: c_int, into: *mut c_void, len: size_t, room: size_t, flags: c_int) -> ssize_t {
         // SAFETY: the caller's promise.
-        carrier::ended(fd, unsafe { real::__recv_chk(fd, into, len, room, flags) }, len)
+        message::receive(fd, len, flags, || unsafe { real::__recv_chk(fd, into, len, room, flags) }, || {})
     }
 
     fn splice(from: c_int, from_place: *mut loff_t, to: c_int, to_place: *mut loff_t, len: size_t, flags: c_uint) -> ssize_t {

@@ -137,6 +137,57 @@ fn is_cut(named: &[u8]) -> bool {
         && named[2..].iter().zip(beginning).all(|(one, other)| one == other)
 }
 
+/// Receives as `call` does; bytes that are only to be counted (MSG_TRUNC) are not stored anywhere, as TCP has it, and then
+/// `nameless` says that nobody sent them.
+pub(crate) fn receive(
+    fd: c_int,
+    len: size_t,
+    flags: c_int,
+    call: impl FnOnce() -> ssize_t,
+    nameless: impl FnOnce(),
+) -> ssize_t {
+    let received = if flags & libc::MSG_TRUNC != 0 && stream::find(fd).is_some() {
+        let received = discard(fd, len, flags);
+        if received >= 0 {
+            nameless();
+        }
+        received
+    } else {
+        call()
+    };
+    carrier::ended(fd, received, len)
+}
+
+/// Takes bytes of a stream, or looks at them, and says how many they are.
+fn discard(fd: c_int, wanted: size_t, flags: c_int) -> ssize_t {
+    let saved = sys::errno();
+    let mut scratch = [0_u8; 4096];
+    let flags = flags & !libc::MSG_TRUNC;
+    let looks = flags & libc::MSG_PEEK != 0;
+    let mut take = |len: size_t, flags: c_int| {
+        let len = len.min(scratch.len());
+        // SAFETY: there is room for so many bytes.
+        unsafe { real::recv(fd, scratch.as_mut_ptr().cast(), len, flags) }
+    };
+    let mut done = take(wanted, if looks { flags & !libc::MSG_WAITALL } else { flags });
+    let more = if flags & libc::MSG_WAITALL == 0 { flags | libc::MSG_DONTWAIT } else { flags };
+    while !looks && done > 0 && (done as size_t) < wanted {
+        // What ends or breaks the stream is left to the next call.
+        if flags & libc::MSG_WAITALL == 0 && sys::unread(fd) == 0 {
+            break;
+        }
+        match take(wanted - done as size_t, more) {
+            count @ 1.. => done += count,
+            _ => break,
+        }
+    }
+    if done > 0 {
+        sys::set_errno(saved);
+        return if looks { done.max(wanted.min(sys::unread(fd)) as ssize_t) } else { done };
+    }
+    done
+}
+
 /// recvmsg().
 ///
 /// # Safety
@@ -145,6 +196,15 @@ fn is_cut(named: &[u8]) -> bool {
 pub(crate) unsafe fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
     // SAFETY: the caller's promise, throughout.
     unsafe {
+        if flags & libc::MSG_TRUNC != 0 && !message.is_null() && stream::find(fd).is_some() {
+            let parts = (0..(*message).msg_iovlen).map(|part| (*(*message).msg_iov.add(part)).iov_len);
+            let wanted = parts.fold(0, size_t::saturating_add);
+            let received = discard(fd, wanted, flags);
+            if received >= 0 {
+                ((*message).msg_namelen, (*message).msg_controllen, (*message).msg_flags) = (0, 0, 0);
+            }
+            return carrier::ended(fd, received, wanted);
+        }
         let room = if message.is_null() { 0 } else { (*message).msg_namelen };
         let received = real::recvmsg(fd, message, flags);
         if received >= 0 && room > 0 {

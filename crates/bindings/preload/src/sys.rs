@@ -177,6 +177,15 @@ pub(crate) fn recv_descriptor(fd: c_int, buffer: &mut [u8]) -> Outcome<(usize, O
     Ok((count as usize, descriptor))
 }
 
+/// The bytes that a socket has to read.
+pub(crate) fn unread(fd: c_int) -> usize {
+    let mut count: c_int = 0;
+    match call!(SYS_ioctl, fd, libc::FIONREAD, &raw mut count) {
+        Ok(_) => count.max(0) as usize,
+        Err(_) => 0,
+    }
+}
+
 pub(crate) fn euid() -> libc::uid_t {
     // SAFETY: it has no conditions.
     unsafe { libc::geteuid() }

@@ -41,4 +41,5 @@ cases! {
     files_are_sent: "streams", "sendfile";
     much_is_said_before_anything_is_read: "streams", "ahead";
     a_length_without_room_for_an_address: "streams", "nameless";
+    bytes_are_discarded: "streams", "discard";
 }

@@ -508,6 +508,43 @@ static void nameless_client(int to)
         want(dial(to), "taken");
 }
 
+/* Bytes that nobody wants: counted, not stored, and there need be no place for them. */
+static void discard_server(int listener, int at)
+{
+    (void)at;
+    int fd = take(listener);
+    char bytes[8] = "";
+    struct pollfd one = { .fd = fd, .events = POLLIN };
+    CHECK(poll(&one, 1, 5000) == 1);
+    CHECK(recv(fd, NULL, 4, MSG_TRUNC) == 4);
+    CHECK(recv(fd, NULL, 100, MSG_TRUNC | MSG_PEEK) == 96);
+    CHECK(recvfrom(fd, NULL, 6, MSG_TRUNC, NULL, NULL) == 6);
+    struct iovec parts[2] = { { NULL, 5 }, { NULL, 5 } };
+    struct msghdr message = { .msg_iov = parts, .msg_iovlen = 2 };
+    CHECK(recvmsg(fd, &message, MSG_TRUNC) == 10 && message.msg_flags == 0);
+    want(fd, "1011");
+    /* All that is there, and not more. */
+    CHECK(recv(fd, NULL, 1 << 20, MSG_TRUNC) == 76);
+    FAILS(recv(fd, NULL, 1, MSG_TRUNC | MSG_DONTWAIT), EAGAIN);
+    put(fd, "go", 2);
+    CHECK(recv(fd, NULL, 100000, MSG_TRUNC | MSG_WAITALL) == 100000);
+    CHECK(recv(fd, bytes, 2, MSG_WAITALL) == 2 && memcmp(bytes, "go", 2) == 0);
+    CHECK(recv(fd, NULL, 5, MSG_TRUNC) == 0);
+}
+
+static void discard_client(int to)
+{
+    int fd = dial(to);
+    char bytes[101];
+    for (int number = 0; number < 50; number++)
+        snprintf(bytes + 2 * number, 3, "%02d", number);
+    put(fd, bytes, 100);
+    want(fd, "go");
+    for (int count = 0; count < 1000; count++)
+        put(fd, bytes, 100);
+    put(fd, "go", 2);
+}
+
 static const struct side sides[] = {
     { "names", names_server, names_client },
     { "chosen", chosen_server, chosen_client },
@@ -523,6 +560,7 @@ static const struct side sides[] = {
     { "sendfile", sendfile_server, sendfile_client },
     { "ahead", ahead_server, ahead_client },
     { "nameless", nameless_server, nameless_client },
+    { "discard", discard_server, discard_client },
 };
 
 HARNESS(sides)

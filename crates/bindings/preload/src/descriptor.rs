@@ -53,15 +53,19 @@ pub(crate) fn close_range(first: c_uint, last: c_uint, flags: c_int) -> Outcome 
     } else {
         0
     };
-    if !only_marks {
-        while let Some((fd, _)) = table::listeners().find(|&(fd, _)| inside(fd)) {
+    if only_marks {
+        table::listeners().filter(|&(fd, _)| inside(fd)).for_each(|(_, members)| listener::follow_on_exec(members));
+        return Ok(closed);
+    }
+    // Those that were in the range are closed already, and their numbers may have been given out again.
+    for fd in table::members(low, high) {
+        if sys::fcntl(fd, libc::F_GETFD, 0).is_err() {
             table::reset(fd);
         }
-        for fd in table::members(low, high) {
-            if sys::fcntl(fd, libc::F_GETFD, 0).is_err() {
-                table::reset(fd);
-            }
-        }
+    }
+    while let Some((fd, members)) = table::listeners().find(|&(fd, _)| inside(fd)) {
+        table::reset(fd);
+        listener::release(members);
     }
     Ok(closed)
 }
@@ -71,6 +75,7 @@ pub(crate) fn dup(fd: c_int) -> Outcome {
     // SAFETY: no pointers.
     let new = outcome(unsafe { real::dup(fd) })?;
     table::copy(fd, new);
+    set_on_exec(new);
     Ok(new)
 }
 
@@ -86,9 +91,7 @@ pub(crate) fn dup_to(old: c_int, new: c_int, make: impl FnOnce() -> c_int) -> Ou
         if let Some(members) = replaced {
             listener::release(members);
         }
-        if let Some(members) = table::listener(new) {
-            listener::follow_on_exec(members);
-        }
+        set_on_exec(new);
     }
     Ok(made)
 }
@@ -102,18 +105,17 @@ pub(crate) unsafe fn fcntl(fd: c_int, command: c_int, argument: *mut c_void) -> 
     // SAFETY: the caller's promise.
     let value = outcome(unsafe { real::fcntl64(fd, command, argument) })?;
     match command {
-        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => table::copy(fd, value),
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => {
+            table::copy(fd, value);
+            set_on_exec(value);
+        }
         libc::F_SETFD => set_on_exec(fd),
-        _ => return Ok(value),
-    }
-    if command != libc::F_SETFD
-        && let Some(members) = table::listener(value)
-    {
-        listener::follow_on_exec(members);
+        _ => {}
     }
     Ok(value)
 }
 
+/// The close-on-exec flag of a descriptor is another than before.
 fn set_on_exec(fd: c_int) {
     if let Some(members) = table::listener(fd) {
         listener::follow_on_exec(members);

@@ -187,12 +187,15 @@ pub(crate) fn learn(fd: c_int) -> Option<Members> {
     Some(members)
 }
 
-/// Closes the members of a listener that was closed, if no other descriptor of this process needs them.
+/// Closes the members of a listener that was closed, if no other descriptor of this process needs them. Those that are
+/// closed already are not remembered as members any more.
 pub(crate) fn release(members: Members) {
     if table::listeners().any(|(_, other)| other.unix == members.unix) {
+        // What was closed may have been the only one that exec does not close.
+        follow_on_exec(members);
         return;
     }
-    for fd in members.all() {
+    for fd in members.all().filter(|&fd| table::is_member(fd)) {
         table::reset(fd);
         sys::close(fd);
     }

@@ -37,4 +37,5 @@ cases! {
     threads_accept_at_once: "threads";
     signals_and_cancellation: "signal";
     listeners_share_a_port: "share";
+    exec_closes_what_no_descriptor_keeps: "flags";
 }

@@ -415,7 +415,7 @@ static void sweep_server(int listener, int at)
     reap(1);
     CHECK(close_range(listener, listener, 0) == 0);
     FAILS(accept(listener, NULL, NULL), EBADF);
-    (void)at;
+    is_free(at, 1);
 }
 
 static void sweep_client(int to)
@@ -572,6 +572,47 @@ static void share_client(int to)
     }
 }
 
+/* What survives exec is what has a descriptor that does, whatever became of its duplicates. */
+static void flags_server(int listener, int at)
+{
+    (void)at;
+    char *step = getenv("STEP"), text[64];
+    if (step) {
+        int gone[3];
+        CHECK(sscanf(getenv("GONE"), "%d %d %d", &gone[0], &gone[1], &gone[2]) == 3);
+        for (int index = 0; index < 3; index++)
+            is_free(gone[index], 1);
+        put(take(atoi(getenv("LISTENER"))), "kept", 4);
+        return;
+    }
+    int kept = bound(SOCK_CLOEXEC), gone[3] = { bound(SOCK_CLOEXEC), bound(SOCK_CLOEXEC), bound(0) };
+    CHECK(listen(kept, 4) == 0);
+    for (int index = 0; index < 3; index++)
+        CHECK(listen(gone[index], 4) == 0);
+    int control = take(listener), to = port(kept), copy = dup(kept);
+    CHECK(fcntl(control, F_SETFD, FD_CLOEXEC) == 0 && fcntl(copy, F_GETFD) == 0);
+    put(control, &to, sizeof to);
+    snprintf(text, sizeof text, "%d", copy);
+    CHECK(setenv("LISTENER", text, 1) == 0);
+    CHECK(close(dup(gone[0])) == 0);
+    copy = fcntl(gone[1], F_DUPFD, 0);
+    CHECK(dup3(control, copy, O_CLOEXEC) == copy);
+    CHECK(syscall(SYS_fcntl, gone[2], F_GETFD) == 0);
+    CHECK(close_range(gone[2], gone[2], CLOSE_RANGE_CLOEXEC) == 0);
+    snprintf(text, sizeof text, "%d %d %d", port(gone[0]), port(gone[1]), port(gone[2]));
+    CHECK(setenv("GONE", text, 1) == 0 && setenv("STEP", "2", 1) == 0);
+    CHECK(dup2(open("/dev/null", O_WRONLY), 1) == 1);
+    execl("/proc/self/exe", "program", "flags", "server", NULL);
+    CHECK(!"exec");
+}
+
+static void flags_client(int to)
+{
+    int fd = dial(to);
+    get(fd, &to, sizeof to);
+    want(dial(to), "kept");
+}
+
 static const struct side sides[] = {
     { "poll", poll_server, poll_client },
     { "select", select_server, select_client },
@@ -586,6 +627,7 @@ static const struct side sides[] = {
     { "threads", threads_server, threads_client },
     { "signal", signal_server, signal_client },
     { "share", share_server, share_client },
+    { "flags", flags_server, flags_client },
 };
 
 HARNESS(sides)

@@ -154,17 +154,22 @@ fn is_entitled(accepted: c_int, class: Class, at: SocketAddr, from: SocketAddr, 
         Class::V6 => from.is_ipv6(),
         Class::Dual => true,
     };
-    let is_root =
-        || sys::option::<libc::ucred>(accepted, libc::SOL_SOCKET, libc::SO_PEERCRED).is_ok_and(|peer| peer.uid == 0);
+    let user =
+        || sys::option::<libc::ucred>(accepted, libc::SOL_SOCKET, libc::SO_PEERCRED).map_or(u32::MAX, |peer| peer.uid);
+    let is_own = |ip: IpAddr| {
+        ip.is_loopback()
+            || match internet::source(ip) {
+                Ok(source) => source == ip,
+                // Nothing is left to ask with, because the connection has it. These may come from anywhere (see `carrier`).
+                Err(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::ENOBUFS) => [0, sys::euid()].contains(&user()),
+                Err(_) => false,
+            }
+    };
     aimed
         && kind
-        && (from.port() >= 1024 || is_root())
+        && (from.port() >= 1024 || user() == 0)
         && is_own(from.ip())
         && (to.ip() == from.ip() || is_own(to.ip()))
-}
-
-fn is_own(ip: IpAddr) -> bool {
-    ip.is_loopback() || internet::is_local(ip)
 }
 
 /// Waits until one of the members has a connection, as long as the listener's time-out allows.

@@ -103,7 +103,7 @@ fn source(bound: IpAddr, to: IpAddr) -> Option<IpAddr> {
             IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
         }
     } else {
-        internet::source(to).filter(|&source| source == to)?
+        internet::source(to).ok().filter(|&source| source == to)?
     };
     Some(if bound.is_unspecified() || bound.is_ipv4() != to.is_ipv4() { natural } else { bound })
 }

@@ -88,23 +88,17 @@ pub(crate) unsafe fn store(bytes: &[u8], address: *mut sockaddr, len: *mut sockl
 }
 
 /// The address that packets to `ip` come from. No packet is sent.
-pub(crate) fn source(ip: IpAddr) -> Option<IpAddr> {
+pub(crate) fn source(ip: IpAddr) -> sys::Outcome<IpAddr> {
     let (domain, family) = if ip.is_ipv4() { (libc::AF_INET, Family::V4) } else { (libc::AF_INET6, Family::V6) };
-    let fd = sys::socket(domain, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0).ok()?;
+    let fd = sys::socket(domain, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0)?;
     let (bytes, len) = format(family, SocketAddr::new(ip, 9));
     let mut buffer = [0; 128];
     let source = sys::connect(fd, &bytes[..len])
         .and_then(|_| sys::address(fd, End::Own, &mut buffer))
-        .ok()
-        .and_then(parse)
+        .and_then(|bytes| parse(bytes).ok_or(libc::EAFNOSUPPORT))
         .map(|(_, address)| address.ip());
     sys::close(fd);
     source
-}
-
-/// Whether an address is one of this host's own, in this network namespace.
-pub(crate) fn is_local(ip: IpAddr) -> bool {
-    ip.is_loopback() || source(ip) == Some(ip)
 }
 
 /// Whether an address needs the name of an interface beside it; such ones are left to TCP.

@@ -44,6 +44,12 @@ fn a_name_beside_somebody_elses_port_is_not_trusted() {
 }
 
 #[test]
+fn the_last_descriptor_is_for_a_connection() {
+    alone("crowded", false);
+    alone("crowded", true);
+}
+
+#[test]
 fn an_end_that_nobody_declares_is_a_reset() {
     let Some(program) = program("strangers") else { return };
     let name = format!("pinnace-test/{}", std::process::id());

@@ -1,5 +1,7 @@
 /* What is not to be touched, and what is not to be believed. */
 #include "harness.h"
+#include <net/if.h>
+#include <sched.h>
 
 static socklen_t unix_name(struct sockaddr_un *out, const char *name)
 {
@@ -213,6 +215,52 @@ static void squatters(void)
     squatter(1, AF_UNIX);
 }
 
+/* A host of its own, with an address that is not a loopback one. */
+static void another_host(const char *address)
+{
+    int fd = socket(AF_INET, SOCK_DGRAM, 0);
+    struct ifreq request = { .ifr_name = "lo:1" };
+    struct sockaddr_in at = { .sin_family = AF_INET };
+    CHECK(inet_pton(AF_INET, address, &at.sin_addr) == 1);
+    memcpy(&request.ifr_addr, &at, sizeof at);
+    CHECK(ioctl(fd, SIOCSIFADDR, &request) == 0);
+    struct ifreq up = { .ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING };
+    CHECK(ioctl(fd, SIOCSIFFLAGS, &up) == 0);
+    CHECK(close(fd) == 0);
+}
+
+/* The last descriptor is the connection's own: none is left to ask whether its addresses are this host's. */
+static void crowded(void)
+{
+    if (getuid() != 0 || unshare(CLONE_NEWNET) != 0) {
+        printf("skipped: only root makes network namespaces\n");
+        return;
+    }
+    another_host("10.98.7.6");
+    struct sockaddr_in at = { .sin_family = AF_INET };
+    int listener = socket(AF_INET, SOCK_STREAM, 0), last = -1, fd;
+    CHECK(bind(listener, (struct sockaddr *)&at, sizeof at) == 0 && listen(listener, 4) == 0);
+    int to = port(listener);
+    if (fork() == 0) {
+        fd = socket(AF_INET, SOCK_STREAM, 0);
+        at.sin_port = htons(to);
+        CHECK(inet_pton(AF_INET, "10.98.7.6", &at.sin_addr) == 1);
+        CHECK(connect(fd, (struct sockaddr *)&at, sizeof at) == 0);
+        want(fd, "room");
+        _exit(0);
+    }
+    struct rlimit limit = { 60, 1000 };
+    CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    while ((fd = dup(2)) >= 0)
+        last = fd;
+    CHECK(errno == EMFILE && last >= 0 && close(last) == 0);
+    alarm(10);
+    fd = accept(listener, NULL, NULL);
+    CHECK(fd == last);
+    put(fd, "room", 4);
+    reap(1);
+}
+
 enum { WAYS = 5 };
 
 /* Stands for the companion: gives streams to another host, of which every other one is cut off after a few bytes. */
@@ -306,6 +354,7 @@ static const struct {
     { "others", others }, { "refused", refused },     { "poor", poor },
     { "liars", liars },   { "squatters", squatters },
     { "ends", ends },
+    { "crowded", crowded },
 };
 
 int main(int argc, char **argv)

@@ -16,6 +16,7 @@
 
 use crate::config;
 use crate::connect::{self, Refusal};
+use crate::epoll::Registration;
 use crate::listener::hidden_base;
 use crate::name::{Class, Family, Name, UnixAddress};
 use crate::stream;
@@ -78,7 +79,13 @@ impl Write for Text {
 
 /// Asks for a stream to an address of another host. A call that does not block waits too, for as long as it takes to learn
 /// whether the other side speaks QMP: afterwards there is either a stream or a TCP socket, and no third thing.
-pub(crate) fn connect(fd: c_int, family: Family, bound: SocketAddr, to: SocketAddr) -> Result<(), Refusal> {
+pub(crate) fn connect(
+    fd: c_int,
+    registered: Option<Registration>,
+    family: Family,
+    bound: SocketAddr,
+    to: SocketAddr,
+) -> Result<(), Refusal> {
     // An address or port of the application's choice is TCP's to give.
     if bound.port() != 0 || !bound.ip().to_canonical().is_unspecified() || config::companion().is_none() {
         return Err(Refusal::Tcp);
@@ -86,7 +93,8 @@ pub(crate) fn connect(fd: c_int, family: Family, bound: SocketAddr, to: SocketAd
     let (control, descriptor) = ask(format_args!("1 CONNECT {} {to}", digit(family)))?;
     sys::close(control);
     let unix = descriptor.ok_or(Refusal::Tcp)?;
-    let replaced = if stream::find(unix).is_some() { connect::replace(fd, unix) } else { Err(libc::EPROTO) };
+    let replaced =
+        if stream::find(unix).is_some() { connect::replace(fd, registered, unix) } else { Err(libc::EPROTO) };
     sys::close(unix);
     replaced?;
     table::set_notes(fd, table::notes(fd).with_remote(true));

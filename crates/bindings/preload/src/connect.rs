@@ -2,10 +2,11 @@
 
 //= Q-13
 
+use crate::epoll::{self, Registration};
 use crate::listener::SHARES;
 use crate::name::{Class, Family, Name};
 use crate::sys::{self, End, Outcome};
-use crate::{carrier, config, diag, epoll, internet, real, stream};
+use crate::{carrier, config, diag, internet, real, stream};
 use core::ffi::c_int;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use libc::{sockaddr, socklen_t};
@@ -64,11 +65,12 @@ pub(crate) fn convert(fd: c_int, wanted: Family, to: SocketAddr) -> Result<(), R
     if state != TCP_CLOSE || family != wanted || refused {
         return Err(Refusal::Tcp);
     }
+    let registered = epoll::registration(fd)?;
     let to = SocketAddr::new(somewhere(to.ip()), to.port());
     let mut buffer = [0; 128];
     let (_, bound) = internet::parse(sys::address(fd, End::Own, &mut buffer)?).ok_or(Refusal::Tcp)?;
     let Some(source) = source(bound.ip(), to.ip()) else {
-        return carrier::connect(fd, family, bound, to);
+        return carrier::connect(fd, registered, family, bound, to);
     };
     if !config::same_host() {
         return Err(Refusal::Tcp);
@@ -76,7 +78,7 @@ pub(crate) fn convert(fd: c_int, wanted: Family, to: SocketAddr) -> Result<(), R
     let unix = sys::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0)?;
     let connected = bind(unix, family, SocketAddr::new(source, bound.port()), to)
         .and_then(|from| meet(unix, from, to))
-        .and_then(|()| replace(fd, unix));
+        .and_then(|()| replace(fd, registered, unix));
     sys::close(unix);
     connected?;
     config::say(format_args!("connected to {to} on this host"));
@@ -175,12 +177,11 @@ fn is_trusted(unix: c_int, from: SocketAddr, to: SocketAddr) -> bool {
 }
 
 /// Puts the stream in the place of the TCP socket, with everything that was set there.
-pub(crate) fn replace(fd: c_int, unix: c_int) -> Outcome<()> {
+pub(crate) fn replace(fd: c_int, registered: Option<Registration>, unix: c_int) -> Outcome<()> {
     let flags = sys::fcntl(fd, libc::F_GETFD, 0)?;
     let status = sys::fcntl(fd, libc::F_GETFL, 0)?;
     let (notes, _) = stream::carry_options(fd, unix);
     sys::fcntl(unix, libc::F_SETFL, status & (libc::O_NONBLOCK | libc::O_ASYNC))?;
-    let registered = epoll::registration(fd);
     sys::dup3(unix, fd, if flags & libc::FD_CLOEXEC != 0 { libc::O_CLOEXEC } else { 0 })?;
     if let Some(registration) = registered {
         registration.restore(fd);

@@ -155,8 +155,8 @@ pub(crate) unsafe fn epoll_ctl(epoll: c_int, operation: c_int, fd: c_int, event:
     let notes = table::notes(fd);
     if notes.is_fresh() {
         match operation {
-            libc::EPOLL_CTL_ADD => table::set_notes(fd, notes.with_epoll(Some(epoll))),
-            libc::EPOLL_CTL_DEL => table::set_notes(fd, notes.with_epoll(None)),
+            libc::EPOLL_CTL_ADD => table::set_notes(fd, notes.added(epoll)),
+            libc::EPOLL_CTL_DEL => table::set_notes(fd, notes.deleted(epoll)),
             _ => {}
         }
     }

@@ -1,7 +1,7 @@
 //! Registrations in epoll instances, read from /proc/self/fdinfo: the kernel's own list.
 
-use crate::sys;
-use crate::table;
+use crate::sys::{self, Outcome};
+use crate::table::{self, Place};
 use core::ffi::{CStr, c_int};
 use core::fmt::Write;
 
@@ -83,15 +83,24 @@ fn parse(line: &[u8], epoll: c_int) -> Option<(c_int, Registration)> {
     Some((fd, Registration { epoll, events, data }))
 }
 
-/// How a socket that is about to become another file was registered before, if it was.
-pub(crate) fn registration(fd: c_int) -> Option<Registration> {
-    let epoll = table::notes(fd).epoll()?;
-    let mut found = None;
+/// How a socket that is about to become another file was registered before, if it was. An error if that cannot be said: in
+/// several instances, in one that is not here any more, or where the kernel's list cannot be read. Then it has to stay the
+/// file that it is, or whoever waits for it would wait for ever.
+pub(crate) fn registration(fd: c_int) -> Outcome<Option<Registration>> {
+    if !table::is_noted(fd) {
+        return Err(libc::ENOTSUP);
+    }
+    let epoll = match table::notes(fd).epoll() {
+        Place::Nowhere => return Ok(None),
+        Place::Somewhere => return Err(libc::ENOTSUP),
+        Place::In(epoll) => epoll,
+    };
+    let mut found = Err(libc::ENOTSUP);
     each(epoll, |target, registration| {
         if target == fd {
-            found = Some(registration);
+            found = Ok(Some(registration));
         }
-        found.is_none()
+        found.is_err()
     });
     found
 }

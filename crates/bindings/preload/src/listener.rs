@@ -14,7 +14,7 @@ use crate::sys::{self, End, Outcome};
 use crate::table::{self, Members};
 use crate::{carrier, config, internet, real};
 use core::ffi::c_int;
-use core::net::{IpAddr, SocketAddr};
+use core::net::IpAddr;
 
 const MARK: u64 = 0x504e_5150 << 32;
 const UNIX: u64 = 1 << 31;
@@ -85,10 +85,11 @@ fn bind(unix: c_int, tcp: c_int, name: Name) -> Outcome<Name> {
 /// Turns a listening TCP socket into a listener of both ways.
 fn adopt(fd: c_int, backlog: c_int) -> Outcome {
     let name = name_of(fd)?;
-    let Name::Listener { class, at, .. } = name else { return Err(libc::EINVAL) };
+    let Name::Listener { at, .. } = name else { return Err(libc::EINVAL) };
     if config::is_bypassed(at.port()) || internet::is_link_local(at.ip()) {
         return Err(libc::EADDRNOTAVAIL);
     }
+    let registered = epoll::registration(fd)?;
     let unix = sys::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0)?;
     let bound = bind(unix, fd, name).and_then(|name| sys::listen(unix, backlog).map(|_| name));
     let name = match bound {
@@ -99,7 +100,7 @@ fn adopt(fd: c_int, backlog: c_int) -> Outcome {
             return Err(error);
         }
     };
-    let made = hide(fd, unix, &name, class, at);
+    let made = hide(fd, registered, unix, &name);
     match made {
         Ok(_) => config::say(format_args!("listening on {at}: TCP, and {name} on this host")),
         Err(error) => config::say(format_args!("{at}: TCP only (error {error})")),
@@ -108,7 +109,8 @@ fn adopt(fd: c_int, backlog: c_int) -> Outcome {
 }
 
 /// Moves both members out of the way, and puts an epoll descriptor in the place of the TCP listener.
-fn hide(fd: c_int, unix: c_int, name: &Name, class: Class, at: SocketAddr) -> Outcome {
+fn hide(fd: c_int, registered: Option<Registration>, unix: c_int, name: &Name) -> Outcome {
+    let &Name::Listener { class, at, .. } = name else { return Err(libc::EINVAL) };
     let flags = sys::fcntl(fd, libc::F_GETFD, 0)?;
     let status = sys::fcntl(fd, libc::F_GETFL, 0)?;
     let on_exec = flags & libc::FD_CLOEXEC != 0;
@@ -126,7 +128,6 @@ fn hide(fd: c_int, unix: c_int, name: &Name, class: Class, at: SocketAddr) -> Ou
                 sys::fcntl(epoll, libc::F_SETFL, libc::O_NONBLOCK)?;
             }
             sys::fcntl(members.tcp, libc::F_SETFL, status | libc::O_NONBLOCK)?;
-            let registered = epoll::registration(fd);
             sys::dup3(epoll, fd, if on_exec { libc::O_CLOEXEC } else { 0 })?;
             table::reset(fd);
             table::set_listener(fd, members);

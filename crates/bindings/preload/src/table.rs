@@ -110,6 +110,16 @@ pub(crate) fn members(first: c_int, last: c_int) -> impl Iterator<Item = c_int> 
     (first..=last.min(HIGHEST.load(Ordering::Relaxed))).filter(|&fd| is_member(fd))
 }
 
+/// Where a fresh socket is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Nowhere,
+    /// In this epoll instance.
+    In(c_int),
+    /// In one or several that are not known.
+    Somewhere,
+}
+
 /// What is noted of one descriptor, in one word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Notes(u64);
@@ -121,8 +131,9 @@ impl Notes {
     const FRESH: u64 = 1 << 2;
     /// A listener's Unix socket: what it gives has no options to inherit.
     const PLAIN: u64 = 1 << 3;
-    /// The epoll instance that a fresh socket was added to, plus one.
+    /// The epoll instance that a fresh socket was added to, plus one; all ones if there are several.
     const EPOLL: u64 = 0x1f_ffff << 4;
+    const SEVERAL: c_int = 0x1f_ffff - 1;
     /// A stream that the companion carries to another host.
     const REMOTE: u64 = 1 << 62;
     /// The application has shut down its reading of such a stream.
@@ -200,12 +211,26 @@ impl Notes {
         self.with(Self::SHUT, on)
     }
 
-    pub(crate) fn epoll(self) -> Option<c_int> {
-        self.field(4, 21).map(|fd| fd - 1)
+    pub(crate) fn epoll(self) -> Place {
+        match self.field(4, 21).map(|fd| fd - 1) {
+            None => Place::Nowhere,
+            Some(Self::SEVERAL) => Place::Somewhere,
+            Some(fd) => Place::In(fd),
+        }
     }
 
-    pub(crate) fn with_epoll(self, fd: Option<c_int>) -> Self {
-        self.with_field(4, 21, fd.map_or(0, |fd| fd + 1))
+    fn with_epoll(self, fd: Option<c_int>) -> Self {
+        self.with_field(4, 21, fd.map_or(0, |fd| fd.clamp(0, Self::SEVERAL) + 1))
+    }
+
+    /// It was added to an epoll instance.
+    pub(crate) fn added(self, epoll: c_int) -> Self {
+        self.with_epoll(Some(if self.epoll() == Place::Nowhere { epoll } else { Self::SEVERAL }))
+    }
+
+    /// It was deleted from one. Of several it is not known which are left.
+    pub(crate) fn deleted(self, epoll: c_int) -> Self {
+        if self.epoll() == Place::In(epoll) { self.with_epoll(None) } else { self }
     }
 
     /// `TCP_KEEPIDLE`, `TCP_KEEPINTVL` or `TCP_KEEPCNT`, if it was set.
@@ -226,6 +251,11 @@ impl Notes {
             _ => self,
         }
     }
+}
+
+/// Whether anything can be noted of a descriptor.
+pub(crate) fn is_noted(fd: c_int) -> bool {
+    slot(&NOTES, fd).is_some()
 }
 
 pub(crate) fn notes(fd: c_int) -> Notes {
@@ -249,16 +279,19 @@ mod tests {
         let notes = Notes::default()
             .with_no_delay(true)
             .with_cork(true)
-            .with_epoll(Some((1 << FD_BITS) - 1))
+            .added((1 << FD_BITS) - 1)
             .with_keep_alive(libc::TCP_KEEPIDLE, 32767)
             .with_keep_alive(libc::TCP_KEEPINTVL, 1)
             .with_keep_alive(libc::TCP_KEEPCNT, 127);
-        assert_eq!(notes.epoll(), Some((1 << FD_BITS) - 1));
+        assert_eq!(notes.epoll(), Place::In((1 << FD_BITS) - 1));
         assert_eq!(notes.keep_alive(libc::TCP_KEEPIDLE), Some(32767));
         assert_eq!(notes.keep_alive(libc::TCP_KEEPINTVL), Some(1));
         assert_eq!(notes.keep_alive(libc::TCP_KEEPCNT), Some(127));
-        let notes = notes.with_epoll(None).with_cork(false);
-        assert_eq!((notes.no_delay(), notes.cork(), notes.epoll()), (true, false, None));
+        let several = notes.added(7);
+        assert_eq!((several.epoll(), several.deleted(7).epoll()), (Place::Somewhere, Place::Somewhere));
+        assert_eq!(notes.deleted(7), notes);
+        let notes = notes.deleted((1 << FD_BITS) - 1).with_cork(false);
+        assert_eq!((notes.no_delay(), notes.cork(), notes.epoll()), (true, false, Place::Nowhere));
         assert!(!notes.is_fresh() && !notes.is_plain() && Notes::fresh().is_fresh());
     }
 

@@ -50,6 +50,12 @@ fn the_last_descriptor_is_for_a_connection() {
 }
 
 #[test]
+fn whoever_waits_for_a_socket_is_told() {
+    alone("waiters", false);
+    alone("waiters", true);
+}
+
+#[test]
 fn an_end_that_nobody_declares_is_a_reset() {
     let Some(program) = program("strangers") else { return };
     let name = format!("pinnace-test/{}", std::process::id());

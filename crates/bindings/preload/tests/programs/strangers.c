@@ -261,6 +261,91 @@ static void crowded(void)
     reap(1);
 }
 
+static int registered(int fd)
+{
+    int epoll = epoll_create1(0);
+    struct epoll_event event = { .events = EPOLLIN | EPOLLOUT, .data.fd = fd };
+    CHECK(epoll >= 0 && epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0);
+    return epoll;
+}
+
+static void is_registered(int epoll, int fd)
+{
+    struct epoll_event event;
+    CHECK(epoll_wait(epoll, &event, 1, 2000) == 1 && event.data.fd == fd && (event.events & EPOLLOUT));
+    event.events = EPOLLIN;
+    CHECK(epoll_ctl(epoll, EPOLL_CTL_MOD, fd, &event) == 0);
+}
+
+static int fresh(int high)
+{
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    CHECK(fd >= 0);
+    if (!high)
+        return fd;
+    int moved = fcntl(fd, F_DUPFD, high);
+    CHECK(moved >= high && close(fd) == 0);
+    return moved;
+}
+
+static void come(int fd, int to)
+{
+    struct sockaddr_storage at;
+    socklen_t len = address(&at, to, 0);
+    CHECK(connect(fd, (struct sockaddr *)&at, len) == 0 || errno == EINPROGRESS);
+}
+
+/* Whoever waits for a socket before it is connected is told, also where the kernel does not say who waits. */
+static void waiters(void)
+{
+    int listener = bound(0), to = port(listener), fd = fresh(0);
+    CHECK(listen(listener, 16) == 0);
+    int one = registered(fd), other = registered(fd);
+    come(fd, to);
+    is_registered(one, fd);
+    is_registered(other, fd);
+    /* In one of them no more. */
+    fd = fresh(0);
+    one = registered(fd);
+    other = registered(fd);
+    CHECK(epoll_ctl(one, EPOLL_CTL_DEL, fd, NULL) == 0);
+    come(fd, to);
+    is_registered(other, fd);
+    fd = fresh(0);
+    one = registered(fd);
+    other = dup(one);
+    CHECK(close(one) == 0);
+    come(fd, to);
+    is_registered(other, fd);
+    struct rlimit limit = { 70000, 70000 };
+    if (setrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        fd = fresh(66000);
+        one = registered(fd);
+        come(fd, to);
+        is_registered(one, fd);
+        int high = fcntl(bound(0), F_DUPFD, 66000);
+        one = epoll_create1(0);
+        struct epoll_event event = { .events = EPOLLIN, .data.fd = high };
+        CHECK(epoll_ctl(one, EPOLL_CTL_ADD, high, &event) == 0 && listen(high, 4) == 0);
+        come(fresh(0), port(high));
+        do
+            CHECK(epoll_wait(one, &event, 1, 2000) == 1 && event.data.fd == high);
+        while (!(event.events & EPOLLIN));
+        CHECK(accept(high, NULL, NULL) >= 0);
+    } else {
+        printf("skipped: no descriptors above 65535 here\n");
+    }
+    fd = fresh(0);
+    one = registered(fd);
+    /* No /proc there. */
+    if (getuid() != 0 || chroot("/dev") != 0) {
+        printf("skipped: only root changes its root\n");
+        return;
+    }
+    come(fd, to);
+    is_registered(one, fd);
+}
+
 enum { WAYS = 5 };
 
 /* Stands for the companion: gives streams to another host, of which every other one is cut off after a few bytes. */
@@ -355,6 +440,7 @@ static const struct {
     { "liars", liars },   { "squatters", squatters },
     { "ends", ends },
     { "crowded", crowded },
+    { "waiters", waiters },
 };
 
 int main(int argc, char **argv)

@@ -208,6 +208,57 @@ int main(int argc, char **argv)
 }
 "#;
 
+/// A listener is closed, and made anew at its port, while a stream that came to it goes on.
+const ANEW: &str = r#"
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <unistd.h>
+static struct sockaddr_in at = { .sin_family = AF_INET };
+static int listening(void)
+{
+    int fd = socket(AF_INET, SOCK_STREAM, 0), one = 1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    return bind(fd, (struct sockaddr *)&at, sizeof at) || listen(fd, 4) ? -1 : fd;
+}
+int main(int argc, char **argv)
+{
+    char byte = 'x';
+    (void)argv;
+    at.sin_port = htons(7501);
+    inet_pton(AF_INET, "10.79.0.2", &at.sin_addr);
+    int fds[3];
+    for (int round = 0; round < 3; round++) {
+        if (argc > 1) {
+            int listener = listening();
+            if (listener < 0 || (round > 0 && write(fds[round - 1], &byte, 1) != 1))
+                return 1;
+            fds[round] = accept(listener, NULL, NULL);
+            close(listener);
+        } else {
+            fds[round] = socket(AF_INET, SOCK_STREAM, 0);
+            if ((round > 0 && read(fds[round - 1], &byte, 1) != 1) || connect(fds[round], (struct sockaddr *)&at, sizeof at))
+                return 2;
+        }
+    }
+    /* All of them are there. */
+    for (int round = 0; round < 3; round++)
+        if (write(fds[round], &byte, 1) != 1 || read(fds[round], &byte, 1) != 1)
+            return 3;
+    return 0;
+}
+"#;
+
+#[test]
+fn a_listener_that_is_made_anew_has_its_port_again() {
+    let (Some(cc), Some(hosts)) = (installed("cc", "gcc libc6-dev"), Hosts::new()) else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = &*compiled(&cc, folder.path(), ANEW);
+    let server = Server::start(through(true, &at(&hosts.far), &[program, "server"]), folder.path(), 7501, true);
+    let (_, said) = client(through(true, &at(&hosts.near), &[program]));
+    assert_eq!(said.matches("connected to 10.79.0.2:7501 by QMP").count(), 3, "{said}\n{}", server.said());
+    assert_eq!(server.finish(), Some(0));
+}
+
 #[test]
 fn what_dies_in_the_middle_of_a_stream_does_not_end_it() {
     let (Some(cc), Some(hosts)) = (installed("cc", "gcc libc6-dev"), Hosts::new()) else { return };

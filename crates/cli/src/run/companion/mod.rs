@@ -9,6 +9,7 @@
 
 //= Q-13
 
+mod endpoints;
 mod pair;
 mod peers;
 mod pump;
@@ -17,9 +18,10 @@ mod request;
 use super::contract::Contract;
 use crate::exit::Error;
 use clap::Parser;
+use endpoints::Endpoints;
 use pair::Control;
 use peers::Peers;
-use pinnace::qmp::{Listener, Options, Stream};
+use pinnace::qmp::{Endpoint, Listener, Options, Stream};
 use request::Request;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
@@ -109,6 +111,7 @@ const LAST_WORDS: Duration = Duration::from_secs(10);
 struct Shared {
     options: Options,
     peers: Peers,
+    endpoints: Endpoints,
     /// Requests, listeners and streams.
     busy: AtomicUsize,
     talkative: bool,
@@ -149,6 +152,7 @@ pub(crate) fn serve(args: &Args) -> Result<(), Error> {
     let shared = Arc::new(Shared {
         options: args.contract.options(),
         peers: Peers::default(),
+        endpoints: Endpoints::default(),
         busy: AtomicUsize::new(0),
         talkative: args.talkative,
     });
@@ -170,7 +174,7 @@ pub(crate) fn serve(args: &Args) -> Result<(), Error> {
             let shared = shared.clone();
             spawn("request", move || {
                 // Whoever does not get an answer takes TCP.
-                let _ = answer(&shared, &control, busy);
+                let _ = answer(&shared, &Arc::new(control), busy);
             });
         }
     }
@@ -182,7 +186,7 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) {
     let _ = thread::Builder::new().name(name.to_owned()).stack_size(256 << 10).spawn(work);
 }
 
-fn answer(shared: &Arc<Shared>, control: &Control, busy: Busy) -> io::Result<()> {
+fn answer(shared: &Arc<Shared>, control: &Arc<Control>, busy: Busy) -> io::Result<()> {
     match control.request()? {
         Request::Connect { family, to } => match connect(shared, to) {
             Ok(stream) => {
@@ -198,8 +202,8 @@ fn answer(shared: &Arc<Shared>, control: &Control, busy: Busy) -> io::Result<()>
             }
         },
         Request::Listen { family, at, name } => {
-            let listener = match Listener::bind(at, &shared.options) {
-                Ok(listener) => listener,
+            let (listener, endpoint) = match shared.endpoints.listen(at, control, &shared.options) {
+                Ok(listening) => listening,
                 Err(error) => {
                     shared.say(format_args!("no QMP at {at}: {error}"));
                     return control.refuse();
@@ -207,7 +211,7 @@ fn answer(shared: &Arc<Shared>, control: &Control, busy: Busy) -> io::Result<()>
             };
             control.accept_listener()?;
             shared.say(format_args!("QMP at {at}"));
-            await_streams(shared, control, &listener, family, &name)
+            await_streams(shared, control, (&listener, &endpoint), family, &name)
         }
     }
 }
@@ -237,7 +241,7 @@ fn connect(shared: &Shared, to: SocketAddr) -> io::Result<Stream> {
 fn await_streams(
     shared: &Arc<Shared>,
     control: &Control,
-    listener: &Listener,
+    (listener, endpoint): (&Listener, &Arc<Endpoint>),
     family: pair::Family,
     name: &str,
 ) -> io::Result<()> {
@@ -247,7 +251,7 @@ fn await_streams(
         while let Some(stream) = listener.try_accept()? {
             let Some(busy) = Busy::new(shared) else { continue };
             let (peer, local) = (stream.peer_addr(), stream.local_addr());
-            let name = name.to_owned();
+            let (name, endpoint) = (name.to_owned(), endpoint.clone());
             spawn("stream", move || {
                 // If it cannot be handed over it is dropped, and the peer sees the end of it.
                 let handed = pair::make(family, local, peer).and_then(|(application, own)| {
@@ -258,6 +262,7 @@ fn await_streams(
                     Ok(own) => drop(pump::run(stream, &own, busy)),
                     Err(_) => stream.set_linger(Some(Duration::ZERO)),
                 }
+                drop(endpoint);
             });
         }
         let mut fds = [PollFd::new(control, PollFlags::IN), PollFd::new(&*watch, PollFlags::IN)];

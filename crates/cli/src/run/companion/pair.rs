@@ -1,6 +1,7 @@
 //! Sockets of the companion: those it is asked on, and the pairs that it gives.
 
 use super::request::Request;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::{set_socket_send_buffer_size, set_socket_send_buffer_size_force, socket_peercred};
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
@@ -50,6 +51,12 @@ impl Control {
     pub(super) fn refuse(&self) -> io::Result<()> {
         rustix::net::send(&self.0, b"TCP", SendFlags::NOSIGNAL)?;
         Ok(())
+    }
+
+    /// Whether whoever asked is gone. Nothing more is said on it.
+    pub(super) fn has_ended(&self) -> bool {
+        let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
+        poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
     }
 
     /// The listener is served from now on.

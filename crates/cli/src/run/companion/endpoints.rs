@@ -1,0 +1,75 @@
+//! The endpoints of listeners, by their addresses.
+//!
+//! Always true: an endpoint lasts as long as a listener of it, or a stream that came to it, and meanwhile its address is
+//! listened at by it alone. So a server that closes its listener and makes it anew, while its streams go on, has it back.
+
+use super::pair::Control;
+use pinnace::qmp::{Endpoint, Listener, Options};
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What a listener that has been closed may take to go, and how often it is looked whether it has gone.
+const GOING: Duration = Duration::from_millis(500);
+const LOOK: Duration = Duration::from_millis(5);
+
+#[derive(Debug)]
+struct Known {
+    endpoint: Weak<Endpoint>,
+    /// The last listener's.
+    control: Weak<Control>,
+}
+
+impl Known {
+    fn is_going(&self) -> bool {
+        self.control.upgrade().is_none_or(|control| control.has_ended())
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Endpoints {
+    known: Mutex<BTreeMap<SocketAddr, Known>>,
+}
+
+impl Endpoints {
+    /// Listens at an address for as long as `control` lasts. What it answers with beside is to be kept with every stream.
+    pub(super) fn listen(
+        &self,
+        at: SocketAddr,
+        control: &Arc<Control>,
+        options: &Options,
+    ) -> io::Result<(Listener, Arc<Endpoint>)> {
+        let begin = Instant::now();
+        loop {
+            match self.try_listen(at, control, options) {
+                Err((_, true)) if begin.elapsed() < GOING => thread::sleep(LOOK),
+                Err((error, _)) => return Err(error),
+                Ok(listening) => return Ok(listening),
+            }
+        }
+    }
+
+    /// An error comes with whether it will pass.
+    fn try_listen(
+        &self,
+        at: SocketAddr,
+        control: &Arc<Control>,
+        options: &Options,
+    ) -> Result<(Listener, Arc<Endpoint>), (io::Error, bool)> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = known.get(&at);
+        let endpoint = before.and_then(|before| before.endpoint.upgrade());
+        let listener = match &endpoint {
+            Some(endpoint) => endpoint.listen(at.port()),
+            None => Listener::bind(at, options),
+        };
+        let listener = listener.map_err(|error| (error, before.is_some_and(Known::is_going)))?;
+        let endpoint = endpoint.unwrap_or_else(|| Arc::new(listener.endpoint().clone()));
+        known.retain(|_, known| known.endpoint.strong_count() > 0);
+        known.insert(at, Known { endpoint: Arc::downgrade(&endpoint), control: Arc::downgrade(control) });
+        Ok((listener, endpoint))
+    }
+}

@@ -63,9 +63,11 @@ pub(crate) fn close_range(first: c_uint, last: c_uint, flags: c_int) -> Outcome 
             table::reset(fd);
         }
     }
-    while let Some((fd, members)) = table::listeners().find(|&(fd, _)| inside(fd)) {
+    let mut next = 0;
+    while let Some((fd, members)) = table::listeners().find(|&(fd, _)| fd >= next && inside(fd)) {
         table::reset(fd);
         listener::release(members);
+        next = fd + 1;
     }
     Ok(closed)
 }
@@ -75,7 +77,7 @@ pub(crate) fn dup(fd: c_int) -> Outcome {
     // SAFETY: no pointers.
     let new = outcome(unsafe { real::dup(fd) })?;
     table::copy(fd, new);
-    set_on_exec(new);
+    set_on_exec(fd);
     Ok(new)
 }
 
@@ -91,7 +93,7 @@ pub(crate) fn dup_to(old: c_int, new: c_int, make: impl FnOnce() -> c_int) -> Ou
         if let Some(members) = replaced {
             listener::release(members);
         }
-        set_on_exec(new);
+        set_on_exec(old);
     }
     Ok(made)
 }
@@ -107,7 +109,7 @@ pub(crate) unsafe fn fcntl(fd: c_int, command: c_int, argument: *mut c_void) -> 
     match command {
         libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => {
             table::copy(fd, value);
-            set_on_exec(value);
+            set_on_exec(fd);
         }
         libc::F_SETFD => set_on_exec(fd),
         _ => {}
@@ -115,7 +117,7 @@ pub(crate) unsafe fn fcntl(fd: c_int, command: c_int, argument: *mut c_void) -> 
     Ok(value)
 }
 
-/// The close-on-exec flag of a descriptor is another than before.
+/// The close-on-exec flag of a descriptor, or of a duplicate of it, is another than before.
 fn set_on_exec(fd: c_int) {
     if let Some(members) = table::listener(fd) {
         listener::follow_on_exec(members);

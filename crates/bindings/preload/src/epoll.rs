@@ -48,6 +48,31 @@ impl Write for Path {
     }
 }
 
+/// What the kernel calls an epoll instance.
+pub(crate) const INSTANCE: &[u8] = b"anon_inode:[eventpoll]";
+
+/// Calls `visit` with every descriptor of this process, and what it is.
+pub(crate) fn every(mut visit: impl FnMut(c_int, &[u8])) -> Outcome<()> {
+    let folder = sys::open(c"/proc/self/fd", libc::O_RDONLY | libc::O_DIRECTORY)?;
+    let mut entries = [0; 2048];
+    while let Ok(count @ 1..) = sys::getdents(folder, &mut entries) {
+        let mut rest = &entries[..count];
+        // u64 inode, i64 offset, u16 length, u8 type, name
+        while let Some(len) = rest.get(16..18).map(|len| usize::from(u16::from_ne_bytes([len[0], len[1]]))) {
+            let Some((entry, next)) = rest.split_at_checked(len.max(19)) else { break };
+            rest = next;
+            let name = entry[19..].split(|&byte| byte == 0).next().unwrap_or_default();
+            let Some(fd) = str::from_utf8(name).ok().and_then(|name| name.parse::<c_int>().ok()) else { continue };
+            let mut target = [0; 32];
+            if let Ok(target) = sys::readlink(Path::new("/proc/self/fd/", fd).as_c_str(), &mut target) {
+                visit(fd, target);
+            }
+        }
+    }
+    sys::close(folder);
+    Ok(())
+}
+
 /// Calls `visit` with every descriptor that is registered in an epoll instance, until it says `false`.
 pub(crate) fn each(epoll: c_int, mut visit: impl FnMut(c_int, Registration) -> bool) {
     let Ok(file) = sys::open(Path::new("/proc/self/fdinfo/", epoll).as_c_str(), libc::O_RDONLY) else { return };

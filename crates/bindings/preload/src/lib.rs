@@ -38,12 +38,11 @@ mod stream;
 mod sys;
 mod table;
 
-use core::ffi::c_int;
-
 /// Runs when the library is loaded, before the program's own constructors.
 extern "C" fn load() {
     let saved = sys::errno();
     real::resolve();
+    table::own();
     config::read();
     inherit();
     sys::set_errno(saved);
@@ -55,23 +54,9 @@ static LOAD: extern "C" fn() = load;
 
 /// Finds the listeners that came through exec, and the streams of other hosts.
 fn inherit() {
-    let Ok(folder) = sys::open(c"/proc/self/fd", libc::O_RDONLY | libc::O_DIRECTORY) else { return };
-    let mut entries = [0; 2048];
-    while let Ok(count @ 1..) = sys::getdents(folder, &mut entries) {
-        let mut rest = &entries[..count];
-        // u64 inode, i64 offset, u16 length, u8 type, name
-        while let Some(len) = rest.get(16..18).map(|len| usize::from(u16::from_ne_bytes([len[0], len[1]]))) {
-            let Some((entry, next)) = rest.split_at_checked(len.max(19)) else { break };
-            rest = next;
-            let name = entry[19..].split(|&byte| byte == 0).next().unwrap_or_default();
-            let Some(fd) = str::from_utf8(name).ok().and_then(|name| name.parse::<c_int>().ok()) else { continue };
-            let mut target = [0; 32];
-            match sys::readlink(epoll::Path::new("/proc/self/fd/", fd).as_c_str(), &mut target) {
-                Ok(b"anon_inode:[eventpoll]") => drop(listener::learn(fd)),
-                Ok(target) if target.starts_with(b"socket:") => carrier::learn(fd),
-                _ => {}
-            }
-        }
-    }
-    sys::close(folder);
+    let _ = epoll::every(|fd, target| match target {
+        epoll::INSTANCE => drop(listener::learn(fd)),
+        target if target.starts_with(b"socket:") => carrier::learn(fd),
+        _ => {}
+    });
 }

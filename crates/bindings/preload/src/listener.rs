@@ -191,6 +191,11 @@ pub(crate) fn learn(fd: c_int) -> Option<Members> {
 /// Closes the members of a listener that was closed, if no other descriptor of this process needs them. Those that are
 /// closed already are not remembered as members any more.
 pub(crate) fn release(members: Members) {
+    if table::is_borrowed() {
+        // The parent goes on with its descriptors and with this table; exec closes what no descriptor of the child keeps.
+        follow_on_exec(members);
+        return;
+    }
     if table::listeners().any(|(_, other)| other.unix == members.unix) {
         // What was closed may have been the only one that exec does not close.
         follow_on_exec(members);
@@ -204,9 +209,22 @@ pub(crate) fn release(members: Members) {
 
 /// Gives the members the close-on-exec flag that their listeners have: they are kept if any of those is kept.
 pub(crate) fn follow_on_exec(members: Members) {
-    let kept = table::listeners()
-        .filter(|(_, other)| other.unix == members.unix)
-        .any(|(fd, _)| sys::fcntl(fd, libc::F_GETFD, 0).is_ok_and(|flags| flags & libc::FD_CLOEXEC == 0));
+    let is_kept = |fd: c_int| sys::fcntl(fd, libc::F_GETFD, 0).is_ok_and(|flags| flags & libc::FD_CLOEXEC == 0);
+    let kept = if table::is_borrowed() {
+        // What the table says is the parent's.
+        let mut kept = false;
+        let asked = epoll::every(|fd, target| {
+            if target == epoll::INSTANCE && is_kept(fd) {
+                epoll::each(fd, |target, registration| {
+                    kept |= target == members.unix && registration.data & !(UNIX | CONTROL_MASK) == MARK;
+                    !kept
+                });
+            }
+        });
+        kept || asked.is_err()
+    } else {
+        table::listeners().filter(|(_, other)| other.unix == members.unix).any(|(fd, _)| is_kept(fd))
+    };
     for fd in members.all() {
         let _ = sys::fcntl(fd, libc::F_SETFD, if kept { 0 } else { libc::FD_CLOEXEC });
     }

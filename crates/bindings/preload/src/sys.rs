@@ -5,6 +5,7 @@
 
 use core::ffi::{c_int, c_long, c_void};
 use core::mem::{MaybeUninit, size_of};
+use core::sync::atomic::AtomicI32;
 
 /// A value, or an error number.
 pub(crate) type Outcome<T = c_int> = Result<T, c_int>;
@@ -175,6 +176,30 @@ pub(crate) fn recv_descriptor(fd: c_int, buffer: &mut [u8]) -> Outcome<(usize, O
         is_rights.then(|| libc::CMSG_DATA(header).cast::<c_int>().read_unaligned())
     };
     Ok((count as usize, descriptor))
+}
+
+pub(crate) fn pid() -> libc::pid_t {
+    call!(SYS_getpid).unwrap_or(-1)
+}
+
+/// A number in memory of its own, which a child finds to be 0 when it has a copy of its parent's memory.
+pub(crate) fn forgotten_by_children() -> Option<*mut AtomicI32> {
+    const PAGE: usize = 4096;
+    let none: *mut c_void = core::ptr::null_mut();
+    let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: new memory, at no address of ours.
+    let place = unsafe { libc::mmap(none, PAGE, access, kind, -1, 0) };
+    if place == libc::MAP_FAILED {
+        return None;
+    }
+    // SAFETY: it was mapped just now, with this size, and nobody else knows it.
+    unsafe {
+        if libc::madvise(place, PAGE, libc::MADV_WIPEONFORK) != 0 {
+            libc::munmap(place, PAGE);
+            return None;
+        }
+    }
+    Some(place.cast())
 }
 
 /// The bytes that a socket has to read.

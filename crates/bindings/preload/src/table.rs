@@ -1,11 +1,13 @@
 //! What this process remembers of its descriptors: hints, which make the common case cheap.
 //!
 //! Always true: the truth is in the kernel ([`crate::name`], [`crate::listener::learn`]), and a lost or stale hint costs a few
-//! system calls, never a wrong answer. So there are no locks: a fork in another thread's midst, a signal handler, and a
-//! child of vfork() that works on its parent's memory all do no harm.
+//! system calls, never a wrong answer. So there are no locks: a fork in another thread's midst and a signal handler do no
+//! harm. A child of vfork(), which works on its parent's memory, changes nothing here.
 
+use crate::sys;
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use core::ptr;
+use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
 
 /// Descriptors from here on are remembered by the kernel alone.
 const SIZE: usize = 1 << 16;
@@ -33,6 +35,44 @@ pub(crate) struct Members {
 impl Members {
     pub(crate) fn all(self) -> impl Iterator<Item = c_int> {
         [self.tcp, self.unix, self.control].into_iter().filter(|&fd| fd > 0)
+    }
+}
+
+/// The process that these tables belong to (0: any), in memory that a child finds empty, unless it works on its parent's.
+static OWNER: AtomicPtr<AtomicI32> = AtomicPtr::new(ptr::null_mut());
+
+/// Begins to tell a child of fork(), which has its own tables, from one of vfork(), which does not.
+pub(crate) fn own() {
+    let place = sys::forgotten_by_children().unwrap_or(ptr::null_mut());
+    OWNER.store(place, Ordering::Release);
+    is_borrowed();
+    // Before such a child has one of vfork() itself. One that is made by a bare system call looks when it first has to.
+    // SAFETY: the function is there as long as the process.
+    unsafe { libc::pthread_atfork(None, None, Some(forked)) };
+}
+
+extern "C" fn forked() {
+    is_borrowed();
+}
+
+/// Whether these are the tables of another process: its child has its memory until it calls exec().
+pub(crate) fn is_borrowed() -> bool {
+    // SAFETY: it was mapped for good, and is aligned.
+    let Some(owner) = (unsafe { OWNER.load(Ordering::Acquire).as_ref() }) else { return false };
+    let process = sys::pid();
+    match owner.load(Ordering::Relaxed) {
+        // A child of fork(), which looks for the first time, or the process itself.
+        0 => owner
+            .compare_exchange(0, process, Ordering::Relaxed, Ordering::Relaxed)
+            .is_err_and(|owner| owner != process),
+        owner => owner != process,
+    }
+}
+
+/// Changes a word, if it is ours to change.
+fn put(slot: &AtomicU64, value: u64) {
+    if slot.load(Ordering::Relaxed) != value && !is_borrowed() {
+        slot.store(value, Ordering::Release);
     }
 }
 
@@ -69,12 +109,12 @@ pub(crate) fn set_listener(fd: c_int, members: Members) {
         | (members.control as u64 & FD_MASK) << (2 * FD_BITS);
     for member in members.all() {
         if let Some(slot) = slot(&ROLES, member) {
-            slot.store(MEMBER, Ordering::Relaxed);
+            put(slot, MEMBER);
             HIGHEST.fetch_max(member, Ordering::Relaxed);
         }
     }
     if let Some(slot) = slot(&ROLES, fd) {
-        slot.store(word, Ordering::Release);
+        put(slot, word);
         HIGHEST.fetch_max(fd, Ordering::Relaxed);
     }
 }
@@ -82,10 +122,8 @@ pub(crate) fn set_listener(fd: c_int, members: Members) {
 /// Forgets what a descriptor was; it is closed, or is something new.
 pub(crate) fn reset(fd: c_int) {
     for table in [&ROLES, &NOTES] {
-        if let Some(slot) = slot(table, fd)
-            && slot.load(Ordering::Relaxed) != 0
-        {
-            slot.store(0, Ordering::Relaxed);
+        if let Some(slot) = slot(table, fd) {
+            put(slot, 0);
         }
     }
 }
@@ -263,10 +301,8 @@ pub(crate) fn notes(fd: c_int) -> Notes {
 }
 
 pub(crate) fn set_notes(fd: c_int, notes: Notes) {
-    if let Some(slot) = slot(&NOTES, fd)
-        && slot.load(Ordering::Relaxed) != notes.0
-    {
-        slot.store(notes.0, Ordering::Relaxed);
+    if let Some(slot) = slot(&NOTES, fd) {
+        put(slot, notes.0);
     }
 }
 

@@ -38,4 +38,5 @@ cases! {
     signals_and_cancellation: "signal";
     listeners_share_a_port: "share";
     exec_closes_what_no_descriptor_keeps: "flags";
+    a_child_in_its_parents_memory: "borrow";
 }

@@ -613,6 +613,51 @@ static void flags_client(int to)
     want(dial(to), "kept");
 }
 
+/* A child that has its parent's memory closes a listener: its own descriptor, and nothing of the parent's. */
+static void borrow_server(int listener, int at)
+{
+    struct stat facts;
+    int pipes[2], null = open("/dev/null", O_WRONLY);
+    if (getenv("STEP")) {
+        put(take(99), "by a child", 10);
+        return;
+    }
+    CHECK(pipe2(pipes, O_CLOEXEC) == 0);
+    pid_t child = vfork();
+    if (child == 0) {
+        close(listener);
+        dup2(pipes[0], 0);
+        execlp("cat", "cat", NULL);
+        _exit(1);
+    }
+    CHECK(child > 0 && close(pipes[0]) == 0);
+    /* Another one, which passes it on under another number. */
+    CHECK(setenv("STEP", "2", 1) == 0 && fcntl(listener, F_SETFD, FD_CLOEXEC) == 0);
+    pid_t other = vfork();
+    if (other == 0) {
+        dup2(listener, 99);
+        close(listener);
+        dup2(null, 1);
+        execl("/proc/self/exe", "program", "borrow", "server", NULL);
+        _exit(1);
+    }
+    int status;
+    CHECK(other > 0 && waitpid(other, &status, 0) == other && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    CHECK(fstat(listener, &facts) == 0 && S_ISSOCK(facts.st_mode));
+    put(take(listener), "still there", 11);
+    CHECK(close(listener) == 0);
+    /* Neither the parent nor what the child became has it. */
+    is_free(at, 1);
+    CHECK(close(pipes[1]) == 0);
+    reap(1);
+}
+
+static void borrow_client(int to)
+{
+    want(dial(to), "by a child");
+    want(dial(to), "still there");
+}
+
 static const struct side sides[] = {
     { "poll", poll_server, poll_client },
     { "select", select_server, select_client },
@@ -628,6 +673,7 @@ static const struct side sides[] = {
     { "signal", signal_server, signal_client },
     { "share", share_server, share_client },
     { "flags", flags_server, flags_client },
+    { "borrow", borrow_server, borrow_client },
 };
 
 HARNESS(sides)

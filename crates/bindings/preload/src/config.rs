@@ -5,10 +5,12 @@
 //! | `PINNACE_BYPASS` | ports, and ranges of ports, that are left to TCP: `22,8000-8010` |
 //! | `PINNACE_SAME_HOST` | `off`: no shortcut to programs on this host |
 //! | `PINNACE_COMPANION` | the name of the socket at which `pinnace run` answers |
+//! | `PINNACE_LIFE` | the inode of the pipe that keeps the companion alive, for as long as somebody has it |
 //! | `PINNACE_VERBOSE` | set, and not `0`: say on standard error which way connections go |
 
 use crate::name::UnixAddress;
 use crate::sys;
+use crate::table;
 use core::ffi::{CStr, c_int};
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
@@ -16,6 +18,9 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering
 static BYPASSED: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
 static SAME_HOST: AtomicBool = AtomicBool::new(true);
 static VERBOSE: AtomicI32 = AtomicI32::new(-1);
+/// Which file it is: a program that makes system calls itself may have given the number to another.
+static LOG: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+static LIFE: AtomicU64 = AtomicU64::new(0);
 static COMPANION: [AtomicU64; 12] = [const { AtomicU64::new(0) }; 12];
 static COMPANION_LEN: AtomicUsize = AtomicUsize::new(0);
 
@@ -47,8 +52,36 @@ pub(crate) fn read() {
     if variable(c"PINNACE_VERBOSE").is_some_and(|value| !value.is_empty() && value != b"0") {
         // A descriptor of our own: the application may close its standard error, and give the number to a connection.
         if let Ok(fd) = sys::fcntl(2, libc::F_DUPFD_CLOEXEC, crate::listener::hidden_base()) {
+            if let Ok((device, inode)) = sys::identity(fd) {
+                LOG[0].store(device, Ordering::Relaxed);
+                LOG[1].store(inode, Ordering::Relaxed);
+            }
+            table::keep(fd);
             VERBOSE.store(fd, Ordering::Relaxed);
         }
+    }
+    let life = variable(c"PINNACE_LIFE").and_then(|text| str::from_utf8(text).ok()?.parse().ok());
+    LIFE.store(life.unwrap_or(0), Ordering::Relaxed);
+}
+
+/// Keeps a pipe if it is the one that the companion lives by: a program that closes everything it does not know, in order
+/// to go on in the background, still needs it.
+pub(crate) fn learn(fd: c_int) {
+    let life = LIFE.load(Ordering::Relaxed);
+    if life != 0 && sys::identity(fd).is_ok_and(|(_, inode)| inode == life) {
+        table::keep(fd);
+    }
+}
+
+/// The application wants a number that one of our own has: it moves.
+pub(crate) fn make_room(fd: c_int) {
+    let Ok(flags) = sys::fcntl(fd, libc::F_GETFD, 0) else { return };
+    let duplicate = if flags & libc::FD_CLOEXEC != 0 { libc::F_DUPFD_CLOEXEC } else { libc::F_DUPFD };
+    let Ok(moved) = sys::fcntl(fd, duplicate, crate::listener::hidden_base()) else { return };
+    table::reset(fd);
+    table::keep(moved);
+    if !table::is_borrowed() {
+        let _ = VERBOSE.compare_exchange(fd, moved, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 
@@ -89,7 +122,8 @@ pub(crate) fn companion() -> Option<UnixAddress> {
 /// Says something on standard error, if the user wants to hear it.
 pub(crate) fn say(text: fmt::Arguments<'_>) {
     let fd: c_int = VERBOSE.load(Ordering::Relaxed);
-    if fd < 0 {
+    let file = (LOG[0].load(Ordering::Relaxed), LOG[1].load(Ordering::Relaxed));
+    if fd < 0 || sys::identity(fd) != Ok(file) {
         return;
     }
     let mut line = Line { bytes: [0; 256], len: 0 };

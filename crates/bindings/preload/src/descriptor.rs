@@ -2,7 +2,7 @@
 
 use crate::sys::{self, Outcome};
 use crate::table;
-use crate::{listener, real};
+use crate::{config, listener, real};
 use core::ffi::{c_int, c_uint, c_void};
 
 fn outcome(value: c_int) -> Outcome {
@@ -15,7 +15,7 @@ pub(crate) fn close(fd: c_int) -> Outcome {
         // SAFETY: no pointers.
         return outcome(unsafe { real::close(fd) });
     }
-    if table::is_member(fd) {
+    if table::is_member(fd) || table::is_kept(fd) {
         // The application never opened it: it closes whatever there is.
         return Err(libc::EBADF);
     }
@@ -29,15 +29,16 @@ pub(crate) fn close(fd: c_int) -> Outcome {
     closed
 }
 
-/// close_range(): what is in the range, save members whose listener is not.
+/// close_range(): what is in the range, save what is the library's own, and members whose listener is not.
 pub(crate) fn close_range(first: c_uint, last: c_uint, flags: c_int) -> Outcome {
     let only_marks = flags & libc::CLOSE_RANGE_CLOEXEC as c_int != 0;
     let low = c_int::try_from(first).unwrap_or(c_int::MAX);
     let high = c_int::try_from(last).unwrap_or(c_int::MAX);
     let inside = |fd: c_int| (low..=high).contains(&fd);
     let mut cursor = first;
-    for member in table::members(low, high) {
-        let kept = table::listeners().any(|(fd, members)| !inside(fd) && members.all().any(|other| other == member));
+    for member in table::hidden(low, high) {
+        let kept = table::is_kept(member)
+            || table::listeners().any(|(fd, members)| !inside(fd) && members.all().any(|other| other == member));
         if kept {
             let member = member as c_uint;
             if cursor < member {
@@ -58,7 +59,7 @@ pub(crate) fn close_range(first: c_uint, last: c_uint, flags: c_int) -> Outcome 
         return Ok(closed);
     }
     // Those that were in the range are closed already, and their numbers may have been given out again.
-    for fd in table::members(low, high) {
+    for fd in table::hidden(low, high) {
         if sys::fcntl(fd, libc::F_GETFD, 0).is_err() {
             table::reset(fd);
         }
@@ -83,8 +84,12 @@ pub(crate) fn dup(fd: c_int) -> Outcome {
 
 /// dup2() and dup3(), whichever `make` is.
 pub(crate) fn dup_to(old: c_int, new: c_int, make: impl FnOnce() -> c_int) -> Outcome {
-    if table::is_member(new) && old != new {
-        listener::make_room(new);
+    if old != new {
+        if table::is_member(new) {
+            listener::make_room(new);
+        } else if table::is_kept(new) {
+            config::make_room(new);
+        }
     }
     let replaced = if old == new { None } else { table::listener(new) };
     let made = outcome(make())?;
@@ -104,6 +109,10 @@ pub(crate) fn dup_to(old: c_int, new: c_int, make: impl FnOnce() -> c_int) -> Ou
 ///
 /// `argument` is as for fcntl().
 pub(crate) unsafe fn fcntl(fd: c_int, command: c_int, argument: *mut c_void) -> Outcome {
+    if command == libc::F_SETFD && table::is_kept(fd) {
+        // As close(): it marks whatever there is.
+        return Err(libc::EBADF);
+    }
     // SAFETY: the caller's promise.
     let value = outcome(unsafe { real::fcntl64(fd, command, argument) })?;
     match command {

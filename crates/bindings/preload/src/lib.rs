@@ -52,11 +52,12 @@ extern "C" fn load() {
 #[cfg_attr(not(test), unsafe(link_section = ".init_array"))]
 static LOAD: extern "C" fn() = load;
 
-/// Finds the listeners that came through exec, and the streams of other hosts.
+/// Finds the listeners that came through exec, the streams of other hosts, and what the companion lives by.
 fn inherit() {
     let _ = epoll::every(|fd, target| match target {
         epoll::INSTANCE => drop(listener::learn(fd)),
         target if target.starts_with(b"socket:") => carrier::learn(fd),
+        target if target.starts_with(b"pipe:") => config::learn(fd),
         _ => {}
     });
 }

@@ -178,6 +178,15 @@ pub(crate) fn recv_descriptor(fd: c_int, buffer: &mut [u8]) -> Outcome<(usize, O
     Ok((count as usize, descriptor))
 }
 
+/// Which file a descriptor is: device and inode.
+pub(crate) fn identity(fd: c_int) -> Outcome<(u64, u64)> {
+    let mut facts = MaybeUninit::<libc::stat>::zeroed();
+    call!(SYS_fstat, fd, facts.as_mut_ptr())?;
+    // SAFETY: all zeroes is a value of it, and so is what the kernel wrote over it.
+    let facts = unsafe { facts.assume_init() };
+    Ok((facts.st_dev, facts.st_ino))
+}
+
 pub(crate) fn pid() -> libc::pid_t {
     call!(SYS_getpid).unwrap_or(-1)
 }

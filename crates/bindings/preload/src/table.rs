@@ -21,6 +21,8 @@ static HIGHEST: AtomicI32 = AtomicI32::new(-1);
 
 const LISTENER: u64 = 1 << 63;
 const MEMBER: u64 = 1 << 62;
+/// A descriptor of the library's own that no listener has.
+const KEPT: u64 = 1 << 61;
 const FD_BITS: u32 = 20;
 const FD_MASK: u64 = (1 << FD_BITS) - 1;
 
@@ -96,7 +98,20 @@ pub(crate) fn is_member(fd: c_int) -> bool {
     role(fd) & MEMBER != 0
 }
 
-/// Whether a descriptor is a listener or a member of one.
+/// Whether a descriptor is the library's own, and is there as long as the process.
+pub(crate) fn is_kept(fd: c_int) -> bool {
+    role(fd) & KEPT != 0
+}
+
+/// Notes that it is.
+pub(crate) fn keep(fd: c_int) {
+    if let Some(slot) = slot(&ROLES, fd) {
+        put(slot, KEPT);
+        HIGHEST.fetch_max(fd, Ordering::Relaxed);
+    }
+}
+
+/// Whether a descriptor is a listener, or one that the application does not know of.
 pub(crate) fn is_special(fd: c_int) -> bool {
     role(fd) != 0
 }
@@ -143,9 +158,9 @@ pub(crate) fn listeners() -> impl Iterator<Item = (c_int, Members)> {
     (0..=HIGHEST.load(Ordering::Relaxed)).filter_map(|fd| Some((fd, listener(fd)?)))
 }
 
-/// The members in a range of descriptors.
-pub(crate) fn members(first: c_int, last: c_int) -> impl Iterator<Item = c_int> {
-    (first..=last.min(HIGHEST.load(Ordering::Relaxed))).filter(|&fd| is_member(fd))
+/// The descriptors in a range that the application does not know of.
+pub(crate) fn hidden(first: c_int, last: c_int) -> impl Iterator<Item = c_int> {
+    (first..=last.min(HIGHEST.load(Ordering::Relaxed))).filter(|&fd| is_member(fd) || is_kept(fd))
 }
 
 /// Where a fresh socket is waited for.
@@ -346,6 +361,6 @@ mod tests {
     }
 
     fn members_are(first: c_int, last: c_int, expected: &[c_int]) -> bool {
-        members(first, last).eq(expected.iter().copied())
+        hidden(first, last).eq(expected.iter().copied())
     }
 }

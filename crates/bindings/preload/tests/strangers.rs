@@ -56,6 +56,15 @@ fn whoever_waits_for_a_socket_is_told() {
 }
 
 #[test]
+fn what_the_library_says_is_not_written_into_files() {
+    let Some(program) = program("strangers") else { return };
+    let output = command(&program, true).arg("words").env("PINNACE_VERBOSE", "1").output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("connected to"), "{said}");
+}
+
+#[test]
 fn an_end_that_nobody_declares_is_a_reset() {
     let Some(program) = program("strangers") else { return };
     let name = format!("pinnace-test/{}", std::process::id());

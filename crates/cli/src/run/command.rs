@@ -90,8 +90,10 @@ fn environment(setting: &Setting<'_>, command: &mut Command) {
         command.env("PINNACE_SAME_HOST", "off");
     }
     match setting.companion {
-        Some(companion) => command.env("PINNACE_COMPANION", &companion.name),
-        None => command.env_remove("PINNACE_COMPANION"),
+        Some(companion) => {
+            command.env("PINNACE_COMPANION", &companion.name).env("PINNACE_LIFE", companion.life_inode.to_string())
+        }
+        None => command.env_remove("PINNACE_COMPANION").env_remove("PINNACE_LIFE"),
     };
     if setting.verbose {
         command.env("PINNACE_VERBOSE", "1");

@@ -87,6 +87,61 @@ fn what_cannot_run_over_qmp_is_refused_in_one_line() {
     assert_eq!(output.status.code(), Some(2));
 }
 
+/// Goes on in the background, without anything that it did not open itself.
+const DAEMON: &str = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+int main(int argc, char **argv)
+{
+    if (argc < 2)
+        return 1;
+    puts(getenv("PINNACE_COMPANION"));
+    fflush(stdout);
+    if (fork())
+        return 0;
+    setsid();
+    int null = open("/dev/null", O_RDWR);
+    for (int fd = 0; fd < 3; fd++)
+        dup2(null, fd);
+    for (int fd = 3; fd < 1100; fd++)
+        fcntl(fd, F_SETFD, FD_CLOEXEC);
+    close_range(3, ~0u, CLOSE_RANGE_CLOEXEC);
+    for (int fd = 3; fd < 1100; fd++)
+        close(fd);
+    close_range(3, ~0u, 0);
+    null = dup(0);
+    for (int fd = 890; fd < 910; fd++)
+        dup2(null, fd);
+    for (int fd = 890; fd < 910; fd++)
+        close(fd);
+    return execlp("sh", "sh", "-c", argv[1], NULL);
+}
+"#;
+
+#[test]
+fn the_companion_lasts_as_long_as_who_went_on_in_the_background() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (source, program, stop) =
+        (folder.path().join("daemon.c"), folder.path().join("daemon"), folder.path().join("stop"));
+    fs::write(&source, DAEMON).expect("written");
+    match Command::new("cc").arg("-o").arg(&program).arg(&source).output() {
+        Ok(output) => assert!(output.status.success(), "{}", text(&output.stderr)),
+        Err(_) => return println!("skipped: there is no compiler (Debian: gcc, libc6-dev)"),
+    }
+    let script = format!("while [ ! -e {} ]; do sleep 0.05; done", stop.display());
+    let output = run(&["--", program.to_str().expect("UTF-8"), &script]).output().expect("it runs");
+    let name = text(&output.stdout).trim().to_owned();
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    let is_there = || fs::read_to_string("/proc/net/unix").expect("readable").contains(&name);
+    let was_there = !name.is_empty() && is_there();
+    fs::write(&stop, "").expect("written");
+    assert!(was_there, "{}", text(&output.stderr));
+    wait_until("the end of the companion", || !is_there());
+}
+
 #[test]
 fn the_companion_ends_with_the_command() {
     let output = run(&["--", "sh", "-c", "echo $PINNACE_COMPANION"]).output().expect("it runs");

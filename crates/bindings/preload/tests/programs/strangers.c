@@ -346,6 +346,27 @@ static void waiters(void)
     is_registered(one, fd);
 }
 
+/* What the library says goes where it went at first, and never into a file of the application's. */
+static void words(void)
+{
+    enum { LISTENER = 40, FILE_OF_MINE = 41, OTHERS = 42 };
+    int listener = bound(0), file = memfd_create("file", 0);
+    struct stat facts;
+    CHECK(listen(listener, 4) == 0 && dup2(listener, LISTENER) == LISTENER && dup2(file, FILE_OF_MINE) == FILE_OF_MINE);
+    for (int fd = OTHERS; fd < 1024; fd++)
+        close(fd);
+    CHECK(close_range(OTHERS, ~0u, 0) == 0);
+    CHECK(dup2(FILE_OF_MINE, 896) == 896);
+    CHECK(below(dial(port(LISTENER))) == AF_UNIX);
+    /* Now behind the library's back. */
+    for (int fd = OTHERS; fd < 1024; fd++)
+        syscall(SYS_close, fd);
+    for (int fd = 890; fd < 910; fd++)
+        CHECK(syscall(SYS_dup3, FILE_OF_MINE, fd, 0) == fd);
+    CHECK(listen(bound(0), 4) == 0);
+    CHECK(fstat(FILE_OF_MINE, &facts) == 0 && facts.st_size == 0);
+}
+
 enum { WAYS = 5 };
 
 /* Stands for the companion: gives streams to another host, of which every other one is cut off after a few bytes. */
@@ -441,6 +462,7 @@ static const struct {
     { "ends", ends },
     { "crowded", crowded },
     { "waiters", waiters },
+    { "words", words },
 };
 
 int main(int argc, char **argv)

@@ -54,6 +54,8 @@ pub(super) struct Companion {
     pub(super) name: String,
     /// Inherited by every process of the command: the companion sees when the last is gone.
     life: OwnedFd,
+    /// Its inode, by which the library knows it wherever it is, and keeps it.
+    pub(super) life_inode: u64,
 }
 
 /// Where the descriptor that the command's processes inherit is: out of their way.
@@ -91,7 +93,8 @@ impl Companion {
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
         let life = rustix::io::fcntl_dupfd_cloexec(&life, HIDDEN.min((limit / 8 * 7) as i32))?;
         rustix::io::fcntl_setfd(&life, rustix::io::FdFlags::empty())?;
-        Ok(Self { name, life })
+        let life_inode = rustix::fs::fstat(&life)?.st_ino;
+        Ok(Self { name, life, life_inode })
     }
 }
 

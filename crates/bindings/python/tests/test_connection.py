@@ -324,7 +324,7 @@ def test_what_is_broken_off_does_not_look_complete(pair):
 
 def test_a_message_beyond_the_largest_is_refused_where_it_is_sent():
     with pinnace.listen("127.0.0.1:0") as listener:
-        with pinnace.connect(listener.address, largest=1024) as client:
+        with pinnace.connect(listener.address, "largest=1KiB") as client:
             with pytest.raises(pinnace.MessageTooLongError) as error:
                 client.send(bytes(1025))
             assert error.value.most == 1024

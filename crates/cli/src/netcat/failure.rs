@@ -15,6 +15,7 @@ pub(crate) fn failure(what: &str, error: &Cause) -> Error {
             ConnectionError::NoAnswer { .. }
             | ConnectionError::Unreached { .. }
             | ConnectionError::Unfinished { .. }
+            | ConnectionError::Undelivered { is_gone: true, .. }
             | ConnectionError::BrokenOff { .. }
             | ConnectionError::Lost { .. } => Error::peer_gone(text),
             _ => Error::failed(text),

@@ -228,7 +228,8 @@ impl Vrp {
             return Ok(());
         }
         let peer = self.to.map_or_else(|| "the peer".to_owned(), |to| to.to_string());
-        Err(ConnectionError::Undelivered { method: Method::Vrp, peer, messages: frames, why: why(failure) }.into())
+        let (is_gone, why) = (failure == Failure::PeerGone, why(failure));
+        Err(ConnectionError::Undelivered { method: Method::Vrp, peer, messages: frames, is_gone, why }.into())
     }
 
     /// Whether all that was sent has arrived, now that nothing is under way.

@@ -80,6 +80,8 @@ pub enum ConnectionError {
         peer: String,
         /// How many.
         messages: u64,
+        /// It does not answer any more.
+        is_gone: bool,
         /// What has happened to the last of them, and what to do about it.
         why: String,
     },
@@ -132,7 +134,7 @@ impl fmt::Display for ConnectionError {
                 write!(f, "the peer has broken off the connection ({method}): what has come is not all")
             }
             Self::Lost { method, source } => write!(f, "the connection ({method}) is lost: {source}"),
-            Self::Undelivered { method, peer, messages, why } => {
+            Self::Undelivered { method, peer, messages, why, .. } => {
                 let those = if *messages == 1 { "message" } else { "messages" };
                 write!(f, "{messages} {those} did not reach {peer} ({method}): {why}")
             }
@@ -183,6 +185,7 @@ impl ConnectionError {
             Self::Unfinished { .. } => io::ErrorKind::UnexpectedEof,
             Self::BrokenOff { .. } => io::ErrorKind::ConnectionReset,
             Self::Lost { source, .. } => source.kind(),
+            Self::Undelivered { is_gone: true, .. } => io::ErrorKind::TimedOut,
             Self::Undelivered { .. } => io::ErrorKind::Other,
             Self::Gap { .. } => io::ErrorKind::InvalidData,
             Self::Full { .. } => io::ErrorKind::WouldBlock,

@@ -303,13 +303,18 @@ impl Outgoing {
         }
     }
 
-    fn fail_all(&mut self, failure: Failure) {
+    /// All that have not begun fail.
+    fn fail_waiting(&mut self, failure: Failure) {
         while let Some(frame) = self.waiting.pop_front() {
             if let Some(timer) = frame.timer {
                 self.timers.cancel(timer);
             }
             self.report(&frame, Err(failure));
         }
+    }
+
+    fn fail_all(&mut self, failure: Failure) {
+        self.fail_waiting(failure);
         for slot in 0..self.slots.len() {
             if self.slots[slot].is_some() {
                 self.fail(slot, failure);
@@ -699,6 +704,16 @@ impl Outgoing {
         }
         frame.timer = None;
         let late = frame.give_up_at.is_some_and(|give_up_at| give_up_at <= now);
+        if !late && now.since(self.heard_at) >= self.config.life_timeout {
+            // Who has answered nothing at all for a life will not answer what waits for its turn: that would have another
+            // life then, a few frames at a time.
+            self.fail_waiting(Failure::PeerGone);
+            for other in 0..self.slots.len() {
+                if self.slots[other].as_deref().is_some_and(OutFrame::waits_for_us) {
+                    self.fail(other, Failure::PeerGone);
+                }
+            }
+        }
         self.fail(slot, if late { Failure::Late } else { Failure::PeerGone });
     }
 

@@ -1,7 +1,7 @@
 //! How frames and the endpoint end.
 
-use crate::half::{Half, closes, config, is_control, ms, number, tags};
-use pinnace_core::PollAt;
+use crate::half::{Half, closes, config, is_control, is_header, ms, number, tags};
+use pinnace_core::{ControllerKind, PollAt};
 use pinnace_vrp::{Config, Event, Failure, Refused};
 use pinnace_wire::vrp::Tag;
 
@@ -154,6 +154,30 @@ fn silence_ends_a_frame_after_its_life_timeout() {
     assert_eq!(half.take_ends(), [(0, Err(Failure::PeerGone))]);
     half.advance(ms(100));
     assert_eq!(closes(&half.take()), [frame]);
+    assert_eq!(half.next_at(), None);
+}
+
+#[test]
+fn those_who_have_not_begun_end_with_those_whose_peer_is_gone() {
+    //= V-S11 test
+    let mut half = Half::open(&Config { congestion: ControllerKind::Fixed { window: 10_000 }, ..config() });
+    for _ in 0..200 {
+        half.send(1_000_000);
+    }
+    for _ in 0..100 {
+        let headers: Vec<_> = half.take().iter().filter(|it| is_header(it)).map(|it| number(it)).collect();
+        headers.into_iter().for_each(|frame| half.say(frame, &[Tag::FrameOk(frame)]));
+        half.advance(ms(10));
+    }
+    let mut ends = Vec::new();
+    for _ in 0..120 {
+        half.advance(ms(100));
+        half.take();
+        ends.extend(half.take_ends());
+    }
+    // Those of which something was under way when the peer fell silent, and no others one after the other.
+    assert_eq!(ends.len(), 200, "within two lives");
+    assert!(ends.iter().all(|(_, end)| *end == Err(Failure::PeerGone)));
     assert_eq!(half.next_at(), None);
 }
 

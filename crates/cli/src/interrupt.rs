@@ -1,6 +1,7 @@
 //! Ctrl-C (SIGINT, SIGTERM, SIGHUP): the first asks the command to end in good order, the second ends it at once.
 
 use crate::exit::{Error, Exit};
+use crate::output;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -23,12 +24,13 @@ pub(crate) fn install() {
     });
 }
 
-/// Whether the user wants the command to end.
+/// Whether the command has to end: the user wants it, or its results cannot be written.
 pub(crate) fn requested() -> bool {
-    REQUESTED.load(Ordering::SeqCst)
+    REQUESTED.load(Ordering::SeqCst) || output::check().is_err()
 }
 
-/// Fails if the user wants the command to end.
+/// Fails if the command has to end.
 pub(crate) fn check() -> Result<(), Error> {
+    output::check()?;
     if requested() { Err(Error::interrupted()) } else { Ok(()) }
 }

@@ -138,13 +138,24 @@ enum Command {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let output = Output::new(cli.json, cli.verbose);
-    match run(&cli.command, &output) {
+    let ended = match run(&cli.command, &output) {
+        // What could not be written is why it ended early.
+        Err(error) if error.exit != Exit::Interrupted => Err(error),
+        ended => output::check().and_then(|()| capture()).and(ended),
+    };
+    match ended {
         Ok(code) => code,
         Err(error) => {
             output.error(&error);
             ExitCode::from(error.exit as u8)
         }
     }
+}
+
+/// Fails if a capture that was asked for is not whole.
+fn capture() -> Result<(), Error> {
+    let Some((path, error)) = pinnace::incomplete_capture() else { return Ok(()) };
+    Err(Error::io(format_args!("cannot write the capture {}", path.display()), error))
 }
 
 fn run(command: &Command, output: &Output) -> Result<ExitCode, Error> {
@@ -178,7 +189,9 @@ fn run(command: &Command, output: &Output) -> Result<ExitCode, Error> {
         Command::Doctor(args) => doctor::run(args, output),
         Command::Man(args) => man::run(args, &Cli::command(), output),
         Command::Completion { shell } => {
-            clap_complete::generate(*shell, &mut Cli::command(), "pinnace", &mut std::io::stdout());
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut Cli::command(), "pinnace", &mut script);
+            output.write(|out| out.write_all(&script));
             Ok(())
         }
     }

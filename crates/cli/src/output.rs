@@ -4,6 +4,15 @@ use crate::exit::Error;
 use serde::Serialize;
 use std::fmt;
 use std::io::{self, Write};
+use std::sync::OnceLock;
+
+/// Why a result could not be written; nothing is written after it.
+static UNWRITTEN: OnceLock<String> = OnceLock::new();
+
+/// Fails if a result could not be written: whoever waits for it must not take the rest for all.
+pub(crate) fn check() -> Result<(), Error> {
+    UNWRITTEN.get().map_or(Ok(()), |why| Err(Error::failed(why.as_str())))
+}
 
 /// What the user wants to see.
 #[derive(Clone, Copy, Debug)]
@@ -17,15 +26,30 @@ impl Output {
         Self { json, verbose }
     }
 
-    /// One result: `text` for people, `object` with `--json`. A reader that has gone away is no failure.
+    /// One result: `text` for people, `object` with `--json`. A reader that has gone away is no failure; what else keeps it
+    /// from being written ends the command, at the next [`crate::interrupt::check`] or at its end.
     pub(crate) fn result(&self, text: impl fmt::Display, object: &impl Serialize) {
+        self.write(|out| {
+            if self.json {
+                serde_json::to_writer(&mut *out, object).map_err(io::Error::from)?;
+                out.write_all(b"\n")
+            } else {
+                writeln!(out, "{text}")
+            }
+        });
+    }
+
+    /// A result that has a form of its own.
+    pub(crate) fn write(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
+        if check().is_err() {
+            return;
+        }
         let mut out = io::stdout().lock();
-        let written = if self.json {
-            serde_json::to_writer(&mut out, object).map_err(io::Error::from).and_then(|()| out.write_all(b"\n"))
-        } else {
-            writeln!(out, "{text}")
-        };
-        let _ = written.and_then(|()| out.flush());
+        if let Err(error) = write(&mut out).and_then(|()| out.flush())
+            && error.kind() != io::ErrorKind::BrokenPipe
+        {
+            let _ = UNWRITTEN.set(Error::io("cannot write to standard output", &error).message);
+        }
     }
 
     /// A line on standard error that matters.

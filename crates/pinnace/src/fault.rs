@@ -6,9 +6,54 @@
 use crate::Error;
 use pinnace_link::{Capture, CaptureOptions, Fault, FaultOptions, Link};
 use std::fs::File;
-use std::io::BufWriter;
-use std::path::Path;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Why a capture of this process is not whole: the first that failed.
+static INCOMPLETE: OnceLock<(PathBuf, io::Error)> = OnceLock::new();
+
+/// Why a capture that was asked for in options of this process is not whole: a disk was full, say. Trouble with the file
+/// does not disturb what is captured, and the last packets are written when the last handle of their socket is gone.
+///
+/// ```
+/// assert!(pinnace::incomplete_capture().is_none());
+/// ```
+pub fn incomplete_capture() -> Option<(&'static Path, &'static io::Error)> {
+    INCOMPLETE.get().map(|(path, error)| (path.as_path(), error))
+}
+
+/// A file that is missed if it cannot be written: the link that it records does not say so.
+#[derive(Debug)]
+struct Missed {
+    file: File,
+    path: PathBuf,
+}
+
+impl Missed {
+    fn note<T>(&self, result: io::Result<T>) -> io::Result<T> {
+        if let Err(error) = &result
+            && error.kind() != io::ErrorKind::Interrupted
+        {
+            let error = error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error);
+            let _ = INCOMPLETE.set((self.path.clone(), error));
+        }
+        result
+    }
+}
+
+impl Write for Missed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(bytes);
+        self.note(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let flushed = self.file.flush();
+        self.note(flushed)
+    }
+}
 
 /// The link, behind a capture into a file if there is one and the ends are known, and with faults if there are options for
 /// them.
@@ -20,7 +65,7 @@ pub(crate) fn wrapped(
 ) -> Result<Box<dyn Link>, Error> {
     let Some((path, ends)) = capture.zip(ends) else { return Ok(faulty(link, fault)) };
     let capture = File::create(path)
-        .and_then(|file| Capture::new(link, BufWriter::new(file), ends))
+        .and_then(|file| Capture::new(link, BufWriter::new(Missed { file, path: path.to_owned() }), ends))
         .map_err(|error| Error::io(format!("cannot write the capture {}", path.display()), error))?;
     Ok(faulty(capture, fault))
 }

@@ -45,6 +45,7 @@ pub use endpoint::{
     PerMessage, ReceiverState, ReceiverStatus, connect,
 };
 pub use error::{Error, Unsent};
+pub use fault::incomplete_capture;
 use fault::{faulty, wrapped};
 pub use message::Message;
 pub use pinnace_core::ControllerKind;

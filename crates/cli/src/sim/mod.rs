@@ -16,7 +16,7 @@ use core::time::Duration;
 use pinnace_core::ControllerKind;
 use pinnace_sim::{ConfigError, NetworkConfig, Outcome};
 use pinnace_zcrp::Failure;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::PathBuf;
 pub(crate) use timeline::Line;
 use transfer::{Plan, Transfer};
@@ -156,19 +156,15 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         plot::write(path, &transfer)
             .map_err(|error| Error::failed(format!("cannot write {}: {error}", path.display())))?;
     }
-    let mut out = std::io::stdout().lock();
-    let written = if output.json {
-        writeln!(out, "{}", report::json(&transfer))
-    } else {
-        report::text(&mut out, &transfer, std::io::stdout().is_terminal())
-    };
-    // A reader that has seen enough (`| head`) is no reason to fail.
-    match written.and_then(|()| out.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(Error::io("cannot write the report", &error))
+    let is_terminal = std::io::stdout().is_terminal();
+    output.write(|out| {
+        if output.json {
+            writeln!(out, "{}", report::json(&transfer))
+        } else {
+            report::text(out, &transfer, is_terminal)
         }
-        _ => verdict(&transfer),
-    }
+    });
+    verdict(&transfer)
 }
 
 /// The exit code and, if it is not 0, why.

@@ -14,7 +14,7 @@ const LISTED: usize = 12;
 const COLUMNS: usize = 60;
 
 /// Writes the report for people. On a terminal the time line is a row of blocks, otherwise a line an interval.
-pub(super) fn text(out: &mut impl Write, transfer: &Transfer, terminal: bool) -> io::Result<()> {
+pub(super) fn text(out: &mut dyn Write, transfer: &Transfer, terminal: bool) -> io::Result<()> {
     let plan = &transfer.plan;
     let total: u64 = plan.sizes.iter().map(|&size| u64::from(size)).sum();
     let messages = plan.sizes.len();
@@ -117,7 +117,7 @@ fn endings(message: &MessageEnd) -> [String; 2] {
 }
 
 /// The messages in order, those that ended alike in one line; if any failed, only those that did.
-fn list(out: &mut impl Write, transfer: &Transfer) -> io::Result<()> {
+fn list(out: &mut dyn Write, transfer: &Transfer) -> io::Result<()> {
     let failed = transfer.messages.iter().any(|message| !message.arrived());
     let mut groups: Vec<(usize, usize, u64, [String; 2])> = Vec::new();
     for (number, message) in transfer.messages.iter().enumerate().filter(|(_, message)| failed != message.arrived()) {
@@ -152,7 +152,7 @@ fn peak(line: &Line) -> u64 {
 }
 
 /// One row of blocks, and under it a mark wherever units were sent again.
-fn blocks(out: &mut impl Write, line: &Line) -> io::Result<()> {
+fn blocks(out: &mut dyn Write, line: &Line) -> io::Result<()> {
     const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let line = line.readable(COLUMNS);
     let peak = peak(&line);
@@ -170,7 +170,7 @@ fn blocks(out: &mut impl Write, line: &Line) -> io::Result<()> {
 }
 
 /// One line an interval.
-fn bars(out: &mut impl Write, line: &Line) -> io::Result<()> {
+fn bars(out: &mut dyn Write, line: &Line) -> io::Result<()> {
     let line = line.readable(COLUMNS);
     let peak = peak(&line);
     writeln!(out, "\ntime line, goodput per {}", milliseconds(&line))?;
@@ -191,7 +191,7 @@ fn bars(out: &mut impl Write, line: &Line) -> io::Result<()> {
 }
 
 /// The counters that are not zero.
-fn counters(out: &mut impl Write, transfer: &Transfer) -> io::Result<()> {
+fn counters(out: &mut dyn Write, transfer: &Transfer) -> io::Result<()> {
     let fates = transfer.fates.iter().map(|(fate, count)| (fate.name(), *count)).collect();
     let sections: [(&str, Vec<(&str, u64)>); 3] = [
         ("sender", transfer.sender.iter().collect()),

@@ -12,7 +12,6 @@ use crate::transport;
 use pinnace::xtp::Service;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
-use std::io::Write;
 use std::path::PathBuf;
 
 /// Arguments of `pinnace xtp transact`.
@@ -68,9 +67,8 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         output.result("", &Response { event: "response", request_bytes, bytes, sha256, text, round_trip_us });
         return Ok(());
     }
-    let mut out = std::io::stdout().lock();
-    // A reader that has gone away is no failure.
-    let _ = out.write_all(&response).and_then(|()| out.flush());
+    output.write(|out| out.write_all(&response));
+    crate::output::check()?;
     output.warn(format_args!(
         "{request_bytes} bytes there, {} bytes back, {round_trip_us:.0} us with set-up and close",
         response.len()

@@ -88,6 +88,16 @@ impl Listening {
     }
 }
 
+impl Listening {
+    /// Waits for its end, whatever it prints: exit code, the rest of standard error.
+    pub(crate) fn end(mut self) -> (Option<i32>, String) {
+        let code = wait(self.child.as_mut().expect("it runs"));
+        let mut err = String::new();
+        self.stderr.read_to_string(&mut err).expect("UTF-8");
+        (code, err)
+    }
+}
+
 impl Drop for Listening {
     fn drop(&mut self) {
         if let Some(child) = &mut self.child {

@@ -1,9 +1,12 @@
 //! What the bare protocols' senders send: pseudo-random bytes that anybody can compute, or a file.
 
 use crate::exit::Error;
+use crate::mapped;
 use pinnace::Message;
 use std::cell::Cell;
 use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// The help's words on pseudo-random content.
@@ -67,12 +70,25 @@ impl Source {
     pub(crate) fn message(&self, number: u64) -> Result<Message, Error> {
         match self {
             Self::Random { seed, size } => Ok(Message::from_vec(pseudo_random(*seed, number, *size))),
-            Self::File { file, size, path } => Message::map_file(file, 0, *size)
-                .map_err(|error| Error::io(format_args!("cannot map {}", path.display()), &error)),
+            Self::File { size, .. } => self.part(0, *size),
             Self::Read { content, .. } => {
                 content.take().ok_or_else(|| Error::failed("standard input can be read only once"))
             }
         }
+    }
+}
+
+impl Source {
+    /// Some bytes of a file. They are read, not mapped: most protocols look at them (to sum them, or to cut them into packets),
+    /// and whoever looks at pages that somebody has cut off meanwhile is killed.
+    pub(crate) fn part(&self, from: u64, len: usize) -> Result<Message, Error> {
+        let Self::File { file, path, .. } = self else { return Err(Error::failed("only files are read in parts")) };
+        let mut bytes = vec![0; len];
+        file.read_exact_at(&mut bytes, from).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => mapped::changed(path),
+            _ => Error::io(format_args!("cannot read {}", path.display()), &error),
+        })?;
+        Ok(Message::from_vec(bytes))
     }
 }
 

@@ -20,6 +20,7 @@ mod explain;
 mod files;
 mod interrupt;
 mod man;
+mod mapped;
 mod netcat;
 mod output;
 mod perf;
@@ -138,10 +139,10 @@ enum Command {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let output = Output::new(cli.json, cli.verbose);
-    let ended = match run(&cli.command, &output) {
+    let ended = match run(&cli.command, &output).map_err(mapped::blamed) {
         // What could not be written is why it ended early.
         Err(error) if error.exit != Exit::Interrupted => Err(error),
-        ended => output::check().and_then(|()| capture()).and(ended),
+        ended => output::check().and_then(|()| capture()).and_then(|()| mapped::check()).and(ended),
     };
     match ended {
         Ok(code) => code,

@@ -26,7 +26,7 @@ pub(crate) struct What {
     /// Where the pseudo-random content starts
     #[arg(long, default_value = "1")]
     seed: u64,
-    /// Send the content of this file in each message, straight from its pages
+    /// Send the content of this file in each message
     #[arg(long, conflicts_with_all = ["size", "seed"])]
     file: Option<PathBuf>,
 }

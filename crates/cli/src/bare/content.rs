@@ -6,7 +6,7 @@ use pinnace::Message;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// Bytes of standard input that travel together.
+/// Bytes of standard input or a file that travel together.
 const PIECE: usize = 256 << 10;
 /// The longest message.
 const MOST: u64 = u32::MAX as u64;
@@ -71,6 +71,7 @@ impl Content {
     /// Message `number` in pieces, each with whether it is the last.
     pub(crate) fn pieces(&mut self, number: u64) -> Pieces<'_> {
         match self {
+            Self::Known(source @ Source::File { .. }) => Pieces::File { source, from: 0 },
             Self::Known(source) => Pieces::Whole(source.message(number).map(Some)),
             Self::Input(input) => Pieces::Input { input, ahead: None, begun: false },
         }
@@ -80,6 +81,10 @@ impl Content {
 /// The pieces of one message.
 pub(crate) enum Pieces<'a> {
     Whole(Result<Option<Message>, Error>),
+    File {
+        source: &'a Source,
+        from: usize,
+    },
     /// One piece is read ahead: the last one has to be known.
     Input {
         input: &'a mut Box<dyn Read>,
@@ -95,6 +100,15 @@ impl Pieces<'_> {
             Self::Whole(whole) => {
                 let message = std::mem::replace(whole, Ok(None))?;
                 Ok(message.filter(|message| !message.is_empty()).map(|message| (message, true)))
+            }
+            Self::File { source, from } => {
+                let len = (source.len() - *from).min(PIECE);
+                if len == 0 {
+                    return Ok(None);
+                }
+                let piece = source.part(*from as u64, len)?;
+                *from += len;
+                Ok(Some((piece, *from == source.len())))
             }
             Self::Input { input, ahead, begun } => {
                 if !std::mem::replace(begun, true) {

@@ -9,6 +9,7 @@ use super::source::{self, Source};
 use super::{MAX_BYTES, MAX_MESSAGES};
 use crate::exit::Error;
 use crate::interrupt;
+use crate::mapped;
 use crate::output::Output;
 use crate::service::{self, Asked};
 use crate::transport::{self, Transport};
@@ -328,7 +329,12 @@ impl<'a> Transfer<'a> {
         let source = &self.sources[work.entry];
         let file = match self.open.take() {
             Some((entry, file)) if entry == work.entry => file,
-            _ => source.open()?,
+            _ => {
+                let file = source.open()?;
+                mapped::note(&file, &source.location)
+                    .map_err(|error| Error::io(format_args!("cannot read {}", source.location.display()), &error))?;
+                file
+            }
         };
         let (offset, len) = work.range(chunk, self.chunk_bytes);
         let cannot = |error| Error::io(format_args!("cannot map {}", source.location.display()), &error);

@@ -5,6 +5,7 @@
 
 use super::protocol::{Entry, Kind, MAX_ENTRIES, PARTIAL_FOLDER, SafePath};
 use crate::exit::Error;
+use crate::mapped;
 use crate::output::Output;
 use std::fs::{File, Metadata};
 use std::os::unix::ffi::OsStrExt;
@@ -38,10 +39,7 @@ impl Source {
         let file = File::open(&self.location).map_err(cannot)?;
         let metadata = file.metadata().map_err(cannot)?;
         if metadata.len() != self.bytes() || (metadata.mtime(), metadata.mtime_nsec() as u32) != self.entry.modified {
-            return Err(Error::failed(format!(
-                "{} changed while it was being sent; send it again when nobody writes to it",
-                self.location.display()
-            )));
+            return Err(mapped::changed(&self.location));
         }
         Ok(file)
     }

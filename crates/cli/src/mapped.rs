@@ -1,0 +1,98 @@
+//! Files that are sent from where they lie, and what it means if somebody makes one shorter meanwhile.
+//!
+//! Always true: the command fails with a sentence that names the file, and not with what the kernel says to a call that
+//! reads pages that are gone (EFAULT). To read them in this process would be fatal (SIGBUS): what is summed or cut up here
+//! is read from the file instead (`content.rs`).
+
+use crate::exit::Error;
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+struct Mapped {
+    path: PathBuf,
+    /// The file itself: another one may have its name by now.
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    modified: (i64, i64),
+}
+
+static MAPPED: Mutex<Vec<Mapped>> = Mutex::new(Vec::new());
+
+/// Notes that a file is about to be sent from its pages.
+pub(crate) fn note(file: &File, path: &Path) -> io::Result<()> {
+    let metadata = file.metadata()?;
+    let mapped = Mapped {
+        path: path.to_owned(),
+        device: metadata.dev(),
+        inode: metadata.ino(),
+        bytes: metadata.len(),
+        modified: modified(&metadata),
+    };
+    let mut all = MAPPED.lock().unwrap_or_else(PoisonError::into_inner);
+    if !all.iter().any(|known| (known.device, known.inode) == (mapped.device, mapped.inode)) {
+        all.push(mapped);
+    }
+    Ok(())
+}
+
+fn modified(metadata: &Metadata) -> (i64, i64) {
+    (metadata.mtime(), metadata.mtime_nsec())
+}
+
+impl Mapped {
+    /// As it is now, if it is there under its name.
+    fn now(&self) -> Option<Metadata> {
+        let metadata = std::fs::metadata(&self.path).ok()?;
+        ((metadata.dev(), metadata.ino()) == (self.device, self.inode)).then_some(metadata)
+    }
+}
+
+fn first(is_meant: impl Fn(&Mapped, &Metadata) -> bool) -> Option<Error> {
+    let all = MAPPED.lock().unwrap_or_else(PoisonError::into_inner);
+    let found = all.iter().find(|mapped| mapped.now().is_some_and(|now| is_meant(mapped, &now)))?;
+    Some(changed(&found.path))
+}
+
+/// What is said of a file that was not the same from the first byte to the last.
+pub(crate) fn changed(path: &Path) -> Error {
+    Error::failed(format!("{} changed while it was being sent; send it again when nobody writes to it", path.display()))
+}
+
+/// What a command that has failed with `error` is to say instead, if a file is to blame.
+pub(crate) fn blamed(error: Error) -> Error {
+    let is_fault = error.message.contains(&io::Error::from_raw_os_error(EFAULT).to_string());
+    first(|mapped, now| now.len() < mapped.bytes || (is_fault && modified(now) != mapped.modified)).unwrap_or(error)
+}
+
+/// What a call says to which memory was given that is not there.
+const EFAULT: i32 = 14;
+
+/// Fails if what was sent is not all of what was asked for: the end of the last page is readable, and zero.
+pub(crate) fn check() -> Result<(), Error> {
+    first(|mapped, now| now.len() < mapped.bytes).map_or(Ok(()), Err)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_shorter_than_it_was_is_blamed_and_another_of_its_name_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        std::fs::write(&path, "ahoy").unwrap();
+        let file = File::open(&path).unwrap();
+        note(&file, &path).unwrap();
+        assert!(check().is_ok());
+        assert_eq!(blamed(Error::failed("lost")).message, "lost");
+        std::fs::write(&path, "oh").unwrap();
+        assert!(check().unwrap_err().message.contains("changed while it was being sent"));
+        assert!(blamed(Error::failed("lost")).message.contains("changed while"));
+        std::fs::remove_file(&path).unwrap();
+        assert!(check().is_ok());
+    }
+}

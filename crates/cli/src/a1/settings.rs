@@ -156,7 +156,9 @@ impl Transport {
                 "{peer} has not answered for {seconds} s: it was killed, or the network between is down; run the command \
                  again when it is back"
             )),
-            pinnace::Error::ConnectionFailed(Failure::AbortedByPeer | Failure::Unfinished) => {
+            // A connection that is no more although nobody ended it here was ended there.
+            pinnace::Error::ConnectionFailed(Failure::AbortedByPeer | Failure::Unfinished)
+            | pinnace::Error::CallRefused(Refused::NoConnection) => {
                 Error::peer_gone(format!("{peer} ended the connection in the middle; run the command again"))
             }
             pinnace::Error::ConnectionFailed(Failure::LingerOver) => Error::peer_gone(format!(

@@ -100,6 +100,11 @@ pub(crate) enum Told<L> {
     Failed(Error),
 }
 
+/// Why nothing more comes of a peer of which so many bytes have come.
+pub(crate) fn gone(bytes: u64) -> String {
+    format!("the peer is gone after {bytes} bytes: it was killed or interrupted, or the network between is down")
+}
+
 /// Prints what the threads tell, until `count` messages have come; `print` is told which one it is.
 pub(crate) fn print<L>(
     count: Option<u64>,

@@ -87,12 +87,18 @@ fn accept<'scope>(
                 let tell = tell.clone();
                 scope.spawn(move || {
                     let peer = stream.peer_addr();
-                    match read(&stream, is_over) {
+                    let mut sum = Sum::default();
+                    match read(&stream, &mut sum, is_over) {
                         // Whoever prints may have had enough.
                         Ok(Some(line)) => drop(tell.send(Told::Message(line))),
                         Ok(None) => {}
                         Err(error) => {
-                            drop(tell.send(Told::Broken(format!("the connection with {peer} broke: {error}"))));
+                            let why = match error.kind() {
+                                // Whoever was here knew the address.
+                                io::ErrorKind::TimedOut => bare::gone(sum.bytes),
+                                _ => error.to_string(),
+                            };
+                            drop(tell.send(Told::Broken(format!("the connection with {peer} broke: {why}"))));
                         }
                     }
                     close(&stream, is_over);
@@ -107,10 +113,9 @@ fn accept<'scope>(
 }
 
 /// Reads a stream to its end; `None` if there is no time for that.
-fn read(stream: &Stream, is_over: &AtomicBool) -> io::Result<Option<Line>> {
+fn read(stream: &Stream, sum: &mut Sum, is_over: &AtomicBool) -> io::Result<Option<Line>> {
     stream.set_read_timeout(Some(interrupt::LOOK));
     let mut piece = vec![0; PIECE];
-    let mut sum = Sum::default();
     let mut over_since = None;
     loop {
         match stream.read(&mut piece) {

@@ -123,8 +123,12 @@ impl Peer {
                 "{to} has not answered for {seconds} s: it was ended, or the network between is down; run the command again \
                  when it is back"
             )),
+            // Only who ends refuses what it has taken.
+            pinnace::Error::FrameFailed(Failure::Refused) if sender.counters().frames_dropped > 0 => {
+                Error::peer_gone(format!("{to} ended in the middle; run the command again"))
+            }
             pinnace::Error::FrameFailed(Failure::Refused) => {
-                Error::failed(format!("{to} refuses the frame: it has no room for it (its --memory), or has ended"))
+                Error::failed(format!("{to} refuses the frame: it has no room for it; give the listener more --memory"))
             }
             pinnace::Error::FrameRefused(Refused::HeaderTooLarge) => {
                 Error::usage("the --critical ranges do not fit into one datagram; join some of them")

@@ -11,7 +11,7 @@ use crate::interrupt;
 use crate::output::Output;
 use crate::transport;
 use pinnace::Message;
-use pinnace::xtp::{Connection, Endpoint, Incoming, Listener, Progress, Service, Services, Transaction};
+use pinnace::xtp::{Connection, Endpoint, Failure, Incoming, Listener, Progress, Service, Services, Transaction};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -148,11 +148,15 @@ fn accept<'scope>(
             }
             Ok(Some(Incoming::Connection(connection))) => {
                 let tell = tell.clone();
-                scope.spawn(move || shared.conclude(&tell, connection.peer(), shared.stream(&connection, &tell)));
+                scope.spawn(move || {
+                    let mut came = 0;
+                    let result = shared.stream(&connection, &tell, &mut came);
+                    shared.conclude(&tell, connection.peer(), came, result);
+                });
             }
             Ok(Some(Incoming::Transaction(transaction))) => {
                 let (tell, peer) = (tell.clone(), transaction.peer());
-                scope.spawn(move || shared.conclude(&tell, peer, shared.answer(transaction, &tell)));
+                scope.spawn(move || shared.conclude(&tell, peer, 0, shared.answer(transaction, &tell)));
             }
             Err(error) => {
                 let _ = tell.send(Told::Failed(error.into()));
@@ -198,12 +202,13 @@ impl Shared<'_> {
     fn wait<R>(&self, mut attempt: impl FnMut() -> Result<R, pinnace::Error>) -> Result<R, Stopped> {
         let mut over_since = None;
         loop {
+            // Before the attempt: who always has something to read must notice too.
+            if interrupt::requested() {
+                return Err(Enough.into());
+            }
             match attempt() {
                 Err(pinnace::Error::Timeout) => {}
                 result => return Ok(result?),
-            }
-            if interrupt::requested() {
-                return Err(Enough.into());
             }
             if self.is_ended() && over_since.get_or_insert_with(Instant::now).elapsed() > LINGER {
                 return Err(Enough.into());
@@ -211,15 +216,24 @@ impl Shared<'_> {
         }
     }
 
-    /// Says how an association has ended, if not well.
-    fn conclude(&self, tell: &Sender<Told>, peer: std::net::SocketAddr, result: Result<(), Stopped>) {
-        if let Err(Stopped::Error(error)) = result {
-            let _ = tell.send(Told::Broken(format!("the association with {peer} broke: {error}")));
-        }
+    /// Says how an association has ended, if not well; so many bytes had come.
+    fn conclude(&self, tell: &Sender<Told>, peer: std::net::SocketAddr, came: u64, result: Result<(), Stopped>) {
+        let Err(Stopped::Error(error)) = result else { return };
+        let why = match error {
+            // Whoever was here knew the address and the codec.
+            pinnace::Error::ContextFailed(Failure::Abandoned | Failure::Unknown) => bare::gone(came),
+            error => error.to_string(),
+        };
+        let _ = tell.send(Told::Broken(format!("the association with {peer} broke: {why}")));
     }
 
-    /// A stream: its messages, and its end.
-    fn stream(&self, connection: &Connection, tell: &Sender<Told>) -> Result<(), Stopped> {
+    /// A stream: its messages, and its end. `came`: bytes, as far as they came without a gap.
+    fn stream(&self, connection: &Connection, tell: &Sender<Told>, came: &mut u64) -> Result<(), Stopped> {
+        let mut look = || {
+            if let Ok(facts) = connection.facts() {
+                *came = facts.rseq.wrapping_sub(facts.start).max(*came);
+            }
+        };
         let is_empty = std::cell::Cell::new(true);
         let mut print = |line| {
             is_empty.set(false);
@@ -227,9 +241,13 @@ impl Shared<'_> {
             let _ = tell.send(Told::Message(line));
         };
         if connection.service() == Service::BulkData {
-            self.bulk(connection, &mut print)?;
+            self.bulk(connection, &mut look, &mut print)?;
         } else {
-            while let Some(received) = self.wait(|| connection.recv_timeout(interrupt::LOOK))? {
+            let mut received = || {
+                look();
+                connection.recv_timeout(interrupt::LOOK)
+            };
+            while let Some(received) = self.wait(&mut received)? {
                 let mut sum = Sum::default();
                 sum.add(&received.data);
                 let is_iso = connection.service() == Service::IsoStream;
@@ -246,13 +264,22 @@ impl Shared<'_> {
     }
 
     /// Bulk data: buffers are posted, and come back filled; a message may span several.
-    fn bulk(&self, connection: &Connection, print: &mut dyn FnMut(Line)) -> Result<(), Stopped> {
+    fn bulk(
+        &self,
+        connection: &Connection,
+        look: &mut dyn FnMut(),
+        print: &mut dyn FnMut(Line),
+    ) -> Result<(), Stopped> {
         let post = |message| connection.post(message).map_err(|unsent| Stopped::Error(unsent.error));
         for _ in 0..self.args.ahead {
             post(Message::with_capacity(self.args.size as usize))?;
         }
         let mut sum = Sum::default();
-        while let Some(filled) = self.wait(|| connection.filled_timeout(interrupt::LOOK))? {
+        let mut filled = || {
+            look();
+            connection.filled_timeout(interrupt::LOOK)
+        };
+        while let Some(filled) = self.wait(&mut filled)? {
             let mut from = 0;
             for end in filled.ends {
                 sum.add(&filled.message[from..end]);

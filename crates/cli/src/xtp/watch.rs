@@ -80,9 +80,14 @@ impl<'a> Watch<'a> {
                 "{to} does not offer this service: use another --service, or start the listener with it"
             )),
             pinnace::Error::ContextFailed(Failure::Abandoned) => self.gone(),
-            pinnace::Error::ContextFailed(Failure::GivenUpByPeer { .. } | Failure::Unknown | Failure::Forced) => {
-                Error::peer_gone(format!("{to} ended the association in the middle; run the command again"))
-            }
+            // Nothing is aborted here before it has failed.
+            pinnace::Error::ContextFailed(
+                Failure::Aborted
+                | Failure::GivenUpByPeer { .. }
+                | Failure::Unknown
+                | Failure::Forced
+                | Failure::StoppedReading,
+            ) => Error::peer_gone(format!("{to} ended the association in the middle; run the command again")),
             pinnace::Error::ContextRefused(Refused::TooLarge { most }) => Error::failed(format!(
                 "a datagram is one packet, which carries at most {most} bytes here; use --service connection for longer ones"
             )),

@@ -21,6 +21,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// Messages that are kept for a sink that has not answered yet.
 const MAX_BACKLOG: usize = 4096;
+/// A sink that is asked several times and silent for so long is not slow.
+const SILENCE: Duration = Duration::from_secs(1);
 /// A sink of a group cannot be left out of messages: that is its patience with [`SlowSink::Degrade`].
 const GROUP_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -307,7 +309,9 @@ impl A1 {
     pub(crate) fn cut_off(&mut self, now: Time, key: ContextKey) {
         if let Some(connection) = self.connections.lookup_mut(key) {
             self.shared.counters.sinks_cut_off += 1;
-            connection.fail(&mut self.shared, Failure::TooSlow);
+            // Who is slow still answers.
+            let is_gone = now.since(connection.last_heard) >= SILENCE;
+            connection.fail(&mut self.shared, if is_gone { Failure::Abandoned } else { Failure::TooSlow });
             self.settle(now, key);
         }
     }

@@ -7,6 +7,8 @@ pinnace_core::counters! {
         frames_sent,
         /// Frames that ended with an error.
         frames_failed,
+        /// Of those, frames that their receivers had taken, and then refused: the receivers have ended.
+        frames_dropped,
         /// Frame headers sent, repetitions included.
         headers_sent,
         /// Data packets sent, repetitions included.

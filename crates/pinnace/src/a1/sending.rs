@@ -373,8 +373,13 @@ fn taken(state: &mut Exchange, way: Way, ticket: u64) -> Option<Outcome> {
     let result = match way {
         _ if is_delivered => Ok(()),
         Way::One(place) => {
-            let failure = state.association(place).and_then(|association| association.failure());
-            Err(Error::ConnectionFailed(failure.unwrap_or(Failure::Aborted)))
+            let ended = state.association(place).and_then(|association| association.ended());
+            Err(Error::ConnectionFailed(match ended {
+                Some(Err(failure)) => failure,
+                // We end well only when everything is acknowledged: the peer has closed before it had this.
+                Some(Ok(())) => Failure::AbortedByPeer,
+                None => Failure::Aborted,
+            }))
         }
         Way::Many(_) => {
             let why = io::Error::new(io::ErrorKind::NotConnected, "none of them has it, and none is left");

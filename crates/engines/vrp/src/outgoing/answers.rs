@@ -4,7 +4,7 @@
 //! packet of a frame with a contract that is acknowledged only cumulatively counts as lost with permission, as far as the
 //! congestion controller is concerned: otherwise a contract would hide congestion.
 
-use super::frame::State;
+use super::frame::{OutFrame, State};
 use super::{Outgoing, PINGS_KEPT, Path};
 use crate::{Event, Failure, LossSummary, Sent};
 use pinnace_core::{IntervalSet, Placed, RxMeta, Time};
@@ -52,7 +52,12 @@ impl Outgoing {
                 Tag::FrameRefused(number) => {
                     //= V-S4
                     match self.by_number.get(&number) {
-                        Some(&slot) => self.fail(slot, Failure::Refused),
+                        Some(&slot) => {
+                            let is_taken = |frame: &OutFrame| frame.state == State::Accepted;
+                            let was_taken = self.slots[slot].as_deref().is_some_and(is_taken);
+                            self.counters.frames_dropped += u64::from(was_taken);
+                            self.fail(slot, Failure::Refused);
+                        }
                         None => self.counters.controls_stale += 1,
                     }
                     continue;
@@ -305,7 +310,7 @@ impl Outgoing {
     //= V-S9
     fn finish_if_complete(&mut self, number: u16, report: Option<&Control<'_>>) {
         let Some(&slot) = self.by_number.get(&number) else { return };
-        let is_done = |frame: &super::OutFrame| frame.state == State::Accepted && frame.is_complete();
+        let is_done = |frame: &OutFrame| frame.state == State::Accepted && frame.is_complete();
         if !self.slots[slot].as_deref().is_some_and(is_done) {
             return;
         }

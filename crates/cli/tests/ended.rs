@@ -1,0 +1,82 @@
+//! What one end says when the other is ended in the middle.
+
+mod common;
+
+use common::{Listening, pinnace, text, wait};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+const PROTOCOLS: [&str; 5] = ["zcrp", "vrp", "a1", "xtp", "qmp"];
+
+/// Sends more than there is time for.
+fn send(protocol: &str, to: &str) -> Child {
+    let args = [protocol, "send", "--to", to, "--size", "30MB", "--count", "100000", "--timeout", "2"];
+    pinnace(&args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+#[test]
+fn a_sender_says_that_the_listener_is_gone_however_it_ended() {
+    for protocol in PROTOCOLS {
+        for signal in ["-INT", "-KILL"] {
+            let mut listening = Listening::start(&[protocol, "listen", "127.0.0.1:0"]);
+            let sender = send(protocol, &listening.address);
+            listening.wait_until_busy();
+            listening.signal(signal);
+            let output = sender.wait_with_output().unwrap();
+            let error = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(3), "{protocol} {signal}: {error}");
+            let is_named = error.contains(&*listening.address);
+            let is_right = ["ended", "has not answered"].iter().any(|words| error.contains(words));
+            let is_wrong = ["refuses", "was ended here", "no room"].iter().any(|words| error.contains(words));
+            assert!(is_named && is_right && !is_wrong, "{protocol} {signal}: {error}");
+        }
+    }
+}
+
+#[test]
+fn a_listener_says_that_the_sender_is_gone_and_after_how_many_bytes() {
+    for protocol in ["xtp", "qmp"] {
+        for service in ["connection", "bulk-data"] {
+            if protocol == "qmp" && service == "bulk-data" {
+                continue;
+            }
+            let args = [protocol, "listen", "127.0.0.1:0", "--count", "100000", "--timeout", "1"];
+            let listening = Listening::start(&args);
+            let more: &[&str] = if protocol == "xtp" { &["--service", service] } else { &[] };
+            let args = [&[protocol, "send", "-", &listening.address], more].concat();
+            let mut sender = pinnace(&args).stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+            let mut stdin = sender.stdin.take().unwrap();
+            std::io::Write::write_all(&mut stdin, &[7; 1_000_000]).unwrap();
+            std::thread::sleep(Duration::from_millis(500));
+            let id = sender.id().to_string();
+            assert!(Command::new("kill").args(["-KILL", &id]).status().unwrap().success());
+            wait(&mut sender);
+            let (code, error) = listening.end();
+            assert_eq!(code, Some(3), "{protocol} {service}: {error}");
+            let bytes = error.split("gone after ").nth(1).and_then(|rest| rest.split(' ').next());
+            let bytes: u64 = bytes.and_then(|bytes| bytes.parse().ok()).unwrap_or(0);
+            assert!(bytes > 0 && !error.contains("firewall"), "{protocol} {service}: {error}");
+        }
+    }
+}
+
+#[test]
+fn a_receiver_of_several_that_is_killed_is_not_called_slow() {
+    let listen = || Listening::of(pinnace(&["listen", "127.0.0.1:0"]).stdout(Stdio::null()));
+    let (first, mut second) = (listen(), listen());
+    let mut source = Command::new("sh");
+    source.args(["-c", "head -c 100000000 /dev/zero; sleep 2; head -c 900000000 /dev/zero"]);
+    let mut source = source.stdout(Stdio::piped()).spawn().unwrap();
+    let mut connect = pinnace(&["connect", &first.address, &second.address]);
+    connect.stdin(source.stdout.take().unwrap()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let connect = connect.spawn().unwrap();
+    second.wait_until_busy();
+    second.kill();
+    let output = connect.wait_with_output().unwrap();
+    let _ = source.kill();
+    source.wait().unwrap();
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{error}");
+    assert!(error.contains(&*second.address) && !error.contains("slow"), "{error}");
+    assert!(error.contains("does not answer"), "{error}");
+}

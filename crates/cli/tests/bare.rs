@@ -46,3 +46,31 @@ fn who_says_too_little_or_too_much_is_told_what_would_be_right() {
         }
     }
 }
+
+#[test]
+fn a_folder_is_named_as_what_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = folder.path().to_str().unwrap();
+    for protocol in ["zcrp", "vrp", "xtp", "qmp", "a1"] {
+        for args in [&["send", name, "127.0.0.1:7"][..], &["send", "--file", name, "--to", "127.0.0.1:7"]] {
+            let output = run(&[&[protocol], args].concat());
+            let error = text(&output.stderr);
+            let is_told = error.contains(&format!("{name} is a folder")) && error.contains("`pinnace send`");
+            assert!(output.status.code() == Some(2) && is_told, "{protocol} {args:?}: {error}");
+        }
+    }
+}
+
+#[test]
+fn nothing_cannot_be_waited_for_and_not_be_sent() {
+    for protocol in ["zcrp", "vrp", "xtp", "qmp", "a1"] {
+        for args in [
+            &["listen", "127.0.0.1:0", "--count", "0"][..],
+            &["send", "--size", "5", "--to", "127.0.0.1:1", "--count", "0"],
+        ] {
+            let output = run(&[&[protocol], args].concat());
+            let error = text(&output.stderr);
+            assert!(output.status.code() == Some(2) && error.contains("--count"), "{protocol} {args:?}: {error}");
+        }
+    }
+}

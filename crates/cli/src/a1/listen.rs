@@ -21,7 +21,7 @@ pub(super) struct Args {
     #[command(flatten)]
     local: Local,
     /// End after so many messages, whoever sent them [default: go on until Ctrl-C]
-    #[arg(long, value_name = "K")]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// The largest message that is taken
     #[arg(long, value_name = "BYTES", default_value = "64MiB", value_parser = transport::bytes)]

@@ -21,7 +21,7 @@ pub(crate) struct What {
     #[arg(long, value_name = "BYTES", value_parser = transport::bytes)]
     size: Option<u64>,
     /// How many messages, one after the other
-    #[arg(long, value_name = "K", default_value = "1")]
+    #[arg(long, value_name = "K", default_value = "1", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: u64,
     /// Where the pseudo-random content starts
     #[arg(long, default_value = "1")]

@@ -27,8 +27,14 @@ impl Content {
         }
         // A pipe has a name but no length.
         if let Some(path) = file
-            && std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file())
+            && let Ok(metadata) = std::fs::metadata(path)
+            && !metadata.is_file()
         {
+            if metadata.is_dir() {
+                let why =
+                    format!("{} is a folder: name a file, or use `pinnace send`, which takes folders", path.display());
+                return Err(Error::usage(why));
+            }
             let file = std::fs::File::open(path)
                 .map_err(|error| Error::io(format_args!("cannot read {}", path.display()), &error))?;
             return Ok(Self::Input(Box::new(file)));

@@ -23,7 +23,7 @@ pub(super) struct Args {
     #[command(flatten)]
     local: Local,
     /// End after so many connections, whoever made them [default: go on until Ctrl-C]
-    #[arg(long, value_name = "K")]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     #[command(flatten)]
     transport: Transport,

@@ -15,7 +15,7 @@ pub(super) struct Args {
     #[command(flatten)]
     local: Local,
     /// End after so many frames, whoever sent them; if everybody falls silent before, fail [default: go on until Ctrl-C]
-    #[arg(long, value_name = "K")]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// Room for frames on their way, in bytes; more are refused
     #[arg(long, value_name = "BYTES", default_value = "256MiB", value_parser = transport::bytes)]

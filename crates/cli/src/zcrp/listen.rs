@@ -16,7 +16,7 @@ pub(super) struct Args {
     #[command(flatten)]
     local: Local,
     /// End after so many messages [default: go on until Ctrl-C, with one sender after the other]
-    #[arg(long, value_name = "K")]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// The size of the buffers posted, which is the largest message that can come
     #[arg(long, value_name = "BYTES", default_value = "64MiB", value_parser = transport::bytes)]
@@ -42,9 +42,6 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
             announced = true;
             listener.warnings().iter().for_each(|warning| output.warn(warning));
             announce(output, &address.to_string());
-        }
-        if args.count == Some(0) {
-            return Ok(());
         }
         let receiver = transport::interruptible(move || listener.accept_receiver())??;
         match serve(args, output, &receiver) {

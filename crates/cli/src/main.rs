@@ -41,7 +41,7 @@ mod wan;
 mod xtp;
 mod zcrp;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 use exit::{Error, Exit};
 use output::Output;
@@ -137,7 +137,11 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let parsed = Cli::command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = match parsed {
+        Ok(cli) => cli,
+        Err(error) => return misread(&error),
+    };
     let output = Output::new(cli.json, cli.verbose);
     let ended = match run(&cli.command, &output).map_err(mapped::blamed) {
         // What could not be written is why it ended early.
@@ -151,6 +155,19 @@ fn main() -> ExitCode {
             ExitCode::from(error.exit as u8)
         }
     }
+}
+
+/// Help, the version, or what is wrong with the arguments.
+fn misread(error: &clap::Error) -> ExitCode {
+    let is_json = std::env::args_os().take_while(|word| word != "--").any(|word| word == "--json");
+    if is_json && error.use_stderr() {
+        let text = error.render().to_string();
+        let text = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
+        Output::new(true, false).error(&Error::usage(text));
+    } else {
+        let _ = error.print();
+    }
+    ExitCode::from(error.exit_code() as u8)
 }
 
 /// Fails if a capture that was asked for is not whole.

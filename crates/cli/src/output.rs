@@ -66,6 +66,11 @@ impl Output {
 
     /// The last line of a command that failed.
     pub(crate) fn error(&self, error: &Error) {
-        self.warn(error);
+        if self.json {
+            let object = serde_json::json!({ "error": error.message, "exit": error.exit as u8 });
+            let _ = writeln!(io::stderr(), "{object}");
+        } else {
+            self.warn(error);
+        }
     }
 }

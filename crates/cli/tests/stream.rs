@@ -154,7 +154,8 @@ fn an_interrupt_ends_both_sides_with_their_tables() {
     let kill = std::process::Command::new("kill").args(["-INT", &sender.id().to_string()]).status().unwrap();
     assert!(kill.success());
     let output = sender.wait_with_output().unwrap();
-    assert_eq!((output.status.code(), &*text(&output.stderr)), (Some(130), "pinnace: interrupted\n"));
+    let interrupted = "{\"error\":\"interrupted\",\"exit\":130}\n";
+    assert_eq!((output.status.code(), &*text(&output.stderr)), (Some(130), interrupted));
     assert_eq!(lines(&text(&output.stdout)).pop().expect("a summary")["event"], "sent");
     let (code, out, _) = receiver.finish();
     assert_eq!(code, Some(0), "the sender has said that this was the end");

@@ -110,3 +110,19 @@ fn an_interrupt_ends_listeners_with_130() {
         assert_eq!((code, &*out, &*err), (Some(130), "", "pinnace: interrupted\n"));
     }
 }
+
+#[test]
+fn errors_are_objects_for_programs() {
+    for (args, exit, part) in [
+        (&["zcrp", "send", "/no/such/file", "127.0.0.1:1", "--json"][..], 1, "/no/such/file"),
+        (&["--json", "qmp", "send", "--size", "5", "--to", "127.0.0.1:1"], 3, "nobody listens"),
+        (&["vrp", "send", "--size", "1 parsec", "--to", "127.0.0.1:1", "--json"], 2, "parsec"),
+        (&["--json", "sail"], 2, "sail"),
+    ] {
+        let output = run(args);
+        let error = text(&output.stderr);
+        let object: serde_json::Value = serde_json::from_str(&error).unwrap_or_else(|_| panic!("{args:?}: {error}"));
+        assert_eq!((output.status.code(), &object["exit"]), (Some(exit), &exit.into()), "{args:?}: {error}");
+        assert!(object["error"].as_str().is_some_and(|text| text.contains(part)), "{args:?}: {error}");
+    }
+}

@@ -81,6 +81,10 @@ fn gather_one(path: &Path, name: &[u8], output: &Output, sources: &mut Vec<Sourc
         let cannot = |error| Error::io(format_args!("cannot read {}", location.display()), &error);
         if found.depth() > 0 && found.path_is_symlink() {
             output.warn(format_args!("left out {}: it is a symbolic link", location.display()));
+            if output.json {
+                let event = serde_json::json!({ "event": "left-out", "path": location, "why": "symbolic link" });
+                output.result("", &event);
+            }
             continue;
         }
         let metadata = std::fs::metadata(location).map_err(cannot)?;

@@ -41,11 +41,13 @@ mod wan;
 mod xtp;
 mod zcrp;
 
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 use exit::{Error, Exit};
 use output::Output;
+use std::any::TypeId;
 use std::process::ExitCode;
+use std::time::Duration;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -137,7 +139,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let parsed = Cli::command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    let parsed = signed(Cli::command()).try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => return misread(&error),
@@ -168,6 +170,29 @@ fn misread(error: &clap::Error) -> ExitCode {
         let _ = error.print();
     }
     ExitCode::from(error.exit_code() as u8)
+}
+
+/// Lets numbers, sizes, rates and times begin with a minus: who reads them says why that cannot be, and clap would take
+/// them for options.
+fn signed(command: clap::Command) -> clap::Command {
+    let is_number = |arg: &Arg| {
+        let id = arg.get_value_parser().type_id();
+        let numbers = [
+            TypeId::of::<u8>(),
+            TypeId::of::<u16>(),
+            TypeId::of::<u32>(),
+            TypeId::of::<u64>(),
+            TypeId::of::<usize>(),
+            TypeId::of::<f64>(),
+            TypeId::of::<Duration>(),
+            TypeId::of::<bytesize::ByteSize>(),
+        ];
+        // Where the value may be missing, what begins with a minus is the next option.
+        let is_required = arg.get_num_args().is_none_or(|values| values.min_values() > 0);
+        arg.get_long().is_some() && arg.get_action().takes_values() && is_required && numbers.iter().any(|it| id == *it)
+    };
+    let command = command.mut_args(|arg| if is_number(&arg) { arg.allow_hyphen_values(true) } else { arg });
+    command.mut_subcommands(signed)
 }
 
 /// Fails if a capture that was asked for is not whole.

@@ -112,6 +112,26 @@ fn an_interrupt_ends_listeners_with_130() {
 }
 
 #[test]
+fn what_begins_with_a_minus_is_read_as_a_value() {
+    for (args, part) in [
+        (&["zcrp", "send", "--size", "5", "--to", "127.0.0.1:1", "--timeout", "-1"][..], "must lie between"),
+        (&["vrp", "send", "--size", "-5", "--to", "127.0.0.1:1"], "-5"),
+        (&["a1", "listen", "127.0.0.1:0", "--rate", "-1mbit"], "no rate"),
+        (&["xtp", "listen", "127.0.0.1:0", "--timeout", "-500ms"], "no span of time"),
+        (&["wan", "--rate", "-1mbit", "--", "true"], "rate=-1mbit"),
+        (&["stream", "recv", "--bind", "127.0.0.1:0", "--count", "-1"], "-1"),
+    ] {
+        let output = run(args);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {error}");
+        assert!(error.contains(part) && !error.contains("unexpected argument"), "{args:?}: {error}");
+    }
+    // A flag behind an option that may go without a value is a flag.
+    let output = run(&["ping", "--busy-poll", "--json", "--protocol", "carrier-pigeon"]);
+    assert!(text(&output.stderr).contains("carrier-pigeon"), "{}", text(&output.stderr));
+}
+
+#[test]
 fn errors_are_objects_for_programs() {
     for (args, exit, part) in [
         (&["zcrp", "send", "/no/such/file", "127.0.0.1:1", "--json"][..], 1, "/no/such/file"),

@@ -21,28 +21,28 @@ const ENDLESS_RATE: u64 = 10_000_000_000;
 #[command(next_help_heading = "The link")]
 pub(crate) struct Settings {
     /// Bits per second of each direction, headers of IP counted, like 100mbit; endless unless given
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     rate: Option<String>,
     /// Round trip time of an empty link, half of it each way, like 60ms
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     rtt: Option<String>,
     /// Independent losses in both directions, like 1%
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     loss: Option<String>,
     /// Losses in bursts in both directions (Gilbert-Elliott): chances to enter and to leave the bad state, like 0.1%,30%
     #[arg(long, value_name = "ENTER,LEAVE")]
     burst_loss: Option<String>,
     /// Losses from the far to the near end, if not the same: independent ones; 0 for none
-    #[arg(long, value_name = "LOSS")]
+    #[arg(long, value_name = "LOSS", allow_hyphen_values = true)]
     loss_back: Option<String>,
     /// The most that is added to the delay of a packet, evenly spread, like 5ms; keeps the order
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     jitter: Option<String>,
     /// Packets held back, and for how long (1 ms unless given), like 1% or 1%:5ms
-    #[arg(long, value_name = "SHARE[:TIME]")]
+    #[arg(long, value_name = "SHARE[:TIME]", allow_hyphen_values = true)]
     reorder: Option<String>,
     /// The queue before the bottleneck of each direction: bytes, like 64KiB, or times rate x RTT, like 1bdp (the default)
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     queue: Option<String>,
     /// Bytes of the largest IP packet
     #[arg(long, value_name = "BYTES")]

@@ -132,6 +132,24 @@ fn what_begins_with_a_minus_is_read_as_a_value() {
 }
 
 #[test]
+fn a_command_that_is_not_there_ends_as_in_a_shell() {
+    for name in ["no-such-command-here", "/no/such/command"] {
+        let output = run(&["wan", "--", name]);
+        let error = text(&output.stderr);
+        assert_eq!((output.status.code(), error.lines().count()), (Some(127), 1), "{error}");
+        assert!(error.contains(&format!("{name}: command not found")), "{error}");
+    }
+}
+
+#[test]
+fn the_losses_that_the_help_shows_are_those_that_are_read() {
+    let help = text(&run(&["wan", "--help"]).stdout);
+    assert!(help.contains("0.1%:30%") && !help.contains("0.1%,30%"), "{help}");
+    let output = run(&["wan", "--burst-loss", "1%", "--", "true"]);
+    assert!(text(&output.stderr).contains("1%:30%"), "{}", text(&output.stderr));
+}
+
+#[test]
 fn errors_are_objects_for_programs() {
     for (args, exit, part) in [
         (&["zcrp", "send", "/no/such/file", "127.0.0.1:1", "--json"][..], 1, "/no/such/file"),

@@ -16,7 +16,7 @@ mod program;
 use crate::exit::Error;
 use crate::output::Output;
 use clap::Parser;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
@@ -69,6 +69,13 @@ fn ports(text: &str) -> Result<String, String> {
 /// The codes of shells.
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
+
+/// Says that there is no such command, and how a shell would end then; `None` if there is one.
+pub(crate) fn missing(name: &OsStr, output: &Output) -> Option<ExitCode> {
+    let trouble = program::exists(name).err()?;
+    output.warn(&trouble);
+    Some(ExitCode::from(if trouble.is_absence() { NOT_FOUND } else { NOT_EXECUTABLE }))
+}
 
 pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode, Error> {
     let library = library::find()?;

@@ -76,6 +76,17 @@ pub(crate) fn find(name: &OsStr) -> Result<PathBuf, Trouble> {
     Err(Trouble::Loop(program))
 }
 
+/// Whether there is such a command, whatever it is.
+pub(crate) fn exists(name: &OsStr) -> Result<(), Trouble> {
+    let path = search(name)?;
+    match path.metadata() {
+        Ok(found) if found.is_file() && found.permissions().mode() & 0o111 != 0 => Ok(()),
+        Ok(_) => Err(Trouble::Io(path, "not an executable file".into())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Trouble::Absent(path.display().to_string())),
+        Err(error) => Err(Trouble::Io(path, error.to_string())),
+    }
+}
+
 fn search(name: &OsStr) -> Result<PathBuf, Trouble> {
     if name.as_bytes().contains(&b'/') {
         return Ok(PathBuf::from(name));

@@ -29,8 +29,8 @@ pub(crate) struct Settings {
     /// Independent losses in both directions, like 1%
     #[arg(long, allow_hyphen_values = true)]
     loss: Option<String>,
-    /// Losses in bursts in both directions (Gilbert-Elliott): chances to enter and to leave the bad state, like 0.1%,30%
-    #[arg(long, value_name = "ENTER,LEAVE")]
+    /// Losses in bursts in both directions (Gilbert-Elliott): chances to enter and to leave the bad state, like 0.1%:30%
+    #[arg(long, value_name = "ENTER:LEAVE", allow_hyphen_values = true)]
     burst_loss: Option<String>,
     /// Losses from the far to the near end, if not the same: independent ones; 0 for none
     #[arg(long, value_name = "LOSS", allow_hyphen_values = true)]

@@ -82,6 +82,9 @@ struct Line {
 pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode, Error> {
     let config = args.settings.config().map_err(Error::usage)?;
     interrupt::install();
+    if let Some(code) = crate::run::missing(&args.command[0], output) {
+        return Ok(code);
+    }
     let mut network = Network::over(&config)?;
     let far = args.far.as_deref().map(|command| start_far(&network, command)).transpose()?;
     let status = run_near(&network, &args.command)?;

@@ -10,9 +10,10 @@ use plotters::coord::Shift;
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 use plotters::style::{FontStyle, register_font};
+use rustix::fs::Access;
 use std::error::Error;
 use std::fs::File;
-use std::io::BufWriter;
+use std::io::{self, BufWriter};
 use std::path::Path;
 use std::sync::Once;
 
@@ -55,6 +56,26 @@ pub(crate) fn prepare() {
         let _ = register_font(FONT, FontStyle::Normal, dejavu::sans::regular());
         let _ = register_font(FONT, FontStyle::Bold, dejavu::sans::bold());
     });
+}
+
+/// Fails if no figure can be written there: to be asked before the work whose result it is to show.
+pub(crate) fn check(path: &Path) -> Result<(), crate::exit::Error> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let (what, rights) = match path.metadata() {
+        Ok(found) if found.is_dir() => (path, Err(io::ErrorKind::IsADirectory.into())),
+        Ok(_) => (path, access(path, Access::WRITE_OK)),
+        Err(_) if !folder.is_dir() => (folder, Err(io::ErrorKind::NotFound.into())),
+        Err(_) => (folder, access(folder, Access::WRITE_OK | Access::EXEC_OK)),
+    };
+    rights.map_err(|error: io::Error| {
+        let name = path.display();
+        let at = if what == path { String::new() } else { format!(": {}", what.display()) };
+        crate::exit::Error::io(format_args!("cannot write {name}{at}"), &error)
+    })
+}
+
+fn access(path: &Path, rights: Access) -> io::Result<()> {
+    rustix::fs::access(path, rights).map_err(io::Error::from)
 }
 
 /// Writes a figure as SVG.

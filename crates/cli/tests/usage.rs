@@ -150,6 +150,24 @@ fn the_losses_that_the_help_shows_are_those_that_are_read() {
 }
 
 #[test]
+fn a_figure_that_cannot_be_written_is_no_reason_to_measure() {
+    for args in [
+        &["perf", "--plot", "/no/such/folder/x.svg"][..],
+        &["sim", "--plot", "/no/such/folder/x.svg"],
+        &["demo", "--out", "/proc/1"],
+        &["demo", "vrp", "--out", "/proc/1"],
+        &["demo", "a1", "--out", "/proc/1"],
+    ] {
+        let begun = std::time::Instant::now();
+        let output = run(args);
+        let error = text(&output.stderr);
+        assert_eq!((output.status.code(), error.lines().count()), (Some(1), 1), "{args:?}: {error}");
+        assert!(error.contains(args[args.len() - 1]) && output.stdout.is_empty(), "{args:?}: {error}");
+        assert!(begun.elapsed() < std::time::Duration::from_secs(5), "{args:?}");
+    }
+}
+
+#[test]
 fn errors_are_objects_for_programs() {
     for (args, exit, part) in [
         (&["zcrp", "send", "/no/such/file", "127.0.0.1:1", "--json"][..], 1, "/no/such/file"),

@@ -323,6 +323,9 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let args = &args.settled()?;
     args.check()?;
     interrupt::install();
+    if let Some(file) = &args.plot {
+        crate::picture::check(file)?;
+    }
     if args.xtp().service == ServiceName::Transaction {
         return transactions::run(args, output);
     }

@@ -151,6 +151,9 @@ impl Args {
 
 /// Runs the command.
 pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
+    if let Some(path) = &args.plot {
+        crate::picture::check(path)?;
+    }
     let transfer = transfer::run(&args.plan().map_err(Error::usage)?);
     if let Some(path) = &args.plot {
         plot::write(path, &transfer)

@@ -125,6 +125,8 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let begin = Instant::now();
     std::fs::create_dir_all(&args.out)
         .map_err(|error| Error::io(format!("cannot make {}", args.out.display()), &error))?;
+    let (svg, png) = (args.out.join("pinnace-demo-a1.svg"), args.out.join("pinnace-demo-a1.png"));
+    [&svg, &png].into_iter().try_for_each(|path| picture::check(path))?;
     // Dropped last, when no process uses it any more.
     let folder = tempfile::Builder::new()
         .prefix("pinnace-demo-")
@@ -150,7 +152,6 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         quick: args.quick,
         seconds: begin.elapsed().as_secs_f64(),
     };
-    let (svg, png) = (args.out.join("pinnace-demo-a1.svg"), args.out.join("pinnace-demo-a1.png"));
     let figure = figure::Overview { findings: &findings };
     picture::svg(&figure, &svg).and_then(|()| picture::png(&figure, &png)).map_err(|error| {
         Error::failed(format!("cannot write the pictures to {}: {error}; choose another --out", args.out.display()))

@@ -104,6 +104,8 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let begin = Instant::now();
     std::fs::create_dir_all(&args.out)
         .map_err(|error| Error::io(format!("cannot make {}", args.out.display()), &error))?;
+    let png = args.out.join("pinnace-demo-vrp.png");
+    picture::check(&png)?;
     // Dropped last, when no process uses it any more.
     let folder = tempfile::Builder::new()
         .prefix("pinnace-demo-")
@@ -137,7 +139,6 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     };
     drop(between);
 
-    let png = args.out.join("pinnace-demo-vrp.png");
     let figure = figure::Overview::new(&findings)?;
     picture::png(&figure, &png)
         .map_err(|error| Error::failed(format!("cannot write {}: {error}; choose another --out", png.display())))?;

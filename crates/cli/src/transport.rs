@@ -24,8 +24,8 @@ pub(crate) struct Transport {
     /// Bytes of a unit datagram, 29 to 65507 [default: what the path carries]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(29..=65507))]
     unit: Option<u16>,
-    /// A peer that is silent for so long is gone
-    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
+    /// A peer that is silent for so long is gone: seconds, or 500ms
+    #[arg(long, value_name = "TIME", default_value = "10", value_parser = seconds)]
     pub(crate) timeout: Duration,
     /// How to wait: `block` costs no CPU time, `spin` takes a core, `adaptive` spins for a moment and then blocks
     #[arg(long, value_enum, default_value = "adaptive")]

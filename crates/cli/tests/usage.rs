@@ -182,3 +182,26 @@ fn errors_are_objects_for_programs() {
         assert!(object["error"].as_str().is_some_and(|text| text.contains(part)), "{args:?}: {error}");
     }
 }
+
+#[test]
+fn time_outs_are_read_alike_by_all() {
+    for command in
+        [&["zcrp", "listen"][..], &["vrp", "listen"], &["a1", "listen"], &["xtp", "listen"], &["qmp", "listen"]]
+    {
+        for (time, is_right) in
+            [("5", true), ("0.5", true), ("500ms", true), ("5s", true), ("never", false), ("0", false)]
+        {
+            // Behind the time-out another mistake, so that none of them listens.
+            let args = [command, &["127.0.0.1:0", "--timeout", time, "--count", "0"]].concat();
+            let error = text(&run(&args).stderr);
+            assert_eq!(error.contains("--count"), is_right, "{args:?}: {error}");
+        }
+    }
+    for command in [&["recv"][..], &["listen", "127.0.0.1:0"], &["stream", "recv", "--bind", "127.0.0.1:0"]] {
+        for time in ["5", "500ms"] {
+            let args = [command, &["--timeout", time, "--no-such-option"]].concat();
+            let error = text(&run(&args).stderr);
+            assert!(error.contains("--no-such-option"), "{args:?}: {error}");
+        }
+    }
+}

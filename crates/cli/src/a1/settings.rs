@@ -121,8 +121,8 @@ fn message_bytes(bytes: u64) -> Result<u32, Error> {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Transport")]
 pub(crate) struct Transport {
-    /// A peer that is silent for so long is gone: seconds
-    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
+    /// A peer that is silent for so long is gone: seconds, or 500ms
+    #[arg(long, value_name = "TIME", default_value = "10", value_parser = seconds)]
     pub(crate) timeout: Duration,
     /// How to wait: `block` costs no CPU time, `spin` takes a core, `adaptive` spins for a moment and then blocks
     #[arg(long, value_enum, default_value = "adaptive")]

@@ -17,11 +17,15 @@ use std::ops::Range;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-/// Reads a number of seconds.
+/// Reads a number of seconds, or a time with its unit: 5, 0.5, 500ms, 2min.
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
-    let value: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
-    if (0.1..=86_400.0).contains(&value) {
-        Ok(Duration::from_secs_f64(value))
+    let time = match text.parse::<f64>() {
+        Ok(seconds) if (0.0..=86_400.0).contains(&seconds) => Duration::from_secs_f64(seconds),
+        Ok(_) => return Err("must lie between 0.1 and 86400 seconds".to_owned()),
+        Err(_) => crate::units::duration(text).map_err(|why| format!("{why}; a number alone is one of seconds"))?,
+    };
+    if (Duration::from_millis(100)..=Duration::from_secs(86_400)).contains(&time) {
+        Ok(time)
     } else {
         Err("must lie between 0.1 and 86400 seconds".to_owned())
     }
@@ -139,6 +143,16 @@ pub(crate) fn print<L>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_are_seconds_unless_they_say_otherwise() {
+        assert_eq!(seconds("2"), Ok(Duration::from_secs(2)));
+        assert_eq!(seconds("0.5"), seconds("500ms"));
+        assert_eq!(seconds("2min"), seconds("120"));
+        for text in ["", "never", "0", "1ms", "-1", "-1s", "1e9", "NaN"] {
+            assert!(seconds(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn a_sum_is_that_of_the_pieces_together_and_starts_again() {

@@ -98,8 +98,8 @@ struct Common {
     /// Send nothing: standard input is not read
     #[arg(short = 'd', long)]
     no_input: bool,
-    /// A peer that is silent for so long is gone
-    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = bare::seconds)]
+    /// A peer that is silent for so long is gone: seconds, or 500ms
+    #[arg(long, value_name = "TIME", default_value = "10", value_parser = bare::seconds)]
     timeout: Duration,
     /// Write what happens to this file, one JSON object a line
     #[arg(long, value_name = "FILE")]

@@ -136,8 +136,8 @@ pub(super) struct Transport {
     /// How far the peer may send ahead of us, and how much is queued to it [default: 256 KiB, on loopback more]
     #[arg(long, value_name = "BYTES", value_parser = transport::bytes)]
     window: Option<u64>,
-    /// A peer that is silent for so long is gone: seconds
-    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
+    /// A peer that is silent for so long is gone: seconds, or 500ms
+    #[arg(long, value_name = "TIME", default_value = "10", value_parser = seconds)]
     pub(super) timeout: Duration,
     /// How to wait: `block` costs no CPU time, `spin` takes a core, `adaptive` spins for a moment and then blocks
     #[arg(long, value_enum, default_value = "adaptive")]

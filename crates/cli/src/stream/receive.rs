@@ -50,7 +50,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     deadline: Option<Duration>,
     /// A sender that is silent for so long in mid-stream is gone
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::duration)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = crate::bare::seconds)]
     timeout: Duration,
     /// What carries the frames: vrp, or for comparison tcp, tcp-cubic, tcp-bbr
     #[arg(long, value_name = "CARRIER", default_value = "vrp")]

@@ -107,7 +107,7 @@ struct Transport {
     #[arg(long, value_name = "CONTROL", value_parser = congestion)]
     congestion: Option<ControllerKind>,
     /// A receiver that is silent for so long is gone
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = units::duration)]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = crate::bare::seconds)]
     timeout: Duration,
     /// What lies between the peers (`path=` of a service)
     #[arg(skip)]

@@ -81,8 +81,8 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
 struct Transport {
     #[command(flatten)]
     wire: Wire,
-    /// A peer that is silent for so long is gone: seconds
-    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
+    /// A peer that is silent for so long is gone: seconds, or 500ms
+    #[arg(long, value_name = "TIME", default_value = "10", value_parser = seconds)]
     timeout: Duration,
     /// How to wait: `block` costs no CPU time, `spin` takes a core, `adaptive` spins for a moment and then blocks
     #[arg(long, value_enum, default_value = "adaptive")]

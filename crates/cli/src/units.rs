@@ -1,3 +1,18 @@
 //! Bytes, shares, rates, times and ranges, as people write them on a command line: the library's.
 
 pub(crate) use pinnace::service::units::{bit_rate, byte_range, bytes, duration, share};
+
+/// `1 message`, `2 messages`.
+pub(crate) fn count_of(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_is_one_and_all_others_are_many() {
+        assert_eq!([0, 1, 2].map(|count| count_of(count, "sink")), ["0 sinks", "1 sink", "2 sinks"]);
+    }
+}

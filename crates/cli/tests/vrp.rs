@@ -199,7 +199,7 @@ fn people_read_the_holes_too() {
     let (_, out, _) = listening.finish();
     let hash = sha256(&content(0, 10_000, &[Range { start: 3000, end: 5000 }]));
     assert_eq!(out, format!("message 10000 bytes {hash}\nhole 3000..5000\n"));
-    assert_eq!(text(&sent.stdout), "1 frames delivered, 2 of 10 packets lost (20.00 %), longest run 2\n");
+    assert_eq!(text(&sent.stdout), "1 frame delivered, 2 of 10 packets lost (20.00 %), longest run 2\n");
 }
 
 #[test]

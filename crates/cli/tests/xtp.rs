@@ -110,7 +110,7 @@ fn standard_input_and_large_files_travel_whole() {
         let args = ["xtp", "send", input, &listening.address, "--codec", codec, "--service", service];
         let sent = if input == "-" { fed(&args, &bytes) } else { run(&args) };
         assert_eq!(sent.status.code(), Some(0), "{service}: {}", text(&sent.stderr));
-        assert!(text(&sent.stdout).starts_with("1 messages delivered, 100000000 bytes in "), "{}", text(&sent.stdout));
+        assert!(text(&sent.stdout).starts_with("1 message delivered, 100000000 bytes in "), "{}", text(&sent.stdout));
         let (code, out, err) = listening.finish();
         assert_eq!((code, &*err, &*out), (Some(0), "", &*line(&bytes)), "{codec} {service} {input}");
     }

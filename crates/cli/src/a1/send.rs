@@ -6,6 +6,7 @@ use crate::content::DATA;
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
+use crate::units::count_of;
 use crate::xtp::resolve;
 use crate::{transport, units};
 use indicatif::ProgressBar;
@@ -127,8 +128,12 @@ impl Done {
             stale => format!(", {stale} of them too old to be sent"),
         };
         let text = format!(
-            "{} messages {how}{stale}, {} bytes in {:.3} s, {speed:.1} Mbit/s; {} of {} blocks sent again",
-            self.messages, self.bytes, self.seconds, self.blocks_repeated, self.blocks_sent
+            "{} {how}{stale}, {} bytes in {:.3} s, {speed:.1} Mbit/s; {} of {} blocks sent again",
+            count_of(self.messages, "message"),
+            self.bytes,
+            self.seconds,
+            self.blocks_repeated,
+            self.blocks_sent
         );
         if output.json || !output.verbose {
             output.result(text, self);

@@ -9,6 +9,7 @@ pub(crate) use content::Content;
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
+use crate::units::count_of;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -125,7 +126,7 @@ pub(crate) fn print<L>(
                 messages += 1;
             }
             Ok(Told::Broken(why)) if count.is_some() => {
-                return Err(Error::peer_gone(format!("{why}, after {messages} messages")));
+                return Err(Error::peer_gone(format!("{why}, after {}", count_of(messages, "message"))));
             }
             Ok(Told::Broken(why)) => output.warn(why),
             Ok(Told::Failed(error)) => return Err(error),

@@ -302,7 +302,11 @@ fn sound(from: &mut impl BufRead) -> Result<Header, (Vec<u8>, String)> {
     let unit_bytes = u64::from(spec.bits_per_sample.div_ceil(8)) * u64::from(spec.channels);
     let piece = (rate * PERIOD.as_millis() as u64 / 1000).max(1);
     let pace = Pace { units: (rate, 1), unit_bytes, piece };
-    let text = format!("{rate} Hz, {} channels of {} bits", spec.channels, spec.bits_per_sample);
+    let text = format!(
+        "{rate} Hz, {} of {} bits",
+        crate::units::count_of(spec.channels.into(), "channel"),
+        spec.bits_per_sample
+    );
     Ok((read, pace, text))
 }
 

@@ -8,6 +8,7 @@ use crate::bare::{bar, one_line};
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
+use crate::units::count_of;
 use indicatif::ProgressBar;
 use pinnace::a1::{Full, Refused};
 use pinnace_core::Random;
@@ -130,8 +131,8 @@ impl<'a> Radio<'a> {
         let (blocks, bytes) = self.next;
         let skipped = if skipped > 0 { format!(", {skipped} left out for slow sinks") } else { String::new() };
         let text = format!(
-            "cast {bytes} bytes in {blocks} blocks and {seconds:.1} s to {} sinks; {repeated} sent again{skipped}",
-            sinks.len() - missing.len(),
+            "cast {bytes} bytes in {blocks} blocks and {seconds:.1} s to {}; {repeated} sent again{skipped}",
+            count_of((sinks.len() - missing.len()) as u64, "sink"),
         );
         let error = (!missing.is_empty()).then(|| {
             Error::peer_gone(format!(

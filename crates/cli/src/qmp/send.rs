@@ -7,6 +7,7 @@ use crate::content::DATA;
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
+use crate::units::count_of;
 use crate::xtp::resolve;
 use indicatif::ProgressBar;
 use pinnace::qmp::{Endpoint, Options, Shutdown, Stream};
@@ -99,8 +100,10 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     };
     let speed = bytes as f64 * 8.0 / 1e6 / seconds.max(1e-9);
     let text = format!(
-        "{} messages delivered, {bytes} bytes in {seconds:.3} s, {speed:.1} Mbit/s; {} of {} packets sent again",
-        args.what.count, done.packets_resent, done.packets_sent
+        "{} delivered, {bytes} bytes in {seconds:.3} s, {speed:.1} Mbit/s; {} of {} packets sent again",
+        count_of(args.what.count, "message"),
+        done.packets_resent,
+        done.packets_sent
     );
     if output.json || !output.verbose {
         output.result(text, &done);

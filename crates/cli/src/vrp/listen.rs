@@ -6,6 +6,8 @@ use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
 use crate::transport;
+use crate::units::count_of;
+use crate::xtp::resolve;
 use pinnace::vrp::{Received, Receiver};
 use std::time::{Duration, Instant};
 
@@ -48,7 +50,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     }
     receiver.close();
     let Tally { frames, packets, lost: packets_lost, longest_run } = tally;
-    output.note(format_args!("{frames} frames received, {}", lost(packets_lost, packets, longest_run)));
+    output.note(format_args!("{} received, {}", count_of(frames, "frame"), lost(packets_lost, packets, longest_run)));
     output.note(one_line(&receiver.counters()));
     result
 }
@@ -69,10 +71,10 @@ fn serve(args: &Args, output: &Output, receiver: &Receiver, tally: &mut Tally) -
         }
         if args.count.is_some() && (heard > 0 || tally.frames > 0) && since.elapsed() > args.transport.timeout {
             return Err(Error::peer_gone(format!(
-                "the sender has not sent anything for {} s, after {} frames: it was killed, it gave a frame up, or the \
+                "the sender has not sent anything for {} s, after {}: it was killed, it gave a frame up, or the \
                  network between is down",
                 args.transport.timeout.as_secs_f32(),
-                tally.frames
+                count_of(tally.frames, "frame")
             )));
         }
     }

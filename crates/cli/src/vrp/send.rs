@@ -68,11 +68,12 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         frames => format!("; the receiver does not say what it lost of {frames} of them"),
     };
     let words = lost(done.lost_packets, done.packets, done.longest_run);
+    let text = format!("{} delivered, {words}{silent}", units::count_of(done.frames, "frame"));
     if output.json || !output.verbose {
-        output.result(format_args!("{} frames delivered, {words}{silent}", done.frames), &done);
+        output.result(text, &done);
     } else {
         // Standard output has the frames' lines, and nothing else.
-        output.note(format_args!("{} frames delivered, {words}{silent}", done.frames));
+        output.note(text);
     }
     if done.late > 0 {
         return Err(Error::failed(format!(

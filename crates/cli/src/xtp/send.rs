@@ -8,6 +8,7 @@ use crate::content::DATA;
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
+use crate::units::count_of;
 use indicatif::ProgressBar;
 use pinnace::Message;
 use pinnace::xtp::{Close, Connection, ControlBlock, Endpoint, Progress, Refused, SendOptions, Sending};
@@ -120,8 +121,12 @@ fn done(args: &Args, output: &Output, done: &Done) {
         _ => "delivered",
     };
     let text = format!(
-        "{} messages {how}, {} bytes in {:.3} s, {speed:.1} Mbit/s; {} of {} packets sent again",
-        done.messages, done.bytes, done.seconds, done.packets_resent, done.packets_sent
+        "{} {how}, {} bytes in {:.3} s, {speed:.1} Mbit/s; {} of {} packets sent again",
+        count_of(done.messages, "message"),
+        done.bytes,
+        done.seconds,
+        done.packets_resent,
+        done.packets_sent
     );
     if output.json || !output.verbose {
         output.result(text, done);

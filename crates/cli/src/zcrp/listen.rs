@@ -6,6 +6,8 @@ use crate::exit::{Error, Exit};
 use crate::interrupt;
 use crate::output::Output;
 use crate::transport::{self, Transport};
+use crate::units::count_of;
+use crate::xtp::resolve;
 use pinnace::Message;
 use pinnace::zcrp::{Listener, Receiver, Receiving};
 use std::collections::VecDeque;
@@ -81,6 +83,6 @@ fn serve(args: &Args, output: &Output, receiver: &Receiver) -> Result<(), Error>
     // Goes on answering for a moment, so that the sender learns that its last message has arrived.
     receiver.close();
     let received = tally.ended - tally.refused;
-    output.note(format_args!("{received} messages received; {}", one_line(&receiver.counters())));
+    output.note(format_args!("{} received; {}", count_of(received, "message"), one_line(&receiver.counters())));
     result
 }

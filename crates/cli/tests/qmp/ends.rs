@@ -37,7 +37,7 @@ fn files_and_standard_input_travel_whole() {
             let sent = if input == "-" { fed(&args, &bytes) } else { run(&args) };
             assert_eq!(sent.status.code(), Some(0), "{}", text(&sent.stderr));
             let said = text(&sent.stdout);
-            assert!(said.starts_with(&format!("1 messages delivered, {} bytes in ", bytes.len())), "{said}");
+            assert!(said.starts_with(&format!("1 message delivered, {} bytes in ", bytes.len())), "{said}");
             let (code, out, err) = listening.finish();
             assert_eq!((code, &*err, &*out), (Some(0), "", &*line(&bytes)), "{input}");
         }

@@ -205,3 +205,20 @@ fn time_outs_are_read_alike_by_all() {
         }
     }
 }
+
+#[test]
+fn an_address_that_is_not_known_is_named() {
+    for args in [
+        &["zcrp", "listen", "no-such-host.invalid:1"][..],
+        &["vrp", "send", "--size", "5", "--to", "no-such-host.invalid:1"],
+        &["a1", "listen", "no-such-host.invalid:1"],
+        &["send", "Cargo.toml", "no-such-host.invalid:1"],
+        &["recv", "--bind", "no-such-host.invalid:1"],
+        &["ping", "--listen", "no-such-host.invalid:1"],
+        &["stream", "recv", "--bind", "no-such-host.invalid:1"],
+    ] {
+        let output = run(args);
+        let error = text(&output.stderr);
+        assert!(error.contains("cannot resolve no-such-host.invalid:1"), "{args:?}: {error}");
+    }
+}

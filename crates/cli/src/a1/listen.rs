@@ -9,6 +9,7 @@ use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
 use crate::transport;
+use crate::xtp::resolve;
 use pinnace::a1::{Connection, Socket, Status};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -45,7 +46,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let qos = args.qos.receiver(args.size)?;
     let address = args.local.address();
     let failed = |error| args.transport.error(address, "a1 listen", error);
-    let socket = Socket::bind_with(address, qos, &args.transport.options()).map_err(failed)?;
+    let socket = Socket::bind_with(resolve(address)?, qos, &args.transport.options()).map_err(failed)?;
     socket.listen(BACKLOG)?;
     socket.warnings().iter().for_each(|warning| output.warn(warning));
     announce(output, &socket.local_addr().to_string());

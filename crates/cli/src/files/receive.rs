@@ -15,6 +15,7 @@ use crate::interrupt;
 use crate::output::Output;
 use crate::service::{self, Asked};
 use crate::transport::{self, Transport};
+use crate::xtp::resolve;
 use indicatif::BinaryBytes;
 use pinnace::Message;
 use pinnace::zcrp::{Listener, Receiving};
@@ -75,7 +76,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let mut announced = false;
     loop {
         let store = Store::open(&args.dir, args.overwrite)?;
-        let listener = Listener::bind(bind.as_str(), &transport.options())?;
+        let listener = Listener::bind(resolve(&bind)?, &transport.options())?;
         if !announced {
             announced = true;
             listener.warnings().iter().for_each(|warning| output.warn(warning));

@@ -13,6 +13,7 @@ use crate::mapped;
 use crate::output::Output;
 use crate::service::{self, Asked};
 use crate::transport::{self, Transport};
+use crate::xtp::resolve;
 use pinnace::Message;
 use pinnace::zcrp::{self, Sending};
 use std::cell::RefCell;
@@ -87,7 +88,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     interrupt::install();
     let sources = source::gather(&paths, output)?;
     let begun = Instant::now();
-    let channel = zcrp::connect(to.as_str(), &transport.options())?;
+    let channel = zcrp::connect(resolve(&to)?, &transport.options())?;
     let peer = Peer::new(channel, to, &transport);
     let mut transfer = Transfer::new(&peer, &sources, args.chunk);
     let result = transfer.run(&transport);

@@ -15,6 +15,8 @@ use crate::perf::{
     check_size, header, named, size_name,
 };
 use crate::qmp::{LinkName, Wire};
+use crate::transport;
+use crate::xtp::resolve;
 use bytesize::ByteSize;
 use clap::Parser;
 use clap::builder::ArgPredicate;
@@ -26,8 +28,8 @@ use std::net::{SocketAddr, ToSocketAddrs};
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
     /// Answer the pings of other hosts, at this address, until Ctrl-C
-    #[arg(long, value_name = "ADDR", conflicts_with_all = ["to", "path"])]
-    listen: Option<SocketAddr>,
+    #[arg(long, value_name = "HOST:PORT", value_parser = transport::address, conflicts_with_all = ["to", "path"])]
+    listen: Option<String>,
     /// Ping this host, where `pinnace ping --listen` runs
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "path")]
     to: Option<String>,
@@ -117,8 +119,8 @@ struct Line<'a> {
 /// Runs `pinnace ping`.
 pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     interrupt::install();
-    if let Some(address) = args.listen {
-        return listen::run(address, output);
+    if let Some(address) = &args.listen {
+        return listen::run(resolve(address)?, output);
     }
     for size in &args.sizes {
         check_size(*size)?;
@@ -170,9 +172,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
 
 fn network(args: &Args) -> Result<Network, Error> {
     let Some(to) = &args.to else { return Network::new(args.path) };
-    let mut addresses = to.to_socket_addrs().map_err(|error| Error::io(format!("cannot resolve {to}"), &error))?;
-    let address = addresses.next().ok_or_else(|| Error::failed(format!("{to} has no address")))?;
-    Ok(Network::to(address))
+    Ok(Network::to(resolve(to)?))
 }
 
 /// The transport measured, and then those that it is compared with, each once.

@@ -222,7 +222,7 @@ impl Args {
             profile: path.map(service::profile).unwrap_or_default(),
             ..vrp::Options::default()
         };
-        let sender = vrp::Sender::connect(self.to.as_str(), &options)?;
+        let sender = vrp::Sender::connect(crate::xtp::resolve(&self.to)?, &options)?;
         let opener = sender.clone();
         transport::interruptible(move || opener.open())?.map_err(|error| match error {
             pinnace::Error::FrameFailed(vrp::Failure::PeerGone) => Error::peer_gone(format!(

@@ -39,7 +39,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     interrupt::install();
     let mut options = args.transport.options();
     options.limits.bytes = args.memory;
-    let receiver = Receiver::bind(args.local.address(), &options)?;
+    let receiver = Receiver::bind(resolve(args.local.address())?, &options)?;
     receiver.warnings().iter().for_each(|warning| output.warn(warning));
     let address = receiver.local_addr().to_string();
     announce(output, &address);

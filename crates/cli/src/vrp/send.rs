@@ -7,6 +7,7 @@ use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
 use crate::units;
+use crate::xtp::resolve;
 use pinnace::Unsent;
 use pinnace::vrp::{Contract, Failure, Frame, Options, Progress, Refused, Sender, Sending, Sent};
 use serde::Serialize;
@@ -55,7 +56,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let (source, to) = args.what.measured("a VRP frame")?;
     let contract = args.contract.contract(source.len() as u64)?;
     interrupt::install();
-    let sender = Sender::connect(to.as_str(), &args.options())?;
+    let sender = Sender::connect(resolve(&to)?, &args.options())?;
     let peer = Peer { sender, to, timeout: args.transport.timeout };
     let mut done = Done { event: "done", ..Done::default() };
     let sent = send_all(args, output, &peer, &source, &contract, &mut done);

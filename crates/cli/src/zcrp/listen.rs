@@ -38,7 +38,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let mut bind = args.local.address().to_owned();
     let mut announced = false;
     loop {
-        let listener = Listener::bind(bind.as_str(), &args.transport.options())?;
+        let listener = Listener::bind(resolve(&bind)?, &args.transport.options())?;
         let address = listener.local_addr()?;
         if !announced {
             announced = true;

@@ -7,6 +7,7 @@ use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
 use crate::transport::Transport;
+use crate::xtp::resolve;
 use pinnace::zcrp::{Sender, Sending};
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -30,7 +31,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let (source, to) = args.what.measured("a ZCRP message")?;
     interrupt::install();
-    let sender = Sender::connect(to.as_str(), &args.transport.options())?;
+    let sender = Sender::connect(resolve(&to)?, &args.transport.options())?;
     let failed = |error| args.transport.error(&to, error);
     let ahead = (AHEAD_BYTES / source.len().max(1)).clamp(1, AHEAD);
     let begun = Instant::now();

@@ -129,7 +129,6 @@ enum Command {
     /// Say what this host offers, and the commands that improve it
     Doctor(doctor::Args),
     /// Write the manual pages, one a command, into a folder
-    #[command(hide = true)]
     Man(man::Args),
     /// Print the completion script of a shell
     Completion {

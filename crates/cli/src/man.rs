@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Into which folder; it is made if it is not there
-    #[arg(value_name = "DIR", default_value = "man")]
+    #[arg(value_name = "DIR")]
     folder: PathBuf,
 }
 

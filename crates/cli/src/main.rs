@@ -49,6 +49,12 @@ use std::any::TypeId;
 use std::process::ExitCode;
 use std::time::Duration;
 
+const COMPLETION: &str = "\
+Examples:
+  source <(pinnace completion bash)                                          for this shell
+  pinnace completion zsh > ~/.zfunc/_pinnace                                 for all of them
+  pinnace completion fish > ~/.config/fish/completions/pinnace.fish";
+
 const EXAMPLES: &str = "\
 Examples:
   pinnace recv --bind 0.0.0.0:4747 --dir incoming      wait for files
@@ -131,6 +137,7 @@ enum Command {
     /// Write the manual pages, one a command, into a folder
     Man(man::Args),
     /// Print the completion script of a shell
+    #[command(after_help = COMPLETION)]
     Completion {
         /// The shell
         shell: Shell,

@@ -207,6 +207,25 @@ fn time_outs_are_read_alike_by_all() {
 }
 
 #[test]
+fn every_end_of_a_protocol_has_examples_and_manual_pages_need_a_folder() {
+    for protocol in ["zcrp", "vrp", "a1", "xtp", "qmp"] {
+        for end in ["listen", "send"] {
+            let help = text(&run(&[protocol, end, "--help"]).stdout);
+            let example = format!("pinnace {protocol} {end} ");
+            assert!(help.contains("Examples:") && help.contains(&example), "{protocol} {end}: {help}");
+        }
+    }
+    for command in
+        [&["xtp", "transact"][..], &["ping"], &["completion"], &["stream", "send"], &["stream", "recv"], &["tune"]]
+    {
+        let help = text(&run(&[command, &["--help"]].concat()).stdout);
+        assert!(help.contains("Examples:"), "{command:?}: {help}");
+    }
+    assert!(text(&run(&["--help"]).stdout).contains("  man "));
+    assert_eq!(run(&["man"]).status.code(), Some(2));
+}
+
+#[test]
 fn an_address_that_is_not_known_is_named() {
     for args in [
         &["zcrp", "listen", "no-such-host.invalid:1"][..],

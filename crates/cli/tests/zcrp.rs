@@ -169,3 +169,25 @@ fn a_killed_peer_is_reported_in_time_at_either_end() {
     assert_eq!(code, Some(3), "{err}");
     assert!(err.contains("has not answered"), "{err}");
 }
+
+#[test]
+fn a_sender_says_what_it_has_sent() {
+    let listening = Listening::start(&["zcrp", "listen", "127.0.0.1:0", "--count", "1"]);
+    let address = listening.address.clone();
+    let sent = run(&["zcrp", "send", "--to", &address, "--size", "1000", "--json"]);
+    let last = text(&sent.stdout).lines().last().map(str::to_owned).unwrap_or_default();
+    let done: serde_json::Value = serde_json::from_str(&last).expect("JSON");
+    assert_eq!((&done["event"], &done["messages"], &done["bytes"]), (&"done".into(), &1.into(), &1000.into()));
+    assert!(done["seconds"].is_number() && done["units_sent"].is_number(), "{done}");
+}
+
+#[test]
+fn what_a_sender_says_is_in_words_that_fit() {
+    for (count, words) in [("1", "1 message delivered, 1000 bytes in "), ("2", "2 messages delivered, 2000 bytes in ")]
+    {
+        let listening = Listening::start(&["zcrp", "listen", "127.0.0.1:0", "--count", count]);
+        let sent = run(&["zcrp", "send", "--to", &listening.address, "--size", "1000", "--count", count]);
+        assert!(text(&sent.stdout).starts_with(words), "{}", text(&sent.stdout));
+        assert_eq!(listening.finish().0, Some(0));
+    }
+}

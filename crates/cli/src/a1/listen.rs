@@ -16,8 +16,14 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
+const EXAMPLES: &str = "\
+Examples:
+  pinnace a1 listen 127.0.0.1:7001 --count 1                 one message, and the end
+  pinnace a1 listen 0.0.0.0:7001 --mode raw --checksum       as the sender says it, too";
+
 /// Arguments of `pinnace a1 listen`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     #[command(flatten)]
     local: Local,

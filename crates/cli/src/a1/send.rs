@@ -17,9 +17,15 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+const EXAMPLES: &str = "\
+Examples:
+  pinnace a1 send results.bin 127.0.0.1:7001
+  pinnace a1 send --size 1MiB --count 10 --to 127.0.0.1:7001 --rate 50mbit
+      never faster than that";
+
 /// Arguments of `pinnace a1 send`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = DATA, override_usage = "pinnace a1 send [OPTIONS] FILE|- HOST:PORT\n       \
+#[command(after_help = format!("{EXAMPLES}\n\n{DATA}"), override_usage = "pinnace a1 send [OPTIONS] FILE|- HOST:PORT\n       \
     pinnace a1 send [OPTIONS] --size BYTES --to HOST:PORT")]
 pub(super) struct Args {
     #[command(flatten)]

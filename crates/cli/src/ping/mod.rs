@@ -22,10 +22,17 @@ use clap::Parser;
 use clap::builder::ArgPredicate;
 use hdrhistogram::Histogram;
 use serde::Serialize;
-use std::net::{SocketAddr, ToSocketAddrs};
+
+const EXAMPLES: &str = "\
+Examples:
+  pinnace ping                                         over loopback, beside TCP
+  pinnace ping --sizes 64,64KiB --against tcp,qmp --count 5000
+  pinnace ping --listen 0.0.0.0:7166                   on the other host
+  pinnace ping --to 192.0.2.7:7166                     and from here";
 
 /// Measure round trips by message size, against TCP; alone, over the loopback interface
 #[derive(Debug, Parser)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// Answer the pings of other hosts, at this address, until Ctrl-C
     #[arg(long, value_name = "HOST:PORT", value_parser = transport::address, conflicts_with_all = ["to", "path"])]

@@ -17,8 +17,14 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
+const EXAMPLES: &str = "\
+Examples:
+  pinnace qmp listen 127.0.0.1:7001 --count 1                 one connection, and the end
+  sudo pinnace qmp listen 192.0.2.7:7001 --link ip36 --pcap qmp.pcap";
+
 /// Arguments of `pinnace qmp listen`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     #[command(flatten)]
     local: Local,

@@ -16,9 +16,15 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+const EXAMPLES: &str = "\
+Examples:
+  pinnace qmp send results.bin 127.0.0.1:7001
+  tar c photos | pinnace qmp send - 127.0.0.1:7001
+      a stream of a length that nobody knows yet";
+
 /// Arguments of `pinnace qmp send`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = DATA, override_usage = "pinnace qmp send [OPTIONS] FILE|- HOST:PORT\n       \
+#[command(after_help = format!("{EXAMPLES}\n\n{DATA}"), override_usage = "pinnace qmp send [OPTIONS] FILE|- HOST:PORT\n       \
     pinnace qmp send [OPTIONS] --size BYTES --to HOST:PORT")]
 pub(super) struct Args {
     #[command(flatten)]

@@ -27,8 +27,14 @@ const WAITING: usize = 16;
 /// How long the end of the stream is acknowledged, should the acknowledgement be lost.
 const LINGER: Duration = Duration::from_millis(300);
 
+const EXAMPLES: &str = "\
+Examples:
+  pinnace stream recv --bind 127.0.0.1:7004
+  pinnace stream recv --bind 0.0.0.0:7004 --dir frames --log holes.jsonl --count 100";
+
 /// Arguments of `pinnace stream recv`.
 #[derive(Clone, Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     /// The address to listen on, or a URI with one; port 0 picks one, and it is printed on standard error
     #[arg(long, value_name = "HOST:PORT", value_parser = service::target)]

@@ -26,8 +26,14 @@ const FAREWELL: Duration = Duration::from_secs(2);
 /// How often to look at frames under way while the source is slow.
 const STEP: Duration = Duration::from_millis(2);
 
+const EXAMPLES: &str = "\
+Examples:
+  pinnace stream send --to 127.0.0.1:7004 --fps 15 --duration 10s --loss-rate 10% --run 8packets
+  ffmpeg -i film.mkv -f yuv4mpegpipe - | pinnace stream send --to 192.0.2.7:7004 --source - --fps 25";
+
 /// Arguments of `pinnace stream send`.
 #[derive(Clone, Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     /// The receiver's address, or a URI like pinnace://HOST:PORT?loss=10%
     #[arg(long, value_name = "HOST:PORT", value_parser = service::target)]

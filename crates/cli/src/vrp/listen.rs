@@ -11,8 +11,14 @@ use crate::xtp::resolve;
 use pinnace::vrp::{Received, Receiver};
 use std::time::{Duration, Instant};
 
+const EXAMPLES: &str = "\
+Examples:
+  pinnace vrp listen 127.0.0.1:7001 --count 1                 one frame, and the end
+  pinnace vrp listen 0.0.0.0:7001 --memory 1GiB --json       more frames at a time, a line of JSON each";
+
 /// Arguments of `pinnace vrp listen`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     #[command(flatten)]
     local: Local,

@@ -12,11 +12,17 @@ use pinnace::Unsent;
 use pinnace::vrp::{Contract, Failure, Frame, Options, Progress, Refused, Sender, Sending, Sent};
 use serde::Serialize;
 use std::collections::VecDeque;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+const EXAMPLES: &str = "\
+Examples:
+  pinnace vrp send results.bin 127.0.0.1:7001
+  pinnace vrp send picture.raw 127.0.0.1:7001 --loss-rate 5% --run 4KiB
+      something may be lost, but not more than 4 KiB in a row";
 
 /// Arguments of `pinnace vrp send`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = DATA, override_usage = "pinnace vrp send [OPTIONS] FILE|- HOST:PORT\n       \
+#[command(after_help = format!("{EXAMPLES}\n\n{DATA}"), override_usage = "pinnace vrp send [OPTIONS] FILE|- HOST:PORT\n       \
     pinnace vrp send [OPTIONS] --size BYTES --to HOST:PORT")]
 pub(super) struct Args {
     #[command(flatten)]
@@ -43,6 +49,9 @@ pub(super) struct Args {
 struct Done {
     event: &'static str,
     frames: u64,
+    /// Of the frames that were delivered.
+    bytes: u64,
+    seconds: f64,
     /// Frames whose time was over before they were complete.
     late: u64,
     packets: u64,
@@ -59,7 +68,9 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let sender = Sender::connect(resolve(&to)?, &args.options())?;
     let peer = Peer { sender, to, timeout: args.transport.timeout };
     let mut done = Done { event: "done", ..Done::default() };
+    let begun = Instant::now();
     let sent = send_all(args, output, &peer, &source, &contract, &mut done);
+    done.seconds = begun.elapsed().as_secs_f64();
     // Says good-bye, so that the receiver need not wait for what will not come.
     peer.sender.close();
     output.note(one_line(&peer.sender.counters()));
@@ -190,6 +201,7 @@ impl Done {
         let Sent { message, report, packet_bytes } = sent;
         let packets = message.len().div_ceil(usize::from(*packet_bytes).max(1)) as u32;
         self.frames += 1;
+        self.bytes += message.len() as u64;
         self.packets += u64::from(packets);
         match report {
             None => self.unreported += 1,

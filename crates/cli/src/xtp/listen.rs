@@ -18,8 +18,14 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
+const EXAMPLES: &str = "\
+Examples:
+  pinnace xtp listen 127.0.0.1:7001 --count 1                 one message, and the end
+  pinnace xtp listen 127.0.0.1:7001 --respond echo           what `pinnace xtp transact` asks";
+
 /// Arguments of `pinnace xtp listen`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     #[command(flatten)]
     local: Local,

@@ -18,9 +18,15 @@ use std::net::SocketAddr;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Instant;
 
+const EXAMPLES: &str = "\
+Examples:
+  pinnace xtp send results.bin 127.0.0.1:7001
+  tar c photos | pinnace xtp send - 127.0.0.1:7001 --service bulk-data
+      straight into the buffers of the listener";
+
 /// Arguments of `pinnace xtp send`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = DATA, override_usage = "pinnace xtp send [OPTIONS] FILE|- HOST:PORT\n       \
+#[command(after_help = format!("{EXAMPLES}\n\n{DATA}"), override_usage = "pinnace xtp send [OPTIONS] FILE|- HOST:PORT\n       \
     pinnace xtp send [OPTIONS] --size BYTES --to HOST:PORT")]
 pub(super) struct Args {
     #[command(flatten)]

@@ -14,8 +14,14 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 use std::path::PathBuf;
 
+const EXAMPLES: &str = "\
+Examples:
+  echo ahoy | pinnace xtp transact 127.0.0.1:7001
+  pinnace xtp transact 127.0.0.1:7001 request.bin > response.bin";
+
 /// Arguments of `pinnace xtp transact`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     /// The listener's address
     #[arg(value_name = "HOST:PORT", value_parser = transport::address)]

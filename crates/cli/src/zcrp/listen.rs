@@ -12,8 +12,14 @@ use pinnace::Message;
 use pinnace::zcrp::{Listener, Receiver, Receiving};
 use std::collections::VecDeque;
 
+const EXAMPLES: &str = "\
+Examples:
+  pinnace zcrp listen 127.0.0.1:7001 --count 1                 one message, and the end
+  pinnace zcrp listen 0.0.0.0:7001 --size 1GiB --ahead 2     longer messages, two buffers for them";
+
 /// Arguments of `pinnace zcrp listen`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     #[command(flatten)]
     local: Local,

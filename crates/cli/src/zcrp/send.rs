@@ -7,8 +7,10 @@ use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
 use crate::transport::Transport;
+use crate::units::count_of;
 use crate::xtp::resolve;
 use pinnace::zcrp::{Sender, Sending};
+use serde::Serialize;
 use std::collections::VecDeque;
 use std::time::Instant;
 
@@ -17,15 +19,54 @@ const AHEAD: usize = 8;
 /// Bytes under way at most, if that is less.
 const AHEAD_BYTES: usize = 256 << 20;
 
+const EXAMPLES: &str = "\
+Examples:
+  pinnace zcrp send results.bin 127.0.0.1:7001
+  pinnace zcrp send --size 1MB --count 3 --to 127.0.0.1:7001 --verbose
+      pseudo-random messages, and a line for each";
+
 /// Arguments of `pinnace zcrp send`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = DATA, override_usage = "pinnace zcrp send [OPTIONS] FILE|- HOST:PORT\n       \
+#[command(after_help = format!("{EXAMPLES}\n\n{DATA}"), override_usage = "pinnace zcrp send [OPTIONS] FILE|- HOST:PORT\n       \
     pinnace zcrp send [OPTIONS] --size BYTES --to HOST:PORT")]
 pub(super) struct Args {
     #[command(flatten)]
     what: What,
     #[command(flatten)]
     transport: Transport,
+}
+
+/// The last line.
+#[derive(Serialize)]
+struct Done {
+    event: &'static str,
+    messages: u64,
+    bytes: u64,
+    seconds: f64,
+    units_sent: u64,
+    units_resent: u64,
+    /// Messages that were longer than the buffer that the receiver named.
+    refused: u64,
+}
+
+impl Done {
+    fn print(&self, output: &Output) {
+        let speed = self.bytes as f64 * 8.0 / 1e6 / self.seconds.max(1e-9);
+        let text = format!(
+            "{} delivered, {} bytes in {:.3} s, {speed:.1} Mbit/s; {} of {} units sent again",
+            count_of(self.messages, "message"),
+            self.bytes,
+            self.seconds,
+            self.units_resent,
+            self.units_sent
+        );
+        if output.json || !output.verbose {
+            output.result(text, self);
+        } else {
+            // Standard output has the messages' lines, and nothing else.
+            output.note(text);
+        }
+    }
 }
 
 pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
@@ -51,6 +92,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let mut under_way: VecDeque<Sending> = VecDeque::new();
     let mut next = 0;
     let mut tally = Tally::default();
+    let (mut messages, mut bytes) = (0, 0);
     loop {
         while next < args.what.count && under_way.len() < ahead {
             let message = source.message(next)?;
@@ -60,13 +102,28 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         let Some(oldest) = under_way.pop_front() else { break };
         let number = oldest.number();
         match super::wait(oldest, look, failed)? {
-            Ok(message) if output.json || output.verbose => super::print(output, number, &message),
-            Ok(_) => {}
+            Ok(message) => {
+                (messages, bytes) = (messages + 1, bytes + message.len() as u64);
+                if output.json || output.verbose {
+                    super::print(output, number, &message);
+                }
+            }
             Err(refused) => tally.refuse(output, number, &refused),
         }
         tally.ended += 1;
     }
-    output.note(one_line(&sender.counters()));
+    let (seconds, counters) = (begun.elapsed().as_secs_f64(), sender.counters());
+    output.note(one_line(&counters));
     sender.close();
+    Done {
+        event: "done",
+        messages,
+        bytes,
+        seconds,
+        units_sent: counters.units_sent,
+        units_resent: counters.units_resent,
+        refused: tally.refused,
+    }
+    .print(output);
     tally.result()
 }

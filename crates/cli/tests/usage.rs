@@ -241,3 +241,13 @@ fn an_address_that_is_not_known_is_named() {
         assert!(error.contains("cannot resolve no-such-host.invalid:1"), "{args:?}: {error}");
     }
 }
+
+#[test]
+fn an_error_says_its_cause_once() {
+    let output = run(&["connect", "-m", "100000", "-s", "largest=1KiB", "127.0.0.1:1"]);
+    let error = text(&output.stderr);
+    assert!(output.status.code() == Some(2) && error.contains("1024 bytes"), "{error}");
+    let output = run(&["connect", "192.0.2.1:1", "-s", "deadline=1us path=internet"]);
+    let error = text(&output.stderr);
+    assert!(error.matches("cannot connect to").count() == 1, "{error}");
+}

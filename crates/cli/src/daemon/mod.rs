@@ -176,6 +176,13 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         size(block_bytes),
         serving.socket.display()
     ));
+    if serving.pool_bytes != args.pool_size {
+        output.warn(format_args!(
+            "--pool-size: a pool has a multiple of 32 blocks, so this one has {} and not {}",
+            size(serving.pool_bytes),
+            size(args.pool_size)
+        ));
+    }
     if output.json {
         output.result("", &serving);
     }

@@ -5,7 +5,11 @@ use pinnace::{ConnectionError, Error as Cause};
 
 /// The line and the exit code of an error. `what`: what was being done.
 pub(crate) fn failure(what: &str, error: &Cause) -> Error {
-    let text = format!("{what}: {error}");
+    let mut text = error.to_string();
+    // Some errors say themselves what was being done.
+    if !text.starts_with(what) {
+        text = format!("{what}: {text}");
+    }
     match error {
         Cause::Io { source, action } => Error::io(action, source),
         Cause::Connection(connection) => match &**connection {

@@ -201,6 +201,10 @@ pub(crate) fn connect(args: &ConnectArgs, output: &Output) -> Result<(), Error> 
         mode => Input::of_stdin(mode),
     };
     if let (Mode::Records(size), None) = (mode, target::bytes_of(&service, "size")) {
+        if let Some(largest) = target::bytes_of(&service, "largest").filter(|largest| *largest < size as u64) {
+            let why = format!("--messages {size}: the service has no longer messages than {largest} bytes (largest=)");
+            return Err(Error::usage(why));
+        }
         service = service.size(size as u64);
     }
     if *explain {

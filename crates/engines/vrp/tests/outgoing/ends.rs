@@ -213,7 +213,7 @@ fn a_frame_that_waits_for_its_turn_is_not_given_up_for_silence() {
             if let Some(data) = crate::half::data(&datagram) {
                 assert_eq!(newest.insert(frame, data.packet), data.packet.checked_sub(1), "in order, none twice");
                 half.say(frame, &[Tag::SingleAck(data.packet), Tag::Ack(data.packet)]);
-            } else if crate::half::is_header(&datagram) {
+            } else if is_header(&datagram) {
                 half.say(frame, &[Tag::FrameOk(frame)]);
             }
         }

@@ -45,7 +45,7 @@ pub struct PoolOptions {
     /// Use pages of 2 MiB, which the system must have set aside; blocks must be at least as large.
     pub huge_pages: bool,
     /// What one process may have for itself, in percent of all blocks: 1 to 100. It allocates and receives no more until it has
-    /// freed or passed on some.
+    /// freed or passed on some. Below 100 a channel has only a part of what is free on its way, too.
     pub share_percent: u8,
 }
 

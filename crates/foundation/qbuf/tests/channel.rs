@@ -31,11 +31,11 @@ fn options(slots: u32) -> ChannelOptions {
 
 /// Two attachments to one pool, as two processes have them.
 fn pair(slots: u32) -> Pair {
-    pair_in(2, slots)
+    pair_in(&PoolOptions { zones: 2, ..PoolOptions::default() }, slots)
 }
 
-fn pair_in(zones: u32, slots: u32) -> Pair {
-    let pool = Pool::create(&PoolOptions { zones, ..PoolOptions::default() }).unwrap();
+fn pair_in(pool: &PoolOptions, slots: u32) -> Pair {
+    let pool = Pool::create(pool).unwrap();
     let other = Pool::attach(pool.fd().try_clone_to_owned().unwrap()).unwrap();
     let fds = Channel::create(&pool, &options(slots)).unwrap();
     let here = Channel::attach(&pool, fds.try_clone().unwrap(), Side::A).unwrap();
@@ -148,7 +148,7 @@ fn a_message_waits_for_who_has_his_share() {
 #[test]
 fn who_does_not_read_leaves_the_pool_to_others() {
     let fill = |blocks: usize| {
-        let mut pair = pair_in(16, 1024);
+        let mut pair = pair_in(&PoolOptions { zones: 16, share_percent: 90, ..PoolOptions::default() }, 1024);
         let (total, mut sent) = (pair.pool.stats().free_blocks as u32, 0);
         loop {
             let qbuf = pair.here.pool().alloc(blocks * 4096).unwrap();
@@ -176,10 +176,20 @@ fn who_does_not_read_leaves_the_pool_to_others() {
 }
 
 #[test]
+fn a_pool_that_is_nobody_elses_may_be_on_its_way() {
+    let mut pair = pair_in(&PoolOptions { zones: 16, ..PoolOptions::default() }, 1024);
+    for _ in 0..16 {
+        assert_eq!(pair.here.try_send_bytes(&vec![1; 128 << 10]).unwrap(), 128 << 10);
+    }
+    assert!(matches!(pair.here.try_send_bytes(&[1; 57]), Err(ChannelError::NoMemory)));
+    assert_nothing_leaks(pair);
+}
+
+#[test]
 fn with_nothing_on_its_way_the_longest_message_may_go() {
-    // A pool of a single zone: the message is all of it.
+    // A pool of a single zone: the message is all of it that one process may have.
     let (pool, fds) = {
-        let pool = Pool::create(&PoolOptions { zones: 1, ..PoolOptions::default() }).unwrap();
+        let pool = Pool::create(&PoolOptions { zones: 1, share_percent: 99, ..PoolOptions::default() }).unwrap();
         let fds = Channel::create(&pool, &ChannelOptions::default()).unwrap();
         (pool, fds)
     };
@@ -187,12 +197,12 @@ fn with_nothing_on_its_way_the_longest_message_may_go() {
     let there = Pool::attach(pool.fd().try_clone_to_owned().unwrap()).unwrap();
     let mut there = Channel::attach(&there, fds, Side::B).unwrap();
     for _ in 0..10 {
-        here.try_send_bytes(&vec![1; 128 << 10]).unwrap();
+        here.try_send_bytes(&vec![1; 124 << 10]).unwrap();
         assert!(matches!(here.try_send_bytes(&[1; 57]), Err(ChannelError::Full)));
         drop(there.try_recv().unwrap().unwrap());
         assert!(here.wait_writable(Duration::ZERO, Some(Instant::now())).unwrap());
     }
-    here.try_send_bytes(&vec![1; 128 << 10]).unwrap();
+    here.try_send_bytes(&vec![1; 124 << 10]).unwrap();
     drop(there);
     assert!(here.wait_writable(Duration::ZERO, Some(Instant::now())).unwrap());
     assert!(matches!(here.try_send_bytes(&[1; 57]), Err(ChannelError::Closed)));

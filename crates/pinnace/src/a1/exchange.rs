@@ -137,12 +137,12 @@ impl Association {
         }
     }
 
-    /// The end of the connection, if it was not a good one.
     /// How it has ended, if it has.
     pub(super) fn ended(&self) -> Option<Result<(), Failure>> {
         self.closed.clone()
     }
 
+    /// The end of the connection, if it was not a good one.
     pub(super) fn failure(&self) -> Option<Failure> {
         self.closed.clone().and_then(Result::err)
     }

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 fn pair_of(slots: u32, idle: Idle) -> (Stream, Stream) {
-    let pool = Pool::create(&PoolOptions { zones: 64, ..PoolOptions::default() }).unwrap();
+    let pool = Pool::create(&PoolOptions { zones: 64, share_percent: 99, ..PoolOptions::default() }).unwrap();
     let there = Pool::attach(pool.fd().try_clone_to_owned().unwrap()).unwrap();
     let clients = [Some(pool.client()), Some(there.client())];
     let fds = Channel::create(&pool, &ChannelOptions { slots, number: 1, clients }).unwrap();

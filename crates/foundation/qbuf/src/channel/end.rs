@@ -87,7 +87,7 @@ impl Channel {
         let mut channel = Channel {
             pool: pool.clone(),
             out: Producer::new(MappedRing::new(&region, side)),
-            window: Window::new(region.slots()),
+            window: Window::new(region.slots(), pool),
             incoming: Consumer::new(MappedRing::new(&region, side.other())),
             region,
             side,

@@ -33,8 +33,9 @@
 //! - No call but `wait_*` waits, and those look now and then whether the other process lives ([`Channel::peer_is_alive`]): an
 //!   eventfd does not tell. An event loop that waits by itself asks from a timer, or relies on whoever holds a [`Watch`].
 //! - Nobody is woken who has not said that it sleeps.
-//! - What one direction has on its way is a quarter of what the pool has free, or a few blocks, and a message: who does not read
-//!   keeps his writer waiting ([`ChannelError::Full`]), and nobody else.
+//! - What one direction has on its way is at most a quarter of what the pool has free, or a few blocks, and a message, if the pool
+//!   is shared out ([`share_percent`](crate::PoolOptions::share_percent)): who does not read keeps his writer waiting
+//!   ([`ChannelError::Full`]), and nobody else.
 //!
 //! # Fork
 //!

@@ -4,6 +4,8 @@
 //! A direction may have a part of what is free at present. That is the dynamic threshold of shared-memory switches (Choudhury
 //! and Hahne, 1998): one stream alone gets much, many that stand still get less each, and something is always left.
 //!
+//! A pool whose processes may have all of it each is nobody else's: there the slots of the ring are the only limit.
+//!
 //! Always true: with nothing on its way a message may go, whatever its size, so nobody waits for what will not happen.
 
 use crate::Pool;
@@ -16,6 +18,8 @@ const LEAST: u64 = 16;
 /// The blocks that one side has sent and the other has not taken.
 #[derive(Debug)]
 pub(super) struct Window {
+    /// Others need blocks of the pool as well.
+    is_shared_out: bool,
     /// Blocks of the message in each slot: at most those of a zone.
     blocks: Box<[u8]>,
     /// Slots that are counted: from here to the producer's tail.
@@ -29,8 +33,17 @@ pub(super) struct Window {
 }
 
 impl Window {
-    pub(super) fn new(slots: u32) -> Self {
-        Self { blocks: vec![0; slots as usize].into(), from: 0, on_their_way: 0, most: LEAST, looked: (0, 0), turn: 0 }
+    pub(super) fn new(slots: u32, pool: &Pool) -> Self {
+        let is_shared_out = pool.options().share_percent < 100;
+        Self {
+            is_shared_out,
+            blocks: vec![0; slots as usize].into(),
+            from: 0,
+            on_their_way: 0,
+            most: LEAST,
+            looked: (0, 0),
+            turn: 0,
+        }
     }
 
     fn index(&self, position: u64) -> usize {
@@ -41,6 +54,9 @@ impl Window {
     /// Notes the blocks of the message that is written next, at `position`.
     #[inline]
     pub(super) fn note(&mut self, position: u64, blocks: u32) {
+        if !self.is_shared_out {
+            return;
+        }
         let index = self.index(position);
         self.blocks[index] = blocks as u8;
         self.on_their_way += u64::from(blocks);
@@ -49,11 +65,14 @@ impl Window {
     /// Whether another message may go, as far as is known.
     #[inline]
     pub(super) fn is_open(&self) -> bool {
-        self.on_their_way < self.most || self.on_their_way == 0
+        self.on_their_way < self.most || self.on_their_way == 0 || !self.is_shared_out
     }
 
     /// The same after what was before `head` has arrived, and a look at what is free.
     pub(super) fn look(&mut self, head: u64, pool: &Pool) -> bool {
+        if !self.is_shared_out {
+            return true;
+        }
         while self.from < head {
             let index = self.index(self.from);
             self.on_their_way -= u64::from(std::mem::take(&mut self.blocks[index]));

@@ -10,7 +10,7 @@ use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
 use crate::xtp::resolve;
-use pinnace::qmp::{Endpoint, Listener, Shutdown, Stream};
+use pinnace::qmp::{Endpoint, Listener, Shutdown, State, Stream};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -21,6 +21,9 @@ const EXAMPLES: &str = "\
 Examples:
   pinnace qmp listen 127.0.0.1:7001 --count 1                 one connection, and the end
   sudo pinnace qmp listen 192.0.2.7:7001 --link ip36 --pcap qmp.pcap";
+
+/// A stream that has not come to its end by then is left to the background.
+const LONGEST: Duration = Duration::from_secs(10);
 
 /// Arguments of `pinnace qmp listen`.
 #[derive(Debug, clap::Args)]
@@ -142,9 +145,15 @@ fn read(stream: &Stream, sum: &mut Sum, is_over: &AtomicBool) -> io::Result<Opti
 
 /// Ends our half, and lets the peer know that all of its own has come.
 fn close(stream: &Stream, is_over: &AtomicBool) {
-    if is_over.load(Ordering::Relaxed) {
-        // Nobody is left to do the work in the background.
-        stream.set_linger(Some(FAREWELL));
-    }
     let _ = stream.shutdown(Shutdown::Write);
+    let begun = Instant::now();
+    // The END is repeated until it is answered: where much is lost, four times in a row it may not be.
+    while stream.state() != State::Quiescent && !interrupt::requested() {
+        // Whether this was the last is known when it has been printed.
+        let most = if is_over.load(Ordering::Relaxed) { FAREWELL } else { LONGEST };
+        if begun.elapsed() >= most {
+            break;
+        }
+        std::thread::sleep(interrupt::LOOK / 10);
+    }
 }

@@ -52,6 +52,16 @@ impl Output {
         }
     }
 
+    /// The last line of a command that prints one for each message where `--verbose` asks for it: standard output has those
+    /// then, and nothing else.
+    pub(crate) fn last(&self, text: impl fmt::Display, object: &impl Serialize) {
+        if self.json || !self.verbose {
+            self.result(text, object);
+        } else {
+            self.note(text);
+        }
+    }
+
     /// A line on standard error that matters.
     pub(crate) fn warn(&self, text: impl fmt::Display) {
         let _ = writeln!(io::stderr(), "pinnace: {text}");

@@ -141,12 +141,7 @@ impl Done {
             self.blocks_repeated,
             self.blocks_sent
         );
-        if output.json || !output.verbose {
-            output.result(text, self);
-        } else {
-            // Standard output has the messages' lines, and nothing else.
-            output.note(text);
-        }
+        output.last(text, self);
     }
 }
 

@@ -111,12 +111,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         done.packets_resent,
         done.packets_sent
     );
-    if output.json || !output.verbose {
-        output.result(text, &done);
-    } else {
-        // Standard output has the messages' lines, and nothing else.
-        output.note(text);
-    }
+    output.last(text, &done);
     Ok(())
 }
 

@@ -81,12 +81,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     };
     let words = lost(done.lost_packets, done.packets, done.longest_run);
     let text = format!("{} delivered, {words}{silent}", units::count_of(done.frames, "frame"));
-    if output.json || !output.verbose {
-        output.result(text, &done);
-    } else {
-        // Standard output has the frames' lines, and nothing else.
-        output.note(text);
-    }
+    output.last(text, &done);
     if done.late > 0 {
         return Err(Error::failed(format!(
             "{} of {} frames were not complete within their contract in time; give them longer (--give-up-after), allow \

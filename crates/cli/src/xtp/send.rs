@@ -134,12 +134,7 @@ fn done(args: &Args, output: &Output, done: &Done) {
         done.packets_resent,
         done.packets_sent
     );
-    if output.json || !output.verbose {
-        output.result(text, done);
-    } else {
-        // Standard output has the messages' lines, and nothing else.
-        output.note(text);
-    }
+    output.last(text, done);
 }
 
 impl Sender<'_> {

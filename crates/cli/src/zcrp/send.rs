@@ -60,12 +60,7 @@ impl Done {
             self.units_resent,
             self.units_sent
         );
-        if output.json || !output.verbose {
-            output.result(text, self);
-        } else {
-            // Standard output has the messages' lines, and nothing else.
-            output.note(text);
-        }
+        output.last(text, self);
     }
 }
 

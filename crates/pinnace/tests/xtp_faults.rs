@@ -78,9 +78,9 @@ fn sixty_four_megabytes_arrive_over_a_bad_path() {
         sending.join().unwrap();
         let (sent, received) = (client.counters(), server.counters());
         assert!(sent.data_packets_resent > 50, "{sent:?}");
-        // A machine that is busy loses more than the path does.
+        // One in a hundred is lost and another is late; a machine that is busy loses more than the path does.
         let dropped = server.link_counters().receive_buffer_drops;
-        assert!(sent.data_packets_resent * 5 < sent.data_packets_sent + 10 * dropped, "{dropped} {sent:?}");
+        assert!(sent.data_packets_resent * 20 < sent.data_packets_sent + 40 * dropped, "{dropped} {sent:?}");
         assert!(received.checksums_wrong > 0 && received.gaps_seen > 0, "{received:?}");
     }
 }

@@ -77,7 +77,7 @@ impl Outgoing {
         let mut acked = 0;
         if let Some(active) = self.active.as_deref_mut().filter(|_| rseq > self.acked) {
             let Active { flights, path } = active;
-            acked = flights.ack_below(rseq, |bytes, stamp| path.delivery.on_packet_acked(now, bytes, stamp));
+            acked = flights.ack_below(rseq, 0, |bytes, stamp| path.delivery.on_packet_acked(now, bytes, stamp));
             let ack = path.delivery.finish(now, None, flights.bytes());
             path.on_feedback(now, None, ack);
         }
@@ -94,9 +94,10 @@ impl Outgoing {
         let Some(active) = self.active.as_deref_mut() else { return };
         let Active { flights, path } = active;
         let mut deliver = |bytes: u64, stamp: &_| path.delivery.on_packet_acked(now, bytes, stamp);
-        outcome.acked = flights.ack_below(heard.rseq, &mut deliver);
-        for &(low, high) in heard.spans {
-            outcome.acked += flights.ack_span(low, high, &mut deliver);
+        let before = self.asks.first_unanswered();
+        outcome.acked = flights.ack_below(heard.rseq, before, &mut deliver);
+        for &span in heard.spans {
+            outcome.acked += flights.ack_span(span, before, &mut deliver);
         }
         let mut lost = flights.overtake(asker.max(flights.newest_acked()), !self.no_error);
         if self.go_back_n && !self.no_error {

@@ -155,6 +155,12 @@ impl Asks {
         self.queue.get(index).map(|ask| ask.at)
     }
 
+    /// Number of the first transmission that no used status can know of, because what asked before it is unanswered;
+    /// the largest number there is if nothing is.
+    pub(super) fn first_unanswered(&self) -> u64 {
+        self.queue.front().map_or(u64::MAX, |ask| ask.number)
+    }
+
     /// A status with this echo, which names an ask, is used. Returns whether it ends a series of expiries.
     //= X-11
     pub(super) fn answered(&mut self, echo: u32) -> bool {

@@ -39,10 +39,22 @@ struct Run {
     /// Bytes of a packet beside the user's.
     overhead: u32,
     state: State,
+    is_repetition: bool,
     stamp: DeliveryStamp,
 }
 
 impl Run {
+    /// Number of the newest transmission that brought a byte of `[low, high)`, all of which have arrived by a status that
+    /// cannot know of the transmission `before`; 0: none. What is a repetition and left then or later has not arrived: what
+    /// it repeats was only late, and says nothing of the time between.
+    fn newest_arrived(&self, low: u64, high: u64, before: u64) -> u64 {
+        match self.number_at(high - 1) {
+            number if !self.is_repetition || number < before => number,
+            _ if self.number_at(low) < before => before - 1,
+            _ => 0,
+        }
+    }
+
     /// Number of the transmission that carried the byte at `offset`.
     fn number_at(&self, offset: u64) -> u64 {
         self.number + (offset - self.origin) / u64::from(self.size)
@@ -107,7 +119,7 @@ pub(super) struct Flights {
     order: VecDeque<Flight>,
     lost: IntervalSet,
     bytes: u64,
-    /// The newest transmission of which a byte is acknowledged; 0: none.
+    /// The newest transmission that is known to have arrived; 0: none.
     newest_acked: u64,
 }
 
@@ -147,7 +159,8 @@ impl Flights {
     /// A packet leaves, of new bytes or of old ones. `stamp` is called if it begins a flight.
     pub(super) fn send(&mut self, sent: &Sent, stamp: impl FnOnce() -> DeliveryStamp) {
         let (low, high) = (sent.low, sent.high());
-        let index = if self.runs.back().is_none_or(|run| run.high <= low) {
+        let is_repetition = self.runs.back().is_some_and(|run| run.high > low);
+        let index = if !is_repetition {
             self.runs.len()
         } else {
             self.lost.remove(low..high);
@@ -161,6 +174,7 @@ impl Flights {
             && flight.high == low
             && run.high == low
             && run.state == State::UnderWay
+            && run.is_repetition == is_repetition
             && run.stamp.sent_at == sent.at
             && run.overhead == sent.overhead
             && sent.len <= flight.size
@@ -174,7 +188,7 @@ impl Flights {
         let Sent { number, len: size, overhead, .. } = *sent;
         self.order.push_back(Flight { low, high, number, count: 1, checked: 0, size });
         let state = State::UnderWay;
-        let run = Run { low, high, origin: low, number, size, overhead, state, stamp: stamp() };
+        let run = Run { low, high, origin: low, number, size, overhead, state, is_repetition, stamp: stamp() };
         self.runs.insert(index, run);
     }
 
@@ -205,9 +219,9 @@ impl Flights {
         index
     }
 
-    /// Everything below `rseq` has arrived. Shows each part that was under way, as bytes on the wire and its stamp, to
-    /// `each`; returns how many bytes are new.
-    pub(super) fn ack_below(&mut self, rseq: u64, mut each: impl FnMut(u64, &DeliveryStamp)) -> u64 {
+    /// Everything below `rseq` has arrived, by a status whose sender has heard nothing of the transmission `before` yet.
+    /// Shows each part that was under way, as bytes on the wire and its stamp, to `each`; returns how many bytes are new.
+    pub(super) fn ack_below(&mut self, rseq: u64, before: u64, mut each: impl FnMut(u64, &DeliveryStamp)) -> u64 {
         let mut acked = 0;
         while let Some(run) = self.runs.front_mut()
             && run.low < rseq
@@ -215,7 +229,7 @@ impl Flights {
             let high = run.high.min(rseq);
             if run.state != State::Acked {
                 acked += high - run.low;
-                self.newest_acked = self.newest_acked.max(run.number_at(high - 1));
+                self.newest_acked = self.newest_acked.max(run.newest_arrived(run.low, high, before));
             }
             if run.state == State::UnderWay {
                 let wire = run.wire(run.low, high);
@@ -234,7 +248,12 @@ impl Flights {
     }
 
     /// The bytes `[low, high)` have arrived. As [`Flights::ack_below`].
-    pub(super) fn ack_span(&mut self, low: u64, high: u64, mut each: impl FnMut(u64, &DeliveryStamp)) -> u64 {
+    pub(super) fn ack_span(
+        &mut self,
+        (low, high): (u64, u64),
+        before: u64,
+        mut each: impl FnMut(u64, &DeliveryStamp),
+    ) -> u64 {
         let low = low.max(self.base);
         if low >= high {
             return 0;
@@ -258,7 +277,7 @@ impl Flights {
                 continue;
             }
             acked += to - from;
-            self.newest_acked = self.newest_acked.max(run.number_at(to - 1));
+            self.newest_acked = self.newest_acked.max(run.newest_arrived(from, to, before));
             match run.state {
                 State::UnderWay => {
                     let wire = run.wire(from, to);

@@ -40,9 +40,10 @@ impl Outgoing {
         let Some(active) = self.active.as_deref_mut() else { return 0 };
         let Active { flights, path } = active;
         let mut deliver = |bytes: u64, stamp: &_| path.delivery.on_packet_acked(now, bytes, stamp);
-        flights.ack_span(held_from, rseq, &mut deliver);
+        let before = self.asks.first_unanswered();
+        flights.ack_span((held_from, rseq), before, &mut deliver);
         for &(low, high) in heard.spans {
-            flights.ack_span(low, high.min(self.sent), &mut deliver);
+            flights.ack_span((low, high.min(self.sent)), before, &mut deliver);
         }
         let mut lost = flights.overtake(number.max(flights.newest_acked()), true);
         let mut low = rseq;
@@ -54,7 +55,7 @@ impl Outgoing {
         if self.go_back_n {
             flights.go_back(&mut lost);
         }
-        flights.ack_below(held_from, |_, _| {});
+        flights.ack_below(held_from, before, |_, _| {});
         let in_flight_after = flights.bytes();
         let loss = LossSample { now, lost_bytes: lost.wire, sent_at: lost.sent_at, in_flight_after };
         // The loop that congestion control closes is as long as the bucket was open.

@@ -119,6 +119,25 @@ fn without_flow_control_alloc_does_not_count() {
 
 //= X-13 test
 #[test]
+fn what_was_late_does_not_pass_for_its_repetition() {
+    let mut stream = stream(40_000);
+    // Packets 1 to 40; 16, 32 and 40 ask.
+    send(&mut stream, at(0), &terms());
+    // The packet at 2,000 is late: it is repeated, as transmission 41, and asks.
+    let outcome = stream.on_status(at(1), &heard(2_000, 101, &[(3_000, 16_000)]));
+    assert_eq!(outcome.lost, 1_000);
+    assert_eq!(ends(&send(&mut stream, at(2), &terms())), [(2_000, 3_000)]);
+    // Then it comes. The receiver has not heard of transmission 32, so what arrived was not transmission 41: nothing of
+    // what left between them has been overtaken.
+    let outcome = stream.on_status(at(3), &heard(20_000, 101, &[]));
+    assert_eq!((outcome.acked, outcome.lost), (5_000, 0));
+    // One that has heard of all that asked before the repetition may have heard it, too.
+    let outcome = stream.on_status(at(4), &heard(20_000, 103, &[(30_000, 40_000)]));
+    assert_eq!((outcome.acked, outcome.lost), (10_000, 10_000));
+}
+
+//= X-13 test
+#[test]
 fn what_was_overtaken_is_repeated_and_nothing_else() {
     let mut stream = stream(10_000);
     send(&mut stream, at(0), &terms());

@@ -68,6 +68,7 @@ fn op() -> impl Strategy<Value = Op> {
 struct Byte {
     state: State,
     latest: u64,
+    is_repeated: bool,
     /// Ends of the first packet that carried it.
     packet: (u64, u64),
 }
@@ -119,13 +120,15 @@ impl Oracle {
         self.first_lost().or_else(|| (self.sent() < self.queued()).then_some(self.sent()))
     }
 
-    fn ack(&mut self, low: u64, high: u64) -> u64 {
+    fn ack(&mut self, low: u64, high: u64, before: u64) -> u64 {
         let mut acked = 0;
         for byte in &mut self.bytes[low as usize..high as usize] {
             if byte.state != State::Acked {
                 acked += 1;
                 byte.state = State::Acked;
-                self.newest_acked = self.newest_acked.max(byte.latest);
+                if !byte.is_repeated || byte.latest < before {
+                    self.newest_acked = self.newest_acked.max(byte.latest);
+                }
             }
         }
         acked
@@ -142,23 +145,26 @@ impl Oracle {
         }
         self.alloc = if self.has_status { self.alloc.max(heard.alloc) } else { heard.alloc };
         self.has_status = true;
+        let is_used = !heard.is_old && is_asked && echo >= self.used;
+        // What is repeated behind an ask that is not answered has not arrived again: the original was late.
+        let before = if is_used { self.asks.get(echo + 1).copied().unwrap_or(u64::MAX) } else { 0 };
         // Below `acked` a go-back-N sender knows no state any more.
         if heard.rseq > self.acked {
-            outcome.acked = self.ack(self.acked, heard.rseq);
+            outcome.acked = self.ack(self.acked, heard.rseq, before);
             self.acked = heard.rseq;
         }
-        if heard.is_old || !is_asked || echo < self.used {
+        if !is_used {
             return outcome;
         }
         self.used = echo;
         for &(low, high) in heard.spans {
             let low = low.max(self.acked);
             if low < high {
-                outcome.acked += self.ack(low, high);
+                outcome.acked += self.ack(low, high, before);
             }
         }
-        let before = self.asks[echo].max(self.newest_acked);
-        let is_lost = |byte: &Byte| byte.state == State::UnderWay && byte.latest < before;
+        let overtaken = self.asks[echo].max(self.newest_acked);
+        let is_lost = |byte: &Byte| byte.state == State::UnderWay && byte.latest < overtaken;
         let first = self.bytes.iter().position(is_lost);
         for byte in &mut self.bytes[first.unwrap_or(0)..] {
             if is_lost(byte) || (self.go_back_n && first.is_some() && byte.state != State::Lost) {
@@ -191,11 +197,11 @@ impl Oracle {
             for byte in &mut self.bytes[low as usize..high as usize] {
                 prop_assert!(byte.packet.0 <= low && high <= byte.packet.1, "coarser than the original");
                 prop_assert_eq!(byte.state, State::Lost);
-                (byte.state, byte.latest) = (state, self.number);
+                (byte.state, byte.latest, byte.is_repeated) = (state, self.number, true);
             }
         } else {
             let packet = (low, high);
-            self.bytes.resize(high as usize, Byte { state, latest: self.number, packet });
+            self.bytes.resize(high as usize, Byte { state, latest: self.number, is_repeated: false, packet });
         }
         self.since_ask += 1;
         let is_last = match self.next() {

@@ -57,6 +57,8 @@ pinnace_core::counters! {
         packets_received,
         /// Data packets that had come before, or that no frame had a place for.
         packets_unwanted,
+        /// Data packets treated as lost, each the last of its frame, because the application is slow to take what came.
+        packets_held_back,
         /// Data packets of unknown frames.
         packets_unknown,
         /// Data packets that came before the header of their frame, and were kept.

@@ -202,6 +202,11 @@ impl EventSink<Event> for Sends {
     }
 }
 
+/// The engine, which holds senders back while much waits to be taken, is told of what was taken when it was so much, if it
+/// was not told before because some was dropped: far less than what makes it hold them back.
+const UNTOLD_FRAMES: usize = 4096;
+const UNTOLD_BYTES: u64 = 16 << 20;
+
 /// A frame that was received, its holes as they were found.
 pub(super) type Arrival = (Delivery, Vec<u8>);
 
@@ -210,17 +215,31 @@ pub(super) type Arrival = (Delivery, Vec<u8>);
 #[derive(Debug, Default)]
 pub(super) struct Arrivals {
     queue: VecDeque<Arrival>,
+    /// Bytes in it.
+    bytes: u64,
+    /// What was taken since the engine was told how much waits.
+    untold: (usize, u64),
     closed: bool,
 }
 
 impl Arrivals {
-    /// Takes the oldest.
-    pub(super) fn take(&mut self) -> Option<Arrival> {
-        self.queue.pop_front()
+    /// Takes the oldest; says whether the engine should be [told](Arrivals::tell) of it.
+    pub(super) fn take(&mut self) -> Option<(Arrival, bool)> {
+        let arrival = self.queue.pop_front()?;
+        let bytes = u64::from(arrival.0.size);
+        self.bytes -= bytes;
+        self.untold = (self.untold.0 + 1, self.untold.1 + bytes);
+        Some((arrival, self.untold.0 >= UNTOLD_FRAMES || self.untold.1 >= UNTOLD_BYTES))
+    }
+
+    /// What waits, to tell the engine.
+    pub(super) fn tell(&mut self) -> (usize, u64) {
+        self.untold = (0, 0);
+        (self.queue.len(), self.bytes)
     }
 
     /// Takes the oldest; the inner `None` means that none will come any more.
-    pub(super) fn take_or_end(&mut self) -> Option<Option<Arrival>> {
+    pub(super) fn take_or_end(&mut self) -> Option<Option<(Arrival, bool)>> {
         self.take().map(Some).or_else(|| self.closed.then_some(None))
     }
 
@@ -241,7 +260,10 @@ impl EventSink<Event> for Arrivals {
             Event::Received(delivery) => {
                 let storage = memory.take(delivery.buffer);
                 debug_assert_eq!(storage.as_ref().map(|bytes| bytes.len() as u64), Some(u64::from(delivery.size)));
-                self.queue.extend(storage.map(|bytes| (delivery, bytes)));
+                if let Some(bytes) = storage {
+                    self.bytes += u64::from(delivery.size);
+                    self.queue.push_back((delivery, bytes));
+                }
             }
             Event::Released(buffer) => Storage::release(memory, buffer),
             Event::IncomingClosed => self.closed = true,

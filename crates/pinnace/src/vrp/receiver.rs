@@ -1,6 +1,6 @@
 //! Receives frames from everybody.
 
-use super::exchange::Arrivals;
+use super::exchange::{Arrival, Arrivals};
 use super::options::Path;
 use super::port::{self, Bound, IncomingPort};
 use super::{IncomingCounters, Options, Received};
@@ -19,8 +19,9 @@ use std::time::{Duration, Instant};
 /// goes to one of them.
 ///
 /// Senders are answered, and frames taken in, from the beginning, whether somebody waits for them or not (with a background
-/// thread, see [`Options::worker`]); frames that nobody takes count against [`Options::limits`], and when these are
-/// reached further ones are refused. When the last clone is gone, the receiver is closed.
+/// thread, see [`Options::worker`]). While much of what has come is not taken, further frames do not become complete, so that
+/// senders which keep only so much under way wait; at the [`Options::limits`] frames are refused. When the last clone is
+/// gone, the receiver is closed.
 #[derive(Clone, Debug)]
 pub struct Receiver {
     end: Arc<End>,
@@ -113,8 +114,22 @@ impl Receiver {
             }
             Err(error) => return Err(error.into()),
         };
+        Ok(Some(self.received(taken)))
+    }
+
+    /// A frame that was taken from those that wait; `is_news` to the engine, or not yet.
+    fn received(&self, (arrival, is_news): (Arrival, bool)) -> Received {
         self.end.settle_readiness();
-        Ok(Some(Received::new(taken, Arc::downgrade(&self.end))))
+        if is_news {
+            // An endpoint that has failed holds nobody back.
+            let _ = self.end.port.call(|Call { engine, state, .. }| {
+                let (frames, bytes) = state.tell();
+                if let Some(incoming) = engine.as_incoming() {
+                    incoming.set_waiting(frames, bytes);
+                }
+            });
+        }
+        Received::new(arrival, Arc::downgrade(&self.end))
     }
 
     /// Like [`Receiver::recv`], for tasks.
@@ -123,8 +138,7 @@ impl Receiver {
     /// As [`Receiver::recv`].
     pub async fn recv_async(&self) -> Result<Received, Error> {
         let taken = self.end.port.wait(Arrivals::take_or_end).await?.ok_or(EndpointError::ShutDown)?;
-        self.end.settle_readiness();
-        Ok(Received::new(taken, Arc::downgrade(&self.end)))
+        Ok(self.received(taken))
     }
 
     /// A descriptor for event loops: readable while frames are there to be taken, or the receiver is closed. Take them with
@@ -173,8 +187,7 @@ impl Receiver {
     /// A frame that is here already. Reads nothing, and takes frames even after a failure.
     pub fn take(&self) -> Option<Received> {
         let taken = self.end.port.inspect(|_, _, state| state.take())?;
-        self.end.settle_readiness();
-        Some(Received::new(taken, Arc::downgrade(&self.end)))
+        Some(self.received(taken))
     }
 
     /// The next frame, as [`Receiver::recv`], or `None` as soon as `go_on` says no. It is asked before a frame is taken,
@@ -187,9 +200,11 @@ impl Receiver {
             |state: &mut Arrivals| if go_on() { state.take_or_end().map(Some) } else { Some(None) },
             None,
         )?;
-        self.end.settle_readiness();
-        let Some(taken) = taken else { return Ok(None) };
-        Ok(Some(Received::new(taken.ok_or(EndpointError::ShutDown)?, Arc::downgrade(&self.end))))
+        let Some(taken) = taken else {
+            self.end.settle_readiness();
+            return Ok(None);
+        };
+        Ok(Some(self.received(taken.ok_or(EndpointError::ShutDown)?)))
     }
 
     /// Makes threads in [`Receiver::recv_while`] ask again.
@@ -277,9 +292,11 @@ impl End {
     /// What a frame takes of the limits is free again, and so is its memory, if it comes back.
     pub(super) fn release(&self, id: FrameId, storage: Option<Vec<u8>>) {
         // An endpoint that has failed has no limits to keep.
-        let _ = self.port.call(|Call { engine, memory, .. }| {
+        let _ = self.port.call(|Call { engine, memory, state, .. }| {
             if let Some(incoming) = engine.as_incoming() {
                 incoming.release(id);
+                let (frames, bytes) = state.tell();
+                incoming.set_waiting(frames, bytes);
             }
             if let Some(storage) = storage {
                 memory.recycle(storage);

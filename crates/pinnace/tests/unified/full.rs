@@ -85,36 +85,3 @@ pub(crate) fn closing<T>(pairs: [(Connection, Connection, T); 2]) {
         drop(server);
     }
 }
-
-/// The same of a method whose receiver refuses what its application does not take, so that its sender never stays full: it is
-/// full while there is more than can travel.
-pub(crate) fn full_for_a_while(from: &Connection, to: &Connection) {
-    const LEN: usize = 6 << 20;
-    const MESSAGES: u32 = 40;
-    let mut fulls = 0;
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            for number in 0..MESSAGES {
-                let received = to.recv_timeout(LONG).unwrap().expect("a message, not the end");
-                assert!(received.len() == LEN && received[..4] == number.to_be_bytes(), "message {number}");
-            }
-        });
-        for number in 0..MESSAGES {
-            // Memory that nobody has touched is had at once.
-            let mut bytes = vec![0; LEN];
-            bytes[..4].copy_from_slice(&number.to_be_bytes());
-            match from.try_send(bytes) {
-                Ok(delivery) => drop(delivery),
-                Err(unsent) => {
-                    assert!(unsent.error.would_block(), "{unsent}");
-                    fulls += 1;
-                    let message = unsent.message.expect("the message comes back");
-                    drop(pollster::block_on(from.send_async(message)).unwrap());
-                }
-            }
-        }
-    });
-    assert!(fulls > 0, "there is an end");
-    from.flush().unwrap();
-    assert!(from.try_send(Vec::new()).is_ok());
-}

@@ -48,9 +48,6 @@ macro_rules! over_every_method {
                 #[test]
                 fn a_queue_that_is_full_makes_nobody_wait_who_must_not() {
                     let Pair { client, server, _endpoint } = pair();
-                    if $method == Method::Vrp {
-                        return full::full_for_a_while(&client, &server);
-                    }
                     for len in [1 << 20, 5000] {
                         full::full(&client, &server, len);
                     }
@@ -58,10 +55,7 @@ macro_rules! over_every_method {
 
                 #[test]
                 fn whoever_closes_a_full_queue_waits_no_longer_than_it_said() {
-                    // The receiver of VRP refuses what its application does not take: nothing stays full.
-                    if $method != Method::Vrp {
-                        full::closing([pair(), pair()].map(|it| (it.client, it.server, it._endpoint)));
-                    }
+                    full::closing([pair(), pair()].map(|it| (it.client, it.server, it._endpoint)));
                 }
 
                 #[test]

@@ -16,7 +16,7 @@ use pinnace_wire::vrp::HEADER_BYTES;
 pub(super) struct Incomplete {
     pub(super) decider: LossDecider,
     pub(super) buffer: BufferId,
-    contract: LossContract,
+    pub(super) contract: LossContract,
     window: u32,
     /// The lowest rate that LOSS_RATE_NOW may set, and the newest count of it.
     floor: u8,
@@ -59,6 +59,8 @@ pub(super) enum Outcome {
     Malformed,
     /// It changes nothing, but is answered.
     Unwanted,
+    /// It is as if it had been lost, for now.
+    HeldBack,
     /// Its data belong there.
     Stored(BufferRange),
 }
@@ -83,6 +85,8 @@ pub(super) struct Frame {
     /// Data packets and headers that came marked by a congested router.
     pub(super) marks: u32,
     pub(super) has_data: bool,
+    /// Its last packet came, and was treated as lost.
+    pub(super) is_held_back: bool,
     pub(super) turns: Turns,
     /// Whether it is among those that have something to say.
     pub(super) is_pending: bool,
@@ -117,6 +121,7 @@ impl Frame {
             budget: 0,
             marks: 0,
             has_data: false,
+            is_held_back: false,
             turns: Turns::default(),
             is_pending: false,
             notes,
@@ -160,11 +165,18 @@ impl Frame {
         self.budget = self.budget.saturating_add(bytes as u64);
     }
 
-    /// A data packet in a datagram of `len` bytes.
+    /// A data packet in a datagram of `len` bytes. Where it `is_crowded`, the last one is not taken.
     //= V-R6
     //= V-R7
     //= V-R13
-    pub(super) fn on_data(&mut self, now: Time, local: Option<Address>, packet: u32, len: usize) -> Outcome {
+    pub(super) fn on_data(
+        &mut self,
+        now: Time,
+        local: Option<Address>,
+        packet: u32,
+        len: usize,
+        is_crowded: bool,
+    ) -> Outcome {
         let data = len - HEADER_BYTES;
         if packet < self.packets && data as u64 != u64::from(offer::packet_len(self.size, self.packet_bytes, packet)) {
             return Outcome::Malformed;
@@ -172,6 +184,9 @@ impl Frame {
         self.hear(now, local, len);
         self.has_data = true;
         self.notes.due = true;
+        if is_crowded && self.is_last_missing(packet) {
+            return Outcome::HeldBack;
+        }
         let State::Incomplete(incomplete) = &mut self.state else { return Outcome::Unwanted };
         if decide(&mut incomplete.decider, &mut self.notes, packet, self.budget) {
             let buffer = incomplete.buffer;
@@ -179,6 +194,19 @@ impl Frame {
         } else {
             Outcome::Unwanted
         }
+    }
+
+    /// Whether the frame lacks this packet, its last, which no contract lets go before others have come behind it.
+    fn is_last_missing(&self, packet: u32) -> bool {
+        let lacks = |incomplete: &Incomplete| !incomplete.decider.is_received(packet);
+        packet + 1 == self.packets && self.incomplete().is_some_and(lacks)
+    }
+
+    /// The last packet, which was held back, is wanted now.
+    pub(super) fn ask_for_last(&mut self) {
+        self.is_held_back = false;
+        self.notes.on_missing(self.packets.saturating_sub(1), self.budget);
+        self.notes.due = true;
     }
 
     /// The sender says what rate of loss is in force.

@@ -2,13 +2,14 @@
 //!
 //! A header creates a block for a frame ([`frame`]); data packets go straight to their place in its storage, mostly because
 //! [`plan`] foresaw it; [`pinnace_core::LossDecider`] says which losses are allowed; one answer a frame and drain tells
-//! the sender ([`answer`]). What is remembered of a sender beyond its frames is in [`source`], data that came before its
+//! the sender ([`answer`]); [`crowding`] holds it back while the application is slow. What is remembered of a sender beyond its frames is in [`source`], data that came before its
 //! header in [`early`].
 //!
 //! Always true: blocks, bytes, senders, early packets and replies stay within [`Limits`](crate::Limits); a block is in the
 //! slab, in its sender's table and on the wheel, or in none of them.
 
 mod answer;
+mod crowding;
 mod early;
 mod frame;
 mod offer;
@@ -20,6 +21,7 @@ mod source;
 
 use crate::{Config, Event, FrameId, IncomingCounters};
 use answer::Reply;
+use crowding::Crowding;
 use early::Early;
 use pinnace_core::{Address, Placed, PollAt, RxMeta, Time, TimerWheel, Train};
 use pinnace_wire::vrp::{MAX_ANSWER_BYTES, Tag};
@@ -53,6 +55,7 @@ pub struct Incoming {
     bytes: u64,
     /// Of those, storage of delivered frames.
     delivered_bytes: u64,
+    crowding: Crowding,
     /// Blocks in order of creation of which no data packet had come when they were last looked at.
     empty: VecDeque<(u32, FrameId)>,
     early: Early,
@@ -86,6 +89,7 @@ impl Incoming {
             delivered: BTreeMap::new(),
             bytes: 0,
             delivered_bytes: 0,
+            crowding: Crowding::default(),
             empty: VecDeque::new(),
             early: Early::default(),
             wheel: TimerWheel::new(now),
@@ -105,6 +109,8 @@ impl Incoming {
         if let Some(bytes) = self.delivered.remove(&id) {
             self.bytes -= bytes;
             self.delivered_bytes -= bytes;
+            self.crowding.on_released(bytes);
+            self.let_in();
         }
     }
 

@@ -1,6 +1,7 @@
 //! What a read brings: data packets for their frames, and control packets.
 
 use super::answer::{Notes, Reply};
+use super::crowding;
 use super::early::{EarlyPacket, Kept};
 use super::frame::{self, Frame, Incomplete, Outcome};
 use super::offer::Offer;
@@ -68,14 +69,18 @@ impl Incoming {
 
     /// A data packet of a known frame.
     fn on_data(&mut self, now: Time, meta: &RxMeta, segment: &Segment, rx: &mut Placed<'_>, index: u32, packet: u32) {
+        let waits = |frame: &Frame| frame.incomplete().is_some_and(|it| crowding::waits_for_room(&it.contract));
+        let size = self.frames.get(index).filter(|frame| waits(frame)).map(|frame| frame.size);
+        let is_crowded = size.is_some_and(|size| self.is_crowded(size));
         let Some(frame) = self.frames.get_mut(index) else { return };
         let is_new = packet >= frame.next_expected();
-        match frame.on_data(now, meta.destination, packet, segment.len) {
+        match frame.on_data(now, meta.destination, packet, segment.len, is_crowded) {
             Outcome::Malformed => {
                 self.counters.datagrams_malformed += 1;
                 return;
             }
             Outcome::Unwanted => self.counters.packets_unwanted += 1,
+            Outcome::HeldBack => self.hold_back(index),
             Outcome::Stored(to) => {
                 let copied = rx.settle(segment, HEADER_BYTES..segment.len, to);
                 self.counters.packets_received += 1;
@@ -297,12 +302,15 @@ impl Incoming {
         let mut notes = Notes::frame_ok();
         let mut pieces: Vec<(u64, Vec<u8>)> = Vec::new();
         let mut marks = u32::from(meta.ecn == Ecn::Congested);
-        if offer.inline.is_some() {
+        // What is not taken now follows in packets.
+        let is_crowded = crowding::waits_for_room(&offer.contract) && self.is_crowded(offer.size);
+        let inline = offer.inline.as_ref().filter(|_| !is_crowded);
+        if inline.is_some() {
             for packet in 0..offer.packets {
                 decider.on_packet(packet, |_| {});
             }
         }
-        let mut has_data = offer.inline.is_some();
+        let (mut has_data, mut is_held_back) = (inline.is_some(), false);
         for EarlyPacket { packet, data, marked } in early {
             if packet < offer.packets && data.len() as u64 != u64::from(offer.packet_len(packet)) {
                 self.counters.datagrams_malformed += 1;
@@ -311,7 +319,9 @@ impl Incoming {
             has_data = true;
             budget += (HEADER_BYTES + data.len()) as u64;
             marks += u32::from(marked);
-            if frame::decide(&mut decider, &mut notes, packet, budget) {
+            if is_crowded && packet + 1 == offer.packets {
+                is_held_back = true;
+            } else if frame::decide(&mut decider, &mut notes, packet, budget) {
                 self.counters.packets_received += 1;
                 self.counters.packets_copied += 1;
                 self.counters.bytes_received += data.len() as u64;
@@ -326,7 +336,7 @@ impl Incoming {
             arrived.rx.release(buffer);
             return false;
         }
-        if let Some(inline) = offer.inline {
+        if let Some(inline) = inline {
             let payload = inline.at..inline.at + inline.bytes.len();
             let copied = arrived.rx.settle(arrived.segment, payload, BufferRange::new(buffer, 0, offer.size));
             self.counters.packets_received += u64::from(offer.packets);
@@ -345,6 +355,9 @@ impl Incoming {
         let is_done = frame.is_deliverable();
         self.frames.insert(frame);
         self.bytes += cost;
+        if is_held_back {
+            self.hold_back(index);
+        }
         let (wheel, life) = (&mut self.wheel, self.config.life_timeout);
         let forget = || wheel.insert(Sources::forgotten_at(now, life), Timer::Forget(meta.source));
         let source = self.sources.begin(now, meta.source, offer.number, forget);
@@ -375,6 +388,7 @@ impl Incoming {
         };
         self.bytes -= overhead;
         self.delivered_bytes += u64::from(delivery.size);
+        self.crowding.on_delivered(delivery.size);
         self.delivered.insert(delivery.id, u64::from(delivery.size));
         self.counters.frames_received += 1;
         self.counters.packets_lost += u64::from(delivery.loss.lost);

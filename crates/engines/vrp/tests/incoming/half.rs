@@ -108,6 +108,11 @@ impl Half {
         self.take_sent().into_iter().map(|sent| sent.bytes).collect()
     }
 
+    /// The same, in words.
+    pub fn said(&mut self) -> Vec<String> {
+        self.take().iter().map(|datagram| say(datagram)).collect()
+    }
+
     pub fn deliveries(&mut self) -> Vec<Delivery> {
         let received = |event| if let Event::Received(delivery) = event { Some(delivery) } else { None };
         self.take_events().into_iter().filter_map(received).collect()
@@ -193,6 +198,7 @@ pub fn say(datagram: &[u8]) -> String {
 impl Half {
     /// One datagram of Alice's, and what is answered in words.
     pub fn hear(&mut self, datagram: &[u8]) -> Vec<String> {
-        self.ask(datagram).iter().map(|datagram| say(datagram)).collect()
+        self.feed(datagram);
+        self.said()
     }
 }

@@ -2,6 +2,7 @@
 
 mod answers;
 mod contract;
+mod crowding;
 mod early;
 mod half;
 mod headers;

@@ -90,12 +90,21 @@ fn schedule(plan: &Plan, world: &mut World, ledger: &Rc<RefCell<Ledger>>) {
     }
 }
 
+/// The application takes what has come, and keeps all of it.
+fn take_now_and_then(world: &mut World, at: Time, every: Duration) {
+    world.schedule(at, move |world| {
+        world.call(RECEIVER, |engine| engine.as_incoming().expect("the receiver").set_waiting(0, 0));
+        take_now_and_then(world, at + every, every);
+    });
+}
+
 /// Runs one seed and returns what decides whether two runs were the same.
 fn run(plan: &Plan) -> u64 {
     let seed = plan.seed;
     let mut world = build(plan);
     let ledger = Rc::new(RefCell::new(Ledger::new(plan)));
     schedule(plan, &mut world, &ledger);
+    take_now_and_then(&mut world, Time::ZERO + plan.takes_every, plan.takes_every);
     let all = plan.frames.iter().map(|frame| frame.at).max().unwrap_or_default();
     let begun = world.run_for(all + Duration::from_millis(1));
     assert!(!matches!(begun, Outcome::Livelock(_)), "seed {seed}: {begun:?}: {plan:#?}");

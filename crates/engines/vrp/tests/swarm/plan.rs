@@ -42,6 +42,8 @@ pub(crate) struct Plan {
     pub(crate) end: Option<(Duration, End)>,
     pub(crate) freeze: Option<(Duration, HostId, Duration)>,
     pub(crate) icmp: bool,
+    /// How often the application takes what has come.
+    pub(crate) takes_every: Duration,
 }
 
 fn network(random: &mut Random) -> NetworkConfig {
@@ -142,7 +144,8 @@ impl Plan {
         let end = pick(random, &ends).map(|end| (millis(random, pick(&mut random.clone(), &[20, 200, 2000])), end));
         let freeze = random.chance(0.1).then(|| (millis(random, 300), somebody, millis(random, 700)));
         let icmp = random.chance(0.1);
-        Self { seed, senders, receiver, there, back, hosts, frames, end, freeze, icmp }
+        let takes_every = Duration::from_millis(pick(random, &[20, 500, 3000]));
+        Self { seed, senders, receiver, there, back, hosts, frames, end, freeze, icmp, takes_every }
     }
 
     /// When `host` dies, if it does.

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Listening, pinnace, text, wait};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PROTOCOLS: [&str; 5] = ["zcrp", "vrp", "a1", "xtp", "qmp"];
 
@@ -30,6 +30,23 @@ fn a_sender_says_that_the_listener_is_gone_however_it_ended() {
             let is_wrong = ["refuses", "was ended here", "no room"].iter().any(|words| error.contains(words));
             assert!(is_named && is_right && !is_wrong, "{protocol} {signal}: {error}");
         }
+    }
+}
+
+#[test]
+fn a_listener_misses_a_killed_sender_in_about_the_time_it_was_given() {
+    for protocol in PROTOCOLS {
+        let mut listen = pinnace(&[protocol, "listen", "127.0.0.1:0", "--count", "100000", "--timeout", "2"]);
+        let listening = Listening::of(listen.stdout(Stdio::null()));
+        let mut sender = send(protocol, &listening.address);
+        listening.wait_until_busy();
+        sender.kill().unwrap();
+        sender.wait().unwrap();
+        let killed = Instant::now();
+        let (code, error) = listening.end();
+        assert_eq!(code, Some(3), "{protocol}: {error}");
+        // Twice the time, and as much again for a machine that is busy.
+        assert!(killed.elapsed() < Duration::from_secs(8), "{protocol}, after {:?}: {error}", killed.elapsed());
     }
 }
 

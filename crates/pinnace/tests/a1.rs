@@ -281,6 +281,31 @@ fn a_peer_that_is_gone_is_given_up_and_the_next_one_is_another() {
     assert_eq!(accepted(&again).recv_timeout(LONG).unwrap().map(|received| received[0]), Some(3));
 }
 
+#[test]
+fn whoever_only_receives_misses_a_peer_that_is_gone() {
+    let short = Duration::from_millis(500);
+    let quick = Options { silence: short, keep_alive: short, ..options() };
+    let server = Socket::bind_with(LOCAL, reliable(), &quick).unwrap();
+    server.listen(2).unwrap();
+    let connect = || {
+        let client = socket(reliable());
+        let here = client.connect_timeout(server.local_addr(), reliable(), LONG).unwrap();
+        here.send(vec![1; 100], Full::Block).unwrap();
+        let there = accepted(&server);
+        assert!(there.recv_timeout(LONG).unwrap().is_some());
+        (client, here, there)
+    };
+    let (_alive, _quiet, living) = connect();
+    let (killed, _dead, there) = connect();
+    killed.abort();
+    let began = Instant::now();
+    let failed = there.recv_timeout(LONG).unwrap_err();
+    assert!(matches!(failed, Error::ConnectionFailed(Failure::Abandoned)), "{failed}");
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    // Whoever is there has answered, though it has nothing to send.
+    assert!(matches!(living.recv_timeout(2 * short), Err(Error::Timeout)));
+}
+
 //= A-15 test
 #[test]
 fn every_sink_gets_every_message_and_one_that_dies_does_not_stop_the_others() {

@@ -134,7 +134,14 @@ pub(crate) struct Transport {
 
 impl Transport {
     pub(crate) fn options(&self) -> Options {
-        Options { idle: self.idle.into(), silence: self.timeout, capture: self.pcap.clone(), ..Options::default() }
+        Options {
+            idle: self.idle.into(),
+            silence: self.timeout,
+            // Whoever only receives has to ask, or it would not miss the peer for half a minute.
+            keep_alive: self.timeout / 2,
+            capture: self.pcap.clone(),
+            ..Options::default()
+        }
     }
 
     /// An error of a socket that talks with `peer`, in the user's words. `listener` is what should run there.

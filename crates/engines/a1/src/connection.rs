@@ -166,8 +166,9 @@ pub(crate) fn stamp(now: Time) -> u32 {
 const OVERHEAD: u32 = HEADER_BYTES as u32;
 /// SYNC leaves at least once in so many windows.
 const WINDOWS_A_SYNC: u64 = 16;
-/// A peer that is not heard of is asked so often.
+/// A peer that is not heard of is asked so often, and several times before it is given up: a question can be lost.
 const ASK_EVERY: Duration = Duration::from_secs(1);
+const QUESTIONS: u32 = 4;
 
 /// A connection.
 #[derive(Debug)]
@@ -373,7 +374,7 @@ impl Connection {
         } else if config.idle.is_zero() {
             None
         } else if self.sync.asked_since.is_some() {
-            Some(self.sync.last_at + ASK_EVERY)
+            Some(self.sync.last_at + ASK_EVERY.min(config.silence / QUESTIONS))
         } else {
             Some(self.last_heard.max(self.sync.last_at) + config.idle)
         }

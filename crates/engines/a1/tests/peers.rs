@@ -420,3 +420,25 @@ fn an_ack_that_waited_for_an_answer_leaves_with_it() {
         }
     }
 }
+
+fn ended(half: &Half) -> Option<&Result<(), Failure>> {
+    half.events.iter().find_map(|it| if let Event::Closed { result, .. } = it { Some(result) } else { None })
+}
+
+#[test]
+fn whoever_is_not_heard_of_is_asked_several_times_and_then_given_up() {
+    let millis = Duration::from_millis;
+    let mut half = server_of(Config { idle: millis(500), silence: millis(400), ..config() });
+    half.advance(millis(5));
+    let mut liar = Liar::new(PEER, 0x77, record());
+    liar.connect(&mut half, PORT);
+    let sync = of(&half.take(), Kind::Sync).first().map(|sync| sync.header().stamp);
+    half.feed(PEER, &Lie { stamp: sync.unwrap_or(0), ..liar.answer(Kind::SyncReply, 0, &[]) }.bytes());
+    half.advance(millis(490));
+    assert!(of(&half.take(), Kind::Sync).is_empty() && ended(&half).is_none());
+    half.advance(millis(380));
+    assert!((3..=5).contains(&of(&half.take(), Kind::Sync).len()), "a question can be lost");
+    assert_eq!(ended(&half), None);
+    half.advance(millis(100));
+    assert_eq!(ended(&half), Some(&Err(Failure::Abandoned)));
+}

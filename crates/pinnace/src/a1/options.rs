@@ -65,6 +65,9 @@ pub struct Options {
     pub sync_every: Duration,
     /// A peer that was asked and has not been heard of for so long is given up.
     pub silence: Duration,
+    /// A peer that has not been heard of for so long is asked, although there is nothing to send to it; 0: never. Whoever
+    /// only receives finds out that a peer has died after this time and `silence`.
+    pub keep_alive: Duration,
     /// All connections of the socket together send no faster than so many bytes of datagrams a second; 0: no limit. Where
     /// it is the bottleneck, priorities decide who waits.
     pub link_average: u64,
@@ -99,6 +102,7 @@ impl Default for Options {
             linger: Duration::from_secs(5),
             sync_every: config.sync_every,
             silence: config.silence,
+            keep_alive: config.idle,
             link_average: config.link_average,
             link_burst: config.link_burst,
             limits: config.limits,
@@ -140,6 +144,7 @@ impl Options {
             validates: !path.is_local,
             sync_every: self.sync_every,
             silence: self.silence,
+            idle: self.keep_alive,
             limits: self.limits.clone(),
             seed: self.seed.unwrap_or_else(random_seed),
             ..config

@@ -306,6 +306,31 @@ fn whoever_only_receives_misses_a_peer_that_is_gone() {
     assert!(matches!(living.recv_timeout(2 * short), Err(Error::Timeout)));
 }
 
+#[test]
+fn a_closed_port_refuses_at_once_and_ends_no_connection() {
+    let (server, to) = listening(reliable());
+    let quick = Options { silence: Duration::from_secs(1), ..options() };
+    let client = Socket::connected(to, reliable(), &quick).unwrap();
+    let here = client.connect_timeout(to, reliable(), LONG).unwrap();
+    let there = accepted(&server);
+    here.send(vec![1; 100], Full::Block).unwrap();
+    assert!(there.recv_timeout(LONG).unwrap().is_some());
+    // Killed: its port is closed now, and its host says so. That could be forged.
+    server.abort();
+    drop((server, there));
+    here.send(vec![2; 100], Full::Block).unwrap();
+    let failed = here.flush_timeout(LONG).unwrap_err();
+    assert!(matches!(failed, Error::ConnectionFailed(Failure::Abandoned)), "{failed}");
+    assert!(client.counters().unreachable_reports > 0);
+    let began = Instant::now();
+    let failed = client.connect_timeout(to, reliable(), LONG).unwrap_err();
+    let refused = Failure::Refused { code: RejectCode::NoListener, text: String::new() };
+    assert!(matches!(&failed, Error::ConnectionFailed(failure) if *failure == refused), "{failed}");
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    // It talks with nobody else.
+    assert!(client.connect("127.0.0.1:9", reliable()).is_err());
+}
+
 //= A-15 test
 #[test]
 fn every_sink_gets_every_message_and_one_that_dies_does_not_stop_the_others() {

@@ -120,7 +120,7 @@ fn deadline(args: &Args) -> Result<u32, Error> {
 
 fn connect(args: &Args, name: &str, to: SocketAddr, qos: Qos) -> Result<Connection, Error> {
     let failed = |error| args.transport.error(name, "a1 listen", error);
-    let socket = Socket::client_of(to, qos, &args.transport.options()).map_err(failed)?;
+    let socket = Socket::connected(to, qos, &args.transport.options()).map_err(failed)?;
     let timeout = args.transport.timeout;
     transport::interruptible(move || socket.connect_timeout(to, qos, timeout))?.map_err(failed)
 }

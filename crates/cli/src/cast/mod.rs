@@ -47,7 +47,7 @@ Every block is one A1 message with 40 bytes in front: which stream, its number, 
 it was due. What a player needs first (the header of a WAV or Y4M file) is a message of its own,
 which is sent at the beginning, every second, and whenever a sink tunes in (with --mode raw several
 times, since it can be lost): so whoever comes late has it. A sink that is not there, or has died, is
-tried again every second.";
+tried again every second; if there is one sink alone, and its port is closed, nothing begins.";
 
 /// Send a WAV or Y4M file, or any bytes at a rate, live to several sinks (A1)
 #[derive(Debug, clap::Args)]
@@ -241,8 +241,10 @@ fn socket(args: &Args, cut: &Cut, sinks: &[(String, SocketAddr)]) -> Result<Sock
     // A change may ask for anything but another kind of connection.
     let max = Qos { send_average: 0, send_burst: 0, priority: 0, ..cut.qos };
     let is_here = sinks.iter().all(|(_, sink)| sink.ip().is_loopback());
-    let opened = match sinks.first() {
-        Some((_, first)) if is_here => Socket::client_of(first, max, &options),
+    let opened = match sinks {
+        // Of one sink alone the network tells whether anybody is there.
+        [(_, only)] if args.group.is_none() => Socket::connected(only, max, &options),
+        [(_, first), ..] if is_here => Socket::client_of(first, max, &options),
         _ if args.group.is_some() => Socket::bind_with("0.0.0.0:0", max, &options),
         _ => Socket::client(max, &options),
     };

@@ -25,6 +25,9 @@ pub struct Config {
     /// An OPEN is only believed with a cookie, which shows that its sender receives at its address. Without, a stranger is
     /// sent no more than three times what came from there.
     pub validates: bool,
+    /// When the network reports that nobody is at the link's one peer, connections whose OPEN nobody has answered fail.
+    /// (TCP does so, too. A report is easier to forge than a REJECT.)
+    pub trusts_reports: bool,
     /// SYNC goes out so often while there is something to measure.
     pub sync_every: Duration,
     /// Who has not been heard of for so long is asked with SYNC, although there is nothing to send. 0: never.
@@ -59,6 +62,7 @@ impl Default for Config {
             control_bytes: 1232,
             is_padded: false,
             validates: true,
+            trusts_reports: false,
             sync_every: Duration::from_millis(100),
             idle: Duration::from_secs(30),
             silence: Duration::from_secs(15),

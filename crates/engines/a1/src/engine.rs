@@ -276,10 +276,13 @@ impl Engine for A1 {
         }
     }
 
-    fn handle_path_event(&mut self, _now: Time, event: PathEvent) {
+    fn handle_path_event(&mut self, now: Time, event: PathEvent) {
         match event {
-            // Anybody can forge it: the time-outs find out.
-            PathEvent::Unreachable => self.shared.counters.unreachable_reports += 1,
+            // Anybody can forge it: mostly the time-outs find out.
+            PathEvent::Unreachable => {
+                self.shared.counters.unreachable_reports += 1;
+                self.on_unreachable(now);
+            }
             // Blocks keep their size. (Links let the network cut them.)
             PathEvent::TooLarge(fits) => {
                 let bytes = self.shared.config.control_bytes;

@@ -10,7 +10,7 @@ use crate::outgoing::Timing;
 use crate::shared::{Reply, Shared};
 use crate::{Event, Failure, qos};
 use core::num::NonZeroU32;
-use pinnace_core::{ContextKey, RxMeta, Time};
+use pinnace_core::{Address, ContextKey, RxMeta, Time};
 use pinnace_wire::a1::{self, Accept, Body, Cookie, Head, Header, MIN_OPEN_BYTES, Open, Reject, RejectCode};
 
 /// Bytes of an ACCEPT.
@@ -40,6 +40,30 @@ impl A1 {
                 self.shared.counters.connections_refused += 1;
                 self.reject(meta, head, &Reject::Refused { code, text });
             }
+        }
+    }
+
+    /// The network says that nobody is at the link's one peer. What has been answered is not given up for a report that
+    /// anybody could forge; nor is an OPEN that was said only once, since its listener may be about to begin.
+    pub(crate) fn on_unreachable(&mut self, now: Time) {
+        if !self.shared.config.trusts_reports {
+            return;
+        }
+        let is_hopeless = |connection: &Connection| {
+            connection.peer == Address::Peer
+                && connection.phase == Phase::Opening
+                && connection.open.sent > 1
+                // A request for a cookie is an answer.
+                && connection.cookie.is_empty()
+        };
+        let keys: Vec<_> = self.connections.iter().filter(|(_, it)| is_hopeless(it)).map(|(key, _)| key).collect();
+        for key in keys {
+            if let Some(connection) = self.connections.lookup_mut(key) {
+                connection.phase = Phase::Over;
+                let failure = Failure::Refused { code: RejectCode::NoListener, text: String::new() };
+                connection.conclude(&mut self.shared, Err(failure));
+            }
+            self.settle(now, key);
         }
     }
 

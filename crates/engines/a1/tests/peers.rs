@@ -5,7 +5,7 @@ use core::time::Duration;
 use half::liar::{END, Liar, Lie, MULTICAST, RELIABLE, RETRANSMITTED, START, seal};
 use half::{Got, Half};
 use pinnace_a1::{Address as Name, Config, ConnectionId, Event, Failure, Group, Output, Qos};
-use pinnace_core::{Address, ControllerKind};
+use pinnace_core::{Address, ControllerKind, Engine, PathEvent};
 use pinnace_wire::a1::{Body, Kind, RejectCode};
 
 const PEER: Address = Address::Node(1);
@@ -423,6 +423,49 @@ fn an_ack_that_waited_for_an_answer_leaves_with_it() {
 
 fn ended(half: &Half) -> Option<&Result<(), Failure>> {
     half.events.iter().find_map(|it| if let Event::Closed { result, .. } = it { Some(result) } else { None })
+}
+
+#[test]
+fn a_report_that_nobody_is_there_ends_only_what_nobody_has_answered() {
+    let millis = Duration::from_millis;
+    let name = Name { host: 1, port: 9 };
+    let refused = Err(Failure::Refused { code: RejectCode::NoListener, text: String::new() });
+    let opening = |trusts_reports, to| {
+        let mut half = Half::new(Config { trusts_reports, ..config() });
+        half.call(|engine, now| engine.open(now, to, name, record())).expect("room");
+        let open = half.take().remove(0);
+        (half, open)
+    };
+    let report = |half: &mut Half| half.call(|engine, now| engine.handle_path_event(now, PathEvent::Unreachable));
+    let (mut half, _) = opening(true, Address::Peer);
+    report(&mut half);
+    assert_eq!(ended(&half), None, "its listener may be about to begin");
+    half.advance(millis(300));
+    report(&mut half);
+    assert_eq!(ended(&half), Some(&refused));
+    assert_eq!(half.a1().counters().unreachable_reports, 2);
+    // Whom the report is about is not known, or it is not believed at all.
+    for (trusts_reports, to) in [(true, PEER), (false, Address::Peer)] {
+        let (mut half, _) = opening(trusts_reports, to);
+        half.advance(millis(300));
+        report(&mut half);
+        assert_eq!(ended(&half), None);
+    }
+    // A request for a cookie is an answer.
+    let (mut half, open) = opening(true, Address::Peer);
+    let mut body = vec![0, 4, 0, 16];
+    body.extend([7; 16]);
+    let (connection, stamp) = (open.header().connection.get(), open.header().stamp);
+    half.feed(Address::Peer, &Lie { kind: 3, flags: 8, connection, stamp, body, ..Lie::default() }.bytes());
+    half.advance(millis(300));
+    report(&mut half);
+    assert_eq!(ended(&half), None);
+    // So is ACCEPT.
+    let (mut half, open) = opening(true, Address::Peer);
+    let accept = Liar::new(Address::Peer, 0x77, record()).accept(&open);
+    half.feed(Address::Peer, &accept);
+    (0..9).for_each(|_| report(&mut half));
+    assert_eq!(ended(&half), None);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::counters::Seen;
 use crate::network::{NOWHERE, same_family};
 pub(super) use crate::network::{canonical, deadline, resolve, resolve_to};
 use crate::{Error, wrapped};
-use pinnace_a1::A1;
+use pinnace_a1::{A1, Config};
 use pinnace_core::{Address, Time};
 use pinnace_link::{CaptureOptions, Link, UdpLink};
 use pinnace_runtime::EndpointConfig;
@@ -64,6 +64,17 @@ impl Bound {
         let link = wrapped(link, ends, options.capture.as_deref(), options.fault.as_ref())?;
         Ok(Self { link, groups, path, local, peer: None, warnings })
     }
+
+    /// A UDP socket that talks with `peer` alone.
+    pub(super) fn connected(peer: SocketAddr, options: &Options) -> Result<Self, Error> {
+        let failed = |error| Error::io(format!("cannot open a socket to {peer}"), error);
+        let link = UdpLink::connect(None, peer, &options.udp).map_err(failed)?;
+        let local = link.local_address().ok_or_else(|| failed(io::ErrorKind::AddrNotAvailable.into()))?;
+        let (path, warnings) = (Path::of_udp(&link), link.warnings());
+        let ends = Some(CaptureOptions::new(local, peer));
+        let link = wrapped(link, ends, options.capture.as_deref(), options.fault.as_ref())?;
+        Ok(Self { link, groups: Groups::default(), path, local, peer: Some(peer), warnings })
+    }
 }
 
 /// Puts the engine on a link.
@@ -71,7 +82,9 @@ pub(super) fn start(bound: Bound, max_qos: Qos, options: &Options) -> Result<End
     let Bound { link, groups, path, local, peer, warnings } = bound;
     let max_qos = options::fill(max_qos, &path);
     options::check(&max_qos)?;
-    let engine = A1::new(options.config(&path, local, max_qos), Time::ZERO);
+    // Only of one peer is it known whom a report of the network is about.
+    let config = Config { trusts_reports: peer.is_some(), ..options.config(&path, local, max_qos) };
+    let engine = A1::new(config, Time::ZERO);
     let endpoint = EndpointConfig { idle: options.idle, worker: options.worker, ..EndpointConfig::default() };
     let port = Port::new(Node::new(engine, groups), link, Exchange::default(), endpoint)
         .map_err(|error| Error::io("cannot start the socket", error))?;

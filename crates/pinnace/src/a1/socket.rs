@@ -85,6 +85,26 @@ impl Socket {
         Self::on(Bound::udp((local, 0).into(), options)?, max_qos, options)
     }
 
+    /// A socket that talks with `peer` alone. If nothing is bound to the peer's port, its host says so, and connecting fails
+    /// at once; no other socket hears of that. It joins no groups.
+    ///
+    /// ```
+    /// use pinnace::Error;
+    /// use pinnace::a1::{Failure, Options, Socket, reliable};
+    /// # fn main() -> Result<(), Error> {
+    /// let client = Socket::connected("127.0.0.1:9", reliable(), &Options::default())?;
+    /// let error = client.connect("127.0.0.1:9", reliable()).unwrap_err();
+    /// assert!(matches!(error, Error::ConnectionFailed(Failure::Refused { .. })), "{error}");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Socket::bind`], and if the system has no way to the peer.
+    pub fn connected(peer: impl ToSocketAddrs, max_qos: Qos, options: &Options) -> Result<Self, Error> {
+        Self::on(Bound::connected(canonical(port::resolve(peer)?), options)?, max_qos, options)
+    }
+
     /// A socket on a link of one's own, for middlewares such as [`Fault`](crate::link::Fault). `local` is where it is bound
     /// to, its port the one that others name; `peer` is the only one that the link talks with, if it is such a link (port 0:
     /// any name for it is right). It joins no groups.

@@ -6,7 +6,7 @@ use crate::interrupt;
 use crate::perf::IdleChoice;
 use clap::{Args, ValueEnum};
 use pinnace::service::PathClass;
-use pinnace::zcrp::{Failure, Options, Profile, Progress, Receiving, Refused, Sending};
+use pinnace::zcrp::{Failure, Options, Profile, Progress, Receiving, Refused, Sender, Sending};
 use pinnace::{Message, Unsent};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -100,6 +100,12 @@ pub(crate) fn address(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
+/// Whether the peer has said anything that only a receiver says.
+pub(crate) fn is_heard(sender: &Sender) -> bool {
+    let counters = sender.counters();
+    counters.requests_received + counters.acknowledgements_received + counters.flow_hints_received > 0
+}
+
 /// A message on its way, in either direction.
 pub(crate) trait UnderWay: Sized {
     fn wait_timeout(self, timeout: Duration) -> Progress<Self, Result<Message, Unsent>>;
@@ -136,12 +142,23 @@ pub(crate) fn wait<W: UnderWay>(
 
 /// Runs `work`, which cannot be interrupted, on a thread of its own, and waits for it or for Ctrl-C.
 pub(crate) fn interruptible<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
+    interruptible_while(|| Ok(()), work)
+}
+
+/// The same, and `look` is called every [`interrupt::LOOK`]; its error ends the wait.
+pub(crate) fn interruptible_while<T: Send + 'static>(
+    look: impl Fn() -> Result<(), Error>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Error> {
     let (done, result) = std::sync::mpsc::channel();
     std::thread::spawn(move || done.send(work()));
     loop {
         match result.recv_timeout(interrupt::LOOK) {
             Ok(value) => return Ok(value),
-            Err(std::sync::mpsc::RecvTimeoutError::Timeout) => interrupt::check()?,
+            Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {
+                interrupt::check()?;
+                look()?;
+            }
             Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => {
                 return Err(Error::failed("a thread of this program has failed; please report it"));
             }

@@ -2,9 +2,11 @@
 
 mod args;
 mod content;
+mod presence;
 
 pub(crate) use args::{Local, What};
 pub(crate) use content::Content;
+pub(crate) use presence::{Presence, nobody};
 
 use crate::exit::Error;
 use crate::interrupt;

@@ -4,6 +4,7 @@
 //! that the sender gives up.
 
 use super::protocol::{self, CONTROL_BYTES, Refusal, ToSender, printable};
+use crate::bare::Presence;
 use crate::exit::{Error, Exit};
 use crate::transport::{self, Transport};
 use pinnace::Message;
@@ -151,6 +152,11 @@ impl<'a> Peer<'a> {
         if let Ok(sending) = self.sender.send(message) {
             let _ = sending.wait_timeout(LAST_WORD);
         }
+    }
+
+    /// The wait for its first answer; `listener` is the command that should run there.
+    pub(super) fn presence<'b>(&'b self, listener: &'b str) -> Presence<'b> {
+        Presence::of_turns(&self.name, listener)
     }
 
     /// The peer must answer for the first time before this.

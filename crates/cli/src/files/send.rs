@@ -173,7 +173,10 @@ impl<'a> Transfer<'a> {
         self.peer.listen()?;
         let offer = protocol::encode(&ToReceiver::Offer(Offer::new(self.chunk_bytes)))?;
         let deadline = self.peer.first_deadline();
+        let presence = self.peer.presence("recv");
         let look = || {
+            let sender = &self.peer.sender;
+            presence.look(sender.counters().unreachable_reports, transport::is_heard(sender))?;
             if Instant::now() < deadline {
                 return self.peer.look();
             }

@@ -6,6 +6,7 @@ use super::source::{self, Choice, Feed, Next};
 use super::tally::{Ages, Losses, of};
 use super::tcp;
 use super::words::{self, both, take};
+use crate::bare::Presence;
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
@@ -230,7 +231,12 @@ impl Args {
         };
         let sender = vrp::Sender::connect(crate::xtp::resolve(&self.to)?, &options)?;
         let opener = sender.clone();
-        transport::interruptible(move || opener.open())?.map_err(|error| match error {
+        let presence = Presence::new(&self.to, "stream recv");
+        let look = || {
+            let counters = sender.counters();
+            presence.look(counters.unreachable_reports, counters.controls_received > 0)
+        };
+        transport::interruptible_while(look, move || opener.open())?.map_err(|error| match error {
             pinnace::Error::FrameFailed(vrp::Failure::PeerGone) => Error::peer_gone(format!(
                 "no answer from {} within {} s: is `pinnace stream recv` running there, and does UDP reach it?",
                 self.to,

@@ -1,7 +1,7 @@
 //! `pinnace vrp send`.
 
 use super::{ContractArgs, Line, Packets, Transport, lost, sha256};
-use crate::bare::{What, one_line, pairs};
+use crate::bare::{Presence, What, one_line, pairs};
 use crate::content::{DATA, Source};
 use crate::exit::Error;
 use crate::interrupt;
@@ -160,6 +160,11 @@ fn send_all(
     let parallel = (MOST_BYTES / source.len().max(1)).clamp(1, args.parallel.into());
     let mut under_way: VecDeque<(u64, Sending)> = VecDeque::new();
     let mut next = 0;
+    let presence = Presence::new(&peer.to, "vrp listen");
+    let look = || {
+        let counters = peer.sender.counters();
+        presence.look(counters.unreachable_reports, counters.controls_received > 0)
+    };
     loop {
         while next < args.what.count && under_way.len() < parallel {
             let frame = args.frame(source, next, contract)?;
@@ -168,7 +173,7 @@ fn send_all(
             next += 1;
         }
         let Some((number, oldest)) = under_way.pop_front() else { return Ok(()) };
-        match wait(oldest)? {
+        match wait(oldest, look)? {
             Ok(sent) => done.count(output, number, &sent),
             Err(Unsent { error: pinnace::Error::FrameFailed(Failure::Late), .. }) => {
                 done.late += 1;
@@ -179,10 +184,11 @@ fn send_all(
     }
 }
 
-/// Waits for the end of a frame, or for Ctrl-C.
-fn wait(mut sending: Sending) -> Result<Result<Sent, Unsent>, Error> {
+/// Waits for the end of a frame, or for Ctrl-C; `look` is called meanwhile, and its error ends the wait.
+fn wait(mut sending: Sending, look: impl Fn() -> Result<(), Error>) -> Result<Result<Sent, Unsent>, Error> {
     loop {
         interrupt::check()?;
+        look()?;
         sending = match sending.wait_timeout(interrupt::LOOK) {
             Progress::Ended(result) => return Ok(result),
             Progress::UnderWay(sending) => sending,

@@ -1,6 +1,7 @@
 //! Waiting for a peer, and knowing when it is gone.
 
 use super::settings::LinkName;
+use crate::bare;
 use crate::exit::Error;
 use crate::interrupt;
 use pinnace::xtp::{Endpoint, Failure, Refused};
@@ -48,10 +49,7 @@ impl<'a> Watch<'a> {
 
     fn nobody(&self) -> Error {
         let what = if self.link == LinkName::Udp { "UDP port" } else { "IP protocol" };
-        Error::peer_gone(format!(
-            "nobody answers at {}: its {what} is closed; start `pinnace xtp listen` there",
-            self.to
-        ))
+        bare::nobody(self.to, what, "xtp listen")
     }
 
     fn gone(&self) -> Error {

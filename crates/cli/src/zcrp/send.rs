@@ -1,12 +1,12 @@
 //! `pinnace zcrp send`.
 
 use super::Tally;
-use crate::bare::{What, one_line};
+use crate::bare::{Presence, What, one_line};
 use crate::content::DATA;
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
-use crate::transport::Transport;
+use crate::transport::{self, Transport};
 use crate::units::count_of;
 use crate::xtp::resolve;
 use pinnace::zcrp::{Sender, Sending};
@@ -71,12 +71,11 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let failed = |error| args.transport.error(&to, error);
     let ahead = (AHEAD_BYTES / source.len().max(1)).clamp(1, AHEAD);
     let begun = Instant::now();
-    let answered = || {
-        let counters = sender.counters();
-        counters.requests_received + counters.acknowledgements_received + counters.flow_hints_received > 0
-    };
+    let presence = Presence::of_turns(&to, "zcrp listen");
     let look = || {
-        if begun.elapsed() > args.transport.timeout && !answered() {
+        let is_heard = transport::is_heard(&sender);
+        presence.look(sender.counters().unreachable_reports, is_heard)?;
+        if begun.elapsed() > args.transport.timeout && !is_heard {
             return Err(Error::peer_gone(format!(
                 "no answer from {to} within {} s: is `pinnace zcrp listen` running there, and does UDP reach it?",
                 args.transport.timeout.as_secs_f32()

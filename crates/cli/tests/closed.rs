@@ -1,0 +1,39 @@
+//! What a sender says if nobody listens: at once, where the other host says that the port is closed.
+
+mod common;
+
+use common::{run, text};
+use std::net::UdpSocket;
+use std::time::{Duration, Instant};
+
+#[test]
+fn a_closed_port_is_reported_at_once() {
+    // Nobody listens there any more, and hardly anybody else begins to.
+    let closed = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let to = &*closed;
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), [7; 10_000]).unwrap();
+    let file = file.path().to_str().unwrap();
+    for (args, listener) in [
+        (&["zcrp", "send", "--size", "1000", "--to", to][..], "zcrp listen"),
+        (&["zcrp", "send", "--size", "3MB", "--count", "9", "--to", to], "zcrp listen"),
+        (&["vrp", "send", "--size", "1000", "--to", to], "vrp listen"),
+        (&["vrp", "send", "--size", "3MB", "--count", "9", "--to", to], "vrp listen"),
+        (&["a1", "send", "--size", "1000", "--to", to], "a1 listen"),
+        (&["a1", "send", "--size", "3MB", "--count", "9", "--to", to, "--mode", "raw"], "a1 listen"),
+        (&["xtp", "send", "--size", "1000", "--to", to], "xtp listen"),
+        (&["qmp", "send", "--size", "1000", "--to", to], "qmp listen"),
+        (&["send", file, to], "recv"),
+        (&["cast", file, "--rate", "1mbit", "--to", to], "tune"),
+        (&["stream", "send", "--size", "1000", "--count", "3", "--to", to], "stream recv"),
+    ] {
+        let begun = Instant::now();
+        let output = run(&[args, &["--timeout", "50"]].concat());
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{args:?}: {error}");
+        assert!(begun.elapsed() < Duration::from_secs(20), "{args:?}: {:?}", begun.elapsed());
+        let last = error.lines().last().unwrap_or_default();
+        let is_told = last.contains("nobody") && last.contains(to) && last.contains(&format!("`pinnace {listener}`"));
+        assert!(is_told, "{args:?}: {error}");
+    }
+}

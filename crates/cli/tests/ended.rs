@@ -51,6 +51,31 @@ fn a_listener_misses_a_killed_sender_in_about_the_time_it_was_given() {
 }
 
 #[test]
+fn a_sender_that_waits_for_its_input_misses_the_listener_and_hears_an_interrupt() {
+    for protocol in ["xtp", "qmp"] {
+        for (signal, code) in [("-KILL", 3), ("-INT", 130)] {
+            let mut listening = Listening::start(&[protocol, "listen", "127.0.0.1:0"]);
+            let args = [protocol, "send", "-", &listening.address, "--timeout", "1"];
+            let mut sender = pinnace(&args).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            let mut stdin = sender.stdin.take().unwrap();
+            std::io::Write::write_all(&mut stdin, &[7; 1_000_000]).unwrap();
+            std::thread::sleep(Duration::from_millis(500));
+            if signal == "-KILL" {
+                listening.kill();
+            } else {
+                let id = sender.id().to_string();
+                assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+            }
+            // The pipe stays open.
+            let ended = wait(&mut sender);
+            let error = text(&sender.wait_with_output().unwrap().stderr);
+            assert_eq!(ended, Some(code), "{protocol} {signal}: {error}");
+            drop(stdin);
+        }
+    }
+}
+
+#[test]
 fn a_listener_says_that_the_sender_is_gone_and_after_how_many_bytes() {
     for protocol in ["xtp", "qmp"] {
         for service in ["connection", "bulk-data"] {

@@ -2,9 +2,11 @@
 
 use crate::content::Source;
 use crate::exit::Error;
+use crate::interrupt;
 use pinnace::Message;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 
 /// Bytes of standard input or a file that travel together.
 const PIECE: usize = 256 << 10;
@@ -16,7 +18,7 @@ pub(crate) enum Content {
     /// Of a length that is known.
     Known(Source),
     /// As long as it turns out to be.
-    Input(Box<dyn Read>),
+    Input(Box<dyn Read + Send>),
 }
 
 impl Content {
@@ -79,7 +81,11 @@ impl Content {
         match self {
             Self::Known(source @ Source::File { .. }) => Pieces::File { source, from: 0 },
             Self::Known(source) => Pieces::Whole(source.message(number).map(Some)),
-            Self::Input(input) => Pieces::Input { input, ahead: None, begun: false },
+            Self::Input(input) => {
+                // It is read once.
+                let input = std::mem::replace(input, Box::new(std::io::empty()));
+                Pieces::Input { pieces: read_ahead(input), ahead: None, begun: false }
+            }
         }
     }
 }
@@ -93,15 +99,19 @@ pub(crate) enum Pieces<'a> {
     },
     /// One piece is read ahead: the last one has to be known.
     Input {
-        input: &'a mut Box<dyn Read>,
+        pieces: Receiver<Result<Vec<u8>, Error>>,
         ahead: Option<Vec<u8>>,
         begun: bool,
     },
 }
 
 impl Pieces<'_> {
-    /// The next piece, and whether the message ends with it. An empty message has none.
-    pub(crate) fn next(&mut self) -> Result<Option<(Message, bool)>, Error> {
+    /// The next piece, and whether the message ends with it. An empty message has none. While it has to be waited for `look`
+    /// is called every [`interrupt::LOOK`]; its error ends the wait.
+    pub(crate) fn next(
+        &mut self,
+        mut look: impl FnMut() -> Result<(), Error>,
+    ) -> Result<Option<(Message, bool)>, Error> {
         match self {
             Self::Whole(whole) => {
                 let message = std::mem::replace(whole, Ok(None))?;
@@ -116,16 +126,44 @@ impl Pieces<'_> {
                 *from += len;
                 Ok(Some((piece, *from == source.len())))
             }
-            Self::Input { input, ahead, begun } => {
+            Self::Input { pieces, ahead, begun } => {
                 if !std::mem::replace(begun, true) {
-                    *ahead = piece(input)?;
+                    *ahead = wait(pieces, &mut look)?;
                 }
                 let Some(this) = ahead.take() else { return Ok(None) };
-                *ahead = piece(input)?;
+                *ahead = wait(pieces, &mut look)?;
                 Ok(Some((Message::from_vec(this), ahead.is_none())))
             }
         }
     }
+}
+
+/// The next piece that was read; `None` at the end.
+fn wait(
+    pieces: &Receiver<Result<Vec<u8>, Error>>,
+    look: &mut dyn FnMut() -> Result<(), Error>,
+) -> Result<Option<Vec<u8>>, Error> {
+    loop {
+        match pieces.recv_timeout(interrupt::LOOK) {
+            Ok(piece) => return piece.map(Some),
+            Err(RecvTimeoutError::Disconnected) => return Ok(None),
+            Err(RecvTimeoutError::Timeout) => look()?,
+        }
+    }
+}
+
+/// Reads on a thread of its own: a pipe may say nothing for any time, in which the peer can die.
+fn read_ahead(mut input: Box<dyn Read + Send>) -> Receiver<Result<Vec<u8>, Error>> {
+    let (done, pieces) = sync_channel(1);
+    std::thread::spawn(move || {
+        while let Some(piece) = piece(&mut *input).transpose() {
+            let is_last = piece.is_err();
+            if done.send(piece).is_err() || is_last {
+                return;
+            }
+        }
+    });
+    pieces
 }
 
 /// The next bytes, as many as come at once; `None` at the end.
@@ -172,7 +210,7 @@ mod tests {
         let of = |bytes: &[u8]| -> Vec<(usize, bool)> {
             let mut content = Content::Input(Box::new(std::io::Cursor::new(bytes.to_vec())));
             let mut pieces = content.pieces(0);
-            std::iter::from_fn(|| pieces.next().unwrap()).map(|(piece, last)| (piece.len(), last)).collect()
+            std::iter::from_fn(|| pieces.next(|| Ok(())).unwrap()).map(|(piece, last)| (piece.len(), last)).collect()
         };
         assert_eq!(of(&[]), []);
         assert_eq!(of(&[1]), [(1, true)]);

@@ -10,7 +10,7 @@ use crate::output::Output;
 use crate::units::count_of;
 use crate::xtp::resolve;
 use indicatif::ProgressBar;
-use pinnace::qmp::{Endpoint, Options, Shutdown, Stream};
+use pinnace::qmp::{Endpoint, Options, Shutdown, State, Stream};
 use serde::Serialize;
 use std::io;
 use std::net::SocketAddr;
@@ -138,7 +138,7 @@ impl Sender<'_> {
         let before = self.bytes;
         let mut sum = Sum::default();
         let mut pieces = content.pieces(number);
-        while let Some((piece, _)) = pieces.next()? {
+        while let Some((piece, _)) = pieces.next(|| self.is_there(stream))? {
             if self.output.json || self.output.verbose {
                 sum.add(&piece);
             }
@@ -179,6 +179,18 @@ impl Sender<'_> {
         }
         self.bar.set_position(self.bytes);
         Ok(())
+    }
+
+    /// To be called while there is nothing to send. Fails if the peer is gone, or on Ctrl-C.
+    fn is_there(&self, stream: &Stream) -> Result<(), Error> {
+        interrupt::check()?;
+        if stream.state() != State::Quiescent {
+            return Ok(());
+        }
+        match stream.read(&mut [0]) {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(self.error(&error)),
+            _ => Ok(()),
+        }
     }
 
     /// Prints the line of what was sent.

@@ -16,7 +16,7 @@ use serde::Serialize;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -157,7 +157,7 @@ impl Sender<'_> {
         let mut sum = Sum::default();
         for number in 0..self.args.what.count {
             let mut pieces = content.pieces(number);
-            while let Some((piece, eom)) = pieces.next()? {
+            while let Some((piece, eom)) = pieces.next(|| self.is_there(&connection))? {
                 if self.output.json || self.output.verbose {
                     sum.add(&piece);
                 }
@@ -217,6 +217,15 @@ impl Sender<'_> {
             Progress::UnderWay(sending) => under_way.push_front(sending),
         }
         Ok(())
+    }
+
+    /// To be called while there is nothing to send. Fails if the peer is gone, or on Ctrl-C.
+    fn is_there(&self, connection: &Connection) -> Result<(), Error> {
+        interrupt::check()?;
+        match connection.wait_closed_timeout(Duration::ZERO) {
+            Ok(()) | Err(pinnace::Error::Timeout) => Ok(()),
+            Err(error) => Err(self.watch.error(error)),
+        }
     }
 
     fn look(&mut self, connection: &Connection) -> Result<(), Error> {
@@ -285,7 +294,7 @@ pub(super) fn transacted(
     request: Message,
     block: &ControlBlock,
     watch: &mut Watch<'_>,
-) -> Result<(Vec<u8>, std::time::Duration), Error> {
+) -> Result<(Vec<u8>, Duration), Error> {
     let (done, ended) = channel();
     let (endpoint, block) = (endpoint.clone(), block.clone());
     // The call cannot be interrupted, and this thread can.

@@ -17,6 +17,9 @@ use pinnace_core::{
 use pinnace_wire::a1::{CloseCode, HEADER_BYTES};
 use std::collections::BTreeMap;
 
+/// No control datagram is made smaller than this, whatever is told of a path: it names some ranges still.
+const SMALLEST_CONTROL: usize = 256;
+
 /// Who may connect.
 #[derive(Debug)]
 pub(crate) struct Listener {
@@ -284,10 +287,9 @@ impl Engine for A1 {
                 self.on_unreachable(now);
             }
             // Blocks keep their size. (Links let the network cut them.)
-            PathEvent::TooLarge(fits) => {
-                let bytes = self.shared.config.control_bytes;
-                let fits = fits.map_or(bytes / 4 * 3, |fits| fits as usize);
-                self.shared.config.control_bytes = fits.clamp(256, bytes.max(256));
+            PathEvent::TooLarge { to, fits } => {
+                let usual = self.shared.config.control_bytes;
+                self.shared.paths.on_too_large(now, to, fits, SMALLEST_CONTROL, usual);
             }
         }
     }

@@ -4,7 +4,7 @@
 use crate::cookie::Baker;
 use crate::{A1Counters, CastId, Config, ConnectionId, Event};
 use core::time::Duration;
-use pinnace_core::{Address, ContextKey, Pacer, Secrets, Time, TimerWheel};
+use pinnace_core::{Address, ContextKey, Pacer, Secrets, SmallPaths, Time, TimerWheel};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// A datagram for somebody who has no connection.
@@ -30,6 +30,7 @@ pub(crate) struct Shared {
     pub(crate) queue: Queue,
     pub(crate) replies: VecDeque<Reply>,
     pub(crate) secrets: Secrets,
+    pub(crate) paths: SmallPaths,
     pub(crate) baker: Baker,
     /// What all connections send together.
     pub(crate) link: Option<Pacer>,
@@ -65,6 +66,7 @@ impl Shared {
             queue: Queue::default(),
             replies: VecDeque::new(),
             secrets,
+            paths: SmallPaths::default(),
             baker,
             link,
             link_at: None,
@@ -82,6 +84,11 @@ impl Shared {
     pub(crate) fn next_ticket(&mut self) -> u64 {
         self.tickets += 1;
         self.tickets
+    }
+
+    /// Bytes of the largest control datagram that leaves for `to`.
+    pub(crate) fn control_bytes(&self, to: Address) -> usize {
+        self.paths.carries(to, self.config.control_bytes)
     }
 
     /// Tells the application, once for events in a row that say the same.

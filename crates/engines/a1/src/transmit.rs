@@ -14,6 +14,7 @@ impl A1 {
     //= A-4
     pub(crate) fn transmit(&mut self, now: Time, train: &mut Train) -> bool {
         train.begin(Address::Peer, 0);
+        self.shared.paths.expire(now);
         if let Some(reply) = self.shared.replies.pop_front() {
             write(train, reply.to, reply.from, &reply.bytes);
             return true;
@@ -175,7 +176,7 @@ impl Connection {
 
     fn write_nack(&mut self, now: Time, shared: &mut Shared, expected: u32, out: &mut Vec<u8>) {
         let mut missing = core::mem::take(&mut shared.ranges);
-        let most = Ranges::max_count(shared.config.control_bytes.min(self.allowance())).max(1);
+        let most = Ranges::max_count(shared.control_bytes(self.peer).min(self.allowance())).max(1);
         self.incoming.take_nack(now, self.rtt.smoothed(), most, &mut missing);
         if !missing.is_empty() {
             let (edge, echo) = (self.edge(), self.peer_stamp.unwrap_or(0));
@@ -189,7 +190,7 @@ impl Connection {
     }
 
     fn write_ack(&mut self, shared: &mut Shared, out: &mut Vec<u8>) {
-        let most = Ranges::max_count(shared.config.control_bytes.min(self.allowance()));
+        let most = Ranges::max_count(shared.control_bytes(self.peer).min(self.allowance()));
         let numbers = self.in_numbers;
         let (expected, edge, ranges) = self.incoming.take_ack();
         shared.wire_ranges.clear();

@@ -484,4 +484,38 @@ fn whoever_is_not_heard_of_is_asked_several_times_and_then_given_up() {
     assert_eq!(ended(&half), None);
     half.advance(millis(100));
     assert_eq!(ended(&half), Some(&Err(Failure::Abandoned)));
+
+#[test]
+fn a_small_path_is_one_peers_alone() {
+    let mut half = server_of(config());
+    let mut liars = [1, 2].map(|number| Liar::new(Address::Node(number), number, record()));
+    for liar in &mut liars {
+        liar.connect(&mut half, PORT);
+    }
+    half.take();
+    let report = |half: &mut Half, fits| {
+        let event = PathEvent::TooLarge { to: Address::Node(1), fits };
+        half.call(|engine, now| engine.handle_path_event(now, event));
+    };
+    // What asks for every other block, as far as it has room to name them.
+    let mut largest = |half: &mut Half, numbers: core::ops::Range<u32>| {
+        liars.each_mut().map(|liar| {
+            for number in numbers.clone().filter(|number| number % 2 == 1) {
+                half.feed(liar.address, &liar.block(number, number, (0, 1), b"gap").bytes());
+            }
+            half.take();
+            half.advance(Duration::from_millis(500));
+            let sent = half.take();
+            let nacks = sent.iter().filter(|got| got.kind() == Kind::Nack && got.to == liar.address);
+            nacks.map(|got| got.bytes.len()).max().expect("a NACK")
+        })
+    };
+    let usual = largest(&mut half, 0..400);
+    assert!(usual[0] == usual[1] && usual[0] > 1200, "{usual:?}");
+    for (fits, carried) in [(Some(600), 600), (Some(0), 256), (None, 256)] {
+        report(&mut half, fits);
+        let now = largest(&mut half, 0..2);
+        assert!(now[0] <= carried && now[0] > carried - 8, "{carried}: {now:?}");
+        assert_eq!(now[1], usual[1], "this path has said nothing");
+    }
 }

@@ -174,7 +174,7 @@ impl Context {
     /// The most user bytes of a packet of ours, of a FIRST or of DATA.
     pub(crate) fn most_bytes(&self, shared: &Shared, is_first: bool) -> u32 {
         let extra = self.extra_bytes(shared) + if is_first { LARGEST_FIRST_EXTRA } else { 0 };
-        let room = shared.config.datagram_bytes.saturating_sub(self.codec().header_bytes() + extra);
+        let room = shared.datagram_bytes(self.peer).saturating_sub(self.codec().header_bytes() + extra);
         self.maxdata.min(room.min(u32::MAX as usize) as u32).max(1)
     }
 

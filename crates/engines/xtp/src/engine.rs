@@ -382,11 +382,10 @@ impl Engine for Xtp {
                 self.shared.counters.unreachable_reports += 1;
                 self.on_unreachable(now);
             }
-            // What is repeated is cut finer from now on; nobody can make packets smaller than any path carries.
-            PathEvent::TooLarge(fits) => {
-                let bytes = self.shared.config.datagram_bytes;
-                let fits = fits.map_or(bytes / 4 * 3, |fits| fits as usize);
-                self.shared.config.datagram_bytes = fits.max(SMALLEST_DATAGRAM).min(bytes);
+            // What is repeated to there is cut finer from now on; nobody can make packets smaller than any path carries.
+            PathEvent::TooLarge { to, fits } => {
+                let usual = self.shared.config.datagram_bytes;
+                self.shared.paths.on_too_large(now, to, fits, SMALLEST_DATAGRAM, usual);
             }
         }
     }

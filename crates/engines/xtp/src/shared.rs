@@ -5,7 +5,7 @@ use crate::diag::Diags;
 use crate::ended::Ended;
 use crate::{Config, ContextId, Event, XtpCounters};
 use core::time::Duration;
-use pinnace_core::{ContextKey, Secrets, Time, TimerWheel};
+use pinnace_core::{Address, ContextKey, Secrets, SmallPaths, Time, TimerWheel};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Everything beside the contexts.
@@ -21,6 +21,7 @@ pub(crate) struct Shared {
     pub(crate) diags: Diags,
     pub(crate) ended: Ended,
     pub(crate) secrets: Secrets,
+    pub(crate) paths: SmallPaths,
     /// Bytes of storage for rings and datagrams that are not released.
     pub(crate) bytes: u64,
     /// Datagrams that the application has not taken.
@@ -51,6 +52,7 @@ impl Shared {
             diags: Diags::new(config.limits.diags_per_second),
             ended: Ended::default(),
             secrets: Secrets::new(config.seed),
+            paths: SmallPaths::default(),
             bytes: 0,
             datagrams: 0,
             is_held: false,
@@ -67,6 +69,11 @@ impl Shared {
     pub(crate) fn next_ticket(&mut self) -> u64 {
         self.tickets += 1;
         self.tickets
+    }
+
+    /// Bytes of the largest datagram that leaves for `to`.
+    pub(crate) fn datagram_bytes(&self, to: Address) -> usize {
+        self.paths.carries(to, self.config.datagram_bytes)
     }
 
     /// Tells the application, once for events in a row that say the same.

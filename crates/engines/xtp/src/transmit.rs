@@ -16,6 +16,7 @@ const STATUS_BYTES: usize = 1232;
 impl Xtp {
     pub(crate) fn transmit(&mut self, now: Time, train: &mut Train) -> bool {
         train.begin(Address::Peer, 0);
+        self.shared.paths.expire(now);
         if let Some(reply) = self.shared.diags.pop() {
             write(train, reply.to, reply.from, &reply.bytes);
             return true;
@@ -249,7 +250,7 @@ impl Context {
         let options = if matches!(self.phase, Phase::TimeWait(_)) { options | end } else { options };
         let mut spans = core::mem::take(&mut shared.spans);
         spans.clear();
-        let most = codec.max_spans(STATUS_BYTES.min(shared.config.datagram_bytes).min(self.datagram_left(shared)));
+        let most = codec.max_spans(STATUS_BYTES.min(shared.datagram_bytes(self.peer)).min(self.datagram_left(shared)));
         let space = self.space;
         spans.extend(self.incoming.spans().take(most).map(|span| (space.number(span.start), space.number(span.end))));
         // TCNTL does not ask (specs/xtp.md, 3.4): our key waits for the next answer. Nor has an ECNTL to be heeded, but a CNTL

@@ -186,7 +186,7 @@ fn an_mtu_that_shrinks_in_mid_transfer_does_no_harm_where_the_network_fragments(
     for millis in [50, 100, 150] {
         let at = Time::ZERO + Duration::from_millis(millis);
         world.sim.schedule(at, |sim| {
-            sim.report_path_event(SENDER, PathEvent::TooLarge(Some(1200)));
+            sim.report_path_event(SENDER, PathEvent::TooLarge { to: RECEIVER.address(), fits: Some(1200) });
             sim.report_path_event(SENDER, PathEvent::Unreachable);
             sim.report_path_event(RECEIVER, PathEvent::Unreachable);
         });

@@ -8,7 +8,7 @@
 //! [`Engine::poll_at`]. [`Driven`] wraps an engine and asserts the rule in debug builds. The runtime and the simulator are
 //! the only two drivers.
 
-use crate::{Placed, ReceivePlan, RxMeta, Time, Train};
+use crate::{Address, Placed, ReceivePlan, RxMeta, Time, Train};
 
 /// When an engine wants to be called again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +42,13 @@ impl PollAt {
 pub enum PathEvent {
     /// An ICMP error came back (port or host unreachable): a hint, anybody can forge it.
     Unreachable,
-    /// A datagram was larger than the path carries; the largest that fits, where it is known, in bytes of UDP payload.
-    TooLarge(Option<u32>),
+    /// A datagram of ours was larger than its path carries: says nothing of the paths to others.
+    TooLarge {
+        /// The destination of the train that it was part of.
+        to: Address,
+        /// The largest that fits, where it is known, in bytes of UDP payload. Behind it may be ICMP, which anybody can forge.
+        fits: Option<u32>,
+    },
 }
 
 /// A protocol as a pure state machine. The driver polls until nothing comes after every input (the drain rule of [`Driven`]).

@@ -15,6 +15,7 @@ mod counters;
 mod engine;
 mod interval;
 mod pacer;
+mod paths;
 mod plan;
 mod random;
 mod rtt;
@@ -38,6 +39,7 @@ pub use contract::{Arrival, Decision, LossContract, LossDecider, MAX_PACKETS_AHE
 pub use engine::{Driven, Engine, PathEvent, PollAt};
 pub use interval::{IntervalSet, Missing, TooFragmented, Unwrapper32, unwrap32};
 pub use pacer::Pacer;
+pub use paths::SmallPaths;
 pub use plan::{Move, Placed, ReceivePlan, RxMeta, Segment, Slot};
 pub use random::{Random, mix64};
 pub use rtt::{RttConfig, RttEstimator};

@@ -416,7 +416,8 @@ impl<E: Engine, L: Link> Driver<E, L> {
     fn send(&mut self) -> io::Result<bool> {
         let mut outcome = self.link.send(&self.train, &self.memory)?;
         if let SendOutcome::TooLarge(fits) = outcome {
-            self.engine.handle_path_event(self.now, PathEvent::TooLarge(fits));
+            let to = self.train.destination();
+            self.engine.handle_path_event(self.now, PathEvent::TooLarge { to, fits });
             if self.link.allow_fragmentation() {
                 outcome = self.link.send(&self.train, &self.memory)?;
             }

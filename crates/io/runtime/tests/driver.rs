@@ -306,7 +306,7 @@ fn a_train_that_is_too_large_is_sent_again_if_the_link_may_fragment() {
         let buffer = unsafe { driver.memory().insert(memory.as_mut_ptr(), 5) };
         driver.call(None, |engine, _, _| engine.sends.push_back(BufferRange::new(buffer, 0, 5)));
         driver.drain(&mut Numbers::default()).unwrap();
-        assert_eq!(driver.engine().path_events, [PathEvent::TooLarge(Some(4))]);
+        assert_eq!(driver.engine().path_events, [PathEvent::TooLarge { to: Address::Peer, fits: Some(4) }]);
         assert_eq!(driver.link().sent.len(), usize::from(may_fragment));
         assert_eq!(driver.counters().trains_discarded, u64::from(!may_fragment));
     }

@@ -392,7 +392,8 @@ impl<E: Engine> Host<E> {
         if train.segment_size() > self.config.max_datagram
             && datagrams.iter().any(|d| d.len() > self.config.max_datagram)
         {
-            self.reports.push_back(PathEvent::TooLarge(u32::try_from(self.config.max_datagram).ok()));
+            let fits = u32::try_from(self.config.max_datagram).ok();
+            self.reports.push_back(PathEvent::TooLarge { to: self.train.destination(), fits });
             return;
         }
         counters.trains_sent += 1;

@@ -327,7 +327,8 @@ impl Network {
         for (packet, largest) in core::mem::take(&mut self.exits.reports) {
             // The message takes as long to come back as the packet took to get there.
             let back = now + now.since(packet.sent_at);
-            self.report(back, packet.position.from, PathEvent::TooLarge(Some(largest)));
+            let event = PathEvent::TooLarge { to: packet.position.to.address(), fits: Some(largest) };
+            self.report(back, packet.position.from, event);
         }
         // Keeps its memory for the next time.
         let mut forward = core::mem::take(&mut self.exits.forward);

@@ -372,7 +372,8 @@ pub fn engine(bytes: &[u8]) {
                         half.call(|engine, _| pinnace_core::Engine::handle_hold(engine, held & 1 != 0));
                     }
                     fits => {
-                        let event = PathEvent::TooLarge((fits > 200).then_some(u32::from(fits) * 4));
+                        let fits = (fits > 200).then_some(u32::from(fits) * 4);
+                        let event = PathEvent::TooLarge { to: Address::Node(fits.unwrap_or(0) / 4 % 3), fits };
                         half.call(|engine, _| pinnace_core::Engine::handle_path_event(engine, now, event));
                     }
                 }

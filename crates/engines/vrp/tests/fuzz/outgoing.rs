@@ -216,8 +216,8 @@ pub fn outgoing(bytes: &[u8]) {
             }
             4 => {
                 let event = match script.byte() {
-                    0 => PathEvent::TooLarge(Some(u32::from(script.word()))),
-                    1 => PathEvent::TooLarge(None),
+                    0 => PathEvent::TooLarge { to: Address::Peer, fits: Some(u32::from(script.word())) },
+                    1 => PathEvent::TooLarge { to: Address::Peer, fits: None },
                     _ => PathEvent::Unreachable,
                 };
                 let now = half.now;

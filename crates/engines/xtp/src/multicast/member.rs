@@ -141,7 +141,7 @@ fn write_answer(shared: &mut Shared, context: &mut Context, echo: u32) -> Vec<u8
     let space = context.space;
     let mut spans = core::mem::take(&mut shared.spans);
     spans.clear();
-    let most = context.codec().max_spans(STATUS_BYTES.min(shared.config.datagram_bytes));
+    let most = context.codec().max_spans(STATUS_BYTES.min(shared.datagram_bytes(context.peer)));
     spans.extend(context.incoming.spans().take(most).map(|span| (space.number(span.start), space.number(span.end))));
     let kind = if spans.is_empty() { Kind::Cntl } else { Kind::Ecntl };
     let header = context.header(kind, Options::NONE, 0, 0);

@@ -9,6 +9,7 @@ mod closing;
 mod found;
 mod keys;
 mod losses;
+mod paths;
 mod scene;
 mod services;
 mod setup;

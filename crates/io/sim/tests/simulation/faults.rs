@@ -95,7 +95,8 @@ fn too_large_for_the_own_link_is_reported_at_once() {
     simulation.link(A, B, &NetworkConfig::default(), &NetworkConfig::default());
     simulation.call(A, |probe| probe.send(B.address(), 1473, 2));
     simulation.run_until_quiet(Time::MAX);
-    assert_eq!(simulation.application(A).events, [(Time::ZERO, Seen::Path(PathEvent::TooLarge(Some(1472))))]);
+    let told = PathEvent::TooLarge { to: B.address(), fits: Some(1472) };
+    assert_eq!(simulation.application(A).events, [(Time::ZERO, Seen::Path(told))]);
     assert_eq!(simulation.trace().seen(), 0);
 }
 

@@ -218,7 +218,7 @@ fn too_large_datagrams_are_dropped_and_reported() {
         .collect();
     assert_eq!(lens, [1472, 1252, 1252]);
     // One report a train, after there and back.
-    let report = |at, largest| (ms(at), Seen::Path(PathEvent::TooLarge(Some(largest))));
+    let report = |at, largest| (ms(at), Seen::Path(PathEvent::TooLarge { to: B.address(), fits: Some(largest) }));
     assert_eq!(simulation.application(A).events, [report(20, 1472), report(115, 1252), report(115, 1252)]);
     assert_eq!(simulation.trace().count(Fate::TooLarge), 7);
 

@@ -22,6 +22,7 @@ use pinnace_core::{Address, Ecn, ReceivePlan, RxMeta, Train, TrainLimits};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, RawFd};
+use std::time::Instant;
 use unsegmented::Unsegmented;
 
 /// Reads that must find nothing before the socket cannot hold a datagram from before it was connected: the kernel may
@@ -571,16 +572,18 @@ impl UdpLink {
     }
 
     /// Whether the kernel is asked to cut this train up.
-    fn segments_train(&self, train: &Train) -> bool {
+    fn segments_train(&mut self, train: &Train) -> bool {
         let size = train.segment_size();
-        train.segments() <= self.segments
-            && size < self.offload_below
-            && train.bytes() <= self.train_bytes()
-            && (self.unsegmented.is_empty()
-                || self.one_of_many().is_none_or(|to| size < self.unsegmented.below(to.ip())))
+        let may_fit =
+            train.segments() <= self.segments && size < self.offload_below && train.bytes() <= self.train_bytes();
+        // Mostly there is none, and no clock to look at.
+        if !may_fit || self.unsegmented.is_empty() {
+            return may_fit;
+        }
+        self.one_of_many().is_none_or(|to| size < self.unsegmented.below(Instant::now(), to.ip()))
     }
 
-    /// A path refused to segment: send singly now, and do not ask again.
+    /// A path refused to segment: send singly now, and do not ask again for a while.
     fn fall_back(&mut self, train: &Train, memory: &BufferTable, named: bool) -> io::Result<SendOutcome> {
         let errors = self.counters.send_errors;
         let outcome = self.send_singly(train, memory, named)?;
@@ -591,7 +594,7 @@ impl UdpLink {
         // They go as fragments, which cannot be segmented as well; smaller ones can.
         let from = if train.segment_size() > self.fits() { train.segment_size() } else { 0 };
         match self.one_of_many() {
-            Some(to) => self.unsegmented.note(to.ip(), from),
+            Some(to) => self.unsegmented.note(Instant::now(), to.ip(), from),
             None if from > 0 => self.offload_below = self.offload_below.min(from),
             None => self.segments = 1,
         }

@@ -1,19 +1,29 @@
 //! The destinations whose path has refused to segment, of a link that hears everybody.
 //!
-//! Always true: no more than [`MOST`] are remembered; if there are more, the one that was noted first is forgotten, and
-//! found out again.
+//! Always true: no more than [`MOST`] are remembered, in the order in which they last refused; if there are more, the oldest
+//! is forgotten, and found out again. So is what refused [`KEPT`] ago: a path that has changed is used as it is now.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
+use std::time::{Duration, Instant};
 
 /// Few paths refuse; whoever forges many destinations makes them cost a refused call each.
 const MOST: usize = 64;
+/// As long as the kernel believes what it was told of a path's MTU (RFC 8201, 5.3).
+const KEPT: Duration = Duration::from_secs(600);
+
+/// A path, and from which size of datagram on it refuses.
+#[derive(Debug)]
+struct Known {
+    to: IpAddr,
+    from: usize,
+    at: Instant,
+}
 
 /// See the [module](self).
 #[derive(Debug, Default)]
 pub(super) struct Unsegmented {
-    /// With the size of datagram from which on it refuses.
-    known: VecDeque<(IpAddr, usize)>,
+    known: VecDeque<Known>,
 }
 
 impl Unsegmented {
@@ -22,20 +32,21 @@ impl Unsegmented {
     }
 
     /// Datagrams smaller than this may be segmented on their way to `to`.
-    pub(super) fn below(&self, to: IpAddr) -> usize {
-        self.known.iter().find(|(known, _)| *known == to).map_or(usize::MAX, |(_, from)| *from)
+    pub(super) fn below(&mut self, now: Instant, to: IpAddr) -> usize {
+        while self.known.front().is_some_and(|oldest| now.saturating_duration_since(oldest.at) >= KEPT) {
+            self.known.pop_front();
+        }
+        self.known.iter().find(|known| known.to == to).map_or(usize::MAX, |known| known.from)
     }
 
     /// Datagrams of `from` bytes and more were refused to be segmented on their way to `to`.
-    pub(super) fn note(&mut self, to: IpAddr, from: usize) {
-        if let Some((_, known)) = self.known.iter_mut().find(|(known, _)| *known == to) {
-            *known = from.min(*known);
-            return;
-        }
+    pub(super) fn note(&mut self, now: Instant, to: IpAddr, from: usize) {
+        let from = from.min(self.below(now, to));
+        self.known.retain(|known| known.to != to);
         if self.known.len() >= MOST {
             self.known.pop_front();
         }
-        self.known.push_back((to, from));
+        self.known.push_back(Known { to, from, at: now });
     }
 }
 
@@ -44,19 +55,43 @@ mod tests {
     use super::*;
     use std::net::Ipv4Addr;
 
+    fn host(number: usize) -> IpAddr {
+        IpAddr::from(Ipv4Addr::from(number as u32))
+    }
+
     #[test]
     fn the_oldest_of_too_many_is_forgotten() {
-        let host = |number: usize| IpAddr::from(Ipv4Addr::from(number as u32));
+        let now = Instant::now();
         let mut table = Unsegmented::default();
-        assert!(table.is_empty() && table.below(host(1)) == usize::MAX);
-        table.note(host(1), 900);
-        table.note(host(1), 1200);
-        assert_eq!(table.below(host(1)), 900);
-        table.note(host(1), 0);
-        assert_eq!(table.below(host(1)), 0);
+        assert!(table.is_empty() && table.below(now, host(1)) == usize::MAX);
+        table.note(now, host(1), 900);
+        table.note(now, host(1), 1200);
+        assert_eq!(table.below(now, host(1)), 900);
+        table.note(now, host(1), 0);
+        assert_eq!(table.below(now, host(1)), 0);
         for number in 2..MOST + 2 {
-            table.note(host(number), 700);
+            table.note(now, host(number), 700);
         }
-        assert_eq!((table.known.len(), table.below(host(1)), table.below(host(2))), (MOST, usize::MAX, 700));
+        let sizes = [1, 2].map(|number| table.below(now, host(number)));
+        assert_eq!((table.known.len(), sizes), (MOST, [usize::MAX, 700]));
+    }
+
+    #[test]
+    fn a_path_is_tried_again_after_ten_minutes() {
+        let begun = Instant::now();
+        let at = |secs| begun + Duration::from_secs(secs);
+        let mut table = Unsegmented::default();
+        for (secs, to) in [(0, 1), (100, 2), (200, 1)] {
+            table.note(at(secs), host(to), 700);
+        }
+        for (secs, sizes) in
+            [(699, [700, 700]), (700, [700, usize::MAX]), (799, [700, usize::MAX]), (800, [usize::MAX; 2])]
+        {
+            assert_eq!([1, 2].map(|to| table.below(at(secs), host(to))), sizes, "{secs}");
+        }
+        assert!(table.is_empty());
+        // What it refused then does not count any more.
+        table.note(at(900), host(1), 1200);
+        assert_eq!(table.below(at(900), host(1)), 1200);
     }
 }

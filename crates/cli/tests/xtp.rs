@@ -117,6 +117,26 @@ fn standard_input_and_large_files_travel_whole() {
 }
 
 #[test]
+fn an_isochronous_stream_is_sent_as_fast_as_it_is_read() {
+    for codec in CODECS {
+        let listening = listen(&["--count", "1", "--codec", codec, "--json"]);
+        let to = listening.address.clone();
+        let send = ["xtp", "send", "--size", "50MB", "--to", &to, "--codec", codec, "--service", "iso-stream"];
+        let sent = run(&send);
+        assert_eq!(sent.status.code(), Some(0), "{}", text(&sent.stderr));
+        assert!(text(&sent.stdout).contains("; the listener says what)"), "{}", text(&sent.stdout));
+        let (code, out, err) = listening.finish();
+        assert_eq!((code, &*err), (Some(0), ""));
+        let message: Value = serde_json::from_str(out.lines().last().expect("a message")).unwrap();
+        assert_eq!(message["bytes"], 50_000_000);
+        let holes: Vec<[u64; 2]> = serde_json::from_value(message["holes"].clone()).unwrap();
+        let lost: u64 = holes.iter().map(|[from, to]| to - from).sum();
+        // A busy host may drop something of its own, but nobody is outrun.
+        assert!(lost < 2_500_000, "{codec}: {lost} bytes are lost");
+    }
+}
+
+#[test]
 fn the_control_block_can_be_programmed() {
     for codec in CODECS {
         for options in [

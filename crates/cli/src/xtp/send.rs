@@ -123,7 +123,7 @@ fn done(args: &Args, output: &Output, done: &Done) {
     let speed = done.bytes as f64 * 8.0 / 1e6 / done.seconds.max(1e-9);
     let how = match args.service {
         ServiceName::UnackDgram => "sent (nobody says whether they arrived)",
-        ServiceName::IsoStream => "sent (what was lost was not repeated)",
+        ServiceName::IsoStream => "sent (what was lost was not repeated; the listener says what)",
         _ => "delivered",
     };
     let text = format!(

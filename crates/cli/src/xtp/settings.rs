@@ -207,7 +207,8 @@ pub(super) struct Programming {
     /// Priority of the packets, lower first; at most 65535 with xtp40
     #[arg(long, value_name = "N")]
     sort: Option<u32>,
-    /// Send no faster, repetitions counted, as 100mbit
+    /// Send no faster, repetitions counted, as 100mbit; an iso-stream then waits for nobody: what the peer is too slow for
+    /// is lost [default: as fast as the peer reads]
     #[arg(long, value_name = "RATE", value_parser = units::bit_rate)]
     rate: Option<u64>,
     /// What may leave at once where --rate is set; at least a packet does
@@ -261,6 +262,8 @@ impl Programming {
             block.maxdata = block.maxdata.min(maxdata);
         }
         block.go_back_n = self.go_back_n;
+        // What comes from a file can wait; only who says a rate has a clock to follow.
+        block.holds_back = self.rate.is_none();
         let expiries = timeout.as_millis() / SHORT_WAIT.as_millis();
         block.retry_count = self.retry_count.unwrap_or(block.retry_count + expiries as u32);
         (block.ctimer, block.ctimeout) = (timeout / 2, timeout / 2);

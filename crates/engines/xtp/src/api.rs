@@ -9,7 +9,7 @@ use crate::{Close, ContextId, ControlBlock, Facts, ListenerId, Output, Refused, 
 use core::net::IpAddr;
 use core::time::Duration;
 use pinnace_core::{Address, BufferId, BufferRange, ContextKey, Time};
-use pinnace_wire::xtp::{Code, Codec, HostPair, Options, Value};
+use pinnace_wire::xtp::{Code, Codec, HostPair, Value};
 use std::sync::Arc;
 
 /// Who sends so soon after something has come answers it.
@@ -506,7 +506,7 @@ impl Xtp {
     //= X-8
     pub fn room(&self, context: ContextId) -> Option<u64> {
         let context = self.contexts.lookup(context.0)?;
-        Some(context.outgoing.room(context.options.contains(Options::NOFLOW)))
+        Some(context.outgoing.room(context.ignores_alloc()))
     }
 
     /// Bytes that an output may have now without being refused as [`Refused::Full`]. `u64::MAX`: any, or it would be

@@ -165,6 +165,9 @@ pub struct ControlBlock {
     pub value: u32,
     /// Go-back-N in both directions, instead of selective retransmission.
     pub go_back_n: bool,
+    /// Although nobody has to heed alloc where NOFLOW is set, no more leaves than it allows: for who can wait, so that a
+    /// peer whose application is slower loses nothing by that. The wire does not show it.
+    pub holds_back: bool,
     /// Packets from one SREQ to the next; 0: the application decides.
     pub sreq_every: u32,
     /// A listener refuses a FIRST that will send faster than `input_rate`, instead of slowing it down (3.12).
@@ -200,6 +203,7 @@ impl ControlBlock {
             code: 0,
             value: 0,
             go_back_n: false,
+            holds_back: false,
             sreq_every: 16,
             is_rate_binding: false,
         }

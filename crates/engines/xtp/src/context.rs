@@ -185,6 +185,12 @@ impl Context {
         tail + if shared.config.has_messages { 8 } else { 0 }
     }
 
+    /// Whether data leave whatever the peer has allowed.
+    //= X-8
+    pub(crate) fn ignores_alloc(&self) -> bool {
+        self.options.contains(Options::NOFLOW) && !self.block.holds_back
+    }
+
     /// How data are sent now.
     pub(crate) fn terms(&self, shared: &Shared) -> Terms {
         let header = self.codec().header_bytes();
@@ -197,7 +203,7 @@ impl Context {
             largest: self.most_bytes(shared, false),
             overhead: header as u32,
             is_held: shared.is_held,
-            no_flow: self.options.contains(Options::NOFLOW),
+            no_flow: self.ignores_alloc(),
             no_error: self.options.contains(Options::NOERR),
             ask_every: match self.service {
                 Service::Transaction | Service::UnackMulticast => 0,
@@ -288,7 +294,7 @@ impl Context {
             || self.outgoing.is_ask_missing()
             || (self.wclose_sent && !self.rclose_heard)
             || (!is_lossy && self.lacks_acknowledgement())
-            || (!is_lossy && self.outgoing.waits_for_room(&terms))
+            || (!(is_lossy && terms.no_flow) && self.outgoing.waits_for_room(&terms))
             || (!self.is_trusted(shared) && self.outgoing.has_to_send(&terms))
             || self.has_to_prove(shared)
     }

@@ -152,7 +152,7 @@ impl Outgoing {
     /// long, where no room holds the stream back meanwhile.
     fn is_first_wanted(&self) -> bool {
         let has_left_unasked = self.has_end && self.sent == self.queued && !self.asks.has_asked();
-        !self.has_status && self.sent < FIRST_ALLOC && !has_left_unasked
+        !self.has_status && self.sent <= FIRST_ALLOC && !has_left_unasked
     }
 
     /// All chunks, at the end of the context.

@@ -70,6 +70,7 @@ impl Script<'_> {
             block.wbufsize = self.pick(&[1, 1000, 100_000]);
         }
         block.go_back_n = said & 4 != 0;
+        block.holds_back = block.go_back_n;
         if said & 8 != 0 {
             block.mode_flags = Options::from_bits(self.word() & Options::ALL.bits()).unwrap_or(Options::NONE);
             block.sort_value = self.word().into();

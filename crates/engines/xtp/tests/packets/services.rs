@@ -3,7 +3,7 @@
 use crate::half::Got;
 use crate::scene::*;
 use pinnace_wire::xtp::Kind;
-use pinnace_xtp::{Close, Event, Options, Output, Refused, Service};
+use pinnace_xtp::{Close, ControlBlock, Event, Options, Output, Refused, Service};
 
 fn only(answers: Vec<Got>) -> Got {
     assert_eq!(answers.len(), 1, "{answers:?}");
@@ -245,6 +245,44 @@ fn an_isochronous_stream_ends_with_a_control_packet() {
         let status = scene.status(all(&[RCLOSE, WCLOSE, END]), 3100, 1000, last.sync).sync(1002);
         scene.feed(&status);
         assert_eq!(scene.closed(), Some(Ok(())));
+    }
+}
+
+//= X-8 test
+#[test]
+fn who_can_wait_sends_an_isochronous_stream_no_faster_than_it_is_read() {
+    for codec in CODECS {
+        for holds_back in [false, true] {
+            let mut scene = Scene::opened(codec, ControlBlock { holds_back, ..block(Service::IsoStream) });
+            let end = |sent: &[Got]| {
+                let last = sent.iter().rfind(|packet| packet.data.is_some()).expect("data");
+                (last.seq, last.len() as u64, last.has(SREQ), last.sync)
+            };
+            let sent = scene.send(100_000);
+            assert!(sent[0].options.contains(Options::NOERR | Options::NOFLOW), "nobody can tell");
+            let (seq, len, asks, sync) = end(&sent);
+            let most = if holds_back { 65_536 } else { 100_000 };
+            assert_eq!((seq, asks), (scene.n(most - len), true), "{codec:?}: no more without an answer");
+            if !holds_back {
+                continue;
+            }
+            // The first packet may have to go again, so all of it is kept.
+            assert_eq!(scene.outputs(), []);
+            let status = scene.status(NONE, 65_536, 80_000, sync);
+            let (seq, len, asks, sync) = end(&scene.feed(&status));
+            assert_eq!((seq, asks), (scene.n(80_000 - len), true));
+            assert_eq!(scene.outputs(), []);
+            // As much has come, but nobody has read it: it is asked for until somebody has.
+            let status = scene.status(NONE, 80_000, 80_000, sync);
+            assert_eq!(scene.feed(&status), []);
+            let asking = only(scene.due(10));
+            assert_eq!((asking.kind, asking.marks()), (Kind::Cntl, SREQ));
+            let status = scene.status(NONE, 80_000, 1_000_000, asking.sync);
+            let (seq, len, asks, sync) = end(&scene.feed(&status));
+            assert_eq!((seq, asks), (scene.n(100_000 - len), true));
+            let status = scene.status(NONE, 100_000, 1_000_000, sync);
+            assert_eq!((scene.feed(&status), scene.outputs()), (vec![], vec![true]));
+        }
     }
 }
 

@@ -133,6 +133,7 @@ fn block(random: &mut Random, service: Service, codec: Codec, is_tame: bool) -> 
     block.retry_count = pick(random, &[2, 6, 6, 12]);
     block.sreq_every = pick(random, &[0, 1, 3, 16, 16, 100]);
     block.go_back_n = random.chance(0.2);
+    block.holds_back = random.chance(0.2);
     block.ctimer = pick(random, &[1, 5, 20, 60].map(Duration::from_secs));
     block.ctimeout = pick(random, &[1, 3, 10].map(Duration::from_secs));
     block.wtimer = pick(random, &[50, 250, 250, 1000].map(Duration::from_millis));

@@ -44,7 +44,7 @@ impl A1 {
     }
 
     /// The network says that nobody is at the link's one peer. What has been answered is not given up for a report that
-    /// anybody could forge; nor is an OPEN that was said only once, since its listener may be about to begin.
+    /// anybody could forge; nor is an OPEN that was said only twice, since its listener may be about to begin.
     pub(crate) fn on_unreachable(&mut self, now: Time) {
         if !self.shared.config.trusts_reports {
             return;
@@ -52,7 +52,7 @@ impl A1 {
         let is_hopeless = |connection: &Connection| {
             connection.peer == Address::Peer
                 && connection.phase == Phase::Opening
-                && connection.open.sent > 1
+                && connection.open.sent > 2
                 // A request for a cookie is an answer.
                 && connection.cookie.is_empty()
         };

@@ -440,14 +440,14 @@ fn a_report_that_nobody_is_there_ends_only_what_nobody_has_answered() {
     let (mut half, _) = opening(true, Address::Peer);
     report(&mut half);
     assert_eq!(ended(&half), None, "its listener may be about to begin");
-    half.advance(millis(300));
+    half.advance(millis(800));
     report(&mut half);
     assert_eq!(ended(&half), Some(&refused));
     assert_eq!(half.a1().counters().unreachable_reports, 2);
     // Whom the report is about is not known, or it is not believed at all.
     for (trusts_reports, to) in [(true, PEER), (false, Address::Peer)] {
         let (mut half, _) = opening(trusts_reports, to);
-        half.advance(millis(300));
+        half.advance(millis(800));
         report(&mut half);
         assert_eq!(ended(&half), None);
     }
@@ -457,7 +457,7 @@ fn a_report_that_nobody_is_there_ends_only_what_nobody_has_answered() {
     body.extend([7; 16]);
     let (connection, stamp) = (open.header().connection.get(), open.header().stamp);
     half.feed(Address::Peer, &Lie { kind: 3, flags: 8, connection, stamp, body, ..Lie::default() }.bytes());
-    half.advance(millis(300));
+    half.advance(millis(800));
     report(&mut half);
     assert_eq!(ended(&half), None);
     // So is ACCEPT.
@@ -484,6 +484,7 @@ fn whoever_is_not_heard_of_is_asked_several_times_and_then_given_up() {
     assert_eq!(ended(&half), None);
     half.advance(millis(100));
     assert_eq!(ended(&half), Some(&Err(Failure::Abandoned)));
+}
 
 #[test]
 fn a_small_path_is_one_peers_alone() {

@@ -157,6 +157,8 @@ impl Congestion for Cubic {
             self.recovery_until = None;
             self.reduce(now, now);
         }
+        // Nor does the loss of what was sent meanwhile: slow start ends where it was to end after the first.
+        self.recovery_until = Some(now);
         self.window = 2 * self.mss;
         self.slow_start = HyStart::new();
     }

@@ -370,6 +370,24 @@ fn cubic_reduces_once_a_round_trip_and_remembers_its_peak() {
 }
 
 #[test]
+fn cubic_takes_what_was_lost_before_a_timeout_for_part_of_it() {
+    let mut cubic = Cubic::new(MSS);
+    let at = |millis| Time::ZERO + ms(millis);
+    for step in 0..90 {
+        cubic.on_ack(&ack_of(at(100), (step + 1) * MSS, ms(200)));
+    }
+    cubic.on_timeout(at(300));
+    cubic.on_timeout(at(500));
+    // Of what was sent after the first.
+    cubic.on_loss(&loss_at(at(600), at(400)));
+    for step in 90..200 {
+        cubic.on_ack(&ack_of(at(800), (step + 1) * MSS, ms(200)));
+    }
+    // Slow start, as far as the first time-out left it.
+    assert_eq!(cubic.window() / MSS, 70);
+}
+
+#[test]
 fn cubic_makes_room_when_it_loses_below_its_peak() {
     let mut cubic = Cubic::new(MSS);
     let at = |millis| Time::ZERO + ms(millis);

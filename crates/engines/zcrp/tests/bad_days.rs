@@ -31,6 +31,24 @@ fn a_partition_shorter_than_the_peer_timeout_only_delays() {
 }
 
 #[test]
+fn a_moment_in_which_all_is_lost_costs_about_one_timeout() {
+    //= Z-8, Z-12 test
+    for congestion in [ControllerKind::Bbr, ControllerKind::Cubic] {
+        let config = Config { congestion, window_units: 16_384, ..Config::default() };
+        let took = |network: &str| {
+            let mut world = World::new(1, &config, network);
+            world.send(1 << 20);
+            world.post(1 << 20);
+            world.check_all_arrived(30);
+            world.sim.now().since(Time::ZERO)
+        };
+        let calm = took("delay=25ms,rate=10mbit");
+        let broken = took("delay=25ms,rate=10mbit,partition=500ms..600ms");
+        assert!(broken < calm + Duration::from_millis(500), "{congestion}: {calm:?}, {broken:?}");
+    }
+}
+
+#[test]
 fn a_partition_longer_than_the_peer_timeout_is_reported_at_both_ends() {
     //= Z-19, Z-20 test
     let mut world = busy(2, "delay=5ms,rate=10mbit,partition=100ms..12s");

@@ -269,6 +269,45 @@ fn the_timeout_starts_at_200_ms_doubles_to_a_second_and_is_reset() {
     assert_eq!(transmissions(&mut half, 1000), [905]);
 }
 
+/// A sender that knows a round trip of 10 ms and whose eight units in transit left one a millisecond. The first of them
+/// expires 35 ms after it left: 10 + 4 * 5 + 5.
+fn flight(congestion: ControllerKind) -> Half {
+    let mut half = Half::sender(&Config { congestion, ..config() });
+    half.send(&bytes(50));
+    half.take();
+    half.feed(&request(&[(0, 50)]));
+    // The pacer of `bbr` does not let it go at once.
+    let mut first = units(&mut half);
+    while first.is_empty() {
+        half.advance(Duration::from_micros(10));
+        first = units(&mut half);
+    }
+    half.millis(10);
+    half.feed(&ack(true, &[first[0].sequence, first[0].sequence.wrapping_add(1)]));
+    for _ in 0..8 {
+        half.millis(1);
+        let number = half.send(&bytes(100)) as u32;
+        half.feed(&request(&[(number, 100)]));
+    }
+    assert_eq!(units(&mut half).len(), 8);
+    half
+}
+
+#[test]
+fn a_flight_that_is_lost_doubles_the_timeout_once_and_asks_what_has_become_of_it() {
+    //= Z-8, Z-12 test
+    // The first goes again whatever the window, the others as soon as that lets them. Then it goes on with 70 and 140 ms.
+    let expected: [(_, &[u64]); 3] = [
+        (config().congestion, &[28, 29, 30, 31, 32, 33, 34, 35, 98, 99]),
+        (ControllerKind::Cubic, &[28, 35, 98, 105, 238, 245]),
+        (ControllerKind::Bbr, &[29, 34, 35, 36, 99, 104, 105, 106]),
+    ];
+    for (congestion, times) in expected {
+        let mut half = flight(congestion);
+        assert_eq!(transmissions(&mut half, 260)[..times.len()], *times, "{congestion}");
+    }
+}
+
 #[test]
 fn the_timeout_follows_the_round_trip_and_has_a_floor() {
     //= Z-12 test

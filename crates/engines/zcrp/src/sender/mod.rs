@@ -17,7 +17,7 @@ use pinnace_core::{
 };
 use pinnace_wire::zcrp::{Block, Control, MAX_UNIT_BYTES, MIN_UNIT_BYTES, Pairs, TRAILER_BYTES};
 use std::collections::VecDeque;
-use transit::{Fate, Transit};
+use transit::{Fate, Timeouts, Transit};
 
 /// How long a request for messages that nobody has sent waits for its answer: less than its repetition takes.
 const IDLE_ANSWER_DELAY: Duration = Duration::from_millis(20);
@@ -54,6 +54,10 @@ pub struct Sender {
     rtt: RttEstimator,
     /// When the oldest transmission may have been unanswered for too long. Never late.
     timer: Option<Time>,
+    /// When the time-out was last doubled, and what it had been: what had left before then keeps it.
+    backed_off: Option<(Time, Duration)>,
+    /// The next unit goes whatever the windows say: a time-out asks what has become of everything before it.
+    probing: bool,
     congestion: Box<dyn Congestion>,
     delivery: DeliveryRate,
     pacer: Pacer,
@@ -97,6 +101,8 @@ impl Sender {
             transit: Transit::new(random.next_u64() as u32),
             rtt,
             timer: None,
+            backed_off: None,
+            probing: false,
             congestion: config.congestion.build(1472, now),
             delivery: DeliveryRate::new(),
             pacer: Pacer::unlimited(),
@@ -420,25 +426,40 @@ impl Sender {
         }
     }
 
+    fn timeouts(&self) -> Timeouts {
+        let since = self.rtt.timeout();
+        // An acknowledgement has ended the doubling for all.
+        let doubled = self.backed_off.filter(|_| self.rtt.doublings() > 0);
+        let (doubled_at, before) = doubled.unwrap_or((Time::ZERO, since));
+        Timeouts { doubled_at, before, since }
+    }
+
+    /// The units of a flight expire one after the other, as they left. The time-out is doubled, and the windows shrink, at
+    /// the first of them only: the rest says nothing new. One unit then goes in any case, because its acknowledgement tells
+    /// of everything before it, while what else is in transit may keep the windows closed.
     //= Z-8
     //= Z-12
     fn on_timer(&mut self, now: Time) {
-        let timeout = self.rtt.timeout();
+        let timeouts = self.timeouts();
         let Self { transit, again, counters, .. } = self;
-        let mut expired = 0;
-        let oldest = transit.expire(now, timeout, |run| {
+        let mut newest = None;
+        transit.expire(now, &timeouts, |run| {
             let (low, high) = run.units();
             again.push_back((run.message, low, high));
-            expired += u64::from(run.count);
+            counters.units_timed_out += u64::from(run.count);
+            newest = newest.max(Some(run.stamp.sent_at));
         });
-        if expired > 0 {
+        if let Some(newest) = newest {
             counters.timeouts += 1;
-            counters.units_timed_out += expired;
-            self.rtt.back_off();
-            self.congestion.on_timeout(now);
-            self.set_pace(now);
+            if self.backed_off.is_none_or(|(at, _)| newest >= at) {
+                self.backed_off = Some((now, self.rtt.timeout()));
+                self.rtt.back_off();
+                self.congestion.on_timeout(now);
+                self.set_pace(now);
+                self.probing = true;
+            }
         }
-        self.timer = oldest.map(|sent| sent + self.rtt.timeout());
+        self.timer = self.transit.expires_at(&self.timeouts());
         self.update_liveness(now);
     }
 

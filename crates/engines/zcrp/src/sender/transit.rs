@@ -48,6 +48,24 @@ impl Run {
     }
 }
 
+/// How long transmissions may be unanswered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Timeouts {
+    /// When the time-out was doubled,
+    pub(super) doubled_at: Time,
+    /// what it was for what had left before, and still is,
+    pub(super) before: Duration,
+    /// and what it is for what has left since.
+    pub(super) since: Duration,
+}
+
+impl Timeouts {
+    fn expiry(&self, run: &Run) -> Time {
+        let sent_at = run.stamp.sent_at;
+        sent_at + if sent_at < self.doubled_at { self.before } else { self.since }
+    }
+}
+
 /// The transmissions that are remembered.
 #[derive(Debug)]
 pub(super) struct Transit {
@@ -184,21 +202,22 @@ impl Transit {
         }
     }
 
-    /// Gives up the transmissions that left `timeout` ago or earlier, and shows each run to `each`. Returns when the
-    /// oldest of the others left.
-    pub(super) fn expire(&mut self, now: Time, timeout: Duration, mut each: impl FnMut(&Run)) -> Option<Time> {
-        let mut oldest = None;
+    /// Gives up the transmissions that have been unanswered for too long, and shows each run to `each`.
+    pub(super) fn expire(&mut self, now: Time, timeouts: &Timeouts, mut each: impl FnMut(&Run)) {
         for run in self.runs.iter_mut().filter(|run| run.fate == Fate::InTransit) {
-            if run.stamp.sent_at + timeout <= now {
+            if timeouts.expiry(run) <= now {
                 run.fate = Fate::GivenUp;
                 self.units_in_flight -= run.count;
                 self.bytes_in_flight -= run.total_bytes();
                 each(run);
-            } else if oldest.is_none_or(|time| run.stamp.sent_at < time) {
-                oldest = Some(run.stamp.sent_at);
             }
         }
-        oldest
+    }
+
+    /// When the first of the transmissions in transit will have been unanswered for too long.
+    pub(super) fn expires_at(&self, timeouts: &Timeouts) -> Option<Time> {
+        let in_transit = self.runs.iter().filter(|run| run.fate == Fate::InTransit);
+        in_transit.map(|run| timeouts.expiry(run)).min()
     }
 
     /// Forgets everything.

@@ -43,7 +43,7 @@ impl Sender {
     /// Whether a datagram of `bytes` bytes may join what is in transit.
     //= Z-9
     fn window_open(&self, bytes: u64) -> bool {
-        if self.transit.units_in_flight() == 0 {
+        if self.transit.units_in_flight() == 0 || self.probing {
             //= Z-8
             return true;
         }
@@ -113,6 +113,7 @@ impl Sender {
         self.paced_until = None;
         let Some(first) = self.take_next() else {
             // What waited to be sent again has arrived after all: nothing may be outstanding any more.
+            self.probing = false;
             self.update_liveness(now);
             return false;
         };
@@ -123,6 +124,7 @@ impl Sender {
     /// Writes units from `current` on, at most `budget` bytes, for as long as they follow regularly.
     fn write_train(&mut self, now: Time, train: &mut Train, mut current: UnitRef, budget: u64) {
         let in_flight = self.transit.bytes_in_flight();
+        self.probing = false;
         let mut next = self.take_next();
         let segment = self.segment_bytes(current, next);
         train.begin(Address::Peer, segment);

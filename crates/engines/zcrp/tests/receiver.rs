@@ -172,11 +172,31 @@ fn a_lost_acknowledgement_costs_nothing() {
         half.feed(&piece(0, number, number, 50_000));
     }
     let acks = half.take_acks();
-    assert_eq!(
-        acks,
-        [vec![(0, 16, true)], vec![(0, 32, true)], vec![(16, 48, true)]],
-        "each says the one before again"
-    );
+    assert_eq!(acks, [vec![(0, 16, true)], vec![(0, 32, true)], vec![(0, 48, true)]], "each says those before again");
+}
+
+#[test]
+fn several_lost_acknowledgements_in_a_row_cost_nothing() {
+    //= Z-11 test
+    let mut half = posted(&patient(), &[500_000]);
+    // Now and then a unit is lost, too.
+    for number in (0..16 * 100).filter(|number| number % 50 != 13) {
+        half.feed(&piece(0, number, number, 500_000));
+    }
+    half.millis(5);
+    let acks = half.take_acks();
+    for reports in acks.windows(16) {
+        let newest = reports[0].last().unwrap().1 - 1;
+        // A report is two datagrams where a number is undecided.
+        let last = reports[14..].concat();
+        assert!(last.iter().any(|&(low, high, kept)| kept && (low..high).contains(&newest)), "{newest}: {last:?}");
+    }
+    // What is said again stays within bounds where every second unit is lost.
+    for number in (1600..4000).step_by(2) {
+        half.feed(&piece(0, number, number, 500_000));
+        let said = half.take_acks().concat();
+        assert!(said.len() <= 512 / 16 + 64, "unit {number}: {} intervals", said.len());
+    }
 }
 
 #[test]

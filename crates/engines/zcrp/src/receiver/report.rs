@@ -1,9 +1,10 @@
 //! What has come by sequence number, and the block acknowledgements that say so (Z-10, Z-11).
 //!
 //! Every number from the first one seen is *kept*, *lost*, or undecided: in a gap that reordering may still fill, or
-//! dropped without being kept. A report covers what is new and once more what the report before it covered, so that the
-//! loss of one acknowledgement costs nothing. Always true: `kept` and `lost` are disjoint; what lies below the last report
-//! is forgotten; all numbers lie within 2^16 of the highest.
+//! dropped without being kept. A report covers what is new and once more what the reports before it covered, up to
+//! [`REMEMBERED`] of them, so that the loss of a few acknowledgements costs nothing: what has come without a gap is one
+//! interval, however much it is. Always true: `kept` and `lost` are disjoint; what lies below the reports remembered is
+//! forgotten; all numbers lie within 2^16 of the highest.
 
 use crate::Config;
 use core::time::Duration;
@@ -13,8 +14,12 @@ use std::collections::VecDeque;
 
 /// Numbers farther than this from the highest are of another life of the sender (Z-6).
 const LIFE_SPAN: u64 = 1 << 16;
-/// Ranges after which a report goes out whatever the timers say.
+/// Ranges not reported yet after which a report goes out whatever the timers say.
 const MANY_RANGES: usize = 64;
+/// Reports of which the next one says again what they said: a burst of losses is seldom longer.
+const REMEMBERED: usize = 16;
+/// Bytes of a datagram for each range that may be said again: so these take half of it at most, with both numbers of each.
+const BYTES_PER_RANGE: usize = 16;
 
 /// Missing numbers that reordering may still bring.
 #[derive(Debug)]
@@ -35,8 +40,11 @@ pub(super) struct Report {
     gaps: VecDeque<Gap>,
     /// The lowest number that the next report must cover.
     low: u64,
-    /// Where the report before it began.
-    previous_low: u64,
+    /// Where the reports before it began, which it says again; they do not descend.
+    reported: VecDeque<u64>,
+    /// Ranges of those reports, and how many they may be.
+    reported_ranges: usize,
+    most_ranges: usize,
     /// How far the report being written has come.
     writing: Option<u64>,
     units: u32,
@@ -62,7 +70,9 @@ impl Report {
             lost: IntervalSet::new(),
             gaps: VecDeque::new(),
             low: 0,
-            previous_low: 0,
+            reported: VecDeque::with_capacity(REMEMBERED + 1),
+            reported_ranges: 0,
+            most_ranges: config.control_capacity() / BYTES_PER_RANGE,
             writing: None,
             units: 0,
             bytes: 0,
@@ -100,7 +110,6 @@ impl Report {
             None => {
                 self.numbers = Some(Unwrapper32::new(at as u32));
                 self.low = at;
-                self.previous_low = at;
                 at
             }
         };
@@ -213,7 +222,7 @@ impl Report {
         let Some(since) = self.since else { return false };
         self.urgent.is_some_and(|urgent| answered || urgent + self.courtesy <= now)
             || (self.units >= config.ack_units && self.bytes >= self.patience)
-            || self.kept.range_count() + self.lost.range_count() >= MANY_RANGES
+            || self.ranges() >= self.reported_ranges + MANY_RANGES
             || since + config.ack_delay <= now
     }
 
@@ -268,9 +277,11 @@ impl Report {
         let from = match self.writing {
             Some(from) => from,
             None => {
-                let from = self.low.min(self.previous_low);
-                self.previous_low = self.low;
-                from
+                for low in &mut self.reported {
+                    *low = self.low.min(*low);
+                }
+                self.reported.push_back(self.low);
+                self.reported.front().copied().unwrap_or(self.low)
             }
         };
         let Some((first, mut high, sign)) = self.interval(from) else {
@@ -304,10 +315,20 @@ impl Report {
         Some(datagram)
     }
 
+    fn ranges(&self) -> usize {
+        self.kept.range_count() + self.lost.range_count()
+    }
+
     fn finish(&mut self) {
         self.writing = None;
-        self.kept.pop_front_below(self.previous_low);
-        self.lost.pop_front_below(self.previous_low);
+        // The newest is said again in any case.
+        while self.reported.len() > REMEMBERED || (self.reported.len() > 1 && self.ranges() > self.most_ranges) {
+            self.reported.pop_front();
+            let low = self.reported.front().copied().unwrap_or(self.low);
+            self.kept.pop_front_below(low);
+            self.lost.pop_front_below(low);
+        }
+        self.reported_ranges = self.ranges();
         self.low = self.numbers.as_ref().map_or(0, |numbers| numbers.highest() + 1);
         self.units = 0;
         self.bytes = 0;

@@ -83,8 +83,8 @@ pub struct Config {
     pub max_messages: usize,
     /// Never send more than three times the bytes received: for a receiver whose peer introduced itself.
     pub limit_amplification: bool,
-    /// Until a unit has come it is not certain who the peer is: whoever introduced itself may be forged, so nobody's silence
-    /// is a failure before (Z-21). For a receiver whose link goes on listening to others.
+    /// Until something else than an introduction has come it is not certain who the peer is: whoever introduced itself may be
+    /// forged, so nobody's silence is a failure before (Z-21). For a receiver whose link goes on listening to others.
     pub peer_unproven: bool,
     /// The peer is known to speak of idleness (Z-21) and to have posted before it is sent to: so its silence counts also
     /// while messages wait that have not begun (Z-19). Otherwise that is so from its first flow hint on.

@@ -72,7 +72,10 @@ impl Zcrp {
 
     fn on_control(&mut self, now: Time, datagram: &[u8]) {
         if let Some(sender) = &mut self.sender {
-            sender.handle_control(now, datagram);
+            let is_control = sender.handle_control(now, datagram);
+            if let Some(receiver) = self.receiver.as_mut().filter(|_| is_control) {
+                receiver.prove_peer();
+            }
         } else if let Some(receiver) = &mut self.receiver {
             receiver.on_malformed();
         }

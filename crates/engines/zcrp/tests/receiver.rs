@@ -2,11 +2,11 @@
 
 mod common;
 
-use common::half::{Half, flow, is_flow, plain_unit, request, unit};
+use common::half::{Half, control, flow, is_flow, plain_unit, request, unit};
 use core::time::Duration;
 use pinnace_core::{Engine, PathEvent, ReceivePlan, Slot, Time};
 use pinnace_wire::zcrp::{Unit, encode_idle};
-use pinnace_zcrp::{Config, Event, Failure, Refused};
+use pinnace_zcrp::{Config, Event, Failure, Receiver, Refused, Sender, Zcrp};
 
 fn bytes(size: usize) -> Vec<u8> {
     (0..size).map(|i| (i % 251) as u8 + 1).collect()
@@ -535,6 +535,25 @@ fn who_only_introduced_itself_cannot_fail_what_is_posted() {
     assert!(half.take_events().is_empty());
     half.millis(1);
     assert!(half.take_events().iter().any(received(0, Err(Failure::PeerGone))), "a peer that was there has gone");
+}
+
+#[test]
+fn who_said_more_than_its_name_can_fail_what_is_posted() {
+    //= Z-19, Z-21 test
+    // The link has become the peer's alone, and with it the endpoint, though no unit has come.
+    let config = Config { limit_amplification: true, peer_unproven: true, ..Config::default() };
+    let halves = (Sender::new(config.clone(), Time::ZERO), Receiver::new(config));
+    let mut half = Half::new(Zcrp::new(Some(halves.0), Some(halves.1)));
+    half.feed(&encode_idle(1));
+    half.post(1000);
+    half.feed(&control(0x85, &[0, 0]));
+    half.millis(60_000);
+    assert!(half.take_events().is_empty(), "what is malformed says nothing");
+    half.feed(&control(0x81, &[0, 0]));
+    half.millis(9_999);
+    assert!(half.take_events().is_empty());
+    half.millis(1);
+    assert!(half.take_events().iter().any(received(0, Err(Failure::PeerGone))));
 }
 
 #[test]

@@ -97,7 +97,7 @@ impl Listener {
             let ip = if bound.ip().is_unspecified() { routed.ip() } else { bound.ip() };
             SocketAddr::new(ip, bound.port())
         });
-        let link = OpenLink::new(self.link, candidate);
+        let link = OpenLink::new(self.link, candidate, halves == Halves::Both);
         port::accepted(link, local.zip(Some(peer)), &path, &self.options, halves, introduction)
     }
 

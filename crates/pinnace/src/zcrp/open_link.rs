@@ -50,6 +50,8 @@ impl Candidate {
 #[derive(Debug)]
 pub(super) struct OpenLink {
     link: UdpLink,
+    /// The endpoint has a sending half, to which control datagrams are an answer.
+    sends: bool,
     /// Empty once the peer is known.
     candidates: VecDeque<Candidate>,
     /// What was sent last: for whoever comes after it.
@@ -66,8 +68,8 @@ enum Said {
 }
 
 impl OpenLink {
-    pub(super) fn new(link: UdpLink, first: Candidate) -> Self {
-        Self { link, candidates: VecDeque::from([first]), last: Vec::new() }
+    pub(super) fn new(link: UdpLink, first: Candidate, sends: bool) -> Self {
+        Self { link, sends, candidates: VecDeque::from([first]), last: Vec::new() }
     }
 
     /// Sends datagrams of the engine's own to one candidate, if it may have them all.
@@ -92,7 +94,7 @@ impl OpenLink {
     fn judge(&mut self, read: &mut Received, pool: &ReadBuffer) -> bool {
         let Address::Inet(source) = read.meta.source else { return false };
         let known = self.candidates.iter().position(|candidate| candidate.address == read.meta.source);
-        match said(read, pool) {
+        match said(read, pool, self.sends) {
             Said::Nonsense => return false,
             Said::More if known.is_none() => return false,
             Said::More => {
@@ -121,8 +123,8 @@ impl OpenLink {
     }
 }
 
-/// What the first datagram of a read says.
-fn said(read: &Received, pool: &ReadBuffer) -> Said {
+/// What the first datagram of a read says to an endpoint that also sends, or that does not.
+fn said(read: &Received, pool: &ReadBuffer, sends: bool) -> Said {
     if read.truncated {
         return Said::Nonsense;
     }
@@ -133,7 +135,7 @@ fn said(read: &Received, pool: &ReadBuffer) -> Said {
     match trailer {
         Some(Ok(Trailer::Idle { .. })) => Said::Idle,
         Some(Ok(Trailer::Unit(_))) => Said::More,
-        Some(Ok(Trailer::Control)) | None if Control::parse(&datagram).is_ok() => Said::More,
+        Some(Ok(Trailer::Control)) | None if sends && Control::parse(&datagram).is_ok() => Said::More,
         _ => Said::Nonsense,
     }
 }
@@ -233,6 +235,26 @@ mod tests {
     }
 
     #[test]
+    fn control_is_an_answer_to_who_sends_only() {
+        //= Z-21 test
+        for sends in [false, true] {
+            let link = UdpLink::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::default()).unwrap();
+            let address = link.local_address().unwrap();
+            let mut link = OpenLink::new(link, Candidate::of(&of_nobody("127.0.0.2:0")), sends);
+            let mut pool = ReadBuffer::new();
+            let [first, second] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+            first.send_to(&encode_idle(0), address).unwrap();
+            read(&mut link, &mut pool);
+            // An acknowledgement of nothing, which anybody can send in anybody's name.
+            first.send_to(&[0, 0, 0, 0, 0, 0, 0, 0, 0x81, 0, 0, 0], address).unwrap();
+            second.send_to(&encode_idle(0), address).unwrap();
+            let said = read(&mut link, &mut pool);
+            let expected = if sends { (12, 0) } else { (TRAILER_BYTES, 3) };
+            assert_eq!((said.bytes, link.candidates.len()), expected);
+        }
+    }
+
+    #[test]
     fn candidates_that_cannot_be_sent_to_fail_nobody() {
         //= Z-21 test
         let mut link = UdpLink::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::default()).unwrap();
@@ -246,7 +268,7 @@ mod tests {
         let to_nobody = train(&link, nobody.meta.source);
         assert!(link.send(&to_nobody, &BufferTable::new()).is_err(), "or this test says nothing");
         // One of them is the first, and one comes behind the one who is there.
-        let mut link = OpenLink::new(link, Candidate::of(&nobody));
+        let mut link = OpenLink::new(link, Candidate::of(&nobody), true);
         let friend = UdpSocket::bind("127.0.0.1:0").unwrap();
         friend.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         friend.send_to(&encode_idle(0), address).unwrap();

@@ -57,6 +57,8 @@ pub struct Receiver {
     usual: Option<(u32, u32)>,
     report: Report,
     liveness: Liveness,
+    /// Something has come that only the peer sends, see [`Config::peer_unproven`].
+    is_proven: bool,
     flow_due: bool,
     held: bool,
     /// Since when requests wait for company.
@@ -85,6 +87,7 @@ impl Receiver {
             usual: None,
             report: Report::new(&config),
             liveness: Liveness::new(config.peer_timeout),
+            is_proven: !config.peer_unproven,
             flow_due: false,
             held: false,
             waiting_since: None,
@@ -189,6 +192,12 @@ impl Receiver {
         self.flow_due = true;
     }
 
+    /// What came makes the link hear nobody else any more (Z-21): from now on the peer's silence counts.
+    //= Z-21
+    pub(crate) fn prove_peer(&mut self) {
+        self.is_proven = true;
+    }
+
     pub(crate) fn on_malformed(&mut self) {
         self.counters.datagrams_malformed += 1;
     }
@@ -223,6 +232,7 @@ impl Receiver {
             return;
         }
         self.liveness.on_answered(now);
+        self.prove_peer();
         self.stride = segment.len;
         self.announced = unit.next.map(|(message, next)| (unwrap32(self.base, message), next));
         let number = unwrap32(self.base, unit.message);
@@ -392,8 +402,7 @@ impl Receiver {
     /// Whether progress depends on the peer (Z-19).
     fn update_liveness(&mut self, now: Time) {
         // Anybody can introduce anybody: then nobody is known to be there who could disappear.
-        let is_known = !self.config.peer_unproven || self.stride > 0;
-        let idle_peer = self.liveness.peer_reports_idle && is_known && !self.messages.is_empty();
+        let idle_peer = self.liveness.peer_reports_idle && self.is_proven && !self.messages.is_empty();
         let open = self.closed.is_none();
         self.liveness.set_outstanding(now, open && self.begun > 0, open && idle_peer);
     }

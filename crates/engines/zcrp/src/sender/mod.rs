@@ -232,15 +232,15 @@ impl Sender {
         self.messages.get_mut(usize::try_from(number.checked_sub(self.base)?).ok()?)
     }
 
-    /// A control datagram came.
-    pub(crate) fn handle_control(&mut self, now: Time, datagram: &[u8]) {
-        if self.closed.is_some() {
-            return;
-        }
+    /// A control datagram came. Returns whether it is one.
+    pub(crate) fn handle_control(&mut self, now: Time, datagram: &[u8]) -> bool {
         let Ok(control) = Control::parse(datagram) else {
-            self.counters.datagrams_malformed += 1;
-            return;
+            self.counters.datagrams_malformed += u64::from(self.closed.is_none());
+            return false;
         };
+        if self.closed.is_some() {
+            return true;
+        }
         //= Z-19
         match control {
             Control::Acknowledgement(_) => self.liveness.on_answered(now),
@@ -256,6 +256,7 @@ impl Sender {
             }
         }
         self.update_liveness(now);
+        true
     }
 
     //= Z-3

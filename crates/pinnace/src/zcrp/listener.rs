@@ -112,8 +112,9 @@ impl Listener {
             match self.link.receive(&plan, &memory, &mut reads).map_err(failed)? {
                 ReadOutcome::Received(received) => {
                     let mut pieces = Vec::new();
-                    reads.pieces(received.bytes, &mut pieces);
-                    let idle = pieces.first().is_some_and(|datagram| is_idle(datagram));
+                    // Others may have come with it in one read, such as a request of its own: they come again.
+                    reads.pieces(received.segment.min(received.bytes), &mut pieces);
+                    let idle = is_idle(&pieces.concat());
                     if let (true, Address::Inet(peer)) = (idle && !received.truncated, received.meta.source) {
                         return Ok((peer, Candidate::of(&received), Introduction { bytes: received.bytes }));
                     }

@@ -59,12 +59,12 @@ pub(super) struct OpenLink {
 }
 
 /// What a read says of who sent it.
-enum Said {
-    /// It has introduced itself.
-    Idle,
-    /// It has answered.
-    More,
-    Nonsense,
+#[derive(Default)]
+struct Said {
+    /// It begins with an introduction.
+    introduces: bool,
+    /// It has an answer.
+    answers: bool,
 }
 
 impl OpenLink {
@@ -94,10 +94,9 @@ impl OpenLink {
     fn judge(&mut self, read: &mut Received, pool: &ReadBuffer) -> bool {
         let Address::Inet(source) = read.meta.source else { return false };
         let known = self.candidates.iter().position(|candidate| candidate.address == read.meta.source);
-        match said(read, pool, self.sends) {
-            Said::Nonsense => return false,
-            Said::More if known.is_none() => return false,
-            Said::More => {
+        let Said { introduces, answers } = said(read, pool, self.sends);
+        match known {
+            Some(_) if answers => {
                 // It was the last to be read, so the link knows to which address of ours it wrote.
                 if self.link.connect_to(source).is_err() {
                     return false;
@@ -105,39 +104,43 @@ impl OpenLink {
                 self.candidates = VecDeque::new();
                 self.last = Vec::new();
             }
-            Said::Idle => match known {
-                Some(index) => self.candidates[index].credit(read),
-                None => {
-                    if self.candidates.len() == CANDIDATES {
-                        self.candidates.pop_front();
-                    }
-                    self.candidates.push_back(Candidate::of(read));
-                    let last = std::mem::take(&mut self.last);
-                    self.send_to(self.candidates.len() - 1, &last, last.len());
-                    self.last = last;
+            Some(index) if introduces => self.candidates[index].credit(read),
+            None if introduces => {
+                if self.candidates.len() == CANDIDATES {
+                    self.candidates.pop_front();
                 }
-            },
+                self.candidates.push_back(Candidate::of(read));
+                let last = std::mem::take(&mut self.last);
+                self.send_to(self.candidates.len() - 1, &last, last.len());
+                self.last = last;
+                // Nothing else that came with it is for the endpoint yet.
+                read.bytes = read.segment.min(read.bytes);
+            }
+            _ => return false,
         }
         read.meta.source = Address::Peer;
         true
     }
 }
 
-/// What the first datagram of a read says to an endpoint that also sends, or that does not.
+/// What a read says to an endpoint that also sends, or that does not.
 fn said(read: &Received, pool: &ReadBuffer, sends: bool) -> Said {
+    let mut said = Said::default();
     if read.truncated {
-        return Said::Nonsense;
+        return said;
     }
     let mut pieces = Vec::new();
-    pool.pieces(read.segment.min(read.bytes), &mut pieces);
-    let datagram = pieces.concat();
-    let trailer = datagram.last_chunk::<TRAILER_BYTES>().map(|tail| Trailer::parse(tail, datagram.len()));
-    match trailer {
-        Some(Ok(Trailer::Idle { .. })) => Said::Idle,
-        Some(Ok(Trailer::Unit(_))) => Said::More,
-        Some(Ok(Trailer::Control)) | None if sends && Control::parse(&datagram).is_ok() => Said::More,
-        _ => Said::Nonsense,
+    pool.pieces(read.bytes, &mut pieces);
+    for (index, datagram) in pieces.concat().chunks(read.segment.max(1)).enumerate() {
+        let trailer = datagram.last_chunk::<TRAILER_BYTES>().map(|tail| Trailer::parse(tail, datagram.len()));
+        match trailer {
+            Some(Ok(Trailer::Idle { .. })) => said.introduces |= index == 0,
+            Some(Ok(Trailer::Unit(_))) => said.answers = true,
+            Some(Ok(Trailer::Control)) | None => said.answers |= sends && Control::parse(datagram).is_ok(),
+            Some(Err(_)) => {}
+        }
     }
+    said
 }
 
 impl Link for OpenLink {
@@ -200,6 +203,7 @@ impl Link for OpenLink {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::zcrp::{Listener, Options};
     use pinnace_core::{Ecn, RxMeta};
     use pinnace_link::UdpOptions;
     use pinnace_wire::zcrp::encode_idle;
@@ -210,6 +214,17 @@ mod tests {
     fn of_nobody(source: &str) -> Received {
         let meta = RxMeta { source: Address::Inet(source.parse().unwrap()), destination: None, ecn: Ecn::default() };
         Received { bytes: TRAILER_BYTES, segment: TRAILER_BYTES, meta, truncated: false }
+    }
+
+    /// What a peer that sends and receives says first, in one train, which is one read.
+    fn introduction_and_request(link: &impl Link) -> Train {
+        let mut train = Train::new(link.train_limits());
+        train.begin(Address::Peer, TRAILER_BYTES);
+        train.inline(&encode_idle(1));
+        train.end_segment();
+        train.inline(&[0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 100, 0x83, 0, 0, 0]);
+        train.end_segment();
+        train
     }
 
     fn train(link: &impl Link, to: Address) -> Train {
@@ -252,6 +267,34 @@ mod tests {
             let expected = if sends { (12, 0) } else { (TRAILER_BYTES, 3) };
             assert_eq!((said.bytes, link.candidates.len()), expected);
         }
+    }
+
+    #[test]
+    fn an_introduction_may_come_with_an_answer_in_one_read() {
+        //= Z-21 test
+        let link = UdpLink::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::default()).unwrap();
+        let address = link.local_address().unwrap();
+        let mut link = OpenLink::new(link, Candidate::of(&of_nobody("127.0.0.2:0")), true);
+        let mut pool = ReadBuffer::new();
+        let mut peer = UdpLink::connect(None, address, &UdpOptions::default()).unwrap();
+        let both = introduction_and_request(&peer);
+        peer.send(&both, &BufferTable::new()).unwrap();
+        assert_eq!(read(&mut link, &mut pool).bytes, TRAILER_BYTES, "who has not been asked has nothing to answer");
+        assert_eq!(link.candidates.len(), 2);
+        peer.send(&both, &BufferTable::new()).unwrap();
+        while !link.candidates.is_empty() {
+            read(&mut link, &mut pool);
+        }
+    }
+
+    #[test]
+    fn a_listener_accepts_an_introduction_that_comes_with_a_request_in_one_read() {
+        //= Z-21 test
+        let listener = Listener::bind("127.0.0.1:0", &Options::default()).unwrap();
+        let mut peer = UdpLink::connect(None, listener.local_addr().unwrap(), &UdpOptions::default()).unwrap();
+        let both = introduction_and_request(&peer);
+        peer.send(&both, &BufferTable::new()).unwrap();
+        listener.accept_timeout(Duration::from_secs(5)).unwrap();
     }
 
     #[test]

@@ -269,6 +269,19 @@ fn the_timeout_starts_at_200_ms_doubles_to_a_second_and_is_reset() {
     assert_eq!(transmissions(&mut half, 1000), [905]);
 }
 
+#[test]
+fn a_transmission_whose_unit_has_arrived_is_no_timeout() {
+    //= Z-8, Z-12 test
+    let (mut half, _, first) = started(&config(), 50);
+    half.millis(200);
+    assert_eq!(units(&mut half).len(), 1);
+    // The first was only late; the second is lost.
+    half.feed(&ack(true, &[first, first.wrapping_add(1)]));
+    assert!(half.take_events().iter().any(sent(0, Ok(()))));
+    half.millis(2000);
+    assert_eq!((half.tx().counters().timeouts, half.tx().counters().units_timed_out), (1, 1));
+}
+
 /// A sender that knows a round trip of 10 ms and whose eight units in transit left one a millisecond. The first of them
 /// expires 35 ms after it left: 10 + 4 * 5 + 5.
 fn flight(congestion: ControllerKind) -> Half {

@@ -17,7 +17,7 @@ use pinnace_core::{
 };
 use pinnace_wire::zcrp::{Block, Control, MAX_UNIT_BYTES, MIN_UNIT_BYTES, Pairs, TRAILER_BYTES};
 use std::collections::VecDeque;
-use transit::{Fate, Timeouts, Transit};
+use transit::{Fate, Run, Timeouts, Transit};
 
 /// How long a request for messages that nobody has sent waits for its answer: less than its repetition takes.
 const IDLE_ANSWER_DELAY: Duration = Duration::from_millis(20);
@@ -385,11 +385,7 @@ impl Sender {
 
     fn forget_settled(&mut self) {
         let Self { transit, messages, base, .. } = self;
-        transit.forget(Config::MAX_TRANSIT / 2, |run| {
-            let (low, high) = run.units();
-            let Some(index) = run.message.checked_sub(*base) else { return true };
-            messages.get(index as usize).is_none_or(|message| message.acknowledged(low, high))
-        });
+        transit.forget(Config::MAX_TRANSIT / 2, |run| is_settled(messages, *base, run));
     }
 
     fn set_pace(&mut self, now: Time) {
@@ -442,9 +438,13 @@ impl Sender {
     //= Z-12
     fn on_timer(&mut self, now: Time) {
         let timeouts = self.timeouts();
-        let Self { transit, again, counters, .. } = self;
+        let Self { transit, again, counters, messages, base, .. } = self;
         let mut newest = None;
         transit.expire(now, &timeouts, |run| {
+            if is_settled(messages, *base, run) {
+                // It was sent again in vain, and nobody misses it.
+                return;
+            }
             let (low, high) = run.units();
             again.push_back((run.message, low, high));
             counters.units_timed_out += u64::from(run.count);
@@ -488,6 +488,13 @@ impl Sender {
     pub(crate) fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
+}
+
+/// Whether every unit of a run has been acknowledged, under whichever number.
+fn is_settled(messages: &VecDeque<Outgoing>, base: u64, run: &Run) -> bool {
+    let (low, high) = run.units();
+    let Some(index) = run.message.checked_sub(base) else { return true };
+    messages.get(index as usize).is_none_or(|message| message.acknowledged(low, high))
 }
 
 #[cfg(test)]

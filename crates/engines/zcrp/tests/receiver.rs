@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::half::{Half, control, flow, is_flow, plain_unit, request, unit};
+use common::half::{Half, control, flow, is_flow, parse_ack, plain_unit, request, unit};
 use core::time::Duration;
 use pinnace_core::{Engine, PathEvent, ReceivePlan, Slot, Time};
 use pinnace_wire::zcrp::{Unit, encode_idle};
@@ -591,6 +591,30 @@ fn closing_repeats_the_newest_acknowledgement_twice_and_answers_duplicates_meanw
     half.feed(&piece(0, 0, 6, 100));
     half.millis(1000);
     assert!(half.take().is_empty());
+}
+
+#[test]
+fn closing_with_something_unreported_says_it_and_repeats_it_twice() {
+    //= Z-15 test
+    let mut half = posted(&patient(), &[100, 1000]);
+    half.feed(&piece(0, 0, 1, 100));
+    half.take();
+    half.feed(&piece(1, 0, 2, 1000));
+    assert!(half.take().is_empty());
+    let now = half.now;
+    half.call(|engine| engine.receiver_mut().unwrap().close(now));
+    let newest = half.take();
+    assert_eq!(newest.iter().filter_map(|datagram| parse_ack(datagram)).collect::<Vec<_>>(), [[(1, 3, true)]]);
+    for _ in 0..2 {
+        half.millis(19);
+        assert!(half.take().is_empty());
+        half.millis(1);
+        assert_eq!(half.take(), newest);
+    }
+    let closed = |event: &Event| matches!(event, Event::ReceiverClosed(Failure::Closed));
+    assert!(!half.take_events().iter().any(closed), "duplicates are still answered");
+    half.millis(20);
+    assert!(half.take_events().iter().any(closed) && half.take().is_empty());
 }
 
 #[test]

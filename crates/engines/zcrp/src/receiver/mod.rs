@@ -152,7 +152,9 @@ impl Receiver {
     pub fn close(&mut self, now: Time) {
         if self.closed.is_none() {
             self.fail_all(Failure::Closed);
-            self.farewell = Some(Farewell { left: FAREWELLS, next: now + FAREWELL_INTERVAL });
+            // What has not been reported yet is said first, and is then the newest.
+            let left = FAREWELLS + u32::from(self.report.is_unreported());
+            self.farewell = Some(Farewell { left, next: now + FAREWELL_INTERVAL });
             self.report.repeat();
         }
     }
@@ -421,7 +423,6 @@ impl Receiver {
             farewell.next = now + FAREWELL_INTERVAL;
             if farewell.left == 0 {
                 self.farewell = None;
-                self.report.repeat();
                 self.events.push_back(Event::ReceiverClosed(Failure::Closed));
             } else {
                 self.report.repeat();

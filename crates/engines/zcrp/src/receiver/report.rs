@@ -336,6 +336,11 @@ impl Report {
         self.urgent = None;
     }
 
+    /// Whether something has not been reported, or not in full.
+    pub(super) fn is_unreported(&self) -> bool {
+        self.since.is_some() || self.writing.is_some()
+    }
+
     /// At the end: the newest acknowledgement is due once more, after what has not been reported at all.
     //= Z-15
     pub(super) fn repeat(&mut self) {

@@ -218,6 +218,26 @@ fn duplicates_are_acknowledged_again_and_dropped() {
 }
 
 #[test]
+fn what_the_network_doubled_is_acknowledged_again_but_not_at_once() {
+    //= Z-11, Z-14 test
+    let mut half = posted(&Config::default(), &[1000]);
+    half.feed(&piece(0, 0, 50, 1000));
+    for _ in 0..5 {
+        half.feed(&piece(0, 0, 50, 1000));
+        assert!(half.take().is_empty());
+    }
+    half.feed(&piece(0, 1, 51, 1000));
+    assert_eq!(half.take_acks(), [[(50, 52, true)]]);
+    half.feed(&piece(0, 1, 51, 1000));
+    assert!(half.take().is_empty());
+    half.millis(5);
+    assert_eq!(half.take_acks(), [[(50, 52, true)]]);
+    // Another number is a repetition, and shows that the sender waits.
+    half.feed(&piece(0, 1, 52, 1000));
+    assert_eq!(half.take_acks(), [[(50, 53, true)]]);
+}
+
+#[test]
 fn a_duplicate_announces_too() {
     //= Z-7, Z-18 test
     let mut half = posted(&patient(), &[300, 300]);

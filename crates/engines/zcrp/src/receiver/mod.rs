@@ -349,8 +349,10 @@ impl Receiver {
     fn on_duplicate(&mut self, now: Time, sequence: u64) {
         //= Z-14
         self.counters.units_duplicate += 1;
-        self.report.on_kept(now, sequence, 0);
-        self.report.hurry(now);
+        // The same number again has been doubled by the network, and the sender does not wait.
+        if self.report.on_kept(now, sequence, 0) {
+            self.report.hurry(now);
+        }
     }
 
     //= Z-16

@@ -97,8 +97,9 @@ impl Report {
         }
     }
 
-    /// The transmission `at` was kept, with `bytes` bytes of data (or is a duplicate, and acknowledged again).
-    pub(super) fn on_kept(&mut self, now: Time, at: u64, bytes: u32) {
+    /// The transmission `at` was kept, with `bytes` bytes of data (or is a duplicate, and acknowledged again). Returns whether
+    /// it is new, as far as is remembered.
+    pub(super) fn on_kept(&mut self, now: Time, at: u64, bytes: u32) -> bool {
         let expected = match &mut self.numbers {
             Some(numbers) => {
                 let expected = numbers.highest() + 1;
@@ -119,11 +120,13 @@ impl Report {
         if at < expected {
             self.fill(at);
         }
-        if self.kept.insert(at..at + 1) > 0 {
-            // A datagram that the network doubled is no later number.
+        // A datagram that the network doubled is no later number, and no unit more.
+        let is_new = self.kept.insert(at..at + 1) > 0;
+        if is_new {
             for gap in self.gaps.iter_mut().filter(|gap| gap.high <= at) {
                 gap.later += 1;
             }
+            self.units += 1;
         }
         if self.low > at {
             self.low = at;
@@ -131,9 +134,9 @@ impl Report {
         if let Some(from) = &mut self.writing {
             *from = at.min(*from);
         }
-        self.units += 1;
         self.bytes += u64::from(bytes);
         self.since.get_or_insert(now);
+        is_new
     }
 
     /// The `count` transmissions behind the highest were kept, with `bytes` bytes of data in all: like so many calls of

@@ -499,8 +499,10 @@ pub(crate) fn most_bytes(terms: &Terms) -> u64 {
 }
 
 impl Connection {
+    /// Whether the group's block `number` is its next. One that is ahead, because it caught up while others held up the
+    /// group, waits for that.
     fn takes_from_group(&self, base: u64, number: u64) -> bool {
-        self.is_talking() && self.is_in_step && base <= number
+        self.is_talking() && self.is_in_step && base + self.outgoing.sent() == number
     }
 }
 

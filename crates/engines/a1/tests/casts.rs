@@ -4,8 +4,10 @@ mod support;
 use core::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use core::num::NonZeroU32;
 use core::time::Duration;
-use pinnace_a1::{A1, Address as Name, CastId, ConnectionId, Event, Failure, Group, Output, Qos, Refused, SlowSink};
-use pinnace_core::{Address, Time};
+use pinnace_a1::{
+    A1, Address as Name, CastId, Config, ConnectionId, Event, Failure, Group, Output, Qos, Refused, SlowSink,
+};
+use pinnace_core::{Address, ControllerKind, Time};
 use pinnace_sim::{HostId, Outcome, Path};
 use pinnace_wire::a1::Kind;
 use std::cell::RefCell;
@@ -86,19 +88,31 @@ struct Setting {
     network: &'static str,
     slow: SlowSink,
     with_group: bool,
+    /// The last of the sinks, which are not added at the start.
+    late: u32,
+    congestion: ControllerKind,
 }
 
 impl Default for Setting {
     fn default() -> Self {
         let qos = Qos { largest_sent: 20_000, largest_received: 20_000, outstanding: 4, ..reliable() };
-        Self { seed: 1, sinks: 4, qos, network: "delay=5ms", slow: SlowSink::Block, with_group: false }
+        Self {
+            seed: 1,
+            sinks: 4,
+            qos,
+            network: "delay=5ms",
+            slow: SlowSink::Block,
+            with_group: false,
+            late: 0,
+            congestion: config(qos, 0).congestion,
+        }
     }
 }
 
 impl Setting {
     /// A source that sends `messages` when `wanted` sinks have answered, and ends behind them.
     fn scene(self, wanted: usize, messages: Vec<Vec<u8>>, mut sink: impl FnMut(u32) -> Program) -> Scene {
-        let Self { seed, sinks, qos, network, slow, with_group } = self;
+        let Self { seed, sinks, qos, network, slow, with_group, late, congestion } = self;
         let source = Shared::default();
         {
             let mut source = source.borrow_mut();
@@ -110,7 +124,7 @@ impl Setting {
                 let mut source = first.borrow_mut();
                 let group = with_group.then(|| (group(), qos));
                 source.cast = Some(host.call(|engine| engine.cast(slow, group)).expect("room"));
-                for number in 1..=sinks {
+                for number in 1..=sinks - late {
                     source.add(now, host, HostId::new(number));
                 }
             },
@@ -131,7 +145,7 @@ impl Setting {
             },
         );
         let mut world = World::new(seed);
-        world.add_host(A1::new(config(qos, 1000 * seed), Time::ZERO), program);
+        world.add_host(A1::new(Config { congestion, ..config(qos, 1000 * seed) }, Time::ZERO), program);
         for number in 1..=sinks {
             let engine = A1::new(config(qos, 1000 * seed + u64::from(number)), Time::ZERO);
             let id = world.add_host(engine, sink(number));
@@ -167,6 +181,14 @@ impl Scene {
                 });
             });
         }
+    }
+
+    fn add_at(&mut self, at: Time, number: u32) {
+        let source = self.source.clone();
+        self.world.schedule(at, move |world| {
+            let now = world.now();
+            world.with_host(SOURCE, |host| source.borrow_mut().add(now, host, HostId::new(number)));
+        });
     }
 
     fn sink(&self, number: u32) -> &Seen {
@@ -345,11 +367,7 @@ fn sinks_come_and_go() {
                 let (now, id) = (world.now(), source.borrow().sinks[&HostId::new(3)]);
                 world.with_host(SOURCE, |host| host.call(|engine| engine.close(now, id, LINGER))).expect("it lives");
             });
-            let source = scene.source.clone();
-            scene.world.schedule(millis(1703), move |world| {
-                let now = world.now();
-                world.with_host(SOURCE, |host| source.borrow_mut().add(now, host, HostId::new(3)));
-            });
+            scene.add_at(millis(1703), 3);
             scene.quiet();
             for number in [1, 2, 4] {
                 assert!(scene.sink(number).messages == all, "{with_group} {network} {number}");
@@ -363,6 +381,37 @@ fn sinks_come_and_go() {
             assert!((20..50).contains(&had) && after.messages[..] == all[200 - had..], "{with_group} {network}: {had}");
         }
     }
+}
+
+//= A-15 test
+#[test]
+fn a_sink_that_is_ahead_of_the_group_waits_for_it() {
+    let setting = Setting { late: 1, with_group: true, ..Setting::default() };
+    let mut scene = setting.scene(usize::MAX, vec![], |number| sink().with(|core| core.is_deaf = number == 2));
+    // The second does not read, so the group stands still after 80 blocks, with 84 queued.
+    let all: Vec<_> = (0..60).map(|index| pattern(7000, index)).collect();
+    scene.stream(&all, 4);
+    // It gets what was sent since its OPEN over its own connection, which nobody holds up.
+    scene.add_at(millis(238), 4);
+    scene.world.schedule(millis(400), |world| {
+        let now = world.now();
+        world.with_application(HostId::new(2), |program, host| {
+            program.core.is_deaf = false;
+            let id = program.core.id();
+            program.core.read(now, id, host);
+        });
+    });
+    scene.quiet();
+    for number in 1..=3 {
+        assert!(scene.sink(number).messages == all, "{number}");
+        assert_eq!(scene.sink(number).closed, Some(Ok(())));
+    }
+    assert!(scene.sink(4).messages == all[10..], "{}", scene.sink(4).messages.len());
+    for number in 1..=4 {
+        assert_eq!(scene.world.engine(HostId::new(number)).counters().blocks_contradictory, 0, "{number}");
+    }
+    let last = scene.sink(1).times.last().expect("some").since(millis(436));
+    assert!(last < Duration::from_millis(200), "{last:?}");
 }
 
 //= A-15 test

@@ -500,9 +500,10 @@ pub(crate) fn most_bytes(terms: &Terms) -> u64 {
 
 impl Connection {
     /// Whether the group's block `number` is its next. One that is ahead, because it caught up while others held up the
-    /// group, waits for that.
+    /// group, waits for that; one that is removed needs none but those that are queued for it.
     fn takes_from_group(&self, base: u64, number: u64) -> bool {
-        self.is_talking() && self.is_in_step && base + self.outgoing.sent() == number
+        let is_done = self.close_by.is_some() && self.outgoing.queued_blocks() == 0;
+        self.is_talking() && self.is_in_step && base + self.outgoing.sent() == number && !is_done
     }
 }
 

@@ -416,6 +416,29 @@ fn a_sink_that_is_ahead_of_the_group_waits_for_it() {
 
 //= A-15 test
 #[test]
+fn a_dead_sink_that_is_removed_holds_up_nobody() {
+    let setting = Setting { with_group: true, ..Setting::default() };
+    let mut scene = setting.scene(usize::MAX, vec![], |_| sink());
+    let all: Vec<_> = (0..100).map(|index| pattern(3000, index)).collect();
+    scene.stream(&all, 10);
+    scene.world.schedule(millis(505), |world| world.power_off(HostId::new(4)));
+    let source = scene.source.clone();
+    scene.world.schedule(millis(525), move |world| {
+        let (now, id) = (world.now(), source.borrow().sinks[&HostId::new(4)]);
+        world.with_host(SOURCE, |host| host.call(|engine| engine.close(now, id, LINGER))).expect("it is not given up");
+    });
+    scene.quiet();
+    for number in 1..=3 {
+        let seen = scene.sink(number);
+        assert!(seen.messages == all, "{number}");
+        let longest = seen.times.windows(2).map(|pair| pair[1].since(pair[0])).max().expect("many");
+        assert!(longest < Duration::from_millis(50), "{number}: nothing came for {longest:?}");
+    }
+    assert!(matches!(scene.result(4), Some(Err(_))));
+}
+
+//= A-15 test
+#[test]
 fn a_sink_that_cannot_join_gets_everything_over_its_own_connection() {
     let setting = Setting { with_group: true, network: "delay=5ms,loss=2%", ..Setting::default() };
     let mut scene = setting.scene(4, messages(100), |number| sink().with(|core| core.joins = number != 3));

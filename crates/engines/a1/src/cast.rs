@@ -324,7 +324,9 @@ impl A1 {
         let Some(stream) = &cast.stream else { return };
         let is_alike = connection.qos.block_size == stream.block_bytes;
         let joined = connection.has_joined;
+        let sent = stream.sent;
         let Some(member) = cast.members.iter_mut().find(|member| member.key == key) else { return };
+        connection.group_sent = if joined { sent.saturating_sub(member.base) } else { 0 };
         let backlog = core::mem::take(&mut member.backlog);
         let mut refused = Vec::new();
         for message in backlog {
@@ -460,10 +462,13 @@ impl A1 {
         if let Some(place) = cast.place.take() {
             self.shared.queue.remove_data(place);
         }
-        let keys: Vec<_> = cast.members.iter().map(|member| member.key).collect();
-        let is_blocked = cast.blocked_on.is_some();
+        let (sent, is_blocked) = (stream.sent, cast.blocked_on.is_some());
+        let members: Vec<_> = cast.members.iter().map(|member| (member.key, member.base)).collect();
         if wrote {
-            for key in keys {
+            for (key, base) in members {
+                if let Some(connection) = self.connections.lookup_mut(key).filter(|found| found.has_joined) {
+                    connection.group_sent = sent.saturating_sub(base);
+                }
                 self.settle(now, key);
             }
         } else if let (Some(key), true) = (cast.blocked_on, is_blocked)

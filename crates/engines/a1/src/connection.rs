@@ -196,6 +196,8 @@ pub(crate) struct Connection {
     pub(crate) cast: Option<CastId>,
     /// Its new blocks go to the group. (Those that the group sent before it joined go to it alone.)
     pub(crate) is_in_step: bool,
+    /// The group has sent the blocks below: the peer may have them, though they have not left here, and may never.
+    pub(crate) group_sent: u64,
     pub(crate) out_numbers: Numbers,
     pub(crate) in_numbers: Numbers,
     pub(crate) outgoing: Outgoing,
@@ -295,6 +297,7 @@ impl Connection {
             has_joined: false,
             cast: None,
             is_in_step: false,
+            group_sent: 0,
             out_numbers: Numbers::new(start),
             in_numbers: Numbers::new(0),
             outgoing: Outgoing::new(&nothing),

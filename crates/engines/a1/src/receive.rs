@@ -12,7 +12,7 @@ use crate::shared::Shared;
 use crate::{Event, Failure, qos};
 use core::ops::Range;
 use pinnace_core::{ContextKey, Placed, RxMeta, Segment, Seq32, Time};
-use pinnace_wire::a1::{Block, Body, Change, CloseCode, HEADER_BYTES, Head, Header, Kind, Ranges};
+use pinnace_wire::a1::{Block, Body, Change, CloseCode, HEADER_BYTES, Head, Header, Kind, Ranges, WINDOW_LIMIT};
 
 /// Control datagrams that are larger are malformed: no path carries them.
 const MAX_CONTROL_BYTES: usize = 65_535;
@@ -277,6 +277,10 @@ impl Connection {
         let edge = self.out_numbers.place(header.edge, next).unwrap_or(0);
         // An edge that went back is no news. (Windows are never so wide that it could be meant.)
         let edge = if edge < self.outgoing.edge() { self.outgoing.edge() } else { edge };
+        let (next, edge) = match self.left_here(next) {
+            clipped if clipped < next => (clipped, edge.min(clipped + u64::from(WINDOW_LIMIT) - 1)),
+            next => (next, edge),
+        };
         let places = self.places(shared, ranges);
         let acked = self.outgoing.on_ack(now, next, &places, edge);
         shared.ranges = places;
@@ -294,6 +298,13 @@ impl Connection {
         shared.counters.answers_invalid += u64::from(nacked.invalid);
     }
 
+    /// As much of what is said of the blocks below `number` as is of use: a sink that has joined a group speaks truly of
+    /// what that has sent, but what has not left here cannot be acknowledged or repeated yet.
+    //= A-15
+    fn left_here(&self, number: u64) -> u64 {
+        if number <= self.group_sent { number.min(self.outgoing.sent()) } else { number }
+    }
+
     /// Ranges of our blocks, in the vector that is reused: rising and apart, in whatever order they came.
     fn places(&self, shared: &mut Shared, ranges: Ranges<'_>) -> Vec<(u64, u64)> {
         let near = self.outgoing.acked();
@@ -301,7 +312,9 @@ impl Connection {
         places.clear();
         places.extend(ranges.iter().take(MAX_RANGES).filter_map(|(low, high)| {
             let Range { start, end } = self.out_numbers.place(low, near)?..self.out_numbers.place(high, near)?;
-            Some((start, end))
+            let left = (self.left_here(start), self.left_here(end));
+            // What is no range at all is not made to look like one that is not there yet.
+            (start >= end || left.0 < left.1).then_some(if start < end { left } else { (start, end) })
         }));
         if !places.is_sorted_by(|one, next| one.1 <= next.0) {
             // What is named twice would cost time twice.

@@ -385,6 +385,35 @@ fn sinks_come_and_go() {
 
 //= A-15 test
 #[test]
+fn a_sink_that_joins_a_busy_group_holds_up_nobody() {
+    // Not cubic with losses: that is too slow for the stream, whoever joins.
+    for (congestion, network) in [
+        (ControllerKind::Bbr, "delay=5ms"),
+        (ControllerKind::Bbr, "delay=5ms,loss=1%"),
+        (ControllerKind::Cubic, "delay=5ms"),
+    ] {
+        let qos = Qos { outstanding: 64, ..Setting::default().qos };
+        let setting = Setting { qos, network, congestion, late: 1, with_group: true, ..Setting::default() };
+        let mut scene = setting.scene(usize::MAX, vec![], |_| sink());
+        // 30 blocks a round trip: more than a first window.
+        let all: Vec<_> = (0..400).map(|index| pattern(6000, index as u8)).collect();
+        scene.stream(&all, 2);
+        scene.add_at(millis(499), 4);
+        scene.quiet();
+        for number in 1..=3 {
+            assert!(scene.sink(number).messages == all, "{congestion:?} {network} {number}");
+        }
+        let late = scene.sink(4);
+        assert_eq!((&late.closed, scene.result(4)), (&Some(Ok(())), Some(Ok(()))), "{congestion:?} {network}");
+        assert!(late.messages == all[150..], "all that was sent since: {}", late.messages.len());
+        assert_eq!(scene.world.engine(SOURCE).counters().answers_invalid, 0, "{congestion:?} {network}");
+        let last = scene.sink(1).times.last().expect("some").since(millis(998));
+        assert!(last < Duration::from_millis(100), "{congestion:?} {network}: {last:?} behind the last");
+    }
+}
+
+//= A-15 test
+#[test]
 fn a_sink_that_is_ahead_of_the_group_waits_for_it() {
     let setting = Setting { late: 1, with_group: true, ..Setting::default() };
     let mut scene = setting.scene(usize::MAX, vec![], |number| sink().with(|core| core.is_deaf = number == 2));

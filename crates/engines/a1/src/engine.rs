@@ -257,6 +257,11 @@ impl Connection {
         if !is_flushed && now < by {
             return;
         }
+        if self.incoming.owes_ack() && self.list_may_leave() {
+            // CLOSE ends what the peer has under way: what has come was delivered, and the peer is told so before.
+            self.incoming.hurry_ack();
+            return;
+        }
         if !is_flushed {
             self.failure = Some(Failure::LingerOver);
         }

@@ -36,6 +36,37 @@ fn close_waits_for_what_is_queued() {
 
 //= A-18 test
 #[test]
+fn what_was_read_is_acknowledged_before_a_close() {
+    // Nothing else is to be said; or much has still to leave, and nobody reads any more.
+    for (answer, is_abandoned) in [(vec![], false), (vec![], true), (vec![pattern(200_000, 9)], true)] {
+        let has_answer = !answer.is_empty();
+        let server = Program::new(
+            |_, _, host| listen(host),
+            move |now, event, core, host| match event {
+                Event::Accepted { connection, .. } => core.put(now, host, *connection, answer.clone()),
+                Event::Readable { connection } if !core.only().messages.is_empty() => {
+                    if is_abandoned {
+                        host.call(|engine| engine.abandon(now, *connection, LINGER));
+                    } else {
+                        core.close(now, host, *connection, LINGER);
+                    }
+                }
+                _ => {}
+            },
+        );
+        let client = Program::opening(reliable(), patterns(&[10]), None);
+        let mut world = world(11, reliable(), "delay=5ms,rate=10mbit", server, client);
+        quiet(&mut world);
+        let here = seen(&world, CLIENT);
+        assert_eq!((here.delivered(), here.sent.len()), (1, 1), "{has_answer} {is_abandoned}");
+        assert_eq!(here.closed, Some(Ok(())));
+        assert_eq!(here.messages.len(), usize::from(has_answer));
+        clean(&world);
+    }
+}
+
+//= A-18 test
+#[test]
 fn crossing_closes_are_both_answered() {
     for (offset, loses) in [(0, false), (1, false), (9, true), (10, true), (0, true)] {
         let mut world = world(2, reliable(), "", Program::listening(patterns(&[1000]), None), open_only());

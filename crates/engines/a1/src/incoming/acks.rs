@@ -63,6 +63,11 @@ impl Acks {
         self.is_urgent = true;
     }
 
+    /// Whether something has come that the peer has not been told of.
+    pub(super) fn is_owed(&self) -> bool {
+        self.unreported > 0 || self.is_urgent
+    }
+
     pub(super) fn told(&self) -> u64 {
         self.told
     }

@@ -425,6 +425,16 @@ impl Incoming {
         self.acks.on_answered(self.policy.window);
     }
 
+    /// Whether the peer has not been told of all that has come.
+    pub(crate) fn owes_ack(&self) -> bool {
+        self.acks.is_owed()
+    }
+
+    /// An ACK is due now.
+    pub(crate) fn hurry_ack(&mut self) {
+        self.acks.hurry();
+    }
+
     /// Whether blocks have been received beyond one that is missing.
     pub(crate) fn has_ahead(&self) -> bool {
         !self.ahead.is_empty()
@@ -454,8 +464,8 @@ impl Incoming {
         self.released.pop_front()
     }
 
-    /// The connection is over, and what has not been read is dropped. All storage comes out of
-    /// [`Incoming::poll_released`].
+    /// Nobody reads any more, and what has not been read is dropped; an ACK of it that is due still is. All storage comes
+    /// out of [`Incoming::poll_released`].
     pub(crate) fn close(&mut self) {
         self.is_closed = true;
         while let Some(message) = self.messages.pop_front() {
@@ -466,7 +476,6 @@ impl Incoming {
         self.holes.clear();
         self.nacks = Nacks::default();
         self.spares.clear(&mut self.released);
-        self.acks.on_reported();
         self.newest = None;
     }
 }

@@ -226,6 +226,8 @@ impl Connection {
         }
         let header = &head.header;
         let message = self.outgoing.next_message();
+        // What OPEN has told: in blocks as large as they were to be, and of a peer that lets as many messages be on their way.
+        let told = self.incoming_window();
         self.peer_id = accept.identifier;
         self.peer_qos = accept.qos;
         self.qos.block_size = accept.qos.block_size;
@@ -233,6 +235,7 @@ impl Connection {
         let edge = self.out_numbers.place(header.edge, 0).unwrap_or(0);
         let message = if self.has_joined { message } else { 0 };
         self.begin(header.sequence, edge, message, false, shared.config.congestion);
+        self.incoming.keep_told(told.into());
         self.open.stop();
         self.phase = Phase::Open;
         self.last_heard = now;

@@ -12,6 +12,33 @@ fn small() -> Qos {
     Qos { largest_sent: 10_000, largest_received: 10_000, outstanding: 4, ..reliable() }
 }
 
+//= A-9 test
+#[test]
+fn the_edge_of_open_is_never_taken_back() {
+    // The opener tells 120 blocks, before it hears that the other end has no more than two messages on their way.
+    let qos = Qos { largest_sent: 15_000, largest_received: 15_000, outstanding: 8, ..reliable() };
+    let configs = [config(Qos { outstanding: 2, ..qos }, 1), config(qos, 2)];
+    let messages: Vec<_> = (0..8).map(|index| pattern(13_000, index)).collect();
+    let server = Program::listening(messages.clone(), Some(LINGER));
+    let client = Program::opening(qos, vec![], None).with(|core| (core.is_deaf, core.keeps) = (true, true));
+    let mut world = world_of(configs, "delay=5ms", server, client);
+    world.schedule(millis(500), |world| {
+        let now = world.now();
+        world.with_application(CLIENT, |program, host| {
+            program.core.is_deaf = false;
+            let id = program.core.id();
+            program.core.read(now, id, host);
+            host.call(|engine| engine.release(now, id));
+        });
+    });
+    quiet(&mut world);
+    assert!(seen(&world, CLIENT).messages == messages);
+    let counters = world.engine(CLIENT).counters();
+    assert_eq!((counters.blocks_dropped, counters.blocks_contradictory), (0, 0));
+    assert_eq!(world.engine(SERVER).counters().blocks_repeated, 0);
+    clean(&world);
+}
+
 //= A-9, A-10, A-16 test
 #[test]
 fn who_does_not_read_stops_the_sender_and_reading_lets_it_go_on() {

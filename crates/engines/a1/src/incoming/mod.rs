@@ -398,6 +398,11 @@ impl Incoming {
         edge
     }
 
+    /// The peer has been told this edge before the direction began.
+    pub(crate) fn keep_told(&mut self, edge: u64) {
+        self.acks.tell(clamp(edge));
+    }
+
     /// The quality of service has changed. A smaller window takes effect as blocks are consumed. Larger messages are taken
     /// at once; smaller ones do not make those on their way too large.
     pub(crate) fn set_limits(&mut self, window: u64, max_message: u64) {

@@ -10,6 +10,7 @@ use core::num::NonZeroU32;
 use core::time::Duration;
 use pinnace_core::{Address, ContextKey, ControllerKind, RttConfig, RttEstimator, Seq32, Time, TimerHandle};
 use pinnace_wire::a1::{self, CloseCode, Group, HEADER_BYTES, Qos};
+use std::collections::VecDeque;
 
 /// Which end opened it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,8 +105,8 @@ pub(crate) struct Answered {
     pub(crate) has_left: bool,
 }
 
-/// SYNCs whose answers may still come.
-const STAMPS: usize = 8;
+/// SYNCs whose answers may still come: with one every 100 ms a round trip may take 6 s. Mostly there is one.
+const STAMPS: usize = 64;
 
 /// The explicit measurement of the round trip, and who is there at all.
 //= A-8
@@ -117,20 +118,21 @@ pub(crate) struct Sync {
     pub(crate) sent: u64,
     /// Since when nothing has been heard, though something was asked.
     pub(crate) asked_since: Option<Time>,
-    stamps: [Option<(u32, Time)>; STAMPS],
-    next: usize,
+    stamps: VecDeque<(u32, Time)>,
     newest: Option<u32>,
 }
 
 impl Sync {
     fn new(now: Time) -> Self {
-        Self { is_due: false, last_at: now, sent: 0, asked_since: None, stamps: [None; STAMPS], next: 0, newest: None }
+        Self { is_due: false, last_at: now, sent: 0, asked_since: None, stamps: VecDeque::new(), newest: None }
     }
 
     /// A datagram leaves whose stamp will be echoed.
     pub(crate) fn on_sent(&mut self, now: Time, stamp: u32) {
-        self.stamps[self.next] = Some((stamp, now));
-        self.next = (self.next + 1) % STAMPS;
+        if self.stamps.len() == STAMPS {
+            self.stamps.pop_front();
+        }
+        self.stamps.push_back((stamp, now));
         self.newest = Some(stamp);
         self.asked_since.get_or_insert(now);
     }
@@ -147,13 +149,13 @@ impl Sync {
 
     /// Echoes of what has left so far are none.
     pub(crate) fn forget(&mut self) {
-        self.stamps = [None; STAMPS];
+        self.stamps.clear();
     }
 
     /// The round trip that an echo gives; `None` if the stamp was not sent, or its echo has come.
     pub(crate) fn on_echo(&mut self, now: Time, stamp: u32) -> Option<Duration> {
-        let place = self.stamps.iter_mut().find(|place| place.is_some_and(|(sent, _)| sent == stamp))?;
-        place.take().map(|(_, at)| now.since(at))
+        let place = self.stamps.iter().position(|(sent, _)| *sent == stamp)?;
+        self.stamps.remove(place).map(|(_, at)| now.since(at))
     }
 }
 

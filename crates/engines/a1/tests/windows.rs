@@ -158,6 +158,22 @@ fn a_full_window_says_so_and_tells_when_there_is_room() {
 
 //= A-8 test
 #[test]
+fn a_long_round_trip_is_measured_too() {
+    let client =
+        Program::opening(Qos { send_average: 100_000, ..reliable() }, vec![pattern(1_000_000, 1)], Some(LINGER * 4));
+    let mut world = world(6, reliable(), "delay=1500ms", Program::listening(vec![], None), client);
+    quiet(&mut world);
+    let counters = world.engine(CLIENT).counters();
+    // Those of OPENs that were repeated before the cookie came.
+    assert!(counters.stamps_wrong <= 3, "{counters:?}");
+    // The last answers may find the connection closed.
+    assert!(counters.syncs_sent > 50 && counters.round_trips + 31 > counters.syncs_sent, "{counters:?}");
+    assert_eq!(seen(&world, CLIENT).rtt, Some(Duration::from_secs(3)));
+    clean(&world);
+}
+
+//= A-8 test
+#[test]
 fn sync_measures_the_round_trip_and_nothing_else_does() {
     let messages: Vec<_> = (0..40).map(|index| pattern(10_000, index)).collect();
     // 2 s of data at 200 kB/s.

@@ -259,7 +259,8 @@ impl Connection {
         let shortest = self.rtt.minimum().unwrap_or(sample);
         // An ACK may wait: without this allowance a short round trip would make every slow stream repeat itself.
         let rto = self.rtt.timeout() + MAX_ACK_DELAY;
-        self.outgoing.on_round_trip(sample, Timing { rtt: shortest, rto });
+        let loaded = self.rtt.smoothed().unwrap_or(sample).max(sample);
+        self.outgoing.on_round_trip(sample, loaded, Timing { rtt: shortest, rto });
     }
 
     /// A whole OPEN.

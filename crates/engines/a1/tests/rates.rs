@@ -241,3 +241,35 @@ fn repetitions_lead(congestion: ControllerKind) {
     assert!(kinds.iter().any(|(kind, _)| *kind == Kind::Ack), "the ACK of what came before it leaves behind");
     assert!(world.counters(CLIENT).reads > 10);
 }
+
+//= A-7, A-8 test
+#[test]
+fn a_lost_block_is_repeated_once_over_a_path_that_has_filled_up() {
+    // 1 ms and a bit when nothing is under way; with the window of 200 blocks 17 ms.
+    let qos = Qos { largest_sent: 50_000, largest_received: 50_000, outstanding: 4, ..reliable() };
+    let messages: Vec<_> = (0..500).map(|index| pattern(50_000, index as u8)).collect();
+    let mut world = world(1, qos, "delay=500us", Program::listening(vec![], None), Program::opening(qos, vec![], None));
+    let all = messages.clone();
+    world.schedule(millis(300), move |world| {
+        let now = world.now();
+        world.with_application(CLIENT, |program, host| {
+            let id = program.core.id();
+            program.core.put(now, host, id, all);
+            program.core.close(now, host, id, LINGER);
+        });
+    });
+    let (mut blocks, lost) = (0, Rc::new(Cell::new(0)));
+    let noted = lost.clone();
+    tap_before(&mut world, CLIENT, SERVER, "delay=500us,rate=100mbit,queue=1MiB", move |sight| {
+        blocks += u64::from(sight.kind() == Kind::Data);
+        let is_lost = sight.kind() == Kind::Data && blocks % 100 == 0;
+        noted.set(noted.get() + u64::from(is_lost));
+        is_lost
+    });
+    quiet(&mut world);
+    assert!(seen(&world, SERVER).messages == messages);
+    let repeated = world.engine(CLIENT).counters().blocks_repeated;
+    let lost = lost.get();
+    assert!(lost > 200 && repeated < 2 * lost, "{lost} were lost, and {repeated} repeated");
+    clean(&world);
+}

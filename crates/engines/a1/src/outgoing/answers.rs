@@ -50,7 +50,7 @@ impl Outgoing {
         self.edge = self.edge.max(edge);
         let mut newly = 0;
         if let Some(active) = self.active.as_deref_mut() {
-            let Active { blocks, path } = active;
+            let Active { blocks, path, .. } = active;
             let mut deliver = |wire: u64, stamp: &_| path.delivery.on_packet_acked(now, wire, stamp);
             newly += blocks.acknowledge_below(next_expected, &mut deliver);
             for &(low, high) in ranges {
@@ -85,7 +85,10 @@ impl Outgoing {
         let Some(active) = self.active.as_deref_mut().filter(|_| self.agreement.current().reliable) else {
             return Nacked::default();
         };
-        let Active { blocks, path } = active;
+        let Active { blocks, path, loaded } = active;
+        // A path that has filled up is not answered faster because it was once empty: asked for meanwhile, a block would
+        // go out again and again.
+        let rtt = (self.timing.rtt, (*loaded).max(self.timing.rtt));
         let mut lost = Lost::default();
         // What is named twice costs time twice: never more than naming everything once.
         let mut budget = self.sent - self.acked;
@@ -93,7 +96,7 @@ impl Outgoing {
             let low = low.max(self.acked);
             let high = high.min(low.saturating_add(budget));
             budget -= high.saturating_sub(low);
-            blocks.lose(now, low, high, self.timing.rtt, &mut lost);
+            blocks.lose(now, low, high, rtt, &mut lost);
         }
         if lost.blocks > 0 {
             let in_flight_after = blocks.bytes();
@@ -126,7 +129,7 @@ impl Outgoing {
         }
         self.repetitions += 1;
         self.is_forced = true;
-        if let Some(Active { blocks, path }) = self.active.as_deref_mut() {
+        if let Some(Active { blocks, path, .. }) = self.active.as_deref_mut() {
             blocks.lose_oldest();
             path.on_timeout(now);
         }

@@ -28,6 +28,8 @@ struct Record {
     /// Bytes of the body.
     len: u16,
     state: State,
+    /// It has left before.
+    is_repeated: bool,
 }
 
 /// A block that leaves.
@@ -101,8 +103,9 @@ impl Blocks {
     /// A block leaves: the next new one, or one that is lost.
     pub(super) fn send(&mut self, leaving: &Leaving, stamp: DeliveryStamp) {
         let Leaving { number, message, index, len } = *leaving;
-        let record = Record { stamp, message, index, len, state: State::UnderWay };
         let place = self.place(number);
+        let is_repeated = place < self.records.len();
+        let record = Record { stamp, message, index, len, state: State::UnderWay, is_repeated };
         if place == self.records.len() {
             self.records.push_back(record);
         } else if let Some(old) = self.records.get_mut(place).filter(|old| old.state == State::Lost) {
@@ -171,10 +174,13 @@ impl Blocks {
         self.arrived.first_missing_from(self.base)
     }
 
-    /// The peer misses the blocks `[low, high)`, all of which have left: those under way that left `rtt` ago or earlier
-    /// are lost.
-    pub(super) fn lose(&mut self, now: Time, low: u64, high: u64, rtt: Duration, found: &mut Lost) {
-        let is_missed = |record: &Record| record.state == State::UnderWay && now.since(record.stamp.sent_at) >= rtt;
+    /// The peer misses the blocks `[low, high)`, all of which have left: those under way that left the first of the round
+    /// trips ago or earlier are lost; of those that have been repeated, the second.
+    pub(super) fn lose(&mut self, now: Time, low: u64, high: u64, rtt: (Duration, Duration), found: &mut Lost) {
+        let is_missed = |record: &Record| {
+            let rtt = if record.is_repeated { rtt.1 } else { rtt.0 };
+            record.state == State::UnderWay && now.since(record.stamp.sent_at) >= rtt
+        };
         let mut low = low.max(self.base);
         while low < high {
             let (first, behind) = (self.place(low), self.place(high));

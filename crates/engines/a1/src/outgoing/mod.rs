@@ -54,6 +54,8 @@ pub(crate) struct Opening {
 struct Active {
     blocks: Blocks,
     path: Path,
+    /// The round trip with the queues that there are now: what was repeated less than this ago cannot be missed again.
+    loaded: Duration,
 }
 
 /// The sending half of a connection.
@@ -178,9 +180,12 @@ impl Outgoing {
         self.active.as_deref().is_some_and(|active| active.blocks.has_lost())
     }
 
-    /// A round trip was measured.
-    pub(crate) fn on_round_trip(&mut self, sample: Duration, timing: Timing) {
+    /// A round trip was measured; `loaded` is what one takes now.
+    pub(crate) fn on_round_trip(&mut self, sample: Duration, loaded: Duration, timing: Timing) {
         self.timing = timing;
+        if let Some(active) = self.active.as_deref_mut() {
+            active.loaded = loaded;
+        }
         self.sample = Some(sample);
     }
 

@@ -111,12 +111,12 @@ impl Outgoing {
             self.heard_at = now;
             self.is_forced = false;
         }
-        let (sent, overhead, kind) = (self.sent, self.overhead, self.congestion);
+        let (sent, overhead, kind, loaded) = (self.sent, self.overhead, self.congestion, self.timing.rtt);
         let mss = u64::from(self.agreement.current().block_bytes) + u64::from(overhead);
         let active = self.active.get_or_insert_with(|| {
-            Box::new(Active { blocks: Blocks::new(sent, overhead), path: Path::new(kind, mss, now) })
+            Box::new(Active { blocks: Blocks::new(sent, overhead), path: Path::new(kind, mss, now), loaded })
         });
-        let Active { blocks, path } = &mut **active;
+        let Active { blocks, path, .. } = &mut **active;
         let in_flight = blocks.bytes();
         let stamp = path.delivery.on_sent(now, wire, in_flight);
         let leaving = Leaving { number: block.number, message: block.message, index: block.index, len: len as u16 };

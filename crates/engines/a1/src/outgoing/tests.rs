@@ -205,7 +205,7 @@ fn what_a_nack_names_goes_before_everything_queued() {
 #[test]
 fn only_what_is_missing_is_repeated_and_not_twice_within_a_round_trip() {
     let mut outgoing = outgoing(terms());
-    outgoing.on_round_trip(MS * 10, Timing { rtt: MS * 10, rto: MS * 30 });
+    outgoing.on_round_trip(MS * 10, MS * 10, Timing { rtt: MS * 10, rto: MS * 30 });
     outgoing.queue(&message(0, 10_000)).unwrap();
     send(&mut outgoing, at(0));
     assert_eq!(outgoing.on_nack(at(9), &[(1, 3)]).newly, 0, "it cannot know yet");
@@ -219,6 +219,24 @@ fn only_what_is_missing_is_repeated_and_not_twice_within_a_round_trip() {
     assert_eq!(numbers(&send(&mut outgoing, at(21))), [1, 5]);
     outgoing.on_ack(at(31), 10, &[], 64);
     assert_eq!((outgoing.in_flight(), outgoing.on_nack(at(99), &[(1, 2)]).newly), (0, 0));
+}
+
+//= A-7 test
+#[test]
+fn what_was_repeated_is_not_repeated_again_before_it_can_have_come() {
+    let mut outgoing = outgoing(terms());
+    let timing = Timing { rtt: MS, rto: MS * 30 };
+    outgoing.on_round_trip(MS, MS, timing);
+    outgoing.queue(&message(0, 4_000)).unwrap();
+    send(&mut outgoing, at(0));
+    // The path has filled up.
+    outgoing.on_round_trip(MS * 21, MS * 21, timing);
+    assert_eq!(outgoing.on_nack(at(2), &[(1, 2)]).newly, 1, "the first time it is early rather than late");
+    assert_eq!(numbers(&send(&mut outgoing, at(2))), [1]);
+    for now in 3..23 {
+        assert_eq!(outgoing.on_nack(at(now), &[(1, 2)]).newly, 0, "{now}");
+    }
+    assert_eq!(outgoing.on_nack(at(23), &[(1, 2)]).newly, 1, "the repetition was lost");
 }
 
 #[test]
@@ -246,7 +264,7 @@ fn silence_repeats_the_oldest_block_eight_times() {
 #[test]
 fn any_answer_ends_the_doubling() {
     let mut outgoing = outgoing(terms());
-    outgoing.on_round_trip(MS * 4, Timing { rtt: MS * 4, rto: MS * 12 });
+    outgoing.on_round_trip(MS * 4, MS * 4, Timing { rtt: MS * 4, rto: MS * 12 });
     outgoing.queue(&message(0, 3_000)).unwrap();
     send(&mut outgoing, at(0));
     for due in [12, 36, 84] {

@@ -120,7 +120,7 @@ proptest! {
         let window = 10_000;
         let terms = Terms { average, burst, window, outstanding: window, ..terms() };
         let mut outgoing = Outgoing::new(&Opening { edge: window, ..opening(terms) });
-        outgoing.on_round_trip(MS, Timing { rtt: MS, rto: MS * 3 });
+        outgoing.on_round_trip(MS, MS, Timing { rtt: MS, rto: MS * 3 });
         let mut now = Time::ZERO;
         let mut sent = Vec::new();
         for (ticket, (nanos, len, dice)) in steps.into_iter().enumerate() {

@@ -374,7 +374,9 @@ impl Connection {
             return None;
         }
         let config = &shared.config;
-        if self.outgoing.terms().window > 0 && self.outgoing.needs_sync() {
+        // Who asks for blocks again does so once in a round trip, and has to know how long that is now.
+        let sends = self.outgoing.terms().window > 0 && self.outgoing.needs_sync();
+        if sends || self.incoming.has_gaps() {
             Some(self.sync.last_at + config.sync_every)
         } else if config.idle.is_zero() {
             None

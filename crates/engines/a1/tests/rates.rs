@@ -271,5 +271,7 @@ fn a_lost_block_is_repeated_once_over_a_path_that_has_filled_up() {
     let repeated = world.engine(CLIENT).counters().blocks_repeated;
     let lost = lost.get();
     assert!(lost > 200 && repeated < 2 * lost, "{lost} were lost, and {repeated} repeated");
+    // Whoever only receives measures, too, while something is missing, and does not ask without need.
+    assert!(seen(&world, SERVER).rtt.expect("measured") > Duration::from_millis(5));
     clean(&world);
 }

@@ -440,6 +440,11 @@ impl Incoming {
         self.acks.hurry();
     }
 
+    /// Whether blocks are missing that are asked for again.
+    pub(crate) fn has_gaps(&self) -> bool {
+        self.expected < self.seen && !self.is_closed
+    }
+
     /// Whether blocks have been received beyond one that is missing.
     pub(crate) fn has_ahead(&self) -> bool {
         !self.ahead.is_empty()

@@ -93,6 +93,8 @@ pub(crate) struct Change {
     pub(crate) qos: Repeated,
     /// The record to ask for when that is over.
     pub(crate) wanted: Option<Qos>,
+    /// The peer's change that had come when it was asked last.
+    pub(crate) asked_at: u32,
 }
 
 /// What has been said to a change of the peer's record.
@@ -188,6 +190,8 @@ pub(crate) struct Connection {
     pub(crate) destination: a1::Address,
     /// Our record, as it is in force.
     pub(crate) qos: Qos,
+    /// What the application asked for last: ours, but for what the peer has lowered.
+    pub(crate) wish: Qos,
     pub(crate) peer_qos: Qos,
     /// Ours is the maximum, but for what the peer's OPEN has lowered.
     pub(crate) is_lowered: bool,
@@ -292,6 +296,7 @@ impl Connection {
             source,
             destination,
             qos,
+            wish: qos,
             peer_qos: Qos::default(),
             is_lowered: role == Role::Acceptor,
             accepted: None,

@@ -148,6 +148,17 @@ pub(crate) fn lowered(asked: &Qos, reply: &Qos) -> Qos {
     }
 }
 
+/// Whether a record allows more than another in anything that a peer may lower.
+pub(crate) fn raises(record: &Qos, now: &Qos) -> bool {
+    let is_faster = |(average, burst): (u64, u32), (old, old_burst): (u64, u32)| {
+        old > 0 && (average == 0 || average > old || burst > old_burst)
+    };
+    is_faster((record.send_average, record.send_burst), (now.send_average, now.send_burst))
+        || is_faster((record.receive_average, record.receive_burst), (now.receive_average, now.receive_burst))
+        || record.largest_sent > now.largest_sent
+        || record.outstanding > now.outstanding
+}
+
 fn window(sender: &Qos, receiver: &Qos) -> u64 {
     let block = sender.block_size.min(receiver.block_size);
     let sends = Terms::window_of(sender.largest_sent, block, sender.outstanding);

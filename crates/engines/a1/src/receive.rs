@@ -390,8 +390,8 @@ impl Connection {
                 // From now on the peer says for itself what the smaller of both is.
                 self.qos = qos::changed(&self.qos, &shared.config.max_qos);
             }
-            let own = self.change.asked.map_or(self.qos, |(asked, _)| asked);
-            let qos = qos::accepted_change(&self.peer_qos, &change.qos, &own);
+            // Not what the peer has made of our record: two ends that are lowered by each other could never rise again.
+            let qos = qos::accepted_change(&self.peer_qos, &change.qos, &self.wish);
             self.answered =
                 Some(Box::new(Answered { epoch: change.epoch, qos, sequence: header.sequence, has_left: false }));
             self.peer_qos = qos::changed(&self.peer_qos, &change.qos);
@@ -402,6 +402,7 @@ impl Connection {
             self.qos_has_changed = true;
             shared.counters.qos_changes += 1;
             shared.events.push_back(Event::QosChanged { connection: self.id(), by_peer: true });
+            self.ask_again_if_raised();
         }
         if self.answered.is_some() {
             self.qos_reply_due = Some(header.stamp);
@@ -424,6 +425,20 @@ impl Connection {
         self.qos_has_changed = true;
         shared.counters.qos_changes += 1;
         shared.events.push_back(Event::QosChanged { connection: self.id(), by_peer: false });
+        self.ask_again_if_raised();
+    }
+
+    /// The peer has lowered our record to what its own was. If that has changed since, and allows more, it is asked again:
+    /// once for each change of its own, as it may have other reasons.
+    //= A-12
+    //= A-13
+    fn ask_again_if_raised(&mut self) {
+        let newest = self.answered.as_deref().map_or(0, |answered| answered.epoch);
+        let is_busy = self.change.asked.is_some() || self.change.wanted.is_some() || self.close_by.is_some();
+        let allowed = qos::accepted_change(&self.qos, &self.wish, &self.peer_qos);
+        if newest > self.change.asked_at && !is_busy && qos::raises(&allowed, &self.qos) {
+            self.change.wanted = Some(self.wish);
+        }
     }
 
     /// Asks for the record that the application wants.
@@ -431,6 +446,8 @@ impl Connection {
     pub(crate) fn ask_for_wanted(&mut self, now: Time) {
         let Some(wanted) = self.change.wanted.take() else { return };
         self.is_lowered = false;
+        self.wish = wanted;
+        self.change.asked_at = self.answered.as_deref().map_or(0, |answered| answered.epoch);
         self.change.epoch += 1;
         self.change.asked = Some((wanted, self.outgoing.sent()));
         self.change.qos = Repeated::start();

@@ -149,6 +149,7 @@ impl A1 {
         let Some(connection) = self.connections.lookup_mut(key) else { return };
         connection.peer_id = header.connection;
         connection.peer_qos = open.qos;
+        connection.wish = qos::changed(&record, &self.shared.config.max_qos);
         connection.is_validated = is_validated;
         connection.earn(head.datagram_bytes());
         connection.begin(header.sequence, header.edge.into(), 0, open.group.is_some(), congestion);
@@ -231,6 +232,7 @@ impl Connection {
         self.peer_id = accept.identifier;
         self.peer_qos = accept.qos;
         self.qos.block_size = accept.qos.block_size;
+        self.wish = self.qos;
         self.has_joined = accept.has_joined && self.group.is_some();
         let edge = self.out_numbers.place(header.edge, 0).unwrap_or(0);
         let message = if self.has_joined { message } else { 0 };

@@ -182,6 +182,31 @@ fn windows_and_messages_grow_and_shrink_in_mid_stream() {
     }
 }
 
+//= A-12, A-13 test
+#[test]
+fn what_both_ends_have_lowered_rises_again() {
+    let low = Qos { outstanding: 1, send_average: 10_000, send_burst: 2000, ..reliable() };
+    for network in ["delay=5ms", "delay=5ms,loss=30%"] {
+        let client = Program::opening(reliable(), vec![], None);
+        let mut world = world(6, reliable(), network, Program::listening(vec![], None), client);
+        // The client hears the server's answer after it has asked for more itself; or it asks for nothing again.
+        change_at(&mut world, SERVER, millis(1000), low);
+        change_at(&mut world, CLIENT, millis(3000), reliable());
+        change_at(&mut world, SERVER, millis(5000), reliable());
+        world.run_for(Duration::from_secs(9));
+        for host in [SERVER, CLIENT] {
+            let facts = world.engine(host).facts(world.now(), world.application(host).core.id()).expect("it lives");
+            assert_eq!((facts.qos, facts.peer_qos), (reliable(), reliable()), "{network} {host}");
+            assert!(!facts.status.contains(Status::QOS_PENDING));
+            // 1,049 blocks a message.
+            assert_eq!(facts.windows, (16 * 1049, 16 * 1049), "{network} {host}");
+        }
+        // Each its own, and the client once more because the server allows more.
+        let asked = |host: HostId| seen(&world, host).qos_changes.iter().filter(|(_, by_peer)| !by_peer).count();
+        assert_eq!((asked(SERVER), asked(CLIENT)), (2, 2));
+    }
+}
+
 //= A-12 test
 #[test]
 fn beyond_the_maximum_takes_a_new_connection() {

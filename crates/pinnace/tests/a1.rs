@@ -72,6 +72,22 @@ fn messages_of_every_size_go_both_ways() {
     }
 }
 
+//= A-18 test
+#[test]
+fn a_close_may_linger_without_end() {
+    let (_server, here, there) = pair(reliable());
+    here.send(pattern(10, 1), Full::Block).unwrap();
+    here.close(Duration::MAX).unwrap();
+    assert!(*there.recv_timeout(LONG).unwrap().expect("a message") == pattern(10, 1));
+    let (sink, to) = listening(reliable());
+    let source = socket(reliable());
+    source.add_sink_timeout(to, reliable(), LONG).unwrap();
+    let taken = accepted(&sink);
+    source.send(pattern(10, 2), Full::Block).unwrap();
+    source.close_sinks(Duration::MAX).unwrap();
+    assert!(*taken.recv_timeout(LONG).unwrap().expect("a message") == pattern(10, 2));
+}
+
 //= A-20 test
 #[test]
 fn a_message_of_hundreds_of_megabytes_arrives_in_the_memory_that_it_came_into() {

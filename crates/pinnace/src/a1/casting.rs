@@ -481,7 +481,7 @@ impl Socket {
         let mut failure: Option<Failure> = None;
         for sink in sinks {
             let left = until.map_or(linger, |until| until.saturating_duration_since(Instant::now()));
-            match sink.wait_closed(left + Duration::from_millis(500)) {
+            match sink.wait_closed(left.saturating_add(Duration::from_millis(500))) {
                 Ok(()) => {}
                 Err(Error::ConnectionFailed(why)) => failure = failure.or(Some(why)),
                 Err(error) => return Err(error),

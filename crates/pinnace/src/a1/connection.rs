@@ -206,7 +206,7 @@ impl Connection {
     //= A-18
     pub fn close(&self, linger: Duration) -> Result<(), Error> {
         self.begin_close(linger)?;
-        self.wait_closed_until(deadline(linger + FAREWELL))
+        self.wait_closed_until(deadline(linger.saturating_add(FAREWELL)))
     }
 
     /// Like [`Connection::close`], for tasks (without an end to the waiting: bound it yourself).

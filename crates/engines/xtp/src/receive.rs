@@ -449,7 +449,8 @@ fn on_status(
     if outcome.echoes_expiry {
         context.expiries = 0;
     }
-    context.update_wait(now, shared, true);
+    // One that answers nothing says nothing of what is waited for, however many of them come.
+    context.update_wait(now, shared, outcome.progressed || outcome.echoes_expiry);
     if is_old {
         return;
     }
@@ -506,7 +507,8 @@ fn heed_rate(context: &mut Context, now: Time, inrate: u32, inburst: u32) {
 /// The peer wants nothing more of our stream (specs/xtp.md, 3.8).
 //= X-20
 fn on_rclose(context: &mut Context, shared: &mut Shared, now: Time, packet: &Packet<'_>, status: Option<&Status<'_>>) {
-    if !context.rclose_heard {
+    let (is_first, acked) = (!context.rclose_heard, context.outgoing.acked());
+    if is_first {
         context.rclose_heard = true;
         if context.outgoing.queued() > context.outgoing.sent() {
             context.failure = Some(Failure::StoppedReading);
@@ -528,7 +530,8 @@ fn on_rclose(context: &mut Context, shared: &mut Shared, now: Time, packet: &Pac
         context.outgoing.settle(now);
         context.expiries = 0;
     }
-    context.update_wait(now, shared, true);
+    // RCLOSE goes with all that follows, too: a stream of it answers nothing.
+    context.update_wait(now, shared, is_first || context.outgoing.acked() > acked);
 }
 
 /// END: the peer is done, or forces the end.

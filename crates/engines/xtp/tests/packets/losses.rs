@@ -130,3 +130,45 @@ fn what_was_never_sent_cannot_be_acknowledged() {
         }
     }
 }
+
+//= X-11 test
+#[test]
+fn statuses_that_answer_nothing_do_not_put_off_wtimer() {
+    for codec in CODECS {
+        let mut scene = Scene::accepted(codec, block(Service::Connection), NONE, 100);
+        let lost = scene.send(100);
+        scene.wait(40);
+        // The peer has bytes and no room, and keeps asking. Our answers tell it the sync of what was lost.
+        let mut asks = Vec::new();
+        for count in 0..30 {
+            let status = scene.status(SREQ, 0, 1_000_000, lost[0].sync).sync(1001 + count);
+            assert_eq!(scene.feed(&status).len(), 1, "it is answered");
+            asks.extend(scene.wait(11));
+        }
+        // 40 ms and 4 deviations of 20 ms.
+        assert!(!asks.is_empty(), "{codec:?}");
+        assert!(asks.iter().all(|asks| (asks.kind, asks.marks()) == (Kind::Cntl, SREQ)), "{codec:?} {asks:?}");
+        let status = scene.status(NONE, 0, 1_000_000, asks[0].sync).sync(1031);
+        let again = scene.feed(&status);
+        assert_eq!((again.len(), again[0].seq, again[0].len()), (1, scene.n(0), 100), "{codec:?}");
+    }
+}
+
+//= X-11 test
+//= X-20 test
+#[test]
+fn a_stream_with_rclose_does_not_put_off_wtimer() {
+    for codec in CODECS {
+        let mut scene = Scene::connected(codec, block(Service::Connection), 100);
+        scene.output(100, |output| Output { is_last: true, ..output });
+        // It has come whole, but the status that says so is lost; the peer goes on itself.
+        let mut asks = Vec::new();
+        for count in 0..20 {
+            let data = scene.data(RCLOSE, 10 * u64::from(count), 10).sync(1001 + count);
+            asks.extend(scene.feed(&data));
+            asks.extend(scene.wait(5));
+        }
+        assert!(!asks.is_empty(), "{codec:?}");
+        assert!(asks.iter().all(|asks| (asks.kind, asks.marks()) == (Kind::Cntl, WCLOSE | SREQ)), "{codec:?} {asks:?}");
+    }
+}

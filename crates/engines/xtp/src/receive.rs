@@ -344,6 +344,7 @@ pub(crate) fn on_data(
         }
     }
     context.ring_idle_since = None;
+    context.incoming.set_proved(context.is_believed(shared));
     let before = context.incoming.rseq();
     let mut copied = 0;
     let mut stored = 0;
@@ -481,6 +482,7 @@ pub(crate) fn on_end_told(context: &mut Context, shared: &mut Shared, now: Time,
                 // All that was sent may be lost: then a hole is shown, which takes room as bytes do.
                 give_ring(context, shared, rx);
             }
+            context.incoming.set_proved(context.is_believed(shared));
             let before = context.incoming.rseq();
             let taken = context.incoming.on_end(end);
             on_taken(context, shared, now, &taken, before);

@@ -45,6 +45,12 @@ impl Context {
         self.is_validated || !shared.config.validates || self.role == Role::Initiator
     }
 
+    /// Whether the peer is believed what it says it has sent. Of a group's sender there is never a proof: whoever has joined
+    /// has asked for its stream.
+    pub(crate) fn is_believed(&self, shared: &Shared) -> bool {
+        self.is_trusted(shared) || self.is_group()
+    }
+
     /// Whether the responder may still be waiting for us to show that we are here: it might have something to say, and all
     /// that it may send may be lost. If nothing else asks, WTIMER does.
     pub(crate) fn has_to_prove(&self, shared: &Shared) -> bool {

@@ -23,7 +23,8 @@ use pinnace_core::{BufferId, BufferRange, IntervalSet};
 /// Bytes that a sender may send before it has heard a status (3.6).
 const INITIAL_ALLOC: u64 = 65_536;
 
-/// The largest window (3.1), and the longest hole that a stream without error control believes in.
+/// The largest window (3.1), and the longest hole that a stream without error control believes in, of a peer that is proved
+/// to be where it says it is.
 const MAX_WINDOW: u64 = 1 << 30;
 
 /// What becomes of bytes that come out of order.
@@ -149,6 +150,8 @@ pub(crate) struct Incoming {
     is_told: bool,
     /// A message ended at `dseq`.
     is_ended: bool,
+    /// The peer is where it says it is.
+    is_proved: bool,
 }
 
 impl Incoming {
@@ -172,6 +175,7 @@ impl Incoming {
             last_size: 0,
             is_told: false,
             is_ended: false,
+            is_proved: false,
         }
     }
 
@@ -253,6 +257,11 @@ impl Incoming {
             (false, true) => Keeping::GoBackN,
             (false, false) => Keeping::Selective,
         };
+    }
+
+    /// Says whether the peer is where it says it is: long holes are believed of nobody else.
+    pub(crate) fn set_proved(&mut self, is_proved: bool) {
+        self.is_proved = is_proved;
     }
 
     /// Whether bytes that are lost are shown as holes.
@@ -588,10 +597,17 @@ impl Incoming {
     /// Bytes below `high` have been sent and are not kept. Without error control they are a hole.
     //= X-15
     fn lose(&mut self, high: u64) {
-        if self.policy.keeping == Keeping::NoError && high.saturating_sub(self.hseq) <= MAX_WINDOW {
+        if self.policy.keeping == Keeping::NoError && self.believes(high) {
             self.seen = self.seen.max(high);
             self.advance();
         }
+    }
+
+    /// Whether bytes up to `high` may have been sent. A packet that anybody can make must not cost the application a
+    /// gibibyte of zeros; whoever outran the ring before it was proved is believed afterwards.
+    fn believes(&self, high: u64) -> bool {
+        let unproved = self.limit().saturating_add(u64::from(self.policy.rwindow).max(INITIAL_ALLOC));
+        high.saturating_sub(self.hseq) <= MAX_WINDOW && (self.is_proved || high <= unproved)
     }
 
     /// Moves on over bytes that will not come, as far as there is memory in which to show their places.
@@ -633,7 +649,7 @@ impl Incoming {
 
     /// The stream ends at `end`. False if it is too far away to be believed.
     fn learn_end(&mut self, end: u64) -> bool {
-        if self.policy.keeping == Keeping::NoError && end.saturating_sub(self.hseq) > MAX_WINDOW {
+        if self.policy.keeping == Keeping::NoError && !self.believes(end) {
             return false;
         }
         self.end = Some(end);

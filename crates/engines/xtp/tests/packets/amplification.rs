@@ -3,7 +3,7 @@
 use crate::half::{Got, counted};
 use crate::scene::*;
 use pinnace_wire::xtp::Kind;
-use pinnace_xtp::{Codec, Config, Service, Services};
+use pinnace_xtp::{Codec, Config, Options, Service, Services};
 
 fn scene(codec: Codec) -> Scene {
     let config = Config { validates: true, ..config(codec) };
@@ -156,5 +156,44 @@ fn an_initiator_with_nothing_to_say_shows_that_it_is_there() {
         let status = scene.status(NONE, 100, 200_000, sync).sync(1001);
         assert_eq!(scene.feed(&status), []);
         assert_eq!(scene.wait(5000), [], "{codec:?}: once is enough");
+    }
+}
+
+/// Reads all there is; returns how many bytes that was.
+fn read_all(scene: &mut Scene) -> u64 {
+    let (context, mut total) = (scene.context(), 0);
+    loop {
+        let len = scene.half.xtp().readable(context).expect("it is there").len;
+        if len == 0 {
+            return total;
+        }
+        total += len;
+        scene.half.call(|engine, now| engine.consume(now, context, len));
+    }
+}
+
+//= X-15 test
+#[test]
+fn long_holes_are_believed_of_nobody_who_is_not_proved() {
+    const FAR: u64 = 1 << 30;
+    let lossy = Options::NOERR | Options::NOFLOW;
+    for codec in CODECS {
+        let mut scene = scene(codec);
+        let echo = scene.accept(lossy, 1).sync;
+        let mut far = scene.data(lossy, FAR - 1, 1);
+        let mut end = scene.status(lossy | WCLOSE, 0, 1000, 0);
+        end.seq = scene.n(FAR);
+        for packet in [&mut far, &mut end] {
+            (packet.rtn, packet.key) = (false, KEY);
+            scene.feed(packet);
+        }
+        let total = read_all(&mut scene);
+        assert!(total <= 1 << 20, "{codec:?}: two packets of whoever it is make {total} bytes");
+        // Who may have outrun the ring before it was proved is caught up with.
+        let status = scene.status(lossy, 0, 1000, echo).sync(1001);
+        scene.feed(&status);
+        let far = scene.data(lossy, FAR - 1, 1).sync(1001);
+        scene.feed(&far);
+        assert_eq!(total + read_all(&mut scene), FAR, "{codec:?}");
     }
 }

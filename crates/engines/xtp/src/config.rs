@@ -77,7 +77,7 @@ impl Default for Config {
 /// What others may make an engine keep.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Contexts, those in time-wait included.
+    /// Contexts, those in time-wait included. At the limit, those that have been in time-wait for longest give way.
     pub contexts: usize,
     /// Accepted contexts whose peer has not yet shown that it is there. At the limit, the one idle for longest gives way.
     pub half_open: usize,

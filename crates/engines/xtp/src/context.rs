@@ -140,6 +140,8 @@ pub(crate) struct Context {
     pub(crate) is_told: bool,
     /// The application has forgotten the context.
     pub(crate) is_released: bool,
+    /// It is in the engine's list of those in time-wait.
+    pub(crate) is_resting: bool,
     pub(crate) failure: Option<Failure>,
 }
 

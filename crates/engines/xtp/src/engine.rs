@@ -37,6 +37,9 @@ pub struct Xtp {
     pub(crate) next_listener: u32,
     /// Accepted contexts whose peer had not shown that it is there when they were last looked at, in order of acceptance.
     pub(crate) half_open: VecDeque<ContextKey>,
+    /// Contexts in time-wait that the application has forgotten, in the order in which they came to that; some may have gone
+    /// since.
+    pub(crate) resting: VecDeque<ContextKey>,
     /// What the key of the next context is made of, if it has been told already.
     pub(crate) next_entropy: Option<u64>,
     /// Contexts that the read under way has touched.
@@ -77,6 +80,7 @@ impl Xtp {
             ports: BTreeMap::new(),
             next_listener: 0,
             half_open: VecDeque::new(),
+            resting: VecDeque::new(),
             next_entropy: None,
             touched: Vec::new(),
             newest_block: None,
@@ -113,6 +117,7 @@ impl Xtp {
     }
 
     pub(crate) fn new_context(&mut self, now: Time, birth: &Birth, block: Arc<ControlBlock>) -> Option<ContextKey> {
+        while self.contexts.next_key(0).is_none() && self.end_oldest_time_wait(now) {}
         let shared = &mut self.shared;
         let codec = shared.config.codec;
         let service = birth.service;
@@ -206,6 +211,7 @@ impl Xtp {
             place: None,
             is_told: false,
             is_released: false,
+            is_resting: false,
             failure: None,
         };
         let entropy = self.next_entropy.take().unwrap_or_else(|| shared.secrets.draw());
@@ -280,6 +286,30 @@ impl Xtp {
         let Some(context) = self.contexts.lookup_mut(key) else { return };
         context.make_ready(&mut self.shared);
         context.arm(&mut self.shared);
+        if context.is_released && !context.is_resting && matches!(context.phase, Phase::TimeWait(_)) {
+            context.is_resting = true;
+            if self.resting.len() > 2 * self.contexts.len() {
+                self.resting.retain(|key| self.contexts.lookup(*key).is_some());
+            }
+            self.resting.push_back(key);
+        }
+    }
+
+    /// Where the table is full, the context that has waited for late packets for longest gives way: its FIRST is still known
+    /// for a repetition. False if there is none.
+    //= X-24
+    fn end_oldest_time_wait(&mut self, now: Time) -> bool {
+        while let Some(key) = self.resting.pop_front() {
+            let Some(context) = self.contexts.lookup_mut(key) else { continue };
+            if let (Phase::TimeWait(until), Role::Responder) = (context.phase, context.role) {
+                let name = (context.peer, context.peer_key);
+                self.shared.ended.remember(now, name, context.space.start(), until, self.shared.config.limits.ended);
+            }
+            context.phase = Phase::Over;
+            self.settle(now, key);
+            return true;
+        }
+        false
     }
 
     /// Takes a context out of everything.
@@ -321,6 +351,13 @@ impl Xtp {
             self.shared.counters.contexts_evicted += 1;
             context.phase = Phase::Over;
             context.conclude(&mut self.shared, Err(Failure::Abandoned));
+            // The application may take long to find out, and may still read what has come; but where memory is short, others
+            // need it sooner.
+            while self.shared.bytes > self.shared.config.limits.bytes / 2
+                && let Some(buffer) = context.incoming.release()
+            {
+                context.give_back(&mut self.shared, buffer);
+            }
             self.settle(now, key);
         }
     }

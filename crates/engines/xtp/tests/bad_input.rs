@@ -211,6 +211,50 @@ fn a_flood_of_firsts_is_bounded_and_spares_who_is_there() {
     }
 }
 
+//= X-10 test
+//= X-24 test
+#[test]
+fn time_wait_gives_way_where_the_table_is_full() {
+    for codec in CODECS {
+        let mut half = server(codec, Limits { contexts: 8, ..Limits::default() });
+        let mut datagram = first(codec, Options::EOM | Options::WCLOSE | Options::RCLOSE | Options::SREQ, 10);
+        datagram.service = 2;
+        for number in 1..=20 {
+            datagram.key = number;
+            half.feed(PEER, &datagram.bytes());
+            assert!(half.xtp().contexts() <= 8);
+        }
+        let told = |half: &Half| half.events.iter().filter(|event| matches!(event, Event::Datagram { .. })).count();
+        assert_eq!((told(&half), half.xtp().counters().contexts_refused), (20, 0), "{codec:?}");
+        // The first one, which is remembered all the same, and the last one, which is answered again.
+        datagram.key = 1;
+        half.feed(PEER, &datagram.bytes());
+        datagram.key = 20;
+        half.sent.clear();
+        half.feed(PEER, &datagram.bytes());
+        assert_eq!((told(&half), half.sent.len()), (20, 1), "{codec:?}: none is delivered twice");
+        half.release_datagrams();
+        half.advance(Duration::from_secs(31));
+        assert_eq!(half.xtp().contexts(), 0);
+    }
+}
+
+//= X-2 test
+#[test]
+fn what_gives_way_leaves_its_ring_to_others_where_memory_is_short() {
+    for codec in CODECS {
+        let mut half = server(codec, Limits { half_open: 64, bytes: 20 << 20, ..Limits::default() });
+        for number in 1..=200 {
+            let mut flood = first(codec, Options::SREQ, 1);
+            flood.key = number;
+            half.feed(PEER, &flood.bytes());
+        }
+        // Nobody accepts any of them.
+        let read = |context: &ContextId| half.xtp().readable(*context).map(|readable| readable.len);
+        assert_eq!(accepted(&half).last().and_then(read), Some(1), "{codec:?}: there is room for who comes");
+    }
+}
+
 /// The application lets go of what has ended.
 fn release_ended(half: &mut Half) {
     for event in half.events.split_off(0) {

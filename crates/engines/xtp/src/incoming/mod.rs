@@ -500,16 +500,10 @@ impl Incoming {
         }
         let eom = piece.eom && cut == high;
         if low > self.rseq && !self.has_room_beyond_gap(low, cut) {
-            // The gap is reported once, although nothing of the piece is kept.
-            if self.policy.keeping != Keeping::NoError {
-                self.hseq = self.hseq.max(cut);
-            }
-            self.lose(high);
-            return Fate::Dropped;
+            return self.drop_seen(cut, high);
         }
         if !self.has_room_for_marks(piece, eom, high) {
-            self.lose(high);
-            return Fate::Dropped;
+            return self.drop_seen(cut, high);
         }
         for gap in self.spans.missing_in(low..cut) {
             for (at, range) in self.memory.parts(self.dseq, gap) {
@@ -533,6 +527,15 @@ impl Incoming {
             self.lose(high);
         }
         Fate::New
+    }
+
+    /// Keeps nothing of a piece that ends at `high`, and up to `cut` is below alloc. The gap is reported once all the same.
+    fn drop_seen(&mut self, cut: u64, high: u64) -> Fate {
+        if self.policy.keeping != Keeping::NoError {
+            self.hseq = self.hseq.max(cut);
+        }
+        self.lose(high);
+        Fate::Dropped
     }
 
     /// An empty packet may end a message, or begin one, right behind what is in; nothing else can be said by it.

@@ -99,3 +99,21 @@ fn boundaries_are_bounded_and_never_block_the_stream() {
     let new = (0..100).filter(|i| incoming.fate(&message(*i..i + 1)) == Fate::New).count();
     assert_eq!(new, 8);
 }
+
+//= X-14 test
+#[test]
+fn what_finds_no_room_for_its_end_is_one_gap() {
+    let mut incoming = stream(Keeping::Selective);
+    for low in 0..8 {
+        assert_eq!(incoming.fate(&message(10 * low..10 * low + 10)), Fate::New);
+    }
+    for low in 8..20 {
+        let taken = incoming.data(&message(10 * low..10 * low + 10)).0;
+        assert_eq!((taken.fate, taken.is_gap), (Fate::Dropped, false), "nothing is missing before it");
+    }
+    assert_eq!((incoming.rseq(), incoming.hseq()), (80, 200));
+    assert!(incoming.data(&message(300..310)).0.is_gap);
+    assert!(!incoming.data(&message(310..320)).0.is_gap, "the same gap");
+    incoming.consume(10);
+    assert_eq!(incoming.fate(&message(80..90)), Fate::New, "it comes again");
+}

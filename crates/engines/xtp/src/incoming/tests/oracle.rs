@@ -248,6 +248,9 @@ impl Oracle {
             return (Fate::Dropped, Vec::new());
         }
         if is_blocked {
+            if !self.no_error() {
+                self.hseq = self.hseq.max(high.min(limit));
+            }
             return (Fate::Dropped, Vec::new());
         }
         self.have = have;

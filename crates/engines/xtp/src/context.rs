@@ -267,6 +267,14 @@ impl Context {
         self.is_incoming_done() && self.rclose_heard && !self.lacks_acknowledgement()
     }
 
+    /// Whether a datagram of ours is acknowledged by END alone, which comes when it is delivered: a status before it says only
+    /// that it has arrived.
+    //= X-7
+    pub(crate) fn awaits_delivery(&self) -> bool {
+        let asks_so = |(_, asking): &(u64, Asking)| *asking == Asking::Deferred;
+        self.service == Service::AckDgram && self.role == Role::Initiator && self.asks_at.front().is_some_and(asks_so)
+    }
+
     /// Whether WCLOSE is to be said in a packet without data.
     fn is_close_due(&self, terms: &Terms) -> bool {
         !self.wclose_sent
@@ -295,6 +303,7 @@ impl Context {
         initiator_unheard
             || self.outgoing.is_ask_missing()
             || (self.wclose_sent && !self.rclose_heard)
+            || self.awaits_delivery()
             || (!is_lossy && self.lacks_acknowledgement())
             || (!(is_lossy && terms.no_flow) && self.outgoing.waits_for_room(&terms))
             || (!self.is_trusted(shared) && self.outgoing.has_to_send(&terms))
@@ -401,6 +410,9 @@ impl Context {
 
     /// Outputs that are needed no longer.
     pub(crate) fn report_sent(&mut self, shared: &mut Shared) {
+        if self.awaits_delivery() {
+            return;
+        }
         while let Some(done) = self.outgoing.poll_done() {
             let (context, ticket, buffer) = (self.id(), done.ticket, done.buffer);
             let delivered = self.failure.is_none();

@@ -266,7 +266,10 @@ impl Xtp {
             if context.service == Service::UnackDgram && has_left {
                 context.phase = Phase::Over;
                 context.conclude(shared, Ok(()));
-            } else if context.is_done() && (context.deferred.is_empty() || !context.service.is_datagram()) {
+            } else if context.is_done()
+                && !context.awaits_delivery()
+                && (context.deferred.is_empty() || !context.service.is_datagram())
+            {
                 let echo = context.owed.unwrap_or(context.recv_sync);
                 context.end_with_status(now, shared, echo);
             }

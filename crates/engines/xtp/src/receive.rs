@@ -568,6 +568,7 @@ fn on_diag(context: &mut Context, shared: &mut Shared, header: &Header, code: u3
         3 => {
             let waits_only_for_end = context.outgoing.acked() >= context.outgoing.sent()
                 && context.wclose_sent
+                && !context.awaits_delivery()
                 && (context.incoming.is_complete() || context.stopped_reading);
             if waits_only_for_end { Ok(()) } else { Err(Failure::Unknown) }
         }

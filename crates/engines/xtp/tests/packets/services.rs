@@ -3,7 +3,7 @@
 use crate::half::Got;
 use crate::scene::*;
 use pinnace_wire::xtp::Kind;
-use pinnace_xtp::{Close, ControlBlock, Event, Options, Output, Refused, Service};
+use pinnace_xtp::{Close, ControlBlock, Event, Failure, Options, Output, Refused, Service};
 
 fn only(answers: Vec<Got>) -> Got {
     assert_eq!(answers.len(), 1, "{answers:?}");
@@ -114,6 +114,43 @@ fn a_datagram_with_dreq_is_acknowledged_when_delivered() {
         assert_eq!((answer.kind, answer.marks()), (tcntl(codec), all(&[RCLOSE, WCLOSE, END])));
         assert_eq!((answer.echo, answer.rseq), (1000, scene.n(500)));
         assert_eq!(datagrams(&scene), [500], "once");
+    }
+}
+
+//= X-7 test
+//= X-11 test
+//= X-21 test
+#[test]
+fn a_datagram_with_dreq_is_delivered_when_its_receiver_says_end() {
+    for codec in CODECS {
+        let opened = || {
+            let mut scene = Scene::opened(codec, block(Service::AckDgram));
+            let output = |output| Output { eom: true, asks_when_delivered: true, ..output };
+            only(scene.output(500, output));
+            let again = only(scene.due(250));
+            // It has arrived, and waits to be taken.
+            let mut status = scene.status(RCLOSE | WCLOSE, 500, 1000, again.sync);
+            status.seq = scene.n(0);
+            scene.feed(&status);
+            assert_eq!((scene.closed(), scene.outputs()), (None, vec![]), "{codec:?}: it is not delivered");
+            scene
+        };
+        let mut scene = opened();
+        // What tells of the delivery may be lost.
+        let asks = scene.wait(1000);
+        assert!(asks.iter().any(|asks| asks.kind == Kind::Cntl && asks.has(SREQ)), "{codec:?} {asks:?}");
+        let status = scene.status(all(&[RCLOSE, WCLOSE, END]), 500, 1000, asks.last().expect("asks").sync).sync(1001);
+        assert_eq!(scene.feed(&status), []);
+        assert_eq!((scene.closed(), scene.outputs()), (Some(Ok(())), vec![true]), "{codec:?}");
+        assert_eq!(scene.wait(100_000), []);
+        // Nobody knows what has become of one whose receiver falls silent.
+        let mut scene = opened();
+        scene.wait(300_000);
+        assert_eq!((scene.closed(), scene.outputs()), (Some(Err(Failure::Abandoned)), vec![false]), "{codec:?}");
+        let mut scene = opened();
+        let forgotten = scene.diag(false, XKEY, 3, 0);
+        scene.feed(&forgotten);
+        assert_eq!((scene.closed(), scene.outputs()), (Some(Err(Failure::Unknown)), vec![false]), "{codec:?}");
     }
 }
 

@@ -455,12 +455,11 @@ impl Xtp {
             return Err(Refused::Sort);
         }
         self.change(now, context, move |context| {
-            let (rate, burst) = (block.output_rate, block.output_burst);
             let old = Arc::make_mut(&mut context.block);
             let (service, address_segment) = (old.service, old.address_segment);
             *old = block;
             (old.service, old.address_segment) = (service, address_segment);
-            context.outgoing.set_rate(now, rate.into(), burst.into());
+            context.limit_rate(now, context.outgoing.peer_takes());
             Ok(())
         })?;
         if let Some(context) = self.contexts.lookup_mut(context.0) {

@@ -180,6 +180,15 @@ impl Context {
         self.maxdata.min(room.min(u32::MAX as usize) as u32).max(1)
     }
 
+    /// Data leave at the smaller rate and burst of what each end allows (specs/xtp.md, 3.12).
+    //= X-19
+    pub(crate) fn limit_rate(&mut self, now: Time, peer_takes: (u32, u32)) {
+        let smaller = |own: u32, peer: u32| [own, peer].into_iter().filter(|rate| *rate > 0).min();
+        let rate = smaller(self.block.output_rate, peer_takes.0).unwrap_or(0);
+        let burst = smaller(self.block.output_burst, peer_takes.1).unwrap_or(0);
+        self.outgoing.set_rate(now, rate.into(), burst.into(), peer_takes);
+    }
+
     /// Bytes that DATA may have beside the header and the user's: xtp36 pads to a multiple of 4 and adds a trailer; a tag
     /// may come before the data.
     fn extra_bytes(&self, shared: &Shared) -> usize {

@@ -500,10 +500,7 @@ pub(crate) fn heed_traffic(context: &mut Context, now: Time, traffic: &Traffic) 
 }
 
 fn heed_rate(context: &mut Context, now: Time, inrate: u32, inburst: u32) {
-    let smaller = |own: u32, peer: u32| [own, peer].into_iter().filter(|rate| *rate > 0).min();
-    let rate = smaller(context.block.output_rate, inrate).unwrap_or(0);
-    let burst = smaller(context.block.output_burst, inburst).unwrap_or(0);
-    context.outgoing.set_rate(now, rate.into(), burst.into());
+    context.limit_rate(now, (inrate, inburst));
 }
 
 /// The peer wants nothing more of our stream (specs/xtp.md, 3.8).

@@ -29,8 +29,8 @@ use asks::Asks;
 use chunks::Chunks;
 use core::time::Duration;
 use flights::Flights;
-use path::RoundTrip;
-use pinnace_core::{BufferRange, ControllerKind, Pacer, Path, Time};
+use path::{Limit, RoundTrip};
+use pinnace_core::{BufferRange, ControllerKind, Path, Time};
 
 /// Bytes that may be sent before the first status.
 const FIRST_ALLOC: u64 = 65_536;
@@ -51,7 +51,7 @@ pub(crate) struct Outgoing {
     asks: Asks,
     active: Option<Box<Active>>,
     /// User bytes by the traffic specifier.
-    limit: Option<Box<Pacer>>,
+    limit: Option<Box<Limit>>,
     /// The number of the next transmission, from 1.
     number: u64,
     acked: u64,
@@ -76,7 +76,7 @@ impl Outgoing {
             chunks: Chunks::default(),
             asks: Asks::new(sync),
             active: None,
-            limit: path::limit(config.rate, config.burst),
+            limit: path::limit(config.rate, config.burst, (0, 0)),
             number: 1,
             acked: 0,
             sent: 0,
@@ -95,16 +95,22 @@ impl Outgoing {
     }
 
     /// From `now` on at most `burst + rate * t` user bytes leave in `t` seconds; `rate` 0 is no limit, `burst` 0 what the
-    /// rate sends in 10 ms.
+    /// rate sends in 10 ms. What of that is the peer's, rate and burst, is kept for the next change.
     //= X-19
-    pub(crate) fn set_rate(&mut self, now: Time, rate: u64, burst: u64) {
+    pub(crate) fn set_rate(&mut self, now: Time, rate: u64, burst: u64, peer_takes: (u32, u32)) {
         match &mut self.limit {
-            Some(pacer) if rate > 0 => {
-                pacer.set_rate(now, Some(rate));
-                pacer.set_burst(now, path::burst_of(rate, burst));
+            Some(limit) if rate > 0 => {
+                limit.pacer.set_rate(now, Some(rate));
+                limit.pacer.set_burst(now, path::burst_of(rate, burst));
+                limit.peer_takes = peer_takes;
             }
-            limit => *limit = path::limit(rate, burst),
+            limit => *limit = path::limit(rate, burst, peer_takes),
         }
+    }
+
+    /// The rate and the burst that the peer can take; 0: no limit.
+    pub(crate) fn peer_takes(&self) -> (u32, u32) {
+        self.limit.as_deref().map_or((0, 0), |limit| limit.peer_takes)
     }
 
     /// Queues `chunk` behind what is queued. Never after [`Outgoing::shut`].

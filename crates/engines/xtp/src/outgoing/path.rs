@@ -68,8 +68,19 @@ impl RoundTrip {
 }
 
 /// The limit on user bytes.
-pub(super) fn limit(rate: u64, burst: u64) -> Option<Box<Pacer>> {
-    (rate > 0).then(|| Box::new(Pacer::new(Some(rate), burst_of(rate, burst))))
+#[derive(Debug)]
+pub(super) struct Limit {
+    pub(super) pacer: Pacer,
+    /// The peer's part in it: rate and burst; 0: no limit.
+    pub(super) peer_takes: (u32, u32),
+}
+
+/// A limit, where there is one, or something to keep.
+pub(super) fn limit(rate: u64, burst: u64, peer_takes: (u32, u32)) -> Option<Box<Limit>> {
+    (rate > 0 || peer_takes != (0, 0)).then(|| {
+        let pacer = Pacer::new((rate > 0).then_some(rate), burst_of(rate, burst));
+        Box::new(Limit { pacer, peer_takes })
+    })
 }
 
 pub(super) fn burst_of(rate: u64, burst: u64) -> u64 {

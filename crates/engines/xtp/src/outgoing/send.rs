@@ -153,7 +153,7 @@ impl Outgoing {
 
     /// When so many user bytes may leave by the traffic specifier.
     pub(crate) fn limit_ready_at(&self, now: Time, len: u32) -> Time {
-        self.limit.as_deref().map_or(now, |pacer| pacer.ready_at(now, u64::from(len)))
+        self.limit.as_deref().map_or(now, |limit| limit.pacer.ready_at(now, u64::from(len)))
     }
 
     fn cut(&self, terms: &Terms, room_ends: u64) -> Option<Cut> {
@@ -250,8 +250,8 @@ impl Outgoing {
             flights.forget_oldest();
         }
         //= X-19
-        if let Some(pacer) = &mut self.limit {
-            pacer.take(now, u64::from(cut.len));
+        if let Some(limit) = &mut self.limit {
+            limit.pacer.take(now, u64::from(cut.len));
         }
         if cut.high() > self.sent {
             self.sent = cut.high();

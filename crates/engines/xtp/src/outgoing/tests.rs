@@ -497,7 +497,7 @@ fn the_rate_counts_user_bytes_and_repetitions() {
     stream.on_status(at(0), &heard(0, sync, &[]));
     assert_eq!(stream.next(at(0), &terms()), Next::At(at(MS)), "a repetition waits, too");
     assert_eq!(ends(&send(&mut stream, at(MS), &terms())), [(0, 1_000)]);
-    stream.set_rate(at(MS), 0, 0);
+    stream.set_rate(at(MS), 0, 0, (0, 0));
     assert_eq!(send(&mut stream, at(MS), &terms()).len(), 9);
 }
 

@@ -431,3 +431,24 @@ fn the_first_comes_again_at_the_rate_that_was_told() {
         assert_eq!((again.len(), again[0].kind, again[0].len()), (1, Kind::First, 1000));
     }
 }
+
+//= X-19 test
+#[test]
+fn a_context_that_is_programmed_anew_heeds_the_peer_still() {
+    for codec in CODECS {
+        let mut scene = Scene::opened(codec, block(Service::Connection));
+        let sent = scene.send(10);
+        let mut status = scene.status(NONE, 10, 1_000_000, sent[0].sync);
+        (status.traffic.inrate, status.traffic.inburst) = (50_000, 1400);
+        (status.clock.rate, status.clock.burst) = (50_000, 1400);
+        scene.feed(&status);
+        let context = scene.context();
+        for output_rate in [0, 80_000] {
+            let block = ControlBlock { output_rate, ..block(Service::Connection) };
+            scene.half.call(|engine, now| engine.set_block(now, context, block)).expect("open");
+            let before: usize = scene.send(20_000).iter().map(Got::len).sum();
+            let sent = before + scene.wait(100).iter().map(Got::len).sum::<usize>();
+            assert!((4000..=1400 + 5000 + 1400).contains(&sent), "{codec:?}: {sent} bytes in 100 ms");
+        }
+    }
+}

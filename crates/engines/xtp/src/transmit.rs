@@ -243,6 +243,7 @@ impl Context {
         let asked = match asking {
             None | Some(Asking::No) => Options::NONE,
             Some(Asking::Deferred) => Options::DREQ,
+            Some(Asking::Both) => Options::SREQ | Options::DREQ,
             Some(Asking::Status | Asking::Expiry) => Options::SREQ,
         };
         let end = Options::RCLOSE | Options::WCLOSE | Options::END;
@@ -375,8 +376,8 @@ impl Context {
         let mut options = Options::NONE
             .with_if(cut.eom, Options::EOM)
             .with_if(ends, Options::WCLOSE)
-            .with_if(asking == Asking::Status, Options::SREQ)
-            .with_if(asking == Asking::Deferred, Options::DREQ)
+            .with_if(matches!(asking, Asking::Status | Asking::Both), Options::SREQ)
+            .with_if(matches!(asking, Asking::Deferred | Asking::Both), Options::DREQ)
             .with_if(self.rclose || (ends && self.is_abbreviated), Options::RCLOSE);
         if is_first_packet && self.service == Service::UnackDgram {
             options = options | Options::END;
@@ -442,7 +443,12 @@ impl Context {
             _ => {
                 let wanted = self.asks_at.front().filter(|(point, _)| *point <= cut.high());
                 let machine = if cut.asks || !self.is_trusted(shared) { Asking::Status } else { Asking::No };
-                wanted.map_or(machine, |(_, asking)| *asking)
+                match wanted {
+                    // The application may take its time.
+                    Some((_, Asking::Deferred)) if machine == Asking::Status => Asking::Both,
+                    Some((_, asking)) => *asking,
+                    None => machine,
+                }
             }
         }
     }

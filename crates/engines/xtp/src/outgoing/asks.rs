@@ -17,7 +17,7 @@ const MAX_ASKS: usize = 4096;
 enum Kind {
     /// SREQ in a packet that was sent once.
     Once,
-    /// SREQ in a repetition.
+    /// SREQ in a repetition, or beside DREQ.
     Again,
     Deferred,
     Expiry,
@@ -105,6 +105,7 @@ impl Asks {
         let kind = match asking {
             Asking::No => return self.sync,
             Asking::Status if is_repetition => Kind::Again,
+            Asking::Both => Kind::Again,
             Asking::Status => Kind::Once,
             Asking::Deferred => Kind::Deferred,
             Asking::Expiry => Kind::Expiry,

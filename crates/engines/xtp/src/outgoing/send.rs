@@ -66,6 +66,8 @@ pub(crate) enum Asking {
     Status,
     /// DREQ: never a round-trip sample, never missing.
     Deferred,
+    /// SREQ and DREQ: two answers name it, so it is no round-trip sample.
+    Both,
     /// SREQ because WTIMER has expired.
     Expiry,
 }
@@ -225,10 +227,10 @@ impl Outgoing {
         } else {
             self.number += 1;
             self.send(now, cut, number, terms);
-            self.asks.on_packet(matches!(asking, Asking::Status | Asking::Expiry));
+            self.asks.on_packet(matches!(asking, Asking::Status | Asking::Both | Asking::Expiry));
         }
         // Before the first status nothing is lost: it is the FIRST of an expiry.
-        let is_expiry = cut.is_repetition && !self.has_status && asking == Asking::Status;
+        let is_expiry = cut.is_repetition && !self.has_status && matches!(asking, Asking::Status | Asking::Both);
         let asking = if is_expiry { Asking::Expiry } else { asking };
         self.on_asking(now, asking);
         self.asks.ask(now, asking, number, cut.is_repetition)

@@ -418,6 +418,26 @@ fn a_peer_on_this_host_is_reached_through_shared_memory() {
     assert!(settle(Duration::from_secs(5)));
 }
 
+//= Q-4 test
+#[test]
+fn a_stream_that_is_dropped_before_its_listener_sends_all_the_same() {
+    let listener = Listener::bind("127.0.0.1:0", &options()).unwrap();
+    let client = Stream::connect(listener.local_addr(), &options()).unwrap();
+    let server = listener.accept().unwrap();
+    let mut written = 0;
+    while let Some(bytes) = server.try_write(&[7; 50_000]).unwrap() {
+        written += bytes;
+    }
+    drop(server);
+    assert!(!settle(Duration::from_millis(20)), "it has not arrived");
+    drop(listener);
+    // Longer than the end of an endpoint waits.
+    thread::sleep(Duration::from_millis(1500));
+    let mut all = Vec::new();
+    (&client).read_to_end(&mut all).unwrap();
+    assert!(all == vec![7; written], "{} bytes of {written}", all.len());
+}
+
 #[test]
 fn who_waits_finds_the_end_when_reading_is_shut() {
     let (client, server) = pair();

@@ -1,7 +1,7 @@
 //! Endpoints whose sockets are closed, and whose streams are not yet (specs/qmp.md: the engine goes on in the background).
 //!
-//! Always true: an endpoint is kept until all its streams have come to their ends, and not longer than [`LONGEST`]; a child
-//! process keeps none of its parent's.
+//! Always true: an endpoint is kept until all its streams that were closed have come to their ends, and not longer than
+//! [`LONGEST`] after the last of them was; a child process keeps none of its parent's.
 
 use super::Endpoint;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -77,15 +77,20 @@ impl Kept {
     }
 }
 
-/// Keeps an endpoint, of which a stream has just been closed, until that stream has ended. One that others use lives
-/// without.
+/// Keeps an endpoint, of which a stream has just been closed, until that stream has ended. One that others use, too: they may
+/// let go of it sooner.
 pub(super) fn keep(endpoint: Endpoint) {
-    if endpoint.inner.is_shared() || endpoint.inner.wait_quiet(AT_ONCE).is_ok() {
+    if !endpoint.inner.is_shared() && endpoint.inner.wait_quiet(AT_ONCE).is_ok() || !endpoint.inner.is_lingering() {
         return;
     }
     let mine = current();
     let mut kept = mine.lock();
-    kept.push((endpoint, Instant::now() + LONGEST));
+    let until = Instant::now() + LONGEST;
+    if let Some((_, known)) = kept.iter_mut().find(|(known, _)| known.inner.is_same(&endpoint.inner)) {
+        *known = until;
+        return;
+    }
+    kept.push((endpoint, until));
     if kept.len() == 1 && thread::Builder::new().name("pinnace-linger".into()).spawn(|| look_after(mine)).is_err() {
         kept.clear();
     }
@@ -118,7 +123,7 @@ fn look_after(mine: &Kept) {
         let mut kept = mine.lock();
         let now = Instant::now();
         let (over, still): (Vec<_>, Vec<_>) =
-            kept.drain(..).partition(|(endpoint, until)| *until <= now || endpoint.inner.is_quiet());
+            kept.drain(..).partition(|(endpoint, until)| *until <= now || !endpoint.inner.is_lingering());
         *kept = still;
         let is_empty = kept.is_empty();
         drop(kept);

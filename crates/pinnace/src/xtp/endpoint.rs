@@ -105,9 +105,14 @@ impl Endpoint {
         Arc::strong_count(&self.end) > 1
     }
 
-    /// Whether every association has closed.
-    pub(crate) fn is_quiet(&self) -> bool {
-        self.end.port.inspect(|_, _, state| state.is_quiet())
+    /// Whether both are handles of one endpoint.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.end, &other.end)
+    }
+
+    /// Whether an association goes on that nobody has a handle of.
+    pub(crate) fn is_lingering(&self) -> bool {
+        self.end.port.inspect(|_, _, state| state.is_lingering())
     }
 
     /// The address it is bound to.

@@ -144,6 +144,8 @@ pub(super) struct Exchange {
     listeners: BTreeMap<ListenerId, Backlog>,
     /// Associations that have not closed.
     open: usize,
+    /// Those of them that nobody has a handle of.
+    lingering: usize,
     /// Datagrams, and their bytes, that were taken and still count in the engine.
     pub(super) taken_datagrams: (u64, u64),
 }
@@ -191,9 +193,11 @@ impl Exchange {
     /// Nobody reads or writes there any more. What was queued still goes on.
     pub(super) fn release(&mut self, place: Place) {
         if let Some(association) = self.association(place) {
+            let lingers = !association.is_released && association.closed.is_none();
             association.is_released = true;
             association.watch = None;
             association.full.clear();
+            self.lingering += usize::from(lingers);
         }
         self.tidy(place);
     }
@@ -268,6 +272,11 @@ impl Exchange {
     pub(super) fn is_quiet(&self) -> bool {
         self.open == 0
     }
+
+    /// Whether an association goes on that nobody has a handle of.
+    pub(super) fn is_lingering(&self) -> bool {
+        self.lingering > 0
+    }
 }
 
 impl EventSink<Event> for Exchange {
@@ -334,8 +343,10 @@ impl EventSink<Event> for Exchange {
                 let Some((place, association)) = self.find(context) else { return };
                 association.is_readable = true;
                 association.stir();
+                let is_released = association.is_released;
                 if association.closed.replace(result).is_none() {
                     self.open -= 1;
+                    self.lingering -= usize::from(is_released);
                 }
                 self.tidy(place);
             }

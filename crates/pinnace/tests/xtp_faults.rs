@@ -1,7 +1,7 @@
 //! XTP over links that lose, double, reorder and corrupt.
 
 use pinnace::link::{Fault, FaultOptions, Link, UdpLink, UdpOptions};
-use pinnace::xtp::{Codec, Connection, Endpoint, Listener, Options, Service, Services};
+use pinnace::xtp::{Codec, Connection, Endpoint, Flags, Listener, Options, Service, Services};
 use pinnace::{ControllerKind, Idle};
 use std::net::SocketAddr;
 use std::thread;
@@ -114,6 +114,43 @@ fn what_is_lost_of_a_stream_without_errors_is_told_and_reads_as_zeros() {
         assert!(received.holes.windows(2).all(|two| two[0].end < two[1].start));
         taken.finish().unwrap();
         taken.wait_closed_timeout(LONG).unwrap();
+    }
+}
+
+//= X-15 test
+#[test]
+fn who_answers_may_choose_a_stream_without_errors_and_its_holes_are_told() {
+    let faults = FaultOptions { loss: 0.1, ..FaultOptions::default() };
+    for codec in [Codec::Xtp40, Codec::Xtp36] {
+        let (server, listener, client, to) = pair(&options(codec), &faults, 1000);
+        drop(listener);
+        let mut block = server.block(Service::Connection);
+        (block.maxdata, block.mode_flags) = (1000, Flags::NOERR);
+        let listener = server.listen_on(to.port(), Services::ALL, block).unwrap();
+        let stream = client.connect(to).unwrap();
+        stream.establish_timeout(LONG).unwrap();
+        let taken = accepted(&listener);
+        // No byte of it is zero.
+        let sent: Vec<u8> = (0..2_000_000u32).map(|at| (at % 251) as u8 + 1).collect();
+        let sending = sent.clone();
+        let sender = thread::spawn(move || {
+            for piece in sending.chunks(50_000) {
+                drop(taken.send_bytes(piece.to_vec()).unwrap());
+            }
+            taken.finish().unwrap();
+            taken
+        });
+        let received = stream.recv_timeout(LONG).unwrap().expect("most of it comes");
+        assert_eq!((received.data.len(), received.eom), (sent.len(), false));
+        let mut expected = sent;
+        for hole in &received.holes {
+            expected[hole.clone()].fill(0);
+        }
+        assert!(!received.holes.is_empty(), "{codec:?}: a tenth is lost");
+        assert!(received.data == expected, "{codec:?}");
+        stream.finish().unwrap();
+        stream.wait_closed_timeout(LONG).unwrap();
+        drop(sender.join().unwrap());
     }
 }
 

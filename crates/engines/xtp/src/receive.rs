@@ -251,6 +251,13 @@ pub(crate) fn on_context_packet(
     }
     if !context.heard {
         context.heard = true;
+        if options.contains(Options::NOERR) && !shared.config.has_messages {
+            // Where a stream is bytes and nothing else, nobody can be told of holes in it.
+            context.say(now, shared, Code::ProtocolError, Value::ImproperState);
+            context.phase = Phase::Over;
+            context.conclude(shared, Err(Failure::Violation));
+            return;
+        }
         // Each end chooses for its own stream whether it is repeated.
         context.incoming.set_no_error(options.contains(Options::NOERR), context.block.go_back_n);
         shared.events.push_back(Event::Connected { context: context.id() });

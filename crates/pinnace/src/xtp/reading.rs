@@ -22,7 +22,7 @@ pub struct Received {
     pub data: Vec<u8>,
     /// The tag of its sender.
     pub btag: Option<[u8; 8]>,
-    /// What is missing (services without errors only): half-open ranges of bytes in rising order.
+    /// What is missing (streams without errors only): half-open ranges of bytes in rising order.
     pub holes: Vec<Range<usize>>,
     /// Whether its end was marked. If not, the stream ended here.
     pub eom: bool,
@@ -229,11 +229,9 @@ impl Connection {
         }
     }
 
+    /// Whatever the service is: each end chooses for its own stream whether it is repeated.
     fn holes_of(&self, call: &Call<'_>, take: u64) -> impl Iterator<Item = Range<usize>> + use<> {
-        let holes = match self.service() {
-            Service::IsoStream => call.engine.holes(self.id, take),
-            _ => Vec::new(),
-        };
+        let holes = call.engine.holes(self.id, take);
         holes.into_iter().map(|(at, len)| at as usize..(at + len) as usize)
     }
 
@@ -368,12 +366,15 @@ impl Connection {
             into[..collected].copy_from_slice(&partial.message.data[..collected]);
             return Ok(Some(collected));
         }
-        let look = self.look(|call, _, readable| {
+        let look = self.look(|call, connection, readable| {
             let mut at = 0;
             for part in first(&readable, readable.len.min(into.len() as u64)) {
                 let bytes = call.memory.bytes(part);
                 into[at..at + bytes.len()].copy_from_slice(bytes);
                 at += bytes.len();
+            }
+            for hole in connection.holes_of(call, at as u64) {
+                into[hole].fill(0);
             }
             Ok((0, (at > 0).then_some(at)))
         })?;

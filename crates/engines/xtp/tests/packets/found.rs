@@ -3,7 +3,7 @@
 use crate::scene::*;
 use pinnace_core::ControllerKind;
 use pinnace_wire::xtp::Kind;
-use pinnace_xtp::{Codec, Config, ControlBlock, Event, Options, Output, Refused, Service, Services};
+use pinnace_xtp::{Codec, Config, ControlBlock, Event, Failure, Options, Output, Refused, Service, Services};
 
 //= X-5 test
 #[test]
@@ -144,5 +144,19 @@ fn the_smallest_window_grows_again() {
             echo = packets.last().map_or(echo, |packet| packet.sync);
         }
         assert!(most > 5, "{codec:?}: {most} packets a round trip");
+    }
+}
+
+//= X-15 test
+#[test]
+fn a_stream_with_holes_is_not_taken_for_one_of_bytes_alone() {
+    for codec in CODECS {
+        let config = Config { has_messages: false, ..config(codec) };
+        let mut scene = Scene::opened_with(config, block(Service::Connection));
+        let sent = scene.output(100, |output| output);
+        let status = scene.status(Options::NOERR, 100, 100_000, sent[0].sync);
+        let answers = scene.feed(&status);
+        assert_eq!((answers.len(), answers[0].diag), (1, Some((6, 12))), "{codec:?}");
+        assert_eq!(scene.closed(), Some(Err(Failure::Violation)), "{codec:?}");
     }
 }

@@ -84,6 +84,32 @@ fn messages_cross_both_ways_with_their_boundaries_and_tags() {
     });
 }
 
+//= X-15 test
+#[test]
+fn a_hole_that_is_longer_than_the_ring_is_not_collected_as_one_message() {
+    const RING: usize = 65_536;
+    for codec in CODECS {
+        let (server, listener, client) = pair(&Options { window_bytes: Some(RING as u32), ..options(codec) }, HOSTS[0]);
+        let stream = client.connect_with(server.local_addr(), client.block(Service::IsoStream)).unwrap();
+        let sent: Vec<_> = (0..40).map(|_| stream.send_bytes(vec![7; 60_000]).unwrap()).collect();
+        stream.finish().unwrap();
+        let taken = accepted(&listener);
+        // Nobody reads, so that most of it finds no room; then all of it is known to be missing.
+        sent.into_iter().for_each(|sending| drop(sending.wait()));
+        thread::sleep(Duration::from_millis(300));
+        let (mut total, mut missing) = (0, 0);
+        while let Some(received) = taken.recv_timeout(LONG).unwrap() {
+            assert!(received.data.len() <= 3 * RING && !received.eom, "{codec:?}: {} bytes", received.data.len());
+            total += received.data.len();
+            missing += received.holes.iter().map(ExactSizeIterator::len).sum::<usize>();
+        }
+        assert_eq!(total, 40 * 60_000, "{codec:?}");
+        assert!(missing > total / 2, "{codec:?}: {missing} bytes are missing");
+        taken.finish().unwrap();
+        stream.wait_closed_timeout(LONG).unwrap();
+    }
+}
+
 //= X-21 test
 #[test]
 fn transactions_are_answered() {

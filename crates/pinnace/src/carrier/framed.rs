@@ -137,13 +137,20 @@ impl Framed {
         Ok(())
     }
 
-    /// The next message, for a task.
-    async fn come_async(&self, reading: &mut Reading) -> Result<Option<Received>, Error> {
+    /// As [`Carry::recv_async`], for a message of at most `most` bytes.
+    pub(crate) async fn recv_within_async(&self, most: u64) -> Result<Option<Received>, Error> {
+        let mut reading = self.reading.take_async().await;
+        self.come_async(&mut reading, most).await
+    }
+
+    /// The next message, for a task, if it has at most `most` bytes.
+    async fn come_async(&self, reading: &mut Reading, most: u64) -> Result<Option<Received>, Error> {
         if let Some(again) = reading.again.pop_front() {
             return Ok(Some(again));
         }
+        let most = self.longest.min(most);
         loop {
-            reading.make_room(self.longest)?;
+            reading.make_room(most)?;
             let Reading { head, head_bytes, body, body_bytes, .. } = reading;
             // One read at a time: what it has brought is kept if the task is dropped.
             let into = match *head_bytes == HEAD_BYTES {
@@ -159,7 +166,7 @@ impl Framed {
                     if bytes == 0 {
                         return Err(self.unfinished());
                     }
-                    reading.make_room(self.longest)?;
+                    reading.make_room(most)?;
                 }
                 Some(_) if bytes == 0 && reading.body_bytes < reading.body.len() => return Err(self.unfinished()),
                 Some(_) => reading.body_bytes += bytes,
@@ -234,13 +241,12 @@ impl Carry for Framed {
     }
 
     async fn recv_async(&self) -> Result<Option<Received>, Error> {
-        let mut reading = self.reading.take_async().await;
-        self.come_async(&mut reading).await
+        self.recv_within_async(u64::MAX).await
     }
 
     async fn recv_into_async(&self, buffer: &mut [u8]) -> Result<Option<ReceivedInto>, Error> {
         let mut reading = self.reading.take_async().await;
-        let received = self.come_async(&mut reading).await?;
+        let received = self.come_async(&mut reading, u64::MAX).await?;
         place(received, buffer, |received| reading.again.push_front(received))
     }
     fn recv_into(&self, buffer: &mut [u8], deadline: Option<Instant>) -> Result<Option<ReceivedInto>, Error> {

@@ -155,6 +155,20 @@ impl Xtp {
         }
     }
 
+    /// As [`Carry::recv_async`], for a message of at most `most` bytes.
+    pub(crate) async fn recv_within_async(&self, most: u64) -> Result<Option<Received>, Error> {
+        if let Some(received) = self.again() {
+            return Ok(Some(received));
+        }
+        let Some(numbers) = &self.numbers else { return whole(self.connection.recv_within_async(most).await?) };
+        let mut next = numbers.receiving.take_async().await;
+        loop {
+            if let Some(sorted) = Self::sorted(self.connection.recv_within_async(most).await?, &mut next) {
+                return Ok(sorted);
+            }
+        }
+    }
+
     /// A message that is to be received again.
     fn again(&self) -> Option<Received> {
         if !self.has_again.load(Ordering::Acquire) {
@@ -230,16 +244,7 @@ impl Carry for Xtp {
     }
 
     async fn recv_async(&self) -> Result<Option<Received>, Error> {
-        if let Some(received) = self.again() {
-            return Ok(Some(received));
-        }
-        let Some(numbers) = &self.numbers else { return whole(self.connection.recv_async().await?) };
-        let mut next = numbers.receiving.take_async().await;
-        loop {
-            if let Some(sorted) = Self::sorted(self.connection.recv_async().await?, &mut next) {
-                return Ok(sorted);
-            }
-        }
+        self.recv_within_async(u64::MAX).await
     }
 
     fn recv_into(&self, buffer: &mut [u8], deadline: Option<Instant>) -> Result<Option<ReceivedInto>, Error> {

@@ -99,9 +99,15 @@ impl Native {
     }
 }
 
-/// Waits until whoever has come says who it is.
+/// Waits until whoever has come says who it is. Until then nobody's long messages are collected.
 pub(super) async fn introduce(carrier: Carrier, peer: SocketAddr) -> Done {
-    let Ok(Some(first)) = carrier.recv_async().await else { return Done::Failed };
+    let most = Control::MOST_BYTES as u64;
+    let first = match &carrier {
+        Carrier::Xtp(carrier) => carrier.recv_within_async(most).await,
+        Carrier::Framed(carrier) => carrier.recv_within_async(most).await,
+        _ => carrier.recv_async().await,
+    };
+    let Ok(Some(first)) = first else { return Done::Failed };
     match Control::parse(&first, None) {
         Ok(control) if control.kind == Kind::Open => Done::Open(Box::new((carrier, control, peer))),
         _ => Done::Failed,
@@ -270,4 +276,29 @@ pub(super) fn a1(
         }
     };
     Ok((port, future))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+    use std::thread;
+
+    #[test]
+    fn nothing_long_is_collected_of_whoever_has_not_said_who_it_is() {
+        for service in [xtp::Service::Connection, xtp::Service::IsoStream] {
+            let options = xtp::Options::default();
+            let server = xtp::Endpoint::bind("127.0.0.1:0", &options).unwrap();
+            let listener = server.listen(xtp::Services::ALL).unwrap();
+            let client = xtp::Endpoint::client_of(server.local_addr(), &options).unwrap();
+            let connection = client.connect_with(server.local_addr(), client.block(service)).unwrap();
+            // A message that never ends.
+            drop(connection.send_bytes(vec![0; 20_000]).unwrap());
+            let come = listener.accept().unwrap().into_connection().unwrap();
+            let (peer, carrier) = (come.peer(), Carrier::Xtp(Xtp::new(come)));
+            let (told, tells) = mpsc::channel();
+            thread::spawn(move || told.send(matches!(pollster::block_on(introduce(carrier, peer)), Done::Failed)));
+            assert_eq!(tells.recv_timeout(Duration::from_secs(10)), Ok(true), "{service:?}");
+        }
+    }
 }

@@ -24,7 +24,7 @@ pub struct Received {
     pub btag: Option<[u8; 8]>,
     /// What is missing (streams without errors only): half-open ranges of bytes in rising order.
     pub holes: Vec<Range<usize>>,
-    /// Whether its end was marked. If not, the stream ended here.
+    /// Whether its end was marked. If not, the stream ended here, or more of it is missing than a ring holds.
     pub eom: bool,
 }
 
@@ -116,9 +116,14 @@ impl Connection {
     /// # Errors
     /// As [`Connection::recv`].
     pub async fn recv_async(&self) -> Result<Option<Received>, Error> {
+        self.recv_within_async(u64::MAX).await
+    }
+
+    /// Like [`Connection::recv_async`], for a message of at most `most` bytes.
+    pub(crate) async fn recv_within_async(&self, most: u64) -> Result<Option<Received>, Error> {
         loop {
             self.end.port.wait(|state| self.may_read(state)).await?;
-            if let Some(result) = self.take_message()? {
+            if let Some(result) = self.take_message(most)? {
                 return Ok(result);
             }
         }
@@ -173,7 +178,7 @@ impl Connection {
     pub(super) fn recv_until(&self, deadline: Option<Instant>) -> Result<Option<Received>, Error> {
         loop {
             self.end.port.wait_until(|state| self.may_read(state), deadline)?;
-            if let Some(result) = self.take_message()? {
+            if let Some(result) = self.take_message(u64::MAX)? {
                 return Ok(result);
             }
         }
@@ -186,11 +191,11 @@ impl Connection {
         state.association(self.place).is_none_or(|association| association.is_readable).then_some(())
     }
 
-    /// Collects what is there of a message. The outer `None`: not all of it.
-    fn take_message(&self) -> Result<Option<Option<Received>>, Error> {
+    /// Collects what is there of a message of at most `most` bytes. The outer `None`: not all of it.
+    fn take_message(&self, most: u64) -> Result<Option<Option<Received>>, Error> {
         self.check_ring()?;
         let mut partial = self.partial();
-        let most = self.end.longest_message;
+        let most = self.end.longest_message.min(most);
         let look = self.look(|call, connection, readable| {
             let take = readable.message.unwrap_or(readable.len);
             if partial.message.data.len() as u64 + take > most {
@@ -203,10 +208,12 @@ impl Connection {
             let from = partial.message.data.len();
             connection.copy(call, &readable, take, &mut partial.message);
             debug_assert_eq!(partial.message.data.len() - from, take as usize);
-            Ok((take, readable.message.is_some().then_some(())))
+            // A few packets can say that a gibibyte is missing: it is not collected as zeros.
+            let is_endless = readable.message.is_none() && connection.is_hole(call, take);
+            Ok((take, (readable.message.is_some() || is_endless).then_some(!is_endless)))
         })?;
         Ok(match look {
-            Look::Found(()) => Some(Some(partial.take(true))),
+            Look::Found(eom) => Some(Some(partial.take(eom))),
             Look::Ended if partial.has_begun => Some(Some(partial.take(false))),
             Look::Ended => Some(None),
             Look::Nothing => None,
@@ -233,6 +240,12 @@ impl Connection {
     fn holes_of(&self, call: &Call<'_>, take: u64) -> impl Iterator<Item = Range<usize>> + use<> {
         let holes = call.engine.holes(self.id, take);
         holes.into_iter().map(|(at, len)| at as usize..(at + len) as usize)
+    }
+
+    /// Whether the next `take` bytes are all missing, and as many as may be shown at once.
+    fn is_hole(&self, call: &Call<'_>, take: u64) -> bool {
+        let shown = call.engine.block(self.id).map_or(0, |block| u64::from(block.rwindow.min(block.rbufsize)));
+        take > 0 && take >= shown && call.engine.holes(self.id, take).first() == Some(&(0, take))
     }
 
     /// Shows `take` what can be read, until it says that it has found what it wants. It says how many bytes it took.

@@ -1,0 +1,221 @@
+//! What happens when nothing comes: PINGs, headers and packets that were not answered in time, and frames whose time is
+//! over.
+
+use super::flights::{Cargo, Flight};
+use super::frame::{OutFrame, State};
+use super::{CLOSES_WAITING, NOT_BEGUN, Outgoing, Path, TIMEOUT_CAP};
+use crate::{Event, Failure};
+use core::time::Duration;
+use pinnace_core::Time;
+
+impl Outgoing {
+    pub(crate) fn handle_timeout(&mut self, now: Time) {
+        if self.closed {
+            return;
+        }
+        self.on_ping_timer(now);
+        self.on_alive_timer(now);
+        self.on_flight_timer(now);
+        while let Some((slot, ticket)) = self.timers.poll_expired(now) {
+            self.on_life_timer(now, slot, ticket);
+        }
+        if self.allowed.is_due(now) {
+            self.update_allowed_rate(now);
+        }
+        if self.paced_until.is_some_and(|until| until <= now) {
+            self.paced_until = None;
+        }
+        self.start_close_timer(now);
+        self.begin_waiting(now);
+    }
+
+    /// FRAME_CLOSE waits for a header to ride in, but not for long.
+    //= V-S9
+    pub(super) fn start_close_timer(&mut self, now: Time) {
+        if self.closes.len() > CLOSES_WAITING {
+            self.close_at = Some(now);
+        } else if !self.closes.is_empty() {
+            self.close_at.get_or_insert(now + self.config.close_delay);
+        }
+    }
+
+    //= V-S10
+    fn on_ping_timer(&mut self, now: Time) {
+        let Path::Measuring { since, repeat_at, timeout } = self.path else { return };
+        if now.since(since) >= self.config.life_timeout {
+            self.path = Path::Unknown;
+            self.ping_due = false;
+            self.pings.clear();
+            self.events.push_back(Event::Opened(Err(Failure::PeerGone)));
+            self.fail_all(Failure::PeerGone);
+        } else if now >= repeat_at {
+            let timeout = (timeout * 2).min(TIMEOUT_CAP);
+            self.path = Path::Measuring { since, repeat_at: now + timeout, timeout };
+            self.ping_due = true;
+        }
+    }
+
+    /// Something has left, or has been answered.
+    pub(super) fn show_life(&mut self, now: Time) {
+        let Some(after) = self.config.keep_alive else { return };
+        self.alive_at = (self.path == Path::Open).then_some(now + after);
+        self.alive_wait = self.patience();
+    }
+
+    fn on_alive_timer(&mut self, now: Time) {
+        let Some(longest) = self.config.keep_alive else { return };
+        if self.alive_at.is_some_and(|at| at <= now) {
+            self.ping_due = true;
+            self.alive_at = Some(now + self.alive_wait.min(longest));
+            self.alive_wait = (self.alive_wait * 2).min(longest);
+        }
+    }
+
+    /// How long a transmission may be unanswered: the time-out, and never less than a quarter more than the round trip. On
+    /// a path without noise the mean deviation goes to nothing, and the time-out with it to the round trip itself, so that
+    /// every little queue would look like a loss.
+    pub(super) fn patience(&self) -> Duration {
+        let round_trip = self.rtt.smoothed().unwrap_or_default();
+        self.rtt.timeout().max(round_trip + round_trip / 4).min(TIMEOUT_CAP)
+    }
+
+    /// Transmissions that were not answered in time.
+    //= V-S5
+    fn on_flight_timer(&mut self, now: Time) {
+        let timeout = self.patience();
+        let Some(until) = now.as_nanos().checked_sub(timeout.as_nanos() as u64).map(Time::from_nanos) else { return };
+        let mut expired = false;
+        while let Some(flight) = self.flights.settle_oldest(until) {
+            expired = true;
+            self.on_expired(now, &flight);
+        }
+        if expired {
+            self.rtt.inflate(now);
+            if now.since(self.heard_at) >= timeout {
+                // Nothing at all came back.
+                self.congestion.on_timeout(now);
+            }
+            self.end_batch(now);
+        }
+    }
+
+    fn on_expired(&mut self, now: Time, flight: &Flight) {
+        self.note_loss(flight);
+        let (slot, ticket) = (flight.slot, flight.ticket);
+        match flight.cargo {
+            Cargo::Header => {
+                if self.frame(slot, ticket).is_some_and(|frame| frame.state == State::Announced) {
+                    self.queue_header(slot);
+                }
+            }
+            Cargo::Packet(packet) => {
+                self.counters.packets_timed_out += 1;
+                self.on_packet_expired(now, slot, ticket, packet);
+            }
+        }
+    }
+
+    fn on_packet_expired(&mut self, now: Time, slot: usize, ticket: u64, packet: u32) {
+        let Some(frame) = self.frame_mut(slot, ticket) else { return };
+        let is_late = frame.repeat_until.is_some_and(|until| until <= now);
+        if !is_late || frame.must_repeat(packet) {
+            if frame.send_again(packet, true).is_some() {
+                self.again.push_back((slot, ticket, packet));
+            }
+        } else {
+            frame.let_go(packet);
+            self.counters.packets_let_go += 1;
+            self.probe(slot);
+        }
+    }
+
+    /// A frame whose late packets are let go still needs an answer: if nothing of it is under way any more, the packet
+    /// goes again that makes the receiver say what it needs.
+    pub(super) fn probe(&mut self, slot: usize) {
+        if self.slots[slot].as_deref().is_some_and(|frame| !frame.has_new() && !frame.is_under_way()) {
+            self.ask_anew(slot);
+        }
+    }
+
+    /// What of a frame makes its receiver answer goes again.
+    fn ask_anew(&mut self, slot: usize) {
+        let Some(frame) = self.slots[slot].as_deref_mut() else { return };
+        let packet = if frame.is_waited_for(frame.first) { Some(frame.first) } else { frame.last_pending() };
+        if let Some(packet) = packet
+            && let Some(flight) = frame.send_again(packet, true)
+        {
+            self.again.push_back((slot, frame.ticket, packet));
+            self.flights.settle(flight);
+        }
+    }
+
+    /// The frame has been silent for a good part of its life. Where much is lost, the time-out may have doubled so often that
+    /// few repetitions are left before its time is over, and no new packet measures the path: one packet asks.
+    fn urge(&mut self, slot: usize) {
+        if self.slots[slot].as_deref().is_some_and(|frame| frame.state == State::Accepted && frame.has_pending()) {
+            self.ask_anew(slot);
+        }
+    }
+
+    /// Silence counts from the last answer, or from when an answer began to be owed. A frame whose packets wait for their
+    /// turn is owed none: it lives as long as the peer answers anything.
+    //= V-S11
+    fn on_life_timer(&mut self, now: Time, slot: usize, ticket: u64) {
+        if slot == NOT_BEGUN {
+            self.on_too_late_to_begin(ticket);
+            return;
+        }
+        let Self { config, timers, heard_at, .. } = self;
+        let Some(frame) = self.slots.get_mut(slot).and_then(|slot| slot.as_deref_mut()) else { return };
+        if frame.ticket != ticket {
+            return;
+        }
+        if frame.waits_for_us() {
+            frame.heard_at = frame.heard_at.max(*heard_at);
+        }
+        if frame.ends_at(config) > now {
+            frame.timer = Some(timers.insert(frame.looks_at(now, config), (slot, ticket)));
+            let (starves, is_silent) = (frame.is_ready && frame.is_starving(now, config), frame.is_silent(now, config));
+            if starves {
+                self.serve_first(slot, ticket);
+            }
+            if is_silent {
+                self.urge(slot);
+            }
+            return;
+        }
+        frame.timer = None;
+        let late = frame.give_up_at.is_some_and(|give_up_at| give_up_at <= now);
+        if !late && now.since(self.heard_at) >= self.config.life_timeout {
+            // Who has answered nothing at all for a life will not answer what waits for its turn: that would have another
+            // life then, a few frames at a time.
+            self.fail_waiting(Failure::PeerGone);
+            for other in 0..self.slots.len() {
+                if self.slots[other].as_deref().is_some_and(OutFrame::waits_for_us) {
+                    self.fail(other, Failure::PeerGone);
+                }
+            }
+        }
+        self.fail(slot, if late { Failure::Late } else { Failure::PeerGone });
+    }
+
+    /// The frame's turn is now. Where the path carries little and loses much, all turns together may take longer than its
+    /// receiver waits for a packet.
+    //= V-S12
+    fn serve_first(&mut self, slot: usize, ticket: u64) {
+        if let Some(at) = self.ready.iter().position(|entry| *entry == (slot, ticket)) {
+            self.ready.remove(at);
+            self.ready.push_front((slot, ticket));
+        }
+    }
+
+    /// The time of a frame is over that has not begun.
+    fn on_too_late_to_begin(&mut self, ticket: u64) {
+        // Tickets rise, and frames wait in the order of their tickets.
+        if let Ok(index) = self.waiting.binary_search_by_key(&ticket, |frame| frame.ticket)
+            && let Some(frame) = self.waiting.remove(index)
+        {
+            self.report(&frame, Err(Failure::Late));
+        }
+    }
+}

@@ -230,6 +230,7 @@ impl Outgoing {
             return Ok(());
         }
         let mut measured = None;
+        let is_inline = frame.inline;
         frame.acknowledge_below(packet + 1, |frame, number, cell| {
             let Some(flight) = flights.settle(cell.flight) else { return };
             if number != packet && frame.is_droppable(number) {
@@ -242,6 +243,12 @@ impl Outgoing {
                 }
             }
         });
+        if is_inline && packet + 1 == frame.packets && frame.headers_sent == 1 {
+            // They travelled in the header. Without this, whoever sends only small frames would measure nothing, and a
+            // time-out that has doubled would never come down.
+            //= V-S10
+            measured = Some(frame.header_sent_at);
+        }
         let is_late = frame.repeat_until.is_some_and(|until| until <= now);
         if let Some(sent_at) = measured {
             self.measure(now, sent_at);

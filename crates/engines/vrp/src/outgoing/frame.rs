@@ -390,7 +390,7 @@ impl OutFrame {
     /// Whether an answer has been owed for a quarter of its life, and nothing has asked for one for a while.
     pub(super) fn is_silent(&self, now: Time, config: &Config) -> bool {
         now.since(self.heard_at) >= config.life_timeout / 4
-            && now.since(self.served_at) >= config.life_timeout / URGES_IN_A_LIFE
+            && now.since(self.served_at.max(self.header_sent_at)) >= config.life_timeout / URGES_IN_A_LIFE
     }
 
     /// When to look again whether it ends, starves, or is silent: after `now`.

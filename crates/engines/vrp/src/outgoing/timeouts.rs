@@ -150,10 +150,12 @@ impl Outgoing {
     }
 
     /// The frame has been silent for a good part of its life. Where much is lost, the time-out may have doubled so often that
-    /// few repetitions are left before its time is over, and no new packet measures the path: one packet asks.
+    /// few repetitions are left before its time is over, and no new packet measures the path: one packet, or its header, asks.
     fn urge(&mut self, slot: usize) {
-        if self.slots[slot].as_deref().is_some_and(|frame| frame.state == State::Accepted && frame.has_pending()) {
-            self.ask_anew(slot);
+        match self.slots[slot].as_deref() {
+            Some(frame) if frame.state == State::Announced => self.queue_header(slot),
+            Some(frame) if frame.has_pending() => self.ask_anew(slot),
+            _ => {}
         }
     }
 

@@ -40,6 +40,29 @@ fn a_small_frame_travels_in_its_header() {
 }
 
 #[test]
+fn small_frames_measure_the_path() {
+    //= V-S10 test
+    let mut half = Half::open(&config());
+    // Four lost headers, and the time-out is at its cap.
+    for expected in [600, 1200, 2000] {
+        let (frame, _) = half.begin(200, |_| ());
+        let timeout = half.tx().timeout();
+        half.advance(timeout);
+        half.say(frame, &[Tag::FrameOk(frame), Tag::Ack(1)]);
+        assert_eq!(half.tx().timeout(), ms(expected), "a header that was sent twice measures nothing");
+    }
+    for _ in 0..40 {
+        let (frame, left) = half.begin(200, |_| ());
+        assert_eq!(left.len(), 1);
+        half.advance(ms(50));
+        half.say(frame, &[Tag::FrameOk(frame), Tag::Ack(1)]);
+    }
+    let round_trip = half.tx().round_trip().unwrap();
+    assert!((ms(50)..ms(51)).contains(&round_trip), "{round_trip:?}");
+    assert!(half.tx().timeout() < ms(200), "{:?}", half.tx().timeout());
+}
+
+#[test]
 fn a_receiver_that_skips_inline_data_gets_packets() {
     let mut half = Half::open(&config());
     let (frame, _) = half.begin(250, |_| ());

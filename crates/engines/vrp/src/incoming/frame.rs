@@ -165,6 +165,11 @@ impl Frame {
         self.budget = self.budget.saturating_add(bytes as u64);
     }
 
+    /// What is due is the answer to its header, and all that this implies.
+    pub(super) fn answer_header(&mut self) {
+        (self.notes.due, self.notes.frame_ok) = (true, true);
+    }
+
     /// A data packet in a datagram of `len` bytes. Where it `is_crowded`, the last one is not taken.
     //= V-R6
     //= V-R7

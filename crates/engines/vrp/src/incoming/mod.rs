@@ -114,8 +114,8 @@ impl Incoming {
         }
     }
 
-    /// Ends the endpoint: FRAME_REFUSED for every frame that is not complete (V-S4); [`Event::IncomingClosed`] comes when
-    /// all is said.
+    /// Ends the endpoint: FRAME_REFUSED for every frame that is not complete (V-S4), and the last answer once more for every
+    /// one that is; [`Event::IncomingClosed`] comes when all is said.
     //= V-S4
     pub fn close(&mut self, _: Time) {
         if self.closed.is_some() {
@@ -124,6 +124,10 @@ impl Incoming {
         for index in self.frames.indices() {
             let Some(frame) = self.frames.get_mut(index) else { continue };
             if frame.incomplete().is_none() {
+                // Its sender has not said that it knows: if the answer was lost, nobody answers its repetitions any more, and
+                // it would take for failed what was delivered.
+                frame.answer_header();
+                self.announce(index);
                 continue;
             }
             if frame.budget >= SHORT_ANSWER_BYTES as u64 {

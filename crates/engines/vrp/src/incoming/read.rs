@@ -284,7 +284,7 @@ impl Incoming {
             frame.marks = frame.marks.saturating_add(1);
             self.counters.congestion_marks += 1;
         }
-        (frame.notes.due, frame.notes.frame_ok) = (true, true);
+        frame.answer_header();
         self.announce(index);
         true
     }

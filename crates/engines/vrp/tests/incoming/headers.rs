@@ -505,7 +505,7 @@ fn closing_refuses_what_is_not_complete() {
     half.take();
     half.call(|rx| rx.close(pinnace_core::Time::ZERO));
     let said: Vec<String> = half.take().iter().map(|bytes| say(bytes)).collect();
-    assert_eq!(said, ["1: refused", "3: refused"]);
+    assert_eq!(said, ["2: ok, ack 0, lost", "1: refused", "3: refused"]);
     let events = half.take_events();
     let words = events.iter().map(|event| match event {
         Event::Received(_) => "received",
@@ -518,6 +518,27 @@ fn closing_refuses_what_is_not_complete() {
     half.millis(60_000);
     half.call(|rx| rx.close(pinnace_core::Time::ZERO));
     assert!(half.take_events().is_empty() && half.take().is_empty());
+}
+
+#[test]
+fn closing_repeats_the_answer_that_the_sender_of_a_delivered_frame_may_have_missed() {
+    //= V-S4, V-R6, V-R13 test
+    let mut half = new();
+    let may_lose = [Tag::ConsLoss(1), Tag::LossRate(255)];
+    for number in 1..4 {
+        half.feed(&header(number, 200, 100, &may_lose));
+    }
+    half.feed(&header(4, 0, 100, &[]));
+    half.feed(&data(1, 200, 100, 0));
+    half.feed(&data(1, 200, 100, 1));
+    half.feed(&data(2, 200, 100, 1));
+    half.feed(&data(3, 200, 100, 1));
+    // This sender knows.
+    half.feed(&control(0, &[Tag::FrameClose(3)]));
+    half.take();
+    half.call(|rx| rx.close(pinnace_core::Time::ZERO));
+    assert_eq!(half.said(), ["1: ok, ack 1, lost", "2: ok, ack 1, lost 0+1", "4: ok"]);
+    assert_eq!(half.take_events().iter().filter(|event| **event == Event::IncomingClosed).count(), 1);
 }
 
 #[test]

@@ -264,7 +264,8 @@ impl Incoming {
             Standing::Used => true,
             Standing::Behind => offer.epoch.is_some(),
         };
-        let is_created = !is_old && self.create(&mut arrived, offer);
+        let was_refused = self.sources.find(&source).is_some_and(|source| source.has_refused(offer.number));
+        let is_created = !is_old && !was_refused && self.create(&mut arrived, offer);
         if past.is_some()
             && let Some(source) = self.sources.find_mut(&source)
         {

@@ -135,6 +135,12 @@ impl Source {
         self.numbers.standing(number)
     }
 
+    /// Whether a frame was refused last, and its header comes again: its sender has been told that it will not come, and may
+    /// have sent it anew under another number, so it would be delivered twice.
+    pub(super) fn has_refused(&self, number: u16) -> bool {
+        self.last_refused == Some(number)
+    }
+
     /// A new frame was refused.
     pub(super) fn refuse(&mut self, number: u16) {
         self.refused += u64::from(self.last_refused != Some(number));
@@ -143,6 +149,8 @@ impl Source {
 
     pub(super) fn mark(&mut self, number: u16) {
         self.numbers.mark(number);
+        // In the next turn of the numbers it is another frame's.
+        self.last_refused = self.last_refused.filter(|refused| self.standing(*refused) != Standing::Behind);
     }
 }
 

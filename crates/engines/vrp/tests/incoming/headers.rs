@@ -99,16 +99,16 @@ fn a_header_that_was_not_read_whole_is_refused() {
     half.take();
     assert_eq!(half.hear(&cut(2, 1000)), ["2: refused"]);
     assert_eq!(half.rx().frames(), 0, "what was read before counts");
-    assert_eq!(half.hear(&header(2, 1000, 100, &[])), ["2: ok"]);
+    assert_eq!(half.hear(&header(3, 1000, 100, &[])), ["3: ok"]);
     assert_eq!(half.rx().refused(&ALICE), 1);
-    assert_eq!(half.hear(&cut(2, 1000)), ["2: refused"], "even if all that was read is the same");
+    assert_eq!(half.hear(&cut(3, 1000)), ["3: refused"], "even if all that was read is the same");
     assert_eq!((half.rx().refused(&ALICE), half.rx().refused(&BOB)), (1, 0), "the frame is coming");
     assert_eq!(half.rx().frames(), 1);
     // An unknown extension is skipped.
-    let mut bytes = header(3, 1000, 100, &[]);
+    let mut bytes = header(4, 1000, 100, &[]);
     bytes.pop();
     bytes.extend_from_slice(&[200, 2, 0, 0, 71, 0, 0]);
-    assert_eq!(half.hear(&bytes), ["3: ok"]);
+    assert_eq!(half.hear(&bytes), ["4: ok"]);
 }
 
 #[test]
@@ -391,18 +391,46 @@ fn what_is_too_large_is_refused_without_storage() {
     assert_eq!(half.rx().refused(&ALICE), 1, "it is one frame, however often its header comes");
     assert_eq!(half.hear(&header(7, 50, 1, &[])), ["7: refused"], "frames");
     half.feed(&control(0, &[Tag::FrameClose(4)]));
-    assert_eq!(half.hear(&header(7, 9000, 1000, &[])), ["7: ok"]);
+    assert_eq!(half.hear(&header(9, 9000, 1000, &[])), ["9: ok"]);
     half.feed(&control(0, &[Tag::FrameClose(5)]));
     assert_eq!(half.hear(&header(8, 1000, 1000, &[])), ["8: refused"]);
     // A delivered frame counts until the application releases it, whatever its sender says.
-    feed_all(&mut half, 7, 9000, 1000);
-    half.feed(&control(0, &[Tag::FrameClose(7)]));
+    feed_all(&mut half, 9, 9000, 1000);
+    half.feed(&control(0, &[Tag::FrameClose(9)]));
     half.take();
     assert_eq!(half.hear(&header(8, 1000, 1000, &[])), ["8: refused"]);
     let id = half.deliveries()[0].id;
     half.call(|rx| rx.release(id));
     half.call(|rx| rx.release(id));
-    assert_eq!(half.hear(&header(8, 1000, 1000, &[])), ["8: ok"]);
+    assert_eq!(half.hear(&header(10, 1000, 1000, &[])), ["10: ok"]);
+}
+
+#[test]
+fn a_refused_frame_stays_refused() {
+    //= V-R1, V-R17 test
+    let limits = Limits { bytes: 1_100, ..Limits::default() };
+    let mut half = Half::new(Config { limits, ..Config::default() });
+    half.feed(&header(1, 1000, 1000, &[]));
+    half.feed(&data(1, 1000, 1000, 0));
+    half.take();
+    let inline = content(2, 200);
+    let tags = [Tag::InlineData(Inline { at: 0, bytes: &inline })];
+    assert_eq!(half.hear(&header(2, 200, 200, &tags)), ["2: refused"]);
+    let id = half.deliveries()[0].id;
+    half.call(|rx| rx.release(id));
+    // Now there is room. But who was told that it does not come sends it anew.
+    assert_eq!(half.hear(&header(3, 200, 200, &tags)), ["3: ok, ack 0, lost"]);
+    assert_eq!(half.hear(&header(2, 200, 200, &tags)), ["2: refused"]);
+    assert_eq!((half.deliveries().len(), half.rx().refused(&ALICE)), (1, 1));
+    // In the next turn of the numbers, it is another frame's.
+    for number in [2_500, 12_000, 22_000, 32_000] {
+        assert_eq!(half.hear(&header(number, 0, 200, &[])), [format!("{number}: ok")]);
+        half.feed(&control(0, &[Tag::FrameClose(number)]));
+    }
+    half.take_events();
+    half.advance(Duration::from_millis(1));
+    half.feed(&control(0, &[Tag::FrameClose(3)]));
+    assert_eq!(half.hear(&header(2, 50, 200, &[])), ["2: ok"]);
 }
 
 #[test]
@@ -465,7 +493,7 @@ fn nothing_gives_way_for_a_frame_that_does_not_fit_anyway() {
     half.take();
     assert_eq!(half.hear(&header(3, 5000, 1000, &[])), ["3: refused"], "the delivered frame is in its way");
     assert_eq!(half.counters().frames_evicted, 0);
-    assert_eq!(half.hear(&header(3, 3500, 1000, &[])), ["3: ok"]);
+    assert_eq!(half.hear(&header(4, 3500, 1000, &[])), ["4: ok"]);
     assert_eq!(half.counters().frames_evicted, 1);
 }
 

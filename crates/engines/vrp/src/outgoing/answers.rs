@@ -55,6 +55,10 @@ impl Outgoing {
                         Some(&slot) => {
                             let is_taken = |frame: &OutFrame| frame.state == State::Accepted;
                             let was_taken = self.slots[slot].as_deref().is_some_and(is_taken);
+                            if let Some(frame) = self.slots[slot].as_deref_mut() {
+                                // Who refuses its header has read it.
+                                frame.header_closes.clear();
+                            }
                             self.counters.frames_dropped += u64::from(was_taken);
                             self.fail(slot, Failure::Refused);
                         }

@@ -464,8 +464,9 @@ impl Outgoing {
         if let Some(timer) = frame.timer {
             self.timers.cancel(timer);
         }
-        if frame.headers_sent == 0 {
-            // What its header was to close must be closed by another.
+        if frame.state == State::Announced {
+            // What its header was to close must be closed by another: it has not left, or perhaps never arrived. Closing a
+            // frame twice does no harm.
             self.closes.extend(&frame.header_closes);
         }
         self.closes.push_back(frame.number);

@@ -56,7 +56,7 @@ fn closing_says_it_twice_for_every_frame() {
     let (done, _) = half.begin(0, |_| ());
     half.say(done, &[Tag::FrameOk(done)]);
     half.advance(ms(50));
-    // What is finished rides in the next header, so it is another frame that waits to be closed.
+    // What is finished rides in the next header, which is not answered: it is said again.
     let (first, left) = half.begin(100_000, |_| ());
     assert_eq!(closes(&left), [done]);
     let (second, _) = half.begin(300, |_| ());
@@ -70,7 +70,7 @@ fn closing_says_it_twice_for_every_frame() {
     assert_eq!(left[0], left[1]);
     let mut closed = closes(&left[..1]);
     closed.sort_unstable();
-    let mut expected = [first, second, third];
+    let mut expected = [done, first, second, third];
     expected.sort_unstable();
     assert_eq!(closed, expected);
     assert!(left.iter().all(|datagram| number(datagram) == 0 && is_control(datagram)));
@@ -135,6 +135,28 @@ fn frames_whose_closes_were_to_ride_in_a_header_that_never_left_are_closed() {
     half.close();
     let closed = closes(&half.take());
     assert_eq!(closed.iter().filter(|frame| **frame == done).count(), 2);
+}
+
+#[test]
+fn frames_whose_closes_rode_in_a_header_that_was_never_answered_are_closed_again() {
+    //= V-S9 test
+    let mut half = Half::open(&config());
+    let (done, _) = half.begin(0, |_| ());
+    half.say(done, &[Tag::FrameOk(done)]);
+    // The header with its FRAME_CLOSE is lost, and the frame ends before it is repeated.
+    let at = half.now + ms(100);
+    let (late, left) = half.begin(5000, |spec| spec.give_up_at = Some(at));
+    assert_eq!(closes(&left), [done]);
+    half.advance(ms(300));
+    let mut closed = closes(&half.take());
+    closed.sort_unstable();
+    assert_eq!(closed, [done, late]);
+    // Where the header was answered, it is closed.
+    let (answered, left) = half.begin(5000, |spec| spec.give_up_at = Some(at + ms(400)));
+    assert_eq!(closes(&left), [0; 0]);
+    half.say(answered, &[Tag::FrameOk(answered)]);
+    half.advance(ms(500));
+    assert_eq!(closes(&half.take()), [answered]);
 }
 
 #[test]

@@ -103,6 +103,8 @@ pub(super) struct OutFrame {
     pub(super) marks: u32,
     pub(super) rate_count: u8,
     pub(super) rate_now: u8,
+    /// Whether that has ever changed: the count, which wraps, does not say.
+    pub(super) rate_has_changed: bool,
     pub(super) timer: Option<TimerHandle>,
 }
 
@@ -165,6 +167,7 @@ impl OutFrame {
             marks: 0,
             rate_count: 0,
             rate_now,
+            rate_has_changed: false,
             timer: None,
         })
     }

@@ -88,9 +88,10 @@ impl Outgoing {
             if rate != frame.rate_now {
                 frame.rate_now = rate;
                 frame.rate_count = frame.rate_count.wrapping_add(1);
+                frame.rate_has_changed = true;
             }
             // The receiver starts at the floor: nothing to say before the first change, nor before it knows the frame.
-            if frame.state == State::Accepted && frame.rate_count > 0 {
+            if frame.state == State::Accepted && frame.rate_has_changed {
                 self.rates.push_back((slot, frame.ticket));
             }
         }

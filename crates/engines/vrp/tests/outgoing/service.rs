@@ -157,6 +157,25 @@ fn the_rate_in_force_moves_with_congestion_and_is_told_once_a_round_trip() {
 }
 
 #[test]
+fn a_rate_that_has_changed_256_times_is_still_told() {
+    let mut half = Half::open(&config());
+    let (frame, _) = half.begin(1_000_000, |spec| spec.terms = Some(interval()));
+    half.say(frame, &[Tag::FrameOk(frame)]);
+    half.advance(ms(150));
+    half.take();
+    let mut counts = Vec::new();
+    for round in 0..300 {
+        // Congestion comes and goes.
+        half.say(frame, &[Tag::EcnEcho(1 + round / 2)]);
+        half.advance(ms(100));
+        let now = told(&half.take(), frame);
+        assert!(!now.is_empty(), "round {round}");
+        counts.extend(now.iter().map(|(count, _)| *count));
+    }
+    assert!(counts.contains(&255) && counts.contains(&0), "{counts:?}");
+}
+
+#[test]
 fn the_rate_of_a_frame_that_the_receiver_does_not_know_is_not_told() {
     let mut half = Half::open(&config());
     let (known, _) = half.begin(1_000_000, |spec| spec.terms = Some(interval()));

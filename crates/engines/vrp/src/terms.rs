@@ -62,6 +62,8 @@ pub struct FrameSpec {
     pub packet_bytes: Option<u16>,
     /// `W`, if not the endpoint's: 1 to 16,384 packets.
     pub window: Option<u16>,
+    /// Nobody asked for this `W`: the frame may as well be one that was announced with another.
+    pub takes_any_window: bool,
     /// From then on the sender no longer repeats what the contract lets it drop.
     pub repeat_until: Option<Time>,
     /// Then the frame ends with [`Failure::Late`](crate::Failure::Late), if it has not ended before.
@@ -71,6 +73,15 @@ pub struct FrameSpec {
 impl FrameSpec {
     /// `size` bytes of `buffer`, as the endpoint is configured.
     pub const fn new(buffer: BufferId, size: u64) -> Self {
-        Self { buffer, size, terms: None, packet_bytes: None, window: None, repeat_until: None, give_up_at: None }
+        Self {
+            buffer,
+            size,
+            terms: None,
+            packet_bytes: None,
+            window: None,
+            takes_any_window: false,
+            repeat_until: None,
+            give_up_at: None,
+        }
     }
 }

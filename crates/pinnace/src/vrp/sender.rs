@@ -352,6 +352,7 @@ fn queue(
         terms: frame.terms.take(),
         packet_bytes: Some(packet_bytes),
         window: Some(window),
+        takes_any_window: said.1.or(sizes.window).is_none(),
         repeat_until,
         give_up_at,
         ..FrameSpec::new(buffer, size)

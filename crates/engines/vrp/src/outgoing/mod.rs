@@ -233,7 +233,7 @@ impl Outgoing {
         Ok(ticket)
     }
 
-    /// Says that a frame of this size and these terms will be sent soon: its header goes ahead, and the frame that is sent
+    /// Says that a frame of this size, these terms, and this `P` and `W` will be sent soon: its header goes ahead, and the frame that is sent
     /// then need not wait a round trip for the receiver's answer. The buffer and the deadlines of `frame` do not count.
     /// Only a hint: nothing happens if no such frame comes within two fifths of the life time-out, or if it is small.
     ///
@@ -259,7 +259,14 @@ impl Outgoing {
     /// Makes the frame of an announcement, if there is one that fits; returns its ticket.
     fn fill_announced(&mut self, now: Time, spec: &FrameSpec) -> Option<u64> {
         let terms = spec.terms.as_ref().unwrap_or(&self.config.terms);
-        let fits = |frame: &OutFrame| frame.is_announced && u64::from(frame.size) == spec.size && frame.terms == *terms;
+        // The contract is spoken in packets and windows of them: with others it would be another.
+        let packet_bytes = spec.packet_bytes.unwrap_or(self.config.packet_bytes);
+        let window = spec.window.unwrap_or(self.config.window);
+        let fits = |frame: &OutFrame| {
+            let has_window = spec.takes_any_window || frame.window == window;
+            let has_sizes = (u64::from(frame.size), frame.packet_bytes) == (spec.size, packet_bytes) && has_window;
+            frame.is_announced && has_sizes && frame.terms == *terms
+        };
         let slot = self.slots.iter().position(|frame| frame.as_deref().is_some_and(fits))?;
         let Self { slots, timers, config, .. } = self;
         let frame = slots[slot].as_deref_mut()?;

@@ -331,6 +331,24 @@ fn bbr_and_cubic_finish_over_a_path_of_their_own() {
 }
 
 #[test]
+fn an_announced_frame_with_another_window_or_packet_size_is_another() {
+    //= V-S4 test
+    let mut half = Half::open(&config());
+    let outline = || FrameSpec { window: Some(1024), ..FrameSpec::new(BufferId::new(u32::MAX), 20_000) };
+    half.call(|tx, now| tx.announce(now, outline())).unwrap();
+    let announced = number(&half.take_headers()[0]);
+    half.say(announced, &[Tag::FrameOk(announced)]);
+    // 64 by the endpoint's configuration, 64 by its own, other packets.
+    for (window, packet_bytes) in [(None, None), (Some(64), None), (Some(1024), Some(99))] {
+        let (frame, _) = half.begin(20_000, |spec| (spec.window, spec.packet_bytes) = (window, packet_bytes));
+        assert_ne!(frame, announced);
+    }
+    half.try_send(20_000, |spec| (spec.window, spec.takes_any_window) = (Some(64), true)).unwrap();
+    let left = half.take();
+    assert!(left.len() > 64 && left.iter().all(|datagram| number(datagram) == announced));
+}
+
+#[test]
 fn an_announced_frame_needs_no_further_round_trip() {
     //= V-S4 test
     let mut half = Half::open(&config());

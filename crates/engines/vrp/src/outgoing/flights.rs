@@ -3,7 +3,8 @@
 //! Always true: the oldest remembered flight is pending, so its age is the age of the oldest unanswered transmission;
 //! [`Flights::bytes`] is the sum over pending flights.
 
-use pinnace_core::{DeliveryStamp, Time};
+use core::time::Duration;
+use pinnace_core::DeliveryStamp;
 use std::collections::VecDeque;
 
 /// What a flight carries.
@@ -26,6 +27,8 @@ pub(super) struct Flight {
     /// Bytes of the datagram.
     pub(super) bytes: u32,
     pub(super) stamp: DeliveryStamp,
+    /// How much longer it is waited for because time-outs had doubled when it left.
+    pub(super) grace: Duration,
     pending: bool,
 }
 
@@ -52,10 +55,11 @@ impl Flights {
         cargo: Cargo,
         bytes: usize,
         stamp: DeliveryStamp,
+        grace: Duration,
     ) -> FlightId {
         let bytes = bytes as u32;
         self.bytes += u64::from(bytes);
-        self.queue.push_back(Flight { slot, ticket, cargo, bytes, stamp, pending: true });
+        self.queue.push_back(Flight { slot, ticket, cargo, bytes, stamp, grace, pending: true });
         self.base + self.queue.len() as u64 - 1
     }
 
@@ -73,15 +77,15 @@ impl Flights {
         Some(settled)
     }
 
-    /// Settles the oldest flight if it left at `until` or before.
-    pub(super) fn settle_oldest(&mut self, until: Time) -> Option<Flight> {
-        self.oldest().filter(|sent_at| *sent_at <= until)?;
+    /// Settles the oldest flight if its time is over.
+    pub(super) fn settle_oldest(&mut self, is_over: impl FnOnce(&Flight) -> bool) -> Option<Flight> {
+        self.oldest().filter(|flight| is_over(flight))?;
         self.settle(self.base)
     }
 
-    /// When the oldest pending flight left.
-    pub(super) fn oldest(&self) -> Option<Time> {
-        self.queue.front().map(|flight| flight.stamp.sent_at)
+    /// The oldest pending flight.
+    pub(super) fn oldest(&self) -> Option<&Flight> {
+        self.queue.front()
     }
 
     /// Bytes of all pending flights.
@@ -93,23 +97,28 @@ impl Flights {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pinnace_core::DeliveryRate;
+    use pinnace_core::{DeliveryRate, Time};
 
     #[test]
     fn flights_settle_once_and_in_any_order() {
         let mut delivery = DeliveryRate::new();
         let mut flights = Flights::new();
         let at = Time::from_nanos;
-        let ids: Vec<_> = (0..4)
-            .map(|n| flights.push(0, 9, Cargo::Packet(n), 100, delivery.on_sent(at(u64::from(n)), 100, 0)))
-            .collect();
+        let grace = Duration::ZERO;
+        let mut push = |n: u32| {
+            let stamp = delivery.on_sent(at(u64::from(n)), 100, 0);
+            flights.push(0, 9, Cargo::Packet(n), 100, stamp, grace)
+        };
+        let ids = [0, 1, 2, 3].map(&mut push);
+        let oldest = |flights: &Flights| flights.oldest().map(|flight| flight.stamp.sent_at);
+        let left_by = |until| move |flight: &Flight| flight.stamp.sent_at <= until;
         assert_eq!(flights.settle(ids[1]).map(|flight| flight.cargo), Some(Cargo::Packet(1)));
         assert!(flights.settle(ids[1]).is_none() && flights.settle(0).is_none() && flights.settle(99).is_none());
-        assert_eq!((flights.bytes(), flights.oldest()), (300, Some(at(0))));
-        assert_eq!(flights.settle_oldest(at(0)).map(|flight| flight.cargo), Some(Cargo::Packet(0)));
-        assert_eq!(flights.oldest(), Some(at(2)), "what was settled in the middle is gone too");
-        assert!(flights.settle_oldest(at(1)).is_none());
+        assert_eq!((flights.bytes(), oldest(&flights)), (300, Some(at(0))));
+        assert_eq!(flights.settle_oldest(left_by(at(0))).map(|flight| flight.cargo), Some(Cargo::Packet(0)));
+        assert_eq!(oldest(&flights), Some(at(2)), "what was settled in the middle is gone too");
+        assert!(flights.settle_oldest(left_by(at(1))).is_none());
         assert!(flights.settle(ids[3]).is_some() && flights.settle(ids[2]).is_some());
-        assert_eq!((flights.bytes(), flights.oldest()), (0, None));
+        assert_eq!((flights.bytes(), oldest(&flights)), (0, None));
     }
 }

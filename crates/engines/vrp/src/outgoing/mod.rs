@@ -573,7 +573,7 @@ impl Outgoing {
             Path::Unknown | Path::Open => None,
         };
         PollAt::at(ping)
-            .min(PollAt::at(self.flights.oldest().map(|sent_at| sent_at + self.patience())))
+            .min(PollAt::at(self.flights.oldest().map(self.deadline())))
             .min(PollAt::at(self.timers.next_at()))
             .min(PollAt::at(self.paced_until))
             .min(PollAt::at(self.close_at))

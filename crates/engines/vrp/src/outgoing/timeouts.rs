@@ -79,13 +79,35 @@ impl Outgoing {
         self.rtt.timeout().max(round_trip + round_trip / 4).min(TIMEOUT_CAP)
     }
 
+    /// The same, had no time-out doubled.
+    fn patience_undoubled(&self) -> Duration {
+        let most = self.patience();
+        self.rtt.smoothed().zip(self.rtt.deviation()).map_or(most, |(round_trip, deviation)| {
+            (round_trip + (deviation * 4).max(round_trip / 4)).max(self.config.timeout_floor).min(most)
+        })
+    }
+
+    /// What the doubling adds.
+    pub(super) fn grace(&self) -> Duration {
+        self.patience() - self.patience_undoubled()
+    }
+
+    /// When what is under way is given up. Each has its own deadline: the doubling that the loss of one packet causes is for
+    /// what leaves afterwards, or the end of a frame that is lost together would be repeated packet by packet, each after
+    /// twice the time. But what is learned of the path holds for all.
+    //= V-S5
+    pub(super) fn deadline(&self) -> impl Fn(&Flight) -> Time + use<> {
+        let (patience, grace) = (self.patience_undoubled(), self.grace());
+        move |flight| flight.stamp.sent_at + patience + flight.grace.min(grace)
+    }
+
     /// Transmissions that were not answered in time.
     //= V-S5
     fn on_flight_timer(&mut self, now: Time) {
         let timeout = self.patience();
-        let Some(until) = now.as_nanos().checked_sub(timeout.as_nanos() as u64).map(Time::from_nanos) else { return };
+        let deadline = self.deadline();
         let mut expired = false;
-        while let Some(flight) = self.flights.settle_oldest(until) {
+        while let Some(flight) = self.flights.settle_oldest(|flight| deadline(flight) <= now) {
             expired = true;
             self.on_expired(now, &flight);
         }

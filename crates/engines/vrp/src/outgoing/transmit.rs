@@ -133,6 +133,7 @@ impl Outgoing {
         len: usize,
         stamp: DeliveryStamp,
     ) {
+        let grace = self.grace();
         let Self { slots, flights, counters, headers, .. } = self;
         let Some(frame) = slots[slot].as_deref_mut() else { return };
         train.inline(&frame.header);
@@ -142,8 +143,10 @@ impl Outgoing {
         }
         train.end_segment();
         flights.settle(frame.header_flight);
-        frame.header_flight =
-            if frame.state == State::Announced { flights.push(slot, ticket, Cargo::Header, len, stamp) } else { 0 };
+        frame.header_flight = match frame.state {
+            State::Announced => flights.push(slot, ticket, Cargo::Header, len, stamp, grace),
+            State::Accepted => 0,
+        };
         if frame.headers_sent == 0 {
             // An answer is owed from now on.
             frame.heard_at = frame.heard_at.max(now);
@@ -326,6 +329,7 @@ impl Outgoing {
         let turn = self.turn;
         let fair_share = self.window() / self.ready.len().clamp(1, SENDING_TOGETHER) as u64;
         let stint = STINT.min(self.window() / 2).min(self.pacer.rate().unwrap_or(u64::MAX) / STINTS_PER_SECOND);
+        let grace = self.grace();
         let Self { slots, flights, counters, again, echoes, ready, unsent_bytes, .. } = self;
         let Some(frame) = slots[slot].as_deref_mut() else { return };
         train.inline(&frame.packet_header(packet));
@@ -342,7 +346,7 @@ impl Outgoing {
             Source::Again => {
                 again.pop_front();
                 counters.packets_resent += 1;
-                let id = flights.push(slot, ticket, Cargo::Packet(packet), bytes, stamp);
+                let id = flights.push(slot, ticket, Cargo::Packet(packet), bytes, stamp, grace);
                 frame.on_sent_again(packet, id);
             }
             Source::Echo => {
@@ -351,7 +355,7 @@ impl Outgoing {
                 frame.on_echoed(packet);
             }
             Source::New => {
-                let id = flights.push(slot, ticket, Cargo::Packet(packet), bytes, stamp);
+                let id = flights.push(slot, ticket, Cargo::Packet(packet), bytes, stamp, grace);
                 let data = (bytes - HEADER_BYTES) as u32;
                 frame.on_sent(id);
                 frame.unsent -= data;

@@ -208,8 +208,38 @@ fn a_late_packet_is_sent_again() {
     half.advance(ms(1));
     assert_eq!(half.take_packets(), [2, 3], "4 and 5 left later");
     assert_eq!(half.tx().counters().packets_timed_out, 2);
-    // The time-out has doubled, so the deadlines of the others have moved.
+    // The time-out has doubled, but that is for what leaves from now on.
     assert_eq!(half.tx().timeout(), timeout * 2);
+    half.advance(ms(99));
+    assert!(half.take().is_empty());
+    half.advance(ms(1));
+    assert_eq!(half.take_packets(), [4, 5]);
+    half.advance(timeout * 2 - ms(101));
+    assert!(half.take().is_empty());
+    half.advance(ms(1));
+    assert_eq!(half.take_packets(), [2, 3]);
+}
+
+#[test]
+fn packets_lost_together_are_repeated_together() {
+    //= V-S5 test
+    let mut half = Half::open(&Config { rate: Some(100_000), burst: 200, ..config() });
+    let (frame, _) = half.begin(2000, |_| ());
+    half.say(frame, &[Tag::FrameOk(frame)]);
+    // A packet a millisecond; the last six are lost.
+    let start = half.now;
+    half.advance(ms(40));
+    assert_eq!(half.take_packets().last(), Some(&19));
+    half.advance(ms(60));
+    let arrived: Vec<_> = single_acks(0..14).into_iter().chain([Tag::Ack(13)]).collect();
+    half.say(frame, &arrived);
+    half.advance(ms(1000));
+    let mut again: Vec<_> =
+        half.take_left().iter().filter_map(|left| Some((data(&left.bytes)?.packet, left.at))).collect();
+    again.truncate(6);
+    assert_eq!(again.iter().map(|(packet, _)| *packet).collect::<Vec<_>>(), [14, 15, 16, 17, 18, 19]);
+    let took = again[5].1.since(again[0].1);
+    assert!(took < ms(20), "{took:?} from {:?}", again[0].1.since(start));
 }
 
 #[test]
@@ -226,8 +256,13 @@ fn estimates_double_at_most_once_in_a_round_trip() {
     half.advance(ms(250));
     assert_eq!(half.take_packets().len(), 8, "the first frame's");
     assert_eq!(half.tx().timeout(), ms(600));
-    half.advance(ms(310));
-    assert_eq!(half.tx().timeout(), ms(1200), "the next expired after 600 ms, more than a round trip later");
+    half.advance(ms(50));
+    assert_eq!(half.take_packets().len(), 40, "the others', each at its own deadline");
+    assert_eq!(half.tx().timeout(), ms(600), "within the same round trip");
+    half.advance(ms(549));
+    assert_eq!((half.take_packets().len(), half.tx().timeout()), (0, ms(600)));
+    half.advance(ms(1));
+    assert_eq!((half.take_packets().len(), half.tx().timeout()), (8, ms(1200)), "what left since expires after 600 ms");
     half.advance(ms(20));
     assert_eq!(half.tx().timeout(), ms(1200));
     half.advance(ms(4000));

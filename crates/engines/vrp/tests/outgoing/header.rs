@@ -154,7 +154,10 @@ fn a_header_is_repeated_on_timeout_and_all_repetitions_are_equal() {
     // RTT and D double with each: 300, 600, then 1200; but a frame that is silent for a quarter of its life is asked about.
     let times: Vec<_> = left.iter().map(|left| left.at.since(first).as_millis()).collect();
     assert_eq!(times[..3], [300, 900, 1250]);
-    assert!(times.len() > 10 && times[2..].windows(2).all(|pair| (312..630).contains(&(pair[1] - pair[0]))), "{times:?}");
+    assert!(
+        times.len() > 10 && times[2..].windows(2).all(|pair| (312..630).contains(&(pair[1] - pair[0]))),
+        "{times:?}"
+    );
     // A timer fires a tick late at most.
     half.advance(ms(2));
     assert_eq!(half.take_ends(), [(0, Err(Failure::PeerGone))]);

@@ -8,7 +8,7 @@ use crate::carrier::UnderWay;
 use pinnace_core::{BufferId, Storage};
 use pinnace_link::BufferTable;
 use pinnace_runtime::EventSink;
-use pinnace_vrp::{Delivery, Event, Failure, Sent};
+use pinnace_vrp::{Delivery, Event, Failure, Limits, Sent};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -202,11 +202,6 @@ impl EventSink<Event> for Sends {
     }
 }
 
-/// The engine, which holds senders back while much waits to be taken, is told of what was taken when it was so much, if it
-/// was not told before because some was dropped: far less than what makes it hold them back.
-const UNTOLD_FRAMES: usize = 4096;
-const UNTOLD_BYTES: u64 = 16 << 20;
-
 /// A frame that was received, its holes as they were found.
 pub(super) type Arrival = (Delivery, Vec<u8>);
 
@@ -219,17 +214,25 @@ pub(super) struct Arrivals {
     bytes: u64,
     /// What was taken since the engine was told how much waits.
     untold: (usize, u64),
+    /// How much of that the engine should be told of.
+    tell_after: (usize, u64),
     closed: bool,
 }
 
 impl Arrivals {
+    /// Those of a receiver with these limits. Its engine, which holds senders back while much waits to be taken, is told what
+    /// was taken when it was so much, if it was not told before because some was dropped: far less than makes it hold them back.
+    pub(super) fn within(limits: &Limits) -> Self {
+        Self { tell_after: (limits.unreleased / 16, limits.bytes / 16), ..Self::default() }
+    }
+
     /// Takes the oldest; says whether the engine should be [told](Arrivals::tell) of it.
     pub(super) fn take(&mut self) -> Option<(Arrival, bool)> {
         let arrival = self.queue.pop_front()?;
         let bytes = u64::from(arrival.0.size);
         self.bytes -= bytes;
         self.untold = (self.untold.0 + 1, self.untold.1 + bytes);
-        Some((arrival, self.untold.0 >= UNTOLD_FRAMES || self.untold.1 >= UNTOLD_BYTES))
+        Some((arrival, self.untold.0 > self.tell_after.0 || self.untold.1 > self.tell_after.1))
     }
 
     /// What waits, to tell the engine.

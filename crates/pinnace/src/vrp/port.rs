@@ -62,7 +62,7 @@ pub(super) fn send_over(link: Box<dyn Link>, config: Config, options: &Options) 
 /// Puts a receiving engine on a link. It answers from now on, whether somebody waits or not.
 pub(super) fn receive_over(link: Box<dyn Link>, config: Config, options: &Options) -> Result<IncomingPort, Error> {
     let engine = Vrp::incoming(Incoming::new(config, Time::ZERO));
-    let port = Endpoint::new(engine, link, Arrivals::default(), endpoint(options)).map_err(failed)?;
+    let port = Endpoint::new(engine, link, Arrivals::within(&options.limits), endpoint(options)).map_err(failed)?;
     port.publish("vrp", Seen::look);
     // The end of a call is where an endpoint starts its background thread.
     port.call(|_| ())?;

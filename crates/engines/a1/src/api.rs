@@ -41,11 +41,13 @@ impl A1 {
     }
 
     /// Answers [`Event::Join`](crate::Event::Join): whether the group was joined. Only then the connection is accepted.
+    /// Returns false if nobody waits for that any more: then no [`Event::Leave`](crate::Event::Leave) follows either, and
+    /// the group is to be left.
     //= A-15
-    pub fn answer_join(&mut self, now: Time, connection: ConnectionId, has_joined: bool) {
+    pub fn answer_join(&mut self, now: Time, connection: ConnectionId, has_joined: bool) -> bool {
         let key = connection.0;
         let Some(found) = self.connections.lookup_mut(key).filter(|found| found.phase == Phase::Joining) else {
-            return;
+            return false;
         };
         found.phase = Phase::Open;
         if let Some(group) = found.group.filter(|_| has_joined) {
@@ -53,6 +55,7 @@ impl A1 {
             self.by_group.insert((found.peer, group.identifier()), key);
         }
         self.settle(now, key);
+        true
     }
 
     /// Opens a connection to whoever listens at `to`, which calls itself `destination`.

@@ -337,6 +337,26 @@ fn joined() -> (Half, Liar, Group) {
     (half, liar, group)
 }
 
+//= A-15 test
+#[test]
+fn who_is_refused_while_a_group_is_joined_needs_it_no_more() {
+    let mut half = server_of(Config { validates: false, ..config() });
+    let socket = "239.255.7.7:9777".parse().expect("an address");
+    let group = Group::new(99.try_into().expect("not 0"), socket).expect("a group");
+    for is_released in [false, true] {
+        let liar = Liar::new(PEER, 3 + u32::from(is_released), record());
+        half.feed(PEER, &liar.open(PORT, &[], Some(group)));
+        let id = accepted(&half);
+        half.events.clear();
+        if is_released {
+            half.call(|engine, now| engine.release(now, id));
+        }
+        assert_eq!(half.call(|engine, now| engine.answer_join(now, id, true)), !is_released);
+        let is_left = |event: &Event| matches!(event, Event::Leave { .. });
+        assert!(!half.events.iter().any(is_left), "whoever has joined leaves");
+    }
+}
+
 fn to_group(liar: &Liar, group: &Group, number: u32) -> Vec<u8> {
     let flags = RELIABLE | START | END | MULTICAST;
     let connection = group.identifier().get();

@@ -5,7 +5,7 @@
 //= A-15
 
 use super::groups::Groups;
-use pinnace_a1::{A1, ConnectionId, Event};
+use pinnace_a1::{A1, ConnectionId, Event, Group};
 use pinnace_core::{Engine, PathEvent, Placed, PollAt, ReceivePlan, RxMeta, Time, Train};
 use std::ops::{Deref, DerefMut};
 
@@ -15,7 +15,7 @@ pub(super) struct Node {
     engine: A1,
     groups: Groups,
     /// Joins that have been tried, and what came of it.
-    answers: Vec<(ConnectionId, bool)>,
+    answers: Vec<(ConnectionId, Group, bool)>,
 }
 
 impl Node {
@@ -32,8 +32,11 @@ impl Node {
     #[inline]
     pub(super) fn answer(&mut self, now: Time) {
         if !self.answers.is_empty() {
-            for (connection, has_joined) in self.answers.drain(..) {
-                self.engine.answer_join(now, connection, has_joined);
+            for (connection, group, has_joined) in self.answers.drain(..) {
+                // Whoever wanted it may be gone by now.
+                if !self.engine.answer_join(now, connection, has_joined) && has_joined {
+                    self.groups.leave(group.socket());
+                }
             }
         }
     }
@@ -91,7 +94,7 @@ impl Engine for Node {
             match self.engine.poll_event()? {
                 Event::Join { connection, group } => {
                     let has_joined = self.groups.join(group.socket());
-                    self.answers.push((connection, has_joined));
+                    self.answers.push((connection, group, has_joined));
                 }
                 Event::Leave { group } => self.groups.leave(group.socket()),
                 event => return Some(event),

@@ -25,9 +25,9 @@ pub(super) struct Crowding {
 }
 
 impl Crowding {
-    pub(super) fn on_delivered(&mut self, size: u32) {
+    pub(super) fn on_delivered(&mut self, bytes: u64) {
         self.frames += 1;
-        self.bytes += u64::from(size);
+        self.bytes += bytes;
     }
 
     /// What the application has released it has taken before.
@@ -52,7 +52,7 @@ impl Incoming {
         // The host has not seen these yet.
         for event in &self.events {
             if let Event::Received(delivery) = event {
-                self.crowding.on_delivered(delivery.size);
+                self.crowding.on_delivered(u64::from(delivery.size));
             }
         }
         self.let_in();

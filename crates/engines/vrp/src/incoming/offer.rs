@@ -4,6 +4,8 @@ use core::ops::Range;
 use pinnace_core::{LossContract, mix64};
 use pinnace_wire::vrp::{Control, Inline, Tag};
 
+/// Bytes of a hole in the lists that a delivery and its host make of it: in packets, in bytes, and in memory.
+pub(super) const HOLE_BYTES: u64 = 8 + 16 + 16;
 /// The window of a header that does not say one.
 const DEFAULT_WINDOW: u16 = 64;
 
@@ -86,9 +88,23 @@ impl<'a> Offer<'a> {
         words.into_iter().chain(epoch).chain(spans).fold(0, |digest, word| mix64(digest ^ word))
     }
 
-    /// Bytes that count against the limit beside the storage: two bits a packet, and the critical ranges, kept twice.
+    /// Bytes that count against the limit beside the storage: two bits a packet, the critical ranges, kept twice, and all holes
+    /// that there may be. With packets of a few bytes these take more than the storage.
     pub(super) fn overhead(&self) -> u64 {
-        16 * u64::from(self.packets.div_ceil(64)) + 32 * self.contract.critical.range_count() as u64
+        16 * u64::from(self.packets.div_ceil(64))
+            + 32 * self.contract.critical.range_count() as u64
+            + HOLE_BYTES * self.most_holes()
+    }
+
+    /// No more holes than the contract allows, and something between any two of them.
+    fn most_holes(&self) -> u64 {
+        let LossContract { rate, run, .. } = self.contract;
+        if run == 0 || rate == 0 {
+            return 0;
+        }
+        let window = u32::from(self.window).clamp(1, self.packets.max(1));
+        let in_a_window = (u64::from(rate) * u64::from(window) + 127) / 255;
+        (in_a_window * u64::from(self.packets.div_ceil(window))).min(u64::from(self.packets.div_ceil(2)))
     }
 
     /// Bytes of packet `packet`, which exists.

@@ -4,7 +4,7 @@ use super::answer::{Notes, Reply};
 use super::crowding;
 use super::early::{EarlyPacket, Kept};
 use super::frame::{self, Frame, Incomplete, Outcome};
-use super::offer::Offer;
+use super::offer::{HOLE_BYTES, Offer};
 use super::source::{Sources, Standing};
 use super::{Incoming, SHORT_ANSWER_BYTES, Timer};
 use crate::{Event, FrameId};
@@ -387,10 +387,12 @@ impl Incoming {
         let Some((delivery, overhead)) = self.frames.get_mut(index).and_then(|frame| frame.deliver(now)) else {
             return;
         };
-        self.bytes -= overhead;
-        self.delivered_bytes += u64::from(delivery.size);
-        self.crowding.on_delivered(delivery.size);
-        self.delivered.insert(delivery.id, u64::from(delivery.size));
+        let holes = HOLE_BYTES * delivery.holes.len() as u64;
+        let kept = u64::from(delivery.size) + holes;
+        self.bytes = self.bytes + holes - overhead;
+        self.delivered_bytes += kept;
+        self.crowding.on_delivered(kept);
+        self.delivered.insert(delivery.id, kept);
         self.counters.frames_received += 1;
         self.counters.packets_lost += u64::from(delivery.loss.lost);
         self.events.push_back(Event::Received(delivery));

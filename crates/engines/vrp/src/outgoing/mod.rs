@@ -233,8 +233,9 @@ impl Outgoing {
         Ok(ticket)
     }
 
-    /// Says that a frame of this size, these terms, and this `P` and `W` will be sent soon: its header goes ahead, and the frame that is sent
-    /// then need not wait a round trip for the receiver's answer. The buffer and the deadlines of `frame` do not count.
+    /// Says that a frame of this size, these terms, and this `P` and `W` will be sent soon: its header goes ahead, and the frame
+    /// that is sent then need not wait a round trip for the receiver's answer. The buffer and the deadlines of `frame` do not
+    /// count.
     /// Only a hint: nothing happens if no such frame comes within two fifths of the life time-out, or if it is small.
     ///
     /// # Errors

@@ -434,6 +434,29 @@ fn a_refused_frame_stays_refused() {
 }
 
 #[test]
+fn holes_count_as_well() {
+    //= V-R1 test
+    // A hundred packets of a byte; half of them may be lost, and none beside another.
+    let tags = [Tag::ConsLoss(1), Tag::LossRate(128)];
+    let mut half = new();
+    half.hear(&header(1, 100, 1, &tags));
+    assert_eq!(half.rx().bytes(), 100 + 32 + 40 * 50, "storage, cells, and what may be missing");
+    for packet in (1..100).step_by(2) {
+        half.feed(&data(1, 100, 1, packet));
+    }
+    half.take();
+    let delivery = half.deliveries().remove(0);
+    let holes = delivery.holes.len() as u64;
+    assert!(holes > 30, "{holes}");
+    assert_eq!(half.rx().bytes(), 100 + 40 * holes);
+    half.call(|rx| rx.release(delivery.id));
+    assert_eq!(half.rx().bytes(), 0);
+    // So many of them that their lists would not fit.
+    assert_eq!(half.hear(&header(2, 1 << 24, 1, &tags)), ["2: refused"]);
+    assert_eq!(half.hear(&header(3, 1 << 24, 1, &[])), ["3: ok"], "of which nothing may be missing");
+}
+
+#[test]
 fn a_flood_of_headers_does_not_stop_honest_frames() {
     //= V-R1 test
     let limits = Limits { frames: 100, grace: Some(Duration::from_millis(250)), ..Limits::default() };

@@ -273,15 +273,21 @@ fn an_abort_drops_what_is_queued_and_both_ends_know() {
     assert_eq!(here.result(), Some(Err(Failure::Aborted)));
 }
 
+/// Two ends of which each has heard from the other.
+fn acquainted(client: &Socket, server: &Socket) -> (Connection, Connection) {
+    let here = client.connect_timeout(server.local_addr(), reliable(), LONG).unwrap();
+    let there = accepted(server);
+    here.send(vec![1; 100], Full::Block).unwrap();
+    assert!(there.recv_timeout(LONG).unwrap().is_some());
+    (here, there)
+}
+
 #[test]
 fn a_peer_that_is_gone_is_given_up_and_the_next_one_is_another() {
     let (server, to) = listening(reliable());
     let quick = Options { silence: Duration::from_secs(1), ..options() };
     let client = Socket::bind_with(LOCAL, reliable(), &quick).unwrap();
-    let here = client.connect_timeout(to, reliable(), LONG).unwrap();
-    let there = accepted(&server);
-    here.send(vec![1; 100], Full::Block).unwrap();
-    assert!(there.recv_timeout(LONG).unwrap().is_some());
+    let (here, there) = acquainted(&client, &server);
     // Killed: nobody says a word.
     server.abort();
     drop((server, there));
@@ -305,10 +311,7 @@ fn whoever_only_receives_misses_a_peer_that_is_gone() {
     server.listen(2).unwrap();
     let connect = || {
         let client = socket(reliable());
-        let here = client.connect_timeout(server.local_addr(), reliable(), LONG).unwrap();
-        here.send(vec![1; 100], Full::Block).unwrap();
-        let there = accepted(&server);
-        assert!(there.recv_timeout(LONG).unwrap().is_some());
+        let (here, there) = acquainted(&client, &server);
         (client, here, there)
     };
     let (_alive, _quiet, living) = connect();
@@ -327,10 +330,7 @@ fn a_closed_port_refuses_at_once_and_ends_no_connection() {
     let (server, to) = listening(reliable());
     let quick = Options { silence: Duration::from_secs(1), ..options() };
     let client = Socket::connected(to, reliable(), &quick).unwrap();
-    let here = client.connect_timeout(to, reliable(), LONG).unwrap();
-    let there = accepted(&server);
-    here.send(vec![1; 100], Full::Block).unwrap();
-    assert!(there.recv_timeout(LONG).unwrap().is_some());
+    let (here, there) = acquainted(&client, &server);
     // Killed: its port is closed now, and its host says so. That could be forged.
     server.abort();
     drop((server, there));

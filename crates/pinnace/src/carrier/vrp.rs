@@ -378,8 +378,8 @@ impl Vrp {
 fn why(failure: Failure) -> String {
     match failure {
         Failure::Refused => {
-            "it has no room, because its application does not take what came before: let it receive, and send again what it \
-             lacks; who waits for each delivery, or flushes now and then, never sends so far ahead"
+            "it has no room for so much at once beside what its application has not taken: let it receive, and send again what \
+             it lacks; smaller messages wait for room"
         }
         Failure::PeerGone => "it has not answered for too long: check that it runs, and connect again",
         _ => "it has answered what cannot be, as after a restart: connect again",

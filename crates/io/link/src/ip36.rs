@@ -536,7 +536,7 @@ impl Link for Ip36Link {
     }
 
     fn descriptors(&self) -> Descriptors {
-        Descriptors { readable: self.fd(), writable: self.fd() }
+        Descriptors::new(self.fd(), self.fd())
     }
 
     fn counters(&self) -> LinkCounters {

@@ -52,6 +52,7 @@ mod udp;
 
 use std::io;
 use std::os::fd::RawFd;
+use std::time::Duration;
 
 pub use capture::{Capture, CaptureOptions, Carrier};
 #[cfg(target_os = "linux")]
@@ -188,6 +189,15 @@ pub struct Descriptors {
     pub readable: RawFd,
     /// Becomes writable when the link can take more.
     pub writable: RawFd,
+    /// Whoever sleeps until `readable` may poll the network device for so long first.
+    pub busy_poll: Option<Duration>,
+}
+
+impl Descriptors {
+    /// Without a device to poll.
+    pub const fn new(readable: RawFd, writable: RawFd) -> Self {
+        Self { readable, writable, busy_poll: None }
+    }
 }
 
 impl<L: Link + ?Sized> Link for Box<L> {

@@ -241,10 +241,8 @@ impl Signal {
     }
 
     fn descriptors(&self) -> Descriptors {
-        Descriptors {
-            readable: self.read.as_raw_fd(),
-            writable: self.write.as_ref().map_or(self.read.as_raw_fd(), AsRawFd::as_raw_fd),
-        }
+        let readable = self.read.as_raw_fd();
+        Descriptors::new(readable, self.write.as_ref().map_or(readable, AsRawFd::as_raw_fd))
     }
 
     /// Only when lowered, so a pipe never fills.

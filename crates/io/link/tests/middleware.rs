@@ -157,7 +157,7 @@ impl Link for Full {
         true
     }
     fn descriptors(&self) -> Descriptors {
-        Descriptors { readable: 77, writable: 88 }
+        Descriptors::new(77, 88)
     }
     fn counters(&self) -> LinkCounters {
         LinkCounters::default()
@@ -197,7 +197,7 @@ fn what_a_link_says_of_itself_passes_through_a_stack() {
     let capture = Capture::new(fault, Vec::new(), CaptureOptions::new(local, peer)).unwrap();
     let mut stack: Box<dyn Link> = Box::new(Meter::new(capture));
     assert!(stack.allow_fragmentation());
-    assert_eq!(stack.descriptors(), Descriptors { readable: 77, writable: 88 });
+    assert_eq!(stack.descriptors(), Descriptors::new(77, 88));
     assert_eq!((stack.train_limits(), stack.max_datagram()), (TrainLimits::SINGLE, 1000));
     assert_eq!((stack.datagrams_per_read(), stack.counters()), (1, LinkCounters::default()));
 }

@@ -14,7 +14,7 @@
 
 use crate::publishing::Published;
 use crate::rest::Rest;
-use crate::wake::{self, WakeFd};
+use crate::wake::{Bed, WakeFd};
 use crate::{Driver, EndpointConfig, EndpointError, EventSink, Idle, Progress};
 use pinnace_core::{Engine, PollAt, Time};
 use pinnace_link::Link;
@@ -178,7 +178,7 @@ pub(crate) struct Shared<E, L, S> {
     pub(crate) turn: Condvar,
     /// Where the worker rests while the application is about.
     pub(crate) rest: Rest,
-    wakes: [WakeFd; 2],
+    beds: [Bed; 2],
     pub(crate) readiness: WakeFd,
 }
 
@@ -216,7 +216,7 @@ where
             wanted: AtomicUsize::new(0),
             turn: Condvar::new(),
             rest: Rest::default(),
-            wakes: [WakeFd::new()?, WakeFd::new()?],
+            beds: [Bed::new()?, Bed::new()?],
             readiness: WakeFd::new()?,
         }))
     }
@@ -287,9 +287,9 @@ where
     }
 
     fn signal(&mut self) {
-        for (wake, rouse) in self.shared.wakes.iter().zip(&mut self.rouse) {
+        for (bed, rouse) in self.shared.beds.iter().zip(&mut self.rouse) {
             if std::mem::take(rouse) {
-                wake.signal();
+                bed.signal();
             }
         }
     }
@@ -323,8 +323,9 @@ where
         let now = self.driver.last_now();
         let idle = now.since(*since.get_or_insert(now));
         let spins = match self.config.idle {
-            Idle::Block => idle < LAST_LOOK,
             Idle::Spin => true,
+            _ if self.shared.beds[Role::Application as usize].polls_device() => false,
+            Idle::Block => idle < LAST_LOOK,
             Idle::Adaptive { spin } => idle < spin,
         };
         if spins && idle >= SPIN_ALONE {
@@ -455,12 +456,8 @@ where
             Role::Application => self.counters.application_sleeps += 1,
             Role::Worker => self.counters.worker_sleeps += 1,
         }
-        let wake = &self.shared.wakes[role as usize];
-        self.unlocked(|| {
-            if wake::sleep(descriptors, writable, wake, timeout) {
-                wake.clear();
-            }
-        });
+        let bed = &self.shared.beds[role as usize];
+        self.unlocked(|| bed.sleep(descriptors, writable, timeout));
         self.sleeps[role as usize] = None;
     }
 }

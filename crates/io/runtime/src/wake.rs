@@ -1,13 +1,20 @@
 //! Sleeping on descriptors, and waking whoever does.
 //!
 //! Always true: a signal is never lost, whether it comes before the sleeper sleeps or while it does; many signals before a
-//! sleeper looks are one. Linux: an eventfd and `ppoll`; other Unix systems: a pipe and `poll`, with millisecond timeouts.
+//! sleeper looks are one. Linux: an eventfd and `ppoll`, or, where the network device is polled first, an epoll descriptor of
+//! the eventfd and the link; other Unix systems: a pipe and `poll`, with millisecond timeouts.
 
 use pinnace_link::Descriptors;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+#[cfg(target_os = "linux")]
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::time::Duration;
+
+/// Packets that the device hands over at once, as the kernel does by itself; more needs privileges.
+#[cfg(target_os = "linux")]
+const POLL_BUDGET: u16 = 64;
 
 /// A descriptor that is readable from a signal until it is cleared.
 ///
@@ -34,7 +41,6 @@ impl WakeFd {
     /// If the system has no descriptors left.
     #[cfg(target_os = "linux")]
     pub fn new() -> io::Result<Self> {
-        use std::os::fd::{FromRawFd, OwnedFd};
         // SAFETY: takes no pointers; the result is checked before use.
         let fd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
         if fd < 0 {
@@ -86,8 +92,8 @@ impl WakeFd {
 
 /// Of an eventfd that others signal.
 #[cfg(target_os = "linux")]
-impl From<std::os::fd::OwnedFd> for WakeFd {
-    fn from(eventfd: std::os::fd::OwnedFd) -> Self {
+impl From<OwnedFd> for WakeFd {
+    fn from(eventfd: OwnedFd) -> Self {
         Self { read: File::from(eventfd) }
     }
 }
@@ -98,9 +104,125 @@ impl AsFd for WakeFd {
     }
 }
 
+/// Where the threads of one role sleep, one at a time.
+#[derive(Debug)]
+pub(crate) struct Bed {
+    wake: WakeFd,
+    #[cfg(target_os = "linux")]
+    device: std::sync::OnceLock<Option<DevicePoll>>,
+}
+
+impl Bed {
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self {
+            wake: WakeFd::new()?,
+            #[cfg(target_os = "linux")]
+            device: std::sync::OnceLock::new(),
+        })
+    }
+
+    /// Ends the sleep of now, or the next one.
+    pub(crate) fn signal(&self) {
+        self.wake.signal();
+    }
+
+    /// Sleeps until the link is ready (to be written to as well, if `writable`), or it is signalled, or `timeout` is over.
+    /// May return early.
+    pub(crate) fn sleep(&self, link: Descriptors, writable: bool, timeout: Option<Duration>) {
+        #[cfg(target_os = "linux")]
+        if let Some(most) = link.busy_poll
+            && !writable
+            && link.readable >= 0
+            // The kernel polls to the end, whatever the timeout.
+            && timeout.is_none_or(|timeout| timeout >= most)
+            && let Some(device) = self.device.get_or_init(|| DevicePoll::new(&self.wake, link.readable, most).ok())
+            && device.readable == link.readable
+        {
+            if device.sleep(timeout) {
+                self.wake.clear();
+            }
+            return;
+        }
+        if sleep(link, writable, &self.wake, timeout) {
+            self.wake.clear();
+        }
+    }
+
+    /// Whether who sleeps here polls the device first: then there is no use in looking before.
+    pub(crate) fn polls_device(&self) -> bool {
+        #[cfg(target_os = "linux")]
+        return matches!(self.device.get(), Some(Some(_)));
+        #[cfg(not(target_os = "linux"))]
+        false
+    }
+}
+
+/// An epoll descriptor of the link and the waking descriptor, which polls the network device before it sleeps.
+///
+/// The thread that polls takes the device's work from the processor that sent the datagrams, where the kernel would do it in
+/// the sender's time; reads that do not wait cannot, they give it back at once.
+#[cfg(target_os = "linux")]
+#[derive(Debug)]
+struct DevicePoll {
+    epoll: OwnedFd,
+    readable: RawFd,
+}
+
+#[cfg(target_os = "linux")]
+impl DevicePoll {
+    /// Linux 6.9 at least.
+    fn new(wake: &WakeFd, readable: RawFd, most: Duration) -> io::Result<Self> {
+        let check = |result: libc::c_int| if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) };
+        // SAFETY: takes no pointers; the result is checked before use.
+        let epoll = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+        // SAFETY: just made, and nobody else owns it.
+        let epoll = unsafe { OwnedFd::from_raw_fd(epoll) };
+        // SAFETY: a structure of integers, of which zeros are a value.
+        let mut params: libc::epoll_params = unsafe { std::mem::zeroed() };
+        params.busy_poll_usecs = most.as_micros().min(1_000) as u32;
+        params.busy_poll_budget = POLL_BUDGET;
+        // SAFETY: the call reads one `epoll_params`, which lives.
+        check(unsafe { libc::ioctl(epoll.as_raw_fd(), libc::EPIOCSPARAMS, &raw const params) })?;
+        for (fd, is_wake) in [(readable, 0), (wake.as_fd().as_raw_fd(), 1)] {
+            let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: is_wake };
+            // SAFETY: `event` lives; the kernel checks the descriptors.
+            check(unsafe { libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &raw mut event) })?;
+        }
+        Ok(Self { epoll, readable })
+    }
+
+    /// Returns whether it was signalled.
+    fn sleep(&self, timeout: Option<Duration>) -> bool {
+        let timeout = timeout.map(timespec);
+        let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; 2];
+        let (epoll, most) = (self.epoll.as_raw_fd(), events.len() as libc::c_int);
+        // SAFETY: the kernel writes at most `most` events, `timeout` is null or points to a live timespec, and a null signal
+        // mask changes nothing. Not every C library has a function for it.
+        let ready = unsafe {
+            libc::syscall(
+                libc::SYS_epoll_pwait2,
+                epoll,
+                events.as_mut_ptr(),
+                most,
+                timeout,
+                std::ptr::null::<u8>(),
+                0usize,
+            )
+        };
+        let ready = usize::try_from(ready).unwrap_or(0);
+        events.iter().take(ready).any(|event| event.u64 == 1)
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn timespec(time: Duration) -> libc::timespec {
+    libc::timespec { tv_sec: time.as_secs().min(1 << 30) as libc::time_t, tv_nsec: time.subsec_nanos() as libc::c_long }
+}
+
 /// Sleeps until the link is ready (to be written to as well, if `writable`), or `wake` is signalled, or `timeout` is
 /// over. Returns whether `wake` was signalled. May return early.
-pub(crate) fn sleep(link: Descriptors, writable: bool, wake: &WakeFd, timeout: Option<Duration>) -> bool {
+fn sleep(link: Descriptors, writable: bool, wake: &WakeFd, timeout: Option<Duration>) -> bool {
     let entry = |fd: RawFd, events: libc::c_short| libc::pollfd { fd, events, revents: 0 };
     let shared = writable && link.readable == link.writable;
     let mut entries = [
@@ -115,10 +237,7 @@ pub(crate) fn sleep(link: Descriptors, writable: bool, wake: &WakeFd, timeout: O
 /// Returns whether something is ready.
 #[cfg(target_os = "linux")]
 fn poll(entries: &mut [libc::pollfd; 3], timeout: Option<Duration>) -> bool {
-    let timeout = timeout.map(|timeout| libc::timespec {
-        tv_sec: timeout.as_secs().min(1 << 30) as libc::time_t,
-        tv_nsec: timeout.subsec_nanos() as libc::c_long,
-    });
+    let timeout = timeout.map(timespec);
     let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     // SAFETY: `entries` has as many entries as the call is told, `timeout` is null or points to a live timespec, and a
     // null signal mask changes nothing.
@@ -139,7 +258,7 @@ mod tests {
     use super::*;
     use std::time::Instant;
 
-    const NO_LINK: Descriptors = Descriptors { readable: -1, writable: -1 };
+    const NO_LINK: Descriptors = Descriptors::new(-1, -1);
 
     #[test]
     fn a_signal_before_the_sleep_is_not_lost_and_two_are_one() {
@@ -160,10 +279,49 @@ mod tests {
         let fd = socket.as_raw_fd();
         let wake = WakeFd::new().unwrap();
         let before = Instant::now();
-        assert!(!sleep(Descriptors { readable: fd, writable: fd }, true, &wake, Some(Duration::from_secs(20))));
-        assert!(!sleep(Descriptors { readable: -1, writable: fd }, true, &wake, Some(Duration::from_secs(20))));
+        assert!(!sleep(Descriptors::new(fd, fd), true, &wake, Some(Duration::from_secs(20))));
+        assert!(!sleep(Descriptors::new(-1, fd), true, &wake, Some(Duration::from_secs(20))));
         assert!(before.elapsed() < Duration::from_secs(10));
-        assert!(!sleep(Descriptors { readable: fd, writable: fd }, false, &wake, Some(Duration::from_millis(5))));
+        assert!(!sleep(Descriptors::new(fd, fd), false, &wake, Some(Duration::from_millis(5))));
         assert!(before.elapsed() >= Duration::from_millis(5));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[allow(clippy::print_stdout, reason = "says what was skipped, and why")]
+    #[test]
+    fn polling_the_device_a_bed_hears_signals_arrivals_and_the_timeout() {
+        use std::net::UdpSocket;
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let fd = socket.as_raw_fd();
+        let link = Descriptors { busy_poll: Some(Duration::from_micros(50)), ..Descriptors::new(fd, fd) };
+        let bed = Bed::new().unwrap();
+        let slept = |timeout| {
+            let before = Instant::now();
+            bed.sleep(link, false, timeout);
+            before.elapsed()
+        };
+        assert!(slept(Some(Duration::from_millis(20))) >= Duration::from_millis(19));
+        if !bed.polls_device() {
+            println!("skipped: this kernel has no EPIOCSPARAMS (Linux 6.9)");
+            return;
+        }
+        bed.signal();
+        slept(None);
+        assert!(slept(Some(Duration::from_millis(20))) >= Duration::from_millis(19), "one signal is one sleep");
+        sender.send_to(b"now", socket.local_addr().unwrap()).unwrap();
+        slept(None);
+        slept(None);
+        socket.recv(&mut [0; 8]).unwrap();
+        // Shorter than the polling, and for a link that can be written to: the kernel does not poll there.
+        assert!(slept(Some(Duration::from_micros(10))) < Duration::from_secs(5));
+        bed.sleep(link, true, None);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(5));
+                bed.signal();
+            });
+            slept(None);
+        });
     }
 }

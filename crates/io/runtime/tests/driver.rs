@@ -125,7 +125,7 @@ impl Link for Script {
     }
 
     fn descriptors(&self) -> Descriptors {
-        Descriptors { readable: -1, writable: -1 }
+        Descriptors::new(-1, -1)
     }
 
     fn counters(&self) -> LinkCounters {

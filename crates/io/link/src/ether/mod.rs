@@ -411,7 +411,7 @@ impl Link for EtherLink {
     }
 
     fn descriptors(&self) -> Descriptors {
-        Descriptors { readable: self.fd(), writable: self.fd() }
+        Descriptors::new(self.fd(), self.fd())
     }
 
     fn counters(&self) -> LinkCounters {

@@ -22,6 +22,7 @@ use pinnace_core::{Address, Ecn, ReceivePlan, RxMeta, Train, TrainLimits};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, RawFd};
+use std::time::Duration;
 use std::time::Instant;
 use unsegmented::Unsegmented;
 
@@ -79,6 +80,7 @@ pub struct UdpLink {
     pinned: Option<IpAddr>,
     last_seen: Option<(SocketAddr, IpAddr)>,
     path_mtu: PathMtu,
+    busy_poll: Option<Duration>,
     max_datagram: usize,
     segments: usize,
     coalescing: bool,
@@ -267,6 +269,7 @@ impl UdpLink {
             pinned: None,
             last_seen: None,
             path_mtu: options.path_mtu,
+            busy_poll: options.busy_poll,
             max_datagram: 0,
             segments: offload.segments,
             coalescing: offload.coalescing,
@@ -756,7 +759,7 @@ impl Link for UdpLink {
     }
 
     fn descriptors(&self) -> Descriptors {
-        Descriptors { readable: self.read_fd, writable: self.write_fd }
+        Descriptors { readable: self.read_fd, writable: self.write_fd, busy_poll: self.busy_poll }
     }
 
     fn counters(&self) -> LinkCounters {

@@ -382,7 +382,7 @@ impl Link for PortableUdpLink {
     }
 
     fn descriptors(&self) -> Descriptors {
-        Descriptors { readable: self.read.as_raw_fd(), writable: self.write.as_raw_fd() }
+        Descriptors::new(self.read.as_raw_fd(), self.write.as_raw_fd())
     }
 
     fn counters(&self) -> LinkCounters {

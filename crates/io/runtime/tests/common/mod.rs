@@ -239,7 +239,7 @@ impl Link for PairLink {
 
     fn descriptors(&self) -> Descriptors {
         let fd = self.socket.as_raw_fd();
-        Descriptors { readable: fd, writable: fd }
+        Descriptors::new(fd, fd)
     }
 
     fn counters(&self) -> LinkCounters {

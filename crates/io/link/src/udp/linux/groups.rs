@@ -239,7 +239,7 @@ impl Link for GroupsLink {
     /// The readable one changes with the first group: who sleeps on the other then hears of groups with what comes next.
     fn descriptors(&self) -> Descriptors {
         let own = self.own.descriptors();
-        Descriptors { readable: self.shared.readable.get().map_or(own.readable, |fd| fd.as_raw_fd()), ..own }
+        self.shared.readable.get().map_or(own, |fd| Descriptors::new(fd.as_raw_fd(), own.writable))
     }
 
     fn counters(&self) -> LinkCounters {

@@ -230,7 +230,7 @@ impl Link for GroupLink {
     }
 
     fn descriptors(&self) -> Descriptors {
-        Descriptors { readable: self.readable.as_raw_fd(), writable: self.own.write_fd }
+        Descriptors::new(self.readable.as_raw_fd(), self.own.write_fd)
     }
 
     fn counters(&self) -> LinkCounters {

@@ -37,6 +37,7 @@ mod transport;
 mod tune;
 mod units;
 mod vrp;
+mod waiting;
 mod wan;
 mod xtp;
 mod zcrp;

@@ -3,7 +3,7 @@
 use crate::bare::seconds;
 use crate::exit::Error;
 use crate::interrupt;
-use crate::perf::IdleChoice;
+use crate::waiting::Waiting;
 use clap::{Args, ValueEnum};
 use pinnace::service::PathClass;
 use pinnace::zcrp::{Failure, Options, Profile, Progress, Receiving, Refused, Sender, Sending};
@@ -27,9 +27,8 @@ pub(crate) struct Transport {
     /// A peer that is silent for so long is gone: seconds, or 500ms
     #[arg(long, value_name = "TIME", default_value = "10", value_parser = seconds)]
     pub(crate) timeout: Duration,
-    /// How to wait: `block` costs no CPU time, `spin` takes a core, `adaptive` spins for a moment and then blocks
-    #[arg(long, value_enum, default_value = "adaptive")]
-    idle: IdleChoice,
+    #[command(flatten)]
+    waiting: Waiting,
     /// Write every datagram to this file, for Wireshark
     #[arg(long, visible_alias = "pcap", value_name = "FILE")]
     capture: Option<PathBuf>,
@@ -50,7 +49,8 @@ impl Transport {
                 ProfileName::Internet => Profile::Internet,
                 ProfileName::Cluster => Profile::Cluster,
             },
-            idle: self.idle.into(),
+            idle: self.waiting.idle(),
+            udp: self.waiting.udp(),
             unit_bytes: self.unit.map(usize::from),
             peer_timeout: self.timeout,
             capture: self.capture.clone(),

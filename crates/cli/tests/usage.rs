@@ -207,6 +207,25 @@ fn time_outs_are_read_alike_by_all() {
 }
 
 #[test]
+fn every_protocol_polls_the_device_where_it_is_told_to() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), vec![7; 300_000]).unwrap();
+    let path = file.path().to_str().unwrap();
+    for protocol in ["zcrp", "vrp", "xtp", "qmp", "a1"] {
+        let wrong = run(&[protocol, "send", "--busy-poll=0", path, "127.0.0.1:1"]);
+        assert!(wrong.status.code() == Some(2) && text(&wrong.stderr).contains("--busy-poll"), "{protocol}");
+        // Loopback has no device to poll, and the word before a file takes none of it for its own.
+        let waits = ["--idle", "block", "--busy-poll"];
+        let listening =
+            Listening::start(&[&[protocol, "listen"], &waits[..], &["127.0.0.1:0", "--count", "1"]].concat());
+        let sent = run(&[&[protocol, "send"], &waits[..], &[path, &listening.address]].concat());
+        assert!(sent.status.success(), "{protocol}: {}", text(&sent.stderr));
+        let (code, out, _) = listening.finish();
+        assert!(code == Some(0) && out.starts_with("message 300000 bytes"), "{protocol} {out}");
+    }
+}
+
+#[test]
 fn every_end_of_a_protocol_has_examples_and_manual_pages_need_a_folder() {
     for protocol in ["zcrp", "vrp", "a1", "xtp", "qmp"] {
         for end in ["listen", "send"] {

@@ -2,7 +2,7 @@
 
 use crate::bare::seconds;
 use crate::exit::Error;
-use crate::perf::IdleChoice;
+use crate::waiting::Waiting;
 use crate::{transport, units};
 use clap::{Args, ValueEnum};
 use pinnace::a1::{self, Options, Qos};
@@ -124,9 +124,8 @@ pub(crate) struct Transport {
     /// A peer that is silent for so long is gone: seconds, or 500ms
     #[arg(long, value_name = "TIME", default_value = "10", value_parser = seconds)]
     pub(crate) timeout: Duration,
-    /// How to wait: `block` costs no CPU time, `spin` takes a core, `adaptive` spins for a moment and then blocks
-    #[arg(long, value_enum, default_value = "adaptive")]
-    pub(crate) idle: IdleChoice,
+    #[command(flatten)]
+    waiting: Waiting,
     /// Write every datagram to this file, for Wireshark
     #[arg(long, visible_alias = "capture", value_name = "FILE")]
     pub(crate) pcap: Option<PathBuf>,
@@ -135,7 +134,8 @@ pub(crate) struct Transport {
 impl Transport {
     pub(crate) fn options(&self) -> Options {
         Options {
-            idle: self.idle.into(),
+            idle: self.waiting.idle(),
+            udp: self.waiting.udp(),
             silence: self.timeout,
             // Whoever only receives has to ask, or it would not miss the peer for half a minute.
             keep_alive: self.timeout / 2,

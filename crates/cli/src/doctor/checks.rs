@@ -108,7 +108,7 @@ fn busy_poll_allowed(privileges: &Privileges) -> Check {
     let options = UdpOptions { busy_poll: Some(Duration::from_micros(50)), ..UdpOptions::default() };
     let refused = UdpLink::bind(([127, 0, 0, 1], 0).into(), &options).map_or_else(
         |error| Some(error.to_string()),
-        |link| link.warnings().into_iter().find(|w| w.contains("busy polling")),
+        |link| link.warnings().into_iter().find(|w| w.contains("SO_BUSY_POLL")),
     );
     match refused {
         None => Check::new("SO_BUSY_POLL", "this process may set it", Verdict::Good),

@@ -2,8 +2,8 @@
 
 use crate::bare::seconds;
 use crate::exit::Error;
-use crate::perf::IdleChoice;
 use crate::transport;
+use crate::waiting::Waiting;
 use crate::xtp::client_address;
 use clap::{Args, ValueEnum};
 use pinnace::daemon::Client;
@@ -139,9 +139,8 @@ pub(super) struct Transport {
     /// A peer that is silent for so long is gone: seconds, or 500ms
     #[arg(long, value_name = "TIME", default_value = "10", value_parser = seconds)]
     pub(super) timeout: Duration,
-    /// How to wait: `block` costs no CPU time, `spin` takes a core, `adaptive` spins for a moment and then blocks
-    #[arg(long, value_enum, default_value = "adaptive")]
-    idle: IdleChoice,
+    #[command(flatten)]
+    waiting: Waiting,
     /// Write every packet to this file, for Wireshark
     #[arg(long, visible_alias = "capture", value_name = "FILE")]
     pcap: Option<PathBuf>,
@@ -156,7 +155,8 @@ impl Transport {
         Ok(self.wire.apply(Options {
             window_bytes: self.window.map(window).transpose()?,
             peer_timeout: Some(self.timeout),
-            idle: self.idle.into(),
+            idle: self.waiting.idle(),
+            udp: self.waiting.udp(),
             capture: self.pcap.clone(),
             ..Options::default()
         }))

@@ -13,7 +13,7 @@ pub(crate) use settings::{Congestion, ContractArgs, Packets};
 use crate::bare::{line, seconds};
 use crate::exit::Error;
 use crate::output::Output;
-use crate::perf::IdleChoice;
+use crate::waiting::Waiting;
 use clap::{Args as ClapArgs, Subcommand};
 use pinnace::vrp::Options;
 use serde::Serialize;
@@ -69,9 +69,8 @@ struct Transport {
     /// A peer that is silent for so long is gone: seconds, or 500ms
     #[arg(long, value_name = "TIME", default_value = "5", value_parser = seconds)]
     timeout: Duration,
-    /// How to wait: `block` costs no CPU time, `spin` takes a core, `adaptive` spins for a moment and then blocks
-    #[arg(long, value_enum, default_value = "adaptive")]
-    idle: IdleChoice,
+    #[command(flatten)]
+    waiting: Waiting,
     /// Write every datagram to this file, for Wireshark
     #[arg(long, visible_alias = "pcap", value_name = "FILE")]
     capture: Option<PathBuf>,
@@ -80,7 +79,8 @@ struct Transport {
 impl Transport {
     fn options(&self) -> Options {
         Options {
-            idle: self.idle.into(),
+            idle: self.waiting.idle(),
+            udp: self.waiting.udp(),
             life_timeout: self.timeout,
             capture: self.capture.clone(),
             ..Options::default()

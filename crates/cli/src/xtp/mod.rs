@@ -15,7 +15,7 @@ pub(crate) use settings::{CodecName, LinkName, ServiceName, Wire, client_address
 use crate::bare::{line, seconds};
 use crate::exit::Error;
 use crate::output::Output;
-use crate::perf::IdleChoice;
+use crate::waiting::Waiting;
 use clap::{Args as ClapArgs, Subcommand};
 use pinnace::xtp::Options;
 use serde::Serialize;
@@ -84,9 +84,8 @@ struct Transport {
     /// A peer that is silent for so long is gone: seconds, or 500ms
     #[arg(long, value_name = "TIME", default_value = "10", value_parser = seconds)]
     timeout: Duration,
-    /// How to wait: `block` costs no CPU time, `spin` takes a core, `adaptive` spins for a moment and then blocks
-    #[arg(long, value_enum, default_value = "adaptive")]
-    idle: IdleChoice,
+    #[command(flatten)]
+    waiting: Waiting,
     /// Write every packet to this file, for Wireshark
     #[arg(long, visible_alias = "capture", value_name = "FILE")]
     pcap: Option<PathBuf>,
@@ -95,7 +94,8 @@ struct Transport {
 impl Transport {
     fn options(&self) -> Options {
         self.wire.apply(Options {
-            idle: self.idle.into(),
+            idle: self.waiting.idle(),
+            udp: self.waiting.udp(),
             longest_message: u32::MAX.into(),
             capture: self.pcap.clone(),
             ..Options::default()

@@ -320,7 +320,7 @@ impl UdpLink {
             let micros = c_int::try_from(budget.as_micros()).unwrap_or(c_int::MAX);
             if let Err(error) = set(libc::SOL_SOCKET, libc::SO_BUSY_POLL, micros) {
                 self.warnings.push(format!(
-                    "busy polling for {micros} us was refused ({error}): run as root, or `sysctl -w net.core.busy_read={micros}`"
+                    "only who waits polls the device, reads do not (SO_BUSY_POLL: {error}): run as root, or `sysctl -w net.core.busy_read={micros}`"
                 ));
             }
         }

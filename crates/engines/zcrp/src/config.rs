@@ -81,7 +81,8 @@ pub struct Config {
     pub timeout_floor: Duration,
     /// Messages under way at most, in each direction.
     pub max_messages: usize,
-    /// Never send more than three times the bytes received: for a receiver whose peer introduced itself.
+    /// Until the peer has acknowledged something that was sent to it, send it no more than three times the bytes received,
+    /// and one unit in transit besides: for an endpoint whose peer introduced itself, maybe in the name of somebody else.
     pub limit_amplification: bool,
     /// Until something else than an introduction has come it is not certain who the peer is: whoever introduced itself may be
     /// forged, so nobody's silence is a failure before (Z-21). For a receiver whose link goes on listening to others.

@@ -1,5 +1,6 @@
 //! The engine: one half, or both on one duplex channel (Z-1).
 
+use crate::path::Path;
 use crate::{Event, Receiver, Sender};
 use pinnace_core::{Engine, PathEvent, Placed, PollAt, ReceivePlan, RxMeta, Time, Train};
 use pinnace_wire::zcrp::{MIN_CONTROL_BYTES, TRAILER_BYTES, Trailer, is_control};
@@ -17,6 +18,7 @@ use pinnace_wire::zcrp::{MIN_CONTROL_BYTES, TRAILER_BYTES, Trailer, is_control};
 pub struct Zcrp {
     sender: Option<Sender>,
     receiver: Option<Receiver>,
+    path: Path,
     /// Units have left since the engine was last drained.
     answered: bool,
     scratch: Vec<u8>,
@@ -26,13 +28,33 @@ impl Zcrp {
     /// An engine with these halves.
     //= Z-1
     pub fn new(sender: Option<Sender>, receiver: Option<Receiver>) -> Self {
-        let mut engine = Self { sender, receiver, answered: false, scratch: Vec::new() };
-        engine.introduce();
+        let mut engine = Self { sender, receiver, path: Path::default(), answered: false, scratch: Vec::new() };
+        engine.acquaint();
         engine
     }
 
-    /// Tells the receiving half whether there is a sending one.
-    fn introduce(&mut self) {
+    /// The peer has introduced itself, before this engine was made, with an idle datagram of `bytes`: so it speaks of
+    /// idleness, and its silence counts even while no message has begun ([`Config::peer_unproven`](crate::Config) apart).
+    pub fn introduce(&mut self, bytes: usize) {
+        self.credit(bytes, 1);
+        if let Some(receiver) = &mut self.receiver {
+            receiver.on_introduced();
+        }
+    }
+
+    /// Bytes came from the peer; three times as many may be sent to it while it is not proven where it is. Public for what
+    /// came before this engine was made.
+    pub fn credit(&mut self, bytes: usize, datagrams: usize) {
+        self.path.credit(bytes, datagrams);
+    }
+
+    /// Tells the receiving half whether there is a sending one, and both whether the peer may be somebody else.
+    fn acquaint(&mut self) {
+        let limits = [
+            self.sender.as_ref().is_some_and(Sender::limits_amplification),
+            self.receiver.as_ref().is_some_and(Receiver::limits_amplification),
+        ];
+        self.path.limit(limits.contains(&true));
         if let (Some(_), Some(receiver)) = (&self.sender, &mut self.receiver) {
             receiver.expect_answers();
         }
@@ -61,24 +83,29 @@ impl Zcrp {
     /// Gives the engine a new sending half; one that has closed is forgotten.
     pub fn set_sender(&mut self, sender: Sender) {
         self.sender = Some(sender);
-        self.introduce();
+        self.acquaint();
     }
 
     /// Gives the engine a new receiving half; one that has closed is forgotten.
     pub fn set_receiver(&mut self, receiver: Receiver) {
         self.receiver = Some(receiver);
-        self.introduce();
+        self.acquaint();
     }
 
     fn on_control(&mut self, now: Time, datagram: &[u8]) {
         if let Some(sender) = &mut self.sender {
-            let is_control = sender.handle_control(now, datagram);
+            let is_control = sender.handle_control(now, datagram, &mut self.path);
             if let Some(receiver) = self.receiver.as_mut().filter(|_| is_control) {
                 receiver.prove_peer();
             }
         } else if let Some(receiver) = &mut self.receiver {
             receiver.on_malformed();
         }
+    }
+
+    /// Whether the link hears nobody but the peer (Z-21).
+    fn knows_peer(&self) -> bool {
+        self.receiver.as_ref().is_none_or(Receiver::knows_peer)
     }
 
     fn on_malformed(&mut self) {
@@ -96,6 +123,7 @@ impl Engine for Zcrp {
     //= Z-2
     fn handle_datagrams(&mut self, now: Time, _meta: &RxMeta, rx: &mut Placed<'_>) {
         let mut datagrams = 0;
+        let knew_peer = self.knows_peer();
         let mut stray = None;
         while let Some(segment) = stray.take().or_else(|| rx.next_segment()) {
             datagrams += 1;
@@ -128,15 +156,18 @@ impl Engine for Zcrp {
                 }
             }
         }
+        if !knew_peer && self.knows_peer() {
+            self.path.forget_credit();
+        }
+        self.credit(rx.bytes(), datagrams);
         if let Some(receiver) = &mut self.receiver {
-            receiver.credit(rx.bytes(), datagrams);
             receiver.end_read(now);
         }
     }
 
     fn handle_timeout(&mut self, now: Time) {
         if let Some(sender) = &mut self.sender {
-            sender.handle_timeout(now);
+            sender.handle_timeout(now, &self.path);
         }
         if let Some(receiver) = &mut self.receiver {
             receiver.handle_timeout(now);
@@ -165,21 +196,22 @@ impl Engine for Zcrp {
     fn poll_transmit(&mut self, now: Time, train: &mut Train) -> bool {
         train.begin(pinnace_core::Address::Peer, 0);
         // Answers first: the peer waits for them, while acknowledgements only free memory.
-        if self.sender.as_mut().is_some_and(|sender| sender.poll_transmit(now, train)) {
+        if self.sender.as_mut().is_some_and(|sender| sender.poll_transmit(now, train, &mut self.path)) {
             self.answered = true;
             if let Some(receiver) = &mut self.receiver {
-                receiver.append_report(now, train);
+                receiver.append_report(now, train, &mut self.path);
             }
             return true;
         }
-        let more = self.receiver.as_mut().is_some_and(|receiver| receiver.poll_transmit(now, train, self.answered));
+        let (path, answered) = (&mut self.path, self.answered);
+        let more = self.receiver.as_mut().is_some_and(|receiver| receiver.poll_transmit(now, train, path, answered));
         self.answered &= more;
         more
     }
 
     fn poll_at(&self) -> PollAt {
-        let sender = self.sender.as_ref().map_or(PollAt::Ingress, Sender::poll_at);
-        let receiver = self.receiver.as_ref().map_or(PollAt::Ingress, Receiver::poll_at);
+        let sender = self.sender.as_ref().map_or(PollAt::Ingress, |sender| sender.poll_at(&self.path));
+        let receiver = self.receiver.as_ref().map_or(PollAt::Ingress, |receiver| receiver.poll_at(&self.path));
         sender.min(receiver)
     }
 

@@ -7,7 +7,8 @@
 //! one duplex channel (Z-1). Nothing here touches a byte of payload, a clock or a socket.
 //!
 //! Always true: a message that completes is whole, or its end is reported as a [`Failure`] (Z-20); what the peer can make
-//! grow is bounded by [`Config`] and by what the application has queued itself.
+//! grow is bounded by [`Config`] and by what the application has queued itself. Who introduced itself is not flooded before it
+//! has shown that it receives what is sent to it ([`Config::limit_amplification`]).
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
@@ -16,6 +17,7 @@ mod counters;
 mod engine;
 mod event;
 mod liveness;
+mod path;
 mod receiver;
 mod sender;
 #[cfg(test)]

@@ -139,8 +139,10 @@ impl Plan {
             max_messages: 64,
             ..Config::default()
         };
-        let sender = Config { seed: random.next_u64(), ..common.clone() };
+        let mut sender = Config { seed: random.next_u64(), ..common.clone() };
         let receiver = Config { limit_amplification: random.chance(0.2), ..common };
+        // One of them has chosen the address of the other.
+        sender.limit_amplification = !receiver.limit_amplification && seed.is_multiple_of(5);
         let (there, back) = (network(random), network(random));
         let hosts = [swarm::host(random), swarm::host(random)];
         let mischief = match random.below(8) {
@@ -289,10 +291,11 @@ fn schedule(plan: &Plan, world: &mut World, calls: &Rc<RefCell<Calls>>) {
 }
 
 fn build(plan: &Plan) -> World {
-    let sender = Zcrp::new(Some(Sender::new(plan.sender.clone(), Time::ZERO)), None);
-    let mut receiver = Receiver::new(plan.receiver.clone());
+    let mut sender = Zcrp::new(Some(Sender::new(plan.sender.clone(), Time::ZERO)), None);
+    let mut receiver = Zcrp::new(None, Some(Receiver::new(plan.receiver.clone())));
+    // What introduced them.
+    sender.credit(28, 1);
     receiver.credit(28, 1);
-    let receiver = Zcrp::new(None, Some(receiver));
     let mut world = Simulation::new(plan.seed);
     world.trace_mut().set_limit(16);
     for (engine, host) in [sender, receiver].into_iter().zip(plan.hosts) {

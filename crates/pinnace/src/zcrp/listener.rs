@@ -3,7 +3,8 @@
 //! A receiver has to know its peer before it can request anything. A sender with something to send announces it with an
 //! idle datagram (Z-21); the first one to arrive makes the endpoint. Anybody can send one in anybody's name, so the peer is
 //! who answers a request, see [`super::open_link`]; until then the endpoint hears others, too, its silence is no failure,
-//! and nobody gets more than three times as many bytes as came from there.
+//! and nobody gets more than three times as many bytes as came from there. To the peer, too, which an answer may have been
+//! forged of, the endpoint sends no more than that, and one unit in transit besides, until it has acknowledged one.
 
 use super::open_link::{Candidate, OpenLink};
 use super::options::Path;

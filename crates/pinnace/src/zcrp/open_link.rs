@@ -5,7 +5,8 @@
 //! but an idle datagram is the peer. From then on the link is connected to it and to nobody else.
 //!
 //! Always true: candidates are at most [`CANDIDATES`]; to none goes more than three times what came from it; what others
-//! send does not reach the endpoint.
+//! send does not reach the endpoint. What may go to the peer then is the engine's to say: an answer is no proof, because all
+//! that a request or a unit holds can be guessed.
 
 use pinnace_core::{Address, Part, ReceivePlan, Train, TrainLimits};
 use pinnace_link::{
@@ -203,7 +204,8 @@ impl Link for OpenLink {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::zcrp::{Listener, Options};
+    use crate::Message;
+    use crate::zcrp::{Listener, Options, Profile};
     use pinnace_core::{Ecn, RxMeta};
     use pinnace_link::UdpOptions;
     use pinnace_wire::zcrp::encode_idle;
@@ -295,6 +297,39 @@ mod tests {
         let both = introduction_and_request(&peer);
         peer.send(&both, &BufferTable::new()).unwrap();
         listener.accept_timeout(Duration::from_secs(5)).unwrap();
+    }
+
+    #[test]
+    fn whoever_an_answer_is_forged_of_gets_one_unit_until_it_acknowledges_that() {
+        //= Z-8 test
+        let options = Options { profile: Profile::Cluster, unit_bytes: Some(1472), ..Options::default() };
+        let listener = Listener::bind("127.0.0.1:0", &options).unwrap();
+        let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+        peer.connect(listener.local_addr().unwrap()).unwrap();
+        peer.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        peer.send(&encode_idle(0)).unwrap();
+        let (sender, _receiver) = listener.accept_timeout(Duration::from_secs(5)).unwrap();
+        drop(sender.send(Message::from_vec(vec![5; 1 << 20])).unwrap());
+        peer.send(&[0, 0, 0, 1, 0, 0, 0, 0, 255, 255, 255, 255, 0x83, 0, 0, 0]).unwrap();
+        let mut datagram = [0; 2000];
+        let mut unit = || loop {
+            match peer.recv(&mut datagram) {
+                // Anything shorter introduces this end.
+                Ok(1472) => return Some(<[u8; 4]>::try_from(&datagram[1472 - 20..][..4]).unwrap()),
+                Ok(_) => {}
+                Err(_) => return None,
+            }
+        };
+        let first = unit().unwrap();
+        // The first repetition comes after 200 ms, the second 400 ms later.
+        peer.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        assert_eq!(unit(), None);
+        let behind = u32::from_be_bytes(first).wrapping_add(1).to_be_bytes();
+        let acknowledgement = [&[0, 0, 0, 1][..], &first, &behind, &[0x81, 0, 0, 0]].concat();
+        peer.send(&acknowledgement).unwrap();
+        peer.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let count = (0..50).map_while(|_| unit()).count();
+        assert_eq!(count, 50);
     }
 
     #[test]

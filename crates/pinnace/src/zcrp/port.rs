@@ -71,15 +71,13 @@ pub(super) fn start(
 ) -> Result<Port, Error> {
     let sender = matches!(halves, Halves::Sender | Halves::Both)
         .then(|| pinnace_zcrp::Sender::new(config.clone(), pinnace_core::Time::ZERO));
-    let receiver = matches!(halves, Halves::Receiver | Halves::Both).then(|| {
-        let mut receiver = pinnace_zcrp::Receiver::new(config);
-        if let Some(Introduction { bytes }) = introduction {
-            receiver.introduce(bytes);
-        }
-        receiver
-    });
+    let receiver = matches!(halves, Halves::Receiver | Halves::Both).then(|| pinnace_zcrp::Receiver::new(config));
+    let mut engine = Zcrp::new(sender, receiver);
+    if let Some(Introduction { bytes }) = introduction {
+        engine.introduce(bytes);
+    }
     let endpoint = EndpointConfig { idle: options.idle, worker: options.worker, ..EndpointConfig::default() };
-    let port = Endpoint::new(Zcrp::new(sender, receiver), link, Exchange::default(), endpoint)
+    let port = Endpoint::new(engine, link, Exchange::default(), endpoint)
         .map_err(|error| Error::io("cannot start the endpoint", error))?;
     port.publish("zcrp", Seen::look);
     Ok(port)

@@ -9,6 +9,7 @@ mod report;
 mod transmit;
 
 use crate::liveness::Liveness;
+use crate::path::Path;
 use crate::{Config, Event, Failure, ReceiverCounters, Refused};
 use core::time::Duration;
 use incoming::{Incoming, Rejected, State};
@@ -65,8 +66,6 @@ pub struct Receiver {
     waiting_since: Option<Time>,
     closed: Option<Failure>,
     farewell: Option<Farewell>,
-    /// What may be sent to a peer that introduced itself, in bytes.
-    allowance: u64,
     events: VecDeque<Event>,
 }
 
@@ -93,7 +92,6 @@ impl Receiver {
             waiting_since: None,
             closed: None,
             farewell: None,
-            allowance: 0,
             events: VecDeque::new(),
             config,
         }
@@ -180,16 +178,18 @@ impl Receiver {
         self.messages.get(usize::try_from(number.checked_sub(self.base)?).ok()?)
     }
 
-    /// Bytes came from the peer; three times as many may be sent to it. Public for what came before the receiver was made.
-    pub fn credit(&mut self, bytes: usize, datagrams: usize) {
-        self.allowance = self.allowance.saturating_add(3 * (bytes + 28 * datagrams) as u64);
+    pub(crate) fn limits_amplification(&self) -> bool {
+        self.config.limit_amplification
     }
 
-    /// The sender has introduced itself, before this receiver was made, with an idle datagram of `bytes`: so it speaks of
-    /// idleness, and its silence counts even while no message has begun ([`Config::peer_unproven`] apart).
+    /// Whether what comes is of the peer, see [`Config::peer_unproven`].
+    pub(crate) fn knows_peer(&self) -> bool {
+        self.is_proven
+    }
+
+    /// The sender has introduced itself before this receiver was made.
     //= Z-21
-    pub fn introduce(&mut self, bytes: usize) {
-        self.credit(bytes, 1);
+    pub(crate) fn on_introduced(&mut self) {
         self.liveness.peer_reports_idle = true;
         self.flow_due = true;
     }
@@ -446,13 +446,13 @@ impl Receiver {
         self.counters.unreachable_reports += 1;
     }
 
-    pub(crate) fn poll_at(&self) -> PollAt {
+    pub(crate) fn poll_at(&self, path: &Path) -> PollAt {
         if self.closed.is_some() {
-            let report = self.farewell.as_ref().and(self.report.due_at(&self.config)).filter(|_| !self.is_muted());
+            let report = self.farewell.as_ref().and(self.report.due_at(&self.config)).filter(|_| !self.is_muted(path));
             return PollAt::at(self.farewell.as_ref().map(|farewell| farewell.next)).min(PollAt::at(report));
         }
         // What may not be sent yet waits for the peer, not for a date.
-        let report = self.report.due_at(&self.config).filter(|_| !self.is_muted());
+        let report = self.report.due_at(&self.config).filter(|_| !self.is_muted(path));
         PollAt::at(report)
             .min(PollAt::at(self.request_timer))
             .min(PollAt::at(self.requests_wait_until()))

@@ -3,12 +3,11 @@
 use super::Receiver;
 use super::incoming::{Incoming, State};
 use crate::Config;
+use crate::path::Path;
 use core::time::Duration;
 use pinnace_core::{Address, Time, Train};
 use pinnace_wire::zcrp::ControlWriter;
 
-/// Bytes of the headers below a datagram, for the amplification rule.
-const LOWER_HEADERS: u64 = 28;
 /// Pairs in the first request to a peer that introduced itself and has been sent little: it must fit three times the
 /// 28 bytes of an idle datagram.
 const CAUTIOUS_PAIRS: usize = 4;
@@ -22,79 +21,66 @@ const WAIT_AT_MOST: Duration = Duration::from_micros(100);
 
 impl Receiver {
     /// `answered`: the application has just sent something, so nothing needs to let it go first.
-    pub(crate) fn poll_transmit(&mut self, now: Time, train: &mut Train, answered: bool) -> bool {
+    pub(crate) fn poll_transmit(&mut self, now: Time, train: &mut Train, path: &mut Path, answered: bool) -> bool {
         if self.closed.is_some() {
-            return self.farewell.is_some() && self.poll_report(now, train, answered);
+            return self.farewell.is_some() && self.poll_report(now, train, path, answered);
         }
         if !answered && self.report.gives_way(now) {
             return false;
         }
-        self.poll_report(now, train, answered) || self.poll_requests(now, train) || self.poll_flow(train)
-    }
-
-    /// Whether `bytes` may be sent to the peer now.
-    fn may_send(&self, bytes: usize) -> bool {
-        !self.config.limit_amplification || self.allowance >= bytes as u64 + LOWER_HEADERS
-    }
-
-    fn pay(&mut self, bytes: usize) {
-        self.allowance = self.allowance.saturating_sub(bytes as u64 + LOWER_HEADERS);
+        self.poll_report(now, train, path, answered)
+            || self.poll_requests(now, train, path)
+            || self.poll_flow(train, path)
     }
 
     /// The largest control datagram that may be sent now.
-    fn capacity(&self) -> usize {
-        let most = self.config.control_capacity();
-        if self.config.limit_amplification {
-            let allowed = self.allowance.saturating_sub(LOWER_HEADERS).min(most as u64) as usize;
-            allowed & !3
-        } else {
-            most
-        }
+    fn capacity(&self, path: &Path) -> usize {
+        path.largest(self.config.control_capacity()) & !3
     }
 
     /// Whether not even the smallest answer may be sent before more comes from the peer.
-    pub(super) fn is_muted(&self) -> bool {
-        self.capacity() < MIN_REPORT
+    pub(super) fn is_muted(&self, path: &Path) -> bool {
+        self.capacity(path) < MIN_REPORT
     }
 
-    fn put(&mut self, train: &mut Train, datagram: &[u8]) {
+    fn put(train: &mut Train, path: &mut Path, datagram: &[u8]) {
         train.begin(Address::Peer, datagram.len());
         train.inline(datagram);
         train.end_segment();
-        self.pay(datagram.len());
+        path.pay(datagram.len() as u64);
     }
 
     //= Z-11
-    fn poll_report(&mut self, now: Time, train: &mut Train, answered: bool) -> bool {
+    fn poll_report(&mut self, now: Time, train: &mut Train, path: &mut Path, answered: bool) -> bool {
         let mut space = [0; SPACE];
-        let Some(datagram) = self.write_report(now, &mut space, answered) else { return false };
-        self.put(train, datagram);
+        let Some(datagram) = self.write_report(now, &mut space, path, answered) else { return false };
+        Self::put(train, path, datagram);
         true
     }
 
     /// Lets a report that is due ride as the short last datagram of a train of units: one call of the system for both.
-    pub(crate) fn append_report(&mut self, now: Time, train: &mut Train) {
+    pub(crate) fn append_report(&mut self, now: Time, train: &mut Train, path: &mut Path) {
         let room = train.segment_size().min(SPACE);
         if self.closed.is_some() || room < MIN_REPORT || !train.has_room(room) {
             return;
         }
         let mut space = [0; SPACE];
-        let Some(datagram) = self.write_report(now, &mut space[..room & !3], true) else { return };
+        let Some(datagram) = self.write_report(now, &mut space[..room & !3], path, true) else { return };
         train.inline(datagram);
         train.end_segment();
-        self.pay(datagram.len());
+        path.pay(datagram.len() as u64);
     }
 
     /// The next datagram of a report that is due, in `space`.
-    fn write_report<'s>(&mut self, now: Time, space: &'s mut [u8], answered: bool) -> Option<&'s [u8]> {
+    fn write_report<'s>(&mut self, now: Time, space: &'s mut [u8], path: &Path, answered: bool) -> Option<&'s [u8]> {
         if !self.report.is_due(now, &self.config, answered) {
             return None;
         }
-        if self.is_muted() {
+        if self.is_muted(path) {
             self.counters.answers_withheld += 1;
             return None;
         }
-        let limit = self.capacity().min(space.len());
+        let limit = self.capacity(path).min(space.len());
         let datagram = self.report.write(&mut space[..limit])?;
         self.counters.acknowledgements_sent += 1;
         Some(datagram)
@@ -102,10 +88,10 @@ impl Receiver {
 
     //= Z-3
     //= Z-13
-    fn poll_requests(&mut self, now: Time, train: &mut Train) -> bool {
-        let capacity = self.capacity();
-        let pairs = (capacity.saturating_sub(8) / 8).min(if self.cautious() { CAUTIOUS_PAIRS } else { usize::MAX });
-        if self.repeating.is_some() && pairs > 0 && self.poll_repetitions(now, train, pairs) {
+    fn poll_requests(&mut self, now: Time, train: &mut Train, path: &mut Path) -> bool {
+        let capacity = self.capacity(path);
+        let pairs = (capacity.saturating_sub(8) / 8).min(if self.cautious(path) { CAUTIOUS_PAIRS } else { usize::MAX });
+        if self.repeating.is_some() && pairs > 0 && self.poll_repetitions(now, train, path, pairs) {
             return true;
         }
         let high = self.next_number().min(self.base + Config::REQUESTS_AHEAD);
@@ -124,7 +110,7 @@ impl Receiver {
         self.requested = self.requested.max(self.base);
         let low = self.requested;
         let high = high.min(low + pairs as u64);
-        self.write_request(now, train, low..high, |_| true);
+        self.write_request(now, train, path, low..high, |_| true);
         self.requested = high;
         true
     }
@@ -148,12 +134,12 @@ impl Receiver {
     }
 
     /// Whether the peer has shown too little of itself for a long answer.
-    fn cautious(&self) -> bool {
-        self.config.limit_amplification && self.stride == 0
+    fn cautious(&self, path: &Path) -> bool {
+        path.is_limited() && self.stride == 0
     }
 
     /// Requests again what has waited long enough (Z-13).
-    fn poll_repetitions(&mut self, now: Time, train: &mut Train, pairs: usize) -> bool {
+    fn poll_repetitions(&mut self, now: Time, train: &mut Train, path: &mut Path, pairs: usize) -> bool {
         let (first, most) = (self.config.request_interval, self.config.request_interval_max);
         let due = |message: &Incoming| {
             message.state == State::Posted && message.requested_at + interval(message, first, most) <= now
@@ -173,7 +159,7 @@ impl Receiver {
             end = number + 1;
         }
         self.counters.requests_repeated += count as u64;
-        self.write_request(now, train, low..end, due);
+        self.write_request(now, train, path, low..end, due);
         self.repeating = Some(end);
         true
     }
@@ -189,6 +175,7 @@ impl Receiver {
         &mut self,
         now: Time,
         train: &mut Train,
+        path: &mut Path,
         numbers: core::ops::Range<u64>,
         wanted: impl Fn(&Incoming) -> bool,
     ) {
@@ -207,13 +194,13 @@ impl Receiver {
         self.counters.requests_sent += 1;
         let timer = now + self.config.request_interval;
         self.request_timer = Some(self.request_timer.map_or(timer, |earlier| earlier.min(timer)));
-        self.put(train, datagram);
+        Self::put(train, path, datagram);
     }
 
     //= Z-21
-    fn poll_flow(&mut self, train: &mut Train) -> bool {
+    fn poll_flow(&mut self, train: &mut Train, path: &mut Path) -> bool {
         // What may not leave yet leaves when more has come.
-        if !self.flow_due || !self.may_send(16) {
+        if !self.flow_due || !path.may_send(16) {
             return false;
         }
         self.flow_due = false;
@@ -223,7 +210,7 @@ impl Receiver {
         // Reads bounce into 64 KiB of the driver's memory.
         writer.push(65_536);
         self.counters.flow_hints_sent += 1;
-        self.put(train, writer.flow());
+        Self::put(train, path, writer.flow());
         true
     }
 }

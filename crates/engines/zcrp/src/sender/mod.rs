@@ -9,6 +9,7 @@ mod transit;
 mod transmit;
 
 use crate::liveness::Liveness;
+use crate::path::Path;
 use crate::{Config, Event, Failure, Refused, SenderCounters, UnitSize};
 use core::time::Duration;
 use outgoing::{EarlyRequests, Outgoing, State};
@@ -232,14 +233,28 @@ impl Sender {
         self.messages.get_mut(usize::try_from(number.checked_sub(self.base)?).ok()?)
     }
 
+    pub(crate) fn limits_amplification(&self) -> bool {
+        self.config.limit_amplification
+    }
+
     /// A control datagram came. Returns whether it is one.
-    pub(crate) fn handle_control(&mut self, now: Time, datagram: &[u8]) -> bool {
+    pub(crate) fn handle_control(&mut self, now: Time, datagram: &[u8], path: &mut Path) -> bool {
         let Ok(control) = Control::parse(datagram) else {
             self.counters.datagrams_malformed += u64::from(self.closed.is_none());
             return false;
         };
         if self.closed.is_some() {
             return true;
+        }
+        if path.is_limited()
+            && let Control::Acknowledgement(block) = &control
+        {
+            if !self.is_answer(block) {
+                // A guess would have the next unit sent, or the same one again.
+                self.liveness.on_heard(now);
+                return true;
+            }
+            path.prove();
         }
         //= Z-19
         match control {
@@ -257,6 +272,27 @@ impl Sender {
         }
         self.update_liveness(now);
         true
+    }
+
+    /// Whether a block says that something has arrived, and names nothing but what has been sent. More would be a guess: of
+    /// 2^16 blocks that each span 2^16 numbers one is right.
+    //= Z-6
+    fn is_answer(&self, block: &Block<'_>) -> bool {
+        let mut has_arrived = false;
+        for (low, high, positive) in block.intervals() {
+            let (low, high) = self.numbers(low, high);
+            if !self.transit.has_sent(low, high) {
+                return false;
+            }
+            has_arrived |= positive && low < high;
+        }
+        has_arrived
+    }
+
+    /// The sequence numbers of an interval, unwrapped.
+    fn numbers(&self, low: u32, high: u32) -> (u64, u64) {
+        let from = unwrap32(self.transit.next(), low);
+        (from, from + u64::from(high.wrapping_sub(low)))
     }
 
     //= Z-3
@@ -303,8 +339,7 @@ impl Sender {
         let mut lost_bytes = 0;
         let mut lost_sent_at = Time::ZERO;
         for (low, high, positive) in block.intervals() {
-            let low = unwrap32(self.transit.next(), low);
-            let high = low + u64::from(high.wrapping_sub(low as u32));
+            let (low, high) = self.numbers(low, high);
             if positive {
                 self.on_delivered(now, low, high, &mut newest_sent);
             } else {
@@ -406,7 +441,7 @@ impl Sender {
         self.transit.units_in_flight() > 0 || !self.again.is_empty()
     }
 
-    pub(crate) fn handle_timeout(&mut self, now: Time) {
+    pub(crate) fn handle_timeout(&mut self, now: Time, path: &Path) {
         if self.closed.is_some() {
             return;
         }
@@ -416,7 +451,7 @@ impl Sender {
             return;
         }
         if self.timer.is_some_and(|timer| timer <= now) {
-            self.on_timer(now);
+            self.on_timer(now, path);
         }
         if self.paced_until.is_some_and(|until| until <= now) {
             self.paced_until = None;
@@ -436,7 +471,7 @@ impl Sender {
     /// of everything before it, while what else is in transit may keep the windows closed.
     //= Z-8
     //= Z-12
-    fn on_timer(&mut self, now: Time) {
+    fn on_timer(&mut self, now: Time, path: &Path) {
         let timeouts = self.timeouts();
         let Self { transit, again, counters, messages, base, .. } = self;
         let mut newest = None;
@@ -455,8 +490,12 @@ impl Sender {
             if self.backed_off.is_none_or(|(at, _)| newest >= at) {
                 self.backed_off = Some((now, self.rtt.timeout()));
                 self.rtt.back_off();
-                self.congestion.on_timeout(now);
-                self.set_pace(now);
+                // Of a unit that is alone because nobody knows the peer, a loss says as little of the path as that of a SYN,
+                // and there is no smaller window.
+                if !path.is_limited() {
+                    self.congestion.on_timeout(now);
+                    self.set_pace(now);
+                }
                 self.probing = true;
             }
         }
@@ -472,7 +511,7 @@ impl Sender {
         self.counters.unreachable_reports += 1;
     }
 
-    pub(crate) fn poll_at(&self) -> PollAt {
+    pub(crate) fn poll_at(&self, path: &Path) -> PollAt {
         if self.closed.is_some() {
             return PollAt::Ingress;
         }
@@ -480,7 +519,7 @@ impl Sender {
         PollAt::at(timer)
             .min(PollAt::at(self.paced_until))
             .min(PollAt::at(self.hold_ends()))
-            .min(PollAt::at(self.idle_due.filter(|_| self.waiting > 0)))
+            .min(PollAt::at(self.idle_due.filter(|_| self.waiting > 0 && self.may_idle(path))))
             .min(PollAt::at(self.idle_answer))
             .min(PollAt::at(self.liveness.deadline()))
     }

@@ -70,6 +70,7 @@ impl Timeouts {
 #[derive(Debug)]
 pub(super) struct Transit {
     runs: VecDeque<Run>,
+    first: u64,
     next: u64,
     units_in_flight: u32,
     bytes_in_flight: u64,
@@ -80,12 +81,18 @@ impl Transit {
     //= Z-6
     pub(super) fn new(first: u32) -> Self {
         // One turn above zero, so that numbers a little before the first have a place, too.
-        Self { runs: VecDeque::new(), next: (1 << 32) + u64::from(first), units_in_flight: 0, bytes_in_flight: 0 }
+        let first = (1 << 32) + u64::from(first);
+        Self { runs: VecDeque::new(), first, next: first, units_in_flight: 0, bytes_in_flight: 0 }
     }
 
     /// The next sequence number, unwrapped.
     pub(super) fn next(&self) -> u64 {
         self.next
+    }
+
+    /// Whether all the numbers `[low, high)` have been sent, ever.
+    pub(super) fn has_sent(&self, low: u64, high: u64) -> bool {
+        self.first <= low && high <= self.next
     }
 
     /// How many numbers are remembered.

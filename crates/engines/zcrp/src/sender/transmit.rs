@@ -5,6 +5,7 @@
 
 use super::{Sender, State, UnitRef};
 use crate::Config;
+use crate::path::Path;
 use core::time::Duration;
 use pinnace_core::{Address, BufferRange, DeliveryStamp, Time, Train, TrainLimits};
 use pinnace_wire::zcrp::{TRAILER_BYTES, Unit, encode_idle};
@@ -13,15 +14,15 @@ use pinnace_wire::zcrp::{TRAILER_BYTES, Unit, encode_idle};
 const HOLD_AT_MOST: Duration = Duration::from_micros(100);
 
 impl Sender {
-    pub(crate) fn poll_transmit(&mut self, now: Time, train: &mut Train) -> bool {
+    pub(crate) fn poll_transmit(&mut self, now: Time, train: &mut Train, path: &mut Path) -> bool {
         if self.closed.is_some() {
             return false;
         }
-        self.poll_idle(now, train) || self.poll_units(now, train)
+        self.poll_idle(now, train, path) || self.poll_units(now, train, path)
     }
 
     //= Z-21
-    fn poll_idle(&mut self, now: Time, train: &mut Train) -> bool {
+    fn poll_idle(&mut self, now: Time, train: &mut Train, path: &mut Path) -> bool {
         let announces = self.waiting > 0 && self.idle_due.is_some_and(|due| due <= now);
         let answers = self.idle_answer.is_some_and(|due| due <= now);
         if !announces && !answers {
@@ -32,6 +33,11 @@ impl Sender {
             // What travels tells the receiver as much.
             return false;
         }
+        if !self.may_idle(path) {
+            // An announcement leaves when more has come.
+            return false;
+        }
+        path.pay(TRAILER_BYTES as u64);
         self.idle_due = Some(now + self.config.idle_interval);
         self.counters.idles_sent += 1;
         train.begin(Address::Peer, TRAILER_BYTES);
@@ -40,11 +46,23 @@ impl Sender {
         true
     }
 
+    /// Whether an idle datagram may be sent now. A peer whose silence counts is asked in any case, or it would be thought
+    /// gone; that ends with its silence.
+    pub(super) fn may_idle(&self, path: &Path) -> bool {
+        path.may_send(TRAILER_BYTES as u64) || self.liveness.peer_reports_idle
+    }
+
     /// Whether a datagram of `bytes` bytes may join what is in transit.
     //= Z-9
-    fn window_open(&self, bytes: u64) -> bool {
-        if self.transit.units_in_flight() == 0 || self.probing {
+    fn window_open(&self, bytes: u64, path: &Path) -> bool {
+        if self.transit.units_in_flight() == 0 {
             //= Z-8
+            return true;
+        }
+        if !path.may_send(bytes) {
+            return false;
+        }
+        if self.probing {
             return true;
         }
         self.transit.units_in_flight() < self.config.window_units
@@ -91,13 +109,13 @@ impl Sender {
         self.held_since.filter(|_| !self.held).map(|since| since + HOLD_AT_MOST)
     }
 
-    fn poll_units(&mut self, now: Time, train: &mut Train) -> bool {
+    fn poll_units(&mut self, now: Time, train: &mut Train, path: &mut Path) -> bool {
         if self.announced.is_none() && self.again.is_empty() && self.ready.is_empty() {
             self.held_since = None;
             return false;
         }
         let unit_bytes = u64::from(self.fragment) + TRAILER_BYTES as u64;
-        if !self.window_open(unit_bytes) {
+        if !self.window_open(unit_bytes, path) {
             // It has closed again while a train was waiting: an acknowledgement comes next, not a date.
             self.held_since = None;
             return false;
@@ -117,15 +135,15 @@ impl Sender {
             self.update_liveness(now);
             return false;
         };
-        self.write_train(now, train, first, self.pacer.available(now).max(unit_bytes));
+        self.write_train(now, train, path, first, self.pacer.available(now).max(unit_bytes));
         true
     }
 
     /// Writes units from `current` on, at most `budget` bytes, for as long as they follow regularly.
-    fn write_train(&mut self, now: Time, train: &mut Train, mut current: UnitRef, budget: u64) {
+    fn write_train(&mut self, now: Time, train: &mut Train, path: &mut Path, mut current: UnitRef, budget: u64) {
         let in_flight = self.transit.bytes_in_flight();
         self.probing = false;
-        let mut next = self.take_next();
+        let mut next = self.take_following(path);
         let segment = self.segment_bytes(current, next);
         train.begin(Address::Peer, segment);
         let stamp = self.delivery.on_sent(now, segment as u64, in_flight);
@@ -134,12 +152,12 @@ impl Sender {
         }
         let mut first = true;
         loop {
-            if self.write_run(train, current, next, budget, &stamp, !first) {
+            if !path.is_limited() && self.write_run(train, current, next, budget, &stamp, !first) {
                 first = false;
                 // What the run announced last is what follows it.
                 let Some(following) = self.announced.take() else { break };
                 current = following;
-                next = self.take_next();
+                next = self.take_following(path);
             }
             let bytes = self.datagram_bytes(current);
             let padding = next.map_or(0, |next| self.padding(train, bytes, self.datagram_bytes(next)));
@@ -149,18 +167,19 @@ impl Sender {
             let Some(following) = next else { break };
             let next_bytes = self.datagram_bytes(following);
             let fits = train.has_room(next_bytes) && (train.bytes() + next_bytes) as u64 <= budget;
-            if !fits || !self.window_open(next_bytes as u64) {
+            if !fits || !self.window_open(next_bytes as u64, path) {
                 //= Z-7
                 self.announced = Some(following);
                 break;
             }
             current = following;
-            next = self.take_next();
+            next = self.take_following(path);
         }
         self.counters.units_sent += train.segments() as u64;
         self.congestion.on_sent(now, train.bytes() as u64, in_flight);
         self.pacer.take(now, train.bytes() as u64);
-        if self.announced.is_none() {
+        // What has to wait for a proof waits for the peer, not for the application.
+        if self.announced.is_none() && self.again.is_empty() && self.ready.is_empty() {
             self.delivery.on_app_limited(self.transit.bytes_in_flight());
         }
         self.update_liveness(now);
@@ -275,6 +294,15 @@ impl Sender {
 
     fn datagram_bytes(&self, unit: UnitRef) -> usize {
         self.message(unit.message).map_or(TRAILER_BYTES, |message| message.unit_bytes(unit.unit, self.fragment))
+    }
+
+    /// Pays for a unit that leaves, and takes the one behind it. A unit alone has none while nobody knows the peer: what
+    /// follows is the next if it is acknowledged, and otherwise itself. So its answer comes at once, too (Z-11).
+    fn take_following(&mut self, path: &mut Path) -> Option<UnitRef> {
+        // Padding counts.
+        let bytes = u64::from(self.fragment) + TRAILER_BYTES as u64;
+        path.pay(bytes);
+        if path.may_send(bytes) { self.take_next() } else { None }
     }
 
     /// The unit that goes next: what was announced, then what has to be sent again, then what was never sent (Z-8).

@@ -435,7 +435,7 @@ impl Connection {
                             || self.change.qos.is_due
                             || self.sync_is_due(now, shared)))
                     || (self.list_may_leave()
-                        && (self.incoming.ack_due(now) == Due::Now
+                        && (self.incoming.ack_due(now, self.rtt.smoothed()) == Due::Now
                             || self.incoming.nack_due(now, self.rtt.smoothed()) == Due::Now))
             }
             Phase::Closing => self.accept_may_leave() || self.close.is_due || self.close_reply_due.is_some(),
@@ -472,7 +472,7 @@ impl Connection {
                 consider(self.silent_at(shared));
                 consider(self.outgoing.expires_at());
                 consider(self.outgoing.stale_at());
-                consider(at(self.incoming.ack_due(now)));
+                consider(at(self.incoming.ack_due(now, self.rtt.smoothed())));
                 consider(at(self.incoming.nack_due(now, self.rtt.smoothed())));
                 consider(self.change.qos.next_at);
                 consider(self.close_by);

@@ -156,7 +156,7 @@ impl Connection {
         } else if self.list_may_leave() && self.incoming.nack_due(now, self.rtt.smoothed()) == Due::Now {
             self.write_nack(now, shared, expected, out);
             self.spend(out.len());
-        } else if self.list_may_leave() && self.incoming.ack_due(now) == Due::Now {
+        } else if self.list_may_leave() && self.incoming.ack_due(now, self.rtt.smoothed()) == Due::Now {
             self.write_ack(shared, out);
             self.spend(out.len());
         } else if self.change.qos.is_due && self.is_validated {
@@ -294,7 +294,7 @@ impl Connection {
     /// ends. Only the small one of a peer that lacks nothing; the others have a call of their own.
     fn follow_with_ack(&mut self, now: Time, shared: &mut Shared, train: &mut Train) {
         let is_small = self.phase == Phase::Open && self.is_validated && !self.incoming.has_ahead();
-        if !is_small || !train.has_room(HEADER_BYTES) || self.incoming.ack_due(now) != Due::Now {
+        if !is_small || !train.has_room(HEADER_BYTES) || self.incoming.ack_due(now, self.rtt.smoothed()) != Due::Now {
             return;
         }
         let mut bytes = core::mem::take(&mut shared.scratch);

@@ -420,9 +420,10 @@ impl Incoming {
         self.spares.clear(&mut self.released);
     }
 
-    /// When an ACK is due. The blocks of one read, taken in together, are one event.
-    pub(crate) fn ack_due(&self, now: Time) -> Due {
-        self.acks.due(now, self.edge(), self.seen, self.policy.window, self.next >= self.expected)
+    /// When an ACK is due; `rtt` is the smoothed round trip, once there is a sample. The blocks of one read, taken in
+    /// together, are one event.
+    pub(crate) fn ack_due(&self, now: Time, rtt: Option<Duration>) -> Due {
+        self.acks.due(now, self.edge(), self.seen, self.policy.window, self.next >= self.expected, rtt)
     }
 
     /// Blocks have left in the other direction: an ACK that has waited for an answer follows them.

@@ -106,7 +106,7 @@ impl Half {
     }
 
     pub(super) fn ack_due(&self) -> Due {
-        self.incoming.ack_due(self.now)
+        self.incoming.ack_due(self.now, None)
     }
 
     pub(super) fn nack(&mut self, rtt: Option<Duration>, max: usize) -> Vec<(u64, u64)> {

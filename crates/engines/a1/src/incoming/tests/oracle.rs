@@ -438,7 +438,7 @@ impl World {
         let named: Vec<u64> = ranges.flat_map(|(low, high)| low..high).collect();
         assert_eq!((expected, edge), (oracle.expected(), oracle.edge()));
         assert_eq!(named, oracle.have.range(expected..).map(|(number, _)| *number).collect::<Vec<_>>());
-        assert_eq!(self.incoming.ack_due(self.now), Due::No);
+        assert_eq!(self.incoming.ack_due(self.now, None), Due::No);
     }
 
     fn step(&mut self, step: &Step) {

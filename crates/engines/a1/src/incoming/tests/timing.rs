@@ -9,6 +9,21 @@ fn long(window: u64) -> Half {
     Half::new(Policy { window, max_message: 1 << 20, ..policy(true) })
 }
 
+/// The same behind its beginning: 64 messages of one block have been read and acknowledged. What follows has these numbers
+/// of block and message.
+fn steady(window: u64, reliable: bool) -> Half {
+    let mut half = Half::new(Policy { window, max_message: 1 << 20, ..policy(reliable) });
+    for number in 0..BEHIND {
+        half.new_block(&single(number));
+        half.incoming.consume(BLOCK);
+        half.ack();
+    }
+    half
+}
+
+const BEHIND: u64 = 64;
+const MESSAGE: u32 = 64;
+
 /// Due as soon as the application has consumed what there is, or 20 us after now.
 fn soon(half: &Half) -> Due {
     Due::At(half.now + Duration::from_micros(20))
@@ -19,11 +34,11 @@ const LONG: u32 = 1000 * BLOCK;
 #[test]
 fn an_ack_is_due_after_16_blocks_or_a_quarter_of_the_window() {
     for (window, count) in [(1000, 16), (64, 16), (63, 15), (32, 8), (4, 1), (2, 1)] {
-        let mut half = long(window);
+        let mut half = steady(window, true);
         for round in 0..3 {
             for index in 0..count {
                 assert_ne!(half.ack_due(), Due::Now, "window {window}, block {index}");
-                half.blocks(0, 0, LONG, [(round * count + index) as u16]);
+                half.blocks(BEHIND, MESSAGE, LONG, [(round * count + index) as u16]);
             }
             assert_eq!(half.ack_due(), soon(&half), "the application may consume first");
             let bytes = half.incoming.readable().unwrap().len();
@@ -35,27 +50,70 @@ fn an_ack_is_due_after_16_blocks_or_a_quarter_of_the_window() {
     }
 }
 
+/// The sender may have no more under way than a few, and has no END to hurry the ACK: a long message begins.
+#[test]
+fn an_ack_is_due_after_two_blocks_in_the_beginning_and_after_a_rest() {
+    let mut half = long(1000);
+    half.now = at(3);
+    let mut next = 0;
+    for rest in [0, 499, 500] {
+        half.now += Duration::from_millis(rest);
+        for pair in 0..40 {
+            let later = Due::At(half.now + Duration::from_millis(10));
+            half.blocks(0, 0, LONG, [next]);
+            assert_eq!(half.ack_due(), later, "block {next}");
+            half.blocks(0, 0, LONG, [next + 1]);
+            let is_early = rest != 499 && pair < 31;
+            assert_eq!(half.ack_due(), if is_early { soon(&half) } else { later }, "rest {rest}, block {next}");
+            half.ack();
+            next += 2;
+        }
+    }
+}
+
+/// What has stopped without being complete waits for the ACK, or is slow.
+#[test]
+fn an_ack_is_due_when_blocks_have_stopped_coming() {
+    let due = |half: &Half, micros| half.incoming.ack_due(half.now, Some(Duration::from_micros(micros)));
+    let mut half = steady(1000, true);
+    let after = |half: &Half, micros| Due::At(half.now + Duration::from_micros(micros));
+    half.blocks(BEHIND, MESSAGE, LONG, 0..7);
+    assert_eq!(due(&half, 20_000), after(&half, 5000), "a quarter of the round trip");
+    assert_eq!(due(&half, 100), after(&half, 1000), "threads hesitate, too");
+    assert_eq!(due(&half, 200_000), after(&half, 10_000), "never later than without it");
+    // Every block puts it off, so a stream that goes on has no more ACKs than without it; but not beyond the 10 ms.
+    let first = half.now;
+    for index in 7..11 {
+        half.now += Duration::from_millis(2);
+        assert_ne!(due(&half, 20_000), Due::Now);
+        half.blocks(BEHIND, MESSAGE, LONG, [index]);
+    }
+    assert_eq!(due(&half, 20_000), Due::At(first + Duration::from_millis(10)));
+    half.ack();
+    assert_eq!(due(&half, 20_000), Due::No);
+}
+
 #[test]
 fn an_ack_is_due_10_ms_after_the_first_unreported_block() {
-    let mut half = long(64);
+    let mut half = steady(64, true);
     assert_eq!(half.ack_due(), Due::No);
     half.now = at(5);
-    half.blocks(0, 0, LONG, 0..1);
+    half.blocks(BEHIND, MESSAGE, LONG, 0..1);
     half.now = at(9);
-    half.blocks(0, 0, LONG, 1..2);
+    half.blocks(BEHIND, MESSAGE, LONG, 1..2);
     assert_eq!(half.ack_due(), Due::At(at(15)));
     half.now = at(15);
     assert_eq!(half.ack_due(), Due::Now);
-    assert_eq!(half.ack(), (2, 64, vec![]));
+    assert_eq!(half.ack(), (BEHIND + 2, BEHIND + 64, vec![]));
     assert_eq!(half.ack_due(), Due::No);
 }
 
 #[test]
 fn an_ack_is_due_at_once_at_the_end_of_a_message() {
-    let mut half = long(64);
-    half.blocks(0, 0, 300, 0..2);
+    let mut half = steady(64, true);
+    half.blocks(BEHIND, MESSAGE, 300, 0..2);
     assert_eq!(half.ack_due(), Due::At(at(10)));
-    half.blocks(0, 0, 300, 2..3);
+    half.blocks(BEHIND, MESSAGE, 300, 2..3);
     assert_eq!(half.ack_due(), soon(&half));
     half.now += Duration::from_micros(20);
     assert_eq!(half.ack_due(), Due::Now, "it is not waited for longer");
@@ -138,18 +196,18 @@ fn an_ack_is_due_when_consuming_opens_a_window_of_which_less_than_half_is_left()
 //= A-21 test
 #[test]
 fn raw_acks_are_due_as_reliable_ones_and_have_no_ranges() {
-    let mut half = Half::new(Policy { window: 64, max_message: 1 << 20, ..policy(false) });
-    half.blocks(0, 0, LONG, 0..1);
+    let mut half = steady(64, false);
+    half.blocks(BEHIND, MESSAGE, LONG, 0..15);
     assert_eq!(half.ack_due(), Due::At(at(10)));
-    half.blocks(0, 0, LONG, 1..16);
+    half.blocks(BEHIND, MESSAGE, LONG, 15..16);
     assert_eq!(half.ack_due(), soon(&half));
     half.now += Duration::from_micros(20);
     assert_eq!(half.ack_due(), Due::Now);
-    assert_eq!(half.ack(), (16, 64, vec![]));
-    half.blocks(0, 0, LONG, [18]);
+    assert_eq!(half.ack(), (BEHIND + 16, BEHIND + 64, vec![]));
+    half.blocks(BEHIND, MESSAGE, LONG, [18]);
     assert_eq!(half.ack_due(), Due::Now, "out of order");
-    assert_eq!(half.ack(), (19, 64, vec![]));
-    assert_eq!(half.fate(&block(0, 0, LONG, 17)), Fate::Duplicate);
+    assert_eq!(half.ack(), (BEHIND + 19, BEHIND + 64, vec![]));
+    assert_eq!(half.fate(&block(BEHIND, MESSAGE, LONG, 17)), Fate::Duplicate);
     assert_eq!(half.ack_due(), Due::Now, "too late");
     assert_eq!(half.incoming.nack_due(half.now, RTT), Due::No);
 }

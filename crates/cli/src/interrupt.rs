@@ -11,6 +11,9 @@ static REQUESTED: AtomicBool = AtomicBool::new(false);
 /// How often whoever waits should look whether it was interrupted.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
 
+/// How long a command that ends early may take to tell its peers so: several times, as nobody answers.
+pub(crate) const FAREWELL: Duration = Duration::from_millis(200);
+
 /// Installs the handler; from now on whoever waits must call [`check`] every [`LOOK`].
 pub(crate) fn install() {
     static INSTALLED: Once = Once::new();

@@ -10,7 +10,7 @@ use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
 use crate::xtp::resolve;
-use pinnace::qmp::{Endpoint, Listener, Shutdown, State, Stream};
+use pinnace::qmp::{Endpoint, Listener, Shutdown, State, Stream, settle};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -75,6 +75,10 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         result
     });
     output.note(one_line(&endpoint.counters()));
+    if result.is_err() {
+        // Who was sending is told; what has ended well has been waited for.
+        settle(interrupt::FAREWELL);
+    }
     result
 }
 

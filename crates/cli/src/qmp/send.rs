@@ -10,7 +10,7 @@ use crate::output::Output;
 use crate::units::count_of;
 use crate::xtp::resolve;
 use indicatif::ProgressBar;
-use pinnace::qmp::{Endpoint, Options, Shutdown, State, Stream};
+use pinnace::qmp::{Endpoint, Options, Shutdown, State, Stream, settle};
 use serde::Serialize;
 use std::io;
 use std::net::SocketAddr;
@@ -94,6 +94,9 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     sender.bar.finish_and_clear();
     let counters = endpoint.as_ref().map(Endpoint::counters).unwrap_or_default();
     output.note(one_line(&counters));
+    if sent.is_err() {
+        settle(interrupt::FAREWELL);
+    }
     sent?;
     let done = Done {
         event: "done",

@@ -96,7 +96,8 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     sender.bar.finish_and_clear();
     drop(sender);
     if sent.is_err() {
-        // Nothing is left to be waited for.
+        // Nothing is left to be waited for, but that the listener knows.
+        endpoint.settle(interrupt::FAREWELL);
         endpoint.abort();
     }
     sent?;
@@ -148,22 +149,32 @@ impl Sender<'_> {
         self.bar.suspend(|| line.print(self.output));
     }
 
-    /// All messages on one stream, which ends with the last of them.
+    /// All messages on one stream, which ends with the last of them. If it ends before, the listener is told: it would
+    /// otherwise wait for the rest until it finds that nobody is there.
     fn stream(&mut self, content: &mut Content) -> Result<(), Error> {
         let opened = self.endpoint.connect_with(self.to, self.block.clone());
         let connection = opened.map_err(|error| self.watch.error(error))?;
+        let sent = self.stream_on(&connection, content);
+        if sent.is_err() {
+            // It may be over already.
+            let _ = connection.close(Close::Forced);
+        }
+        sent
+    }
+
+    fn stream_on(&mut self, connection: &Connection, content: &mut Content) -> Result<(), Error> {
         let mut under_way = VecDeque::new();
         // Of what was printed only when it had been acknowledged nobody would see where a stream is stuck.
         let mut sum = Sum::default();
         for number in 0..self.args.what.count {
             let mut pieces = content.pieces(number);
-            while let Some((piece, eom)) = pieces.next(|| self.is_there(&connection))? {
+            while let Some((piece, eom)) = pieces.next(|| self.is_there(connection))? {
                 if self.output.json || self.output.verbose {
                     sum.add(&piece);
                 }
                 self.bytes += piece.len() as u64;
                 let options = if eom { SendOptions::MESSAGE } else { SendOptions::BYTES };
-                let sending = self.queue(&connection, piece, options, &mut under_way)?;
+                let sending = self.queue(connection, piece, options, &mut under_way)?;
                 under_way.push_back(sending);
             }
             self.print(number, sum.finish());
@@ -173,7 +184,7 @@ impl Sender<'_> {
         loop {
             match connection.wait_closed_timeout(interrupt::LOOK) {
                 Ok(()) => return Ok(()),
-                Err(pinnace::Error::Timeout) => self.look(&connection)?,
+                Err(pinnace::Error::Timeout) => self.look(connection)?,
                 Err(error) => return Err(self.watch.error(error)),
             }
         }

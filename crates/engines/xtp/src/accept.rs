@@ -47,7 +47,8 @@ impl Xtp {
             self.on_repeated_first(now, meta, rx, segment, key, (header, btag, data));
             return;
         }
-        if self.shared.ended.has(now, &(meta.source, header.key.value), header.seq) {
+        let was_reset = self.shared.farewells.has(meta.source, header.key);
+        if was_reset || self.shared.ended.has(now, &(meta.source, header.key.value), header.seq) {
             self.shared.counters.data_packets_duplicate += 1;
             return;
         }

@@ -277,8 +277,10 @@ impl Xtp {
                 let key = context.0;
                 let Some(context) = self.contexts.lookup_mut(key) else { return Err(Refused::NoContext) };
                 if context.phase == Phase::Active {
-                    // Who was never heard of needs no END.
-                    context.abort_due = context.heard && context.may_say(&self.shared);
+                    // Nobody knows of us before a FIRST has left; whether one has come that is not answered yet, or whose
+                    // answer lies unread, we do not know.
+                    let may_be_known = context.heard || (context.role == Role::Initiator && context.first_left);
+                    context.abort_due = may_be_known && context.may_say(&self.shared);
                 }
                 context.phase = Phase::Over;
                 context.conclude(&mut self.shared, Err(crate::Failure::Aborted));
@@ -545,6 +547,12 @@ impl Xtp {
             }
         }
         self.settle(now, key);
+    }
+
+    /// Resets that are still to be said again, lest they were lost: none of them for longer than 140 ms. Until then whoever
+    /// drives the engine should go on.
+    pub fn farewells(&self) -> usize {
+        self.shared.farewells.len()
     }
 
     /// Ends everything: DIAG 2 value 10 to the peers, as far as the limit of DIAGs allows; then

@@ -97,6 +97,8 @@ pub struct Limits {
     pub listeners: usize,
     /// Associations that the peer has closed, and whose FIRST may still come again.
     pub ended: usize,
+    /// Resets that are said again; what goes beyond is said once.
+    pub farewells: usize,
     /// DIAGs a second.
     pub diags_per_second: u64,
     /// A receive ring that is empty for so long is given back.
@@ -116,6 +118,7 @@ impl Default for Limits {
             strangers: 256,
             listeners: 1024,
             ended: 16_384,
+            farewells: 256,
             diags_per_second: 100,
             ring_idle: Duration::from_secs(1),
         }

@@ -50,6 +50,11 @@ impl Diags {
         true
     }
 
+    /// Queues a packet that the limit does not concern.
+    pub(crate) fn say(&mut self, reply: Reply) {
+        self.replies.push_back(reply);
+    }
+
     pub(crate) fn pop(&mut self) -> Option<Reply> {
         self.replies.pop_front()
     }

@@ -410,6 +410,8 @@ impl Engine for Xtp {
     }
 
     fn handle_timeout(&mut self, now: Time) {
+        // Also after the good-bye to all others.
+        self.shared.say_farewells(now);
         if self.is_shut_down.is_none() {
             self.expire(now);
         }
@@ -464,7 +466,8 @@ impl Engine for Xtp {
         if self.is_shut_down == Some(false) {
             return PollAt::Now;
         }
-        PollAt::at(self.shared.wheel.next_at()).min(self.groups.poll_at())
+        let farewells = PollAt::at(self.shared.farewells.next_at());
+        PollAt::at(self.shared.wheel.next_at()).min(self.groups.poll_at()).min(farewells)
     }
 
     fn poll_event(&mut self) -> Option<Event> {

@@ -21,6 +21,7 @@ mod diag;
 mod ended;
 mod engine;
 mod event;
+mod farewell;
 mod incoming;
 mod multicast;
 mod names;

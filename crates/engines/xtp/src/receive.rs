@@ -115,6 +115,9 @@ impl Xtp {
         let key = self.lookup(packet.header, meta.source);
         let Some((key, context)) = key.and_then(|key| Some((key, self.contexts.lookup_mut(key)?))) else {
             self.shared.counters.packets_unknown += 1;
+            if packet.header.options.contains(Options::END) {
+                self.shared.farewells.stop(meta.source, packet.header.key);
+            }
             self.diagnose(now, meta, packet.header, Code::InvalidContext, Value::Unspecified);
             return;
         };
@@ -164,6 +167,7 @@ impl Xtp {
         let Some(key) = self.lookup(header, source) else {
             if !self.on_join_refused(now, source, header, code) {
                 self.shared.counters.diags_stray += 1;
+                self.shared.farewells.stop(source, header.key);
             }
             return;
         };

@@ -3,6 +3,7 @@
 
 use crate::diag::Diags;
 use crate::ended::Ended;
+use crate::farewell::Farewells;
 use crate::{Config, ContextId, Event, XtpCounters};
 use core::time::Duration;
 use pinnace_core::{Address, ContextKey, Secrets, SmallPaths, Time, TimerWheel};
@@ -20,6 +21,7 @@ pub(crate) struct Shared {
     pub(crate) queue: Queue,
     pub(crate) diags: Diags,
     pub(crate) ended: Ended,
+    pub(crate) farewells: Farewells,
     pub(crate) secrets: Secrets,
     pub(crate) paths: SmallPaths,
     /// Bytes of storage for rings and datagrams that are not released.
@@ -51,6 +53,7 @@ impl Shared {
             queue: Queue::default(),
             diags: Diags::new(config.limits.diags_per_second),
             ended: Ended::default(),
+            farewells: Farewells::new(config.limits.farewells),
             secrets: Secrets::new(config.seed),
             paths: SmallPaths::default(),
             bytes: 0,
@@ -69,6 +72,14 @@ impl Shared {
     pub(crate) fn next_ticket(&mut self) -> u64 {
         self.tickets += 1;
         self.tickets
+    }
+
+    /// Resets whose date has come leave again.
+    pub(crate) fn say_farewells(&mut self, now: Time) {
+        while let Some(reply) = self.farewells.take_due(now) {
+            self.counters.statuses_sent += 1;
+            self.diags.say(reply);
+        }
     }
 
     /// Bytes of the largest datagram that leaves for `to`.

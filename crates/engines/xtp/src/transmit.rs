@@ -2,8 +2,10 @@
 
 use crate::context::{Context, Phase, Role};
 use crate::engine::Xtp;
+use crate::farewell::Farewell;
 use crate::outgoing::{Asking, Cut, MOST_PIECES, Next, Terms};
 use crate::shared::Shared;
+use crate::validation::counted;
 use crate::{Service, multicast};
 use pinnace_core::{Address, Checksum, ChecksumAt, ChecksumKind, Time, Train};
 use pinnace_wire::xtp::{self, Clock, Codec, FirstTraffic, Kind, Options, Spans, Status, Traffic};
@@ -68,6 +70,7 @@ impl Context {
         if self.abort_due {
             self.abort_due = false;
             self.write_status(now, shared, train, Options::END, None);
+            self.begin_farewell(now, shared);
             return true;
         }
         if self.owed.is_some() && self.heard && self.may_say(shared) {
@@ -115,6 +118,19 @@ impl Context {
             return true;
         }
         false
+    }
+
+    /// The reset that has just been written is said again: nobody will answer it.
+    //= X-20
+    fn begin_farewell(&self, now: Time, shared: &mut Shared) {
+        if self.is_group() {
+            return;
+        }
+        let bytes = shared.status.clone();
+        // The context may be forgotten now: what its budget allows is all that ever leaves.
+        let most = if self.is_trusted(shared) { u64::MAX } else { self.budget / counted(bytes.len()) };
+        let (to, from, my_key, peer_key) = (self.peer, self.from, self.my_key, self.peer_key);
+        shared.farewells.begin(now, Farewell { to, from, my_key, peer_key, bytes, most });
     }
 
     /// The status that is due and one packet of data in one train, the longer one first: for both ends they cost as much as

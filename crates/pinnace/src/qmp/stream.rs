@@ -570,15 +570,12 @@ impl Drop for Stream {
         let linger = self.settings().linger;
         match self.inner.take() {
             Some(Inner::Engine(connection, endpoint)) => {
-                if linger == Some(Duration::ZERO) {
-                    connection.close_socket(Linger::Zero);
-                    return;
-                }
-                if let Some(wait) = linger {
+                let is_reset = linger == Some(Duration::ZERO);
+                if let Some(wait) = linger.filter(|_| !is_reset) {
                     let _ = connection.finish();
                     let _ = connection.flush_timeout(wait);
                 }
-                connection.close_socket(Linger::Background);
+                connection.close_socket(if is_reset { Linger::Zero } else { Linger::Background });
                 drop(connection);
                 lingering::keep(endpoint);
             }

@@ -9,17 +9,21 @@ use crate::network::{route, same_family};
 use crate::{Error, wrapped};
 use pinnace_core::{Address, Time};
 use pinnace_link::{CaptureOptions, Ip36Link, Link, UdpLink};
-use pinnace_runtime::EndpointConfig;
+use pinnace_runtime::{EndpointConfig, WaitError};
 use pinnace_xtp::{Config, Xtp};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub(super) type Port = pinnace_runtime::Endpoint<Xtp, Box<dyn Link>, Exchange>;
 pub(super) type Call<'a> = pinnace_runtime::Call<'a, Xtp, Exchange>;
 
 /// How long the end of an endpoint waits for what is under way.
 const LINGER: Duration = Duration::from_secs(1);
+/// And for resets that are said again: a little longer than the engine takes for that.
+pub(super) const FAREWELL: Duration = Duration::from_millis(200);
+/// How often somebody looks whether all of them have been.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// What all handles of an endpoint share.
 #[derive(Debug)]
@@ -176,6 +180,25 @@ impl End {
         }
     }
 
+    /// Whether resets are still to be said again.
+    pub(super) fn is_saying_farewell(&self) -> bool {
+        self.port.inspect(|engine, _, _| engine.farewells() > 0)
+    }
+
+    /// Works until no reset is to be said again, at most `timeout`. True if none is.
+    pub(super) fn say_farewell(&self, timeout: Duration) -> bool {
+        let until = deadline(timeout);
+        while self.is_saying_farewell() {
+            if until.is_some_and(|until| until <= Instant::now()) {
+                return false;
+            }
+            if let Err(WaitError::Endpoint(_)) = self.port.wait_until(|_| None::<()>, deadline(LOOK)) {
+                return false;
+            }
+        }
+        true
+    }
+
     /// The internet address of a peer, as far as it has one.
     pub(super) fn address_of(&self, peer: Address) -> SocketAddr {
         match peer {
@@ -187,9 +210,11 @@ impl End {
 }
 
 impl Drop for End {
-    /// Nobody is left to wait for anything: what was queued has a little time, then the peers are told.
+    /// Nobody is left to wait for anything: what was queued has a little time, then the peers are told. Those who were told
+    /// of a reset may not have heard it.
     fn drop(&mut self) {
         let _ = self.port.wait_until(|state| state.is_quiet().then_some(()), deadline(LINGER));
+        self.say_farewell(FAREWELL);
         let _ = self.port.call(|Call { now, engine, .. }| engine.shut_down(now));
     }
 }

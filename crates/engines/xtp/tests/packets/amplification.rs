@@ -64,6 +64,23 @@ fn nothing_goes_beyond_three_times_what_came() {
     }
 }
 
+//= X-20 test
+#[test]
+fn a_reset_is_not_said_more_often_than_what_came_allows() {
+    for codec in CODECS {
+        for n in [0, 100, 1000] {
+            let mut scene = scene(codec);
+            let first = scene.first(NONE, n);
+            let came = counted(&first.bytes());
+            scene.accept(NONE, n);
+            scene.close(pinnace_xtp::Close::Forced);
+            scene.wait(10_000);
+            let sent = scene.half.counted_sent(PEER);
+            assert!(sent > 0 && sent <= 3 * came, "{codec:?} {n}: {sent} bytes for {came}");
+        }
+    }
+}
+
 //= X-21 test
 #[test]
 fn a_small_transaction_takes_one_round_trip_with_a_stranger_too() {

@@ -1,9 +1,10 @@
 //! The three closes and all their crossings (3.7, 3.8).
 
-use crate::half::Got;
+use crate::half::{Got, Half, Packet};
 use crate::scene::*;
+use pinnace_core::Address;
 use pinnace_wire::xtp::Kind;
-use pinnace_xtp::{Close, ControlBlock, Failure, Options, Service};
+use pinnace_xtp::{Close, Config, ControlBlock, Event, Failure, Options, Service, Services};
 
 fn only(answers: Vec<Got>) -> Got {
     assert_eq!(answers.len(), 1, "{answers:?}");
@@ -317,5 +318,110 @@ fn a_first_that_comes_again_after_the_peer_s_end_is_no_new_one() {
         first.seq = scene.n(7);
         assert_eq!(only(scene.feed(&first)).kind, tcntl(codec));
         assert_eq!(scene.half.xtp().contexts(), 2);
+    }
+}
+
+//= X-20 test
+#[test]
+fn a_reset_that_is_lost_is_said_again() {
+    for codec in CODECS {
+        let mut scene = Scene::connected(codec, block(Service::Connection), 100);
+        let context = scene.context();
+        let lost = only(scene.close(Close::Forced));
+        assert!(lost.has(END));
+        scene.half.call(|engine, now| engine.release(now, context));
+        assert_eq!((scene.half.xtp().contexts(), scene.half.xtp().farewells()), (0, 1), "it outlives its context");
+        for wait in [20, 40, 80] {
+            assert_eq!(only(scene.due(wait)), lost, "{codec:?}: as it was");
+        }
+        assert_eq!((scene.wait(100_000), scene.half.xtp().farewells()), (vec![], 0));
+    }
+}
+
+//= X-20 test
+#[test]
+fn a_peer_that_has_not_heard_of_a_reset_hears_it_the_next_time() {
+    for codec in CODECS {
+        let mut peer = Half::new(Config { seed: 6, ..config(codec) });
+        peer.call(|engine, _| engine.listen(block(Service::Connection), Services::ALL)).expect("free");
+        let mut begins = Half::new(Config { seed: 7, ..config(codec) });
+        let mine = begins.call(|engine, now| engine.open(now, PEER, block(Service::Connection))).expect("room");
+        begins.call(|engine, now| engine.connect(now, mine)).expect("fresh");
+        let carry = |from: &mut Half, to: &mut Half, source: Address| {
+            for sent in from.take_sent() {
+                to.feed(source, &sent.bytes);
+            }
+        };
+        carry(&mut begins, &mut peer, Address::Node(1));
+        carry(&mut peer, &mut begins, PEER);
+        begins.take_sent();
+        begins.call(|engine, now| engine.close(now, mine, Close::Forced)).expect("open");
+        assert_eq!(begins.take_sent().len(), 1, "this one is lost");
+        let is_reset = |half: &Half| {
+            half.events.iter().any(|event| matches!(event, Event::Closed { result: Err(Failure::Forced), .. }))
+        };
+        assert!(!is_reset(&peer));
+        begins.advance(millis(30));
+        carry(&mut begins, &mut peer, Address::Node(1));
+        assert!(is_reset(&peer), "{codec:?}: it would wait for as long as CTIMER and CTIMEOUT say");
+        peer.take_sent();
+        // What comes again later finds nobody, and is not answered.
+        begins.advance(millis(500));
+        carry(&mut begins, &mut peer, Address::Node(1));
+        assert_eq!(peer.take_sent().len(), 0);
+    }
+}
+
+//= X-20 test
+#[test]
+fn a_reset_is_said_until_the_peer_shows_that_it_knows() {
+    for codec in CODECS {
+        for shows in [true, false] {
+            let mut scene = Scene::connected(codec, block(Service::Connection), 100);
+            scene.close(Close::Forced);
+            let data = scene.data(SREQ, 0, 10).sync(1001);
+            let answer = only(scene.feed(&data));
+            assert_eq!(answer.diag, Some((3, 0)), "who has not heard of it finds no context");
+            let knows = if shows { scene.status(END, 100, 1000, 0) } else { scene.diag(true, scene.its_key, 3, 0) };
+            let knows = Packet { key: scene.its_key, rtn: true, ..knows };
+            assert_eq!(scene.feed(&knows), []);
+            assert_eq!((scene.wait(1000), scene.half.xtp().farewells()), (vec![], 0), "{codec:?} {shows}");
+        }
+    }
+}
+
+//= X-20 test
+#[test]
+fn a_first_that_comes_again_after_our_reset_is_no_new_one() {
+    for codec in CODECS {
+        let mut scene = Scene::accepted(codec, block(Service::Connection), NONE, 100);
+        scene.close(Close::Forced);
+        let first = scene.first(NONE, 100).sync(1002);
+        assert_eq!(scene.feed(&first), []);
+        assert_eq!(scene.half.events.iter().filter(|event| matches!(event, Event::Accepted { .. })).count(), 1);
+        assert!(only(scene.due(20)).has(END), "{codec:?}: that is its answer");
+    }
+}
+
+//= X-20 test
+#[test]
+fn a_reset_before_the_first_answer_is_told_too() {
+    for codec in CODECS {
+        let mut begins = Scene::opened(codec, block(Service::Connection));
+        assert_eq!(begins.close(Close::Forced), [], "nobody knows of it");
+        let mut begins = Scene::opened(codec, block(Service::Connection));
+        let opened = begins.context();
+        begins.half.call(|engine, now| engine.connect(now, opened)).expect("fresh");
+        let mut peer = Scene::listening(codec, block(Service::Connection));
+        for sent in begins.half.take_sent() {
+            peer.half.feed(PEER, &sent.bytes);
+        }
+        assert_eq!(peer.half.take().len(), 1, "nobody hears that answer");
+        let context = begins.context();
+        begins.half.call(|engine, now| engine.close(now, context, Close::Forced)).expect("open");
+        for sent in begins.half.take_sent() {
+            peer.half.feed(PEER, &sent.bytes);
+        }
+        assert_eq!((peer.closed(), peer.half.take()), (Some(Err(Failure::Forced)), vec![]), "{codec:?}");
     }
 }

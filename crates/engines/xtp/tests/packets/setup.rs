@@ -259,6 +259,8 @@ fn an_end_that_has_not_left_yet_leaves_before_the_engine_is_shut_down() {
         assert_eq!(sent.len(), 1, "{sent:?}");
         assert!(sent[0].has(Options::END), "{sent:?}");
         assert_eq!(scene.half.events.last(), Some(&Event::ShutDown));
+        // Who goes on driving it also has it said again.
+        assert_eq!(scene.wait(200), vec![sent[0].clone(); 3]);
         assert_eq!(scene.half.next_timer(), None::<Time>);
     }
 }

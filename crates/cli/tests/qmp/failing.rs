@@ -67,7 +67,11 @@ fn a_sender_that_pauses_is_not_gone() {
 #[test]
 fn an_interrupt_ends_both_ends_with_130() {
     let mut listening = listen(&[]);
-    let args = ["qmp", "send", "--to", &*listening.address, "--size", "100MB", "--count", "1000000"];
+    // One connection that goes on for long: between two of them there would be nothing to break.
+    let folder = tempfile::tempdir().unwrap();
+    let large = folder.path().join("large");
+    std::fs::File::create(&large).unwrap().set_len(4_000_000_000).unwrap();
+    let args = ["qmp", "send", large.to_str().unwrap(), &*listening.address];
     let mut sender = pinnace(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     listening.wait_until_busy();
     let id = sender.id().to_string();

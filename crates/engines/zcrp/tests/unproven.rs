@@ -97,9 +97,8 @@ fn three_times_what_came_and_a_unit_for_each_time_out() {
     //= Z-9, Z-21 test
     for seed in 0..200 {
         let mut random = Random::from_seed(seed);
-        let unit_size = UnitSize::Fixed([60, 300, 1472][random.below(3) as usize]);
-        let UnitSize::Fixed(unit_bytes) = unit_size else { unreachable!() };
-        let mut half = duplex(&Config { unit_size, ..config() });
+        let unit_bytes = [60, 300, 1472][random.below(3) as usize];
+        let mut half = duplex(&Config { unit_size: UnitSize::Fixed(unit_bytes), ..config() });
         for _ in 0..20 {
             half.send(&vec![5; random.below(5000) as usize]);
             half.post(500);

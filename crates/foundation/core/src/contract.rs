@@ -63,6 +63,42 @@ impl LossContract {
     pub fn max_lost(&self, window: u32) -> u32 {
         max_lost(self.rate, window)
     }
+
+    /// Whether a frame of `packets` packets may have lost `lost`, runs in rising order that do not touch: what a
+    /// [`LossDecider`] lets go always may.
+    ///
+    /// ```
+    /// use pinnace_core::LossContract;
+    /// let contract = LossContract { rate: 26, run: 2, ..Default::default() };
+    /// assert!(contract.permits(&[3..5, 70..72], 100, 20));
+    /// assert!(!contract.permits(&[3..5, 20..21], 100, 20), "three of the packets 3 to 22");
+    /// assert!(!contract.permits(&[3..6], 100, 64), "three in a row");
+    /// ```
+    pub fn permits(&self, lost: &[Range<u32>], packets: u32, window: u32) -> bool {
+        let window = window.clamp(1, packets.max(1));
+        let most = u64::from(self.max_lost(window));
+        let run = if self.run == u8::MAX { u32::MAX } else { u32::from(self.run) };
+        let (mut first, mut count) = (0, 0);
+        // As many as in any other window are in one that ends with a run.
+        lost.iter().all(|last| {
+            let begin = last.end.saturating_sub(window);
+            count += u64::from(last.end - last.start);
+            while lost[first].end <= begin {
+                count -= u64::from(lost[first].end - lost[first].start);
+                first += 1;
+            }
+            let before = u64::from(begin.saturating_sub(lost[first].start));
+            last.end - last.start <= run
+                && count - before <= most
+                && !self.critical.overlaps(u64::from(last.start)..u64::from(last.end))
+        })
+    }
+
+    /// How many packets a frame may have lost in all.
+    pub fn max_lost_of(&self, packets: u32, window: u32) -> u64 {
+        let window = window.clamp(1, packets.max(1));
+        u64::from(self.max_lost(window)) * u64::from(packets.div_ceil(window))
+    }
 }
 
 fn max_lost(rate: u8, window: u32) -> u32 {

@@ -7,6 +7,7 @@
 #![warn(missing_docs)]
 
 mod address;
+mod allowance;
 mod buffer;
 mod congestion;
 mod context;
@@ -29,6 +30,7 @@ mod wheel;
 mod windowed;
 
 pub use address::{Address, Ecn};
+pub use allowance::Allowance;
 pub use buffer::{BufferId, BufferRange};
 pub use congestion::{
     AckSample, Bbr, Congestion, ControllerKind, Cubic, DeliveryRate, DeliveryStamp, Fixed, LossSample, Path,

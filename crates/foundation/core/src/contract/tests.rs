@@ -307,3 +307,52 @@ proptest! {
         prop_assert!(kept.is_ok(), "{:?}", kept);
     }
 }
+
+#[test]
+fn what_is_permitted_is_what_holds_in_every_window_and_what_a_decider_lets_go() {
+    let mut random = Random::from_seed(5);
+    let (mut permitted, mut decided) = (0, 0);
+    for seed in 0..20_000 {
+        let (packets, window) = (1 + random.below(40) as u32, 1 + random.below(20) as u32);
+        let mut contract = contract(random.next_u32() as u8, random.below(5) as u8);
+        if random.chance(0.2) {
+            contract.run = u8::MAX;
+        }
+        if random.chance(0.3) {
+            let low = random.below(40);
+            contract.critical.insert(low..low + 1 + random.below(4));
+        }
+        let share = random.below(100) as f64 / 100.0;
+        let lost: IntervalSet =
+            (0..packets).filter(|_| random.chance(share)).map(|n| n.into()..u64::from(n) + 1).collect();
+        let runs: Vec<_> = lost.iter().map(|run| run.start as u32..run.end as u32).collect();
+        let whole = window.min(packets);
+        let holds = (0..=packets - whole).all(|low| {
+            let count = (low..low + whole).filter(|&number| lost.contains(number.into())).count();
+            count <= contract.max_lost(whole) as usize
+        });
+        let holds = holds
+            && runs.iter().all(|run| contract.run == u8::MAX || run.len() <= usize::from(contract.run))
+            && lost.iter().all(|run| !contract.critical.overlaps(run));
+        let shown = format!("seed {seed}: {runs:?} of {packets} in {window}: {contract:?}");
+        assert_eq!(contract.permits(&runs, packets, window), holds, "{shown}");
+        if holds {
+            assert!(lost.len() <= contract.max_lost_of(packets, window), "{shown}");
+            permitted += u32::from(!runs.is_empty());
+        }
+        let mut frame = LossDecider::new(packets, window, contract.clone());
+        let mut again = Vec::new();
+        for number in (0..packets).filter(|&number| number + 1 == packets || !lost.contains(number.into())) {
+            frame.on_packet(number, |decision| again.extend(matches!(decision, Decision::Nack(_)).then_some(decision)));
+        }
+        for decision in again {
+            let Decision::Nack(number) = decision else { continue };
+            frame.on_packet(number, |_| ());
+        }
+        assert!(frame.is_complete());
+        let runs: Vec<_> = frame.lost().collect();
+        assert!(contract.permits(&runs, packets, window), "{shown}, {runs:?} decided");
+        decided += u32::from(!runs.is_empty());
+    }
+    assert!(permitted > 1000 && decided > 1000, "{permitted} {decided}");
+}

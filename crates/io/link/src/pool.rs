@@ -1,27 +1,29 @@
 //! Vectors that are used again: the pages of a fresh one cost more to fault in than to receive into.
 //!
 //! Always true: the pool holds at most [`BufferTable::POOL_BYTES`](crate::BufferTable::POOL_BYTES) bytes (or what
-//! [`BufferTable::limit_pool`](crate::BufferTable::limit_pool) says) and [`MOST`] vectors; all bytes up to a vector's
-//! length are initialised; a vector whose length suffices is handed out without a look at its bytes.
+//! [`BufferTable::limit_pool`](crate::BufferTable::limit_pool) says), [`MOST`] vectors and [`MOST`] small ones; all bytes up
+//! to a vector's length are initialised; a vector whose length suffices is handed out without a look at its bytes.
 
 use std::alloc::{Layout, alloc_zeroed};
 
-/// Vectors kept at most: what a search has to look through.
+/// Vectors kept at most, and small ones: what a search has to look through.
 const MOST: usize = 256;
-/// Smaller vectors are not kept, in bytes: the allocator has their pages at hand.
-const SMALLEST: usize = 4096;
+/// Smaller vectors are kept apart, in bytes: the allocator has their pages at hand, so that only the newest is of use, which
+/// fits where messages are of one size.
+const SMALL: usize = 4096;
 
 /// Vectors to be used again, the latest at the end.
 #[derive(Debug)]
 pub(crate) struct Pool {
     vectors: Vec<Vec<u8>>,
+    small: Vec<Vec<u8>>,
     bytes: usize,
     limit: usize,
 }
 
 impl Pool {
     pub(crate) const fn new(limit: usize) -> Self {
-        Self { vectors: Vec::new(), bytes: 0, limit }
+        Self { vectors: Vec::new(), small: Vec::new(), bytes: 0, limit }
     }
 
     /// Bytes that are kept.
@@ -32,12 +34,19 @@ impl Pool {
     /// Sets how many bytes are kept, and frees what is beyond.
     pub(crate) fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
+        self.bytes -= self.small.drain(..).map(|vector| vector.capacity()).sum::<usize>();
         self.trim();
     }
 
     /// `len` initialised bytes, or `None` if there is no memory for them.
     pub(crate) fn take(&mut self, len: usize) -> Option<Vec<u8>> {
         let fits = |vector: &Vec<u8>| vector.capacity() >= len && vector.capacity() / 2 <= len;
+        if len < SMALL {
+            let newest = self.small.pop().inspect(|newest| self.bytes -= newest.capacity());
+            let Some(mut vector) = newest.filter(fits) else { return zeroed(len) };
+            vector.resize(len, 0);
+            return Some(vector);
+        }
         // The latest: its bytes are the likeliest to lie in a cache.
         let Some(index) = self.vectors.iter().rposition(fits) else { return zeroed(len) };
         let mut vector = self.vectors.remove(index);
@@ -49,7 +58,12 @@ impl Pool {
     /// Keeps a vector; for its sake the oldest are freed.
     pub(crate) fn put(&mut self, vector: Vec<u8>) {
         let capacity = vector.capacity();
-        if (SMALLEST..=self.limit).contains(&capacity) {
+        if capacity < SMALL {
+            if capacity > 0 && self.small.len() < MOST && self.bytes + capacity <= self.limit {
+                self.bytes += capacity;
+                self.small.push(vector);
+            }
+        } else if capacity <= self.limit {
             self.bytes += capacity;
             self.vectors.push(vector);
             self.trim();
@@ -115,18 +129,45 @@ mod tests {
         assert_eq!(pool.bytes(), 30_000);
         assert_eq!(pool.vectors.iter().map(|v| v[0]).collect::<Vec<_>>(), [2, 3, 4], "the oldest went");
         pool.put(vec![9; 30_001]);
-        pool.put(vec![9; SMALLEST - 1]);
-        assert_eq!((pool.bytes(), pool.vectors.len()), (30_000, 3), "too large and too small ones are not kept");
+        pool.put(vec![9; SMALL - 1]);
+        assert_eq!(
+            (pool.bytes(), pool.vectors.len()),
+            (30_000, 3),
+            "what is too large, or small and too much, is not kept"
+        );
         pool.set_limit(15_000);
         assert_eq!((pool.bytes(), pool.vectors[0][0]), (10_000, 4));
         pool.set_limit(0);
-        pool.put(vec![9; SMALLEST]);
+        pool.put(vec![9; SMALL]);
         assert_eq!((pool.bytes(), pool.vectors.len()), (0, 0));
         pool.set_limit(1 << 30);
         for _ in 0..MOST + 10 {
-            pool.put(vec![1; SMALLEST]);
+            pool.put(vec![1; SMALL]);
         }
-        assert_eq!((pool.bytes(), pool.vectors.len()), (MOST * SMALLEST, MOST));
+        assert_eq!((pool.bytes(), pool.vectors.len()), (MOST * SMALL, MOST));
+    }
+
+    #[test]
+    fn of_small_vectors_the_newest_is_used_again_if_it_fits() {
+        let mut pool = Pool::new(1 << 20);
+        let vectors = [1000, 1000, 100].map(|len| vec![7u8; len]);
+        let at = vectors.each_ref().map(|vector| vector.as_ptr());
+        vectors.into_iter().for_each(|vector| pool.put(vector));
+        assert_eq!(pool.bytes(), 2100);
+        assert_eq!(pool.take(1000).unwrap(), [0; 1000], "the newest does not fit, and is freed");
+        let (first, second) = (pool.take(900).unwrap(), pool.take(1000).unwrap());
+        assert_eq!(([first.as_ptr(), second.as_ptr()], pool.bytes()), ([at[1], at[0]], 0));
+        for _ in 0..2 * MOST {
+            pool.put(vec![1; SMALL - 1]);
+        }
+        assert_eq!((pool.bytes(), pool.small.len()), (MOST * (SMALL - 1), MOST));
+        pool.set_limit(5000);
+        assert_eq!((pool.bytes(), pool.small.len()), (0, 0));
+        pool.put(vec![1; 4000]);
+        pool.put(vec![1; 2000]);
+        assert_eq!((pool.bytes(), pool.small.len()), (4000, 1), "both are more than is kept");
+        pool.put(vec![1; 5000]);
+        assert_eq!((pool.bytes(), pool.vectors.len()), (4000, 0));
     }
 
     #[test]

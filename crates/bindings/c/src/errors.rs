@@ -64,7 +64,7 @@ impl From<&Error> for Errno {
         let of_frame = |failure: &vrp::Failure| match failure {
             vrp::Failure::Refused => libc::ECONNREFUSED,
             vrp::Failure::PeerGone | vrp::Failure::Late => libc::ETIMEDOUT,
-            vrp::Failure::Protocol => libc::EPROTO,
+            vrp::Failure::Protocol | vrp::Failure::Breach => libc::EPROTO,
             vrp::Failure::Closed => libc::ECANCELED,
         };
         let of_unsent = |refused: &vrp::Refused| match refused {

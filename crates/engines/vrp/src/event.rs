@@ -111,6 +111,8 @@ pub enum Failure {
     /// The receiver contradicts itself or us: acknowledgements of what was never sent, or a frame that it has lost (V-S6
     /// to V-S8).
     Protocol,
+    /// The receiver has acknowledged the frame, and says that it lost what the contract does not allow it to lose.
+    Breach,
     /// The frame's time was over ([`FrameSpec::give_up_at`](crate::FrameSpec::give_up_at)).
     Late,
     /// This end was closed.
@@ -123,6 +125,7 @@ impl core::fmt::Display for Failure {
             Self::Refused => "the receiver refused the frame: it has no room for it, or takes it for an old one",
             Self::PeerGone => "the receiver has not answered for too long; it may be gone",
             Self::Protocol => "the receiver answered what cannot be: it has lost the frame, or is not our receiver",
+            Self::Breach => "the receiver reports losses that the frame's contract does not allow",
             Self::Late => "the frame could not be delivered within its contract before its time was over",
             Self::Closed => "the endpoint was closed before the frame was acknowledged",
         })

@@ -327,9 +327,18 @@ impl Outgoing {
         }
         let Some(frame) = self.end(slot) else { return };
         let loss = report.map(|control| loss_of(control, frame.packets));
+        let is_kept = loss.as_ref().is_none_or(|loss| keeps_contract(&frame, loss));
         let sent = Sent { size: u64::from(frame.size), packet_bytes: frame.packet_bytes, loss };
-        self.report(&frame, Ok(sent));
+        self.report(&frame, if is_kept { Ok(sent) } else { Err(Failure::Breach) });
     }
+}
+
+/// Whether the frame may have lost what its receiver says.
+fn keeps_contract(frame: &OutFrame, loss: &LossSummary) -> bool {
+    let (packets, window) = (frame.packets, u32::from(frame.window));
+    // A report that did not fit its packet names a part only, and how much it is in all.
+    u64::from(loss.lost) <= frame.contract.max_lost_of(packets, window)
+        && frame.contract.permits(&loss.ranges, packets, window)
 }
 
 /// What the LOSS_REPORT of a packet says, as far as it can be true; its ranges may come in any order.

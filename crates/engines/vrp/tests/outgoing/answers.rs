@@ -2,7 +2,7 @@
 
 use crate::half::{Half, answer, answer_and_report, closes, config, data, is_control, ms, number, single_acks, tags};
 use pinnace_core::TrainLimits;
-use pinnace_vrp::{Failure, LossSummary};
+use pinnace_vrp::{Failure, LossSummary, Terms};
 use pinnace_wire::vrp::{REPORT_OVERFLOW, Tag};
 
 /// A frame of 100 packets of which 0 to 7 have left, and nothing else will before an acknowledgement.
@@ -313,13 +313,35 @@ fn a_batch_of_answers_is_one_read() {
     assert!(left.iter().all(|other| other.train == left[0].train), "and one train");
 }
 
-/// What the sender makes of reports about 100 packets.
-fn reported(reports: &[&[(u32, u32)]]) -> LossSummary {
+/// How a frame of 100 packets ends of which its receiver reports this.
+fn ended(terms: Terms, reports: &[&[(u32, u32)]]) -> Result<LossSummary, Failure> {
     let mut half = Half::open(&config());
-    let (frame, _) = half.begin(10_000, |spec| spec.window = Some(100));
+    let (frame, _) = half.begin(10_000, |spec| (spec.window, spec.terms) = (Some(100), Some(terms)));
     half.say(frame, &[Tag::FrameOk(frame)]);
     half.feed(&answer_and_report(frame, &[Tag::Ack(99)], reports));
-    half.take_results().remove(0).1.unwrap().loss.unwrap()
+    half.take_results().remove(0).1.map(|sent| sent.loss.unwrap())
+}
+
+/// What the sender makes of reports about 100 packets, of which all may be lost.
+fn reported(reports: &[&[(u32, u32)]]) -> LossSummary {
+    ended(Terms { rate: Some(255), run_bytes: Some(u64::MAX), ..Terms::default() }, reports).unwrap()
+}
+
+#[test]
+fn a_frame_whose_receiver_breaks_its_contract_has_failed() {
+    let nothing = Terms::reliable();
+    assert!(ended(nothing.clone(), &[&[]]).is_ok());
+    assert_eq!(ended(nothing, &[&[(2, 1)]]), Err(Failure::Breach));
+    // A tenth, 3 packets in a row, and neither of the first two.
+    let terms = Terms { rate: Some(26), run_bytes: Some(300), critical: vec![0..200], ..Terms::default() };
+    let how = |reports: &[&[(u32, u32)]]| ended(terms.clone(), reports).err();
+    assert_eq!(how(&[&[(2, 3), (97, 3)], &[(50, 3), (60, 1)]]), None);
+    assert_eq!(how(&[&[(2, 3), (97, 3)], &[(50, 3), (60, 2)]]), Some(Failure::Breach), "eleven");
+    assert_eq!(how(&[&[(2, 4)]]), Some(Failure::Breach), "four in a row");
+    assert_eq!(how(&[&[(2, 2)], &[(4, 2)]]), Some(Failure::Breach), "four in a row, in two steps");
+    assert_eq!(how(&[&[(1, 1)]]), Some(Failure::Breach), "a critical one");
+    assert_eq!(how(&[&[(2, 3), (REPORT_OVERFLOW, 10)]]), None);
+    assert_eq!(how(&[&[(2, 3), (REPORT_OVERFLOW, 11)]]), Some(Failure::Breach));
 }
 
 #[test]

@@ -9,17 +9,14 @@
 //! The units alone are repeated as Z-12 says: of silence, which is over after 10 s (Z-19), 12 of them, or 18 kB with an MTU
 //! of 1500 bytes; whoever goes on to speak in somebody's name gets 32 of them there, in 30 s, and three times its own bytes.
 
-/// Bytes of the headers below a datagram.
-const LOWER_HEADERS: u64 = 28;
-/// Times as many bytes may be sent as came.
-const AMPLIFICATION: u64 = 3;
+use pinnace_core::Allowance;
 
 /// See the [module](self).
 #[derive(Debug, Default)]
 pub(crate) struct Path {
     is_limited: bool,
     is_proven: bool,
-    allowance: u64,
+    allowance: Allowance,
 }
 
 impl Path {
@@ -40,29 +37,28 @@ impl Path {
 
     /// What came so far was not all of the peer's: the link has heard others as well.
     pub(crate) fn forget_credit(&mut self) {
-        self.allowance = 0;
+        self.allowance = Allowance::default();
     }
 
     /// So much came from the peer.
     pub(crate) fn credit(&mut self, bytes: usize, datagrams: usize) {
-        let bytes = bytes as u64 + LOWER_HEADERS * datagrams as u64;
-        self.allowance = self.allowance.saturating_add(AMPLIFICATION * bytes);
+        self.allowance.earn(datagrams, bytes);
     }
 
     /// Whether a datagram of `bytes` bytes may be sent now.
-    pub(crate) fn may_send(&self, bytes: u64) -> bool {
-        !self.is_limited || self.allowance >= bytes + LOWER_HEADERS
+    pub(crate) fn may_send(&self, bytes: usize) -> bool {
+        !self.is_limited || self.allowance.covers(1, bytes)
     }
 
     /// The largest datagram that may be sent now, if it has at most `most` bytes.
     pub(crate) fn largest(&self, most: usize) -> usize {
-        if self.is_limited { self.allowance.saturating_sub(LOWER_HEADERS).min(most as u64) as usize } else { most }
+        if self.is_limited { self.allowance.largest().min(most) } else { most }
     }
 
     /// A datagram of `bytes` bytes leaves.
-    pub(crate) fn pay(&mut self, bytes: u64) {
+    pub(crate) fn pay(&mut self, bytes: usize) {
         if self.is_limited {
-            self.allowance = self.allowance.saturating_sub(bytes + LOWER_HEADERS);
+            self.allowance.spend(1, bytes);
         }
     }
 }

@@ -463,6 +463,37 @@ fn a_silent_peer_is_gone_after_ten_seconds_but_only_if_work_has_begun() {
 }
 
 #[test]
+fn whoever_asks_for_all_but_the_first_has_had_it_from_another() {
+    //= Z-4, Z-19 test
+    let later = request(&[(1, 10), (2, 10)]);
+    let mut half = Half::sender(&config());
+    half.send(&bytes(10));
+    for _ in 0..10 {
+        half.feed(&later);
+        half.millis(999);
+        assert!(half.take_events().is_empty());
+    }
+    half.millis(10);
+    half.feed(&later);
+    let events = half.take_events();
+    assert!(events.iter().any(sent(0, Err(Failure::PeerGone))) && events.len() == 2, "{events:?}");
+    // The first request was lost a few times, and nobody was passed over afterwards.
+    let mut half = Half::sender(&config());
+    half.send(&bytes(10));
+    half.feed(&later);
+    half.millis(9900);
+    half.feed(&later);
+    half.feed(&request(&[(0, 10)]));
+    let sequence = units(&mut half)[0].sequence;
+    half.feed(&ack(true, &[sequence, sequence + 1]));
+    half.millis(60_000);
+    half.feed(&later);
+    assert_eq!(half.take_events().len(), 1, "it was sent");
+    half.send(&bytes(10));
+    assert_eq!(names(&units(&mut half)), [(1, 0)]);
+}
+
+#[test]
 fn requests_of_another_life_of_the_receiver_do_not_keep_a_message_alive() {
     //= Z-19 test
     let (mut half, _, _) = started(&config(), 10);

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::half::{Half, ack, flow, parse_unit, plain_unit, request};
+use common::half::{Half, ack, flow, parse_ack, parse_unit, plain_unit, request};
 use common::{RECEIVER, SENDER, content};
 use core::time::Duration;
 use pinnace_core::{ControllerKind, Random, Time};
@@ -125,6 +125,92 @@ fn three_times_what_came_and_a_unit_for_each_time_out() {
             assert!(went <= most, "seed {seed}: {went} bytes answer {came}, {alone} units alone");
         }
     }
+}
+
+#[test]
+fn a_small_unit_leaves_the_other_half_credit_for_its_answer() {
+    //= Z-11, Z-13 test
+    let mut half = duplex(&config());
+    half.post(500);
+    half.feed(&encode_idle(0));
+    half.feed(&request(&[(0, 500)]));
+    half.take();
+    half.feed(&plain_unit(0, 0, 99, b"an offer", true));
+    half.send(&[5; 94]);
+    let datagrams = half.take();
+    assert_eq!(datagrams.len(), 2, "three times what came is enough for both");
+    assert_eq!(parse_unit(&datagrams[0]).unwrap().1.len(), 94);
+    assert_eq!(parse_ack(&datagrams[1]), Some(vec![(99, 100, true)]));
+}
+
+#[test]
+fn nothing_is_padded_at_the_cost_of_whoever_has_shown_nothing() {
+    let mut half = duplex(&config());
+    half.post(4000);
+    // A last unit a little shorter than what follows it.
+    half.send(&[5; 1444 + 1400]);
+    half.send(&[6; 5 * 1444]);
+    half.feed(&plain_unit(0, 0, 99, &[7; 1444], false));
+    half.feed(&plain_unit(0, 1, 100, &[7; 1444], false));
+    half.take();
+    half.feed(&request(&[(0, 9000), (1, 9000)]));
+    let sizes: Vec<_> = half.take().iter().map(Vec::len).collect();
+    assert_eq!(sizes, [1472, 1428, 1472, 1472, 1472, 1472]);
+    assert_eq!(half.tx().counters().padding_bytes_sent, 0);
+}
+
+#[test]
+fn the_newest_of_tiny_units_is_acknowledged_at_once_and_twice_more_at_the_end() {
+    //= Z-11, Z-15 test
+    const UNITS: u32 = 3000;
+    for seed in 0..20 {
+        let mut random = Random::from_seed(seed);
+        let mut half = Half::receiver(&config());
+        half.post(UNITS as usize);
+        half.feed(&encode_idle(1));
+        half.take();
+        let (mut came, mut went) = (28 + 28, 0);
+        let mut newest = 0;
+        let mut late = Vec::new();
+        for number in 0..UNITS {
+            if random.chance(0.3) {
+                late.extend(random.chance(0.7).then_some((number + random.below(300) as u32, number)));
+                continue;
+            }
+            let due: Vec<u32> = late.extract_if(.., |(due, _)| *due <= number).map(|(_, number)| number).collect();
+            for number in due.into_iter().chain([number]) {
+                came += 29 + 28;
+                // Nothing follows each of them, so each is answered at once.
+                let unit = Unit {
+                    message: 0,
+                    unit: number,
+                    sequence: number,
+                    next: None,
+                    length: 1,
+                    is_last: false,
+                    refused: false,
+                };
+                half.feed(&common::half::unit(&unit, &[5], 0));
+            }
+            newest = number;
+            let datagrams = half.take();
+            went += datagrams.iter().map(|datagram| datagram.len() + 28).sum::<usize>();
+            assert!(went <= 3 * came, "seed {seed}: {went} bytes answer {came}");
+            assert!(acknowledged(&datagrams, newest), "seed {seed}: {newest}");
+            half.advance(Duration::from_micros(80));
+        }
+        let now = half.now;
+        half.call(|engine| engine.receiver_mut().unwrap().close(now));
+        assert!(acknowledged(&half.take(), newest), "seed {seed}");
+        half.millis(20);
+        assert!(acknowledged(&half.take(), newest), "seed {seed}");
+    }
+}
+
+/// Whether an acknowledgement among these says that the transmission `number` has come.
+fn acknowledged(datagrams: &[Vec<u8>], number: u32) -> bool {
+    let mut intervals = datagrams.iter().filter_map(|datagram| parse_ack(datagram)).flatten();
+    intervals.any(|(low, high, positive)| positive && (low..high).contains(&number))
 }
 
 #[test]

@@ -4,11 +4,11 @@
 //! *candidate*: all of them get what the endpoint has to say, which is requests, and the first that answers with anything
 //! but an idle datagram is the peer. From then on the link is connected to it and to nobody else.
 //!
-//! Always true: candidates are at most [`CANDIDATES`]; to none goes more than three times what came from it; what others
+//! Always true: candidates are at most [`CANDIDATES`]; to none goes more than its [`Allowance`]; what others
 //! send does not reach the endpoint. What may go to the peer then is the engine's to say: an answer is no proof, because all
 //! that a request or a unit holds can be guessed.
 
-use pinnace_core::{Address, Part, ReceivePlan, Train, TrainLimits};
+use pinnace_core::{Address, Allowance, Part, ReceivePlan, Train, TrainLimits};
 use pinnace_link::{
     BufferTable, Descriptors, Link, LinkCounters, ReadBuffer, ReadOutcome, Received, SendOutcome, UdpLink,
 };
@@ -18,10 +18,6 @@ use std::io;
 
 /// Candidates at most; another one takes the place of the oldest.
 const CANDIDATES: usize = 64;
-/// Bytes of the headers below, for each datagram.
-const LOWER_HEADERS: usize = 28;
-/// Times as many bytes may go to a candidate as came from it.
-const AMPLIFICATION: usize = 3;
 
 /// Who has introduced itself.
 #[derive(Clone, Copy, Debug)]
@@ -29,21 +25,22 @@ pub(super) struct Candidate {
     pub(super) address: Address,
     /// The address of ours that it wrote to.
     pub(super) wrote_to: Option<Address>,
-    /// Bytes that may be sent to it.
-    allowance: usize,
+    /// What may be sent to it.
+    allowance: Allowance,
 }
 
 impl Candidate {
     /// Whoever sent this read.
     pub(super) fn of(read: &Received) -> Self {
-        let mut candidate = Self { address: read.meta.source, wrote_to: read.meta.destination, allowance: 0 };
+        let mut candidate =
+            Self { address: read.meta.source, wrote_to: read.meta.destination, allowance: Allowance::default() };
         candidate.credit(read);
         candidate
     }
 
     fn credit(&mut self, read: &Received) {
         let datagrams = read.bytes.div_ceil(read.segment.max(1)).max(1);
-        self.allowance = self.allowance.saturating_add(AMPLIFICATION * (read.bytes + LOWER_HEADERS * datagrams));
+        self.allowance.earn(datagrams, read.bytes);
     }
 }
 
@@ -76,9 +73,10 @@ impl OpenLink {
     /// Sends datagrams of the engine's own to one candidate, if it may have them all.
     fn send_to(&mut self, index: usize, datagrams: &[u8], size: usize) {
         let Some(candidate) = self.candidates.get_mut(index) else { return };
-        let cost = datagrams.len() + LOWER_HEADERS * datagrams.len().div_ceil(size.max(1));
-        let Some(rest) = candidate.allowance.checked_sub(cost).filter(|_| !datagrams.is_empty()) else { return };
-        candidate.allowance = rest;
+        let count = datagrams.len().div_ceil(size.max(1));
+        if count == 0 || !candidate.allowance.try_spend(count, datagrams.len()) {
+            return;
+        }
         let mut train = Train::new(self.link.train_limits());
         train.begin(candidate.address, size);
         train.set_source(candidate.wrote_to);

@@ -3,12 +3,13 @@
 //! Every number from the first one seen is *kept*, *lost*, or undecided: in a gap that reordering may still fill, or
 //! dropped without being kept. A report covers what is new and once more what the reports before it covered, up to
 //! [`REMEMBERED`] of them, so that the loss of a few acknowledgements costs nothing: what has come without a gap is one
-//! interval, however much it is. Always true: `kept` and `lost` are disjoint; what lies below the reports remembered is
+//! interval, however much it is. Where not all of it may leave, it is the newest part that does: what is not said is sent
+//! again, and that is newer. Always true: `kept` and `lost` are disjoint; what lies below the reports remembered is
 //! forgotten; all numbers lie within 2^16 of the highest.
 
 use crate::Config;
 use core::time::Duration;
-use pinnace_core::{IntervalSet, Time, Unwrapper32};
+use pinnace_core::{Allowance, IntervalSet, Time, Unwrapper32};
 use pinnace_wire::zcrp::{ControlWriter, MAX_BLOCK_SPAN};
 use std::collections::VecDeque;
 
@@ -268,10 +269,39 @@ impl Report {
         Some((low, set.first_missing_from(low).min(end), sign))
     }
 
-    /// Writes the next datagram of the report into `space`. A block ends where a number belongs to no interval, and
-    /// another datagram goes on behind it.
+    /// Where a report that should begin at `from` does begin, so that its datagrams of at most `space` bytes take `budget`
+    /// bytes with the headers below them. The newest interval is said in any case.
     //= Z-11
-    pub(super) fn write<'s>(&mut self, space: &'s mut [u8]) -> Option<&'s [u8]> {
+    fn affordable(&self, from: u64, space: usize, budget: usize) -> u64 {
+        const NUMBER: usize = 4;
+        // Length, type, and the first number.
+        const DATAGRAM: usize = Allowance::LOWER_HEADERS as usize + 3 * NUMBER;
+        if self.ranges() * (DATAGRAM + NUMBER) <= budget {
+            return from;
+        }
+        let mut intervals = Vec::new();
+        while let Some((low, high, _)) = self.interval(intervals.last().map_or(from, |&(_, high)| high)) {
+            intervals.push((low, high));
+        }
+        let most = (space / NUMBER).saturating_sub(3).max(1);
+        let (mut from, mut above, mut cost, mut joined) = (from, None, 0, 0);
+        for (low, high) in intervals.into_iter().rev() {
+            joined = if above == Some(high) { joined } else { 0 };
+            cost += NUMBER + if joined % most == 0 { DATAGRAM } else { 0 };
+            if above.is_some() && cost > budget {
+                break;
+            }
+            joined += 1;
+            (from, above) = (low, Some(low));
+        }
+        from
+    }
+
+    /// Writes the next datagram of the report into `space`. A block ends where a number belongs to no interval, and
+    /// another datagram goes on behind it. All that is left of the report takes `budget` bytes, and
+    /// those of the headers are among them.
+    //= Z-11
+    pub(super) fn write<'s>(&mut self, space: &'s mut [u8], budget: usize) -> Option<&'s [u8]> {
         if core::mem::take(&mut self.is_repeated) && self.since.is_none() && self.writing.is_none() {
             let space = space.get_mut(..self.newest.len())?;
             space.copy_from_slice(&self.newest);
@@ -287,6 +317,7 @@ impl Report {
                 self.reported.front().copied().unwrap_or(self.low)
             }
         };
+        let from = self.affordable(from, space.len(), budget);
         let Some((first, mut high, sign)) = self.interval(from) else {
             self.finish();
             return None;
@@ -364,7 +395,7 @@ mod tests {
     fn write_all(report: &mut Report) -> Vec<Vec<(u64, u64, bool)>> {
         let mut blocks = Vec::new();
         let mut space = [0; 512];
-        while let Some(bytes) = report.write(&mut space) {
+        while let Some(bytes) = report.write(&mut space, usize::MAX) {
             let Ok(Control::Acknowledgement(block)) = Control::parse(bytes) else { panic!("a valid block") };
             blocks.push(block.intervals().map(|(l, h, s)| (u64::from(l), u64::from(h), s)).collect());
             if report.writing.is_none() {

@@ -5,7 +5,7 @@ use super::incoming::{Incoming, State};
 use crate::Config;
 use crate::path::Path;
 use core::time::Duration;
-use pinnace_core::{Address, Time, Train};
+use pinnace_core::{Address, Allowance, Time, Train};
 use pinnace_wire::zcrp::ControlWriter;
 
 /// Pairs in the first request to a peer that introduced itself and has been sent little: it must fit three times the
@@ -43,11 +43,17 @@ impl Receiver {
         self.capacity(path) < MIN_REPORT
     }
 
+    /// Bytes that a report may take, with the headers below: a third of what may leave, because the newest part is said
+    /// twice more at the end (Z-15).
+    fn budget(path: &Path) -> usize {
+        if path.is_limited() { (path.largest(usize::MAX) + Allowance::LOWER_HEADERS as usize) / 3 } else { usize::MAX }
+    }
+
     fn put(train: &mut Train, path: &mut Path, datagram: &[u8]) {
         train.begin(Address::Peer, datagram.len());
         train.inline(datagram);
         train.end_segment();
-        path.pay(datagram.len() as u64);
+        path.pay(datagram.len());
     }
 
     //= Z-11
@@ -68,7 +74,7 @@ impl Receiver {
         let Some(datagram) = self.write_report(now, &mut space[..room & !3], path, true) else { return };
         train.inline(datagram);
         train.end_segment();
-        path.pay(datagram.len() as u64);
+        path.pay(datagram.len());
     }
 
     /// The next datagram of a report that is due, in `space`.
@@ -81,7 +87,7 @@ impl Receiver {
             return None;
         }
         let limit = self.capacity(path).min(space.len());
-        let datagram = self.report.write(&mut space[..limit])?;
+        let datagram = self.report.write(&mut space[..limit], Self::budget(path))?;
         self.counters.acknowledgements_sent += 1;
         Some(datagram)
     }

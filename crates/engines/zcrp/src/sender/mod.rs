@@ -69,6 +69,8 @@ pub struct Sender {
     idle_due: Option<Time>,
     /// A request named only messages that nobody has sent: when to say so, if that is still so then.
     idle_answer: Option<Time>,
+    /// Since when later messages have been requested, but never the first of all that have not ended.
+    passed_over_since: Option<Time>,
     held: bool,
     /// Since when a train waits to become fuller.
     held_since: Option<Time>,
@@ -111,6 +113,7 @@ impl Sender {
             liveness: Liveness::new(config.peer_timeout),
             idle_due: None,
             idle_answer: None,
+            passed_over_since: None,
             held: false,
             held_since: None,
             closed: None,
@@ -301,8 +304,10 @@ impl Sender {
         self.counters.requests_received += 1;
         let next = self.next_number();
         let mut ahead_only = true;
+        let mut highest = 0;
         for (number, capacity) in pairs.iter() {
             let number = unwrap32(next, number);
+            highest = number.max(highest);
             if number >= next + Config::REQUESTS_AHEAD {
                 self.counters.requests_ignored += 1;
             } else if number >= next {
@@ -320,6 +325,19 @@ impl Sender {
             // The receiver waits for messages that nobody has sent. Most are sent in a moment, and then the answer would
             // only be in the way.
             self.idle_answer.get_or_insert(now + IDLE_ANSWER_DELAY);
+        }
+        self.watch_pairing(now, highest);
+    }
+
+    /// Requests come in the order of the messages, and again until they are answered. Who asks for later ones all the time,
+    /// and never for the first, has had that one already: from a sender before this one. They would wait for each other
+    /// without end.
+    //= Z-19
+    fn watch_pairing(&mut self, now: Time, highest: u64) {
+        if self.messages.front().is_none_or(|first| first.state != State::Waiting) {
+            self.passed_over_since = None;
+        } else if highest > self.base && *self.passed_over_since.get_or_insert(now) + self.config.peer_timeout <= now {
+            self.fail_all(Failure::PeerGone);
         }
     }
 

@@ -37,7 +37,7 @@ impl Sender {
             // An announcement leaves when more has come.
             return false;
         }
-        path.pay(TRAILER_BYTES as u64);
+        path.pay(TRAILER_BYTES);
         self.idle_due = Some(now + self.config.idle_interval);
         self.counters.idles_sent += 1;
         train.begin(Address::Peer, TRAILER_BYTES);
@@ -49,7 +49,7 @@ impl Sender {
     /// Whether an idle datagram may be sent now. A peer whose silence counts is asked in any case, or it would be thought
     /// gone; that ends with its silence.
     pub(super) fn may_idle(&self, path: &Path) -> bool {
-        path.may_send(TRAILER_BYTES as u64) || self.liveness.peer_reports_idle
+        path.may_send(TRAILER_BYTES) || self.liveness.peer_reports_idle
     }
 
     /// Whether a datagram of `bytes` bytes may join what is in transit.
@@ -59,7 +59,7 @@ impl Sender {
             //= Z-8
             return true;
         }
-        if !path.may_send(bytes) {
+        if !path.may_send(bytes as usize) {
             return false;
         }
         if self.probing {
@@ -143,8 +143,10 @@ impl Sender {
     fn write_train(&mut self, now: Time, train: &mut Train, path: &mut Path, mut current: UnitRef, budget: u64) {
         let in_flight = self.transit.bytes_in_flight();
         self.probing = false;
-        let mut next = self.take_following(path);
-        let segment = self.segment_bytes(current, next);
+        let mut next = self.take_following(path, current);
+        // Padding counts, and would be taken from the other half's answers.
+        let pads = !path.is_limited();
+        let segment = if pads { self.segment_bytes(current, next) } else { self.datagram_bytes(current) };
         train.begin(Address::Peer, segment);
         let stamp = self.delivery.on_sent(now, segment as u64, in_flight);
         if self.transit.units_in_flight() == 0 {
@@ -157,10 +159,10 @@ impl Sender {
                 // What the run announced last is what follows it.
                 let Some(following) = self.announced.take() else { break };
                 current = following;
-                next = self.take_following(path);
+                next = self.take_following(path, current);
             }
             let bytes = self.datagram_bytes(current);
-            let padding = next.map_or(0, |next| self.padding(train, bytes, self.datagram_bytes(next)));
+            let padding = next.filter(|_| pads).map_or(0, |next| self.padding(train, bytes, self.datagram_bytes(next)));
             self.write_unit(train, current, next, padding);
             self.transit.push(current.message, current.unit, (bytes + padding) as u32, &stamp, !first);
             first = false;
@@ -173,7 +175,7 @@ impl Sender {
                 break;
             }
             current = following;
-            next = self.take_following(path);
+            next = self.take_following(path, current);
         }
         self.counters.units_sent += train.segments() as u64;
         self.congestion.on_sent(now, train.bytes() as u64, in_flight);
@@ -298,11 +300,10 @@ impl Sender {
 
     /// Pays for a unit that leaves, and takes the one behind it. A unit alone has none while nobody knows the peer: what
     /// follows is the next if it is acknowledged, and otherwise itself. So its answer comes at once, too (Z-11).
-    fn take_following(&mut self, path: &mut Path) -> Option<UnitRef> {
-        // Padding counts.
-        let bytes = u64::from(self.fragment) + TRAILER_BYTES as u64;
-        path.pay(bytes);
-        if path.may_send(bytes) { self.take_next() } else { None }
+    fn take_following(&mut self, path: &mut Path, current: UnitRef) -> Option<UnitRef> {
+        path.pay(self.datagram_bytes(current));
+        let most = self.fragment as usize + TRAILER_BYTES;
+        if path.may_send(most) { self.take_next() } else { None }
     }
 
     /// The unit that goes next: what was announced, then what has to be sent again, then what was never sent (Z-8).

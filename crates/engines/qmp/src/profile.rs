@@ -60,6 +60,7 @@ impl Profile {
             is_padded: medium == Medium::Ethernet,
             verifies: false,
             has_messages: false,
+            has_groups: false,
             is_patient: true,
             trusts_reports: true,
             diag_options: Self::OPTIONS,

@@ -208,10 +208,13 @@ impl Xtp {
         let (id, listener) = found.and_then(|id| Some((*id, self.listeners.get(id)?))).ok_or(Value::NoListener)?;
         let on_wire = xtp::Service::from_wire(traffic.service).ok_or(Value::NoProvider)?;
         let service = Service::of(on_wire, options);
-        // RES belongs to streams, and multicast goes to groups.
-        let is_stream = on_wire == xtp::Service::Stream;
-        if (options.contains(Options::RES) && !is_stream) || service.is_group() {
+        // RES belongs to streams.
+        if options.contains(Options::RES) && on_wire != xtp::Service::Stream {
             return Err(Value::OptionsRefused);
+        }
+        // Nobody offers to one what goes to groups.
+        if service.is_group() {
+            return Err(Value::NoProvider);
         }
         if !listener.services.contains(service) {
             // Streams are offered, but not into posted buffers.

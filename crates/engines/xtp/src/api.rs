@@ -1,7 +1,7 @@
 //! What the application calls.
 
 use crate::accept::Listener;
-use crate::context::{Phase, Role};
+use crate::context::{Context, Phase, Role};
 use crate::engine::{Birth, Xtp};
 use crate::incoming::Readable;
 use crate::outgoing::{Asking, Chunk};
@@ -14,6 +14,9 @@ use std::sync::Arc;
 
 /// Who sends so soon after something has come answers it.
 const AT_ONCE: Duration = Duration::from_micros(100);
+
+/// An END that left longer ago has been asked for if it was lost.
+const RECENT: Duration = Duration::from_secs(1);
 
 impl Xtp {
     /// Listens at the destination port of the block's address, for the services offered. What the block says besides
@@ -549,6 +552,25 @@ impl Xtp {
         self.settle(now, key);
     }
 
+    /// Says END again where it has left within the last second: nobody acknowledges it, and whoever leaves now cannot be
+    /// asked for it. Returns the longest round trip of those peers, zero where none was measured; `None`: there are none.
+    //= X-20
+    pub fn repeat_ends(&mut self, now: Time) -> Option<Duration> {
+        let is_recent = |context: &Context| {
+            matches!(context.phase, Phase::TimeWait(_)) && context.last_heard + RECENT > now && !context.is_group()
+        };
+        let recent = self.contexts.iter().filter(|(_, context)| is_recent(context)).map(|(key, _)| key);
+        let keys: Vec<ContextKey> = recent.take(self.shared.config.limits.farewells).collect();
+        let mut longest = None;
+        for key in keys {
+            let Some(context) = self.contexts.lookup_mut(key) else { continue };
+            context.owe(context.recv_sync);
+            longest = longest.max(Some(context.outgoing.round_trip().unwrap_or_default()));
+            self.settle(now, key);
+        }
+        longest
+    }
+
     /// Resets that are still to be said again, lest they were lost: none of them for longer than 140 ms. Until then whoever
     /// drives the engine should go on.
     pub fn farewells(&self) -> usize {
@@ -581,7 +603,7 @@ impl Xtp {
         &mut self,
         now: Time,
         context: ContextId,
-        change: impl FnOnce(&mut crate::context::Context) -> Result<R, Refused>,
+        change: impl FnOnce(&mut Context) -> Result<R, Refused>,
     ) -> Result<R, Refused> {
         let key = context.0;
         let found = self.contexts.lookup_mut(key).ok_or(Refused::NoContext)?;

@@ -27,6 +27,8 @@ pub struct Config {
     /// There are messages and tags (EOM, BTAG). Off where streams are bytes and nothing else: then none are sent, and those
     /// of what arrives are ignored.
     pub has_messages: bool,
+    /// There are streams to groups. Off: a JCNTL is of a type that nobody knows here.
+    pub has_groups: bool,
     /// When the peer's host reports that nobody listens, associations that were never answered end at once. (TCP does so,
     /// too. A report is easier to forge than a DIAG.)
     pub trusts_reports: bool,
@@ -62,6 +64,7 @@ impl Default for Config {
             is_padded: false,
             verifies: true,
             has_messages: true,
+            has_groups: true,
             trusts_reports: false,
             courtesy: Duration::ZERO,
             area_bytes: 0,

@@ -9,13 +9,15 @@ use crate::shared::{Place, Shared};
 use crate::space::Space;
 use crate::{ContextId, ControlBlock, Event, Failure, ListenerId, Service, XtpCounters};
 use core::time::Duration;
-use pinnace_core::{Address, ContextKey, Time, TimerHandle};
+use pinnace_core::{Address, Allowance, ContextKey, Time, TimerHandle};
 use pinnace_wire::xtp::{Codec, Header, Key, Kind, Options};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// After so long a transaction's request is acknowledged without the response (specs/xtp.md, 3.9).
 const RESPONSE_TIME: Duration = Duration::from_millis(20);
+/// Between two questions whether there is room again no more time passes, save where WTIMER is longer.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// WTIMER doubles at most so often.
 const MOST_DOUBLINGS: u32 = 4;
 /// Time-wait lasts no longer.
@@ -82,7 +84,7 @@ pub(crate) struct Context {
     /// The peer has used our key.
     pub(crate) has_used_key: bool,
     /// Until its address is validated: what may still be sent there.
-    pub(crate) budget: u64,
+    pub(crate) allowance: Allowance,
     /// It has been told our key.
     pub(crate) has_told_key: bool,
     /// Windows, or an address that may be forged, keep data back until something happens.
@@ -125,6 +127,8 @@ pub(crate) struct Context {
     /// Since when WTIMER runs, and how often it has expired in a row.
     pub(crate) waiting: Option<Time>,
     pub(crate) expiries: u32,
+    /// How many questions in a row have been answered, and the window is shut as before.
+    pub(crate) answers_in_vain: u8,
     /// CTIMER.
     pub(crate) last_heard: Time,
     pub(crate) handshake_since: Option<Time>,
@@ -332,8 +336,12 @@ impl Context {
     }
 
     pub(crate) fn wait_until(&self) -> Option<Time> {
-        let wait = self.outgoing.timeout() * (1 << self.expiries.min(MOST_DOUBLINGS));
-        self.waiting.map(|since| since + wait)
+        let doubled = |times: u32| self.outgoing.timeout() * (1 << times.min(MOST_DOUBLINGS));
+        let wait = doubled(self.expiries);
+        // That there is room again is said unasked (3.6); who asks meanwhile does so in case that was lost.
+        let pause =
+            if self.outgoing.is_ask_missing() { wait } else { doubled(self.answers_in_vain.into()).min(LONGEST_PAUSE) };
+        self.waiting.map(|since| since + wait.max(pause))
     }
 
     /// When CTIMER or CTIMEOUT is over.

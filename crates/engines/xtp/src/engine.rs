@@ -15,15 +15,12 @@ use crate::space::Space;
 use crate::{Config, ContextId, ControlBlock, Event, Failure, ListenerId, Service, XtpCounters};
 use core::time::Duration;
 use pinnace_core::{
-    Address, ContextKey, ContextTable, ControllerKind, Engine, KeyLayout, PathEvent, Placed, PollAt, ReceivePlan,
-    RxMeta, Time, Train, TranslationMap,
+    Address, Allowance, ContextKey, ContextTable, ControllerKind, Engine, KeyLayout, PathEvent, Placed, PollAt,
+    ReceivePlan, RxMeta, Time, Train, TranslationMap,
 };
 use pinnace_wire::xtp::{Codec, Header, Options};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-
-/// Every path carries datagrams of so many bytes: 576 (RFC 791) less the headers of IP and UDP.
-const SMALLEST_DATAGRAM: usize = 548;
 
 /// XTP on one socket: any number of contexts that were opened here or accepted from others.
 #[derive(Debug)]
@@ -178,7 +175,7 @@ impl Xtp {
             is_validated: false,
             has_used_key: false,
             unproved_since: None,
-            budget: 0,
+            allowance: Allowance::default(),
             has_told_key: false,
             is_blocked: false,
             first_due: false,
@@ -201,6 +198,7 @@ impl Xtp {
             is_answering: false,
             waiting: None,
             expiries: 0,
+            answers_in_vain: 0,
             last_heard: now,
             handshake_since: None,
             paced_until: None,
@@ -424,11 +422,7 @@ impl Engine for Xtp {
                 self.shared.counters.unreachable_reports += 1;
                 self.on_unreachable(now);
             }
-            // What is repeated to there is cut finer from now on; nobody can make packets smaller than any path carries.
-            PathEvent::TooLarge { to, fits } => {
-                let usual = self.shared.config.datagram_bytes;
-                self.shared.paths.on_too_large(now, to, fits, SMALLEST_DATAGRAM, usual);
-            }
+            PathEvent::TooLarge { to, fits } => self.shared.on_too_large(now, to, fits),
         }
     }
 

@@ -4,7 +4,7 @@ use crate::context::{Context, Phase, Role};
 use crate::diag::{answer_to, is_answerable};
 use crate::engine::Xtp;
 use crate::incoming::{Fate, Piece, Taken};
-use crate::outgoing::Heard;
+use crate::outgoing::{Heard, SAFE_DATAGRAM};
 use crate::shared::Shared;
 use crate::{Event, Failure, Service};
 use core::ops::Range;
@@ -85,6 +85,8 @@ impl Xtp {
             }
             Body::First { .. } => self.shared.counters.packets_malformed += 1,
             Body::Diag { code, value, .. } => self.on_diag(now, meta.source, header, code, value),
+            // What is of no known type is dropped in silence (specs/xtp.md, 1).
+            Body::Join { .. } if !self.shared.config.has_groups => self.shared.counters.packets_malformed += 1,
             body @ Body::Join { .. } => self.on_group_packet(now, meta, rx, segment, header, body),
             body if header.options.contains(Options::MULTI) => {
                 self.on_group_packet(now, meta, rx, segment, header, body);
@@ -292,10 +294,13 @@ fn is_possible(context: &Context, status: &Status<'_>) -> bool {
     is_sent(status.rseq) && status.spans.iter().all(|(low, high)| is_sent(low) && is_sent(high))
 }
 
-/// SREQ and DREQ.
+/// SREQ and DREQ, of what may ask: if answers did, two ends could go on answering each other for ever.
 //= X-7
 fn on_asked(context: &mut Context, courtesy: Duration, now: Time, packet: &Packet<'_>) {
-    let Header { options, sync, seq, .. } = *packet.header;
+    let Header { kind, options, sync, seq, .. } = *packet.header;
+    if !matches!(kind, Kind::Data | Kind::First | Kind::Cntl) {
+        return;
+    }
     if options.contains(Options::SREQ) {
         let has_data = packet.data.as_ref().is_some_and(|data| !data.is_empty());
         if context.answer_by.is_some() {
@@ -457,9 +462,18 @@ fn on_status(
         shared.counters.statuses_invalid += 1;
         return;
     }
+    if outcome.lost > 0 && context.outgoing.take_doubt(now) {
+        // As if a router had said so: what is repeated from now on is cut finer.
+        shared.on_too_large(now, context.peer, Some(SAFE_DATAGRAM));
+    }
     shared.round_trip = context.outgoing.round_trip().or(shared.round_trip);
     if outcome.echoes_expiry {
         context.expiries = 0;
+    }
+    if !outcome.is_still_shut || context.ignores_alloc() {
+        context.answers_in_vain = 0;
+    } else if outcome.echoes_expiry {
+        context.answers_in_vain = context.answers_in_vain.saturating_add(1);
     }
     // One that answers nothing says nothing of what is waited for, however many of them come.
     context.update_wait(now, shared, outcome.progressed || outcome.echoes_expiry);

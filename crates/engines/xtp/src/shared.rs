@@ -9,6 +9,9 @@ use core::time::Duration;
 use pinnace_core::{Address, ContextKey, Secrets, SmallPaths, Time, TimerWheel};
 use std::collections::{BTreeMap, VecDeque};
 
+/// Every path carries datagrams of so many bytes: 576 (RFC 791) less the headers of IP and UDP.
+const SMALLEST_DATAGRAM: usize = 548;
+
 /// Everything beside the contexts.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -80,6 +83,11 @@ impl Shared {
             self.counters.statuses_sent += 1;
             self.diags.say(reply);
         }
+    }
+
+    /// What is repeated to there is cut finer from now on; nobody can make packets smaller than any path carries.
+    pub(crate) fn on_too_large(&mut self, now: Time, to: Address, fits: Option<u32>) {
+        self.paths.on_too_large(now, to, fits, SMALLEST_DATAGRAM, self.config.datagram_bytes);
     }
 
     /// Bytes of the largest datagram that leaves for `to`.

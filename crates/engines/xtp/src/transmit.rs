@@ -5,7 +5,6 @@ use crate::engine::Xtp;
 use crate::farewell::Farewell;
 use crate::outgoing::{Asking, Cut, MOST_PIECES, Next, Terms};
 use crate::shared::Shared;
-use crate::validation::counted;
 use crate::{Service, multicast};
 use pinnace_core::{Address, Checksum, ChecksumAt, ChecksumKind, Time, Train};
 use pinnace_wire::xtp::{self, Clock, Codec, FirstTraffic, Kind, Options, Spans, Status, Traffic};
@@ -127,8 +126,8 @@ impl Context {
             return;
         }
         let bytes = shared.status.clone();
-        // The context may be forgotten now: what its budget allows is all that ever leaves.
-        let most = if self.is_trusted(shared) { u64::MAX } else { self.budget / counted(bytes.len()) };
+        // The context may be forgotten now: what its allowance covers is all that ever leaves.
+        let most = if self.is_trusted(shared) { u64::MAX } else { self.allowance.count(bytes.len()) };
         let (to, from, my_key, peer_key) = (self.peer, self.from, self.my_key, self.peer_key);
         shared.farewells.begin(now, Farewell { to, from, my_key, peer_key, bytes, most });
     }
@@ -236,9 +235,28 @@ impl Context {
         asking: Option<Asking>,
     ) {
         let mut status = core::mem::take(&mut shared.status);
-        self.make_status(now, shared, extra, asking, &mut status);
-        write(train, self.peer, self.from, &status);
+        let asks = asking.is_some_and(|asking| asking != Asking::No);
+        if asks && self.tells_gaps_apart(shared, train) {
+            self.make_status(now, shared, extra, None, &mut status);
+            write(train, self.peer, self.from, &status);
+            self.make_status(now, shared, extra, asking, &mut status);
+            train.inline(&status);
+            train.end_segment();
+        } else {
+            self.make_status(now, shared, extra, asking, &mut status);
+            write(train, self.peer, self.from, &status);
+        }
         shared.status = status;
+    }
+
+    /// Whether an ECNTL leaves before a question. Only a CNTL asks, in which gaps have no room: alone it would say that all
+    /// beyond the first one was lost.
+    fn tells_gaps_apart(&self, shared: &Shared, train: &Train) -> bool {
+        self.codec() == Codec::Xtp40
+            && self.incoming.spans().next().is_some()
+            && self.is_trusted(shared)
+            && train.limits().segments > 1
+            && train.limits().bytes >= STATUS_BYTES + PLAIN_STATUS_BYTES
     }
 
     /// Writes a status that is about to leave into `to`.
@@ -269,9 +287,12 @@ impl Context {
         spans.clear();
         let most = codec.max_spans(STATUS_BYTES.min(shared.datagram_bytes(self.peer)).min(self.datagram_left(shared)));
         let space = self.space;
-        spans.extend(self.incoming.spans().take(most).map(|span| (space.number(span.start), space.number(span.end))));
-        // TCNTL does not ask (specs/xtp.md, 3.4): our key waits for the next answer. Nor has an ECNTL to be heeded, but a CNTL
-        // in its place would say that what is beyond the gap was lost.
+        // Of these only CNTL asks (specs/xtp.md, 3.4): the gaps, and our key, wait for the next answer.
+        if codec == Codec::Xtp36 || asked == Options::NONE {
+            spans.extend(
+                self.incoming.spans().take(most).map(|span| (space.number(span.start), space.number(span.end))),
+            );
+        }
         let tells_key = self.tells_key() && (codec == Codec::Xtp36 || asked == Options::NONE);
         //= X-5
         let kind = if !spans.is_empty() && codec == Codec::Xtp40 {

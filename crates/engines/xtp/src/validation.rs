@@ -1,27 +1,17 @@
 //! Whether a peer is where its packets say it is, and what goes there before it has shown that (specs/README.md).
 //!
 //! A responder answers an address that anybody could have written into a datagram. Always true: until the peer has sent
-//! something that only the receiver of our packets can know, all that leaves for it, of whatever kind, is at most
-//! [`MOST_TIMES`] what came from it, each datagram counted with its [`LOWER_HEADERS`]. An initiator sends to whom its
-//! application has named, and needs no proof.
+//! something that only the receiver of our packets can know, all that leaves for it, of whatever kind, is within its
+//! [`Allowance`]. An initiator sends to whom its application has named, and needs no proof.
 
 use crate::Service;
 use crate::context::{Context, Role};
 use crate::shared::Shared;
-use pinnace_core::Seq32;
+use pinnace_core::{Allowance, Seq32};
 use pinnace_wire::xtp::Codec;
 
-/// So many bytes may leave for each that came.
-pub(crate) const MOST_TIMES: u64 = 3;
-/// Bytes of IP and UDP, as every datagram is counted with them.
-pub(crate) const LOWER_HEADERS: u64 = 28;
 /// Code and value of a DIAG.
 const DIAG_BYTES: usize = 8;
-
-/// What a datagram of so many bytes counts.
-pub(crate) const fn counted(bytes: usize) -> u64 {
-    bytes as u64 + LOWER_HEADERS
-}
 
 /// The largest status without spans: TCNTL (xtp40), CNTL (xtp36).
 const fn status_bytes(codec: Codec) -> usize {
@@ -31,7 +21,7 @@ const fn status_bytes(codec: Codec) -> usize {
     }
 }
 
-/// The largest question without spans, which is a CNTL (specs/xtp.md, 3.5).
+/// The largest question without spans, which is a CNTL (specs/xtp.md, 3.5), and in xtp40 never has any.
 const fn question_bytes(codec: Codec) -> usize {
     match codec {
         Codec::Xtp40 => 32 + 20,
@@ -71,7 +61,7 @@ impl Context {
 
     /// A datagram of so many bytes has come, with our key or without, and with this echo if it is a status.
     pub(crate) fn on_came(&mut self, bytes: usize, has_key: bool, echo: Option<u32>) {
-        self.budget = self.budget.saturating_add(MOST_TIMES * counted(bytes));
+        self.allowance.earn(1, bytes);
         if self.role == Role::Responder {
             let has_echo = echo.is_some_and(|echo| self.outgoing.has_said(echo));
             // Eleven bits of the shorter key cannot be known beforehand: too few to prove anything.
@@ -82,26 +72,24 @@ impl Context {
 
     /// A datagram of so many bytes leaves.
     pub(crate) fn on_leaves(&mut self, bytes: usize) {
-        self.budget = self.budget.saturating_sub(counted(bytes));
+        self.allowance.spend(1, bytes);
     }
 
     /// Whether a status may leave now.
     pub(crate) fn may_say(&self, shared: &Shared) -> bool {
-        self.is_trusted(shared) || counted(status_bytes(self.codec())) <= self.budget
+        self.is_trusted(shared) || self.allowance.covers(1, status_bytes(self.codec()))
     }
 
     /// Whether a question may leave now.
     pub(crate) fn may_ask(&self, shared: &Shared) -> bool {
-        // With gaps it is an ECNTL, which is longer.
-        self.may_say(shared)
-            || (counted(question_bytes(self.codec())) <= self.budget && self.incoming.spans().next().is_none())
+        self.may_say(shared) || self.allowance.covers(1, question_bytes(self.codec()))
     }
 
     /// Counts a DIAG that is to leave; false if it may not.
     pub(crate) fn may_diagnose(&mut self, shared: &Shared) -> bool {
         let codec = self.codec();
         let bytes = codec.header_bytes() + DIAG_BYTES + codec.tail_bytes(DIAG_BYTES);
-        let may = self.is_trusted(shared) || counted(bytes) <= self.budget;
+        let may = self.is_trusted(shared) || self.allowance.covers(1, bytes);
         if may {
             self.on_leaves(bytes);
         }
@@ -112,7 +100,7 @@ impl Context {
     pub(crate) fn datagram_left(&self, shared: &Shared) -> usize {
         match self.is_trusted(shared) {
             true => usize::MAX,
-            false => self.budget.saturating_sub(LOWER_HEADERS) as usize,
+            false => self.allowance.largest(),
         }
     }
 
@@ -121,7 +109,7 @@ impl Context {
     /// no such room however few they are, and a whole response to a request that nothing has answered, which comes again.
     pub(crate) fn data_left(&self, shared: &Shared, overhead: usize) -> u64 {
         let left = self.datagram_left(shared).saturating_sub(overhead) as u64;
-        let beside_question = left.saturating_sub(counted(question_bytes(self.codec())));
+        let beside_question = left.saturating_sub(Allowance::cost(1, question_bytes(self.codec())));
         let is_unanswered = self.service == Service::Transaction && !self.has_told_key;
         let is_whole_response = is_unanswered && self.outgoing.end().is_some_and(|end| end <= left);
         let takes_all = self.outgoing.sent() == 0 && (is_whole_response || beside_question == 0);

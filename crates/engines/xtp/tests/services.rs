@@ -2,7 +2,7 @@
 mod support;
 
 use core::time::Duration;
-use pinnace_core::Time;
+use pinnace_core::{ControllerKind, Time};
 use pinnace_sim::{Fate, HostId, NetworkConfig, Outcome, Simulation};
 use pinnace_xtp::{Close, Codec, Config, ControlBlock, Event, Output, Service, Services, Xtp};
 use std::cell::RefCell;
@@ -110,6 +110,63 @@ fn packets_shrink_to_what_the_path_carries() {
         assert_eq!(server.bytes, pattern(100_000, 1));
         let cut = world.trace().count(Fate::TooLarge);
         assert!((1..70).contains(&cut), "{codec:?}: {cut} packets of the first window, and no more");
+    }
+}
+
+/// A connection whose FIRST has no data; then so much goes each way.
+fn exchange(codec: Codec, seed: u64, network: &str, [there, back]: [usize; 2], congestion: ControllerKind) -> World {
+    let client = Program::new(
+        move |now, host| {
+            let buffer = host.add_buffer(pattern(there, 1));
+            let context = host.call(|engine| {
+                let block = ControlBlock { retry_count: 16, ..block(Service::Connection) };
+                let context = engine.open(now, SERVER.address(), block).expect("room");
+                engine.connect(now, context).expect("new");
+                engine.send(now, context, Output::message(buffer, there as u64)).expect("taken");
+                context
+            });
+            host.call(|engine| engine.close(now, context, Close::Full)).expect("open");
+        },
+        |_, _, _, _| {},
+    );
+    let configs = [seed, !seed].map(|seed| Config { datagram_bytes: 1472, congestion, ..config(codec, seed) });
+    let mut world = world(configs, network, answering(Some(pattern(back, 2))), client);
+    quiet(&mut world);
+    for (host, bytes) in [(SERVER, pattern(there, 1)), (CLIENT, pattern(back, 2))] {
+        let seen = world.application(host).only();
+        assert_eq!(seen.closed, Some(Ok(())), "{codec:?} {network} {seed}");
+        assert!(seen.bytes == bytes, "{codec:?} {network} {seed}");
+    }
+    world
+}
+
+/// A tunnel that carries less than the link, and whose reports are filtered.
+#[test]
+fn packets_shrink_where_large_ones_vanish_in_silence() {
+    for codec in CODECS {
+        for congestion in [ControllerKind::Cubic, ControllerKind::Fixed { window: 1 << 20 }] {
+            let world = exchange(codec, 1, "delay=5ms,mtu=1300,icmp=no", [1_000_000, 300_000], congestion);
+            let end = world.application(CLIENT).only().closed_at.expect("closed");
+            assert!(end < Time::ZERO + Duration::from_secs(3), "{codec:?} {congestion:?}: {end:?}");
+            let cut = world.trace().count(Fate::TooLarge);
+            assert!((12..3000).contains(&cut), "{codec:?} {congestion:?}: {cut} packets, a few windows");
+        }
+    }
+}
+
+#[test]
+fn packets_stay_large_where_they_are_only_lost() {
+    for codec in CODECS {
+        for seed in 0..20 {
+            for congestion in [ControllerKind::Cubic, ControllerKind::Fixed { window: 1 << 20 }] {
+                let world = exchange(codec, seed, "delay=5ms,loss=30%", [2_000_000, 300_000], congestion);
+                for host in [SERVER, CLIENT] {
+                    let counters = world.engine(host).counters();
+                    let mean = counters.bytes_sent / counters.data_packets_sent;
+                    assert!(mean > 1360, "{codec:?} {seed} {congestion:?}: {mean} bytes in a packet");
+                }
+            }
+        }
     }
 }
 

@@ -5,8 +5,10 @@ use crate::scene::*;
 use pinnace_core::Time;
 use pinnace_qmp::socket::{self, Linger};
 use pinnace_qmp::{Medium, Profile, State};
-use pinnace_wire::xtp::{CHECK_AT, Code, Kind};
-use pinnace_xtp::{Event, Options, Output, Refused};
+use pinnace_wire::xtp::{
+    self, AddressSegment, CHECK_AT, Code, Codec, Header, HostPair, Key, Kind, Spans, Status, Traffic,
+};
+use pinnace_xtp::{ControlBlock, Event, Options, Output, Refused, Service};
 
 /// The scene holds every packet against the profile; this sees to it that there is one of every type.
 //= Q-2 test
@@ -130,9 +132,13 @@ fn a_first_has_no_data_although_some_are_written_before_it_leaves() {
 #[test]
 fn only_connections_are_offered() {
     for (service, options, why) in [
+        (0, NONE, Some((1, 8))),
         (1, NONE, None),
         (2, NONE, Some((1, 8))),
         (3, NONE, Some((1, 8))),
+        (5, NONE, Some((1, 8))),
+        (6, NONE, Some((1, 8))),
+        (7, NONE, Some((1, 8))),
         (4, Options::NOERR | Options::NOFLOW, Some((1, 8))),
         (4, Options::RES, Some((1, 2))),
         (4, NONE, None),
@@ -144,6 +150,39 @@ fn only_connections_are_offered() {
         let is_accepted = scene.half.events.iter().any(|event| matches!(event, Event::Accepted { .. }));
         assert_eq!(is_accepted, service == 4 && options == NONE);
     }
+}
+
+/// JCNTL is none of QMP's types, whoever's key it has.
+#[test]
+fn nobody_can_join_and_a_join_is_dropped() {
+    let mut scene = Scene::accepted(&Profile::default());
+    let key = scene.its_key;
+    for (rtn, key) in [(true, key), (true, 12_345), (false, KEY), (false, 12_345)] {
+        for options in [SREQ, SREQ | Options::MULTI] {
+            let before = scene.half.xtp().counters().packets_malformed;
+            assert_eq!(scene.feed_bytes(&join(rtn, key, options)), [], "{rtn} {key} {options:?}");
+            assert_eq!(scene.half.xtp().counters().packets_malformed, before + 1);
+        }
+    }
+    let block = ControlBlock { service: Service::Multicast, ..Profile::default().block(PORT) };
+    let joined = scene.half.call(|engine, _| engine.join(PEER, block.clone(), Service::Multicast.into()));
+    assert_eq!(joined, Err(Refused::Unsupported));
+    let opened = scene.half.call(|engine, now| engine.open_group(now, PEER, block));
+    assert_eq!(opened, Err(Refused::Unsupported));
+    assert_eq!(scene.state(), State::Active);
+}
+
+fn join(rtn: bool, key: u64, options: Options) -> Vec<u8> {
+    let key = Key { rtn, value: key };
+    let options = options | Profile::OPTIONS;
+    let header = Header { codec: Codec::Xtp40, key, options, kind: Kind::Jcntl, sort: 0, sync: 1001, seq: 0, dseq: 0 };
+    let spans = Spans::from_slice(&[]);
+    let status = Status { rseq: 0, alloc: 0, echo: 0, spans, xkey: 0, traffic: None, clock: None, hseq: 0 };
+    let hosts = HostPair::V4 { destination: [224, 0, 1, 7].into(), source: [192, 0, 2, 1].into() };
+    let address = AddressSegment { hosts, destination_port: PORT, source_port: 9 };
+    let mut bytes = Vec::new();
+    xtp::join(&header, &status, &address, &Traffic::default(), &mut bytes);
+    bytes
 }
 
 /// Ends of messages that no sender could mean, in packets that cut the same bytes differently.

@@ -194,9 +194,9 @@ impl Scene {
         packet
     }
 
-    /// A status of a peer that has sent nothing itself.
+    /// A status of a peer that has sent nothing itself: one that asks is a CNTL.
     pub(crate) fn status(&self, options: Options, rseq: u64, alloc: u64, echo: u32) -> Packet {
-        let kind = if self.is_listening { Kind::Cntl } else { Kind::Tcntl };
+        let kind = if self.is_listening || options.contains(SREQ) { Kind::Cntl } else { Kind::Tcntl };
         let mut packet = self.packet(kind).with(options);
         (packet.rseq, packet.alloc, packet.echo) = (self.n(rseq), self.n(alloc), echo);
         packet.xkey = if self.is_listening { 0 } else { XKEY };

@@ -6,11 +6,10 @@ use super::sender::Sender;
 use super::{Due, Groups, MAX_WAITING, Name, SLOT, is_last};
 use crate::context::{Phase, Role};
 use crate::engine::{Birth, Xtp};
-use crate::validation::{MOST_TIMES, counted};
 use crate::{ContextId, ControlBlock, Event, Failure, Limits, ListenerId, Refused, Service, Services};
 use core::net::IpAddr;
 use core::time::Duration;
-use pinnace_core::{Address, ContextKey, Placed, RxMeta, Segment, Time};
+use pinnace_core::{Address, Allowance, ContextKey, Placed, RxMeta, Segment, Time};
 use pinnace_wire::xtp::{
     self, AddressSegment, Body, Code, Codec, FirstAddress, FirstTraffic, Header, HostPair, Key, Kind, Options, Spans,
     Status, Traffic, Value,
@@ -35,7 +34,7 @@ pub(super) struct Stranger {
     /// How often it has been asked to let us join; `None`: nobody wants it (any more).
     tries: Option<u32>,
     /// What may still be sent there: its address is not proved.
-    budget: u64,
+    allowance: Allowance,
     heard_at: Time,
     pub(super) date: Option<Time>,
 }
@@ -53,7 +52,7 @@ impl Groups {
             let mut stranger = self.strangers.remove(&name).unwrap_or(Stranger {
                 listener,
                 tries: None,
-                budget: 0,
+                allowance: Allowance::default(),
                 heard_at: now,
                 date: None,
             });
@@ -132,7 +131,7 @@ impl Xtp {
     /// the group, for the answers of the receivers go there.
     ///
     /// # Errors
-    /// [`Refused::Unsupported`] (another service, or xtp36), [`Refused::Port`] (neither the block nor the group has one),
+    /// [`Refused::Unsupported`] (another service, xtp36, or no groups), [`Refused::Port`] (neither the block nor the group has one),
     /// [`Refused::Sort`], [`Refused::TooManyContexts`], [`Refused::ShutDown`].
     //= X-22
     pub fn open_group(&mut self, now: Time, group: Address, block: ControlBlock) -> Result<ContextId, Refused> {
@@ -153,7 +152,7 @@ impl Xtp {
     /// sent to the group. [`Xtp::stop_listening`] ends it.
     ///
     /// # Errors
-    /// [`Refused::Unsupported`] (no multicast service, or xtp36), [`Refused::Port`] (none, or too many listeners),
+    /// [`Refused::Unsupported`] (no multicast service, xtp36, or no groups), [`Refused::Port`] (none, or too many listeners),
     /// [`Refused::ShutDown`].
     //= X-22
     pub fn join(&mut self, group: Address, block: ControlBlock, services: Services) -> Result<ListenerId, Refused> {
@@ -173,7 +172,8 @@ impl Xtp {
         if self.is_shut_down.is_some() {
             return Err(Refused::ShutDown);
         }
-        if self.shared.config.codec != Codec::Xtp40 || !block.service.is_group() {
+        let config = &self.shared.config;
+        if config.codec != Codec::Xtp40 || !config.has_groups || !block.service.is_group() {
             return Err(Refused::Unsupported);
         }
         if block.sort_value > u32::from(u16::MAX) {
@@ -207,10 +207,9 @@ impl Xtp {
         body: &Body<'_>,
     ) {
         let name = (meta.source, header.key.value);
-        let allowed = MOST_TIMES * counted(segment.len);
         let known = self.groups.strangers.get_mut(&name).map(|stranger| {
             stranger.heard_at = now;
-            stranger.budget = stranger.budget.saturating_add(allowed);
+            stranger.allowance.earn(1, segment.len);
             stranger.is_asking()
         });
         if known == Some(false) || self.by_peer.lookup(&name).is_some() {
@@ -236,7 +235,9 @@ impl Xtp {
             return;
         };
         if self.groups.make_room(&self.shared.config.limits, name) {
-            let stranger = Stranger { listener, tries: Some(0), budget: allowed, heard_at: now, date: None };
+            let mut allowance = Allowance::default();
+            allowance.earn(1, segment.len);
+            let stranger = Stranger { listener, tries: Some(0), allowance, heard_at: now, date: None };
             self.groups.strangers.insert(name, stranger);
             self.ask_to_join(now, name);
         }
@@ -269,8 +270,7 @@ impl Xtp {
         let mut bytes = Vec::new();
         let status = nothing(0);
         xtp::join(&header, &status, &block.address_segment, &traffic_of(block), &mut bytes);
-        if let Some(left) = stranger.budget.checked_sub(counted(bytes.len())) {
-            stranger.budget = left;
+        if stranger.allowance.try_spend(1, bytes.len()) {
             groups.post(name.0, bytes);
         }
     }

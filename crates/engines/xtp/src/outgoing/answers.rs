@@ -31,6 +31,8 @@ pub(crate) struct Outcome {
     pub(crate) progressed: bool,
     /// What has to leave next was beyond alloc, and no longer is.
     pub(crate) opened: bool,
+    /// What has to leave next is beyond alloc, as before, and nothing has changed but that an ask is answered.
+    pub(crate) is_still_shut: bool,
 }
 
 impl Outgoing {
@@ -44,6 +46,7 @@ impl Outgoing {
         }
         let mut outcome = Outcome::default();
         let was_shut = self.is_shut();
+        let alloc = self.alloc;
         // The first one replaces the allowance for the time before it.
         if !self.has_status || heard.alloc > self.alloc {
             outcome.progressed = self.alloc != heard.alloc;
@@ -64,6 +67,8 @@ impl Outgoing {
         }
         outcome.progressed |= outcome.acked > 0;
         outcome.opened = was_shut && !self.is_shut();
+        let is_news = self.alloc != alloc || outcome.acked > 0 || outcome.lost > 0;
+        outcome.is_still_shut = !is_news && self.next_offset().is_some_and(|offset| offset >= self.alloc);
         outcome
     }
 
@@ -76,8 +81,11 @@ impl Outgoing {
     pub(super) fn ack_below(&mut self, now: Time, rseq: u64) -> u64 {
         let mut acked = 0;
         if let Some(active) = self.active.as_deref_mut().filter(|_| rseq > self.acked) {
-            let Active { flights, path } = active;
+            let Active { flights, path, doubt } = active;
             acked = flights.ack_below(rseq, 0, |bytes, stamp| path.delivery.on_packet_acked(now, bytes, stamp));
+            if flights.take_large_acked() {
+                doubt.dispel();
+            }
             let ack = path.delivery.finish(now, None, flights.bytes());
             path.on_feedback(now, None, ack);
         }
@@ -92,12 +100,15 @@ impl Outgoing {
     fn use_status(&mut self, now: Time, heard: &Heard<'_>, asker: u64, rtt: Option<Duration>, outcome: &mut Outcome) {
         self.acked = self.acked.max(heard.rseq);
         let Some(active) = self.active.as_deref_mut() else { return };
-        let Active { flights, path } = active;
+        let Active { flights, path, doubt } = active;
         let mut deliver = |bytes: u64, stamp: &_| path.delivery.on_packet_acked(now, bytes, stamp);
         let before = self.asks.first_unanswered();
         outcome.acked = flights.ack_below(heard.rseq, before, &mut deliver);
         for &span in heard.spans {
             outcome.acked += flights.ack_span(span, before, &mut deliver);
+        }
+        if flights.take_large_acked() {
+            doubt.dispel();
         }
         let mut lost = flights.overtake(asker.max(flights.newest_acked()), !self.no_error);
         if self.go_back_n && !self.no_error {

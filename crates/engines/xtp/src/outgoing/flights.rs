@@ -12,6 +12,7 @@
 
 mod group;
 
+use super::path::Doubt;
 use pinnace_core::{DeliveryStamp, IntervalSet, Time};
 use std::collections::VecDeque;
 
@@ -58,6 +59,14 @@ impl Run {
     /// Number of the transmission that carried the byte at `offset`.
     fn number_at(&self, offset: u64) -> u64 {
         self.number + (offset - self.origin) / u64::from(self.size)
+    }
+
+    /// Whether a datagram that brought bytes of `[low, high)` was large: what of them lay in one is more than fits others.
+    fn was_large(&self, low: u64, high: u64) -> bool {
+        let first = self.packet_end(low).min(high);
+        // Only the first and the last of them may lie partly in the range, or be shorter than the others.
+        let most = (first - low).max((high - first).min(self.size.into()));
+        Doubt::concerns(most as u32 + self.overhead)
     }
 
     /// Bytes on the wire; a packet's overhead counts where the packet begins.
@@ -121,6 +130,8 @@ pub(super) struct Flights {
     bytes: u64,
     /// The newest transmission that is known to have arrived; 0: none.
     newest_acked: u64,
+    /// A datagram has arrived that not every path carries, since this was last asked.
+    has_large_acked: bool,
 }
 
 impl Flights {
@@ -133,6 +144,7 @@ impl Flights {
             lost: IntervalSet::new(),
             bytes: 0,
             newest_acked: 0,
+            has_large_acked: false,
         }
     }
 
@@ -143,6 +155,11 @@ impl Flights {
 
     pub(super) fn newest_acked(&self) -> u64 {
         self.newest_acked
+    }
+
+    /// Whether a datagram that not every path carries has been acknowledged since the last call.
+    pub(super) fn take_large_acked(&mut self) -> bool {
+        core::mem::take(&mut self.has_large_acked)
     }
 
     /// The bytes to be repeated.
@@ -229,6 +246,7 @@ impl Flights {
             let high = run.high.min(rseq);
             if run.state != State::Acked {
                 acked += high - run.low;
+                self.has_large_acked |= run.was_large(run.low, high);
                 self.newest_acked = self.newest_acked.max(run.newest_arrived(run.low, high, before));
             }
             if run.state == State::UnderWay {
@@ -277,6 +295,7 @@ impl Flights {
                 continue;
             }
             acked += to - from;
+            self.has_large_acked |= run.was_large(from, to);
             self.newest_acked = self.newest_acked.max(run.newest_arrived(from, to, before));
             match run.state {
                 State::UnderWay => {

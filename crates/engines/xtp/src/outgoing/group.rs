@@ -38,7 +38,7 @@ impl Outgoing {
         let held_from = heard.held_from.min(rseq).max(self.acked);
         self.acked = held_from;
         let Some(active) = self.active.as_deref_mut() else { return 0 };
-        let Active { flights, path } = active;
+        let Active { flights, path, .. } = active;
         let mut deliver = |bytes: u64, stamp: &_| path.delivery.on_packet_acked(now, bytes, stamp);
         let before = self.asks.first_unanswered();
         flights.ack_span((held_from, rseq), before, &mut deliver);

@@ -22,14 +22,14 @@ pub(crate) use answers::Heard;
 pub(crate) use answers::Outcome;
 pub(crate) use chunks::{Chunk, Done, MOST_PIECES};
 pub(crate) use group::Heard as GroupHeard;
-pub(crate) use path::PathConfig;
+pub(crate) use path::{PathConfig, SAFE_DATAGRAM};
 pub(crate) use send::{Asking, Cut, Next, Terms};
 
 use asks::Asks;
 use chunks::Chunks;
 use core::time::Duration;
 use flights::Flights;
-use path::{Limit, RoundTrip};
+use path::{Doubt, Limit, RoundTrip};
 use pinnace_core::{BufferRange, ControllerKind, Path, Time};
 
 /// Bytes that may be sent before the first status.
@@ -42,6 +42,7 @@ const MAX_WINDOW: u64 = 1 << 30;
 struct Active {
     flights: Flights,
     path: Path,
+    doubt: Doubt,
 }
 
 /// The sending half of a stream.

@@ -1,4 +1,4 @@
-//! What is known of the path: round trip, congestion, and the pace.
+//! What is known of the path: round trip, congestion, and the pace; and whether it loses all that is large.
 //!
 //! The round trip outlives everything else, in 16 bytes: an idle context of a hundred thousand keeps nothing more.
 //= X-12
@@ -64,6 +64,44 @@ impl RoundTrip {
     /// The round trip and four deviations.
     pub(super) fn timeout(&self) -> Option<Duration> {
         (self.smoothed > 0).then(|| Duration::from_nanos(self.smoothed + 4 * self.deviation))
+    }
+}
+
+/// Nobody takes a path for one that does not carry datagrams of so many bytes, unless it says so (RFC 9000, 14).
+pub(crate) const SAFE_DATAGRAM: u32 = 1200;
+/// So often bytes are repeated in larger ones until the path is taken to lose all of those.
+const MOST_REPETITIONS: u32 = 5;
+
+/// Whether larger datagrams than [`SAFE_DATAGRAM`] get lost in silence, because nobody reports that they do not fit (RFC 4821):
+/// the first bytes that the peer lacks leave in such again and again, its answers come, and say that nothing like it has.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Doubt {
+    /// The first byte that is missing.
+    at: u64,
+    /// How often it has been repeated since a large datagram has arrived.
+    repetitions: u32,
+}
+
+impl Doubt {
+    /// Whether a datagram with so many bytes of headers and data is large.
+    pub(super) fn concerns(bytes: u32) -> bool {
+        bytes > SAFE_DATAGRAM
+    }
+
+    /// The byte at `at`, which is the first that is missing, leaves again in a large datagram.
+    pub(super) fn on_repeated(&mut self, at: u64) {
+        self.repetitions = if self.at == at { self.repetitions + 1 } else { 1 };
+        self.at = at;
+    }
+
+    /// A large datagram has arrived.
+    pub(super) fn dispel(&mut self) {
+        self.repetitions = 0;
+    }
+
+    /// Whether there have been enough repetitions of the byte at `at`, which has not arrived.
+    pub(super) fn is_settled(&self, at: u64) -> bool {
+        self.at == at && self.repetitions >= MOST_REPETITIONS
     }
 }
 

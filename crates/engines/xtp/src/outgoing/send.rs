@@ -1,6 +1,7 @@
 //! What goes next, and what has left.
 
 use super::flights::{Flights, Sent};
+use super::path::{Doubt, SAFE_DATAGRAM};
 use super::{Active, MAX_WINDOW, Outgoing};
 use pinnace_core::{Path, Time};
 
@@ -89,6 +90,19 @@ impl Outgoing {
     /// The first byte that is lost and waits for its repetition.
     pub(crate) fn first_lost(&self) -> Option<u64> {
         self.active.as_deref().and_then(|active| active.flights.lost().min())
+    }
+
+    /// Whether the path seems to lose all datagrams larger than [`SAFE_DATAGRAM`]; told once.
+    pub(crate) fn take_doubt(&mut self, now: Time) -> bool {
+        let front = self.first_lost().filter(|first| *first == self.acked);
+        let Some((front, active)) = front.zip(self.active.as_deref_mut()) else { return false };
+        if !active.doubt.is_settled(front) {
+            return false;
+        }
+        active.doubt.dispel();
+        // No queue has lost them: it says nothing of how much the path carries.
+        active.path.congestion = self.congestion.build(SAFE_DATAGRAM.into(), now);
+        true
     }
 
     /// The next byte that has to leave, if there is any.
@@ -241,10 +255,13 @@ impl Outgoing {
         let (sent, kind) = (self.sent, self.congestion);
         let active = self.active.get_or_insert_with(|| {
             let mss = u64::from(terms.largest.max(cut.len)) + u64::from(terms.overhead);
-            Box::new(Active { flights: Flights::new(sent), path: Path::new(kind, mss, now) })
+            Box::new(Active { flights: Flights::new(sent), path: Path::new(kind, mss, now), doubt: Doubt::default() })
         });
-        let Active { flights, path } = &mut **active;
+        let Active { flights, path, doubt } = &mut **active;
         let in_flight = flights.bytes();
+        if cut.is_repetition && cut.low == self.acked && Doubt::concerns(cut.len + terms.overhead) {
+            doubt.on_repeated(cut.low);
+        }
         let packet = Sent { low: cut.low, len: cut.len, overhead: terms.overhead, number, at: now };
         flights.send(&packet, || path.delivery.on_sent(now, wire, in_flight));
         path.on_sent(now, wire, in_flight);

@@ -66,6 +66,40 @@ fn no_more_than_65536_bytes_leave_before_the_first_status() {
 }
 
 //= X-8 test
+//= X-11 test
+#[test]
+fn who_has_no_room_asks_less_often_while_nothing_changes() {
+    for codec in CODECS {
+        let mut scene = Scene::opened(codec, block(Service::Connection));
+        let mut sync = scene.send(100_000).last().expect("sent").sync;
+        let mut alloc = 65_536;
+        for round in 0..2 {
+            let status = scene.status(NONE, alloc, alloc, sync).sync(2000 + round);
+            assert_eq!(scene.feed(&status), [], "there is no room");
+            // Doubled each time, at most to 16 times.
+            for wait in [10, 20, 40, 80, 160, 160, 160] {
+                let asks = scene.due(wait);
+                assert_eq!((asks.len(), asks[0].kind, asks[0].marks()), (1, Kind::Cntl, SREQ), "{codec:?} {wait}");
+                let status = scene.status(NONE, alloc, alloc, asks[0].sync).sync(2000 + round);
+                assert_eq!(scene.feed(&status), []);
+                sync = asks[0].sync;
+            }
+            // Once there is no answer, it is missing, and WTIMER goes on as ever.
+            scene.due(160);
+            let again = scene.due(20);
+            assert_eq!((again.len(), again[0].sync), (1, sync.wrapping_add(2)), "{codec:?}");
+            // Nobody who has to say that there is room waits to be asked.
+            alloc += 5000;
+            let status = scene.status(NONE, alloc - 5000, alloc, again[0].sync).sync(2000 + round);
+            let sent = scene.feed(&status);
+            assert_eq!(sent.iter().map(Got::len).sum::<usize>(), 5000, "{codec:?}: at once");
+            sync = sent.last().expect("sent").sync;
+        }
+        assert_eq!(scene.closed(), None, "answers are all that it takes");
+    }
+}
+
+//= X-8 test
 #[test]
 fn noflow_ignores_alloc() {
     for codec in CODECS {

@@ -70,6 +70,9 @@ fn what_is_not_offered_is_refused() {
         assert_eq!(refused(&mut scene, &|first| first.port = 8), (1, 1), "nobody listens there");
         assert_eq!(refused(&mut scene, &|first| first.service = 3), (1, 8), "not offered");
         assert_eq!(refused(&mut scene, &|first| first.service = 9), (1, 8), "not known");
+        for multicast in [5, 6] {
+            assert_eq!(refused(&mut scene, &|first| first.service = multicast), (1, 8), "without MULTI, to one");
+        }
         assert_eq!(refused(&mut scene, &|first| first.options = Options::RES), (1, 2), "no posted buffers here");
         let with_res = |first: &mut crate::half::Packet| (first.service, first.options) = (2, Options::RES);
         assert_eq!(refused(&mut scene, &with_res), (1, 2));

@@ -1,6 +1,6 @@
 //! What a receiver says, and when it says nothing (3.2, 3.4, 3.6).
 
-use crate::half::Got;
+use crate::half::{Got, Packet};
 use crate::scene::*;
 use pinnace_wire::xtp::Kind;
 use pinnace_xtp::{Codec, ControlBlock, Options, Output, Service};
@@ -28,6 +28,50 @@ fn only_what_asks_is_answered() {
         let status = scene.status(SREQ, 0, 1000, sync).sync(1002);
         let answer = only(scene.feed(&status));
         assert_eq!((answer.echo, answer.sync, answer.marks()), (1002, sync, NONE), "the current sync");
+    }
+}
+
+//= X-7 test
+#[test]
+fn an_answer_that_asks_is_not_answered() {
+    for options in [SREQ, DREQ, SREQ | DREQ] {
+        let mut scene = Scene::opened(Codec::Xtp40, block(Service::Connection));
+        let sync = scene.send(5000).last().expect("sent").sync;
+        let tcntl = Packet { kind: Kind::Tcntl, ..scene.status(options, 5000, 100_000, sync) };
+        assert_eq!(scene.feed(&tcntl.sync(1001)), []);
+        let sync = scene.send(5000).last().expect("sent").sync;
+        let ecntl = scene.gaps(7800, &[(9200, 10_000)], sync).with(options).sync(1002);
+        let again = scene.feed(&ecntl);
+        assert_eq!(again.iter().map(|packet| (packet.kind, packet.len())).collect::<Vec<_>>(), [(Kind::Data, 1400)]);
+        // Its sync has been heard, and the same is no older.
+        let asks = scene.status(options, 10_000, 100_000, again[0].sync).sync(1002);
+        assert_eq!(only(scene.feed(&asks)).echo, 1002);
+    }
+}
+
+/// Both ends lack something, and one of them has to ask: in a packet that is answered.
+//= X-7 test
+//= X-11 test
+#[test]
+fn who_lacks_something_asks_in_a_cntl() {
+    for codec in CODECS {
+        let mut scene = Scene::accepted(codec, block(Service::Connection), NONE, 100);
+        let gap = scene.data(NONE, 200, 100);
+        assert_eq!(scene.feed(&gap), []);
+        let sent = only(scene.send(10));
+        let spans = vec![(scene.n(200), scene.n(300))];
+        let asks = scene.wait(260);
+        let shape: Vec<_> = asks.iter().map(|got| (got.kind, got.marks(), got.rseq, got.spans.clone())).collect();
+        let rseq = scene.n(100);
+        match codec {
+            // The gap is told before, in what does not ask.
+            Codec::Xtp40 => {
+                assert_eq!(shape, [(Kind::Ecntl, NONE, rseq, spans), (Kind::Cntl, SREQ, rseq, Vec::new())]);
+                assert_eq!(asks[0].sync, sent.sync);
+            }
+            Codec::Xtp36 => assert_eq!(shape, [(Kind::Cntl, SREQ, rseq, spans)]),
+        }
+        assert_eq!(asks.last().expect("one").sync, sent.sync.wrapping_add(1));
     }
 }
 

@@ -120,7 +120,11 @@ impl A1 {
                 return Err(Refused::TooLarge { most: most_bytes(found.outgoing.terms()) });
             }
         }
-        self.settle(now, connection.0);
+        // One of several that are queued in a row: what follows from all of them follows from the last.
+        let found = self.connections.lookup(connection.0);
+        if !found.is_some_and(|found| found.is_waiting_for_more(&self.shared)) {
+            self.settle(now, connection.0);
+        }
         Ok(ticket)
     }
 

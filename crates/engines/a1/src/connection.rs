@@ -8,7 +8,7 @@ use crate::shared::{DataPlace, Reply, Sender, Shared};
 use crate::{CastId, ConnectionId, Event, Failure, Status, qos};
 use core::num::NonZeroU32;
 use core::time::Duration;
-use pinnace_core::{Address, ContextKey, ControllerKind, RttConfig, RttEstimator, Seq32, Time, TimerHandle};
+use pinnace_core::{Address, Allowance, ContextKey, ControllerKind, RttConfig, RttEstimator, Seq32, Time, TimerHandle};
 use pinnace_wire::a1::{self, CloseCode, Group, HEADER_BYTES, Qos};
 use std::collections::VecDeque;
 
@@ -211,8 +211,8 @@ pub(crate) struct Connection {
     pub(crate) rtt: RttEstimator,
     /// The peer has shown that it receives at its address.
     pub(crate) is_validated: bool,
-    /// Bytes that may leave before that, lower headers included.
-    pub(crate) budget: u64,
+    /// What may leave before that.
+    pub(crate) allowance: Allowance,
     pub(crate) open: Repeated,
     pub(crate) cookie: Vec<u8>,
     pub(crate) accept_due: Option<u32>,
@@ -311,7 +311,7 @@ impl Connection {
             incoming: Incoming::new(policy),
             rtt: RttEstimator::new(RttConfig::default()),
             is_validated: role == Role::Opener,
-            budget: 0,
+            allowance: Allowance::default(),
             open: if role == Role::Opener { Repeated::start() } else { Repeated::default() },
             cookie: Vec::new(),
             accept_due: None,
@@ -407,19 +407,20 @@ impl Connection {
         self.is_talking()
             && (self.sync.is_due
                 || self.next_sync(shared).is_some_and(|at| at <= now)
+                || (self.outgoing.has_passed_window() && self.sync.sent < self.outgoing.sent())
                 || (windows > 0 && self.outgoing.sent() - self.sync.sent >= windows))
     }
 
     /// An ACCEPT is due, and may leave.
     pub(crate) fn accept_may_leave(&self) -> bool {
-        self.accept_due.is_some() && self.allowance() >= ACCEPT_BYTES
+        self.accept_due.is_some() && self.largest_allowed() >= ACCEPT_BYTES
     }
 
     /// An ACK or a NACK of one range may leave. Of a sender whose data come from its group, they do so as soon as it has
     /// been answered, whether or not its address is validated.
     //= A-15
     pub(crate) fn list_may_leave(&self) -> bool {
-        self.allowance() >= HEADER_BYTES + 8
+        self.largest_allowed() >= HEADER_BYTES + 8
     }
 
     /// Whether something is to be said that is no block.
@@ -472,6 +473,7 @@ impl Connection {
                 consider(self.silent_at(shared));
                 consider(self.outgoing.expires_at());
                 consider(self.outgoing.stale_at());
+                consider(self.outgoing.futile_at(shared.config.silence));
                 consider(at(self.incoming.ack_due(now, self.rtt.smoothed())));
                 consider(at(self.incoming.nack_due(now, self.rtt.smoothed())));
                 consider(self.change.qos.next_at);
@@ -484,10 +486,11 @@ impl Connection {
 
     /// Queues the connection for what it has to send, and sees to it that the timer fires in time.
     pub(crate) fn make_ready(&mut self, now: Time, shared: &mut Shared) {
+        // First: what is too old to leave may have to be told of.
+        let next = self.next_block(now);
         if self.control_place.is_none() && self.has_control(now, shared) {
             self.control_place = Some(shared.queue.push_control(self.key));
         }
-        let next = self.next_block(now);
         let is_new = !self.outgoing.has_repairs();
         if let Some(place) = self.data_place.filter(|place| !matches!(next, Next::Block(_)) || place.1 != is_new) {
             shared.queue.remove_data(place);

@@ -94,7 +94,7 @@ impl A1 {
         }
         connection.on_heard(now, head, !block.is_group());
         if !connection.is_validated {
-            connection.earn(head.datagram_bytes());
+            connection.allowance.earn(1, head.datagram_bytes());
         }
         if connection.phase == Phase::Open {
             connection.on_block(now, &mut self.shared, rx, segment, &head.header, block, head.body_bytes());
@@ -130,6 +130,15 @@ impl A1 {
         connection.on_body(now, &mut self.shared, head, body);
         self.touch(key);
     }
+}
+
+/// What tells how far the peer is.
+#[derive(Clone, Copy)]
+enum Said<'a> {
+    /// An ACK with these ranges, or a NACK.
+    Answer(Ranges<'a>),
+    /// A SYNC_REPLY.
+    Measured,
 }
 
 impl Connection {
@@ -239,7 +248,7 @@ impl Connection {
             (Phase::Closing, Body::CloseReply(_)) => self.on_close_reply(now, shared),
             (Phase::Open, Body::Ack(ranges)) => {
                 shared.counters.answers_received += 1;
-                self.on_ack(now, shared, header, *ranges);
+                self.on_ack(now, shared, header, Said::Answer(*ranges));
             }
             (Phase::Open, Body::Nack(ranges)) => {
                 shared.counters.answers_received += 1;
@@ -252,7 +261,7 @@ impl Connection {
             }
             (Phase::Open, Body::SyncReply) => {
                 self.on_round_trip(now, shared, header.stamp);
-                self.on_ack(now, shared, header, Ranges::EMPTY);
+                self.on_ack(now, shared, header, Said::Measured);
             }
             (Phase::Open, Body::Qos(change)) => {
                 self.on_edge(header);
@@ -267,7 +276,7 @@ impl Connection {
     }
 
     /// What has been received, and how far we may go.
-    fn on_ack(&mut self, now: Time, shared: &mut Shared, header: &Header, ranges: Ranges<'_>) -> bool {
+    fn on_ack(&mut self, now: Time, shared: &mut Shared, header: &Header, said: Said<'_>) -> bool {
         let acked = self.outgoing.acked();
         let next = self.out_numbers.place(header.sequence, acked);
         let Some(next) = next else {
@@ -281,15 +290,21 @@ impl Connection {
             clipped if clipped < next => (clipped, edge.min(clipped + u64::from(WINDOW_LIMIT) - 1)),
             next => (next, edge),
         };
-        let places = self.places(shared, ranges);
-        let acked = self.outgoing.on_ack(now, next, &places, edge);
-        shared.ranges = places;
+        let acked = match said {
+            Said::Measured => self.outgoing.on_sync_reply(now, next, edge),
+            Said::Answer(ranges) => {
+                let places = self.places(shared, ranges);
+                let acked = self.outgoing.on_ack(now, next, &places, edge);
+                shared.ranges = places;
+                acked
+            }
+        };
         shared.counters.answers_invalid += u64::from(acked.invalid);
         !acked.invalid
     }
 
     fn on_nack(&mut self, now: Time, shared: &mut Shared, header: &Header, ranges: Ranges<'_>) {
-        if !self.on_ack(now, shared, header, Ranges::EMPTY) {
+        if !self.on_ack(now, shared, header, Said::Answer(Ranges::EMPTY)) {
             return;
         }
         let places = self.places(shared, ranges);

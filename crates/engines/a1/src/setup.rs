@@ -15,10 +15,6 @@ use pinnace_wire::a1::{self, Accept, Body, Cookie, Head, Header, MIN_OPEN_BYTES,
 
 /// Bytes of an ACCEPT.
 pub(crate) const ACCEPT_BYTES: usize = MIN_OPEN_BYTES;
-/// Before the address is validated, at most so many times what came is sent.
-const AMPLIFICATION: u64 = 3;
-/// Bytes of lower headers, which every datagram counts with.
-const LOWER_BYTES: u64 = 28;
 
 impl A1 {
     pub(crate) fn on_open(&mut self, now: Time, meta: &RxMeta, head: &Head, open: &Open<'_>) {
@@ -71,7 +67,7 @@ impl A1 {
     fn on_open_again(&mut self, key: ContextKey, head: &Head) {
         let Some(connection) = self.connections.lookup_mut(key) else { return };
         if matches!(connection.phase, Phase::Open | Phase::Closing) && connection.accepted.is_some() {
-            connection.earn(head.datagram_bytes());
+            connection.allowance.earn(1, head.datagram_bytes());
             connection.accept_due = Some(head.header.stamp);
             if connection.phase == Phase::Closing {
                 // An opener drops what comes before ACCEPT.
@@ -151,7 +147,7 @@ impl A1 {
         connection.peer_qos = open.qos;
         connection.wish = qos::changed(&record, &self.shared.config.max_qos);
         connection.is_validated = is_validated;
-        connection.earn(head.datagram_bytes());
+        connection.allowance.earn(1, head.datagram_bytes());
         connection.begin(header.sequence, header.edge.into(), 0, open.group.is_some(), congestion);
         let edge = connection.in_numbers.wire(connection.incoming.tell_edge());
         connection.accepted = Some(Box::new((record, edge)));
@@ -179,20 +175,9 @@ enum Refusal {
 }
 
 impl Connection {
-    /// A datagram of so many bytes has come from the peer's address.
-    pub(crate) fn earn(&mut self, bytes: usize) {
-        self.budget = self.budget.saturating_add(AMPLIFICATION * (bytes as u64 + LOWER_BYTES));
-    }
-
-    /// A datagram of so many bytes leaves.
-    pub(crate) fn spend(&mut self, bytes: usize) {
-        self.budget = self.budget.saturating_sub(bytes as u64 + LOWER_BYTES);
-    }
-
     /// Bytes of the largest datagram that may leave, as far as the address is concerned.
-    pub(crate) fn allowance(&self) -> usize {
-        let budget = if self.is_validated { u64::MAX } else { self.budget };
-        usize::try_from(budget.saturating_sub(LOWER_BYTES)).unwrap_or(usize::MAX)
+    pub(crate) fn largest_allowed(&self) -> usize {
+        if self.is_validated { usize::MAX } else { self.allowance.largest() }
     }
 
     /// What an opener hears before its connection is there: ACCEPT or REJECT.
@@ -305,6 +290,6 @@ impl Connection {
         let identifier: NonZeroU32 = self.my_id;
         let (source, destination, has_joined) = (self.source, self.destination, self.has_joined);
         a1::accept(&header, &Accept { destination, source, identifier, qos, has_joined }, out);
-        self.spend(ACCEPT_BYTES);
+        self.allowance.spend(1, ACCEPT_BYTES);
     }
 }

@@ -68,7 +68,8 @@ impl Connection {
         let has_expired = self.outgoing.expire(now);
         shared.counters.timeouts += u64::from(has_expired != Expired::Nothing);
         let is_silent = self.silent_at(shared).is_some_and(|at| at <= now);
-        if has_expired == Expired::GivenUp || is_silent || !self.change.qos.expire(now) {
+        let is_futile = self.outgoing.futile_at(shared.config.silence).is_some_and(|at| at <= now);
+        if has_expired == Expired::GivenUp || is_silent || is_futile || !self.change.qos.expire(now) {
             self.abandon(shared);
         }
     }

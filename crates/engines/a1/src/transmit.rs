@@ -155,10 +155,10 @@ impl Connection {
             a1::sync_reply(&self.header(expected, edge, echo, false), out);
         } else if self.list_may_leave() && self.incoming.nack_due(now, self.rtt.smoothed()) == Due::Now {
             self.write_nack(now, shared, expected, out);
-            self.spend(out.len());
+            self.allowance.spend(1, out.len());
         } else if self.list_may_leave() && self.incoming.ack_due(now, self.rtt.smoothed()) == Due::Now {
             self.write_ack(shared, out);
-            self.spend(out.len());
+            self.allowance.spend(1, out.len());
         } else if self.change.qos.is_due && self.is_validated {
             self.write_qos(now, out);
         } else if self.sync_is_due(now, shared) {
@@ -176,7 +176,7 @@ impl Connection {
 
     fn write_nack(&mut self, now: Time, shared: &mut Shared, expected: u32, out: &mut Vec<u8>) {
         let mut missing = core::mem::take(&mut shared.ranges);
-        let most = Ranges::max_count(shared.control_bytes(self.peer).min(self.allowance())).max(1);
+        let most = Ranges::max_count(shared.control_bytes(self.peer).min(self.largest_allowed())).max(1);
         self.incoming.take_nack(now, self.rtt.smoothed(), most, &mut missing);
         if !missing.is_empty() {
             let (edge, echo) = (self.edge(), self.peer_stamp.unwrap_or(0));
@@ -190,7 +190,7 @@ impl Connection {
     }
 
     fn write_ack(&mut self, shared: &mut Shared, out: &mut Vec<u8>) {
-        let most = Ranges::max_count(shared.control_bytes(self.peer).min(self.allowance()));
+        let most = Ranges::max_count(shared.control_bytes(self.peer).min(self.largest_allowed()));
         let numbers = self.in_numbers;
         let (expected, edge, ranges) = self.incoming.take_ack();
         shared.wire_ranges.clear();
@@ -235,10 +235,10 @@ impl Connection {
             let is_again = self.close_replied.replace(code) == Some(code);
             a1::close_reply(&self.header(expected, edge, echo, is_again), code, out);
         } else if self.phase == Phase::Closing && self.close.is_due {
-            let sent = self.out_numbers.wire(self.outgoing.sent());
+            let sent = self.out_numbers.wire(self.outgoing.end());
             // Whoever has not shown that it is there is not told more often than it may be.
-            if self.allowance() >= CLOSE_BYTES {
-                self.spend(CLOSE_BYTES);
+            if self.largest_allowed() >= CLOSE_BYTES {
+                self.allowance.spend(1, CLOSE_BYTES);
                 a1::close(&self.header(sent, edge, stamp(now), self.close.sent > 0), self.close_code, out);
             }
             self.close.on_sent(now, self.rtt.timeout());
@@ -255,6 +255,11 @@ impl Connection {
         let worth = (self.outgoing.terms().window / 3).min(64);
         // One block under way may be the question that this one answers.
         self.outgoing.sent() > self.outgoing.acked() + 1 && self.outgoing.queued_blocks() < worth
+    }
+
+    /// Whether it is held back already, and still is.
+    pub(crate) fn is_waiting_for_more(&self, shared: &Shared) -> bool {
+        shared.held.last() == Some(&self.key) && self.is_held_back(shared)
     }
 
     /// Blocks: repetitions first, then new ones; false if none may leave.

@@ -540,3 +540,29 @@ fn a_small_path_is_one_peers_alone() {
         assert_eq!(now[1], usual[1], "this path has said nothing");
     }
 }
+
+//= A-21 test
+#[test]
+fn whoever_has_a_window_full_of_what_was_too_old_to_leave_is_told_at_once() {
+    let millis = Duration::from_millis;
+    let raw = Qos { has_retransmission: false, ..record() };
+    let qos = Qos { deadline: 10_000, send_average: 1000, send_burst: 100, ..raw };
+    let mut half = server_of(Config { max_qos: qos, ..config() });
+    half.advance(millis(5));
+    let mut liar = Liar { window: 20, ..Liar::new(PEER, 0x77, raw) };
+    liar.connect(&mut half, PORT);
+    let id = accepted(&half);
+    half.take();
+    (0..2).for_each(|_| send(&mut half, id, 1000));
+    let numbers = |sent: &[Got], kind| -> Vec<_> {
+        of(sent, kind).iter().map(|got| got.header().sequence.wrapping_sub(liar.their_start)).collect()
+    };
+    assert_eq!(numbers(&half.take(), Kind::Data), [0], "one burst");
+    half.advance(millis(9));
+    assert!(half.take().is_empty());
+    half.advance(millis(2));
+    assert_eq!(numbers(&half.take(), Kind::Sync), [20]);
+    // It was told, and is not told again before it is asked as always.
+    half.advance(millis(80));
+    assert!(half.take().is_empty());
+}

@@ -24,15 +24,14 @@ impl Incoming {
             let (base, end) = (message.base.max(0) as u64, message.end().max(0) as u64);
             for gap in self.ahead.missing_in(low.max(base)..end.min(edge)) {
                 for number in gap {
-                    if left == 0 || !plan.has_room(3, head + block_bytes as usize) {
+                    let Some(place) = message.place(number as i64, block_bytes) else { return };
+                    if left == 0 || !plan.has_room(2, head + place.len as usize) {
                         return;
                     }
-                    let Some(place) = message.place(number as i64, block_bytes) else { return };
                     plan.pooled(head);
                     plan.payload(place);
                     // A short datagram is the last of a read.
                     if place.len < block_bytes {
-                        plan.pooled((block_bytes - place.len) as usize);
                         return;
                     }
                     left -= 1;

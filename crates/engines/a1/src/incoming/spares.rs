@@ -3,7 +3,7 @@
 //! The first block of a message tells how large it is, and would have to be copied, since nobody could say before where it
 //! belongs. So a few buffers for messages of the same shape as the newest are kept, and planned for.
 //!
-//! Always true: they take at most [`MAX_BYTES`], or nothing.
+//! Always true: they take at most [`MAX_BYTES`], or are one buffer, for a message of at most [`LARGEST`].
 //= A-19
 
 use pinnace_core::{BufferId, BufferRange, ReceivePlan};
@@ -11,6 +11,8 @@ use std::collections::VecDeque;
 
 /// Storage that is made ahead for one direction: what a read brings.
 const MAX_BYTES: u64 = 65_536;
+/// Of larger messages the first block, which is copied then, is a small part.
+const LARGEST: u64 = 1 << 20;
 /// Smaller messages are copied: that costs less than to name a place for each.
 const MIN_BYTES: u64 = 1024;
 
@@ -49,10 +51,10 @@ impl Spares {
             self.clear(released);
             self.shape = Some(shape);
         }
-        if !(MIN_BYTES..=MAX_BYTES).contains(&shape.capacity) {
+        if shape.capacity < MIN_BYTES || shape.size > LARGEST {
             return;
         }
-        let wanted = (MAX_BYTES / shape.capacity) as usize;
+        let wanted = (MAX_BYTES / shape.capacity).max(1) as usize;
         while self.buffers.len() < wanted
             && let Some(buffer) = storage(shape.capacity)
         {
@@ -71,16 +73,15 @@ impl Spares {
         let Some(shape) = self.shape else { return };
         for &buffer in &self.buffers {
             for index in 0..u64::from(shape.count) {
-                if left == 0 || !plan.has_room(3, head + block_bytes as usize) {
-                    return;
-                }
                 let offset = index * u64::from(block_bytes);
                 let len = shape.size.saturating_sub(offset).min(u64::from(block_bytes)) as u32;
+                if left == 0 || !plan.has_room(2, head + len as usize) {
+                    return;
+                }
                 plan.pooled(head);
                 plan.payload(BufferRange::new(buffer, offset, len));
                 if len < block_bytes && shape.count > 1 {
                     // A datagram that is shorter than the one before it is the last of a read.
-                    plan.pooled((block_bytes - len) as usize);
                     return;
                 }
                 left -= 1;

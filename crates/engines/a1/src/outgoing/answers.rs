@@ -2,6 +2,7 @@
 
 use super::blocks::Lost;
 use super::{Active, MAX_WINDOW, Outgoing};
+use core::time::Duration;
 use pinnace_core::{LossSample, Time};
 
 /// Repetitions without an answer after which the peer is given up.
@@ -37,20 +38,42 @@ pub(crate) enum Expired {
 }
 
 impl Outgoing {
-    /// An ACK came, or what has the same fields: a NACK, a SYNC_REPLY. `ranges` have arrived beyond `next_expected`; raw
-    /// mode has none. The edge never goes back.
+    /// An ACK came, or a NACK, which has the same fields. `ranges` have arrived beyond `next_expected`; raw mode has none.
+    /// The edge never goes back.
     pub(crate) fn on_ack(&mut self, now: Time, next_expected: u64, ranges: &[(u64, u64)], edge: u64) -> Acked {
+        let acked = self.learn(now, next_expected, ranges, edge);
+        if !acked.invalid {
+            self.restart(now);
+        }
+        acked
+    }
+
+    /// A SYNC_REPLY came. It says as much, and is no ACK unless it acknowledges something: whoever answers questions and
+    /// gets no blocks is waited for no longer than whoever says nothing.
+    pub(crate) fn on_sync_reply(&mut self, now: Time, next_expected: u64, edge: u64) -> Acked {
+        let acked = self.learn(now, next_expected, &[], edge);
+        if acked.newly > 0 {
+            self.restart(now);
+        }
+        acked
+    }
+
+    /// What was waited for has been heard.
+    fn restart(&mut self, now: Time) {
+        self.heard_at = now;
+        self.repetitions = 0;
+        self.is_forced = false;
+    }
+
+    fn learn(&mut self, now: Time, next_expected: u64, ranges: &[(u64, u64)], edge: u64) -> Acked {
         let ranges = if self.agreement.current().reliable { ranges } else { &[] };
         if next_expected > self.sent || edge > next_expected + MAX_WINDOW || self.speaks_of_unsent(ranges) {
             return Acked { invalid: true, newly: 0 };
         }
-        self.heard_at = now;
-        self.repetitions = 0;
-        self.is_forced = false;
         self.edge = self.edge.max(edge);
         let mut newly = 0;
         if let Some(active) = self.active.as_deref_mut() {
-            let Active { blocks, path, .. } = active;
+            let Active { blocks, path, progress_at, futile, .. } = active;
             let mut deliver = |wire: u64, stamp: &_| path.delivery.on_packet_acked(now, wire, stamp);
             newly += blocks.acknowledge_below(next_expected, &mut deliver);
             for &(low, high) in ranges {
@@ -63,6 +86,7 @@ impl Outgoing {
                 let sample = self.sample.take();
                 let ack = path.delivery.finish(now, sample, blocks.bytes());
                 path.on_feedback(now, None, ack);
+                (*progress_at, *futile) = (now, 0);
             }
         }
         Acked { newly, invalid: false }
@@ -85,7 +109,7 @@ impl Outgoing {
         let Some(active) = self.active.as_deref_mut().filter(|_| self.agreement.current().reliable) else {
             return Nacked::default();
         };
-        let Active { blocks, path, loaded } = active;
+        let Active { blocks, path, loaded, .. } = active;
         // A path that has filled up is not answered faster because it was once empty: asked for meanwhile, a block would
         // go out again and again.
         let rtt = (self.timing.rtt, (*loaded).max(self.timing.rtt));
@@ -116,6 +140,13 @@ impl Outgoing {
         let is_waiting =
             self.agreement.current().reliable && self.acked < self.sent && !self.is_forced && !self.is_over;
         is_waiting.then(|| self.heard_at + self.timing.rto.saturating_mul(1 << self.repetitions))
+    }
+
+    /// When the peer is given up although it answers: it has asked for blocks again and again, and gets none, as on a path
+    /// that carries short datagrams only. `patience`: without a block that arrives.
+    pub(crate) fn futile_at(&self, patience: Duration) -> Option<Time> {
+        let active = self.active.as_deref().filter(|active| active.futile >= MAX_REPETITIONS && self.acked < self.sent);
+        active.map(|active| active.progress_at + patience)
     }
 
     /// The time-out, if it has expired: the oldest block that is not acknowledged goes again, as soon as the rate lets it

@@ -18,6 +18,8 @@ pub(super) enum State {
     UnderWay,
     Arrived,
     Lost,
+    /// It was dropped instead of leaving.
+    Skipped,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -121,6 +123,15 @@ impl Blocks {
         self.bytes += self.wire(&record);
     }
 
+    /// The next blocks do not leave at all.
+    pub(super) fn skip(&mut self, count: u64) {
+        let zero = Time::ZERO;
+        let stamp =
+            DeliveryStamp { sent_at: zero, delivered: 0, delivered_at: zero, first_sent_at: zero, app_limited: true };
+        let record = Record { stamp, message: 0, index: 0, len: 0, state: State::Skipped, is_repeated: false };
+        self.records.extend(core::iter::repeat_n(record, count as usize));
+    }
+
     /// Everything below `next_expected` has arrived. Shows each block that was under way, as bytes on the wire and its
     /// stamp, to `each`; returns how many blocks are new.
     pub(super) fn acknowledge_below(&mut self, next_expected: u64, mut each: impl FnMut(u64, &DeliveryStamp)) -> u64 {
@@ -129,7 +140,7 @@ impl Blocks {
             && let Some(record) = self.records.pop_front()
         {
             self.base += 1;
-            newly += u64::from(record.state != State::Arrived);
+            newly += u64::from(matches!(record.state, State::UnderWay | State::Lost));
             if record.state == State::UnderWay {
                 let wire = self.wire(&record);
                 self.bytes -= wire;

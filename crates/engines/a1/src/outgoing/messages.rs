@@ -1,8 +1,7 @@
 //! The messages of a direction in the order of their numbers, and how they are cut into blocks.
 //!
 //! Always true: the messages have consecutive numbers, given when they are queued; those before `next` need no new block;
-//! the blocks of a message get consecutive numbers when they leave for the first time, so what is dropped before that has
-//! none, and the peer sees that the message is not whole.
+//! the blocks of a message get consecutive numbers when they leave for the first time, or are dropped instead.
 //= A-6
 //= A-20
 

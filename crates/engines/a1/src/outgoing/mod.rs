@@ -5,7 +5,8 @@
 //! identifiers or datagrams, nor how the round trip is measured.
 //!
 //! Always true: `acked <= sent`; a block only leaves below the edge and less than the window beyond `acked`; bodies leave
-//! no faster than the terms say, repetitions included; nothing is believed of what was never sent; idle, and once
+//! no faster than the terms say, repetitions included; nothing is believed of what was never sent; every block has a
+//! number, also if it never leaves because it is too old; idle, and once
 //! [`Outgoing::rest`] has been called, it takes less than 350 bytes. A connection without repetition keeps what it has sent
 //! only for congestion control.
 //= A-21
@@ -56,6 +57,12 @@ struct Active {
     path: Path,
     /// The round trip with the queues that there are now: what was repeated less than this ago cannot be missed again.
     loaded: Duration,
+    /// Since when no block has arrived that was not known to have.
+    progress_at: Time,
+    /// Repetitions that have left since then.
+    futile: u32,
+    /// One past the last block that was dropped and has a number.
+    passed: u64,
 }
 
 /// The sending half of a connection.
@@ -82,7 +89,9 @@ pub(crate) struct Outgoing {
     is_forced: bool,
     is_over: bool,
     /// Blocks that were dropped and not reported.
-    stale: u64,
+    stale: u32,
+    /// Blocks that were dropped and have no numbers yet, because the window is full.
+    owed: u32,
 }
 
 impl Outgoing {
@@ -102,6 +111,7 @@ impl Outgoing {
             sample: None,
             heard_at: Time::ZERO,
             repetitions: 0,
+            owed: 0,
             overhead,
             congestion,
             is_forced: false,
@@ -148,7 +158,7 @@ impl Outgoing {
     //= A-16
     //= A-22
     pub(crate) fn is_full(&self) -> bool {
-        self.messages.len() >= self.terms().outstanding || self.sent + self.messages.unsent() >= self.limit()
+        self.messages.len() >= self.terms().outstanding || self.end() + self.messages.unsent() >= self.limit()
     }
 
     /// Whether so much may be queued again that whoever was refused should be told: a third of the window, so that blocks
@@ -156,7 +166,7 @@ impl Outgoing {
     //= A-16
     pub(crate) fn is_roomy(&self) -> bool {
         let terms = self.terms();
-        let room = self.limit().saturating_sub(self.sent + self.messages.unsent());
+        let room = self.limit().saturating_sub(self.end() + self.messages.unsent());
         !self.is_full()
             && (room >= terms.window / 3 || self.is_quiet())
             && (self.messages.len() <= terms.outstanding - terms.outstanding / 4)
@@ -214,17 +224,32 @@ impl Outgoing {
         self.agreement.is_pending()
     }
 
-    /// Drops, in raw mode, what has not left of the messages that are next and past their deadline. They get no block
-    /// numbers, but keep their message numbers. Returns how many blocks.
+    /// Drops, in raw mode, what has not left of the messages that are next and past their deadline. Returns how many blocks.
+    /// Their numbers are passed over, so that the peer sees how much is missing, and where.
+    //= A-6
     pub(crate) fn drop_stale(&mut self, now: Time) -> u64 {
         let stale = if self.terms().reliable { 0 } else { self.messages.drop_stale(now) };
-        self.stale += stale;
+        // Queued are never more than two windows.
+        self.stale += stale as u32;
+        self.owed += stale as u32;
+        self.pass_over(now);
         stale
+    }
+
+    /// One past the last block, whether it has left or was dropped, and whether or not there was room for its number.
+    pub(crate) fn end(&self) -> u64 {
+        self.sent + u64::from(self.owed)
+    }
+
+    /// Whether dropped blocks have used up the window, which opens again when the peer is told of them.
+    pub(crate) fn has_passed_window(&self) -> bool {
+        let passed = self.active.as_deref().map_or(0, |active| active.passed);
+        passed == self.sent && self.acked < self.sent && self.sent >= self.limit()
     }
 
     /// Blocks that were dropped since this was asked last.
     pub(crate) fn take_stale(&mut self) -> u64 {
-        core::mem::take(&mut self.stale)
+        core::mem::take(&mut self.stale).into()
     }
 
     /// When [`Outgoing::drop_stale`] has something to do.
@@ -284,7 +309,7 @@ impl Outgoing {
 
     /// Whether no block is queued or unacknowledged.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.is_over || (self.messages.unsent() == 0 && self.acked == self.sent)
+        self.is_over || (self.messages.unsent() == 0 && self.acked == self.end())
     }
 
     /// Gives back all memory that an idle direction does not need: congestion control starts anew with the next block.

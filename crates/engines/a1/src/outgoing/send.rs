@@ -59,6 +59,7 @@ impl Outgoing {
         if self.sent >= self.limit() {
             return Next::Nothing;
         }
+        debug_assert_eq!(self.owed, 0, "numbers are passed over as far as the window reaches");
         match self.messages.fresh(self.sent) {
             Some(block) => self.when(now, block),
             None => Next::Nothing,
@@ -102,21 +103,49 @@ impl Outgoing {
         block.is_some_and(|block| self.rate_ready_at(now, block.place.len) > now)
     }
 
+    /// Gives numbers to blocks that were dropped, as far as the window reaches.
+    pub(super) fn pass_over(&mut self, now: Time) {
+        let count = u64::from(self.owed).min(self.limit().saturating_sub(self.sent));
+        if count == 0 {
+            return;
+        }
+        let passed = self.sent + count;
+        let active = self.activate(now);
+        active.blocks.skip(count);
+        active.passed = passed;
+        self.sent = passed;
+        self.owed -= count as u32;
+        if self.agreement.advance(self.sent) {
+            self.follow_terms(now);
+        }
+    }
+
+    fn activate(&mut self, now: Time) -> &mut Active {
+        let (sent, overhead, kind, loaded) = (self.sent, self.overhead, self.congestion, self.timing.rtt);
+        let mss = u64::from(self.agreement.current().block_bytes) + u64::from(overhead);
+        self.active.get_or_insert_with(|| {
+            let (blocks, path) = (Blocks::new(sent, overhead), Path::new(kind, mss, now));
+            Box::new(Active { blocks, path, loaded, progress_at: now, futile: 0, passed: 0 })
+        })
+    }
+
     /// `block`, as [`Outgoing::next`] gave it, leaves now.
     pub(crate) fn on_sent(&mut self, now: Time, block: &Block) {
         let len = block.place.len;
         let wire = u64::from(len) + u64::from(self.overhead);
         let is_new = block.number == self.sent;
-        if self.acked == self.sent || (self.is_forced && !is_new) {
+        let is_first = self.acked == self.sent;
+        if is_first || (self.is_forced && !is_new) {
             self.heard_at = now;
             self.is_forced = false;
         }
-        let (sent, overhead, kind, loaded) = (self.sent, self.overhead, self.congestion, self.timing.rtt);
-        let mss = u64::from(self.agreement.current().block_bytes) + u64::from(overhead);
-        let active = self.active.get_or_insert_with(|| {
-            Box::new(Active { blocks: Blocks::new(sent, overhead), path: Path::new(kind, mss, now), loaded })
-        });
-        let Active { blocks, path, .. } = &mut **active;
+        self.activate(now);
+        let Some(active) = self.active.as_deref_mut() else { return };
+        if is_first {
+            (active.progress_at, active.futile) = (now, 0);
+        }
+        active.futile = active.futile.saturating_add(u32::from(!is_new));
+        let Active { blocks, path, .. } = active;
         let in_flight = blocks.bytes();
         let stamp = path.delivery.on_sent(now, wire, in_flight);
         let leaving = Leaving { number: block.number, message: block.message, index: block.index, len: len as u16 };

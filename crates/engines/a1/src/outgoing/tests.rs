@@ -386,11 +386,93 @@ fn stale_blocks_of_raw_mode_are_dropped_before_they_leave() {
     assert_eq!((outgoing.queued_blocks(), outgoing.stale_at()), (3, Some(at(30))));
     let blocks = send(&mut outgoing, at(11));
     let facts: Vec<_> = blocks.iter().map(|block| (block.number, block.message, block.index)).collect();
-    assert_eq!(facts, [(2, 2, 0), (3, 2, 1)], "block numbers without a gap, message numbers with one");
+    assert_eq!(facts, [(6, 2, 0), (7, 2, 1)], "the numbers tell how many blocks are missing");
     assert_eq!(outgoing.next(at(30)), Next::Nothing, "nobody had to ask for the drop");
-    outgoing.on_ack(at(31), 4, &[], 64);
+    outgoing.on_ack(at(31), 8, &[], 64);
     assert_eq!(done(&mut outgoing), [(2, false)]);
-    assert_eq!((outgoing.queued_blocks(), outgoing.is_quiet()), (0, true));
+    assert_eq!((outgoing.queued_blocks(), outgoing.sent(), outgoing.is_quiet()), (0, 9, false), "one is to be told of");
+    assert_eq!(outgoing.on_sync_reply(at(32), 9, 64), Acked::default());
+    assert!(outgoing.is_quiet());
+}
+
+//= A-6, A-21 test
+#[test]
+fn what_is_too_old_is_numbered_as_far_as_the_window_reaches_and_all_of_it_at_the_end() {
+    let mut outgoing = Outgoing::new(&Opening { edge: 4, ..opening(raw()) });
+    outgoing.queue(&Message { deadline: Some(at(10)), ..message(0, 3_000) }).unwrap();
+    outgoing.queue(&Message { deadline: Some(at(10)), ..message(1, 6_000) }).unwrap();
+    assert!(!outgoing.has_passed_window());
+    assert_eq!(outgoing.drop_stale(at(10)), 9);
+    assert_eq!((outgoing.sent(), outgoing.end(), outgoing.in_flight()), (4, 9, 0));
+    assert!(outgoing.has_passed_window() && outgoing.needs_sync() && !outgoing.is_quiet() && outgoing.is_full());
+    assert!(outgoing.is_flushed(), "CLOSE tells of the rest");
+    // The peer hears of four, and makes room for seven more.
+    assert_eq!(outgoing.on_sync_reply(at(11), 4, 11), Acked::default());
+    assert!(!outgoing.is_full());
+    outgoing.queue(&Message { deadline: Some(at(90)), ..message(2, 1_000) }).unwrap();
+    assert_eq!(numbers(&send(&mut outgoing, at(12))), [9]);
+    assert!(!outgoing.has_passed_window() && outgoing.sent() == outgoing.end());
+    assert_eq!(outgoing.on_ack(at(13), 10, &[], 20).newly, 1, "what was dropped does not count as arrived");
+    assert!(outgoing.is_quiet());
+}
+
+/// What a SYNC_REPLY says that acknowledges nothing.
+fn answer_question(outgoing: &mut Outgoing, now: Time) {
+    let (acked, edge) = (outgoing.acked(), outgoing.edge());
+    assert_eq!(outgoing.on_sync_reply(now, acked, edge), Acked::default());
+}
+
+//= A-6 test
+#[test]
+fn answers_to_questions_do_not_put_off_the_repetition() {
+    let mut outgoing = outgoing(terms());
+    outgoing.queue(&message(0, 3_000)).unwrap();
+    assert_eq!(send(&mut outgoing, at(0)).len(), 3);
+    let mut now = at(0);
+    let mut repeated = Vec::new();
+    let given_up = loop {
+        now += MS * 10;
+        answer_question(&mut outgoing, now);
+        match outgoing.expire(now) {
+            Expired::GivenUp => break now,
+            Expired::Repeat => repeated.extend(numbers(&send(&mut outgoing, now))),
+            Expired::Nothing => {}
+        }
+    };
+    assert_eq!(repeated, [0; 8]);
+    assert_eq!(given_up, at(250 * 511), "250 ms, doubled eight times");
+}
+
+#[test]
+fn an_answer_to_a_question_that_acknowledges_something_starts_the_time_out_anew() {
+    let mut outgoing = outgoing(terms());
+    outgoing.queue(&message(0, 3_000)).unwrap();
+    send(&mut outgoing, at(0));
+    assert_eq!(outgoing.on_sync_reply(at(100), 1, 64), Acked { newly: 1, invalid: false });
+    assert_eq!(outgoing.expires_at(), Some(at(350)));
+}
+
+//= A-7 test
+#[test]
+fn who_asks_for_blocks_and_gets_none_is_given_up() {
+    let patience = MS * 15_000;
+    for gets_one in [false, true] {
+        let mut outgoing = outgoing(terms());
+        outgoing.queue(&message(0, 3_000)).unwrap();
+        send(&mut outgoing, at(0));
+        assert_eq!(outgoing.futile_at(patience), None);
+        for round in 1..=4 {
+            let now = at(1000 * round);
+            outgoing.on_ack(now, 0, &[], 64);
+            outgoing.on_nack(now, &[(0, 3)]);
+            assert_eq!(numbers(&send(&mut outgoing, now)), [0, 1, 2]);
+            assert_eq!(outgoing.futile_at(patience), (round >= 3).then(|| at(15_000)), "eight are many");
+        }
+        if gets_one {
+            outgoing.on_ack(at(5000), 0, &[(2, 3)], 64);
+            assert_eq!(outgoing.futile_at(patience), None, "it does get blocks");
+        }
+    }
 }
 
 #[test]

@@ -60,7 +60,7 @@ fn a_last_block_may_be_short() {
     let mut slots = ReceivePlan::new();
     slots.reset(64);
     half.incoming.expect(&mut slots, HEAD);
-    assert_eq!(slots.bytes(), 2 * (HEAD + BLOCK as usize), "each datagram has its room");
+    assert_eq!(slots.bytes(), 2 * HEAD + 150, "the driver has room behind it for whatever is longer");
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn a_message_like_the_one_before_lands_in_storage_made_ahead() {
     let mut half = Half::new(Policy { block_bytes: 9000, max_message: 20_000, makes_ahead: true, ..policy(true) });
     half.new_block(&large(0, 0, 4000, 0));
     let expected = plan(&half, 64);
-    assert_eq!(expected.len(), 15, "what a read brings: {expected:?}");
+    assert_eq!(expected.len(), 16, "what a read brings: {expected:?}");
     assert!(expected.iter().all(|(_, offset, len)| (*offset, *len) == (0, 4000)));
     let place = half.new_block(&large(1, 1, 4000, 0)).place.expect("it has bytes");
     assert_eq!((place.buffer.index(), place.offset, place.len), expected[0]);
@@ -117,4 +117,39 @@ fn a_message_like_the_one_before_lands_in_storage_made_ahead() {
     half.incoming.rest();
     assert_eq!(half.incoming.allocated(), 2 * 4000 + 20_000);
     assert_eq!(plan(&half, 64), []);
+}
+
+//= A-19 test
+#[test]
+fn as_many_small_messages_are_expected_as_a_read_brings_however_large_blocks_may_be() {
+    for block_bytes in [4000, 9000, 60_000] {
+        let mut half = Half::new(Policy { block_bytes, max_message: 20_000, makes_ahead: true, ..policy(true) });
+        half.new_block(&large(0, 0, 4000, 0));
+        assert_eq!(plan(&half, 64).len(), 65_535 / (4000 + HEAD));
+        assert_eq!(plan(&half, 5).len(), 5);
+    }
+}
+
+//= A-19 test
+#[test]
+fn one_large_message_is_expected_like_the_one_before_and_a_huge_one_is_not() {
+    for (bytes, is_expected) in [(100_000_u32, true), (1 << 20, true), ((1 << 20) + 1, false)] {
+        let mut half = Half::new(Policy {
+            block_bytes: 9000,
+            max_message: 2 << 20,
+            makes_ahead: true,
+            window: 1000,
+            ..policy(true)
+        });
+        let blocks = bytes.div_ceil(9000);
+        for index in 0..blocks {
+            half.new_block(&large(0, 0, bytes, index as u16));
+        }
+        let expected = plan(&half, 64);
+        let buffers = half.incoming.allocated().div_ceil(u64::from(blocks) * 9000);
+        assert_eq!(buffers, if is_expected { 2 } else { 1 });
+        assert_eq!(expected.len(), if is_expected { 7 } else { 0 }, "as much as a read brings");
+        let place = half.new_block(&large(blocks.into(), 1, bytes, 0)).place.expect("it has bytes");
+        assert_eq!(expected.first() == Some(&(place.buffer.index(), 0, 9000)), is_expected);
+    }
 }

@@ -3,7 +3,7 @@
 use super::owned::{self, Place};
 use super::{Carrier, EtherAddress, Listener, Options, Pool, Stream, Way};
 use crate::xtp;
-use crate::xtp::qmp::{interface_of, way_to};
+use crate::xtp::qmp::{interface_of, ipv4_of, way_to};
 use pinnace_link::Link;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
@@ -67,17 +67,35 @@ impl Endpoint {
         })
     }
 
+    /// An endpoint on Ethernet, on the interface that a station is seen through; peers are told its first IPv4 address, if it
+    /// has one.
+    ///
+    /// # Errors
+    /// As [`Endpoint::on_interface`].
+    pub fn client_of_station(station: &EtherAddress, options: &Options) -> io::Result<Self> {
+        let local = ipv4_of(&station.interface).unwrap_or(Ipv4Addr::UNSPECIFIED);
+        Self::on_interface(&station.interface, (local, 0).into(), options)
+    }
+
     /// Connects to a station of Ethernet that is known by its link address, on the interface of this endpoint.
     ///
     /// # Errors
     /// As [`Endpoint::connect`]; also if there is no such interface.
     pub fn connect_station(&self, station: &EtherAddress, port: u16) -> io::Result<Stream> {
+        let stream = self.begin_station(station, port)?;
+        stream.wait_established(None)?;
+        Ok(stream)
+    }
+
+    /// As [`Endpoint::connect_station`], without waiting: FIRST is on its way. Data may follow at once.
+    ///
+    /// # Errors
+    /// If there is no such interface, or there are too many contexts.
+    pub fn begin_station(&self, station: &EtherAddress, port: u16) -> io::Result<Stream> {
         let to = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port);
         let connection = self.inner.connect_station(station.resolve()?, to)?;
         connection.begin_now()?;
-        let stream = Stream::of(self.clone(), connection);
-        stream.wait_established(None)?;
-        Ok(stream)
+        Ok(Stream::of(self.clone(), connection))
     }
 
     /// An endpoint at a port that the system picks, on every address of this host: for those who only open streams.
@@ -152,6 +170,11 @@ impl Endpoint {
         let connection = self.inner.connect(to)?;
         connection.begin_now()?;
         Ok(Stream::of(self.clone(), connection))
+    }
+
+    /// Says the end of streams that have just ended well a few times more, as it may be lost: see [`xtp::Endpoint::part`].
+    pub fn part(&self) {
+        self.inner.part();
     }
 
     /// What the socket could not be given, with the command that would help.

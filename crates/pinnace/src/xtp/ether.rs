@@ -7,7 +7,7 @@ use crate::Error;
 use pinnace_core::Address;
 use pinnace_link::{CaptureOptions, EtherLink, EtherOptions, Link, Neighbour, neighbour};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 /// How long the kernel may ask for the station behind an address.
@@ -32,6 +32,15 @@ pub(super) fn interface_of(local: IpAddr) -> Result<String, Error> {
     all.into_iter().find(|interface| interface.ip() == local).map(|interface| interface.name).ok_or_else(|| {
         let why = "no interface of this host has this address: name one that has";
         failed(io::Error::new(io::ErrorKind::AddrNotAvailable, why))
+    })
+}
+
+/// The first IPv4 address of an interface.
+pub(super) fn ipv4_of(interface: &str) -> Option<Ipv4Addr> {
+    let all = if_addrs::get_if_addrs().ok()?;
+    all.into_iter().filter(|found| found.name == interface).find_map(|found| match found.ip() {
+        IpAddr::V4(ip) => Some(ip),
+        IpAddr::V6(_) => None,
     })
 }
 

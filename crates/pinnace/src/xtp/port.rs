@@ -22,6 +22,10 @@ pub(super) type Call<'a> = pinnace_runtime::Call<'a, Xtp, Exchange>;
 const LINGER: Duration = Duration::from_secs(1);
 /// And for resets that are said again: a little longer than the engine takes for that.
 pub(super) const FAREWELL: Duration = Duration::from_millis(200);
+/// How often the last END is said again, and how long after each time, with a round trip, its peer may ask for it.
+const PARTINGS: u32 = 3;
+const PARTING: Duration = Duration::from_millis(10);
+const LONGEST_PARTING: Duration = Duration::from_millis(300);
 /// How often somebody looks whether all of them have been.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -197,6 +201,18 @@ impl End {
             }
         }
         true
+    }
+
+    /// Says the last END again, several times within three round trips and a little more.
+    pub(super) fn part(&self) {
+        for _ in 0..PARTINGS {
+            let said = self.port.call(|Call { now, engine, .. }| engine.repeat_ends(now));
+            let Ok(Some(round_trip)) = said else { return };
+            let wait = (round_trip + PARTING).min(LONGEST_PARTING);
+            if let Err(WaitError::Endpoint(_)) = self.port.wait_until(|_| None::<()>, deadline(wait)) {
+                return;
+            }
+        }
     }
 
     /// The internet address of a peer, as far as it has one.

@@ -11,7 +11,7 @@ use pinnace_qmp::{Medium, Profile, State};
 use pinnace_runtime::WaitError;
 use pinnace_xtp::Config;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -143,6 +143,11 @@ pub(crate) fn way_to(peer: IpAddr, carrier: &qmp::Carrier) -> Result<(IpAddr, Op
 /// The interface of this host that has this address.
 pub(crate) fn interface_of(local: IpAddr) -> Result<String, Error> {
     ether::interface_of(local)
+}
+
+/// The first IPv4 address of an interface.
+pub(crate) fn ipv4_of(interface: &str) -> Option<Ipv4Addr> {
+    ether::ipv4_of(interface)
 }
 
 impl Connection {

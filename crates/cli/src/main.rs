@@ -8,6 +8,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod a1;
+mod address;
 mod bare;
 mod cast;
 mod content;

@@ -7,7 +7,7 @@ use crate::netcat::{Said, one_of, said};
 use crate::transport;
 use pinnace::service::{Method, Path, PathClass, Service, Uri};
 use pinnace::zcrp::Profile;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// An address, or a URI that has one.
 pub(crate) fn target(text: &str) -> Result<String, String> {
@@ -54,7 +54,7 @@ impl Tool {
             return Ok(());
         }
         // A name that is not known yet is told of by whoever connects.
-        let peer = asked.authority.to_socket_addrs().ok().and_then(|mut found| found.next());
+        let peer = crate::address::lookup(&asked.authority).ok().flatten();
         // Whoever listens everywhere does not know from how far they come: perhaps from here.
         let peer = peer.map(|peer| match peer.ip() {
             IpAddr::V4(ip) if ip.is_unspecified() => SocketAddr::new(Ipv4Addr::LOCALHOST.into(), peer.port()),

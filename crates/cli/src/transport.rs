@@ -76,9 +76,10 @@ impl Transport {
     pub(crate) fn error(&self, peer: &str, error: pinnace::Error) -> Error {
         match error {
             pinnace::Error::Failed(Failure::PeerGone) | pinnace::Error::Refused(Refused::Closed(Failure::PeerGone)) => {
+                // Three times as long, if it still sends something (Z-19).
                 Error::peer_gone(format!(
-                    "{peer} has not answered for {} s: it was killed, or the network between is down; run the command \
-                     again when it is back",
+                    "{peer} has not answered for {} s or more: it was killed, or the network between is down; run the \
+                     command again when it is back",
                     self.timeout.as_secs_f32()
                 ))
             }
@@ -94,6 +95,9 @@ impl Transport {
 pub(crate) fn address(text: &str) -> Result<String, String> {
     let (host, port) = text.rsplit_once(':').ok_or("has no port; write it as HOST:PORT")?;
     port.parse::<u16>().map_err(|_| format!("`{port}` is no port; write the address as HOST:PORT"))?;
+    if crate::address::station(text).is_some() {
+        return Ok(text.to_owned());
+    }
     if host.is_empty() || (host.contains(':') && !(host.starts_with('[') && host.ends_with(']'))) {
         return Err("write it as HOST:PORT, with an IPv6 address in brackets: [::1]:4747".to_owned());
     }

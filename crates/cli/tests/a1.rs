@@ -4,6 +4,7 @@ mod common;
 
 use common::{Listening, content, fed, line, pinnace, run, text, wait};
 use serde_json::Value;
+use std::net::UdpSocket;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -147,6 +148,67 @@ fn a_listener_that_is_killed_is_noticed_and_ctrl_c_ends_both() {
     assert_eq!(wait(&mut sender), Some(130));
     listening.signal("-INT");
     assert_eq!(listening.finish().0, Some(130));
+}
+
+/// Stands before a listener, at the same port of another address, and passes on to it only what is short.
+fn short_ones_to(listener: &str) -> String {
+    let listener: std::net::SocketAddr = listener.parse().unwrap();
+    let near = UdpSocket::bind(("127.0.0.2", listener.port())).expect("the port is free at another address");
+    let far = UdpSocket::bind("127.0.0.1:0").unwrap();
+    far.connect(listener).unwrap();
+    let address = near.local_addr().unwrap().to_string();
+    let (to_near, from_far) = (near.try_clone().unwrap(), far.try_clone().unwrap());
+    let sender = std::sync::Arc::new(std::sync::OnceLock::new());
+    let known = std::sync::Arc::clone(&sender);
+    std::thread::spawn(move || {
+        let mut datagram = [0; 65_536];
+        while let Ok((bytes, from)) = near.recv_from(&mut datagram) {
+            sender.get_or_init(|| from);
+            if bytes < 500 {
+                let _ = far.send(&datagram[..bytes]);
+            }
+        }
+    });
+    std::thread::spawn(move || {
+        let mut datagram = [0; 65_536];
+        while let Ok(bytes) = from_far.recv(&mut datagram) {
+            let _ = known.get().map(|sender| to_near.send_to(&datagram[..bytes], sender));
+        }
+    });
+    address
+}
+
+#[test]
+fn messages_that_are_lost_whole_at_the_end_are_told_of() {
+    for json in [false, true] {
+        let listening =
+            listen(&[&["--mode", "raw", "--count", "1"][..], if json { &["--json"] } else { &[] }].concat());
+        let relay = short_ones_to(&listening.address);
+        let sent = run(&["a1", "send", "--mode", "raw", "--to", &relay, "--size", "1000", "--count", "3"]);
+        assert_eq!(sent.status.code(), Some(0), "{}", text(&sent.stderr));
+        let (code, out, err) = listening.finish();
+        assert_eq!(code, Some(3), "{err}");
+        assert!(err.contains("something was lost"), "{err}");
+        if json {
+            let lost: Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
+            assert_eq!(lost["event"], "lost", "{out}");
+        } else {
+            assert_eq!(out, "lost\n");
+        }
+    }
+}
+
+#[test]
+fn who_takes_nothing_can_send_and_blocks_can_have_any_size() {
+    use pinnace::a1::{Full, Options, Qos, Socket, reliable};
+    let listening = listen(&["--count", "2"]);
+    let socket = Socket::client(reliable(), &Options::default()).unwrap();
+    let connection = socket.connect(&*listening.address, Qos { largest_received: 0, ..reliable() }).unwrap();
+    connection.send(b"ahoy".to_vec(), Full::Block).unwrap();
+    connection.close(Duration::from_secs(5)).unwrap();
+    let sent = run(&["a1", "send", "--to", &listening.address, "--block", "1", "--size", "1"]);
+    assert_eq!(sent.status.code(), Some(0), "{}", text(&sent.stderr));
+    assert_eq!(listening.finish(), (Some(0), line(b"ahoy") + &line(&content(0, 1)), String::new()));
 }
 
 #[test]

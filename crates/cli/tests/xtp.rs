@@ -2,6 +2,8 @@
 #![allow(clippy::print_stderr, reason = "a test that is skipped says so")]
 
 mod common;
+#[path = "qmp/relay.rs"]
+mod relay;
 
 use common::{Listening, content, fed, line, many_senders, pinnace, run, text, wait};
 use serde_json::Value;
@@ -26,6 +28,59 @@ fn may_use_raw_sockets() -> bool {
         eprintln!("left out: needs CAP_NET_RAW");
     }
     may
+}
+
+#[test]
+fn what_has_come_of_the_input_is_sent_before_there_is_more() {
+    use pinnace::xtp::{Endpoint, Incoming, Options, Services};
+    use std::io::{Read, Write};
+    let server = Endpoint::bind("127.0.0.1:0", &Options::default()).unwrap();
+    let listener = server.listen(Services::ALL).unwrap();
+    let start =
+        |to: &str| pinnace(&["xtp", "send", "-", to]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let mut sender = start(&server.local_addr().to_string());
+    let mut stdin = sender.stdin.take().unwrap();
+    stdin.write_all(&[7; 1000]).unwrap();
+    let come = listener.accept_timeout(Duration::from_secs(10)).unwrap().expect("it comes");
+    let Incoming::Connection(mut connection) = come else { panic!("a stream") };
+    connection.read_exact(&mut [0; 1000]).unwrap();
+    drop(stdin);
+    assert_eq!(connection.read(&mut [0; 1]).unwrap(), 0);
+    drop(connection);
+    assert_eq!(wait(&mut sender), Some(0));
+    // A pause is no end of a message.
+    let listening = listen(&["--count", "1"]);
+    let mut sender = start(&listening.address);
+    let mut stdin = sender.stdin.take().unwrap();
+    for words in [&b"ahoy, "[..], b"sailor"] {
+        stdin.write_all(words).unwrap();
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    drop(stdin);
+    assert_eq!(wait(&mut sender), Some(0));
+    assert_eq!(listening.finish(), (Some(0), line(b"ahoy, sailor"), String::new()));
+}
+
+#[test]
+fn a_client_whose_end_is_lost_says_it_again() {
+    for command in ["send", "transact"] {
+        let listening = listen(&["--count", "2", "--nocheck", "--timeout", "1"]);
+        let relay = relay::Relay::without_ends(&listening.address, 2);
+        let ask = |to: &str| {
+            let client = match command {
+                "send" => run(&["xtp", "send", "--nocheck", "--service", "transaction", "--to", to, "--size", "500"]),
+                _ => run(&["xtp", "transact", "--nocheck", to, "--size", "500"]),
+            };
+            assert_eq!(client.status.code(), Some(0), "{command}: {}", text(&client.stderr));
+        };
+        ask(&relay.address.to_string());
+        assert_eq!(relay.lost.load(std::sync::atomic::Ordering::Relaxed), 2, "{command}");
+        // A listener that waits for what was lost gives up in between.
+        std::thread::sleep(Duration::from_secs(3));
+        ask(&listening.address);
+        let (code, out, err) = listening.finish();
+        assert_eq!((code, &*err, &*out), (Some(0), "", &*line(&content(0, 500)).repeat(2)), "{command}");
+    }
 }
 
 /// Protocol 36 of an address has one owner at a time: so have the tests.

@@ -1,15 +1,15 @@
 //! `pinnace a1 listen`.
 //!
-//! Always true: each connection has a thread of its own, so that a slow one does not hold up the others; this thread alone
-//! prints.
+//! Always true: each connection is served by a thread of its own, so that a slow one does not hold up the others; this thread
+//! alone prints.
 
-use super::{Line, QosArgs, Transport};
-use crate::bare::{self, Local, Sum, announce, one_line};
+use super::{Line, Lost, QosArgs, Transport};
+use crate::address::resolve;
+use crate::bare::{self, Crew, Local, Sum, announce, one_line};
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
 use crate::transport;
-use crate::xtp::resolve;
 use pinnace::a1::{Connection, Socket, Status};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -40,10 +40,28 @@ pub(super) struct Args {
 }
 
 /// What a connection's thread has to say.
-type Told = bare::Told<Line>;
+type Told = bare::Told<Said>;
 
-/// Connections that wait until a thread takes them.
-const BACKLOG: usize = 64;
+/// What it prints.
+enum Said {
+    Line(Line),
+    Lost(Lost),
+}
+
+impl Said {
+    /// `message`: which one it is.
+    fn print(self, message: u64, output: &Output) {
+        match self {
+            Self::Line(line) => Line { message, ..line }.print(output),
+            Self::Lost(lost) => output.result("lost", &lost),
+        }
+    }
+}
+
+/// Why a connection that was closed has not ended well.
+const LOST: &str = "it was closed, and something was lost";
+/// Connections that wait until a thread takes them; further ones are refused.
+const BACKLOG: usize = 4096;
 /// How long connections have to come to their end when enough has come.
 const LINGER: Duration = Duration::from_secs(1);
 
@@ -60,8 +78,8 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let result = std::thread::scope(|scope| {
         let (tell, told) = channel();
         let (is_over, socket) = (&is_over, &socket);
-        scope.spawn(move || accept(scope, is_over, socket, &tell));
-        let result = bare::print(args.count, output, &told, |message, line| Line { message, ..line }.print(output));
+        bare::begin(scope, move || accept(scope, is_over, socket, &tell))?;
+        let result = bare::print(args.count, output, &told, |message, said: Said| said.print(message, output));
         is_over.store(true, Ordering::Relaxed);
         result
     });
@@ -73,14 +91,15 @@ fn is_ended(is_over: &AtomicBool) -> bool {
     is_over.load(Ordering::Relaxed) || interrupt::requested()
 }
 
-/// Takes who comes, each on a thread of its own.
+/// Takes who comes, each on a thread of its own, once there is one.
 fn accept<'scope>(scope: &'scope Scope<'scope, '_>, is_over: &'scope AtomicBool, socket: &Socket, tell: &Sender<Told>) {
-    while !is_ended(is_over) {
+    let mut crew = Crew::new(scope);
+    while crew.wait(tell, || is_ended(is_over)) {
         match socket.accept_timeout(interrupt::LOOK) {
             Ok(None) => {}
             Ok(Some(connection)) => {
                 let tell = tell.clone();
-                scope.spawn(move || {
+                crew.give(move || {
                     if let Err(error) = read(&connection, is_over, &tell) {
                         let peer = connection.peer_addr();
                         // Whoever prints may have had enough.
@@ -113,11 +132,17 @@ fn read(connection: &Connection, is_over: &AtomicBool, tell: &Sender<Told>) -> R
                 if whole || bytes > 0 {
                     let source = Some(connection.peer_addr().to_string());
                     let line = Line { event: "message", message: 0, bytes, sha256, whole, lost, source };
-                    let _ = tell.send(Told::Message(line));
+                    let _ = tell.send(Told::Message(Said::Line(line)));
                 }
                 connection.recycler().recycle(received.data);
             }
-            Ok(None) if has_lost => return Err("it was closed, and something was lost".to_owned()),
+            Ok(None) if connection.status().contains(Status::LOST) => {
+                // Nothing stands behind it that could say so.
+                let source = connection.peer_addr().to_string();
+                let _ = tell.send(Told::Aside(Said::Lost(Lost { event: "lost", source })));
+                return Err(LOST.to_owned());
+            }
+            Ok(None) if has_lost => return Err(LOST.to_owned()),
             Ok(None) => return Ok(()),
             Err(pinnace::Error::Timeout) => {}
             Err(error) => return Err(error.to_string()),

@@ -71,6 +71,13 @@ struct Line {
     source: Option<String>,
 }
 
+/// Something was lost, and nothing came behind it.
+#[derive(Debug, Serialize)]
+struct Lost {
+    event: &'static str,
+    source: String,
+}
+
 impl Line {
     fn print(&self, output: &Output) {
         let lost = if self.lost { "lost\n" } else { "" };

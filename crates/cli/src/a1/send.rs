@@ -1,13 +1,13 @@
 //! `pinnace a1 send`.
 
 use super::{Line, QosArgs, Transport};
+use crate::address::resolve;
 use crate::bare::{Sum, What, bar};
 use crate::content::DATA;
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
 use crate::units::count_of;
-use crate::xtp::resolve;
 use crate::{transport, units};
 use indicatif::ProgressBar;
 use pinnace::Message;

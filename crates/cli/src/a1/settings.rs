@@ -43,10 +43,12 @@ impl fmt::Display for Mode {
 
 /// Bytes that may leave at once where a rate was given, and nothing else.
 const BURST: u32 = 64 << 10;
-/// Bytes of the largest message that a listener sends: it has nothing to say.
-const ANSWER: u32 = 1024;
-/// Bytes of the largest message that a sender takes, whoever listens.
+/// Bytes of the largest message that a listener sends: it has nothing to say, so whoever comes need not take anything.
+const ANSWER: u32 = 0;
+/// Bytes of the largest message that a sender takes, whoever listens, if the window has room for that.
 const ANY_ANSWER: u32 = 1 << 20;
+/// The smallest block that a socket picks for itself, bytes.
+const SMALLEST_BLOCK: u32 = 1024;
 
 /// The record of quality of service.
 #[derive(Clone, Debug, Args)]
@@ -101,7 +103,12 @@ impl QosArgs {
     pub(crate) fn sender(&self, largest: u64) -> Result<Qos, Error> {
         let (send_average, send_burst) = self.limit()?;
         let largest_sent = message_bytes(largest)?;
-        Ok(Qos { send_average, send_burst, largest_sent, largest_received: ANY_ANSWER, ..self.common()? })
+        let common = self.common()?;
+        // So many blocks are in the window of what is not sent: that of what is must not suffer.
+        let block = if common.block_size == 0 { SMALLEST_BLOCK } else { common.block_size };
+        let room = (a1::WINDOW_LIMIT - 1) / common.outstanding.max(1);
+        let largest_received = ANY_ANSWER.min(room.saturating_mul(block));
+        Ok(Qos { send_average, send_burst, largest_sent, largest_received, ..common })
     }
 
     /// The record of who receives messages of so many bytes at most.
@@ -221,7 +228,21 @@ mod tests {
         let receiver = qos("--rate 8mbit").receiver(0).unwrap();
         assert_eq!((receiver.receive_average, receiver.receive_burst, receiver.send_average), (1_000_000, BURST, 0));
         assert_eq!((receiver.largest_received, receiver.block_size), (1, 0));
-        assert!(receiver.largest_sent <= sender.largest_received, "they can talk");
+        assert_eq!(receiver.largest_sent, 0, "who takes nothing can send to it");
+    }
+
+    #[test]
+    fn every_block_has_a_window_and_leaves_room_for_what_other_listeners_announce() {
+        for words in
+            ["", "--block 1", "--block 16", "--block 65475", "--outstanding 65535", "--block 1 --outstanding 65535"]
+        {
+            let sender = qos(words).sender(1).unwrap();
+            let block = if sender.block_size == 0 { SMALLEST_BLOCK } else { sender.block_size };
+            let window = u64::from(sender.largest_received.div_ceil(block)) * u64::from(sender.outstanding);
+            assert!(window < u64::from(a1::WINDOW_LIMIT), "{words}");
+            // Listeners of before.
+            assert!(sender.outstanding > 16 || sender.largest_received >= 1024, "{words}");
+        }
     }
 
     #[test]

@@ -7,9 +7,12 @@ use pinnace::Message;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::Duration;
 
 /// Bytes of standard input or a file that travel together.
 const PIECE: usize = 256 << 10;
+/// Whether a piece is the last is found out for so long; then it goes, and the message may end without another byte.
+const HOLD: Duration = Duration::from_millis(10);
 /// The longest message.
 const MOST: u64 = u32::MAX as u64;
 
@@ -84,7 +87,7 @@ impl Content {
             Self::Input(input) => {
                 // It is read once.
                 let input = std::mem::replace(input, Box::new(std::io::empty()));
-                Pieces::Input { pieces: read_ahead(input), ahead: None, begun: false }
+                Pieces::Input { pieces: read_ahead(input), ahead: None }
             }
         }
     }
@@ -97,17 +100,17 @@ pub(crate) enum Pieces<'a> {
         source: &'a Source,
         from: usize,
     },
-    /// One piece is read ahead: the last one has to be known.
+    /// One piece is read ahead, if it comes soon: the last one should be known, and none should wait for long.
     Input {
         pieces: Receiver<Result<Vec<u8>, Error>>,
         ahead: Option<Vec<u8>>,
-        begun: bool,
     },
 }
 
 impl Pieces<'_> {
-    /// The next piece, and whether the message ends with it. An empty message has none. While it has to be waited for `look`
-    /// is called every [`interrupt::LOOK`]; its error ends the wait.
+    /// The next piece, and whether it is known that the message ends with it: where input pauses before its end it is not. An
+    /// empty message has none. While it has to be waited for `look` is called every [`interrupt::LOOK`]; its error ends the
+    /// wait.
     pub(crate) fn next(
         &mut self,
         mut look: impl FnMut() -> Result<(), Error>,
@@ -126,13 +129,18 @@ impl Pieces<'_> {
                 *from += len;
                 Ok(Some((piece, *from == source.len())))
             }
-            Self::Input { pieces, ahead, begun } => {
-                if !std::mem::replace(begun, true) {
-                    *ahead = wait(pieces, &mut look)?;
-                }
-                let Some(this) = ahead.take() else { return Ok(None) };
-                *ahead = wait(pieces, &mut look)?;
-                Ok(Some((Message::from_vec(this), ahead.is_none())))
+            Self::Input { pieces, ahead } => {
+                let this = if let Some(this) = ahead.take() { Some(this) } else { wait(pieces, &mut look)? };
+                let Some(this) = this else { return Ok(None) };
+                let is_last = match pieces.recv_timeout(HOLD) {
+                    Ok(piece) => {
+                        *ahead = Some(piece?);
+                        false
+                    }
+                    Err(RecvTimeoutError::Disconnected) => true,
+                    Err(RecvTimeoutError::Timeout) => false,
+                };
+                Ok(Some((Message::from_vec(this), is_last)))
             }
         }
     }

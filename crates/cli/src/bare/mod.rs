@@ -1,24 +1,28 @@
 //! What the commands of the bare protocols share: what is sent, hashes, a bar, what listeners say and how they print.
 
 mod args;
+mod complaints;
 mod content;
+mod crew;
 mod presence;
 
 pub(crate) use args::{Local, What};
 pub(crate) use content::Content;
+pub(crate) use crew::{Crew, KEPT, begin};
 pub(crate) use presence::{Presence, nobody};
 
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
 use crate::units::count_of;
+use complaints::Complaints;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use std::fmt::Display;
 use std::ops::Range;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Reads a number of seconds, or a time with its unit: 5, 0.5, 500ms, 2min.
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
@@ -101,8 +105,12 @@ pub(crate) fn announce(output: &Output, address: &str) {
 pub(crate) enum Told<L> {
     /// What came.
     Message(L),
+    /// What is no message, and belongs between them.
+    Aside(L),
     /// A connection has ended before its time.
     Broken(String),
+    /// What else there is to know.
+    Note(String),
     /// Nobody can come any more.
     Failed(Error),
 }
@@ -117,6 +125,19 @@ pub(crate) fn print<L>(
     count: Option<u64>,
     output: &Output,
     told: &Receiver<Told<L>>,
+    print: impl FnMut(u64, L),
+) -> Result<(), Error> {
+    let mut complaints = Complaints::default();
+    let result = print_until(count, output, told, &mut complaints, print);
+    complaints.end(|line| output.warn(line));
+    result
+}
+
+fn print_until<L>(
+    count: Option<u64>,
+    output: &Output,
+    told: &Receiver<Told<L>>,
+    complaints: &mut Complaints,
     mut print: impl FnMut(u64, L),
 ) -> Result<(), Error> {
     let mut messages = 0;
@@ -127,12 +148,14 @@ pub(crate) fn print<L>(
                 print(messages, line);
                 messages += 1;
             }
+            Ok(Told::Aside(line)) => print(messages, line),
             Ok(Told::Broken(why)) if count.is_some() => {
                 return Err(Error::peer_gone(format!("{why}, after {}", count_of(messages, "message"))));
             }
-            Ok(Told::Broken(why)) => output.warn(why),
+            Ok(Told::Broken(why)) => complaints.broken(Instant::now(), why, |line| output.warn(line)),
+            Ok(Told::Note(why)) => output.warn(why),
             Ok(Told::Failed(error)) => return Err(error),
-            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Timeout) => complaints.look(Instant::now(), |line| output.warn(line)),
             Err(RecvTimeoutError::Disconnected) => {
                 // Ctrl-C ends the threads too, and they may be faster.
                 interrupt::check()?;

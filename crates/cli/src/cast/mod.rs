@@ -18,9 +18,9 @@ pub(crate) use media::Format;
 pub(crate) use media::MOST;
 
 use crate::a1::{Mode, Transport};
+use crate::address::resolve;
 use crate::exit::Error;
 use crate::output::Output;
-use crate::xtp::resolve;
 use crate::{interrupt, transport, units};
 use change::Change;
 use clap::ValueEnum;

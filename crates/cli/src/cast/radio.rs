@@ -154,17 +154,21 @@ impl<'a> Radio<'a> {
         let begun = Instant::now();
         loop {
             interrupt::check()?;
-            for news in self.targets.look() {
-                self.tell(&news);
-            }
+            let news = self.targets.look();
             let is_late = begun.elapsed() > self.args.transport.timeout;
-            match self.targets.here() {
-                0 if is_late || (self.targets.has_answers() && self.targets.is_hopeless()) => {
-                    return Err(self.targets.why());
+            let (here, has_answers) = (self.targets.here(), self.targets.has_answers());
+            let is_over = here == 0 && (is_late || (has_answers && self.targets.is_hopeless()));
+            let why = is_over.then(|| self.targets.why());
+            for news in news {
+                // What ends it is told once.
+                if why.as_ref().is_none_or(|why| self.output.json || news.why.as_ref() != Some(&why.message)) {
+                    self.tell(&news);
                 }
-                0 => {}
-                _ if is_late || self.targets.has_answers() => return Ok(()),
-                _ => {}
+            }
+            match why {
+                Some(why) => return Err(why),
+                None if here > 0 && (is_late || has_answers) => return Ok(()),
+                None => {}
             }
             std::thread::sleep(Duration::from_millis(2));
         }

@@ -119,10 +119,15 @@ impl Targets {
             }
             target.state = State::Tried;
             let (socket, address, qos, tell) = (self.socket.clone(), target.address, self.qos, self.tell.clone());
-            std::thread::spawn(move || {
+            let begun = std::thread::Builder::new().spawn(move || {
                 // Whoever casts may be done.
                 let _ = tell.send((index, socket.add_sink_timeout(address, qos, TRY)));
             });
+            if let Err(error) = begun {
+                let _ = self
+                    .tell
+                    .send((index, Err(pinnace::Error::Io { action: "cannot start a thread".into(), source: error })));
+            }
         }
     }
 

@@ -121,9 +121,8 @@ fn path(args: &Args, service: &Service, to: Option<&str>) -> Result<Path, Error>
 /// An address of a host, with or without a port.
 fn resolve(to: &str) -> Result<SocketAddr, Error> {
     let bare = to.trim_start_matches('[').trim_end_matches(']');
-    let with_port = to.to_socket_addrs();
-    let found = if let Ok(mut found) = with_port {
-        found.next()
+    let found = if let Ok(found) = crate::address::lookup(to) {
+        found
     } else {
         (bare, 0).to_socket_addrs().ok().and_then(|mut all| all.next())
     };

@@ -10,12 +10,12 @@ use super::protocol::{
 use super::schedule::{self, Schedule, Values, Work};
 use super::store::{Existing, Store, exists};
 use super::{MAX_BYTES, MAX_MESSAGES};
+use crate::address::resolve;
 use crate::exit::{Error, Exit};
 use crate::interrupt;
 use crate::output::Output;
 use crate::service::{self, Asked};
 use crate::transport::{self, Transport};
-use crate::xtp::resolve;
 use indicatif::BinaryBytes;
 use pinnace::Message;
 use pinnace::zcrp::{Listener, Receiving};

@@ -7,13 +7,13 @@ use super::protocol::{self, Decision, Held, Holding, Kind, Offer, Problem, ToRec
 use super::schedule::{Item, Schedule, Values, Work};
 use super::source::{self, Source};
 use super::{MAX_BYTES, MAX_MESSAGES};
+use crate::address::resolve;
 use crate::exit::Error;
 use crate::interrupt;
 use crate::mapped;
 use crate::output::Output;
 use crate::service::{self, Asked};
 use crate::transport::{self, Transport};
-use crate::xtp::resolve;
 use pinnace::Message;
 use pinnace::zcrp::{self, Sending};
 use std::cell::RefCell;

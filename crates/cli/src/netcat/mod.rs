@@ -146,7 +146,7 @@ pub(crate) fn listen(args: &ListenArgs, output: &Output) -> Result<(), Error> {
     let Target { authority, service } = target::listening(&args.address, service.as_deref())?;
     interrupt::install();
     let told = args.common.told(output)?;
-    let endpoint = Endpoint::bind_with(authority.as_str(), &args.common.options())
+    let endpoint = Endpoint::bind_with(crate::address::numbered(&authority)?.as_str(), &args.common.options())
         .map_err(|error| failure(&format!("cannot listen on {authority}"), &error))?;
     let listener = endpoint.listen(&service).map_err(|error| failure("cannot listen", &error))?;
     told.tell(&Event::Listening { address: &listener.local_addr().to_string() });
@@ -208,13 +208,14 @@ pub(crate) fn connect(args: &ConnectArgs, output: &Output) -> Result<(), Error> 
         service = service.size(size as u64);
     }
     if *explain {
-        let peers = authorities.iter().map(|peer| target::resolve(peer)).collect::<Result<Vec<_>, _>>()?;
+        let peers = authorities.iter().map(|peer| crate::address::resolve(peer)).collect::<Result<Vec<_>, _>>()?;
         let path = Path::of_receivers(&service, &peers);
         let path = path.map_err(|error| Error::io(format!("the way to {}", authorities.join(", ")), &error))?;
         let choice = choose(&service, &path, &args.common.selection());
         told.explain(&explain::report(&service, &path, &args.common.selection(), &choice));
     }
-    let (endpoint, to) = (Endpoint::client_with(&args.common.options()), authorities.clone());
+    let endpoint = Endpoint::client_with(&args.common.options());
+    let to = authorities.iter().map(|peer| crate::address::numbered(peer)).collect::<Result<Vec<_>, _>>()?;
     // One peer is a connection like any other, unless the service says otherwise.
     let connection = transport::interruptible(move || endpoint.connect_all(&to, &service))?
         .map_err(|error| failure(&format!("cannot connect to {}", authorities.join(", ")), &error))?;

@@ -2,7 +2,6 @@
 
 use crate::exit::Error;
 use pinnace::service::{Direction, Receivers, Service, Uri, units};
-use std::net::{SocketAddr, ToSocketAddrs};
 
 /// An address, and a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,13 +113,6 @@ pub(super) fn listening(address: &str, words: Option<&str>) -> Result<Target, Er
             .map_err(|why| Error::usage(format!("the address {address}: {why}, or a port alone")))?,
     };
     Ok(Target { authority, service })
-}
-
-/// The first address of a peer.
-pub(super) fn resolve(authority: &str) -> Result<SocketAddr, Error> {
-    let found =
-        authority.to_socket_addrs().map_err(|error| Error::io(format!("cannot resolve {authority}"), &error))?;
-    found.into_iter().next().ok_or_else(|| Error::failed(format!("{authority} has no address")))
 }
 
 #[cfg(test)]

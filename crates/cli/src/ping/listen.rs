@@ -42,12 +42,16 @@ pub(super) fn run(address: SocketAddr, output: &Output) -> Result<(), Error> {
                     continue;
                 }
                 let output = *output;
-                std::thread::spawn(move || {
+                let begun = std::thread::Builder::new().spawn(move || {
                     if let Err(error) = serve(&stream) {
                         output.note(format_args!("{peer}: {error}"));
                     }
                     PEERS_NOW.fetch_sub(1, Ordering::SeqCst);
                 });
+                if let Err(error) = begun {
+                    PEERS_NOW.fetch_sub(1, Ordering::SeqCst);
+                    output.warn(format_args!("{peer} was turned away: cannot start a thread: {error}"));
+                }
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::sleep(interrupt::LOOK),
             // The peer may have gone before it was accepted.

@@ -7,6 +7,7 @@
 
 mod listen;
 
+use crate::address::resolve;
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
@@ -16,7 +17,6 @@ use crate::perf::{
 };
 use crate::qmp::{LinkName, Wire};
 use crate::transport;
-use crate::xtp::resolve;
 use bytesize::ByteSize;
 use clap::Parser;
 use clap::builder::ArgPredicate;

@@ -1,15 +1,15 @@
 //! `pinnace qmp listen`.
 //!
-//! Always true: each connection has a thread of its own, so that a slow one does not hold up the others; this thread alone
-//! prints.
+//! Always true: each connection is served by a thread of its own, so that a slow one does not hold up the others; this thread
+//! alone prints.
 
 use super::Line;
 use super::settings::Transport;
-use crate::bare::{self, Local, Sum, announce, one_line};
+use crate::address::resolve;
+use crate::bare::{self, Crew, Local, Sum, announce, one_line};
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
-use crate::xtp::resolve;
 use pinnace::qmp::{Endpoint, Listener, Shutdown, State, Stream, settle};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -58,7 +58,8 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     if wire.link.is_raw() && at.port() == 0 {
         return Err(Error::usage(format!("over {} no system picks a port: give one", wire.link)));
     }
-    let options = args.transport.options()?;
+    let mut options = args.transport.options()?;
+    options.limits.contexts = bare::KEPT;
     let endpoint = Endpoint::bind(at, &options).map_err(|error| wire.opening(&error))?;
     let port = if at.port() == 0 { endpoint.local_addr().port() } else { at.port() };
     let listener = endpoint.listen(port).map_err(|error| wire.opening(&error))?;
@@ -69,13 +70,15 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let result = std::thread::scope(|scope| {
         let (tell, told) = channel();
         let is_over = &is_over;
-        scope.spawn(move || accept(scope, is_over, &listener, &tell));
+        bare::begin(scope, move || accept(scope, is_over, &listener, &tell))?;
         let result = bare::print(args.count, output, &told, |message, line| Line { message, ..line }.print(output));
         is_over.store(true, Ordering::Relaxed);
         result
     });
     output.note(one_line(&endpoint.counters()));
-    if result.is_err() {
+    if result.is_ok() {
+        endpoint.part();
+    } else {
         // Who was sending is told; what has ended well has been waited for.
         settle(interrupt::FAREWELL);
     }
@@ -86,19 +89,20 @@ fn is_ended(is_over: &AtomicBool) -> bool {
     is_over.load(Ordering::Relaxed) || interrupt::requested()
 }
 
-/// Takes who comes, each on a thread of its own.
+/// Takes who comes, each on a thread of its own, once there is one.
 fn accept<'scope>(
     scope: &'scope Scope<'scope, '_>,
     is_over: &'scope AtomicBool,
     listener: &Listener,
     tell: &Sender<Told>,
 ) {
-    while !is_ended(is_over) {
+    let mut crew = Crew::new(scope);
+    while crew.wait(tell, || is_ended(is_over)) {
         match listener.accept_timeout(interrupt::LOOK) {
             Ok(None) => {}
             Ok(Some(stream)) => {
                 let tell = tell.clone();
-                scope.spawn(move || {
+                crew.give(move || {
                     let peer = stream.peer_addr();
                     let mut sum = Sum::default();
                     match read(&stream, &mut sum, is_over) {

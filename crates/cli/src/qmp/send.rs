@@ -1,16 +1,16 @@
 //! `pinnace qmp send`.
 
 use super::Line;
-use super::settings::{LinkName, Transport};
+use super::settings::{LinkName, Transport, Wire};
+use crate::address::{resolve, station};
 use crate::bare::{Content, Sum, What, bar, one_line};
 use crate::content::DATA;
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
 use crate::units::count_of;
-use crate::xtp::resolve;
 use indicatif::ProgressBar;
-use pinnace::qmp::{Endpoint, Options, Shutdown, State, Stream, settle};
+use pinnace::qmp::{Endpoint, EtherAddress, Options, Shutdown, State, Stream, settle};
 use serde::Serialize;
 use std::io;
 use std::net::SocketAddr;
@@ -55,7 +55,7 @@ struct Sender<'a> {
     options: &'a Options,
     /// As the user has it.
     name: &'a str,
-    to: SocketAddr,
+    to: &'a Peer,
     bar: ProgressBar,
     bytes: u64,
     /// Packets that have come, and since when no more have.
@@ -63,16 +63,41 @@ struct Sender<'a> {
     since: Instant,
 }
 
+/// Where it goes.
+enum Peer {
+    Host(SocketAddr),
+    /// A station of Ethernet that is known by its link address.
+    Station(EtherAddress, u16),
+}
+
+impl Peer {
+    fn of(name: &str, link: LinkName) -> Result<Self, Error> {
+        match station(name) {
+            Some((station, port)) if link == LinkName::Ether => Ok(Self::Station(station, port)),
+            _ => resolve(name).map(Self::Host),
+        }
+    }
+
+    fn endpoint(&self, wire: Wire, options: &Options) -> Result<Endpoint, Error> {
+        match self {
+            Self::Host(to) => wire.client_of(*to, options),
+            Self::Station(station, _) => {
+                Endpoint::client_of_station(station, options).map_err(|error| wire.opening(&error))
+            }
+        }
+    }
+}
+
 pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let (mut content, name) = args.what.open("what is mapped")?;
     let options = args.transport.options()?;
-    let to = resolve(&name)?;
+    let to = Peer::of(&name, args.transport.wire.link)?;
     interrupt::install();
     let wire = args.transport.wire;
     wire.check()?;
     let endpoint = match wire.link {
         LinkName::Shm => None,
-        _ => Some(wire.client_of(to, &options)?),
+        _ => Some(to.endpoint(wire, &options)?),
     };
     endpoint.iter().flat_map(Endpoint::warnings).for_each(|warning| output.warn(warning));
     let bar = bar(content.len().map(|len| len.saturating_mul(args.what.count)));
@@ -83,7 +108,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         endpoint: endpoint.as_ref(),
         options: &options,
         name,
-        to,
+        to: &to,
         bar,
         bytes: 0,
         heard: 0,
@@ -115,6 +140,8 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         done.packets_sent
     );
     output.last(text, &done);
+    // The listener may not have heard that this was all.
+    endpoint.iter().for_each(Endpoint::part);
     Ok(())
 }
 
@@ -122,9 +149,11 @@ impl Sender<'_> {
     /// One connection, from its first byte to its end.
     fn connection(&mut self, content: &mut Content, number: u64) -> Result<(), Error> {
         self.since = Instant::now();
-        let stream = match self.endpoint {
-            Some(endpoint) => endpoint.begin(self.to),
-            None => Stream::begin(self.to, self.options),
+        let stream = match (self.endpoint, self.to) {
+            (Some(endpoint), Peer::Station(station, port)) => endpoint.begin_station(station, *port),
+            (Some(endpoint), Peer::Host(to)) => endpoint.begin(to),
+            (None, Peer::Host(to)) => Stream::begin(*to, self.options),
+            (None, Peer::Station(..)) => Err(io::ErrorKind::InvalidInput.into()),
         };
         let stream = stream.map_err(|error| self.error(&error))?;
         stream.set_read_timeout(Some(interrupt::LOOK));

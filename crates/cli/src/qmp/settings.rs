@@ -25,7 +25,7 @@ pub(crate) enum LinkName {
     /// IP itself, protocol 36: needs root or CAP_NET_RAW, and each end an address of its own
     Ip36,
     /// Ethernet frames (EtherType 0x817D) to a host on the same link: needs root or CAP_NET_RAW; the address names the
-    /// interface
+    /// interface. A sender may name a station instead: LINK-ADDRESS%INTERFACE:PORT
     Ether,
     /// Memory shared with a process of this host: needs `pinnace daemon`
     Shm,

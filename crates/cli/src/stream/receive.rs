@@ -114,7 +114,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         vrp::Options { profile: args.path.map(service::profile).unwrap_or_default(), ..vrp::Options::default() };
     let writer = Writer::start(args.dir.as_deref(), args.log.as_deref())?;
     let incoming = match &args.over {
-        Carrier::Vrp => Incoming::Vrp(vrp::Receiver::bind(crate::xtp::resolve(&args.bind)?, &options)?),
+        Carrier::Vrp => Incoming::Vrp(vrp::Receiver::bind(crate::address::resolve(&args.bind)?, &options)?),
         Carrier::Tcp(congestion) => Incoming::Tcp(tcp::Incoming::bind(&args.bind, congestion.as_deref())?),
     };
     incoming.warnings().iter().for_each(|warning| output.warn(warning));

@@ -229,7 +229,7 @@ impl Args {
             profile: path.map(service::profile).unwrap_or_default(),
             ..vrp::Options::default()
         };
-        let sender = vrp::Sender::connect(crate::xtp::resolve(&self.to)?, &options)?;
+        let sender = vrp::Sender::connect(crate::address::resolve(&self.to)?, &options)?;
         let opener = sender.clone();
         let presence = Presence::new(&self.to, "stream recv");
         let look = || {

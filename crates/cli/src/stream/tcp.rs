@@ -8,13 +8,14 @@
 
 use super::carrier::{Arrival, Landed, Outcome};
 use super::header::{self, Header};
+use crate::address::resolve;
 use crate::exit::Error;
 use crate::interrupt;
 use pinnace::vrp::Loss;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -35,12 +36,6 @@ fn socket(address: SocketAddr, congestion: Option<&str>) -> Result<Socket, Error
         })?;
     }
     Ok(socket)
-}
-
-fn resolve(address: &str) -> Result<SocketAddr, Error> {
-    let mut found =
-        address.to_socket_addrs().map_err(|error| Error::io(format_args!("cannot resolve {address}"), &error))?;
-    found.next().ok_or_else(|| Error::failed(format!("{address} has no addresses")))
 }
 
 /// The sending end.

@@ -149,7 +149,8 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     }
     interrupt::install();
     let failed = |error| args.transport.error(&args.address, "tune", error);
-    let socket = Socket::bind_with(crate::xtp::resolve(&args.address)?, args.qos(), &args.options()).map_err(failed)?;
+    let socket =
+        Socket::bind_with(crate::address::resolve(&args.address)?, args.qos(), &args.options()).map_err(failed)?;
     socket.listen(BACKLOG)?;
     socket.warnings().iter().for_each(|warning| output.warn(warning));
     let mut assembly = Assembly::new(args.open()?);

@@ -1,13 +1,13 @@
 //! `pinnace vrp send`.
 
 use super::{ContractArgs, Line, Packets, Transport, lost, sha256};
+use crate::address::resolve;
 use crate::bare::{Presence, What, one_line, pairs};
 use crate::content::{DATA, Source};
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
 use crate::units;
-use crate::xtp::resolve;
 use pinnace::Unsent;
 use pinnace::vrp::{Contract, Failure, Frame, Options, Progress, Refused, Sender, Sending, Sent};
 use serde::Serialize;

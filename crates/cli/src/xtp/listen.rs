@@ -1,11 +1,12 @@
 //! `pinnace xtp listen`.
 //!
-//! Always true: each association has a thread of its own, so that a slow one does not hold up the others; this thread alone
-//! prints.
+//! Always true: each association is served by a thread of its own, so that a slow one does not hold up the others; this
+//! thread alone prints.
 
-use super::settings::{LinkName, Programming, ServiceName, resolve, service_name};
+use super::settings::{LinkName, Programming, ServiceName, service_name};
 use super::{Line, Transport};
-use crate::bare::{self, Local, Sum, announce, one_line, pairs};
+use crate::address::resolve;
+use crate::bare::{self, Crew, Local, Sum, announce, one_line, pairs};
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
@@ -85,7 +86,8 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     if wire.link == LinkName::Ip36 && at.port() == 0 {
         return Err(Error::usage("over protocol 36 no system picks a port: give one"));
     }
-    let options = args.programming.apply(args.transport.options())?;
+    let mut options = args.programming.apply(args.transport.options())?;
+    options.limits.contexts = bare::KEPT;
     let endpoint = Endpoint::bind(at, &options).map_err(|error| wire.error(error))?;
     let block = args.programming.block(&endpoint, Service::Connection, *timeout)?;
     let listener = endpoint.listen_on(endpoint.local_addr().port(), services(&args.service), block)?;
@@ -96,7 +98,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let result = std::thread::scope(|scope| {
         let (tell, told) = channel();
         let shared = &shared;
-        scope.spawn(move || accept(scope, shared, &listener, &tell));
+        bare::begin(scope, move || accept(scope, shared, &listener, &tell))?;
         let result = bare::print(args.count, output, &told, |message, line| Line { message, ..line }.print(output));
         shared.is_over.store(true, Ordering::Relaxed);
         result
@@ -136,14 +138,15 @@ fn services(names: &[ServiceName]) -> Services {
     names.iter().fold(Services::NONE, |services, &name| services.with(name.into()))
 }
 
-/// Takes what comes, each on a thread of its own.
+/// Takes what comes, each on a thread of its own, once there is one.
 fn accept<'scope>(
     scope: &'scope Scope<'scope, '_>,
     shared: &'scope Shared<'scope>,
     listener: &Listener,
     tell: &Sender<Told>,
 ) {
-    while !shared.is_ended() {
+    let mut crew = Crew::new(scope);
+    while crew.wait(tell, || shared.is_ended()) {
         match listener.accept_timeout(interrupt::LOOK) {
             Ok(None) => {}
             Ok(Some(Incoming::Datagram(datagram))) => {
@@ -154,7 +157,7 @@ fn accept<'scope>(
             }
             Ok(Some(Incoming::Connection(connection))) => {
                 let tell = tell.clone();
-                scope.spawn(move || {
+                crew.give(move || {
                     let mut came = 0;
                     let result = shared.stream(&connection, &tell, &mut came);
                     shared.conclude(&tell, connection.peer(), came, result);
@@ -162,7 +165,7 @@ fn accept<'scope>(
             }
             Ok(Some(Incoming::Transaction(transaction))) => {
                 let (tell, peer) = (tell.clone(), transaction.peer());
-                scope.spawn(move || shared.conclude(&tell, peer, 0, shared.answer(transaction, &tell)));
+                crew.give(move || shared.conclude(&tell, peer, 0, shared.answer(transaction, &tell)));
             }
             Err(error) => {
                 let _ = tell.send(Told::Failed(error.into()));

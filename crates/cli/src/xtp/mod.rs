@@ -10,7 +10,7 @@ mod settings;
 mod transact;
 mod watch;
 
-pub(crate) use settings::{CodecName, LinkName, ServiceName, Wire, client_address, resolve};
+pub(crate) use settings::{CodecName, LinkName, ServiceName, Wire, client_address};
 
 use crate::bare::{line, seconds};
 use crate::exit::Error;

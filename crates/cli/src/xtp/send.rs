@@ -1,8 +1,9 @@
 //! `pinnace xtp send`.
 
-use super::settings::{Programming, ServiceName, resolve, service_name};
+use super::settings::{Programming, ServiceName, service_name};
 use super::watch::Watch;
 use super::{Line, Transport};
+use crate::address::resolve;
 use crate::bare::{Content, Sum, What, bar, one_line};
 use crate::content::DATA;
 use crate::exit::Error;
@@ -117,6 +118,8 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
             acknowledged: !matches!(args.service, ServiceName::UnackDgram | ServiceName::IsoStream),
         },
     );
+    // The listener may not have heard that this was all.
+    endpoint.part();
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use pinnace::xtp::{Carrier, Codec, ControlBlock, Endpoint, Flags, Options, Service};
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 /// The six services of the paper.
@@ -186,12 +186,6 @@ pub(crate) fn client_address(peer: SocketAddr) -> Option<SocketAddr> {
         IpAddr::V4(ip) if ip.is_loopback() && ip != OTHER_LOOPBACK => Some((OTHER_LOOPBACK, CLIENT_PORT).into()),
         _ => None,
     }
-}
-
-/// The address that `text` names.
-pub(crate) fn resolve(text: &str) -> Result<SocketAddr, Error> {
-    let mut addresses = text.to_socket_addrs().map_err(|error| Error::io(format!("cannot resolve {text}"), &error))?;
-    addresses.next().ok_or_else(|| Error::failed(format!("{text} has no address")))
 }
 
 /// What a context is programmed with (paper, Appendix B).

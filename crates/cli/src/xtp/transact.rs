@@ -2,8 +2,9 @@
 
 use super::Transport;
 use super::send::transacted;
-use super::settings::{Programming, resolve};
+use super::settings::Programming;
 use super::watch::Watch;
+use crate::address::resolve;
 use crate::bare::Content;
 use crate::exit::Error;
 use crate::interrupt;
@@ -67,13 +68,20 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     }
     let (response, time) = answered?;
     let round_trip_us = time.as_secs_f64() * 1e6;
+    print(output, request_bytes, &response, round_trip_us)?;
+    // The listener may not have heard that the response has come.
+    endpoint.part();
+    Ok(())
+}
+
+fn print(output: &Output, request_bytes: usize, response: &[u8], round_trip_us: f64) -> Result<(), Error> {
     if output.json {
-        let sha256 = format!("{:x}", Sha256::digest(&response));
-        let (bytes, text) = (response.len(), String::from_utf8(response).ok());
+        let sha256 = format!("{:x}", Sha256::digest(response));
+        let (bytes, text) = (response.len(), str::from_utf8(response).ok().map(str::to_owned));
         output.result("", &Response { event: "response", request_bytes, bytes, sha256, text, round_trip_us });
         return Ok(());
     }
-    output.write(|out| out.write_all(&response));
+    output.write(|out| out.write_all(response));
     crate::output::check()?;
     output.warn(format_args!(
         "{request_bytes} bytes there, {} bytes back, {round_trip_us:.0} us with set-up and close",

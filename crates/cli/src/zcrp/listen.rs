@@ -1,13 +1,13 @@
 //! `pinnace zcrp listen`.
 
 use super::Tally;
+use crate::address::resolve;
 use crate::bare::{Local, announce, one_line};
 use crate::exit::{Error, Exit};
 use crate::interrupt;
 use crate::output::Output;
 use crate::transport::{self, Transport};
 use crate::units::count_of;
-use crate::xtp::resolve;
 use pinnace::Message;
 use pinnace::zcrp::{Listener, Receiver, Receiving};
 use std::collections::VecDeque;

@@ -1,6 +1,7 @@
 //! `pinnace zcrp send`.
 
 use super::Tally;
+use crate::address::resolve;
 use crate::bare::{Presence, What, one_line};
 use crate::content::DATA;
 use crate::exit::Error;
@@ -8,7 +9,6 @@ use crate::interrupt;
 use crate::output::Output;
 use crate::transport::{self, Transport};
 use crate::units::count_of;
-use crate::xtp::resolve;
 use pinnace::zcrp::{Sender, Sending};
 use serde::Serialize;
 use std::collections::VecDeque;

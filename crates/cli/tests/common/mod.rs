@@ -53,6 +53,12 @@ impl Listening {
         assert!(Command::new("kill").args([signal, &id]).status().expect("kill runs").success());
     }
 
+    /// How many threads it has.
+    pub(crate) fn threads(&self) -> usize {
+        let tasks = format!("/proc/{}/task", self.child.as_ref().expect("it runs").id());
+        std::fs::read_dir(tasks).expect("it runs").count()
+    }
+
     /// Waits until it has worked for a while: what it listens for has come.
     pub(crate) fn wait_until_busy(&self) {
         let stat = format!("/proc/{}/stat", self.child.as_ref().expect("it runs").id());

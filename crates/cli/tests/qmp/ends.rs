@@ -5,6 +5,7 @@ use crate::relay::Relay;
 use crate::{listen, protocol_36};
 use serde_json::Value;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 #[test]
 fn both_ends_print_the_same_lines() {
@@ -65,6 +66,22 @@ fn what_a_lossy_path_loses_is_sent_again() {
             let done: Value = serde_json::from_str(text(&sent.stdout).lines().last().unwrap()).expect("JSON");
             assert!(done["packets_resent"].as_u64().unwrap() > 0, "{what}: {done}");
         }
+    }
+}
+
+#[test]
+fn a_sender_whose_end_is_lost_says_it_again() {
+    for ends in [1, 2] {
+        let listening = listen(&["--count", "1"]);
+        let relay = Relay::without_ends(&listening.address, ends);
+        let begun = Instant::now();
+        let sent = run(&["qmp", "send", "--to", &relay.address.to_string(), "--size", "5000"]);
+        assert_eq!(sent.status.code(), Some(0), "{}", text(&sent.stderr));
+        let (code, out, err) = listening.finish();
+        assert_eq!((code, &*err, &*out), (Some(0), "", &*line(&content(0, 5000))));
+        assert_eq!(relay.lost.load(Ordering::Relaxed), ends as u64);
+        // It would wait for five seconds.
+        assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
     }
 }
 

@@ -65,6 +65,27 @@ fn a_sender_that_pauses_is_not_gone() {
 }
 
 #[test]
+fn what_has_come_of_the_input_is_sent_before_there_is_more() {
+    use pinnace::qmp::{Listener, Options};
+    use std::io::Write;
+    let listener = Listener::bind("127.0.0.1:0", &Options::default()).unwrap();
+    let args = ["qmp", "send", "-", &listener.local_addr().to_string()];
+    let mut sender = pinnace(&args).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let mut stdin = sender.stdin.take().unwrap();
+    stdin.write_all(&[7; 1000]).unwrap();
+    let stream = listener.accept_timeout(Duration::from_secs(10)).unwrap().expect("it comes");
+    stream.set_read_timeout(Some(Duration::from_secs(10)));
+    let mut came = 0;
+    while came < 1000 {
+        came += stream.read(&mut [0; 1000]).expect("all of it comes");
+    }
+    drop(stdin);
+    assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0);
+    drop(stream);
+    assert_eq!(wait(&mut sender), Some(0));
+}
+
+#[test]
 fn an_interrupt_ends_both_ends_with_130() {
     let mut listening = listen(&[]);
     // One connection that goes on for long: between two of them there would be nothing to break.

@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod ends;
+mod ether;
 mod failing;
 mod measuring;
 mod pools;

@@ -3,16 +3,19 @@
 //! Nothing is kept of a stranger, and no answer is longer than its OPEN, before it has shown with a cookie that it receives
 //! at its address.
 
-use crate::connection::{Birth, Connection, Phase, Role};
+use crate::connection::{Birth, Connection, Phase, Repeated, Role};
 use crate::engine::A1;
 use crate::incoming::MAX_ACK_DELAY;
 use crate::outgoing::Timing;
 use crate::shared::{Reply, Shared};
 use crate::{Event, Failure, qos};
 use core::num::NonZeroU32;
+use core::time::Duration;
 use pinnace_core::{Address, ContextKey, RxMeta, Time};
 use pinnace_wire::a1::{self, Accept, Body, Cookie, Head, Header, MIN_OPEN_BYTES, Open, Reject, RejectCode};
 
+/// An OPEN is not repeated sooner, so that eight repetitions last longer than a busy host is deaf.
+const LEAST_WAIT: Duration = Duration::from_millis(100);
 /// Bytes of an ACCEPT.
 pub(crate) const ACCEPT_BYTES: usize = MIN_OPEN_BYTES;
 
@@ -184,19 +187,29 @@ impl Connection {
     pub(crate) fn on_answer(&mut self, now: Time, shared: &mut Shared, head: &Head, body: &Body<'_>) {
         match body {
             Body::Accept(accept) => self.on_accept(now, shared, head, accept),
-            // It answers nothing that we have said.
-            Body::Reject(_) if self.sync.on_echo(now, head.header.stamp).is_none() => shared.counters.stamps_wrong += 1,
-            Body::Reject(Reject::Cookie(cookie)) if self.cookie.is_empty() => {
+            Body::Reject(reject) => match self.sync.on_echo(now, head.header.stamp) {
+                Some(sample) => self.on_reject(now, shared, reject, sample),
+                // It answers nothing that we have said.
+                None => shared.counters.stamps_wrong += 1,
+            },
+            _ => {}
+        }
+    }
+
+    fn on_reject(&mut self, now: Time, shared: &mut Shared, reject: &Reject<'_>, sample: Duration) {
+        match reject {
+            Reject::Cookie(cookie) if self.cookie.is_empty() => {
                 self.cookie.extend_from_slice(cookie.bytes());
-                self.open.is_due = true;
+                // Another question, to somebody who is there: neither the waits before it count, nor how often it was asked.
+                self.rtt.on_sample(now, sample);
+                self.open = Repeated::start();
                 // What comes for an OPEN without the cookie is known by its stamp from now on.
                 self.sync.forget();
             }
-            Body::Reject(Reject::Cookie(_)) => self.end(shared, Failure::Violation),
-            Body::Reject(Reject::Refused { code, text }) => {
+            Reject::Cookie(_) => self.end(shared, Failure::Violation),
+            Reject::Refused { code, text } => {
                 self.end(shared, Failure::Refused { code: *code, text: (*text).to_owned() });
             }
-            _ => {}
         }
     }
 
@@ -260,13 +273,13 @@ impl Connection {
             edge: window,
             stamp,
             is_checked: true,
-            is_retransmitted: self.open.sent > 0,
+            is_retransmitted: self.open.sent > 0 || !self.cookie.is_empty(),
         };
         let cookie = Cookie::new(&self.cookie);
         let (source, destination) = (self.source, self.destination);
         a1::open(&header, &Open { destination, source, qos: self.qos, cookie, group: self.group }, out);
         self.sync.on_sent(now, stamp);
-        self.open.on_sent(now, self.rtt.timeout());
+        self.open.on_sent(now, self.rtt.timeout().max(LEAST_WAIT));
     }
 
     fn incoming_window(&self) -> u32 {

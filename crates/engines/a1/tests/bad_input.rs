@@ -223,6 +223,31 @@ fn the_opener_believes_one_cookie_and_no_strangers() {
     assert!(half.events.is_empty(), "{:?}", half.events);
     half.feed(PEER, &reject(&third, 4, &[8; 24]));
     assert!(matches!(half.events.last(), Some(Event::Closed { result: Err(Failure::Violation), .. })));
+    // With the cookie it is another question: its repetitions start anew, after a round trip that is known.
+    let (mut half, open) = open_one();
+    let repeat = |half: &mut Half, times: usize| {
+        let begun = half.now;
+        let (mut waits, mut last) = (Vec::new(), open.clone());
+        while waits.len() < times && half.events.is_empty() {
+            half.now = half.next_timer().expect("it is repeated, or over");
+            let now = half.now;
+            half.engine.handle_timeout(now);
+            half.drain();
+            for again in half.take() {
+                waits.push(half.now.since(begun).as_millis());
+                last = again;
+            }
+        }
+        (waits, last)
+    };
+    let (waits, last) = repeat(&mut half, 4);
+    assert_eq!(waits, [250, 750, 1750, 3750]);
+    half.advance(Duration::from_millis(3));
+    half.feed(PEER, &reject(&last, 4, &[9; 24]));
+    assert_eq!(half.take().len(), 1);
+    let (waits, _) = repeat(&mut half, 99);
+    assert_eq!(waits, [100, 300, 700, 1500, 3100, 6300, 12_700, 25_500]);
+    assert!(matches!(half.events.last(), Some(Event::Closed { result: Err(Failure::TimedOut), .. })));
     // REJECTs from elsewhere and for others change nothing.
     let (mut half, open) = open_one();
     half.feed(Address::Node(9), &reject(&open, 1, b"no"));

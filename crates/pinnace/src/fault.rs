@@ -5,11 +5,11 @@
 
 use crate::Error;
 use pinnace_link::{Capture, CaptureOptions, Fault, FaultOptions, Link};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Why a capture of this process is not whole: the first that failed.
 static INCOMPLETE: OnceLock<(PathBuf, io::Error)> = OnceLock::new();
@@ -79,9 +79,32 @@ pub(crate) fn faulty(link: impl Link + 'static, options: Option<&FaultOptions>) 
 }
 
 /// The same faults for another link: if all links drew the same random numbers, both ends would lose the same things, and
-/// whoever tries again would fail again.
+/// whoever tries again would fail again. The links of each seed are counted by themselves, so that what one endpoint or one
+/// test meets does not depend on what else the process does.
 pub(crate) fn another(options: &FaultOptions) -> FaultOptions {
-    static LINKS: AtomicU64 = AtomicU64::new(0);
-    let seed = options.seed.wrapping_add(pinnace_core::mix64(LINKS.fetch_add(1, Ordering::Relaxed)));
+    static LINKS: Mutex<BTreeMap<u64, u64>> = Mutex::new(BTreeMap::new());
+    let mut links = LINKS.lock().unwrap_or_else(PoisonError::into_inner);
+    let count = links.entry(options.seed).or_default();
+    let seed = options.seed.wrapping_add(pinnace_core::mix64(*count));
+    *count += 1;
     FaultOptions { seed, ..options.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_links_of_a_seed_differ_and_are_the_same_whatever_others_do() {
+        let of = |seed| another(&FaultOptions { seed, ..FaultOptions::default() }).seed;
+        let first: Vec<u64> = (0..3).map(|_| of(1 << 40)).collect();
+        assert!(first[0] != first[1] && first[1] != first[2] && first[0] != first[2], "{first:?}");
+        let among: Vec<u64> = (0..3)
+            .map(|_| {
+                of(3 << 40);
+                of(2 << 40) - (1 << 40)
+            })
+            .collect();
+        assert_eq!(among, first);
+    }
 }

@@ -44,7 +44,7 @@ pub struct EndpointOptions {
     /// Lose, double and reorder what this endpoint sends over a network, the rendezvous included: so an application can be
     /// tested under loss, without rights and without another host. Give it to both ends, and both ways suffer. Shared
     /// memory loses nothing. Each link draws random numbers of its own, from the seed and from how many links the process
-    /// has opened before.
+    /// has opened with that seed before.
     ///
     /// Faults come before the checksum of UDP; so a bit that is flipped ([`FaultOptions::corruption`]) is found by XTP and
     /// A1, which have sums of their own, and by no other method.

@@ -1,10 +1,10 @@
 //! Best effort over XTP: nothing is repeated, and yet a message begins and ends where it was sent to, or is missing and counted.
 
-use super::body::{LONG, Pair, pair_of, pair_with, pattern};
+use super::body::{LONG, Pair, pair_of, pair_with, pattern, under};
 use pinnace::link::FaultOptions;
 use pinnace::service::{Method, Service};
 use pinnace::vrp::Contract;
-use pinnace::{Connection, EndpointOptions, PerMessage};
+use pinnace::{Connection, PerMessage};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -22,8 +22,7 @@ fn lossy() -> Pair {
         reordering_distance: 3,
         ..FaultOptions::default()
     };
-    let options = EndpointOptions { fault: Some(fault), ..EndpointOptions::default() };
-    pair_with(Method::Xtp, &service(), &options)
+    pair_with(Method::Xtp, &service(), &under(fault))
 }
 
 /// Most are a packet; one in twenty has four, even on loopback.

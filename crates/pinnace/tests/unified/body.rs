@@ -1,7 +1,9 @@
 //! What every method has to do.
 
+use pinnace::link::FaultOptions;
 use pinnace::service::{Method, PathClass, Selection, Service};
 use pinnace::{Connection, Endpoint, EndpointOptions, Error, Message};
+use pinnace_core::mix64;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
@@ -20,6 +22,14 @@ pub(crate) fn duplex() -> Service {
 pub(crate) fn forced(method: Method) -> EndpointOptions {
     let selection = Selection { forced: Some(method), ..Selection::default() };
     EndpointOptions { selection, ..EndpointOptions::default() }
+}
+
+/// Options with these faults, of a seed that is the test's own: the same in every run, whatever runs beside it.
+pub(crate) fn under(mut fault: FaultOptions) -> EndpointOptions {
+    let thread = std::thread::current();
+    fault.seed = thread.name().unwrap_or_default().bytes().fold(0, |seed, byte| mix64(seed ^ u64::from(byte)));
+    println!("seed {:#x}", fault.seed);
+    EndpointOptions { fault: Some(fault), ..EndpointOptions::default() }
 }
 
 pub(crate) fn pair_of(method: Method, service: &Service) -> Pair {

@@ -1,6 +1,6 @@
 //! Over a path that loses, doubles and reorders, the rendezvous included.
 
-use super::body::{LONG, Pair, pair_with, pattern};
+use super::body::{LONG, Pair, pair_with, pattern, under};
 use pinnace::link::FaultOptions;
 use pinnace::service::{Method, Service};
 use pinnace::vrp::Contract;
@@ -11,7 +11,7 @@ use std::time::Duration;
 fn faults() -> EndpointOptions {
     let fault =
         FaultOptions { loss: 0.05, duplication: 0.02, reordering: 0.02, reordering_distance: 5, ..Default::default() };
-    EndpointOptions { fault: Some(fault), ..EndpointOptions::default() }
+    under(fault)
 }
 
 fn lossy(method: Method, service: &str) -> Pair {
@@ -173,9 +173,9 @@ fn a_bounded_service_loses_what_its_contract_allows_on_the_internet() {
 
 #[test]
 fn the_rendezvous_gets_through() {
-    // Of HELLO and ANSWER 28 % are lost, and each is said five times.
+    // Of questions or their answers more than 28 % are lost, and what is late waits for something behind it.
     let fault = FaultOptions { loss: 0.15, duplication: 0.1, reordering: 0.1, ..FaultOptions::default() };
-    let options = EndpointOptions { fault: Some(fault), ..EndpointOptions::default() };
+    let options = under(fault);
     for method in [Method::Xtp, Method::Vrp, Method::A1] {
         let pair = pair_with(method, &"direction=duplex".parse().unwrap(), &options);
         drop(pair.client.send(b"ahoy".to_vec()).unwrap());
@@ -186,7 +186,7 @@ fn the_rendezvous_gets_through() {
 #[test]
 fn a_connection_is_open_at_both_ends_where_nothing_is_repeated() {
     let fault = FaultOptions { loss: 0.15, ..FaultOptions::default() };
-    let options = EndpointOptions { fault: Some(fault), ..EndpointOptions::default() };
+    let options = under(fault);
     let mut received = 0;
     for _ in 0..20 {
         let pair = pair_with(Method::A1, &"loss=any direction=duplex".parse().unwrap(), &options);
@@ -202,7 +202,7 @@ fn a_connection_is_open_at_both_ends_where_nothing_is_repeated() {
 fn what_is_overtaken_is_told_and_comes_late() {
     // Those behind it wait no longer than a millisecond for a large frame that is repeated in part again and again.
     let fault = FaultOptions { loss: 0.3, ..FaultOptions::default() };
-    let options = EndpointOptions { fault: Some(fault), ..EndpointOptions::default() };
+    let options = under(fault);
     let service: Service = "loss=1% run=1400 deadline=1ms order=yes".parse().unwrap();
     let Pair { client, server, _endpoint } = pair_with(Method::Vrp, &service, &options);
     let reliable = PerMessage::new().contract(Contract::new()).deadline(Duration::from_secs(3600));

@@ -1,6 +1,6 @@
 //! One source, several receivers.
 
-use super::body::{LONG, forced, pattern};
+use super::body::{LONG, forced, pattern, under};
 use super::choices::Random;
 use pinnace::a1::SlowSink;
 use pinnace::link::FaultOptions;
@@ -95,7 +95,7 @@ fn faults() -> EndpointOptions {
         FaultOptions { loss: 0.05, duplication: 0.02, reordering: 0.02, reordering_distance: 5, ..Default::default() };
     // Who is slow because of the faults is not cut off.
     let slow_receiver = SlowSink::Drop { patience: LONG };
-    EndpointOptions { fault: Some(fault), slow_receiver, ..EndpointOptions::default() }
+    EndpointOptions { slow_receiver, ..under(fault) }
 }
 
 //= A-15 test

@@ -357,7 +357,7 @@ impl Xtp {
     fn on_consumed(&mut self, now: Time, key: ContextKey, was_complete: bool, has_opened: bool) {
         let Some(context) = self.contexts.lookup_mut(key) else { return };
         let has_completed = context.incoming.is_complete() && !was_complete;
-        while let Some(buffer) = context.incoming.poll_filled() {
+        while let Some(buffer) = context.incoming.poll_filled().or_else(|| context.incoming.take_outgrown()) {
             context.give_back(&mut self.shared, buffer);
         }
         if context.phase == Phase::Active {

@@ -174,6 +174,9 @@ pub struct ControlBlock {
     pub is_rate_binding: bool,
 }
 
+/// Bytes that may be sent ahead (3.13).
+const USUAL_WINDOW: u32 = 262_144;
+
 impl ControlBlock {
     /// The defaults, for a service.
     pub fn new(service: Service) -> Self {
@@ -183,10 +186,10 @@ impl ControlBlock {
             sort_value: 0,
             listen_flags: Options::FASTNAK,
             service,
-            rbufsize: 262_144,
+            rbufsize: USUAL_WINDOW,
             wbufsize: 1 << 20,
             maxdata: 1400,
-            rwindow: 262_144,
+            rwindow: USUAL_WINDOW,
             retry_count: 6,
             input_burst: 0,
             input_rate: 0,
@@ -207,6 +210,11 @@ impl ControlBlock {
             sreq_every: 16,
             is_rate_binding: false,
         }
+    }
+
+    /// Whether nobody has chosen how much may be sent ahead.
+    pub(crate) fn has_usual_window(&self) -> bool {
+        self.rwindow == USUAL_WINDOW && self.rbufsize == USUAL_WINDOW
     }
 
     /// The options of every packet of the outgoing stream.

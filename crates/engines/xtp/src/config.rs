@@ -43,6 +43,10 @@ pub struct Config {
     /// Streams that are received lie in pieces of storage of so many bytes each, which the driver allocates one after the
     /// other, and the application may take ([`Xtp::take_area`](crate::Xtp::take_area)), instead of in a ring. 0: in a ring.
     pub area_bytes: u32,
+    /// Windows double each time that the application has consumed one and keeps up with what comes, up to so many bytes.
+    /// 0: they stay as they are. So do those of other services than transactions and connections, and those that the
+    /// control block gives another size than the usual 262,144 bytes.
+    pub most_window: u32,
     /// Until a peer has shown that it receives at its address, it is sent at most three times what came from there, each
     /// datagram counted with 28 bytes of lower headers. Off for tests alone.
     pub validates: bool,
@@ -68,6 +72,7 @@ impl Default for Config {
             trusts_reports: false,
             courtesy: Duration::ZERO,
             area_bytes: 0,
+            most_window: 0,
             is_patient: false,
             diag_options: Options::NONE,
             validates: true,

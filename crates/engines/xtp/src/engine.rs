@@ -128,6 +128,10 @@ impl Xtp {
         let policy = Policy {
             // No more is promised than there is room for.
             rwindow: block.rwindow.min(pinnace_wire::xtp::MAX_WINDOW).min(block.rbufsize.max(1)),
+            most_rwindow: match service {
+                Service::Transaction | Service::Connection if block.has_usual_window() => shared.config.most_window,
+                _ => 0,
+            },
             keeping,
             is_reserved: service == Service::BulkData,
             grows: shared.config.area_bytes > 0 && service != Service::BulkData,
@@ -378,7 +382,8 @@ impl Context {
     /// Storage of the driver's is not ours any more.
     pub(crate) fn uncount(&mut self, shared: &mut Shared) {
         let bytes = match u64::from(shared.config.area_bytes) {
-            0 => self.ring_bytes,
+            // Of two rings, one is left.
+            0 => self.ring_bytes - self.incoming.ring_bytes().min(self.ring_bytes),
             area => area.min(self.ring_bytes),
         };
         shared.bytes -= bytes;

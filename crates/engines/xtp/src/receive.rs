@@ -358,6 +358,9 @@ pub(crate) fn on_data(
         } else if context.incoming.needs_ring() {
             give_ring(context, shared, rx);
         }
+        if context.incoming.is_outgrown() {
+            widen(context, shared, rx);
+        }
     }
     context.ring_idle_since = None;
     context.incoming.set_proved(context.is_believed(shared));
@@ -410,7 +413,8 @@ fn on_taken(context: &mut Context, shared: &mut Shared, now: Time, taken: &Taken
 /// Storage for a context's receive ring, of the driver's.
 //= X-4
 fn give_ring(context: &mut Context, shared: &mut Shared, rx: &mut Placed<'_>) {
-    let bytes = u64::from(context.block.rbufsize.max(context.block.maxdata).max(1));
+    let (block, window) = (&context.block, context.incoming.window());
+    let bytes = u64::from(block.rbufsize.max(window).max(block.maxdata).max(1));
     if shared.bytes + bytes > shared.config.limits.bytes {
         return;
     }
@@ -418,6 +422,32 @@ fn give_ring(context: &mut Context, shared: &mut Shared, rx: &mut Placed<'_>) {
         shared.bytes += bytes;
         context.ring_bytes = bytes;
         context.incoming.set_ring(buffer, bytes);
+    }
+}
+
+/// Doubles the window, and the ring with it where there is one: a fast path that is long would be idle most of the time. A
+/// quarter of the memory is for that, so that those who come later get some.
+fn widen(context: &mut Context, shared: &mut Shared, rx: &mut Placed<'_>) {
+    let window = context.incoming.wider();
+    let bytes = u64::from(window);
+    if shared.config.area_bytes > 0 {
+        context.incoming.widen(window);
+        return;
+    }
+    // Bytes lie beyond its end: soon.
+    if !context.incoming.has_outgrown_ring() {
+        return;
+    }
+    let is_short = shared.bytes + bytes > shared.config.limits.bytes / 4;
+    match (!is_short).then(|| rx.allocate(bytes, &[])).flatten() {
+        Some(buffer) => {
+            shared.bytes += bytes;
+            context.ring_bytes += bytes;
+            context.incoming.set_larger_ring(buffer, window);
+            context.incoming.widen(window);
+        }
+        // It is asked for again when as much has been consumed as now.
+        None => context.incoming.widen(0),
     }
 }
 

@@ -154,6 +154,53 @@ fn packets_shrink_where_large_ones_vanish_in_silence() {
     }
 }
 
+/// What the paper's window of 256 KiB leaves of a path is a third here: it grows, and where the application programs it, it
+/// stays.
+//= X-8 test
+#[test]
+fn a_window_grows_until_a_long_path_is_full() {
+    for codec in CODECS {
+        let took = |most_window: u32, rwindow: Option<u32>, network: &str| {
+            let client = Program::new(
+                |now, host| {
+                    let block = ControlBlock { wbufsize: 32 << 20, ..block(Service::Connection) };
+                    let context = send(now, host, SERVER, block, &pattern(20_000_000, 1));
+                    host.call(|engine| engine.close(now, context, Close::Full)).expect("open");
+                },
+                |_, _, _, _| {},
+            );
+            let server = Program::new(
+                move |now, host| {
+                    let usual = block(Service::Connection);
+                    listening(now, host, ControlBlock { rwindow: rwindow.unwrap_or(usual.rwindow), ..usual });
+                },
+                |now, event, seen, host| {
+                    if let Event::Readable { context } = event
+                        && seen[context].is_end
+                        && seen[context].closed.is_none()
+                    {
+                        host.call(|engine| engine.close(now, *context, Close::Full)).ok();
+                    }
+                },
+            );
+            let configs = configs(codec).map(|config| Config { most_window, datagram_bytes: 1472, ..config });
+            let mut world = world(configs, network, server, client);
+            quiet(&mut world);
+            let seen = world.application(SERVER).only();
+            assert!(seen.closed == Some(Ok(())) && seen.bytes == pattern(20_000_000, 1), "{codec:?} {network}");
+            assert_eq!(world.engine(SERVER).bytes(), 0, "every ring has been given back");
+            seen.closed_at.expect("closed").since(Time::ZERO).as_secs_f64()
+        };
+        for network in ["rate=100mbit,delay=30ms", "rate=100mbit,delay=30ms,loss=0.5%"] {
+            let (narrow, wide) = (took(0, None, network), took(4 << 20, None, network));
+            assert!(wide < 0.5 * narrow && wide < 2.6, "{codec:?} {network}: {narrow} and {wide} s");
+        }
+        let narrow = took(0, Some(200_000), "delay=30ms");
+        let programmed = took(4 << 20, Some(200_000), "delay=30ms");
+        assert_eq!(narrow, programmed);
+    }
+}
+
 #[test]
 fn packets_stay_large_where_they_are_only_lost() {
     for codec in CODECS {

@@ -39,7 +39,8 @@ pub struct Options {
     /// large as the path carries. Its service and address do not count.
     pub block: Option<ControlBlock>,
     /// Bytes that a peer may send ahead of the application, and that may be queued to it: `rwindow`, `rbufsize` and
-    /// `wbufsize` of the default control block. By default 262,144, on a cluster more.
+    /// `wbufsize` of the default control block. By default 262,144 that grow to 4 MiB with an application that keeps up, and
+    /// 4 MiB that may be queued; on a cluster more from the start.
     pub window_bytes: Option<u32>,
     /// Congestion controller; by default the profile's: `fixed` (cluster) or `bbr` (Internet).
     pub congestion: Option<ControllerKind>,
@@ -83,6 +84,9 @@ impl Default for Options {
     }
 }
 
+/// What windows grow to where nobody has chosen their size: 100 Mbit/s over 150 ms, and twice that for what is repeated.
+const MOST_WINDOW: u32 = 4 << 20;
+
 /// Bytes of a packet beside the user's, at most: header, padding, trailer, and a tag.
 const PACKET_OVERHEAD: usize = 40 + 7 + 8;
 
@@ -95,6 +99,7 @@ impl Options {
             congestion: self.congestion.unwrap_or_else(|| path.congestion(self.profile)),
             local: local.map(|local| local.ip()).filter(|local| !local.is_unspecified()),
             local_port: local.map_or(0, |local| local.port()),
+            most_window: if self.has_preset(path) { 0 } else { MOST_WINDOW },
             limits: self.limits.clone(),
             seed: self.seed.unwrap_or_else(random_seed),
             ..Config::default()
@@ -108,14 +113,21 @@ impl Options {
         }
         let mut block = ControlBlock::new(Service::Connection);
         block.maxdata = path.datagram.saturating_sub(PACKET_OVERHEAD).max(1) as u32;
-        let preset = path.is_cluster(self.profile).then(|| path.cluster_window() as u32);
-        if let Some(window) = self.window_bytes.or(preset) {
+        if self.has_preset(path) {
+            let window = self.window_bytes.unwrap_or_else(|| path.cluster_window() as u32);
             block.rwindow = window;
             // A ring holds the first 65,536 bytes at least, which nobody has allowed.
             block.rbufsize = window.max(65_536);
             block.wbufsize = window;
+        } else {
+            block.wbufsize = MOST_WINDOW;
         }
         block
+    }
+
+    /// Whether the sizes are chosen beforehand: by the application, or because the network is ours.
+    fn has_preset(&self, path: &Path) -> bool {
+        self.block.is_some() || self.window_bytes.is_some() || path.is_cluster(self.profile)
     }
 
     /// The UDP socket's settings; open to everybody, or connected.
@@ -148,7 +160,7 @@ mod tests {
         assert!(internet.validates && loopback.validates, "anybody of this host can send from any of its addresses");
         assert_ne!(internet.seed, loopback.seed);
         let (internet, loopback) = (options.default_block(&far), options.default_block(&near));
-        assert_eq!((internet.maxdata, internet.rwindow, internet.wbufsize), (1417, 262_144, 1 << 20));
+        assert_eq!((internet.maxdata, internet.rwindow, internet.wbufsize), (1417, 262_144, 4 << 20));
         assert_eq!((loopback.maxdata, loopback.rwindow, loopback.rbufsize), (65_452, 512 << 10, 512 << 10));
         let own = Options { window_bytes: Some(1000), ..options.clone() }.default_block(&far);
         assert_eq!((own.rwindow, own.rbufsize, own.wbufsize), (1000, 65_536, 1000));

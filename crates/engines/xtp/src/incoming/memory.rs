@@ -1,8 +1,8 @@
 //! Where the bytes of a stream lie: in the application's ring, or in the areas that it has posted.
 //!
 //! Nothing is kept twice: a byte of the stream has one place from its arrival until it is consumed, and the memory is
-//! the application's. Always true: the byte at offset `o` of a ring lies at `(base + o) mod bytes`; areas are
-//! filled one after the other, without a gap.
+//! the application's. Always true: the byte at offset `o` of a ring lies at `(base + o) mod bytes`, up to where a
+//! larger ring takes over, if one was lent; areas are filled one after the other, without a gap.
 //= X-4
 
 use core::iter::FusedIterator;
@@ -24,9 +24,21 @@ pub(super) enum Memory {
 #[derive(Debug)]
 pub(super) struct Ring {
     buffer: BufferId,
-    bytes: u64,
+    bytes: u32,
     /// Where the next byte to be consumed lies.
-    at: u64,
+    at: u32,
+    /// What takes over, and the ring before this one.
+    succession: Option<Box<Succession>>,
+}
+
+/// Rings before and after a ring. Bytes stay where they were put: a ring that is too small is used up to its end, and not
+/// again.
+#[derive(Debug)]
+enum Succession {
+    /// The larger ring, and the offset of the stream that lies at its start.
+    Next { buffer: BufferId, bytes: u32, from: u64 },
+    /// The smaller ring, which nobody has taken back yet.
+    Last(BufferId),
 }
 
 #[derive(Debug)]
@@ -44,10 +56,49 @@ struct Area {
     high: u64,
 }
 
+impl Ring {
+    /// The offset of the stream at which the ring begins again.
+    fn end(&self, dseq: u64) -> u64 {
+        dseq.saturating_add(u64::from(self.bytes - self.at))
+    }
+}
+
 impl Memory {
     /// A ring in which the next byte to be consumed lies at `at`, below `bytes`.
-    pub(super) fn ring(buffer: BufferId, bytes: u64, at: u64) -> Self {
-        Self::Ring(Ring { buffer, bytes, at })
+    pub(super) fn ring(buffer: BufferId, bytes: u32, at: u32) -> Self {
+        Self::Ring(Ring { buffer, bytes, at, succession: None })
+    }
+
+    /// Whether there is a ring, and a larger one could take over from its end: bytes have come up to `hseq`.
+    pub(super) fn is_outgrown(&self, dseq: u64, hseq: u64) -> bool {
+        matches!(self, Self::Ring(ring) if ring.succession.is_none() && hseq <= ring.end(dseq))
+    }
+
+    /// Bytes of the ring, and of the one that takes over.
+    pub(super) fn ring_bytes(&self) -> u64 {
+        let Self::Ring(ring) = self else { return 0 };
+        let next = match ring.succession.as_deref() {
+            Some(&Succession::Next { bytes, .. }) => bytes,
+            _ => 0,
+        };
+        u64::from(ring.bytes) + u64::from(next)
+    }
+
+    /// Lends a larger ring to one that is [outgrown](Self::is_outgrown).
+    pub(super) fn succeed(&mut self, dseq: u64, buffer: BufferId, bytes: u32) {
+        if let Self::Ring(ring) = self {
+            let from = ring.end(dseq);
+            ring.succession = Some(Box::new(Succession::Next { buffer, bytes, from }));
+        }
+    }
+
+    /// Gives back a ring that a larger one has taken over from.
+    pub(super) fn take_outgrown(&mut self) -> Option<BufferId> {
+        let Self::Ring(ring) = self else { return None };
+        let Some(Succession::Last(buffer)) = ring.succession.as_deref() else { return None };
+        let buffer = *buffer;
+        ring.succession = None;
+        Some(buffer)
     }
 
     /// Appends an area to those posted, unless there is a ring instead. `dseq` is the next byte to be consumed.
@@ -100,30 +151,46 @@ impl Memory {
         }
     }
 
-    /// Gives back the ring.
+    /// Gives back the ring, the oldest first.
     pub(super) fn take_ring(&mut self) -> Option<BufferId> {
+        if let Some(last) = self.take_outgrown() {
+            return Some(last);
+        }
         let Self::Ring(ring) = self else { return None };
-        let buffer = ring.buffer;
-        *self = Self::None;
-        Some(buffer)
+        let taken = ring.buffer;
+        *self = match ring.succession.as_deref() {
+            Some(&Succession::Next { buffer, bytes, .. }) => Self::ring(buffer, bytes, 0),
+            _ => Self::None,
+        };
+        Some(taken)
     }
 
     /// One past the last byte of the stream that has a place, `None` if there is no memory.
     pub(super) fn end(&self, dseq: u64) -> Option<u64> {
         match self {
             Self::None => None,
-            Self::Ring(ring) => Some(dseq.saturating_add(ring.bytes)),
+            Self::Ring(ring) => Some(match ring.succession.as_deref() {
+                Some(Succession::Next { bytes, from, .. }) => from.saturating_add((*bytes).into()),
+                _ => dseq.saturating_add(ring.bytes.into()),
+            }),
             Self::Areas(areas) => Some(areas.end),
         }
     }
 
-    /// `bytes` more have been consumed, all of which had a place.
-    pub(super) fn consume(&mut self, bytes: u64) {
-        if let Self::Ring(ring) = self {
-            ring.at += bytes;
-            if ring.at >= ring.bytes {
-                ring.at -= ring.bytes;
-            }
+    /// `bytes` more have been consumed, all of which had a place; the next one to be consumed is `dseq`.
+    pub(super) fn consume(&mut self, dseq: u64, bytes: u64) {
+        let Self::Ring(ring) = self else { return };
+        let at = u64::from(ring.at) + bytes;
+        if at < u64::from(ring.bytes) {
+            ring.at = at as u32;
+            return;
+        }
+        ring.at = (at - u64::from(ring.bytes)) as u32;
+        if let Some(&Succession::Next { buffer, bytes, from }) = ring.succession.as_deref() {
+            let last = core::mem::replace(&mut ring.buffer, buffer);
+            let at = (dseq - from) as u32;
+            (ring.bytes, ring.at) = (bytes, if at < bytes { at } else { 0 });
+            ring.succession = Some(Box::new(Succession::Last(last)));
         }
     }
 
@@ -156,9 +223,16 @@ impl Iterator for Parts<'_> {
             Memory::None => return None,
             Memory::Ring(ring) => {
                 // No remainder: it would cost more than all the rest.
-                let ahead = ring.at + low.checked_sub(self.dseq)?;
-                let at = if ahead >= ring.bytes { ahead - ring.bytes } else { ahead };
-                (ring.buffer, at, ring.bytes.checked_sub(at)?)
+                let (ahead, bytes) = (u64::from(ring.at) + low.checked_sub(self.dseq)?, u64::from(ring.bytes));
+                match ring.succession.as_deref() {
+                    Some(Succession::Next { buffer, bytes: larger, from }) if ahead >= bytes => {
+                        (*buffer, low - from, (from + u64::from(*larger)).checked_sub(low)?)
+                    }
+                    _ => {
+                        let at = if ahead >= bytes { ahead - bytes } else { ahead };
+                        (ring.buffer, at, bytes.checked_sub(at)?)
+                    }
+                }
             }
             Memory::Areas(areas) => {
                 let area = areas.areas.get(areas.areas.partition_point(|area| area.high <= low))?;

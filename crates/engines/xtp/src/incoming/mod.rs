@@ -43,6 +43,8 @@ pub(crate) enum Keeping {
 pub(crate) struct Policy {
     /// Bytes that may be sent ahead of what the application has consumed; 2^30 at most.
     pub rwindow: u32,
+    /// What that may grow to, unless holes are shown.
+    pub most_rwindow: u32,
     /// What becomes of bytes that come out of order.
     pub keeping: Keeping,
     /// RES: alloc covers posted areas, all of them, whatever `rwindow` is.
@@ -145,6 +147,8 @@ pub(crate) struct Incoming {
     expected: u64,
     /// User bytes of a usual packet.
     size: u32,
+    /// Bytes consumed since the window was widened, or could not be.
+    consumed: u32,
     /// User bytes of the newest packet.
     last_size: u32,
     is_told: bool,
@@ -172,6 +176,7 @@ impl Incoming {
             marks: Marks::default(),
             expected: 0,
             size: 0,
+            consumed: 0,
             last_size: 0,
             is_told: false,
             is_ended: false,
@@ -179,7 +184,7 @@ impl Incoming {
         }
     }
 
-    /// Lends a ring of `bytes` bytes; the next byte to be consumed lies at its start. False, and not taken, if there is
+    /// Lends a ring of `bytes` bytes, less than 2^32 of which are used; the next byte to be consumed lies at its start. False, and not taken, if there is
     /// memory already.
     pub(crate) fn set_ring(&mut self, buffer: BufferId, bytes: u64) -> bool {
         self.lend_ring(buffer, bytes, 0)
@@ -190,14 +195,14 @@ impl Incoming {
     #[cfg(test)]
     pub(crate) fn set_ring_at(&mut self, buffer: BufferId, bytes: u64, base: u64) -> bool {
         let at = if bytes == 0 { 0 } else { (base % bytes + self.dseq % bytes) % bytes };
-        self.lend_ring(buffer, bytes, at)
+        self.lend_ring(buffer, bytes, at as u32)
     }
 
-    fn lend_ring(&mut self, buffer: BufferId, bytes: u64, at: u64) -> bool {
+    fn lend_ring(&mut self, buffer: BufferId, bytes: u64, at: u32) -> bool {
         if bytes == 0 || !matches!(self.memory, Memory::None) {
             return false;
         }
-        self.memory = Memory::ring(buffer, bytes, at);
+        self.memory = Memory::ring(buffer, u32::try_from(bytes).unwrap_or(u32::MAX), at);
         self.advance();
         true
     }
@@ -214,6 +219,53 @@ impl Incoming {
         self.holes = None;
         self.marks.shrink();
         Some(ring)
+    }
+
+    /// Whether the window should be larger: a whole one has been consumed since it was widened, and the application keeps
+    /// up with what comes.
+    #[inline]
+    pub(crate) fn is_outgrown(&self) -> bool {
+        let window = self.policy.rwindow;
+        window < self.policy.most_rwindow
+            && self.consumed >= window
+            && self.rseq - self.dseq <= u64::from(window / 4)
+            && !self.shows_holes()
+    }
+
+    /// Whether there is a ring that a larger one can take over from now.
+    pub(crate) fn has_outgrown_ring(&self) -> bool {
+        self.memory.is_outgrown(self.dseq, self.hseq)
+    }
+
+    /// Bytes of the ring, and of the one that takes over.
+    pub(crate) fn ring_bytes(&self) -> u64 {
+        self.memory.ring_bytes()
+    }
+
+    /// Lends a larger ring to one that has been [outgrown](Self::has_outgrown_ring).
+    pub(crate) fn set_larger_ring(&mut self, buffer: BufferId, bytes: u32) {
+        self.memory.succeed(self.dseq, buffer, bytes);
+    }
+
+    /// Gives back a ring that a larger one has taken over from.
+    pub(crate) fn take_outgrown(&mut self) -> Option<BufferId> {
+        self.memory.take_outgrown()
+    }
+
+    /// Bytes that may be sent ahead of what the application has consumed.
+    pub(crate) fn window(&self) -> u32 {
+        self.policy.rwindow
+    }
+
+    /// Lets so much be sent ahead; never less than before.
+    pub(crate) fn widen(&mut self, window: u32) {
+        self.policy.rwindow = self.policy.rwindow.max(window);
+        self.consumed = 0;
+    }
+
+    /// What [`Incoming::widen`] is to be told next.
+    pub(crate) fn wider(&self) -> u32 {
+        self.policy.rwindow.saturating_mul(2).min(self.policy.most_rwindow)
     }
 
     /// Whether bytes up to `high`, and some that may follow, would find no memory, although more is to be had.
@@ -406,7 +458,8 @@ impl Incoming {
         let bytes = bytes.min(self.rseq - self.dseq);
         let was_complete = self.is_complete();
         self.dseq += bytes;
-        self.memory.consume(bytes);
+        self.consumed = self.consumed.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
+        self.memory.consume(self.dseq, bytes);
         let ended = self.marks.drop_ends(self.dseq);
         if bytes > 0 || ended {
             self.is_ended = ended;

@@ -284,6 +284,7 @@ impl Plan {
                 codec,
                 congestion,
                 datagram_bytes,
+                most_window: 1 << 20,
                 validates: random.chance(0.7),
                 limits: limits.clone(),
                 seed: random.next_u64(),

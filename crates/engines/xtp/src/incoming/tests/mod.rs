@@ -12,7 +12,16 @@ use super::*;
 const RING: BufferId = BufferId::new(7);
 
 fn policy(keeping: Keeping) -> Policy {
-    Policy { rwindow: 1000, keeping, is_reserved: false, grows: false, max_spans: 8, max_boundaries: 8, maxdata: 100 }
+    Policy {
+        rwindow: 1000,
+        most_rwindow: 0,
+        keeping,
+        is_reserved: false,
+        grows: false,
+        max_spans: 8,
+        max_boundaries: 8,
+        maxdata: 100,
+    }
 }
 
 /// A stream with a ring of 1,000 bytes.

@@ -33,6 +33,10 @@ enum Step {
     Memory {
         bytes: u64,
     },
+    /// Widens the window, and lends a larger ring that takes over.
+    Larger {
+        more: u32,
+    },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -46,6 +50,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => Just(Step::Message),
         1 => Just(Step::Alloc),
         1 => (1..90u64).prop_map(|bytes| Step::Memory { bytes }),
+        1 => (1..90u32).prop_map(|more| Step::Larger { more }),
     ]
 }
 
@@ -56,8 +61,11 @@ fn value(offset: u64) -> u8 {
 /// Memory as the oracle sees it.
 enum Place {
     Ring {
+        buffer: u32,
         base: u64,
         bytes: u64,
+        /// What takes over: from which byte on, and how large it is.
+        next: Option<(u64, u64)>,
     },
     /// First byte of the stream, one past the last; buffer `i` begins with 3 bytes that are nobody's.
     Areas(Vec<Range<u64>>),
@@ -105,6 +113,7 @@ impl Oracle {
 
     fn memory_end(&self) -> u64 {
         match &self.place {
+            Place::Ring { next: Some((from, bytes)), .. } => from + bytes,
             Place::Ring { bytes, .. } => self.dseq + bytes,
             Place::Areas(areas) => areas.last().unwrap().end,
         }
@@ -125,7 +134,8 @@ impl Oracle {
     /// Where a byte belongs.
     fn at(&self, byte: u64) -> (u32, u64) {
         match &self.place {
-            Place::Ring { base, bytes } => (RING.index(), (base + byte) % bytes),
+            Place::Ring { buffer, next: Some((from, _)), .. } if byte >= *from => (buffer + 1, byte - from),
+            Place::Ring { buffer, base, bytes, .. } => (*buffer, (base + byte) % bytes),
             Place::Areas(areas) => {
                 let index = areas.iter().position(|area| area.contains(&byte)).expect("in memory");
                 (100 + index as u32, 3 + byte - areas[index].start)
@@ -308,7 +318,7 @@ impl World {
             Place::Areas(vec![0..START, START..START + bytes])
         } else {
             incoming.set_ring(BufferId::new(0), START);
-            Place::Ring { base, bytes }
+            Place::Ring { buffer: RING.index(), base, bytes, next: None }
         };
         while incoming.dseq() < START {
             let low = incoming.dseq();
@@ -393,6 +403,7 @@ impl World {
                 assert!(!self.incoming.is_status_due());
             }
             Step::Memory { bytes } => self.change_memory(bytes),
+            Step::Larger { more } => self.enlarge(more),
         }
         self.check();
         self.plan();
@@ -437,6 +448,41 @@ impl World {
         self.oracle.consume(bytes);
         assert_eq!(due, self.incoming.is_status_due() || (!was_complete && self.incoming.is_complete()));
         self.give_back();
+        let dseq = self.oracle.dseq;
+        let outgrown = self.incoming.take_outgrown().map(|buffer| buffer.index());
+        match &mut self.oracle.place {
+            Place::Ring { buffer, base, bytes, next } if next.is_some_and(|(from, _)| from <= dseq) => {
+                assert_eq!(outgrown, Some(*buffer));
+                let (from, larger) = next.take().unwrap();
+                (*buffer, *base, *bytes) = (*buffer + 1, larger - from % larger, larger);
+            }
+            _ => assert_eq!(outgrown, None),
+        }
+    }
+
+    fn enlarge(&mut self, more: u32) {
+        let (dseq, hseq) = (self.oracle.dseq, self.oracle.hseq);
+        let outgrown = self.incoming.has_outgrown_ring();
+        let Place::Ring { buffer, base, bytes, next } = &mut self.oracle.place else {
+            assert!(!outgrown);
+            return;
+        };
+        if self.oracle.policy.keeping == Keeping::NoError {
+            return;
+        }
+        let end = dseq + *bytes - (*base + dseq) % *bytes;
+        assert_eq!(outgrown, next.is_none() && hseq <= end);
+        if !outgrown {
+            return;
+        }
+        let larger = *bytes as u32 + more;
+        *next = Some((end, larger.into()));
+        assert_eq!(self.incoming.ring_bytes(), *bytes);
+        self.memory.insert(*buffer + 1, vec![0; larger as usize]);
+        self.incoming.set_larger_ring(BufferId::new(*buffer + 1), larger);
+        assert_eq!(self.incoming.ring_bytes(), *bytes + u64::from(larger));
+        self.oracle.policy.rwindow += more;
+        self.incoming.widen(self.oracle.policy.rwindow);
     }
 
     fn give_back(&mut self) {
@@ -464,9 +510,15 @@ impl World {
         let ring = self.incoming.take_ring();
         assert_eq!(ring.is_some(), is_empty);
         if ring.is_some() {
+            let Place::Ring { buffer, next, .. } = &self.oracle.place else { panic!("there was a ring") };
+            assert_eq!(ring.unwrap().index(), *buffer);
+            let second = self.incoming.take_ring().map(|ring| ring.index());
+            assert_eq!(second, next.map(|_| buffer + 1));
+            assert_eq!(self.incoming.take_ring(), None);
             self.incoming.set_ring(RING, bytes);
             self.memory.insert(RING.index(), vec![0; bytes as usize]);
-            self.oracle.place = Place::Ring { base: bytes - self.oracle.dseq % bytes, bytes };
+            let base = bytes - self.oracle.dseq % bytes;
+            self.oracle.place = Place::Ring { buffer: RING.index(), base, bytes, next: None };
             self.oracle.advance();
         }
     }
@@ -552,7 +604,16 @@ proptest! {
         lengths in prop::collection::vec(1..60u64, 1..6),
         steps in prop::collection::vec(step(), 1..120),
     ) {
-        let policy = Policy { rwindow, keeping, is_reserved, grows: false, max_spans, max_boundaries, maxdata: 30 };
+        let policy = Policy {
+            rwindow,
+            most_rwindow: 0,
+            keeping,
+            is_reserved,
+            grows: false,
+            max_spans,
+            max_boundaries,
+            maxdata: 30,
+        };
         run(policy, bytes, base, lengths, &steps);
     }
 
@@ -565,7 +626,7 @@ proptest! {
         lengths in prop::collection::vec(1..30u64, 1..6),
         picks in prop::collection::vec((0..4u8, 0..50i64, 1..40u32), 1..200),
     ) {
-        let policy = Policy { rwindow: 80, keeping, is_reserved: false, grows: false, max_spans, max_boundaries, maxdata: 30 };
+        let policy = Policy { rwindow: 80, max_spans, max_boundaries, maxdata: 30, ..policy(keeping) };
         let mut world = World::new(policy, bytes, 5, lengths);
         let mut at = START;
         for (turn, (from, ahead, len)) in picks.iter().cycle().take(2000).enumerate() {

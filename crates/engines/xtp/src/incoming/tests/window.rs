@@ -98,3 +98,53 @@ fn a_window_is_2_to_the_30_at_most() {
     reserved.post(RING, 0, u64::MAX);
     assert_eq!(reserved.fate(&Piece { low: u64::MAX - 5, ..piece(0..5) }), Fate::New, "no number overflows");
 }
+
+//= X-8 test
+#[test]
+fn a_window_grows_with_an_application_that_keeps_up() {
+    let mut incoming = Incoming::new(Policy { most_rwindow: 3000, ..policy(Keeping::Selective) });
+    incoming.set_ring(RING, 1000);
+    incoming.data(&piece(0..900));
+    assert!(!incoming.is_outgrown(), "nothing was consumed");
+    incoming.consume(900);
+    assert!(!incoming.is_outgrown(), "less than a window");
+    incoming.data(&piece(900..1600));
+    incoming.consume(400);
+    assert!(!incoming.is_outgrown(), "300 bytes wait");
+    assert!(incoming.has_outgrown_ring());
+    incoming.data(&piece(1700..2100));
+    incoming.consume(300);
+    assert!(incoming.is_outgrown());
+    assert!(!incoming.has_outgrown_ring(), "bytes lie beyond its end");
+    incoming.data(&piece(1600..1700));
+    incoming.consume(500);
+    assert_eq!((incoming.has_outgrown_ring(), incoming.wider()), (true, 2000));
+    incoming.set_larger_ring(BufferId::new(8), 2000);
+    incoming.widen(2000);
+    assert_eq!(incoming.alloc(), 4100);
+    assert_eq!(incoming.data(&piece(2900..4100)).1, [2900..4100], "both rings");
+    incoming.data(&piece(2100..2900));
+    assert_eq!((incoming.readable().len, incoming.take_outgrown()), (2000, None));
+    incoming.consume(900);
+    assert_eq!(incoming.take_outgrown(), Some(RING));
+    assert!(!incoming.is_outgrown(), "not twice a window");
+    incoming.consume(1100);
+    assert_eq!((incoming.is_outgrown(), incoming.wider()), (true, 3000));
+    incoming.widen(3000);
+    incoming.data(&piece(4100..5000));
+    incoming.consume(900);
+    assert!(!incoming.is_outgrown(), "as large as it may be");
+}
+
+#[test]
+fn a_larger_ring_that_was_filled_and_emptied_at_once_begins_again() {
+    let mut incoming = Incoming::new(Policy { rwindow: 2000, ..policy(Keeping::Selective) });
+    incoming.set_ring_at(RING, 1000, 999);
+    incoming.set_larger_ring(BufferId::new(8), 1500);
+    incoming.data(&piece(0..1501));
+    incoming.consume(1501);
+    assert_eq!((incoming.take_outgrown(), incoming.has_outgrown_ring()), (Some(RING), true));
+    assert_eq!(incoming.ring_bytes(), 1500);
+    incoming.data(&piece(1501..1601));
+    assert_eq!(incoming.readable().parts[0], BufferRange::new(BufferId::new(8), 0, 100));
+}

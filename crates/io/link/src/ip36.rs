@@ -272,14 +272,6 @@ impl Ip36Link {
     /// What a refusal means.
     fn refused(&mut self, refusal: Refusal, size: usize) -> io::Result<SendOutcome> {
         match refusal {
-            Refusal::Blocked | Refusal::QueueFull => {
-                self.counters.sends_blocked += 1;
-                Ok(SendOutcome::Blocked)
-            }
-            Refusal::Unreachable => {
-                self.counters.unreachable_reports += 1;
-                Ok(SendOutcome::Unreachable)
-            }
             Refusal::TooLarge => {
                 self.refresh_mtu();
                 // A link that hears everybody does not know the path until it is refused.
@@ -288,11 +280,7 @@ impl Ip36Link {
                 let fits = mtu.map_or(self.max_datagram, |mtu| self.payload(mtu));
                 Ok(SendOutcome::TooLarge((fits < size).then_some(fits as u32)))
             }
-            Refusal::Unwilling | Refusal::Other => {
-                self.counters.send_errors += 1;
-                Ok(SendOutcome::Sent)
-            }
-            Refusal::Fatal(error) => Err(error),
+            refusal => refusal.outcome(&mut self.counters),
         }
     }
 

@@ -234,26 +234,15 @@ impl EtherLink {
 
     /// What a refusal means.
     fn refused(&mut self, refusal: Refusal, size: usize) -> io::Result<SendOutcome> {
+        if matches!(refusal, Refusal::Unreachable | Refusal::TooLarge) {
+            self.refresh()?;
+        }
         match refusal {
-            Refusal::Blocked | Refusal::QueueFull => {
-                self.counters.sends_blocked += 1;
-                Ok(SendOutcome::Blocked)
-            }
-            Refusal::Unreachable => {
-                self.refresh()?;
-                self.counters.unreachable_reports += 1;
-                Ok(SendOutcome::Unreachable)
-            }
             Refusal::TooLarge => {
-                self.refresh()?;
                 let fits = self.max_datagram();
                 Ok(SendOutcome::TooLarge((fits < size).then_some(fits as u32)))
             }
-            Refusal::Unwilling | Refusal::Other => {
-                self.counters.send_errors += 1;
-                Ok(SendOutcome::Sent)
-            }
-            Refusal::Fatal(error) => Err(error),
+            refusal => refusal.outcome(&mut self.counters),
         }
     }
 

@@ -1,7 +1,7 @@
 //! What the kernel says of a path: its MTU, whom it leads to, and why it refused.
 
 use super::{self as sys, Name};
-use crate::PathMtu;
+use crate::{LinkCounters, PathMtu, SendOutcome};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, RawFd};
@@ -57,6 +57,26 @@ impl Refusal {
             libc::EBADF | libc::ENOTSOCK | libc::EFAULT | libc::EOPNOTSUPP => Self::Fatal(error),
             _ => Self::Other,
         })
+    }
+
+    /// Counts one to send, and says what it means. Whoever knows the path knows better what is too large.
+    pub(crate) fn outcome(self, counters: &mut LinkCounters) -> io::Result<SendOutcome> {
+        match self {
+            Self::Blocked | Self::QueueFull => {
+                counters.sends_blocked += 1;
+                Ok(SendOutcome::Blocked)
+            }
+            Self::Unreachable => {
+                counters.unreachable_reports += 1;
+                Ok(SendOutcome::Unreachable)
+            }
+            Self::TooLarge => Ok(SendOutcome::TooLarge(None)),
+            Self::Unwilling | Self::Other => {
+                counters.send_errors += 1;
+                Ok(SendOutcome::Sent)
+            }
+            Self::Fatal(error) => Err(error),
+        }
     }
 }
 

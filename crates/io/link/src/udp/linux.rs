@@ -505,23 +505,11 @@ impl UdpLink {
     /// What a refusal means that has nothing to do with offload.
     fn refused(&mut self, refusal: Refusal, size: usize) -> io::Result<SendOutcome> {
         match refusal {
-            Refusal::Blocked | Refusal::QueueFull => {
-                self.counters.sends_blocked += 1;
-                Ok(SendOutcome::Blocked)
-            }
-            Refusal::Unreachable => {
-                self.counters.unreachable_reports += 1;
-                Ok(SendOutcome::Unreachable)
-            }
             Refusal::TooLarge => {
                 let fits = self.fits();
                 Ok(SendOutcome::TooLarge((fits < size).then_some(fits as u32)))
             }
-            Refusal::Unwilling | Refusal::Other => {
-                self.counters.send_errors += 1;
-                Ok(SendOutcome::Sent)
-            }
-            Refusal::Fatal(error) => Err(error),
+            refusal => refusal.outcome(&mut self.counters),
         }
     }
 

@@ -468,13 +468,7 @@ impl Link for Ip36Link {
                 refusal => return self.refused(refusal, train.segment_size()),
             }
         }
-        // Refused for good: what was not sent is not counted as sent.
-        if lost < train.segments() {
-            let size = train.segment_size().min(train.bytes() / train.segments());
-            self.counters.trains_sent += 1;
-            self.counters.datagrams_sent += (train.segments() - lost) as u64;
-            self.counters.bytes_sent += (train.bytes() - lost * size) as u64;
-        }
+        self.counters.count_train(train, lost);
         Ok(SendOutcome::Sent)
     }
 
@@ -501,16 +495,14 @@ impl Link for Ip36Link {
                 }
             };
             let source = if self.peer.is_some() { Address::Peer } else { packet.source.into() };
-            self.counters.reads += 1;
-            self.counters.datagrams_received += 1;
-            self.counters.bytes_received += packet.bytes as u64;
-            self.counters.datagrams_truncated += u64::from(packet.truncated);
-            return Ok(ReadOutcome::Received(Received {
+            let read = Received {
                 bytes: packet.bytes,
                 segment: packet.bytes,
                 meta: RxMeta { source, destination: Some(of_host(packet.destination).into()), ecn: packet.ecn },
                 truncated: packet.truncated,
-            }));
+            };
+            self.counters.count_read(&read);
+            return Ok(ReadOutcome::Received(read));
         }
         Ok(ReadOutcome::Empty)
     }

@@ -144,6 +144,38 @@ pinnace_core::counters! {
     }
 }
 
+impl LinkCounters {
+    /// A train has left, but for so many of its datagrams, which were refused for good.
+    pub(crate) fn count_train(&mut self, train: &Train, lost: usize) {
+        let sent = train.segments() - lost;
+        if sent > 0 {
+            self.trains_sent += 1;
+            self.datagrams_sent += sent as u64;
+            let size = train.segment_size().min(train.bytes() / train.segments());
+            self.bytes_sent += (train.bytes() - lost * size) as u64;
+        }
+    }
+
+    /// Something has come.
+    pub(crate) fn count_read(&mut self, read: &Received) {
+        self.reads += 1;
+        self.datagrams_received += read.bytes.div_ceil(read.segment.max(1)).max(1) as u64;
+        self.bytes_received += read.bytes as u64;
+        self.datagrams_truncated += u64::from(read.truncated);
+    }
+
+    /// What has come over another socket of the same link.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn add_reads(&mut self, other: &Self) {
+        self.reads += other.reads;
+        self.datagrams_received += other.datagrams_received;
+        self.bytes_received += other.bytes_received;
+        self.datagrams_truncated += other.datagrams_truncated;
+        self.receive_buffer_drops += other.receive_buffer_drops;
+        self.unreachable_reports += other.unreachable_reports;
+    }
+}
+
 /// A datagram link. See the [crate documentation](crate).
 pub trait Link: Send {
     /// What one train may hold, on this link now. May shrink when a path refuses offload.

@@ -355,13 +355,7 @@ impl Link for EtherLink {
             return self.refused(refusal, train.segment_size());
         }
         self.send_buffer.ease(fd);
-        // Refused for good: what was not sent is not counted as sent.
-        if lost < train.segments() {
-            let size = train.segment_size().min(train.bytes() / train.segments());
-            self.counters.trains_sent += 1;
-            self.counters.datagrams_sent += (train.segments() - lost) as u64;
-            self.counters.bytes_sent += (train.bytes() - lost * size) as u64;
-        }
+        self.counters.count_train(train, lost);
         Ok(SendOutcome::Sent)
     }
 
@@ -384,17 +378,15 @@ impl Link for EtherLink {
                     return Ok(ReadOutcome::Unreachable);
                 }
             };
-            self.counters.reads += 1;
-            self.counters.datagrams_received += 1;
-            self.counters.bytes_received += frame.bytes as u64;
-            self.counters.datagrams_truncated += u64::from(frame.truncated);
             let source = self.station(frame.source);
-            return Ok(ReadOutcome::Received(Received {
+            let read = Received {
                 bytes: frame.bytes,
                 segment: frame.bytes,
                 meta: RxMeta { source, destination: Some(self.local_address()), ecn: Ecn::NotCapable },
                 truncated: frame.truncated,
-            }));
+            };
+            self.counters.count_read(&read);
+            return Ok(ReadOutcome::Received(read));
         }
         Ok(ReadOutcome::Empty)
     }

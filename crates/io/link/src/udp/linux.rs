@@ -465,11 +465,9 @@ impl UdpLink {
         self.out.set_control(segment, tos, source);
     }
 
-    /// A train has left; `old` is a refusal that was told first, and not about this train.
-    fn sent(&mut self, datagrams: usize, bytes: usize, old: Option<Refusal>) -> io::Result<SendOutcome> {
-        self.counters.trains_sent += 1;
-        self.counters.datagrams_sent += datagrams as u64;
-        self.counters.bytes_sent += bytes as u64;
+    /// A train has left, but for `lost` of its datagrams; `old` is a refusal that was told first, and not about this train.
+    fn sent(&mut self, train: &Train, lost: usize, old: Option<Refusal>) -> io::Result<SendOutcome> {
+        self.counters.count_train(train, lost);
         match old {
             Some(refusal @ Refusal::Unreachable) => self.refused(refusal, 0),
             _ => Ok(SendOutcome::Sent),
@@ -545,12 +543,10 @@ impl UdpLink {
                 refusal => return self.refused(refusal, train.segment_size()),
             }
         }
-        // Refused for good: what was not sent is not counted as sent.
         if lost == train.segments() {
             return Ok(SendOutcome::Sent);
         }
-        let bytes = train.bytes() - lost * train.segment_size().min(train.bytes() / train.segments());
-        self.sent(done - lost, bytes, old)
+        self.sent(train, lost, old)
     }
 
     /// Some kernels refuse the ECN control message. True if that may have been why, and it is not sent any more. They also
@@ -661,7 +657,7 @@ impl Link for UdpLink {
             // SAFETY: `gather` laid the message out: pieces in `self.out`, in the train and in memory that the table
             // vouches for, a name in `self.to`; none of it has moved since, and the kernel only reads it.
             if unsafe { libc::sendmsg(self.write_fd, &raw const message, Outgoing::FLAGS) } >= 0 {
-                return self.sent(segments, train.bytes(), old);
+                return self.sent(train, 0, old);
             }
             match Refusal::last() {
                 None => {}
@@ -733,10 +729,7 @@ impl Link for UdpLink {
             if let (Some(source), Some(Address::Inet(to))) = (source, read.meta.destination) {
                 self.last_seen = Some((source, to.ip()));
             }
-            self.counters.reads += 1;
-            self.counters.datagrams_received += bytes.div_ceil(read.segment.max(1)).max(1) as u64;
-            self.counters.bytes_received += bytes as u64;
-            self.counters.datagrams_truncated += u64::from(truncated);
+            self.counters.count_read(&read);
             return Ok(ReadOutcome::Received(read));
         }
         Ok(ReadOutcome::Empty)

@@ -368,16 +368,9 @@ impl Link for PortableUdpLink {
             let fitted = pool.scatter(&self.staging[..bytes]);
             let source = from.filter(|_| self.peer.is_none()).map_or(Address::Peer, Address::Inet);
             let meta = RxMeta { source, destination: None, ecn: Ecn::NotCapable };
-            self.counters.reads += 1;
-            self.counters.datagrams_received += 1;
-            self.counters.bytes_received += fitted as u64;
-            self.counters.datagrams_truncated += u64::from(fitted < bytes);
-            return Ok(ReadOutcome::Received(Received {
-                bytes: fitted,
-                segment: fitted,
-                meta,
-                truncated: fitted < bytes,
-            }));
+            let read = Received { bytes: fitted, segment: fitted, meta, truncated: fitted < bytes };
+            self.counters.count_read(&read);
+            return Ok(ReadOutcome::Received(read));
         }
     }
 

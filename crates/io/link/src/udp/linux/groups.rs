@@ -176,7 +176,7 @@ impl GroupsLink {
     fn follow(&mut self) {
         let mut members = self.shared.members();
         for (_, left) in self.groups.extract_if(.., |(group, _)| members.iter().all(|member| member.group != *group)) {
-            add_reads(&mut self.past, &left.counters());
+            self.past.add_reads(&left.counters());
         }
         for member in members.iter_mut() {
             if let Some(link) = member.link.take() {
@@ -244,20 +244,10 @@ impl Link for GroupsLink {
 
     fn counters(&self) -> LinkCounters {
         let mut sum = self.own.counters();
-        add_reads(&mut sum, &self.past);
+        sum.add_reads(&self.past);
         for (_, link) in &self.groups {
-            add_reads(&mut sum, &link.counters());
+            sum.add_reads(&link.counters());
         }
         sum
     }
-}
-
-/// Groups are only read from.
-fn add_reads(sum: &mut LinkCounters, other: &LinkCounters) {
-    sum.reads += other.reads;
-    sum.datagrams_received += other.datagrams_received;
-    sum.bytes_received += other.bytes_received;
-    sum.datagrams_truncated += other.datagrams_truncated;
-    sum.receive_buffer_drops += other.receive_buffer_drops;
-    sum.unreachable_reports += other.unreachable_reports;
 }

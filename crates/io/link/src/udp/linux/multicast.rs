@@ -234,13 +234,8 @@ impl Link for GroupLink {
     }
 
     fn counters(&self) -> LinkCounters {
-        let (mut sum, other) = (self.own.counters(), self.of_group.counters());
-        sum.reads += other.reads;
-        sum.datagrams_received += other.datagrams_received;
-        sum.bytes_received += other.bytes_received;
-        sum.datagrams_truncated += other.datagrams_truncated;
-        sum.receive_buffer_drops += other.receive_buffer_drops;
-        sum.unreachable_reports += other.unreachable_reports;
+        let mut sum = self.own.counters();
+        sum.add_reads(&self.of_group.counters());
         sum
     }
 }

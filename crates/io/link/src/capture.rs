@@ -260,7 +260,11 @@ fn io_error(error: PcapError) -> io::Error {
 }
 
 impl<L: Link, W: Write + Send> Link for Capture<L, W> {
-    forward_properties!();
+    forward_sizes!(inner);
+
+    fn descriptors(&self) -> crate::Descriptors {
+        self.inner.descriptors()
+    }
 
     fn send(&mut self, train: &Train, memory: &BufferTable) -> io::Result<SendOutcome> {
         let outcome = self.inner.send(train, memory)?;

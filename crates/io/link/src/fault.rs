@@ -216,7 +216,11 @@ impl<L: Link> Fault<L> {
 }
 
 impl<L: Link> Link for Fault<L> {
-    forward_properties!();
+    forward_sizes!(inner);
+
+    fn descriptors(&self) -> crate::Descriptors {
+        self.inner.descriptors()
+    }
 
     fn send(&mut self, train: &Train, memory: &BufferTable) -> io::Result<SendOutcome> {
         if self.flush()? == SendOutcome::Blocked {

@@ -9,27 +9,23 @@
 //! datagram other than those of the train.
 #![warn(missing_docs)]
 
-/// What a middleware does not change: its inner link's properties.
-macro_rules! forward_properties {
-    () => {
+/// What a link that stands on another does not change: how much that takes at a time.
+macro_rules! forward_sizes {
+    ($inner:ident) => {
         fn train_limits(&self) -> ::pinnace_core::TrainLimits {
-            self.inner.train_limits()
+            self.$inner.train_limits()
         }
 
         fn max_datagram(&self) -> usize {
-            self.inner.max_datagram()
+            self.$inner.max_datagram()
         }
 
         fn datagrams_per_read(&self) -> usize {
-            self.inner.datagrams_per_read()
+            self.$inner.datagrams_per_read()
         }
 
         fn allow_fragmentation(&mut self) -> bool {
-            self.inner.allow_fragmentation()
-        }
-
-        fn descriptors(&self) -> $crate::Descriptors {
-            self.inner.descriptors()
+            $crate::Link::allow_fragmentation(&mut self.$inner)
         }
     };
 }

@@ -99,7 +99,11 @@ impl std::fmt::Display for MeterReport {
 }
 
 impl<L: Link> Link for Meter<L> {
-    forward_properties!();
+    forward_sizes!(inner);
+
+    fn descriptors(&self) -> crate::Descriptors {
+        self.inner.descriptors()
+    }
 
     fn send(&mut self, train: &Train, memory: &BufferTable) -> io::Result<SendOutcome> {
         let outcome = self.inner.send(train, memory)?;

@@ -10,7 +10,7 @@
 use super::{MulticastOptions, UdpLink};
 use crate::udp::UdpOptions;
 use crate::{BufferTable, Descriptors, Link, LinkCounters, ReadBuffer, ReadOutcome, SendOutcome};
-use pinnace_core::{Address, ReceivePlan, Train, TrainLimits};
+use pinnace_core::{Address, ReceivePlan, Train};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -189,17 +189,7 @@ impl GroupsLink {
 }
 
 impl Link for GroupsLink {
-    fn train_limits(&self) -> TrainLimits {
-        self.own.train_limits()
-    }
-
-    fn max_datagram(&self) -> usize {
-        self.own.max_datagram()
-    }
-
-    fn datagrams_per_read(&self) -> usize {
-        self.own.datagrams_per_read()
-    }
+    forward_sizes!(own);
 
     fn send(&mut self, train: &Train, memory: &BufferTable) -> io::Result<SendOutcome> {
         self.own.send(train, memory)
@@ -230,10 +220,6 @@ impl Link for GroupsLink {
             }
         }
         Ok(ReadOutcome::Empty)
-    }
-
-    fn allow_fragmentation(&mut self) -> bool {
-        Link::allow_fragmentation(&mut self.own)
     }
 
     /// The readable one changes with the first group: who sleeps on the other then hears of groups with what comes next.

@@ -11,7 +11,7 @@ use crate::sys::{self, Family, Name};
 use crate::udp::UdpOptions;
 use crate::{BufferTable, Descriptors, Link, LinkCounters, ReadBuffer, ReadOutcome, SendOutcome};
 use libc::c_int;
-use pinnace_core::{Address, ReceivePlan, Train, TrainLimits};
+use pinnace_core::{Address, ReceivePlan, Train};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -191,17 +191,7 @@ impl GroupLink {
 }
 
 impl Link for GroupLink {
-    fn train_limits(&self) -> TrainLimits {
-        self.own.train_limits()
-    }
-
-    fn max_datagram(&self) -> usize {
-        self.own.max_datagram()
-    }
-
-    fn datagrams_per_read(&self) -> usize {
-        self.own.datagrams_per_read()
-    }
+    forward_sizes!(own);
 
     fn send(&mut self, train: &Train, memory: &BufferTable) -> io::Result<SendOutcome> {
         self.own.send(train, memory)
@@ -223,10 +213,6 @@ impl Link for GroupLink {
             }
         }
         Ok(ReadOutcome::Empty)
-    }
-
-    fn allow_fragmentation(&mut self) -> bool {
-        Link::allow_fragmentation(&mut self.own)
     }
 
     fn descriptors(&self) -> Descriptors {

@@ -11,7 +11,7 @@ use crate::deferred;
 use crate::layout::{Tables, Zone};
 use crate::owner::{ClientId, Kind, Word};
 use crate::sync::{Ordering, Shared32};
-use crate::zone::{ALL, find_run, free_by_words, mask};
+use crate::zone::{ALL, find_run, first_fit, free_by_words, mask};
 
 /// What a lock holds: 0, or bit 31 and the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,17 +46,7 @@ pub(crate) fn unlock(lock: &Shared32) {
 #[inline]
 pub(crate) fn alloc(tables: Tables<'_>, owned: Word, start: usize, counters: &Counters) -> Option<(usize, u32)> {
     deferred::drain(tables, owned.client());
-    if let Some(first) = tables.zones.get(start).and_then(|zone| take_from(zone, owned, counters)) {
-        return Some((start, first));
-    }
-    alloc_elsewhere(tables, owned, start, counters)
-}
-
-#[cold]
-fn alloc_elsewhere(tables: Tables<'_>, owned: Word, start: usize, counters: &Counters) -> Option<(usize, u32)> {
-    let (before, after) = tables.zones.split_at(start.min(tables.zones.len()));
-    let mut zones = (start..).zip(after).skip(1).chain((0..).zip(before));
-    zones.find_map(|(index, zone)| Some((index, take_from(zone, owned, counters)?)))
+    first_fit(tables, start, |zone| take_from(zone, owned, counters))
 }
 
 /// A run of one zone, unless it is locked.

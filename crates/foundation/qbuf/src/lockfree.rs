@@ -12,23 +12,13 @@ use crate::counters::Counters;
 use crate::layout::{Tables, Zone};
 use crate::owner::{ClientId, Kind, Word};
 use crate::sync::Ordering;
-use crate::zone::{find_run, mask};
+use crate::zone::{find_run, first_fit, mask};
 
 //= B-2, B-4
 /// A run that gets the word `owned`, first fit from zone `start` on: the zone and the first block.
 #[inline]
 pub(crate) fn alloc(tables: Tables<'_>, owned: Word, start: usize, counters: &Counters) -> Option<(usize, u32)> {
-    if let Some(first) = tables.zones.get(start).and_then(|zone| take_from(zone, owned, counters)) {
-        return Some((start, first));
-    }
-    alloc_elsewhere(tables, owned, start, counters)
-}
-
-#[cold]
-fn alloc_elsewhere(tables: Tables<'_>, owned: Word, start: usize, counters: &Counters) -> Option<(usize, u32)> {
-    let (before, after) = tables.zones.split_at(start.min(tables.zones.len()));
-    let mut zones = (start..).zip(after).skip(1).chain((0..).zip(before));
-    zones.find_map(|(index, zone)| Some((index, take_from(zone, owned, counters)?)))
+    first_fit(tables, start, |zone| take_from(zone, owned, counters))
 }
 
 /// A run of one zone.

@@ -1,6 +1,6 @@
 //! The bitmap of a zone: bit i is block i, 1 = free (B-3). Searching is first fit (B-2).
 
-use crate::layout::{BLOCKS, Zone};
+use crate::layout::{BLOCKS, Tables, Zone};
 use crate::owner::{Kind, Word};
 use crate::sync::Ordering;
 
@@ -24,6 +24,27 @@ pub(crate) fn find_run(bitmap: u32, blocks: u32) -> Option<u32> {
         found += step;
     }
     (starts != 0).then(|| starts.trailing_zeros())
+}
+
+//= B-2
+/// What `take` finds in the first zone where it finds something, from zone `start` on: the zone and the first block.
+#[inline]
+pub(crate) fn first_fit(
+    tables: Tables<'_>,
+    start: usize,
+    take: impl Fn(&Zone) -> Option<u32>,
+) -> Option<(usize, u32)> {
+    match tables.zones.get(start).and_then(&take) {
+        Some(first) => Some((start, first)),
+        None => fit_elsewhere(tables, start, take),
+    }
+}
+
+#[cold]
+fn fit_elsewhere(tables: Tables<'_>, start: usize, take: impl Fn(&Zone) -> Option<u32>) -> Option<(usize, u32)> {
+    let (before, after) = tables.zones.split_at(start.min(tables.zones.len()));
+    let mut zones = (start..).zip(after).skip(1).chain((0..).zip(before));
+    zones.find_map(|(index, zone)| Some((index, take(zone)?)))
 }
 
 /// The blocks that nobody has, by the words alone: what the bitmap should be.

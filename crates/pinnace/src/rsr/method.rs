@@ -8,7 +8,7 @@
 
 use super::Cause;
 use super::queue::{Delivery, Queue};
-use crate::Message;
+use crate::{Message, vrp};
 use pinnace_core::IntervalSet;
 use std::fmt;
 use std::ops::Range;
@@ -31,6 +31,16 @@ impl Contract {
     /// Whether nothing may be lost.
     pub fn is_reliable(&self) -> bool {
         self.loss_percent <= 0.0 || self.run_bytes == 0
+    }
+
+    /// The same, as VRP has it.
+    pub(super) fn vrp(&self) -> vrp::Contract {
+        let reliable = vrp::Contract::reliable();
+        if self.is_reliable() {
+            return reliable;
+        }
+        let contract = reliable.loss_percent(self.loss_percent).run_bytes(self.run_bytes);
+        self.critical.iter().cloned().fold(contract, vrp::Contract::critical)
     }
 }
 

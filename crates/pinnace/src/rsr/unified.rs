@@ -12,7 +12,6 @@ use super::address::reachable;
 use super::method::{Arrival, Incoming, Method, Outgoing, Parcel, Pending, Sent, Sink};
 use crate::endpoint::{Delivery, Listener, PerMessage};
 use crate::service::{self, Direction, Service};
-use crate::vrp::Contract;
 use crate::{Connection, Endpoint, EndpointOptions, Error, Received};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -102,14 +101,8 @@ struct Open {
 
 impl Outgoing for Open {
     fn send(&self, parcel: Parcel) -> Result<Box<dyn Pending>, Cause> {
-        let agreed = parcel.contract();
-        let mut contract = Contract::reliable();
-        if !agreed.is_reliable() {
-            contract = contract.loss_percent(agreed.loss_percent).run_bytes(agreed.run_bytes);
-            contract = agreed.critical.iter().cloned().fold(contract, Contract::critical);
-        }
         let special = match self.connection.method() {
-            service::Method::Vrp => PerMessage::new().contract(contract),
+            service::Method::Vrp => PerMessage::new().contract(parcel.contract().vrp()),
             _ => PerMessage::new(),
         };
         let sent = self.connection.send_with(parcel.message(), &special);

@@ -4,7 +4,7 @@ use super::Cause;
 use super::address::reachable;
 use super::method::{Arrival, Incoming, Method, Outgoing, Parcel, Pending, Sent, Sink};
 use crate::Error;
-use crate::vrp::{Contract, Frame, Options, Received, Receiver, Sender, Sending};
+use crate::vrp::{Frame, Options, Received, Receiver, Sender, Sending};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -58,13 +58,8 @@ struct Open {
 
 impl Outgoing for Open {
     fn send(&self, parcel: Parcel) -> Result<Box<dyn Pending>, Cause> {
-        let agreed = parcel.contract();
-        let mut contract = Contract::reliable();
-        if !agreed.is_reliable() {
-            contract = contract.loss_percent(agreed.loss_percent).run_bytes(agreed.run_bytes);
-            contract = agreed.critical.iter().cloned().fold(contract, Contract::critical);
-        }
-        let sending = self.sender.send(Frame::new(parcel.message()).with_contract(contract)).map_err(Error::from)?;
+        let frame = Frame::new(parcel.message()).with_contract(parcel.contract().vrp());
+        let sending = self.sender.send(frame).map_err(Error::from)?;
         Ok(Box::new(UnderWay { sending }))
     }
 }

@@ -226,19 +226,27 @@ impl Shared {
         if reading.end == Some(End::Reset) { Err(reset()) } else { Ok(()) }
     }
 
-    pub(super) fn read(&self, into: &mut [u8], deadline: Option<Instant>) -> io::Result<usize> {
-        let mut reading = self.reading(deadline)?;
-        if into.is_empty() || self.is_shut() {
-            return Ok(0);
+    /// Whether there are bytes to read, or else the end; waits for either.
+    fn has_bytes(&self, reading: &mut Reading, deadline: Option<Instant>) -> io::Result<bool> {
+        if self.is_shut() {
+            return Ok(false);
         }
-        if !self.fetch(&mut reading, deadline)? {
+        if !self.fetch(reading, deadline)? {
             return Err(timed_out());
         }
         if self.is_shut() {
-            return Ok(0);
+            return Ok(false);
         }
         if reading.message.is_none() {
-            return Self::end(&reading).map(|()| 0);
+            return Self::end(reading).map(|()| false);
+        }
+        Ok(true)
+    }
+
+    pub(super) fn read(&self, into: &mut [u8], deadline: Option<Instant>) -> io::Result<usize> {
+        let mut reading = self.reading(deadline)?;
+        if into.is_empty() || !self.has_bytes(&mut reading, deadline)? {
+            return Ok(0);
         }
         // What has come besides costs nothing to take along.
         let mut taken = reading.take(into);
@@ -250,17 +258,8 @@ impl Shared {
 
     pub(super) fn peek(&self, into: &mut [u8], deadline: Option<Instant>) -> io::Result<usize> {
         let mut reading = self.reading(deadline)?;
-        if into.is_empty() || self.is_shut() {
+        if into.is_empty() || !self.has_bytes(&mut reading, deadline)? {
             return Ok(0);
-        }
-        if !self.fetch(&mut reading, deadline)? {
-            return Err(timed_out());
-        }
-        if self.is_shut() {
-            return Ok(0);
-        }
-        if reading.message.is_none() {
-            return Self::end(&reading).map(|()| 0);
         }
         Ok(reading.peek(into))
     }

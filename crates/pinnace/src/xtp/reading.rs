@@ -539,12 +539,8 @@ impl Connection {
     /// As [`Connection::filled`].
     pub async fn filled_async(&self) -> Result<Option<Filled>, Error> {
         loop {
-            let ended = self.settle_bulk()?;
-            if let Some(filled) = self.end.port.inspect(|_, _, state| self.take_filled(state)) {
-                return Ok(Some(filled));
-            }
-            if let Some(end) = ended {
-                return end.map(|()| None);
+            if let Some(filled) = self.filled_or_ended()? {
+                return Ok(filled);
             }
             self.end.port.wait(|state| self.may_read(state)).await?;
         }
@@ -552,17 +548,22 @@ impl Connection {
 
     fn filled_until(&self, deadline: Option<Instant>) -> Result<Option<Filled>, Error> {
         loop {
-            let ended = self.settle_bulk()?;
-            if let Some(filled) = self.end.port.inspect(|_, _, state| self.take_filled(state)) {
-                return Ok(Some(filled));
-            }
-            if let Some(end) = ended {
-                return end.map(|()| None);
+            if let Some(filled) = self.filled_or_ended()? {
+                return Ok(filled);
             }
             match self.end.port.wait_until(|state| self.may_read(state), deadline) {
                 Err(WaitError::Timeout) => return Err(Error::Timeout),
                 result => result?,
             }
+        }
+    }
+
+    /// The next buffer, if one is full; or that the stream has ended, if it has.
+    fn filled_or_ended(&self) -> Result<Option<Option<Filled>>, Error> {
+        let ended = self.settle_bulk()?;
+        match self.end.port.inspect(|_, _, state| self.take_filled(state)) {
+            Some(filled) => Ok(Some(Some(filled))),
+            None => ended.map(|end| end.map(|()| None)).transpose(),
         }
     }
 

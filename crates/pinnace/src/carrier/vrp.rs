@@ -140,7 +140,7 @@ impl Vrp {
     }
 
     /// Puts a frame where it belongs; returns it if it is due at once.
-    fn on_frame(&self, incoming: &mut Incoming, frame: crate::vrp::Received) -> Option<crate::vrp::Received> {
+    fn on_frame(&self, incoming: &mut Incoming, frame: crate::vrp::Received) -> Option<Received> {
         if incoming.source.is_some_and(|source| source != frame.source()) {
             return None;
         }
@@ -161,7 +161,7 @@ impl Vrp {
         }
         if incoming.source.is_some() && incoming.early.is_empty() && incoming.next == Some(number) {
             incoming.advance(number + 1);
-            return Some(frame);
+            return Some(Received::frame(frame, Position::default()));
         }
         if incoming.source.is_some() {
             incoming.early.insert(number, frame);
@@ -301,6 +301,14 @@ impl Vrp {
         }
     }
 
+    /// The next message, or the end, if it is there.
+    fn ready(&self, back: &Receiver, incoming: &mut Incoming, now: Instant) -> Option<Result<Option<Received>, Error>> {
+        if let Some(received) = incoming.again.pop_front().or_else(|| self.due(back, incoming, now)) {
+            return Some(Ok(Some(received)));
+        }
+        incoming.is_over().then(|| incoming.outcome())
+    }
+
     /// The next message.
     fn come(
         &self,
@@ -308,23 +316,17 @@ impl Vrp {
         incoming: &mut Incoming,
         deadline: Option<Instant>,
     ) -> Result<Option<Received>, Error> {
-        if let Some(again) = incoming.again.pop_front() {
-            return Ok(Some(again));
-        }
         loop {
             let now = Instant::now();
-            if let Some(received) = self.due(back, incoming, now) {
-                return Ok(Some(received));
-            }
-            if incoming.is_over() {
-                return incoming.outcome();
+            if let Some(ready) = self.ready(back, incoming, now) {
+                return ready;
             }
             let until = incoming.look_at(now);
             let until = deadline.map_or(until, |deadline| deadline.min(until));
             match back.recv_until(Some(until))? {
                 Some(frame) => {
-                    if let Some(frame) = self.on_frame(incoming, frame) {
-                        return Ok(Some(Received::frame(frame, Position::default())));
+                    if let Some(received) = self.on_frame(incoming, frame) {
+                        return Ok(Some(received));
                     }
                 }
                 None => {
@@ -343,16 +345,10 @@ impl Vrp {
 
     /// The same, for tasks.
     async fn come_async(&self, back: &Receiver, incoming: &mut Incoming) -> Result<Option<Received>, Error> {
-        if let Some(again) = incoming.again.pop_front() {
-            return Ok(Some(again));
-        }
         loop {
             let now = Instant::now();
-            if let Some(received) = self.due(back, incoming, now) {
-                return Ok(Some(received));
-            }
-            if incoming.is_over() {
-                return incoming.outcome();
+            if let Some(ready) = self.ready(back, incoming, now) {
+                return ready;
             }
             match within(incoming.look_at(now), back.recv_async()).await {
                 None => {
@@ -361,8 +357,8 @@ impl Vrp {
                     }
                 }
                 Some(frame) => {
-                    if let Some(frame) = self.on_frame(incoming, frame?) {
-                        return Ok(Some(Received::frame(frame, Position::default())));
+                    if let Some(received) = self.on_frame(incoming, frame?) {
+                        return Ok(Some(received));
                     }
                 }
             }

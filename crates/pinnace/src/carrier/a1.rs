@@ -3,6 +3,7 @@
 //! Always true: what is not whole of a message without retransmission is not delivered; what the connection says itself is
 //! told to no application.
 
+use super::again::Again;
 use super::alarm::{Alarm, within};
 use super::silence::{SILENCE, Silence};
 use super::{Carry, Received, ReceivedInto, Sending, Special, left, place};
@@ -12,7 +13,6 @@ use crate::rendezvous::{Control, Kind};
 use crate::service::{Checksum, Method, Pattern, Reliability, Service};
 use crate::{Error, Message, Unsent};
 use pinnace_runtime::WakeFd;
-use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -47,9 +47,7 @@ pub(crate) struct A1 {
     sending: AtomicUsize,
     /// The peer is the source of a multicast, to which nothing is sent.
     is_of_many: bool,
-    /// Messages that whoever received them had no room for, and whether there are any.
-    again: Mutex<VecDeque<Received>>,
-    has_again: AtomicBool,
+    again: Again,
     silence: Silence,
     /// Makes the descriptor readable when it is time to look again.
     alarm: Mutex<Option<Alarm>>,
@@ -120,17 +118,15 @@ pub(crate) fn most_of(service: &Service) -> Qos {
 
 impl A1 {
     pub(crate) fn new(socket: Socket, connection: Connection, nonce: u64) -> Self {
-        let (has_ended, has_again) = (AtomicBool::new(false), AtomicBool::new(false));
         Self {
             connection,
             _socket: socket,
             nonce,
-            has_ended,
+            has_ended: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
             sending: AtomicUsize::new(0),
             is_of_many: false,
-            again: Mutex::default(),
-            has_again,
+            again: Again::default(),
             silence: Silence::new(),
             alarm: Mutex::default(),
             watch: OnceLock::new(),
@@ -167,7 +163,7 @@ impl A1 {
                 Err(_) => return,
                 Ok(received) => {
                     if let Some(Some(message)) = self.sort(received) {
-                        self.put_back(message);
+                        self.again.put_back(message);
                     }
                     return;
                 }
@@ -212,23 +208,6 @@ impl A1 {
         }
     }
 
-    /// A message that is to be received again.
-    fn again(&self) -> Option<Received> {
-        if !self.has_again.load(Ordering::Acquire) {
-            return None;
-        }
-        let mut again = self.again.lock().unwrap_or_else(PoisonError::into_inner);
-        let received = again.pop_front();
-        self.has_again.store(!again.is_empty(), Ordering::Release);
-        received
-    }
-
-    fn put_back(&self, received: Received) {
-        let mut again = self.again.lock().unwrap_or_else(PoisonError::into_inner);
-        again.push_front(received);
-        self.has_again.store(true, Ordering::Release);
-    }
-
     /// What is for the application of what has come; the outer `None`: nothing.
     fn sort(&self, received: Option<crate::a1::Received>) -> Option<Option<Received>> {
         let Some(received) = received else { return Some(None) };
@@ -267,7 +246,7 @@ impl Carry for A1 {
     fn recv(&self, deadline: Option<Instant>) -> Result<Option<Received>, Error> {
         loop {
             // What another has put back meanwhile, too.
-            if let Some(received) = self.again() {
+            if let Some(received) = self.again.take() {
                 return Ok(Some(received));
             }
             if self.has_ended.load(Ordering::Relaxed) {
@@ -297,7 +276,7 @@ impl Carry for A1 {
 
     async fn recv_async(&self) -> Result<Option<Received>, Error> {
         loop {
-            if let Some(received) = self.again() {
+            if let Some(received) = self.again.take() {
                 return Ok(Some(received));
             }
             if self.has_ended.load(Ordering::Relaxed) {
@@ -321,11 +300,11 @@ impl Carry for A1 {
     }
 
     fn recv_into(&self, buffer: &mut [u8], deadline: Option<Instant>) -> Result<Option<ReceivedInto>, Error> {
-        place(self.recv(deadline)?, buffer, |received| self.put_back(received))
+        place(self.recv(deadline)?, buffer, |received| self.again.put_back(received))
     }
 
     async fn recv_into_async(&self, buffer: &mut [u8]) -> Result<Option<ReceivedInto>, Error> {
-        place(self.recv_async().await?, buffer, |received| self.put_back(received))
+        place(self.recv_async().await?, buffer, |received| self.again.put_back(received))
     }
 
     fn flush(&self, deadline: Option<Instant>) -> Result<(), Error> {

@@ -16,6 +16,7 @@
 //! Always true: a carrier gives back each message that it was given, or goes on with it; a message is received once.
 
 mod a1;
+mod again;
 mod alarm;
 mod cast;
 mod early;

@@ -11,6 +11,7 @@
 //! Always true: where an application's message ends, the stream marks the end of a message (EOM); what is lost of an
 //! IsoStream is a hole in its message or, with the message's first packet, all of it, and never joins two messages.
 
+use super::again::Again;
 use super::sending::in_its_place;
 use super::tags::{self, Tag};
 use super::turn::{Held, Turn};
@@ -20,10 +21,8 @@ use crate::service::{Method, Reliability, Service};
 use crate::xtp::Copied;
 use crate::{Error, Message, Unsent, xtp};
 use pinnace_runtime::WakeFd;
-use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// See the [module](self).
@@ -32,9 +31,7 @@ pub(crate) struct Xtp {
     connection: xtp::Connection,
     /// Where nothing is repeated.
     numbers: Option<Numbers>,
-    /// Messages that whoever received them had no room for, and whether there are any.
-    again: Mutex<VecDeque<Received>>,
-    has_again: AtomicBool,
+    again: Again,
     watch: OnceLock<Arc<WakeFd>>,
 }
 
@@ -109,10 +106,9 @@ fn count(number: Option<Held<'_, u32>>) {
 
 impl Xtp {
     pub(crate) fn new(connection: xtp::Connection) -> Self {
-        let (again, has_again, watch) = (Mutex::default(), AtomicBool::new(false), OnceLock::new());
         let is_numbered = connection.service() == xtp::Service::IsoStream;
         let numbers = is_numbered.then(|| Numbers { sending: Turn::new(0), receiving: Turn::new(0) });
-        Self { connection, numbers, again, has_again, watch }
+        Self { connection, numbers, again: Again::default(), watch: OnceLock::new() }
     }
 
     /// The next numbered message. The outer `None`: what came was none.
@@ -157,7 +153,7 @@ impl Xtp {
 
     /// As [`Carry::recv_async`], for a message of at most `most` bytes.
     pub(crate) async fn recv_within_async(&self, most: u64) -> Result<Option<Received>, Error> {
-        if let Some(received) = self.again() {
+        if let Some(received) = self.again.take() {
             return Ok(Some(received));
         }
         let Some(numbers) = &self.numbers else { return whole(self.connection.recv_within_async(most).await?) };
@@ -167,23 +163,6 @@ impl Xtp {
                 return Ok(sorted);
             }
         }
-    }
-
-    /// A message that is to be received again.
-    fn again(&self) -> Option<Received> {
-        if !self.has_again.load(Ordering::Acquire) {
-            return None;
-        }
-        let mut again = self.again.lock().unwrap_or_else(PoisonError::into_inner);
-        let received = again.pop_front();
-        self.has_again.store(!again.is_empty(), Ordering::Release);
-        received
-    }
-
-    fn put_back(&self, received: Received) {
-        let mut again = self.again.lock().unwrap_or_else(PoisonError::into_inner);
-        again.push_front(received);
-        self.has_again.store(true, Ordering::Release);
     }
 }
 
@@ -231,7 +210,7 @@ impl Carry for Xtp {
     }
 
     fn recv(&self, deadline: Option<Instant>) -> Result<Option<Received>, Error> {
-        if let Some(received) = self.again() {
+        if let Some(received) = self.again.take() {
             return Ok(Some(received));
         }
         let Some(numbers) = &self.numbers else { return whole(self.come(deadline)?) };
@@ -248,7 +227,7 @@ impl Carry for Xtp {
     }
 
     fn recv_into(&self, buffer: &mut [u8], deadline: Option<Instant>) -> Result<Option<ReceivedInto>, Error> {
-        let has_again = self.has_again.load(Ordering::Acquire);
+        let has_again = self.again.is_any();
         if let (false, Some(numbers)) = (has_again, &self.numbers) {
             if let Some(copied) = self.copy_numbered(buffer, deadline, numbers)? {
                 return Ok(copied);
@@ -261,7 +240,7 @@ impl Carry for Xtp {
                 Copied::Nothing => {}
                 Copied::Message { btag, .. } if btag == Some(EMPTY) => return Ok(Some(ReceivedInto::default())),
                 Copied::Message { len, .. } if len as u64 > most => {
-                    self.put_back(Received::bytes(one.to_vec(), Vec::new()));
+                    self.again.put_back(Received::bytes(one.to_vec(), Vec::new()));
                     return Err(Error::MessageTooLong(most));
                 }
                 Copied::Message { len, holes, .. } => {
@@ -269,11 +248,11 @@ impl Carry for Xtp {
                 }
             }
         }
-        place(self.recv(deadline)?, buffer, |received| self.put_back(received))
+        place(self.recv(deadline)?, buffer, |received| self.again.put_back(received))
     }
 
     async fn recv_into_async(&self, buffer: &mut [u8]) -> Result<Option<ReceivedInto>, Error> {
-        place(self.recv_async().await?, buffer, |received| self.put_back(received))
+        place(self.recv_async().await?, buffer, |received| self.again.put_back(received))
     }
 
     fn flush(&self, deadline: Option<Instant>) -> Result<(), Error> {

@@ -2,12 +2,11 @@
 
 use super::{Line, QosArgs, Transport};
 use crate::address::resolve;
-use crate::bare::{Sum, What, bar};
+use crate::bare::{Sum, What, bar, summary};
 use crate::content::DATA;
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
-use crate::units::count_of;
 use crate::{transport, units};
 use indicatif::ProgressBar;
 use pinnace::Message;
@@ -127,21 +126,14 @@ fn connect(args: &Args, name: &str, to: SocketAddr, qos: Qos) -> Result<Connecti
 
 impl Done {
     fn print(&self, output: &Output) {
-        let speed = self.bytes as f64 * 8.0 / 1e6 / self.seconds.max(1e-9);
         let how = if self.acknowledged { "delivered" } else { "sent (what was lost was not repeated)" };
         let stale = match self.stale {
             0 => String::new(),
             stale => format!(", {stale} of them too old to be sent"),
         };
-        let text = format!(
-            "{} {how}{stale}, {} bytes in {:.3} s, {speed:.1} Mbit/s; {} of {} blocks sent again",
-            count_of(self.messages, "message"),
-            self.bytes,
-            self.seconds,
-            self.blocks_repeated,
-            self.blocks_sent
-        );
-        output.last(text, self);
+        let how = format_args!("{how}{stale}");
+        let blocks = (self.blocks_repeated, self.blocks_sent, "blocks");
+        output.last(summary(self.messages, how, (self.bytes, self.seconds), blocks), self);
     }
 }
 

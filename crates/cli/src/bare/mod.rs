@@ -54,6 +54,21 @@ pub(crate) fn one_line(counters: &impl Display) -> String {
     counters.to_string().trim_end().replace('\n', ", ")
 }
 
+/// What a sender says at the end: so many messages, what has become of them, in how many seconds, and how many of its
+/// packets it has sent again.
+pub(crate) fn summary(
+    messages: u64,
+    how: impl Display,
+    (bytes, seconds): (u64, f64),
+    (again, sent, packets): (u64, u64, &str),
+) -> String {
+    let speed = bytes as f64 * 8.0 / 1e6 / seconds.max(1e-9);
+    let messages = count_of(messages, "message");
+    format!(
+        "{messages} {how}, {bytes} bytes in {seconds:.3} s, {speed:.1} Mbit/s; {again} of {sent} {packets} sent again"
+    )
+}
+
 /// The hash of a message that comes in pieces.
 #[derive(Default)]
 pub(crate) struct Sum {

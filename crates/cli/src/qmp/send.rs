@@ -3,12 +3,11 @@
 use super::Line;
 use super::settings::{LinkName, Transport, Wire};
 use crate::address::{resolve, station};
-use crate::bare::{Content, Sum, What, bar, one_line};
+use crate::bare::{Content, Sum, What, bar, one_line, summary};
 use crate::content::DATA;
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
-use crate::units::count_of;
 use indicatif::ProgressBar;
 use pinnace::qmp::{Endpoint, EtherAddress, Options, Shutdown, State, Stream, settle};
 use serde::Serialize;
@@ -132,14 +131,8 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         packets_resent: counters.data_packets_resent,
         acknowledged: true,
     };
-    let speed = bytes as f64 * 8.0 / 1e6 / seconds.max(1e-9);
-    let text = format!(
-        "{} delivered, {bytes} bytes in {seconds:.3} s, {speed:.1} Mbit/s; {} of {} packets sent again",
-        count_of(args.what.count, "message"),
-        done.packets_resent,
-        done.packets_sent
-    );
-    output.last(text, &done);
+    let packets = (done.packets_resent, done.packets_sent, "packets");
+    output.last(summary(args.what.count, "delivered", (bytes, seconds), packets), &done);
     // The listener may not have heard that this was all.
     endpoint.iter().for_each(Endpoint::part);
     Ok(())

@@ -4,12 +4,11 @@ use super::settings::{Programming, ServiceName, service_name};
 use super::watch::Watch;
 use super::{Line, Transport};
 use crate::address::resolve;
-use crate::bare::{Content, Sum, What, bar, one_line};
+use crate::bare::{Content, Sum, What, bar, one_line, summary};
 use crate::content::DATA;
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
-use crate::units::count_of;
 use indicatif::ProgressBar;
 use pinnace::Message;
 use pinnace::xtp::{Close, Connection, ControlBlock, Endpoint, Progress, Refused, SendOptions, Sending};
@@ -124,21 +123,13 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
 }
 
 fn done(args: &Args, output: &Output, done: &Done) {
-    let speed = done.bytes as f64 * 8.0 / 1e6 / done.seconds.max(1e-9);
     let how = match args.service {
         ServiceName::UnackDgram => "sent (nobody says whether they arrived)",
         ServiceName::IsoStream => "sent (what was lost was not repeated; the listener says what)",
         _ => "delivered",
     };
-    let text = format!(
-        "{} {how}, {} bytes in {:.3} s, {speed:.1} Mbit/s; {} of {} packets sent again",
-        count_of(done.messages, "message"),
-        done.bytes,
-        done.seconds,
-        done.packets_resent,
-        done.packets_sent
-    );
-    output.last(text, done);
+    let packets = (done.packets_resent, done.packets_sent, "packets");
+    output.last(summary(done.messages, how, (done.bytes, done.seconds), packets), done);
 }
 
 impl Sender<'_> {

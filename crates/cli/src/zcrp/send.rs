@@ -2,13 +2,12 @@
 
 use super::Tally;
 use crate::address::resolve;
-use crate::bare::{Presence, What, one_line};
+use crate::bare::{Presence, What, one_line, summary};
 use crate::content::DATA;
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
 use crate::transport::{self, Transport};
-use crate::units::count_of;
 use pinnace::zcrp::{Sender, Sending};
 use serde::Serialize;
 use std::collections::VecDeque;
@@ -51,16 +50,8 @@ struct Done {
 
 impl Done {
     fn print(&self, output: &Output) {
-        let speed = self.bytes as f64 * 8.0 / 1e6 / self.seconds.max(1e-9);
-        let text = format!(
-            "{} delivered, {} bytes in {:.3} s, {speed:.1} Mbit/s; {} of {} units sent again",
-            count_of(self.messages, "message"),
-            self.bytes,
-            self.seconds,
-            self.units_resent,
-            self.units_sent
-        );
-        output.last(text, self);
+        let units = (self.units_resent, self.units_sent, "units");
+        output.last(summary(self.messages, "delivered", (self.bytes, self.seconds), units), self);
     }
 }
 

@@ -5,7 +5,7 @@ use super::Run;
 use super::clock::{self, Time, Timed};
 use super::figure::{Curve, Panel, Panels};
 use crate::exit::Error;
-use crate::perf::progress;
+use crate::perf::{progress, span};
 use crate::picture::COLOURS;
 use pinnace_wire::checksum::{cxor, cxor_catenate, cxor_update};
 use serde::Serialize;
@@ -77,8 +77,8 @@ pub(super) fn run(run: &Run<'_>) -> Result<(), Error> {
     bar.finish_and_clear();
     packets.iter().for_each(|packet| print(run, packet));
     let spread = |of: fn(&Packet) -> Time| {
-        let times = || packets.iter().map(|packet| of(packet).median);
-        times().fold(0.0, f64::max) / times().fold(f64::INFINITY, f64::min)
+        let (least, most) = span(packets.iter().map(|packet| of(packet).median));
+        most / least
     };
     let (catenation_spread, update_spread) = (spread(|packet| packet.catenation), spread(|packet| packet.update));
     let summary = Summary {

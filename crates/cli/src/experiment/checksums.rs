@@ -5,7 +5,7 @@ use super::Run;
 use super::clock::{self, Time, Timed, over};
 use super::figure::{Bar, Bars, Dotted, Group, Ratios, Sides};
 use crate::exit::Error;
-use crate::perf::{progress, size_name};
+use crate::perf::{progress, size_name, span};
 use crate::picture::COLOURS;
 use fearless_simd::{Level, Simd, SimdBase, dispatch, u8x64};
 use pinnace_wire::checksum::{cxor, fletcher, internet, paper};
@@ -216,20 +216,15 @@ fn print(run: &Run<'_>, block: &Block) {
     }
 }
 
-/// The least and the most.
-fn range(values: impl Iterator<Item = f64> + Clone) -> (f64, f64) {
-    (values.clone().fold(f64::INFINITY, f64::min), values.fold(0.0, f64::max))
-}
-
 fn summarize(run: &Run<'_>, blocks: &[Block]) {
     let decisive = || DRAWN.iter().filter_map(|&at| blocks.get(at));
-    let ratio_std = range(decisive().map(|block| block.ratio(OURS, STD))).0;
-    let ratio_read = range(decisive().map(|block| block.ratio(OURS, READ))).0;
+    let ratio_std = span(decisive().map(|block| block.ratio(OURS, STD))).0;
+    let ratio_read = span(decisive().map(|block| block.ratio(OURS, READ))).0;
     let summary = Summary {
         experiment: run.name,
         summary: true,
-        op4_to_std: range(blocks.iter().map(|block| block.ratio(OP4, STD))),
-        op4_to_tcp: range(blocks.iter().map(|block| block.ratio(OP4, TCP))),
+        op4_to_std: span(blocks.iter().map(|block| block.ratio(OP4, STD))),
+        op4_to_tcp: span(blocks.iter().map(|block| block.ratio(OP4, TCP))),
         paper_op4_to_std: PAPER_OP4_TO_STD,
         paper_op4_to_tcp: PAPER_OP4_TO_TCP,
         ratio_std,
@@ -314,7 +309,7 @@ mod tests {
     #[test]
     fn the_papers_ratios_are_what_the_specification_quotes() {
         let [sun, sparc, dec] = paper_ratios(&WAYS[OP4]).unwrap();
-        let range = range([sun, sparc, dec].into_iter());
+        let range = span([sun, sparc, dec].into_iter());
         assert!(
             (range.0 - PAPER_OP4_TO_STD.0).abs() < 0.05 && (range.1 - PAPER_OP4_TO_STD.1).abs() < 0.05,
             "{range:?}"

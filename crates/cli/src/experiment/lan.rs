@@ -4,7 +4,7 @@ use super::Run;
 use super::figure::{Alone, Bar, Bars, Group};
 use super::measure::{Row, measure};
 use crate::exit::Error;
-use crate::perf::{IdleChoice, Job, Network, Path, Repeats, Transport, progress, size_name};
+use crate::perf::{IdleChoice, Job, Network, Path, Repeats, Transport, progress, size_name, span};
 use crate::picture::COLOURS;
 use serde::Serialize;
 
@@ -87,8 +87,7 @@ pub(super) fn run(run: &Run<'_>) -> Result<(), Error> {
     if ratios.is_empty() {
         return Err(Error::failed("nothing could be compared with TCP cubic"));
     }
-    let ratio_min = ratios.iter().copied().fold(f64::INFINITY, f64::min);
-    let ratio_max = ratios.iter().copied().fold(0.0, f64::max);
+    let (ratio_min, ratio_max) = span(ratios.into_iter());
     let summary = Summary {
         experiment: run.name,
         summary: true,

@@ -4,7 +4,7 @@
 
 use super::Run;
 use crate::exit::Error;
-use crate::perf::{self, Failure, Job, Network, Pair, Repeats, Role, Trouble};
+use crate::perf::{self, Failure, Job, Network, Pair, Repeats, Role, Trouble, median, span};
 use indicatif::ProgressBar;
 
 /// How much is done.
@@ -64,8 +64,7 @@ impl Row {
 
     /// The slowest and the fastest.
     pub(super) fn spread(&self) -> (f64, f64) {
-        let all = || self.measured.iter().map(|one| one.mbit_s);
-        (all().fold(f64::INFINITY, f64::min), all().fold(0.0, f64::max))
+        span(self.measured.iter().map(|one| one.mbit_s))
     }
 
     /// How many times the throughput of `other` this is: the median of the rounds' ratios.
@@ -110,17 +109,6 @@ impl Row {
     /// The share of what was sent that was sent again.
     pub(super) fn resent(&self) -> Option<f64> {
         self.repeats().map(|of| of.packets_resent as f64 / of.packets_sent.max(1) as f64)
-    }
-}
-
-/// The middle one; of an even number the mean of the middle two.
-pub(super) fn median(mut of: Vec<f64>) -> Option<f64> {
-    of.sort_by(f64::total_cmp);
-    let middle = of.len() / 2;
-    match of.len() {
-        0 => None,
-        n if n % 2 == 1 => Some(of[middle]),
-        _ => Some(f64::midpoint(of[middle - 1], of[middle])),
     }
 }
 

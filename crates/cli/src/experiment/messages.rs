@@ -3,9 +3,9 @@
 
 use super::Run;
 use super::figure::{Curve, Panel, Panels};
-use super::measure::{Row, measure, median};
+use super::measure::{Row, measure};
 use crate::exit::Error;
-use crate::perf::{Failure, IdleChoice, Job, Network, Pair, Path, Role, Transport, Trouble, progress};
+use crate::perf::{Failure, IdleChoice, Job, Network, Pair, Path, Role, Transport, Trouble, median, progress, span};
 use crate::picture::COLOURS;
 use serde::Serialize;
 
@@ -179,7 +179,7 @@ fn print(run: &Run<'_>, cells: &[Cell]) {
     let xtp = cells.iter().find(|cell| cell.transport == Transport::Xtp);
     for cell in cells {
         let Some(mbit_s) = cell.mbit_s() else { continue };
-        let speeds = || cell.rounds.iter().map(|(_, mbit_s)| *mbit_s);
+        let (mbit_s_min, mbit_s_max) = span(cell.rounds.iter().map(|(_, mbit_s)| *mbit_s));
         let is_xtp = cell.transport == Transport::Xtp;
         let line = Line {
             experiment: run.name,
@@ -189,8 +189,8 @@ fn print(run: &Run<'_>, cells: &[Cell]) {
             length: cell.length,
             messages: (cell.length == Length::Short).then_some(SHORT),
             mbit_s,
-            mbit_s_min: speeds().fold(f64::INFINITY, f64::min),
-            mbit_s_max: speeds().fold(0.0, f64::max),
+            mbit_s_min,
+            mbit_s_max,
             xtp_ratio: xtp.filter(|_| !is_xtp).and_then(|xtp| xtp.ratio(cell)),
             rounds: cell.rounds.len(),
         };
@@ -235,8 +235,7 @@ fn summarize(run: &Run<'_>, cells: &[Cell]) -> Result<(), Error> {
             xtp.ratio(cells.iter().filter(large).find(|cell| cell.path == path && is_tcp(cell))?)
         })
         .fold(f64::INFINITY, f64::min);
-    let best_ratio_min = ratios.iter().copied().fold(f64::INFINITY, f64::min);
-    let best_ratio_max = ratios.iter().copied().fold(0.0, f64::max);
+    let (best_ratio_min, best_ratio_max) = span(ratios.into_iter());
     let summary = Summary {
         experiment: run.name,
         summary: true,

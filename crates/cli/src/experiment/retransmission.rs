@@ -4,10 +4,9 @@
 
 use super::Run;
 use super::figure::{Alone, Bar, Bars, Group};
-use super::measure::median;
 use crate::exit::Error;
 use crate::interrupt;
-use crate::perf::progress;
+use crate::perf::{median, progress, span};
 use crate::picture::COLOURS;
 use pinnace_core::{Address, BufferId, ControllerKind, Time};
 use pinnace_sim::{Application, HostHandle, HostId, NetworkConfig, Outcome, Simulation};
@@ -249,8 +248,7 @@ pub(super) fn run(run: &Run<'_>) -> Result<(), Error> {
     bar.finish_and_clear();
     let lossy = || table.iter().zip(LOSSES).filter(|(_, loss)| *loss > 0.0);
     let ratios: Vec<f64> = lossy().flat_map(|(rows, _)| [ratio(rows, 1), ratio(rows, 3)]).flatten().collect();
-    let ratio_min = ratios.iter().copied().fold(f64::INFINITY, f64::min);
-    let ratio_max = ratios.iter().copied().fold(0.0, f64::max);
+    let (ratio_min, ratio_max) = span(ratios.into_iter());
     let summary = Summary {
         experiment: run.name,
         summary: true,
@@ -277,7 +275,7 @@ fn ratio(rows: &[Row], way: usize) -> Option<f64> {
 
 fn print(run: &Run<'_>, loss: f64, bytes: usize, rows: &[Row]) {
     for (index, (way, row)) in WAYS.iter().zip(rows).enumerate() {
-        let speeds = || row.transfers.iter().map(|transfer| transfer.mbit_s);
+        let (mbit_s_min, mbit_s_max) = span(row.transfers.iter().map(|transfer| transfer.mbit_s));
         let line = Line {
             experiment: run.name,
             name: way.name,
@@ -288,8 +286,8 @@ fn print(run: &Run<'_>, loss: f64, bytes: usize, rows: &[Row]) {
             bytes,
             seeds: run.effort.rounds,
             mbit_s: row.mbit_s(),
-            mbit_s_min: speeds().fold(f64::INFINITY, f64::min),
-            mbit_s_max: speeds().fold(0.0, f64::max),
+            mbit_s_min,
+            mbit_s_max,
             selective_ratio: ratio(rows, index),
             packets_sent: row.sum(|of| of.data_packets_sent),
             packets_resent: row.sum(|of| of.data_packets_resent),

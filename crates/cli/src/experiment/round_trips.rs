@@ -1,9 +1,8 @@
 //! Round trips of contenders that take turns: each once a round, with a fresh pair of processes.
 
 use super::Run;
-use super::measure::median;
 use crate::exit::Error;
-use crate::perf::{Failure, IdleChoice, Job, Network, Pair, Role, Trouble};
+use crate::perf::{Failure, IdleChoice, Job, Network, Pair, Role, Trouble, median, span};
 use indicatif::ProgressBar;
 
 /// Round trips before those that count.
@@ -47,8 +46,7 @@ impl<K: Copy> Cell<K> {
 
     /// The least and the most of the rounds' medians.
     pub(super) fn spread(&self) -> (f64, f64) {
-        let all = || self.rounds.iter().map(|seen| seen.p50);
-        (all().fold(f64::INFINITY, f64::min), all().fold(0.0, f64::max))
+        span(self.rounds.iter().map(|seen| seen.p50))
     }
 
     /// Rounds that were measured.

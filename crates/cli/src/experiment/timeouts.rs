@@ -10,6 +10,7 @@ use super::figure::{Curve, Dots, Panel, Panels};
 use super::verdicts::{Verdicts, describe};
 use crate::exit::Error;
 use crate::interrupt;
+use crate::perf::span;
 use crate::picture::COLOURS;
 use core::time::Duration;
 use pinnace_core::{BufferId, ControllerKind, Time};
@@ -314,10 +315,7 @@ fn line<'a>(run: &Run<'a>, setting: &'a Setting, runs: &[Evolution]) -> Line<'a>
     let sum = |of: fn(&OutgoingCounters) -> u64| runs.iter().map(|run| of(&run.counters)).sum::<u64>();
     let verdict = |of: fn(&Verdicts) -> u64| runs.iter().map(|run| of(&run.verdicts)).sum::<u64>();
     let (packets, expired, not_lost) = (sum(first_time), verdict(|of| of.expired), verdict(|of| of.not_lost));
-    let range = |of: fn(&Sample) -> f64| {
-        let values = || runs.iter().take(1).flat_map(|run| run.samples.iter().map(of));
-        (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max))
-    };
+    let range = |of: fn(&Sample) -> f64| span(runs.iter().take(1).flat_map(|run| run.samples.iter().map(of)));
     Line {
         experiment: run.name,
         name: setting.name,

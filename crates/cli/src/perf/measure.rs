@@ -51,14 +51,14 @@ impl Series {
 
     /// The middle one of what `of` picks.
     pub(super) fn median(&self, of: impl Fn(&Measured) -> f64) -> f64 {
-        median(self.measured.iter().map(of).collect())
+        median(self.measured.iter().map(of).collect()).unwrap_or(f64::NAN)
     }
 
     /// How many times the throughput of `other` this is: the middle one of the rounds' ratios.
     pub(super) fn paired_ratio(&self, other: &Self) -> f64 {
         let of_round = |round| other.measured.iter().find(|measured| measured.round == round);
         let ratios = self.measured.iter().filter_map(|own| Some(own.gbit_s / of_round(own.round)?.gbit_s));
-        median(ratios.collect())
+        median(ratios.collect()).unwrap_or(f64::NAN)
     }
 
     pub(super) fn is(&self, transport: &Transport, load: u32) -> bool {
@@ -66,15 +66,20 @@ impl Series {
     }
 }
 
-/// The middle one; of an even number the mean of the middle two. Not a number of none.
-pub(super) fn median(mut of: Vec<f64>) -> f64 {
+/// The middle one; of an even number the mean of the middle two.
+pub(crate) fn median(mut of: Vec<f64>) -> Option<f64> {
     of.sort_by(f64::total_cmp);
     let middle = of.len() / 2;
     match of.len() {
-        0 => f64::NAN,
-        n if n % 2 == 1 => of[middle],
-        _ => f64::midpoint(of[middle - 1], of[middle]),
+        0 => None,
+        n if n % 2 == 1 => Some(of[middle]),
+        _ => Some(f64::midpoint(of[middle - 1], of[middle])),
     }
+}
+
+/// The least and the most.
+pub(crate) fn span(of: impl Iterator<Item = f64>) -> (f64, f64) {
+    of.fold((f64::INFINITY, 0.0), |(least, most): (f64, f64), one| (least.min(one), most.max(one)))
 }
 
 /// Measures once, and finds out before how many messages that takes if nobody knows.
@@ -151,8 +156,8 @@ mod tests {
 
     #[test]
     fn the_median_is_the_middle() {
-        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
-        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
-        assert!(median(vec![]).is_nan());
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), Some(2.5));
+        assert_eq!(median(vec![]), None);
     }
 }

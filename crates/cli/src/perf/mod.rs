@@ -44,6 +44,7 @@ use waiter::Waiter;
 pub(crate) use a1::Choice as A1Choice;
 pub(crate) use daemon::PrivateDaemon;
 pub(crate) use host::header;
+pub(crate) use measure::{median, span};
 pub(crate) use network::{Host, Network, Path};
 pub(crate) use process::{Pair, Trouble};
 pub(crate) use protocol::{IdleChoice, Job, Ran, Repeats, Role, Transport};

@@ -1,6 +1,6 @@
 //! What people and programs read: a table, or one JSON object a line.
 
-use super::measure::Series;
+use super::measure::{Series, span};
 use super::worker::Failure;
 use super::{Args, Transport, header, size_name};
 use crate::output::Output;
@@ -213,8 +213,7 @@ pub(crate) fn named(transport: &Transport, method: Option<&str>) -> String {
 }
 
 fn spread(series: &Series) -> (f64, f64) {
-    let all = || series.measured.iter().map(|measured| measured.gbit_s);
-    (all().fold(f64::INFINITY, f64::min), all().fold(0.0, f64::max))
+    span(series.measured.iter().map(|measured| measured.gbit_s))
 }
 
 /// The share of units whose payload was received in its final place, over all rounds.

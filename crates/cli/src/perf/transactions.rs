@@ -140,7 +140,7 @@ impl Series {
         let of_round = |round| other.medians.iter().find(|(other, _)| *other == round).map(|(_, median)| median);
         let ratios: Vec<f64> =
             self.medians.iter().filter_map(|(round, median)| Some(median / of_round(*round)?)).collect();
-        Some(super::measure::median(ratios)).filter(|ratio| ratio.is_finite())
+        super::measure::median(ratios).filter(|ratio| ratio.is_finite())
     }
 }
 

@@ -6,7 +6,7 @@ use crate::exit::Error;
 use crate::experiment::Run;
 use crate::experiment::figure::{Curve, Panel, Panels};
 use crate::experiment::round_trips;
-use crate::perf::{IdleChoice, Network, progress};
+use crate::perf::{IdleChoice, Network, progress, span};
 use serde::Serialize;
 
 /// Bytes each way.
@@ -125,8 +125,7 @@ fn summarize(run: &Run<'_>, cells: &[Cell]) -> Result<(), Error> {
     if ratios.is_empty() {
         return Err(Error::failed("nothing could be compared with TCP"));
     }
-    let ratio_min = ratios.iter().copied().fold(f64::INFINITY, f64::min);
-    let ratio_max = ratios.iter().copied().fold(0.0, f64::max);
+    let (ratio_min, ratio_max) = span(ratios.into_iter());
     let (reached, quick) = (ratio_max < 1.0, run.effort.quick);
     let summary = Summary { experiment: run.name, summary: true, ratio_min, ratio_max, reached, quick };
     let text = format!(

@@ -5,7 +5,7 @@ use crate::exit::Error;
 use crate::experiment::Run;
 use crate::experiment::figure::{Curve, Panel, Panels};
 use crate::experiment::round_trips;
-use crate::perf::{IdleChoice, Network, Path, progress};
+use crate::perf::{IdleChoice, Network, Path, progress, span};
 use serde::Serialize;
 
 /// Bytes each way.
@@ -135,8 +135,7 @@ fn summarize(run: &Run<'_>, cells: &[Cell]) -> Result<(), Error> {
     if ratios.is_empty() {
         return Err(Error::failed("nothing could be compared with TCP"));
     }
-    let (ratio_min, ratio_max) =
-        (ratios.iter().copied().fold(f64::INFINITY, f64::min), ratios.iter().copied().fold(0.0, f64::max));
+    let (ratio_min, ratio_max) = span(ratios.into_iter());
     let paper_ratio = PAPER.0 / PAPER.1;
     let reached = ratio_max <= 1.0;
     let summary = Summary {

@@ -2,9 +2,9 @@
 
 mod common;
 
+use common::relay::Relay;
 use common::{Listening, content, fed, line, pinnace, run, text, wait};
 use serde_json::Value;
-use std::net::UdpSocket;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -151,31 +151,9 @@ fn a_listener_that_is_killed_is_noticed_and_ctrl_c_ends_both() {
 }
 
 /// Stands before a listener, at the same port of another address, and passes on to it only what is short.
-fn short_ones_to(listener: &str) -> String {
-    let listener: std::net::SocketAddr = listener.parse().unwrap();
-    let near = UdpSocket::bind(("127.0.0.2", listener.port())).expect("the port is free at another address");
-    let far = UdpSocket::bind("127.0.0.1:0").unwrap();
-    far.connect(listener).unwrap();
-    let address = near.local_addr().unwrap().to_string();
-    let (to_near, from_far) = (near.try_clone().unwrap(), far.try_clone().unwrap());
-    let sender = std::sync::Arc::new(std::sync::OnceLock::new());
-    let known = std::sync::Arc::clone(&sender);
-    std::thread::spawn(move || {
-        let mut datagram = [0; 65_536];
-        while let Ok((bytes, from)) = near.recv_from(&mut datagram) {
-            sender.get_or_init(|| from);
-            if bytes < 500 {
-                let _ = far.send(&datagram[..bytes]);
-            }
-        }
-    });
-    std::thread::spawn(move || {
-        let mut datagram = [0; 65_536];
-        while let Ok(bytes) = from_far.recv(&mut datagram) {
-            let _ = known.get().map(|sender| to_near.send_to(&datagram[..bytes], sender));
-        }
-    });
-    address
+fn short_ones_to(listener: &str) -> Relay {
+    let port = listener.rsplit(':').next().unwrap();
+    Relay::at(format!("127.0.0.2:{port}"), listener, |is_senders, packet| !is_senders || packet.len() < 500)
 }
 
 #[test]
@@ -184,7 +162,8 @@ fn messages_that_are_lost_whole_at_the_end_are_told_of() {
         let listening =
             listen(&[&["--mode", "raw", "--count", "1"][..], if json { &["--json"] } else { &[] }].concat());
         let relay = short_ones_to(&listening.address);
-        let sent = run(&["a1", "send", "--mode", "raw", "--to", &relay, "--size", "1000", "--count", "3"]);
+        let to = relay.address.to_string();
+        let sent = run(&["a1", "send", "--mode", "raw", "--to", &to, "--size", "1000", "--count", "3"]);
         assert_eq!(sent.status.code(), Some(0), "{}", text(&sent.stderr));
         let (code, out, err) = listening.finish();
         assert_eq!(code, Some(3), "{err}");

@@ -2,15 +2,13 @@
 
 mod common;
 
+use common::relay::Relay;
 use common::{Listening, pinnace, run, text, wait};
 use serde_json::Value;
 use std::io::Write;
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// A WAV file of so many milliseconds: 8 kHz, stereo, 32,000 bytes a second.
@@ -103,56 +101,13 @@ fn without_repetitions_what_comes_is_in_its_place() {
     assert_eq!(std::fs::metadata(&out).unwrap().len(), 19_244);
 }
 
-/// Stands before a sink, at another address with the same port, and loses every `n`th datagram each way.
-struct Lossy {
-    address: String,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Lossy {
-    fn before(sink: &str, n: u64) -> Self {
-        let port = sink.rsplit(':').next().unwrap();
-        let (near, far) =
-            (UdpSocket::bind(format!("127.0.0.2:{port}")).unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
-        far.connect(sink).unwrap();
-        let stop = Arc::new(AtomicBool::new(false));
-        let asked = Arc::clone(&stop);
-        [&near, &far].iter().for_each(|socket| socket.set_nonblocking(true).unwrap());
-        let thread = std::thread::spawn(move || {
-            let (mut packet, mut sender, mut count) = (vec![0; 65_536], None, 0u64);
-            let mut passes = || {
-                count += 1;
-                count % n != 0
-            };
-            while !asked.load(Ordering::Relaxed) {
-                let mut idle = true;
-                while let Ok((bytes, from)) = near.recv_from(&mut packet) {
-                    (sender, idle) = (Some(from), false);
-                    if passes() {
-                        let _ = far.send(&packet[..bytes]);
-                    }
-                }
-                while let (Ok(bytes), Some(sender)) = (far.recv(&mut packet), sender) {
-                    idle = false;
-                    if passes() {
-                        let _ = near.send_to(&packet[..bytes], sender);
-                    }
-                }
-                if idle {
-                    std::thread::sleep(Duration::from_micros(200));
-                }
-            }
-        });
-        Self { address: format!("127.0.0.2:{port}"), stop, thread: Some(thread) }
-    }
-}
-
-impl Drop for Lossy {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        let _ = self.thread.take().map(JoinHandle::join);
-    }
+/// Stands before a sink, at another address with the same port, and loses every `n`th datagram.
+fn lossy(sink: &str, n: u64) -> Relay {
+    let (port, mut count) = (sink.rsplit(':').next().unwrap(), 0);
+    Relay::at(format!("127.0.0.2:{port}"), sink, move |_, _| {
+        count += 1;
+        count % n != 0
+    })
 }
 
 #[test]
@@ -162,8 +117,8 @@ fn a_lossy_path_loses_nothing_with_repetitions_and_tells_what_without() {
     for mode in ["reliable", "raw"] {
         let out = folder.path().join(mode);
         let sink = tune(&out, &["--mode", mode, "--json"]);
-        let path = Lossy::before(&sink.address, 7);
-        let (code, _, err) = end(cast(&song, &[&path.address], &["--mode", mode, "--block", "400"]));
+        let path = lossy(&sink.address, 7);
+        let (code, _, err) = end(cast(&song, &[&path.address.to_string()], &["--mode", mode, "--block", "400"]));
         assert_eq!(code, Some(0), "{mode}: {err}");
         let (code, said, err) = sink.finish();
         assert_eq!(code, Some(0), "{mode}: {err}");

@@ -2,15 +2,12 @@
 
 mod common;
 
+use common::relay::Relay;
 use common::{Listening, pinnace, run, text, wait};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use std::net::{SocketAddr, UdpSocket};
 use std::ops::Range;
 use std::process::Stdio;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 fn listen(more: &[&str]) -> Listening {
@@ -39,59 +36,16 @@ fn sha256(content: &[u8]) -> String {
     format!("{:x}", Sha256::digest(content))
 }
 
-/// Stands between a sender and a receiver, and drops the data packets that it is told to.
-struct Relay {
-    address: SocketAddr,
-    end: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Relay {
-    /// `drops` is asked about each data packet: its index in its frame, and how many of all came before.
-    fn to(receiver: &str, drops: impl Fn(u32, u64) -> bool + Send + 'static) -> Self {
-        let (near, far) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
-        far.connect(receiver).unwrap();
-        let address = near.local_addr().unwrap();
-        let end = Arc::new(AtomicBool::new(false));
-        let ended = Arc::clone(&end);
-        for socket in [&near, &far] {
-            socket.set_nonblocking(true).unwrap();
+/// Drops the data packets that it is told to: `drops` is asked about each, its index in its frame, and how many came before.
+fn dropping(receiver: &str, drops: impl Fn(u32, u64) -> bool + Send + 'static) -> Relay {
+    let mut count = 0;
+    Relay::at("127.0.0.1:0", receiver, move |is_senders, packet| {
+        if !is_senders || packet.len() < 6 || packet[0] & 0x80 != 0 {
+            return true;
         }
-        let thread = std::thread::spawn(move || {
-            let (mut packet, mut sender, mut count) = (vec![0; 65_536], None, 0);
-            while !ended.load(Ordering::Relaxed) {
-                let mut idle = true;
-                while let Ok((n, from)) = near.recv_from(&mut packet) {
-                    (sender, idle) = (Some(from), false);
-                    if n >= 6 && packet[0] & 0x80 == 0 {
-                        count += 1;
-                        let index = u32::from_be_bytes(packet[2..6].try_into().unwrap());
-                        if drops(index, count) {
-                            continue;
-                        }
-                    }
-                    let _ = far.send(&packet[..n]);
-                }
-                while let (Ok(n), Some(sender)) = (far.recv(&mut packet), sender) {
-                    idle = false;
-                    let _ = near.send_to(&packet[..n], sender);
-                }
-                if idle {
-                    std::thread::sleep(Duration::from_micros(200));
-                }
-            }
-        });
-        Self { address, end, thread: Some(thread) }
-    }
-}
-
-impl Drop for Relay {
-    fn drop(&mut self) {
-        self.end.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
+        count += 1;
+        !drops(u32::from_be_bytes(packet[2..6].try_into().unwrap()), count)
+    })
 }
 
 #[test]
@@ -124,7 +78,7 @@ fn both_ends_print_the_same_lines() {
 fn holes_are_exact_at_both_ends_and_within_the_contract() {
     let (size, packet) = (100_000, 1000);
     let listening = listen(&["--count", "4", "--json"]);
-    let relay = Relay::to(&listening.address, |_, count| count % 7 == 3);
+    let relay = dropping(&listening.address, |_, count| count % 7 == 3);
     let to = relay.address.to_string();
     let sent = run(&[
         "vrp",
@@ -189,7 +143,7 @@ fn holes_are_exact_at_both_ends_and_within_the_contract() {
 #[test]
 fn people_read_the_holes_too() {
     let listening = listen(&["--count", "1"]);
-    let relay = Relay::to(&listening.address, |index, _| index == 3 || index == 4);
+    let relay = dropping(&listening.address, |index, _| index == 3 || index == 4);
     let to = relay.address.to_string();
     let send = |more: &[&str]| {
         run(&[&["vrp", "send", "--to", &to, "--size", "10000", "--packet-size", "1000"], more].concat())
@@ -223,7 +177,7 @@ fn frames_that_are_late_make_the_command_fail_and_do_not_stop_the_others() {
     let listening = listen(&[]);
     // Nothing of the first two frames' sixth packet arrives, however often.
     let begun = Instant::now();
-    let relay = Relay::to(&listening.address, move |index, _| index == 5 && begun.elapsed() < Duration::from_secs(2));
+    let relay = dropping(&listening.address, move |index, _| index == 5 && begun.elapsed() < Duration::from_secs(2));
     let sent = run(&[
         "vrp",
         "send",

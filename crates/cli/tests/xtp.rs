@@ -65,7 +65,7 @@ fn what_has_come_of_the_input_is_sent_before_there_is_more() {
 fn a_client_whose_end_is_lost_says_it_again() {
     for command in ["send", "transact"] {
         let listening = listen(&["--count", "2", "--nocheck", "--timeout", "1"]);
-        let relay = relay::Relay::without_ends(&listening.address, 2);
+        let relay = relay::without_ends(&listening.address, 2);
         let ask = |to: &str| {
             let client = match command {
                 "send" => run(&["xtp", "send", "--nocheck", "--service", "transaction", "--to", to, "--size", "500"]),

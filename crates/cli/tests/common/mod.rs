@@ -1,6 +1,8 @@
 //! Running the real command.
 #![allow(dead_code)] // each test file uses its share
 
+pub(crate) mod relay;
+
 use sha2::{Digest, Sha256};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};

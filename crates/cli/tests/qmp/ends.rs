@@ -1,7 +1,7 @@
 //! Both ends, and what they print.
 
 use crate::common::{content, fed, line, many_senders, run, text};
-use crate::relay::Relay;
+use crate::relay::{lossy, without_ends};
 use crate::{listen, protocol_36};
 use serde_json::Value;
 use std::sync::atomic::Ordering;
@@ -53,7 +53,7 @@ fn what_a_lossy_path_loses_is_sent_again() {
             // Before there is a measurement WTIMER doubles up to 4 s: three losses more are no silence of a peer that is gone.
             let patience = ["--timeout", "60"];
             let listening = listen(&["--count", "2", patience[0], patience[1]]);
-            let relay = Relay::to(&listening.address, percent, run_of);
+            let relay = lossy(&listening.address, percent, run_of);
             let to = relay.address.to_string();
             let send = ["qmp", "send", "--to", &to, "--size", "2000000", "--count", "2", "--json", "--timeout", "60"];
             let sent = run(&[&send[..], options].concat());
@@ -73,7 +73,7 @@ fn what_a_lossy_path_loses_is_sent_again() {
 fn a_sender_whose_end_is_lost_says_it_again() {
     for ends in [1, 2] {
         let listening = listen(&["--count", "1"]);
-        let relay = Relay::without_ends(&listening.address, ends);
+        let relay = without_ends(&listening.address, ends);
         let begun = Instant::now();
         let sent = run(&["qmp", "send", "--to", &relay.address.to_string(), "--size", "5000"]);
         assert_eq!(sent.status.code(), Some(0), "{}", text(&sent.stderr));

@@ -29,11 +29,7 @@ pub(crate) fn find_run(bitmap: u32, blocks: u32) -> Option<u32> {
 //= B-2
 /// What `take` finds in the first zone where it finds something, from zone `start` on: the zone and the first block.
 #[inline]
-pub(crate) fn first_fit(
-    tables: Tables<'_>,
-    start: usize,
-    take: impl Fn(&Zone) -> Option<u32>,
-) -> Option<(usize, u32)> {
+pub(crate) fn first_fit(tables: Tables<'_>, start: usize, take: impl Fn(&Zone) -> Option<u32>) -> Option<(usize, u32)> {
     match tables.zones.get(start).and_then(&take) {
         Some(first) => Some((start, first)),
         None => fit_elsewhere(tables, start, take),

@@ -8,6 +8,8 @@
 
 pub mod a1;
 pub mod checksum;
+#[cfg(test)]
+mod vectors;
 pub mod vrp;
 pub mod xtp;
 pub mod zcrp;

@@ -4,6 +4,7 @@
 extern crate std;
 use super::*;
 use crate::checksum::internet;
+use crate::vectors::{Vector, hex};
 use crate::{Malformed, be16, be32};
 use core::net::SocketAddrV4;
 use core::num::NonZeroU32;
@@ -30,34 +31,8 @@ const KINDS: [Kind; 12] = [
 /// Names of the flags, from bit 0 on.
 const FLAGS: [&str; 6] = ["RETRANSMITTED", "START", "END", "CHECKED", "RELIABLE", "MULTICAST"];
 
-/// One line of the published vectors.
-struct Vector {
-    bytes: Vec<u8>,
-    /// A writer writes exactly this.
-    exact: bool,
-    /// What a reader makes of it.
-    reading: String,
-}
-
 fn vectors() -> Vec<Vector> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../specs/vectors/a1.txt");
-    let text = std::fs::read_to_string(path).unwrap();
-    let lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
-    let vectors: Vec<Vector> = lines.map(vector).collect();
-    assert!(vectors.len() > 250, "{} vectors", vectors.len());
-    vectors
-}
-
-fn vector(line: &str) -> Vector {
-    let (hex, reading) = line.split_once(" -> ").unwrap();
-    let digits: String = if hex == "(empty)" { String::new() } else { hex.split(' ').collect() };
-    let bytes = (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap()).collect();
-    let (exact, reading) = match (reading.strip_prefix("exact "), reading.strip_prefix("read ")) {
-        (Some(reading), _) => (true, reading),
-        (_, Some(reading)) => (false, reading),
-        _ => (false, reading),
-    };
-    Vector { bytes, exact, reading: reading.into() }
+    crate::vectors::vectors("a1", 251)
 }
 
 /// The vectors that are datagrams.
@@ -65,13 +40,6 @@ fn good() -> Vec<Vector> {
     let good: Vec<Vector> = vectors().into_iter().filter(|vector| vector.reading != "malformed").collect();
     assert!(good.len() > 50);
     good
-}
-
-fn hex(bytes: &[u8]) -> String {
-    if bytes.is_empty() {
-        return "(empty)".into();
-    }
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Reads a datagram without the checksum: tests that change a byte would otherwise only test that.

@@ -3,46 +3,14 @@
 
 extern crate std;
 use super::*;
+use crate::vectors::{Vector, hex};
 use proptest::prelude::*;
 use std::string::String;
 use std::vec::Vec;
 use std::{format, vec};
 
-/// One line of the published vectors.
-struct Vector {
-    bytes: Vec<u8>,
-    /// A writer writes exactly this.
-    exact: bool,
-    /// What a reader makes of it.
-    reading: String,
-}
-
 fn vectors() -> Vec<Vector> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../specs/vectors/vrp.txt");
-    let text = std::fs::read_to_string(path).unwrap();
-    let lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
-    let vectors: Vec<Vector> = lines.map(vector).collect();
-    assert!(vectors.len() > 50, "{} vectors", vectors.len());
-    vectors
-}
-
-fn vector(line: &str) -> Vector {
-    let (hex, reading) = line.split_once(" -> ").unwrap();
-    let digits: String = if hex == "(empty)" { String::new() } else { hex.split(' ').collect() };
-    let bytes = (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap()).collect();
-    let (exact, reading) = match (reading.strip_prefix("exact "), reading.strip_prefix("read ")) {
-        (Some(reading), _) => (true, reading),
-        (_, Some(reading)) => (false, reading),
-        _ => (false, reading),
-    };
-    Vector { bytes, exact, reading: reading.into() }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    if bytes.is_empty() {
-        return "(empty)".into();
-    }
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    crate::vectors::vectors("vrp", 51)
 }
 
 fn describe(datagram: &[u8]) -> String {

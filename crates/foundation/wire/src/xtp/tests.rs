@@ -5,6 +5,7 @@ extern crate std;
 use super::*;
 use crate::Malformed;
 use crate::checksum::{cxor, internet};
+use crate::vectors::hex;
 use crate::{be16, be32};
 use core::net::SocketAddr;
 use proptest::prelude::*;
@@ -14,51 +15,25 @@ use std::{format, vec};
 
 const CODECS: [Codec; 2] = [Codec::Xtp40, Codec::Xtp36];
 
-/// One line of the published vectors.
+/// One of the published vectors.
 struct Vector {
     codec: Codec,
     bytes: Vec<u8>,
-    /// A writer writes exactly this.
     exact: bool,
-    /// What a reader makes of it.
     reading: String,
 }
 
 fn vectors() -> Vec<Vector> {
-    let mut vectors = Vec::new();
-    for (codec, name, least) in [(Codec::Xtp40, "xtp40", 100), (Codec::Xtp36, "xtp36", 80)] {
-        let path = format!("{}/../../../specs/vectors/{name}.txt", env!("CARGO_MANIFEST_DIR"));
-        let text = std::fs::read_to_string(path).unwrap();
-        let lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
-        let before = vectors.len();
-        vectors.extend(lines.map(|line| vector(codec, line)));
-        assert!(vectors.len() - before >= least, "{} vectors of {name}", vectors.len() - before);
-    }
-    vectors
-}
-
-fn vector(codec: Codec, line: &str) -> Vector {
-    let (hex, reading) = line.split_once(" -> ").unwrap();
-    let digits: String = if hex == "(empty)" { String::new() } else { hex.split(' ').collect() };
-    let bytes = (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap()).collect();
-    let (exact, reading) = match (reading.strip_prefix("exact "), reading.strip_prefix("read ")) {
-        (Some(reading), _) => (true, reading),
-        (_, Some(reading)) => (false, reading),
-        _ => (false, reading),
+    let of = |codec, name, least| {
+        let vectors = crate::vectors::vectors(name, least).into_iter();
+        vectors.map(move |it| Vector { codec, bytes: it.bytes, exact: it.exact, reading: it.reading })
     };
-    Vector { codec, bytes, exact, reading: reading.into() }
+    of(Codec::Xtp40, "xtp40", 100).chain(of(Codec::Xtp36, "xtp36", 80)).collect()
 }
 
 /// The vectors that are packets.
 fn good() -> impl Iterator<Item = Vector> {
     vectors().into_iter().filter(|vector| vector.reading != "malformed")
-}
-
-fn hex(bytes: &[u8]) -> String {
-    if bytes.is_empty() {
-        return "(empty)".into();
-    }
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Reads a datagram in the three steps, without the checksum: tests that change a byte would otherwise only test that.

@@ -5,7 +5,7 @@
 
 mod support;
 
-use pinnace_core::{Address, BufferRange, Ecn, Placed, ReceivePlan, Train};
+use pinnace_core::{Address, BufferRange, Ecn, ReceivePlan, Train};
 use pinnace_link::{BufferTable, Ip36Link, Ip36Options, Link, ReadBuffer, ReadOutcome, Received, SendOutcome};
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -14,7 +14,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
-use support::{Memory, TRAILER, collect, has_something_within, receive, receive_bytes, send_bytes, train_of};
+use support::{Memory, TRAILER, has_something_within, receive, receive_bytes, send_bytes, train_of};
 
 /// Two addresses of this host in each family.
 const V4: [&str; 2] = ["127.0.0.2", "127.0.0.3"];
@@ -88,20 +88,7 @@ fn is_drained(link: &mut Ip36Link) -> bool {
 
 /// Sends `total` bytes in trains of `size` bytes a payload, and reads them with plans that guess `guess`.
 fn transfer(from: &mut Ip36Link, to: &mut Ip36Link, total: usize, size: usize, guess: usize) -> support::Arrival {
-    let (source, target) = (Memory::pattern(total), Memory::zeros(total));
-    let limits = from.train_limits();
-    let per_train = (limits.bytes / (size + TRAILER)).clamp(1, limits.segments) * size;
-    let mut train = Train::new(limits);
-    for low in (0..total).step_by(per_train) {
-        train_of(&mut train, source.id, low, (low + per_train).min(total), size);
-        let calls = from.counters().send_calls;
-        assert_eq!(from.send(&train, &source.table).unwrap(), SendOutcome::Sent);
-        assert_eq!(from.counters().send_calls, calls + 1, "a train is one call");
-    }
-    let arrival = collect(to, &target, total, guess);
-    assert!(target.bytes() == source.bytes(), "every byte is where it belongs");
-    assert_eq!(arrival.reads, arrival.datagrams);
-    arrival
+    support::transfer((from, Address::Peer), to, total, size, guess)
 }
 
 #[test]
@@ -135,35 +122,7 @@ fn a_header_and_two_areas_are_gathered_and_scattered() {
     }
     for [here, there] in [V4, V6] {
         let (mut a, mut b) = (connect(here, there), connect(there, here));
-        let (source, target) = (Memory::pattern(500), Memory::zeros(500));
-        let mut train = Train::new(b.train_limits());
-        train.begin(Address::Peer, 32 + 300 + 4);
-        train.inline(&[0xC5; 32]);
-        train.payload(BufferRange::new(source.id, 400, 100));
-        train.payload(BufferRange::new(source.id, 0, 200));
-        train.inline(&[7; 4]);
-        train.end_segment();
-        assert_eq!(b.send(&train, &source.table).unwrap(), SendOutcome::Sent);
-
-        // Around the end of a ring.
-        let mut plan = ReceivePlan::new();
-        plan.reset(a.datagrams_per_read());
-        plan.pooled(32);
-        plan.payload(BufferRange::new(target.id, 400, 100));
-        plan.payload(BufferRange::new(target.id, 0, 200));
-        plan.top_up(ReadBuffer::READ_BYTES);
-        let mut pool = ReadBuffer::new();
-        let read = receive(&mut a, &plan, &target.table, &mut pool).unwrap();
-        assert_eq!((read.bytes, read.segment, read.truncated), (336, 336, false));
-        let (mut pieces, mut moves) = (Vec::new(), Vec::new());
-        pool.pieces(read.bytes, &mut pieces);
-        let mut placed = Placed::new(plan.slots(), &pieces, read.bytes, read.segment, &mut moves);
-        let segment = placed.next_segment().unwrap();
-        assert_eq!((placed.head::<32>(&segment), placed.tail::<4>(&segment)), (Some([0xC5; 32]), Some([7; 4])));
-        assert_eq!(placed.settle(&segment, 32..132, BufferRange::new(target.id, 400, 100)), 0);
-        assert_eq!(placed.settle(&segment, 132..332, BufferRange::new(target.id, 0, 200)), 0);
-        assert!(target.bytes()[..200] == source.bytes()[..200] && target.bytes()[400..] == source.bytes()[400..]);
-        assert_eq!(target.bytes()[200..400], [0; 200]);
+        support::gather_and_scatter((&mut b, Address::Peer), &mut a);
     }
 }
 

@@ -140,6 +140,64 @@ pub(crate) fn collect(link: &mut dyn Link, into: &Memory, expected: usize, guess
     arrival
 }
 
+/// Sends `total` bytes to `there` in trains of `size` bytes a payload, each in one call, and reads them with plans that
+/// guess `guess`, each datagram by itself.
+pub(crate) fn transfer(
+    (from, there): (&mut dyn Link, Address),
+    to: &mut dyn Link,
+    total: usize,
+    size: usize,
+    guess: usize,
+) -> Arrival {
+    let (source, target) = (Memory::pattern(total), Memory::zeros(total));
+    let limits = from.train_limits();
+    let per_train = (limits.bytes / (size + TRAILER)).clamp(1, limits.segments) * size;
+    let mut train = Train::new(limits);
+    for low in (0..total).step_by(per_train) {
+        train.begin(there, size + TRAILER);
+        fill(&mut train, source.id, low, (low + per_train).min(total), size);
+        let calls = from.counters().send_calls;
+        assert_eq!(from.send(&train, &source.table).unwrap(), SendOutcome::Sent);
+        assert_eq!(from.counters().send_calls, calls + 1, "a train is one call");
+    }
+    let arrival = collect(to, &target, total, guess);
+    assert!(target.bytes() == source.bytes(), "every byte is where it belongs");
+    assert_eq!(arrival.reads, arrival.datagrams);
+    arrival
+}
+
+/// A header, two areas of memory and a trailer are sent to `there` as one datagram, and read around the end of a ring.
+pub(crate) fn gather_and_scatter((from, there): (&mut dyn Link, Address), to: &mut dyn Link) {
+    let (source, target) = (Memory::pattern(500), Memory::zeros(500));
+    let mut train = Train::new(from.train_limits());
+    train.begin(there, 32 + 300 + 4);
+    train.inline(&[0xC5; 32]);
+    train.payload(BufferRange::new(source.id, 400, 100));
+    train.payload(BufferRange::new(source.id, 0, 200));
+    train.inline(&[7; 4]);
+    train.end_segment();
+    assert_eq!(from.send(&train, &source.table).unwrap(), SendOutcome::Sent);
+
+    let mut plan = ReceivePlan::new();
+    plan.reset(to.datagrams_per_read());
+    plan.pooled(32);
+    plan.payload(BufferRange::new(target.id, 400, 100));
+    plan.payload(BufferRange::new(target.id, 0, 200));
+    plan.top_up(ReadBuffer::READ_BYTES);
+    let mut pool = ReadBuffer::new();
+    let read = receive(to, &plan, &target.table, &mut pool).unwrap();
+    assert_eq!((read.bytes, read.segment, read.truncated), (336, 336, false));
+    let (mut pieces, mut moves) = (Vec::new(), Vec::new());
+    pool.pieces(read.bytes, &mut pieces);
+    let mut placed = Placed::new(plan.slots(), &pieces, read.bytes, read.segment, &mut moves);
+    let segment = placed.next_segment().unwrap();
+    assert_eq!((placed.head::<32>(&segment), placed.tail::<4>(&segment)), (Some([0xC5; 32]), Some([7; 4])));
+    assert_eq!(placed.settle(&segment, 32..132, BufferRange::new(target.id, 400, 100)), 0);
+    assert_eq!(placed.settle(&segment, 132..332, BufferRange::new(target.id, 0, 200)), 0);
+    assert!(target.bytes()[..200] == source.bytes()[..200] && target.bytes()[400..] == source.bytes()[400..]);
+    assert_eq!(target.bytes()[200..400], [0; 200]);
+}
+
 /// Sends one datagram of header bytes.
 pub(crate) fn send_bytes(link: &mut dyn Link, to: Address, bytes: &[u8], ecn: Ecn) -> SendOutcome {
     let mut train = Train::new(link.train_limits());

@@ -8,14 +8,11 @@ use super::options::Path;
 use super::port::{self, Halves, Port};
 use super::{Config, Options, Receiver, Sender, UnitSize};
 use crate::Error;
-use pinnace_core::{ReceivePlan, Train, TrainLimits};
-use pinnace_link::{
-    BufferTable, Descriptors, Link, LinkCounters, ReadBuffer, ReadOutcome, SendOutcome, UdpLink, UdpOptions,
-};
+use pinnace_link::{UdpLink, UdpOptions};
 use pinnace_runtime::Call;
 use pinnace_zcrp::Zcrp;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 /// A pair of connected datagram sockets, or one for both directions, and the protocol on them. Clones are the same
 /// channel.
@@ -52,11 +49,9 @@ impl Channel {
     /// If one of them is no connected datagram socket, or the system has no descriptors left.
     pub fn from_sockets(incoming: OwnedFd, outgoing: OwnedFd, options: &Options) -> Result<Self, Error> {
         let udp = UdpOptions { ecn: false, ..options.udp.clone() };
-        // SAFETY: both stay open as long as the link, in `Held`.
-        let link = unsafe { UdpLink::from_descriptors(incoming.as_raw_fd(), outgoing.as_raw_fd(), &udp) }
+        let link = UdpLink::from_sockets(incoming, outgoing, &udp)
             .map_err(|error| Error::io("cannot use the socket", error))?;
         let path = Path::of_udp(&link);
-        let link = Held { link, _sockets: [incoming, outgoing] };
         let port = port::start(Box::new(link), Config::default(), options, Halves::Neither, None)?;
         Ok(Self { port, path })
     }
@@ -116,46 +111,5 @@ impl Channel {
     /// Stops everything: what is under way fails, and nothing is sent any more. Close the halves first.
     pub fn shutdown(&self) {
         self.port.shutdown();
-    }
-}
-
-/// A link, and the sockets that it uses.
-struct Held {
-    link: UdpLink,
-    /// Closed after the link is gone.
-    _sockets: [OwnedFd; 2],
-}
-
-impl Link for Held {
-    fn train_limits(&self) -> TrainLimits {
-        self.link.train_limits()
-    }
-
-    fn max_datagram(&self) -> usize {
-        self.link.max_datagram()
-    }
-
-    fn datagrams_per_read(&self) -> usize {
-        self.link.datagrams_per_read()
-    }
-
-    fn send(&mut self, train: &Train, memory: &BufferTable) -> io::Result<SendOutcome> {
-        self.link.send(train, memory)
-    }
-
-    fn receive(&mut self, plan: &ReceivePlan, memory: &BufferTable, pool: &mut ReadBuffer) -> io::Result<ReadOutcome> {
-        self.link.receive(plan, memory, pool)
-    }
-
-    fn allow_fragmentation(&mut self) -> bool {
-        Link::allow_fragmentation(&mut self.link)
-    }
-
-    fn descriptors(&self) -> Descriptors {
-        self.link.descriptors()
-    }
-
-    fn counters(&self) -> LinkCounters {
-        self.link.counters()
     }
 }

@@ -21,7 +21,7 @@ use libc::c_int;
 use pinnace_core::{Address, Ecn, ReceivePlan, RxMeta, Train, TrainLimits};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 use std::time::Instant;
 use unsegmented::Unsegmented;
@@ -70,6 +70,8 @@ pub struct UdpLink {
     write_fd: RawFd,
     /// Keeps the descriptors open; None if they are the caller's.
     socket: Option<UdpSocket>,
+    /// The caller's, to be closed with the link.
+    kept: Option<[OwnedFd; 2]>,
     family: Family,
     local: Option<SocketAddr>,
     peer: Option<SocketAddr>,
@@ -233,6 +235,17 @@ impl UdpLink {
         Ok(link)
     }
 
+    /// The same, of sockets that are closed with the link.
+    ///
+    /// # Errors
+    /// If one of them is no connected datagram socket.
+    pub fn from_sockets(read: OwnedFd, write: OwnedFd, options: &UdpOptions) -> io::Result<Self> {
+        // SAFETY: the link keeps both.
+        let mut link = unsafe { Self::from_descriptors(read.as_raw_fd(), write.as_raw_fd(), options)? };
+        link.kept = Some([read, write]);
+        Ok(link)
+    }
+
     /// A link over a bound UDP socket of the caller that has no peer, and hears everybody. Of it, too, no option or flag is
     /// changed.
     ///
@@ -261,6 +274,7 @@ impl UdpLink {
             read_fd,
             write_fd,
             socket: None,
+            kept: None,
             family,
             local: None,
             peer: None,

@@ -9,7 +9,7 @@ use pinnace_core::{Address, BufferRange, Ecn, ReceivePlan, RxMeta, Train, TrainL
 use std::io::{self, ErrorKind};
 use std::mem::{ManuallyDrop, zeroed};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
-use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// UDP without the offloads of Linux. See [`crate::UdpLink`] for the methods they share.
 #[derive(Debug)]
@@ -18,6 +18,8 @@ pub struct PortableUdpLink {
     read: ManuallyDrop<UdpSocket>,
     write: ManuallyDrop<UdpSocket>,
     owned: bool,
+    /// The caller's, to be closed with the link.
+    kept: Option<[OwnedFd; 2]>,
     /// The caller's, and without a peer.
     unconnected: bool,
     local: Option<SocketAddr>,
@@ -108,6 +110,17 @@ impl PortableUdpLink {
         Ok(link)
     }
 
+    /// The same, of sockets that are closed with the link.
+    ///
+    /// # Errors
+    /// If one of them is no connected datagram socket.
+    pub fn from_sockets(read: OwnedFd, write: OwnedFd, options: &UdpOptions) -> io::Result<Self> {
+        // SAFETY: the link keeps both.
+        let mut link = unsafe { Self::from_descriptors(read.as_raw_fd(), write.as_raw_fd(), options)? };
+        link.kept = Some([read, write]);
+        Ok(link)
+    }
+
     /// A link over a bound UDP socket of the caller that has no peer, and hears everybody.
     ///
     /// # Errors
@@ -129,6 +142,7 @@ impl PortableUdpLink {
             read,
             write,
             owned: false,
+            kept: None,
             unconnected: false,
             local: None,
             peer: None,

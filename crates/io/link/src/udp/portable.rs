@@ -113,7 +113,7 @@ impl PortableUdpLink {
     /// The same, of sockets that are closed with the link.
     ///
     /// # Errors
-    /// If one of them is no connected datagram socket.
+    /// As [`PortableUdpLink::from_descriptors`].
     pub fn from_sockets(read: OwnedFd, write: OwnedFd, options: &UdpOptions) -> io::Result<Self> {
         // SAFETY: the link keeps both.
         let mut link = unsafe { Self::from_descriptors(read.as_raw_fd(), write.as_raw_fd(), options)? };

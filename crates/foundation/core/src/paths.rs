@@ -6,7 +6,6 @@
 //! forgotten, and found out again.
 
 use crate::{Address, Time};
-use core::net::SocketAddr;
 use core::time::Duration;
 use std::collections::VecDeque;
 
@@ -67,10 +66,13 @@ impl SmallPaths {
     }
 }
 
-/// All ports of a host are at the end of one path.
+/// All ports of a host are at the end of one path. (On two links the same address may be two hosts.)
 fn host(address: Address) -> Address {
     match address {
-        Address::Inet(address) => Address::Inet(SocketAddr::new(address.ip(), 0)),
+        Address::Inet(mut address) => {
+            address.set_port(0);
+            Address::Inet(address)
+        }
         other => other,
     }
 }
@@ -78,6 +80,7 @@ fn host(address: Address) -> Address {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::net::SocketAddr;
 
     fn at(secs: u64) -> Time {
         Time::ZERO + Duration::from_secs(secs)
@@ -101,10 +104,14 @@ mod tests {
     #[test]
     fn all_ports_of_a_host_are_on_one_path() {
         let mut paths = SmallPaths::default();
-        let [one, other, elsewhere] = ["10.0.0.1:7", "10.0.0.1:8", "10.0.0.2:7"]
-            .map(|address| Address::Inet(address.parse::<SocketAddr>().expect("an address")));
-        paths.on_too_large(at(0), one, Some(1000), 548, 1472);
-        assert_eq!([one, other, elsewhere].map(|to| paths.carries(to, 1472)), [1000, 1000, 1472]);
+        for addresses in
+            [["10.0.0.1:7", "10.0.0.1:8", "10.0.0.2:7"], ["[fe80::1%2]:7", "[fe80::1%2]:8", "[fe80::1%3]:7"]]
+        {
+            let [one, other, elsewhere] =
+                addresses.map(|address| Address::Inet(address.parse::<SocketAddr>().expect("an address")));
+            paths.on_too_large(at(0), one, Some(1000), 548, 1472);
+            assert_eq!([one, other, elsewhere].map(|to| paths.carries(to, 1472)), [1000, 1000, 1472]);
+        }
     }
 
     #[test]

@@ -350,8 +350,8 @@ impl Ip36Link {
                     }
                 }
                 _ => {
-                    if let (Some(packet), Some(ip)) = (&mut packet, sys::destination(level, kind, value)) {
-                        packet.destination = ip;
+                    if let (Some(packet), Some(to)) = (&mut packet, sys::destination(level, kind, value)) {
+                        packet.destination = to.ip();
                     }
                 }
             }

@@ -286,16 +286,19 @@ pub(crate) fn push_source(control: &mut Control, ip: IpAddr) {
     }
 }
 
-/// The address in the header of an arriving datagram, from a packet-information message.
-pub(crate) fn destination(level: c_int, kind: c_int, value: &[u8]) -> Option<IpAddr> {
+/// The address in the header of an arriving datagram, from a packet-information message; one of a link alone says of which,
+/// as in names.
+pub(crate) fn destination(level: c_int, kind: c_int, value: &[u8]) -> Option<SocketAddr> {
     match (level, kind) {
         (libc::SOL_IP, libc::IP_PKTINFO) => {
             let info: [u8; 12] = first(value)?;
-            Some(Ipv4Addr::from(first::<4>(&info[8..])?).into())
+            Some((Ipv4Addr::from(first::<4>(&info[8..])?), 0).into())
         }
         (libc::SOL_IPV6, libc::IPV6_PKTINFO) => {
             let ip = Ipv6Addr::from(first::<16>(value)?);
-            Some(ip.to_ipv4_mapped().map_or(IpAddr::V6(ip), IpAddr::V4))
+            let interface = u32::from_ne_bytes(first(value.get(16..)?)?);
+            let scope = if ip.is_unicast_link_local() { interface } else { 0 };
+            Some(canonical(SocketAddrV6::new(ip, 0, 0, scope).into()))
         }
         _ => None,
     }
@@ -313,7 +316,7 @@ mod tests {
         let seen: Vec<_> = control.messages(control.len).map(|(l, k, v)| (l, k, v.to_vec())).collect();
         assert_eq!(seen[0], (17, UDP_SEGMENT, 1472u16.to_ne_bytes().to_vec()));
         let (level, kind, value) = &seen[1];
-        assert_eq!(destination(*level, *kind, value), Some(Ipv6Addr::LOCALHOST.into()));
+        assert_eq!(destination(*level, *kind, value), Some((Ipv6Addr::LOCALHOST, 0).into()));
         for len in 0..control.len {
             assert!(control.messages(len).count() < 3);
         }

@@ -626,9 +626,9 @@ impl UdpLink {
                     }
                 }
                 _ => {
-                    if let Some(ip) = sys::destination(level, kind, value) {
-                        let port = self.local.map_or(0, |local| local.port());
-                        read.meta.destination = Some(SocketAddr::new(ip, port).into());
+                    if let Some(mut to) = sys::destination(level, kind, value) {
+                        to.set_port(self.local.map_or(0, |local| local.port()));
+                        read.meta.destination = Some(to.into());
                     }
                 }
             }

@@ -87,6 +87,18 @@ pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
     }
 }
 
+/// The same address at another port; one of a link alone stays one of that link.
+pub(crate) fn with_port(address: SocketAddr, port: u16) -> SocketAddr {
+    let mut address = canonical(address);
+    address.set_port(port);
+    address
+}
+
+/// The host of an address: it, at no port.
+pub(crate) fn host_of(address: SocketAddr) -> SocketAddr {
+    with_port(address, 0)
+}
+
 /// The first address of that name.
 pub(crate) fn resolve(address: impl ToSocketAddrs) -> Result<SocketAddr, Error> {
     let mut addresses = address.to_socket_addrs().map_err(unresolved)?;
@@ -124,15 +136,16 @@ pub(crate) fn same_family(local: SocketAddr, to: SocketAddr) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, why))
 }
 
-/// The local address that the system reaches `peer` from: a datagram socket finds out without a packet.
-pub(crate) fn route(peer: SocketAddr) -> io::Result<IpAddr> {
+/// The local address, at no port, that the system reaches `peer` from: a datagram socket finds out without a packet.
+pub(crate) fn route(peer: SocketAddr) -> io::Result<SocketAddr> {
+    let peer = with_port(peer, if peer.port() == 0 { 9 } else { peer.port() });
     let any: IpAddr = match peer {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
     let socket = UdpSocket::bind((any, 0))?;
-    socket.connect((peer.ip(), if peer.port() == 0 { 9 } else { peer.port() }))?;
-    Ok(socket.local_addr()?.ip())
+    socket.connect(peer)?;
+    Ok(host_of(socket.local_addr()?))
 }
 
 /// The moment `timeout` from now, or never if that is beyond all clocks.

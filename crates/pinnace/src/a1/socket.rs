@@ -82,7 +82,7 @@ impl Socket {
     pub fn client_of(peer: impl ToSocketAddrs, max_qos: Qos, options: &Options) -> Result<Self, Error> {
         let peer = canonical(port::resolve(peer)?);
         let local = route(peer).map_err(|error| Error::io(format!("cannot reach {peer}"), error))?;
-        Self::on(Bound::udp((local, 0).into(), options)?, max_qos, options)
+        Self::on(Bound::udp(local, options)?, max_qos, options)
     }
 
     /// A socket that talks with `peer` alone. If nothing is bound to the peer's port, its host says so, and connecting fails

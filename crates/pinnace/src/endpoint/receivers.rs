@@ -4,6 +4,7 @@ use super::{Connection, ConnectionError, Endpoint, elsewhere, no_address, resolv
 use crate::Error;
 use crate::a1::Failure;
 use crate::carrier::{Carrier, Cast};
+use crate::network::canonical;
 use crate::rendezvous::many;
 use crate::service::{Receivers, Service};
 use std::fmt;
@@ -140,8 +141,7 @@ fn targets(peers: &[impl AsRef<str>], service: &Service) -> Result<(Vec<SocketAd
 fn first_address(authority: &str) -> Result<SocketAddr, Error> {
     let found = resolve(authority, authority)?;
     let address = found.iter().find(|address| address.is_ipv4()).or(found.first());
-    let address = address.ok_or_else(|| no_address(authority))?;
-    Ok(SocketAddr::new(address.ip().to_canonical(), address.port()))
+    address.copied().map(canonical).ok_or_else(|| no_address(authority))
 }
 
 fn unsuited(why: String) -> Error {
@@ -196,7 +196,6 @@ impl Connection {
     /// # Errors
     /// [`ConnectionError::Cannot`] if there is none at this address; or if it did not get everything.
     pub fn remove_receiver(&self, address: SocketAddr, linger: Duration) -> Result<(), Error> {
-        let address = SocketAddr::new(address.ip().to_canonical(), address.port());
-        self.cast()?.remove(address, linger.min(LONGEST_LINGER))
+        self.cast()?.remove(canonical(address), linger.min(LONGEST_LINGER))
     }
 }

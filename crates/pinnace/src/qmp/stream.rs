@@ -3,6 +3,7 @@
 use super::shared::Shared;
 use super::{Carrier, Endpoint, Options, lingering};
 use crate::daemon::{Arrival, Client};
+use crate::network::{canonical, with_port};
 use crate::xtp::HostPair;
 use crate::{Error, xtp};
 use pinnace_qbuf::channel::Interest;
@@ -143,7 +144,7 @@ impl Stream {
     pub(crate) fn over_channel(arrival: Arrival, options: &Options) -> io::Result<Self> {
         let Arrival { channel, peer, local } = arrival;
         // IPv4 that was mapped into IPv6 is IPv4, as over the other carriers.
-        let [local, peer] = [local, peer].map(|it| SocketAddr::new(it.ip().to_canonical(), it.port()));
+        let [local, peer] = [local, peer].map(canonical);
         let shared = Shared::new(channel, local, peer, options.idle)?;
         Ok(Self { inner: Some(Inner::Shared(Arc::new(shared))), settings: Mutex::default() })
     }
@@ -252,7 +253,17 @@ impl Stream {
         };
         let is_accepted = address.destination_port == bound.port();
         let is_told = bound.ip().is_unspecified() && is_accepted && !said.is_unspecified();
-        SocketAddr::new(if is_told { said } else { bound.ip() }, bound.port())
+        if !is_told {
+            return bound;
+        }
+        let mut local = SocketAddr::new(said, bound.port());
+        // One of a link alone is of the link that the peer is on, of which a FIRST says nothing.
+        if let (SocketAddr::V6(local), SocketAddr::V6(peer)) = (&mut local, connection.peer())
+            && local.ip().is_unicast_link_local()
+        {
+            local.set_scope_id(peer.scope_id());
+        }
+        local
     }
 
     /// The address of the other end.
@@ -265,13 +276,14 @@ impl Stream {
         let is_accepted = address.destination_port == bound.port();
         // Only UDP knows ports; the FIRST does.
         let said = if is_accepted { address.source_port } else { address.destination_port };
+        let port = if peer.port() == 0 { said } else { peer.port() };
         // Ethernet knows no addresses at all; whoever connects says its own.
-        let ip = match address.hosts {
-            _ if !peer.ip().is_unspecified() => peer.ip(),
+        let ip: IpAddr = match address.hosts {
+            _ if !peer.ip().is_unspecified() => return with_port(peer, port),
             HostPair::V4 { destination, source } => if is_accepted { source } else { destination }.into(),
             HostPair::V6 { destination, source } => if is_accepted { source } else { destination }.to_canonical(),
         };
-        SocketAddr::new(ip, if peer.port() == 0 { said } else { peer.port() })
+        SocketAddr::new(ip, port)
     }
 
     /// What carries it.

@@ -8,12 +8,13 @@ use super::wire::{Answer, Control, Hello, Kind, MOST_SERVICE, MOST_TEXT, Status,
 use super::{class_number, host, method, number};
 use crate::carrier::{A1, Carrier, Carry, Framed, Sending, Vrp, Ways, Xtp, Zcrp, most_of, patient, programmed, qos_of};
 use crate::endpoint::{Connection, ConnectionError, EndpointOptions, Parts};
+use crate::network::{canonical, route, with_port};
 use crate::service::{Method, Mode, Path, PathClass, Receivers, Selection, Service, choose};
 use crate::zcrp::Progress;
 use crate::{Error, Message, a1, qmp, vrp, xtp, zcrp};
 use pinnace_link::{FaultOptions, UdpLink};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 /// The first wait for an answer; it doubles with every fourth.
@@ -60,7 +61,7 @@ impl Told {
 
 /// Connects to one address.
 pub(crate) fn connect(to: SocketAddr, service: &Service, options: &EndpointOptions) -> Result<Connection, Error> {
-    let to = SocketAddr::new(to.ip().to_canonical(), to.port());
+    let to = canonical(to);
     let told = Told::of(service);
     if told.hello.len() > MOST_TEXT {
         return Err(ConnectionError::ServiceTooLong { bytes: told.hello.len(), most: MOST_TEXT }.into());
@@ -147,7 +148,7 @@ pub(super) fn ask(
             Status::Accepted => {
                 let chosen = method(answer.method).filter(|chosen| methods.contains(chosen));
                 let method = chosen.ok_or_else(|| refused("it has chosen a method that was not offered".to_owned()))?;
-                let to = SocketAddr::new(to.ip(), answer.port);
+                let to = with_port(to, answer.port);
                 return Ok(Agreed { method, to, piece: answer.piece, nonce: hello.nonce });
             }
             status if answer.text.is_empty() => return Err(refused(status.to_string()).into()),
@@ -241,8 +242,8 @@ fn open(
             if is_duplex(service) {
                 let any: IpAddr =
                     if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-                let ip = local_ip(to).unwrap_or(any);
-                let back = vrp::Receiver::bind((ip, 0), &settings)?;
+                let local = route(to).unwrap_or((any, 0).into());
+                let back = vrp::Receiver::bind(local, &settings)?;
                 control.port = back.local_addr().port();
                 ways.back = Some(back);
             }
@@ -276,17 +277,10 @@ fn open(
     Ok(carrier)
 }
 
-/// The address of ours that a peer is reached from.
-pub(super) fn local_ip(to: SocketAddr) -> Option<IpAddr> {
-    let any: IpAddr = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    let socket = UdpSocket::bind((any, 0)).ok()?;
-    socket.connect(to).ok()?;
-    Some(socket.local_addr().ok()?.ip())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::UdpSocket;
 
     #[test]
     fn answers_that_come_several_times_are_one() {

@@ -5,11 +5,12 @@
 //! nonce.
 //= A-15
 
-use super::client::{ACCEPTING, Told, ask, local_ip, random, wanted};
+use super::client::{ACCEPTING, Told, ask, random, wanted};
 use super::wire::{Control, Kind, MOST_TEXT};
 use crate::a1::{self, Qos, Sink, Socket};
 use crate::carrier::{Carrier, Cast, qos_to_many};
 use crate::endpoint::{Connection, ConnectionError, EndpointOptions, Parts};
+use crate::network::{host_of, route};
 use crate::service::{Method, Path, PathClass, Receivers, Service};
 use crate::{Error, service};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -77,19 +78,19 @@ pub(crate) fn connect_all(
 /// The source's socket: on the address that all are reached from, or on all addresses.
 fn socket(peers: &[SocketAddr], service: &Service, path: &Path, options: &EndpointOptions) -> Result<Socket, Error> {
     let most = Qos { priority: 0, send_average: 0, send_burst: 0, ..qos_to_many(service) };
-    let mut locals: Vec<_> = peers.iter().filter_map(|peer| local_ip(*peer)).collect();
+    let mut locals: Vec<_> = peers.iter().filter_map(|peer| route(*peer).ok()).collect();
     locals.dedup();
-    let any = || IpAddr::from(Ipv4Addr::UNSPECIFIED);
+    let any = || (Ipv4Addr::UNSPECIFIED, 0).into();
     let local = if let [one] = locals[..] { one } else { any() };
     let settings = a1::Options {
-        group: group(service, path, local)?,
+        group: group(service, path, local.ip())?,
         slow_sink: options.slow_receiver,
         ..options.a1(path.class != PathClass::Internet, matches!(service.receivers, Receivers::Group(_)))
     };
-    if locals.len() > 1 && !locals.iter().all(IpAddr::is_ipv4) {
+    if locals.len() > 1 && !locals.iter().all(SocketAddr::is_ipv4) {
         return Socket::client(most, &settings);
     }
-    Socket::bind_with(SocketAddr::new(local, 0), most, &settings)
+    Socket::bind_with(local, most, &settings)
 }
 
 /// The group that carries the messages, if the service names one and this host can send to it.
@@ -118,11 +119,12 @@ pub(crate) fn add(cast: &Cast, peer: SocketAddr) -> Result<(), Error> {
         Path::of_service(service, Some(peer)).map_err(|error| Error::io(format!("cannot reach {peer}"), error))?;
     wanted(service, &path, &options.selection)
         .map_err(|unmet| ConnectionError::Unmet { peer: peer.to_string(), unmet: *unmet })?;
-    let ours = cast.socket().local_addr().ip();
-    if let Some(local) = local_ip(peer)
-        && !ours.is_unspecified()
+    let ours = host_of(cast.socket().local_addr());
+    if let Ok(local) = route(peer)
+        && !ours.ip().is_unspecified()
         && local != ours
     {
+        let (ours, local) = (ours.ip(), local.ip());
         let why =
             format!("the receivers are reached from {ours}, and {peer} from {local}: connect to all of them anew");
         return Err(ConnectionError::Unsuited(why).into());

@@ -5,13 +5,14 @@
 use super::wire::{Control, Kind, whole};
 use crate::carrier::{A1, Carrier, Carry, Framed, Vrp, Ways, Xtp, Zcrp, most_from_many, most_of, patient};
 use crate::endpoint::EndpointOptions;
+use crate::network::{host_of, with_port};
 use crate::service::{Direction, Method, Pattern, Receivers, Reliability, Service};
 use crate::{Error, a1, qmp, vrp, xtp, zcrp};
 use pinnace_core::{Address, ReceivePlan};
 use pinnace_link::{BufferTable, Link, ReadBuffer, ReadOutcome, UdpLink, UdpOptions};
 use std::future::poll_fn;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::task::Poll;
@@ -30,7 +31,8 @@ pub(super) enum Done {
 /// A method's socket that is there for many.
 pub(super) struct Native {
     pub(super) method: Method,
-    pub(super) ip: IpAddr,
+    /// Of which of our addresses.
+    pub(super) at: SocketAddr,
     pub(super) is_ours: bool,
     pub(super) port: u16,
     /// Whether a task accepts from it.
@@ -51,24 +53,28 @@ pub(crate) fn is_duplex(service: &Service) -> bool {
 
 impl Native {
     /// Opens one; XTP and QMP have such sockets.
-    pub(super) fn open(method: Method, ip: IpAddr, is_ours: bool, options: &EndpointOptions) -> Result<Self, Error> {
-        let failed = |error| Error::io(format!("cannot listen for {method} on {ip}"), error);
-        let address = SocketAddr::new(ip, 0);
+    pub(super) fn open(
+        method: Method,
+        at: SocketAddr,
+        is_ours: bool,
+        options: &EndpointOptions,
+    ) -> Result<Self, Error> {
+        let failed = |error| Error::io(format!("cannot listen for {method} on {}", at.ip()), error);
         let (port, listener) = match method {
             Method::Xtp => {
-                let endpoint = xtp::Endpoint::bind(address, &options.xtp(is_ours))?;
+                let endpoint = xtp::Endpoint::bind(at, &options.xtp(is_ours))?;
                 let port = endpoint.local_addr().port();
                 let block = patient(endpoint.block(xtp::Service::Connection), options.peer_timeout);
                 let services = xtp::Services::NONE.with(xtp::Service::Connection).with(xtp::Service::IsoStream);
                 (port, Listener::Xtp(Arc::new(endpoint.listen_on(port, services, block)?)))
             }
             Method::Qmp => {
-                let listener = qmp::Listener::bind(address, &options.qmp(is_ours)).map_err(failed)?;
+                let listener = qmp::Listener::bind(at, &options.qmp(is_ours)).map_err(failed)?;
                 (listener.local_addr().port(), Listener::Qmp(Arc::new(listener)))
             }
             _ => return Err(failed(io::ErrorKind::Unsupported.into())),
         };
-        Ok(Self { method, ip, is_ours, port, is_watched: false, listener })
+        Ok(Self { method, at, is_ours, port, is_watched: false, listener })
     }
 
     /// Waits for the next who comes.
@@ -125,15 +131,15 @@ pub(super) struct Agreed {
 
 /// A socket for one connection over ZCRP: its port, its descriptor, and what waits on it.
 pub(super) fn zcrp(
-    ip: IpAddr,
+    at: SocketAddr,
     agreed: Agreed,
     options: &EndpointOptions,
 ) -> Result<(u16, RawFd, impl Future<Output = Done> + Send + 'static), Error> {
     let settings = options.zcrp(agreed.is_ours);
-    let failed = |error| Error::io(format!("cannot listen for zcrp on {ip}"), error);
+    let failed = |error| Error::io(format!("cannot listen for zcrp on {}", at.ip()), error);
     // Until there is a peer: answers leave from the address that it wrote to.
     let open = UdpOptions { local_address: true, ..settings.udp.clone() };
-    let link = UdpLink::bind(SocketAddr::new(ip, 0), &open).map_err(failed)?;
+    let link = UdpLink::bind(at, &open).map_err(failed)?;
     let port = link.local_address().ok_or_else(|| failed(io::ErrorKind::AddrNotAvailable.into()))?.port();
     let (descriptor, longest) = (link.descriptors().readable, options.longest_message);
     let future = async move {
@@ -152,7 +158,7 @@ async fn open_zcrp(
     longest: u64,
 ) -> Result<(Carrier, Control, SocketAddr), Error> {
     let failed = |error| Error::io("cannot read the socket", error);
-    let (peer, bytes) = poll_fn(|_| match introduced(&mut link, agreed.client.ip()) {
+    let (peer, bytes) = poll_fn(|_| match introduced(&mut link, agreed.client) {
         Ok(Some(found)) => Poll::Ready(Ok(found)),
         Ok(None) => Poll::Pending,
         Err(error) => Poll::Ready(Err(failed(error))),
@@ -166,8 +172,8 @@ async fn open_zcrp(
     Ok((Carrier::Zcrp(carrier), control, peer))
 }
 
-/// Whether a sender at this address has introduced itself: from where, and with how many bytes.
-fn introduced(link: &mut UdpLink, from: IpAddr) -> io::Result<Option<(SocketAddr, usize)>> {
+/// Whether a sender of this host has introduced itself: from where, and with how many bytes.
+fn introduced(link: &mut UdpLink, from: SocketAddr) -> io::Result<Option<(SocketAddr, usize)>> {
     let mut reads = ReadBuffer::new();
     let mut plan = ReceivePlan::new();
     plan.reset(1);
@@ -181,7 +187,7 @@ fn introduced(link: &mut UdpLink, from: IpAddr) -> io::Result<Option<(SocketAddr
                 reads.pieces(received.bytes, &mut pieces);
                 let is_idle = !received.truncated && pieces.first().is_some_and(|datagram| zcrp::is_idle(datagram));
                 if let (true, Address::Inet(peer)) = (is_idle, received.meta.source)
-                    && peer.ip().to_canonical() == from.to_canonical()
+                    && host_of(peer) == host_of(from)
                 {
                     return Ok(Some((peer, received.bytes)));
                 }
@@ -192,12 +198,12 @@ fn introduced(link: &mut UdpLink, from: IpAddr) -> io::Result<Option<(SocketAddr
 
 /// The same over VRP.
 pub(super) fn vrp(
-    ip: IpAddr,
+    at: SocketAddr,
     agreed: Agreed,
     options: &EndpointOptions,
 ) -> Result<(u16, impl Future<Output = Done> + Send + 'static), Error> {
     let settings = options.vrp(agreed.is_ours, &agreed.service);
-    let receiver = vrp::Receiver::bind(SocketAddr::new(ip, 0), &settings)?;
+    let receiver = vrp::Receiver::bind(at, &settings)?;
     let port = receiver.local_addr().port();
     let future = async move {
         match open_vrp(receiver, &agreed, &settings).await {
@@ -223,7 +229,7 @@ async fn open_vrp(
     };
     let mut ways = Ways { back: Some(receiver), ..Ways::default() };
     if is_duplex(&agreed.service) && control.port != 0 {
-        let to = SocketAddr::new(peer.ip(), control.port);
+        let to = with_port(peer, control.port);
         (ways.to, ways.out) = (Some(to), Some(vrp::Sender::connect(to, settings)?));
     }
     let is_answered = ways.out.is_some();
@@ -241,14 +247,14 @@ async fn open_vrp(
 
 /// The same over A1.
 pub(super) fn a1(
-    ip: IpAddr,
+    at: SocketAddr,
     agreed: &Agreed,
     options: &EndpointOptions,
 ) -> Result<(u16, impl Future<Output = Done> + Send + use<>), Error> {
     let (receivers, is_raw) = (agreed.service.receivers, agreed.service.reliability == Reliability::BestEffort);
     let settings = options.a1(agreed.is_ours, matches!(receivers, Receivers::Group(_)));
     let most = if receivers == Receivers::One { most_of(&agreed.service) } else { most_from_many(&agreed.service) };
-    let socket = a1::Socket::bind_with(SocketAddr::new(ip, 0), most, &settings)?;
+    let socket = a1::Socket::bind_with(at, most, &settings)?;
     socket.listen(1)?;
     let port = socket.local_addr().port();
     let &Agreed { client, nonce, .. } = agreed;
@@ -257,7 +263,7 @@ pub(super) fn a1(
             let Ok(connection) = socket.accept_async().await else { return Done::Failed };
             let peer = connection.peer_addr();
             // Somebody else may come to this port as well.
-            if peer.ip().to_canonical() == client.ip().to_canonical() {
+            if host_of(peer) == host_of(client) {
                 let control = loop {
                     let Ok(Some(first)) = connection.recv_async().await else { return Done::Failed };
                     match Control::parse(&first.data, Some(nonce)) {

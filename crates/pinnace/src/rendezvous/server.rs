@@ -14,12 +14,13 @@ use crate::Error;
 use crate::carrier::{Carrier, Framed, piece_bytes};
 use crate::daemon::{Client, Registration};
 use crate::endpoint::{Connection, EndpointOptions, Parts};
+use crate::network::host_of;
 use crate::qmp::Stream;
 use crate::service::{Method, Path, PathClass, Service};
 use pinnace_runtime::WakeFd;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -318,8 +319,8 @@ impl Serving {
 
     /// Opens what the client will come to.
     fn open(&mut self, hello: &Hello, asked: &Asked, method: Method, service: Service) -> Result<Answer, Error> {
-        let local = if self.local.ip().is_unspecified() { asked.local_ip() } else { Some(self.local.ip()) };
-        let ip = local.unwrap_or(self.local.ip());
+        let local = if self.local.ip().is_unspecified() { asked.local() } else { None };
+        let at = host_of(local.unwrap_or(self.local));
         let mut path = Path::toward(asked.from).unwrap_or_else(|_| {
             Path::of_class(if asked.from.ip().is_loopback() { PathClass::Host } else { PathClass::Internet })
         });
@@ -342,25 +343,25 @@ impl Serving {
                 self.local.port()
             }
             Method::Zcrp => {
-                let (port, descriptor, future) = natives::zcrp(ip, agreed, &self.options)?;
+                let (port, descriptor, future) = natives::zcrp(at, agreed, &self.options)?;
                 self.tasks.push(Task::new(&self.shared.thread, expires, future).reading(descriptor));
                 port
             }
             Method::Vrp => {
-                let (port, future) = natives::vrp(ip, agreed, &self.options)?;
+                let (port, future) = natives::vrp(at, agreed, &self.options)?;
                 self.tasks.push(Task::new(&self.shared.thread, expires, future));
                 port
             }
             Method::A1 => {
-                let (port, future) = natives::a1(ip, &agreed, &self.options)?;
+                let (port, future) = natives::a1(at, &agreed, &self.options)?;
                 self.tasks.push(Task::new(&self.shared.thread, expires, future));
                 port
             }
             Method::Xtp | Method::Qmp => {
-                let at = self.native(method, ip, is_ours)?;
-                self.watch_native(at, expires);
-                native = Some(at);
-                self.natives[at].port
+                let index = self.native(method, at, is_ours)?;
+                self.watch_native(index, expires);
+                native = Some(index);
+                self.natives[index].port
             }
         };
         let answer = Answer {
@@ -380,15 +381,15 @@ impl Serving {
     }
 
     /// The socket of a method that is there for many.
-    fn native(&mut self, method: Method, ip: IpAddr, is_ours: bool) -> Result<usize, Error> {
-        let is_it = |native: &Native| (native.method, native.ip, native.is_ours) == (method, ip, is_ours);
-        if let Some(at) = self.natives.iter().position(is_it) {
-            return Ok(at);
+    fn native(&mut self, method: Method, at: SocketAddr, is_ours: bool) -> Result<usize, Error> {
+        let is_it = |native: &Native| (native.method, native.at, native.is_ours) == (method, at, is_ours);
+        if let Some(index) = self.natives.iter().position(is_it) {
+            return Ok(index);
         }
         if self.natives.len() >= MOST_NATIVES {
             return Err(Error::io("too many sockets of methods", io::ErrorKind::QuotaExceeded.into()));
         }
-        self.natives.push(Native::open(method, ip, is_ours, &self.options)?);
+        self.natives.push(Native::open(method, at, is_ours, &self.options)?);
         Ok(self.natives.len() - 1)
     }
 
@@ -469,8 +470,7 @@ impl Serving {
     fn finish(&mut self, carrier: Carrier, control: &Control, peer: SocketAddr) {
         let nonce = control.nonce;
         let Some(expected) = self.expected.get(&nonce) else { return };
-        let is_it =
-            expected.method == Method::SharedMemory || expected.client.ip().to_canonical() == peer.ip().to_canonical();
+        let is_it = expected.method == Method::SharedMemory || host_of(expected.client) == host_of(peer);
         if !is_it {
             return;
         }

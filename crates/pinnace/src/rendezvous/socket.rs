@@ -5,7 +5,7 @@ use crate::faulty;
 use pinnace_core::{Address, ReceivePlan, Train};
 use pinnace_link::{BufferTable, FaultOptions, Link, ReadBuffer, ReadOutcome, SendOutcome, UdpLink, UdpOptions};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::time::Instant;
 
@@ -29,9 +29,9 @@ pub(super) struct Asked {
 
 impl Asked {
     /// The address of ours that it came to, if the system tells.
-    pub(super) fn local_ip(&self) -> Option<IpAddr> {
+    pub(super) fn local(&self) -> Option<SocketAddr> {
         match self.at {
-            Some(Address::Inet(address)) if !address.ip().is_unspecified() => Some(address.ip()),
+            Some(Address::Inet(address)) if !address.ip().is_unspecified() => Some(address),
             _ => None,
         }
     }

@@ -1,6 +1,7 @@
 //! What can be found out of a path without sending anything.
 
 use super::{Path, PathClass, Service};
+use crate::network::with_port;
 use pinnace_link::{Link, UdpLink, UdpOptions};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -32,7 +33,7 @@ impl Path {
     pub fn toward(peer: SocketAddr) -> io::Result<Self> {
         // A port is wanted, and which one makes no difference: nothing is sent.
         let port = if peer.port() == 0 { 9 } else { peer.port() };
-        let link = UdpLink::connect(None, SocketAddr::new(peer.ip(), port), &UdpOptions::default())?;
+        let link = UdpLink::connect(None, with_port(peer, port), &UdpOptions::default())?;
         let local = link.local_address().map(|local| local.ip());
         let datagram = link.max_datagram();
         if peer.ip().is_loopback() || local.is_some_and(|local| same(local, peer.ip())) {
@@ -44,7 +45,9 @@ impl Path {
             return Ok(internet);
         }
         let (round_trip, loss) = (Duration::from_millis(1), 0.001);
-        Ok(Self { round_trip, loss, ethernet: may_send_frames(), multicast: true, ..internet })
+        // The station of an address of one link alone is not looked for: it would take the link as well.
+        let ethernet = !is_of_one_link(peer.ip()) && may_send_frames();
+        Ok(Self { round_trip, loss, ethernet, multicast: true, ..internet })
     }
 }
 
@@ -110,8 +113,16 @@ fn same(a: IpAddr, b: IpAddr) -> bool {
     a.to_canonical() == b.to_canonical()
 }
 
+/// Whether no router carries packets to this address, which is of no network but its link's.
+fn is_of_one_link(peer: IpAddr) -> bool {
+    matches!(peer, IpAddr::V6(peer) if peer.is_unicast_link_local())
+}
+
 /// Whether an address is on a network of one of our interfaces.
 fn is_neighbour(peer: IpAddr) -> bool {
+    if is_of_one_link(peer) {
+        return true;
+    }
     let peer = peer.to_canonical();
     let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
     interfaces.iter().filter(|interface| !interface.is_loopback()).any(|interface| match (&interface.addr, peer) {

@@ -4,6 +4,7 @@ use super::endpoint::turn_away;
 use super::exchange::{Arrival, Exchange};
 use super::port::{Call, End, deadline};
 use super::{AddressSegment, Connection, Received, SendOptions, Sending, Service};
+use crate::network::with_port;
 use crate::{Error, Message, Unsent};
 use pinnace_runtime::{WaitError, WakeFd};
 use pinnace_xtp::{ListenerId, Refused};
@@ -159,7 +160,7 @@ impl Listener {
 
     /// Where others reach it.
     pub fn local_addr(&self) -> SocketAddr {
-        SocketAddr::new(self.end.local.ip(), self.port)
+        with_port(self.end.local, self.port)
     }
 
     /// Waits for the next that comes. The waiting thread does the work.

@@ -5,7 +5,7 @@ use super::options::Path;
 use super::{Carrier, ControlBlock, Options, ether};
 use crate::counters::Seen;
 pub(super) use crate::network::{NOWHERE, canonical, deadline, resolve, resolve_to};
-use crate::network::{route, same_family};
+use crate::network::{host_of, route, same_family};
 use crate::{Error, wrapped};
 use pinnace_core::{Address, Time};
 use pinnace_link::{CaptureOptions, Ip36Link, Link, UdpLink};
@@ -123,7 +123,7 @@ pub(super) fn client_of(peer: SocketAddr, options: &Options) -> Result<Bound, Er
             let link = captured(link, CaptureOptions::new(local, peer), options)?;
             Ok(Bound { link, path, local, peer: Some(peer), names: Names::Sockets, warnings })
         }
-        Carrier::Ip36 => bind((route(peer).map_err(failed)?, 0).into(), options),
+        Carrier::Ip36 => bind(route(peer).map_err(failed)?, options),
     }
 }
 
@@ -178,7 +178,7 @@ impl End {
             }
             None => match self.names {
                 Names::Sockets => Ok(canonical(to).into()),
-                Names::Hosts => Ok(SocketAddr::new(canonical(to).ip(), 0).into()),
+                Names::Hosts => Ok(host_of(to).into()),
                 Names::Stations(interface) => ether::station(interface, to.ip()),
             },
         }

@@ -137,7 +137,7 @@ pub(crate) fn way_to(peer: IpAddr, carrier: &qmp::Carrier) -> Result<(IpAddr, Op
         return Ok((found.local, Some(found.name)));
     }
     let local = crate::network::route((peer, 0).into());
-    Ok((local.map_err(|error| Error::io(format!("cannot reach {peer}"), error))?, None))
+    Ok((local.map_err(|error| Error::io(format!("cannot reach {peer}"), error))?.ip(), None))
 }
 
 /// The interface of this host that has this address.

@@ -11,6 +11,7 @@ use super::options::Path;
 use super::port::{self, Halves, Introduction, Port};
 use super::{Options, Receiver, Sender};
 use crate::Error;
+use crate::network::with_port;
 use pinnace_core::{Address, ReceivePlan};
 use pinnace_link::{BufferTable, Link, ReadBuffer, ReadOutcome, UdpLink, UdpOptions};
 use pinnace_wire::zcrp::{TRAILER_BYTES, Trailer};
@@ -94,10 +95,8 @@ impl Listener {
         };
         let path = Path::of_udp(&probe);
         let local = self.link.local_address().zip(probe.local_address());
-        let local = local.map(|(bound, routed)| {
-            let ip = if bound.ip().is_unspecified() { routed.ip() } else { bound.ip() };
-            SocketAddr::new(ip, bound.port())
-        });
+        let local = local
+            .map(|(bound, routed)| with_port(if bound.ip().is_unspecified() { routed } else { bound }, bound.port()));
         let link = OpenLink::new(self.link, candidate, halves == Halves::Both);
         port::accepted(link, local.zip(Some(peer)), &path, &self.options, halves, introduction)
     }

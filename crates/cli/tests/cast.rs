@@ -47,6 +47,25 @@ fn same(one: &Path, other: &Path) -> bool {
 }
 
 #[test]
+fn nothing_goes_back_and_neither_end_says_otherwise() {
+    use pinnace::a1;
+    let folder = tempfile::tempdir().unwrap();
+    let sink = tune(&folder.path().join("out"), &[]);
+    let source = a1::Socket::client(a1::reliable(), &a1::Options::default()).expect("a socket");
+    let qos = a1::Qos { largest_sent: 1024, largest_received: 0, ..a1::reliable() };
+    drop(source.connect(&*sink.address, qos).expect("who takes nothing can send to it"));
+
+    let most = a1::Qos { largest_sent: 0, largest_received: u32::MAX, outstanding: 1, ..a1::reliable() };
+    let socket = a1::Socket::bind_with("127.0.0.1:0", most, &a1::Options::default()).expect("a socket");
+    socket.listen(1).expect("it listens");
+    let mut child = cast(&wav(folder.path(), 100), &[&socket.local_addr().to_string()], &[]);
+    let come = socket.accept_timeout(Duration::from_secs(20)).expect("it listens").expect("somebody comes");
+    assert_eq!(come.peer_qos().expect("it is there").largest_received, 0);
+    child.kill().expect("killed");
+    child.wait().expect("waited");
+}
+
+#[test]
 fn several_sinks_get_it_byte_for_byte_at_its_own_pace() {
     let folder = tempfile::tempdir().unwrap();
     let song = wav(folder.path(), 1000);

@@ -127,8 +127,8 @@ const RAW_BLOCK: u32 = 1400;
 /// Messages under way, at least and at most.
 const OUTSTANDING: (u64, u64) = (4, 1024);
 
-/// What a sink may send, bytes; it sends nothing, but the records of both ends have to agree about it.
-pub(crate) const ANSWER: u32 = 1024;
+/// What a sink may send, bytes: nothing, so whoever takes nothing can send to it, and nobody can send anything to a source.
+pub(crate) const ANSWER: u32 = 0;
 /// The smallest block that a socket picks for itself, bytes.
 const SMALLEST_BLOCK: u32 = 1024;
 

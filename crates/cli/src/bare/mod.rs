@@ -124,10 +124,18 @@ pub(crate) enum Told<L> {
     Aside(L),
     /// A connection has ended before its time.
     Broken(String),
+    /// The same, of a peer that has never shown that it is where its packets come from: one forged packet is such a connection,
+    /// and is not what a listener that counts has waited for.
+    Unproved(String),
     /// What else there is to know.
     Note(String),
     /// Nobody can come any more.
     Failed(Error),
+}
+
+/// That a connection broke because nothing more comes of its peer.
+pub(crate) fn silenced<L>(why: String, is_proved: bool) -> Told<L> {
+    if is_proved { Told::Broken(why) } else { Told::Unproved(why) }
 }
 
 /// Why nothing more comes of a peer of which so many bytes have come.
@@ -167,7 +175,9 @@ fn print_until<L>(
             Ok(Told::Broken(why)) if count.is_some() => {
                 return Err(Error::peer_gone(format!("{why}, after {}", count_of(messages, "message"))));
             }
-            Ok(Told::Broken(why)) => complaints.broken(Instant::now(), why, |line| output.warn(line)),
+            Ok(Told::Broken(why) | Told::Unproved(why)) => {
+                complaints.broken(Instant::now(), why, |line| output.warn(line));
+            }
             Ok(Told::Note(why)) => output.warn(why),
             Ok(Told::Failed(error)) => return Err(error),
             Err(RecvTimeoutError::Timeout) => complaints.look(Instant::now(), |line| output.warn(line)),
@@ -212,7 +222,8 @@ mod tests {
         let output = Output::new(false, false);
         let (tell, told) = std::sync::mpsc::channel();
         let mut lines = Vec::new();
-        for event in [Told::Message("a"), Told::Broken("lost".into()), Told::Message("b")] {
+        let forged = Told::Unproved("forged".into());
+        for event in [forged, Told::Message("a"), Told::Broken("lost".into()), Told::Message("b")] {
             tell.send(event).unwrap();
         }
         assert!(print(Some(1), &output, &told, |number, line| lines.push((number, line))).is_ok());

@@ -31,7 +31,8 @@ const LONGEST: Duration = Duration::from_secs(10);
 pub(super) struct Args {
     #[command(flatten)]
     local: Local,
-    /// End after so many connections, whoever made them [default: go on until Ctrl-C]
+    /// End after so many connections, whoever made them; one that breaks and whose sender never answered does not count
+    /// [default: go on until Ctrl-C]
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     #[command(flatten)]
@@ -104,18 +105,18 @@ fn accept<'scope>(
                 let tell = tell.clone();
                 crew.give(move || {
                     let peer = stream.peer_addr();
-                    let mut sum = Sum::default();
-                    match read(&stream, &mut sum, is_over) {
+                    let (mut sum, mut is_proved) = (Sum::default(), false);
+                    match read(&stream, &mut sum, &mut is_proved, is_over) {
                         // Whoever prints may have had enough.
                         Ok(Some(line)) => drop(tell.send(Told::Message(line))),
                         Ok(None) => {}
                         Err(error) => {
-                            let why = match error.kind() {
+                            let broke = |why| format!("the connection with {peer} broke: {why}");
+                            drop(tell.send(match error.kind() {
                                 // Whoever was here knew the address.
-                                io::ErrorKind::TimedOut => bare::gone(sum.bytes),
-                                _ => error.to_string(),
-                            };
-                            drop(tell.send(Told::Broken(format!("the connection with {peer} broke: {why}"))));
+                                io::ErrorKind::TimedOut => bare::silenced(broke(bare::gone(sum.bytes)), is_proved),
+                                _ => Told::Broken(broke(error.to_string())),
+                            }));
                         }
                     }
                     close(&stream, is_over);
@@ -129,12 +130,14 @@ fn accept<'scope>(
     }
 }
 
-/// Reads a stream to its end; `None` if there is no time for that.
-fn read(stream: &Stream, sum: &mut Sum, is_over: &AtomicBool) -> io::Result<Option<Line>> {
+/// Reads a stream to its end; `None` if there is no time for that. Looks as well whether the peer is where its packets come
+/// from: what ends in silence has been looked at since it was heard last.
+fn read(stream: &Stream, sum: &mut Sum, is_proved: &mut bool, is_over: &AtomicBool) -> io::Result<Option<Line>> {
     stream.set_read_timeout(Some(interrupt::LOOK));
     let mut piece = vec![0; PIECE];
     let mut over_since = None;
     loop {
+        *is_proved = *is_proved || stream.is_proved();
         match stream.read(&mut piece) {
             Ok(0) => break,
             Ok(n) => sum.add(&piece[..n]),

@@ -30,7 +30,8 @@ Examples:
 pub(super) struct Args {
     #[command(flatten)]
     local: Local,
-    /// End after so many messages, whoever sent them [default: go on until Ctrl-C]
+    /// End after so many messages, whoever sent them; a stream that breaks and whose sender never answered does not count
+    /// [default: go on until Ctrl-C]
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// Offer these services alone; may be repeated [default: all]
@@ -158,14 +159,18 @@ fn accept<'scope>(
             Ok(Some(Incoming::Connection(connection))) => {
                 let tell = tell.clone();
                 crew.give(move || {
-                    let mut came = 0;
-                    let result = shared.stream(&connection, &tell, &mut came);
-                    shared.conclude(&tell, connection.peer(), came, result);
+                    let mut heard = Heard::default();
+                    let result = shared.stream(&connection, &tell, &mut heard);
+                    shared.conclude(&tell, connection.peer(), &heard, result);
                 });
             }
             Ok(Some(Incoming::Transaction(transaction))) => {
                 let (tell, peer) = (tell.clone(), transaction.peer());
-                crew.give(move || shared.conclude(&tell, peer, 0, shared.answer(transaction, &tell)));
+                crew.give(move || {
+                    let mut heard = Heard::default();
+                    let result = shared.answer(transaction, &tell, &mut heard);
+                    shared.conclude(&tell, peer, &heard, result);
+                });
             }
             Err(error) => {
                 let _ = tell.send(Told::Failed(error.into()));
@@ -179,6 +184,15 @@ fn line(sum: &mut Sum, service: Service, peer: std::net::SocketAddr) -> Line {
     let (bytes, sha256) = sum.finish();
     let source = Some(peer.to_string());
     Line { event: "message", message: 0, bytes, sha256, service: service_name(service), holes: None, source }
+}
+
+/// What has come of a stream.
+#[derive(Default)]
+struct Heard {
+    /// Bytes, as far as they came without a gap.
+    came: u64,
+    /// The peer is where its packets come from. What ends in silence has been looked at since it was heard last.
+    is_proved: bool,
 }
 
 /// Enough has come, and there was time to end well.
@@ -225,22 +239,25 @@ impl Shared<'_> {
         }
     }
 
-    /// Says how an association has ended, if not well; so many bytes had come.
-    fn conclude(&self, tell: &Sender<Told>, peer: std::net::SocketAddr, came: u64, result: Result<(), Stopped>) {
+    /// Says how an association has ended, if not well.
+    fn conclude(&self, tell: &Sender<Told>, peer: std::net::SocketAddr, heard: &Heard, result: Result<(), Stopped>) {
         let Err(Stopped::Error(error)) = result else { return };
-        let why = match error {
+        let broke = |why| format!("the association with {peer} broke: {why}");
+        let _ = tell.send(match error {
             // Whoever was here knew the address and the codec.
-            pinnace::Error::ContextFailed(Failure::Abandoned | Failure::Unknown) => bare::gone(came),
-            error => error.to_string(),
-        };
-        let _ = tell.send(Told::Broken(format!("the association with {peer} broke: {why}")));
+            pinnace::Error::ContextFailed(Failure::Abandoned | Failure::Unknown) => {
+                bare::silenced(broke(bare::gone(heard.came)), heard.is_proved)
+            }
+            error => Told::Broken(broke(error.to_string())),
+        });
     }
 
-    /// A stream: its messages, and its end. `came`: bytes, as far as they came without a gap.
-    fn stream(&self, connection: &Connection, tell: &Sender<Told>, came: &mut u64) -> Result<(), Stopped> {
+    /// A stream: its messages, and its end.
+    fn stream(&self, connection: &Connection, tell: &Sender<Told>, heard: &mut Heard) -> Result<(), Stopped> {
         let mut look = || {
             if let Ok(facts) = connection.facts() {
-                *came = facts.rseq.wrapping_sub(facts.start).max(*came);
+                heard.came = facts.rseq.wrapping_sub(facts.start).max(heard.came);
+                heard.is_proved |= facts.is_proved;
             }
         };
         let is_empty = std::cell::Cell::new(true);
@@ -269,7 +286,10 @@ impl Shared<'_> {
             print(line(&mut Sum::default(), connection.service(), connection.peer()));
         }
         connection.finish()?;
-        self.wait(|| connection.wait_closed_timeout(interrupt::LOOK))
+        self.wait(|| {
+            look();
+            connection.wait_closed_timeout(interrupt::LOOK)
+        })
     }
 
     /// Bulk data: buffers are posted, and come back filled; a message may span several.
@@ -308,9 +328,14 @@ impl Shared<'_> {
     }
 
     /// A request, and its response.
-    fn answer(&self, transaction: Transaction, tell: &Sender<Told>) -> Result<(), Stopped> {
+    fn answer(&self, transaction: Transaction, tell: &Sender<Told>, heard: &mut Heard) -> Result<(), Stopped> {
         let peer = transaction.peer();
-        let request = self.wait(|| transaction.request_timeout(interrupt::LOOK))?;
+        let request = self.wait(|| {
+            heard.is_proved |= transaction.facts().is_ok_and(|facts| facts.is_proved);
+            transaction.request_timeout(interrupt::LOOK)
+        })?;
+        // Whoever waits for the response has nothing to say that would show it; the request counts.
+        heard.is_proved = true;
         let mut sum = Sum::default();
         sum.add(&request.data);
         let response = match (&self.args.respond, &self.response) {

@@ -73,6 +73,13 @@ impl Listening {
         });
     }
 
+    /// The next line of standard error; empty if it has ended.
+    pub(crate) fn next_line(&mut self) -> String {
+        let mut line = String::new();
+        self.stderr.read_line(&mut line).expect("UTF-8");
+        line
+    }
+
     pub(crate) fn kill(&mut self) {
         let mut child = self.child.take().expect("it runs");
         child.kill().expect("killed");

@@ -497,6 +497,7 @@ impl Xtp {
             queued: outgoing.queued() - outgoing.sent(),
             in_flight: outgoing.in_flight(),
             is_connected: context.heard,
+            is_proved: context.is_believed(&self.shared),
             is_allocated: !outgoing.waits_for_room(&context.terms(&self.shared)),
             tells_key: context.role == Role::Responder && !context.has_used_key,
             is_sent_whole: outgoing.end().is_some_and(|end| outgoing.acked() >= end),

@@ -104,6 +104,10 @@ pub struct Facts {
     pub in_flight: u64,
     /// The peer has answered.
     pub is_connected: bool,
+    /// The peer has shown that it is where its packets come from, or need not: it is whom the application has named, the
+    /// sender of a group that was joined, or nobody is asked to ([`Config::validates`](crate::Config::validates)). Until then
+    /// anybody may have sent them.
+    pub is_proved: bool,
     /// The peer's allocation has room for what is queued, or nothing is.
     pub is_allocated: bool,
     /// A status of ours carries our key: the peer has not used it yet.

@@ -286,6 +286,31 @@ impl Stream {
         SocketAddr::new(ip, port)
     }
 
+    /// Whether the peer has shown that it is where its packets come from: until then anybody may have sent what has come, in
+    /// anybody's name. It shows that with its first answer; whom this end has connected to, and who comes through shared
+    /// memory, has nothing to show.
+    ///
+    /// ```
+    /// use pinnace::qmp::{Listener, Options, Stream};
+    /// # fn main() -> std::io::Result<()> {
+    /// let listener = Listener::bind("127.0.0.1:0", &Options::default())?;
+    /// let client = Stream::connect(listener.local_addr(), &Options::default())?;
+    /// assert!(client.is_proved());
+    /// client.write(b"ahoy")?;
+    /// let server = listener.accept()?;
+    /// while !server.is_proved() {
+    ///     std::thread::sleep(std::time::Duration::from_millis(1));
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn is_proved(&self) -> bool {
+        match self.inner() {
+            Inner::Engine(connection, _) => connection.facts().is_ok_and(|facts| facts.is_proved),
+            Inner::Shared(_) => true,
+        }
+    }
+
     /// What carries it.
     pub fn way(&self) -> Way {
         match self.inner() {

@@ -3,7 +3,7 @@
 use super::endpoint::turn_away;
 use super::exchange::{Arrival, Exchange};
 use super::port::{Call, End, deadline};
-use super::{AddressSegment, Connection, Received, SendOptions, Sending, Service};
+use super::{AddressSegment, Connection, Facts, Received, SendOptions, Sending, Service};
 use crate::network::with_port;
 use crate::{Error, Message, Unsent};
 use pinnace_runtime::{WaitError, WakeFd};
@@ -105,6 +105,14 @@ impl Transaction {
     /// Who asks.
     pub fn peer(&self) -> SocketAddr {
         self.connection.peer()
+    }
+
+    /// Keys, sequence numbers and spans, as [`Connection::facts`] has them.
+    ///
+    /// # Errors
+    /// If the context is gone.
+    pub fn facts(&self) -> Result<Facts, Error> {
+        self.connection.facts()
     }
 
     /// Waits for the request to come whole.

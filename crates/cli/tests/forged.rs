@@ -1,0 +1,40 @@
+//! Packets of somebody who never answers: anybody can send them in anybody's name, and they are not whom a listener that counts
+//! has waited for.
+
+mod common;
+
+use common::{Listening, content, line, pinnace, run, text};
+use std::net::UdpSocket;
+use std::process::Stdio;
+
+/// Says the first words of a sender to a listener that counts to one, and nothing more. Then somebody comes who answers.
+fn forged(protocol: &str, how: &[&str]) {
+    // An address of their own, so that nobody else takes the port in between.
+    let [nobody, throw_away] = [(); 2].map(|()| UdpSocket::bind("127.0.0.36:0").expect("a socket"));
+    let to = nobody.local_addr().expect("bound").to_string();
+    let send = [&[protocol, "send", "--to", &to, "--size", "1MiB"], how].concat();
+    let mut sender = pinnace(&send).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the command runs");
+    let mut first = [0; 65_536];
+    let (len, _) = nobody.recv_from(&mut first).expect("it says something");
+    sender.kill().expect("killed");
+    sender.wait().expect("waited");
+    drop(nobody);
+
+    let mut listening = Listening::start(&[protocol, "listen", &to, "--count", "1", "--timeout", "0.5"]);
+    throw_away.send_to(&first[..len], &to).expect("sent");
+    let (said, name) = (listening.next_line(), throw_away.local_addr().expect("bound").to_string());
+    assert!(said.contains("broke") && said.contains(&name), "{protocol} {how:?}: {said}");
+    let served = run(&[&[protocol, "send", "--to", &to, "--size", "5"], how].concat());
+    assert_eq!(served.status.code(), Some(0), "{protocol} {how:?}: {}", text(&served.stderr));
+    let (code, out, err) = listening.finish();
+    assert_eq!((code, &*out, &*err), (Some(0), &*line(&content(0, 5)), ""), "{protocol} {how:?}");
+}
+
+/// One after the other, as they share an address.
+#[test]
+fn a_first_from_nobody_is_not_counted() {
+    forged("qmp", &[]);
+    for service in ["connection", "iso-stream", "bulk-data"] {
+        forged("xtp", &["--service", service]);
+    }
+}

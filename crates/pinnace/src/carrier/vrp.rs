@@ -139,6 +139,21 @@ impl Vrp {
         self.out()?.send(frame).map_err(|unsent| unsent.error)
     }
 
+    /// Answers an OPEN with one of its own, until it is known there. Who has gone meanwhile need not know it: what it has sent
+    /// has been acknowledged, and is received.
+    pub(crate) async fn answer(&self, control: &Control) -> Result<(), Error> {
+        let before = self.unreachable();
+        let mut answer = std::pin::pin!(self.open(control)?);
+        loop {
+            match within(Instant::now() + LOOK, &mut answer).await.map(|sent| sent.map_err(|unsent| unsent.error)) {
+                Some(Ok(_) | Err(Error::FrameFailed(Failure::PeerGone))) => return Ok(()),
+                Some(Err(error)) => return Err(error),
+                None if self.unreachable() > before => return Ok(()),
+                None => {}
+            }
+        }
+    }
+
     /// Puts a frame where it belongs; returns it if it is due at once.
     fn on_frame(&self, incoming: &mut Incoming, frame: crate::vrp::Received) -> Option<Received> {
         if incoming.source.is_some_and(|source| source != frame.source()) {

@@ -240,7 +240,7 @@ async fn open_vrp(
     let carrier = if signs.is_zero() { carrier } else { carrier.with_signs_of_life(signs, settings.life_timeout) };
     if is_answered {
         // Its frames come behind this one, or the client would not know whose they are.
-        carrier.open(&Control::new(Kind::Open, agreed.nonce))?.await?;
+        carrier.answer(&Control::new(Kind::Open, agreed.nonce)).await?;
     }
     Ok((Carrier::Vrp(carrier), control, peer))
 }

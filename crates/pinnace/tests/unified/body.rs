@@ -142,6 +142,31 @@ pub(crate) fn outlives(pair: &dyn Fn(&EndpointOptions) -> Pair) {
     assert!(server.recv_timeout(LONG).unwrap().is_none());
 }
 
+/// Whoever is told that all has arrived may go; who accepts it afterwards receives all.
+pub(crate) fn goes_before_it_is_accepted(method: Method) {
+    for closes in [false, true] {
+        let endpoint = Endpoint::bind_with("127.0.0.1:0", &EndpointOptions::default()).unwrap();
+        let listener = endpoint.listen(&Service::new().path(PathClass::Cluster)).unwrap();
+        let to = listener.local_addr().to_string();
+        for _ in 0..3 {
+            let client = Endpoint::client_with(&forced(method)).connect(&to, &duplex()).unwrap();
+            let sent: Vec<_> = (0..10).map(|number| client.send(pattern(1000, number)).unwrap()).collect();
+            sent.into_iter().for_each(|delivery| drop(delivery.wait().unwrap()));
+            if closes {
+                client.close(LONG).unwrap();
+            }
+            drop(client);
+            let server = listener.accept_timeout(LONG).unwrap().unwrap_or_else(|| panic!("{method}: nobody"));
+            (0..10).for_each(|number| expect(&server, &pattern(1000, number)));
+            let end = server.recv_timeout(LONG);
+            assert!(
+                if closes { matches!(end, Ok(None)) } else { !matches!(end, Ok(Some(_))) },
+                "{method} {closes} {end:?}"
+            );
+        }
+    }
+}
+
 /// Several threads send while another one closes: what is said to have arrived is received.
 pub(crate) fn closing_meanwhile(pair: Pair) {
     let Pair { client, server, _endpoint } = pair;

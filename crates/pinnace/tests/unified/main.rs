@@ -124,3 +124,11 @@ over_every_method! {
     vrp: Method::Vrp, &["loss=5% run=16KiB", "", "loss=20% run=64KiB critical=0..4", "lifespan=20s"];
     a1: Method::A1, &["rate=400mbit burst=128KiB", "priority=3", "rate=800mbit burst=256KiB priority=200", ""];
 }
+
+#[test]
+fn who_has_gone_before_it_is_accepted_has_lost_nothing() {
+    // A ZCRP sender waits until it is asked.
+    for method in [Method::Xtp, Method::Qmp, Method::Vrp, Method::A1] {
+        body::goes_before_it_is_accepted(method);
+    }
+}

@@ -509,9 +509,9 @@ impl World {
         let is_empty = self.oracle.dseq == self.oracle.rseq() && self.oracle.spans().is_empty();
         let ring = self.incoming.take_ring();
         assert_eq!(ring.is_some(), is_empty);
-        if ring.is_some() {
+        if let Some(ring) = ring {
             let Place::Ring { buffer, next, .. } = &self.oracle.place else { panic!("there was a ring") };
-            assert_eq!(ring.unwrap().index(), *buffer);
+            assert_eq!(ring.index(), *buffer);
             let second = self.incoming.take_ring().map(|ring| ring.index());
             assert_eq!(second, next.map(|_| buffer + 1));
             assert_eq!(self.incoming.take_ring(), None);

@@ -9,7 +9,7 @@ use pinnace_link::{Link, ReadBuffer, ReadOutcome, Received, SendOutcome, UdpLink
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixDatagram;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use support::{Memory, TRAILER, collect, receive_bytes, send_bytes, train_of};
 
 const V4: &str = "127.0.0.1:0";
@@ -193,16 +193,24 @@ fn a_closed_port_is_unreachable() {
         let gone = UdpSocket::bind(local).unwrap().local_addr().unwrap();
         let mut link = UdpLink::connect(None, gone, &UdpOptions::default()).unwrap();
         assert_eq!(send_bytes(&mut link, Address::Peer, b"x", Ecn::NotCapable), SendOutcome::Sent);
-        std::thread::sleep(Duration::from_millis(20));
-        assert_eq!(send_bytes(&mut link, Address::Peer, b"x", Ecn::NotCapable), SendOutcome::Unreachable);
-        std::thread::sleep(Duration::from_millis(20));
-        send_bytes(&mut link, Address::Peer, b"x", Ecn::NotCapable);
-        std::thread::sleep(Duration::from_millis(20));
+        // On a busy machine a report takes a while. Each is told once: to who sends next, or to who receives.
+        let eventually = |is_told: &mut dyn FnMut() -> bool| {
+            let until = Instant::now() + Duration::from_secs(5);
+            while !is_told() {
+                assert!(Instant::now() < until, "nobody reports that the port is closed");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        };
+        eventually(&mut || send_bytes(&mut link, Address::Peer, b"x", Ecn::NotCapable) == SendOutcome::Unreachable);
         let mut plan = ReceivePlan::new();
         plan.reset(1);
         plan.top_up(ReadBuffer::READ_BYTES);
-        let outcome = link.receive(&plan, &Memory::zeros(1).table, &mut ReadBuffer::new()).unwrap();
-        assert!(matches!(outcome, ReadOutcome::Unreachable), "{outcome:?}");
+        eventually(&mut || {
+            send_bytes(&mut link, Address::Peer, b"x", Ecn::NotCapable);
+            std::thread::sleep(Duration::from_millis(5));
+            let outcome = link.receive(&plan, &Memory::zeros(1).table, &mut ReadBuffer::new()).unwrap();
+            matches!(outcome, ReadOutcome::Unreachable)
+        });
         assert!(link.counters().unreachable_reports >= 2);
     }
 }

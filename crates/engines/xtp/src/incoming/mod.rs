@@ -221,8 +221,8 @@ impl Incoming {
         Some(ring)
     }
 
-    /// Whether the window should be larger: a whole one has been consumed since it was widened, the application keeps up with
-    /// what comes, and it comes from where it says it does.
+    /// Whether the window should be larger: a whole one has been consumed since it was widened, and the application keeps
+    /// up with what comes.
     #[inline]
     pub(crate) fn is_outgrown(&self) -> bool {
         let window = self.policy.rwindow;
@@ -230,7 +230,6 @@ impl Incoming {
             && self.consumed >= window
             && self.rseq - self.dseq <= u64::from(window / 4)
             && !self.shows_holes()
-            && self.is_proved
     }
 
     /// Whether there is a ring that a larger one can take over from now.

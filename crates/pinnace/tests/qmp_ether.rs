@@ -3,31 +3,19 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::print_stdout)] // why a test was skipped
 
+#[path = "support/namespace.rs"]
+mod namespace;
+
+use namespace::{ip, namespace};
 use pinnace::qmp::{Carrier, Endpoint, EtherAddress, Listener, Options, Pool, PoolOptions, Shutdown, Stream, Way};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::Command;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 const HERE: &str = "10.81.0.1";
 const THERE: &str = "10.81.0.2";
-
-fn ip(arguments: &str) -> bool {
-    let output = Command::new("ip").args(arguments.split_whitespace()).output();
-    output.is_ok_and(|output| output.status.success())
-}
-
-/// A namespace of this thread alone.
-fn namespace() -> bool {
-    // SAFETY: changes this thread's namespace only, which ends with the test.
-    let done = unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0 && ip("link set lo up");
-    if !done {
-        println!("skipped: no network namespace here ({})", std::io::Error::last_os_error());
-    }
-    done
-}
 
 /// Runs `server` and `client` in two namespaces that a veth joins. What it returns is passed from the first to the second.
 fn apart<T: Send + 'static>(mtu: usize, server: impl FnOnce(mpsc::Sender<T>) + Send + 'static, client: impl FnOnce(T)) {

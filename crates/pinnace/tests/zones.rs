@@ -4,11 +4,14 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::print_stdout)] // why a test was skipped
 
+#[path = "support/namespace.rs"]
+mod namespace;
+
+use namespace::{ip, namespace};
 use pinnace::service::{Method, Path, PathClass, Selection, Service};
 use pinnace::{Connection, Endpoint, EndpointOptions, a1, qmp, xtp};
 use std::io::Write;
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
-use std::process::Command;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -17,21 +20,6 @@ const LONG: Duration = Duration::from_secs(20);
 const HERE: &str = "fe80::a";
 const THERE: &str = "fe80::b";
 const METHODS: [Method; 5] = [Method::Zcrp, Method::Vrp, Method::Xtp, Method::Qmp, Method::A1];
-
-fn ip(arguments: &str) -> bool {
-    let output = Command::new("ip").args(arguments.split_whitespace()).output();
-    output.is_ok_and(|output| output.status.success())
-}
-
-/// A namespace of this thread alone.
-fn namespace() -> bool {
-    // SAFETY: changes this thread's namespace only, which ends with the test.
-    let done = unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0 && ip("link set lo up");
-    if !done {
-        println!("skipped: no network namespace here ({})", std::io::Error::last_os_error());
-    }
-    done
-}
 
 /// An interface here, and its address.
 fn up(interface: &str, address: &str) -> bool {

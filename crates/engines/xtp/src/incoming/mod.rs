@@ -184,8 +184,8 @@ impl Incoming {
         }
     }
 
-    /// Lends a ring of `bytes` bytes, less than 2^32 of which are used; the next byte to be consumed lies at its start. False, and not taken, if there is
-    /// memory already.
+    /// Lends a ring of `bytes` bytes, less than 2^32 of which are used; the next byte to be consumed lies at its start.
+    /// False, and not taken, if there is memory already.
     pub(crate) fn set_ring(&mut self, buffer: BufferId, bytes: u64) -> bool {
         self.lend_ring(buffer, bytes, 0)
     }

@@ -44,6 +44,8 @@ pub(crate) struct A1 {
     has_ended: AtomicBool,
     /// The end of ours has been reached, behind which nothing is sent; and calls that are about to send something.
     is_over: AtomicBool,
+    /// The end is behind what was sent.
+    is_end_said: AtomicBool,
     sending: AtomicUsize,
     /// The peer is the source of a multicast, to which nothing is sent.
     is_of_many: bool,
@@ -124,6 +126,7 @@ impl A1 {
             nonce,
             has_ended: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
+            is_end_said: AtomicBool::new(false),
             sending: AtomicUsize::new(0),
             is_of_many: false,
             again: Again::default(),
@@ -188,6 +191,21 @@ impl A1 {
     fn stop_sending(&self) -> bool {
         self.is_over.store(true, Ordering::SeqCst);
         self.sending.load(Ordering::SeqCst) == 0
+    }
+
+    /// Says the end behind all that was sent, once. A window that is full waits no longer than whoever closes.
+    fn say_end(&self, deadline: Option<Instant>) -> Result<(), Error> {
+        if self.is_end_said.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        let end = self.control(Kind::End);
+        match left(deadline) {
+            None => self.connection.send(end, Full::Block),
+            Some(left) => self.connection.send_timeout(end, left),
+        }
+        .map_err(|unsent| unsent.error)?;
+        self.is_end_said.store(true, Ordering::SeqCst);
+        Ok(())
     }
 
     /// If the peer does not acknowledge this, the connection is given up.
@@ -344,15 +362,13 @@ impl Carry for A1 {
         while !self.stop_sending() && left(deadline).is_none_or(|left| !left.is_zero()) {
             std::thread::sleep(SOON);
         }
+        if !self.stop_sending() {
+            // What somebody waits to send must not come behind the end.
+            return Err(Error::Timeout);
+        }
         let flushed = self.flush(deadline);
         // The protocol has one end for both ways; this is the end of ours.
-        let end = self.control(Kind::End);
-        // A window that is full waits no longer than whoever closes.
-        let told = match left(deadline) {
-            None => self.connection.send(end, Full::Block),
-            Some(left) => self.connection.send_timeout(end, left),
-        };
-        match told.map_err(|unsent| unsent.error).and_then(|()| self.flush(deadline)) {
+        match self.say_end(deadline).and_then(|()| self.flush(deadline)) {
             // The peer has closed, and needs to know nothing more.
             Err(Error::CallRefused(Refused::NoConnection)) => flushed,
             told => flushed.and(told),
@@ -369,7 +385,10 @@ impl Carry for A1 {
             within(Instant::now() + SOON, std::future::pending::<()>()).await;
         }
         // With a window that is full there is no room for the end yet.
-        self.connection.send_async(self.control(Kind::End)).await.map_err(|unsent| unsent.error)?;
+        if !self.is_end_said.load(Ordering::SeqCst) {
+            self.connection.send_async(self.control(Kind::End)).await.map_err(|unsent| unsent.error)?;
+            self.is_end_said.store(true, Ordering::SeqCst);
+        }
         self.flush_async().await
     }
 }

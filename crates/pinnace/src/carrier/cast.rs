@@ -16,6 +16,7 @@ use crate::{Error, Message, Unsent};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -34,6 +35,8 @@ pub(crate) struct Cast {
     receivers: Mutex<Vec<Receiver>>,
     /// Held while somebody is invited.
     inviting: Mutex<()>,
+    /// The end is behind what was sent.
+    is_end_said: AtomicBool,
 }
 
 #[derive(Clone, Debug)]
@@ -63,7 +66,13 @@ fn one_way() -> Error {
 impl Cast {
     /// Nobody is there yet.
     pub(crate) fn new(socket: Socket, invitation: Invitation) -> Self {
-        Self { socket, invitation, receivers: Mutex::default(), inviting: Mutex::new(()) }
+        Self {
+            socket,
+            invitation,
+            receivers: Mutex::default(),
+            inviting: Mutex::new(()),
+            is_end_said: AtomicBool::new(false),
+        }
     }
 
     pub(crate) fn socket(&self) -> &Socket {
@@ -288,9 +297,11 @@ impl Carry for Cast {
     fn close(&self, deadline: Option<Instant>) -> Result<(), Error> {
         let flushed = self.flush(deadline);
         let told = match left(deadline) {
+            _ if self.is_end_said.load(Ordering::SeqCst) => Ok(()),
             None => self.socket.send(self.end(), Full::Block),
             Some(left) => self.socket.send_timeout(self.end(), left),
         };
+        self.is_end_said.fetch_or(told.is_ok(), Ordering::SeqCst);
         self.told(told.map_err(|unsent| unsent.error).and_then(|()| self.flush(deadline))).and(flushed)
     }
 
@@ -302,11 +313,12 @@ impl Carry for Cast {
 
     async fn close_async(&self) -> Result<(), Error> {
         // With a window that is full there is no room for the end yet.
-        let told = match self.socket.send_async(self.end()).await {
-            Ok(()) => self.flush_async().await,
-            Err(unsent) => Err(unsent.error),
-        };
-        self.told(told)
+        if !self.is_end_said.load(Ordering::SeqCst) {
+            let said = self.socket.send_async(self.end()).await;
+            self.told(said.map_err(|unsent| unsent.error))?;
+            self.is_end_said.store(true, Ordering::SeqCst);
+        }
+        self.told(self.flush_async().await)
     }
 }
 

@@ -48,6 +48,8 @@ pub(crate) struct Vrp {
     longest_silence: Option<Duration>,
     /// Words of ours that were refused.
     unheard: AtomicU32,
+    /// The end, once it was said, and as long as nobody knows whether the peer has heard it.
+    said: Mutex<Option<crate::vrp::Sending>>,
     terms: Mutex<Terms>,
     incoming: Turn<Incoming>,
 }
@@ -110,7 +112,17 @@ impl Vrp {
         };
         let Ways { to, out, back } = ways;
         let (terms, incoming) = (Mutex::new(Terms::of(service)), Turn::new(incoming));
-        Self { to, out, back, nonce, longest_silence: None, unheard: AtomicU32::new(0), terms, incoming }
+        Self {
+            to,
+            out,
+            back,
+            nonce,
+            longest_silence: None,
+            unheard: AtomicU32::new(0),
+            said: Mutex::default(),
+            terms,
+            incoming,
+        }
     }
 
     /// The peer shows so often that it is there, if it sends nothing else: `timeout` is how long it may be silent, or some
@@ -264,6 +276,21 @@ impl Vrp {
         self.open(&Control { piece, ..Control::new(Kind::End, self.nonce) })
     }
 
+    /// Says the end, unless it is under way: whoever closes again only waits again.
+    fn said_end(&self) -> Result<(), Error> {
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if said.is_none() {
+            *said = Some(self.end()?);
+        }
+        Ok(())
+    }
+
+    /// Whether the end that was said needs not be said again, now that nothing is under way.
+    fn is_heard(&self) -> bool {
+        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner).take();
+        said.is_none_or(|end| self.is_told(end))
+    }
+
     /// Whether the peer knows of the end, or can not be told; otherwise it has refused it.
     fn is_told(&self, end: crate::vrp::Sending) -> bool {
         match end.probe() {
@@ -286,9 +313,9 @@ impl Vrp {
 
     fn say_end(&self, deadline: Option<Instant>) -> Result<(), Error> {
         loop {
-            let end = self.end()?;
+            self.said_end()?;
             farewell(deadline, |until| self.out()?.flush_until(until), || self.unreachable())?;
-            if self.is_told(end) {
+            if self.is_heard() {
                 return Ok(());
             }
             if left(deadline).is_some_and(|left| left < REFUSED) {
@@ -301,7 +328,7 @@ impl Vrp {
     async fn say_end_async(&self) -> Result<(), Error> {
         let before = self.unreachable();
         loop {
-            let end = self.end()?;
+            self.said_end()?;
             loop {
                 match within(Instant::now() + LOOK, self.out()?.flush_async()).await {
                     Some(flushed) => break flushed?,
@@ -309,7 +336,7 @@ impl Vrp {
                     None => {}
                 }
             }
-            if self.is_told(end) {
+            if self.is_heard() {
                 return Ok(());
             }
             within(Instant::now() + REFUSED, std::future::pending::<()>()).await;
@@ -537,7 +564,7 @@ impl Carry for Vrp {
         self.terms().is_over = true;
         let told = self.open(&Control::new(Kind::Abort, self.nonce));
         if let (Some(out), Ok(_told)) = (&self.out, told) {
-            let _ = out.flush_until(Some(deadline));
+            let _ = farewell(Some(deadline), |until| out.flush_until(until), || self.unreachable());
         }
     }
 

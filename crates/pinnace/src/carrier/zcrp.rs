@@ -16,7 +16,7 @@ use crate::zcrp::{Progress, Receiver, Receiving, Refused, Sender};
 use crate::{Error, Message, Unsent};
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// See the [module](self).
@@ -29,10 +29,20 @@ pub(crate) struct Zcrp {
     piece: usize,
     longest: u64,
     pool: Arc<Pool>,
-    /// Held while the pieces of a message are queued, which belong together. Whether the end has been reached, behind which
-    /// nothing is queued.
-    sending: Mutex<bool>,
+    /// Held while the pieces of a message are queued, which belong together.
+    sending: Mutex<Phase>,
     incoming: Turn<Incoming>,
+}
+
+/// How far sending is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Phase {
+    #[default]
+    Open,
+    /// Nothing more is queued.
+    Over,
+    /// Nor is the end, which is.
+    EndQueued,
 }
 
 /// What is to come.
@@ -57,7 +67,7 @@ impl Zcrp {
     pub(crate) fn new(halves: (Sender, Receiver), nonce: u64, piece: u32, longest: u64) -> Self {
         let (sender, receiver) = halves;
         let incoming = Turn::new(Incoming::default());
-        let (pool, sending) = (Pool::new(piece), Mutex::new(false));
+        let (pool, sending) = (Pool::new(piece), Mutex::default());
         Self { sender, receiver, nonce, piece: piece as usize, longest, pool, sending, incoming }
     }
 
@@ -139,13 +149,39 @@ impl Zcrp {
         Control::parse(&message, Some(self.nonce)).map_err(|_| no_buffers())
     }
 
+    fn sending(&self) -> MutexGuard<'_, Phase> {
+        self.sending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn stop_sending(&self) {
+        let mut phase = self.sending();
+        if *phase == Phase::Open {
+            *phase = Phase::Over;
+        }
+    }
+
+    fn farewell(&self, deadline: Option<Instant>) -> Result<(), Error> {
+        farewell(deadline, |until| self.flush(until), || self.sender.counters().unreachable_reports)
+    }
+
+    /// The end goes behind all that is queued, once.
+    fn queue_end(&self) -> Result<(), Error> {
+        let mut phase = self.sending();
+        if *phase != Phase::EndQueued {
+            let end = Message::from_vec(Control::new(Kind::End, self.nonce).encode());
+            drop(self.sender.send(end).map_err(|unsent| unsent.error)?);
+            *phase = Phase::EndQueued;
+        }
+        Ok(())
+    }
+
     fn control(&self, kind: Kind) -> Result<crate::zcrp::Sending, Error> {
         self.open(&Control::new(kind, self.nonce))
     }
 
     /// Sends a word of the connection's own.
     pub(crate) fn open(&self, control: &Control) -> Result<crate::zcrp::Sending, Error> {
-        let _turn = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = self.sending();
         self.sender.send(Message::from_vec(control.encode())).map_err(|unsent| unsent.error)
     }
 
@@ -206,8 +242,8 @@ fn no_buffers() -> Error {
 
 impl Bounded for Zcrp {
     fn begin(&self, message: Message, _: Option<&Special>, _: Duration) -> Result<Sending, Unsent> {
-        let is_over = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
-        if *is_over {
+        let phase = self.sending();
+        if *phase != Phase::Open {
             return Err(Unsent::new(message, ConnectionError::Closed));
         }
         if message.len() < self.piece {
@@ -300,16 +336,19 @@ impl Carry for Zcrp {
     }
 
     fn close(&self, deadline: Option<Instant>) -> Result<(), Error> {
-        *self.sending.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.flush(deadline)?;
-        drop(self.control(Kind::End)?);
-        farewell(deadline, |until| self.flush(until), || self.sender.counters().unreachable_reports)
+        self.stop_sending();
+        let flushed = self.flush(deadline);
+        if matches!(flushed, Ok(()) | Err(Error::Timeout)) {
+            self.queue_end()?;
+        }
+        flushed?;
+        self.farewell(deadline)
     }
 
     fn abort(&self, deadline: Instant) {
-        *self.sending.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.stop_sending();
         if self.control(Kind::Abort).is_ok() {
-            let _ = self.flush(Some(deadline));
+            let _ = self.farewell(Some(deadline));
         }
     }
 }

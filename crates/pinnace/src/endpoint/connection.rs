@@ -8,13 +8,16 @@ use crate::{Error, Message, Unsent, a1};
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long the end of a connection waits for what was sent.
 const LINGER: Duration = Duration::from_secs(1);
 /// How long a connection that is broken off tries to say so.
 const FAREWELL: Duration = Duration::from_millis(200);
+/// How often it is looked whether a connection is still there whose end nobody waits for.
+const LOOK: Duration = Duration::from_millis(20);
 /// No end lasts longer: beyond all that clocks tell there is none.
 const LONGEST_LINGER: Duration = Duration::from_secs(1 << 30);
 
@@ -33,7 +36,7 @@ pub(crate) struct Parts {
 /// second to arrive.
 #[derive(Debug)]
 pub struct Connection {
-    carrier: Carrier,
+    carrier: Arc<Carrier>,
     method: Method,
     path: Path,
     peer: SocketAddr,
@@ -45,7 +48,9 @@ pub struct Connection {
     owed: AtomicU64,
     is_closed: AtomicBool,
     /// The end was told, and nothing is left to be given up.
-    has_ended: AtomicBool,
+    has_ended: Arc<AtomicBool>,
+    /// The end cannot be told in order any more: something is lost.
+    has_failed: AtomicBool,
     /// The most bytes of a message that the service has named.
     largest: AtomicU64,
     shown: Shown,
@@ -57,7 +62,7 @@ impl Connection {
         let (transacting, owed, is_closed) = (Turn::new(()), AtomicU64::new(0), AtomicBool::new(false));
         let service_text = service.to_string();
         let shown = Shown::new(method.name(), &peers(&carrier, peer), &service_text);
-        let has_ended = AtomicBool::new(false);
+        let (carrier, has_ended) = (Arc::new(carrier), Arc::new(AtomicBool::new(false)));
         let largest = AtomicU64::new(largest_of(&service));
         let service = Mutex::new(service);
         Self {
@@ -71,6 +76,7 @@ impl Connection {
             owed,
             is_closed,
             has_ended,
+            has_failed: AtomicBool::new(false),
             largest,
             shown,
         }
@@ -454,15 +460,50 @@ impl Connection {
     /// Ends what is sent: waits at most `linger` for it to arrive, and tells the peer, whose next
     /// [`recv`](Connection::recv) behind the last message is `None`. What the peer sends can still be received.
     ///
+    /// Without the time for that it fails with [`Error::Timeout`], and the end follows what was sent as long as the connection
+    /// is there; to close again is to wait again. So `close(Duration::ZERO)` ends what is sent and waits for nothing.
+    ///
     /// # Errors
     /// If not everything has arrived, or nobody knows.
     pub fn close(&self, linger: Duration) -> Result<(), Error> {
-        if self.is_closed.swap(true, Ordering::Relaxed) {
+        let is_first = self.ends();
+        if self.has_ended.load(Ordering::Relaxed) {
             return Ok(());
         }
-        self.shown.close();
         let closed = self.carrier.close(Instant::now().checked_add(linger));
-        self.has_ended.fetch_or(closed.is_ok(), Ordering::Relaxed);
+        self.closed(is_first, closed)
+    }
+
+    /// Nothing more is sent. Returns whether it was before.
+    fn ends(&self) -> bool {
+        let is_first = !self.is_closed.swap(true, Ordering::Relaxed);
+        if is_first {
+            self.shown.close();
+        }
+        is_first
+    }
+
+    /// What a close has come to. If nobody waits for the end any more, a thread sees to it that it is told.
+    fn closed(&self, is_first: bool, closed: Result<(), Error>) -> Result<(), Error> {
+        match &closed {
+            Ok(()) => self.has_ended.store(true, Ordering::Relaxed),
+            Err(Error::Timeout) if is_first => {
+                let (carrier, has_ended) = (Arc::downgrade(&self.carrier), Arc::clone(&self.has_ended));
+                // Without one the end is told by whoever closes again, or drops the connection.
+                let _ = thread::Builder::new().name("pinnace-end".into()).spawn(move || {
+                    while !has_ended.load(Ordering::Relaxed)
+                        && let Some(carrier) = carrier.upgrade()
+                    {
+                        match carrier.close(Some(Instant::now() + LOOK)) {
+                            Err(Error::Timeout) => {}
+                            told => return has_ended.store(told.is_ok(), Ordering::Relaxed),
+                        }
+                    }
+                });
+            }
+            Err(Error::Timeout) => {}
+            Err(_) => self.has_failed.store(true, Ordering::Relaxed),
+        }
         closed
     }
 
@@ -498,7 +539,8 @@ impl Connection {
     /// # Errors
     /// As [`Connection::close`].
     pub async fn close_async(&self, linger: Duration) -> Result<(), Error> {
-        if self.is_closed.swap(true, Ordering::Relaxed) {
+        let is_first = self.ends();
+        if self.has_ended.load(Ordering::Relaxed) {
             return Ok(());
         }
         let until = Instant::now() + linger.min(LONGEST_LINGER);
@@ -509,8 +551,7 @@ impl Connection {
             Err(Error::CallRefused(a1::Refused::NoConnection)) => flushed,
             told => flushed.and(told),
         };
-        self.has_ended.fetch_or(closed.is_ok(), Ordering::Relaxed);
-        closed
+        self.closed(is_first, closed)
     }
 }
 
@@ -533,9 +574,12 @@ fn peers(carrier: &Carrier, first: SocketAddr) -> String {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if thread::panicking() {
             return self.abort();
         }
-        let _ = self.close(LINGER);
+        // To wait again is of no use then.
+        if *self.has_failed.get_mut() || self.close(LINGER).is_err() {
+            self.abort();
+        }
     }
 }

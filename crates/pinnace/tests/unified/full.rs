@@ -1,6 +1,6 @@
 //! What happens where more is sent than the peer receives: whoever must not wait is told so, and loses nothing.
 
-use pinnace::{Connection, Delivery};
+use pinnace::{Connection, Delivery, Error};
 use std::time::{Duration, Instant};
 
 const LONG: Duration = Duration::from_secs(20);
@@ -83,5 +83,28 @@ pub(crate) fn closing<T>(pairs: [(Connection, Connection, T); 2]) {
         assert!((LINGER..10 * LINGER).contains(&took), "{took:?}, a task: {is_task}");
         drop(closing.join().unwrap());
         drop(server);
+    }
+}
+
+/// An end for which nobody waits follows what was sent, while its sender is still there and receives.
+pub(crate) fn ends_by_itself<T>(pairs: [(Connection, Connection, T); 2]) {
+    const MESSAGES: u32 = 200;
+    for (is_task, (client, server, _kept)) in [false, true].into_iter().zip(pairs) {
+        for number in 0..MESSAGES {
+            drop(client.send(message(number, 5000)).unwrap());
+        }
+        let result =
+            if is_task { pollster::block_on(client.close_async(Duration::ZERO)) } else { client.close(Duration::ZERO) };
+        assert!(matches!(result, Ok(()) | Err(Error::Timeout)), "{result:?}, a task: {is_task}");
+        for number in 0..MESSAGES {
+            let received = server.recv_timeout(LONG).unwrap().expect("a message, not the end");
+            assert!(*received == *message(number, 5000), "message {number}, a task: {is_task}");
+        }
+        assert!(server.recv_timeout(LONG).unwrap().is_none(), "a task: {is_task}");
+        // The other way is open.
+        drop(server.send(b"that was all".to_vec()).unwrap());
+        assert_eq!(&*client.recv_timeout(LONG).unwrap().unwrap(), b"that was all");
+        // Whoever closes again waits for what the first did not.
+        client.close(LONG).unwrap();
     }
 }

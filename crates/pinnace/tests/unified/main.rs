@@ -59,6 +59,11 @@ macro_rules! over_every_method {
                 }
 
                 #[test]
+                fn an_end_that_nobody_waits_for_is_told() {
+                    full::ends_by_itself([pair(), pair()].map(|it| (it.client, it.server, it._endpoint)));
+                }
+
+                #[test]
                 fn memory_of_the_caller_is_received_into() {
                     body::into_memory(&pair());
                 }

@@ -11,17 +11,22 @@
 //! `PINNACE_LIVES=N` lives N connections a method instead of a few, `PINNACE_SEED` begins with another seed.
 #![allow(clippy::print_stdout)] // A test at random says its seed.
 
+use pinnace::daemon::{Daemon, DaemonOptions};
 use pinnace::link::FaultOptions;
 use pinnace::service::{Method, PathClass, Selection, Service};
 use pinnace::zcrp::Progress;
 use pinnace::{Connection, ConnectionError, Delivery, Endpoint, EndpointOptions, Error, Listener};
 use pinnace_core::{Random, mix64};
 use std::collections::BTreeSet;
+use std::process::Command;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 const LONG: Duration = Duration::from_secs(30);
+/// In the environment of a process that finds a daemon.
+const WITH_DAEMON: &str = "PINNACE_TEST_DAEMON";
 /// As many live at the same time, with one listener.
 const TOGETHER: usize = 5;
 
@@ -364,6 +369,27 @@ fn zcrp_loses_nothing_in_silence() {
 #[test]
 fn vrp_loses_nothing_in_silence() {
     lives(Method::Vrp);
+}
+
+#[test]
+fn shared_memory_loses_nothing_in_silence() {
+    if std::env::var_os(WITH_DAEMON).is_some() {
+        return lives(Method::SharedMemory);
+    }
+    // Where the daemon is to be found, a process learns when it begins.
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("daemon.sock");
+    let options = DaemonOptions { socket: Some(socket.clone()), ..DaemonOptions::default() };
+    let daemon = Arc::new(Daemon::bind(&options).unwrap());
+    let serving = std::thread::spawn({
+        let daemon = Arc::clone(&daemon);
+        move || daemon.run()
+    });
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "shared_memory_loses_nothing_in_silence", "--nocapture"]);
+    assert!(child.env("PINNACE_DAEMON", &socket).env(WITH_DAEMON, "1").status().unwrap().success());
+    daemon.stop();
+    serving.join().unwrap().unwrap();
 }
 
 #[test]

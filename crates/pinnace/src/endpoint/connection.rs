@@ -49,6 +49,8 @@ pub struct Connection {
     is_closed: AtomicBool,
     /// The end was told, and nothing is left to be given up.
     has_ended: Arc<AtomicBool>,
+    /// Both ways were ended at this end, and not in order.
+    is_broken_off: AtomicBool,
     /// The end cannot be told in order any more: something is lost.
     has_failed: AtomicBool,
     /// The most bytes of a message that the service has named.
@@ -76,6 +78,7 @@ impl Connection {
             owed,
             is_closed,
             has_ended,
+            is_broken_off: AtomicBool::new(false),
             has_failed: AtomicBool::new(false),
             largest,
             shown,
@@ -236,9 +239,16 @@ impl Connection {
             }
             // It is gone.
             Err(Error::MessageTooLong(_)) => self.pay(),
-            Ok(None) | Err(_) => {}
+            Ok(None) => self.check_end()?,
+            Err(_) => {}
         }
         received
+    }
+
+    /// Of whoever has broken off nobody knows whether the peer's end was reached in order.
+    #[cold]
+    fn check_end(&self) -> Result<(), Error> {
+        if self.is_broken_off.load(Ordering::Relaxed) { Err(ConnectionError::Closed.into()) } else { Ok(()) }
     }
 
     /// Something has come: if a response is owed, that is it.
@@ -268,8 +278,7 @@ impl Connection {
 
     fn recv_into_until(&self, buffer: &mut [u8], deadline: Option<Instant>) -> Result<Option<ReceivedInto>, Error> {
         let received = self.carrier.recv_into(buffer, deadline);
-        self.count_into(&received);
-        received
+        self.counted_into(received)
     }
 
     /// Like [`Connection::recv_into`], for tasks.
@@ -278,15 +287,19 @@ impl Connection {
     /// As [`Connection::recv_into`].
     pub async fn recv_into_async(&self, buffer: &mut [u8]) -> Result<Option<ReceivedInto>, Error> {
         let received = self.carrier.recv_into_async(buffer).await;
-        self.count_into(&received);
-        received
+        self.counted_into(received)
     }
 
-    fn count_into(&self, received: &Result<Option<ReceivedInto>, Error>) {
-        if let Ok(Some(ReceivedInto { len, holes, .. })) = received {
-            self.shown.count_received(*len, holes.iter().map(ExactSizeIterator::len).sum());
-            self.pay();
+    fn counted_into(&self, received: Result<Option<ReceivedInto>, Error>) -> Result<Option<ReceivedInto>, Error> {
+        match &received {
+            Ok(Some(ReceivedInto { len, holes, .. })) => {
+                self.shown.count_received(*len, holes.iter().map(ExactSizeIterator::len).sum());
+                self.pay();
+            }
+            Ok(None) => self.check_end()?,
+            Err(_) => {}
         }
+        received
     }
 
     /// Sends a request, and waits for the next message, which is the response. One request is under way at a time: others
@@ -529,6 +542,7 @@ impl Connection {
         self.is_closed.store(true, Ordering::Relaxed);
         // Also while somebody waits for what he sent to arrive; but not where all has.
         if !self.has_ended.swap(true, Ordering::Relaxed) {
+            self.is_broken_off.store(true, Ordering::Relaxed);
             self.shown.close();
             self.carrier.abort(Instant::now() + FAREWELL);
         }

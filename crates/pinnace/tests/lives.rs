@@ -279,7 +279,10 @@ fn together(method: Method, seed: u64) {
     });
     println!("{method}, PINNACE_SEED={seed}{}", if fault.is_some() { ", a path that loses" } else { "" });
     let plans: Vec<_> = (0..TOGETHER as u8).map(|number| plans(&mut random, number)).collect();
-    let service: Service = "direction=duplex largest=1MiB".parse().unwrap();
+    // Those two stay at home.
+    let stays = matches!(method, Method::Qmp | Method::SharedMemory);
+    let path = if random.chance(0.5) && !stays { "internet" } else { "host" };
+    let service: Service = format!("direction=duplex largest=1MiB path={path}").parse().unwrap();
     let options = EndpointOptions { fault, peer_timeout: Duration::from_secs(8), ..EndpointOptions::default() };
     let endpoint = Endpoint::bind_with("127.0.0.1:0", &options).unwrap();
     let listener = endpoint.listen(&Service::new().path(PathClass::Cluster)).unwrap();

@@ -15,18 +15,22 @@ use pinnace::daemon::{Daemon, DaemonOptions};
 use pinnace::link::FaultOptions;
 use pinnace::service::{Method, PathClass, Selection, Service};
 use pinnace::zcrp::Progress;
-use pinnace::{Connection, ConnectionError, Delivery, Endpoint, EndpointOptions, Error, Listener};
+use pinnace::{Connection, ConnectionError, Delivery, Endpoint, EndpointOptions, Error, Listener, Received, Unsent};
 use pinnace_core::{Random, mix64};
 use std::collections::BTreeSet;
+use std::pin::pin;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{Scope, ScopedJoinHandle};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 const LONG: Duration = Duration::from_secs(30);
 /// In the environment of a process that finds a daemon.
 const WITH_DAEMON: &str = "PINNACE_TEST_DAEMON";
+/// Bytes of a message, at most.
+const LARGEST: usize = 300_000;
 /// As many live at the same time, with one listener.
 const TOGETHER: usize = 5;
 
@@ -42,12 +46,25 @@ enum Going {
     BreaksOff,
 }
 
+/// How an end calls the library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Manner {
+    Waits,
+    /// Never waits, and looks again: to send; into memory of its own, which may be too small: to receive.
+    Looks,
+    /// Tasks, that are given up for something else, and begun anew.
+    Tasks,
+    /// The same, into memory of its own.
+    TasksWithMemory,
+}
+
 /// What one end does in its life.
 #[derive(Clone, Debug)]
 struct Plan {
     /// Which connection, and which of its ends: the seed of what is sent.
     whose: u8,
     lens: Vec<usize>,
+    manner: Manner,
     /// Waits for each delivery before it sends the next message.
     is_patient: bool,
     /// Sometimes rests before it sends or receives, at most so long.
@@ -105,7 +122,7 @@ fn pattern(whose: u8, number: usize, len: usize) -> Vec<u8> {
 fn plan(random: &mut Random, whose: u8) -> Plan {
     let most = [1, 3, 30, 200][random.below(4) as usize];
     let messages = 1 + random.below(most) as usize;
-    let largest = if messages > 30 { 3_000 } else { 300_000 };
+    let largest = if messages > 30 { 3_000 } else { LARGEST as u64 };
     let len = |random: &mut Random| match random.below(4) {
         0 => 1,
         1 => 1 + random.below(1_400) as usize,
@@ -116,6 +133,7 @@ fn plan(random: &mut Random, whose: u8) -> Plan {
     Plan {
         whose,
         lens,
+        manner: [Manner::Waits, Manner::Looks, Manner::Tasks, Manner::TasksWithMemory][random.below(4) as usize],
         is_patient: random.below(5) == 0,
         rest: Duration::from_micros([0, 0, 200, 5_000][random.below(4) as usize]),
         reads: (random.below(4) == 0).then(|| random.below(messages as u64) as usize),
@@ -141,8 +159,87 @@ fn plans(random: &mut Random, number: u8) -> [Plan; 2] {
 
 fn rests(random: &mut Random, rest: Duration) {
     if !rest.is_zero() && random.below(4) == 0 {
-        std::thread::sleep(rest.mul_f64(random.unit_f64()));
+        thread::sleep(rest.mul_f64(random.unit_f64()));
     }
+}
+
+/// Wakes a thread.
+struct Unpark(thread::Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// What comes of it within this time. `None`: it is given up.
+fn block_on_for<T>(time: Duration, future: impl Future<Output = T>) -> Option<T> {
+    let (mut future, end) = (pin!(future), Instant::now() + time);
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    loop {
+        if let Poll::Ready(result) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return Some(result);
+        }
+        thread::park_timeout(end.checked_duration_since(Instant::now())?);
+    }
+}
+
+/// Begins to send. What was given up was not sent.
+fn begin(connection: &Connection, manner: Manner, message: &[u8], random: &mut Random) -> Result<Delivery, Unsent> {
+    loop {
+        match manner {
+            Manner::Waits => return connection.send(message),
+            Manner::Looks => match connection.try_send(message) {
+                Err(unsent) if unsent.error.would_block() => thread::sleep(Duration::from_micros(300)),
+                sent => return sent,
+            },
+            Manner::Tasks | Manner::TasksWithMemory => {
+                if let Some(sent) = block_on_for(soon(random), connection.send_async(message)) {
+                    return sent;
+                }
+            }
+        }
+    }
+}
+
+fn soon(random: &mut Random) -> Duration {
+    Duration::from_micros(random.below(2_000))
+}
+
+/// The next message, and how many are missing before it.
+fn next(connection: &Connection, manner: Manner, random: &mut Random) -> Result<Option<(Vec<u8>, u64)>, Error> {
+    let whole = |received: Received| {
+        assert!(received.is_whole());
+        (received.to_vec(), received.missed())
+    };
+    let end = Instant::now() + LONG;
+    let mut memory = vec![0; [1, 1_400, LARGEST][random.below(3) as usize]];
+    while Instant::now() < end {
+        let received = match manner {
+            Manner::Waits => return Ok(connection.recv_timeout(LONG)?.map(whole)),
+            Manner::Tasks => match block_on_for(soon(random), connection.recv_async()) {
+                Some(received) => return Ok(received?.map(whole)),
+                None => continue,
+            },
+            Manner::Looks => connection.recv_into_timeout(&mut memory, soon(random)),
+            Manner::TasksWithMemory => match block_on_for(soon(random), connection.recv_into_async(&mut memory)) {
+                Some(received) => received,
+                None => continue,
+            },
+        };
+        match received {
+            Err(Error::Timeout) => {}
+            Err(Error::MessageTooLong(most)) if most < LARGEST as u64 => memory = vec![0; LARGEST],
+            received => {
+                return Ok(received?.map(|into| {
+                    assert!(into.holes.is_empty());
+                    memory.truncate(into.len);
+                    (memory, into.missed)
+                }));
+            }
+        }
+    }
+    Err(Error::Timeout)
 }
 
 fn send(connection: &Connection, plan: &Plan, mut random: Random) -> Sent {
@@ -150,7 +247,8 @@ fn send(connection: &Connection, plan: &Plan, mut random: Random) -> Sent {
     let mut under_way: Vec<(usize, Delivery)> = Vec::new();
     for (number, &len) in plan.lens.iter().enumerate() {
         rests(&mut random, plan.rest);
-        let Ok(delivery) = connection.send(pattern(plan.whose, number, len)) else { break };
+        let message = pattern(plan.whose, number, len);
+        let Ok(delivery) = begin(connection, plan.manner, &message, &mut random) else { break };
         sent.begun += 1;
         if !plan.is_patient {
             under_way.push((number, delivery));
@@ -160,11 +258,15 @@ fn send(connection: &Connection, plan: &Plan, mut random: Random) -> Sent {
             break;
         }
     }
-    sent.closed = match plan.going {
-        Going::Closes => Some(connection.close(LONG)),
-        Going::ClosesAtOnce => Some(connection.close(Duration::from_millis(random.below(3)))),
+    let linger = match plan.going {
+        Going::Closes => Some(LONG),
+        Going::ClosesAtOnce => Some(Duration::from_millis(random.below(3))),
         Going::Drops | Going::BreaksOff => None,
     };
+    sent.closed = linger.map(|linger| match plan.manner {
+        Manner::Waits | Manner::Looks => connection.close(linger),
+        Manner::Tasks | Manner::TasksWithMemory => pollster::block_on(connection.close_async(linger)),
+    });
     for (number, delivery) in under_way {
         // The others go on until the connection ends.
         match delivery.wait_timeout(Duration::from_millis(1)) {
@@ -183,17 +285,16 @@ fn send(connection: &Connection, plan: &Plan, mut random: Random) -> Sent {
 /// Reads, after as many messages as were `taken` already.
 fn take(connection: &Connection, plan: &Plan, peer: &Plan, taken: usize, mut random: Random) -> Took {
     let mut took = Took { messages: (0..taken).collect(), end: End::Enough };
-    let mut next = taken;
+    let mut number = taken;
     while plan.reads.is_none_or(|most| took.messages.len() < most) {
         rests(&mut random, plan.rest);
-        match connection.recv_timeout(LONG) {
-            Ok(Some(message)) => {
-                next += message.missed() as usize;
-                assert!(next < peer.lens.len(), "more messages than of {peer:?}");
-                let expected = pattern(peer.whose, next, peer.lens[next]);
-                assert!(message.is_whole() && *message == *expected, "message {next} of {peer:?}");
-                took.messages.insert(next);
-                next += 1;
+        match next(connection, plan.manner, &mut random) {
+            Ok(Some((message, missed))) => {
+                number += missed as usize;
+                assert!(number < peer.lens.len(), "more messages than of {peer:?}");
+                assert!(message == pattern(peer.whose, number, peer.lens[number]), "message {number} of {peer:?}");
+                took.messages.insert(number);
+                number += 1;
             }
             Ok(None) => {
                 took.end = End::Told;
@@ -211,7 +312,7 @@ fn take(connection: &Connection, plan: &Plan, peer: &Plan, taken: usize, mut ran
 /// Sends and reads as planned, and goes.
 fn live(connection: Connection, plan: &Plan, peer: &Plan, taken: usize, mut random: Random) -> Life {
     let (one, other) = (random.fork(), random.fork());
-    let (sent, took) = std::thread::scope(|scope| {
+    let (sent, took) = thread::scope(|scope| {
         let taking = scope.spawn(|| take(&connection, plan, peer, taken, one));
         let sent = send(&connection, plan, other);
         (sent, taking.join().unwrap())
@@ -250,7 +351,7 @@ fn check(from: &Life, to: Option<&Life>) {
 
 fn within_time<R: Send>(what: &str, seed: u64, run: impl FnOnce() -> R + Send) -> R {
     let done = AtomicBool::new(false);
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         scope.spawn(|| {
             let end = Instant::now() + 4 * LONG;
             while !done.load(Ordering::Relaxed) {
@@ -258,7 +359,7 @@ fn within_time<R: Send>(what: &str, seed: u64, run: impl FnOnce() -> R + Send) -
                     println!("{what}, seed {seed}: hangs");
                     std::process::abort();
                 }
-                std::thread::sleep(Duration::from_millis(50));
+                thread::sleep(Duration::from_millis(50));
             }
         });
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
@@ -290,7 +391,7 @@ fn together(method: Method, seed: u64) {
     let selection = Selection { forced: Some(method), ..Selection::default() };
     let client = Endpoint::client_with(&EndpointOptions { selection, ..options });
     let all_went = AtomicBool::new(false);
-    let (clients, servers) = std::thread::scope(|scope| {
+    let (clients, servers) = thread::scope(|scope| {
         let serving = {
             let (mut random, plans, listener, all_went) = (random.fork(), &plans, &listener, &all_went);
             scope.spawn(move || accept_all(scope, listener, plans, all_went, &mut random))
@@ -384,7 +485,7 @@ fn shared_memory_loses_nothing_in_silence() {
     let socket = directory.path().join("daemon.sock");
     let options = DaemonOptions { socket: Some(socket.clone()), ..DaemonOptions::default() };
     let daemon = Arc::new(Daemon::bind(&options).unwrap());
-    let serving = std::thread::spawn({
+    let serving = thread::spawn({
         let daemon = Arc::clone(&daemon);
         move || daemon.run()
     });

@@ -30,6 +30,12 @@ pub(crate) fn of_storage(storage: &sockaddr_storage) -> Result<Option<SocketAddr
     }
 }
 
+/// IPv4 that was mapped into IPv6 is IPv4; an address of one link alone says of which.
+pub(super) fn canonical(address: SocketAddr) -> SocketAddr {
+    let SocketAddr::V6(v6) = address else { return address };
+    v6.ip().to_ipv4_mapped().map_or(address, |v4| (v4, v6.port()).into())
+}
+
 /// As C has it, and its length.
 pub(crate) fn to_storage(address: SocketAddr) -> (sockaddr_storage, socklen_t) {
     // SAFETY: all zero is a valid address of no family.
@@ -113,6 +119,23 @@ impl adrseg {
             HostPair::V4 { source, .. } if self.aformat == IPV4 => self.src[..4].copy_from_slice(&source.octets()),
             HostPair::V6 { source, .. } if self.aformat == IPV6 => self.src = source.octets(),
             _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_of_one_link_comes_back_with_its_link() {
+        let address = |text: &str| text.parse::<SocketAddr>().unwrap();
+        for (from, to) in
+            [("[fe80::1%7]:9", "[fe80::1%7]:9"), ("[::ffff:1.2.3.4]:9", "1.2.3.4:9"), ("1.2.3.4:9", "1.2.3.4:9")]
+        {
+            let (storage, len) = to_storage(canonical(address(from)));
+            assert_eq!(of_storage(&storage).ok().flatten(), Some(address(to)));
+            assert_eq!(len as usize, if address(to).is_ipv4() { 16 } else { 28 });
         }
     }
 }

@@ -6,7 +6,7 @@
 
 mod mirror;
 
-use super::address::{of_storage, to_storage};
+use super::address::{canonical, of_storage, to_storage};
 use super::block;
 use super::machine::{Machine, Plan, is_near, is_repeatable};
 use super::socket::{Socket, everywhere};
@@ -516,8 +516,7 @@ impl Context {
 
     fn set_peer(&mut self, peer: Option<SocketAddr>, address: &pinnace_xtp::AddressSegment) {
         if let Some(peer) = peer {
-            let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
-            self.structure().paddr = to_storage(peer).0;
+            self.structure().paddr = to_storage(canonical(peer)).0;
         }
         // The application's block says who it is, too.
         self.block.address_segment.set_source(address);

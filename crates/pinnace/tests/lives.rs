@@ -282,10 +282,10 @@ fn send(connection: &Connection, plan: &Plan, mut random: Random) -> Sent {
     sent
 }
 
-/// Reads, after as many messages as were `taken` already.
-fn take(connection: &Connection, plan: &Plan, peer: &Plan, taken: usize, mut random: Random) -> Took {
-    let mut took = Took { messages: (0..taken).collect(), end: End::Enough };
-    let mut number = taken;
+/// Reads, behind the message that was `taken` already.
+fn take(connection: &Connection, plan: &Plan, peer: &Plan, taken: Option<usize>, mut random: Random) -> Took {
+    let mut took = Took { messages: taken.into_iter().collect(), end: End::Enough };
+    let mut number = taken.map_or(0, |taken| taken + 1);
     while plan.reads.is_none_or(|most| took.messages.len() < most) {
         rests(&mut random, plan.rest);
         match next(connection, plan.manner, &mut random) {
@@ -310,7 +310,7 @@ fn take(connection: &Connection, plan: &Plan, peer: &Plan, taken: usize, mut ran
 }
 
 /// Sends and reads as planned, and goes.
-fn live(connection: Connection, plan: &Plan, peer: &Plan, taken: usize, mut random: Random) -> Life {
+fn live(connection: Connection, plan: &Plan, peer: &Plan, taken: Option<usize>, mut random: Random) -> Life {
     let (one, other) = (random.fork(), random.fork());
     let (sent, took) = thread::scope(|scope| {
         let taking = scope.spawn(|| take(&connection, plan, peer, taken, one));
@@ -326,8 +326,10 @@ fn serve(connection: Connection, plans: &[[Plan; 2]], mut random: Random) -> Opt
     rests(&mut random, Duration::from_millis(5));
     let first = connection.recv_timeout(LONG).ok().flatten()?;
     let [client, server] = &plans[usize::from(first[0] / 2)];
-    assert_eq!(*first, *pattern(client.whose, 0, client.lens[0]));
-    Some(live(connection, server, client, 1, random))
+    // What was before it may have been given up.
+    let number = first.missed() as usize;
+    assert!(*first == *pattern(client.whose, number, client.lens[number]), "message {number} of {client:?}");
+    Some(live(connection, server, client, Some(number), random))
 }
 
 /// All that holds of what `from` has sent and `to` has read. `None`: nobody was there, or nothing has come.
@@ -403,7 +405,7 @@ fn together(method: Method, seed: u64) {
                 scope.spawn(move || {
                     rests(&mut random, Duration::from_millis(20));
                     let connection = client.connect(peer, service).unwrap();
-                    live(connection, plan, peers, 0, random)
+                    live(connection, plan, peers, None, random)
                 })
             })
             .collect();

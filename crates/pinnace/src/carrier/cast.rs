@@ -161,8 +161,14 @@ impl Cast {
         if sink.result().is_some() {
             return Ok(());
         }
-        self.forget(&sink, linger);
-        sink.wait_closed(linger.saturating_add(FAREWELL))
+        // Behind linger the protocol ends the connection as if all had been sent, and who is removed would take what it has
+        // for all: it is told that this is no end in order.
+        self.forget(&sink, linger.saturating_add(FAREWELL * 2));
+        let closed = sink.wait_closed(linger.saturating_add(FAREWELL));
+        if closed.is_err() {
+            sink.abort();
+        }
+        closed
     }
 
     /// Who is there, and who is gone, in the order in which they came.

@@ -528,7 +528,8 @@ int pinnace_add_receiver(pinnace_connection_t *connection,
 
 /**
  * Removes the receiver with this address, as pinnace_receiver_at says it: it gets what was sent, within `linger_ms`
- * milliseconds (less than 0: as long as it takes), and then its connection ends. Waits for that.
+ * milliseconds (less than 0: as long as it takes), and then its connection ends; if there is not the time for that, not in
+ * order. Waits for it.
  *
  * Returns 0; or -1 if there is none at this address (ENOTSUP), the address is none (EINVAL), or it did not get everything
  * (ETIMEDOUT, ...).
@@ -594,7 +595,8 @@ int pinnace_flush(pinnace_connection_t *connection);
  * Sends no more: waits at most `linger_ms` milliseconds (less than 0: as long as it takes) for what was sent to arrive, and
  * tells the peer, whose pinnace_recv returns 0 behind the last message. What the peer sends can still be received.
  *
- * Returns 0; or -1 if not everything has arrived, or nobody knows (ETIMEDOUT, ...). A second call does nothing.
+ * Returns 0; or -1 if not everything has arrived, or nobody knows. With ETIMEDOUT the end follows what was sent as long as the
+ * connection is there, and a second call waits again: so a `linger_ms` of 0 ends what is sent and waits for nothing.
  */
 int pinnace_shutdown(pinnace_connection_t *connection,
                      int linger_ms);

@@ -269,8 +269,8 @@ impl Connection {
         self.call(py, |connection| connection.add_receiver(&peer))
     }
 
-    /// Removes the receiver with this address: it gets what was sent, within `linger` seconds, and then its connection ends.
-    /// Waits for that.
+    /// Removes the receiver with this address: it gets what was sent, within `linger` seconds, and then its connection ends;
+    /// without the time for that, not in order. Waits for it.
     ///
     /// Raises `CannotError` if there is none; another error if it did not get everything.
     #[pyo3(signature = (peer, linger = 1.0))]
@@ -301,7 +301,8 @@ impl Connection {
     }
 
     /// Ends what is sent: waits at most `linger` seconds for it to arrive, and tells the peer. What the peer sends can
-    /// still be received. Raises an error if not everything has arrived, or nobody knows.
+    /// still be received. Raises an error if not everything has arrived, or nobody knows. After `TimeoutError` the end follows
+    /// what was sent as long as the connection is there, and to close again is to wait again.
     #[pyo3(signature = (linger = 1.0))]
     fn close(&self, py: Python<'_>, linger: f64) -> PyResult<()> {
         let linger = wait::timeout(Some(linger))?.unwrap_or(LINGER);

@@ -194,7 +194,8 @@ impl Connection {
     /// Removes a receiver: it gets what was sent, within `linger`, and then its connection ends. Waits for that.
     ///
     /// # Errors
-    /// [`ConnectionError::Cannot`] if there is none at this address; or if it did not get everything.
+    /// [`ConnectionError::Cannot`] if there is none at this address; or if it did not get everything, of which it has an error
+    /// as well.
     pub fn remove_receiver(&self, address: SocketAddr, linger: Duration) -> Result<(), Error> {
         self.cast()?.remove(canonical(address), linger.min(LONGEST_LINGER))
     }

@@ -102,7 +102,8 @@ pub unsafe extern "C" fn pinnace_flush(connection: *mut pinnace_connection_t) ->
 /// Sends no more: waits at most `linger_ms` milliseconds (less than 0: as long as it takes) for what was sent to arrive, and
 /// tells the peer, whose pinnace_recv returns 0 behind the last message. What the peer sends can still be received.
 ///
-/// Returns 0; or -1 if not everything has arrived, or nobody knows (ETIMEDOUT, ...). A second call does nothing.
+/// Returns 0; or -1 if not everything has arrived, or nobody knows. With ETIMEDOUT the end follows what was sent as long as the
+/// connection is there, and a second call waits again: so a `linger_ms` of 0 ends what is sent and waits for nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pinnace_shutdown(connection: *mut pinnace_connection_t, linger_ms: c_int) -> c_int {
     told(-1, || {

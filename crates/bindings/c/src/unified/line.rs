@@ -153,7 +153,10 @@ impl Line {
     /// Ends everything; who waits is told.
     pub(super) fn close(&self, linger: Duration) -> Result<(), Failure> {
         self.is_closed.store(true, Ordering::Relaxed);
-        self.shutdown(linger)
+        self.shutdown(linger).inspect_err(|_| {
+            // Nobody can wait again. What has not arrived is given up, of which the peer is told.
+            self.connection.abort();
+        })
     }
 
     pub(super) fn abort(&self) {

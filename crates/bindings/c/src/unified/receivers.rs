@@ -95,7 +95,8 @@ pub unsafe extern "C" fn pinnace_add_receiver(connection: *mut pinnace_connectio
 }
 
 /// Removes the receiver with this address, as pinnace_receiver_at says it: it gets what was sent, within `linger_ms`
-/// milliseconds (less than 0: as long as it takes), and then its connection ends. Waits for that.
+/// milliseconds (less than 0: as long as it takes), and then its connection ends; if there is not the time for that, not in
+/// order. Waits for it.
 ///
 /// Returns 0; or -1 if there is none at this address (ENOTSUP), the address is none (EINVAL), or it did not get everything
 /// (ETIMEDOUT, ...).

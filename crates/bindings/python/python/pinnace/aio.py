@@ -208,7 +208,8 @@ class Connection:
         await asyncio.get_running_loop().run_in_executor(None, self._connection.flush)
 
     async def close(self, linger: float = 1.0) -> None:
-        """Ends what is sent: waits at most `linger` seconds for it to arrive, and tells the peer."""
+        """Ends what is sent: waits at most `linger` seconds for it to arrive, and tells the peer. After `TimeoutError` the
+        end follows what was sent as long as the connection is there, and to close again is to wait again."""
         await asyncio.get_running_loop().run_in_executor(None, self._connection.close, linger)
 
     async def abort(self) -> None:

@@ -555,8 +555,9 @@ impl Carry for Vrp {
         self.terms().is_over = true;
         // Behind all the others, so that nothing is behind the end.
         self.out()?.flush_until(deadline)?;
-        let told = self.told(self.out()?.take_untold());
-        told.and(self.say_end(deadline))?;
+        // What is lost makes it no end in order, of which the peer is told when the connection goes.
+        self.told(self.out()?.take_untold())?;
+        self.say_end(deadline)?;
         self.arrived()
     }
 
@@ -572,8 +573,8 @@ impl Carry for Vrp {
         let Some(out) = &self.out else { return Ok(()) };
         self.terms().is_over = true;
         out.flush_async().await?;
-        let told = self.told(out.take_untold());
-        told.and(self.say_end_async().await)?;
+        self.told(out.take_untold())?;
+        self.say_end_async().await?;
         self.arrived()
     }
 }

@@ -41,7 +41,7 @@ enum Phase {
     Open,
     /// Nothing more is queued.
     Over,
-    /// Nor is the end, which is.
+    /// The end is queued, too.
     EndQueued,
 }
 

@@ -5,6 +5,7 @@ use crate::carrier::{Carrier, Carry, Received, ReceivedInto, Sending, Turn, with
 use crate::counters::Shown;
 use crate::service::{Choice, Method, Path, Pattern, Reliability, Selection, Service, choose};
 use crate::{Error, Message, Unsent, a1};
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -47,15 +48,67 @@ pub struct Connection {
     /// Responses to requests for which nobody waits any more.
     owed: AtomicU64,
     is_closed: AtomicBool,
-    /// The end was told, and nothing is left to be given up.
-    has_ended: Arc<AtomicBool>,
+    ending: Arc<Ending>,
     /// Both ways were ended at this end, and not in order.
     is_broken_off: AtomicBool,
-    /// The end cannot be told in order any more: something is lost.
-    has_failed: AtomicBool,
     /// The most bytes of a message that the service has named.
     largest: AtomicU64,
     shown: Shown,
+}
+
+/// How what is sent ends, of which a thread may take care.
+#[derive(Debug)]
+struct Ending {
+    /// Had by whoever waits for the end: of what is lost, one is told.
+    turn: Turn<()>,
+    /// The end was told, and nothing is left to be given up.
+    has_ended: AtomicBool,
+    /// The end cannot be told in order any more: something is lost.
+    has_failed: AtomicBool,
+    /// Why, until somebody has been told.
+    failure: Mutex<Option<Error>>,
+}
+
+impl Ending {
+    fn new() -> Self {
+        let (has_ended, has_failed) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { turn: Turn::new(()), has_ended, has_failed, failure: Mutex::default() }
+    }
+
+    /// What is known already.
+    fn result(&self, method: Method) -> Option<Result<(), Error>> {
+        if self.has_ended.load(Ordering::Relaxed) {
+            return Some(Ok(()));
+        }
+        self.has_failed.load(Ordering::Relaxed).then(|| {
+            let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let source = || io::Error::other("not everything that was sent has arrived");
+            Err(failure.unwrap_or_else(|| ConnectionError::Lost { method, source: source() }.into()))
+        })
+    }
+
+    /// Takes care that the end is told behind what was sent, as long as the connection is there.
+    fn see_to(self: &Arc<Self>, carrier: &Arc<Carrier>) {
+        let (ending, carrier) = (Arc::clone(self), Arc::downgrade(carrier));
+        // Without a thread the end is told by whoever closes again, or drops the connection.
+        let _ = thread::Builder::new().name("pinnace-end".into()).spawn(move || {
+            loop {
+                let Some(_turn) = ending.turn.take(None) else { return };
+                let Some(carrier) = carrier.upgrade() else { return };
+                if ending.has_ended.load(Ordering::Relaxed) || ending.has_failed.load(Ordering::Relaxed) {
+                    return;
+                }
+                match carrier.close(Some(Instant::now() + LOOK)) {
+                    Ok(()) => ending.has_ended.store(true, Ordering::Relaxed),
+                    Err(Error::Timeout) => {}
+                    Err(error) => {
+                        *ending.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                        ending.has_failed.store(true, Ordering::Relaxed);
+                    }
+                }
+            }
+        });
+    }
 }
 
 impl Connection {
@@ -64,7 +117,7 @@ impl Connection {
         let (transacting, owed, is_closed) = (Turn::new(()), AtomicU64::new(0), AtomicBool::new(false));
         let service_text = service.to_string();
         let shown = Shown::new(method.name(), &peers(&carrier, peer), &service_text);
-        let (carrier, has_ended) = (Arc::new(carrier), Arc::new(AtomicBool::new(false)));
+        let (carrier, ending) = (Arc::new(carrier), Arc::new(Ending::new()));
         let largest = AtomicU64::new(largest_of(&service));
         let service = Mutex::new(service);
         Self {
@@ -77,9 +130,8 @@ impl Connection {
             transacting,
             owed,
             is_closed,
-            has_ended,
+            ending,
             is_broken_off: AtomicBool::new(false),
-            has_failed: AtomicBool::new(false),
             largest,
             shown,
         }
@@ -480,14 +532,16 @@ impl Connection {
     /// If not everything has arrived, or nobody knows.
     pub fn close(&self, linger: Duration) -> Result<(), Error> {
         let is_first = self.ends();
-        if self.has_ended.load(Ordering::Relaxed) {
-            return Ok(());
+        let deadline = Instant::now().checked_add(linger);
+        let Some(_turn) = self.ending.turn.take(deadline) else { return Err(Error::Timeout) };
+        if let Some(known) = self.ending.result(self.method) {
+            return known;
         }
-        let closed = self.carrier.close(Instant::now().checked_add(linger));
+        let closed = self.carrier.close(deadline);
         self.closed(is_first, closed)
     }
 
-    /// Nothing more is sent. Returns whether it was before.
+    /// Nothing more is sent. Returns whether this is the first to say so.
     fn ends(&self) -> bool {
         let is_first = !self.is_closed.swap(true, Ordering::Relaxed);
         if is_first {
@@ -499,23 +553,10 @@ impl Connection {
     /// What a close has come to. If nobody waits for the end any more, a thread sees to it that it is told.
     fn closed(&self, is_first: bool, closed: Result<(), Error>) -> Result<(), Error> {
         match &closed {
-            Ok(()) => self.has_ended.store(true, Ordering::Relaxed),
-            Err(Error::Timeout) if is_first => {
-                let (carrier, has_ended) = (Arc::downgrade(&self.carrier), Arc::clone(&self.has_ended));
-                // Without one the end is told by whoever closes again, or drops the connection.
-                let _ = thread::Builder::new().name("pinnace-end".into()).spawn(move || {
-                    while !has_ended.load(Ordering::Relaxed)
-                        && let Some(carrier) = carrier.upgrade()
-                    {
-                        match carrier.close(Some(Instant::now() + LOOK)) {
-                            Err(Error::Timeout) => {}
-                            told => return has_ended.store(told.is_ok(), Ordering::Relaxed),
-                        }
-                    }
-                });
-            }
+            Ok(()) => self.ending.has_ended.store(true, Ordering::Relaxed),
+            Err(Error::Timeout) if is_first => self.ending.see_to(&self.carrier),
             Err(Error::Timeout) => {}
-            Err(_) => self.has_failed.store(true, Ordering::Relaxed),
+            Err(_) => self.ending.has_failed.store(true, Ordering::Relaxed),
         }
         closed
     }
@@ -541,7 +582,7 @@ impl Connection {
     pub fn abort(&self) {
         self.is_closed.store(true, Ordering::Relaxed);
         // Also while somebody waits for what he sent to arrive; but not where all has.
-        if !self.has_ended.swap(true, Ordering::Relaxed) {
+        if !self.ending.has_ended.swap(true, Ordering::Relaxed) {
             self.is_broken_off.store(true, Ordering::Relaxed);
             self.shown.close();
             self.carrier.abort(Instant::now() + FAREWELL);
@@ -554,10 +595,11 @@ impl Connection {
     /// As [`Connection::close`].
     pub async fn close_async(&self, linger: Duration) -> Result<(), Error> {
         let is_first = self.ends();
-        if self.has_ended.load(Ordering::Relaxed) {
-            return Ok(());
-        }
         let until = Instant::now() + linger.min(LONGEST_LINGER);
+        let Some(_turn) = within(until, self.ending.turn.take_async()).await else { return Err(Error::Timeout) };
+        if let Some(known) = self.ending.result(self.method) {
+            return known;
+        }
         let flushed = within(until, self.carrier.flush_async()).await.unwrap_or(Err(Error::Timeout));
         let told = within(until, self.carrier.close_async()).await.unwrap_or(Err(Error::Timeout));
         let closed = match told {
@@ -591,8 +633,7 @@ impl Drop for Connection {
         if thread::panicking() {
             return self.abort();
         }
-        // To wait again is of no use then.
-        if *self.has_failed.get_mut() || self.close(LINGER).is_err() {
+        if self.close(LINGER).is_err() {
             self.abort();
         }
     }

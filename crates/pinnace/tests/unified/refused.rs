@@ -107,6 +107,28 @@ fn best_effort_is_promised_nothing_and_its_end_is_said_until_it_is_taken() {
 }
 
 #[test]
+fn whoever_does_not_wait_when_it_closes_is_told_when_it_does() {
+    let Pair { client, server, _endpoint } = far();
+    drop(client.send(message(0)).unwrap());
+    drop(client.send(message(1)).unwrap());
+    let told = match client.close(Duration::ZERO).unwrap_err() {
+        Error::Timeout => {
+            // Long enough for all that happens by itself.
+            std::thread::sleep(Duration::from_secs(1));
+            client.close(LONG).unwrap_err()
+        }
+        // It was known that soon.
+        told => told,
+    };
+    says_what_happened(&told, &client);
+    assert!(client.close(LONG).is_err(), "nor is it different now");
+    assert!(is_message(&server.recv_timeout(LONG).unwrap().unwrap(), 0));
+    drop(client);
+    let end = server.recv_timeout(LONG);
+    assert!(end.is_err(), "and not {end:?}");
+}
+
+#[test]
 fn closing_tells_of_what_was_refused() {
     let Pair { client, server: _server, _endpoint } = far();
     drop(send_far(&client));

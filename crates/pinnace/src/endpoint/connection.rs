@@ -67,12 +67,20 @@ struct Ending {
     has_failed: AtomicBool,
     /// Why, until somebody has been told.
     failure: Mutex<Option<Error>>,
+    /// A thread takes care of it.
+    is_seen_to: AtomicBool,
 }
 
 impl Ending {
     fn new() -> Self {
-        let (has_ended, has_failed) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { turn: Turn::new(()), has_ended, has_failed, failure: Mutex::default() }
+        let no = || AtomicBool::new(false);
+        let (has_ended, has_failed, is_seen_to) = (no(), no(), no());
+        Self { turn: Turn::new(()), has_ended, has_failed, failure: Mutex::default(), is_seen_to }
+    }
+
+    /// Whether it has come to something.
+    fn is_known(&self) -> bool {
+        self.has_ended.load(Ordering::Relaxed) || self.has_failed.load(Ordering::Relaxed)
     }
 
     /// What is known already.
@@ -89,13 +97,16 @@ impl Ending {
 
     /// Takes care that the end is told behind what was sent, as long as the connection is there.
     fn see_to(self: &Arc<Self>, carrier: &Arc<Carrier>) {
+        if self.is_known() || self.is_seen_to.swap(true, Ordering::Relaxed) {
+            return;
+        }
         let (ending, carrier) = (Arc::clone(self), Arc::downgrade(carrier));
         // Without a thread the end is told by whoever closes again, or drops the connection.
         let _ = thread::Builder::new().name("pinnace-end".into()).spawn(move || {
             loop {
                 let Some(_turn) = ending.turn.take(None) else { return };
                 let Some(carrier) = carrier.upgrade() else { return };
-                if ending.has_ended.load(Ordering::Relaxed) || ending.has_failed.load(Ordering::Relaxed) {
+                if ending.is_known() {
                     return;
                 }
                 match carrier.close(Some(Instant::now() + LOOK)) {
@@ -531,34 +542,35 @@ impl Connection {
     /// # Errors
     /// If not everything has arrived, or nobody knows.
     pub fn close(&self, linger: Duration) -> Result<(), Error> {
-        let is_first = self.ends();
+        let _unwaited = Unwaited(self);
+        self.end(linger)
+    }
+
+    /// Waits for the end of what is sent.
+    fn end(&self, linger: Duration) -> Result<(), Error> {
+        self.stop_sending();
         let deadline = Instant::now().checked_add(linger);
         let Some(_turn) = self.ending.turn.take(deadline) else { return Err(Error::Timeout) };
-        if let Some(known) = self.ending.result(self.method) {
-            return known;
+        match self.ending.result(self.method) {
+            Some(known) => known,
+            None => self.ended(self.carrier.close(deadline)),
         }
-        let closed = self.carrier.close(deadline);
-        self.closed(is_first, closed)
     }
 
-    /// Nothing more is sent. Returns whether this is the first to say so.
-    fn ends(&self) -> bool {
-        let is_first = !self.is_closed.swap(true, Ordering::Relaxed);
-        if is_first {
+    fn stop_sending(&self) {
+        if !self.is_closed.swap(true, Ordering::Relaxed) {
             self.shown.close();
         }
-        is_first
     }
 
-    /// What a close has come to. If nobody waits for the end any more, a thread sees to it that it is told.
-    fn closed(&self, is_first: bool, closed: Result<(), Error>) -> Result<(), Error> {
-        match &closed {
+    /// What the end has come to.
+    fn ended(&self, ended: Result<(), Error>) -> Result<(), Error> {
+        match &ended {
             Ok(()) => self.ending.has_ended.store(true, Ordering::Relaxed),
-            Err(Error::Timeout) if is_first => self.ending.see_to(&self.carrier),
             Err(Error::Timeout) => {}
             Err(_) => self.ending.has_failed.store(true, Ordering::Relaxed),
         }
-        closed
+        ended
     }
 
     /// Ends the connection at once, in both directions, and not in order: what has not arrived is given up, and the peer,
@@ -594,7 +606,8 @@ impl Connection {
     /// # Errors
     /// As [`Connection::close`].
     pub async fn close_async(&self, linger: Duration) -> Result<(), Error> {
-        let is_first = self.ends();
+        let _unwaited = Unwaited(self);
+        self.stop_sending();
         let until = Instant::now() + linger.min(LONGEST_LINGER);
         let Some(_turn) = within(until, self.ending.turn.take_async()).await else { return Err(Error::Timeout) };
         if let Some(known) = self.ending.result(self.method) {
@@ -607,7 +620,16 @@ impl Connection {
             Err(Error::CallRefused(a1::Refused::NoConnection)) => flushed,
             told => flushed.and(told),
         };
-        self.closed(is_first, closed)
+        self.ended(closed)
+    }
+}
+
+/// Whoever closes waits no longer, or has been given up: the end that is not told yet is told all the same.
+struct Unwaited<'a>(&'a Connection);
+
+impl Drop for Unwaited<'_> {
+    fn drop(&mut self) {
+        self.0.ending.see_to(&self.0.carrier);
     }
 }
 
@@ -633,7 +655,7 @@ impl Drop for Connection {
         if thread::panicking() {
             return self.abort();
         }
-        if self.close(LINGER).is_err() {
+        if self.end(LINGER).is_err() {
             self.abort();
         }
     }

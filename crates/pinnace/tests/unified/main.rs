@@ -60,7 +60,7 @@ macro_rules! over_every_method {
 
                 #[test]
                 fn an_end_that_nobody_waits_for_is_told() {
-                    full::ends_by_itself([pair(), pair()].map(|it| (it.client, it.server, it._endpoint)));
+                    full::ends_by_itself([pair(), pair(), pair()].map(|it| (it.client, it.server, it._endpoint)));
                 }
 
                 #[test]

@@ -16,7 +16,8 @@ pub enum Idle {
         /// How long to look before sleeping.
         spin: Duration,
     },
-    /// Never sleeps: least latency, a whole core.
+    /// Does not sleep: least latency, a whole core. Except once whenever another thread needed that core, so that it is
+    /// woken on one that is free.
     Spin,
 }
 

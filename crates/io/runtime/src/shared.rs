@@ -30,7 +30,9 @@ use std::time::Duration;
 /// A sleep shorter than this costs more than it saves.
 const SHORTEST_SLEEP: Duration = Duration::from_micros(5);
 /// How long a thread spins before it offers its core to others in every turn.
-const SPIN_ALONE: Duration = Duration::from_micros(50);
+const SPIN_ALONE: Duration = Duration::from_micros(10);
+/// Who offers its core and has it back only after so long shares it with others that run.
+const CORE_LENT: Duration = Duration::from_micros(10);
 /// How long a thread looks before it sleeps: less than a sleep and a wake take.
 const LAST_LOOK: Duration = Duration::from_micros(10);
 /// How long to sleep at most on a link that has no descriptor.
@@ -92,6 +94,8 @@ pub(crate) struct Core<E, L, S> {
     /// The engine holds back what the application queues, at most until then.
     pub(crate) held: Option<Time>,
     last_read: Time,
+    /// Others ran on the core of the thread that drives when it was offered last.
+    is_crowded: bool,
     pub(crate) wakers: Vec<Waker>,
     /// Tasks have waited lately, and will again.
     pub(crate) prompt_until: Time,
@@ -198,6 +202,7 @@ where
             sleeps: [None; 2],
             held: None,
             last_read: Time::ZERO,
+            is_crowded: false,
             wakers: Vec::new(),
             prompt_until: Time::ZERO,
             announces: false,
@@ -322,7 +327,11 @@ where
     pub(crate) fn spin(&mut self, since: &mut Option<Time>) -> bool {
         let now = self.driver.last_now();
         let idle = now.since(*since.get_or_insert(now));
+        let was_crowded = std::mem::take(&mut self.is_crowded);
         let spins = match self.config.idle {
+            // Two that only offer their core to each other have been seen to share one for a tenth of a second, beside one
+            // that was free. Who sleeps once leaves it, and is woken where there is room.
+            _ if was_crowded => false,
             Idle::Spin => true,
             _ if self.shared.beds[Role::Application as usize].polls_device() => false,
             Idle::Block => idle < LAST_LOOK,
@@ -330,7 +339,12 @@ where
         };
         if spins && idle >= SPIN_ALONE {
             // What we wait for may need this very core.
-            self.unlocked(std::thread::yield_now);
+            let lent = self.unlocked(|| {
+                let begun = std::time::Instant::now();
+                std::thread::yield_now();
+                begun.elapsed()
+            });
+            self.is_crowded = lent >= CORE_LENT;
         } else if spins {
             spin_loop();
         }

@@ -43,7 +43,8 @@ pub struct EndpointConfig {
     /// answered) but inside calls and waits. The async interface and the readiness descriptor start it all the same.
     pub worker: bool,
     /// How long no application thread must have been inside before the worker takes over: an application that calls
-    /// and waits in turn should not be followed by a second thread.
+    /// and waits in turn should not be followed by a second thread. It looks as often, or more and more
+    /// rarely (to every fourth time) while there are many calls, so that it takes over after one to five times as long.
     pub grace: Duration,
     /// A call also reads if nobody has for so long: an application that only ever calls must not starve its own
     /// acknowledgements.

@@ -9,6 +9,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+/// Whoever calls so often in a grace period is not about to stop.
+const BUSY: u64 = 16;
+/// So many grace periods it is left alone at most, one more each time: each look takes its core from it for a moment. Whoever
+/// calls in bursts and computes between them is found soon.
+const LONG: u32 = 4;
+
 /// See the [module](self).
 #[derive(Debug, Default)]
 pub(crate) struct Rest {
@@ -36,8 +42,10 @@ impl Rest {
     }
 
     /// Rests until it is notified; or until there was no call and no wait for `grace`, and then returns how many there had been.
+    /// It sees that after two graces at the latest, or five if there were many calls for long.
     pub(crate) fn rest(&self, grace: Option<Duration>) -> Option<u64> {
         let mut is_notified = self.is_notified.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut graces = 1;
         loop {
             let before = self.activity();
             if std::mem::take(&mut *is_notified) {
@@ -47,10 +55,12 @@ impl Rest {
                 None => self.changed.wait(is_notified).unwrap_or_else(PoisonError::into_inner),
                 Some(grace) => {
                     let (is_notified, result) =
-                        self.changed.wait_timeout(is_notified, grace).unwrap_or_else(PoisonError::into_inner);
-                    if result.timed_out() && !*is_notified && self.activity() == before {
+                        self.changed.wait_timeout(is_notified, grace * graces).unwrap_or_else(PoisonError::into_inner);
+                    let calls = self.activity() - before;
+                    if result.timed_out() && !*is_notified && calls == 0 {
                         return Some(before);
                     }
+                    graces = if calls >= BUSY { (graces + 1).min(LONG) } else { 1 };
                     is_notified
                 }
             };

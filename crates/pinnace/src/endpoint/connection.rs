@@ -51,6 +51,8 @@ pub struct Connection {
     ending: Arc<Ending>,
     /// Both ways were ended at this end, and not in order.
     is_broken_off: AtomicBool,
+    /// The same at the other end, as far as anybody here has received it.
+    was_broken_off: AtomicBool,
     /// The most bytes of a message that the service has named.
     largest: AtomicU64,
     shown: Shown,
@@ -143,6 +145,7 @@ impl Connection {
             is_closed,
             ending,
             is_broken_off: AtomicBool::new(false),
+            was_broken_off: AtomicBool::new(false),
             largest,
             shown,
         }
@@ -153,7 +156,8 @@ impl Connection {
     ///
     /// # Errors
     /// [`Unsent`] gives the message back, with the reason: [`ConnectionError::MessageTooLong`] if it has more bytes than the
-    /// service has named as [`largest`](Service::largest).
+    /// service has named as [`largest`](Service::largest); [`ConnectionError::BrokenOff`] once somebody here has received that
+    /// the peer has broken off.
     pub fn send(&self, message: impl Into<Message>) -> Result<Delivery, Unsent> {
         let message = message.into();
         let bytes = message.len();
@@ -241,6 +245,9 @@ impl Connection {
         if self.is_closed.load(Ordering::Relaxed) {
             return Err(Unsent::new(message, ConnectionError::Closed));
         }
+        if self.was_broken_off.load(Ordering::Relaxed) {
+            return Err(Unsent::new(message, ConnectionError::BrokenOff { method: self.method }));
+        }
         let (bytes, most) = (message.len() as u64, self.largest.load(Ordering::Relaxed));
         if bytes > most {
             return Err(Unsent::new(message, ConnectionError::MessageTooLong { bytes, most }));
@@ -303,7 +310,7 @@ impl Connection {
             // It is gone.
             Err(Error::MessageTooLong(_)) => self.pay(),
             Ok(None) => self.check_end()?,
-            Err(_) => {}
+            Err(error) => self.note(error),
         }
         received
     }
@@ -312,6 +319,17 @@ impl Connection {
     #[cold]
     fn check_end(&self) -> Result<(), Error> {
         if self.is_broken_off.load(Ordering::Relaxed) { Err(ConnectionError::Closed.into()) } else { Ok(()) }
+    }
+
+    /// Nobody receives what is sent to whoever has broken off, and methods without a state of the connection's own (VRP,
+    /// ZCRP) would find that out only by not being answered.
+    #[cold]
+    fn note(&self, error: &Error) {
+        if let Error::Connection(error) = error
+            && matches!(**error, ConnectionError::BrokenOff { .. })
+        {
+            self.was_broken_off.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Something has come: if a response is owed, that is it.
@@ -360,7 +378,7 @@ impl Connection {
                 self.pay();
             }
             Ok(None) => self.check_end()?,
-            Err(_) => {}
+            Err(error) => self.note(error),
         }
         received
     }
@@ -655,7 +673,8 @@ impl Drop for Connection {
         if thread::panicking() {
             return self.abort();
         }
-        if self.end(LINGER).is_err() {
+        // Nobody receives any more what is under way to whoever has broken off.
+        if self.was_broken_off.load(Ordering::Relaxed) || self.end(LINGER).is_err() {
             self.abort();
         }
     }

@@ -301,6 +301,7 @@ pub(crate) fn breaks_off(pair: Pair) {
     let error = server.recv_timeout(LONG).expect_err("an end in order");
     assert!(!matches!(error, Error::Timeout) && begun.elapsed() < Duration::from_secs(5), "{error}");
     assert!(server.recv_timeout(LONG).is_err(), "it was told once, and then looked like the end");
+    assert!(server.send(vec![1]).is_err(), "nobody is there to receive it");
 }
 
 /// The same with more on its way than arrives.

@@ -2,10 +2,17 @@
 //!
 //! BLAKE3 is a tree, and a chunk (a power of two of at least 64 KiB) is a subtree. So the values of the chunks make the
 //! file's hash, the same that `b3sum` prints, and nothing is hashed twice.
+//!
+//! Always true: a file of somebody else's is read to be hashed. Whoever looks at pages of it that are cut off meanwhile is
+//! killed.
 
 use crate::exit::Error;
 use blake3::hazmat::{HasherExt, Mode, left_subtree_len, merge_subtrees_non_root, merge_subtrees_root};
 use pinnace::Message;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, channel, sync_channel};
 
 /// The value of a chunk: of its subtree, or, for a file of one chunk, of the file.
@@ -13,14 +20,55 @@ pub(super) type Value = [u8; 32];
 
 /// Chunks that wait to be hashed at most: they keep their pages mapped.
 const WAITING: usize = 2;
+/// What is read of a file at once: it stays in the cache.
+const READ: usize = 256 << 10;
 
-/// The value of the chunk at `offset` of a file of `bytes`.
-pub(super) fn chunk_value(content: &[u8], offset: u64, bytes: u64, chunk_bytes: u64) -> Value {
-    let mut hasher = blake3::Hasher::new();
-    if bytes <= chunk_bytes {
-        return *hasher.update(content).finalize().as_bytes();
+/// Where a chunk lies, and in what.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) offset: u64,
+    /// Of the file.
+    pub(super) bytes: u64,
+    pub(super) chunk_bytes: u64,
+}
+
+impl Place {
+    fn hasher(self) -> blake3::Hasher {
+        let mut hasher = blake3::Hasher::new();
+        hasher.set_input_offset(if self.is_whole() { 0 } else { self.offset });
+        hasher
     }
-    hasher.set_input_offset(offset).update(content).finalize_non_root()
+
+    fn is_whole(self) -> bool {
+        self.bytes <= self.chunk_bytes
+    }
+
+    fn value(self, hasher: &blake3::Hasher) -> Value {
+        if self.is_whole() { *hasher.finalize().as_bytes() } else { hasher.finalize_non_root() }
+    }
+}
+
+/// The value of a chunk.
+fn chunk_value(content: &[u8], place: Place) -> Value {
+    place.value(place.hasher().update(content))
+}
+
+/// The value of a chunk of `len` bytes as it lies in its file. `name`: for people.
+pub(super) fn value_in_file(file: &File, len: usize, place: Place, name: &str) -> Result<Value, Error> {
+    let (mut hasher, mut buffer) = (place.hasher(), vec![0; READ.min(len)]);
+    let mut done = 0;
+    while done < len {
+        let part = &mut buffer[..READ.min(len - done)];
+        file.read_exact_at(part, place.offset + done as u64).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => {
+                Error::failed(format!("{name} became shorter while it was read; try again when nobody writes to it"))
+            }
+            _ => Error::io(format_args!("cannot read {name}"), &error),
+        })?;
+        hasher.update(part);
+        done += part.len();
+    }
+    Ok(place.value(&hasher))
 }
 
 /// The hash of a file of `bytes`, from the values of all its chunks. `None` if their number is wrong.
@@ -58,8 +106,24 @@ pub(super) struct Job {
     pub(super) work: usize,
     pub(super) chunk: u32,
     pub(super) offset: u64,
+    /// Of the whole file.
     pub(super) bytes: u64,
-    pub(super) content: Message,
+    pub(super) content: Content,
+}
+
+/// What is in it.
+pub(super) enum Content {
+    /// Memory of our own, or pages of a file of our own.
+    Own(Message),
+    /// What lies in a file of somebody else's.
+    InFile { file: Arc<OpenFile>, len: usize },
+}
+
+/// A file, and what it is called for people.
+#[derive(Debug)]
+pub(super) struct OpenFile {
+    pub(super) file: File,
+    pub(super) name: String,
 }
 
 /// A chunk that was hashed.
@@ -73,7 +137,7 @@ pub(super) struct Hashed {
 /// A thread that hashes, in order.
 pub(super) struct HashThread {
     jobs: SyncSender<Job>,
-    results: Receiver<Hashed>,
+    results: Receiver<Result<Hashed, Error>>,
 }
 
 impl HashThread {
@@ -82,9 +146,13 @@ impl HashThread {
         let (done, results) = channel();
         std::thread::spawn(move || {
             for Job { work, chunk, offset, bytes, content } in todo {
-                let value = chunk_value(&content, offset, bytes, chunk_bytes);
+                let place = Place { offset, bytes, chunk_bytes };
+                let value = match &content {
+                    Content::Own(content) => Ok(chunk_value(content, place)),
+                    Content::InFile { file, len } => value_in_file(&file.file, *len, place, &file.name),
+                };
                 drop(content);
-                if done.send(Hashed { work, chunk, value }).is_err() {
+                if done.send(value.map(|value| Hashed { work, chunk, value })).is_err() {
                     return;
                 }
             }
@@ -97,10 +165,10 @@ impl HashThread {
         self.jobs.send(job).map_err(|_| lost())
     }
 
-    /// A result, if there is one.
+    /// A result, if there is one. Fails if a file was not there to be read as it was.
     pub(super) fn poll(&self) -> Result<Option<Hashed>, Error> {
         match self.results.try_recv() {
-            Ok(hashed) => Ok(Some(hashed)),
+            Ok(hashed) => hashed.map(Some),
             Err(TryRecvError::Empty) => Ok(None),
             Err(TryRecvError::Disconnected) => Err(lost()),
         }
@@ -108,7 +176,7 @@ impl HashThread {
 
     /// The next result. Something must have been submitted for it.
     pub(super) fn wait(&self) -> Result<Hashed, Error> {
-        self.results.recv().map_err(|_| lost())
+        self.results.recv().map_err(|_| lost())?
     }
 }
 
@@ -127,11 +195,30 @@ mod tests {
         for len in [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK, 3 * CHUNK, 5 * CHUNK + 1024, 8 * CHUNK, 9 * CHUNK + 5]
         {
             let content = &content[..len as usize];
-            let value = |(n, part): (usize, &[u8])| chunk_value(part, n as u64 * CHUNK, len, CHUNK);
+            let place = |n: usize| Place { offset: n as u64 * CHUNK, bytes: len, chunk_bytes: CHUNK };
+            let value = |(n, part): (usize, &[u8])| chunk_value(part, place(n));
             let mut values: Vec<Value> = content.chunks(CHUNK as usize).enumerate().map(value).collect();
             assert_eq!(file_hash(&values, len, CHUNK), Some(*blake3::hash(content).as_bytes()), "{len}");
             values.push([0; 32]);
             assert_eq!(file_hash(&values, len, CHUNK), None);
         }
+    }
+
+    #[test]
+    fn a_file_has_the_value_of_its_content_and_a_shorter_one_is_told_of() {
+        let content: Vec<u8> = (0..3 * READ + 5).map(|n| (n % 249) as u8).collect();
+        let mut file = tempfile::tempfile().unwrap();
+        std::io::Write::write_all(&mut file, &content).unwrap();
+        let name = "ship's log";
+        let whole = content.len();
+        for (offset, len, chunk_bytes) in [(0, whole, 1 << 20), (2 * READ, READ + 5, 2 * READ as u64)] {
+            let place = Place { offset: offset as u64, bytes: whole as u64, chunk_bytes };
+            let value = value_in_file(&file, len, place, name).unwrap();
+            assert_eq!(value, chunk_value(&content[offset..][..len], place), "{len} bytes at {offset}");
+        }
+        let bytes = whole as u64 + 1;
+        let place = Place { offset: 0, bytes, chunk_bytes: 1 << 20 };
+        let error = value_in_file(&file, bytes as usize, place, name).unwrap_err();
+        assert!(error.message.contains("ship's log became shorter while it was read"), "{error:?}");
     }
 }

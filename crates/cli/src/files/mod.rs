@@ -19,8 +19,7 @@ mod tests;
 use crate::exit::Error;
 use crate::interrupt;
 use crate::service::Tool;
-use digest::Value;
-use pinnace::Message;
+use digest::{Place, Value};
 use pinnace::service::Method;
 use std::fs::File;
 
@@ -49,19 +48,18 @@ const fn tool(name: &'static str) -> Tool {
     }
 }
 
-/// The value of a chunk of a file on the disk. The file must be that long.
-fn value_on_disk(file: &File, (offset, len): (u64, usize), bytes: u64, chunk_bytes: u64) -> Result<Value, Error> {
+/// The value of a chunk of a file on the disk. The file must be that long. `name`: for people.
+fn value_on_disk(file: &File, name: &str, (offset, len): (u64, usize), of: (u64, u64)) -> Result<Value, Error> {
     interrupt::check()?;
-    let content =
-        Message::map_file(file, offset, len).map_err(|error| Error::io("cannot map a file to verify it", &error))?;
-    Ok(digest::chunk_value(&content, offset, bytes, chunk_bytes))
+    let (bytes, chunk_bytes) = of;
+    digest::value_in_file(file, len, Place { offset, bytes, chunk_bytes }, name)
 }
 
 /// BLAKE3 of a file on the disk. The file must be that long.
-fn hash_on_disk(file: &File, bytes: u64, chunk_bytes: u64) -> Result<Value, Error> {
+fn hash_on_disk(file: &File, name: &str, bytes: u64, chunk_bytes: u64) -> Result<Value, Error> {
     let work = schedule::Work { entry: 0, bytes, held: Vec::new() };
     let values: Result<Vec<Value>, Error> = (0..work.chunks(chunk_bytes))
-        .map(|chunk| value_on_disk(file, work.range(chunk, chunk_bytes), bytes, chunk_bytes))
+        .map(|chunk| value_on_disk(file, name, work.range(chunk, chunk_bytes), (bytes, chunk_bytes)))
         .collect();
     digest::file_hash(&values?, bytes, chunk_bytes).ok_or_else(|| Error::failed("a file is too large to be hashed"))
 }

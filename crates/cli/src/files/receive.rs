@@ -1,6 +1,6 @@
 //! `pinnace recv`.
 
-use super::digest::{HashThread, Hashed, Job, Value};
+use super::digest::{Content, HashThread, Hashed, Job, Value};
 use super::peer::Peer;
 use super::progress::{self, Progress, Status, Totals};
 use super::protocol::{
@@ -235,7 +235,7 @@ impl<'a> Transfer<'a> {
         }
         match self.store.existing(&item.path)? {
             Existing::File(file, bytes) if bytes == item.bytes() => {
-                let hash = super::hash_on_disk(&file, bytes, self.chunk_bytes)?;
+                let hash = super::hash_on_disk(&file, &item.path.display(), bytes, self.chunk_bytes)?;
                 return Ok(Some(Held::Whole(hash)));
             }
             Existing::File(..) | Existing::Other if !self.store.overwrites() => return Err(exists(&item.path)),
@@ -246,7 +246,7 @@ impl<'a> Transfer<'a> {
         let mut held = Vec::new();
         for (chunk, value) in chunks {
             let range = work.range(chunk, self.chunk_bytes);
-            if super::value_on_disk(&file, range, item.bytes(), self.chunk_bytes)? == value {
+            if super::value_on_disk(&file, &item.path.display(), range, (item.bytes(), self.chunk_bytes))? == value {
                 held.push((chunk, value));
             }
         }
@@ -364,7 +364,8 @@ impl<'a> Transfer<'a> {
                     bytes -= size as u64;
                     self.progress.get_mut().completed(size as u64);
                     let (offset, _) = self.work[work].range(chunk, self.chunk_bytes);
-                    self.hasher.submit(Job { work, chunk, offset, bytes: self.work[work].bytes, content: message })?;
+                    let (bytes, content) = (self.work[work].bytes, Content::Own(message));
+                    self.hasher.submit(Job { work, chunk, offset, bytes, content })?;
                 }
                 schedule::Item::Digests(range) => {
                     let ToReceiver::Digests(digests) = protocol::decode(&message)? else {

@@ -1,6 +1,6 @@
 //! `pinnace send`.
 
-use super::digest::{HashThread, Hashed, Job, Value};
+use super::digest::{Content, HashThread, Hashed, Job, OpenFile, Value};
 use super::peer::Peer;
 use super::progress::{self, Progress, Status, Totals};
 use super::protocol::{self, Decision, Held, Holding, Kind, Offer, Problem, ToReceiver, ToSender, unsafe_peer};
@@ -19,9 +19,9 @@ use pinnace::zcrp::{self, Sending};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
-use std::fs::File;
 use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
 
 const EXAMPLES: &str = "\
@@ -125,7 +125,7 @@ struct Transfer<'a> {
     hashes: Vec<Option<Value>>,
     already_there: Vec<bool>,
     /// The file that was opened last, by source.
-    open: Option<(usize, File)>,
+    open: Option<(usize, Arc<OpenFile>)>,
     totals: Totals,
     progress: RefCell<Progress>,
 }
@@ -133,8 +133,8 @@ struct Transfer<'a> {
 /// A message under way.
 struct Queued {
     sending: Sending,
-    /// The chunk in it, unless it is a message of digests.
-    chunk: Option<(usize, u32)>,
+    /// The chunk in it, and its file, unless it is a message of digests.
+    chunk: Option<(usize, u32, Arc<OpenFile>)>,
 }
 
 impl<'a> Transfer<'a> {
@@ -246,7 +246,7 @@ impl<'a> Transfer<'a> {
         let work = Work { entry: at, bytes, held: Vec::new() };
         match claim {
             Held::Whole(hash) => {
-                let own = super::hash_on_disk(&file, bytes, self.chunk_bytes)?;
+                let own = super::hash_on_disk(&file, &source.display(), bytes, self.chunk_bytes)?;
                 if own != hash {
                     return Ok(Some(Vec::new()));
                 }
@@ -261,7 +261,8 @@ impl<'a> Transfer<'a> {
                         return Err(unsafe_peer("it has chunks beyond the end of a file"));
                     }
                     let range = work.range(chunk, self.chunk_bytes);
-                    if super::value_on_disk(&file, range, bytes, self.chunk_bytes)? == value {
+                    let of = (bytes, self.chunk_bytes);
+                    if super::value_on_disk(&file, &source.display(), range, of)? == value {
                         held.push((chunk, value));
                     } else {
                         different.push(chunk);
@@ -285,10 +286,10 @@ impl<'a> Transfer<'a> {
             {
                 let queued = match item {
                     &Item::Chunk { work: at, chunk } => {
-                        let content = self.map(&work[at], chunk)?;
+                        let (content, file) = self.map(&work[at], chunk)?;
                         bytes += content.len() as u64;
                         self.progress.get_mut().queued(content.len() as u64);
-                        Queued { sending: self.peer.queue(content)?, chunk: Some((at, chunk)) }
+                        Queued { sending: self.peer.queue(content)?, chunk: Some((at, chunk, file)) }
                     }
                     Item::Digests(range) => {
                         if !range.clone().all(|at| self.values.is_complete(at, &work[at])) {
@@ -313,10 +314,11 @@ impl<'a> Transfer<'a> {
                 peer.look()
             };
             let content = transport::wait(sending, look, |error| peer.error(error))?;
-            if let Some((at, chunk)) = chunk {
+            if let Some((at, chunk, file)) = chunk {
                 bytes -= content.len() as u64;
                 self.progress.get_mut().completed(content.len() as u64);
-                let (offset, _) = work[at].range(chunk, self.chunk_bytes);
+                let (offset, len) = work[at].range(chunk, self.chunk_bytes);
+                let content = Content::InFile { file, len };
                 self.hasher.submit(Job { work: at, chunk, offset, bytes: work[at].bytes, content })?;
             }
             while let Some(hashed) = self.hasher.poll()? {
@@ -329,7 +331,7 @@ impl<'a> Transfer<'a> {
         self.values.set(hashed.work, &work[hashed.work], hashed.chunk, hashed.value);
     }
 
-    fn map(&mut self, work: &Work, chunk: u32) -> Result<Message, Error> {
+    fn map(&mut self, work: &Work, chunk: u32) -> Result<(Message, Arc<OpenFile>), Error> {
         let source = &self.sources[work.entry];
         let file = match self.open.take() {
             Some((entry, file)) if entry == work.entry => file,
@@ -337,18 +339,18 @@ impl<'a> Transfer<'a> {
                 let file = source.open()?;
                 mapped::note(&file, &source.location)
                     .map_err(|error| Error::io(format_args!("cannot read {}", source.location.display()), &error))?;
-                file
+                Arc::new(OpenFile { file, name: source.location.display().to_string() })
             }
         };
         let (offset, len) = work.range(chunk, self.chunk_bytes);
         let cannot = |error| Error::io(format_args!("cannot map {}", source.location.display()), &error);
-        // Reading a mapped page behind the end of the file would kill the process.
-        if file.metadata().map_err(cannot)?.len() != work.bytes {
+        // The kernel refuses to send a mapped page behind the end of the file, in words that say nothing of a file.
+        if file.file.metadata().map_err(cannot)?.len() != work.bytes {
             source.open()?;
         }
-        let content = Message::map_file(&file, offset, len).map_err(cannot)?;
-        self.open = Some((work.entry, file));
-        Ok(content)
+        let content = Message::map_file(&file.file, offset, len).map_err(cannot)?;
+        self.open = Some((work.entry, Arc::clone(&file)));
+        Ok((content, file))
     }
 
     fn digests(&mut self, work: &[Work], range: &Range<usize>) -> Result<Vec<u8>, Error> {

@@ -207,8 +207,8 @@ mod tests {
     #[test]
     fn a_file_has_the_value_of_its_content_and_a_shorter_one_is_told_of() {
         let content: Vec<u8> = (0..3 * READ + 5).map(|n| (n % 249) as u8).collect();
-        let mut file = tempfile::tempfile().unwrap();
-        std::io::Write::write_all(&mut file, &content).unwrap();
+        let file = tempfile::tempfile().unwrap();
+        file.write_all_at(&content, 0).unwrap();
         let name = "ship's log";
         let whole = content.len();
         for (offset, len, chunk_bytes) in [(0, whole, 1 << 20), (2 * READ, READ + 5, 2 * READ as u64)] {

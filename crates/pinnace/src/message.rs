@@ -115,7 +115,8 @@ impl Message {
     ///
     /// # Errors
     /// If the file cannot be mapped. If somebody makes the file shorter while it is mapped, reading it kills the process
-    /// (SIGBUS): that is how mapped files are.
+    /// (SIGBUS): that is how mapped files are. The system refuses to send what is cut off, and the endpoint that should fails
+    /// with all that is under way: files that others write to are better read.
     pub fn map_file(file: &File, offset: u64, len: usize) -> io::Result<Self> {
         if len == 0 {
             return Ok(Self::with_capacity(0));

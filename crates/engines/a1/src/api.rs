@@ -167,7 +167,7 @@ impl A1 {
     }
 
     /// Changes the quality of service, within the maximum. If a change is under way, this one follows it (and takes the
-    /// place of one that waits already).
+    /// place of one that waits already). A block size above the one that the peer has agreed to stays that.
     ///
     /// # Errors
     /// [`Refused::BeyondMaximum`]: also for block size, checksum and retransmission, which cannot change;
@@ -175,15 +175,15 @@ impl A1 {
     //= A-12
     pub fn set_qos(&mut self, now: Time, connection: ConnectionId, record: Qos) -> Result<(), Refused> {
         let found = self.live(connection)?;
-        let now_is = found.qos;
+        let (now_is, peer) = (found.qos, found.peer_qos);
         if found.phase != Phase::Open {
             return Err(Refused::NotConnected);
         }
-        let fixed = |qos: &Qos| (qos.block_size, qos.has_checksum, qos.has_retransmission);
-        if fixed(&record) != fixed(&now_is) {
+        self.check(&record)?;
+        let record = Qos { block_size: record.block_size.min(peer.block_size), ..record };
+        if qos::changed(&now_is, &record) != record {
             return Err(Refused::BeyondMaximum);
         }
-        self.check(&record)?;
         let found = self.live(connection)?;
         found.change.wanted = Some(record);
         self.settle(now, connection.0);
@@ -199,7 +199,7 @@ impl A1 {
             qos: found.qos,
             peer_qos: found.peer_qos,
             block_bytes: terms.block_bytes,
-            windows: (terms.window, qos::receiving(&found.qos, &found.peer_qos, false).window),
+            windows: (terms.window, found.receiving().window),
             round_trip: found.rtt.smoothed(),
             shortest_round_trip: found.rtt.minimum(),
             sent: found.outgoing.sent(),

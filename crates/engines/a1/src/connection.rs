@@ -1,6 +1,6 @@
 //! A connection: its two halves, what it owes the peer, and how far setting up, changing and closing have come.
 
-use crate::incoming::{Due, Incoming};
+use crate::incoming::{Due, Incoming, Policy};
 use crate::numbers::Numbers;
 use crate::outgoing::{Next, Opening, Outgoing};
 use crate::setup::ACCEPT_BYTES;
@@ -547,8 +547,14 @@ impl Connection {
     }
 
     pub(crate) fn follow_records_in(&mut self) {
-        let policy = qos::receiving(&self.qos, &self.peer_qos, false);
+        let policy = self.receiving();
         self.incoming.set_limits(policy.window, policy.max_message);
+    }
+
+    /// How this end receives: what the peer's newest record was answered with is what it may send.
+    pub(crate) fn receiving(&self) -> Policy {
+        let peer = self.answered.as_deref().map_or(&self.peer_qos, |answered| &answered.qos);
+        qos::receiving(&self.qos, peer, false)
     }
 
     /// The connection ends here, as far as the application is concerned. What was received may still be read.

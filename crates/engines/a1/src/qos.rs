@@ -101,6 +101,8 @@ pub(crate) fn accepted_change(now: &Qos, asked: &Qos, own: &Qos) -> Qos {
         receive_burst: receive.1,
         largest_sent: asked.largest_sent.min(own.largest_received),
         outstanding: asked.outstanding.min(own.outstanding),
+        // The smaller of both is in force since the connection began.
+        block_size: now.block_size.min(own.block_size),
         ..changed(now, asked)
     }
 }

@@ -209,6 +209,23 @@ fn what_both_ends_have_lowered_rises_again() {
 
 //= A-12 test
 #[test]
+fn the_quality_changes_also_where_the_peer_takes_smaller_blocks() {
+    let max = reliable();
+    let server = Qos { block_size: 600, ..max };
+    let messages: Vec<_> = (0..50).map(|index| pattern(5000, index)).collect();
+    let slow = Qos { send_average: 100_000, send_burst: 2000, ..max };
+    let client = Program::opening(slow, messages.clone(), Some(LINGER * 10));
+    let configs = [config(server, 1), config(max, 2)];
+    let mut world = world_of(configs, "delay=5ms", Program::listening(vec![], None), client);
+    change_at(&mut world, CLIENT, millis(500), Qos { send_average: 200_000, ..slow });
+    quiet(&mut world);
+    assert!(seen(&world, SERVER).messages == messages);
+    assert_eq!(seen(&world, CLIENT).qos_changes, [(millis(510), false)]);
+    clean(&world);
+}
+
+//= A-12 test
+#[test]
 fn beyond_the_maximum_takes_a_new_connection() {
     let max = Qos { send_average: 1_000_000, send_burst: 10_000, ..reliable() };
     let client = Program::new(

@@ -226,6 +226,29 @@ fn ranges_come_in_any_order_and_may_overlap() {
     assert_eq!(half.a1().counters().datagrams_malformed, 0);
 }
 
+//= A-10 test
+//= A-13 test
+#[test]
+fn a_change_has_the_window_and_the_blocks_that_its_reply_says() {
+    // The peer would have larger blocks, and more messages on their way, than we take: 100 messages of 200 blocks.
+    let record = Qos { block_size: 50, outstanding: 8, ..record() };
+    let mut half = server_of(Config { max_qos: record, ..config() });
+    let asked = Qos { block_size: 100, outstanding: 2, ..record };
+    let mut liar = Liar::new(PEER, 0x77, asked);
+    liar.connect(&mut half, PORT);
+    for (epoch, outstanding) in [(1, 4), (2, 16), (3, 1000)] {
+        half.feed(PEER, &qos(&liar, epoch, &Qos { outstanding, ..asked }).bytes());
+        let sent = half.take();
+        let reply = of(&sent, Kind::QosReply)[0];
+        let Some(Body::QosReply(change)) = reply.body() else { panic!("{reply:?}") };
+        assert_eq!((change.qos.block_size, change.qos.outstanding), (50, outstanding.min(8)));
+        half.feed(PEER, &liar.lie(Kind::Sync).bytes());
+        let sent = half.take();
+        let window = of(&sent, Kind::SyncReply)[0].header().edge.wrapping_sub(liar.start);
+        assert_eq!(window, 200 * outstanding.min(8), "{outstanding}");
+    }
+}
+
 //= A-9 test
 #[test]
 fn every_type_of_a_connection_tells_an_edge_and_none_is_none() {

@@ -10,12 +10,9 @@ use crate::outgoing::Timing;
 use crate::shared::{Reply, Shared};
 use crate::{Event, Failure, qos};
 use core::num::NonZeroU32;
-use core::time::Duration;
 use pinnace_core::{Address, ContextKey, RxMeta, Time};
 use pinnace_wire::a1::{self, Accept, Body, Cookie, Head, Header, MIN_OPEN_BYTES, Open, Reject, RejectCode};
 
-/// An OPEN is not repeated sooner, so that eight repetitions last longer than a busy host is deaf.
-const LEAST_WAIT: Duration = Duration::from_millis(100);
 /// Bytes of an ACCEPT.
 pub(crate) const ACCEPT_BYTES: usize = MIN_OPEN_BYTES;
 
@@ -144,7 +141,9 @@ impl A1 {
             self.reject(meta, head, &Reject::Refused { code: RejectCode::NoResources, text: "" });
             return;
         };
-        let joins = self.listener.as_ref().is_some_and(|listener| listener.joins) && open.group.is_some();
+        // The blocks of a group are as large as its sender says: whoever takes smaller ones gets them over its connection.
+        let is_alike = record.block_size == open.qos.block_size;
+        let joins = is_alike && self.listener.as_ref().is_some_and(|listener| listener.joins) && open.group.is_some();
         let Some(connection) = self.connections.lookup_mut(key) else { return };
         connection.peer_id = header.connection;
         connection.peer_qos = open.qos;
@@ -187,21 +186,21 @@ impl Connection {
     pub(crate) fn on_answer(&mut self, now: Time, shared: &mut Shared, head: &Head, body: &Body<'_>) {
         match body {
             Body::Accept(accept) => self.on_accept(now, shared, head, accept),
-            Body::Reject(reject) => match self.sync.on_echo(now, head.header.stamp) {
-                Some(sample) => self.on_reject(now, shared, reject, sample),
-                // It answers nothing that we have said.
-                None => shared.counters.stamps_wrong += 1,
-            },
+            // If not, it answers nothing that we have said.
+            Body::Reject(reject) if self.sync.on_echo(now, head.header.stamp).is_some() => {
+                self.on_reject(shared, reject)
+            }
+            Body::Reject(_) => shared.counters.stamps_wrong += 1,
             _ => {}
         }
     }
 
-    fn on_reject(&mut self, now: Time, shared: &mut Shared, reject: &Reject<'_>, sample: Duration) {
+    fn on_reject(&mut self, shared: &mut Shared, reject: &Reject<'_>) {
         match reject {
             Reject::Cookie(cookie) if self.cookie.is_empty() => {
                 self.cookie.extend_from_slice(cookie.bytes());
                 // Another question, to somebody who is there: neither the waits before it count, nor how often it was asked.
-                self.rtt.on_sample(now, sample);
+                // (What the answer took is no measurement.)
                 self.open = Repeated::start();
                 // What comes for an OPEN without the cookie is known by its stamp from now on.
                 self.sync.forget();
@@ -279,7 +278,7 @@ impl Connection {
         let (source, destination) = (self.source, self.destination);
         a1::open(&header, &Open { destination, source, qos: self.qos, cookie, group: self.group }, out);
         self.sync.on_sent(now, stamp);
-        self.open.on_sent(now, self.rtt.timeout().max(LEAST_WAIT));
+        self.open.on_sent(now, self.rtt.timeout());
     }
 
     fn incoming_window(&self) -> u32 {

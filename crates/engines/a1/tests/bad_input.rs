@@ -223,7 +223,7 @@ fn the_opener_believes_one_cookie_and_no_strangers() {
     assert!(half.events.is_empty(), "{:?}", half.events);
     half.feed(PEER, &reject(&third, 4, &[8; 24]));
     assert!(matches!(half.events.last(), Some(Event::Closed { result: Err(Failure::Violation), .. })));
-    // With the cookie it is another question: its repetitions start anew, after a round trip that is known.
+    // With the cookie it is another question: its repetitions start anew. What the request for it took is no round trip.
     let (mut half, open) = open_one();
     let repeat = |half: &mut Half, times: usize| {
         let begun = half.now;
@@ -246,7 +246,7 @@ fn the_opener_believes_one_cookie_and_no_strangers() {
     half.feed(PEER, &reject(&last, 4, &[9; 24]));
     assert_eq!(half.take().len(), 1);
     let (waits, _) = repeat(&mut half, 99);
-    assert_eq!(waits, [100, 300, 700, 1500, 3100, 6300, 12_700, 25_500]);
+    assert_eq!(waits, [250, 750, 1750, 3750, 7750, 15_750, 31_750, 63_750]);
     assert!(matches!(half.events.last(), Some(Event::Closed { result: Err(Failure::TimedOut), .. })));
     // REJECTs from elsewhere and for others change nothing.
     let (mut half, open) = open_one();

@@ -362,6 +362,23 @@ fn joined() -> (Half, Liar, Group) {
 
 //= A-15 test
 #[test]
+fn who_takes_smaller_blocks_than_a_group_has_does_not_join_it() {
+    for block_size in [100, 99] {
+        let mut half = server_of(Config { validates: false, max_qos: Qos { block_size, ..record() }, ..config() });
+        let socket = "239.255.7.7:9777".parse().expect("an address");
+        let group = Group::new(99.try_into().expect("not 0"), socket).expect("a group");
+        half.feed(PEER, &Liar::new(PEER, 3, record()).open(PORT, &[], Some(group)));
+        let asked = half.events.iter().any(|event| matches!(event, Event::Join { .. }));
+        assert_eq!(asked, block_size == 100);
+        if !asked {
+            let Some(Body::Accept(accept)) = half.take()[0].body() else { panic!() };
+            assert_eq!((accept.has_joined, accept.qos.block_size), (false, 99));
+        }
+    }
+}
+
+//= A-15 test
+#[test]
 fn who_is_refused_while_a_group_is_joined_needs_it_no_more() {
     let mut half = server_of(Config { validates: false, ..config() });
     let socket = "239.255.7.7:9777".parse().expect("an address");

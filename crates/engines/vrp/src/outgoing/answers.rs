@@ -34,9 +34,11 @@ impl Outgoing {
         let mut acknowledged = None;
         let mut accepted = None;
         let mut reported = false;
+        let mut is_of_path = false;
         for tag in control.tags() {
             let result = match tag {
                 Tag::Pong(stamp) => {
+                    is_of_path = true;
                     self.on_pong(now, stamp);
                     continue;
                 }
@@ -94,6 +96,10 @@ impl Outgoing {
         {
             self.contradict(number);
             return;
+        }
+        // Also without a tag: so a receiver answers that waits for the first packet, or for its application.
+        if !is_of_path && self.by_number.contains_key(&number) {
+            self.hear(now, number);
         }
         for number in [Some(number), accepted].into_iter().flatten() {
             let report = reported.then_some(control).filter(|control| control.frame() == number);

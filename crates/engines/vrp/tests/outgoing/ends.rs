@@ -180,6 +180,24 @@ fn silence_ends_a_frame_after_its_life_timeout() {
 }
 
 #[test]
+fn answers_without_a_tag_keep_their_frame_alive() {
+    //= V-S11 test
+    for is_answered in [true, false] {
+        let mut half = Half::open(&config());
+        let (frame, _) = half.begin(1000, |_| ());
+        half.say(frame, &[Tag::FrameOk(frame)]);
+        // So a receiver answers that waits for the first packet, or whose application has not taken others (V-R13).
+        for _ in 0..70 {
+            if is_answered {
+                half.say(frame, &[]);
+            }
+            half.advance(ms(100));
+        }
+        assert_eq!(half.take_ends().is_empty(), is_answered);
+    }
+}
+
+#[test]
 fn those_who_have_not_begun_end_with_those_whose_peer_is_gone() {
     //= V-S11 test
     let mut half = Half::open(&Config { congestion: ControllerKind::Fixed { window: 10_000 }, ..config() });

@@ -539,6 +539,8 @@ impl Xtp {
         if context.phase == Phase::Fresh {
             context.phase = Phase::Over;
             context.conclude(&mut self.shared, Err(crate::Failure::Aborted));
+        } else if context.phase == Phase::Active && context.is_unfinished_message() {
+            let _ = self.close(now, ContextId(key), Close::Forced);
         } else if context.phase == Phase::Active {
             if context.outgoing.end().is_none() {
                 context.outgoing.shut();

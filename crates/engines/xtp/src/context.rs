@@ -275,6 +275,11 @@ impl Context {
         !self.has_given_up && self.outgoing.acked() < self.outgoing.sent()
     }
 
+    /// Whether a stream that is one message has not been said to its end: it must not end so that it looks whole.
+    pub(crate) fn is_unfinished_message(&self) -> bool {
+        self.service == Service::Transaction && self.outgoing.end().is_none()
+    }
+
     /// Both streams are at their ends, as far as this end is concerned.
     pub(crate) fn is_done(&self) -> bool {
         self.is_incoming_done() && self.rclose_heard && !self.lacks_acknowledgement()

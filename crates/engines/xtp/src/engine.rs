@@ -138,6 +138,7 @@ impl Xtp {
             max_spans: shared.config.limits.spans,
             max_boundaries: shared.config.limits.boundaries,
             maxdata: block.maxdata,
+            is_one_message: service == Service::Transaction,
         };
         let mut options = options.with_if(is_group, Options::MULTI);
         if block.listen_flags.contains(Options::FASTNAK) && !options.contains(Options::NOERR) {

@@ -399,6 +399,10 @@ pub(crate) fn on_data(
         }
     }
     on_taken(context, shared, now, &taken, before);
+    if n == 0 && taken.fate == Fate::New {
+        // No byte is new, but the message has ended.
+        shared.tell_readable(context.id());
+    }
 }
 
 fn on_taken(context: &mut Context, shared: &mut Shared, now: Time, taken: &Taken, before: u64) {

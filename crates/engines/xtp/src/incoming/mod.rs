@@ -57,6 +57,8 @@ pub(crate) struct Policy {
     pub max_boundaries: usize,
     /// User bytes of the largest packet. 0: unknown.
     pub maxdata: u32,
+    /// The stream is one message, so that where it ends the message does.
+    pub is_one_message: bool,
 }
 
 /// A piece of the stream, as a packet brings it.
@@ -380,7 +382,24 @@ impl Incoming {
             return Taken::only(Fate::Duplicate);
         }
         let fate = if self.learn_end(end) { Fate::New } else { Fate::Beyond };
-        Taken { fate, is_gap: false, completed: self.is_complete() }
+        Taken { fate, is_gap: false, completed: self.completes(false) }
+    }
+
+    /// Whether the stream has become complete.
+    fn completes(&mut self, was_complete: bool) -> bool {
+        let completed = !was_complete && self.is_complete();
+        if completed && self.policy.is_one_message {
+            // An empty packet that said EOM may be lost: nobody can ask for it, as no byte is missing.
+            self.mark_end(self.rseq);
+        }
+        completed
+    }
+
+    /// A message ends at `at`, up to which everything is in, as far as that is not known or was told already.
+    fn mark_end(&mut self, at: u64) {
+        if !(at == self.dseq && self.is_ended) {
+            self.marks.insert_end(at);
+        }
     }
 
     /// Everything below has come (or, without error control, will not come any more).
@@ -469,7 +488,7 @@ impl Incoming {
             holes.pop_front_below(self.dseq);
         }
         self.advance();
-        self.is_status_due() || (self.is_complete() && !was_complete)
+        self.is_status_due() || self.completes(was_complete)
     }
 
     /// Whether alloc had been reached and has risen by so much that the peer is to be told unasked (3.6).
@@ -533,7 +552,7 @@ impl Incoming {
         Taken {
             fate,
             is_gap: is_above && matches!(fate, Fate::New | Fate::Dropped),
-            completed: !was_complete && self.is_complete(),
+            completed: self.completes(was_complete),
         }
     }
 

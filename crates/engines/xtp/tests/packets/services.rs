@@ -194,6 +194,82 @@ fn a_request_asks_nothing_and_the_response_acknowledges_it() {
     }
 }
 
+/// Bytes up to the end of the message, where the application can take it.
+fn message(scene: &Scene) -> Option<u64> {
+    scene.half.xtp().readable(scene.context()).expect("it is there").message
+}
+
+fn readables(scene: &Scene) -> usize {
+    scene.half.events.iter().filter(|event| matches!(event, Event::Readable { .. })).count()
+}
+
+//= X-21 test
+#[test]
+fn where_the_stream_of_a_transaction_ends_its_message_does() {
+    for codec in CODECS {
+        for n in [0, 200] {
+            // The last packet of the response said EOM, had no bytes, and was lost.
+            let mut scene = Scene::opened(codec, block(Service::Transaction));
+            let sent = scene.send(100);
+            if n > 0 {
+                scene.feed(&scene.data(RCLOSE, 0, n).sync(1001));
+                assert_eq!(message(&scene), None);
+            }
+            let mut status = scene.status(all(&[SREQ, RCLOSE, WCLOSE]), 100, 1000, sent[0].sync).sync(1002);
+            status.seq = scene.n(n);
+            let answer = only(scene.feed(&status));
+            assert_eq!((answer.marks(), answer.rseq), (all(&[RCLOSE, WCLOSE, END]), scene.n(n)), "{codec:?} {n}");
+            assert_eq!(message(&scene), Some(n));
+            scene.consume(n);
+            assert_eq!((message(&scene), scene.closed()), (None, Some(Ok(()))));
+            // The same of a request.
+            let mut scene = Scene::listening(codec, block(Service::Connection));
+            let mut first = scene.first(SREQ, n);
+            first.service = 3;
+            scene.feed(&first);
+            scene.learn();
+            assert_eq!(message(&scene), None);
+            let told = readables(&scene);
+            let mut ask = scene.status(all(&[SREQ, WCLOSE]), 0, 1000, 0).sync(1001);
+            ask.seq = scene.n(n);
+            scene.feed(&ask);
+            assert_eq!((message(&scene), readables(&scene)), (Some(n), told + 1), "{codec:?} {n}");
+            scene.consume(n);
+            assert_eq!(message(&scene), None);
+            let response = only(scene.send(50));
+            assert_eq!(response.marks(), all(&[RCLOSE, EOM, WCLOSE, SREQ]));
+        }
+    }
+}
+
+//= X-21 test
+#[test]
+fn who_does_not_respond_does_not_look_as_if_it_had() {
+    for codec in CODECS {
+        let mut scene = Scene::listening(codec, block(Service::Connection));
+        let mut first = scene.first(EOM | WCLOSE, 100);
+        first.service = 3;
+        scene.feed(&first);
+        scene.learn();
+        let context = scene.context();
+        scene.half.call(|engine, now| engine.release(now, context));
+        let end = only(scene.half.take());
+        assert!(end.has(END), "{codec:?} {end:?}");
+    }
+}
+
+//= X-17 test
+#[test]
+fn an_empty_packet_ends_a_message_whose_bytes_were_taken() {
+    for codec in CODECS {
+        let mut scene = Scene::accepted(codec, block(Service::Connection), NONE, 3);
+        scene.consume(3);
+        let told = readables(&scene);
+        scene.feed(&scene.data(EOM | SREQ, 3, 0).sync(1001));
+        assert_eq!((message(&scene), readables(&scene)), (Some(0), told + 1), "{codec:?}");
+    }
+}
+
 //= X-11 test
 //= X-21 test
 #[test]

@@ -21,6 +21,7 @@ fn policy(keeping: Keeping) -> Policy {
         max_spans: 8,
         max_boundaries: 8,
         maxdata: 100,
+        is_one_message: false,
     }
 }
 

@@ -613,6 +613,7 @@ proptest! {
             max_spans,
             max_boundaries,
             maxdata: 30,
+            is_one_message: false,
         };
         run(policy, bytes, base, lengths, &steps);
     }

@@ -186,11 +186,11 @@ impl Connection {
     pub(crate) fn on_answer(&mut self, now: Time, shared: &mut Shared, head: &Head, body: &Body<'_>) {
         match body {
             Body::Accept(accept) => self.on_accept(now, shared, head, accept),
-            // If not, it answers nothing that we have said.
-            Body::Reject(reject) if self.sync.on_echo(now, head.header.stamp).is_some() => {
-                self.on_reject(shared, reject)
-            }
-            Body::Reject(_) => shared.counters.stamps_wrong += 1,
+            Body::Reject(reject) => match self.sync.on_echo(now, head.header.stamp) {
+                Some(_) => self.on_reject(shared, reject),
+                // It answers nothing that we have said.
+                None => shared.counters.stamps_wrong += 1,
+            },
             _ => {}
         }
     }

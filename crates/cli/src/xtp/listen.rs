@@ -344,7 +344,8 @@ impl Shared<'_> {
             (Some(_), None) => request.data,
         };
         let mut sending = transaction.respond(response).map_err(|unsent| Stopped::Error(unsent.error))?;
-        let _ = tell.send(Told::Message(line(&mut sum, Service::Transaction, peer)));
+        let holes = (!request.holes.is_empty()).then(|| pairs(&request.holes));
+        let _ = tell.send(Told::Message(Line { holes, ..line(&mut sum, Service::Transaction, peer) }));
         let begun = Instant::now();
         loop {
             sending = match sending.wait_timeout(interrupt::LOOK) {

@@ -208,8 +208,9 @@ impl Xtp {
         let (id, listener) = found.and_then(|id| Some((*id, self.listeners.get(id)?))).ok_or(Value::NoListener)?;
         let on_wire = xtp::Service::from_wire(traffic.service).ok_or(Value::NoProvider)?;
         let service = Service::of(on_wire, options);
-        // RES belongs to streams.
-        if options.contains(Options::RES) && on_wire != xtp::Service::Stream {
+        // RES belongs to streams. Of posted areas nobody can be told the holes.
+        let is_odd = on_wire != xtp::Service::Stream || options.contains(Options::NOERR);
+        if options.contains(Options::RES) && is_odd {
             return Err(Value::OptionsRefused);
         }
         // Nobody offers to one what goes to groups.

@@ -257,8 +257,9 @@ pub(crate) fn on_context_packet(
     }
     if !context.heard {
         context.heard = true;
-        if options.contains(Options::NOERR) && !shared.config.has_messages {
-            // Where a stream is bytes and nothing else, nobody can be told of holes in it.
+        let shows_no_holes = !shared.config.has_messages || context.service == Service::BulkData;
+        if options.contains(Options::NOERR) && shows_no_holes {
+            // Where a stream is bytes and nothing else, or fills posted areas, nobody can be told of holes in it.
             context.say(now, shared, Code::ProtocolError, Value::ImproperState);
             context.phase = Phase::Over;
             context.conclude(shared, Err(Failure::Violation));

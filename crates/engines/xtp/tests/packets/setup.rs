@@ -76,6 +76,9 @@ fn what_is_not_offered_is_refused() {
         assert_eq!(refused(&mut scene, &|first| first.options = Options::RES), (1, 2), "no posted buffers here");
         let with_res = |first: &mut crate::half::Packet| (first.service, first.options) = (2, Options::RES);
         assert_eq!(refused(&mut scene, &with_res), (1, 2));
+        let mut all = Scene::listening(codec, block(Service::Connection));
+        let with_holes = |first: &mut crate::half::Packet| first.options = Options::RES | Options::NOERR;
+        assert_eq!(refused(&mut all, &with_holes), (1, 2), "of posted areas nobody can be told the holes");
         // An unacknowledged datagram is never answered, nor is END.
         let mut first = scene.first(EOM, 20);
         first.service = 1;

@@ -313,7 +313,9 @@ pub(super) fn transacted(
         match ended.recv_timeout(interrupt::LOOK) {
             Ok((Ok(answer), time)) if answer.holes.is_empty() => return Ok((answer.data, time)),
             Ok((Ok(_), _)) => {
-                return Err(Error::not_verified("the response has holes: its sender repeats nothing (NOERR); ask again"));
+                return Err(Error::not_verified(
+                    "the response has holes: its sender repeats nothing (NOERR); ask again",
+                ));
             }
             Ok((Err(error), _)) => return Err(watch.error(error)),
             Err(RecvTimeoutError::Timeout) => watch.look()?,

@@ -177,6 +177,78 @@ fn messages_that_are_lost_whole_at_the_end_are_told_of() {
     }
 }
 
+const CLOSE_REPLY: u8 = 10;
+
+/// A long path to a listener, which `passes` is asked for each packet.
+fn long_path_to(listener: &str, mut passes: impl FnMut(bool, &[u8]) -> bool + Send + 'static) -> Relay {
+    let port = listener.rsplit(':').next().unwrap();
+    Relay::at(format!("127.0.0.2:{port}"), listener, move |is_senders, packet| {
+        std::thread::sleep(Duration::from_millis(25));
+        passes(is_senders, packet)
+    })
+}
+
+#[test]
+fn a_listener_that_is_done_answers_whoever_has_not_heard_so() {
+    let listening = listen(&["--count", "1"]);
+    let mut replies = 0;
+    let relay = long_path_to(&listening.address, move |is_senders, packet| {
+        replies += u32::from(!is_senders && packet[0] == CLOSE_REPLY);
+        is_senders || packet[0] != CLOSE_REPLY || replies > 2
+    });
+    let sent = run(&["a1", "send", "--size", "1000", "--to", &relay.address.to_string()]);
+    assert_eq!(sent.status.code(), Some(0), "{}", text(&sent.stderr));
+    assert_eq!(listening.finish(), (Some(0), line(&content(0, 1000)), String::new()));
+}
+
+#[test]
+fn a_sender_whose_listener_closes_answers_until_that_has_heard_so() {
+    use pinnace::a1::{Socket, reliable};
+    let server = Socket::bind("127.0.0.1:0", reliable()).unwrap();
+    server.listen(1).unwrap();
+    let mut replies = 0;
+    let relay = long_path_to(&server.local_addr().to_string(), move |is_senders, packet| {
+        replies += u32::from(is_senders && packet[0] == CLOSE_REPLY);
+        !is_senders || packet[0] != CLOSE_REPLY || replies > 2
+    });
+    let to = relay.address.to_string();
+    let sending = std::thread::spawn(move || run(&["a1", "send", "--size", "1000", "--to", &to]));
+    let connection = server.accept().unwrap();
+    assert_eq!(connection.recv().unwrap().as_deref(), Some(&content(0, 1000)[..]));
+    let begun = Instant::now();
+    connection.close(Duration::from_secs(15)).unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(10), "answered, and not given up: {:?}", begun.elapsed());
+    assert!(connection.facts().is_ok_and(|facts| !facts.is_unanswered));
+    let sent = sending.join().unwrap();
+    assert_eq!(sent.status.code(), Some(0), "{}", text(&sent.stderr));
+}
+
+#[test]
+fn a_sender_whose_farewell_is_not_answered_says_so_and_does_not_hang() {
+    // On a short path CLOSE has been repeated as often as may be before the time is over.
+    for (is_long, timeout) in [(true, "1"), (false, "30")] {
+        let mut listening = listen(&[]);
+        let passes = |_: bool, packet: &[u8]| packet[0] != CLOSE_REPLY;
+        let relay = if is_long {
+            long_path_to(&listening.address, passes)
+        } else {
+            let port = listening.address.rsplit(':').next().unwrap();
+            Relay::at(format!("127.0.0.2:{port}"), &listening.address, move |is_senders, packet| {
+                passes(is_senders, packet)
+            })
+        };
+        let begun = Instant::now();
+        let to = relay.address.to_string();
+        let sent = run(&["a1", "send", "--size", "1000", "--to", &to, "--timeout", timeout]);
+        assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+        let err = text(&sent.stderr);
+        assert_eq!(sent.status.code(), Some(3), "{err}");
+        assert!(err.contains("everything was acknowledged") && err.contains("farewell"), "{err}");
+        listening.signal("-INT");
+        assert_eq!(listening.finish().1, line(&content(0, 1000)));
+    }
+}
+
 #[test]
 fn who_takes_nothing_can_send_and_blocks_can_have_any_size() {
     use pinnace::a1::{Full, Options, Qos, Socket, reliable};

@@ -462,6 +462,30 @@ fn a_stream_is_built_on_top() {
     assert_eq!(&writing.join().unwrap(), b"done");
 }
 
+//= A-18 test
+#[test]
+fn whoever_has_answered_a_close_parts_and_nobody_else_waits() {
+    for qos in [reliable(), raw()] {
+        let (server, to) = listening(qos);
+        let client = socket(qos);
+        let here = client.connect_timeout(to, qos, LONG).unwrap();
+        let there = accepted(&server);
+        assert!(client.part(Duration::ZERO) && server.part(Duration::ZERO), "nobody has closed");
+        let begun = Instant::now();
+        here.close(LONG).unwrap();
+        assert!(there.recv_timeout(LONG).unwrap().is_none());
+        drop((here, there));
+        assert!(client.part(Duration::ZERO), "it has its answer");
+        assert!(server.part(LONG));
+        // A machine that is busy has longer round trips.
+        let took = begun.elapsed();
+        assert!((50..4000).contains(&took.as_millis()), "{took:?}");
+        assert!(server.part(Duration::ZERO));
+        server.abort();
+        assert!(server.part(LONG), "nobody can be answered");
+    }
+}
+
 #[test]
 fn tasks_send_and_receive() {
     pollster::block_on(async {

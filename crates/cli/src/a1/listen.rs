@@ -62,8 +62,11 @@ impl Said {
 const LOST: &str = "it was closed, and something was lost";
 /// Connections that wait until a thread takes them; further ones are refused.
 const BACKLOG: usize = 4096;
-/// How long connections have to come to their end when enough has come.
+/// How long connections have to come to their end when enough has come: as long as a peer takes to say on a path that loses
+/// much that it has heard so, and the bound of that.
 const LINGER: Duration = Duration::from_secs(1);
+const LONGEST_LINGER: Duration = Duration::from_secs(3);
+const LINGER_TRIPS: u32 = 12;
 
 pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     interrupt::install();
@@ -84,6 +87,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         result
     });
     output.note(one_line(&socket.counters()));
+    super::part(&socket);
     result
 }
 
@@ -113,6 +117,11 @@ fn accept<'scope>(scope: &'scope Scope<'scope, '_>, is_over: &'scope AtomicBool,
             }
         }
     }
+}
+
+fn linger(connection: &Connection) -> Duration {
+    let trips = connection.round_trip().unwrap_or_default().saturating_mul(LINGER_TRIPS);
+    trips.clamp(LINGER, LONGEST_LINGER)
 }
 
 /// Reads messages until the peer has closed the connection, or enough has come.
@@ -148,7 +157,7 @@ fn read(connection: &Connection, is_over: &AtomicBool, tell: &Sender<Told>) -> R
             Err(error) => return Err(error.to_string()),
         }
         // The peer closes when it has heard that the last message has come.
-        let is_late = is_ended(is_over) && over_since.get_or_insert_with(Instant::now).elapsed() > LINGER;
+        let is_late = is_ended(is_over) && over_since.get_or_insert_with(Instant::now).elapsed() > linger(connection);
         if interrupt::requested() || is_late {
             return Ok(());
         }

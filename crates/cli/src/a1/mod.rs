@@ -10,8 +10,10 @@ mod settings;
 pub(crate) use settings::{Mode, QosArgs, Transport, rate_text};
 
 use crate::exit::Error;
+use crate::interrupt;
 use crate::output::Output;
 use clap::{Args as ClapArgs, Subcommand};
+use pinnace::a1::Socket;
 use serde::Serialize;
 
 const EXAMPLES: &str = "\
@@ -53,6 +55,12 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         End::Listen(args) => listen::run(args, output),
         End::Send(args) => send::run(args, output),
     }
+}
+
+/// The end of a command, behind its results: a peer that has closed may not have heard the answer, and asks again. Ctrl-C
+/// ends it at once.
+pub(crate) fn part(socket: &Socket) {
+    while !interrupt::requested() && !socket.part(interrupt::LOOK) {}
 }
 
 /// One message, at either end.

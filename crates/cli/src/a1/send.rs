@@ -75,7 +75,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let largest = first.as_ref().map_or(0, |message| message.len() as u64);
     let deadline = deadline(args)?;
     let qos = Qos { deadline, ..args.qos.sender(largest)? };
-    let connection = connect(args, &name, to, qos)?;
+    let (socket, connection) = connect(args, &name, to, qos)?;
     let bar = bar(Some(largest.saturating_mul(args.what.count)));
     let begun = Instant::now();
     let mut sender =
@@ -103,6 +103,8 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         acknowledged: qos.has_retransmission,
     };
     done.print(output);
+    // If the peer has closed, it may not have heard the answer.
+    super::part(&socket);
     Ok(())
 }
 
@@ -117,11 +119,13 @@ fn deadline(args: &Args) -> Result<u32, Error> {
     }
 }
 
-fn connect(args: &Args, name: &str, to: SocketAddr, qos: Qos) -> Result<Connection, Error> {
+fn connect(args: &Args, name: &str, to: SocketAddr, qos: Qos) -> Result<(Socket, Connection), Error> {
     let failed = |error| args.transport.error(name, "a1 listen", error);
     let socket = Socket::connected(to, qos, &args.transport.options()).map_err(failed)?;
     let timeout = args.transport.timeout;
-    transport::interruptible(move || socket.connect_timeout(to, qos, timeout))?.map_err(failed)
+    let opening = socket.clone();
+    let connection = transport::interruptible(move || opening.connect_timeout(to, qos, timeout))?.map_err(failed)?;
+    Ok((socket, connection))
 }
 
 impl Done {
@@ -184,11 +188,20 @@ impl Sender<'_> {
             self.look()?;
             self.ended()?;
         }
-        self.connection.begin_close(self.args.transport.timeout).map_err(|error| self.error(error))?;
+        let timeout = self.args.transport.timeout;
+        self.connection.begin_close(timeout).map_err(|error| self.error(error))?;
+        // CLOSE is repeated 511 time-outs long, which is minutes on a long path.
+        let begun = Instant::now();
         loop {
             self.look()?;
             match self.connection.wait_closed(interrupt::LOOK) {
+                Ok(()) if self.connection.facts().is_ok_and(|facts| facts.is_unanswered) => {
+                    return Err(self.unanswered(begun.elapsed()));
+                }
                 Ok(()) => return Ok(()),
+                Err(pinnace::Error::Timeout) if begun.elapsed() >= timeout => {
+                    return Err(self.unanswered(begun.elapsed()));
+                }
                 Err(pinnace::Error::Timeout) => {}
                 // Everything was acknowledged before: that the peer goes at once changes nothing.
                 Err(pinnace::Error::ConnectionFailed(Failure::Unfinished | Failure::AbortedByPeer)) => return Ok(()),
@@ -216,6 +229,16 @@ impl Sender<'_> {
         let (bytes, sha256) = sum.finish();
         let line = Line { event: "message", message, bytes, sha256, whole: true, lost: false, source: None };
         self.bar.suspend(|| line.print(self.output));
+    }
+
+    /// Everything is there, but whether the peer knows that this was all is not known.
+    fn unanswered(&self, waited: Duration) -> Error {
+        let (to, seconds) = (self.name, waited.as_secs_f32());
+        let is_acknowledged = self.args.qos.mode.record().has_retransmission;
+        let what = if is_acknowledged { "everything was acknowledged" } else { "everything has left" };
+        Error::peer_gone(format!(
+            "{what}, but {to} has not answered the farewell within {seconds:.1} s: it was ended, or the network between is down"
+        ))
     }
 
     fn error(&self, error: pinnace::Error) -> Error {

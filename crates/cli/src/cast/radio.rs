@@ -120,7 +120,10 @@ impl<'a> Radio<'a> {
         self.bar.finish_and_clear();
         self.output.note(one_line(&self.targets.socket.counters()));
         ended?;
-        self.done(&sinks)
+        let done = self.done(&sinks);
+        // Of the sinks some may have closed themselves.
+        crate::a1::part(&self.targets.socket);
+        done
     }
 
     fn done(&self, sinks: &[Ended]) -> Result<(), Error> {

@@ -163,6 +163,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     if result.is_ok() || (is_interrupted && assembly.streams > 0) {
         display.done(&mut assembly).map_err(|error| cannot_write(args, &error))?;
     }
+    crate::a1::part(&socket);
     result
 }
 

@@ -212,6 +212,7 @@ impl A1 {
             skipped: found.skipped,
             has_joined: found.has_joined,
             is_open: found.phase == Phase::Open && !found.is_told,
+            is_unanswered: found.close_is_unanswered,
             status: found.status(now),
         })
     }
@@ -309,6 +310,15 @@ impl A1 {
             self.settle(now, key);
         }
         self.is_shut_down = Some(false);
+    }
+
+    /// How long peers that have closed may still ask for the answer to their CLOSE, which may have been lost: until then
+    /// whoever drives the engine should go on, and no peer waits for somebody who is gone. It follows their round trips, three
+    /// seconds at most. `None`: nobody will ask; no peer has closed, or not of late.
+    //= A-18
+    pub fn parting(&self, now: Time) -> Option<Duration> {
+        let last = self.connections.iter().filter_map(|(_, connection)| connection.parts_at()).max()?;
+        (last > now).then(|| last.since(now))
     }
 
     /// Whether every connection has ended.

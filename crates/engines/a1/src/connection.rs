@@ -174,6 +174,15 @@ const WINDOWS_A_SYNC: u64 = 16;
 const ASK_EVERY: Duration = Duration::from_secs(1);
 const QUESTIONS: u32 = 4;
 
+/// How many time-outs a peer has, behind the answer to its CLOSE, to ask again: three repetitions come within seven, and it has
+/// measured for itself. No path is so short that nobody has to be waited for, and none so long that somebody would be for ever.
+const PARTING_TIMEOUTS: u32 = 8;
+const SHORTEST_PARTING: Duration = Duration::from_millis(50);
+const LONGEST_PARTING: Duration = Duration::from_secs(3);
+/// What a time-out is of the first sample; and no time-out is shorter than this.
+const TIMEOUTS_A_SAMPLE: u32 = 3;
+const SHORTEST_TIMEOUT: Duration = Duration::from_millis(10);
+
 /// A connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -230,6 +239,12 @@ pub(crate) struct Connection {
     pub(crate) close_reply_due: Option<(CloseCode, u32)>,
     /// The code that was answered last.
     pub(crate) close_replied: Option<CloseCode>,
+    /// When the first and the last CLOSE were answered.
+    pub(crate) close_replied_at: Option<(Time, Time)>,
+    /// Our own has been repeated as often as may be, and nobody has answered.
+    pub(crate) close_is_unanswered: bool,
+    /// When its OPEN came, or was called for.
+    pub(crate) begun_at: Time,
     pub(crate) last_heard: Time,
     /// The application was told that there is no room.
     pub(crate) wants_room: bool,
@@ -326,6 +341,9 @@ impl Connection {
             close_code: CloseCode::Normal,
             close_reply_due: None,
             close_replied: None,
+            close_replied_at: None,
+            close_is_unanswered: false,
+            begun_at: now,
             last_heard: now,
             wants_room: false,
             cut_off_at: None,
@@ -601,6 +619,22 @@ impl Connection {
         (self.accept_due, self.close_reply_due) = (None, None);
         self.write_farewell(now, &mut bytes);
         (!bytes.is_empty()).then_some(Reply { to: self.peer, from: self.from, bytes })
+    }
+
+    /// Until when the peer may say its CLOSE again, because the answer was lost.
+    //= A-18
+    pub(crate) fn parts_at(&self) -> Option<Time> {
+        let (first, last) = self.close_replied_at.filter(|_| matches!(self.phase, Phase::TimeWait(_)))?;
+        let timeout = match self.rtt.smoothed() {
+            Some(_) => self.rtt.timeout(),
+            // All of it took a round trip at least, so on a short path nobody waits as long as on one that is not known.
+            None => {
+                let age = first.since(self.begun_at);
+                age.saturating_mul(TIMEOUTS_A_SAMPLE).max(SHORTEST_TIMEOUT).min(self.rtt.timeout())
+            }
+        };
+        let wait = timeout.saturating_mul(PARTING_TIMEOUTS).clamp(SHORTEST_PARTING, LONGEST_PARTING);
+        Some(last + wait)
     }
 
     /// The bits that do not belong to a block.

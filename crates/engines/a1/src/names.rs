@@ -177,6 +177,8 @@ pub struct Facts {
     pub has_joined: bool,
     /// Both ends have agreed, and none has ended it.
     pub is_open: bool,
+    /// It has ended here, but the peer never answered CLOSE, however often that was repeated.
+    pub is_unanswered: bool,
     /// WINDOW_FULL, RATE_EXCEEDED, QOS_PENDING, QOS_CHANGED, PEER_CLOSED and ABORTED, as they are now.
     pub status: Status,
 }

@@ -50,6 +50,7 @@ impl Connection {
                 if !self.close.expire(now) {
                     // Whoever it is that does not answer: everything else has been said.
                     self.phase = Phase::Over;
+                    self.close_is_unanswered = true;
                     let result = self.failure.take().map_or(Ok(()), Err);
                     self.conclude(shared, result);
                 }

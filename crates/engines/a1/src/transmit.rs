@@ -233,6 +233,8 @@ impl Connection {
         if let Some((code, echo)) = self.close_reply_due.take() {
             let expected = self.in_numbers.wire(self.incoming.next_expected());
             let is_again = self.close_replied.replace(code) == Some(code);
+            let first = self.close_replied_at.map_or(now, |(first, _)| first);
+            self.close_replied_at = Some((first, now));
             a1::close_reply(&self.header(expected, edge, echo, is_again), code, out);
         } else if self.phase == Phase::Closing && self.close.is_due {
             let sent = self.out_numbers.wire(self.outgoing.end());

@@ -266,6 +266,71 @@ fn a_close_is_answered_for_ten_seconds() {
     clean(&world);
 }
 
+//= A-18 test
+#[test]
+fn whoever_has_answered_a_close_stays_until_repetitions_have_come() {
+    // Three answers are lost, and who gave them goes as soon as it may.
+    for (qos, delay, most) in [(reliable(), 1, 400), (raw(), 1, 400), (reliable(), 100, 8000), (raw(), 100, 8000)] {
+        let client = Program::opening(qos, patterns(&[10]), Some(LINGER));
+        let mut world = world(12, qos, &format!("delay={delay}ms"), Program::listening(vec![], None), client);
+        let mut replies = 0;
+        tap(&mut world, SERVER, CLIENT, move |sight| {
+            let is_reply = sight.kind() == Kind::CloseReply;
+            replies += u32::from(is_reply);
+            is_reply && replies <= 3
+        });
+        while world.application(SERVER).core.seen.values().all(|seen| seen.closed.is_none()) {
+            world.run_for(Duration::from_millis(1));
+        }
+        let begun = world.now();
+        while let Some(left) = world.engine(SERVER).parting(world.now()) {
+            assert!(left <= Duration::from_secs(3), "{left:?}");
+            world.run_for(left);
+        }
+        let took = world.now().since(begun);
+        assert!(took <= Duration::from_millis(most), "{delay} {took:?}");
+        assert_eq!(seen(&world, CLIENT).closed, Some(Ok(())), "{delay} {took:?}");
+        assert_eq!(world.engine(CLIENT).parting(world.now()), None);
+    }
+}
+
+//= A-18 test
+#[test]
+fn nobody_stays_who_owes_no_answer_and_nobody_for_long_on_a_short_path() {
+    for qos in [reliable(), raw()] {
+        let client = Program::opening(qos, patterns(&[10]), None).with(|core| core.keeps = true);
+        let mut world = world(13, qos, "delay=100us", Program::listening(vec![], None), client);
+        world.run_for(Duration::from_millis(500));
+        for host in [SERVER, CLIENT] {
+            assert_eq!(world.engine(host).parting(world.now()), None, "nobody has closed");
+        }
+        let (now, id) = (world.now(), world.application(CLIENT).core.id());
+        world.with_host(CLIENT, |host| host.call(|engine| engine.close(now, id, LINGER))).expect("it lives");
+        world.run_for(Duration::from_millis(1));
+        let now = world.now();
+        assert_eq!(seen(&world, CLIENT).closed, Some(Ok(())));
+        assert_eq!(world.engine(CLIENT).parting(now), None, "it has its answer");
+        assert!(world.engine(CLIENT).facts(now, id).is_some_and(|facts| !facts.is_unanswered));
+        let left = world.engine(SERVER).parting(now).expect("the answer may have been lost");
+        assert!((45..100).contains(&left.as_millis()), "{left:?}");
+    }
+}
+
+#[test]
+fn a_close_that_nobody_answers_is_known() {
+    let client = Program::opening(reliable(), patterns(&[10]), None).with(|core| core.keeps = true);
+    let mut world = world(14, reliable(), "delay=5ms", Program::listening(vec![], None), client);
+    world.schedule(millis(500), |world| {
+        world.power_off(SERVER);
+        let (now, id) = (world.now(), world.application(CLIENT).core.id());
+        world.with_host(CLIENT, |host| host.call(|engine| engine.close(now, id, LINGER))).expect("it lives");
+    });
+    world.run_for(Duration::from_secs(60));
+    let (here, id) = (seen(&world, CLIENT), world.application(CLIENT).core.id());
+    assert_eq!((&here.closed, here.delivered()), (&Some(Ok(())), 1));
+    assert!(world.engine(CLIENT).facts(world.now(), id).is_some_and(|facts| facts.is_unanswered));
+}
+
 #[test]
 fn a_released_connection_is_aborted() {
     let client = Program::opening(reliable(), patterns(&[100_000]), None);

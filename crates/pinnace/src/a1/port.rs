@@ -12,10 +12,10 @@ use crate::{Error, wrapped};
 use pinnace_a1::{A1, Config};
 use pinnace_core::{Address, Time};
 use pinnace_link::{CaptureOptions, Link, UdpLink};
-use pinnace_runtime::EndpointConfig;
+use pinnace_runtime::{EndpointConfig, WaitError};
 use std::io;
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub(super) type Port = pinnace_runtime::Endpoint<Node, Box<dyn Link>, Exchange>;
 pub(super) type Call<'a> = pinnace_runtime::Call<'a, Node, Exchange>;
@@ -114,6 +114,25 @@ impl End {
             Address::Inet(address) => address,
             Address::Peer => self.peer.unwrap_or(NOWHERE),
             _ => NOWHERE,
+        }
+    }
+
+    /// Answers peers that close again, as long as they may, at most `timeout`. True if nobody will any more.
+    pub(super) fn part(&self, timeout: Duration) -> bool {
+        let until = deadline(timeout);
+        loop {
+            let left = self.port.call(|Call { now, engine, .. }| engine.parting(now));
+            // Of a socket that is of no use nobody gets an answer.
+            let Ok(Some(left)) = left else { return true };
+            let now = Instant::now();
+            if until.is_some_and(|until| until <= now) {
+                return false;
+            }
+            let parts_at = now + left;
+            let wait = until.map_or(parts_at, |until| until.min(parts_at));
+            if let Err(WaitError::Endpoint(_)) = self.port.wait_until(|_| None::<()>, Some(wait)) {
+                return true;
+            }
         }
     }
 

@@ -336,6 +336,32 @@ impl Socket {
         Ok(self.inner.end.port.wait_until(|state| state.is_quiet().then_some(()), deadline(timeout))?)
     }
 
+    /// Answers peers that have closed and say so again, because the answer was lost, at most `timeout`: whoever finds nobody
+    /// there asks for long, and in vain. It follows the round trip: some 80 ms where that is short, and never more than three
+    /// seconds; no time if no peer has closed. True if nobody will ask any more. Before the end of a process.
+    ///
+    /// ```
+    /// use pinnace::a1::{Socket, reliable};
+    /// use std::time::Duration;
+    /// # fn main() -> Result<(), pinnace::Error> {
+    /// let server = Socket::bind("127.0.0.1:0", reliable())?;
+    /// server.listen(1)?;
+    /// let client = Socket::bind("127.0.0.1:0", reliable())?;
+    /// let connection = client.connect(server.local_addr(), reliable())?;
+    /// let accepted = server.accept()?;
+    /// let served = std::thread::spawn(move || accepted.recv());
+    /// connection.close(Duration::from_secs(1))?;
+    /// assert!(client.part(Duration::ZERO), "it has its answer, and owes none");
+    /// assert!(served.join().expect("no panic")?.is_none());
+    /// assert!(server.part(Duration::from_secs(3)));
+    /// # Ok(())
+    /// # }
+    /// ```
+    //= A-18
+    pub fn part(&self, timeout: Duration) -> bool {
+        self.inner.end.part(timeout)
+    }
+
     /// Tells all peers that this end goes down, and ends every connection at once.
     pub fn shut_down(&self) {
         let port = &self.inner.end.port;

@@ -179,13 +179,13 @@ impl A1 {
         if found.phase != Phase::Open {
             return Err(Refused::NotConnected);
         }
-        self.check(&record)?;
-        let record = Qos { block_size: record.block_size.min(peer.block_size), ..record };
-        if qos::changed(&now_is, &record) != record {
+        let agreed = Qos { block_size: record.block_size.min(peer.block_size), ..record };
+        if qos::changed(&now_is, &agreed) != agreed {
             return Err(Refused::BeyondMaximum);
         }
+        self.check(&record)?;
         let found = self.live(connection)?;
-        found.change.wanted = Some(record);
+        found.change.wanted = Some(agreed);
         self.settle(now, connection.0);
         Ok(())
     }

@@ -10,7 +10,9 @@ use crate::{Event, Failure, Service};
 use core::ops::Range;
 use core::time::Duration;
 use pinnace_core::{Address, Placed, RxMeta, Segment, Seq32, Time};
-use pinnace_wire::xtp::{Body, Code, Head, Header, Kind, MAX_PREFIX_BYTES, Options, Status, Traffic, Value};
+use pinnace_wire::xtp::{
+    Body, Code, FirstTraffic, Head, Header, Kind, MAX_PREFIX_BYTES, Options, Status, Traffic, Value,
+};
 
 /// The longest header.
 const MAX_HEADER_BYTES: usize = 40;
@@ -71,6 +73,13 @@ impl Xtp {
         header: &Header,
         body: Body<'_>,
     ) {
+        // Right as a packet, but of a later version: answered, and nothing of it is used (specs/xtp.md, 1).
+        if let Body::Status(status) | Body::Join { status, .. } = &body
+            && matches!(status.traffic, Some(FirstTraffic::Unknown))
+        {
+            self.diagnose(now, meta, header, Code::ContextRefused, Value::TrafficFormat);
+            return;
+        }
         match body {
             Body::First { btag, data, .. } if header.key.rtn && !header.options.contains(Options::MULTI) => {
                 self.on_first_with_key(now, meta, rx, segment, (header, btag, data));
@@ -521,7 +530,7 @@ fn on_status(
         context.unproved_since = Some(context.outgoing.sync());
     }
     context.on_echo(status.echo);
-    if let Some(pinnace_wire::xtp::FirstTraffic::Known(traffic)) = status.traffic {
+    if let Some(FirstTraffic::Known(traffic)) = status.traffic {
         heed_traffic(context, now, &traffic);
     }
     if let Some(clock) = status.clock {

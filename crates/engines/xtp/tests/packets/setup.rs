@@ -114,6 +114,25 @@ fn formats_that_nobody_knows_are_refused() {
     }
 }
 
+#[test]
+fn an_answer_in_a_format_that_nobody_knows_is_refused_and_not_used() {
+    let codec = Codec::Xtp40;
+    let mut scene = Scene::opened(codec, block(Service::Connection));
+    let first = scene.send(100).remove(0);
+    let status = scene.status(NONE, 50, 1000, first.sync).bytes();
+    let mut unknown = status.clone();
+    // Of the traffic specifier behind rseq, alloc, echo, a reserved field and xkey.
+    unknown[codec.header_bytes() + 32 + 3] = 9;
+    crate::half::fill(codec, &mut unknown);
+    scene.half.feed(PEER, &unknown);
+    let [diag] = &scene.half.take()[..] else { panic!("one answer") };
+    assert_eq!((diag.kind, diag.rtn, diag.key, diag.diag), (Kind::Diag, false, scene.its_key, Some((1, 5))));
+    let acked = |scene: &Scene| scene.half.xtp().facts(scene.context()).map(|facts| facts.acked);
+    assert_eq!(acked(&scene), Some(scene.n(0)));
+    scene.half.feed(PEER, &status);
+    assert_eq!(acked(&scene), Some(scene.n(50)));
+}
+
 //= X-3 test
 //= X-5 test
 #[test]

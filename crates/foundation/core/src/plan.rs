@@ -203,7 +203,7 @@ impl<'a> Placed<'a> {
         self.total
     }
 
-    /// The next datagram, in order of arrival. An empty read is one empty datagram.
+    /// The next datagram, in order of arrival. An empty read brings none: the driver counts it.
     pub fn next_segment(&mut self) -> Option<Segment> {
         if self.at >= self.total {
             return None;

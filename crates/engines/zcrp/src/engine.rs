@@ -138,8 +138,8 @@ impl Engine for Zcrp {
                     }
                     None => self.on_malformed(),
                 },
-                Some(Ok(Trailer::Idle { .. })) => match &mut self.receiver {
-                    Some(receiver) => receiver.handle_idle(now),
+                Some(Ok(Trailer::Idle { message })) => match &mut self.receiver {
+                    Some(receiver) => receiver.handle_idle(now, message),
                     None => self.on_malformed(),
                 },
                 Some(Err(_)) => self.on_malformed(),

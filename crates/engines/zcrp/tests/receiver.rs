@@ -492,6 +492,23 @@ fn an_idle_sender_of_another_life_does_not_keep_a_message_alive() {
 }
 
 #[test]
+fn an_idle_sender_of_another_life_is_not_taken_for_the_one_that_has_gone() {
+    //= Z-19 test
+    for (announced, is_gone) in [(0, true), (1, false)] {
+        let mut half = posted(&Config::default(), &[100, 100]);
+        half.feed(&encode_idle(1));
+        half.feed(&piece(0, 0, 1, 100));
+        assert!(half.take_events().iter().any(received(0, Ok(100))));
+        // The sender was started again, and begins with number 0: it waits for a request that does not come.
+        for _ in 0..31 {
+            half.feed(&encode_idle(announced));
+            half.millis(1000);
+        }
+        assert_eq!(half.take_events().iter().any(received(1, Err(Failure::PeerGone))), is_gone);
+    }
+}
+
+#[test]
 fn idle_is_answered_by_a_flow_hint_if_there_is_nothing_to_request() {
     //= Z-21 test
     let mut half = Half::receiver(&Config::default());

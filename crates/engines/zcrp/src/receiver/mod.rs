@@ -204,14 +204,18 @@ impl Receiver {
         self.counters.datagrams_malformed += 1;
     }
 
-    /// The sender has nothing that was requested (Z-21).
+    /// The sender has nothing that was requested (Z-21), and will send `next`.
     //= Z-21
-    pub(crate) fn handle_idle(&mut self, now: Time) {
+    pub(crate) fn handle_idle(&mut self, now: Time, next: u32) {
         if self.closed.is_some() {
             return;
         }
         self.counters.idles_received += 1;
-        self.liveness.on_heard(now);
+        if unwrap32(self.base, next) >= self.base {
+            self.liveness.on_heard(now);
+        }
+        // Otherwise it is late, or of a sender that was started again at the same port: that the one before is still there
+        // does not follow.
         // The first is answered by a hint in any case: then the sender knows that this receiver speaks of idleness as well,
         // and does not wait without end if it goes before it ever has nothing to request.
         let is_first = !core::mem::replace(&mut self.liveness.peer_reports_idle, true);

@@ -15,7 +15,8 @@
 //! hello: it has the magic word, the version, and both internet addresses, and the kernel hands it over with the
 //! connection. An accepted socket has the listener's name as its own and the connecting one's as its peer's, so both ends
 //! know both addresses without a table, after fork, exec, dup and SCM_RIGHTS. Two connections never have the same pair of
-//! addresses, because the kernel refuses the second name.
+//! addresses, because the kernel refuses the second name. Those with other hosts may: one port opens as many streams there as it
+//! likes, and an accepted socket, as the application's end is one, does not keep its name from others.
 
 use core::fmt::{self, Write};
 use core::mem::offset_of;

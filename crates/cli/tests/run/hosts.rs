@@ -162,7 +162,7 @@ int main(int argc, char **argv)
 "#;
 
 /// Compiles a program, fortified: the calls that compilers make of read() and recv() are looked at as well.
-fn compiled(cc: &Path, folder: &Path, text: &str) -> String {
+pub(crate) fn compiled(cc: &Path, folder: &Path, text: &str) -> String {
     let (source, program) = (folder.join("program.c"), folder.join("program"));
     fs::write(&source, text).expect("written");
     let compiled = Command::new(cc).args(["-O2", "-D_FORTIFY_SOURCE=2", "-o"]).arg(&program).arg(&source).output();

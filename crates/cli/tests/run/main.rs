@@ -13,3 +13,4 @@ mod command;
 mod hosts;
 mod programs;
 mod stage;
+mod streams;

@@ -2,6 +2,7 @@
 
 use super::request::Request;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::ioctl_fionbio;
 use rustix::net::sockopt::{set_socket_send_buffer_size, set_socket_send_buffer_size_force, socket_peercred};
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
@@ -13,6 +14,7 @@ use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Which kind of socket the application made.
@@ -113,11 +115,18 @@ pub(super) fn make(family: Family, local: SocketAddr, peer: SocketAddr) -> io::R
     let plain = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
     let name = format!("pinnace/1R{digit}/{}>{}", plain(local), plain(peer));
     let name = SocketAddrUnix::new_abstract_name(name.as_bytes())?;
+    // Streams that one port has opened have one name, in which there is no room for more, and it is taken until the listener
+    // is gone. So they are made one after the other: the listener goes before the lock.
+    static NAMED: Mutex<()> = Mutex::new(());
+    let _named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
     let (listener, own) = (socket()?, socket()?);
     make_room(&own);
     bind(&listener, &name)?;
     listen(&listener, 8)?;
+    // Strangers who fill the queue do not keep those waiting who want the lock.
+    ioctl_fionbio(&own, true)?;
     connect(&own, &name)?;
+    ioctl_fionbio(&own, false)?;
     loop {
         let application = accept_with(&listener, SocketFlags::CLOEXEC)?;
         // Somebody else may have come in between.
@@ -140,5 +149,26 @@ pub(super) fn hand_over(name: &str, stream: &OwnedFd) -> io::Result<()> {
 pub(super) fn mark_end(own: &OwnedFd) {
     if let Ok(name) = unique('E') {
         let _ = bind(own, &name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    #[test]
+    fn streams_of_one_port_are_made_at_the_same_moment() {
+        let [local, peer] = [1, 2].map(|host| SocketAddr::from(([192, 0, 2, host], 7001)));
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for round in 0..2000 {
+                        let made = make(Family::V4, local, peer);
+                        assert!(made.is_ok(), "round {round}: {made:?}");
+                    }
+                });
+            }
+        });
     }
 }

@@ -1,0 +1,79 @@
+//! Programs that listen, and a peer that is none of `pinnace run`: it speaks QMP from this very host.
+
+use crate::common::wait_until;
+use crate::hosts::compiled;
+use crate::stage::{Server, installed, port, through};
+use pinnace::qmp::{Endpoint, Options, Shutdown, Stream};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Everything until the end of a stream.
+fn read_all(stream: &Stream) -> Vec<u8> {
+    let (mut all, mut bytes) = (Vec::new(), [0; 4096]);
+    stream.set_read_timeout(Some(Duration::from_secs(20)));
+    loop {
+        match stream.read(&mut bytes).expect("it ends well") {
+            0 => return all,
+            taken => all.extend(&bytes[..taken]),
+        }
+    }
+}
+
+/// Serves one stream, or as many as the third word says.
+const SERVES: &str = r#"
+#include <arpa/inet.h>
+#include <stdlib.h>
+#include <unistd.h>
+int main(int argc, char **argv)
+{
+    static char bytes[5000] = "";
+    int listener = socket(AF_INET, SOCK_STREAM, 0), count;
+    struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons(atoi(argv[2])) };
+    if (argc < 4 || bind(listener, (struct sockaddr *)&at, sizeof at) || listen(listener, 512))
+        return 1;
+    for (int left = atoi(argv[3]); left > 0; left--) {
+        int fd = accept(listener, NULL, NULL);
+        if (fd < 0)
+            return 2;
+        if (write(fd, bytes, 5000) != 5000 || shutdown(fd, SHUT_WR))
+            return 3;
+        while ((count = read(fd, bytes, sizeof bytes)) > 0)
+            ;
+        if (count)
+            return 4;
+        close(fd);
+    }
+    return 0;
+}
+"#;
+
+/// Starts it, where there is a compiler.
+fn serve(folder: &tempfile::TempDir, how: &str, count: usize) -> Option<(Server, u16)> {
+    let cc = installed("cc", "gcc libc6-dev")?;
+    let program = compiled(&cc, folder.path(), SERVES);
+    let port = port();
+    let words = [&*program, how, &port.to_string(), &count.to_string()];
+    let server = Server::start(through(true, &[], &words), folder.path(), port, true);
+    wait_until("a listener for other hosts", || server.said().contains("QMP, for other hosts"));
+    Some((server, port))
+}
+
+fn here(port: u16) -> SocketAddr {
+    ([127, 0, 0, 1], port).into()
+}
+
+#[test]
+fn streams_that_one_port_opens_at_the_same_moment_are_all_accepted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let many = 100;
+    let Some((server, port)) = serve(&folder, "once", many) else { return };
+    let endpoint = Endpoint::client(&Options::default()).expect("an endpoint");
+    let streams: Vec<_> = (0..many).map(|_| endpoint.begin(here(port)).expect("a stream")).collect();
+    // In which order they are accepted nobody says.
+    streams.iter().for_each(|stream| stream.shutdown(Shutdown::Write).expect("it goes on"));
+    for (number, stream) in streams.iter().enumerate() {
+        assert_eq!(read_all(stream).len(), 5000, "stream {number}");
+    }
+    drop(streams);
+    assert_eq!(server.finish(), Some(0));
+}

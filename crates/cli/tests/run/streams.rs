@@ -5,7 +5,20 @@ use crate::hosts::compiled;
 use crate::stage::{Server, installed, port, through};
 use pinnace::qmp::{Endpoint, Options, Shutdown, Stream};
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Waits until the peer has acknowledged everything.
+fn everything_arrives(stream: &Stream) {
+    let begun = Instant::now();
+    loop {
+        match stream.try_flush() {
+            Some(flushed) => return flushed.expect("all of it is acknowledged"),
+            None => assert!(begun.elapsed() < Duration::from_secs(10), "nothing is acknowledged"),
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
 
 /// Everything until the end of a stream.
 fn read_all(stream: &Stream) -> Vec<u8> {
@@ -35,12 +48,21 @@ int main(int argc, char **argv)
         int fd = accept(listener, NULL, NULL);
         if (fd < 0)
             return 2;
-        if (write(fd, bytes, 5000) != 5000 || shutdown(fd, SHUT_WR))
-            return 3;
-        while ((count = read(fd, bytes, sizeof bytes)) > 0)
-            ;
-        if (count)
-            return 4;
+        if (argv[1][0] == 'd') {
+            /* Deaf: what comes meanwhile is for nobody. */
+            if (shutdown(fd, SHUT_RD) || write(fd, bytes, 1) != 1)
+                return 3;
+            usleep(500000);
+            if (write(fd, bytes, 1000) != 1000)
+                return 4;
+        } else {
+            if (write(fd, bytes, 5000) != 5000 || shutdown(fd, SHUT_WR))
+                return 5;
+            while ((count = read(fd, bytes, sizeof bytes)) > 0)
+                ;
+            if (count)
+                return 6;
+        }
         close(fd);
     }
     return 0;
@@ -75,5 +97,20 @@ fn streams_that_one_port_opens_at_the_same_moment_are_all_accepted() {
         assert_eq!(read_all(stream).len(), 5000, "stream {number}");
     }
     drop(streams);
+    assert_eq!(server.finish(), Some(0));
+}
+
+#[test]
+fn what_comes_for_a_program_that_reads_no_more_is_dropped() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some((server, port)) = serve(&folder, "deaf", 1) else { return };
+    let stream = Stream::connect(here(port), &Options::default()).expect("a stream");
+    assert_eq!(stream.read(&mut [0; 8]).expect("a byte"), 1);
+    for _ in 0..3 {
+        assert_eq!(stream.write(&[7; 100]).expect("room"), 100);
+        everything_arrives(&stream);
+    }
+    assert_eq!(read_all(&stream).len(), 1000);
+    drop(stream);
     assert_eq!(server.finish(), Some(0));
 }

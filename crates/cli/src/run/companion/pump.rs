@@ -7,6 +7,7 @@
 use super::Busy;
 use super::pair::mark_end;
 use pinnace::qmp::{Shutdown, Stream};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{SendFlags, Shutdown as How, send, shutdown};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -90,6 +91,7 @@ fn to_network(own: &OwnedFd, stream: &Stream, broken: &AtomicBool) -> Result<(),
 
 fn to_application(stream: &Stream, own: &OwnedFd, broken: &AtomicBool) -> Result<(), Side> {
     let mut buffer = vec![0; BUFFER];
+    let mut is_shut = false;
     loop {
         let count = match stream.read(&mut buffer) {
             Ok(0) => {
@@ -111,8 +113,24 @@ fn to_application(stream: &Stream, own: &OwnedFd, broken: &AtomicBool) -> Result
             match send(own, rest, SendFlags::NOSIGNAL) {
                 Ok(written) => rest = &rest[written..],
                 Err(rustix::io::Errno::INTR) => {}
+                // As with TCP the peer is not told that nobody reads what it says.
+                Err(rustix::io::Errno::PIPE) if may_speak(own, is_shut) => {
+                    is_shut = true;
+                    break;
+                }
                 Err(_) => return Err(Side::Application),
             }
         }
     }
+}
+
+/// Whether an application that reads no more may still write: it has shut down its reading, and has neither closed nor shut
+/// down everything. Of one that closes that shows a moment later than that it does not read, and the moment is longer where
+/// the system is busy; `is_known`: it is over.
+fn may_speak(own: &OwnedFd, is_known: bool) -> bool {
+    const MOMENT: Duration = Duration::from_millis(100);
+    let timeout = if is_known { Duration::ZERO } else { MOMENT }.try_into().ok();
+    let mut fds = [PollFd::new(own, PollFlags::empty())];
+    // The end of both directions is reported unasked.
+    poll(&mut fds, timeout.as_ref()).is_ok_and(|ready| ready == 0)
 }

@@ -1,9 +1,15 @@
 //! Programs on two hosts (network namespaces): QMP where both have the library, TCP otherwise. Needs root.
 
 use crate::stage::{Server, client, installed, noise, printed, through};
+use crate::streams::{everything_arrives, without_an_end};
+use pinnace::qmp::{Listener, Options, Shutdown};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{self, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 const NEAR: &str = "10.79.0.1";
@@ -22,8 +28,8 @@ impl Hosts {
             return None;
         }
         installed("ip", "iproute2")?;
-        static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-        let tag = format!("pr{}-{}", process::id(), NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let tag = format!("pr{}-{}", process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let hosts = Self { near: format!("{tag}n"), far: format!("{tag}f") };
         let (near, far) = (&hosts.near, &hosts.far);
         for line in [
@@ -287,4 +293,49 @@ fn a_reset_is_a_reset_on_the_other_host() {
         assert_eq!(said.contains("by QMP"), mix == (true, true), "{mix:?}: {said}");
         assert_eq!(server.finish(), Some(0));
     }
+}
+
+/// Asks, and ends with the end of the answer.
+const ASKS: &str = r#"
+#include <arpa/inet.h>
+#include <unistd.h>
+int main(void)
+{
+    static char bytes[5000];
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons(7601) };
+    inet_pton(AF_INET, "10.79.0.2", &at.sin_addr);
+    if (connect(fd, (struct sockaddr *)&at, sizeof at) || write(fd, bytes, 3000) != 3000 || shutdown(fd, SHUT_WR))
+        return 1;
+    return recv(fd, bytes, 5000, MSG_WAITALL) != 5000 || read(fd, bytes, 1) != 0;
+}
+"#;
+
+#[test]
+fn a_client_that_has_gone_has_said_its_end_more_than_once() {
+    let (Some(cc), Some(hosts)) = (installed("cc", "gcc libc6-dev"), Hosts::new()) else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = compiled(&cc, folder.path(), ASKS);
+    let far = fs::File::open(Path::new("/run/netns").join(&hosts.far)).expect("a network namespace");
+    thread::scope(|scope| {
+        // What this thread binds is on the other host.
+        scope.spawn(|| {
+            move_into_link_name_space(far.as_fd(), Some(LinkNameSpaceType::Network)).expect("a network namespace");
+            let listener = Listener::bind("0.0.0.0:0", &Options::default()).expect("a listener");
+            let relay = without_an_end((FAR, 7601), listener.local_addr().port(), true);
+            let asking = thread::spawn({
+                let asking = through(true, &at(&hosts.near), &[&program]);
+                || client(asking)
+            });
+            let stream = listener.accept().expect("a stream");
+            let asked = std::iter::from_fn(|| stream.read(&mut [0; 4096]).ok().filter(|&taken| taken > 0));
+            assert_eq!(asked.sum::<usize>(), 3000);
+            assert_eq!(stream.write(&[0; 5000]).expect("room"), 5000);
+            stream.shutdown(Shutdown::Write).expect("it goes on");
+            everything_arrives(&stream);
+            let (_, said) = asking.join().expect("it ends well");
+            assert!(said.contains("by QMP"), "{said}");
+            assert!(relay.lost.load(Ordering::Relaxed) > 0);
+        });
+    });
 }

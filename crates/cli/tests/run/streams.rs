@@ -1,15 +1,41 @@
 //! Programs that listen, and a peer that is none of `pinnace run`: it speaks QMP from this very host.
 
+use crate::common::relay::Relay;
 use crate::common::wait_until;
 use crate::hosts::compiled;
 use crate::stage::{Server, installed, port, through};
 use pinnace::qmp::{Endpoint, Options, Shutdown, Stream};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// The type of a packet that carries addresses, and where its destination's port is.
+const FIRST: u8 = 2;
+const PORT: usize = 44;
+/// END, among the options: the byte and the bit.
+const END: (usize, u8) = (9, 0x02);
+
+/// A path from `near` to a port of this host that loses the first END of one side, and whatever the other side says from
+/// then on: what it would ask again.
+pub(crate) fn without_an_end(near: impl ToSocketAddrs, listener: u16, senders: bool) -> Relay {
+    let mut is_over = false;
+    Relay::at(near, &format!("127.0.0.1:{listener}"), move |is_senders, packet| {
+        // NOCHECK leaves it out of the sum.
+        if is_senders && packet.len() > PORT + 2 && packet[11] & 0x1f == FIRST {
+            packet[PORT..PORT + 2].copy_from_slice(&listener.to_be_bytes());
+        }
+        if is_senders != senders {
+            return !is_over;
+        }
+        let is_lost = !is_over && packet[END.0] & END.1 != 0;
+        is_over |= is_lost;
+        !is_lost
+    })
+}
+
 /// Waits until the peer has acknowledged everything.
-fn everything_arrives(stream: &Stream) {
+pub(crate) fn everything_arrives(stream: &Stream) {
     let begun = Instant::now();
     loop {
         match stream.try_flush() {
@@ -112,5 +138,19 @@ fn what_comes_for_a_program_that_reads_no_more_is_dropped() {
     }
     assert_eq!(read_all(&stream).len(), 1000);
     drop(stream);
+    assert_eq!(server.finish(), Some(0));
+}
+
+#[test]
+fn a_server_that_has_gone_has_said_its_end_more_than_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some((server, port)) = serve(&folder, "once", 1) else { return };
+    let relay = without_an_end("127.0.0.1:0", port, false);
+    let stream = Stream::connect(relay.address, &Options::default()).expect("a stream");
+    assert_eq!(read_all(&stream).len(), 5000);
+    assert_eq!(stream.write(&[7; 3000]).expect("room"), 3000);
+    stream.shutdown(Shutdown::Write).expect("it goes on");
+    everything_arrives(&stream);
+    assert!(relay.lost.load(Ordering::Relaxed) > 0);
     assert_eq!(server.finish(), Some(0));
 }

@@ -8,6 +8,7 @@ use pinnace_link::Link;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// One UDP socket (or one IP address, with protocol 36), and QMP on it. Clones are the same endpoint.
 ///
@@ -175,6 +176,14 @@ impl Endpoint {
     /// Says the end of streams that have just ended well a few times more, as it may be lost: see [`xtp::Endpoint::part`].
     pub fn part(&self) {
         self.inner.part();
+    }
+
+    /// Waits until its streams, all of which were closed, have come to their ends, at most `timeout`, and then says these ends
+    /// a few times more ([`Endpoint::part`]): for whoever lets go of it, as later nobody can be asked for them.
+    pub fn leave(&self, timeout: Duration) {
+        if self.inner.wait_quiet(timeout).is_ok() {
+            self.inner.part();
+        }
     }
 
     /// What the socket could not be given, with the command that would help.

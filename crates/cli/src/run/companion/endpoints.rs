@@ -1,7 +1,8 @@
 //! The endpoints of listeners, by their addresses.
 //!
 //! Always true: an endpoint lasts as long as a listener of it, or a stream that came to it, and meanwhile its address is
-//! listened at by it alone. So a server that closes its listener and makes it anew, while its streams go on, has it back.
+//! listened at by it alone. So a server that closes its listener and makes it anew, while its streams go on, has it back. Who
+//! is the last to let go of it says its last words.
 
 use super::pair::Control;
 use pinnace::qmp::{Endpoint, Listener, Options};
@@ -15,6 +16,8 @@ use std::time::{Duration, Instant};
 /// What a listener that has been closed may take to go, and how often it is looked whether it has gone.
 const GOING: Duration = Duration::from_millis(500);
 const LOOK: Duration = Duration::from_millis(5);
+/// What the last bytes of the last streams have to reach the other side.
+pub(super) const LAST_WORDS: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 struct Known {
@@ -35,7 +38,8 @@ pub(super) struct Endpoints {
 }
 
 impl Endpoints {
-    /// Listens at an address for as long as `control` lasts. What it answers with beside is to be kept with every stream.
+    /// Listens at an address for as long as `control` lasts. What it answers with beside is to be kept with every stream, and
+    /// to be let go of by [`Endpoints::release`].
     pub(super) fn listen(
         &self,
         at: SocketAddr,
@@ -50,6 +54,19 @@ impl Endpoints {
                 Ok(listening) => return Ok(listening),
             }
         }
+    }
+
+    /// Lets go of an endpoint. Whoever is the last to do so has its ends said again: nobody answers who asks for them later.
+    /// Meanwhile it is there for a listener that is made anew.
+    pub(super) fn release(&self, endpoint: Arc<Endpoint>) {
+        // Under the lock there is a last one, also where all let go at the same moment.
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if Arc::strong_count(&endpoint) > 1 {
+            drop(endpoint);
+            return;
+        }
+        drop(known);
+        endpoint.leave(LAST_WORDS);
     }
 
     /// An error comes with whether it will pass.

@@ -18,7 +18,7 @@ mod request;
 use super::contract::Contract;
 use crate::exit::Error;
 use clap::Parser;
-use endpoints::Endpoints;
+use endpoints::{Endpoints, LAST_WORDS};
 use pair::Control;
 use peers::Peers;
 use pinnace::qmp::{Endpoint, Listener, Options, Stream};
@@ -108,8 +108,6 @@ impl AsFd for Companion {
 const MOST: usize = 4096;
 /// How often it is looked whether the last stream is gone, once everybody else is.
 const LOOK: Duration = Duration::from_millis(200);
-/// What the last bytes of the last streams have to reach the other side.
-const LAST_WORDS: Duration = Duration::from_secs(10);
 
 struct Shared {
     options: Options,
@@ -197,7 +195,15 @@ fn answer(shared: &Arc<Shared>, control: &Arc<Control>, busy: Busy) -> io::Resul
                 control.give(&application)?;
                 drop(application);
                 shared.say(format_args!("QMP to {to}"));
-                pump::run(stream, &own, busy)
+                let passed = pump::run(&stream, &own);
+                drop(own);
+                // It is this stream's alone.
+                let endpoint = stream.endpoint().cloned();
+                drop(stream);
+                endpoint.iter().for_each(|endpoint| endpoint.leave(LAST_WORDS));
+                // Everything has been said before it counts as gone.
+                drop((endpoint, busy));
+                passed
             }
             Err(error) => {
                 shared.say(format_args!("TCP to {to}: {error}"));
@@ -214,7 +220,11 @@ fn answer(shared: &Arc<Shared>, control: &Arc<Control>, busy: Busy) -> io::Resul
             };
             control.accept_listener()?;
             shared.say(format_args!("QMP at {at}"));
-            await_streams(shared, control, (&listener, &endpoint), family, &name)
+            let awaited = await_streams(shared, control, (&listener, &endpoint), family, &name);
+            drop(listener);
+            shared.endpoints.release(endpoint);
+            drop(busy);
+            awaited
         }
     }
 }
@@ -262,10 +272,12 @@ fn await_streams(
                     Ok(own)
                 });
                 match handed {
-                    Ok(own) => drop(pump::run(stream, &own, busy)),
+                    Ok(own) => drop(pump::run(&stream, &own)),
                     Err(_) => stream.set_linger(Some(Duration::ZERO)),
                 }
-                drop(endpoint);
+                drop(stream);
+                busy.0.endpoints.release(endpoint);
+                drop(busy);
             });
         }
         let mut fds = [PollFd::new(control, PollFlags::IN), PollFd::new(&*watch, PollFlags::IN)];

@@ -4,7 +4,6 @@
 //! Always true: an end goes on as an end, a reset as a reset, and so does the death of this process; and both threads are
 //! gone when it is over.
 
-use super::Busy;
 use super::pair::mark_end;
 use pinnace::qmp::{Shutdown, Stream};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -21,7 +20,7 @@ const LOOK: Duration = Duration::from_secs(1);
 const BUFFER: usize = 256 << 10;
 
 /// Passes bytes both ways until both ways are at their ends.
-pub(super) fn run(stream: Stream, own: &OwnedFd, busy: Busy) -> io::Result<()> {
+pub(super) fn run(stream: &Stream, own: &OwnedFd) -> io::Result<()> {
     let broken = AtomicBool::new(false);
     // Who waits for the network looks now and then whether it still has to: nothing else ends its wait.
     stream.set_read_timeout(Some(LOOK));
@@ -39,23 +38,19 @@ pub(super) fn run(stream: Stream, own: &OwnedFd, busy: Busy) -> io::Result<()> {
     thread::scope(|scope| {
         thread::Builder::new().name("to-network".into()).stack_size(256 << 10).spawn_scoped(
             scope,
-            || match to_network(own, &stream, &broken) {
+            || match to_network(own, stream, &broken) {
                 Ok(()) => {}
                 Err(Side::Network) => fail(true),
                 Err(Side::Application) => fail(false),
             },
         )?;
-        match to_application(&stream, own, &broken) {
+        match to_application(stream, own, &broken) {
             Ok(()) => {}
             Err(Side::Network) => fail(true),
             Err(Side::Application) => fail(false),
         }
-        Ok::<(), io::Error>(())
-    })?;
-    // The stream ends before it counts as gone.
-    drop(stream);
-    drop(busy);
-    Ok(())
+        Ok(())
+    })
 }
 
 /// Who failed.

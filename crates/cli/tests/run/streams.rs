@@ -9,6 +9,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// The type of a packet that carries addresses, and where its destination's port is.
 const FIRST: u8 = 2;
@@ -95,15 +96,20 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// Starts it, where there is a compiler.
-fn serve(folder: &tempfile::TempDir, how: &str, count: usize) -> Option<(Server, u16)> {
+/// Starts it at a free port, where there is a compiler.
+fn serve(folder: &TempDir, how: &str, count: usize) -> Option<(Server, u16)> {
     let cc = installed("cc", "gcc libc6-dev")?;
     let program = compiled(&cc, folder.path(), SERVES);
     let port = port();
-    let words = [&*program, how, &port.to_string(), &count.to_string()];
+    Some((serve_at(port, folder, &program, how, count), port))
+}
+
+/// Starts it, and waits until it listens for other hosts.
+fn serve_at(port: u16, folder: &TempDir, program: &str, how: &str, count: usize) -> Server {
+    let words = [program, how, &port.to_string(), &count.to_string()];
     let server = Server::start(through(true, &[], &words), folder.path(), port, true);
     wait_until("a listener for other hosts", || server.said().contains("QMP, for other hosts"));
-    Some((server, port))
+    server
 }
 
 fn here(port: u16) -> SocketAddr {
@@ -153,4 +159,20 @@ fn a_server_that_has_gone_has_said_its_end_more_than_once() {
     everything_arrives(&stream);
     assert!(relay.lost.load(Ordering::Relaxed) > 0);
     assert_eq!(server.finish(), Some(0));
+}
+
+#[test]
+fn a_server_that_is_started_anew_at_once_has_its_port_again() {
+    let Some(cc) = installed("cc", "gcc libc6-dev") else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = compiled(&cc, folder.path(), SERVES);
+    let port = port();
+    for _ in 0..10 {
+        let server = serve_at(port, &folder, &program, "once", 1);
+        let stream = Stream::connect(here(port), &Options::default()).expect("a stream");
+        assert_eq!(read_all(&stream).len(), 5000);
+        // So the last word is the server's.
+        stream.shutdown(Shutdown::Write).expect("it goes on");
+        assert_eq!(server.finish(), Some(0));
+    }
 }

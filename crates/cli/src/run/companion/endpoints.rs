@@ -13,7 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What a listener that has been closed may take to go, and how often it is looked whether it has gone.
+/// What a listener that has been closed may take to go, here or with a companion that says its last words, and how often it is
+/// looked whether it has gone.
 const GOING: Duration = Duration::from_millis(500);
 const LOOK: Duration = Duration::from_millis(5);
 /// What the last bytes of the last streams have to reach the other side.
@@ -69,7 +70,7 @@ impl Endpoints {
         endpoint.leave(LAST_WORDS);
     }
 
-    /// An error comes with whether it will pass.
+    /// An error comes with whether it may pass.
     fn try_listen(
         &self,
         at: SocketAddr,
@@ -83,7 +84,11 @@ impl Endpoints {
             Some(endpoint) => endpoint.listen(at.port()),
             None => Listener::bind(at, options),
         };
-        let listener = listener.map_err(|error| (error, before.is_some_and(Known::is_going)))?;
+        let listener = listener.map_err(|error| {
+            // Whether somebody who has the port from elsewhere is going cannot be seen.
+            let may_pass = before.map_or(error.kind() == io::ErrorKind::AddrInUse, Known::is_going);
+            (error, may_pass)
+        })?;
         let endpoint = endpoint.unwrap_or_else(|| Arc::new(listener.endpoint().clone()));
         known.retain(|_, known| known.endpoint.strong_count() > 0);
         known.insert(at, Known { endpoint: Arc::downgrade(&endpoint), control: Arc::downgrade(control) });

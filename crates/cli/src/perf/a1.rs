@@ -106,7 +106,7 @@ fn failed(what: &str) -> Failure {
 fn connecting(job: &Job) -> Result<(Socket, SocketAddr, Qos), Failure> {
     let peer = job.peer.ok_or_else(|| failed("nowhere to connect to"))?;
     let qos = record(job);
-    Ok((Socket::client_of(peer, qos, &options(job))?, peer, qos))
+    Ok((Socket::connected(peer, qos, &options(job))?, peer, qos))
 }
 
 /// A socket that others reach, and where.

@@ -75,8 +75,6 @@ pinnace_core::counters! {
         datagrams_malformed,
         /// Datagrams whose checksum is wrong, of those.
         checksums_wrong,
-        /// Datagrams that arrived marked by a congested router.
-        congestion_marks,
         /// ICMP errors.
         unreachable_reports,
     }

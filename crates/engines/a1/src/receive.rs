@@ -21,9 +21,6 @@ const MAX_RANGES: usize = 8192;
 
 impl A1 {
     pub(crate) fn read(&mut self, now: Time, meta: &RxMeta, rx: &mut Placed<'_>) {
-        if meta.ecn == pinnace_core::Ecn::Congested {
-            self.shared.counters.congestion_marks += 1;
-        }
         while let Some(segment) = rx.next_segment() {
             match self.parse(rx, &segment) {
                 Some(head) => self.on_datagram(now, meta, rx, &segment, &head),

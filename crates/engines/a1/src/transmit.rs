@@ -301,6 +301,10 @@ impl Connection {
     /// ends. Only the small one of a peer that lacks nothing; the others have a call of their own.
     fn follow_with_ack(&mut self, now: Time, shared: &mut Shared, train: &mut Train) {
         let is_small = self.phase == Phase::Open && self.is_validated && !self.incoming.has_ahead();
+        // Behind a lone block it leaves by itself: whoever waits for the block has it sooner, and reads the ACK while we wait.
+        if train.segments() == 1 {
+            return;
+        }
         if !is_small || !train.has_room(HEADER_BYTES) || self.incoming.ack_due(now, self.rtt.smoothed()) != Due::Now {
             return;
         }

@@ -61,7 +61,5 @@ pinnace_core::counters! {
         checksums_wrong,
         /// ICMP errors.
         unreachable_reports,
-        /// Packets that arrived marked by a congested router.
-        congestion_marks,
     }
 }

@@ -23,9 +23,6 @@ const MAX_CONTROL_BYTES: usize = 65_535;
 
 impl Xtp {
     pub(crate) fn read(&mut self, now: Time, meta: &RxMeta, rx: &mut Placed<'_>) {
-        if meta.ecn == pinnace_core::Ecn::Congested {
-            self.shared.counters.congestion_marks += 1;
-        }
         while let Some(segment) = rx.next_segment() {
             match self.parse(rx, &segment) {
                 Some(head) => self.on_packet(now, meta, rx, &segment, &head),

@@ -312,7 +312,7 @@ impl Ip36Link {
         read.control.attach_room(&mut message);
         // SAFETY: the slots are memory that the pool and the table vouch for; header, name and control lie in `self.read`
         // and stay there.
-        let bytes = unsafe { libc::recvmsg(self.socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
+        let bytes = unsafe { sys::receive_message(self.socket.as_raw_fd(), &mut message, libc::MSG_DONTWAIT) };
         let Ok(bytes) = usize::try_from(bytes) else { return RawRead::Refused(Refusal::last()) };
         let truncated = message.msg_flags & libc::MSG_TRUNC != 0;
         let mut packet = if v4 {

@@ -79,7 +79,7 @@ pub struct Options {
     pub idle: Idle,
     /// Whether a background thread keeps the protocol going while no thread waits.
     pub worker: bool,
-    /// The UDP socket's own settings.
+    /// The UDP socket's own settings; what they say of ECN does not count: no header of A1's could tell the sender of marks.
     pub udp: UdpOptions,
     /// Write every datagram to this file, for Wireshark.
     pub capture: Option<PathBuf>,
@@ -153,7 +153,7 @@ impl Options {
 
     /// The UDP socket's settings: it is open to everybody, and answers from the address that a datagram came to.
     pub(super) fn udp(&self) -> UdpOptions {
-        UdpOptions { local_address: true, ..self.udp.clone() }
+        UdpOptions { ecn: false, local_address: true, ..self.udp.clone() }
     }
 }
 

@@ -66,7 +66,7 @@ pub struct Options {
     pub idle: Idle,
     /// Whether a background thread keeps the protocol going while no thread waits.
     pub worker: bool,
-    /// The UDP socket's own settings.
+    /// The UDP socket's own settings; what they say of ECN does not count: no header of XTP's could tell the sender of marks.
     pub udp: UdpOptions,
     /// Write every packet to this file, for Wireshark.
     pub capture: Option<PathBuf>,

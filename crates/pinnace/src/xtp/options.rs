@@ -53,7 +53,7 @@ pub struct Options {
     pub idle: Idle,
     /// Whether a background thread keeps the protocol going while no thread waits.
     pub worker: bool,
-    /// The UDP socket's own settings.
+    /// The UDP socket's own settings; what they say of ECN does not count: no header of XTP's could tell the sender of marks.
     pub udp: UdpOptions,
     /// Write every packet to this file, for Wireshark.
     pub capture: Option<PathBuf>,
@@ -133,13 +133,13 @@ impl Options {
     /// The UDP socket's settings; open to everybody, or connected.
     pub(super) fn udp(&self, open: bool) -> UdpOptions {
         // Who is open answers from the address that a packet came to.
-        UdpOptions { local_address: open, ..self.udp.clone() }
+        UdpOptions { ecn: false, local_address: open, ..self.udp.clone() }
     }
 
     /// The raw socket's.
     pub(super) fn ip36(&self) -> Ip36Options {
-        let UdpOptions { receive_buffer, send_buffer, ecn, path_mtu, .. } = self.udp;
-        Ip36Options { receive_buffer, send_buffer, ecn, path_mtu }
+        let UdpOptions { receive_buffer, send_buffer, path_mtu, .. } = self.udp;
+        Ip36Options { receive_buffer, send_buffer, ecn: false, path_mtu }
     }
 }
 

@@ -256,7 +256,7 @@ impl EtherLink {
         message.msg_iovlen = slots.len().min(sys::MAX_PIECES) as _;
         self.control.attach_room(&mut message);
         // SAFETY: the slots are memory that the pool and the table vouch for; name and control lie in `self` and stay there.
-        let bytes = unsafe { libc::recvmsg(self.socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
+        let bytes = unsafe { sys::receive_message(self.socket.as_raw_fd(), &mut message, libc::MSG_DONTWAIT) };
         let Ok(bytes) = usize::try_from(bytes) else { return RawRead::Refused(Refusal::last()) };
         for (level, kind, value) in self.control.messages(message.msg_controllen as _) {
             if (level, kind) == (libc::SOL_SOCKET, libc::SO_RXQ_OVFL)

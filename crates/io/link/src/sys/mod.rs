@@ -23,6 +23,34 @@ pub(crate) const UDP_SEGMENT: c_int = 103;
 /// See [`UDP_SEGMENT`].
 pub(crate) const UDP_GRO: c_int = 104;
 
+/// `sendmsg`, straight from the kernel: the C library's own is a point at which a thread may be cancelled, which costs two
+/// atomic operations a call in every process with threads, and nobody is cancelled here.
+///
+/// # Safety
+/// As for `sendmsg`: what `message` points to must be there.
+pub(crate) unsafe fn send_message(fd: RawFd, message: &libc::msghdr, flags: c_int) -> isize {
+    // SAFETY: the caller's promise; the kernel only reads.
+    (unsafe { libc::syscall(libc::SYS_sendmsg, fd, &raw const *message, flags) }) as isize
+}
+
+/// `sendmmsg`, as [`send_message`].
+///
+/// # Safety
+/// As for `sendmmsg`: what the messages point to must be there.
+pub(crate) unsafe fn send_messages(fd: RawFd, messages: &mut [libc::mmsghdr], flags: c_int) -> isize {
+    // SAFETY: the caller's promise; the kernel writes to the lengths of the messages alone.
+    (unsafe { libc::syscall(libc::SYS_sendmmsg, fd, messages.as_mut_ptr(), messages.len(), flags) }) as isize
+}
+
+/// `recvmsg`, as [`send_message`].
+///
+/// # Safety
+/// As for `recvmsg`: what `message` points to must be there, and nobody else's.
+pub(crate) unsafe fn receive_message(fd: RawFd, message: &mut libc::msghdr, flags: c_int) -> isize {
+    // SAFETY: the caller's promise.
+    (unsafe { libc::syscall(libc::SYS_recvmsg, fd, &raw mut *message, flags) }) as isize
+}
+
 /// Sets a socket option that is an `int`.
 pub(crate) fn set_option(fd: RawFd, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
     // SAFETY: the pointer and the length are those of `value`.

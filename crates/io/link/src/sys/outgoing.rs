@@ -152,7 +152,7 @@ impl Outgoing {
             let messages = &mut self.messages[*done..];
             // SAFETY: the messages point to pieces and control messages in `self`, and to what the caller promised; the
             // kernel only reads it.
-            let sent = unsafe { libc::sendmmsg(fd, messages.as_mut_ptr(), messages.len() as _, Self::FLAGS) };
+            let sent = unsafe { sys::send_messages(fd, messages, Self::FLAGS) };
             if sent > 0 {
                 *done += sent as usize;
             } else if let Some(refusal) = Refusal::last() {

@@ -670,7 +670,7 @@ impl Link for UdpLink {
             self.counters.send_calls += 1;
             // SAFETY: `gather` laid the message out: pieces in `self.out`, in the train and in memory that the table
             // vouches for, a name in `self.to`; none of it has moved since, and the kernel only reads it.
-            if unsafe { libc::sendmsg(self.write_fd, &raw const message, Outgoing::FLAGS) } >= 0 {
+            if unsafe { sys::send_message(self.write_fd, &message, Outgoing::FLAGS) } >= 0 {
                 return self.sent(train, 0, old);
             }
             match Refusal::last() {
@@ -704,7 +704,7 @@ impl Link for UdpLink {
             header.msg_iovlen = used as _;
             self.control.attach_room(&mut header);
             // SAFETY: the slots are memory that the pool and the table vouch for; name and control lie in `self` and stay there.
-            let read = unsafe { libc::recvmsg(self.read_fd, &raw mut header, libc::MSG_DONTWAIT) };
+            let read = unsafe { sys::receive_message(self.read_fd, &mut header, libc::MSG_DONTWAIT) };
             if read < 0 {
                 match Refusal::last() {
                     None => continue,

@@ -174,6 +174,9 @@ impl Bbr {
         if let Some(rtt) = ack.rtt
             && (expired || self.min_rtt.is_none_or(|least| rtt <= least))
         {
+            if self.min_rtt.is_none() {
+                self.begin_pacing(rtt);
+            }
             self.min_rtt = Some(rtt);
             self.min_rtt_at = ack.now;
         } else if ack.app_limited
@@ -204,19 +207,20 @@ impl Bbr {
         }
     }
 
+    /// Until the first round trip is known it counts as a millisecond. On a longer path that is no pacing at all, and a
+    /// source of bursts, whose rate start-up never finds, would flood the queue with each of them.
+    fn begin_pacing(&mut self, rtt: Duration) {
+        if let Some(rate) = bytes_per_second(initial_window(self.mss), rtt) {
+            self.pacing_rate = scale(rate, STARTUP).max(self.mss);
+        }
+    }
+
     fn probe_rtt_window(&self) -> u64 {
         self.bandwidth_delay(UNITY / 2).unwrap_or(0).max(4 * self.mss)
     }
 
     fn steer(&mut self, ack: &AckSample) {
-        let Some(rate) = self.rate.value() else {
-            if let Some(rtt) = self.min_rtt
-                && let Some(rate) = bytes_per_second(self.window, rtt)
-            {
-                self.pacing_rate = scale(rate, STARTUP).max(self.mss);
-            }
-            return;
-        };
+        let Some(rate) = self.rate.value() else { return };
         // One percent less than the model, so that a small error does not stand as a queue.
         let target = scale(rate, self.pacing_gain());
         let target = (target - target / 100).max(self.mss);

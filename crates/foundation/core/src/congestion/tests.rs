@@ -248,6 +248,18 @@ fn bbr_learns_the_rate_of_the_path_from_bursts_that_fill_it() {
 }
 
 #[test]
+fn bbr_paces_by_the_first_round_trip_what_never_fills_the_path() {
+    // Small pictures, an eighth of the path's rate, of which the queue holds a half: start-up never ends.
+    for rtt in [20, 60, 150].map(ms) {
+        let mut link = Bottleneck::new(2_500_000, 12 * MSS, rtt, 0.0);
+        let mut flow = Flow { burst: Some(24), ..Flow::new(ControllerKind::Bbr, Time::ZERO) };
+        run(&mut link, core::slice::from_mut(&mut flow), 20);
+        let lost = flow.next * MSS - flow.delivery.delivered() - flow.in_flight;
+        assert!(lost * 200 < flow.next * MSS, "{lost} of {} bytes lost over {rtt:?}", flow.next * MSS);
+    }
+}
+
+#[test]
 fn bbr_is_bounded_where_a_fifth_is_lost_for_long() {
     // Four flows over a queue far too small for them: the bound keeps what is lost in check.
     let mut link = Bottleneck::new(HUNDRED_MEGABITS, 20_000, ms(40), 0.0);

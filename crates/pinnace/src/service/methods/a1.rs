@@ -48,6 +48,9 @@ pub(super) fn probe(service: &Service, path: &Path) -> Offer {
     if is_reliable {
         more_reliable(&mut verdict, service);
     } else {
+        verdict.must(may_be_blind(service, path), || {
+            "raw, it never learns what a path drops: without a rate it floods one that is shared with others".to_owned()
+        });
         verdict.note("raw: in order, with marks where something is missing");
     }
     if service.rate.is_some() {

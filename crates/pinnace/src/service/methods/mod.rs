@@ -146,6 +146,13 @@ fn largest(verdict: &mut Verdict<'_>, service: &Service, limit: f64, what: &str)
     });
 }
 
+/// Whether a method may be used whose sender never learns what was dropped: what is acknowledged and what has arrived are
+/// the same to its congestion control, which then finds room on any path. On one that is shared with others only a rate
+/// that the application states keeps it from flooding them.
+fn may_be_blind(service: &Service, path: &Path) -> bool {
+    path.class != PathClass::Internet || service.rate.is_some()
+}
+
 /// Where a bounded or best-effort service gets more than it asked for.
 fn more_reliable(verdict: &mut Verdict<'_>, service: &Service) {
     match service.reliability {

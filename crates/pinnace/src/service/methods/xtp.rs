@@ -25,7 +25,7 @@ pub(super) fn probe(service: &Service, path: &Path) -> Offer {
     // What a packet has beside: address, traffic specifier, tag.
     let packet = (path.datagram as f64 - engine.header - 48.0).max(1.0);
     let is_one_packet = service.largest_bytes() as f64 <= packet;
-    let kind = kind(service);
+    let kind = kind(service, path);
     let payload = match service.burst {
         Some(burst) => packet.min(burst.max(1) as f64),
         None => packet,
@@ -80,13 +80,13 @@ pub(super) fn probe(service: &Service, path: &Path) -> Offer {
 }
 
 /// Which of its services it would be.
-fn kind(service: &Service) -> Kind {
+fn kind(service: &Service, path: &Path) -> Kind {
     let is_best_effort = service.reliability == Reliability::BestEffort;
     match (service.receivers, is_best_effort) {
         (Receivers::Many(_) | Receivers::Group(_), true) => Kind::UnackMulticast,
         (Receivers::Many(_) | Receivers::Group(_), false) => Kind::Multicast,
-        (Receivers::One, true) => Kind::IsoStream,
-        (Receivers::One, false) => Kind::Connection,
+        (Receivers::One, true) if may_be_blind(service, path) => Kind::IsoStream,
+        (Receivers::One, _) => Kind::Connection,
     }
 }
 
@@ -108,9 +108,10 @@ mod tests {
         for (text, class, kind) in [
             ("pattern=transaction size=100", PathClass::Internet, Kind::Connection),
             ("pattern=stream size=16KiB direction=duplex", PathClass::Internet, Kind::Connection),
-            ("loss=any size=200 order=no", PathClass::Internet, Kind::IsoStream),
-            ("loss=any size=200 largest=1KiB", PathClass::Internet, Kind::IsoStream),
-            ("loss=any size=64KiB priority=0", PathClass::Internet, Kind::IsoStream),
+            ("loss=any size=200 order=no rate=1mbit", PathClass::Internet, Kind::IsoStream),
+            ("loss=any size=200 largest=1KiB rate=8mbit", PathClass::Internet, Kind::IsoStream),
+            ("loss=any size=64KiB priority=0 rate=1mbit", PathClass::Internet, Kind::IsoStream),
+            ("loss=any size=64KiB pattern=stream", PathClass::Internet, Kind::Connection),
             ("size=1KiB rate=10mbit burst=4KiB", PathClass::Internet, Kind::Connection),
         ] {
             let choice = choose(&text.parse().unwrap(), &Path::of_class(class), &Selection::default()).unwrap();
@@ -121,7 +122,7 @@ mod tests {
             let offer = Method::Xtp.probe(&text.parse().unwrap(), &internet);
             assert!(!offer.fits, "{text}: {offer:?}");
         }
-        let small = Method::Xtp.probe(&"loss=any size=200".parse().unwrap(), &internet);
+        let small = Method::Xtp.probe(&"loss=any size=200 rate=1mbit".parse().unwrap(), &internet);
         assert!(small.why.iter().any(|why| why.contains("no datagrams")), "{small:?}");
         let transaction = Method::Xtp.probe(&"pattern=transaction".parse().unwrap(), &internet);
         assert!(transaction.why.iter().any(|why| why.contains("its transactions would")), "{transaction:?}");

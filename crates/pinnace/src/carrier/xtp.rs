@@ -17,7 +17,7 @@ use super::tags::{self, Tag};
 use super::turn::{Held, Turn};
 use super::{Carry, Received, ReceivedInto, Sending, Special, left, place};
 use crate::endpoint::ConnectionError;
-use crate::service::{Method, Reliability, Service};
+use crate::service::{Method, Service};
 use crate::xtp::Copied;
 use crate::{Error, Message, Unsent, xtp};
 use pinnace_runtime::WakeFd;
@@ -267,9 +267,6 @@ impl Carry for Xtp {
     }
 
     fn set_service(&self, service: &Service) -> Result<(), String> {
-        if self.numbers.is_some() && service.reliability != Reliability::BestEffort {
-            return Err("it repeats nothing: connect anew for what must arrive".to_owned());
-        }
         let block = self.connection.block().map_err(|error| error.to_string())?;
         self.connection.set_block(programmed(block, service)).map_err(|error| error.to_string())
     }

@@ -476,6 +476,12 @@ impl Connection {
         if !offer.fits {
             return Err(cannot(format!("meet this service: {}", offer.why.join(", and "))));
         }
+        if self.carrier.repeats_nothing() && !offer.mode.repeats_nothing() {
+            return Err(cannot(
+                "change to this service: it repeats nothing, so connect anew for what must arrive, or for what has no rate on the Internet"
+                    .to_owned(),
+            ));
+        }
         self.carrier.set_service(service).map_err(|why| cannot(format!("change to this service: {why}")))?;
         self.shown.describe(self.method.name(), &peers(&self.carrier, self.peer), &service.to_string());
         self.largest.store(largest_of(service), Ordering::Relaxed);

@@ -32,6 +32,11 @@ pub enum Mode {
 }
 
 impl Mode {
+    /// Whether what the path drops is gone.
+    pub(crate) fn repeats_nothing(self) -> bool {
+        matches!(self, Self::Xtp(xtp::Service::IsoStream) | Self::Blocks { reliable: false, .. })
+    }
+
     /// As people call it.
     pub const fn name(self) -> &'static str {
         match self {

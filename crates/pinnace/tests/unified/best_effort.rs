@@ -177,6 +177,13 @@ fn what_repeats_nothing_promises_nothing() {
     assert!(error.contains("xtp") && error.contains("repeats nothing"), "{error}");
     assert_eq!(client.service(), service());
     client.set_service(&"loss=any direction=duplex largest=256KiB priority=3".parse().unwrap()).unwrap();
+    // On a path that is shared nothing but its rate would keep it from flooding others.
+    let paced: Service = "loss=any direction=duplex path=internet rate=100mbit".parse().unwrap();
+    for method in [Method::Xtp, Method::A1] {
+        let paced = pair_of(method, &paced);
+        let error = paced.client.set_service(&"loss=any direction=duplex path=internet".parse().unwrap()).unwrap_err();
+        assert!(error.to_string().contains("rate"), "{error}");
+    }
     let a1 = pair_of(Method::A1, &service());
     for connection in [&client, &a1.client] {
         let unsent = connection.send_with(vec![1], &PerMessage::new().contract(Contract::reliable())).unwrap_err();

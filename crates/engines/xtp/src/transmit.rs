@@ -73,7 +73,7 @@ impl Context {
             return true;
         }
         if self.owed.is_some() && self.heard && self.may_say(shared) {
-            if !self.write_status_with_data(now, shared, train) {
+            if !self.write_lone_data(now, shared, train) {
                 self.write_status(now, shared, train, Options::NONE, None);
             }
             return true;
@@ -132,17 +132,15 @@ impl Context {
         shared.farewells.begin(now, Farewell { to, from, my_key, peer_key, bytes, most });
     }
 
-    /// The status that is due and one packet of data in one train, the longer one first: for both ends they cost as much as
-    /// one. False, and nothing is written: there is no such packet, or a train cannot carry both.
-    fn write_status_with_data(&mut self, now: Time, shared: &mut Shared, train: &mut Train) -> bool {
-        // Only without checksums a driver has nothing to do that differs between the two.
+    /// One packet of data ahead of the status that is due: somebody waits for it, and reads the status while we wait. False,
+    /// and nothing is written: there is no such packet, or more than one, which is a train of its own.
+    fn write_lone_data(&mut self, now: Time, shared: &mut Shared, train: &mut Train) -> bool {
         let is_simple = self.phase == Phase::Active
             && self.service == Service::Connection
-            && self.codec() == Codec::Xtp40
-            && self.options.contains(Options::NOCHECK)
-            && !(self.first_due || self.end_due || self.tells_key() || self.must_tell_key(shared))
-            && self.incoming.spans().next().is_none()
-            && train.limits().segments > 1;
+            && !(self.first_due || self.end_due || self.must_tell_key(shared))
+            // A peer that does not know our key waits for the status.
+            && (self.role == Role::Initiator || self.has_used_key)
+            && self.incoming.spans().next().is_none();
         if !is_simple {
             return false;
         }
@@ -151,30 +149,12 @@ impl Context {
             return false;
         }
         let Next::Cut(cut) = self.outgoing.next(now, &terms) else { return false };
-        let bytes = terms.overhead as usize + cut.len as usize;
-        // More than a packet is a train of its own.
-        if cut.btag.is_some()
-            || cut.ends
-            || self.outgoing.queued() > cut.high()
-            || bytes + PLAIN_STATUS_BYTES > train.limits().bytes
-        {
+        if cut.ends || self.outgoing.queued() > cut.high() {
             return false;
         }
-        let mut status = core::mem::take(&mut shared.status);
-        if bytes <= PLAIN_STATUS_BYTES {
-            self.make_status(now, shared, Options::NONE, None, &mut status);
-            write(train, self.peer, self.from, &status);
-            self.write_cut(now, shared, train, &cut, false);
-        } else {
-            self.write_cut(now, shared, train, &cut, true);
-            self.make_status(now, shared, Options::NONE, None, &mut status);
-            train.inline(&status);
-            train.end_segment();
-        }
-        debug_assert_eq!(status.len(), PLAIN_STATUS_BYTES);
-        shared.status = status;
+        let is_written = self.write_cut(now, shared, train, &cut, true);
         self.update_wait(now, shared, false);
-        true
+        is_written
     }
 
     /// Whether there is more to send than may be sent to an address that is not proved, and the peer does not yet know

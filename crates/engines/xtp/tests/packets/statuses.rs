@@ -2,8 +2,9 @@
 
 use crate::half::{Got, Packet};
 use crate::scene::*;
+use core::time::Duration;
 use pinnace_wire::xtp::Kind;
-use pinnace_xtp::{Codec, ControlBlock, Options, Output, Service};
+use pinnace_xtp::{Codec, Config, ControlBlock, Options, Output, Service, Services};
 
 fn only(answers: Vec<Got>) -> Got {
     assert_eq!(answers.len(), 1, "{answers:?}");
@@ -28,6 +29,37 @@ fn only_what_asks_is_answered() {
         let status = scene.status(SREQ, 0, 1000, sync).sync(1002);
         let answer = only(scene.feed(&status));
         assert_eq!((answer.echo, answer.sync, answer.marks()), (1002, sync, NONE), "the current sync");
+    }
+}
+
+//= X-7 test
+#[test]
+fn one_packet_of_an_answer_leaves_ahead_of_the_status_that_has_waited_for_it() {
+    for codec in CODECS {
+        let config = Config { courtesy: Duration::from_micros(10), ..config(codec) };
+        let mut scene = Scene::listening_for(config, block(Service::Connection), Services::ALL);
+        scene.accept(NONE, 100);
+        // Whoever has answered a question will answer the next.
+        let question = scene.data(SREQ, 100, 10).sync(1000);
+        assert_eq!(only(scene.feed(&question)).echo, 1000);
+        only(scene.send(16));
+        for (number, len) in [(1, 16), (2, 1000), (3, 5000)] {
+            let question = scene.data(SREQ, 100 + 10 * number, 10).sync(1000 + number as u32);
+            assert_eq!(scene.feed(&question), [], "it waits");
+            let sent = scene.send(len);
+            let kinds: Vec<_> = sent.iter().map(|got| got.kind).collect();
+            let status = match len {
+                // A train of its own.
+                5000 => 0,
+                _ => 1,
+            };
+            assert_eq!(kinds.iter().filter(|kind| **kind == Kind::Cntl).count(), 1, "{len}: {kinds:?}");
+            assert_eq!(
+                (kinds[status], sent[status].echo),
+                (Kind::Cntl, 1000 + number as u32),
+                "{codec:?} {len}: {kinds:?}"
+            );
+        }
     }
 }
 

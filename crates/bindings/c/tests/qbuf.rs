@@ -56,6 +56,11 @@ fn threads_that_write_to_one_socket() {
 }
 
 #[test]
+fn a_peer_that_dies_while_nobody_waits() {
+    check_c("qbuf_life.c", "the dead are missed\n");
+}
+
+#[test]
 fn a_peer_that_dies() {
     check_c("qbuf_death.c", "nothing is lost when a peer dies\n");
 }

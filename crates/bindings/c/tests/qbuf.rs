@@ -56,6 +56,11 @@ fn threads_that_write_to_one_socket() {
 }
 
 #[test]
+fn a_reset_while_there_is_no_memory() {
+    check_c("qbuf_memory.c", "no memory, and then a reset\n");
+}
+
+#[test]
 fn a_peer_that_dies_while_nobody_waits() {
     check_c("qbuf_life.c", "the dead are missed\n");
 }

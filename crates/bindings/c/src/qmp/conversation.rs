@@ -143,7 +143,8 @@ impl Conversation {
 
     /// An error of a call: what the association has failed with is told once, and then `again`.
     fn told(&self, error: Errno, again: Result<usize, Errno>) -> Result<usize, Errno> {
-        if self.stream.failure().is_none() || error.0 == libc::EAGAIN {
+        // That there is no room, or no memory, says nothing of the association, also if that has failed.
+        if self.stream.failure().map(of_failure) != Some(error) {
             return Err(error);
         }
         if self.is_told.swap(true, Ordering::Relaxed) { again } else { Err(error) }

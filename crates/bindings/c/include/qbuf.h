@@ -57,7 +57,7 @@
 
 /**
  * qb_options.flags: qb_read and qb_write do not wait (EAGAIN). poll() may wait for the number then: it is readable (POLLIN)
- * when there is something to read.
+ * when there is something to read, and also, some 200 ms later at most, when the process at the other end has died.
  */
 #define QB_NONBLOCK 16
 

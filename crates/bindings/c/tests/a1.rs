@@ -60,6 +60,11 @@ fn calls_that_do_not_wait() {
 }
 
 #[test]
+fn room_that_comes_while_others_receive() {
+    check_c("a1_room.c", "room is told\n");
+}
+
+#[test]
 fn buffers_without_a_copy() {
     check_c("a1_buffers.c", "buffers came and went\n");
 }

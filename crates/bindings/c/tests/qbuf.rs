@@ -51,6 +51,21 @@ fn buffers_over_a_qmp_socket() {
 }
 
 #[test]
+fn threads_that_write_to_one_socket() {
+    check_c("qbuf_threads.c", "what is refused is given back\n");
+}
+
+#[test]
+fn a_reset_while_there_is_no_memory() {
+    check_c("qbuf_memory.c", "no memory, and then a reset\n");
+}
+
+#[test]
+fn a_peer_that_dies_while_nobody_waits() {
+    check_c("qbuf_life.c", "the dead are missed\n");
+}
+
+#[test]
 fn a_peer_that_dies() {
     check_c("qbuf_death.c", "nothing is lost when a peer dies\n");
 }

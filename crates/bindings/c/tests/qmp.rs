@@ -43,6 +43,16 @@ fn the_systems_poll_and_epoll() {
 }
 
 #[test]
+fn room_that_comes_while_others_receive() {
+    check_c("qmp_room.c", "room is told\n");
+}
+
+#[test]
+fn connections_that_are_established_while_others_receive() {
+    check_c("qmp_established.c", "it is told that it is established\n");
+}
+
+#[test]
 fn every_error_is_told() {
     check_c("qmp_errors.c", "every error was told\n");
 }

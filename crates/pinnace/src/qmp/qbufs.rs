@@ -60,23 +60,38 @@ impl Stream {
     /// As [`Stream::write`]; also if it is empty.
     //= B-6, Q-10
     pub fn send_qbuf(&self, qbuf: Qbuf) -> io::Result<()> {
-        let timeout = self.write_timeout();
+        self.send_qbuf_timeout(qbuf, self.write_timeout())?.map_err(|Full(_)| io::ErrorKind::WouldBlock.into())
+    }
+
+    /// Like [`Stream::send_qbuf`], but waits for room at most `timeout` (`None`: for ever), whatever
+    /// [`Stream::set_write_timeout`] says.
+    ///
+    /// # Errors
+    /// The outer: as [`Stream::write`]. The inner gives the qbuf back: there was no room in this time.
+    pub fn send_qbuf_timeout(&self, qbuf: Qbuf, timeout: Option<Duration>) -> io::Result<Result<(), Full>> {
+        let deadline = timeout.and_then(deadline);
         let connection = match self.inner() {
             Inner::Engine(connection, _) => connection,
-            Inner::Shared(shared) => {
-                let sent = shared.send_qbuf(qbuf, timeout.and_then(deadline))?;
-                return sent.map_err(|_| io::ErrorKind::WouldBlock.into());
-            }
+            Inner::Shared(shared) => return Ok(shared.send_qbuf(qbuf, deadline)?.map_err(Full)),
         };
         let mut qbuf = qbuf;
         loop {
-            match connection.pass_in(qbuf)? {
-                Ok(()) => return Ok(()),
-                Err((back, ended)) => {
-                    would_block(connection.wait_for_room(ended, timeout))?;
-                    qbuf = back;
-                }
+            let (back, ended) = match connection.pass_in(qbuf)? {
+                Ok(()) => return Ok(Ok(())),
+                Err(full) => full,
+            };
+            if !connection.wait_for_room(ended, deadline)? {
+                return Ok(Err(Full(back)));
             }
+            qbuf = back;
+        }
+    }
+
+    /// Whether [`Stream::try_send_qbuf`] would take a qbuf of so many bytes now, or say that the stream has ended.
+    pub fn has_room_for(&self, bytes: usize) -> bool {
+        match self.inner() {
+            Inner::Engine(connection, _) => connection.has_room_for(bytes),
+            Inner::Shared(shared) => shared.is_writable(),
         }
     }
 

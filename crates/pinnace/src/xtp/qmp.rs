@@ -2,7 +2,7 @@
 
 use super::port::{self, Bound, Call, End, Names, deadline};
 use super::reading::{Look, first};
-use super::{Connection, Endpoint, Options, SendOptions, Service, ether};
+use super::{Connection, Endpoint, Options, SendOptions, Service, ether, sending};
 use crate::counters::Seen;
 use crate::{Error, Idle, Message, qmp};
 use pinnace_link::{Link, Piece, Source};
@@ -187,28 +187,37 @@ impl Connection {
     /// error gives it back: the queue is full, after so many outputs had ended.
     //= B-6, B-11, Q-10
     pub(crate) fn pass_in(&self, mut qbuf: Qbuf) -> Result<Result<(), (Qbuf, u64)>, Error> {
-        let (is_full, ended) = self.end.port.inspect(|engine, _, state| {
-            let ended = state.association(self.place).map_or(0, |association| association.lane.ended());
-            (engine.queue_room(self.id) < qbuf.len() as u64, ended)
-        });
-        if is_full {
-            return Ok(Err((qbuf, ended)));
-        }
-        qbuf.set_role(Role::Engine);
-        let (base, len) = (qbuf.as_mut_ptr(), qbuf.len());
-        // SAFETY: the memory is the qbuf's, which lives as long as the message and is used through it alone.
-        let message = unsafe { Message::from_owner(qbuf, base, len) };
-        let options = SendOptions { sreq: true, ..SendOptions::BYTES };
-        drop(self.try_send(message, &options).map_err(|unsent| unsent.error)?);
-        Ok(Ok(()))
+        let queue = |mut call: Call<'_>| {
+            // In one call: others want the same room, and what is refused must be given back.
+            if call.engine.queue_room(self.id) < qbuf.len() as u64 {
+                let ended = call.state.association(self.place).map_or(0, |association| association.lane.ended());
+                return Ok(Err((qbuf, ended)));
+            }
+            qbuf.set_role(Role::Engine);
+            let (base, len) = (qbuf.as_mut_ptr(), qbuf.len());
+            // SAFETY: the memory is the qbuf's, which lives as long as the message and is used through it alone.
+            let message = unsafe { Message::from_owner(qbuf, base, len) };
+            let options = SendOptions { sreq: true, ..SendOptions::BYTES };
+            let number = sending::queue(&mut call, self.place, self.id, message, &options).map_err(|it| it.error)?;
+            call.state.abandon(self.place, number);
+            Ok(Ok(()))
+        };
+        self.end.port.call(queue)?
     }
 
-    /// Waits until an output has ended after so many had.
-    pub(crate) fn wait_for_room(&self, ended: u64, timeout: Option<Duration>) -> Result<(), Error> {
-        let deadline = timeout.and_then(deadline);
+    /// Whether [`Connection::pass_in`] would take so many bytes now, or say that it is over.
+    pub(crate) fn has_room_for(&self, bytes: usize) -> bool {
+        self.end.port.inspect(|engine, _, state| {
+            engine.queue_room(self.id) >= bytes as u64
+                || state.association(self.place).is_none_or(|association| association.closed.is_some())
+        })
+    }
+
+    /// Waits until an output has ended after so many had. False: the time is over.
+    pub(crate) fn wait_for_room(&self, ended: u64, deadline: Option<Instant>) -> Result<bool, Error> {
         match self.end.port.wait_until(|state| self.has_room(state, ended), deadline) {
-            Err(WaitError::Timeout) => Err(Error::Timeout),
-            result => Ok(result?),
+            Err(WaitError::Timeout) => Ok(false),
+            result => Ok(result.map(|()| true)?),
         }
     }
 

@@ -1,7 +1,8 @@
 //! What stands behind a number: nothing yet, a bound socket, or a connection that was accepted.
 //!
-//! Always true: once somebody has asked for the descriptor, it is readable whenever accepting or receiving would not wait; a
-//! call that finds nothing makes it unreadable until something happens.
+//! Always true: once somebody has asked for the descriptor, it is readable whenever accepting or receiving would not wait, and
+//! when there is room again for what a call could not send; a call that finds nothing makes it unreadable until something
+//! happens.
 
 use super::buffers::Buffers;
 use super::receiving::{self, Inbox, Message, Taken};
@@ -14,11 +15,16 @@ use pinnace::qmp::WakeFd;
 use pinnace::{Error, a1};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// How long a sink that was removed has for what is queued, and the exit of the process for everything.
 const LINGER: Duration = Duration::from_secs(5);
+
+/// How often room is announced, at most: whoever receives for a while must not miss it, and who has given up sending must not
+/// be woken for ever.
+const ROOM: u32 = 1000;
 
 /// Numbers are above all descriptors.
 const FIRST: usize = 1 << 24;
@@ -97,6 +103,8 @@ pub(super) struct Socket {
     wake: OnceLock<Arc<WakeFd>>,
     /// Held while the descriptor is tied to what there is.
     tying: Mutex<()>,
+    /// How often that there is room again is still to be announced; 0: nobody lacks any.
+    room_left: AtomicU32,
 }
 
 impl Socket {
@@ -178,8 +186,8 @@ impl Socket {
         let Some(wake) = self.wake.get() else { return Err(Errno(libc::EAGAIN)) };
         wake.clear();
         let found = bound.try_accept();
-        // What can be received is still there.
-        if self.is_receivable() {
+        // What can be received is still there, and room is.
+        if self.is_receivable() || self.announces_room() {
             wake.signal();
         }
         found?.ok_or(Errno(libc::EAGAIN))
@@ -220,6 +228,24 @@ impl Socket {
     //= A-15, A-16
     pub(super) fn send(&self, bytes: &[u8], waits: bool) -> Result<(), Errno> {
         let full = if waits { Full::Block } else { Full::Report };
+        let sent = self.send_now(bytes, full);
+        match sent {
+            Ok(()) => self.room_left.store(0, Ordering::Relaxed),
+            Err(Errno(libc::EAGAIN)) => {
+                self.room_left.store(ROOM, Ordering::Relaxed);
+                // Who has room by now has said so, perhaps to somebody who receives.
+                if let Some(wake) = self.wake.get()
+                    && self.has_room()
+                {
+                    wake.signal();
+                }
+            }
+            Err(_) => {}
+        }
+        sent
+    }
+
+    fn send_now(&self, bytes: &[u8], full: Full) -> Result<(), Errno> {
         match self.role.get() {
             None => Err(Errno(libc::ENOTCONN)),
             Some(Role::Accepted(connection)) => Ok(connection.send_copy(bytes, full)?),
@@ -265,7 +291,7 @@ impl Socket {
                 let found = receive(role, false);
                 if found.is_ok() {
                     self.settle();
-                } else if self.has_arrivals() {
+                } else if self.has_arrivals() || self.announces_room() {
                     wake.signal();
                 }
                 found
@@ -289,11 +315,25 @@ impl Socket {
         self.bound().is_ok_and(Bound::has_arrivals)
     }
 
+    /// Whether no connection's window is full. (The status itself would tell once what others are to be told.)
+    fn has_room(&self) -> bool {
+        let is_full = |line: Connection| line.facts().is_ok_and(|facts| facts.status.contains(Status::WINDOW_FULL));
+        !self.lines().into_iter().any(is_full)
+    }
+
+    /// Whether the descriptor is to say that there is room again: the signal that said so is gone.
+    fn announces_room(&self) -> bool {
+        let take = |left: u32| left.checked_sub(1);
+        self.room_left.load(Ordering::Relaxed) > 0
+            && self.has_room()
+            && self.room_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+    }
+
     /// Makes the descriptor say what is so now.
     fn settle(&self) {
         let Some(wake) = self.wake.get() else { return };
         wake.clear();
-        if self.is_receivable() || self.has_arrivals() {
+        if self.is_receivable() || self.has_arrivals() || self.announces_room() {
             wake.signal();
         }
     }

@@ -23,7 +23,7 @@ pub const QB_LOCK_FREE: u32 = 4;
 /// qb_options.flags: pages of 2 MiB, which the system must have set aside; block_size must be as large.
 pub const QB_HUGE_PAGES: u32 = 8;
 /// qb_options.flags: qb_read and qb_write do not wait (EAGAIN). poll() may wait for the number then: it is readable (POLLIN)
-/// when there is something to read.
+/// when there is something to read, and also, some 200 ms later at most, when the process at the other end has died.
 pub const QB_NONBLOCK: u32 = 16;
 
 /// How a pool is opened. A member that is 0 is the default, so clear it first.

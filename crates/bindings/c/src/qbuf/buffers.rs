@@ -1,6 +1,7 @@
 //! What a number of `qb_open` stands for.
 //!
-//! Always true: no lock is held while a thread sleeps, so that one may wait for a message while another sends.
+//! Always true: no lock is held while a thread sleeps, so that one may wait for a message while another sends. That the process
+//! at the other end has died is found out also if nobody waits: by calls, and for who polls by a thread.
 
 use super::{claim, claim_to_pass, give, rendezvous};
 use crate::descriptors::Number;
@@ -12,7 +13,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long a thread sleeps before it looks whether the process at the other end lives.
@@ -34,7 +36,7 @@ pub(super) struct How {
 pub(crate) struct Buffers {
     number: Number,
     pool: Pool,
-    channel: Option<End>,
+    channel: Option<Arc<End>>,
     is_blocking: bool,
     spin: Duration,
 }
@@ -49,6 +51,26 @@ struct End {
 impl End {
     fn lock(&self) -> MutexGuard<'_, Channel> {
         self.channel.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks now and then whether the process at the other end lives. True: it has died, and the channel is closed.
+    fn misses_the_dead(&self, pool: &Pool) -> bool {
+        let is_dead = self.lock().miss_the_dead();
+        if is_dead {
+            pool.sweep();
+        }
+        is_dead
+    }
+
+    /// Looks in a thread of its own, until it is dropped, so that who polls is woken.
+    fn watch(self: &Arc<Self>, pool: &Pool) -> io::Result<()> {
+        let (end, pool) = (Arc::downgrade(self), pool.clone());
+        let look = move || {
+            while end.upgrade().is_some_and(|end| !end.misses_the_dead(&pool)) {
+                thread::sleep(LIFE_SIGN);
+            }
+        };
+        thread::Builder::new().name("pinnace-life".into()).spawn(look).map(drop)
     }
 }
 
@@ -70,12 +92,13 @@ impl Buffers {
         let buffers = Self {
             number,
             pool,
-            channel: Some(End { channel: Mutex::new(channel), bell }),
+            channel: Some(Arc::new(End { channel: Mutex::new(channel), bell })),
             is_blocking: how.is_blocking,
             spin: how.spin,
         };
         if !how.is_blocking {
             buffers.arm(Interest::Readable)?;
+            buffers.end()?.watch(&buffers.pool).map_err(|error| Errno::from(&error))?;
         }
         Ok(buffers)
     }
@@ -92,7 +115,7 @@ impl Buffers {
         claim(&self.pool, pointer).map(drop)
     }
 
-    fn end(&self) -> Result<&End, Errno> {
+    fn end(&self) -> Result<&Arc<End>, Errno> {
         self.channel.as_ref().ok_or(Errno(libc::ENOTCONN))
     }
 
@@ -101,6 +124,10 @@ impl Buffers {
     pub(super) fn write(&self, pointer: NonNull<u8>, len: usize) -> Result<(), Errno> {
         let end = self.end()?;
         let mut qbuf = claim_to_pass(&self.pool, pointer, len)?;
+        if !self.is_blocking {
+            // Then it says so.
+            end.misses_the_dead(&self.pool);
+        }
         loop {
             match end.lock().try_send(qbuf) {
                 Ok(()) => return Ok(()),
@@ -140,7 +167,7 @@ impl Buffers {
                     return Ok(Some(qbuf));
                 }
                 Ok(None) if !self.is_blocking => {
-                    if !self.arm(Interest::Readable)? {
+                    if !self.arm(Interest::Readable)? && !end.misses_the_dead(&self.pool) {
                         return Err(Errno(libc::EAGAIN));
                     }
                 }

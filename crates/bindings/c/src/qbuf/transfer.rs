@@ -4,15 +4,10 @@
 
 use super::{claim_to_pass, give};
 use crate::errors::Errno;
-use crate::qmp::Socket;
+use crate::qmp::{Lack, Socket};
 use pinnace::qmp::Full;
 use pinnace_qbuf::{Pool, Qbuf};
 use std::ptr::NonNull;
-use std::thread;
-use std::time::{Duration, Instant};
-
-/// A buffer may be larger than the room that a socket calls writable: then it looks so often.
-const LOOK: Duration = Duration::from_millis(1);
 
 /// The pool of a socket.
 pub(super) fn pool_of(socket: &Socket) -> Result<Pool, Errno> {
@@ -23,23 +18,23 @@ pub(super) fn pool_of(socket: &Socket) -> Result<Pool, Errno> {
 //= B-6, Q-10
 pub(super) fn write(socket: &Socket, pointer: NonNull<u8>, len: usize) -> Result<(), Errno> {
     let conversation = socket.conversation()?;
-    let mut qbuf = claim_to_pass(&pool_of(socket)?, pointer, len)?;
+    let qbuf = claim_to_pass(&pool_of(socket)?, pointer, len)?;
+    let len = qbuf.len();
     let (is_blocking, timeout) = socket.send_wait();
-    if is_blocking && timeout.is_none() {
-        return conversation.send_qbuf(qbuf);
-    }
-    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-    loop {
-        match conversation.try_send_qbuf(qbuf)? {
-            Ok(()) => return Ok(()),
-            Err(Full(back)) => qbuf = back,
+    let sent = if is_blocking { conversation.send_qbuf(qbuf, timeout)? } else { conversation.try_send_qbuf(qbuf)? };
+    match sent {
+        Ok(()) => {
+            conversation.had_room();
+            Ok(())
         }
-        if !is_blocking || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            give(qbuf);
-            socket.settle();
-            return Err(Errno(libc::EAGAIN));
+        Err(Full(back)) => {
+            give(back);
+            if !is_blocking {
+                conversation.lacks_room(Lack::Buffer(len));
+                socket.settle();
+            }
+            Err(Errno(libc::EAGAIN))
         }
-        thread::sleep(LOOK);
     }
 }
 

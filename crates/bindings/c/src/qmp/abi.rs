@@ -1,7 +1,7 @@
 //! What C sees of QMP. The comments here are the header's.
 #![allow(clippy::missing_safety_doc, reason = "the comments are written for C, where nothing is safe")]
 
-use super::conversation::{Conversation, Wait};
+use super::conversation::{Conversation, Lack, Wait};
 use super::{Socket, polling, vectors};
 use crate::descriptors::{self, Descriptor, Number};
 use crate::errors::{Errno, guard};
@@ -455,12 +455,13 @@ impl Sending {
             }
             _ => self.each(parts),
         };
-        if result == Err(Errno(libc::EAGAIN)) && self.wait == Wait::No {
-            // A write may have made room since: then the descriptor says so.
-            self.socket.settle();
-            if self.conversation.is_writable() {
-                self.socket.wake().signal();
+        match result {
+            Err(Errno(libc::EAGAIN)) if self.wait == Wait::No => {
+                self.conversation.lacks_room(Lack::Copy);
+                self.socket.settle();
             }
+            Ok(1..) => self.conversation.had_room(),
+            _ => {}
         }
         Ok(result?.cast_signed())
     }

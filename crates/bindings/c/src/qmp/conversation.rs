@@ -1,12 +1,15 @@
 //! A connected socket, or one that connects.
 //!
 //! Always true: an error of the association is told once, by whichever call comes first; from then on the stream has ended.
+//! What no read shows, that it is established and that there is room again, is announced until a call has seen it, or so often
+//! that nobody can want to know.
 
 use super::errors::{errno, of_failure};
 use crate::errors::Errno;
 use libc::c_short;
 use pinnace::qmp::{Endpoint, Full, Qbuf, Shutdown, State, Stream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// How a call waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +19,22 @@ pub(crate) enum Wait {
     /// Not at all.
     No,
 }
+
+/// What there was no room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lack {
+    /// Bytes that are copied, as many as there is room for.
+    Copy,
+    /// A buffer of so many bytes.
+    Buffer(usize),
+}
+
+/// How often room is announced, at most: whoever receives for a while must not miss it, and who has given up sending must not
+/// be woken for ever.
+const ROOM: u32 = 1000;
+
+/// The same for a connection that is established: SO_ERROR says the same before and after.
+const ESTABLISHED: u32 = 16;
 
 /// A stream, and what the application has been told of it.
 #[derive(Debug)]
@@ -28,6 +47,12 @@ pub(crate) struct Conversation {
     shut_read: AtomicBool,
     /// The failure has been told.
     is_told: AtomicBool,
+    /// Bytes of the buffer that there was no room for, or 0: it was to be copied.
+    lacked: AtomicUsize,
+    /// How often that there is room again is still to be announced; 0: nobody lacks any.
+    room_left: AtomicU32,
+    /// How often that it is established is still to be announced.
+    established_left: AtomicU32,
     /// The endpoint that the socket was bound to.
     pub(super) bound: Option<Box<Endpoint>>,
 }
@@ -51,6 +76,9 @@ impl Conversation {
             shut_write: AtomicBool::new(false),
             shut_read: AtomicBool::new(false),
             is_told: AtomicBool::new(false),
+            lacked: AtomicUsize::new(0),
+            room_left: AtomicU32::new(0),
+            established_left: AtomicU32::new(if is_established { 0 } else { ESTABLISHED }),
             bound,
         }
     }
@@ -69,11 +97,38 @@ impl Conversation {
 
     /// Whether connect() is still to say that it is established; from now on it is not.
     pub(super) fn end_connecting(&self) -> bool {
+        self.established_left.store(0, Ordering::Relaxed);
         self.is_connecting.swap(false, Ordering::Relaxed)
     }
 
     pub(super) fn is_connecting(&self) -> bool {
         self.is_connecting.load(Ordering::Relaxed)
+    }
+
+    /// A call that does not wait has found no room: the descriptor is to say when there is some.
+    pub(crate) fn lacks_room(&self, lack: Lack) {
+        self.lacked.store(if let Lack::Buffer(len) = lack { len } else { 0 }, Ordering::Relaxed);
+        self.room_left.store(ROOM, Ordering::Relaxed);
+    }
+
+    /// A call has found room.
+    pub(crate) fn had_room(&self) {
+        self.room_left.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether the descriptor is to be readable although no read finds anything: the signal that said so is gone.
+    pub(super) fn announces(&self) -> bool {
+        let take =
+            |left: &AtomicU32| left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        let is_left = |left: &AtomicU32| left.load(Ordering::Relaxed) > 0;
+        let has_room = || match self.lacked.load(Ordering::Relaxed) {
+            0 => self.stream.is_writable(),
+            len => self.stream.has_room_for(len),
+        };
+        let room = is_left(&self.room_left) && has_room() && take(&self.room_left).is_ok();
+        let established =
+            || is_left(&self.established_left) && self.established().is_some() && take(&self.established_left).is_ok();
+        room || established()
     }
 
     /// The failure that has not been told, which is told now.
@@ -88,7 +143,8 @@ impl Conversation {
 
     /// An error of a call: what the association has failed with is told once, and then `again`.
     fn told(&self, error: Errno, again: Result<usize, Errno>) -> Result<usize, Errno> {
-        if self.stream.failure().is_none() || error.0 == libc::EAGAIN {
+        // That there is no room, or no memory, says nothing of the association, also if that has failed.
+        if self.stream.failure().map(of_failure) != Some(error) {
             return Err(error);
         }
         if self.is_told.swap(true, Ordering::Relaxed) { again } else { Err(error) }
@@ -114,7 +170,10 @@ impl Conversation {
             (Wait::No, true) => self.stream.try_peek(into),
         };
         match result {
-            Ok(Some(taken)) => Ok(taken),
+            Ok(Some(taken)) => {
+                self.established_left.store(0, Ordering::Relaxed);
+                Ok(taken)
+            }
             Ok(None) => Err(Errno(libc::EAGAIN)),
             Err(error) => self.told(errno(&error), Ok(0)),
         }
@@ -145,10 +204,10 @@ impl Conversation {
         }
     }
 
-    /// Passes a buffer on, and waits for room.
-    pub(crate) fn send_qbuf(&self, qbuf: Qbuf) -> Result<(), Errno> {
+    /// Passes a buffer on, and waits for room; gives it back if there is none in this time.
+    pub(crate) fn send_qbuf(&self, qbuf: Qbuf, timeout: Option<Duration>) -> Result<Result<(), Full>, Errno> {
         self.check_writing()?;
-        self.stream.send_qbuf(qbuf).map_err(|error| self.told_of_sending(errno(&error)))
+        self.stream.send_qbuf_timeout(qbuf, timeout).map_err(|error| self.told_of_sending(errno(&error)))
     }
 
     /// Passes a buffer on, or gives it back if there is no room.
@@ -179,7 +238,10 @@ impl Conversation {
             },
         };
         match result {
-            Ok(found) => Ok(found),
+            Ok(found) => {
+                self.established_left.store(0, Ordering::Relaxed);
+                Ok(found)
+            }
             Err(error) => self.told(errno(&error), Ok(0)).map(|_| None),
         }
     }
@@ -190,6 +252,10 @@ impl Conversation {
         }
         if how != Shutdown::Write {
             self.shut_read.store(true, Ordering::Relaxed);
+        }
+        if how != Shutdown::Read {
+            // Nothing more is sent, whatever room there is.
+            self.room_left.store(0, Ordering::Relaxed);
         }
         if how != Shutdown::Read && self.shut_write.swap(true, Ordering::Relaxed) && how == Shutdown::Write {
             return Ok(());
@@ -204,10 +270,6 @@ impl Conversation {
     /// Whether a read would not wait, or an error is to be told.
     pub(crate) fn is_readable(&self) -> bool {
         self.stream.is_readable() || self.shut_read.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn is_writable(&self) -> bool {
-        self.stream.is_writable()
     }
 
     /// What poll() says.

@@ -15,4 +15,5 @@ mod settings;
 mod socket;
 mod vectors;
 
+pub(crate) use conversation::Lack;
 pub(crate) use socket::Socket;

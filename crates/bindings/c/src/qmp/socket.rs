@@ -1,8 +1,9 @@
 //! A socket: what its calls do in which state.
 //!
 //! Always true: while the socket is watched (it does not block, or was polled), its descriptor is readable whenever a read
-//! would not wait; a call that finds nothing makes it unreadable until something happens. While it is not watched the
-//! descriptor is readable always, so that nobody sleeps on what nobody signals.
+//! would not wait, and what the conversation has to announce was not seen yet; a call that finds nothing makes it unreadable
+//! until something happens. While it is not watched the descriptor is readable always, so that nobody sleeps on what nobody
+//! signals.
 
 use super::conversation::{Conversation, Wait};
 use super::errors::errno;
@@ -175,9 +176,10 @@ impl Socket {
         }
     }
 
-    /// Makes the descriptor readable again, if there is something to read.
+    /// Makes the descriptor readable again, if there is something to read, or to announce: what was made unreadable may have
+    /// said either.
     pub(super) fn unsettle(&self) {
-        if self.is_readable() {
+        if self.is_readable() || self.conversation().is_ok_and(|conversation| conversation.announces()) {
             self.wake.signal();
         }
     }

@@ -528,7 +528,9 @@ impl Context {
 
     /// `xd_input`.
     pub(super) fn data(&mut self) -> Result<c_int, Errno> {
-        if self.structure().recv_buf.is_null() {
+        // Whoever sends datagrams gets no data.
+        let needs_ring = self.role != Role::Initiator || !self.service().is_datagram();
+        if needs_ring && self.structure().recv_buf.is_null() {
             return Err(errno(libc::EINVAL));
         }
         if !self.machine()?.has_association() {

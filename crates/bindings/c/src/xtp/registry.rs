@@ -171,6 +171,45 @@ impl Registry {
         let table = lock(&self.table);
         let (date, address) = *table.dates.first()?;
         let pointer = NonNull::new(std::ptr::with_exposed_provenance_mut::<xtpctx>(address))?;
-        Some((pointer, Duration::from_nanos(date.saturating_sub(self.now()))))
+        // A date that has passed meanwhile is nothing to tell: who is told that there is waits for it.
+        let rest = match date {
+            0 => Duration::ZERO,
+            date => Duration::from_nanos(date.saturating_sub(self.now()).max(1)),
+        };
+        Some((pointer, rest))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ADDRESS: usize = 4096;
+
+    /// One with a context that has this date, and is left alone.
+    fn with_date(date: u64) -> Registry {
+        let registry = Registry::fresh();
+        let slot = Arc::new(Mutex::new(None));
+        let mut table = lock(&registry.table);
+        table.contexts.insert(ADDRESS, Entry { slot, descriptor: -1, date: None, is_touched: false });
+        table.set_date(ADDRESS, Some(date));
+        drop(table);
+        registry
+    }
+
+    //= X-9 test
+    #[test]
+    fn a_date_that_has_passed_is_nothing_to_tell() {
+        let registry = with_date(1);
+        while registry.now() <= 1 {}
+        let (context, rest) = registry.next().unwrap();
+        assert_eq!(context.addr().get(), ADDRESS);
+        assert!(rest > Duration::ZERO && rest <= Duration::from_micros(1), "{rest:?}");
+    }
+
+    #[test]
+    fn what_there_is_to_tell_is_told_at_once() {
+        let (_, rest) = with_date(0).next().unwrap();
+        assert_eq!(rest, Duration::ZERO);
     }
 }

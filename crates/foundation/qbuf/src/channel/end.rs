@@ -252,6 +252,24 @@ impl Channel {
         }
     }
 
+    /// For whoever never waits: looks at most every 100 ms whether the process on the other side lives, and closes what the dead
+    /// will not, as waiting does. What it had sent can still be received; then, and to who sends, it is
+    /// [`ChannelError::Closed`]. True: it was closed now, and [`Channel::readable_fd`] is readable.
+    //= B-12
+    pub fn miss_the_dead(&mut self) -> bool {
+        let now = Instant::now();
+        if now < self.life_sign + super::wait::LIFE_SIGN {
+            return false;
+        }
+        self.life_sign = now;
+        if self.sending != State::Open && self.receiving != State::Open || self.peer_is_alive() {
+            return false;
+        }
+        self.peer_is_dead();
+        doorbell::ring(self.bell());
+        true
+    }
+
     /// The client of the pool on the other side, once it is known.
     pub fn peer(&mut self) -> Option<ClientId> {
         self.find_peer().map(|transit| transit.to)

@@ -7,7 +7,7 @@ use super::end::State;
 use super::{Channel, ChannelError, doorbell};
 
 /// How long one sleep lasts at most before the waiter looks whether the other process lives.
-const LIFE_SIGN: Duration = Duration::from_millis(100);
+pub(super) const LIFE_SIGN: Duration = Duration::from_millis(100);
 
 /// Looks between two readings of the clock.
 const LOOKS: u32 = 64;

@@ -1,9 +1,10 @@
 //! The command, while it runs: its environment, its signals, its end.
 //!
 //! Always true: a signal that was sent to this process goes on to the command; one that a terminal sent went to both anyway.
+//! A signal that whoever started this ignores is ignored by both.
 
-use super::Args;
 use super::companion::Companion;
+use super::{Args, inherited};
 use crate::exit::Error;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
@@ -35,9 +36,11 @@ pub(super) fn run(setting: &Setting<'_>) -> Result<ExitCode, Error> {
     let mut command = Command::new(setting.program);
     command.arg0(&words[0]).args(&words[1..]).env("LD_PRELOAD", preloaded(setting.library));
     environment(setting, &mut command);
+    inherited::keep_ignored(&mut command);
     // Before the command is there: none shall end this process and leave the command behind.
+    let watched = PASSED_ON.into_iter().filter(|&signal| !inherited::is_ignored(signal));
     let mut signals =
-        SignalsInfo::<WithOrigin>::new(PASSED_ON).map_err(|error| Error::io("cannot watch for signals", &error))?;
+        SignalsInfo::<WithOrigin>::new(watched).map_err(|error| Error::io("cannot watch for signals", &error))?;
     let mut child =
         command.spawn().map_err(|error| Error::io(format_args!("cannot run {}", setting.program.display()), &error))?;
     let process = Pid::from_child(&child);

@@ -60,6 +60,27 @@ fn signals_reach_the_command() {
     }
 }
 
+/// Which signals a command finds ignored, started by a shell that has run `before`.
+fn ignored(before: &str, words: &[&str]) -> String {
+    let script = format!("{before}; exec \"$@\"");
+    let mut command = Command::new("sh");
+    command.args(["-c", &script, "sh"]).args(words).args(["grep", "SigIgn", "/proc/self/status"]);
+    let output = command.env_remove("LD_PRELOAD").output().expect("it runs");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    text(&output.stdout).to_owned()
+}
+
+#[test]
+fn signals_that_were_ignored_stay_ignored() {
+    library();
+    for before in [":", "trap '' PIPE", "trap '' PIPE HUP INT", "trap '' HUP TERM USR1 WINCH"] {
+        for options in [&["--"][..], &["--same-host-only", "--"]] {
+            let words: Vec<&str> = [env!("CARGO_BIN_EXE_pinnace"), "run"].iter().chain(options).copied().collect();
+            assert_eq!(ignored(before, &words), ignored(before, &[]), "{before}, {options:?}");
+        }
+    }
+}
+
 #[test]
 fn what_cannot_run_over_qmp_is_refused_in_one_line() {
     let folder = tempfile::tempdir().expect("a folder");

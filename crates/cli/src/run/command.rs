@@ -23,7 +23,7 @@ use std::thread;
 pub(super) struct Setting<'a> {
     pub(super) library: &'a Path,
     pub(super) program: &'a Path,
-    pub(super) companion: Option<&'a Companion>,
+    pub(super) companion: Option<Companion>,
     pub(super) args: &'a Args,
     pub(super) verbose: bool,
 }
@@ -31,11 +31,11 @@ pub(super) struct Setting<'a> {
 /// Those that somebody may send in order to reach the command.
 const PASSED_ON: [i32; 7] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH];
 
-pub(super) fn run(setting: &Setting<'_>) -> Result<ExitCode, Error> {
+pub(super) fn run(setting: Setting<'_>) -> Result<ExitCode, Error> {
     let words = &setting.args.command;
     let mut command = Command::new(setting.program);
     command.arg0(&words[0]).args(&words[1..]).env("LD_PRELOAD", preloaded(setting.library));
-    environment(setting, &mut command);
+    environment(&setting, &mut command);
     inherited::keep_ignored(&mut command);
     // Before the command is there: none shall end this process and leave the command behind.
     let watched = PASSED_ON.into_iter().filter(|&signal| !inherited::is_ignored(signal));
@@ -58,6 +58,9 @@ pub(super) fn run(setting: &Setting<'_>) -> Result<ExitCode, Error> {
     let status = child.wait().map_err(|error| Error::io("cannot wait for the command", &error))?;
     handle.close();
     let _ = forwarder.join();
+    if let Some(companion) = setting.companion {
+        companion.leave();
+    }
     Ok(end(status))
 }
 
@@ -92,7 +95,7 @@ fn environment(setting: &Setting<'_>, command: &mut Command) {
     if setting.args.no_same_host {
         command.env("PINNACE_SAME_HOST", "off");
     }
-    match setting.companion {
+    match &setting.companion {
         Some(companion) => {
             command.env("PINNACE_COMPANION", &companion.name).env("PINNACE_LIFE", companion.life_inode.to_string())
         }
@@ -106,11 +109,16 @@ fn environment(setting: &Setting<'_>, command: &mut Command) {
 /// Ends as the command did: with its code, or by the signal that ended it, so that a shell sees what it would have seen.
 fn end(status: ExitStatus) -> ExitCode {
     if let Some(signal) = status.signal() {
+        let code = ExitCode::from((128 + signal) as u8);
+        // The first process of a container does not end by signals of its own.
+        if rustix::process::getpid().is_init() {
+            return code;
+        }
         // One core file, the command's, is enough.
         let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
         let _ = rustix::process::setrlimit(rustix::process::Resource::Core, none);
         let _ = emulate_default_handler(signal);
-        return ExitCode::from((128 + signal) as u8);
+        return code;
     }
     ExitCode::from(status.code().unwrap_or(1) as u8)
 }

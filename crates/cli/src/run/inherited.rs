@@ -50,6 +50,19 @@ pub(super) fn keep_ignored(command: &mut Command) {
     }
 }
 
+/// Has a process ignore what is sent to all processes of a service or a terminal, and inherit nothing but its first three
+/// descriptors: locks and pipes of whoever started this program are none of its business.
+pub(super) fn keep_apart(command: &mut Command) {
+    let change = || {
+        [libc::SIGHUP, libc::SIGINT, libc::SIGTERM].into_iter().for_each(ignore);
+        // SAFETY: no pointers. Nothing is closed before exec.
+        unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+        Ok(())
+    };
+    // SAFETY: it makes system calls, which may be made between fork and exec.
+    unsafe { command.pre_exec(change) };
+}
+
 fn ignore(signal: i32) {
     // SAFETY: no handler is installed, and no pointer given.
     unsafe { libc::signal(signal, libc::SIG_IGN) };

@@ -89,10 +89,10 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode, Error> {
     };
     let companion =
         if args.same_host_only { None } else { Some(companion::Companion::start(&args.contract, output.verbose)?) };
-    command::run(&command::Setting {
+    command::run(command::Setting {
         library: &library,
         program: &program,
-        companion: companion.as_ref(),
+        companion,
         args,
         verbose: output.verbose,
     })

@@ -6,7 +6,7 @@ use crate::epoll::{self, Registration};
 use crate::listener::SHARES;
 use crate::name::{Class, Family, Name};
 use crate::sys::{self, End, Outcome};
-use crate::{carrier, config, diag, internet, real, stream};
+use crate::{carrier, config, diag, internet, options, real, stream};
 use core::ffi::c_int;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use libc::{sockaddr, socklen_t};
@@ -63,6 +63,9 @@ pub(crate) fn convert(fd: c_int, wanted: Family, to: SocketAddr) -> Result<(), R
     let refused =
         family == Family::V6 && to.is_ipv4() && sys::option::<c_int>(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY)? != 0;
     if state != TCP_CLOSE || family != wanted || refused {
+        return Err(Refusal::Tcp);
+    }
+    if options::is_tcp_only(fd) {
         return Err(Refusal::Tcp);
     }
     let registered = epoll::registration(fd)?;

@@ -12,7 +12,7 @@ use crate::epoll::{self, Registration};
 use crate::name::{Class, Family, Name};
 use crate::sys::{self, End, Outcome};
 use crate::table::{self, Members};
-use crate::{carrier, config, internet, real};
+use crate::{carrier, config, internet, options, real};
 use core::ffi::c_int;
 use core::net::IpAddr;
 
@@ -88,6 +88,9 @@ fn adopt(fd: c_int, backlog: c_int) -> Outcome {
     let Name::Listener { at, .. } = name else { return Err(libc::EINVAL) };
     if config::is_bypassed(at.port()) || internet::is_link_local(at.ip()) {
         return Err(libc::EADDRNOTAVAIL);
+    }
+    if options::is_tcp_only(fd) {
+        return Err(libc::EOPNOTSUPP);
     }
     let registered = epoll::registration(fd)?;
     let unix = sys::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0)?;

@@ -152,6 +152,25 @@ const LOOPBACK_SEGMENT: c_int = 65483;
 /// Options that promise something which a converted stream does not do.
 const TCP_AUTHENTICATION: [c_int; 5] = [14, 32, 38, 39, 40];
 
+/// Whether something was set that no stream of ours keeps: where packets go and may come from, keys, and notes of buffers
+/// that have been sent.
+pub(crate) fn is_tcp_only(fd: c_int) -> bool {
+    let is_set = |(level, name)| sys::option::<c_int>(fd, level, name).is_ok_and(|value| value != 0);
+    table::notes(fd).is_tcp_only()
+        || sys::option::<[u8; 16]>(fd, libc::SOL_SOCKET, libc::SO_BINDTODEVICE).is_ok_and(|name| name[0] != 0)
+        || [
+            (libc::SOL_SOCKET, libc::SO_MARK),
+            (libc::SOL_SOCKET, libc::SO_ZEROCOPY),
+            (libc::IPPROTO_IP, libc::IP_TRANSPARENT),
+            (libc::IPPROTO_IP, libc::IP_MINTTL),
+            (libc::IPPROTO_IPV6, IPV6_MINHOPCOUNT),
+        ]
+        .into_iter()
+        .any(is_set)
+}
+
+const IPV6_MINHOPCOUNT: c_int = 73;
+
 /// setsockopt().
 ///
 /// # Safety
@@ -163,9 +182,13 @@ pub(crate) unsafe fn set(fd: c_int, level: c_int, name: c_int, value: *const c_v
         -1 => Err(sys::errno()),
         value => Ok(value),
     };
+    let is_key = level == libc::IPPROTO_TCP && TCP_AUTHENTICATION.contains(&name);
     match ask(fd) {
         Err(libc::ENOTSOCK) => {
             let Members { tcp, unix, .. } = listener::find(fd).ok_or(libc::ENOTSOCK)?;
+            if is_key {
+                return Err(libc::ENOPROTOOPT);
+            }
             // What is accepted from now on inherits it.
             table::set_notes(unix, table::notes(unix).with_plain(false));
             ask(tcp)
@@ -177,6 +200,13 @@ pub(crate) unsafe fn set(fd: c_int, level: c_int, name: c_int, value: *const c_v
             }
             // SAFETY: the caller's promise.
             unsafe { set_of_stream(fd, stream.family, (level, name), value, len) }
+        }
+        Ok(done) => {
+            if is_key {
+                // The kernel does not tell whether there are any.
+                table::set_notes(fd, table::notes(fd).with_tcp_only(true));
+            }
+            Ok(done)
         }
         outcome => outcome,
     }

@@ -84,6 +84,7 @@ pub(crate) fn address(fd: c_int, end: End, buffer: &mut [u8; 128]) -> Outcome<&[
 /// Plain data that the kernel may fill with any bytes.
 pub(crate) trait Plain: Copy {}
 impl Plain for u8 {}
+impl Plain for [u8; 16] {}
 impl Plain for c_int {}
 impl Plain for libc::timeval {}
 impl Plain for libc::linger {}

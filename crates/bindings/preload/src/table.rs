@@ -184,6 +184,8 @@ impl Notes {
     const FRESH: u64 = 1 << 2;
     /// A listener's Unix socket: what it gives has no options to inherit.
     const PLAIN: u64 = 1 << 3;
+    /// A TCP socket that has to stay one (a stream, which has the other option of this bit, is none).
+    const TCP_ONLY: u64 = Self::CORK;
     /// The epoll instance that a fresh socket was added to, plus one; all ones if there are several.
     const EPOLL: u64 = 0x1f_ffff << 4;
     const SEVERAL: c_int = 0x1f_ffff - 1;
@@ -238,6 +240,14 @@ impl Notes {
 
     pub(crate) fn fresh() -> Self {
         Self(Self::FRESH)
+    }
+
+    pub(crate) fn is_tcp_only(self) -> bool {
+        self.bit(Self::TCP_ONLY)
+    }
+
+    pub(crate) fn with_tcp_only(self, on: bool) -> Self {
+        self.with(Self::TCP_ONLY, on)
     }
 
     pub(crate) fn is_plain(self) -> bool {

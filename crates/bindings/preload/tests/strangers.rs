@@ -34,6 +34,12 @@ fn without_descriptors_it_is_tcp() {
 }
 
 #[test]
+fn routes_and_keys_are_left_to_tcp() {
+    alone("routes", false);
+    alone("routes", true);
+}
+
+#[test]
 fn names_that_lie_are_not_believed() {
     alone("liars", true);
 }

@@ -453,6 +453,66 @@ static void ends(void)
     reap(1);
 }
 
+/* A port that this process listens at. */
+static int listening(int level, int option, const void *value, socklen_t size, int *at)
+{
+    int fd = bound(0);
+    if (value != NULL && setsockopt(fd, level, option, value, size) != 0)
+        return close(fd), -1;
+    CHECK(listen(fd, 4) == 0);
+    *at = port(fd);
+    return fd;
+}
+
+#define MD5_OF_ANY_PEER 32 /* TCP_MD5SIG_EXT */
+
+/* What chooses a route, guards a connection or counts buffers is TCP's; an option that says nothing is not. */
+static void routes(void)
+{
+    struct tcp_md5sig key = { .tcpm_keylen = 3, .tcpm_key = "key", .tcpm_flags = TCP_MD5SIG_FLAG_PREFIX };
+    ((struct sockaddr_in *)&key.tcpm_addr)->sin_family = AF_INET;
+    int one = 1, mark = 7, zero = 0, hops = 1, at, keyed;
+    const struct {
+        int level, name;
+        const void *value;
+        socklen_t size;
+        int is_tcp;
+    } options[] = {
+        { SOL_SOCKET, SO_BINDTODEVICE, "lo", 3, 1 }, { SOL_SOCKET, SO_BINDTODEVICE, "", 0, 0 },
+        { SOL_SOCKET, SO_MARK, &mark, sizeof mark, 1 }, { SOL_SOCKET, SO_MARK, &zero, sizeof zero, 0 },
+        { IPPROTO_IP, IP_TRANSPARENT, &one, sizeof one, 1 }, { IPPROTO_IP, IP_MINTTL, &hops, sizeof hops, 1 },
+        { SOL_SOCKET, SO_ZEROCOPY, &one, sizeof one, 1 },
+        { IPPROTO_TCP, MD5_OF_ANY_PEER, &key, sizeof key, 1 },
+    };
+    int plain = listening(0, 0, NULL, 0, &at), made = below(plain) == -1;
+    for (size_t index = 0; index < sizeof options / sizeof *options; index++) {
+        int level = options[index].level, name = options[index].name;
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        if (setsockopt(fd, level, name, options[index].value, options[index].size) != 0) {
+            /* Not root's, or not this kernel's. */
+            CHECK(close(fd) == 0);
+            continue;
+        }
+        struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(at) };
+        to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        CHECK(connect(fd, (struct sockaddr *)&to, sizeof to) == 0 || errno == EINPROGRESS);
+        if ((below(fd) == AF_INET) != (options[index].is_tcp || !made)) {
+            fprintf(stderr, "option %zu of a client\n", index);
+            CHECK(!"its way");
+        }
+        CHECK(close(fd) == 0);
+        fd = listening(level, name, options[index].value, options[index].size, &keyed);
+        if ((below(fd) == AF_INET) != (options[index].is_tcp || !made)) {
+            fprintf(stderr, "option %zu of a listener\n", index);
+            CHECK(!"its way");
+        }
+        CHECK(close(fd) == 0);
+    }
+    /* Too late: it is refused, and not forgotten. */
+    if (made)
+        FAILS(setsockopt(plain, IPPROTO_TCP, MD5_OF_ANY_PEER, &key, sizeof key), ENOPROTOOPT);
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -460,6 +520,7 @@ static const struct {
     { "others", others }, { "refused", refused },     { "poor", poor },
     { "liars", liars },   { "squatters", squatters },
     { "ends", ends },
+    { "routes", routes },
     { "crowded", crowded },
     { "waiters", waiters },
     { "words", words },

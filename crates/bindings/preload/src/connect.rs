@@ -153,14 +153,14 @@ fn meet(unix: c_int, from: SocketAddr, to: SocketAddr) -> Outcome<()> {
         Err(libc::ECONNREFUSED)
     };
     let mut outcome = attempt(None);
-    // Of several that share the port, any; those that are gone leave gaps.
+    // Of several that share the port, any: one of all that there may be, then one of those below, as the lowest are taken first.
     let mut share = sys::random() as u8 % SHARES;
     while outcome == Err(libc::ECONNREFUSED) {
         outcome = attempt(Some(share));
         if share == 0 {
             break;
         }
-        share /= 2;
+        share = (sys::random() % u32::from(share)) as u8;
     }
     outcome?;
     if is_trusted(unix, from, to) {

@@ -542,7 +542,7 @@ static void share_server(int listener, int at)
     }
     int control = take(listener), counts[3] = { 0, 0, 0 };
     put(control, &shared, sizeof shared);
-    for (int visit = 0; visit < 60; visit++) {
+    for (int visit = 0; visit < 300; visit++) {
         struct pollfd polled[3];
         for (int index = 0; index < 3; index++)
             polled[index] = (struct pollfd){ .fd = listeners[index], .events = POLLIN };
@@ -557,7 +557,9 @@ static void share_server(int listener, int at)
             }
         }
     }
-    CHECK(counts[0] > 0 && counts[1] > 0 && counts[2] > 0);
+    /* Each has its third, as far as chance goes. */
+    for (int index = 0; index < 3; index++)
+        CHECK(counts[index] >= 60);
     end(control);
 }
 
@@ -565,7 +567,7 @@ static void share_client(int to)
 {
     int control = dial(to), shared;
     get(control, &shared, sizeof shared);
-    for (int visit = 0; visit < 60; visit++) {
+    for (int visit = 0; visit < 300; visit++) {
         int fd = dial(shared);
         want(fd, "s");
         CHECK(close(fd) == 0);

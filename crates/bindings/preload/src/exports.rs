@@ -230,7 +230,10 @@ export! {
 
     fn readv(fd: c_int, into: *const iovec, count: c_int) -> ssize_t {
         // SAFETY: the caller's promise.
-        carrier::ended(fd, unsafe { real::readv(fd, into, count) }, 1)
+        unsafe {
+            let received = real::readv(fd, into, count);
+            carrier::ended(fd, received, if received == 0 { message::asked_for(into, count as size_t) } else { 1 })
+        }
     }
 
     fn recv(fd: c_int, into: *mut c_void, len: size_t, flags: c_int) -> ssize_t {

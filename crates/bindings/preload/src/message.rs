@@ -2,7 +2,7 @@
 
 use crate::connect::{self, Refusal};
 use crate::sys;
-use crate::{carrier, internet, real, stream};
+use crate::{carrier, internet, real, stream, table};
 use core::ffi::{c_int, c_uint, c_void};
 use core::ptr::null;
 use libc::{mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t};
@@ -188,6 +188,44 @@ fn discard(fd: c_int, wanted: size_t, flags: c_int) -> ssize_t {
     done
 }
 
+/// Looks at the descriptors that have come with a message: what their numbers were before is over, and a stream of another
+/// host is to be known.
+///
+/// # Safety
+///
+/// The kernel has filled the message.
+unsafe fn learn_received(message: *const msghdr) {
+    // SAFETY: the caller's promise, throughout; descriptors need not be aligned.
+    unsafe {
+        if (*message).msg_controllen == 0 {
+            return;
+        }
+        let mut header = libc::CMSG_FIRSTHDR(message);
+        while let Some(part) = header.as_ref() {
+            if (part.cmsg_level, part.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
+                let len = (part.cmsg_len as usize).saturating_sub(libc::CMSG_LEN(0) as usize);
+                let descriptors = libc::CMSG_DATA(header).cast::<c_int>();
+                for index in 0..len / size_of::<c_int>() {
+                    let fd = descriptors.add(index).read_unaligned();
+                    table::reset(fd);
+                    carrier::learn(fd);
+                }
+            }
+            header = libc::CMSG_NXTHDR(message, header);
+        }
+    }
+}
+
+/// How many bytes there is room for: where there is none, to receive none is no end.
+///
+/// # Safety
+///
+/// There are so many parts.
+pub(crate) unsafe fn asked_for(parts: *const libc::iovec, count: size_t) -> size_t {
+    // SAFETY: the caller's promise.
+    (0..count).fold(0, |sum: size_t, part| sum.saturating_add(unsafe { (*parts.add(part)).iov_len }))
+}
+
 /// recvmsg().
 ///
 /// # Safety
@@ -197,8 +235,7 @@ pub(crate) unsafe fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> s
     // SAFETY: the caller's promise, throughout.
     unsafe {
         if flags & libc::MSG_TRUNC != 0 && !message.is_null() && stream::find(fd).is_some() {
-            let parts = (0..(*message).msg_iovlen).map(|part| (*(*message).msg_iov.add(part)).iov_len);
-            let wanted = parts.fold(0, size_t::saturating_add);
+            let wanted = asked_for((*message).msg_iov, (*message).msg_iovlen);
             let received = discard(fd, wanted, flags);
             if received >= 0 {
                 ((*message).msg_namelen, (*message).msg_controllen, (*message).msg_flags) = (0, 0, 0);
@@ -210,8 +247,10 @@ pub(crate) unsafe fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> s
         if received >= 0 && room > 0 {
             forget_sender((*message).msg_name, room, &raw mut (*message).msg_namelen);
         }
-        // Nothing to fill means nothing asked for.
-        let wanted = usize::from(received == 0 && (*message).msg_iovlen > 0);
+        if received >= 0 {
+            learn_received(message);
+        }
+        let wanted = if received == 0 { asked_for((*message).msg_iov, (*message).msg_iovlen) } else { 1 };
         carrier::ended(fd, received, wanted)
     }
 }
@@ -232,6 +271,7 @@ pub(crate) unsafe fn recvmmsg(
     unsafe {
         let received = real::recvmmsg(fd, messages, count, flags, timeout);
         let headers = || (0..received.max(0) as usize).map(|index| &raw mut (*messages.add(index)).msg_hdr);
+        headers().for_each(|header| learn_received(header));
         let foreign = |header: *mut msghdr| {
             // Neither nothing nor an internet address; how much room there was for it is no longer known.
             !(*header).msg_name.is_null() && !matches!((*header).msg_namelen, 0 | 16 | 28)
@@ -242,7 +282,7 @@ pub(crate) unsafe fn recvmmsg(
         // An end looks like messages without bytes: what was cut off is an error, after all that came before it.
         let is_end = |index: &usize| {
             let message = messages.add(*index);
-            (*message).msg_len == 0 && (*message).msg_hdr.msg_iovlen > 0
+            (*message).msg_len == 0 && asked_for((*message).msg_hdr.msg_iov, (*message).msg_hdr.msg_iovlen) > 0
         };
         match (0..received.max(0) as usize).find(is_end) {
             Some(end) if carrier::ended(fd, 0, 1) == -1 => {

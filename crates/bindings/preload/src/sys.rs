@@ -240,6 +240,14 @@ pub(crate) fn random() -> u32 {
     }
 }
 
+/// Time that goes on evenly.
+pub(crate) fn milliseconds() -> i64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` lives through the call.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec * 1000 + time.tv_nsec / 1_000_000
+}
+
 /// The soft limit of descriptors.
 pub(crate) fn descriptor_limit() -> u64 {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };

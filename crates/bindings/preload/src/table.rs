@@ -191,8 +191,6 @@ impl Notes {
     const SEVERAL: c_int = 0x1f_ffff - 1;
     /// A stream that the companion carries to another host.
     const REMOTE: u64 = 1 << 62;
-    /// The application has shut down its reading of such a stream.
-    const SHUT: u64 = 1 << 63;
     /// Keep-alive times as set, 0: the default.
     const IDLE: u32 = 25;
     const INTERVAL: u32 = 40;
@@ -264,14 +262,6 @@ impl Notes {
 
     pub(crate) fn with_remote(self, on: bool) -> Self {
         self.with(Self::REMOTE, on)
-    }
-
-    pub(crate) fn is_shut(self) -> bool {
-        self.bit(Self::SHUT)
-    }
-
-    pub(crate) fn with_shut(self, on: bool) -> Self {
-        self.with(Self::SHUT, on)
     }
 
     pub(crate) fn epoll(self) -> Place {

@@ -70,12 +70,21 @@ fn what_the_library_says_is_not_written_into_files() {
     assert!(said.contains("connected to"), "{said}");
 }
 
+fn beside_a_companion(case: &str) {
+    let Some(program) = program("strangers") else { return };
+    let name = format!("pinnace-test/{}-{case}", std::process::id());
+    let child = command(&program, true).arg(case).env("PINNACE_COMPANION", name).stderr(Stdio::piped()).spawn();
+    finish(Running(child.expect("it runs")), case);
+}
+
 #[test]
 fn an_end_that_nobody_declares_is_a_reset() {
-    let Some(program) = program("strangers") else { return };
-    let name = format!("pinnace-test/{}", std::process::id());
-    let child = command(&program, true).arg("ends").env("PINNACE_COMPANION", name).stderr(Stdio::piped()).spawn();
-    finish(Running(child.expect("it runs")), "ends");
+    beside_a_companion("ends");
+}
+
+#[test]
+fn signals_do_not_keep_the_companion_from_being_asked() {
+    beside_a_companion("interrupted");
 }
 
 /// Runs a case whose way is not the one that its mix would take.

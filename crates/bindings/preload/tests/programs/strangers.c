@@ -367,7 +367,9 @@ static void words(void)
     CHECK(fstat(FILE_OF_MINE, &facts) == 0 && facts.st_size == 0);
 }
 
-enum { WAYS = 5 };
+enum { WAYS = 6 };
+
+static int delay;
 
 /* Stands for the companion: gives streams to another host, of which every other one is cut off after a few bytes. */
 static void give(int control, int round)
@@ -376,6 +378,7 @@ static void give(int control, int round)
     char text[108], line[256];
     int asked = accept(control, NULL, NULL);
     CHECK(asked >= 0 && recv(asked, line, sizeof line, 0) > 0 && memcmp(line, "1 CONNECT 4 192.0.2.1:7", 23) == 0);
+    usleep(delay);
     snprintf(text, sizeof text, "pinnace/1R4/192.0.2.9:%d>192.0.2.1:7", 40000 + round);
     int listener = socket(AF_UNIX, SOCK_STREAM, 0), own = socket(AF_UNIX, SOCK_STREAM, 0);
     socklen_t len = unix_name(&name, text);
@@ -398,6 +401,54 @@ static void give(int control, int round)
         CHECK(bind(own, (struct sockaddr *)&name, len) == 0);
     }
     CHECK(close(own) == 0 && close(theirs) == 0 && close(listener) == 0 && close(asked) == 0);
+}
+
+/* The same descriptor, as another process would receive it. */
+static int passed(int fd)
+{
+    int pair[2];
+    char byte;
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } with = { .header = { .cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS } };
+    memcpy(CMSG_DATA(&with.header), &fd, sizeof fd);
+    struct iovec part = { "x", 1 }, room = { &byte, 1 };
+    struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = &with, .msg_controllen = sizeof with };
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0 && sendmsg(pair[0], &message, 0) == 1 && close(fd) == 0);
+    message.msg_iov = &room;
+    CHECK(recvmsg(pair[1], &message, 0) == 1 && message.msg_controllen >= CMSG_LEN(sizeof(int)));
+    memcpy(&fd, CMSG_DATA(&with.header), sizeof fd);
+    CHECK(close(pair[0]) == 0 && close(pair[1]) == 0);
+    return fd;
+}
+
+static void tick(int number)
+{
+    (void)number;
+}
+
+/* Signals come while the companion is asked. */
+static void interrupted(void)
+{
+    struct sockaddr_un name;
+    int control = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+    socklen_t len = unix_name(&name, getenv("PINNACE_COMPANION"));
+    CHECK(bind(control, (struct sockaddr *)&name, len) == 0 && listen(control, 4) == 0);
+    if (fork() == 0) {
+        delay = 200000;
+        give(control, 0);
+        _exit(0);
+    }
+    struct sigaction action = { .sa_handler = tick, .sa_flags = SA_RESTART };
+    struct itimerval often = { { 0, 10000 }, { 0, 10000 } }, never = { { 0, 0 }, { 0, 0 } };
+    CHECK(sigaction(SIGALRM, &action, NULL) == 0 && setitimer(ITIMER_REAL, &often, NULL) == 0);
+    struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(7) };
+    CHECK(inet_pton(AF_INET, "192.0.2.1", &to.sin_addr) == 1);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    CHECK(connect(fd, (struct sockaddr *)&to, sizeof to) == 0 && below(fd) == AF_UNIX);
+    CHECK(setitimer(ITIMER_REAL, &never, NULL) == 0);
+    reap(1);
 }
 
 /* The end of a stream from another host is an end only if the companion says so; otherwise it has died. */
@@ -423,6 +474,11 @@ static void ends(void)
         struct mmsghdr many[2] = { { .msg_hdr = { .msg_iov = parts, .msg_iovlen = 1 } },
                                    { .msg_hdr = { .msg_iov = parts + 1, .msg_iovlen = 1 } } };
         ssize_t got = 0;
+        /* No end, as nothing is asked for. */
+        struct iovec empty[2] = { { bytes, 0 }, { bytes, 0 } };
+        struct mmsghdr nothing = { .msg_hdr = { .msg_iov = empty, .msg_iovlen = 2 } };
+        CHECK(readv(fd, empty, 2) == 0 && recvmsg(fd, &nothing.msg_hdr, 0) == 0);
+        CHECK(recvmmsg(fd, &nothing, 1, 0, NULL) == 1 && nothing.msg_len == 0);
         errno = 0;
         if (way == 0) {
             want(fd, "bytes");
@@ -436,11 +492,18 @@ static void ends(void)
         } else if (way == 3) {
             CHECK(splice(fd, NULL, pipes[1], NULL, 100, 0) == 5);
             got = splice(fd, NULL, pipes[1], NULL, 100, 0);
+        } else if (way == 4) {
+            fd = passed(fd);
+            want(fd, "bytes");
+            got = read(fd, bytes, 1);
         } else {
-            /* What the application ends itself is no reset. */
+            /* What the application ends itself is no reset, whoever looks. */
+            int copy = dup(fd);
             want(fd, "bytes");
             CHECK(shutdown(fd, SHUT_RDWR) == 0);
             end(fd);
+            end(copy);
+            CHECK(close(copy) == 0);
             is_cut = 0;
         }
         CHECK(is_cut ? got == -1 && errno == ECONNRESET : got == 0);
@@ -521,6 +584,7 @@ static const struct {
     { "liars", liars },   { "squatters", squatters },
     { "ends", ends },
     { "routes", routes },
+    { "interrupted", interrupted },
     { "crowded", crowded },
     { "waiters", waiters },
     { "words", words },

@@ -191,9 +191,9 @@ fn wait(fd: c_int, members: Members) -> Outcome {
     }
 }
 
-/// Whether an interrupted accept() goes on: poll() never does, accept() does if the handler was installed so. Which handler
+/// Whether an interrupted call goes on: poll() never does, accept() and recv() do if the handler was installed so. Which handler
 /// ran is not known: it goes on if all of them say so.
-fn restarts() -> bool {
+pub(crate) fn restarts() -> bool {
     (1..=libc::SIGRTMAX()).all(|signal| {
         // SAFETY: a zeroed structure to be filled, which lives through the call.
         let action = unsafe {

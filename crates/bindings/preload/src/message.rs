@@ -2,8 +2,8 @@
 
 use crate::connect::{self, Refusal};
 use crate::sys;
-use crate::{carrier, internet, real, stream, table};
-use core::ffi::{c_int, c_uint, c_void};
+use crate::{accept, carrier, internet, real, stream, table};
+use core::ffi::{c_int, c_short, c_uint, c_void};
 use core::ptr::null;
 use libc::{mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 
@@ -146,6 +146,10 @@ pub(crate) fn receive(
     call: impl FnOnce() -> ssize_t,
     nameless: impl FnOnce(),
 ) -> ssize_t {
+    if let Some(error) = before(fd, len, flags) {
+        sys::set_errno(error);
+        return -1;
+    }
     let received = if flags & libc::MSG_TRUNC != 0 && stream::find(fd).is_some() {
         let received = discard(fd, len, flags);
         if received >= 0 {
@@ -156,6 +160,49 @@ pub(crate) fn receive(
         call()
     };
     carrier::ended(fd, received, len)
+}
+
+/// Flags that a Unix socket takes for something else.
+const SPECIAL: c_int = libc::MSG_PEEK | libc::MSG_ERRQUEUE;
+
+/// What a Unix socket does not do with the flags of receiving: there are no errors of its peers to be taken, instead of which it
+/// would give bytes; and it would look at what there is without waiting for all. Answers with an error if that is all.
+fn before(fd: c_int, wanted: size_t, flags: c_int) -> Option<c_int> {
+    const LOOK_AT_ALL: c_int = libc::MSG_PEEK | libc::MSG_WAITALL;
+    let waits = flags & LOOK_AT_ALL == LOOK_AT_ALL && flags & libc::MSG_DONTWAIT == 0;
+    if !waits && flags & libc::MSG_ERRQUEUE == 0 || stream::find(fd).is_none() {
+        return None;
+    }
+    if waits { wait_for(fd, wanted) } else { Some(libc::EAGAIN) }
+}
+
+/// Waits until there are so many bytes, or will be no more, or the time-out is over, or a signal comes.
+fn wait_for(fd: c_int, wanted: size_t) -> Option<c_int> {
+    const OVER: c_short = libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR;
+    let is_blocking = sys::fcntl(fd, libc::F_GETFL, 0).is_ok_and(|flags| flags & libc::O_NONBLOCK == 0);
+    let limit = sys::option::<libc::timeval>(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO).ok()?;
+    let limit = limit.tv_sec.saturating_mul(1000).saturating_add((limit.tv_usec + 999) / 1000);
+    let end = sys::milliseconds().saturating_add(if limit == 0 { i64::MAX } else { limit });
+    let saved = sys::errno();
+    while is_blocking && sys::unread(fd) < wanted && sys::milliseconds() < end {
+        // What is there already wakes nobody a second time, so then it is looked now and then.
+        let is_empty = sys::unread(fd) == 0;
+        let mut poll = libc::pollfd { fd, events: if is_empty { libc::POLLIN } else { 0 } | OVER, revents: 0 };
+        let pause = if is_empty { (end - sys::milliseconds()).clamp(0, 1000) } else { 1 };
+        // The C library's function, not the bare call: a thread may be cancelled here.
+        // SAFETY: the structure lives through the call.
+        match unsafe { libc::poll(&raw mut poll, 1, pause as c_int) } {
+            -1 if sys::errno() != libc::EINTR => break,
+            -1 if !is_empty => break,
+            -1 if !accept::restarts() => return Some(libc::EINTR),
+            _ if poll.revents & OVER != 0 => break,
+            _ => {}
+        }
+    }
+    let is_late = is_blocking && sys::unread(fd) == 0 && sys::milliseconds() >= end;
+    sys::set_errno(saved);
+    // What would be waited for once more by the call itself.
+    is_late.then_some(libc::EAGAIN)
 }
 
 /// Takes bytes of a stream, or looks at them, and says how many they are.
@@ -234,6 +281,13 @@ pub(crate) unsafe fn asked_for(parts: *const libc::iovec, count: size_t) -> size
 pub(crate) unsafe fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
     // SAFETY: the caller's promise, throughout.
     unsafe {
+        if flags & SPECIAL != 0
+            && !message.is_null()
+            && let Some(error) = before(fd, asked_for((*message).msg_iov, (*message).msg_iovlen), flags)
+        {
+            sys::set_errno(error);
+            return -1;
+        }
         if flags & libc::MSG_TRUNC != 0 && !message.is_null() && stream::find(fd).is_some() {
             let wanted = asked_for((*message).msg_iov, (*message).msg_iovlen);
             let received = discard(fd, wanted, flags);
@@ -269,6 +323,10 @@ pub(crate) unsafe fn recvmmsg(
 ) -> c_int {
     // SAFETY: the caller's promise, throughout.
     unsafe {
+        if flags & libc::MSG_ERRQUEUE != 0 && stream::find(fd).is_some() {
+            sys::set_errno(libc::EAGAIN);
+            return -1;
+        }
         let received = real::recvmmsg(fd, messages, count, flags, timeout);
         let headers = || (0..received.max(0) as usize).map(|index| &raw mut (*messages.add(index)).msg_hdr);
         headers().for_each(|header| learn_received(header));

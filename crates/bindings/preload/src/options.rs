@@ -132,7 +132,7 @@ unsafe fn get_of_stream(
         // SAFETY: the kernel just wrote `*len` bytes there.
         let info = unsafe { core::slice::from_raw_parts_mut(value.cast::<u8>(), *len as usize) };
         if let Some(state) = info.first_mut() {
-            *state = TCP_ESTABLISHED;
+            *state = state_of(fd);
         }
         for offset in [SEND_SEGMENT, SEND_SEGMENT + 4] {
             if let Some(field) = info.get_mut(offset..offset + 4) {
@@ -145,6 +145,18 @@ unsafe fn get_of_stream(
 
 /// `tcpi_state`, at the beginning of `struct tcp_info`.
 const TCP_ESTABLISHED: u8 = 1;
+const TCP_CLOSE: u8 = 7;
+const TCP_CLOSE_WAIT: u8 = 8;
+
+/// In which state TCP would be: whether the peer has ended or reset the connection.
+fn state_of(fd: c_int) -> u8 {
+    match sys::poll_now(fd, libc::POLLRDHUP) {
+        events if events & libc::POLLERR != 0 => TCP_CLOSE,
+        events if events & (libc::POLLRDHUP | libc::POLLHUP) != 0 => TCP_CLOSE_WAIT,
+        _ => TCP_ESTABLISHED,
+    }
+}
+
 /// Where `tcpi_snd_mss` is in `struct tcp_info`; `tcpi_rcv_mss` follows.
 const SEND_SEGMENT: usize = 16;
 /// The largest segment on the loopback interface.

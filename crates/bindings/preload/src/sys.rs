@@ -3,7 +3,7 @@
 //! Always true: nothing here allocates, locks or calls a replaced function, so all of it may run in a signal handler and
 //! between fork and exec. Each call answers with the value or the error number; `errno` is the caller's business.
 
-use core::ffi::{c_int, c_long, c_void};
+use core::ffi::{c_int, c_long, c_short, c_void};
 use core::mem::{MaybeUninit, size_of};
 use core::sync::atomic::AtomicI32;
 
@@ -210,6 +210,15 @@ pub(crate) fn forgotten_by_children() -> Option<*mut AtomicI32> {
         }
     }
     Some(place.cast())
+}
+
+/// What has happened to a descriptor by now.
+pub(crate) fn poll_now(fd: c_int, events: c_short) -> c_short {
+    let mut poll = libc::pollfd { fd, events, revents: 0 };
+    let time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let none: *const c_void = core::ptr::null();
+    let _ = call!(SYS_ppoll, &raw mut poll, 1, &raw const time, none, 0);
+    poll.revents
 }
 
 /// The bytes that a socket has to read.

@@ -7,7 +7,8 @@ use crate::table::{self, Notes};
 use crate::{accept, carrier, connect, descriptor, listener, message, options, real};
 use core::ffi::{c_int, c_uint, c_ulong, c_void};
 
-use libc::{epoll_event, iovec, loff_t, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, stat, timespec};
+use libc::{epoll_event, iovec, loff_t, mmsghdr, msghdr, posix_spawn_file_actions_t, size_t, sockaddr, socklen_t, ssize_t};
+use libc::{stat, timespec};
 
 fn answer(saved: c_int, outcome: Outcome) -> c_int {
     match outcome {
@@ -146,6 +147,11 @@ export! {
     fn fcntl64(fd: c_int, command: c_int, argument: *mut c_void) -> c_int {
         // SAFETY: the caller's promise.
         answer(sys::errno(), unsafe { descriptor::fcntl(fd, command, argument) })
+    }
+
+    fn posix_spawn_file_actions_adddup2(actions: *mut posix_spawn_file_actions_t, old: c_int, new: c_int) -> c_int {
+        // SAFETY: the caller's promise.
+        unsafe { descriptor::spawn_dup2(actions, old, new) }
     }
 
     fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {

@@ -615,6 +615,36 @@ static void flags_client(int to)
     want(dial(to), "kept");
 }
 
+/* A listener that exec would close is given to a child, which is made in one step. */
+static void spawn_server(int listener, int at)
+{
+    (void)at;
+    if (getenv("STEP")) {
+        put(take(99), "spawned", 7);
+        return;
+    }
+    posix_spawn_file_actions_t actions;
+    char *words[] = { "program", "spawn", "server", NULL };
+    int given = bound(SOCK_CLOEXEC), control = take(listener), to = port(given);
+    pid_t child;
+    CHECK(listen(given, 4) == 0 && fcntl(control, F_SETFD, FD_CLOEXEC) == 0);
+    CHECK(posix_spawn_file_actions_init(&actions) == 0);
+    CHECK(posix_spawn_file_actions_adddup2(&actions, given, 99) == 0);
+    CHECK(posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0) == 0);
+    CHECK(setenv("STEP", "2", 1) == 0);
+    CHECK(posix_spawn(&child, "/proc/self/exe", &actions, NULL, words, environ) == 0);
+    CHECK(posix_spawn_file_actions_destroy(&actions) == 0 && close(given) == 0);
+    put(control, &to, sizeof to);
+    reap(1);
+}
+
+static void spawn_client(int to)
+{
+    int fd = dial(to);
+    get(fd, &to, sizeof to);
+    want(dial(to), "spawned");
+}
+
 /* A child that has its parent's memory closes a listener: its own descriptor, and nothing of the parent's. */
 static void borrow_server(int listener, int at)
 {
@@ -676,6 +706,7 @@ static const struct side sides[] = {
     { "share", share_server, share_client },
     { "flags", flags_server, flags_client },
     { "borrow", borrow_server, borrow_client },
+    { "spawn", spawn_server, spawn_client },
 };
 
 HARNESS(sides)

@@ -90,7 +90,11 @@ unsafe fn accept_either(
 unsafe fn accept_unix(members: Members, address: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> Outcome {
     loop {
         let mut buffer = [0; 128];
-        let (accepted, peer) = sys::accept4(members.unix, &mut buffer, flags)?;
+        let (accepted, peer) = match sys::accept4(members.unix, &mut buffer, flags) {
+            // It was shut down; whether the listener is, TCP says.
+            Err(libc::EINVAL) if flags & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) == 0 => return Err(libc::EAGAIN),
+            outcome => outcome?,
+        };
         let Some((accepted, family, from)) = welcome(accepted, peer, flags) else { continue };
         // Without room for an address the kernel does not look at the length either.
         if !address.is_null() {

@@ -645,6 +645,60 @@ static void spawn_client(int to)
     want(dial(to), "spawned");
 }
 
+static void resume(int listener)
+{
+    CHECK(shutdown(listener, SHUT_WR) == 0 && listen(listener, 64) == 0 && shutdown(listener, SHUT_RD) == 0);
+    FAILS(accept(listener, NULL, NULL), EINVAL);
+    CHECK(listen(listener, 64) == 0);
+    struct pollfd one = { .fd = listener, .events = POLLIN };
+    CHECK(poll(&one, 1, 100) == 0);
+    for (int round = 0; round < 4; round++)
+        FAILS(accept(listener, NULL, NULL), EAGAIN);
+}
+
+/* A listener is closed for a while and opened again, alone and while a child has it, too. */
+static void pause_server(int listener, int at)
+{
+    (void)at;
+    int control = take(listener), one = 1, probe = bound(0), to = port(probe);
+    struct sockaddr_storage here;
+    socklen_t len = address(&here, to, is_any());
+    /* A port that the kernel chose would be another one afterwards. */
+    CHECK(close(probe) == 0);
+    listener = socket(family(), SOCK_STREAM | SOCK_NONBLOCK, 0);
+    CHECK(setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) == 0);
+    CHECK(bind(listener, (struct sockaddr *)&here, len) == 0 && listen(listener, 64) == 0);
+    put(control, &to, sizeof to);
+    pid_t child = 0;
+    for (int round = 0; round < 3; round++) {
+        resume(listener);
+        put(control, "go", 2);
+        struct pollfd one = { .fd = listener, .events = POLLIN };
+        CHECK(poll(&one, 1, 5000) == 1);
+        int fd = take(listener);
+        put(fd, "resumed", 7);
+        CHECK(close(fd) == 0);
+        if (round == 0 && (child = fork()) == 0) {
+            pause();
+            _exit(0);
+        }
+    }
+    CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
+    end(control);
+}
+
+static void pause_client(int to)
+{
+    int control = dial(to);
+    get(control, &to, sizeof to);
+    for (int round = 0; round < 3; round++) {
+        want(control, "go");
+        int fd = dial(to);
+        want(fd, "resumed");
+        CHECK(close(fd) == 0);
+    }
+}
+
 /* A child that has its parent's memory closes a listener: its own descriptor, and nothing of the parent's. */
 static void borrow_server(int listener, int at)
 {
@@ -706,6 +760,7 @@ static const struct side sides[] = {
     { "share", share_server, share_client },
     { "flags", flags_server, flags_client },
     { "borrow", borrow_server, borrow_client },
+    { "pause", pause_server, pause_client },
     { "spawn", spawn_server, spawn_client },
 };
 

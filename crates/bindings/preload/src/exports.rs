@@ -7,7 +7,9 @@ use crate::table::{self, Notes};
 use crate::{accept, carrier, connect, descriptor, listener, message, options, real};
 use core::ffi::{c_int, c_uint, c_ulong, c_void};
 
-use libc::{epoll_event, iovec, loff_t, mmsghdr, msghdr, posix_spawn_file_actions_t, size_t, sockaddr, socklen_t, ssize_t};
+use libc::{
+    epoll_event, iovec, loff_t, mmsghdr, msghdr, posix_spawn_file_actions_t, size_t, sockaddr, socklen_t, ssize_t,
+};
 use libc::{stat, timespec};
 
 fn answer(saved: c_int, outcome: Outcome) -> c_int {

@@ -250,7 +250,7 @@ unsafe fn learn_received(message: *const msghdr) {
         let mut header = libc::CMSG_FIRSTHDR(message);
         while let Some(part) = header.as_ref() {
             if (part.cmsg_level, part.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
-                let len = (part.cmsg_len as usize).saturating_sub(libc::CMSG_LEN(0) as usize);
+                let len = part.cmsg_len.saturating_sub(libc::CMSG_LEN(0) as usize);
                 let descriptors = libc::CMSG_DATA(header).cast::<c_int>();
                 for index in 0..len / size_of::<c_int>() {
                     let fd = descriptors.add(index).read_unaligned();

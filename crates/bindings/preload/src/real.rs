@@ -5,7 +5,9 @@
 use core::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering};
-use libc::{epoll_event, iovec, loff_t, mmsghdr, msghdr, posix_spawn_file_actions_t, size_t, sockaddr, socklen_t, ssize_t};
+use libc::{
+    epoll_event, iovec, loff_t, mmsghdr, msghdr, posix_spawn_file_actions_t, size_t, sockaddr, socklen_t, ssize_t,
+};
 use libc::{stat, timespec};
 
 fn next(slot: &AtomicPtr<c_void>, name: &'static str) -> *mut c_void {

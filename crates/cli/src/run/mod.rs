@@ -89,13 +89,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode, Error> {
     };
     let companion =
         if args.same_host_only { None } else { Some(companion::Companion::start(&args.contract, output.verbose)?) };
-    command::run(command::Setting {
-        library: &library,
-        program: &program,
-        companion,
-        args,
-        verbose: output.verbose,
-    })
+    command::run(command::Setting { library: &library, program: &program, companion, args, verbose: output.verbose })
 }
 
 #[cfg(test)]

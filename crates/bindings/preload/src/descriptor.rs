@@ -184,10 +184,21 @@ pub(crate) unsafe fn epoll_ctl(epoll: c_int, operation: c_int, fd: c_int, event:
     let value = outcome(unsafe { real::epoll_ctl(epoll, operation, fd, event) })?;
     let notes = table::notes(fd);
     if notes.is_fresh() {
+        let registered = || {
+            // SAFETY: the kernel has just read it; the structure is packed.
+            let event = unsafe { event.read_unaligned() };
+            Some((event.events, event.u64))
+        };
         match operation {
-            libc::EPOLL_CTL_ADD => table::set_notes(fd, notes.added(epoll)),
-            libc::EPOLL_CTL_DEL => table::set_notes(fd, notes.deleted(epoll)),
-            _ => {}
+            libc::EPOLL_CTL_ADD => {
+                table::set_notes(fd, notes.added(epoll));
+                table::set_registered(fd, registered());
+            }
+            libc::EPOLL_CTL_DEL => {
+                table::set_notes(fd, notes.deleted(epoll));
+                table::set_registered(fd, None);
+            }
+            _ => table::set_registered(fd, registered()),
         }
     }
     Ok(value)

@@ -62,6 +62,12 @@ fn whoever_waits_for_a_socket_is_told() {
 }
 
 #[test]
+fn to_be_waited_for_among_many_costs_nothing() {
+    alone("many", false);
+    alone("many", true);
+}
+
+#[test]
 fn what_the_library_says_is_not_written_into_files() {
     let Some(program) = program("strangers") else { return };
     let output = command(&program, true).arg("words").env("PINNACE_VERBOSE", "1").output().expect("it runs");

@@ -346,6 +346,83 @@ static void waiters(void)
     is_registered(one, fd);
 }
 
+/* How often this process has read something. */
+static long reads(void)
+{
+    char text[512] = "", *found;
+    int fd = open("/proc/self/io", O_RDONLY);
+    if (fd < 0)
+        return 0;
+    CHECK(read(fd, text, sizeof text - 1) > 0 && close(fd) == 0);
+    found = strstr(text, "syscr: ");
+    return found ? atol(found + 7) : 0;
+}
+
+static void expect_event(int epoll, uint64_t data)
+{
+    struct epoll_event event;
+    CHECK(epoll_wait(epoll, &event, 1, 2000) == 1 && event.data.u64 == data && (event.events & EPOLLOUT));
+}
+
+/* To be waited for among many costs a connection no more than to be waited for alone, and is as it was set at last. */
+static void many(void)
+{
+    enum { MANY = 900 };
+    int listener = bound(0), to = port(listener), epoll = epoll_create1(0), pipes[2], fd;
+    uint64_t high = (uint64_t)7 << 40;
+    struct rlimit limit = { 4096, 4096 };
+    setrlimit(RLIMIT_NOFILE, &limit);
+    CHECK(listen(listener, 64) == 0 && pipe(pipes) == 0);
+    for (int index = 0; index < MANY; index++) {
+        struct epoll_event event = { .events = EPOLLIN, .data.u64 = 1 };
+        CHECK((fd = dup(pipes[0])) >= 0 && epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0);
+    }
+    struct epoll_event first = { .events = EPOLLIN, .data.u64 = 2 }, then = { .events = EPOLLOUT, .data.u64 = high };
+    fd = fresh(0);
+    CHECK(epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &first) == 0 && epoll_ctl(epoll, EPOLL_CTL_MOD, fd, &then) == 0);
+    long before = reads();
+    come(fd, to);
+    CHECK(reads() - before < 8);
+    expect_event(epoll, high);
+    CHECK(close(fd) == 0);
+    /* An event that comes once has come: it is not set again. */
+    then.events = EPOLLOUT | EPOLLONESHOT;
+    fd = fresh(0);
+    CHECK(epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &then) == 0);
+    expect_event(epoll, high);
+    come(fd, to);
+    CHECK(epoll_wait(epoll, &first, 1, 50) == 0);
+    then.events = EPOLLOUT;
+    CHECK(epoll_ctl(epoll, EPOLL_CTL_MOD, fd, &then) == 0);
+    expect_event(epoll, high);
+    CHECK(close(fd) == 0);
+    /* Another instance has the number now. */
+    int gone = epoll_create1(0), again;
+    fd = fresh(0);
+    CHECK(epoll_ctl(gone, EPOLL_CTL_ADD, fd, &then) == 0 && close(gone) == 0 && (again = epoll_create1(0)) == gone);
+    come(fd, to);
+    CHECK(epoll_wait(again, &first, 1, 50) == 0);
+    CHECK(epoll_ctl(again, EPOLL_CTL_ADD, fd, &then) == 0);
+    expect_event(again, high);
+    /* A child changes what its parent has set. */
+    fd = fresh(0);
+    CHECK(epoll_ctl(again, EPOLL_CTL_ADD, fd, &then) == 0);
+    if (fork() == 0) {
+        then.data.u64 = 5;
+        CHECK(epoll_ctl(again, EPOLL_CTL_MOD, fd, &then) == 0);
+        _exit(0);
+    }
+    reap(1);
+    come(fd, to);
+    int seen = 0;
+    for (int round = 0; round < 10; round++) {
+        struct epoll_event events[2];
+        for (int count = epoll_wait(again, events, 2, 1000); count > 0; count--)
+            seen |= events[count - 1].data.u64 == 5;
+    }
+    CHECK(seen);
+}
+
 /* What the library says goes where it went at first, and never into a file of the application's. */
 static void words(void)
 {
@@ -587,6 +664,7 @@ static const struct {
     { "interrupted", interrupted },
     { "crowded", crowded },
     { "waiters", waiters },
+    { "many", many },
     { "words", words },
 };
 

@@ -90,7 +90,11 @@ unsafe fn accept_either(
 unsafe fn accept_unix(members: Members, address: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> Outcome {
     loop {
         let mut buffer = [0; 128];
-        let (accepted, peer) = sys::accept4(members.unix, &mut buffer, flags)?;
+        let (accepted, peer) = match sys::accept4(members.unix, &mut buffer, flags) {
+            // It was shut down; whether the listener is, TCP says.
+            Err(libc::EINVAL) if flags & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) == 0 => return Err(libc::EAGAIN),
+            outcome => outcome?,
+        };
         let Some((accepted, family, from)) = welcome(accepted, peer, flags) else { continue };
         // Without room for an address the kernel does not look at the length either.
         if !address.is_null() {
@@ -191,9 +195,9 @@ fn wait(fd: c_int, members: Members) -> Outcome {
     }
 }
 
-/// Whether an interrupted accept() goes on: poll() never does, accept() does if the handler was installed so. Which handler
+/// Whether an interrupted call goes on: poll() never does, accept() and recv() do if the handler was installed so. Which handler
 /// ran is not known: it goes on if all of them say so.
-fn restarts() -> bool {
+pub(crate) fn restarts() -> bool {
     (1..=libc::SIGRTMAX()).all(|signal| {
         // SAFETY: a zeroed structure to be filled, which lives through the call.
         let action = unsafe {

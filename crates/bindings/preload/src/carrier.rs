@@ -47,11 +47,18 @@ fn ask(line: fmt::Arguments<'_>) -> Outcome<(c_int, Option<c_int>)> {
             return Err(libc::EPERM);
         }
         sys::set_option(control, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &PATIENCE)?;
+        let end = sys::milliseconds() + 1000 * PATIENCE.tv_sec;
         let mut text = Text { bytes: [0; 256], len: 0 };
         text.write_fmt(line).map_err(|_| libc::EMSGSIZE)?;
         sys::send(control, &text.bytes[..text.len])?;
         let mut bytes = [0; 64];
-        let (count, descriptor) = sys::recv_descriptor(control, &mut bytes)?;
+        let (count, descriptor) = loop {
+            match sys::recv_descriptor(control, &mut bytes) {
+                // A call with a time-out is not begun anew after a signal, whatever its handler asks for.
+                Err(libc::EINTR) if sys::milliseconds() < end => {}
+                outcome => break outcome?,
+            }
+        };
         if bytes[..count].starts_with(b"OK") { Ok(descriptor) } else { Err(libc::ECONNREFUSED) }
     })();
     match answer {
@@ -177,18 +184,21 @@ pub(crate) fn learn(fd: c_int) {
     }
 }
 
-/// The application is about to shut down a stream: an end that it makes itself is no reset.
+/// The application is about to shut down a stream: an end that it makes itself is no reset. Its duplicates and children have to
+/// know that, too, so it is written in the kernel: in an option that has no meaning for a Unix socket.
 pub(crate) fn shutting(fd: c_int, how: c_int) {
-    let notes = table::notes(fd);
-    if how != libc::SHUT_WR && notes.is_remote() {
-        table::set_notes(fd, notes.with_shut(true));
+    if how != libc::SHUT_WR && table::notes(fd).is_remote() {
+        let _ = sys::set_option(fd, libc::SOL_SOCKET, libc::SO_NO_CHECK, &1);
     }
+}
+
+fn is_shut(fd: c_int) -> bool {
+    sys::option::<c_int>(fd, libc::SOL_SOCKET, libc::SO_NO_CHECK) == Ok(1)
 }
 
 /// Reads of a stream that was cut off end with an error, and not as if everything had been said.
 pub(crate) fn ended(fd: c_int, count: isize, wanted: usize) -> isize {
-    let notes = table::notes(fd);
-    if count == 0 && wanted > 0 && notes.is_remote() && !notes.is_shut() && is_cut_off(fd) {
+    if count == 0 && wanted > 0 && table::notes(fd).is_remote() && is_cut_off(fd) && !is_shut(fd) {
         sys::set_errno(libc::ECONNRESET);
         return -1;
     }

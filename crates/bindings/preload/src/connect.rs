@@ -6,7 +6,7 @@ use crate::epoll::{self, Registration};
 use crate::listener::SHARES;
 use crate::name::{Class, Family, Name};
 use crate::sys::{self, End, Outcome};
-use crate::{carrier, config, diag, internet, real, stream};
+use crate::{carrier, config, diag, internet, options, real, stream};
 use core::ffi::c_int;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use libc::{sockaddr, socklen_t};
@@ -63,6 +63,9 @@ pub(crate) fn convert(fd: c_int, wanted: Family, to: SocketAddr) -> Result<(), R
     let refused =
         family == Family::V6 && to.is_ipv4() && sys::option::<c_int>(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY)? != 0;
     if state != TCP_CLOSE || family != wanted || refused {
+        return Err(Refusal::Tcp);
+    }
+    if options::is_tcp_only(fd) {
         return Err(Refusal::Tcp);
     }
     let registered = epoll::registration(fd)?;
@@ -150,14 +153,14 @@ fn meet(unix: c_int, from: SocketAddr, to: SocketAddr) -> Outcome<()> {
         Err(libc::ECONNREFUSED)
     };
     let mut outcome = attempt(None);
-    // Of several that share the port, any; those that are gone leave gaps.
+    // Of several that share the port, any: one of all that there may be, then one of those below, as the lowest are taken first.
     let mut share = sys::random() as u8 % SHARES;
     while outcome == Err(libc::ECONNREFUSED) {
         outcome = attempt(Some(share));
         if share == 0 {
             break;
         }
-        share /= 2;
+        share = (sys::random() % u32::from(share)) as u8;
     }
     outcome?;
     if is_trusted(unix, from, to) {

@@ -103,6 +103,25 @@ pub(crate) fn dup_to(old: c_int, new: c_int, make: impl FnOnce() -> c_int) -> Ou
     Ok(made)
 }
 
+/// posix_spawn_file_actions_adddup2(): answers with an error number. Exec would close the members of a listener that has the
+/// flag; in the child they are to follow the duplicate, which has not.
+///
+/// # Safety
+///
+/// `actions` is as for posix_spawn_file_actions_adddup2().
+pub(crate) unsafe fn spawn_dup2(actions: *mut libc::posix_spawn_file_actions_t, old: c_int, new: c_int) -> c_int {
+    let members = table::listener(old).into_iter().flat_map(|members| members.all());
+    // A descriptor that is made a duplicate of itself loses the flag (glibc 2.29).
+    for (old, new) in core::iter::once((old, new)).chain(members.map(|member| (member, member))) {
+        // SAFETY: the caller's promise.
+        let error = unsafe { real::posix_spawn_file_actions_adddup2(actions, old, new) };
+        if error != 0 {
+            return error;
+        }
+    }
+    0
+}
+
 /// fcntl().
 ///
 /// # Safety
@@ -165,10 +184,21 @@ pub(crate) unsafe fn epoll_ctl(epoll: c_int, operation: c_int, fd: c_int, event:
     let value = outcome(unsafe { real::epoll_ctl(epoll, operation, fd, event) })?;
     let notes = table::notes(fd);
     if notes.is_fresh() {
+        let registered = || {
+            // SAFETY: the kernel has just read it; the structure is packed.
+            let event = unsafe { event.read_unaligned() };
+            Some((event.events, event.u64))
+        };
         match operation {
-            libc::EPOLL_CTL_ADD => table::set_notes(fd, notes.added(epoll)),
-            libc::EPOLL_CTL_DEL => table::set_notes(fd, notes.deleted(epoll)),
-            _ => {}
+            libc::EPOLL_CTL_ADD => {
+                table::set_notes(fd, notes.added(epoll));
+                table::set_registered(fd, registered());
+            }
+            libc::EPOLL_CTL_DEL => {
+                table::set_notes(fd, notes.deleted(epoll));
+                table::set_registered(fd, None);
+            }
+            _ => table::set_registered(fd, registered()),
         }
     }
     Ok(value)

@@ -1,4 +1,4 @@
-//! Registrations in epoll instances, read from /proc/self/fdinfo: the kernel's own list.
+//! Registrations in epoll instances: as they are remembered, or read from /proc/self/fdinfo, the kernel's own list.
 
 use crate::sys::{self, Outcome};
 use crate::table::{self, Place};
@@ -120,6 +120,15 @@ pub(crate) fn registration(fd: c_int) -> Outcome<Option<Registration>> {
         Place::Somewhere => return Err(libc::ENOTSUP),
         Place::In(epoll) => epoll,
     };
+    // The list may be long. The kernel says whether what is remembered holds: to set it once more fails, if it is registered no
+    // more. An event that comes once may have come, which only the list tells.
+    const UNSURE: u32 = libc::EPOLLONESHOT as u32 | libc::EPOLLEXCLUSIVE as u32;
+    if let Some((events, data)) = table::registered(fd)
+        && events & UNSURE == 0
+        && sys::epoll_ctl(epoll, libc::EPOLL_CTL_MOD, fd, events, data).is_ok()
+    {
+        return Ok(Some(Registration { epoll, events, data }));
+    }
     let mut found = Err(libc::ENOTSUP);
     each(epoll, |target, registration| {
         if target == fd {

@@ -7,7 +7,10 @@ use crate::table::{self, Notes};
 use crate::{accept, carrier, connect, descriptor, listener, message, options, real};
 use core::ffi::{c_int, c_uint, c_ulong, c_void};
 
-use libc::{epoll_event, iovec, loff_t, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, stat, timespec};
+use libc::{
+    epoll_event, iovec, loff_t, mmsghdr, msghdr, posix_spawn_file_actions_t, size_t, sockaddr, socklen_t, ssize_t,
+};
+use libc::{stat, timespec};
 
 fn answer(saved: c_int, outcome: Outcome) -> c_int {
     match outcome {
@@ -148,6 +151,11 @@ export! {
         answer(sys::errno(), unsafe { descriptor::fcntl(fd, command, argument) })
     }
 
+    fn posix_spawn_file_actions_adddup2(actions: *mut posix_spawn_file_actions_t, old: c_int, new: c_int) -> c_int {
+        // SAFETY: the caller's promise.
+        unsafe { descriptor::spawn_dup2(actions, old, new) }
+    }
+
     fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
         // SAFETY: the caller's promise.
         answer(sys::errno(), unsafe { descriptor::ioctl(fd, request, argument) })
@@ -230,7 +238,10 @@ export! {
 
     fn readv(fd: c_int, into: *const iovec, count: c_int) -> ssize_t {
         // SAFETY: the caller's promise.
-        carrier::ended(fd, unsafe { real::readv(fd, into, count) }, 1)
+        unsafe {
+            let received = real::readv(fd, into, count);
+            carrier::ended(fd, received, if received == 0 { message::asked_for(into, count as size_t) } else { 1 })
+        }
     }
 
     fn recv(fd: c_int, into: *mut c_void, len: size_t, flags: c_int) -> ssize_t {

@@ -12,9 +12,9 @@ use crate::epoll::{self, Registration};
 use crate::name::{Class, Family, Name};
 use crate::sys::{self, End, Outcome};
 use crate::table::{self, Members};
-use crate::{carrier, config, internet, real};
+use crate::{carrier, config, internet, options, real};
 use core::ffi::c_int;
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 
 const MARK: u64 = 0x504e_5150 << 32;
 const UNIX: u64 = 1 << 31;
@@ -43,8 +43,41 @@ pub(crate) fn listen(fd: c_int, backlog: c_int) -> Outcome {
         }
     }
     let members = find(fd).ok_or(libc::ENOTSOCK)?;
+    sys::listen(members.tcp, backlog)?;
+    if sys::poll_now(members.unix, libc::POLLRDHUP) & libc::POLLRDHUP != 0 {
+        // Without it, it is a TCP listener.
+        let _ = revive(fd, members, backlog);
+        return Ok(0);
+    }
+    sys::listen(members.unix, backlog)
+}
+
+/// A TCP listener that was shut down listens again; a Unix socket never does, so a new one takes its place. What the old one
+/// says to whoever waits is over in any case.
+fn revive(fd: c_int, members: Members, backlog: c_int) -> Outcome {
+    // Another process that has it may have taken it out before.
+    let _ = sys::epoll_ctl(fd, libc::EPOLL_CTL_DEL, members.unix, 0, 0);
+    let mut buffer = [0; 128];
+    let name = sys::address(members.unix, End::Own, &mut buffer).ok().and_then(Name::parse).ok_or(libc::EINVAL)?;
+    let Name::Listener { class, at, .. } = name else { return Err(libc::EINVAL) };
+    // A port that the kernel chose is another one now.
+    if name_of(members.tcp)? != (Name::Listener { class, at, share: None }) {
+        return Err(libc::EADDRNOTAVAIL);
+    }
+    let on_exec = sys::fcntl(members.unix, libc::F_GETFD, 0)? & libc::FD_CLOEXEC != 0;
+    let unix = sys::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0)?;
+    let replaced = sys::dup3(unix, members.unix, if on_exec { libc::O_CLOEXEC } else { 0 });
+    sys::close(unix);
+    replaced?;
+    // As long as another process has the old one, its name is taken.
+    let bound = match sys::bind(members.unix, name.address().bytes()) {
+        Err(libc::EADDRINUSE) => bind_share(members.unix, class, at),
+        other => other.map(|_| name),
+    };
+    bound?;
     sys::listen(members.unix, backlog)?;
-    sys::listen(members.tcp, backlog)
+    let data = MARK | members.control as u64 & CONTROL_MASK | UNIX;
+    sys::epoll_ctl(fd, libc::EPOLL_CTL_ADD, members.unix, libc::EPOLLIN as u32, data)
 }
 
 /// The name that a TCP listener's companion on this host has.
@@ -72,6 +105,10 @@ fn bind(unix: c_int, tcp: c_int, name: Name) -> Outcome<Name> {
     if shared == 0 {
         return sys::bind(unix, name.address().bytes()).map(|_| name);
     }
+    bind_share(unix, class, at)
+}
+
+fn bind_share(unix: c_int, class: Class, at: SocketAddr) -> Outcome<Name> {
     for share in 0..SHARES {
         let name = Name::Listener { class, at, share: Some(share) };
         match sys::bind(unix, name.address().bytes()) {
@@ -88,6 +125,9 @@ fn adopt(fd: c_int, backlog: c_int) -> Outcome {
     let Name::Listener { at, .. } = name else { return Err(libc::EINVAL) };
     if config::is_bypassed(at.port()) || internet::is_link_local(at.ip()) {
         return Err(libc::EADDRNOTAVAIL);
+    }
+    if options::is_tcp_only(fd) {
+        return Err(libc::EOPNOTSUPP);
     }
     let registered = epoll::registration(fd)?;
     let unix = sys::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0)?;

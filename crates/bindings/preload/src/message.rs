@@ -2,8 +2,8 @@
 
 use crate::connect::{self, Refusal};
 use crate::sys;
-use crate::{carrier, internet, real, stream};
-use core::ffi::{c_int, c_uint, c_void};
+use crate::{accept, carrier, internet, real, stream, table};
+use core::ffi::{c_int, c_short, c_uint, c_void};
 use core::ptr::null;
 use libc::{mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 
@@ -146,6 +146,10 @@ pub(crate) fn receive(
     call: impl FnOnce() -> ssize_t,
     nameless: impl FnOnce(),
 ) -> ssize_t {
+    if let Some(error) = before(fd, len, flags) {
+        sys::set_errno(error);
+        return -1;
+    }
     let received = if flags & libc::MSG_TRUNC != 0 && stream::find(fd).is_some() {
         let received = discard(fd, len, flags);
         if received >= 0 {
@@ -156,6 +160,49 @@ pub(crate) fn receive(
         call()
     };
     carrier::ended(fd, received, len)
+}
+
+/// Flags that a Unix socket takes for something else.
+const SPECIAL: c_int = libc::MSG_PEEK | libc::MSG_ERRQUEUE;
+
+/// What a Unix socket does not do with the flags of receiving: there are no errors of its peers to be taken, instead of which it
+/// would give bytes; and it would look at what there is without waiting for all. Answers with an error if that is all.
+fn before(fd: c_int, wanted: size_t, flags: c_int) -> Option<c_int> {
+    const LOOK_AT_ALL: c_int = libc::MSG_PEEK | libc::MSG_WAITALL;
+    let waits = flags & LOOK_AT_ALL == LOOK_AT_ALL && flags & libc::MSG_DONTWAIT == 0;
+    if !waits && flags & libc::MSG_ERRQUEUE == 0 || stream::find(fd).is_none() {
+        return None;
+    }
+    if waits { wait_for(fd, wanted) } else { Some(libc::EAGAIN) }
+}
+
+/// Waits until there are so many bytes, or will be no more, or the time-out is over, or a signal comes.
+fn wait_for(fd: c_int, wanted: size_t) -> Option<c_int> {
+    const OVER: c_short = libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR;
+    let is_blocking = sys::fcntl(fd, libc::F_GETFL, 0).is_ok_and(|flags| flags & libc::O_NONBLOCK == 0);
+    let limit = sys::option::<libc::timeval>(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO).ok()?;
+    let limit = limit.tv_sec.saturating_mul(1000).saturating_add((limit.tv_usec + 999) / 1000);
+    let end = sys::milliseconds().saturating_add(if limit == 0 { i64::MAX } else { limit });
+    let saved = sys::errno();
+    while is_blocking && sys::unread(fd) < wanted && sys::milliseconds() < end {
+        // What is there already wakes nobody a second time, so then it is looked now and then.
+        let is_empty = sys::unread(fd) == 0;
+        let mut poll = libc::pollfd { fd, events: if is_empty { libc::POLLIN } else { 0 } | OVER, revents: 0 };
+        let pause = if is_empty { (end - sys::milliseconds()).clamp(0, 1000) } else { 1 };
+        // The C library's function, not the bare call: a thread may be cancelled here.
+        // SAFETY: the structure lives through the call.
+        match unsafe { libc::poll(&raw mut poll, 1, pause as c_int) } {
+            -1 if sys::errno() != libc::EINTR => break,
+            -1 if !is_empty => break,
+            -1 if !accept::restarts() => return Some(libc::EINTR),
+            _ if poll.revents & OVER != 0 => break,
+            _ => {}
+        }
+    }
+    let is_late = is_blocking && sys::unread(fd) == 0 && sys::milliseconds() >= end;
+    sys::set_errno(saved);
+    // What would be waited for once more by the call itself.
+    is_late.then_some(libc::EAGAIN)
 }
 
 /// Takes bytes of a stream, or looks at them, and says how many they are.
@@ -188,6 +235,44 @@ fn discard(fd: c_int, wanted: size_t, flags: c_int) -> ssize_t {
     done
 }
 
+/// Looks at the descriptors that have come with a message: what their numbers were before is over, and a stream of another
+/// host is to be known.
+///
+/// # Safety
+///
+/// The kernel has filled the message.
+unsafe fn learn_received(message: *const msghdr) {
+    // SAFETY: the caller's promise, throughout; descriptors need not be aligned.
+    unsafe {
+        if (*message).msg_controllen == 0 {
+            return;
+        }
+        let mut header = libc::CMSG_FIRSTHDR(message);
+        while let Some(part) = header.as_ref() {
+            if (part.cmsg_level, part.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
+                let len = part.cmsg_len.saturating_sub(libc::CMSG_LEN(0) as usize);
+                let descriptors = libc::CMSG_DATA(header).cast::<c_int>();
+                for index in 0..len / size_of::<c_int>() {
+                    let fd = descriptors.add(index).read_unaligned();
+                    table::reset(fd);
+                    carrier::learn(fd);
+                }
+            }
+            header = libc::CMSG_NXTHDR(message, header);
+        }
+    }
+}
+
+/// How many bytes there is room for: where there is none, to receive none is no end.
+///
+/// # Safety
+///
+/// There are so many parts.
+pub(crate) unsafe fn asked_for(parts: *const libc::iovec, count: size_t) -> size_t {
+    // SAFETY: the caller's promise.
+    (0..count).fold(0, |sum: size_t, part| sum.saturating_add(unsafe { (*parts.add(part)).iov_len }))
+}
+
 /// recvmsg().
 ///
 /// # Safety
@@ -196,9 +281,15 @@ fn discard(fd: c_int, wanted: size_t, flags: c_int) -> ssize_t {
 pub(crate) unsafe fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
     // SAFETY: the caller's promise, throughout.
     unsafe {
+        if flags & SPECIAL != 0
+            && !message.is_null()
+            && let Some(error) = before(fd, asked_for((*message).msg_iov, (*message).msg_iovlen), flags)
+        {
+            sys::set_errno(error);
+            return -1;
+        }
         if flags & libc::MSG_TRUNC != 0 && !message.is_null() && stream::find(fd).is_some() {
-            let parts = (0..(*message).msg_iovlen).map(|part| (*(*message).msg_iov.add(part)).iov_len);
-            let wanted = parts.fold(0, size_t::saturating_add);
+            let wanted = asked_for((*message).msg_iov, (*message).msg_iovlen);
             let received = discard(fd, wanted, flags);
             if received >= 0 {
                 ((*message).msg_namelen, (*message).msg_controllen, (*message).msg_flags) = (0, 0, 0);
@@ -210,8 +301,10 @@ pub(crate) unsafe fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> s
         if received >= 0 && room > 0 {
             forget_sender((*message).msg_name, room, &raw mut (*message).msg_namelen);
         }
-        // Nothing to fill means nothing asked for.
-        let wanted = usize::from(received == 0 && (*message).msg_iovlen > 0);
+        if received >= 0 {
+            learn_received(message);
+        }
+        let wanted = if received == 0 { asked_for((*message).msg_iov, (*message).msg_iovlen) } else { 1 };
         carrier::ended(fd, received, wanted)
     }
 }
@@ -230,8 +323,13 @@ pub(crate) unsafe fn recvmmsg(
 ) -> c_int {
     // SAFETY: the caller's promise, throughout.
     unsafe {
+        if flags & libc::MSG_ERRQUEUE != 0 && stream::find(fd).is_some() {
+            sys::set_errno(libc::EAGAIN);
+            return -1;
+        }
         let received = real::recvmmsg(fd, messages, count, flags, timeout);
         let headers = || (0..received.max(0) as usize).map(|index| &raw mut (*messages.add(index)).msg_hdr);
+        headers().for_each(|header| learn_received(header));
         let foreign = |header: *mut msghdr| {
             // Neither nothing nor an internet address; how much room there was for it is no longer known.
             !(*header).msg_name.is_null() && !matches!((*header).msg_namelen, 0 | 16 | 28)
@@ -242,7 +340,7 @@ pub(crate) unsafe fn recvmmsg(
         // An end looks like messages without bytes: what was cut off is an error, after all that came before it.
         let is_end = |index: &usize| {
             let message = messages.add(*index);
-            (*message).msg_len == 0 && (*message).msg_hdr.msg_iovlen > 0
+            (*message).msg_len == 0 && asked_for((*message).msg_hdr.msg_iov, (*message).msg_hdr.msg_iovlen) > 0
         };
         match (0..received.max(0) as usize).find(is_end) {
             Some(end) if carrier::ended(fd, 0, 1) == -1 => {

@@ -132,7 +132,7 @@ unsafe fn get_of_stream(
         // SAFETY: the kernel just wrote `*len` bytes there.
         let info = unsafe { core::slice::from_raw_parts_mut(value.cast::<u8>(), *len as usize) };
         if let Some(state) = info.first_mut() {
-            *state = TCP_ESTABLISHED;
+            *state = state_of(fd);
         }
         for offset in [SEND_SEGMENT, SEND_SEGMENT + 4] {
             if let Some(field) = info.get_mut(offset..offset + 4) {
@@ -145,12 +145,43 @@ unsafe fn get_of_stream(
 
 /// `tcpi_state`, at the beginning of `struct tcp_info`.
 const TCP_ESTABLISHED: u8 = 1;
+const TCP_CLOSE: u8 = 7;
+const TCP_CLOSE_WAIT: u8 = 8;
+
+/// In which state TCP would be: whether the peer has ended or reset the connection.
+fn state_of(fd: c_int) -> u8 {
+    match sys::poll_now(fd, libc::POLLRDHUP) {
+        events if events & libc::POLLERR != 0 => TCP_CLOSE,
+        events if events & (libc::POLLRDHUP | libc::POLLHUP) != 0 => TCP_CLOSE_WAIT,
+        _ => TCP_ESTABLISHED,
+    }
+}
+
 /// Where `tcpi_snd_mss` is in `struct tcp_info`; `tcpi_rcv_mss` follows.
 const SEND_SEGMENT: usize = 16;
 /// The largest segment on the loopback interface.
 const LOOPBACK_SEGMENT: c_int = 65483;
 /// Options that promise something which a converted stream does not do.
 const TCP_AUTHENTICATION: [c_int; 5] = [14, 32, 38, 39, 40];
+
+/// Whether something was set that no stream of ours keeps: where packets go and may come from, keys, and notes of buffers
+/// that have been sent.
+pub(crate) fn is_tcp_only(fd: c_int) -> bool {
+    let is_set = |(level, name)| sys::option::<c_int>(fd, level, name).is_ok_and(|value| value != 0);
+    table::notes(fd).is_tcp_only()
+        || sys::option::<[u8; 16]>(fd, libc::SOL_SOCKET, libc::SO_BINDTODEVICE).is_ok_and(|name| name[0] != 0)
+        || [
+            (libc::SOL_SOCKET, libc::SO_MARK),
+            (libc::SOL_SOCKET, libc::SO_ZEROCOPY),
+            (libc::IPPROTO_IP, libc::IP_TRANSPARENT),
+            (libc::IPPROTO_IP, libc::IP_MINTTL),
+            (libc::IPPROTO_IPV6, IPV6_MINHOPCOUNT),
+        ]
+        .into_iter()
+        .any(is_set)
+}
+
+const IPV6_MINHOPCOUNT: c_int = 73;
 
 /// setsockopt().
 ///
@@ -163,9 +194,13 @@ pub(crate) unsafe fn set(fd: c_int, level: c_int, name: c_int, value: *const c_v
         -1 => Err(sys::errno()),
         value => Ok(value),
     };
+    let is_key = level == libc::IPPROTO_TCP && TCP_AUTHENTICATION.contains(&name);
     match ask(fd) {
         Err(libc::ENOTSOCK) => {
             let Members { tcp, unix, .. } = listener::find(fd).ok_or(libc::ENOTSOCK)?;
+            if is_key {
+                return Err(libc::ENOPROTOOPT);
+            }
             // What is accepted from now on inherits it.
             table::set_notes(unix, table::notes(unix).with_plain(false));
             ask(tcp)
@@ -177,6 +212,13 @@ pub(crate) unsafe fn set(fd: c_int, level: c_int, name: c_int, value: *const c_v
             }
             // SAFETY: the caller's promise.
             unsafe { set_of_stream(fd, stream.family, (level, name), value, len) }
+        }
+        Ok(done) => {
+            if is_key {
+                // The kernel does not tell whether there are any.
+                table::set_notes(fd, table::notes(fd).with_tcp_only(true));
+            }
+            Ok(done)
         }
         outcome => outcome,
     }

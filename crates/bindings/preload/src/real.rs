@@ -5,7 +5,10 @@
 use core::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering};
-use libc::{epoll_event, iovec, loff_t, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, stat, timespec};
+use libc::{
+    epoll_event, iovec, loff_t, mmsghdr, msghdr, posix_spawn_file_actions_t, size_t, sockaddr, socklen_t, ssize_t,
+};
+use libc::{stat, timespec};
 
 fn next(slot: &AtomicPtr<c_void>, name: &'static str) -> *mut c_void {
     let known = slot.load(Ordering::Relaxed);
@@ -70,6 +73,7 @@ functions! {
     dup3(old: c_int, new: c_int, flags: c_int) -> c_int;
     fcntl64(fd: c_int, command: c_int, argument: *mut c_void) -> c_int;
     ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int;
+    posix_spawn_file_actions_adddup2(actions: *mut posix_spawn_file_actions_t, old: c_int, new: c_int) -> c_int;
     fstat(fd: c_int, into: *mut stat) -> c_int;
     __fxstat(version: c_int, fd: c_int, into: *mut stat) -> c_int;
     epoll_ctl(epoll: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int;

@@ -3,7 +3,7 @@
 //! Always true: nothing here allocates, locks or calls a replaced function, so all of it may run in a signal handler and
 //! between fork and exec. Each call answers with the value or the error number; `errno` is the caller's business.
 
-use core::ffi::{c_int, c_long, c_void};
+use core::ffi::{c_int, c_long, c_short, c_void};
 use core::mem::{MaybeUninit, size_of};
 use core::sync::atomic::AtomicI32;
 
@@ -84,6 +84,7 @@ pub(crate) fn address(fd: c_int, end: End, buffer: &mut [u8; 128]) -> Outcome<&[
 /// Plain data that the kernel may fill with any bytes.
 pub(crate) trait Plain: Copy {}
 impl Plain for u8 {}
+impl Plain for [u8; 16] {}
 impl Plain for c_int {}
 impl Plain for libc::timeval {}
 impl Plain for libc::linger {}
@@ -211,6 +212,15 @@ pub(crate) fn forgotten_by_children() -> Option<*mut AtomicI32> {
     Some(place.cast())
 }
 
+/// What has happened to a descriptor by now.
+pub(crate) fn poll_now(fd: c_int, events: c_short) -> c_short {
+    let mut poll = libc::pollfd { fd, events, revents: 0 };
+    let time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let none: *const c_void = core::ptr::null();
+    let _ = call!(SYS_ppoll, &raw mut poll, 1, &raw const time, none, 0);
+    poll.revents
+}
+
 /// The bytes that a socket has to read.
 pub(crate) fn unread(fd: c_int) -> usize {
     let mut count: c_int = 0;
@@ -237,6 +247,14 @@ pub(crate) fn random() -> u32 {
             (time.tv_nsec as u32).wrapping_mul(0x9e37_79b1)
         }
     }
+}
+
+/// Time that goes on evenly.
+pub(crate) fn milliseconds() -> i64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` lives through the call.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec * 1000 + time.tv_nsec / 1_000_000
 }
 
 /// The soft limit of descriptors.

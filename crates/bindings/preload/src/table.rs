@@ -7,7 +7,7 @@
 use crate::sys;
 use core::ffi::c_int;
 use core::ptr;
-use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// Descriptors from here on are remembered by the kernel alone.
 const SIZE: usize = 1 << 16;
@@ -16,6 +16,11 @@ const SIZE: usize = 1 << 16;
 static ROLES: [AtomicU64; SIZE] = [const { AtomicU64::new(0) }; SIZE];
 /// Options of converted streams, and what happened to a TCP socket before it was converted.
 static NOTES: [AtomicU64; SIZE] = [const { AtomicU64::new(0) }; SIZE];
+/// How a fresh socket is registered in its epoll instance: events, with the age above them, and data.
+static EVENTS: [AtomicU64; SIZE] = [const { AtomicU64::new(0) }; SIZE];
+static DATA: [AtomicU64; SIZE] = [const { AtomicU64::new(0) }; SIZE];
+/// After a fork both processes may change what the other has noted of a registration; so neither believes it any more.
+static AGE: AtomicU32 = AtomicU32::new(1);
 /// No listener and no member has a higher number.
 static HIGHEST: AtomicI32 = AtomicI32::new(-1);
 
@@ -50,11 +55,16 @@ pub(crate) fn own() {
     is_borrowed();
     // Before such a child has one of vfork() itself. One that is made by a bare system call looks when it first has to.
     // SAFETY: the function is there as long as the process.
-    unsafe { libc::pthread_atfork(None, None, Some(forked)) };
+    unsafe { libc::pthread_atfork(None, Some(aged), Some(forked)) };
+}
+
+extern "C" fn aged() {
+    AGE.fetch_add(1, Ordering::Relaxed);
 }
 
 extern "C" fn forked() {
     is_borrowed();
+    aged();
 }
 
 /// Whether these are the tables of another process: its child has its memory until it calls exec().
@@ -136,7 +146,7 @@ pub(crate) fn set_listener(fd: c_int, members: Members) {
 
 /// Forgets what a descriptor was; it is closed, or is something new.
 pub(crate) fn reset(fd: c_int) {
-    for table in [&ROLES, &NOTES] {
+    for table in [&ROLES, &NOTES, &EVENTS] {
         if let Some(slot) = slot(table, fd) {
             put(slot, 0);
         }
@@ -184,13 +194,13 @@ impl Notes {
     const FRESH: u64 = 1 << 2;
     /// A listener's Unix socket: what it gives has no options to inherit.
     const PLAIN: u64 = 1 << 3;
+    /// A TCP socket that has to stay one (a stream, which has the other option of this bit, is none).
+    const TCP_ONLY: u64 = Self::CORK;
     /// The epoll instance that a fresh socket was added to, plus one; all ones if there are several.
     const EPOLL: u64 = 0x1f_ffff << 4;
     const SEVERAL: c_int = 0x1f_ffff - 1;
     /// A stream that the companion carries to another host.
     const REMOTE: u64 = 1 << 62;
-    /// The application has shut down its reading of such a stream.
-    const SHUT: u64 = 1 << 63;
     /// Keep-alive times as set, 0: the default.
     const IDLE: u32 = 25;
     const INTERVAL: u32 = 40;
@@ -240,6 +250,14 @@ impl Notes {
         Self(Self::FRESH)
     }
 
+    pub(crate) fn is_tcp_only(self) -> bool {
+        self.bit(Self::TCP_ONLY)
+    }
+
+    pub(crate) fn with_tcp_only(self, on: bool) -> Self {
+        self.with(Self::TCP_ONLY, on)
+    }
+
     pub(crate) fn is_plain(self) -> bool {
         self.bit(Self::PLAIN)
     }
@@ -254,14 +272,6 @@ impl Notes {
 
     pub(crate) fn with_remote(self, on: bool) -> Self {
         self.with(Self::REMOTE, on)
-    }
-
-    pub(crate) fn is_shut(self) -> bool {
-        self.bit(Self::SHUT)
-    }
-
-    pub(crate) fn with_shut(self, on: bool) -> Self {
-        self.with(Self::SHUT, on)
     }
 
     pub(crate) fn epoll(self) -> Place {
@@ -304,6 +314,21 @@ impl Notes {
             _ => self,
         }
     }
+}
+
+/// Notes how a fresh socket is registered; `None`: it is not known.
+pub(crate) fn set_registered(fd: c_int, registered: Option<(u32, u64)>) {
+    let (Some(events), Some(data)) = (slot(&EVENTS, fd), slot(&DATA, fd)) else { return };
+    let (flags, value) = registered.unwrap_or((0, 0));
+    put(data, value);
+    put(events, registered.map_or(0, |_| u64::from(AGE.load(Ordering::Relaxed)) << 32 | u64::from(flags)));
+}
+
+/// How a fresh socket was registered: events and data.
+pub(crate) fn registered(fd: c_int) -> Option<(u32, u64)> {
+    let word = slot(&EVENTS, fd)?.load(Ordering::Acquire);
+    let is_known = word != 0 && (word >> 32) as u32 == AGE.load(Ordering::Relaxed);
+    is_known.then(|| (word as u32, slot(&DATA, fd).map_or(0, |data| data.load(Ordering::Relaxed))))
 }
 
 /// Whether anything can be noted of a descriptor.

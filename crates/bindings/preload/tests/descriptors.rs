@@ -39,4 +39,6 @@ cases! {
     listeners_share_a_port: "share";
     exec_closes_what_no_descriptor_keeps: "flags";
     a_child_in_its_parents_memory: "borrow";
+    a_listener_is_given_to_a_child: "spawn";
+    a_listener_pauses: "pause";
 }

@@ -34,6 +34,12 @@ fn without_descriptors_it_is_tcp() {
 }
 
 #[test]
+fn routes_and_keys_are_left_to_tcp() {
+    alone("routes", false);
+    alone("routes", true);
+}
+
+#[test]
 fn names_that_lie_are_not_believed() {
     alone("liars", true);
 }
@@ -56,6 +62,12 @@ fn whoever_waits_for_a_socket_is_told() {
 }
 
 #[test]
+fn to_be_waited_for_among_many_costs_nothing() {
+    alone("many", false);
+    alone("many", true);
+}
+
+#[test]
 fn what_the_library_says_is_not_written_into_files() {
     let Some(program) = program("strangers") else { return };
     let output = command(&program, true).arg("words").env("PINNACE_VERBOSE", "1").output().expect("it runs");
@@ -64,12 +76,21 @@ fn what_the_library_says_is_not_written_into_files() {
     assert!(said.contains("connected to"), "{said}");
 }
 
+fn beside_a_companion(case: &str) {
+    let Some(program) = program("strangers") else { return };
+    let name = format!("pinnace-test/{}-{case}", std::process::id());
+    let child = command(&program, true).arg(case).env("PINNACE_COMPANION", name).stderr(Stdio::piped()).spawn();
+    finish(Running(child.expect("it runs")), case);
+}
+
 #[test]
 fn an_end_that_nobody_declares_is_a_reset() {
-    let Some(program) = program("strangers") else { return };
-    let name = format!("pinnace-test/{}", std::process::id());
-    let child = command(&program, true).arg("ends").env("PINNACE_COMPANION", name).stderr(Stdio::piped()).spawn();
-    finish(Running(child.expect("it runs")), "ends");
+    beside_a_companion("ends");
+}
+
+#[test]
+fn signals_do_not_keep_the_companion_from_being_asked() {
+    beside_a_companion("interrupted");
 }
 
 /// Runs a case whose way is not the one that its mix would take.

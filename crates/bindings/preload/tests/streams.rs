@@ -42,4 +42,5 @@ cases! {
     much_is_said_before_anything_is_read: "streams", "ahead";
     a_length_without_room_for_an_address: "streams", "nameless";
     bytes_are_discarded: "streams", "discard";
+    bytes_are_looked_at_before_they_are_there: "streams", "ahead-of-time";
 }

@@ -1,9 +1,10 @@
 //! The command, while it runs: its environment, its signals, its end.
 //!
 //! Always true: a signal that was sent to this process goes on to the command; one that a terminal sent went to both anyway.
+//! A signal that whoever started this ignores is ignored by both.
 
-use super::Args;
 use super::companion::Companion;
+use super::{Args, inherited};
 use crate::exit::Error;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
@@ -22,7 +23,7 @@ use std::thread;
 pub(super) struct Setting<'a> {
     pub(super) library: &'a Path,
     pub(super) program: &'a Path,
-    pub(super) companion: Option<&'a Companion>,
+    pub(super) companion: Option<Companion>,
     pub(super) args: &'a Args,
     pub(super) verbose: bool,
 }
@@ -30,14 +31,16 @@ pub(super) struct Setting<'a> {
 /// Those that somebody may send in order to reach the command.
 const PASSED_ON: [i32; 7] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH];
 
-pub(super) fn run(setting: &Setting<'_>) -> Result<ExitCode, Error> {
+pub(super) fn run(setting: Setting<'_>) -> Result<ExitCode, Error> {
     let words = &setting.args.command;
     let mut command = Command::new(setting.program);
     command.arg0(&words[0]).args(&words[1..]).env("LD_PRELOAD", preloaded(setting.library));
-    environment(setting, &mut command);
+    environment(&setting, &mut command);
+    inherited::keep_ignored(&mut command);
     // Before the command is there: none shall end this process and leave the command behind.
+    let watched = PASSED_ON.into_iter().filter(|&signal| !inherited::is_ignored(signal));
     let mut signals =
-        SignalsInfo::<WithOrigin>::new(PASSED_ON).map_err(|error| Error::io("cannot watch for signals", &error))?;
+        SignalsInfo::<WithOrigin>::new(watched).map_err(|error| Error::io("cannot watch for signals", &error))?;
     let mut child =
         command.spawn().map_err(|error| Error::io(format_args!("cannot run {}", setting.program.display()), &error))?;
     let process = Pid::from_child(&child);
@@ -55,6 +58,9 @@ pub(super) fn run(setting: &Setting<'_>) -> Result<ExitCode, Error> {
     let status = child.wait().map_err(|error| Error::io("cannot wait for the command", &error))?;
     handle.close();
     let _ = forwarder.join();
+    if let Some(companion) = setting.companion {
+        companion.leave();
+    }
     Ok(end(status))
 }
 
@@ -89,7 +95,7 @@ fn environment(setting: &Setting<'_>, command: &mut Command) {
     if setting.args.no_same_host {
         command.env("PINNACE_SAME_HOST", "off");
     }
-    match setting.companion {
+    match &setting.companion {
         Some(companion) => {
             command.env("PINNACE_COMPANION", &companion.name).env("PINNACE_LIFE", companion.life_inode.to_string())
         }
@@ -103,11 +109,16 @@ fn environment(setting: &Setting<'_>, command: &mut Command) {
 /// Ends as the command did: with its code, or by the signal that ended it, so that a shell sees what it would have seen.
 fn end(status: ExitStatus) -> ExitCode {
     if let Some(signal) = status.signal() {
+        let code = ExitCode::from((128 + signal) as u8);
+        // The first process of a container does not end by signals of its own.
+        if rustix::process::getpid().is_init() {
+            return code;
+        }
         // One core file, the command's, is enough.
         let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
         let _ = rustix::process::setrlimit(rustix::process::Resource::Core, none);
         let _ = emulate_default_handler(signal);
-        return ExitCode::from((128 + signal) as u8);
+        return code;
     }
     ExitCode::from(status.code().unwrap_or(1) as u8)
 }

@@ -1,7 +1,7 @@
 //! `pinnace run`: a command whose TCP connections go by QMP where the other side speaks it.
 //!
 //! The preload library does the work ([`library`]); here it is found, the command is looked at ([`program`]), started and
-//! waited for ([`command`]), and given a process beside it that speaks QMP with other hosts ([`companion`]).
+//! waited for ([`command`]) with what it would have inherited ([`inherited`]), and given a process beside it that speaks QMP with other hosts ([`companion`]).
 //!
 //! Always true: the exit code is the command's.
 
@@ -10,6 +10,7 @@
 mod command;
 pub(crate) mod companion;
 mod contract;
+mod inherited;
 mod library;
 mod program;
 
@@ -88,13 +89,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode, Error> {
     };
     let companion =
         if args.same_host_only { None } else { Some(companion::Companion::start(&args.contract, output.verbose)?) };
-    command::run(&command::Setting {
-        library: &library,
-        program: &program,
-        companion: companion.as_ref(),
-        args,
-        verbose: output.verbose,
-    })
+    command::run(command::Setting { library: &library, program: &program, companion, args, verbose: output.verbose })
 }
 
 #[cfg(test)]

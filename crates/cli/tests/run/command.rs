@@ -4,6 +4,7 @@ use crate::common::{text, wait, wait_until};
 use crate::stage::{library, run};
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 #[test]
@@ -60,6 +61,27 @@ fn signals_reach_the_command() {
     }
 }
 
+/// Which signals a command finds ignored, started by a shell that has run `before`.
+fn ignored(before: &str, words: &[&str]) -> String {
+    let script = format!("{before}; exec \"$@\"");
+    let mut command = Command::new("sh");
+    command.args(["-c", &script, "sh"]).args(words).args(["grep", "SigIgn", "/proc/self/status"]);
+    let output = command.env_remove("LD_PRELOAD").output().expect("it runs");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    text(&output.stdout).to_owned()
+}
+
+#[test]
+fn signals_that_were_ignored_stay_ignored() {
+    library();
+    for before in [":", "trap '' PIPE", "trap '' PIPE HUP INT", "trap '' HUP TERM USR1 WINCH"] {
+        for options in [&["--"][..], &["--same-host-only", "--"]] {
+            let words: Vec<&str> = [env!("CARGO_BIN_EXE_pinnace"), "run"].iter().chain(options).copied().collect();
+            assert_eq!(ignored(before, &words), ignored(before, &[]), "{before}, {options:?}");
+        }
+    }
+}
+
 #[test]
 fn what_cannot_run_over_qmp_is_refused_in_one_line() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -85,6 +107,48 @@ fn what_cannot_run_over_qmp_is_refused_in_one_line() {
     assert!(text(&output.stderr).contains("PINNACE_PRELOAD"));
     let output = run(&["--bypass", "70000", "--", "true"]).output().expect("it runs");
     assert_eq!(output.status.code(), Some(2));
+}
+
+/// The process beside the command of a `pinnace run`.
+fn companion_of(process: u32) -> PathBuf {
+    let is_it = |folder: &PathBuf| {
+        let read = |name: &str| fs::read(folder.join(name)).unwrap_or_default();
+        String::from_utf8_lossy(&read("cmdline")).contains("run-companion")
+            && String::from_utf8_lossy(&read("status")).contains(&format!("PPid:\t{process}\n"))
+    };
+    let all = fs::read_dir("/proc").expect("readable").map(|entry| entry.expect("readable").path());
+    all.into_iter().find(is_it).expect("a companion")
+}
+
+#[test]
+fn the_companion_takes_part_in_nothing_but_its_task() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let lock = folder.path().join("lock").canonicalize().unwrap_or_else(|_| folder.path().join("lock"));
+    let script = format!("exec 9>{}; exec \"$@\"", lock.display());
+    library();
+    let mut command = Command::new("sh");
+    command.args(["-c", &script, "sh", env!("CARGO_BIN_EXE_pinnace"), "run", "--", "sh", "-c", "echo ready; read end"]);
+    command.env_remove("LD_PRELOAD").stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().expect("it runs");
+    let mut line = String::new();
+    let mut out = std::io::BufReader::new(child.stdout.take().expect("piped"));
+    std::io::BufRead::read_line(&mut out, &mut line).expect("readable");
+    let companion = companion_of(child.id());
+    // What the shell had open for itself and the command.
+    let open = fs::read_dir(companion.join("fd")).expect("readable");
+    let open: Vec<_> = open.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok()).collect();
+    assert!(!open.contains(&lock), "{open:?}");
+    // What is sent to every process of a service at its end. The streams are to end first.
+    for signal in ["-TERM", "-INT", "-HUP"] {
+        let process = companion.file_name().expect("a number");
+        assert!(Command::new("kill").arg(signal).arg(process).status().expect("it runs").success());
+    }
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let status = fs::read_to_string(companion.join("status")).unwrap_or_default();
+    assert!(status.contains("State:") && !status.contains("State:\tZ"), "it has gone: {status}");
+    drop(child.stdin.take());
+    wait(&mut child);
+    wait_until("the end of the companion", || !companion.exists());
 }
 
 /// Goes on in the background, without anything that it did not open itself.

@@ -6,6 +6,7 @@ use crate::hosts::compiled;
 use crate::stage::{Server, installed, port, through};
 use pinnace::qmp::{Endpoint, Options, Shutdown, Stream};
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::process::Command;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -75,7 +76,12 @@ int main(int argc, char **argv)
         int fd = accept(listener, NULL, NULL);
         if (fd < 0)
             return 2;
-        if (argv[1][0] == 'd') {
+        if (argv[1][0] == 'l') {
+            /* More than is on its way when it leaves. */
+            char *much = calloc(1, 3 << 20);
+            if (write(fd, much, 3 << 20) != 3 << 20)
+                return 7;
+        } else if (argv[1][0] == 'd') {
             /* Deaf: what comes meanwhile is for nobody. */
             if (shutdown(fd, SHUT_RD) || write(fd, bytes, 1) != 1)
                 return 3;
@@ -106,8 +112,12 @@ fn serve(folder: &TempDir, how: &str, count: usize) -> Option<(Server, u16)> {
 
 /// Starts it, and waits until it listens for other hosts.
 fn serve_at(port: u16, folder: &TempDir, program: &str, how: &str, count: usize) -> Server {
+    serve_before(&[], port, folder, program, how, count)
+}
+
+fn serve_before(before: &[&str], port: u16, folder: &TempDir, program: &str, how: &str, count: usize) -> Server {
     let words = [program, how, &port.to_string(), &count.to_string()];
-    let server = Server::start(through(true, &[], &words), folder.path(), port, true);
+    let server = Server::start(through(true, before, &words), folder.path(), port, true);
     wait_until("a listener for other hosts", || server.said().contains("QMP, for other hosts"));
     server
 }
@@ -175,4 +185,28 @@ fn a_server_that_is_started_anew_at_once_has_its_port_again() {
         stream.shutdown(Shutdown::Write).expect("it goes on");
         assert_eq!(server.finish(), Some(0));
     }
+}
+
+#[test]
+fn what_the_first_process_of_a_container_has_said_arrives() {
+    if !rustix::process::geteuid().is_root() {
+        return println!("skipped: only root makes process namespaces");
+    }
+    let (Some(cc), Some(unshare)) = (installed("cc", "gcc libc6-dev"), installed("unshare", "util-linux")) else {
+        return;
+    };
+    let unshare = [unshare.to_str().expect("UTF-8"), "--pid", "--fork", "--kill-child"];
+    if !Command::new(unshare[0]).args(&unshare[1..]).arg("true").status().is_ok_and(|status| status.success()) {
+        return println!("skipped: no process namespaces here");
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = compiled(&cc, folder.path(), SERVES);
+    let port = port();
+    let server = serve_before(&unshare, port, &folder, &program, "leaves", 1);
+    let stream = Stream::connect(here(port), &Options::default()).expect("a stream");
+    // The command ends meanwhile, and most of its bytes are with the companion.
+    thread::sleep(Duration::from_secs(1));
+    assert_eq!(read_all(&stream).len(), 3 << 20);
+    drop(stream);
+    assert_eq!(server.finish(), Some(0));
 }

@@ -346,6 +346,83 @@ static void waiters(void)
     is_registered(one, fd);
 }
 
+/* How often this process has read something. */
+static long reads(void)
+{
+    char text[512] = "", *found;
+    int fd = open("/proc/self/io", O_RDONLY);
+    if (fd < 0)
+        return 0;
+    CHECK(read(fd, text, sizeof text - 1) > 0 && close(fd) == 0);
+    found = strstr(text, "syscr: ");
+    return found ? atol(found + 7) : 0;
+}
+
+static void expect_event(int epoll, uint64_t data)
+{
+    struct epoll_event event;
+    CHECK(epoll_wait(epoll, &event, 1, 2000) == 1 && event.data.u64 == data && (event.events & EPOLLOUT));
+}
+
+/* To be waited for among many costs a connection no more than to be waited for alone, and is as it was set at last. */
+static void many(void)
+{
+    enum { MANY = 900 };
+    int listener = bound(0), to = port(listener), epoll = epoll_create1(0), pipes[2], fd;
+    uint64_t high = (uint64_t)7 << 40;
+    struct rlimit limit = { 4096, 4096 };
+    setrlimit(RLIMIT_NOFILE, &limit);
+    CHECK(listen(listener, 64) == 0 && pipe(pipes) == 0);
+    for (int index = 0; index < MANY; index++) {
+        struct epoll_event event = { .events = EPOLLIN, .data.u64 = 1 };
+        CHECK((fd = dup(pipes[0])) >= 0 && epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0);
+    }
+    struct epoll_event first = { .events = EPOLLIN, .data.u64 = 2 }, then = { .events = EPOLLOUT, .data.u64 = high };
+    fd = fresh(0);
+    CHECK(epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &first) == 0 && epoll_ctl(epoll, EPOLL_CTL_MOD, fd, &then) == 0);
+    long before = reads();
+    come(fd, to);
+    CHECK(reads() - before < 8);
+    expect_event(epoll, high);
+    CHECK(close(fd) == 0);
+    /* An event that comes once has come: it is not set again. */
+    then.events = EPOLLOUT | EPOLLONESHOT;
+    fd = fresh(0);
+    CHECK(epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &then) == 0);
+    expect_event(epoll, high);
+    come(fd, to);
+    CHECK(epoll_wait(epoll, &first, 1, 50) == 0);
+    then.events = EPOLLOUT;
+    CHECK(epoll_ctl(epoll, EPOLL_CTL_MOD, fd, &then) == 0);
+    expect_event(epoll, high);
+    CHECK(close(fd) == 0);
+    /* Another instance has the number now. */
+    int gone = epoll_create1(0), again;
+    fd = fresh(0);
+    CHECK(epoll_ctl(gone, EPOLL_CTL_ADD, fd, &then) == 0 && close(gone) == 0 && (again = epoll_create1(0)) == gone);
+    come(fd, to);
+    CHECK(epoll_wait(again, &first, 1, 50) == 0);
+    CHECK(epoll_ctl(again, EPOLL_CTL_ADD, fd, &then) == 0);
+    expect_event(again, high);
+    /* A child changes what its parent has set. */
+    fd = fresh(0);
+    CHECK(epoll_ctl(again, EPOLL_CTL_ADD, fd, &then) == 0);
+    if (fork() == 0) {
+        then.data.u64 = 5;
+        CHECK(epoll_ctl(again, EPOLL_CTL_MOD, fd, &then) == 0);
+        _exit(0);
+    }
+    reap(1);
+    come(fd, to);
+    int seen = 0;
+    for (int round = 0; round < 10; round++) {
+        struct epoll_event events[2];
+        for (int count = epoll_wait(again, events, 2, 1000); count > 0; count--)
+            seen |= events[count - 1].data.u64 == 5;
+    }
+    CHECK(seen);
+}
+
 /* What the library says goes where it went at first, and never into a file of the application's. */
 static void words(void)
 {
@@ -367,7 +444,9 @@ static void words(void)
     CHECK(fstat(FILE_OF_MINE, &facts) == 0 && facts.st_size == 0);
 }
 
-enum { WAYS = 5 };
+enum { WAYS = 6 };
+
+static int delay;
 
 /* Stands for the companion: gives streams to another host, of which every other one is cut off after a few bytes. */
 static void give(int control, int round)
@@ -376,6 +455,7 @@ static void give(int control, int round)
     char text[108], line[256];
     int asked = accept(control, NULL, NULL);
     CHECK(asked >= 0 && recv(asked, line, sizeof line, 0) > 0 && memcmp(line, "1 CONNECT 4 192.0.2.1:7", 23) == 0);
+    usleep(delay);
     snprintf(text, sizeof text, "pinnace/1R4/192.0.2.9:%d>192.0.2.1:7", 40000 + round);
     int listener = socket(AF_UNIX, SOCK_STREAM, 0), own = socket(AF_UNIX, SOCK_STREAM, 0);
     socklen_t len = unix_name(&name, text);
@@ -398,6 +478,54 @@ static void give(int control, int round)
         CHECK(bind(own, (struct sockaddr *)&name, len) == 0);
     }
     CHECK(close(own) == 0 && close(theirs) == 0 && close(listener) == 0 && close(asked) == 0);
+}
+
+/* The same descriptor, as another process would receive it. */
+static int passed(int fd)
+{
+    int pair[2];
+    char byte;
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } with = { .header = { .cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS } };
+    memcpy(CMSG_DATA(&with.header), &fd, sizeof fd);
+    struct iovec part = { "x", 1 }, room = { &byte, 1 };
+    struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = &with, .msg_controllen = sizeof with };
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0 && sendmsg(pair[0], &message, 0) == 1 && close(fd) == 0);
+    message.msg_iov = &room;
+    CHECK(recvmsg(pair[1], &message, 0) == 1 && message.msg_controllen >= CMSG_LEN(sizeof(int)));
+    memcpy(&fd, CMSG_DATA(&with.header), sizeof fd);
+    CHECK(close(pair[0]) == 0 && close(pair[1]) == 0);
+    return fd;
+}
+
+static void tick(int number)
+{
+    (void)number;
+}
+
+/* Signals come while the companion is asked. */
+static void interrupted(void)
+{
+    struct sockaddr_un name;
+    int control = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+    socklen_t len = unix_name(&name, getenv("PINNACE_COMPANION"));
+    CHECK(bind(control, (struct sockaddr *)&name, len) == 0 && listen(control, 4) == 0);
+    if (fork() == 0) {
+        delay = 200000;
+        give(control, 0);
+        _exit(0);
+    }
+    struct sigaction action = { .sa_handler = tick, .sa_flags = SA_RESTART };
+    struct itimerval often = { { 0, 10000 }, { 0, 10000 } }, never = { { 0, 0 }, { 0, 0 } };
+    CHECK(sigaction(SIGALRM, &action, NULL) == 0 && setitimer(ITIMER_REAL, &often, NULL) == 0);
+    struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(7) };
+    CHECK(inet_pton(AF_INET, "192.0.2.1", &to.sin_addr) == 1);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    CHECK(connect(fd, (struct sockaddr *)&to, sizeof to) == 0 && below(fd) == AF_UNIX);
+    CHECK(setitimer(ITIMER_REAL, &never, NULL) == 0);
+    reap(1);
 }
 
 /* The end of a stream from another host is an end only if the companion says so; otherwise it has died. */
@@ -423,6 +551,11 @@ static void ends(void)
         struct mmsghdr many[2] = { { .msg_hdr = { .msg_iov = parts, .msg_iovlen = 1 } },
                                    { .msg_hdr = { .msg_iov = parts + 1, .msg_iovlen = 1 } } };
         ssize_t got = 0;
+        /* No end, as nothing is asked for. */
+        struct iovec empty[2] = { { bytes, 0 }, { bytes, 0 } };
+        struct mmsghdr nothing = { .msg_hdr = { .msg_iov = empty, .msg_iovlen = 2 } };
+        CHECK(readv(fd, empty, 2) == 0 && recvmsg(fd, &nothing.msg_hdr, 0) == 0);
+        CHECK(recvmmsg(fd, &nothing, 1, 0, NULL) == 1 && nothing.msg_len == 0);
         errno = 0;
         if (way == 0) {
             want(fd, "bytes");
@@ -436,11 +569,18 @@ static void ends(void)
         } else if (way == 3) {
             CHECK(splice(fd, NULL, pipes[1], NULL, 100, 0) == 5);
             got = splice(fd, NULL, pipes[1], NULL, 100, 0);
+        } else if (way == 4) {
+            fd = passed(fd);
+            want(fd, "bytes");
+            got = read(fd, bytes, 1);
         } else {
-            /* What the application ends itself is no reset. */
+            /* What the application ends itself is no reset, whoever looks. */
+            int copy = dup(fd);
             want(fd, "bytes");
             CHECK(shutdown(fd, SHUT_RDWR) == 0);
             end(fd);
+            end(copy);
+            CHECK(close(copy) == 0);
             is_cut = 0;
         }
         CHECK(is_cut ? got == -1 && errno == ECONNRESET : got == 0);
@@ -453,6 +593,66 @@ static void ends(void)
     reap(1);
 }
 
+/* A port that this process listens at. */
+static int listening(int level, int option, const void *value, socklen_t size, int *at)
+{
+    int fd = bound(0);
+    if (value != NULL && setsockopt(fd, level, option, value, size) != 0)
+        return close(fd), -1;
+    CHECK(listen(fd, 4) == 0);
+    *at = port(fd);
+    return fd;
+}
+
+#define MD5_OF_ANY_PEER 32 /* TCP_MD5SIG_EXT */
+
+/* What chooses a route, guards a connection or counts buffers is TCP's; an option that says nothing is not. */
+static void routes(void)
+{
+    struct tcp_md5sig key = { .tcpm_keylen = 3, .tcpm_key = "key", .tcpm_flags = TCP_MD5SIG_FLAG_PREFIX };
+    ((struct sockaddr_in *)&key.tcpm_addr)->sin_family = AF_INET;
+    int one = 1, mark = 7, zero = 0, hops = 1, at, keyed;
+    const struct {
+        int level, name;
+        const void *value;
+        socklen_t size;
+        int is_tcp;
+    } options[] = {
+        { SOL_SOCKET, SO_BINDTODEVICE, "lo", 3, 1 }, { SOL_SOCKET, SO_BINDTODEVICE, "", 0, 0 },
+        { SOL_SOCKET, SO_MARK, &mark, sizeof mark, 1 }, { SOL_SOCKET, SO_MARK, &zero, sizeof zero, 0 },
+        { IPPROTO_IP, IP_TRANSPARENT, &one, sizeof one, 1 }, { IPPROTO_IP, IP_MINTTL, &hops, sizeof hops, 1 },
+        { SOL_SOCKET, SO_ZEROCOPY, &one, sizeof one, 1 },
+        { IPPROTO_TCP, MD5_OF_ANY_PEER, &key, sizeof key, 1 },
+    };
+    int plain = listening(0, 0, NULL, 0, &at), made = below(plain) == -1;
+    for (size_t index = 0; index < sizeof options / sizeof *options; index++) {
+        int level = options[index].level, name = options[index].name;
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        if (setsockopt(fd, level, name, options[index].value, options[index].size) != 0) {
+            /* Not root's, or not this kernel's. */
+            CHECK(close(fd) == 0);
+            continue;
+        }
+        struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(at) };
+        to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        CHECK(connect(fd, (struct sockaddr *)&to, sizeof to) == 0 || errno == EINPROGRESS);
+        if ((below(fd) == AF_INET) != (options[index].is_tcp || !made)) {
+            fprintf(stderr, "option %zu of a client\n", index);
+            CHECK(!"its way");
+        }
+        CHECK(close(fd) == 0);
+        fd = listening(level, name, options[index].value, options[index].size, &keyed);
+        if ((below(fd) == AF_INET) != (options[index].is_tcp || !made)) {
+            fprintf(stderr, "option %zu of a listener\n", index);
+            CHECK(!"its way");
+        }
+        CHECK(close(fd) == 0);
+    }
+    /* Too late: it is refused, and not forgotten. */
+    if (made)
+        FAILS(setsockopt(plain, IPPROTO_TCP, MD5_OF_ANY_PEER, &key, sizeof key), ENOPROTOOPT);
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -460,8 +660,11 @@ static const struct {
     { "others", others }, { "refused", refused },     { "poor", poor },
     { "liars", liars },   { "squatters", squatters },
     { "ends", ends },
+    { "routes", routes },
+    { "interrupted", interrupted },
     { "crowded", crowded },
     { "waiters", waiters },
+    { "many", many },
     { "words", words },
 };
 

@@ -559,6 +559,69 @@ static void discard_client(int to)
     put(fd, "go", 2);
 }
 
+static int state(int fd)
+{
+    struct tcp_info info;
+    socklen_t len = sizeof info;
+    CHECK(getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) == 0);
+    return info.tcpi_state;
+}
+
+/* Looking at more bytes than are there yet, and at the queue of errors. */
+static void ahead_of_time_server(int listener, int at)
+{
+    (void)at;
+    int fd = take(listener);
+    char bytes[16], control[64];
+    struct iovec parts[2] = { { bytes, 3 }, { bytes + 3, 5 } };
+    struct msghdr message = { .msg_iov = parts, .msg_iovlen = 2, .msg_control = control, .msg_controllen = sizeof control };
+    struct pollfd one = { .fd = fd, .events = POLLIN };
+    put(fd, "go", 2);
+    CHECK(poll(&one, 1, 5000) == 1);
+    CHECK(recv(fd, bytes, 8, MSG_PEEK | MSG_WAITALL | MSG_DONTWAIT) <= 4);
+    CHECK(recv(fd, bytes, 8, MSG_PEEK | MSG_WAITALL) == 8 && memcmp(bytes, "12345678", 8) == 0);
+    FAILS(recvmsg(fd, &message, MSG_ERRQUEUE), EAGAIN);
+    FAILS(recv(fd, bytes, 8, MSG_ERRQUEUE), EAGAIN);
+    want(fd, "12345678");
+    put(fd, "go", 2);
+    CHECK(recvmsg(fd, &message, MSG_PEEK | MSG_WAITALL) == 8 && memcmp(bytes, "abcdefgh", 8) == 0);
+    want(fd, "abcdefgh");
+    CHECK(state(fd) == TCP_ESTABLISHED);
+    /* No more come for a while, and then never. */
+    struct timeval time = { 0, 200000 };
+    CHECK(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time) == 0);
+    put(fd, "go", 2);
+    CHECK(poll(&one, 1, 5000) == 1);
+    double begin = now();
+    CHECK(recv(fd, bytes, 8, MSG_PEEK | MSG_WAITALL) == 2);
+    CHECK(now() - begin > 0.15 && now() - begin < 5);
+    put(fd, "go", 2);
+    one.events = POLLRDHUP;
+    CHECK(poll(&one, 1, 5000) == 1);
+    CHECK(recv(fd, bytes, 8, MSG_PEEK | MSG_WAITALL) == 2 && memcmp(bytes, "xy", 2) == 0);
+    want(fd, "xy");
+    CHECK(recv(fd, bytes, 8, MSG_PEEK | MSG_WAITALL) == 0);
+    CHECK(state(fd) == TCP_CLOSE_WAIT);
+}
+
+static void ahead_of_time_client(int to)
+{
+    int fd = dial(to);
+    want(fd, "go");
+    put(fd, "1234", 4);
+    usleep(100000);
+    put(fd, "5678", 4);
+    want(fd, "go");
+    put(fd, "abcd", 4);
+    usleep(100000);
+    put(fd, "efgh", 4);
+    want(fd, "go");
+    put(fd, "xy", 2);
+    want(fd, "go");
+    CHECK(shutdown(fd, SHUT_WR) == 0);
+    end(fd);
+}
+
 static const struct side sides[] = {
     { "names", names_server, names_client },
     { "chosen", chosen_server, chosen_client },
@@ -575,6 +638,7 @@ static const struct side sides[] = {
     { "ahead", ahead_server, ahead_client },
     { "nameless", nameless_server, nameless_client },
     { "discard", discard_server, discard_client },
+    { "ahead-of-time", ahead_of_time_server, ahead_of_time_client },
 };
 
 HARNESS(sides)

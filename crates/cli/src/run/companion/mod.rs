@@ -16,6 +16,7 @@ mod pump;
 mod request;
 
 use super::contract::Contract;
+use super::inherited;
 use crate::exit::Error;
 use clap::Parser;
 use endpoints::{Endpoints, LAST_WORDS};
@@ -30,11 +31,11 @@ use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// One end of `pinnace run`: what its commands reach other hosts by
 #[derive(Debug, Parser)]
@@ -56,6 +57,7 @@ pub(super) struct Companion {
     life: OwnedFd,
     /// Its inode, by which the library knows it wherever it is, and keeps it.
     pub(super) life_inode: u64,
+    process: Child,
 }
 
 /// Where the descriptor that the command's processes inherit is: out of their way.
@@ -89,12 +91,25 @@ impl Companion {
         } else {
             command.stderr(Stdio::null());
         }
-        command.spawn()?;
+        // What ends every process of a service is not to cut off the last words of the command; it ends after them by itself.
+        inherited::keep_apart(&mut command);
+        let process = command.spawn()?;
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
         let life = rustix::io::fcntl_dupfd_cloexec(&life, HIDDEN.min((limit / 8 * 7) as i32))?;
         rustix::io::fcntl_setfd(&life, rustix::io::FdFlags::empty())?;
         let life_inode = rustix::fs::fstat(&life)?.st_ino;
-        Ok(Self { name, life, life_inode })
+        Ok(Self { name, life, life_inode, process })
+    }
+
+    /// The command has ended. The companion goes on for as long as it has to; but the first process of a container takes all
+    /// others with it when it ends, and so waits a while.
+    pub(super) fn leave(mut self) {
+        drop(self.life);
+        let end = Instant::now() + LAST_WORDS;
+        let is_awaited = rustix::process::getpid().is_init();
+        while is_awaited && Instant::now() < end && matches!(self.process.try_wait(), Ok(None)) {
+            thread::sleep(MOMENT);
+        }
     }
 }
 
@@ -108,6 +123,8 @@ impl AsFd for Companion {
 const MOST: usize = 4096;
 /// How often it is looked whether the last stream is gone, once everybody else is.
 const LOOK: Duration = Duration::from_millis(200);
+/// How often it is looked whether the companion has ended.
+const MOMENT: Duration = Duration::from_millis(10);
 
 struct Shared {
     options: Options,
@@ -234,7 +251,7 @@ fn connect(shared: &Shared, to: SocketAddr) -> io::Result<Stream> {
     let patience = shared.peers.patience(to).ok_or_else(|| {
         io::Error::new(io::ErrorKind::ConnectionRefused, "it did not speak QMP within the last minute")
     })?;
-    let begin = std::time::Instant::now();
+    let begin = Instant::now();
     let stream = Stream::begin(to, &shared.options)?;
     match stream.wait_established(Some(patience)) {
         Ok(()) => {

@@ -3,7 +3,9 @@
 use super::request::Request;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::ioctl_fionbio;
-use rustix::net::sockopt::{set_socket_send_buffer_size, set_socket_send_buffer_size_force, socket_peercred};
+use rustix::net::sockopt::{
+    set_socket_oobinline, set_socket_send_buffer_size, set_socket_send_buffer_size_force, socket_peercred,
+};
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
     SocketType, accept_with, bind, connect, listen, recv, sendmsg, socket_with,
@@ -121,6 +123,8 @@ pub(super) fn make(family: Family, local: SocketAddr, peer: SocketAddr) -> io::R
     let _named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
     let (listener, own) = (socket()?, socket()?);
     make_room(&own);
+    // A byte that is said to be urgent stays where it is in the stream: this end asks for none, and would lose it.
+    set_socket_oobinline(&own, true)?;
     bind(&listener, &name)?;
     listen(&listener, 8)?;
     // Strangers who fill the queue do not keep those waiting who want the lock.
@@ -155,7 +159,23 @@ pub(super) fn mark_end(own: &OwnedFd) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::net::{Shutdown, send, shutdown};
     use std::thread;
+
+    #[test]
+    fn an_urgent_byte_is_one_of_the_stream() {
+        let [local, peer] = [1, 2].map(|host| SocketAddr::from(([192, 0, 2, host], 7002)));
+        let (application, own) = make(Family::V4, local, peer).expect("a pair");
+        for (bytes, flags) in [(b"ab", SendFlags::empty()), (b"cd", SendFlags::OOB), (b"ef", SendFlags::empty())] {
+            assert_eq!(send(&application, bytes, flags), Ok(2));
+        }
+        shutdown(&application, Shutdown::Write).expect("it goes on");
+        let (mut all, mut buffer) = (Vec::<u8>::new(), [0_u8; 16]);
+        while let Ok(count @ 1..) = rustix::io::read(&own, &mut buffer[..]) {
+            all.extend(&buffer[..count]);
+        }
+        assert_eq!(all, *b"abcdef");
+    }
 
     #[test]
     fn streams_of_one_port_are_made_at_the_same_moment() {

@@ -245,6 +245,19 @@ async fn open_vrp(
     Ok((Carrier::Vrp(carrier), control, peer))
 }
 
+/// A socket of A1 where no connection is open yet. Left alone it would give a peer that is silent time for its last words, and
+/// the thread answers nobody meanwhile.
+struct Unopened(Option<a1::Socket>);
+
+impl Drop for Unopened {
+    fn drop(&mut self) {
+        if let Some(socket) = self.0.take() {
+            socket.shut_down();
+            socket.abort();
+        }
+    }
+}
+
 /// The same over A1.
 pub(super) fn a1(
     at: SocketAddr,
@@ -258,27 +271,32 @@ pub(super) fn a1(
     socket.listen(1)?;
     let port = socket.local_addr().port();
     let &Agreed { client, nonce, .. } = agreed;
+    let mut unopened = Unopened(Some(socket));
     let future = async move {
         loop {
+            let Some(socket) = &unopened.0 else { return Done::Failed };
             let Ok(connection) = socket.accept_async().await else { return Done::Failed };
             let peer = connection.peer_addr();
-            // Somebody else may come to this port as well.
-            if host_of(peer) == host_of(client) {
-                let control = loop {
-                    let Ok(Some(first)) = connection.recv_async().await else { return Done::Failed };
-                    match Control::parse(&first.data, Some(nonce)) {
-                        Ok(control) => break control,
-                        // What a source sent to the others before OPEN is not for us; and OPEN may be lost.
-                        Err(_) if receivers != Receivers::One || is_raw => {}
-                        Err(_) => return Done::Failed,
-                    }
-                };
-                socket.stop_listening();
-                let carrier = A1::new(socket, connection, nonce);
-                carrier.answer();
-                let carrier = Carrier::A1(if receivers == Receivers::One { carrier } else { carrier.of_many() });
-                return Done::Open(Box::new((carrier, control, peer)));
+            if host_of(peer) != host_of(client) {
+                // Somebody else may come to this port as well.
+                connection.abort();
+                continue;
             }
+            let control = loop {
+                let Ok(Some(first)) = connection.recv_async().await else { return Done::Failed };
+                match Control::parse(&first.data, Some(nonce)) {
+                    Ok(control) => break control,
+                    // What a source sent to the others before OPEN is not for us; and OPEN may be lost.
+                    Err(_) if receivers != Receivers::One || is_raw => {}
+                    Err(_) => return Done::Failed,
+                }
+            };
+            socket.stop_listening();
+            let Some(socket) = unopened.0.take() else { return Done::Failed };
+            let carrier = A1::new(socket, connection, nonce);
+            carrier.answer();
+            let carrier = Carrier::A1(if receivers == Receivers::One { carrier } else { carrier.of_many() });
+            return Done::Open(Box::new((carrier, control, peer)));
         }
     };
     Ok((port, future))

@@ -11,7 +11,7 @@ use super::task::Task;
 use super::wire::{Answer, Control, Hello, Status, VERSION, whole};
 use super::{class, host, number};
 use crate::Error;
-use crate::carrier::{Carrier, Framed, piece_bytes};
+use crate::carrier::{Carrier, Carry, Framed, piece_bytes};
 use crate::daemon::{Client, Registration};
 use crate::endpoint::{Connection, EndpointOptions, Parts};
 use crate::network::host_of;
@@ -122,6 +122,7 @@ impl Shared {
         let mut inbox = self.lock();
         if inbox.limits.is_none() {
             drop(inbox);
+            connection.give_up();
             return;
         }
         inbox.waiting.push_back(connection);
@@ -143,27 +144,8 @@ pub(crate) struct Server {
 impl Server {
     pub(crate) fn start(address: SocketAddr, options: &EndpointOptions) -> Result<Self, Error> {
         let failed = |error| Error::io(format!("cannot listen on {address}"), error);
-        let socket = Socket::bind(address, options.next_fault().as_ref()).map_err(failed)?;
-        let local = socket.local_addr().ok_or_else(|| failed(io::ErrorKind::AddrNotAvailable.into()))?;
-        let shared = Arc::new(Shared {
-            inbox: Mutex::default(),
-            arrived: Condvar::new(),
-            thread: Arc::new(WakeFd::new().map_err(failed)?),
-            watch: WakeFd::new().map_err(failed)?,
-        });
-        let serving = Serving {
-            shared: Arc::clone(&shared),
-            socket,
-            local,
-            options: options.clone(),
-            cookies: Cookies::new(),
-            allowance: (MOST_ANSWERS, Instant::now()),
-            natives: Vec::new(),
-            tasks: Vec::new(),
-            expected: BTreeMap::new(),
-            registration: None,
-            host: host::identity(),
-        };
+        let serving = Serving::bind(address, options).map_err(failed)?;
+        let (shared, local) = (Arc::clone(&serving.shared), serving.local);
         let thread = std::thread::Builder::new().name("pinnace-rendezvous".into()).spawn(move || serving.run());
         Ok(Self { shared, local, thread: Some(thread.map_err(failed)?) })
     }
@@ -209,6 +191,30 @@ struct Serving {
 }
 
 impl Serving {
+    fn bind(address: SocketAddr, options: &EndpointOptions) -> io::Result<Self> {
+        let socket = Socket::bind(address, options.next_fault().as_ref())?;
+        let local = socket.local_addr().ok_or(io::ErrorKind::AddrNotAvailable)?;
+        let shared = Shared {
+            inbox: Mutex::default(),
+            arrived: Condvar::new(),
+            thread: Arc::new(WakeFd::new()?),
+            watch: WakeFd::new()?,
+        };
+        Ok(Self {
+            shared: Arc::new(shared),
+            socket,
+            local,
+            options: options.clone(),
+            cookies: Cookies::new(),
+            allowance: (MOST_ANSWERS, Instant::now()),
+            natives: Vec::new(),
+            tasks: Vec::new(),
+            expected: BTreeMap::new(),
+            registration: None,
+            host: host::identity(),
+        })
+    }
+
     fn run(mut self) {
         while !self.shared.lock().is_over {
             let readable = self.sleep();
@@ -469,9 +475,11 @@ impl Serving {
     /// Shows a connection to whoever listens, if it was expected.
     fn finish(&mut self, carrier: Carrier, control: &Control, peer: SocketAddr) {
         let nonce = control.nonce;
-        let Some(expected) = self.expected.get(&nonce) else { return };
-        let is_it = expected.method == Method::SharedMemory || host_of(expected.client) == host_of(peer);
-        if !is_it {
+        let is_it =
+            |expected: &Expected| expected.method == Method::SharedMemory || host_of(expected.client) == host_of(peer);
+        if !self.expected.get(&nonce).is_some_and(is_it) {
+            // It must not end in order: that takes time, and others wait for this thread.
+            carrier.abort(Instant::now());
             return;
         }
         let Some(Expected { service, path, method, native, .. }) = self.expected.remove(&nonce) else { return };
@@ -497,3 +505,6 @@ impl Serving {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

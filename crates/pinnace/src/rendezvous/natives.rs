@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What has come of a task.
 pub(super) enum Done {
@@ -37,6 +37,8 @@ pub(super) struct Native {
     pub(super) port: u16,
     /// Whether a task accepts from it.
     pub(super) is_watched: bool,
+    /// When a client was sent there last.
+    pub(super) used: Instant,
     listener: Listener,
 }
 
@@ -74,7 +76,7 @@ impl Native {
             }
             _ => return Err(failed(io::ErrorKind::Unsupported.into())),
         };
-        Ok(Self { method, at, is_ours, port, is_watched: false, listener })
+        Ok(Self { method, at, is_ours, port, is_watched: false, used: Instant::now(), listener })
     }
 
     /// Waits for the next who comes.

@@ -35,7 +35,8 @@ const LOOK: Duration = Duration::from_millis(250);
 const MOST_ANSWERS: f64 = 2000.0;
 /// Datagrams that are read before others have their turn.
 const MOST_READS: usize = 64;
-/// Sockets of methods that are there for many: one a method, local address and kind of network.
+/// Sockets of methods that are there for many: one a method, local address and kind of network. One more takes the place of
+/// one where nobody is expected.
 const MOST_NATIVES: usize = 64;
 
 /// What the thread and those who listen share.
@@ -389,14 +390,35 @@ impl Serving {
     /// The socket of a method that is there for many.
     fn native(&mut self, method: Method, at: SocketAddr, is_ours: bool) -> Result<usize, Error> {
         let is_it = |native: &Native| (native.method, native.at, native.is_ours) == (method, at, is_ours);
+        let now = Instant::now();
         if let Some(index) = self.natives.iter().position(is_it) {
+            self.natives[index].used = now;
             return Ok(index);
         }
+        let mut place = None;
         if self.natives.len() >= MOST_NATIVES {
-            return Err(Error::io("too many sockets of methods", io::ErrorKind::QuotaExceeded.into()));
+            let full = || Error::io("too many sockets of methods", io::ErrorKind::QuotaExceeded.into());
+            place = Some(self.idle_native().ok_or_else(full)?);
         }
-        self.natives.push(Native::open(method, at, is_ours, &self.options)?);
-        Ok(self.natives.len() - 1)
+        let native = Native::open(method, at, is_ours, &self.options)?;
+        let Some(index) = place else {
+            self.natives.push(native);
+            return Ok(self.natives.len() - 1);
+        };
+        let old = std::mem::replace(&mut self.natives[index], native);
+        // Those who were accepted keep the socket. Where nobody is left, it still has a second for its last words.
+        let closing = std::thread::Builder::new().name("pinnace-closing".into());
+        let _ = closing.spawn(move || drop(old));
+        Ok(index)
+    }
+
+    /// Where nobody is expected, and nothing waits: of these, the one that was used least of late.
+    fn idle_native(&self) -> Option<usize> {
+        let is_used = |index| {
+            self.expected.values().any(|expected| expected.native == Some(index))
+                || self.tasks.iter().any(|task| task.accepts == Some(index))
+        };
+        (0..self.natives.len()).filter(|index| !is_used(*index)).min_by_key(|index| self.natives[*index].used)
     }
 
     /// Somebody is expected there.

@@ -60,3 +60,20 @@ fn a_client_that_nobody_wants_any_more_and_that_falls_silent_holds_up_nobody() {
     assert!(waited < Duration::from_millis(600), "{waited:?}");
     socket.abort();
 }
+
+#[test]
+fn sockets_of_methods_where_nobody_is_expected_make_room_for_others() {
+    let mut serving = Serving::bind("127.0.0.1:0".parse().unwrap(), &EndpointOptions::default()).unwrap();
+    let at = |host: u8| SocketAddr::from(([127, 0, 0, host], 0));
+    let busy = serving.native(Method::Xtp, at(1), true).unwrap();
+    serving.watch_native(busy, Instant::now() + PATIENCE);
+    for host in 2..=MOST_NATIVES as u8 + 5 {
+        let index = serving.native(Method::Qmp, at(host), true).unwrap();
+        assert_eq!(serving.natives[index].at, at(host));
+    }
+    assert_eq!(serving.natives.len(), MOST_NATIVES);
+    assert_eq!((serving.natives[busy].at, serving.native(Method::Xtp, at(1), true).unwrap()), (at(1), busy));
+    // Those that were used last are here still.
+    assert!(serving.natives.iter().any(|native| native.at == at(MOST_NATIVES as u8)));
+    assert!(!serving.natives.iter().any(|native| native.at == at(2)));
+}

@@ -18,6 +18,9 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+/// Reads of a socket before others have their turn.
+pub(super) const MOST_READS: usize = 64;
+
 /// What has come of a task.
 pub(super) enum Done {
     /// Somebody has come to a method's socket, and has not said who it is.
@@ -174,15 +177,16 @@ async fn open_zcrp(
     Ok((Carrier::Zcrp(carrier), control, peer))
 }
 
-/// Whether a sender of this host has introduced itself: from where, and with how many bytes.
+/// Whether a sender of this host has introduced itself: from where, and with how many bytes. What is left to read after a few
+/// reads keeps the socket readable, so the task has its turn again behind the others.
 fn introduced(link: &mut UdpLink, from: SocketAddr) -> io::Result<Option<(SocketAddr, usize)>> {
     let mut reads = ReadBuffer::new();
     let mut plan = ReceivePlan::new();
     plan.reset(1);
     plan.top_up(ReadBuffer::READ_BYTES);
-    loop {
+    for _ in 0..MOST_READS {
         match link.receive(&plan, &BufferTable::new(), &mut reads)? {
-            ReadOutcome::Empty => return Ok(None),
+            ReadOutcome::Empty => break,
             ReadOutcome::Unreachable => {}
             ReadOutcome::Received(received) => {
                 let mut pieces = Vec::new();
@@ -196,6 +200,7 @@ fn introduced(link: &mut UdpLink, from: SocketAddr) -> io::Result<Option<(Socket
             }
         }
     }
+    Ok(None)
 }
 
 /// The same over VRP.
@@ -307,8 +312,24 @@ pub(super) fn a1(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pinnace_wire::zcrp::encode_idle;
+    use std::net::UdpSocket;
     use std::sync::mpsc;
     use std::thread;
+
+    #[test]
+    fn datagrams_that_introduce_nobody_do_not_hold_up_the_thread() {
+        let mut link = UdpLink::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::default()).unwrap();
+        let to = link.local_address().unwrap();
+        let others = UdpSocket::bind("127.0.0.1:0").unwrap();
+        for _ in 0..100 {
+            others.send_to(&[0], to).unwrap();
+        }
+        others.send_to(&encode_idle(0), to).unwrap();
+        let from = others.local_addr().unwrap();
+        assert_eq!(introduced(&mut link, from).unwrap(), None, "others have their turn first");
+        assert_eq!(introduced(&mut link, from).unwrap().map(|found| found.0), Some(from));
+    }
 
     #[test]
     fn nothing_long_is_collected_of_whoever_has_not_said_who_it_is() {

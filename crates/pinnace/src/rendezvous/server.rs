@@ -5,7 +5,7 @@
 
 use super::cookie::Cookies;
 use super::decision::{Refusal, decide};
-use super::natives::{self, Agreed, Done, Native};
+use super::natives::{self, Agreed, Done, MOST_READS, Native};
 use super::socket::{Asked, Socket};
 use super::task::Task;
 use super::wire::{Answer, Control, Hello, Status, VERSION, whole};
@@ -33,8 +33,6 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(250);
 /// Answers a second, and at once.
 const MOST_ANSWERS: f64 = 2000.0;
-/// Datagrams that are read before others have their turn.
-const MOST_READS: usize = 64;
 /// Sockets of methods that are there for many: one a method, local address and kind of network. One more takes the place of
 /// one where nobody is expected.
 const MOST_NATIVES: usize = 64;

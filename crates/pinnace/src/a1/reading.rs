@@ -158,6 +158,13 @@ impl Connection {
         state.association(self.line.place).is_none_or(|association| association.is_readable).then_some(())
     }
 
+    /// The same, for the first look of a call: what was too little for another may be enough for this one.
+    fn may_look(&self, state: &mut Exchange, has_looked: bool) -> Option<()> {
+        let has_part =
+            !has_looked && state.association(self.line.place).is_some_and(|association| association.has_part);
+        if has_part { Some(()) } else { self.may_read(state) }
+    }
+
     /// The outer `None`: there is none yet.
     fn take_message(&self) -> Result<Option<Option<Received>>, Error> {
         let look = self.look(|call, partial, readable, is_over| {
@@ -216,14 +223,14 @@ impl Connection {
             let (place, id) = (self.line.place, self.line.id);
             let closed = call.state.association(place).and_then(|association| association.closed.clone());
             let is_over = closed.is_some();
-            let set = |call: &mut Call<'_>, is_readable| {
+            let set = |call: &mut Call<'_>, is_readable, has_part| {
                 if let Some(association) = call.state.association(place) {
-                    association.is_readable = is_readable;
+                    (association.is_readable, association.has_part) = (is_readable, has_part);
                 }
             };
             loop {
                 let Some(readable) = call.engine.readable(id) else {
-                    set(&mut call, is_over);
+                    set(&mut call, is_over, false);
                     return match closed {
                         Some(Ok(())) => Ok(Look::Ended),
                         Some(Err(failure)) => Err(Error::ConnectionFailed(failure)),
@@ -233,12 +240,12 @@ impl Connection {
                 match take(&mut call, &mut partial, &readable, is_over) {
                     Step::Found(found) => {
                         let is_more = is_over || call.engine.readable(id).is_some();
-                        set(&mut call, is_more);
+                        set(&mut call, is_more, false);
                         return Ok(Look::Found(found));
                     }
                     Step::Again => {}
                     Step::Wait => {
-                        set(&mut call, false);
+                        set(&mut call, false, true);
                         return Ok(Look::Nothing);
                     }
                 }
@@ -278,15 +285,7 @@ impl Connection {
     /// # Errors
     /// As [`Connection::recv`].
     pub async fn recv_into_async(&self, into: &mut [u8]) -> Result<(usize, Status), Error> {
-        loop {
-            if let Some(read) = self.partial().read(into) {
-                return Ok(read);
-            }
-            self.line.end.port.wait(|state| self.may_read(state)).await?;
-            if let Some(read) = self.take_bytes(into, false)? {
-                return Ok(read);
-            }
-        }
+        self.bytes_async(into, false).await
     }
 
     /// Like [`Connection::recv_into`], but waits for the first byte only: what is there of the message is read, whether
@@ -311,15 +310,7 @@ impl Connection {
     /// # Errors
     /// As [`Connection::recv`].
     pub async fn read_async(&self, into: &mut [u8]) -> Result<(usize, Status), Error> {
-        loop {
-            if let Some(read) = self.partial().read(into) {
-                return Ok(read);
-            }
-            self.line.end.port.wait(|state| self.may_read(state)).await?;
-            if let Some(read) = self.take_bytes(into, true)? {
-                return Ok(read);
-            }
-        }
+        self.bytes_async(into, true).await
     }
 
     fn recv_into_until(
@@ -328,14 +319,30 @@ impl Connection {
         takes_any: bool,
         deadline: Option<Instant>,
     ) -> Result<(usize, Status), Error> {
+        let mut has_looked = false;
         loop {
             if let Some(read) = self.partial().read(into) {
                 return Ok(read);
             }
-            self.line.end.port.wait_until(|state| self.may_read(state), deadline)?;
+            self.line.end.port.wait_until(|state| self.may_look(state, has_looked), deadline)?;
             if let Some(read) = self.take_bytes(into, takes_any)? {
                 return Ok(read);
             }
+            has_looked = true;
+        }
+    }
+
+    async fn bytes_async(&self, into: &mut [u8], takes_any: bool) -> Result<(usize, Status), Error> {
+        let mut has_looked = false;
+        loop {
+            if let Some(read) = self.partial().read(into) {
+                return Ok(read);
+            }
+            self.line.end.port.wait(|state| self.may_look(state, has_looked)).await?;
+            if let Some(read) = self.take_bytes(into, takes_any)? {
+                return Ok(read);
+            }
+            has_looked = true;
         }
     }
 
@@ -545,5 +552,23 @@ mod tests {
         let tells = about_to_end(here, &there, move || task.sinks().len());
         inline::repeat(move || drop(server.add_sink_timeout(to, reliable(), Duration::from_millis(10))));
         assert!(tells.recv_timeout(LONG).is_ok());
+    }
+
+    #[test]
+    fn what_is_too_little_for_one_is_enough_for_another() {
+        let (_sockets, here, there) = pair(Qos { send_average: 1000, send_burst: 65_536, ..reliable() });
+        here.send_copy(&[7; 200_000], Full::Report).unwrap();
+        let mut into = vec![0; 200_000];
+        let soon = Duration::from_millis(100);
+        let waits = |into: &mut [u8]| matches!(there.recv_into_timeout(into, soon * 3), Err(Error::Timeout));
+        assert!(waits(&mut into) && waits(&mut into));
+        assert_eq!(there.recv_into_timeout(&mut into[..9], soon).unwrap(), (9, Status::START));
+        assert!(waits(&mut into));
+        let (len, _) = there.read_timeout(&mut into[..100], soon).unwrap();
+        assert_eq!(len, 100);
+        assert!(waits(&mut into));
+        let (len, _) = pollster::block_on(there.read_async(&mut into)).unwrap();
+        assert!(0 < len && len < 190_000, "{len}");
+        here.abort();
     }
 }

@@ -29,6 +29,8 @@ pub mod daemon;
 mod endpoint;
 mod error;
 mod fault;
+#[cfg(test)]
+mod inline;
 mod message;
 mod network;
 pub mod qmp;

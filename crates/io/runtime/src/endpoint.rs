@@ -4,7 +4,7 @@
 //! waits to take over. A background worker drives while no application thread is inside.
 
 use crate::shared::{EndpointCounters, Locked, Role, Seat, Shared};
-use crate::{DriverCounters, EndpointConfig, EndpointError, EventSink, Idle, Progress, WaitError, worker};
+use crate::{DriverCounters, EndpointConfig, EndpointError, EventSink, Idle, Progress, WaitError, Waiting, worker};
 use pinnace_core::{Engine, Time};
 use pinnace_link::{BufferTable, Link, LinkCounters};
 use std::os::fd::BorrowedFd;
@@ -159,15 +159,18 @@ where
     }
 
     /// Like [`Endpoint::wait_until`], for a task: the task is woken when there may be something new. Starts the
-    /// background worker, which drives while tasks wait.
+    /// background worker, which drives while tasks wait. It is not woken any more when `waiting` is dropped.
     pub fn poll_wait<R>(
         &self,
         context: &mut Context<'_>,
+        waiting: &mut Waiting,
         mut ready: impl FnMut(&mut S) -> Option<R>,
     ) -> Poll<Result<R, EndpointError>> {
         let shared = &self.handle.shared;
         let mut core = shared.lock();
         if let Some(result) = ready(&mut core.state) {
+            drop(core);
+            waiting.stop();
             return Poll::Ready(Ok(result));
         }
         if core.error.is_none() && core.seat != Seat::Application {
@@ -175,16 +178,19 @@ where
             let _ = core.turn(None);
             if let Some(result) = ready(&mut core.state) {
                 core.rouse_outdated();
+                drop(core);
+                waiting.stop();
                 return Poll::Ready(Ok(result));
             }
         }
         core.check()?;
-        if !core.wakers.iter().any(|waker| waker.will_wake(context.waker())) {
-            core.wakers.push(context.waker().clone());
-        }
+        let old = core.wakers.add(waiting, context.waker());
         core.prompt_until = core.driver.last_now() + core.config.grace;
         core.rouse_outdated();
-        self.ensure_prompt_worker(&mut core)?;
+        let started = self.ensure_prompt_worker(&mut core);
+        drop(core);
+        drop(old);
+        started?;
         Poll::Pending
     }
 
@@ -193,7 +199,8 @@ where
     /// # Errors
     /// If the endpoint is of no use any more.
     pub async fn wait<R>(&self, mut ready: impl FnMut(&mut S) -> Option<R>) -> Result<R, EndpointError> {
-        std::future::poll_fn(|context| self.poll_wait(context, &mut ready)).await
+        let mut waiting = Waiting::default();
+        std::future::poll_fn(|context| self.poll_wait(context, &mut waiting, &mut ready)).await
     }
 
     /// Makes everybody who waits look at the state again.

@@ -20,6 +20,7 @@ mod endpoint;
 mod publishing;
 mod rest;
 mod shared;
+mod waiting;
 mod wake;
 mod worker;
 
@@ -27,4 +28,5 @@ pub use config::{EndpointConfig, EndpointError, Idle, WaitError};
 pub use driver::{Driver, DriverConfig, DriverCounters, EventSink, Progress};
 pub use endpoint::{Call, Endpoint};
 pub use shared::EndpointCounters;
+pub use waiting::Waiting;
 pub use wake::WakeFd;

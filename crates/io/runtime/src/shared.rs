@@ -14,6 +14,7 @@
 
 use crate::publishing::Published;
 use crate::rest::Rest;
+use crate::waiting::Wakers;
 use crate::wake::{Bed, WakeFd};
 use crate::{Driver, EndpointConfig, EndpointError, EventSink, Idle, Progress};
 use pinnace_core::{Engine, PollAt, Time};
@@ -23,7 +24,6 @@ use std::io;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::task::Waker;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -96,7 +96,7 @@ pub(crate) struct Core<E, L, S> {
     last_read: Time,
     /// Others ran on the core of the thread that drives when it was offered last.
     is_crowded: bool,
-    pub(crate) wakers: Vec<Waker>,
+    pub(crate) wakers: Wakers,
     /// Tasks have waited lately, and will again.
     pub(crate) prompt_until: Time,
     /// Somebody asked for the readiness descriptor.
@@ -203,7 +203,7 @@ where
             held: None,
             last_read: Time::ZERO,
             is_crowded: false,
-            wakers: Vec::new(),
+            wakers: Wakers::default(),
             prompt_until: Time::ZERO,
             announces: false,
             announced: false,
@@ -408,7 +408,7 @@ where
         if !self.wakers.is_empty() {
             // Not under the lock: a waker may run the task at once, and the task may call us.
             let wakers = std::mem::take(&mut self.wakers);
-            self.unlocked(|| wakers.into_iter().for_each(Waker::wake));
+            self.unlocked(|| wakers.wake());
         }
     }
 

@@ -4,7 +4,9 @@ mod common;
 
 use common::*;
 use pinnace_runtime::{EndpointConfig, EndpointError, Idle, WaitError};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -286,6 +288,26 @@ fn tasks_wait_without_a_thread_of_their_own() {
     });
     let resent = client.inspect(|engine, _, _| engine.resent);
     assert!(resent < 40, "{resent} of 2000 came too late");
+}
+
+/// A task, as far as it is woken.
+struct Task;
+
+impl Wake for Task {
+    fn wake(self: Arc<Self>) {}
+}
+
+#[test]
+fn a_task_that_has_stopped_waiting_is_not_kept() {
+    let (client, _server) = endpoints(EndpointConfig::default());
+    let tasks = [(); 100].map(|()| Arc::new(Task));
+    for task in &tasks {
+        let mut waiting = Box::pin(client.wait(|_| None::<()>));
+        let waker = Waker::from(Arc::clone(task));
+        assert!(waiting.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        assert_eq!(Arc::strong_count(task), 3, "it waits to be woken");
+    }
+    assert!(tasks.iter().all(|task| Arc::strong_count(task) == 1));
 }
 
 #[test]

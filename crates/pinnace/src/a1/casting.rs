@@ -65,8 +65,10 @@ impl Inner {
     /// Every sink gets what is queued, and is closed then.
     pub(super) fn end_casting(&self, linger: Duration) -> Vec<Sink> {
         let mut casting = self.casting();
-        let sinks = std::mem::take(&mut casting.sinks);
-        if let Some(cast) = casting.cast.take() {
+        let (sinks, cast) = (std::mem::take(&mut casting.sinks), casting.cast.take());
+        // The call wakes tasks, which may ask for it at once.
+        drop(casting);
+        if let Some(cast) = cast {
             let _ = self.end.port.call(|Call { now, engine, state, .. }| {
                 engine.end_cast(now, cast, linger);
                 state.end_cast(cast);
@@ -133,10 +135,11 @@ impl Socket {
         let end = &self.inner.end;
         let (to, name) = resolve_to(address, |to| end.name(to))?;
         let destination = super::to_address(to);
-        let mut casting = self.inner.casting();
-        let known = casting.cast;
-        let (group, slow_sink) = (casting.group, casting.slow_sink);
         let begun = end.port.call(|Call { now, engine, state, .. }| {
+            // Held in here only: behind it tasks are woken, which may ask for it at once.
+            let mut casting = self.inner.casting();
+            let known = casting.cast;
+            let (group, slow_sink) = (casting.group, casting.slow_sink);
             let qos = end.fill(qos);
             let cast = match known {
                 Some(cast) => cast,
@@ -147,7 +150,12 @@ impl Socket {
                 }
             };
             match engine.add_sink(now, cast, name, destination, qos) {
-                Ok(id) => Ok((cast, state.insert(id), id)),
+                Ok(id) => {
+                    let sink = Sink { connection: Connection::new(end, state.insert(id), id, name, destination) };
+                    casting.cast = Some(cast);
+                    casting.sinks.push(sink.clone());
+                    Ok(sink)
+                }
                 Err(refused) => {
                     if known.is_none() {
                         engine.end_cast(now, cast, Duration::ZERO);
@@ -157,11 +165,7 @@ impl Socket {
                 }
             }
         });
-        let (cast, place, id) = begun?.map_err(Error::CallRefused)?;
-        casting.cast = Some(cast);
-        let sink = Sink { connection: Connection::new(end, place, id, name, destination) };
-        casting.sinks.push(sink.clone());
-        Ok(sink)
+        begun?.map_err(Error::CallRefused)
     }
 
     /// A sink that has not accepted is none.

@@ -110,6 +110,8 @@ pub(super) struct Association {
     pub(super) is_connected: bool,
     /// There may be something to read that nobody has looked at.
     pub(super) is_readable: bool,
+    /// Something has been looked at, and was too little for whoever did.
+    pub(super) has_part: bool,
     pub(super) closed: Option<Result<(), Failure>>,
     /// Nobody reads or writes any more.
     is_released: bool,
@@ -124,6 +126,7 @@ impl Association {
             lane: Lane::default(),
             is_connected: false,
             is_readable: false,
+            has_part: false,
             closed: None,
             is_released: false,
             watch: None,

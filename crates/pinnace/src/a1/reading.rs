@@ -1,7 +1,7 @@
 //! The receiving half of a connection, for applications.
 //!
 //! Always true: a message that has come whole is handed over in the memory that it came into; what is read by parts is
-//! copied once; what was lost is told with what stands behind it.
+//! copied once; what was lost is told with what stands behind it; nobody calls the socket while holding what was collected.
 //= A-21
 
 use super::exchange::Exchange;
@@ -158,10 +158,16 @@ impl Connection {
         state.association(self.line.place).is_none_or(|association| association.is_readable).then_some(())
     }
 
+    /// The same, for the first look of a call: what was too little for another may be enough for this one.
+    fn may_look(&self, state: &mut Exchange, has_looked: bool) -> Option<()> {
+        let has_part =
+            !has_looked && state.association(self.line.place).is_some_and(|association| association.has_part);
+        if has_part { Some(()) } else { self.may_read(state) }
+    }
+
     /// The outer `None`: there is none yet.
     fn take_message(&self) -> Result<Option<Option<Received>>, Error> {
-        let mut partial = self.partial();
-        let look = self.look(|call, readable, is_over| {
+        let look = self.look(|call, partial, readable, is_over| {
             let id = self.line.id;
             if !partial.has_begun
                 && readable.is_whole
@@ -191,8 +197,10 @@ impl Connection {
         })?;
         Ok(match look {
             Look::Found(received) => Some(Some(received)),
-            Look::Ended if partial.has_begun => Some(Some(partial.take())),
-            Look::Ended => Some(None),
+            Look::Ended => {
+                let mut partial = self.partial();
+                Some(partial.has_begun.then(|| partial.take()))
+            }
             Look::Nothing => None,
         })
     }
@@ -205,34 +213,39 @@ impl Connection {
     }
 
     /// Shows `take` what can be read, until it has found what it wants or must wait.
-    fn look<R>(&self, mut take: impl FnMut(&mut Call<'_>, &Readable, bool) -> Step<R>) -> Result<Look<R>, Error> {
+    fn look<R>(
+        &self,
+        mut take: impl FnMut(&mut Call<'_>, &mut Partial, &Readable, bool) -> Step<R>,
+    ) -> Result<Look<R>, Error> {
         let looked = self.line.end.port.call(|mut call| {
+            // Held in here only: behind it tasks are woken, which may read at once.
+            let mut partial = self.partial();
             let (place, id) = (self.line.place, self.line.id);
             let closed = call.state.association(place).and_then(|association| association.closed.clone());
             let is_over = closed.is_some();
-            let set = |call: &mut Call<'_>, is_readable| {
+            let set = |call: &mut Call<'_>, is_readable, has_part| {
                 if let Some(association) = call.state.association(place) {
-                    association.is_readable = is_readable;
+                    (association.is_readable, association.has_part) = (is_readable, has_part);
                 }
             };
             loop {
                 let Some(readable) = call.engine.readable(id) else {
-                    set(&mut call, is_over);
+                    set(&mut call, is_over, false);
                     return match closed {
                         Some(Ok(())) => Ok(Look::Ended),
                         Some(Err(failure)) => Err(Error::ConnectionFailed(failure)),
                         None => Ok(Look::Nothing),
                     };
                 };
-                match take(&mut call, &readable, is_over) {
+                match take(&mut call, &mut partial, &readable, is_over) {
                     Step::Found(found) => {
                         let is_more = is_over || call.engine.readable(id).is_some();
-                        set(&mut call, is_more);
+                        set(&mut call, is_more, false);
                         return Ok(Look::Found(found));
                     }
                     Step::Again => {}
                     Step::Wait => {
-                        set(&mut call, false);
+                        set(&mut call, false, true);
                         return Ok(Look::Nothing);
                     }
                 }
@@ -272,15 +285,7 @@ impl Connection {
     /// # Errors
     /// As [`Connection::recv`].
     pub async fn recv_into_async(&self, into: &mut [u8]) -> Result<(usize, Status), Error> {
-        loop {
-            if let Some(read) = self.partial().read(into) {
-                return Ok(read);
-            }
-            self.line.end.port.wait(|state| self.may_read(state)).await?;
-            if let Some(read) = self.take_bytes(into, false)? {
-                return Ok(read);
-            }
-        }
+        self.bytes_async(into, false).await
     }
 
     /// Like [`Connection::recv_into`], but waits for the first byte only: what is there of the message is read, whether
@@ -305,15 +310,7 @@ impl Connection {
     /// # Errors
     /// As [`Connection::recv`].
     pub async fn read_async(&self, into: &mut [u8]) -> Result<(usize, Status), Error> {
-        loop {
-            if let Some(read) = self.partial().read(into) {
-                return Ok(read);
-            }
-            self.line.end.port.wait(|state| self.may_read(state)).await?;
-            if let Some(read) = self.take_bytes(into, true)? {
-                return Ok(read);
-            }
-        }
+        self.bytes_async(into, true).await
     }
 
     fn recv_into_until(
@@ -322,20 +319,36 @@ impl Connection {
         takes_any: bool,
         deadline: Option<Instant>,
     ) -> Result<(usize, Status), Error> {
+        let mut has_looked = false;
         loop {
             if let Some(read) = self.partial().read(into) {
                 return Ok(read);
             }
-            self.line.end.port.wait_until(|state| self.may_read(state), deadline)?;
+            self.line.end.port.wait_until(|state| self.may_look(state, has_looked), deadline)?;
             if let Some(read) = self.take_bytes(into, takes_any)? {
                 return Ok(read);
             }
+            has_looked = true;
+        }
+    }
+
+    async fn bytes_async(&self, into: &mut [u8], takes_any: bool) -> Result<(usize, Status), Error> {
+        let mut has_looked = false;
+        loop {
+            if let Some(read) = self.partial().read(into) {
+                return Ok(read);
+            }
+            self.line.end.port.wait(|state| self.may_look(state, has_looked)).await?;
+            if let Some(read) = self.take_bytes(into, takes_any)? {
+                return Ok(read);
+            }
+            has_looked = true;
         }
     }
 
     /// `None`: not enough is there yet.
     fn take_bytes(&self, into: &mut [u8], takes_any: bool) -> Result<Option<(usize, Status)>, Error> {
-        let look = self.look(|call, readable, is_over| {
+        let look = self.look(|call, _, readable, is_over| {
             let len = readable.len();
             let is_enough = takes_any || is_over || readable.is_final || len as usize >= into.len();
             if !is_enough && !self.fills_window(call, readable) {
@@ -419,7 +432,7 @@ impl Connection {
             }
             self.line.end.port.wait_until(|state| self.may_read(state), deadline)?;
             let mut seen = 0;
-            let look = self.look(|call, readable, is_over| {
+            let look = self.look(|call, _, readable, is_over| {
                 let is_due = readable.is_final || is_over;
                 if seen >= most || (!is_due && seen > 0) {
                     return Step::Found(());
@@ -444,11 +457,11 @@ impl Connection {
 
     /// Bytes of the next message that can be read now without waiting, and their status; `None`: nothing can.
     pub fn readable(&self) -> Option<(usize, Status)> {
-        let partial = self.partial();
-        if partial.has_begun {
-            return Some((partial.data.len() - partial.from, partial.status));
-        }
         self.line.end.port.inspect(|engine, _, _| {
+            let partial = self.partial();
+            if partial.has_begun {
+                return Some((partial.data.len() - partial.from, partial.status));
+            }
             let readable = engine.readable(self.line.id)?;
             Some((readable.len() as usize, readable.status))
         })
@@ -456,14 +469,14 @@ impl Connection {
 
     /// Copies bytes that can be read now, and leaves them there; `None`: there are none.
     pub fn peek(&self, into: &mut [u8]) -> Option<(usize, Status)> {
-        let partial = self.partial();
-        if partial.has_begun {
-            let rest = &partial.data[partial.from..];
-            let len = rest.len().min(into.len());
-            into[..len].copy_from_slice(&rest[..len]);
-            return Some((len, if len == rest.len() { partial.status } else { without_end(partial.status) }));
-        }
         self.line.end.port.inspect(|engine, memory, _| {
+            let partial = self.partial();
+            if partial.has_begun {
+                let rest = &partial.data[partial.from..];
+                let len = rest.len().min(into.len());
+                into[..len].copy_from_slice(&rest[..len]);
+                return Some((len, if len == rest.len() { partial.status } else { without_end(partial.status) }));
+            }
             let readable = engine.readable(self.line.id)?;
             let bytes = readable.range.map_or(&[][..], |range| memory.bytes(range));
             let len = bytes.len().min(into.len());
@@ -478,4 +491,84 @@ fn without_end(status: Status) -> Status {
     Status::NONE
         .with_if(status.contains(Status::START), Status::START)
         .with_if(status.contains(Status::LOST), Status::LOST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::a1::{Full, Qos, Socket, reliable};
+    use crate::inline;
+    use std::sync::mpsc;
+    use std::thread;
+
+    const LONG: Duration = Duration::from_secs(5);
+
+    /// Two sockets, and both ends of a connection.
+    fn pair(qos: Qos) -> ([Socket; 2], Connection, Connection) {
+        let [server, client] = [(); 2].map(|()| Socket::bind("127.0.0.1:0", qos).unwrap());
+        server.listen(1).unwrap();
+        let here = client.connect_timeout(server.local_addr(), qos, LONG).unwrap();
+        let there = server.accept_timeout(LONG).unwrap().unwrap();
+        ([server, client], here, there)
+    }
+
+    /// A task waits until the connection has ended, and does `then`; the peer has closed, and the next call finds out.
+    fn about_to_end<R: Send + 'static>(
+        here: Connection,
+        there: &Connection,
+        then: impl FnOnce() -> R + Send + 'static,
+    ) -> mpsc::Receiver<R> {
+        let (told, tells) = mpsc::channel();
+        let waits = there.clone();
+        inline::run(async move {
+            let ended = |state: &mut Exchange| state.association(waits.line.place)?.closed.clone();
+            let _ = waits.line.end.port.wait(ended).await;
+            let _ = told.send(then());
+        });
+        there.line.end.port.set_worker_reads(false).unwrap();
+        drop(here);
+        thread::sleep(Duration::from_millis(100));
+        tells
+    }
+
+    #[test]
+    fn a_task_that_runs_while_it_is_woken_may_receive() {
+        let (_sockets, here, there) = pair(reliable());
+        here.send_copy(b"ahoy", Full::Report).unwrap();
+        there.line.end.port.wait_until(|state| there.may_read(state), deadline(LONG)).unwrap();
+        let (reader, task) = (there.clone(), there.clone());
+        let tells = about_to_end(here, &there, move || task.try_recv().is_ok());
+        inline::repeat(move || drop(reader.take_message()));
+        assert_eq!(tells.recv_timeout(LONG), Ok(true));
+    }
+
+    #[test]
+    fn a_task_that_runs_while_it_is_woken_may_look_at_the_sinks() {
+        let (sockets, here, there) = pair(reliable());
+        let [server, client] = sockets;
+        let to = client.local_addr();
+        let server = std::sync::Arc::new(server);
+        let task = std::sync::Arc::clone(&server);
+        let tells = about_to_end(here, &there, move || task.sinks().len());
+        inline::repeat(move || drop(server.add_sink_timeout(to, reliable(), Duration::from_millis(10))));
+        assert!(tells.recv_timeout(LONG).is_ok());
+    }
+
+    #[test]
+    fn what_is_too_little_for_one_is_enough_for_another() {
+        let (_sockets, here, there) = pair(Qos { send_average: 1000, send_burst: 65_536, ..reliable() });
+        here.send_copy(&[7; 200_000], Full::Report).unwrap();
+        let mut into = vec![0; 200_000];
+        let soon = Duration::from_millis(100);
+        let waits = |into: &mut [u8]| matches!(there.recv_into_timeout(into, soon * 3), Err(Error::Timeout));
+        assert!(waits(&mut into) && waits(&mut into));
+        assert_eq!(there.recv_into_timeout(&mut into[..9], soon).unwrap(), (9, Status::START));
+        assert!(waits(&mut into));
+        let (len, _) = there.read_timeout(&mut into[..100], soon).unwrap();
+        assert_eq!(len, 100);
+        assert!(waits(&mut into));
+        let (len, _) = pollster::block_on(there.read_async(&mut into)).unwrap();
+        assert!(0 < len && len < 190_000, "{len}");
+        here.abort();
+    }
 }

@@ -11,7 +11,7 @@ use crate::zcrp::Progress;
 use crate::{Error, Message, Unsent};
 use pinnace_a1::{ConnectionId, Output};
 use pinnace_core::Time;
-use pinnace_runtime::WaitError;
+use pinnace_runtime::{WaitError, Waiting};
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -327,11 +327,12 @@ pub struct Sending {
     end: Option<Arc<End>>,
     way: Way,
     ticket: u64,
+    waiting: Waiting,
 }
 
 impl Sending {
     pub(super) fn new(end: &Arc<End>, way: Way, ticket: u64) -> Self {
-        Self { end: Some(Arc::clone(end)), way, ticket }
+        Self { end: Some(Arc::clone(end)), way, ticket, waiting: Waiting::default() }
     }
 
     /// Waits until the peer has acknowledged the message (without retransmission: until it has left), and returns it. The
@@ -402,8 +403,9 @@ impl Future for Sending {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let (way, ticket) = (self.way, self.ticket);
-        let Some(end) = &self.end else { return Poll::Ready(Err(Unsent::new(None, Error::Timeout))) };
-        let polled = end.port.poll_wait(context, |state| taken(state, way, ticket));
+        let Self { end, waiting, .. } = &mut *self;
+        let Some(end) = end else { return Poll::Ready(Err(Unsent::new(None, Error::Timeout))) };
+        let polled = end.port.poll_wait(context, waiting, |state| taken(state, way, ticket));
         let Poll::Ready(outcome) = polled else { return Poll::Pending };
         self.end = None;
         Poll::Ready(match outcome {

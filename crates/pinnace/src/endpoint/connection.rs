@@ -616,12 +616,21 @@ impl Connection {
     /// # Ok::<(), pinnace::Error>(())
     /// ```
     pub fn abort(&self) {
+        self.abort_until(Instant::now() + FAREWELL);
+    }
+
+    /// As [`abort`](Self::abort), and waits for nothing: whoever calls has others to serve.
+    pub(crate) fn give_up(self) {
+        self.abort_until(Instant::now());
+    }
+
+    fn abort_until(&self, deadline: Instant) {
         self.is_closed.store(true, Ordering::Relaxed);
         // Also while somebody waits for what he sent to arrive; but not where all has.
         if !self.ending.has_ended.swap(true, Ordering::Relaxed) {
             self.is_broken_off.store(true, Ordering::Relaxed);
             self.shown.close();
-            self.carrier.abort(Instant::now() + FAREWELL);
+            self.carrier.abort(deadline);
         }
     }
 

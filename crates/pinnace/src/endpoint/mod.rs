@@ -26,8 +26,10 @@ use crate::service::{Service, Uri};
 use std::future::poll_fn;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
+use std::thread;
 
 /// Where connections begin. Clones are the same endpoint; calls may come from any thread.
 ///
@@ -175,27 +177,61 @@ fn resolve(address: impl ToSocketAddrs, name: &str) -> Result<Vec<SocketAddr>, E
 
 /// Does what blocks in a thread of its own, while a task waits.
 async fn elsewhere<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error> + Send + 'static) -> Result<T, Error> {
-    type Place<T> = Mutex<(Option<Result<T, Error>>, Option<Waker>)>;
+    type Place<T> = Mutex<(Option<thread::Result<Result<T, Error>>>, Option<Waker>)>;
     let place: Arc<Place<T>> = Arc::new(Mutex::new((None, None)));
     let theirs = Arc::clone(&place);
-    let thread = std::thread::Builder::new().name("pinnace-connect".into()).spawn(move || {
-        let result = work();
+    let thread = thread::Builder::new().name("pinnace-connect".into()).spawn(move || {
+        // Whoever waits would wait for ever for a thread that has gone.
+        let result = catch_unwind(AssertUnwindSafe(work));
         let mut place = theirs.lock().unwrap_or_else(PoisonError::into_inner);
         place.0 = Some(result);
-        if let Some(waker) = place.1.take() {
-            waker.wake();
-        }
+        let waker = place.1.take();
+        // Not under the lock: it may run the task at once.
+        drop(place);
+        waker.into_iter().for_each(Waker::wake);
     });
     thread.map_err(|error| Error::io("cannot start a thread", error))?;
     poll_fn(|context| {
         let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
-        match place.0.take() {
-            Some(result) => Poll::Ready(result),
-            None => {
-                place.1 = Some(context.waker().clone());
-                Poll::Pending
-            }
+        let result = place.0.take();
+        let old = if result.is_none() { place.1.replace(context.waker().clone()) } else { None };
+        drop(place);
+        drop(old);
+        match result {
+            Some(Ok(result)) => Poll::Ready(result),
+            Some(Err(panic)) => resume_unwind(panic),
+            None => Poll::Pending,
         }
     })
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inline;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    #[test]
+    fn a_task_may_run_while_it_is_woken() {
+        let (told, tells) = mpsc::channel();
+        let work = || {
+            thread::sleep(Duration::from_millis(50));
+            Ok(7)
+        };
+        inline::run(async move { told.send(elsewhere(work).await.unwrap()).unwrap() });
+        assert_eq!(tells.recv_timeout(Duration::from_secs(5)), Ok(7));
+    }
+
+    #[test]
+    fn a_panic_elsewhere_is_one_of_whoever_waits() {
+        let (told, tells) = mpsc::channel();
+        thread::spawn(move || {
+            let work = || -> Result<(), Error> { panic!("as this test wants it") };
+            let result = catch_unwind(AssertUnwindSafe(|| pollster::block_on(elsewhere(work))));
+            told.send(result.is_err())
+        });
+        assert_eq!(tells.recv_timeout(Duration::from_secs(5)), Ok(true));
+    }
 }

@@ -16,7 +16,10 @@ use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// Reads of a socket before others have their turn.
+pub(super) const MOST_READS: usize = 64;
 
 /// What has come of a task.
 pub(super) enum Done {
@@ -37,6 +40,8 @@ pub(super) struct Native {
     pub(super) port: u16,
     /// Whether a task accepts from it.
     pub(super) is_watched: bool,
+    /// When a client was sent there last.
+    pub(super) used: Instant,
     listener: Listener,
 }
 
@@ -74,7 +79,7 @@ impl Native {
             }
             _ => return Err(failed(io::ErrorKind::Unsupported.into())),
         };
-        Ok(Self { method, at, is_ours, port, is_watched: false, listener })
+        Ok(Self { method, at, is_ours, port, is_watched: false, used: Instant::now(), listener })
     }
 
     /// Waits for the next who comes.
@@ -172,15 +177,16 @@ async fn open_zcrp(
     Ok((Carrier::Zcrp(carrier), control, peer))
 }
 
-/// Whether a sender of this host has introduced itself: from where, and with how many bytes.
+/// Whether a sender of this host has introduced itself: from where, and with how many bytes. What is left to read after a few
+/// reads keeps the socket readable, so the task has its turn again behind the others.
 fn introduced(link: &mut UdpLink, from: SocketAddr) -> io::Result<Option<(SocketAddr, usize)>> {
     let mut reads = ReadBuffer::new();
     let mut plan = ReceivePlan::new();
     plan.reset(1);
     plan.top_up(ReadBuffer::READ_BYTES);
-    loop {
+    for _ in 0..MOST_READS {
         match link.receive(&plan, &BufferTable::new(), &mut reads)? {
-            ReadOutcome::Empty => return Ok(None),
+            ReadOutcome::Empty => break,
             ReadOutcome::Unreachable => {}
             ReadOutcome::Received(received) => {
                 let mut pieces = Vec::new();
@@ -194,6 +200,7 @@ fn introduced(link: &mut UdpLink, from: SocketAddr) -> io::Result<Option<(Socket
             }
         }
     }
+    Ok(None)
 }
 
 /// The same over VRP.
@@ -245,6 +252,19 @@ async fn open_vrp(
     Ok((Carrier::Vrp(carrier), control, peer))
 }
 
+/// A socket of A1 where no connection is open yet. Left alone it would give a peer that is silent time for its last words, and
+/// the thread answers nobody meanwhile.
+struct Unopened(Option<a1::Socket>);
+
+impl Drop for Unopened {
+    fn drop(&mut self) {
+        if let Some(socket) = self.0.take() {
+            socket.shut_down();
+            socket.abort();
+        }
+    }
+}
+
 /// The same over A1.
 pub(super) fn a1(
     at: SocketAddr,
@@ -258,27 +278,32 @@ pub(super) fn a1(
     socket.listen(1)?;
     let port = socket.local_addr().port();
     let &Agreed { client, nonce, .. } = agreed;
+    let mut unopened = Unopened(Some(socket));
     let future = async move {
         loop {
+            let Some(socket) = &unopened.0 else { return Done::Failed };
             let Ok(connection) = socket.accept_async().await else { return Done::Failed };
             let peer = connection.peer_addr();
-            // Somebody else may come to this port as well.
-            if host_of(peer) == host_of(client) {
-                let control = loop {
-                    let Ok(Some(first)) = connection.recv_async().await else { return Done::Failed };
-                    match Control::parse(&first.data, Some(nonce)) {
-                        Ok(control) => break control,
-                        // What a source sent to the others before OPEN is not for us; and OPEN may be lost.
-                        Err(_) if receivers != Receivers::One || is_raw => {}
-                        Err(_) => return Done::Failed,
-                    }
-                };
-                socket.stop_listening();
-                let carrier = A1::new(socket, connection, nonce);
-                carrier.answer();
-                let carrier = Carrier::A1(if receivers == Receivers::One { carrier } else { carrier.of_many() });
-                return Done::Open(Box::new((carrier, control, peer)));
+            if host_of(peer) != host_of(client) {
+                // Somebody else may come to this port as well.
+                connection.abort();
+                continue;
             }
+            let control = loop {
+                let Ok(Some(first)) = connection.recv_async().await else { return Done::Failed };
+                match Control::parse(&first.data, Some(nonce)) {
+                    Ok(control) => break control,
+                    // What a source sent to the others before OPEN is not for us; and OPEN may be lost.
+                    Err(_) if receivers != Receivers::One || is_raw => {}
+                    Err(_) => return Done::Failed,
+                }
+            };
+            socket.stop_listening();
+            let Some(socket) = unopened.0.take() else { return Done::Failed };
+            let carrier = A1::new(socket, connection, nonce);
+            carrier.answer();
+            let carrier = Carrier::A1(if receivers == Receivers::One { carrier } else { carrier.of_many() });
+            return Done::Open(Box::new((carrier, control, peer)));
         }
     };
     Ok((port, future))
@@ -287,8 +312,24 @@ pub(super) fn a1(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pinnace_wire::zcrp::encode_idle;
+    use std::net::UdpSocket;
     use std::sync::mpsc;
     use std::thread;
+
+    #[test]
+    fn datagrams_that_introduce_nobody_do_not_hold_up_the_thread() {
+        let mut link = UdpLink::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::default()).unwrap();
+        let to = link.local_address().unwrap();
+        let others = UdpSocket::bind("127.0.0.1:0").unwrap();
+        for _ in 0..100 {
+            others.send_to(&[0], to).unwrap();
+        }
+        others.send_to(&encode_idle(0), to).unwrap();
+        let from = others.local_addr().unwrap();
+        assert_eq!(introduced(&mut link, from).unwrap(), None, "others have their turn first");
+        assert_eq!(introduced(&mut link, from).unwrap().map(|found| found.0), Some(from));
+    }
 
     #[test]
     fn nothing_long_is_collected_of_whoever_has_not_said_who_it_is() {

@@ -5,13 +5,13 @@
 
 use super::cookie::Cookies;
 use super::decision::{Refusal, decide};
-use super::natives::{self, Agreed, Done, Native};
+use super::natives::{self, Agreed, Done, MOST_READS, Native};
 use super::socket::{Asked, Socket};
 use super::task::Task;
 use super::wire::{Answer, Control, Hello, Status, VERSION, whole};
 use super::{class, host, number};
 use crate::Error;
-use crate::carrier::{Carrier, Framed, piece_bytes};
+use crate::carrier::{Carrier, Carry, Framed, piece_bytes};
 use crate::daemon::{Client, Registration};
 use crate::endpoint::{Connection, EndpointOptions, Parts};
 use crate::network::host_of;
@@ -33,9 +33,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(250);
 /// Answers a second, and at once.
 const MOST_ANSWERS: f64 = 2000.0;
-/// Datagrams that are read before others have their turn.
-const MOST_READS: usize = 64;
-/// Sockets of methods that are there for many: one a method, local address and kind of network.
+/// Sockets of methods that are there for many: one a method, local address and kind of network. One more takes the place of
+/// one where nobody is expected.
 const MOST_NATIVES: usize = 64;
 
 /// What the thread and those who listen share.
@@ -122,6 +121,7 @@ impl Shared {
         let mut inbox = self.lock();
         if inbox.limits.is_none() {
             drop(inbox);
+            connection.give_up();
             return;
         }
         inbox.waiting.push_back(connection);
@@ -143,27 +143,8 @@ pub(crate) struct Server {
 impl Server {
     pub(crate) fn start(address: SocketAddr, options: &EndpointOptions) -> Result<Self, Error> {
         let failed = |error| Error::io(format!("cannot listen on {address}"), error);
-        let socket = Socket::bind(address, options.next_fault().as_ref()).map_err(failed)?;
-        let local = socket.local_addr().ok_or_else(|| failed(io::ErrorKind::AddrNotAvailable.into()))?;
-        let shared = Arc::new(Shared {
-            inbox: Mutex::default(),
-            arrived: Condvar::new(),
-            thread: Arc::new(WakeFd::new().map_err(failed)?),
-            watch: WakeFd::new().map_err(failed)?,
-        });
-        let serving = Serving {
-            shared: Arc::clone(&shared),
-            socket,
-            local,
-            options: options.clone(),
-            cookies: Cookies::new(),
-            allowance: (MOST_ANSWERS, Instant::now()),
-            natives: Vec::new(),
-            tasks: Vec::new(),
-            expected: BTreeMap::new(),
-            registration: None,
-            host: host::identity(),
-        };
+        let serving = Serving::bind(address, options).map_err(failed)?;
+        let (shared, local) = (Arc::clone(&serving.shared), serving.local);
         let thread = std::thread::Builder::new().name("pinnace-rendezvous".into()).spawn(move || serving.run());
         Ok(Self { shared, local, thread: Some(thread.map_err(failed)?) })
     }
@@ -209,6 +190,30 @@ struct Serving {
 }
 
 impl Serving {
+    fn bind(address: SocketAddr, options: &EndpointOptions) -> io::Result<Self> {
+        let socket = Socket::bind(address, options.next_fault().as_ref())?;
+        let local = socket.local_addr().ok_or(io::ErrorKind::AddrNotAvailable)?;
+        let shared = Shared {
+            inbox: Mutex::default(),
+            arrived: Condvar::new(),
+            thread: Arc::new(WakeFd::new()?),
+            watch: WakeFd::new()?,
+        };
+        Ok(Self {
+            shared: Arc::new(shared),
+            socket,
+            local,
+            options: options.clone(),
+            cookies: Cookies::new(),
+            allowance: (MOST_ANSWERS, Instant::now()),
+            natives: Vec::new(),
+            tasks: Vec::new(),
+            expected: BTreeMap::new(),
+            registration: None,
+            host: host::identity(),
+        })
+    }
+
     fn run(mut self) {
         while !self.shared.lock().is_over {
             let readable = self.sleep();
@@ -383,14 +388,35 @@ impl Serving {
     /// The socket of a method that is there for many.
     fn native(&mut self, method: Method, at: SocketAddr, is_ours: bool) -> Result<usize, Error> {
         let is_it = |native: &Native| (native.method, native.at, native.is_ours) == (method, at, is_ours);
+        let now = Instant::now();
         if let Some(index) = self.natives.iter().position(is_it) {
+            self.natives[index].used = now;
             return Ok(index);
         }
+        let mut place = None;
         if self.natives.len() >= MOST_NATIVES {
-            return Err(Error::io("too many sockets of methods", io::ErrorKind::QuotaExceeded.into()));
+            let full = || Error::io("too many sockets of methods", io::ErrorKind::QuotaExceeded.into());
+            place = Some(self.idle_native().ok_or_else(full)?);
         }
-        self.natives.push(Native::open(method, at, is_ours, &self.options)?);
-        Ok(self.natives.len() - 1)
+        let native = Native::open(method, at, is_ours, &self.options)?;
+        let Some(index) = place else {
+            self.natives.push(native);
+            return Ok(self.natives.len() - 1);
+        };
+        let old = std::mem::replace(&mut self.natives[index], native);
+        // Those who were accepted keep the socket. Where nobody is left, it still has a second for its last words.
+        let closing = std::thread::Builder::new().name("pinnace-closing".into());
+        let _ = closing.spawn(move || drop(old));
+        Ok(index)
+    }
+
+    /// Where nobody is expected, and nothing waits: of these, the one that was used least of late.
+    fn idle_native(&self) -> Option<usize> {
+        let is_used = |index| {
+            self.expected.values().any(|expected| expected.native == Some(index))
+                || self.tasks.iter().any(|task| task.accepts == Some(index))
+        };
+        (0..self.natives.len()).filter(|index| !is_used(*index)).min_by_key(|index| self.natives[*index].used)
     }
 
     /// Somebody is expected there.
@@ -469,9 +495,11 @@ impl Serving {
     /// Shows a connection to whoever listens, if it was expected.
     fn finish(&mut self, carrier: Carrier, control: &Control, peer: SocketAddr) {
         let nonce = control.nonce;
-        let Some(expected) = self.expected.get(&nonce) else { return };
-        let is_it = expected.method == Method::SharedMemory || host_of(expected.client) == host_of(peer);
-        if !is_it {
+        let is_it =
+            |expected: &Expected| expected.method == Method::SharedMemory || host_of(expected.client) == host_of(peer);
+        if !self.expected.get(&nonce).is_some_and(is_it) {
+            // It must not end in order: that takes time, and others wait for this thread.
+            carrier.abort(Instant::now());
             return;
         }
         let Some(Expected { service, path, method, native, .. }) = self.expected.remove(&nonce) else { return };
@@ -497,3 +525,6 @@ impl Serving {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

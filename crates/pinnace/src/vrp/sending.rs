@@ -5,7 +5,7 @@ use super::port;
 use super::sender::{End, rescue};
 use super::{Progress, Sent};
 use crate::{Error, Unsent};
-use pinnace_runtime::WaitError;
+use pinnace_runtime::{WaitError, Waiting};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,11 +20,12 @@ pub struct Sending {
     /// `None` once the result has been handed out.
     end: Option<Arc<End>>,
     ticket: u64,
+    waiting: Waiting,
 }
 
 impl Sending {
     pub(super) fn new(end: Arc<End>, ticket: u64) -> Self {
-        Self { end: Some(end), ticket }
+        Self { end: Some(end), ticket, waiting: Waiting::default() }
     }
 
     /// Tells the frames of one sender apart.
@@ -104,7 +105,7 @@ impl Future for Sending {
         let Some(end) = self.end.take() else {
             return Poll::Ready(Err(Unsent::new(None, Error::Timeout)));
         };
-        match end.port.poll_wait(context, |state| state.take(ticket)) {
+        match end.port.poll_wait(context, &mut self.waiting, |state| state.take(ticket)) {
             Poll::Pending => {
                 self.end = Some(end);
                 Poll::Pending

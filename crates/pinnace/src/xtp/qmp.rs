@@ -1,7 +1,7 @@
 //! What QMP needs of an endpoint: XTP set up as its profile says.
 
 use super::port::{self, Bound, Call, End, Names, deadline};
-use super::reading::{Look, first};
+use super::reading::{Look, Partial, first};
 use super::{Connection, Endpoint, Options, SendOptions, Service, ether, sending};
 use crate::counters::Seen;
 use crate::{Error, Idle, Message, qmp};
@@ -33,6 +33,17 @@ const WORTH_TAKING: u64 = 8 << 10;
 
 fn no_room() -> Error {
     Error::io("no qbuf for what has arrived: free some, or make the pool larger", io::ErrorKind::OutOfMemory.into())
+}
+
+/// Bytes that were collected and that nobody could take; `None`: there are none.
+fn take_collected(partial: &mut Partial, pool: &Pool) -> Option<Result<Qbuf, Error>> {
+    let len = partial.len().min(pool.max_len());
+    if len == 0 {
+        return None;
+    }
+    let Some(mut qbuf) = pool.alloc(len) else { return Some(Err(no_room())) };
+    partial.drain_into(&mut qbuf);
+    Some(Ok(qbuf))
 }
 
 /// Storage that is a pool's qbufs.
@@ -240,17 +251,19 @@ impl Connection {
     }
 
     fn take_storage(&self, pool: &Pool) -> Result<Look<Qbuf>, Error> {
-        let mut partial = self.partial();
         if self.is_shut() {
             return Ok(Look::Ended);
         }
-        if partial.len() > 0 {
-            let len = partial.len().min(pool.max_len());
-            let mut qbuf = pool.alloc(len).ok_or_else(no_room)?;
-            partial.drain_into(&mut qbuf);
-            return Ok(Look::Found(qbuf));
+        if let Some(collected) = take_collected(&mut self.partial(), pool) {
+            return collected.map(Look::Found);
         }
         let taken = self.end.port.call(|Call { now, engine, memory, .. }| {
+            // Held in here only: behind it tasks are woken, which may read at once.
+            let mut partial = self.partial();
+            let collected = take_collected(&mut partial, pool);
+            if collected.is_some() {
+                return collected;
+            }
             let range = engine.take_area(now, self.id, WORTH_TAKING)?;
             let (offset, len) = (range.offset as usize, range.len as usize);
             let copy = match memory.take_owner(range.buffer).map(|owner| owner.downcast::<Qbuf>()) {
@@ -282,13 +295,12 @@ impl Connection {
             memory.recycle(copy);
             Some(result)
         })?;
-        drop(partial);
         match taken {
             Some(Ok(qbuf)) => return Ok(Look::Found(qbuf)),
             Some(Err(error)) => return Err(error),
             None => {}
         }
-        self.look(|call, _, readable| {
+        self.look(|call, _, _, readable| {
             if readable.len == 0 {
                 return Ok((0, None));
             }

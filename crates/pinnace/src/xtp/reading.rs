@@ -1,7 +1,7 @@
 //! The receiving half of an association, for applications.
 //!
 //! Always true: a byte is copied at most once on its way from the ring to the application; what was lost of a stream
-//! without errors reads as zeros.
+//! without errors reads as zeros; nobody calls the endpoint while holding what was collected.
 
 use super::exchange::{Exchange, Full};
 use super::port::{Call, deadline};
@@ -68,6 +68,27 @@ impl Partial {
     /// Bytes that are here.
     pub(super) fn len(&self) -> usize {
         self.message.data.len()
+    }
+
+    /// Copies bytes that are here, and leaves them; `None`: there are none.
+    fn peek(&self, into: &mut [u8]) -> Option<usize> {
+        let bytes = &self.message.data;
+        let len = bytes.len().min(into.len());
+        into[..len].copy_from_slice(&bytes[..len]);
+        (len > 0).then_some(len)
+    }
+
+    /// The same, and takes them.
+    fn read(&mut self, into: &mut [u8]) -> Option<usize> {
+        let len = self.peek(into)?;
+        self.message.data.drain(..len);
+        self.message.holes.clear();
+        Some(len)
+    }
+
+    /// What was collected has been read, so that it is no message any more.
+    fn settle(&mut self) {
+        self.has_begun &= !self.message.data.is_empty();
     }
 
     fn take(&mut self, eom: bool) -> Received {
@@ -150,11 +171,13 @@ impl Connection {
     pub(crate) fn copy_message(&self, into: &mut [u8], deadline: Option<Instant>) -> Result<Copied, Error> {
         self.check_ring()?;
         self.end.port.wait_until(|state| self.may_read(state), deadline)?;
-        let partial = self.partial();
-        if partial.has_begun {
+        if self.partial().has_begun {
             return Ok(Copied::Nothing);
         }
-        let looked = self.look(|call, connection, readable| {
+        let looked = self.look(|call, connection, partial, readable| {
+            if partial.has_begun {
+                return Ok((0, Some(Copied::Nothing)));
+            }
             let Some(len) = readable.message else { return Ok((0, Some(Copied::Nothing))) };
             let most = into.len() as u64;
             let into = into.get_mut(..len as usize).ok_or(Error::MessageTooLong(most))?;
@@ -194,9 +217,8 @@ impl Connection {
     /// Collects what is there of a message of at most `most` bytes. The outer `None`: not all of it.
     fn take_message(&self, most: u64) -> Result<Option<Option<Received>>, Error> {
         self.check_ring()?;
-        let mut partial = self.partial();
         let most = self.end.longest_message.min(most);
-        let look = self.look(|call, connection, readable| {
+        let look = self.look(|call, connection, partial, readable| {
             let take = readable.message.unwrap_or(readable.len);
             if partial.message.data.len() as u64 + take > most {
                 return Err(Error::MessageTooLong(most));
@@ -210,12 +232,15 @@ impl Connection {
             debug_assert_eq!(partial.message.data.len() - from, take as usize);
             // A few packets can say that a gibibyte is missing: it is not collected as zeros.
             let is_endless = readable.message.is_none() && connection.is_hole(call, take);
-            Ok((take, (readable.message.is_some() || is_endless).then_some(!is_endless)))
+            let is_over = readable.message.is_some() || is_endless;
+            Ok((take, is_over.then(|| partial.take(!is_endless))))
         })?;
         Ok(match look {
-            Look::Found(eom) => Some(Some(partial.take(eom))),
-            Look::Ended if partial.has_begun => Some(Some(partial.take(false))),
-            Look::Ended => Some(None),
+            Look::Found(received) => Some(Some(received)),
+            Look::Ended => {
+                let mut partial = self.partial();
+                Some(partial.has_begun.then(|| partial.take(false)))
+            }
             Look::Nothing => None,
         })
     }
@@ -251,9 +276,11 @@ impl Connection {
     /// Shows `take` what can be read, until it says that it has found what it wants. It says how many bytes it took.
     pub(super) fn look<R>(
         &self,
-        mut take: impl FnMut(&mut Call<'_>, &Self, Readable) -> Result<(u64, Option<R>), Error>,
+        mut take: impl FnMut(&mut Call<'_>, &Self, &mut Partial, Readable) -> Result<(u64, Option<R>), Error>,
     ) -> Result<Look<R>, Error> {
         let looked = self.end.port.call(|mut call| {
+            // Held in here only: behind it tasks are woken, which may read at once.
+            let mut partial = self.partial();
             let end = call.state.association(self.place).and_then(|association| association.closed);
             let set = |call: &mut Call<'_>, is_readable| {
                 if let Some(association) = call.state.association(self.place) {
@@ -274,7 +301,7 @@ impl Connection {
                         _ => Ok(Look::Nothing),
                     };
                 }
-                let result = take(&mut call, self, readable);
+                let result = take(&mut call, self, &mut partial, readable);
                 if let Ok((taken, _)) = &result {
                     call.engine.consume(call.now, self.id, *taken);
                 }
@@ -353,33 +380,26 @@ impl Connection {
 
     /// Bytes that were collected for a message which is not asked for now.
     fn take_partial(&self, into: &mut [u8]) -> Option<usize> {
-        let mut partial = self.partial();
         if into.is_empty() || self.is_shut() {
             return Some(0);
         }
-        let bytes = &mut partial.message.data;
-        let take = bytes.len().min(into.len());
-        if take == 0 {
-            return None;
-        }
-        into[..take].copy_from_slice(&bytes[..take]);
-        bytes.drain(..take);
-        partial.message.holes.clear();
-        Some(take)
+        self.partial().read(into)
     }
 
     /// Copies what is there without taking it; the outer `None`: nothing is.
     pub(super) fn peek_bytes(&self, into: &mut [u8]) -> Result<Option<usize>, Error> {
-        let partial = self.partial();
         if into.is_empty() || self.is_shut() {
             return Ok(Some(0));
         }
-        let collected = partial.message.data.len().min(into.len());
-        if collected > 0 {
-            into[..collected].copy_from_slice(&partial.message.data[..collected]);
-            return Ok(Some(collected));
+        let collected = self.partial().peek(into);
+        if collected.is_some() {
+            return Ok(collected);
         }
-        let look = self.look(|call, connection, readable| {
+        let look = self.look(|call, connection, partial, readable| {
+            let collected = partial.peek(into);
+            if collected.is_some() {
+                return Ok((0, collected));
+            }
             let mut at = 0;
             for part in first(&readable, readable.len.min(into.len() as u64)) {
                 let bytes = call.memory.bytes(part);
@@ -403,8 +423,11 @@ impl Connection {
         if self.is_shut() {
             return Ok(Some(0));
         }
-        let mut partial = self.partial();
-        let look = self.look(|call, connection, readable| {
+        let look = self.look(|call, connection, partial, readable| {
+            let collected = partial.read(into);
+            if collected.is_some() {
+                return Ok((0, collected));
+            }
             let take = readable.len.min(into.len() as u64);
             let mut at = 0;
             for part in first(&readable, take) {
@@ -417,7 +440,7 @@ impl Connection {
             }
             Ok((take, (take > 0).then_some(take as usize)))
         })?;
-        partial.has_begun = false;
+        self.partial().settle();
         Ok(match look {
             Look::Found(taken) => Some(taken),
             Look::Ended => Some(0),
@@ -446,7 +469,7 @@ impl Connection {
             }
             drop(partial);
             self.end.port.wait_until(|state| self.may_read(state), None)?;
-            let look = self.look(|call, connection, readable| {
+            let look = self.look(|call, connection, _, readable| {
                 if readable.len == 0 {
                     // An empty message.
                     return Ok((0, None));
@@ -569,7 +592,7 @@ impl Connection {
 
     /// What has come into the buffers is the application's. Returns how the stream has ended, if it has.
     fn settle_bulk(&self) -> Result<Option<Result<(), Error>>, Error> {
-        let look = self.look(|call, connection, readable| {
+        let look = self.look(|call, connection, _, readable| {
             let take = readable.message.unwrap_or(readable.len);
             if let Some(association) = call.state.association(connection.place) {
                 association.taken_bytes += take;
@@ -650,5 +673,38 @@ impl io::Read for &Connection {
 impl io::Read for Connection {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         Ok(Connection::read(self, into)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inline;
+    use crate::xtp::{Close, Endpoint, Options, Services};
+    use std::sync::{Arc, mpsc};
+    use std::thread;
+
+    #[test]
+    fn a_task_that_runs_while_it_is_woken_may_receive() {
+        const LONG: Duration = Duration::from_secs(5);
+        let server = Endpoint::bind("127.0.0.1:0", &Options::default()).unwrap();
+        let listener = server.listen(Services::ALL).unwrap();
+        let client = Endpoint::client_of(server.local_addr(), &Options::default()).unwrap();
+        let here = client.connect_with(server.local_addr(), client.block(Service::Connection)).unwrap();
+        drop(here.send_bytes(b"ahoy".to_vec()).unwrap());
+        let there = Arc::new(listener.accept().unwrap().into_connection().unwrap());
+        there.end.port.wait_until(|state| there.may_read(state), deadline(LONG)).unwrap();
+        let (told, tells) = mpsc::channel();
+        let task = Arc::clone(&there);
+        inline::run(async move {
+            let _ = task.wait_closed_async().await;
+            let _ = task.recv_timeout(Duration::ZERO);
+            let _ = told.send(());
+        });
+        there.end.port.set_worker_reads(false).unwrap();
+        here.close(Close::Forced).unwrap();
+        thread::sleep(Duration::from_millis(100));
+        inline::repeat(move || drop(there.take_message(u64::MAX)));
+        assert_eq!(tells.recv_timeout(LONG), Ok(()));
     }
 }

@@ -7,7 +7,7 @@ use super::exchange::Place;
 use super::port::{Call, End, deadline};
 use crate::zcrp::Progress;
 use crate::{Error, Message, Unsent};
-use pinnace_runtime::WaitError;
+use pinnace_runtime::{WaitError, Waiting};
 use pinnace_xtp::{ContextId, Output, Refused};
 use std::future::Future;
 use std::io;
@@ -192,11 +192,12 @@ pub struct Sending {
     end: Option<Arc<End>>,
     place: Place,
     number: u64,
+    waiting: Waiting,
 }
 
 impl Sending {
     pub(super) fn new(end: &Arc<End>, place: Place, number: u64) -> Self {
-        Self { end: Some(Arc::clone(end)), place, number }
+        Self { end: Some(Arc::clone(end)), place, number, waiting: Waiting::default() }
     }
 
     /// Waits until the peer has acknowledged the message (of a stream without errors, or an unacknowledged datagram:
@@ -254,8 +255,9 @@ impl Future for Sending {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let (place, number) = (self.place, self.number);
-        let Some(end) = &self.end else { return Poll::Ready(Err(Unsent::new(None, Error::Timeout))) };
-        let polled = end.port.poll_wait(context, |state| state.take_sent(place, number));
+        let Self { end, waiting, .. } = &mut *self;
+        let Some(end) = end else { return Poll::Ready(Err(Unsent::new(None, Error::Timeout))) };
+        let polled = end.port.poll_wait(context, waiting, |state| state.take_sent(place, number));
         let Poll::Ready(outcome) = polled else { return Poll::Pending };
         self.end = None;
         Poll::Ready(match outcome {

@@ -18,6 +18,9 @@ use pinnace_wire::zcrp::{TRAILER_BYTES, Trailer};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
+/// Reads that introduce nobody, before it is looked whether the time is over.
+const STRANGERS_A_LOOK: usize = 64;
+
 /// A bound socket that waits for its peer. One listener becomes one endpoint.
 #[derive(Debug)]
 pub struct Listener {
@@ -109,23 +112,30 @@ impl Listener {
         plan.reset(1);
         plan.top_up(ReadBuffer::READ_BYTES);
         loop {
-            match self.link.receive(&plan, &memory, &mut reads).map_err(failed)? {
-                ReadOutcome::Received(received) => {
-                    let mut pieces = Vec::new();
-                    // Others may have come with it in one read, such as a request of its own: they come again.
-                    reads.pieces(received.segment.min(received.bytes), &mut pieces);
-                    let idle = is_idle(&pieces.concat());
-                    if let (true, Address::Inet(peer)) = (idle && !received.truncated, received.meta.source) {
-                        return Ok((peer, Candidate::of(&received), Introduction { bytes: received.bytes }));
+            let mut is_empty = false;
+            for _ in 0..STRANGERS_A_LOOK {
+                match self.link.receive(&plan, &memory, &mut reads).map_err(failed)? {
+                    ReadOutcome::Received(received) => {
+                        let mut pieces = Vec::new();
+                        // Others may have come with it in one read, such as a request of its own: they come again.
+                        reads.pieces(received.segment.min(received.bytes), &mut pieces);
+                        let idle = is_idle(&pieces.concat());
+                        if let (true, Address::Inet(peer)) = (idle && !received.truncated, received.meta.source) {
+                            return Ok((peer, Candidate::of(&received), Introduction { bytes: received.bytes }));
+                        }
+                    }
+                    ReadOutcome::Unreachable => {}
+                    ReadOutcome::Empty => {
+                        is_empty = true;
+                        break;
                     }
                 }
-                ReadOutcome::Unreachable => {}
-                ReadOutcome::Empty => {
-                    if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-                        return Err(Error::Timeout);
-                    }
-                    sleep(&self.link, deadline);
-                }
+            }
+            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                return Err(Error::Timeout);
+            }
+            if is_empty {
+                sleep(&self.link, deadline);
             }
         }
     }
@@ -152,4 +162,23 @@ fn sleep(link: &UdpLink, deadline: Option<Instant>) {
     let mut entry = libc::pollfd { fd: link.descriptors().readable, events: libc::POLLIN, revents: 0 };
     // SAFETY: one live entry, and the count says so.
     unsafe { libc::poll(&raw mut entry, 1, timeout) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pinnace_wire::zcrp::encode_idle;
+    use std::net::UdpSocket;
+
+    #[test]
+    fn a_deadline_counts_while_others_send_what_introduces_nobody() {
+        let listener = Listener::bind("127.0.0.1:0", &Options::default()).unwrap();
+        let to = listener.local_addr().unwrap();
+        let others = UdpSocket::bind("127.0.0.1:0").unwrap();
+        for _ in 0..100 {
+            others.send_to(&[0], to).unwrap();
+        }
+        others.send_to(&encode_idle(0), to).unwrap();
+        assert!(matches!(listener.accept_timeout(Duration::ZERO), Err(Error::Timeout)));
+    }
 }

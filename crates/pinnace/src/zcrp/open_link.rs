@@ -18,6 +18,8 @@ use std::io;
 
 /// Candidates at most; another one takes the place of the oldest.
 const CANDIDATES: usize = 64;
+/// Reads that are for nobody, before whoever drives looks after other things: a flood of them must not keep it here.
+const STRANGERS_A_LOOK: usize = 64;
 
 /// Who has introduced itself.
 #[derive(Clone, Copy, Debug)]
@@ -173,7 +175,7 @@ impl Link for OpenLink {
     }
 
     fn receive(&mut self, plan: &ReceivePlan, memory: &BufferTable, pool: &mut ReadBuffer) -> io::Result<ReadOutcome> {
-        loop {
+        for _ in 0..STRANGERS_A_LOOK {
             let is_settled = self.candidates.is_empty();
             match self.link.receive(plan, memory, pool)? {
                 ReadOutcome::Received(mut read) if !is_settled => {
@@ -184,6 +186,8 @@ impl Link for OpenLink {
                 outcome => return Ok(outcome),
             }
         }
+        // What is left keeps the socket readable.
+        Ok(ReadOutcome::Empty)
     }
 
     fn allow_fragmentation(&mut self) -> bool {
@@ -267,6 +271,25 @@ mod tests {
             let expected = if sends { (12, 0) } else { (TRAILER_BYTES, 3) };
             assert_eq!((said.bytes, link.candidates.len()), expected);
         }
+    }
+
+    #[test]
+    fn datagrams_that_introduce_nobody_end_a_look() {
+        let link = UdpLink::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::default()).unwrap();
+        let address = link.local_address().unwrap();
+        let mut link = OpenLink::new(link, Candidate::of(&of_nobody("127.0.0.2:0")), false);
+        let others = UdpSocket::bind("127.0.0.1:0").unwrap();
+        for _ in 0..100 {
+            others.send_to(&[0], address).unwrap();
+        }
+        others.send_to(&encode_idle(0), address).unwrap();
+        let mut plan = ReceivePlan::new();
+        plan.reset(1);
+        plan.top_up(ReadBuffer::READ_BYTES);
+        let mut pool = ReadBuffer::new();
+        let mut look = || link.receive(&plan, &BufferTable::new(), &mut pool).unwrap();
+        assert!(matches!(look(), ReadOutcome::Empty), "whoever drives has other things to do as well");
+        assert!(matches!(look(), ReadOutcome::Received(_)));
     }
 
     #[test]

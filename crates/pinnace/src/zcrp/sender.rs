@@ -5,7 +5,7 @@ use super::exchange::Outcome;
 use super::port::{self, Port};
 use super::{Options, Progress};
 use crate::{Error, Message, Unsent};
-use pinnace_runtime::{Call, WaitError};
+use pinnace_runtime::{Call, WaitError, Waiting};
 use pinnace_zcrp::{Refused, SenderCounters};
 use std::future::Future;
 use std::net::ToSocketAddrs;
@@ -68,7 +68,9 @@ impl Sender {
             }
         };
         match self.port.call(call) {
-            Ok(Ok((number, ticket))) => Ok(Sending { port: Some(self.port.clone()), number, ticket }),
+            Ok(Ok((number, ticket))) => {
+                Ok(Sending { port: Some(self.port.clone()), number, ticket, waiting: Waiting::default() })
+            }
             Ok(Err((message, error))) => Err(Unsent::new(message, error)),
             Err(error) => Err(Unsent::new(None, error)),
         }
@@ -159,6 +161,7 @@ pub struct Sending {
     port: Option<Port>,
     number: u64,
     ticket: u64,
+    waiting: Waiting,
 }
 
 /// A message on its way in. Dropping it lets the message come, and its buffer be freed at the end.
@@ -167,11 +170,12 @@ pub struct Receiving {
     port: Option<Port>,
     number: u64,
     ticket: u64,
+    waiting: Waiting,
 }
 
 impl Receiving {
     pub(super) fn new(port: Port, number: u64, ticket: u64) -> Self {
-        Self { port: Some(port), number, ticket }
+        Self { port: Some(port), number, ticket, waiting: Waiting::default() }
     }
 }
 
@@ -254,10 +258,11 @@ macro_rules! under_way {
 
             fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
                 let ticket = self.ticket;
-                let Some(port) = &self.port else {
+                let Self { port, waiting, .. } = &mut *self;
+                let Some(port) = port else {
                     return Poll::Ready(Err(Unsent::new(None, Error::Timeout)));
                 };
-                let polled = port.poll_wait(context, |state| state.$lane.take(ticket));
+                let polled = port.poll_wait(context, waiting, |state| state.$lane.take(ticket));
                 let Poll::Ready(outcome) = polled else { return Poll::Pending };
                 self.port = None;
                 Poll::Ready(match outcome {

@@ -1,0 +1,128 @@
+//! Tasks that wait: who is woken when something has changed.
+//!
+//! Always true: a waker is kept no longer than its task waits; what is left of those that have stopped is at most as much as
+//! those that wait, and a little.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+
+/// What a list and a task share: the waker, from when the task was told to wait until it is woken.
+#[derive(Debug, Default)]
+struct Slot(Mutex<Option<Waker>>);
+
+impl Slot {
+    fn lock(&self) -> MutexGuard<'_, Option<Waker>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A task's place among those that [`Endpoint::poll_wait`](crate::Endpoint::poll_wait) has told to wait, of one endpoint. The
+/// task is not woken any more when this is dropped.
+#[derive(Debug, Default)]
+pub struct Waiting(Option<Arc<Slot>>);
+
+impl Waiting {
+    /// There is nothing to wait for any more.
+    pub(crate) fn stop(&mut self) {
+        if let Some(slot) = self.0.take() {
+            let waker = slot.lock().take();
+            // Not under the lock: with it a task may go, which waits itself.
+            drop(waker);
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// The tasks of an endpoint that wait.
+#[derive(Debug, Default)]
+pub(crate) struct Wakers(Vec<Arc<Slot>>);
+
+impl Wakers {
+    /// From now on the task is woken. Returns a waker that is not needed any more, to be dropped where no lock is held.
+    pub(crate) fn add(&mut self, waiting: &mut Waiting, waker: &Waker) -> Option<Waker> {
+        let slot = waiting.0.get_or_insert_default();
+        let mut place = slot.lock();
+        match &*place {
+            Some(known) if known.will_wake(waker) => None,
+            Some(_) => place.replace(waker.clone()),
+            None => {
+                *place = Some(waker.clone());
+                drop(place);
+                if self.0.len() == self.0.capacity() {
+                    self.0.retain(is_waiting);
+                }
+                self.0.push(Arc::clone(slot));
+                None
+            }
+        }
+    }
+
+    /// Whether nobody waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        !self.0.iter().any(is_waiting)
+    }
+
+    /// Wakes all, who may do anything meanwhile.
+    pub(crate) fn wake(self) {
+        for slot in self.0 {
+            let waker = slot.lock().take();
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        }
+    }
+}
+
+/// Whether the task is there still.
+fn is_waiting(slot: &Arc<Slot>) -> bool {
+    Arc::strong_count(slot) > 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::task::Wake;
+
+    #[derive(Default)]
+    struct Task(AtomicU32);
+
+    impl Wake for Task {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn each_is_woken_once_by_the_waker_that_it_gave_last() {
+        let [old, new] = [(); 2].map(|()| Arc::new(Task::default()));
+        let [old_waker, new_waker] = [&old, &new].map(|task| Waker::from(Arc::clone(task)));
+        let (mut wakers, mut waiting) = (Wakers::default(), Waiting::default());
+        assert!(wakers.add(&mut waiting, &old_waker).is_none() && wakers.add(&mut waiting, &old_waker).is_none());
+        assert!(wakers.add(&mut waiting, &new_waker).is_some());
+        std::mem::take(&mut wakers).wake();
+        assert!(wakers.is_empty());
+        // Woken, it waits again.
+        assert!(wakers.add(&mut waiting, &new_waker).is_none() && !wakers.is_empty());
+        wakers.wake();
+        assert_eq!((old.0.load(Ordering::Relaxed), new.0.load(Ordering::Relaxed)), (0, 2));
+    }
+
+    #[test]
+    fn of_those_that_have_stopped_little_is_left() {
+        let (mut wakers, mut stays) = (Wakers::default(), Waiting::default());
+        assert!(wakers.add(&mut stays, Waker::noop()).is_none());
+        for _ in 0..10_000 {
+            assert!(wakers.add(&mut Waiting::default(), Waker::noop()).is_none());
+        }
+        assert!(wakers.0.len() <= 16, "{}", wakers.0.len());
+        assert!(!wakers.is_empty());
+        drop(stays);
+        assert!(wakers.is_empty());
+    }
+}

@@ -1,0 +1,79 @@
+//! What some clients do, and what the others feel of it.
+
+use super::*;
+use crate::Endpoint;
+use crate::a1::{self, Full};
+use crate::carrier::{most_of, qos_of};
+use crate::rendezvous::client::{self, Agreed as Told};
+use crate::rendezvous::wire::Kind;
+use std::thread;
+
+/// Agrees on this method with whoever listens at `to`; returns the name of the attempt as well.
+fn ask(to: SocketAddr, method: Method) -> (u64, Result<Told, Error>) {
+    let (nonce, path) = (client::random(), Path::of_class(PathClass::Cluster));
+    (nonce, client::ask(to, nonce, &Service::new().to_string(), &path, &[method], None))
+}
+
+/// Comes to A1, and falls silent when it has said the first message: what it gets is not even read.
+fn say_and_fall_silent(agreed: &Told, first: Vec<u8>) -> a1::Socket {
+    let options = EndpointOptions { worker: false, ..EndpointOptions::default() };
+    let service = Service::new();
+    let socket = a1::Socket::client_of(agreed.to, most_of(&service), &options.a1(true, false)).unwrap();
+    let connection = socket.connect_timeout(agreed.to, qos_of(&service), Duration::from_secs(5)).unwrap();
+    connection.send(first, Full::Report).unwrap();
+    // One turn, in which it leaves, and may be acknowledged; nobody reads what comes of it.
+    let _ = connection.flush_timeout(Duration::ZERO);
+    thread::sleep(Duration::from_millis(100));
+    std::mem::forget(connection);
+    socket
+}
+
+/// How long the next one waits for an answer.
+fn waits(to: SocketAddr) -> Duration {
+    let begin = Instant::now();
+    // Also that nobody listens is an answer.
+    drop(ask(to, Method::Xtp));
+    begin.elapsed()
+}
+
+#[test]
+fn a_client_that_says_nonsense_and_falls_silent_holds_up_nobody() {
+    let server = Endpoint::bind("127.0.0.1:0").unwrap();
+    let listener = server.listen(&Service::new()).unwrap();
+    let agreed = ask(listener.local_addr(), Method::A1).1.unwrap();
+    let socket = say_and_fall_silent(&agreed, b"no OPEN".to_vec());
+    let waited = waits(listener.local_addr());
+    assert!(waited < Duration::from_millis(600), "{waited:?}");
+    socket.abort();
+}
+
+#[test]
+fn a_client_that_nobody_wants_any_more_and_that_falls_silent_holds_up_nobody() {
+    let server = Endpoint::bind("127.0.0.1:0").unwrap();
+    let listener = server.listen(&Service::new()).unwrap();
+    let to = listener.local_addr();
+    let (nonce, agreed) = ask(to, Method::A1);
+    drop(listener);
+    let open = Control { service: Service::new().to_string(), ..Control::new(Kind::Open, nonce) };
+    let socket = say_and_fall_silent(&agreed.unwrap(), open.encode());
+    let waited = waits(to);
+    assert!(waited < Duration::from_millis(600), "{waited:?}");
+    socket.abort();
+}
+
+#[test]
+fn sockets_of_methods_where_nobody_is_expected_make_room_for_others() {
+    let mut serving = Serving::bind("127.0.0.1:0".parse().unwrap(), &EndpointOptions::default()).unwrap();
+    let at = |host: u8| SocketAddr::from(([127, 0, 0, host], 0));
+    let busy = serving.native(Method::Xtp, at(1), true).unwrap();
+    serving.watch_native(busy, Instant::now() + PATIENCE);
+    for host in 2..=MOST_NATIVES as u8 + 5 {
+        let index = serving.native(Method::Qmp, at(host), true).unwrap();
+        assert_eq!(serving.natives[index].at, at(host));
+    }
+    assert_eq!(serving.natives.len(), MOST_NATIVES);
+    assert_eq!((serving.natives[busy].at, serving.native(Method::Xtp, at(1), true).unwrap()), (at(1), busy));
+    // Those that were used last are here still.
+    assert!(serving.natives.iter().any(|native| native.at == at(MOST_NATIVES as u8)));
+    assert!(!serving.natives.iter().any(|native| native.at == at(2)));
+}

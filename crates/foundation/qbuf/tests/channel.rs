@@ -186,6 +186,47 @@ fn a_pool_that_is_nobody_elses_may_be_on_its_way() {
 }
 
 #[test]
+fn a_reader_who_keeps_up_keeps_nobody_waiting_however_often_the_ring_goes_round() {
+    let mut pair = pair_in(&PoolOptions { zones: 16, share_percent: 90, ..PoolOptions::default() }, 4);
+    let round = |pair: &mut Pair| {
+        for _ in 0..1000 {
+            assert_eq!(pair.here.try_send_bytes(&[1; 57]).unwrap(), 57);
+            drop(pair.there.try_recv().unwrap().unwrap());
+        }
+    };
+    round(&mut pair);
+    // Messages that need no blocks take slots as well.
+    for _ in 0..1000 {
+        pair.here.try_send_bytes(b"short").unwrap();
+        drop(pair.there.try_recv().unwrap().unwrap());
+    }
+    // Others take nearly all of the pool.
+    let other = Pool::attach(pair.pool.fd().try_clone_to_owned().unwrap()).unwrap();
+    let held: Vec<_> = std::iter::from_fn(|| other.alloc(128 << 10)).collect();
+    assert!(!held.is_empty());
+    round(&mut pair);
+    drop((held, other));
+    assert_nothing_leaks(pair);
+}
+
+#[test]
+fn a_window_opens_again_when_others_free_what_they_had() {
+    let mut pair = pair_in(&PoolOptions { zones: 16, share_percent: 90, ..PoolOptions::default() }, 1024);
+    let other = Pool::attach(pair.pool.fd().try_clone_to_owned().unwrap()).unwrap();
+    let held: Vec<_> = std::iter::from_fn(|| other.alloc(128 << 10)).collect();
+    let mut sent = 0;
+    while pair.here.try_send_bytes(&[1; 57]).is_ok() {
+        sent += 1;
+    }
+    assert!(sent <= 32, "{sent} blocks of few are on their way");
+    drop(held);
+    let deadline = Some(Instant::now() + Duration::from_secs(5));
+    assert!(pair.here.wait_writable(Duration::ZERO, deadline).unwrap(), "nobody looks at the pool again");
+    drop(other);
+    assert_nothing_leaks(pair);
+}
+
+#[test]
 fn with_nothing_on_its_way_the_longest_message_may_go() {
     // A pool of a single zone: the message is all of it that one process may have.
     let (pool, fds) = {

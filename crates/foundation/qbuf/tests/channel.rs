@@ -146,6 +146,34 @@ fn a_message_waits_for_who_has_his_share() {
 
 //= B-13 test
 #[test]
+fn nobody_waits_for_a_bell_that_the_other_side_has_made_a_waiting_one() {
+    let Pair { mut here, mut there, fds, .. } = pair(8);
+    let (done, is_done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let brim = (u64::MAX - 1).to_le_bytes();
+        for bell in &fds.doorbells {
+            while rustix::io::read(bell, &mut [0; 8]).is_ok() {}
+            rustix::fs::fcntl_setfl(bell, rustix::fs::OFlags::empty()).unwrap();
+        }
+        assert!(!here.arm(Interest::Readable).unwrap());
+        assert!(!here.arm(Interest::Readable).unwrap());
+        let soon = Some(Instant::now() + Duration::from_millis(150));
+        assert!(!there.wait_readable(Duration::ZERO, soon).unwrap());
+        // To the brim, which makes writing wait.
+        for bell in &fds.doorbells {
+            rustix::io::write(bell, &brim).unwrap();
+            rustix::fs::fcntl_setfl(bell, rustix::fs::OFlags::empty()).unwrap();
+        }
+        there.try_send_bytes(b"ahoy").unwrap();
+        assert!(here.wait_readable(Duration::ZERO, None).unwrap());
+        drop((here, there));
+        done.send(()).unwrap();
+    });
+    is_done.recv_timeout(Duration::from_secs(10)).expect("it waits");
+}
+
+//= B-13 test
+#[test]
 fn who_does_not_read_leaves_the_pool_to_others() {
     let fill = |blocks: usize| {
         let mut pair = pair_in(&PoolOptions { zones: 16, share_percent: 90, ..PoolOptions::default() }, 1024);

@@ -250,7 +250,11 @@ impl Shared {
         }
         // What has come besides costs nothing to take along.
         let mut taken = reading.take(into);
-        while taken < into.len() && self.fetch(&mut reading, Some(Instant::now()))? && reading.message.is_some() {
+        // What cannot be fetched says why at the next call, which has nothing in its hands.
+        while taken < into.len()
+            && self.fetch(&mut reading, Some(Instant::now())).unwrap_or(false)
+            && reading.message.is_some()
+        {
             taken += reading.take(&mut into[taken..]);
         }
         Ok(taken)

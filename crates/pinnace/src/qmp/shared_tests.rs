@@ -106,6 +106,19 @@ fn what_ends_without_its_end_was_reset() {
 }
 
 #[test]
+fn what_was_closed_with_bytes_unread_is_a_reset_also_while_its_end_waits_for_room() {
+    let (a, b) = pair_of(2, Idle::Block);
+    a.set_write_timeout(Some(Duration::from_millis(5)));
+    while a.write(&[7; 10]).is_ok() {}
+    a.shutdown(Shutdown::Write).unwrap();
+    b.write(b"never read").unwrap();
+    drop(a);
+    let mut all = Vec::new();
+    assert_eq!((&b).read_to_end(&mut all).unwrap_err().kind(), ErrorKind::ConnectionReset);
+    assert_eq!(all, [7; 20]);
+}
+
+#[test]
 fn a_read_keeps_what_it_has_when_the_share_of_the_process_is_used_up() {
     let (a, b) = pair_in(&PoolOptions { zones: 4, share_percent: 25, ..PoolOptions::default() }, 64, Idle::Block);
     let held = b.alloc(128 << 10).unwrap();

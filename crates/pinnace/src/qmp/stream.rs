@@ -616,14 +616,15 @@ impl Drop for Stream {
                 drop(connection);
                 lingering::keep(endpoint);
             }
-            // Without an end in order it is a reset.
             Some(Inner::Shared(shared)) if linger != Some(Duration::ZERO) && !shared.is_unread() => {
                 let wait = linger.unwrap_or(AT_ONCE);
                 if !shared.finish(deadline(wait)) && linger.is_none() {
                     shared.finish_in_background();
                 }
             }
-            _ => {}
+            // Without an end in order it is a reset. Also if one was asked for before: it may still wait for room.
+            Some(Inner::Shared(shared)) => shared.abort(),
+            None => {}
         }
     }
 }

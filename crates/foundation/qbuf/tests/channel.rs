@@ -411,6 +411,34 @@ fn a_writer_meets_every_lie_with_an_error() {
     }
 }
 
+#[test]
+fn a_bell_rings_until_all_who_sleep_have_heard_it() {
+    let Pair { mut here, mut there, .. } = pair(4);
+    while here.try_send_bytes(b"fill").is_ok() {}
+    // One thread sleeps until it can write, and another comes and goes to read.
+    assert!(!here.arm(Interest::Writable).unwrap());
+    let writer = here.begin_sleep();
+    assert!(!here.arm(Interest::Readable).unwrap() && !is_rung(&here));
+    there.try_recv().unwrap().unwrap();
+    for _ in 0..3 {
+        assert!(is_rung(&here));
+        assert!(!here.arm(Interest::Readable).unwrap());
+    }
+    assert!(is_rung(&here), "the writer would go on sleeping");
+    drop(writer);
+    assert!(!here.arm(Interest::Readable).unwrap() && !is_rung(&here));
+}
+
+#[test]
+fn who_only_looks_disarms_nobody() {
+    let Pair { mut here, mut there, .. } = pair(4);
+    while here.try_send_bytes(b"fill").is_ok() {}
+    assert!(!here.arm(Interest::Readable).unwrap());
+    assert!(!here.wait_writable(Duration::ZERO, Some(Instant::now())).unwrap());
+    there.try_send_bytes(b"ahoy").unwrap();
+    assert!(is_rung(&here));
+}
+
 fn is_rung(channel: &Channel) -> bool {
     let mut fds = [rustix::event::PollFd::from_borrowed_fd(channel.readable_fd(), rustix::event::PollFlags::IN)];
     let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };

@@ -40,6 +40,11 @@ pub(super) fn silence(bell: BorrowedFd<'_>) {
     }
 }
 
+/// Whether the bell has been rung and not silenced.
+pub(super) fn rings(bell: BorrowedFd<'_>) -> bool {
+    is_ready(bell, PollFlags::IN)
+}
+
 fn is_ready(bell: BorrowedFd<'_>, flags: PollFlags) -> bool {
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     rustix::event::poll(&mut [PollFd::from_borrowed_fd(bell, flags)], Some(&now)) == Ok(1)

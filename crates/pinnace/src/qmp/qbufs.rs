@@ -5,6 +5,7 @@
 
 use super::stream::{Inner, deadline, none_yet, would_block};
 use super::{Pool, Qbuf, Stream};
+use crate::Error;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -60,22 +61,25 @@ impl Stream {
     /// As [`Stream::write`]; also if it is empty.
     //= B-6, Q-10
     pub fn send_qbuf(&self, qbuf: Qbuf) -> io::Result<()> {
-        let timeout = self.write_timeout();
+        self.pass_qbuf(qbuf, self.write_timeout())?.map_err(|_| io::ErrorKind::WouldBlock.into())
+    }
+
+    /// The inner error gives the qbuf back: there was no room for so long.
+    pub(crate) fn pass_qbuf(&self, mut qbuf: Qbuf, timeout: Option<Duration>) -> io::Result<Result<(), Qbuf>> {
         let connection = match self.inner() {
             Inner::Engine(connection, _) => connection,
-            Inner::Shared(shared) => {
-                let sent = shared.send_qbuf(qbuf, timeout.and_then(deadline))?;
-                return sent.map_err(|_| io::ErrorKind::WouldBlock.into());
-            }
+            Inner::Shared(shared) => return shared.send_qbuf(qbuf, timeout.and_then(deadline)),
         };
-        let mut qbuf = qbuf;
         loop {
             match connection.pass_in(qbuf)? {
-                Ok(()) => return Ok(()),
-                Err((back, ended)) => {
-                    would_block(connection.wait_for_room(ended, timeout))?;
-                    qbuf = back;
-                }
+                Ok(()) => return Ok(Ok(())),
+                Err((back, ended)) => match connection.wait_for_room(ended, timeout) {
+                    Err(Error::Timeout) => return Ok(Err(back)),
+                    result => {
+                        result?;
+                        qbuf = back;
+                    }
+                },
             }
         }
     }

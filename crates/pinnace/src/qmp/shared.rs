@@ -292,6 +292,11 @@ impl Shared {
         channel.arm(Interest::Writable).unwrap_or(true) && !self.is_short.load(Ordering::Acquire)
     }
 
+    /// Whether the peer has not closed, and lives.
+    pub(super) fn is_read(&self) -> bool {
+        lock(&self.channel).is_read()
+    }
+
     /// Whether the peer has gone without closing in order.
     pub(super) fn is_reset(&self) -> bool {
         self.reading(Some(Instant::now())).is_ok_and(|reading| reading.end == Some(End::Reset))

@@ -223,6 +223,14 @@ impl Stream {
         }
     }
 
+    /// Whether the peer may still read, as far as this host knows: over shared memory it has not closed, and lives.
+    pub(crate) fn is_read(&self) -> bool {
+        match self.inner() {
+            Inner::Engine(..) => true,
+            Inner::Shared(shared) => shared.is_read(),
+        }
+    }
+
     fn settings(&self) -> Settings {
         *self.settings.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -256,6 +256,12 @@ impl Channel {
         }
     }
 
+    /// Whether the other side may still read what is sent, or sit down to do so: it has not closed, and its process lives. Costs
+    /// system calls, as [`Channel::peer_is_alive`].
+    pub fn is_read(&mut self) -> bool {
+        self.out.reader_closed() == Ok(false) && self.peer_is_alive()
+    }
+
     /// The client of the pool on the other side, once it is known.
     pub fn peer(&mut self) -> Option<ClientId> {
         self.find_peer().map(|transit| transit.to)

@@ -349,10 +349,18 @@ impl Pool {
     /// assert_eq!(pool.stats().free_blocks, pool.stats().blocks);
     /// ```
     pub fn drop_client(&self, client: ClientId) -> Swept {
-        if client == self.0.me || !self.0.map.is_at_home() {
+        self.drop_clients(&[client])
+    }
+
+    /// The same for several, for the price of one sweep.
+    pub fn drop_clients(&self, clients: &[ClientId]) -> Swept {
+        let mut others = clients.iter().filter(|client| **client != self.0.me).peekable();
+        if others.peek().is_none() || !self.0.map.is_at_home() {
             return Swept::default();
         }
-        recovery::drop_client(self.0.map.tables(), client);
+        for client in others {
+            recovery::drop_client(self.0.map.tables(), *client);
+        }
         self.sweep()
     }
 

@@ -7,6 +7,8 @@
 //!
 //! Always true: a sweep that is cut off anywhere can be begun anew by another process.
 
+use std::collections::BTreeMap;
+
 use crate::counters::Counters;
 use crate::layout::{ClientSlot, Tables, Variant, Zone};
 use crate::locked::{self, Holder, try_lock, unlock};
@@ -150,11 +152,16 @@ struct Census {
 
 impl Census {
     fn take(tables: Tables<'_>, judge: &impl Judge) -> Self {
+        // A process may have many slots, and say that it has all; the kernel is asked once about each.
+        let mut verdicts = BTreeMap::new();
+        let mut judged = |identity: Identity, namespace: u64| {
+            *verdicts.entry((identity.0, namespace)).or_insert_with(|| judge.is_dead(identity, namespace))
+        };
         let is_dead = |slot: &ClientSlot| {
             let word = slot.identity.load(Ordering::Acquire);
             let gone = match state(word) {
                 DROPPED => true,
-                CLAIMING | LIVE => judge.is_dead(Identity::of(word), slot.namespace.load(Ordering::Acquire)),
+                CLAIMING | LIVE => judged(Identity::of(word), slot.namespace.load(Ordering::Acquire)),
                 // 0, or nonsense, of which nobody is the client.
                 _ => word != 0,
             };

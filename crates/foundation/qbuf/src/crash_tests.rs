@@ -152,6 +152,30 @@ fn death_while_entering_or_leaving_leaves_the_slot_free() {
 
 //= B-12 test
 #[test]
+fn halves_of_a_run_that_was_being_cut_in_two_are_freed_one_by_one() {
+    use crate::owner::{Kind, Word};
+    for is_locked in [false, true] {
+        let world = World::new(Variant::Locked, 2, 3);
+        let (dead, sweeper, other) = (world.enter(FIRST), world.enter(SECOND), world.enter(SURVIVOR));
+        let run = world.alloc(dead, 4).unwrap();
+        let tail = Word::owned(Kind::User, 2, dead);
+        world.word(0, 2).store(tail.0, crate::sync::Ordering::Release);
+        let free = |first, word| crate::locked::free_of_dead(world.tables(), sweeper, 0, first, word, &world.counters);
+        let held = is_locked && crate::locked::try_lock(&world.zone(0).lock, other);
+        assert!(free(0, run.word));
+        if held {
+            crate::locked::unlock(&world.zone(0).lock);
+        }
+        // Somebody allocates between the two steps of the sweep.
+        let runs = [4, 2].map(|blocks| world.alloc(other, blocks).unwrap());
+        assert_eq!(runs.map(|run| (run.zone, run.first)), [(0, 4), (0, 0)]);
+        assert!(free(2, tail));
+        world.audit(6);
+    }
+}
+
+//= B-12 test
+#[test]
 fn who_comes_to_a_slot_of_the_dead_keeps_what_it_has() {
     for variant in VARIANTS {
         let world = World::new(variant, 1, 2);

@@ -247,7 +247,7 @@ fn free_of_dead(
         let heads_a_run = !matches!(word.kind(), None | Some(Kind::Free | Kind::Body));
         if heads_a_run && !census.is_alive(tables, word.client()) {
             let freed = match variant {
-                Variant::Locked => locked::free(tables, me, index, first, word, counters),
+                Variant::Locked => locked::free_of_dead(tables, me, index, first, word, counters),
                 Variant::LockFree => lockfree::free(tables, me, index, first, word),
             };
             blocks += if freed { word.blocks(first) } else { 0 };

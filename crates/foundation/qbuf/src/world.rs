@@ -4,10 +4,11 @@
 use crate::counters::Counters;
 use crate::layout::{BLOCKS, ClientSlot, Header, Line, Tables, Variant, Zone};
 use crate::owner::{ClientId, Kind, Word};
-use crate::recovery::{self, Identity, Judge, Swept};
+use crate::recovery::{self, Identity, Judge, Swept, Waiting};
 use crate::sync::{Ordering, Shared32, Shared64};
 use crate::zone::{ALL, free_by_words};
 use crate::{locked, lockfree};
+use std::time::Instant;
 
 /// The pool, its allocator, and what is counted.
 #[derive(Debug)]
@@ -85,7 +86,11 @@ impl World {
     }
 
     pub(crate) fn sweep(&self, me: ClientId, dead: &[u32]) -> Swept {
-        recovery::sweep(self.tables(), me, self.variant, &Dead(dead.to_vec()), &self.counters)
+        self.sweep_at(me, dead, (&Waiting::default(), Instant::now()))
+    }
+
+    pub(crate) fn sweep_at(&self, me: ClientId, dead: &[u32], waiting: (&Waiting, Instant)) -> Swept {
+        recovery::sweep(self.tables(), me, self.variant, &Dead(dead.to_vec()), &self.counters, waiting)
     }
 
     pub(crate) fn word(&self, zone: usize, block: u32) -> &Shared64 {

@@ -20,13 +20,20 @@ pub(crate) struct World {
     pub(crate) counters: Counters,
 }
 
+/// Where all processes are.
+const NAMESPACE: u64 = 1;
+
 /// Only these pids are dead.
 #[derive(Debug)]
 pub(crate) struct Dead(pub(crate) Vec<u32>);
 
 impl Judge for Dead {
-    fn is_dead(&self, identity: Identity, _: u64) -> bool {
-        self.0.contains(&identity.pid())
+    fn is_dead(&self, identity: Identity, namespace: u64) -> bool {
+        namespace == self.namespace() && self.0.contains(&identity.pid())
+    }
+
+    fn namespace(&self) -> u64 {
+        NAMESPACE
     }
 }
 
@@ -65,7 +72,7 @@ impl World {
 
     /// A process with that number takes a slot.
     pub(crate) fn enter(&self, pid: u32) -> ClientId {
-        recovery::enter(self.tables(), Identity::new(pid, 7), 1).expect("there is room")
+        recovery::enter(self.tables(), Identity::new(pid, 7), NAMESPACE).expect("there is room")
     }
 
     pub(crate) fn alloc(&self, me: ClientId, blocks: u32) -> Option<Run> {

@@ -152,6 +152,49 @@ fn death_while_entering_or_leaving_leaves_the_slot_free() {
 
 //= B-12 test
 #[test]
+fn halves_of_a_run_that_was_being_cut_in_two_are_freed_one_by_one() {
+    use crate::owner::{Kind, Word};
+    for is_locked in [false, true] {
+        let world = World::new(Variant::Locked, 2, 3);
+        let (dead, sweeper, other) = (world.enter(FIRST), world.enter(SECOND), world.enter(SURVIVOR));
+        let run = world.alloc(dead, 4).unwrap();
+        let tail = Word::owned(Kind::User, 2, dead);
+        world.word(0, 2).store(tail.0, crate::sync::Ordering::Release);
+        let free = |first, word| crate::locked::free_of_dead(world.tables(), sweeper, 0, first, word, &world.counters);
+        let held = is_locked && crate::locked::try_lock(&world.zone(0).lock, other);
+        assert!(free(0, run.word));
+        if held {
+            crate::locked::unlock(&world.zone(0).lock);
+        }
+        // Somebody allocates between the two steps of the sweep.
+        let runs = [4, 2].map(|blocks| world.alloc(other, blocks).unwrap());
+        assert_eq!(runs.map(|run| (run.zone, run.first)), [(0, 4), (0, 0)]);
+        assert!(free(2, tail));
+        world.audit(6);
+    }
+}
+
+//= B-13 test
+#[test]
+fn a_name_that_somebody_wrote_into_the_lock_of_the_sweep_stops_it_for_a_while_only() {
+    use std::time::{Duration, Instant};
+    let world = World::new(Variant::Locked, 1, 3);
+    let (dead, living, survivor) = (world.enter(FIRST), world.enter(SECOND), world.enter(SURVIVOR));
+    world.alloc(dead, 4).unwrap();
+    let sweeper = &world.tables().header.sweeper;
+    sweeper.store(crate::locked::Holder::of(living).0, crate::sync::Ordering::Release);
+    let (waiting, begin) = (crate::recovery::Waiting::default(), Instant::now());
+    let sweep = |seconds| world.sweep_at(survivor, &[FIRST], (&waiting, begin + Duration::from_secs(seconds)));
+    // Of one that was seen at two moments far apart nobody knows that it was there all the time.
+    for seconds in [0, 100, 101, 105, 109] {
+        assert!(sweep(seconds).busy, "{seconds}");
+    }
+    assert_eq!((sweep(111).busy, world.counters.broken_locks.value()), (false, 1));
+    world.audit(0);
+}
+
+//= B-12 test
+#[test]
 fn who_comes_to_a_slot_of_the_dead_keeps_what_it_has() {
     for variant in VARIANTS {
         let world = World::new(variant, 1, 2);

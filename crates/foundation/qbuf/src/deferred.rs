@@ -5,7 +5,7 @@
 //! word and bit leaks nothing: the word names it, and the sweep finds it.
 
 use crate::layout::{Tables, Zone};
-use crate::locked::{try_lock, unlock};
+use crate::locked::{extent, try_lock, unlock};
 use crate::owner::{ClientId, Kind, Word};
 use crate::sync::Ordering;
 use crate::zone::mask;
@@ -67,7 +67,7 @@ fn drain_zone_slowly(zone: &Zone) {
         let now = Word(word.load(Ordering::Acquire));
         // A bit without its word: the run was freed by a repair in between.
         if now.kind() == Some(Kind::Deferred) && word.replace(now.0, Word::FREE.0) {
-            bitmap |= mask(first, now.blocks(first));
+            bitmap |= mask(first, extent(zone, first, now.blocks(first)));
         }
     }
     zone.bitmap.store(bitmap, Ordering::Release);

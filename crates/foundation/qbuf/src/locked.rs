@@ -110,6 +110,36 @@ pub(crate) fn free(
     free_under_lock(zone, first, expected)
 }
 
+/// Frees the run at `first` of somebody dead, whose word is `expected`, at once or later. `false`: it was not, and nothing is
+/// freed.
+pub(crate) fn free_of_dead(
+    tables: Tables<'_>,
+    me: ClientId,
+    index: usize,
+    first: u32,
+    expected: Word,
+    counters: &Counters,
+) -> bool {
+    let Some(zone) = tables.zones.get(index) else { return false };
+    if !try_lock(&zone.lock, me) {
+        counters.deferred_frees.add(1);
+        return deferred::defer(tables, me, index, first, expected);
+    }
+    let is_freed = zone.words.0[first as usize].replace(expected.0, Word::FREE.0);
+    if is_freed {
+        zone.bitmap.set(mask(first, extent(zone, first, expected.blocks(first))));
+    }
+    unlock(&zone.lock);
+    is_freed
+}
+
+/// Blocks that the run at `first` really has, if its owner died while it cut it in two: the second half has a word of its own,
+/// and is freed by that.
+pub(crate) fn extent(zone: &Zone, first: u32, blocks: u32) -> u32 {
+    let is_free = |block: &u32| zone.words.0[*block as usize].load(Ordering::Acquire) == Word::FREE.0;
+    1 + (first + 1..first + blocks).take_while(is_free).count() as u32
+}
+
 /// Frees the run at `first`, whose word is `expected`, if nobody holds the lock, and `None` otherwise.
 #[inline]
 pub(crate) fn free_at_once(zone: &Zone, me: ClientId, first: u32, expected: Word) -> Option<bool> {

@@ -18,7 +18,7 @@ use crate::layout::{BLOCKS, MAGIC, Tables, VERSION, Variant};
 use crate::map::{Geometry, Map};
 use crate::owner::{ClientId, Kind, Passed, Role, Transit, Word};
 use crate::qbuf::Qbuf;
-use crate::recovery::{self, Swept};
+use crate::recovery::{self, Judge, Swept, Waiting};
 use crate::share::Share;
 use crate::sync::Ordering;
 use crate::zone::ALL;
@@ -114,6 +114,7 @@ pub(crate) struct Inner {
     /// When the last sweep that an empty pool made began, in milliseconds after `begin`, and 1.
     swept: AtomicU64,
     begin: Instant,
+    waiting: Waiting,
     pub(crate) counters: Counters,
     warnings: Vec<String>,
     /// That a buffer could not be wired when it was wrapped: the first time.
@@ -217,6 +218,7 @@ impl Pool {
             kernel,
             swept: AtomicU64::new(0),
             begin: Instant::now(),
+            waiting: Waiting::default(),
             counters: Counters::default(),
             warnings,
             wire_refused: OnceLock::new(),
@@ -335,7 +337,7 @@ impl Pool {
         if !inner.map.is_at_home() {
             return Swept::default();
         }
-        recovery::sweep(inner.map.tables(), inner.me, inner.options.variant, &inner.kernel, &inner.counters)
+        inner.sweep()
     }
 
     /// Takes everything from a client that is known to be gone, whatever its process does. For the daemon.
@@ -349,10 +351,18 @@ impl Pool {
     /// assert_eq!(pool.stats().free_blocks, pool.stats().blocks);
     /// ```
     pub fn drop_client(&self, client: ClientId) -> Swept {
-        if client == self.0.me || !self.0.map.is_at_home() {
+        self.drop_clients(&[client])
+    }
+
+    /// The same for several, for the price of one sweep.
+    pub fn drop_clients(&self, clients: &[ClientId]) -> Swept {
+        let mut others = clients.iter().filter(|client| **client != self.0.me).peekable();
+        if others.peek().is_none() || !self.0.map.is_at_home() {
             return Swept::default();
         }
-        recovery::drop_client(self.0.map.tables(), client);
+        for client in others {
+            recovery::drop_client(self.0.map.tables(), *client);
+        }
         self.sweep()
     }
 
@@ -554,8 +564,7 @@ impl Inner {
             if !is_due || self.swept.compare_exchange(last, now, Relaxed, Relaxed).is_err() {
                 return None;
             }
-            let variant = self.options.variant;
-            let swept = recovery::sweep(self.map.tables(), self.me, variant, &self.kernel, &self.counters);
+            let swept = self.sweep();
             if swept.blocks > 0 || swept.bits > 0 { self.find_anywhere(owned) } else { None }
         });
         match found {
@@ -563,6 +572,11 @@ impl Inner {
             None => self.counters.failed_allocs.add(1),
         }
         found
+    }
+
+    fn sweep(&self) -> Swept {
+        let (tables, variant, waiting) = (self.map.tables(), self.options.variant, (&self.waiting, Instant::now()));
+        recovery::sweep(tables, self.me, variant, &self.kernel, &self.counters, waiting)
     }
 
     fn find_anywhere(&self, owned: Word) -> Option<(usize, u32)> {

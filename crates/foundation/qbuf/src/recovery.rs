@@ -2,10 +2,16 @@
 //!
 //! A client takes a slot by writing who it is, pid and start time in one word, and counts the slot's generation up;
 //! words and locks name slot and generation. A word whose client is not the present one of its slot, or is dead, is
-//! freed by the sweep; a lock likewise is broken. One sweep runs at a time, under a lock of the same kind; as only the
-//! locks of the dead are broken, a sweep that is merely slow is alone, too.
+//! freed by the sweep; a lock likewise is broken. One sweep runs at a time, under a lock of the same kind. That spares work and
+//! no more: every step takes what it finds from one that is dead, and fails if another was faster. So a lock that names a
+//! living client for much longer than a sweep takes is broken, too, for anybody could have written that name there. (The lock
+//! of a zone is not: its holder, if it is one, relies on being alone.)
 //!
 //! Always true: a sweep that is cut off anywhere can be begun anew by another process.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::counters::Counters;
 use crate::layout::{ClientSlot, Tables, Variant, Zone};
@@ -54,6 +60,9 @@ fn state(word: u64) -> u64 {
 pub(crate) trait Judge {
     /// Whether that process of that pid namespace is certainly gone.
     fn is_dead(&self, identity: Identity, namespace: u64) -> bool;
+
+    /// Our own pid namespace.
+    fn namespace(&self) -> u64;
 }
 
 //= B-12
@@ -65,6 +74,10 @@ pub(crate) fn enter(tables: Tables<'_>, identity: Identity, namespace: u64) -> O
             continue;
         }
         let generation = slot.generation.load(Ordering::Relaxed).wrapping_add(1);
+        // Looked at again, for what follows is another's if we were taken for dead before.
+        if slot.identity.load(Ordering::Acquire) != claim {
+            continue;
+        }
         slot.generation.store(generation, Ordering::Release);
         slot.namespace.store(namespace, Ordering::Release);
         // Fails if somebody in another pid namespace took us for dead: we owned nothing, and try the next.
@@ -142,6 +155,31 @@ pub struct Swept {
     pub bits: u32,
 }
 
+/// A sweep takes much less than this time, also of the largest pool.
+const LONGEST: Duration = Duration::from_secs(10);
+
+/// For how long a client of the pool has found another sweeping.
+#[derive(Debug, Default)]
+pub(crate) struct Waiting(Mutex<Option<Found>>);
+
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    holder: Holder,
+    first: Instant,
+    last: Instant,
+}
+
+impl Waiting {
+    /// Whether it was the same for too long, at each of several looks.
+    fn is_over(&self, holder: Holder, now: Instant) -> bool {
+        let mut found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = found.filter(|it| it.holder == holder && now.saturating_duration_since(it.last) < LONGEST / 2);
+        let first = known.map_or(now, |it| it.first);
+        *found = Some(Found { holder, first, last: now });
+        now.saturating_duration_since(first) >= LONGEST
+    }
+}
+
 /// Who is dead, as far as a sweep found out when it began.
 struct Census {
     /// For each slot the word of a client that is dead, or 0.
@@ -150,11 +188,19 @@ struct Census {
 
 impl Census {
     fn take(tables: Tables<'_>, judge: &impl Judge) -> Self {
+        // A process may have many slots, and say that it has all; the kernel is asked once about each.
+        let mut verdicts = BTreeMap::new();
+        let mut judged = |identity: Identity, namespace: u64| {
+            *verdicts.entry((identity.0, namespace)).or_insert_with(|| judge.is_dead(identity, namespace))
+        };
         let is_dead = |slot: &ClientSlot| {
             let word = slot.identity.load(Ordering::Acquire);
             let gone = match state(word) {
                 DROPPED => true,
-                CLAIMING | LIVE => judge.is_dead(Identity::of(word), slot.namespace.load(Ordering::Acquire)),
+                LIVE => judged(Identity::of(word), slot.namespace.load(Ordering::Acquire)),
+                // It may not have said yet which namespace it is of. If it is another one, it is there no more than the dead, and
+                // tries the next slot.
+                CLAIMING => judged(Identity::of(word), judge.namespace()),
                 // 0, or nonsense, of which nobody is the client.
                 _ => word != 0,
             };
@@ -180,11 +226,16 @@ pub(crate) fn sweep(
     variant: Variant,
     judge: &impl Judge,
     counters: &Counters,
+    (waiting, now): (&Waiting, Instant),
 ) -> Swept {
     let mut swept = Swept::default();
     let sweeper = &tables.header.sweeper;
     if !try_lock(sweeper, me) && !break_lock(tables, sweeper, me, &Census::take(tables, judge)) {
-        return Swept { busy: true, ..swept };
+        let holder = Holder(sweeper.load(Ordering::Acquire));
+        if !waiting.is_over(holder, now) || !sweeper.replace(holder.0, Holder::of(me).0) {
+            return Swept { busy: true, ..swept };
+        }
+        counters.broken_locks.add(1);
     }
     // Under the lock: whom an earlier census found dead, a sweep that just ended may have replaced by others.
     let census = Census::take(tables, judge);
@@ -210,7 +261,8 @@ pub(crate) fn sweep(
             swept.clients += 1;
         }
     }
-    unlock(&tables.header.sweeper);
+    // Unless it was broken.
+    sweeper.replace(Holder::of(me).0, 0);
     counters.swept_clients.add(u64::from(swept.clients));
     counters.swept_blocks.add(u64::from(swept.blocks));
     counters.broken_locks.add(u64::from(swept.locks));
@@ -240,7 +292,7 @@ fn free_of_dead(
         let heads_a_run = !matches!(word.kind(), None | Some(Kind::Free | Kind::Body));
         if heads_a_run && !census.is_alive(tables, word.client()) {
             let freed = match variant {
-                Variant::Locked => locked::free(tables, me, index, first, word, counters),
+                Variant::Locked => locked::free_of_dead(tables, me, index, first, word, counters),
                 Variant::LockFree => lockfree::free(tables, me, index, first, word),
             };
             blocks += if freed { word.blocks(first) } else { 0 };

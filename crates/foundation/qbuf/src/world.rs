@@ -4,10 +4,11 @@
 use crate::counters::Counters;
 use crate::layout::{BLOCKS, ClientSlot, Header, Line, Tables, Variant, Zone};
 use crate::owner::{ClientId, Kind, Word};
-use crate::recovery::{self, Identity, Judge, Swept};
+use crate::recovery::{self, Identity, Judge, Swept, Waiting};
 use crate::sync::{Ordering, Shared32, Shared64};
 use crate::zone::{ALL, free_by_words};
 use crate::{locked, lockfree};
+use std::time::Instant;
 
 /// The pool, its allocator, and what is counted.
 #[derive(Debug)]
@@ -19,13 +20,20 @@ pub(crate) struct World {
     pub(crate) counters: Counters,
 }
 
+/// Where all processes are.
+const NAMESPACE: u64 = 1;
+
 /// Only these pids are dead.
 #[derive(Debug)]
 pub(crate) struct Dead(pub(crate) Vec<u32>);
 
 impl Judge for Dead {
-    fn is_dead(&self, identity: Identity, _: u64) -> bool {
-        self.0.contains(&identity.pid())
+    fn is_dead(&self, identity: Identity, namespace: u64) -> bool {
+        namespace == self.namespace() && self.0.contains(&identity.pid())
+    }
+
+    fn namespace(&self) -> u64 {
+        NAMESPACE
     }
 }
 
@@ -64,7 +72,7 @@ impl World {
 
     /// A process with that number takes a slot.
     pub(crate) fn enter(&self, pid: u32) -> ClientId {
-        recovery::enter(self.tables(), Identity::new(pid, 7), 1).expect("there is room")
+        recovery::enter(self.tables(), Identity::new(pid, 7), NAMESPACE).expect("there is room")
     }
 
     pub(crate) fn alloc(&self, me: ClientId, blocks: u32) -> Option<Run> {
@@ -85,7 +93,11 @@ impl World {
     }
 
     pub(crate) fn sweep(&self, me: ClientId, dead: &[u32]) -> Swept {
-        recovery::sweep(self.tables(), me, self.variant, &Dead(dead.to_vec()), &self.counters)
+        self.sweep_at(me, dead, (&Waiting::default(), Instant::now()))
+    }
+
+    pub(crate) fn sweep_at(&self, me: ClientId, dead: &[u32], waiting: (&Waiting, Instant)) -> Swept {
+        recovery::sweep(self.tables(), me, self.variant, &Dead(dead.to_vec()), &self.counters, waiting)
     }
 
     pub(crate) fn word(&self, zone: usize, block: u32) -> &Shared64 {

@@ -146,6 +146,34 @@ fn a_message_waits_for_who_has_his_share() {
 
 //= B-13 test
 #[test]
+fn nobody_waits_for_a_bell_that_the_other_side_has_made_a_waiting_one() {
+    let Pair { mut here, mut there, fds, .. } = pair(8);
+    let (done, is_done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let brim = (u64::MAX - 1).to_le_bytes();
+        for bell in &fds.doorbells {
+            while rustix::io::read(bell, &mut [0; 8]).is_ok() {}
+            rustix::fs::fcntl_setfl(bell, rustix::fs::OFlags::empty()).unwrap();
+        }
+        assert!(!here.arm(Interest::Readable).unwrap());
+        assert!(!here.arm(Interest::Readable).unwrap());
+        let soon = Some(Instant::now() + Duration::from_millis(150));
+        assert!(!there.wait_readable(Duration::ZERO, soon).unwrap());
+        // To the brim, which makes writing wait.
+        for bell in &fds.doorbells {
+            rustix::io::write(bell, &brim).unwrap();
+            rustix::fs::fcntl_setfl(bell, rustix::fs::OFlags::empty()).unwrap();
+        }
+        there.try_send_bytes(b"ahoy").unwrap();
+        assert!(here.wait_readable(Duration::ZERO, None).unwrap());
+        drop((here, there));
+        done.send(()).unwrap();
+    });
+    is_done.recv_timeout(Duration::from_secs(10)).expect("it waits");
+}
+
+//= B-13 test
+#[test]
 fn who_does_not_read_leaves_the_pool_to_others() {
     let fill = |blocks: usize| {
         let mut pair = pair_in(&PoolOptions { zones: 16, share_percent: 90, ..PoolOptions::default() }, 1024);
@@ -182,6 +210,47 @@ fn a_pool_that_is_nobody_elses_may_be_on_its_way() {
         assert_eq!(pair.here.try_send_bytes(&vec![1; 128 << 10]).unwrap(), 128 << 10);
     }
     assert!(matches!(pair.here.try_send_bytes(&[1; 57]), Err(ChannelError::NoMemory)));
+    assert_nothing_leaks(pair);
+}
+
+#[test]
+fn a_reader_who_keeps_up_keeps_nobody_waiting_however_often_the_ring_goes_round() {
+    let mut pair = pair_in(&PoolOptions { zones: 16, share_percent: 90, ..PoolOptions::default() }, 4);
+    let round = |pair: &mut Pair| {
+        for _ in 0..1000 {
+            assert_eq!(pair.here.try_send_bytes(&[1; 57]).unwrap(), 57);
+            drop(pair.there.try_recv().unwrap().unwrap());
+        }
+    };
+    round(&mut pair);
+    // Messages that need no blocks take slots as well.
+    for _ in 0..1000 {
+        pair.here.try_send_bytes(b"short").unwrap();
+        drop(pair.there.try_recv().unwrap().unwrap());
+    }
+    // Others take nearly all of the pool.
+    let other = Pool::attach(pair.pool.fd().try_clone_to_owned().unwrap()).unwrap();
+    let held: Vec<_> = std::iter::from_fn(|| other.alloc(128 << 10)).collect();
+    assert!(!held.is_empty());
+    round(&mut pair);
+    drop((held, other));
+    assert_nothing_leaks(pair);
+}
+
+#[test]
+fn a_window_opens_again_when_others_free_what_they_had() {
+    let mut pair = pair_in(&PoolOptions { zones: 16, share_percent: 90, ..PoolOptions::default() }, 1024);
+    let other = Pool::attach(pair.pool.fd().try_clone_to_owned().unwrap()).unwrap();
+    let held: Vec<_> = std::iter::from_fn(|| other.alloc(128 << 10)).collect();
+    let mut sent = 0;
+    while pair.here.try_send_bytes(&[1; 57]).is_ok() {
+        sent += 1;
+    }
+    assert!(sent <= 32, "{sent} blocks of few are on their way");
+    drop(held);
+    let deadline = Some(Instant::now() + Duration::from_secs(5));
+    assert!(pair.here.wait_writable(Duration::ZERO, deadline).unwrap(), "nobody looks at the pool again");
+    drop(other);
     assert_nothing_leaks(pair);
 }
 
@@ -340,6 +409,34 @@ fn a_writer_meets_every_lie_with_an_error() {
         assert!(pair.here.wait_writable(Duration::ZERO, None).unwrap(), "who waits learns it");
         assert_nothing_leaks(pair);
     }
+}
+
+#[test]
+fn a_bell_rings_until_all_who_sleep_have_heard_it() {
+    let Pair { mut here, mut there, .. } = pair(4);
+    while here.try_send_bytes(b"fill").is_ok() {}
+    // One thread sleeps until it can write, and another comes and goes to read.
+    assert!(!here.arm(Interest::Writable).unwrap());
+    let writer = here.begin_sleep();
+    assert!(!here.arm(Interest::Readable).unwrap() && !is_rung(&here));
+    there.try_recv().unwrap().unwrap();
+    for _ in 0..3 {
+        assert!(is_rung(&here));
+        assert!(!here.arm(Interest::Readable).unwrap());
+    }
+    assert!(is_rung(&here), "the writer would go on sleeping");
+    drop(writer);
+    assert!(!here.arm(Interest::Readable).unwrap() && !is_rung(&here));
+}
+
+#[test]
+fn who_only_looks_disarms_nobody() {
+    let Pair { mut here, mut there, .. } = pair(4);
+    while here.try_send_bytes(b"fill").is_ok() {}
+    assert!(!here.arm(Interest::Readable).unwrap());
+    assert!(!here.wait_writable(Duration::ZERO, Some(Instant::now())).unwrap());
+    there.try_send_bytes(b"ahoy").unwrap();
+    assert!(is_rung(&here));
 }
 
 fn is_rung(channel: &Channel) -> bool {

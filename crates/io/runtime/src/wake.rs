@@ -30,6 +30,9 @@ const POLL_BUDGET: u16 = 64;
 #[derive(Debug)]
 pub struct WakeFd {
     read: File,
+    /// Of an eventfd that others have as well: whether it is non-blocking is theirs, too.
+    #[cfg(target_os = "linux")]
+    is_shared: bool,
     #[cfg(not(target_os = "linux"))]
     write: File,
 }
@@ -47,7 +50,7 @@ impl WakeFd {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: just made, and nobody else owns it.
-        Ok(Self { read: File::from(unsafe { OwnedFd::from_raw_fd(fd) }) })
+        Ok(Self { read: File::from(unsafe { OwnedFd::from_raw_fd(fd) }), is_shared: false })
     }
 
     /// A descriptor that is not readable yet.
@@ -69,6 +72,10 @@ impl WakeFd {
 
     /// Makes the descriptor readable.
     pub fn signal(&self) {
+        #[cfg(target_os = "linux")]
+        if self.is_shared && !self.can(libc::POLLOUT) {
+            return;
+        }
         // Fails only when it is full of signals, which is as good as one.
         #[cfg(target_os = "linux")]
         let _ = (&self.read).write(&1u64.to_ne_bytes());
@@ -79,9 +86,32 @@ impl WakeFd {
     /// Makes the descriptor unreadable until the next signal.
     pub fn clear(&self) {
         #[cfg(target_os = "linux")]
-        let _ = (&self.read).read(&mut [0; 8]);
+        if !self.is_shared || !self.read_without_waiting() && self.can(libc::POLLIN) {
+            let _ = (&self.read).read(&mut [0; 8]);
+        }
         #[cfg(not(target_os = "linux"))]
         while (&self.read).read(&mut [0; 512]).is_ok_and(|len| len == 512) {}
+    }
+
+    /// Takes what was signalled, if anything was, whatever others have made of the eventfd. False: the kernel (before 5.12) does
+    /// not know how.
+    #[cfg(target_os = "linux")]
+    fn read_without_waiting(&self) -> bool {
+        let mut count = [0u8; 8];
+        let into = libc::iovec { iov_base: count.as_mut_ptr().cast(), iov_len: count.len() };
+        // SAFETY: one live iovec, as the call is told, of bytes that live; -1 is the offset that means none.
+        let read = unsafe { libc::preadv2(self.read.as_raw_fd(), &raw const into, 1, -1, libc::RWF_NOWAIT) };
+        read >= 0 || !matches!(io::Error::last_os_error().raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS))
+    }
+
+    /// Whether a read, or a write, does not wait now, and would fail if it had to: others may have made it otherwise.
+    #[cfg(target_os = "linux")]
+    fn can(&self, what: libc::c_short) -> bool {
+        let mut entry = libc::pollfd { fd: self.read.as_raw_fd(), events: what, revents: 0 };
+        // SAFETY: one entry, as the call is told.
+        let is_ready = unsafe { libc::poll(&raw mut entry, 1, 0) } == 1;
+        // SAFETY: the descriptor is open; F_SETFL takes an integer.
+        is_ready && unsafe { libc::fcntl(entry.fd, libc::F_SETFL, libc::O_NONBLOCK) } == 0
     }
 
     /// The descriptor to sleep on.
@@ -90,11 +120,12 @@ impl WakeFd {
     }
 }
 
-/// Of an eventfd that others signal.
+/// Of an eventfd that others signal. Neither signals nor clearing wait, also if one of them has made it a blocking one. (A
+/// signal would if he did so in the middle of it, with the counter full.)
 #[cfg(target_os = "linux")]
 impl From<OwnedFd> for WakeFd {
     fn from(eventfd: OwnedFd) -> Self {
-        Self { read: File::from(eventfd) }
+        Self { read: File::from(eventfd), is_shared: true }
     }
 }
 
@@ -270,6 +301,32 @@ mod tests {
         let before = Instant::now();
         assert!(!sleep(NO_LINK, false, &wake, Some(Duration::from_millis(20))));
         assert!(before.elapsed() >= Duration::from_millis(19));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn an_eventfd_that_others_made_blocking_waits_for_nobody() {
+        // SAFETY: takes no pointers; a descriptor that is none is refused below.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
+        assert!(fd >= 0);
+        // SAFETY: just made, and nobody else owns it.
+        let wake = WakeFd::from(unsafe { OwnedFd::from_raw_fd(fd) });
+        let (done, is_done) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            wake.clear();
+            wake.signal();
+            assert!(sleep(NO_LINK, false, &wake, Some(Duration::ZERO)));
+            wake.clear();
+            assert!(!sleep(NO_LINK, false, &wake, Some(Duration::ZERO)));
+            // To the brim.
+            (&wake.read).write_all(&(u64::MAX - 1).to_ne_bytes()).unwrap();
+            // SAFETY: `fd` is open as long as `wake` lives; F_SETFL takes an integer.
+            assert_eq!(unsafe { libc::fcntl(fd, libc::F_SETFL, 0) }, 0);
+            wake.signal();
+            wake.clear();
+            done.send(()).unwrap();
+        });
+        is_done.recv_timeout(Duration::from_secs(10)).expect("it waits");
     }
 
     #[test]

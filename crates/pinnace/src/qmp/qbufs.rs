@@ -68,13 +68,12 @@ impl Stream {
     ///
     /// # Errors
     /// The outer: as [`Stream::write`]. The inner gives the qbuf back: there was no room in this time.
-    pub fn send_qbuf_timeout(&self, qbuf: Qbuf, timeout: Option<Duration>) -> io::Result<Result<(), Full>> {
+    pub fn send_qbuf_timeout(&self, mut qbuf: Qbuf, timeout: Option<Duration>) -> io::Result<Result<(), Full>> {
         let deadline = timeout.and_then(deadline);
         let connection = match self.inner() {
             Inner::Engine(connection, _) => connection,
             Inner::Shared(shared) => return Ok(shared.send_qbuf(qbuf, deadline)?.map_err(Full)),
         };
-        let mut qbuf = qbuf;
         loop {
             let (back, ended) = match connection.pass_in(qbuf)? {
                 Ok(()) => return Ok(Ok(())),

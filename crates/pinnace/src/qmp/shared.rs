@@ -175,6 +175,7 @@ impl Shared {
                 }
                 std::hint::spin_loop();
             }
+            let sleeper = (!is_spinning && !is_ready).then(|| channel.begin_sleep());
             drop(channel);
             if is_over(now) {
                 return Ok(None);
@@ -183,11 +184,15 @@ impl Shared {
                 if now - begin > Duration::from_micros(20) {
                     std::thread::yield_now();
                 }
-            } else if !is_ready {
+            } else if let Some(sleeper) = sleeper {
                 // Somebody else may silence the doorbell.
                 let most = now + if is_watched { Duration::from_millis(1) } else { LIFE_SIGN };
                 let until = deadline.map_or(most, |deadline| deadline.min(most));
                 sleep_on(self.bell.as_fd(), until.saturating_duration_since(now))?;
+                if sleeper.has_company() {
+                    // It rings until they have heard it, too.
+                    std::thread::yield_now();
+                }
             }
         }
     }
@@ -250,7 +255,11 @@ impl Shared {
         }
         // What has come besides costs nothing to take along.
         let mut taken = reading.take(into);
-        while taken < into.len() && self.fetch(&mut reading, Some(Instant::now()))? && reading.message.is_some() {
+        // What cannot be fetched says why at the next call, which has nothing in its hands.
+        while taken < into.len()
+            && self.fetch(&mut reading, Some(Instant::now())).unwrap_or(false)
+            && reading.message.is_some()
+        {
             taken += reading.take(&mut into[taken..]);
         }
         Ok(taken)
@@ -281,6 +290,11 @@ impl Shared {
     pub(super) fn is_writable(&self) -> bool {
         let mut channel = lock(&self.channel);
         channel.arm(Interest::Writable).unwrap_or(true) && !self.is_short.load(Ordering::Acquire)
+    }
+
+    /// Whether the peer has not closed, and lives.
+    pub(super) fn is_read(&self) -> bool {
+        lock(&self.channel).is_read()
     }
 
     /// Whether the peer has gone without closing in order.
@@ -557,13 +571,17 @@ impl Shared {
             }
             let (this, waker) = (Arc::clone(self), context.waker().clone());
             let sleeping = std::thread::Builder::new().name("pinnace-ready".into()).spawn(move || {
-                let is_armed = lock(&this.channel).arm(interest).unwrap_or(true);
+                let (is_armed, sleeper) = {
+                    let mut channel = lock(&this.channel);
+                    (channel.arm(interest).unwrap_or(true), channel.begin_sleep())
+                };
                 // Looked at behind that, which silences the doorbell: who finds memory rings after he has said so.
                 let is_short = interest == Interest::Writable && this.is_short.load(Ordering::Acquire);
                 let is_ready = is_armed && !is_short;
                 if !is_ready {
                     let _ = sleep_on(this.bell.as_fd(), LIFE_SIGN);
                 }
+                drop(sleeper);
                 waker.wake();
             });
             if sleeping.is_err() {

@@ -10,7 +10,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 fn pair_of(slots: u32, idle: Idle) -> (Stream, Stream) {
-    let pool = Pool::create(&PoolOptions { zones: 64, share_percent: 99, ..PoolOptions::default() }).unwrap();
+    pair_in(&PoolOptions { zones: 64, share_percent: 99, ..PoolOptions::default() }, slots, idle)
+}
+
+fn pair_in(pool: &PoolOptions, slots: u32, idle: Idle) -> (Stream, Stream) {
+    let pool = Pool::create(pool).unwrap();
     let there = Pool::attach(pool.fd().try_clone_to_owned().unwrap()).unwrap();
     let clients = [Some(pool.client()), Some(there.client())];
     let fds = Channel::create(&pool, &ChannelOptions { slots, number: 1, clients }).unwrap();
@@ -99,6 +103,32 @@ fn what_ends_without_its_end_was_reset() {
     assert_eq!(b.read(&mut [0; 8]).unwrap(), 4);
     assert_eq!(b.read(&mut [0; 8]).unwrap_err().kind(), ErrorKind::ConnectionReset);
     assert!(b.failure().is_some());
+}
+
+#[test]
+fn what_was_closed_with_bytes_unread_is_a_reset_also_while_its_end_waits_for_room() {
+    let (a, b) = pair_of(2, Idle::Block);
+    a.set_write_timeout(Some(Duration::from_millis(5)));
+    while a.write(&[7; 10]).is_ok() {}
+    a.shutdown(Shutdown::Write).unwrap();
+    b.write(b"never read").unwrap();
+    drop(a);
+    let mut all = Vec::new();
+    assert_eq!((&b).read_to_end(&mut all).unwrap_err().kind(), ErrorKind::ConnectionReset);
+    assert_eq!(all, [7; 20]);
+}
+
+#[test]
+fn a_read_keeps_what_it_has_when_the_share_of_the_process_is_used_up() {
+    let (a, b) = pair_in(&PoolOptions { zones: 4, share_percent: 25, ..PoolOptions::default() }, 64, Idle::Block);
+    let held = b.alloc(128 << 10).unwrap();
+    a.write(&[1; 40]).unwrap();
+    a.write(&[2; 5000]).unwrap();
+    let mut bytes = vec![0; 10_000];
+    assert_eq!((b.read(&mut bytes).unwrap(), &bytes[..40]), (40, &[1; 40][..]));
+    assert_eq!(b.read(&mut bytes).unwrap_err().kind(), ErrorKind::OutOfMemory);
+    drop(held);
+    assert_eq!((b.read(&mut bytes).unwrap(), &bytes[..5000]), (5000, &[2; 5000][..]));
 }
 
 #[test]

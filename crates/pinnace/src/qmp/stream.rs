@@ -223,6 +223,14 @@ impl Stream {
         }
     }
 
+    /// Whether the peer may still read, as far as this host knows: over shared memory it has not closed, and lives.
+    pub(crate) fn is_read(&self) -> bool {
+        match self.inner() {
+            Inner::Engine(..) => true,
+            Inner::Shared(shared) => shared.is_read(),
+        }
+    }
+
     fn settings(&self) -> Settings {
         *self.settings.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -616,14 +624,15 @@ impl Drop for Stream {
                 drop(connection);
                 lingering::keep(endpoint);
             }
-            // Without an end in order it is a reset.
             Some(Inner::Shared(shared)) if linger != Some(Duration::ZERO) && !shared.is_unread() => {
                 let wait = linger.unwrap_or(AT_ONCE);
                 if !shared.finish(deadline(wait)) && linger.is_none() {
                     shared.finish_in_background();
                 }
             }
-            _ => {}
+            // Without an end in order it is a reset. Also if one was asked for before: it may still wait for room.
+            Some(Inner::Shared(shared)) => shared.abort(),
+            None => {}
         }
     }
 }

@@ -3,9 +3,11 @@
 use crate::parts::{Named, Process, Served, exchange, wait_until};
 use crate::raw::{ATTACH, BYTES, CONNECT, HELLO, LISTEN, REFUSED, Raw, TOTALS, WELCOME, message};
 use pinnace::daemon::{Client, Refusal};
+use std::fs::File;
 use std::io::ErrorKind;
 use std::os::fd::AsFd;
-use std::time::Duration;
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
 
 pub(crate) fn tests() -> Vec<Named> {
     vec![
@@ -22,6 +24,7 @@ pub(crate) fn tests() -> Vec<Named> {
         ("nothing_can_be_asked_out_of_turn", out_of_turn),
         ("nobody_can_say_that_he_is_another", impostor),
         ("one_who_does_not_say_who_he_is_loses_the_pool", stranger),
+        ("one_who_says_that_he_is_a_thousand_keeps_nobody_waiting", thousand_strangers),
         ("listeners_and_channels_are_limited", limits),
     ]
 }
@@ -307,6 +310,32 @@ fn impostor() {
     wait_until("the impostor is gone", || served.statistics().clients.len() == 1);
     assert_eq!(victim.pool().owner(first).map(|owner| owner.client), Some(theirs), "what it had was touched");
     drop((held, victim));
+    assert_well(&mut served);
+}
+
+fn thousand_strangers() {
+    const SLOTS_AT: u64 = 128;
+    let mut served = Served::start(&["handshake_ms=200"]);
+    let pool = pool_of(&served);
+    let file = File::from(pool.fd().try_clone_to_owned().unwrap());
+    let mut name = [0; 16];
+    file.read_exact_at(&mut name, SLOTS_AT + 64 * u64::from(pool.slot())).unwrap();
+    for slot in 10..1010 {
+        file.write_all_at(&name, SLOTS_AT + 64 * slot).unwrap();
+    }
+    let (begun, mut longest) = (Instant::now(), Duration::ZERO);
+    loop {
+        let asked = Instant::now();
+        let clients = served.statistics().totals.pool.clients;
+        longest = longest.max(asked.elapsed());
+        if clients == 1 {
+            break;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "{clients} are still there");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(longest < Duration::from_secs(1), "somebody waited for {longest:?}");
+    drop(pool);
     assert_well(&mut served);
 }
 

@@ -200,11 +200,21 @@ impl Buffers {
                 return Ok(true);
             }
         }
-        if self.arm(interest)? {
+        let (is_ready, sleeper) = {
+            let mut channel = end.lock();
+            (channel.arm(interest), channel.begin_sleep())
+        };
+        if is_ready.map_err(|error| Errno::from(&io::Error::from(error))).or_else(of_corrupt)? {
             return Ok(true);
         }
         let rest = Timespec::try_from(LIFE_SIGN).ok();
-        match poll(&mut [PollFd::new(&end.bell.as_fd(), PollFlags::IN)], rest.as_ref()) {
+        let heard = poll(&mut [PollFd::new(&end.bell.as_fd(), PollFlags::IN)], rest.as_ref());
+        if sleeper.has_company() {
+            // It rings until they have heard it, too.
+            thread::yield_now();
+        }
+        drop(sleeper);
+        match heard {
             Ok(0) => {
                 let mut channel = end.lock();
                 let is_alive = channel.peer_is_alive();

@@ -1,15 +1,17 @@
 //! Doorbells: an eventfd that one side rings to wake the other, which polls it.
 //!
-//! Always true: nothing here waits but [`poll`], and that not beyond its timeout. Both descriptors are non-blocking, which is a
-//! property of the file, and the file is shared: a peer that takes it away *and* fills the counter to its brim (2^64 - 2) makes
-//! one ring wait. Reading shared memory cannot cause that.
+//! Always true: nothing here waits but [`poll`], and that not beyond its timeout. That a bell is non-blocking is a property of the
+//! file, and the file is shared: a peer can take it away. So each read says for itself that it does not wait. A write cannot say
+//! so (the kernel refuses): it looks for room and makes the bell non-blocking again before. A peer could make it wait only by
+//! filling the counter to its brim (2^64 - 2) *and* taking the property away in the instant between.
 
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
-use rustix::io::Errno;
+use rustix::fs::OFlags;
+use rustix::io::{Errno, ReadWriteFlags};
 
 /// A bell that has not been rung.
 pub(super) fn create() -> io::Result<OwnedFd> {
@@ -19,24 +21,33 @@ pub(super) fn create() -> io::Result<OwnedFd> {
 /// Rings: `bell` is readable from now on. That a full counter refuses is no error: such a bell is readable already.
 #[cold]
 pub(super) fn ring(bell: BorrowedFd<'_>) {
-    let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
-}
-
-/// Like [`ring`], for who watches over processes that he does not trust: also if one has made the bell a waiting one and filled
-/// it, this does not wait. (To make it wait one would have to do both in the instant between these calls.)
-#[cold]
-pub(super) fn ring_without_waiting(bell: BorrowedFd<'_>) {
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    // A full one rings already.
-    let has_room = rustix::event::poll(&mut [PollFd::from_borrowed_fd(bell, PollFlags::OUT)], Some(&now)) == Ok(1);
-    if has_room && rustix::fs::fcntl_setfl(bell, rustix::fs::OFlags::NONBLOCK).is_ok() {
-        ring(bell);
+    if is_ready(bell, PollFlags::OUT) && rustix::fs::fcntl_setfl(bell, OFlags::NONBLOCK).is_ok() {
+        let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
     }
 }
 
 /// Silences the bell.
 pub(super) fn silence(bell: BorrowedFd<'_>) {
-    let _ = rustix::io::read(bell, &mut [0u8; 8]);
+    let mut count = [0; 8];
+    // The offset that means none.
+    let read = rustix::io::preadv2(bell, &mut [IoSliceMut::new(&mut count)], u64::MAX, ReadWriteFlags::NOWAIT);
+    if matches!(read, Err(Errno::OPNOTSUPP | Errno::NOSYS))
+        && is_ready(bell, PollFlags::IN)
+        && rustix::fs::fcntl_setfl(bell, OFlags::NONBLOCK).is_ok()
+    {
+        // Kernels before 5.12 do not know it of eventfds.
+        let _ = rustix::io::read(bell, &mut count);
+    }
+}
+
+/// Whether the bell has been rung and not silenced.
+pub(super) fn rings(bell: BorrowedFd<'_>) -> bool {
+    is_ready(bell, PollFlags::IN)
+}
+
+fn is_ready(bell: BorrowedFd<'_>, flags: PollFlags) -> bool {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    rustix::event::poll(&mut [PollFd::from_borrowed_fd(bell, flags)], Some(&now)) == Ok(1)
 }
 
 /// Waits until `bell` rings, a signal comes, or `timeout` passes.

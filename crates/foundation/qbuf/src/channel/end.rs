@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Instant;
 
 use super::region::{MAX_SLOTS, MappedRing, Region};
@@ -54,6 +55,8 @@ pub struct Channel {
     pub(super) sending: State,
     pub(super) receiving: State,
     pub(super) armed: Armed,
+    /// Threads that sleep on our bell.
+    pub(super) asleep: Arc<AtomicUsize>,
     /// When it was last asked whether the other process lives.
     pub(super) life_sign: Instant,
     pub(super) doorbells: [OwnedFd; 2],
@@ -95,6 +98,7 @@ impl Channel {
             sending: State::Open,
             receiving: State::Open,
             armed: Armed::default(),
+            asleep: Arc::default(),
             life_sign: Instant::now(),
             doorbells: fds.doorbells,
         };
@@ -268,6 +272,12 @@ impl Channel {
         self.peer_is_dead();
         doorbell::ring(self.bell());
         true
+    }
+
+    /// Whether the other side may still read what is sent, or sit down to do so: it has not closed, and its process lives. Costs
+    /// system calls, as [`Channel::peer_is_alive`].
+    pub fn is_read(&mut self) -> bool {
+        self.out.reader_closed() == Ok(false) && self.peer_is_alive()
     }
 
     /// The client of the pool on the other side, once it is known.

@@ -47,6 +47,7 @@
 //!
 //! [`Channel::wait_readable`] spins, yields, and then sleeps. In an event loop: take messages until there is none, then
 //! [`Channel::arm`]; if that says that nothing is ready, wait for [`Channel::readable_fd`] to become readable, and start over.
+//! Threads that share an end behind a lock do the same, each with a [`Sleeper`].
 
 #[cfg(not(loom))]
 mod doorbell;
@@ -74,7 +75,7 @@ pub use {
     end::{Channel, Received},
     error::{ChannelError, Rejected},
     slot::{INLINE_MAX, Inline},
-    wait::Interest,
+    wait::{Interest, Sleeper},
     watch::{Watch, in_flight},
 };
 

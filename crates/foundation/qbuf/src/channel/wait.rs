@@ -1,6 +1,8 @@
 //! Waiting: spin, yield, and then sleep on the doorbell.
 
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::end::State;
@@ -40,6 +42,24 @@ pub(super) struct Armed {
     writable: bool,
 }
 
+/// A thread that sleeps on [`Channel::readable_fd`], for as long as this lives. There is one bell for all: who silenced it before
+/// the others have heard it would leave them asleep.
+#[derive(Debug)]
+pub struct Sleeper(Arc<AtomicUsize>);
+
+impl Sleeper {
+    /// Whether others sleep there as well, or have yet to wake up.
+    pub fn has_company(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 1
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl Channel {
     /// Waits until [`Channel::try_recv`] has something to say: a message, or that none will come. Spins for `spin` (the second
     /// half of it yielding), and then sleeps until `deadline` (`None`: as long as it takes). False: the deadline passed.
@@ -67,14 +87,41 @@ impl Channel {
     }
 
     /// Silences [`Channel::readable_fd`] and says to the other side that this one sleeps, so that it rings. True: do not
-    /// sleep, it is ready already. An interest stays armed until it was ready; two threads may each wait for one.
+    /// sleep, it is ready already. An interest stays armed until it was ready; two threads may each wait for one, each with a
+    /// [`Sleeper`]. A bell that rings for sleepers who have not woken up yet goes on ringing.
     ///
     /// # Errors
     ///
     /// [`ChannelError::Corrupt`].
     pub fn arm(&mut self, interest: Interest) -> Result<bool, ChannelError> {
-        doorbell::silence(self.bell());
+        if self.asleep.load(Ordering::Relaxed) == 0 || !doorbell::rings(self.bell()) {
+            doorbell::silence(self.bell());
+        }
         self.go_to_sleep(interest)
+    }
+
+    /// Says that this thread sleeps on the bell from now on. For who shares the channel with other threads behind a lock: after
+    /// [`Channel::arm`] and before he gives up the lock.
+    ///
+    /// ```
+    /// use pinnace_qbuf::channel::{Channel, ChannelOptions, Interest, Side};
+    /// use pinnace_qbuf::{Pool, PoolOptions};
+    /// use std::sync::Mutex;
+    /// # let pool = Pool::create(&PoolOptions::default())?;
+    /// # let fds = Channel::create(&pool, &ChannelOptions::default())?;
+    /// let shared = Mutex::new(Channel::attach(&pool, fds, Side::A)?);
+    /// let mut channel = shared.lock().unwrap();
+    /// if !channel.arm(Interest::Readable)? {
+    ///     let sleeper = channel.begin_sleep();
+    ///     drop(channel);
+    ///     // ... poll a duplicate of `readable_fd` ...
+    ///     drop(sleeper);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn begin_sleep(&self) -> Sleeper {
+        self.asleep.fetch_add(1, Ordering::Relaxed);
+        Sleeper(Arc::clone(&self.asleep))
     }
 
     /// The opposite of [`Channel::arm`], for who looks by itself again: the other side does not ring for nothing.
@@ -165,6 +212,10 @@ impl Channel {
     ) -> Result<bool, ChannelError> {
         let start = Instant::now();
         let passed = |now: Instant| deadline.is_some_and(|deadline| now >= deadline);
+        if passed(start) {
+            // Who only looks does not disarm what others wait for.
+            return Ok(false);
+        }
         let mut now = start;
         while now - start < spin && !passed(now) {
             for look in 0..LOOKS {

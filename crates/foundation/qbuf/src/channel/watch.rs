@@ -62,7 +62,7 @@ impl Watch {
     //= B-12
     pub fn abandon(&self, side: Side) {
         self.region.abandon(side);
-        doorbell::ring_without_waiting(self.doorbells[side.other().index()].as_fd());
+        doorbell::ring(self.doorbells[side.other().index()].as_fd());
     }
 
     /// The client of the pool that sits on a side, or will; `None`: not known.

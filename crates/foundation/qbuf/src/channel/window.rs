@@ -8,12 +8,16 @@
 //!
 //! Always true: with nothing on its way a message may go, whatever its size, so nobody waits for what will not happen.
 
+use std::time::{Duration, Instant};
+
 use crate::Pool;
 
 /// One part in so many of the free blocks.
 const PART: u64 = 4;
 /// This much may be on its way however little is free.
 const LEAST: u64 = 16;
+/// How old a count of what is free may be for who waits.
+const STALE: Duration = Duration::from_millis(1);
 
 /// The blocks that one side has sent and the other has not taken.
 #[derive(Debug)]
@@ -22,13 +26,15 @@ pub(super) struct Window {
     is_shared_out: bool,
     /// Blocks of the message in each slot: at most those of a zone.
     blocks: Box<[u8]>,
-    /// Slots that are counted: from here to the producer's tail.
+    /// Slots that are counted: from here to the producer's tail, at most as many as the ring has.
     from: u64,
     on_their_way: u64,
     /// What may be on its way, as was last found.
     most: u64,
     /// `from` and `on_their_way` then.
     looked: (u64, u64),
+    /// When that was.
+    counted: Instant,
     turn: u64,
 }
 
@@ -42,6 +48,7 @@ impl Window {
             on_their_way: 0,
             most: LEAST,
             looked: (0, 0),
+            counted: Instant::now(),
             turn: 0,
         }
     }
@@ -57,9 +64,23 @@ impl Window {
         if !self.is_shared_out {
             return;
         }
+        // The ring has room, so what was in this slot has arrived, also if nobody has looked since.
+        self.retire((position + 1).saturating_sub(self.blocks.len() as u64));
         let index = self.index(position);
         self.blocks[index] = blocks as u8;
         self.on_their_way += u64::from(blocks);
+    }
+
+    /// What was before `head` has arrived.
+    #[inline]
+    fn retire(&mut self, head: u64) {
+        // Messages in their descriptors are not counted: there may have been more of them than slots.
+        let slots = head.saturating_sub(self.from).min(self.blocks.len() as u64);
+        for position in self.from..self.from + slots {
+            let index = self.index(position);
+            self.on_their_way -= u64::from(std::mem::take(&mut self.blocks[index]));
+        }
+        self.from = self.from.max(head);
     }
 
     /// Whether another message may go, as far as is known.
@@ -73,14 +94,12 @@ impl Window {
         if !self.is_shared_out {
             return true;
         }
-        while self.from < head {
-            let index = self.index(self.from);
-            self.on_their_way -= u64::from(std::mem::take(&mut self.blocks[index]));
-            self.from += 1;
-        }
-        // Counting touches what others write: once for each thing that has changed, also for who spins here.
+        self.retire(head);
+        // Counting touches what others write: once for each thing that has changed here, and now and then for what has changed
+        // elsewhere, also for who spins.
         let now = (self.from, self.on_their_way);
-        if std::mem::replace(&mut self.looked, now) != now {
+        if std::mem::replace(&mut self.looked, now) != now || self.counted.elapsed() >= STALE {
+            self.counted = Instant::now();
             self.turn = self.turn.wrapping_add(1);
             self.most = (pool.estimate_free(self.turn) / PART).max(LEAST);
         }

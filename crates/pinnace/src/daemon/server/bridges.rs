@@ -13,7 +13,7 @@ use super::requests::No;
 use super::serving::{End, Listener, Serving};
 use crate::daemon::protocol::{Reply, Via};
 use crate::daemon::{Arrival, Refusal, socket};
-use crate::qmp::{Carrier, Listener as QmpListener, Options, Shutdown, Stream};
+use crate::qmp::{Carrier, Full, Listener as QmpListener, Options, Qbuf, Shutdown, Stream};
 use pinnace_qbuf::channel::{Channel, ChannelFds, Side};
 use pinnace_qbuf::{ClientId, Pool};
 use rustix::event::EventfdFlags;
@@ -23,7 +23,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The daemon itself, among the clients that have channels.
 const OURSELVES: u64 = 0;
@@ -31,6 +31,8 @@ const OURSELVES: u64 = 0;
 const LOOK: Duration = Duration::from_millis(250);
 /// How long another host may take to answer; less than what a client has to sit down on its channel.
 const CONNECTING: Duration = Duration::from_secs(4);
+/// How long who does not read may keep what a client has sent that is gone.
+const LINGER: Duration = Duration::from_secs(60);
 /// Who finds the pool empty looks again so often.
 const NO_MEMORY: Duration = Duration::from_millis(1);
 
@@ -204,7 +206,7 @@ impl Serving {
         stream.set_linger(None);
         let spawned = thread::Builder::new().name("pinnace-bridge".into()).spawn(move || {
             let _count = count;
-            carry(channel, &stream);
+            carry(channel, &stream, LINGER);
         });
         spawned.map(drop).map_err(|_| Refusal::System)
     }
@@ -216,7 +218,7 @@ fn connect(socket: &OwnedFd, channel: Channel, fds: &ChannelFds, to: SocketAddr,
         Ok(stream) => {
             let reply = Reply::Channel { local: stream.local_addr(), peer: stream.peer_addr() };
             if socket::send(socket.as_fd(), &reply.encode(), &socket::of_channel(fds)).is_ok() {
-                carry(channel, &stream);
+                carry(channel, &stream, LINGER);
             }
         }
         // The channel closes on our side; the other never was anybody's.
@@ -248,49 +250,162 @@ fn take(socket: OwnedFd, is_wanted: &Weak<()>, listener: u64, address: SocketAdd
     queue.push(Word::Failed { listener });
 }
 
-/// Carries both ways, until both are over.
-fn carry(channel: Channel, stream: &Stream) {
+/// Carries both ways, until both are over, or the client is gone and nothing more is taken for `linger`.
+fn carry(channel: Channel, stream: &Stream, linger: Duration) {
     let (local, peer) = (stream.local_addr(), stream.peer_addr());
-    let Ok(shared) = Stream::over_channel(Arrival { channel, peer, local }, &Options::default()) else { return };
-    for stream in [&shared, stream] {
+    let Ok(client) = Stream::over_channel(Arrival { channel, peer, local }, &Options::default()) else { return };
+    for stream in [&client, stream] {
         stream.set_read_timeout(Some(LOOK));
     }
-    let is_broken = AtomicBool::new(false);
+    let bridge = Bridge { client, linger, is_broken: AtomicBool::new(false) };
     thread::scope(|scope| {
-        let other = thread::Builder::new().spawn_scoped(scope, || carry_one_way(stream, &shared, &is_broken));
+        let other = thread::Builder::new().spawn_scoped(scope, || bridge.carry(stream, &bridge.client));
         if other.is_err() {
-            is_broken.store(true, Ordering::Relaxed);
+            bridge.is_broken.store(true, Ordering::Relaxed);
         }
-        carry_one_way(&shared, stream, &is_broken);
+        bridge.carry(&bridge.client, stream);
     });
-    if is_broken.load(Ordering::Relaxed) {
+    if bridge.is_broken() {
         // Whoever is left finds his end reset, too.
-        for stream in [&shared, stream] {
+        for stream in [&bridge.client, stream] {
             stream.set_linger(Some(Duration::ZERO));
         }
     }
 }
 
-/// Carries one way to its end.
-fn carry_one_way(from: &Stream, to: &Stream, is_broken: &AtomicBool) {
-    while !is_broken.load(Ordering::Relaxed) {
-        match from.recv_qbuf() {
-            // Waits until the other side takes it, or is gone.
-            Ok(Some(qbuf)) => {
-                if to.send_qbuf(qbuf).is_err() {
-                    break;
-                }
-            }
-            Ok(None) => {
-                if to.shutdown(Shutdown::Write).is_err() {
-                    break;
-                }
-                return;
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) if error.kind() == io::ErrorKind::OutOfMemory => thread::sleep(NO_MEMORY),
-            Err(_) => break,
-        }
+/// What both ways of a bridge know.
+struct Bridge {
+    client: Stream,
+    linger: Duration,
+    is_broken: AtomicBool,
+}
+
+impl Bridge {
+    fn is_broken(&self) -> bool {
+        self.is_broken.load(Ordering::Relaxed)
     }
-    is_broken.store(true, Ordering::Relaxed);
+
+    /// Carries one way to its end.
+    fn carry(&self, from: &Stream, to: &Stream) {
+        while !self.is_broken() {
+            match from.recv_qbuf() {
+                Ok(Some(qbuf)) => {
+                    if !self.pass(qbuf, to) {
+                        break;
+                    }
+                }
+                Ok(None) => {
+                    if to.shutdown(Shutdown::Write).is_err() {
+                        break;
+                    }
+                    return;
+                }
+                // There is nobody to bring anything to. How the other way ends is for that to say.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && !to.is_read() => return,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::OutOfMemory => thread::sleep(NO_MEMORY),
+                Err(_) => break,
+            }
+        }
+        self.is_broken.store(true, Ordering::Relaxed);
+    }
+
+    /// Waits until the other side takes it. False: it will not, or nobody waits for that any more.
+    fn pass(&self, mut qbuf: Qbuf, to: &Stream) -> bool {
+        let begin = Instant::now();
+        while !self.is_broken() {
+            match to.send_qbuf_timeout(qbuf, Some(LOOK)) {
+                Ok(Ok(())) => return true,
+                Ok(Err(_)) if begin.elapsed() >= self.linger && !self.client.is_read() => return false,
+                Ok(Err(Full(back))) => qbuf = back,
+                Err(_) => return false,
+            }
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pinnace_qbuf::PoolOptions;
+    use pinnace_qbuf::channel::{ChannelError, ChannelOptions};
+    use std::sync::mpsc::{self, Receiver};
+
+    const PATIENCE: Duration = Duration::from_secs(10);
+
+    /// A client, who he is talking with over a bridge, and what says that the bridge is gone.
+    fn bridge() -> (Channel, Stream, Receiver<()>) {
+        let pool = Pool::create(&PoolOptions { zones: 64, share_percent: 75, ..PoolOptions::default() }).unwrap();
+        let there = Pool::attach(pool.fd().try_clone_to_owned().unwrap()).unwrap();
+        let fds = Channel::create(&pool, &ChannelOptions::default()).unwrap();
+        let ours = Channel::attach(&pool, fds.try_clone().unwrap(), Side::A).unwrap();
+        let client = Channel::attach(&there, fds, Side::B).unwrap();
+        let options = Options { carrier: Carrier::Udp, pool: Some(pool), same_host: false, ..Options::default() };
+        let listener = QmpListener::bind("127.0.0.1:0", &options).unwrap();
+        let stream = Stream::connect(listener.local_addr(), &options).unwrap();
+        let remote = listener.accept().unwrap();
+        remote.set_read_timeout(Some(PATIENCE));
+        let (gone, is_gone) = mpsc::channel();
+        thread::spawn(move || {
+            carry(ours, &stream, Duration::from_millis(500));
+            drop(stream);
+            gone.send(())
+        });
+        (client, remote, is_gone)
+    }
+
+    #[test]
+    fn a_bridge_is_gone_with_a_client_that_has_said_its_last_word() {
+        let (mut client, remote, is_gone) = bridge();
+        client.try_send_bytes(b"ahoy?").unwrap();
+        client.try_send_bytes(b"").unwrap();
+        client.finish();
+        let mut bytes = [0; 8];
+        assert_eq!((remote.read(&mut bytes).unwrap(), remote.read(&mut bytes).unwrap()), (5, 0));
+        // As long as it is there it waits for an answer.
+        assert!(is_gone.recv_timeout(2 * LOOK).is_err());
+        drop(client);
+        is_gone.recv_timeout(PATIENCE).expect("it is there for ever");
+    }
+
+    #[test]
+    fn a_bridge_is_gone_with_a_client_whose_peer_does_not_read() {
+        let (mut client, remote, is_gone) = bridge();
+        let mut last = Instant::now();
+        while last.elapsed() < 2 * LOOK {
+            match client.try_send_bytes(&[1; 50_000]) {
+                Ok(_) => last = Instant::now(),
+                Err(ChannelError::Full | ChannelError::NoMemory) => thread::sleep(Duration::from_millis(1)),
+                Err(error) => panic!("{error}"),
+            }
+        }
+        remote.write(b"an answer").unwrap();
+        assert!(client.wait_readable(Duration::ZERO, Some(Instant::now() + PATIENCE)).unwrap());
+        drop(client);
+        is_gone.recv_timeout(PATIENCE).expect("it is there for ever");
+    }
+
+    #[test]
+    fn what_a_client_has_sent_before_it_went_arrives_however_slow_the_reader() {
+        let (mut client, remote, is_gone) = bridge();
+        let mut sent = 0;
+        while let Ok(len) = client.try_send_bytes(&[1; 50_000]) {
+            sent += len;
+        }
+        assert!(client.wait_writable(Duration::ZERO, Some(Instant::now() + PATIENCE)).unwrap());
+        client.try_send_bytes(b"").unwrap();
+        client.finish();
+        drop(client);
+        let (mut got, mut bytes) = (0, vec![0; 200_000]);
+        loop {
+            match remote.read(&mut bytes).unwrap() {
+                0 => break,
+                len => got += len,
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(got, sent);
+        is_gone.recv_timeout(PATIENCE).expect("it is there for ever");
+    }
 }

@@ -144,6 +144,12 @@ impl Channels {
             let is_over = link.watch.is_over()
                 || (link.ends.iter().any(|end| end.is_dead) && is_done(Side::A) && is_done(Side::B));
             if is_over {
+                // Who had closed before the other died never saw what that one had passed to him and not announced.
+                for side in [Side::A, Side::B] {
+                    if link.ends[at(side)].is_dead && link.watch.is_over() {
+                        pool.purge(link.transit(number, side));
+                    }
+                }
                 over.push(number);
             }
         }
@@ -155,5 +161,31 @@ impl Channels {
         let link = self.links.remove(&number)?;
         self.ports.give_back(link.port);
         Some(Forgotten { number, clients: link.ends.map(|end| end.client) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pinnace_qbuf::PoolOptions;
+
+    //= B-12 test
+    #[test]
+    fn what_the_dead_passed_to_one_who_had_closed_is_free_again() {
+        let pool = Pool::create(&PoolOptions::default()).unwrap();
+        let [sender, receiver] = [(); 2].map(|()| Pool::attach(pool.fd().try_clone_to_owned().unwrap()).unwrap());
+        let mut channels = Channels::new(8);
+        let Made { number, fds, .. } = channels.make(&pool, [(1, sender.client()), (2, receiver.client())]).unwrap();
+        let here = Channel::attach(&sender, fds.try_clone().unwrap(), Side::A).unwrap();
+        drop(Channel::attach(&receiver, fds, Side::B).unwrap());
+        // In the middle of sending, when it is killed.
+        let transit = Transit { channel: number, from: sender.client(), to: receiver.client() };
+        let _ = sender.pass_to(sender.alloc(10_000).unwrap(), transit);
+        std::mem::forget(here);
+        channels.abandon(&pool, number, 1, true);
+        assert_eq!(channels.look(&pool, Duration::from_secs(5)).len(), 1);
+        pool.drop_client(sender.client());
+        let stats = pool.stats();
+        assert_eq!(stats.free_blocks, stats.blocks);
     }
 }

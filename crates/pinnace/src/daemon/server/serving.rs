@@ -384,11 +384,12 @@ impl Serving {
             .collect();
         self.strangers.retain(|id, _| present.contains(id));
         for id in present {
-            let since = *self.strangers.entry(id).or_insert_with(Instant::now);
-            // Twice what a handshake may take: who is late with it is dropped first, and may have been in the middle.
-            if since.elapsed() > self.limits.handshake * 2 {
-                self.is_sweep_due |= self.pool.drop_client(id).busy;
-            }
+            self.strangers.entry(id).or_insert_with(Instant::now);
         }
+        // Twice what a handshake may take: who is late with it is dropped first, and may have been in the middle.
+        let late = self.strangers.iter().filter(|(_, since)| since.elapsed() > self.limits.handshake * 2);
+        let late: Vec<_> = late.map(|(id, _)| *id).collect();
+        // All at once: who writes names into slots of others can make a thousand of them.
+        self.is_sweep_due |= self.pool.drop_clients(&late).busy;
     }
 }

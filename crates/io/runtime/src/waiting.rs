@@ -16,8 +16,18 @@ impl Slot {
     }
 }
 
-/// A task's place among those that [`Endpoint::poll_wait`](crate::Endpoint::poll_wait) has told to wait, of one endpoint. The
-/// task is not woken any more when this is dropped.
+/// A task's place among those that were told to wait, by [`Endpoint::poll_wait`](crate::Endpoint::poll_wait) of one endpoint or
+/// [`Wakers::add`] to one list. The task is not woken any more when this is dropped.
+///
+/// ```
+/// use pinnace_runtime::{Waiting, Wakers};
+/// use std::task::Waker;
+/// let (mut wakers, mut waiting) = (Wakers::default(), Waiting::default());
+/// assert!(wakers.add(&mut waiting, Waker::noop()).is_none());
+/// assert!(!wakers.is_empty());
+/// drop(waiting);
+/// assert!(wakers.is_empty());
+/// ```
 #[derive(Debug, Default)]
 pub struct Waiting(Option<Arc<Slot>>);
 
@@ -38,13 +48,13 @@ impl Drop for Waiting {
     }
 }
 
-/// The tasks of an endpoint that wait.
+/// Tasks that wait for the same. See [`Waiting`].
 #[derive(Debug, Default)]
-pub(crate) struct Wakers(Vec<Arc<Slot>>);
+pub struct Wakers(Vec<Arc<Slot>>);
 
 impl Wakers {
     /// From now on the task is woken. Returns a waker that is not needed any more, to be dropped where no lock is held.
-    pub(crate) fn add(&mut self, waiting: &mut Waiting, waker: &Waker) -> Option<Waker> {
+    pub fn add(&mut self, waiting: &mut Waiting, waker: &Waker) -> Option<Waker> {
         let slot = waiting.0.get_or_insert_default();
         let mut place = slot.lock();
         match &*place {
@@ -63,12 +73,12 @@ impl Wakers {
     }
 
     /// Whether nobody waits.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         !self.0.iter().any(is_waiting)
     }
 
-    /// Wakes all, who may do anything meanwhile.
-    pub(crate) fn wake(self) {
+    /// Wakes all, who may do anything meanwhile: call it where no lock is held.
+    pub fn wake(self) {
         for slot in self.0 {
             let waker = slot.lock().take();
             if let Some(waker) = waker {

@@ -2,11 +2,11 @@
 //!
 //! Always true: what is taken comes back when its guard is dropped, and the next who waits is woken then.
 
-use std::collections::VecDeque;
+use pinnace_runtime::{Waiting, Wakers};
 use std::future::poll_fn;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::task::{Poll, Waker};
+use std::task::Poll;
 use std::time::Instant;
 
 /// See the [module](self).
@@ -21,7 +21,7 @@ struct Place<T> {
     /// `None` while somebody has it.
     state: Option<Box<T>>,
     threads: usize,
-    tasks: VecDeque<Waker>,
+    tasks: Wakers,
 }
 
 /// Whoever has it.
@@ -32,7 +32,7 @@ pub(crate) struct Held<'a, T> {
 
 impl<T> Turn<T> {
     pub(crate) fn new(state: T) -> Self {
-        let place = Place { state: Some(Box::new(state)), threads: 0, tasks: VecDeque::new() };
+        let place = Place { state: Some(Box::new(state)), threads: 0, tasks: Wakers::default() };
         Self { place: Mutex::new(place), freed: Condvar::new() }
     }
 
@@ -69,14 +69,15 @@ impl<T> Turn<T> {
 
     /// The same, for tasks.
     pub(crate) async fn take_async(&self) -> Held<'_, T> {
+        let mut waiting = Waiting::default();
         poll_fn(|context| {
             let mut place = self.lock();
             if let Some(state) = place.state.take() {
                 return Poll::Ready(self.hold(state));
             }
-            if !place.tasks.iter().any(|waker| waker.will_wake(context.waker())) {
-                place.tasks.push_back(context.waker().clone());
-            }
+            let old = place.tasks.add(&mut waiting, context.waker());
+            drop(place);
+            drop(old);
             Poll::Pending
         })
         .await
@@ -115,7 +116,7 @@ impl<T> Drop for Held<'_, T> {
         // All: one of them may have gone away, and the others would wait for ever.
         let tasks = std::mem::take(&mut place.tasks);
         drop(place);
-        tasks.into_iter().for_each(Waker::wake);
+        tasks.wake();
     }
 }
 
@@ -124,6 +125,20 @@ mod tests {
     use super::*;
     use std::sync::Arc;
     use std::time::Duration;
+
+    #[test]
+    fn a_task_that_has_stopped_waiting_is_not_kept() {
+        let turn = Turn::new(1);
+        let held = turn.take(None).unwrap();
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        {
+            let mut waits = std::pin::pin!(turn.take_async());
+            assert!(waits.as_mut().poll(&mut context).is_pending());
+            assert!(!turn.lock().tasks.is_empty());
+        }
+        assert!(turn.lock().tasks.is_empty());
+        drop(held);
+    }
 
     #[test]
     fn one_has_it_and_the_others_wait_as_long_as_they_want() {

@@ -3,6 +3,7 @@
 use super::{Connection, Inner};
 use crate::Error;
 use crate::rendezvous::server::{Server, Shared};
+use pinnace_runtime::Waiting;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
@@ -53,7 +54,8 @@ impl Listener {
     /// # Errors
     /// As [`Listener::accept`].
     pub async fn accept_async(&self) -> Result<Connection, Error> {
-        Ok(poll_fn(|context| self.shared().poll_accept(context)).await)
+        let mut waiting = Waiting::default();
+        Ok(poll_fn(|context| self.shared().poll_accept(context, &mut waiting)).await)
     }
 
     /// A descriptor for event loops: readable while somebody waits to be accepted. Valid as long as the listener; not to be

@@ -17,13 +17,13 @@ use crate::endpoint::{Connection, EndpointOptions, Parts};
 use crate::network::host_of;
 use crate::qmp::Stream;
 use crate::service::{Method, Path, PathClass, Service};
-use pinnace_runtime::WakeFd;
+use pinnace_runtime::{Waiting, WakeFd, Wakers};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -51,7 +51,7 @@ struct Inbox {
     /// What is accepted at most; `None`: nobody listens.
     limits: Option<Service>,
     waiting: VecDeque<Connection>,
-    tasks: Vec<Waker>,
+    tasks: Wakers,
     is_over: bool,
 }
 
@@ -105,15 +105,15 @@ impl Shared {
         }
     }
 
-    /// The same, for tasks.
-    pub(crate) fn poll_accept(&self, context: &mut Context<'_>) -> Poll<Connection> {
+    /// The same, for tasks: as long as `waiting` is there, it is woken.
+    pub(crate) fn poll_accept(&self, context: &mut Context<'_>, waiting: &mut Waiting) -> Poll<Connection> {
         let mut inbox = self.lock();
         if let Some(connection) = self.pop(&mut inbox) {
             return Poll::Ready(connection);
         }
-        if !inbox.tasks.iter().any(|waker| waker.will_wake(context.waker())) {
-            inbox.tasks.push(context.waker().clone());
-        }
+        let old = inbox.tasks.add(waiting, context.waker());
+        drop(inbox);
+        drop(old);
         Poll::Pending
     }
 
@@ -129,7 +129,7 @@ impl Shared {
         drop(inbox);
         self.watch.signal();
         self.arrived.notify_one();
-        tasks.into_iter().for_each(Waker::wake);
+        tasks.wake();
     }
 }
 

@@ -9,6 +9,9 @@ const MOST_MESSAGES: usize = 2048;
 /// Their bytes; one message goes alone, however long it is.
 const MOST_BYTES: u64 = 64 << 20;
 
+/// Who waits for room looks so often whether the peer has broken off.
+pub(super) const LOOK: Duration = Duration::from_millis(100);
+
 /// What is under way.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct UnderWay {
@@ -41,7 +44,8 @@ pub(super) trait Bounded {
     /// [`Error::would_block`] knows.
     fn begin(&self, message: Message, special: Option<&Special>, waited: Duration) -> Result<Sending, Unsent>;
 
-    /// Waits until there is room for so many bytes, or never will be.
+    /// Waits until there is room for so many bytes, or never will be, or for [`LOOK`]: then [`Bounded::begin`] finds
+    /// out whether the peer has broken off.
     fn wait_for_room(&self, len: usize) -> Result<(), Error>;
 
     /// The same, for tasks.

@@ -19,7 +19,7 @@ use crate::vrp::{Contract, Failure, Frame, Losses, Receiver, Sender};
 use crate::{Error, Message, Unsent};
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -52,6 +52,8 @@ pub(crate) struct Vrp {
     said: Mutex<Option<crate::vrp::Sending>>,
     terms: Mutex<Terms>,
     incoming: Turn<Incoming>,
+    /// The peer has ended what it sends. It may break off what we send all the same, and nobody receives that any more.
+    has_heard_end: AtomicBool,
 }
 
 /// What a service says about each frame.
@@ -122,6 +124,7 @@ impl Vrp {
             said: Mutex::default(),
             terms,
             incoming,
+            has_heard_end: AtomicBool::new(false),
         }
     }
 
@@ -166,6 +169,26 @@ impl Vrp {
         }
     }
 
+    /// An error if the peer has broken off what we send.
+    fn check_peer(&self) -> Result<(), Error> {
+        if self.is_broken_off() { Err(ConnectionError::BrokenOff { method: Method::Vrp }.into()) } else { Ok(()) }
+    }
+
+    /// Whether the peer has broken off behind its end, where nobody receives. Waits for nothing.
+    fn is_broken_off(&self) -> bool {
+        let Some(back) = self.back.as_ref().filter(|_| self.has_heard_end.load(Ordering::Relaxed)) else {
+            return false;
+        };
+        let now = Instant::now();
+        let Some(mut incoming) = self.incoming.take(Some(now)) else { return false };
+        if incoming.is_over() && !incoming.is_broken_off {
+            let end = incoming.end.take();
+            let _ = self.come(back, &mut incoming, Some(now));
+            incoming.end = incoming.end.or(end);
+        }
+        incoming.is_broken_off
+    }
+
     /// Puts a frame where it belongs; returns it if it is due at once.
     fn on_frame(&self, incoming: &mut Incoming, frame: crate::vrp::Received) -> Option<Received> {
         if incoming.source.is_some_and(|source| source != frame.source()) {
@@ -183,6 +206,7 @@ impl Vrp {
                 Kind::Abort => (incoming.end, incoming.is_broken_off) = (Some(number), true),
                 Kind::Open | Kind::Alive => {}
             }
+            self.has_heard_end.fetch_or(incoming.end.is_some(), Ordering::Relaxed);
             incoming.on_word(number);
             return None;
         }
@@ -436,6 +460,9 @@ impl Bounded for Vrp {
             Ok(out) => out,
             Err(error) => return Err(Unsent::new(message, error)),
         };
+        if let Err(error) = self.check_peer() {
+            return Err(Unsent::new(message, error));
+        }
         let len = message.len() as u64;
         let mut frame = Frame::new(message);
         // Held until the frame has its place, before the end or not at all.
@@ -469,11 +496,11 @@ impl Bounded for Vrp {
     }
 
     fn wait_for_room(&self, len: usize) -> Result<(), Error> {
-        self.out()?.wait_for_room(len)
+        self.out()?.wait_for_room(len, Instant::now() + room::LOOK)
     }
 
     async fn wait_for_room_async(&self, len: usize) -> Result<(), Error> {
-        self.out()?.wait_for_room_async(len).await
+        within(Instant::now() + room::LOOK, self.out()?.wait_for_room_async(len)).await.unwrap_or(Ok(()))
     }
 
     fn progress(&self) -> Result<(), Error> {
@@ -553,6 +580,7 @@ impl Carry for Vrp {
             return Ok(());
         }
         self.terms().is_over = true;
+        self.check_peer()?;
         // Behind all the others, so that nothing is behind the end.
         self.out()?.flush_until(deadline)?;
         // What is lost makes it no end in order, of which the peer is told when the connection goes.
@@ -572,6 +600,7 @@ impl Carry for Vrp {
     async fn close_async(&self) -> Result<(), Error> {
         let Some(out) = &self.out else { return Ok(()) };
         self.terms().is_over = true;
+        self.check_peer()?;
         out.flush_async().await?;
         self.told(out.take_untold())?;
         self.say_end_async().await?;

@@ -16,6 +16,7 @@ use crate::zcrp::{Progress, Receiver, Receiving, Refused, Sender};
 use crate::{Error, Message, Unsent};
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -32,6 +33,8 @@ pub(crate) struct Zcrp {
     /// Held while the pieces of a message are queued, which belong together.
     sending: Mutex<Phase>,
     incoming: Turn<Incoming>,
+    /// The peer has ended what it sends. It may break off what we send all the same, and nobody receives that any more.
+    has_heard_end: AtomicBool,
 }
 
 /// How far sending is.
@@ -68,7 +71,8 @@ impl Zcrp {
         let (sender, receiver) = halves;
         let incoming = Turn::new(Incoming::default());
         let (pool, sending) = (Pool::new(piece), Mutex::default());
-        Self { sender, receiver, nonce, piece: piece as usize, longest, pool, sending, incoming }
+        let has_heard_end = AtomicBool::new(false);
+        Self { sender, receiver, nonce, piece: piece as usize, longest, pool, sending, incoming, has_heard_end }
     }
 
     /// Asks for messages. Whoever connects says OPEN first: the other end throws away what comes before the introduction,
@@ -105,6 +109,7 @@ impl Zcrp {
             {
                 incoming.has_ended = matches!(control.kind, Kind::End | Kind::Abort);
                 incoming.is_broken_off = control.kind == Kind::Abort;
+                self.has_heard_end.fetch_or(incoming.has_ended, Ordering::Relaxed);
                 self.pool.give_back(message);
                 return Ok(None);
             }
@@ -118,6 +123,26 @@ impl Zcrp {
         incoming.partial.extend_from_slice(&message);
         self.pool.give_back(message);
         Ok(is_last.then(|| Received::bytes(std::mem::take(&mut incoming.partial), Vec::new())))
+    }
+
+    /// An error if the peer has broken off what we send.
+    fn check_peer(&self) -> Result<(), Error> {
+        if self.is_broken_off() { Err(ConnectionError::BrokenOff { method: Method::Zcrp }.into()) } else { Ok(()) }
+    }
+
+    /// Whether the peer has broken off behind its end, where nobody receives. Waits for nothing.
+    fn is_broken_off(&self) -> bool {
+        if !self.has_heard_end.load(Ordering::Relaxed) {
+            return false;
+        }
+        let now = Instant::now();
+        let Some(mut incoming) = self.incoming.take(Some(now)) else { return false };
+        if !incoming.is_broken_off {
+            incoming.has_ended = false;
+            let _ = self.come(&mut incoming, Some(now));
+            incoming.has_ended = true;
+        }
+        incoming.is_broken_off
     }
 
     /// Nothing more comes.
@@ -242,6 +267,9 @@ fn no_buffers() -> Error {
 
 impl Bounded for Zcrp {
     fn begin(&self, message: Message, _: Option<&Special>, _: Duration) -> Result<Sending, Unsent> {
+        if let Err(error) = self.check_peer() {
+            return Err(Unsent::new(message, error));
+        }
         let phase = self.sending();
         if *phase != Phase::Open {
             return Err(Unsent::new(message, ConnectionError::Closed));
@@ -267,11 +295,11 @@ impl Bounded for Zcrp {
     }
 
     fn wait_for_room(&self, len: usize) -> Result<(), Error> {
-        self.sender.wait_for_room(len)
+        self.sender.wait_for_room(len, Instant::now() + room::LOOK)
     }
 
     async fn wait_for_room_async(&self, len: usize) -> Result<(), Error> {
-        self.sender.wait_for_room_async(len).await
+        within(Instant::now() + room::LOOK, self.sender.wait_for_room_async(len)).await.unwrap_or(Ok(()))
     }
 
     fn progress(&self) -> Result<(), Error> {
@@ -337,6 +365,7 @@ impl Carry for Zcrp {
 
     fn close(&self, deadline: Option<Instant>) -> Result<(), Error> {
         self.stop_sending();
+        self.check_peer()?;
         let flushed = self.flush(deadline);
         if matches!(flushed, Ok(()) | Err(Error::Timeout)) {
             self.queue_end()?;

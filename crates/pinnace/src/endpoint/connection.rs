@@ -3,7 +3,7 @@
 use super::{ConnectionError, Delivery, MessageStream, PerMessage};
 use crate::carrier::{Carrier, Carry, Received, ReceivedInto, Sending, Turn, within};
 use crate::counters::Shown;
-use crate::service::{Choice, Method, Path, Pattern, Reliability, Selection, Service, choose};
+use crate::service::{Choice, Direction, Method, Path, Pattern, Reliability, Selection, Service, choose};
 use crate::{Error, Message, Unsent, a1};
 use std::io;
 use std::net::SocketAddr;
@@ -49,6 +49,8 @@ pub struct Connection {
     owed: AtomicU64,
     is_closed: AtomicBool,
     ending: Arc<Ending>,
+    /// What the peer sends has ended in order, and somebody here has received that.
+    has_received_end: AtomicBool,
     /// Both ways were ended at this end, and not in order.
     is_broken_off: AtomicBool,
     /// The same at the other end, as far as anybody here has received it.
@@ -145,6 +147,7 @@ impl Connection {
             is_closed,
             ending,
             is_broken_off: AtomicBool::new(false),
+            has_received_end: AtomicBool::new(false),
             was_broken_off: AtomicBool::new(false),
             largest,
             shown,
@@ -318,7 +321,11 @@ impl Connection {
     /// Of whoever has broken off nobody knows whether the peer's end was reached in order.
     #[cold]
     fn check_end(&self) -> Result<(), Error> {
-        if self.is_broken_off.load(Ordering::Relaxed) { Err(ConnectionError::Closed.into()) } else { Ok(()) }
+        if self.is_broken_off.load(Ordering::Relaxed) {
+            return Err(ConnectionError::Closed.into());
+        }
+        self.has_received_end.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Nobody receives what is sent to whoever has broken off, and methods without a state of the connection's own (VRP,
@@ -626,8 +633,11 @@ impl Connection {
 
     fn abort_until(&self, deadline: Instant) {
         self.is_closed.store(true, Ordering::Relaxed);
-        // Also while somebody waits for what he sent to arrive; but not where all has.
-        if !self.ending.has_ended.swap(true, Ordering::Relaxed) {
+        // Also while somebody waits for what he sent to arrive; but not where all has, both ways.
+        let has_sent_all = self.ending.has_ended.swap(true, Ordering::Relaxed);
+        let has_received_all =
+            self.current().direction == Direction::OneWay || self.has_received_end.load(Ordering::Relaxed);
+        if !(has_sent_all && has_received_all) && !self.is_broken_off.load(Ordering::Relaxed) {
             self.is_broken_off.store(true, Ordering::Relaxed);
             self.shown.close();
             self.carrier.abort(deadline);

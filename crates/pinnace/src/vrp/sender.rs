@@ -8,7 +8,7 @@ use super::{Frame, Options, OutgoingCounters, Outline, Sending};
 use crate::{Error, Message, Unsent};
 use pinnace_core::{BufferId, ControllerKind};
 use pinnace_link::{Link, LinkCounters};
-use pinnace_runtime::Call;
+use pinnace_runtime::{Call, WaitError};
 use pinnace_vrp::{FrameSpec, Terms, Vrp};
 use std::net::ToSocketAddrs;
 use std::os::fd::BorrowedFd;
@@ -142,9 +142,13 @@ impl Sender {
         self.sending(queued.unwrap_or_else(|error| Err(error.into())), frame)
     }
 
-    /// Waits until [`Sender::send_if_room`] takes a frame of so many bytes, or says why it never will.
-    pub(crate) fn wait_for_room(&self, len: usize) -> Result<(), Error> {
-        Ok(self.end.port.wait_until(|state| state.has_room(len).then_some(()), None)?)
+    /// Waits until [`Sender::send_if_room`] takes a frame of so many bytes, or says why it never will, or
+    /// until the deadline.
+    pub(crate) fn wait_for_room(&self, len: usize, deadline: Instant) -> Result<(), Error> {
+        match self.end.port.wait_until(|state| state.has_room(len).then_some(()), Some(deadline)) {
+            Err(WaitError::Timeout) => Ok(()),
+            waited => Ok(waited?),
+        }
     }
 
     /// The same, for tasks.

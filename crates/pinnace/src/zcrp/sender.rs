@@ -11,7 +11,7 @@ use std::future::Future;
 use std::net::ToSocketAddrs;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Sends messages to one receiver. Clones are the same sender; calls may come from any thread.
 #[derive(Clone, Debug)]
@@ -105,7 +105,7 @@ impl Sender {
     }
 
     /// Waits until no message is under way, at most until the deadline.
-    pub(crate) fn flush_until(&self, deadline: Option<std::time::Instant>) -> Result<(), Error> {
+    pub(crate) fn flush_until(&self, deadline: Option<Instant>) -> Result<(), Error> {
         Ok(self.port.wait_until(is_flushed, deadline)?)
     }
 
@@ -119,9 +119,12 @@ impl Sender {
         self.port.inspect(|_, _, state| has_room(state, len))
     }
 
-    /// Waits for that.
-    pub(crate) fn wait_for_room(&self, len: usize) -> Result<(), Error> {
-        Ok(self.port.wait_until(|state| has_room(state, len).then_some(()), None)?)
+    /// Waits for that, until the deadline.
+    pub(crate) fn wait_for_room(&self, len: usize, deadline: Instant) -> Result<(), Error> {
+        match self.port.wait_until(|state| has_room(state, len).then_some(()), Some(deadline)) {
+            Err(WaitError::Timeout) => Ok(()),
+            waited => Ok(waited?),
+        }
     }
 
     /// The same, for tasks.

@@ -304,6 +304,24 @@ pub(crate) fn breaks_off(pair: Pair) {
     assert!(server.send(vec![1]).is_err(), "nobody is there to receive it");
 }
 
+/// Whoever has ended what he sends can still break off what comes.
+pub(crate) fn breaks_off_what_comes(pair: Pair) {
+    let Pair { client, server, _endpoint } = pair;
+    drop(client.send(pattern(10_000, 1)).unwrap());
+    expect(&server, &pattern(10_000, 1));
+    server.close(LONG).unwrap();
+    assert!(client.recv_timeout(LONG).unwrap().is_none());
+    drop(client.send(pattern(1000, 2)).unwrap());
+    expect(&server, &pattern(1000, 2));
+    server.abort();
+    let begun = Instant::now();
+    while client.send(vec![7; 1000]).map(drop).is_ok() {
+        assert!(begun.elapsed() < Duration::from_secs(5), "nobody tells who sends");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(client.close(LONG).is_err(), "something is lost");
+}
+
 /// The same with more on its way than arrives.
 pub(crate) fn breaks_off_in_the_middle(pair: Pair) {
     let Pair { client, server, _endpoint } = pair;

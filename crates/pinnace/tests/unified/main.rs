@@ -77,6 +77,7 @@ macro_rules! over_every_method {
                 fn what_is_broken_off_does_not_look_complete() {
                     body::breaks_off(pair());
                     body::breaks_off_in_the_middle(pair());
+                    body::breaks_off_what_comes(pair());
                 }
 
                 #[test]

@@ -208,9 +208,10 @@ impl Bbr {
     }
 
     /// Until the first round trip is known it counts as a millisecond. On a longer path that is no pacing at all, and a
-    /// source of bursts, whose rate start-up never finds, would flood the queue with each of them.
+    /// source of bursts, whose rate start-up never finds, would flood the queue with each of them. Twice the window in that
+    /// time: the peer may have waited with its answer.
     fn begin_pacing(&mut self, rtt: Duration) {
-        if let Some(rate) = bytes_per_second(initial_window(self.mss), rtt) {
+        if let Some(rate) = bytes_per_second(2 * initial_window(self.mss), rtt) {
             self.pacing_rate = scale(rate, STARTUP).max(self.mss);
         }
     }

@@ -30,6 +30,8 @@ const MIN_RTT_WINDOW: Duration = Duration::from_secs(10);
 const PROBE_RTT_LASTS: Duration = Duration::from_millis(200);
 /// Rounds without a quarter more of delivery rate after which the pipe counts as full.
 const FULL_PIPE_ROUNDS: u32 = 3;
+/// Rounds after which start-up is paced by the model as well.
+const HASTY_ROUNDS: u64 = 8;
 /// Loss up to 1 in this many is taken for random.
 const RANDOM_LOSS_DIVISOR: u64 = 5;
 /// Loss is judged over at least this many packets ...
@@ -174,9 +176,6 @@ impl Bbr {
         if let Some(rtt) = ack.rtt
             && (expired || self.min_rtt.is_none_or(|least| rtt <= least))
         {
-            if self.min_rtt.is_none() {
-                self.begin_pacing(rtt);
-            }
             self.min_rtt = Some(rtt);
             self.min_rtt_at = ack.now;
         } else if ack.app_limited
@@ -207,25 +206,25 @@ impl Bbr {
         }
     }
 
-    /// Until the first round trip is known it counts as a millisecond. On a longer path that is no pacing at all, and a
-    /// source of bursts, whose rate start-up never finds, would flood the queue with each of them. Twice the window in that
-    /// time: the peer may have waited with its answer.
-    fn begin_pacing(&mut self, rtt: Duration) {
-        if let Some(rate) = bytes_per_second(2 * initial_window(self.mss), rtt) {
-            self.pacing_rate = scale(rate, STARTUP).max(self.mss);
-        }
-    }
-
     fn probe_rtt_window(&self) -> u64 {
         self.bandwidth_delay(UNITY / 2).unwrap_or(0).max(4 * self.mss)
     }
 
     fn steer(&mut self, ack: &AckSample) {
-        let Some(rate) = self.rate.value() else { return };
+        let Some(rate) = self.rate.value() else {
+            if let Some(rtt) = self.min_rtt
+                && let Some(rate) = bytes_per_second(self.window, rtt)
+            {
+                self.pacing_rate = scale(rate, STARTUP).max(self.mss);
+            }
+            return;
+        };
         // One percent less than the model, so that a small error does not stand as a queue.
         let target = scale(rate, self.pacing_gain());
         let target = (target - target / 100).max(self.mss);
-        if self.pipe.full || target > self.pacing_rate {
+        // A start is hardly paced, as a short transfer should not take longer for it. But what is limited by the application
+        // may never fill the path, and would flood its queue with every burst.
+        if self.pipe.full || target > self.pacing_rate || self.round >= HASTY_ROUNDS {
             self.pacing_rate = target;
         }
 

@@ -204,7 +204,11 @@ impl A1 {
         let mut is_full = false;
         let mut late = Vec::new();
         // Who is left out is behind another: if nobody has room, they are all alike.
-        let degrades = cast.slow == SlowSink::Degrade && cast.has_room_somewhere(&self.connections);
+        let is_ahead = cast.has_room_somewhere(&self.connections);
+        let degrades = cast.slow == SlowSink::Degrade && is_ahead;
+        // Who stands still is waited for behind the others' backs, until it is cut off or gets on: what it has no room for is
+        // kept for it. Who gets on, but slowly, holds up the source, or it would be further and further behind.
+        let keeps = matches!(cast.slow, SlowSink::Drop { .. }) && !is_group && is_ahead;
         for member in &cast.members {
             let Some(connection) = self.connections.lookup_mut(member.key) else { continue };
             match connection.phase {
@@ -218,6 +222,8 @@ impl A1 {
                     }
                     if connection.cut_off_at.is_some_and(|at| at <= now) {
                         late.push(member.key);
+                    } else if keeps && !connection.gets_on && connection.outgoing.may_queue_anyway() {
+                        connection.make_ready(now, &mut self.shared);
                     } else {
                         connection.wants_room = true;
                         is_full = true;
@@ -245,6 +251,12 @@ impl A1 {
             match connection.phase {
                 Phase::Opening if is_group => member.backlog.push_back(message),
                 Phase::Open if connection.close_by.is_some() => continue,
+                Phase::Open if keeps && connection.outgoing.is_full() => {
+                    let deadline = deadline.or_else(|| connection.deadline(now));
+                    if connection.outgoing.queue_anyway(&Message { deadline, ..message }).is_err() {
+                        continue;
+                    }
+                }
                 Phase::Open if connection.outgoing.is_full() => {
                     connection.skipped += 1;
                     self.shared.counters.messages_skipped += 1;

@@ -250,6 +250,8 @@ pub(crate) struct Connection {
     pub(crate) wants_room: bool,
     /// It holds up the other sinks, and is cut off then.
     pub(crate) cut_off_at: Option<Time>,
+    /// A sink of a set: it has no room, but has done with something since it had none.
+    pub(crate) gets_on: bool,
     pub(crate) qos_has_changed: bool,
     pub(crate) peer_has_closed: bool,
     /// The listener's application has not taken it.
@@ -347,6 +349,7 @@ impl Connection {
             last_heard: now,
             wants_room: false,
             cut_off_at: None,
+            gets_on: false,
             qos_has_changed: false,
             peer_has_closed: false,
             is_waiting: false,

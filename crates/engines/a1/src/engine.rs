@@ -157,7 +157,7 @@ impl A1 {
             }
         }
         if !connection.outgoing.is_full() {
-            connection.cut_off_at = None;
+            (connection.cut_off_at, connection.gets_on) = (None, false);
         }
         let cast = connection.cast;
         if connection.is_told
@@ -223,6 +223,7 @@ impl Connection {
         shared.counters.blocks_stale += self.outgoing.take_stale();
         if let Some(id) = self.cast {
             while let Some(done) = self.outgoing.poll_done() {
+                (self.cut_off_at, self.gets_on) = (None, true);
                 if let Some(cast) = casts.get_mut(&id) {
                     cast.on_done(id, done.ticket, done.delivered, shared);
                 }

@@ -334,6 +334,38 @@ fn a_sink_that_never_consumes_is_treated_as_the_policy_says() {
 
 //= A-15 test
 #[test]
+fn nobody_notices_that_a_sink_is_being_given_up() {
+    let patience = Duration::from_secs(2);
+    let setting = Setting { slow: SlowSink::Drop { patience }, ..Setting::default() };
+    let mut scene = setting.scene(usize::MAX, vec![], |number| sink().with(|core| core.is_deaf = number == 2));
+    scene.stream(&messages(200), 20);
+    assert_eq!(scene.source.borrow().full, 0, "the others wait for it");
+    scene.quiet();
+    for number in [1, 3, 4] {
+        assert!(scene.sink(number).messages == messages(200), "{number}");
+    }
+    assert_eq!(scene.result(2), Some(Err(Failure::TooSlow)));
+    let source = scene.source.borrow();
+    assert!(source.done.iter().all(|(_, delivered, _)| *delivered >= 3));
+}
+
+/// Who is slower than the source and gets on is not given up: then the source waits.
+//= A-15 test
+#[test]
+fn a_sink_that_is_slow_and_gets_on_is_not_cut_off() {
+    let patience = Duration::from_secs(2);
+    let setting = Setting { slow: SlowSink::Drop { patience }, ..Setting::default() };
+    let mut scene = setting.scene(usize::MAX, vec![], |_| sink());
+    let narrow = "delay=5ms,rate=1mbit,queue=256KiB".parse().expect("a network");
+    scene.world.set_route(SOURCE, HostId::new(2), Path::from_config(&narrow));
+    scene.stream(&messages(400), 5);
+    scene.quiet();
+    assert!((1..=4).all(|number| scene.sink(number).messages == messages(400)));
+    assert_eq!(scene.world.engine(SOURCE).counters().sinks_cut_off, 0);
+}
+
+//= A-15 test
+#[test]
 fn a_sink_that_is_left_out_gets_whole_messages_and_the_rest_later() {
     // The second one sits behind a narrow road.
     let setting = Setting { slow: SlowSink::Degrade, ..Setting::default() };

@@ -36,6 +36,9 @@ use terms::Agreement;
 const MAX_WINDOW: u64 = (1 << 20) - 1;
 /// With its header a block fits in a datagram.
 const MAX_BLOCK_BYTES: u32 = 65_475;
+/// Messages that are kept for a sink that is behind the others, beyond those that may be outstanding, and their bytes.
+const MOST_KEPT: u64 = 4096;
+const MOST_KEPT_BYTES: u64 = 64 << 20;
 
 /// How a direction begins.
 #[derive(Clone, Copy, Debug)]
@@ -140,6 +143,12 @@ impl Outgoing {
     //= A-15
     pub(crate) fn queue_anyway(&mut self, message: &Message) -> Result<(), Refused> {
         self.messages.push(message)
+    }
+
+    /// Whether that is still bearable: everything that is queued is kept.
+    pub(crate) fn may_queue_anyway(&self) -> bool {
+        let bytes = self.messages.unsent().saturating_mul(self.terms().block_bytes.into());
+        self.messages.len() < self.terms().outstanding + MOST_KEPT && bytes < MOST_KEPT_BYTES
     }
 
     /// The next message has this wire number: others were sent to the group before.

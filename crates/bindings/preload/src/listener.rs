@@ -49,7 +49,9 @@ pub(crate) fn listen(fd: c_int, backlog: c_int) -> Outcome {
         let _ = revive(fd, members, backlog);
         return Ok(0);
     }
-    sys::listen(members.unix, backlog)
+    // Nor is it more than that if a new one has found no name.
+    let _ = sys::listen(members.unix, backlog);
+    Ok(0)
 }
 
 /// A TCP listener that was shut down listens again; a Unix socket never does, so a new one takes its place. What the old one

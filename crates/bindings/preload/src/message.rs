@@ -283,6 +283,8 @@ pub(crate) unsafe fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> s
     unsafe {
         if flags & SPECIAL != 0
             && !message.is_null()
+            // Of other descriptors the kernel looks at the message, and says what is wrong with it.
+            && stream::find(fd).is_some()
             && let Some(error) = before(fd, asked_for((*message).msg_iov, (*message).msg_iovlen), flags)
         {
             sys::set_errno(error);

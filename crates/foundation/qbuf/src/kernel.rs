@@ -29,13 +29,13 @@ impl Kernel {
     pub(crate) fn identity(&self) -> Identity {
         self.me
     }
+
+    pub(crate) fn namespace(&self) -> u64 {
+        self.namespace
+    }
 }
 
 impl Judge for Kernel {
-    fn namespace(&self) -> u64 {
-        self.namespace
-    }
-
     //= B-12
     fn is_dead(&self, identity: Identity, namespace: u64) -> bool {
         if identity == self.me {

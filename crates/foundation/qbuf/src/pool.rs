@@ -18,7 +18,7 @@ use crate::layout::{BLOCKS, MAGIC, Tables, VERSION, Variant};
 use crate::map::{Geometry, Map};
 use crate::owner::{ClientId, Kind, Passed, Role, Transit, Word};
 use crate::qbuf::Qbuf;
-use crate::recovery::{self, Judge, Swept, Waiting};
+use crate::recovery::{self, Swept, Waiting};
 use crate::share::Share;
 use crate::sync::Ordering;
 use crate::zone::ALL;

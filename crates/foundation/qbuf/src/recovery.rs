@@ -60,9 +60,6 @@ fn state(word: u64) -> u64 {
 pub(crate) trait Judge {
     /// Whether that process of that pid namespace is certainly gone.
     fn is_dead(&self, identity: Identity, namespace: u64) -> bool;
-
-    /// Our own pid namespace.
-    fn namespace(&self) -> u64;
 }
 
 //= B-12
@@ -74,10 +71,6 @@ pub(crate) fn enter(tables: Tables<'_>, identity: Identity, namespace: u64) -> O
             continue;
         }
         let generation = slot.generation.load(Ordering::Relaxed).wrapping_add(1);
-        // Looked at again, for what follows is another's if we were taken for dead before.
-        if slot.identity.load(Ordering::Acquire) != claim {
-            continue;
-        }
         slot.generation.store(generation, Ordering::Release);
         slot.namespace.store(namespace, Ordering::Release);
         // Fails if somebody in another pid namespace took us for dead: we owned nothing, and try the next.
@@ -197,10 +190,7 @@ impl Census {
             let word = slot.identity.load(Ordering::Acquire);
             let gone = match state(word) {
                 DROPPED => true,
-                LIVE => judged(Identity::of(word), slot.namespace.load(Ordering::Acquire)),
-                // It may not have said yet which namespace it is of. If it is another one, it is there no more than the dead, and
-                // tries the next slot.
-                CLAIMING => judged(Identity::of(word), judge.namespace()),
+                CLAIMING | LIVE => judged(Identity::of(word), slot.namespace.load(Ordering::Acquire)),
                 // 0, or nonsense, of which nobody is the client.
                 _ => word != 0,
             };

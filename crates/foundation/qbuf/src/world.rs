@@ -20,20 +20,13 @@ pub(crate) struct World {
     pub(crate) counters: Counters,
 }
 
-/// Where all processes are.
-const NAMESPACE: u64 = 1;
-
 /// Only these pids are dead.
 #[derive(Debug)]
 pub(crate) struct Dead(pub(crate) Vec<u32>);
 
 impl Judge for Dead {
-    fn is_dead(&self, identity: Identity, namespace: u64) -> bool {
-        namespace == self.namespace() && self.0.contains(&identity.pid())
-    }
-
-    fn namespace(&self) -> u64 {
-        NAMESPACE
+    fn is_dead(&self, identity: Identity, _: u64) -> bool {
+        self.0.contains(&identity.pid())
     }
 }
 
@@ -72,7 +65,7 @@ impl World {
 
     /// A process with that number takes a slot.
     pub(crate) fn enter(&self, pid: u32) -> ClientId {
-        recovery::enter(self.tables(), Identity::new(pid, 7), NAMESPACE).expect("there is room")
+        recovery::enter(self.tables(), Identity::new(pid, 7), 1).expect("there is room")
     }
 
     pub(crate) fn alloc(&self, me: ClientId, blocks: u32) -> Option<Run> {

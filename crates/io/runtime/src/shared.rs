@@ -405,9 +405,8 @@ where
             self.announced = true;
             self.shared.readiness.signal();
         }
-        if !self.wakers.is_empty() {
+        if let Some(wakers) = self.wakers.take() {
             // Not under the lock: a waker may run the task at once, and the task may call us.
-            let wakers = std::mem::take(&mut self.wakers);
             self.unlocked(|| wakers.wake());
         }
     }

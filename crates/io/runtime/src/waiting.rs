@@ -72,6 +72,11 @@ impl Wakers {
         }
     }
 
+    /// All of them, and what is left of those that have stopped, if there are any.
+    pub(crate) fn take(&mut self) -> Option<Self> {
+        (!self.0.is_empty()).then(|| std::mem::take(self))
+    }
+
     /// Whether nobody waits.
     pub fn is_empty(&self) -> bool {
         !self.0.iter().any(is_waiting)
@@ -134,5 +139,6 @@ mod tests {
         assert!(!wakers.is_empty());
         drop(stays);
         assert!(wakers.is_empty());
+        assert!(wakers.take().is_some() && wakers.take().is_none(), "nothing is left for good");
     }
 }

@@ -1,7 +1,7 @@
 //! What a number of `qb_open` stands for.
 //!
 //! Always true: no lock is held while a thread sleeps, so that one may wait for a message while another sends. That the process
-//! at the other end has died is found out also if nobody waits: by calls, and for who polls by a thread.
+//! at the other end has died is found out also if nobody waits, by a thread.
 
 use super::{claim, claim_to_pass, give, rendezvous};
 use crate::descriptors::Number;
@@ -124,10 +124,6 @@ impl Buffers {
     pub(super) fn write(&self, pointer: NonNull<u8>, len: usize) -> Result<(), Errno> {
         let end = self.end()?;
         let mut qbuf = claim_to_pass(&self.pool, pointer, len)?;
-        if !self.is_blocking {
-            // Then it says so.
-            end.misses_the_dead(&self.pool);
-        }
         loop {
             match end.lock().try_send(qbuf) {
                 Ok(()) => return Ok(()),
@@ -167,7 +163,7 @@ impl Buffers {
                     return Ok(Some(qbuf));
                 }
                 Ok(None) if !self.is_blocking => {
-                    if !self.arm(Interest::Readable)? && !end.misses_the_dead(&self.pool) {
+                    if !self.arm(Interest::Readable)? {
                         return Err(Errno(libc::EAGAIN));
                     }
                 }

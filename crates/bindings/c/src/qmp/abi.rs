@@ -448,22 +448,25 @@ impl Sending {
     }
 
     fn run(&self, parts: &[&[u8]]) -> Result<isize, Errno> {
+        let wanted = parts.iter().map(|part| part.len()).sum::<usize>();
         let result = match parts {
             [part] => self.conversation.send(part, self.wait),
-            _ if parts.iter().map(|part| part.len()).sum::<usize>() <= Self::GATHERED => {
-                self.conversation.send(&parts.concat(), self.wait)
-            }
+            _ if wanted <= Self::GATHERED => self.conversation.send(&parts.concat(), self.wait),
             _ => self.each(parts),
         };
         match result {
-            Err(Errno(libc::EAGAIN)) if self.wait == Wait::No => {
-                self.conversation.lacks_room(Lack::Copy);
-                self.socket.settle();
-            }
+            Err(Errno(libc::EAGAIN)) if self.wait == Wait::No => self.lacks_room(),
+            // The rest has found none.
+            Ok(taken) if taken < wanted && self.wait == Wait::No => self.lacks_room(),
             Ok(1..) => self.conversation.had_room(),
             _ => {}
         }
         Ok(result?.cast_signed())
+    }
+
+    fn lacks_room(&self) {
+        self.conversation.lacks_room(Lack::Copy);
+        self.socket.settle();
     }
 
     fn each(&self, parts: &[&[u8]]) -> Result<usize, Errno> {

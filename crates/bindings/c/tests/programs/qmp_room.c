@@ -22,6 +22,20 @@ static void fill_queue(int fd) {
     }
 }
 
+/* Sends until not all of something is taken. */
+static void fill_short(int fd, int server) {
+    double until = now() + 20;
+    for (;;) {
+        long sent = qmp_send(fd, data, sizeof data - 15, 0);
+        CHECK(now() < until && (sent >= 0 || errno == EAGAIN));
+        if (sent >= 0 && sent < (long)sizeof data - 15)
+            return;
+        if (sent < 0)
+            while (qmp_recv(server, data, 1000, 0) < 0)
+                pause_ms(1);
+    }
+}
+
 /* The peer reads everything, and acknowledges it. */
 static void drain(int fd) {
     int idle = 0;
@@ -58,6 +72,12 @@ int main(void) {
         FAILS(qmp_recv(client, data, sizeof data, 0), EAGAIN);
     FAILS(qmp_recv(client, data, 1, MSG_PEEK), EAGAIN);
     CHECK(error_of(client) == 0);
+    CHECK(is_readable(client, 5000));
+
+    /* What was sent in part has found no room for the rest. */
+    fill_short(client, server);
+    drain(server);
+    FAILS(qmp_recv(client, data, sizeof data, 0), EAGAIN);
     CHECK(is_readable(client, 5000));
 
     /* The same if something is received. */

@@ -30,7 +30,7 @@ const MIN_RTT_WINDOW: Duration = Duration::from_secs(10);
 const PROBE_RTT_LASTS: Duration = Duration::from_millis(200);
 /// Rounds without a quarter more of delivery rate after which the pipe counts as full.
 const FULL_PIPE_ROUNDS: u32 = 3;
-/// Rounds after which start-up is paced by the model as well.
+/// Rounds after which the start-up of what is limited by the application is paced by the model as well.
 const HASTY_ROUNDS: u64 = 8;
 /// Loss up to 1 in this many is taken for random.
 const RANDOM_LOSS_DIVISOR: u64 = 5;
@@ -224,7 +224,7 @@ impl Bbr {
         let target = (target - target / 100).max(self.mss);
         // A start is hardly paced, as a short transfer should not take longer for it. But what is limited by the application
         // may never fill the path, and would flood its queue with every burst.
-        if self.pipe.full || target > self.pacing_rate || self.round >= HASTY_ROUNDS {
+        if self.pipe.full || target > self.pacing_rate || (ack.app_limited && self.round >= HASTY_ROUNDS) {
             self.pacing_rate = target;
         }
 

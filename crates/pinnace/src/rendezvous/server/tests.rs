@@ -43,7 +43,7 @@ fn a_client_that_says_nonsense_and_falls_silent_holds_up_nobody() {
     let agreed = ask(listener.local_addr(), Method::A1).1.unwrap();
     let socket = say_and_fall_silent(&agreed, b"no OPEN".to_vec());
     let waited = waits(listener.local_addr());
-    assert!(waited < Duration::from_millis(600), "{waited:?}");
+    assert!(waited < Duration::from_secs(2), "{waited:?}");
     socket.abort();
 }
 
@@ -57,7 +57,7 @@ fn a_client_that_nobody_wants_any_more_and_that_falls_silent_holds_up_nobody() {
     let open = Control { service: Service::new().to_string(), ..Control::new(Kind::Open, nonce) };
     let socket = say_and_fall_silent(&agreed.unwrap(), open.encode());
     let waited = waits(to);
-    assert!(waited < Duration::from_millis(600), "{waited:?}");
+    assert!(waited < Duration::from_secs(2), "{waited:?}");
     socket.abort();
 }
 

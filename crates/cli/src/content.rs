@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 
 /// The help's words on pseudo-random content.
 pub(crate) const DATA: &str = "\
-Without --file, message N is the first SIZE bytes of BLAKE3's extendable output for 16 bytes of
-input: the seed and N, each as 8 bytes, least significant first.";
+Without --file, message N is the first SIZE bytes of BLAKE3's extendable output for 16 bytes of input: the seed and N, \
+each as 8 bytes, least significant first.";
 
 /// Where the messages' bytes come from.
 pub(crate) enum Source {

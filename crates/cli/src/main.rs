@@ -203,6 +203,15 @@ fn signed(command: clap::Command) -> clap::Command {
     command.mut_subcommands(signed)
 }
 
+/// What completion is made from: of the commands, those that are for people. It would offer hidden ones too.
+fn public() -> clap::Command {
+    let whole = Cli::command();
+    clap::Command::new("pinnace")
+        .version(env!("CARGO_PKG_VERSION"))
+        .args(whole.get_arguments().cloned())
+        .subcommands(whole.get_subcommands().filter(|command| !command.is_hide_set()).cloned())
+}
+
 /// Fails if a capture that was asked for is not whole.
 fn capture() -> Result<(), Error> {
     let Some((path, error)) = pinnace::incomplete_capture() else { return Ok(()) };
@@ -241,7 +250,7 @@ fn run(command: &Command, output: &Output) -> Result<ExitCode, Error> {
         Command::Man(args) => man::run(args, &Cli::command(), output),
         Command::Completion { shell } => {
             let mut script = Vec::new();
-            clap_complete::generate(*shell, &mut Cli::command(), "pinnace", &mut script);
+            clap_complete::generate(*shell, &mut public(), "pinnace", &mut script);
             output.write(|out| out.write_all(&script));
             Ok(())
         }

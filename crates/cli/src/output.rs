@@ -1,6 +1,7 @@
 //! Where words go: results to standard output (text, or JSON one object a line), the rest to standard error.
 
 use crate::exit::Error;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 use std::fmt;
 use std::io::{self, Write};
@@ -12,6 +13,16 @@ static UNWRITTEN: OnceLock<String> = OnceLock::new();
 /// Fails if a result could not be written: whoever waits for it must not take the rest for all.
 pub(crate) fn check() -> Result<(), Error> {
     UNWRITTEN.get().map_or(Ok(()), |why| Err(Error::failed(why.as_str())))
+}
+
+/// Whether nobody will ever read standard output: the other end of the pipe is closed. Whoever does nothing but print until
+/// Ctrl-C looks, as others may go on without a reader.
+pub(crate) fn is_unread() -> bool {
+    let out = io::stdout();
+    let mut polled = [PollFd::new(&out, PollFlags::empty())];
+    // An error or a hang-up is reported whatever is asked for.
+    poll(&mut polled, Some(&Timespec::default())).is_ok()
+        && polled[0].revents().intersects(PollFlags::ERR | PollFlags::HUP)
 }
 
 /// What the user wants to see.

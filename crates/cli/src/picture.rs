@@ -11,6 +11,7 @@ use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 use plotters::style::{FontStyle, register_font};
 use rustix::fs::Access;
+use rustix::io::Errno;
 use std::error::Error;
 use std::fs::File;
 use std::io::{self, BufWriter};
@@ -60,11 +61,18 @@ pub(crate) fn prepare() {
 
 /// Fails if no figure can be written there: to be asked before the work whose result it is to show.
 pub(crate) fn check(path: &Path) -> Result<(), crate::exit::Error> {
+    let is_known = |name: &std::ffi::OsStr| ["svg", "png"].iter().any(|known| name.eq_ignore_ascii_case(known));
+    if !path.extension().is_some_and(is_known) {
+        let name = path.display();
+        return Err(crate::exit::Error::usage(format!(
+            "cannot draw {name}: the name of a figure ends in .svg or .png"
+        )));
+    }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let (what, rights) = match path.metadata() {
-        Ok(found) if found.is_dir() => (path, Err(io::ErrorKind::IsADirectory.into())),
+        Ok(found) if found.is_dir() => (path, Err(Errno::ISDIR.into())),
         Ok(_) => (path, access(path, Access::WRITE_OK)),
-        Err(_) if !folder.is_dir() => (folder, Err(io::ErrorKind::NotFound.into())),
+        Err(_) if !folder.is_dir() => (folder, Err(Errno::NOENT.into())),
         Err(_) => (folder, access(folder, Access::WRITE_OK | Access::EXEC_OK)),
     };
     rights.map_err(|error: io::Error| {

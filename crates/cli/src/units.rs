@@ -2,9 +2,14 @@
 
 pub(crate) use pinnace::service::units::{bit_rate, byte_range, bytes, duration, share};
 
-/// `1 message`, `2 messages`.
+/// `1 message`, `2 messages`, `2 processes`.
 pub(crate) fn count_of(count: u64, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+    let ending = match count {
+        1 => "",
+        _ if what.ends_with('s') => "es",
+        _ => "s",
+    };
+    format!("{count} {what}{ending}")
 }
 
 #[cfg(test)]
@@ -14,5 +19,6 @@ mod tests {
     #[test]
     fn one_is_one_and_all_others_are_many() {
         assert_eq!([0, 1, 2].map(|count| count_of(count, "sink")), ["0 sinks", "1 sink", "2 sinks"]);
+        assert_eq!([1, 2].map(|count| count_of(count, "process")), ["1 process", "2 processes"]);
     }
 }

@@ -1,4 +1,5 @@
 //! `pinnace cast` and `pinnace tune`: streams to several sinks, and what happens to them.
+#![allow(clippy::print_stdout, reason = "a test that is skipped says so")]
 
 mod common;
 
@@ -82,6 +83,25 @@ fn several_sinks_get_it_byte_for_byte_at_its_own_pace() {
         let (code, said, err) = sink.finish();
         assert_eq!(code, Some(0), "{err}");
         assert!(said.starts_with("stream 32044 bytes "), "{said}");
+        assert!(same(out, &song), "{err}");
+    }
+}
+
+#[test]
+fn sinks_of_both_families_on_this_host_are_reached() {
+    if UdpSocket::bind("[::1]:0").is_err() {
+        println!("skipped: there is no IPv6 here");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let song = wav(folder.path(), 100);
+    let outs = ["4", "6"].map(|name| folder.path().join(name));
+    let six = ["tune", "[::1]:0", "--idle", "block", "-o", outs[1].to_str().unwrap()];
+    let sinks = [tune(&outs[0], &[]), Listening::start(&six)];
+    let (code, _, err) = end(cast(&song, &[&sinks[0].address, &sinks[1].address], &[]));
+    assert_eq!(code, Some(0), "{err}");
+    for (sink, out) in sinks.into_iter().zip(&outs) {
+        assert_eq!(sink.finish().0, Some(0), "{err}");
         assert!(same(out, &song), "{err}");
     }
 }

@@ -177,7 +177,7 @@ fn what_is_no_experiment_is_refused() {
     }
     let output = run(&["experiment", "e-v4", "--quick", "--plot", "/nonexistent/figure.svg"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("cannot draw the figure /nonexistent/figure.svg"));
+    assert!(text(&output.stderr).contains("cannot write /nonexistent/figure.svg"));
 }
 
 #[test]

@@ -81,6 +81,21 @@ fn a_process_may_hide_and_a_table_without_rows_says_so() {
 }
 
 #[test]
+fn it_ends_when_nobody_reads_it() {
+    for options in [&[][..], &["--json"]] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut top = pinnace(&[&["top", "--every", "600s"], options].concat());
+        top.env("PINNACE_COUNTERS", folder.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut top = Killed(top.spawn().unwrap());
+        drop(top.0.stdout.take());
+        wait_until("it has ended", || top.0.try_wait().unwrap().is_some());
+        let mut error = String::new();
+        std::io::Read::read_to_string(&mut top.0.stderr.take().unwrap(), &mut error).unwrap();
+        assert_eq!((top.0.wait().unwrap().code(), &*error), (Some(0), ""), "{options:?}");
+    }
+}
+
+#[test]
 fn what_lies_beside_the_files_is_harmless() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
@@ -135,6 +150,8 @@ fn every_command_has_a_manual_page() {
     for shell in ["bash", "zsh", "fish"] {
         let script = text(&run(&["completion", shell]).stdout);
         assert!(["listen", "connect", "top"].iter().all(|command| script.contains(command)), "{shell}");
+        let is_hidden = |command: &&str| script.contains(&command.replace('-', "__")) || script.contains(command);
+        assert_eq!(["perf-worker", "run-companion"].iter().find(|it| is_hidden(it)), None, "{shell}");
     }
 }
 

@@ -165,6 +165,12 @@ fn a_figure_that_cannot_be_written_is_no_reason_to_measure() {
         assert!(error.contains(args[args.len() - 1]) && output.stdout.is_empty(), "{args:?}: {error}");
         assert!(begun.elapsed() < std::time::Duration::from_secs(5), "{args:?}");
     }
+    let output = run(&["sim", "--plot", "/no/such/folder/x.svg"]);
+    assert!(text(&output.stderr).contains("No such file or directory"), "{}", text(&output.stderr));
+    for args in [["sim", "--plot", "x.jpg"], ["perf", "--plot", "x"]] {
+        let output = run(&args);
+        assert!(output.status.code() == Some(2) && text(&output.stderr).contains(".svg or .png"), "{args:?}");
+    }
 }
 
 #[test]

@@ -20,16 +20,17 @@ const EXAMPLES: &str = "\
 Examples:
   pinnace a1 listen 127.0.0.1:7001 --count 1
   pinnace a1 send results.bin 127.0.0.1:7001
-  pinnace a1 send --size 1MiB --count 10 --to 127.0.0.1:7001 --rate 50mbit --burst 64KiB --priority 0
+  pinnace a1 send --size 1MiB --count 10 --to 127.0.0.1:7001 --rate 50mbit --burst 64KiB \\
+      --priority 0
       ten messages over one connection, at a rate that is never exceeded
   pinnace a1 listen 127.0.0.1:7001 --mode raw &
   tar c photos | pinnace a1 send - 127.0.0.1:7001 --mode raw --deadline 50ms
       nothing is sent again, and nothing sent that is older than 50 ms
 
-The listener prints a line for each message that came whole, `message N bytes SHA256-HEX`, N being
-its size. With --mode raw something may be lost: `part N bytes SHA256-HEX` is what there is of a
-message between its gaps, and `lost` stands where something is missing. With --verbose or --json
-the sender prints the same lines, with the hash of what it sent.
+The listener prints a line for each message that came whole, `message N bytes SHA256-HEX`, N being its size. With \
+--mode raw something may be lost: `part N bytes SHA256-HEX` is what there is of a message between its gaps, and `lost` \
+stands where something is missing. With --verbose or --json the sender prints the same lines, with the hash of what it \
+sent.
 
 A message has at most 65535 blocks: 94 MB over Ethernet, more with larger blocks.";
 

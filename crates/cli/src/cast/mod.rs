@@ -43,11 +43,11 @@ Examples:
   some-sensor | pinnace cast - --rate 2mbit --to 192.0.2.7:4748 --mode raw
       bytes at a rate; what is lost stays lost
 
-Every block is one A1 message with 40 bytes in front: which stream, its number, its place, and when
-it was due. What a player needs first (the header of a WAV or Y4M file) is a message of its own,
-which is sent at the beginning, every second, and whenever a sink tunes in (with --mode raw several
-times, since it can be lost): so whoever comes late has it. A sink that is not there, or has died, is
-tried again every second; if there is one sink alone, and its port is closed, nothing begins.";
+Every block is one A1 message with 40 bytes in front: which stream, its number, its place, and when it was due. What a \
+player needs first (the header of a WAV or Y4M file) is a message of its own, which is sent at the beginning, every \
+second, and whenever a sink tunes in (with --mode raw several times, since it can be lost): so whoever comes late has \
+it. A sink that is not there, or has died, is tried again every second; if there is one sink alone, and its port is \
+closed, nothing begins.";
 
 /// Send a WAV or Y4M file, or any bytes at a rate, live to several sinks (A1)
 #[derive(Debug, clap::Args)]
@@ -240,7 +240,9 @@ fn socket(args: &Args, cut: &Cut, sinks: &[(String, SocketAddr)]) -> Result<Sock
     };
     // A change may ask for anything but another kind of connection.
     let max = Qos { send_average: 0, send_burst: 0, priority: 0, ..cut.qos };
-    let is_here = sinks.iter().all(|(_, sink)| sink.ip().is_loopback());
+    // The address of one family reaches none of the other: such sinks need a socket on every address.
+    let is_of_one_family = sinks.windows(2).all(|two| two[0].1.is_ipv4() == two[1].1.is_ipv4());
+    let is_here = is_of_one_family && sinks.iter().all(|(_, sink)| sink.ip().is_loopback());
     let opened = match sinks {
         // Of one sink alone the network tells whether anybody is there.
         [(_, only)] if args.group.is_none() => Socket::connected(only, max, &options),

@@ -134,7 +134,8 @@ impl<'a> Radio<'a> {
         let (blocks, bytes) = self.next;
         let skipped = if skipped > 0 { format!(", {skipped} left out for slow sinks") } else { String::new() };
         let text = format!(
-            "cast {bytes} bytes in {blocks} blocks and {seconds:.1} s to {}; {repeated} sent again{skipped}",
+            "cast {bytes} bytes in {} and {seconds:.1} s to {}; {repeated} sent again{skipped}",
+            count_of(blocks, "block"),
             count_of((sinks.len() - missing.len()) as u64, "sink"),
         );
         let error = (!missing.is_empty()).then(|| {

@@ -23,12 +23,10 @@ Examples:
                                                        for a group of users
   pinnace qbuf stat                                    what is in use, and by whom
 
-Programs find it at $PINNACE_DAEMON, $XDG_RUNTIME_DIR/pinnace/daemon.sock or /run/pinnace/daemon.sock.
-Two that share a daemon pass messages through shared memory by themselves; PINNACE_DAEMON=off
-switches that off for one program.
+Programs find it at $PINNACE_DAEMON, $XDG_RUNTIME_DIR/pinnace/daemon.sock or /run/pinnace/daemon.sock. Two that share \
+a daemon pass messages through shared memory by themselves; PINNACE_DAEMON=off switches that off for one program.
 
-Whoever may use the socket can read and change what others have in the pool: let in only who may
-see their data.";
+Whoever may use the socket can read and change what others have in the pool: let in only who may see their data.";
 
 /// Let programs of this host pass messages through shared memory, by ownership
 #[derive(Debug, ClapArgs)]

@@ -145,7 +145,8 @@ impl Privileges {
         if self.net_admin && self.net_raw {
             return Check::new("privileges", has.join(", "), Verdict::Good);
         }
-        has.extend(has.is_empty().then_some("none (only `perf --path veth...` needs any)"));
+        let without = "none (`wan`, `perf --wan`, `experiment`: root; ip36, ether: CAP_NET_RAW)";
+        has.extend(has.is_empty().then_some(without));
         Check::new("privileges", has.join(", "), Verdict::Note).command("sudo pinnace ...")
     }
 }

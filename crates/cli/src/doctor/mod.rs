@@ -17,6 +17,9 @@ Verdicts:
   bad    costs much
   note   for information
 
+Root is needed by `wan`, `perf --wan`, `perf --path veth...` and most of `experiment`; CAP_NET_RAW by `--link ip36` and \
+`--link ether`. Nothing else needs privileges.
+
 The commands change the running system; docs/src/operations.md says how to keep the changes over a restart.";
 
 /// Arguments of `pinnace doctor`.

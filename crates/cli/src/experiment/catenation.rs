@@ -64,7 +64,10 @@ struct Summary<'a> {
 pub(super) fn run(run: &Run<'_>) -> Result<(), Error> {
     let rounds = clock::rounds(run.effort);
     run.begin("checksums of assembled and of modified packets (the XTP paper's table 3.3)");
-    run.say(format_args!("# {rounds} rounds, interleaved, warmed up; medians, and the middle half of the rounds"));
+    run.say(format_args!(
+        "# {}, interleaved, warmed up; medians, and the middle half of the rounds",
+        crate::units::count_of(rounds as u64, "round")
+    ));
     run.say(format_args!(
         "{:>9} {:>14} {:>17} {:>11} {:>17} {:>14}  {}",
         "packet", "catenation, ns", "(min .. max)", "update, ns", "(min .. max)", "summed again", "paper, us"

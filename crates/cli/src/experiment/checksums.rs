@@ -7,6 +7,7 @@ use super::figure::{Bar, Bars, Dotted, Group, Ratios, Sides};
 use crate::exit::Error;
 use crate::perf::{progress, size_name, span};
 use crate::picture::COLOURS;
+use crate::units::count_of;
 use fearless_simd::{Level, Simd, SimdBase, dispatch, u8x64};
 use pinnace_wire::checksum::{cxor, fletcher, internet, paper};
 use serde::Serialize;
@@ -144,8 +145,9 @@ pub(super) fn run(run: &Run<'_>) -> Result<(), Error> {
     let rounds = clock::rounds(run.effort);
     run.begin("speeds of checksums (the XTP paper's table 3.1)");
     run.say(format_args!(
-        "# {rounds} rounds, interleaved, warmed up; medians, and the middle half of the rounds; x std: times the plain loop \
-         of CXOR, here and on the paper's machines (Sun 3/60, Sparc IPX, DEC 5000/200)"
+        "# {rounds}, interleaved, warmed up; medians, and the middle half of the rounds; x std: times the plain loop \
+         of CXOR, here and on the paper's machines (Sun 3/60, Sparc IPX, DEC 5000/200)",
+        rounds = count_of(rounds as u64, "round")
     ));
     run.say(format_args!(
         "{:>8}  {:<18} {:>9} {:>21} {:>8} {:>8}  {:<20}",

@@ -6,6 +6,7 @@ use super::measure::{Row, measure};
 use crate::exit::Error;
 use crate::perf::{IdleChoice, Job, Network, Path, Repeats, Transport, progress, size_name, span};
 use crate::picture::COLOURS;
+use crate::units::count_of;
 use serde::Serialize;
 
 /// Bytes of a frame: the paper's, and a large one.
@@ -58,8 +59,9 @@ pub(super) fn run(run: &Run<'_>) -> Result<(), Error> {
     let rounds = run.effort.rounds;
     run.begin("frames over links without loss, nothing may be lost");
     run.say(format_args!(
-        "# {rounds} rounds, interleaved; medians; idle adaptive; vrp/x: times the throughput of x, medians of the rounds' \
-         ratios"
+        "# {rounds}, interleaved; medians; idle adaptive; vrp/x: times the throughput of x, medians of the rounds' \
+         ratios",
+        rounds = count_of(u64::from(rounds), "round")
     ));
     run.say(format_args!(
         "{:<10} {:>9} {:<10} {:>10} {:>23} {:>8} {:>8}",

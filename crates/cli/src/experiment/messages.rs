@@ -7,6 +7,7 @@ use super::measure::{Row, measure};
 use crate::exit::Error;
 use crate::perf::{Failure, IdleChoice, Job, Network, Pair, Path, Role, Transport, Trouble, median, progress, span};
 use crate::picture::COLOURS;
+use crate::units::count_of;
 use serde::Serialize;
 
 /// Bytes of a message: the paper's.
@@ -95,8 +96,9 @@ pub(super) fn run(run: &Run<'_>) -> Result<(), Error> {
     let rounds = run.effort.rounds;
     run.begin("throughput by message size over UDP, TCP and XTP (the XTP paper's tables 3.4 to 3.6)");
     run.say(format_args!(
-        "# {rounds} rounds, interleaved; medians; idle adaptive; short: runs of {SHORT} messages, {RUNS} of them a round; udp: a \
-         bare loop without repair, the ceiling"
+        "# {rounds}, interleaved; medians; idle adaptive; short: runs of {SHORT} messages, {RUNS} of them a round; udp: a \
+         bare loop without repair, the ceiling",
+        rounds = count_of(u64::from(rounds), "round")
     ));
     run.say(format_args!(
         "{:<10} {:>7} {:<10} {:<10} {:>10} {:>23} {:>8}",

@@ -30,17 +30,16 @@ use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
 Examples:
-  sudo pinnace experiment e-v1 --plot table1.svg     VRP with a contract and TCP over six emulated paths, some ten minutes
+  sudo pinnace experiment e-v1 --plot table1.svg     VRP and TCP over six paths, some ten minutes
   sudo pinnace experiment e-v3 --quick               a taste of it, in less than a minute
-  pinnace experiment e-v4 --json                     simulated: needs no privileges, the same numbers every time
+  pinnace experiment e-v4 --json                     simulated: the same numbers every time
   pinnace experiment e-x1 --plot checksums.svg       the XTP paper's checksums, beside Pinnace's
-  sudo pinnace experiment e-q1 --plot figure4.svg    QMP with and without QBUF on a link of 100 Mbit/s
+  sudo pinnace experiment e-q1 --plot figure4.svg    QMP with and without QBUF at 100 Mbit/s
   sudo pinnace experiment e-a1 --plot figure2.svg    A1's throughput by block size
 
-e-v1 to e-v5 are of the VRP paper, e-x1 to e-x4 of the XTP paper, e-q1 to e-q3 of the QMP paper,
-e-a1 and e-a2 of the A1 paper.
-All of VRP's but e-v4, and QMP's e-q1 and e-q2, make network namespaces, and so need root; of
-XTP's and A1's none does (e-x3, e-q3, e-a1 and e-a2 do more as root).";
+e-v1 to e-v5 are of the VRP paper, e-x1 to e-x4 of the XTP paper, e-q1 to e-q3 of the QMP paper, e-a1 and e-a2 of the \
+A1 paper. All of VRP's but e-v4, and QMP's e-q1 and e-q2, make network namespaces, and so need root; of XTP's and A1's \
+none does (e-x3, e-q3, e-a1 and e-a2 do more as root).";
 
 /// Repeat an experiment of the papers, beside the kernel's TCP where the paper has it, and draw its figure
 #[derive(Debug, Parser)]
@@ -169,6 +168,9 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     }
     interrupt::install();
     let effort = experiment.effort(args);
+    if let Some(file) = &args.plot {
+        picture::check(file)?;
+    }
     let run = Run { name: experiment.name(), effort, output, plot: args.plot.as_deref() };
     match experiment {
         Experiment::Contract => wan::run(&run, &wan::CONTRACT),

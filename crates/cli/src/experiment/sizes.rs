@@ -11,6 +11,7 @@ use super::measure::{Effort, Row, measure};
 use crate::exit::Error;
 use crate::perf::{IdleChoice, Job, Network, Path, Repeats, Transport, progress};
 use crate::picture::COLOURS;
+use crate::units::count_of;
 use crate::vrp::{Congestion, Packets};
 use crate::wan;
 use serde::Serialize;
@@ -86,7 +87,8 @@ pub(super) fn run(run: &Run<'_>) -> Result<(), Error> {
     };
     run.begin("vrp, nothing may be lost, no congestion control, one frame at a time");
     run.say(format_args!(
-        "# {rounds} rounds, interleaved; medians; resent: share of the packets sent that were repetitions"
+        "# {rounds}, interleaved; medians; resent: share of the packets sent that were repetitions",
+        rounds = count_of(u64::from(rounds), "round")
     ));
     run.say(format_args!(
         "{:<36} {:>8} {:>7} {:>10} {:>21} {:>8}  ",

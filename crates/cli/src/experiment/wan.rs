@@ -10,6 +10,7 @@ use super::measure::{Effort, Row, measure, wan_job};
 use crate::exit::Error;
 use crate::perf::{Network, Repeats, Transport, progress};
 use crate::picture::COLOURS;
+use crate::units::count_of;
 use crate::vrp::ContractArgs;
 use crate::wan::{self, Report};
 use serde::Serialize;
@@ -144,7 +145,8 @@ pub(super) fn run(run: &Run<'_>, question: &Question) -> Result<(), Error> {
     let Effort { rounds, .. } = run.effort;
     run.begin(&format!("frames of 100 kB over emulated links; vrp contract: {contract}"));
     run.say(format_args!(
-        "# {rounds} rounds, interleaved; medians; vrp/x: times the throughput of x; losses in both directions"
+        "# {rounds}, interleaved; medians; vrp/x: times the throughput of x; losses in both directions",
+        rounds = count_of(u64::from(rounds), "round")
     ));
     run.say(format_args!(
         "{:<36} {:<10} {:>8} {:>19} {:>8} {:>8} {:>8} {:>8}",

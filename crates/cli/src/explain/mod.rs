@@ -21,8 +21,8 @@ Examples:
   pinnace explain size=1KiB multicast=8 --exclude a1
   pinnace explain --toml camera.toml --rtt 120ms --path-loss 3% --json
 
-The words of a service, their values and the model of the costs: docs/src/explain.md. Costs are
-estimates for a typical message; they order the methods.
+The words of a service, their values and the model of the costs: docs/src/explain.md. Costs are estimates for a \
+typical message; they order the methods.
 
 Ends with 1 if no method can carry the service.";
 

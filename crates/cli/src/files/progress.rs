@@ -19,17 +19,23 @@ pub(super) struct Progress {
 
 impl Progress {
     pub(super) fn new(what: &'static str) -> Self {
-        let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr_with_hz(10));
-        let template = "{msg:10} {wide_bar} {binary_bytes:>11} of {binary_total_bytes:>11} {binary_bytes_per_sec:>13} {eta:>4} left";
-        if let Ok(style) = ProgressStyle::with_template(template) {
+        // How much there is to do is not known yet: a bar would look full.
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
+        if let Ok(style) = ProgressStyle::with_template("{msg:10} {spinner}") {
             bar.set_style(style);
         }
         bar.set_message(what);
+        bar.enable_steady_tick(Duration::from_millis(100));
         Self { bar, completed: 0, under_way: 0, origin: None }
     }
 
     /// The content begins: so many bytes are to travel.
     pub(super) fn begin(&mut self, what: &'static str, total: u64) {
+        let template = "{msg:10} {wide_bar} {binary_bytes:>11} of {binary_total_bytes:>11} {binary_bytes_per_sec:>13} {eta:>4} left";
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            self.bar.set_style(style);
+        }
+        self.bar.disable_steady_tick();
         self.bar.set_message(what);
         self.bar.set_length(total);
         self.bar.reset();

@@ -32,7 +32,7 @@ Examples:
   pinnace recv --dir incoming                      one sender after the other, until Ctrl-C
   pinnace recv --bind [::]:4747 --once --json      over IPv6, end after the first, for scripts
 
-Nothing is ever written outside --dir. A file gets its name when it is whole and verified; until then it lies in
+Nothing is ever written outside --dir. A file gets its name when it is whole and verified; until then it lies in \
 .pinnace-partial there, for the next attempt. Anybody who reaches the port can send: nothing is authenticated yet.";
 
 /// Arguments of `pinnace recv`.

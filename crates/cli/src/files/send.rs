@@ -30,9 +30,9 @@ Examples:
   pinnace send --to [2001:db8::7]:4747 backup.tar
   pinnace send results.bin 'pinnace://192.0.2.7:4747?path=cluster'
 
-`pinnace recv` must run at that address. Names, permissions and modification times are kept. Symbolic links inside folders
-are left out; devices, sockets and pipes are refused. Every file is verified with BLAKE3 at both ends. If either end is
-killed, run both commands again: what has arrived is verified, and not sent twice.";
+`pinnace recv` must run at that address. Names, permissions and modification times are kept. Symbolic links inside \
+folders are left out; devices, sockets and pipes are refused. Every file is verified with BLAKE3 at both ends. If \
+either end is killed, run both commands again: what has arrived is verified, and not sent twice.";
 
 /// Arguments of `pinnace send`.
 #[derive(Debug, clap::Args)]

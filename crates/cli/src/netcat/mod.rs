@@ -32,10 +32,11 @@ const LISTEN_EXAMPLES: &str = "\
 Examples:
   pinnace listen 4747 > incoming.bin                  one peer, on every address of this host
   pinnace listen 127.0.0.1:0 --keep --no-input        peer after peer, until Ctrl-C
-  pinnace listen 4747 --service 'largest=1MiB rate=100mbit' accept no more than that
+  pinnace listen 4747 --service 'largest=1MiB rate=100mbit'
+      accept no more than that
 
-Standard input goes to the peer, what the peer sends to standard output. The peer says with what
-service; the service given here is the most that is accepted. Ends when both ends have ended.";
+Standard input goes to the peer, what the peer sends to standard output. The peer says with what service; the service \
+given here is the most that is accepted. Ends when both ends have ended.";
 
 const CONNECT_EXAMPLES: &str = "\
 Examples:
@@ -46,9 +47,9 @@ Examples:
   pinnace connect 192.0.2.7:4747 192.0.2.8:4747 < image.iso         the same to both (multicast=2)
   pinnace connect 192.0.2.7:4747 192.0.2.8:4747 --service multicast=239.1.2.3:7000 < image.iso
 
-Messages go both ways unless the service says direction=one-way, or there are several peers, who
-only receive: one that dies or is too slow is cut off, and named at the end. Of a service that may lose
-something (loss=5%), what was lost is zeros on standard output, and is told on standard error.";
+Messages go both ways unless the service says direction=one-way, or there are several peers, who only receive: one \
+that dies or is too slow is cut off, and named at the end. Of a service that may lose something (loss=5%), what was \
+lost is zeros on standard output, and is told on standard error.";
 
 /// Listen for a peer: its bytes to standard output, standard input to it
 #[derive(Debug, clap::Args)]

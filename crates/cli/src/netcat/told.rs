@@ -2,6 +2,7 @@
 
 use crate::exit::Error;
 use crate::output::Output;
+use crate::units::count_of;
 use serde::Serialize;
 use std::fmt;
 use std::fs::File;
@@ -66,8 +67,9 @@ impl fmt::Display for Event<'_> {
                     totals;
                 write!(
                     f,
-                    "sent {messages_sent} messages, {bytes_sent} bytes; received {messages_received}, {bytes_received} \
-                     bytes, {bytes_lost} of them lost; {seconds:.1} s"
+                    "sent {}, {bytes_sent} bytes; received {messages_received}, {bytes_received} \
+                     bytes, {bytes_lost} of them lost; {seconds:.1} s",
+                    count_of(*messages_sent, "message")
                 )
             }
         }

@@ -72,8 +72,8 @@ Examples:
   pinnace perf --protocol a1 --mode raw --rate 50mbit --burst 64KiB --priority 0 --size 1400
   sudo pinnace perf --protocol qmp --link ip36 --sizes 64KiB,1MiB --path veth100m
 
-Gbit/s counts whole messages. Of VRP's frames a part may be lost with permission: `lost` (in
-JSON `loss`) is the share of their packets that was lost for good. TCP loses nothing.";
+Gbit/s counts whole messages. Of VRP's frames a part may be lost with permission: `lost` (in JSON `loss`) is the share \
+of their packets that was lost for good. TCP loses nothing.";
 
 /// Measure throughput and processor time against other transports, interleaved in one run
 #[derive(Clone, Debug, Parser)]

@@ -66,7 +66,8 @@ impl<'a> Report<'a> {
         if self.output.json {
             return;
         }
-        let Args { idle, rounds, protocol, against_idle, .. } = self.args;
+        let Args { idle, protocol, against_idle, .. } = self.args;
+        let rounds = crate::units::count_of(u64::from(self.args.rounds), "round");
         let path = self.args.path_name();
         let others = against_idle.map_or_else(String::new, |idle| format!(" (others: {idle})"));
         let profile = match (&self.args.wan, self.args.path) {
@@ -76,7 +77,7 @@ impl<'a> Report<'a> {
         };
         self.print(&header());
         self.print(&format!(
-            "# path {path}, idle {idle}{others}, {rounds} rounds, interleaved; medians; up to {} in flight; profile \
+            "# path {path}, idle {idle}{others}, {rounds}, interleaved; medians; up to {} in flight; profile \
              {profile}; {protocol}/x: times the throughput of x; CPU: processor seconds per GB at the sender and the receiver",
             size_name(self.args.in_flight().as_u64() as usize)
         ));

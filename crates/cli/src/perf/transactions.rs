@@ -115,12 +115,12 @@ fn begin(args: &Args, output: &Output) {
         return;
     }
     let text = format!(
-        "{}\n# path {}, idle {}, {} rounds, interleaved; xtp: {}; the time of a request and its response of so many bytes \
+        "{}\n# path {}, idle {}, {}, interleaved; xtp: {}; the time of a request and its response of so many bytes \
          each, set-up and close included, in us; xtp/x: times the time of x\n{:>9}  {:<12} {:>9} {:>9} {:>9} {:>9} {:>8}  {:>8}",
         header(),
         args.path_name(),
         args.idle,
-        args.rounds,
+        crate::units::count_of(u64::from(args.rounds), "round"),
         args.xtp(),
         "size",
         "transport",

@@ -17,6 +17,7 @@ use crate::perf::{
 };
 use crate::qmp::{LinkName, Wire};
 use crate::transport;
+use crate::units::count_of;
 use bytesize::ByteSize;
 use clap::Parser;
 use clap::builder::ArgPredicate;
@@ -234,9 +235,10 @@ fn begin(args: &Args, output: &Output) {
     let cluster = args.to.is_none() || args.cluster;
     let profile = if cluster { "cluster (closed network)" } else { "internet" };
     let what = if args.half { "half round trips" } else { "round trips" };
-    let Args { idle, rounds, protocol, .. } = args;
+    let Args { idle, protocol, .. } = args;
+    let rounds = count_of(u64::from(args.rounds), "round");
     let text = format!(
-        "{}\n# path {}, idle {idle}{others}, {rounds} rounds, interleaved; zcrp profile {profile}; {what} in us; \
+        "{}\n# path {}, idle {idle}{others}, {rounds}, interleaved; zcrp profile {profile}; {what} in us; \
          {protocol}/x: times the median of x\n{:>9}  {:<12} {:>9} {:>9} {:>9} {:>9} {:>9} {:>8}  {:>8}",
         header(),
         place(args),

@@ -2,6 +2,7 @@
 
 use crate::exit::Error;
 use crate::output::Output;
+use crate::units::count_of;
 use pinnace::daemon::{ClientStatistics, Totals, statistics};
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -95,14 +96,14 @@ fn line<'a>(socket: &'a Path, totals: &Totals, clients: &[ClientStatistics]) -> 
 
 fn text(line: &DaemonLine<'_>) -> String {
     let mut text = format!(
-        "daemon {} at {}: up {} s, {} clients, {} listeners, {} channels ({} made); refused {}, dropped {}, dead {}\n  blocks {}: \
-         free {}, user {}, engine {}, transit {}, deferred {}; {} zones, {} bytes a block",
+        "daemon {} at {}: up {} s, {}, {}, {} ({} made); refused {}, dropped {}, dead {}\n  blocks {}: \
+         free {}, user {}, engine {}, transit {}, deferred {}; {}, {} bytes a block",
         line.pid,
         line.socket.display(),
         line.uptime_seconds,
-        line.clients.len(),
-        line.listeners,
-        line.channels,
+        count_of(line.clients.len() as u64, "client"),
+        count_of(line.listeners, "listener"),
+        count_of(line.channels, "channel"),
         line.connected,
         line.refused_clients,
         line.dropped_clients,
@@ -120,14 +121,14 @@ fn text(line: &DaemonLine<'_>) -> String {
         // Writing to a string does not fail.
         let _ = write!(
             text,
-            "\n  client {}: process {}, user {}, {} s; {} listeners, {} channels, {} blocks, {} on their way",
+            "\n  client {}: process {}, user {}, {} s; {}, {}, {}, {} on their way",
             client.number,
             client.pid,
             client.uid,
             client.age_seconds,
-            client.listeners,
-            client.channels,
-            client.held_blocks,
+            count_of(client.listeners, "listener"),
+            count_of(client.channels, "channel"),
+            count_of(client.held_blocks, "block"),
             client.incoming_blocks,
         );
     }

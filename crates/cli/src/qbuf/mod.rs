@@ -8,6 +8,7 @@ mod find;
 
 use crate::exit::Error;
 use crate::output::Output;
+use crate::units::count_of;
 use bytesize::ByteSize;
 use clap::{Args as ClapArgs, Subcommand};
 use find::Found;
@@ -24,10 +25,9 @@ Examples:
   pinnace qbuf stat --json          one object for each
   pinnace qbuf stat --daemon /run/pinnace/daemon.sock
 
-Blocks are free, or have an owner: the application part of a process (user), its transport part
-(engine), or whoever they are on their way to (transit). Deferred ones wait for the lock of
-their zone to be freed. What a dead client has, the next allocation that finds nothing returns
-to the pool. While others work in a pool the numbers are approximate.";
+Blocks are free, or have an owner: the application part of a process (user), its transport part (engine), or whoever \
+they are on their way to (transit). Deferred ones wait for the lock of their zone to be freed. What a dead client has, \
+the next allocation that finds nothing returns to the pool. While others work in a pool the numbers are approximate.";
 
 /// Arguments of `pinnace qbuf`.
 #[derive(Debug, ClapArgs)]
@@ -191,11 +191,11 @@ fn text(line: &PoolLine) -> String {
     let flags = [(line.wired, ", wired"), (line.guarded, ", guarded")];
     let flags: String = flags.iter().filter(|(is_set, _)| *is_set).map(|(_, name)| *name).collect();
     let mut text = format!(
-        "pool {}: {}, {} zones of {BLOCKS} blocks of {}{flags}, {} in all; open in {}\n  blocks {}: free {}, user {}, engine \
+        "pool {}: {}, {} of {BLOCKS} blocks of {}{flags}, {} in all; open in {}\n  blocks {}: free {}, user {}, engine \
          {}, transit {}, deferred {}, hidden {}; locked zones {}; clients {}",
         line.pool,
         line.variant,
-        line.zones,
+        count_of(line.zones, "zone"),
         size(line.block_bytes),
         size(line.blocks * line.block_bytes),
         processes.join(", "),

@@ -22,16 +22,14 @@ Examples:
       a file over a connection of its own
   tar c photos | pinnace qmp send - 127.0.0.1:7001
   pinnace qmp send --size 1MiB --count 10 --to 127.0.0.1:7001 --status-every 4
-      ten connections one after the other, of which every fourth packet asks for the receiver's status
+      ten connections in turn; every fourth packet asks for the receiver's status
   sudo pinnace qmp send --size 1MiB --to 192.0.2.7:7001 --link ip36 --pcap qmp.pcap
       over IP protocol 36, and what was sent in a file that Wireshark opens
 
-The listener prints a line for each connection that has ended well, `message N bytes SHA256-HEX`,
-N being how many bytes came. With --verbose or --json the sender prints the same lines, with the
-hash of what it sent.
+The listener prints a line for each connection that has ended well, `message N bytes SHA256-HEX`, N being how many \
+bytes came. With --verbose or --json the sender prints the same lines, with the hash of what it sent.
 
-QMP adds no checksum to the data: the link's has to suffice, as in a cluster. The hashes show
-whether it did.";
+QMP adds no checksum to the data: the link's has to suffice, as in a cluster. The hashes show whether it did.";
 
 /// Arguments of `pinnace qmp`.
 #[derive(Debug, ClapArgs)]

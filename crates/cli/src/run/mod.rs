@@ -21,8 +21,8 @@ use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
-Programs on one host meet in shared kernel buffers, without a network protocol; those on other hosts by QMP, over the UDP
-port of the same number. A peer that does not speak it is reached by TCP, and the other way round.
+Programs on one host meet in shared kernel buffers, without a network protocol; those on other hosts by QMP, over the \
+UDP port of the same number. A peer that does not speak it is reached by TCP, and the other way round.
 
 Examples:
   pinnace run -- iperf3 -s                              and, at another prompt:
@@ -36,8 +36,9 @@ Environment (of the command; all but the first are also read from yours):
   PINNACE_SAME_HOST  off: as --no-same-host
   PINNACE_PRELOAD    where the library is, if not beside this program
 
-Statically linked programs, and such as run as another user (set-user-ID), load no libraries of yours: they are refused.
-The exit code is that of the command (128 and the signal if one ended it, 127 if it is not found, 126 if it cannot run).";
+Statically linked programs, and such as run as another user (set-user-ID), load no libraries of yours: they are \
+refused. The exit code is that of the command (128 and the signal if one ended it, 127 if it is not found, 126 if it \
+cannot run).";
 
 /// Run an unmodified TCP program over QMP
 #[derive(Debug, Parser)]

@@ -49,8 +49,8 @@ Examples:
   pinnace sim --sizes 1KiB,64KiB,4MiB --count 4 --seed 7 --json
   pinnace sim --network rate=50mbit,delay=10ms,partition=0.2s..1min     # the path dies: exit code 3
 
-Exit code: 0 if every message arrived whole and was verified; 3 if a peer counted as gone, 4 if content was altered,
-1 for any other failure; 2 for bad arguments.";
+Exit code: 0 if every message arrived whole and was verified; 3 if a peer counted as gone, 4 if content was altered, 1 \
+for any other failure; 2 for bad arguments.";
 
 /// Send messages over an emulated network, repeatable from a seed
 #[derive(clap::Args, Clone, Debug)]
@@ -91,7 +91,7 @@ pub(crate) struct Args {
     /// Print the last N datagrams, with what became of each
     #[arg(long, value_name = "N")]
     trace: Option<usize>,
-    /// Write the time line as a figure
+    /// Write the time line as a figure (PNG if the name ends in .png)
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
 }

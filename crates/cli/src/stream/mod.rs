@@ -27,16 +27,18 @@ pub(crate) use scene::Scene;
 const EXAMPLES: &str = "\
 Examples:
   pinnace stream recv --bind 127.0.0.1:7004 --dir frames --log holes.jsonl
-  pinnace stream send --to 127.0.0.1:7004 --fps 15 --duration 10s --loss-rate 10% --run 8packets --deadline 80ms
+  pinnace stream send --to 127.0.0.1:7004 --fps 15 --duration 10s --loss-rate 10% \\
+    --run 8packets --deadline 80ms
   ffmpeg -i film.mkv -f yuv4mpegpipe - | pinnace stream send --to 192.0.2.7:7004 --source - --fps 25
 
 Over an emulated link (needs root), a camera of 2.7 MB pictures:
-  sudo pinnace wan --rate 500mbit --rtt 20ms --loss 1% --far 'pinnace stream recv --bind 10.77.0.2:7004' -- \\
-    pinnace stream send --to 10.77.0.2:7004 --size 2.7MB --fps 15 --duration 20s --loss-rate 10% --run 8packets \\
-    --deadline 80ms
+  sudo pinnace wan --rate 500mbit --rtt 20ms --loss 1% \\
+    --far 'pinnace stream recv --bind 10.77.0.2:7004' -- \\
+    pinnace stream send --to 10.77.0.2:7004 --size 2.7MB --fps 15 --duration 20s \\
+    --loss-rate 10% --run 8packets --deadline 80ms
 
-The age of a frame is the time from the call that sends it to its delivery, by the clocks of both hosts: across hosts it is as
-good as they agree.";
+The age of a frame is the time from the call that sends it to its delivery, by the clocks of both hosts: across hosts \
+it is as good as they agree.";
 
 /// Arguments of `pinnace stream`.
 #[derive(Debug, ClapArgs)]

@@ -11,6 +11,7 @@ use crate::output::Output;
 use crate::service;
 use crate::sim::units as numbers;
 use crate::units;
+use crate::units::count_of;
 use pinnace::service::{PathClass, Service};
 use pinnace::vrp;
 use serde_json::{Value, json};
@@ -269,8 +270,10 @@ impl Sink {
             text += &format!("\nservice    {} frames as it says", of(as_said, self.frames));
         }
         if self.early > 0 {
-            text +=
-                &format!("\nclocks     {} frames came before they were sent: the hosts' clocks disagree", self.early);
+            text += &format!(
+                "\nclocks     {} came before being sent: the hosts' clocks disagree",
+                count_of(self.early, "frame")
+            );
         }
         if self.strangers > 0 {
             text += &format!("\ndropped    {} that were no frames of this stream", self.strangers);

@@ -14,6 +14,7 @@ use crate::service;
 use crate::sim::units as numbers;
 use crate::transport;
 use crate::units;
+use crate::units::count_of;
 use pinnace::ControllerKind;
 use pinnace::service::{PathClass, Service};
 use pinnace::vrp::{self, Contract};
@@ -278,6 +279,8 @@ struct Stream<'a> {
     outgoing: Outgoing,
     feed: Feed,
     begun: Instant,
+    /// All frames that were due, each with its period.
+    lasted: Duration,
     ending: Ending,
     acknowledged: u64,
     bytes: u64,
@@ -301,6 +304,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         outgoing,
         feed,
         begun: Instant::now(),
+        lasted: Duration::ZERO,
         ending: Ending::default(),
         acknowledged: 0,
         bytes: 0,
@@ -310,7 +314,8 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         losses: Losses::default(),
     };
     let result = stream.send_all();
-    let seconds = stream.begun.elapsed().as_secs_f64();
+    // The last frame, too, lasts a period, though nothing comes after it to wait for.
+    let seconds = stream.begun.elapsed().max(stream.lasted).as_secs_f64();
     if result.as_ref().err().is_none_or(|error| error.exit == crate::exit::Exit::Interrupted) {
         stream.say_farewell();
     }
@@ -346,6 +351,7 @@ impl Stream<'_> {
             }
             self.offer(frame)?;
             due += period;
+            self.lasted = due.saturating_duration_since(self.begun);
         }
         while self.outgoing.in_flight() > 0 {
             self.land_until(Instant::now() + STEP)?;
@@ -460,12 +466,14 @@ impl Stream<'_> {
             numbers::bytes(self.bytes / sent.max(1)),
         );
         text += &format!("rate          {fps:.2} frames a second, {}\n", numbers::rate(rate));
-        text += &format!("left out      {left_out}, because {} were under way\n", self.args.ahead);
+        if left_out > 0 {
+            text += &format!("left out      {left_out}, because {} were under way\n", self.args.ahead);
+        }
         if given_up > 0 {
             text += &format!("given up      {given_up}\n");
         }
         if self.source_late > 0 {
-            text += &format!("source late   {} times\n", self.source_late);
+            text += &format!("source late   {}\n", count_of(self.source_late, "time"));
         }
         text += &format!("acknowledged  {}", self.acknowledged);
         if let Some(ages) = &ages {

@@ -3,6 +3,7 @@
 //! Always true: memory does not depend on how many frames there are.
 
 use crate::exit::Error;
+use crate::units::count_of;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -102,7 +103,9 @@ impl std::fmt::Display for Losses {
             0 => write!(f, "none: nothing is missing"),
             _ => write!(
                 f,
-                "in {frames_with_holes} frames: {packets_lost} of {packets} packets ({:.2} %), at most {longest_run} in a row",
+                "in {}: {packets_lost} of {} ({:.2} %), at most {longest_run} in a row",
+                count_of(*frames_with_holes, "frame"),
+                count_of(*packets, "packet"),
                 self.rate() * 100.0
             ),
         }

@@ -1,15 +1,16 @@
 //! `pinnace top`: what every Pinnace process of this host does, from the counters files.
 //!
 //! Always true: it only reads; a rate is what happened between two looks at the same row, divided by the time between them;
-//! on a terminal the table is drawn in place, elsewhere it is printed again and again.
+//! on a terminal the table is drawn in place, elsewhere it is printed again and again, for as long as somebody reads it.
 
+mod columns;
 mod screen;
 mod table;
 
 use crate::bare;
 use crate::exit::Error;
 use crate::interrupt;
-use crate::output::Output;
+use crate::output::{self, Output};
 use pinnace::counters;
 use screen::{Key, Screen};
 use std::io::{self, IsTerminal};
@@ -26,9 +27,9 @@ Examples:
 
 Keys: q quit; r s p c l t sort by rate, service, process, protocol, loss, time; space looks again at once.
 
-A process is seen if it runs for the same user; root sees those of all users. Bytes of a
-connection are those of its messages; of a socket, those of its datagrams. PINNACE_COUNTERS=off
-in the environment of a process hides it, and a path there is another directory.";
+A process is seen if it runs for the same user; root sees those of all users. Bytes of a connection are those of its \
+messages; of a socket, those of its datagrams. PINNACE_COUNTERS=off in the environment of a process hides it, and a \
+path there is another directory.";
 
 /// Show the sockets and connections of every Pinnace process on this host, live: rates, losses, contracts
 #[derive(Debug, clap::Args)]
@@ -84,7 +85,9 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         return live(args, before);
     }
     loop {
-        pause(args.every)?;
+        if !pause(args.every)? {
+            return Ok(());
+        }
         let after = args.look();
         let table = args.table(&before, &after, args.sort);
         if output.json {
@@ -99,14 +102,17 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     }
 }
 
-/// Waits, and is interrupted by Ctrl-C.
-fn pause(time: Duration) -> Result<(), Error> {
+/// Waits, and is interrupted by Ctrl-C; `false` if nobody reads any more.
+fn pause(time: Duration) -> Result<bool, Error> {
     let until = Instant::now() + time;
     loop {
         interrupt::check()?;
+        if output::is_unread() {
+            return Ok(false);
+        }
         let rest = until.saturating_duration_since(Instant::now());
         if rest.is_zero() {
-            return Ok(());
+            return Ok(true);
         }
         std::thread::sleep(rest.min(interrupt::LOOK));
     }

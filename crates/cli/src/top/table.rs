@@ -4,6 +4,8 @@
 //! socket's round trip and repetitions. It is known which socket that is if it leads to the same peer, or if the process has
 //! one connection and one socket of that protocol; other sockets have rows of their own.
 
+use super::columns::Columns;
+use crate::units;
 use clap::ValueEnum;
 use indicatif::BinaryBytes;
 use pinnace::counters::{Entry, Kind, Numbers, Process};
@@ -188,78 +190,26 @@ impl Table {
             self.rows.iter().filter(|row| row.kind == "socket" || row.repeated.is_none()).map(Row::rate).sum();
         let carried: f64 = self.rows.iter().filter(|row| row.kind == "connection").map(Row::rate).sum();
         let mut text = format!(
-            "{} processes, {} rows; connections {}/s, other sockets {}/s\n",
-            self.processes,
-            self.rows.len(),
+            "{}, {}; connections {}/s, other sockets {}/s\n",
+            units::count_of(self.processes as u64, "process"),
+            units::count_of(self.rows.len() as u64, "row"),
             BinaryBytes(carried as u64),
             BinaryBytes(rate as u64)
         );
         if self.missing > 0 {
-            let _ = writeln!(text, "{} rows found no room in their files", self.missing);
+            let _ = writeln!(text, "{} found no room in their files", units::count_of(self.missing, "row"));
         }
-        let _ = writeln!(
-            text,
-            "{:>8} {:<12} {:<13} {:<7} {:<21} {:<21} {:>12} {:>12} {:>9} {:>8} {:>8} {:>8} {:>6}  service",
-            "pid",
-            "program",
-            "protocol",
-            "state",
-            "local",
-            "peer",
-            "out/s",
-            "in/s",
-            "msg/s",
-            "lost",
-            "repeated",
-            "rtt",
-            "age"
-        );
+        let columns = Columns::of(size.map(|(_, columns)| columns));
+        let _ = writeln!(text, "{}", columns.head());
         let most = size.map_or(usize::MAX, |(lines, _)| lines.saturating_sub(3));
         for row in self.rows.iter().take(most) {
-            let _ = writeln!(
-                text,
-                "{:>8} {:<12} {:<13} {:<7} {:<21} {:<21} {:>12} {:>12} {:>9.0} {:>8} {:>8} {:>8} {:>6}  {}",
-                row.pid,
-                short(&row.program, 12),
-                short(&row.protocol, 13),
-                if row.kind == "socket" { "socket" } else { row.state },
-                or_dash(&row.local),
-                or_dash(&row.peer),
-                BinaryBytes(row.bytes_sent_per_second as u64).to_string(),
-                BinaryBytes(row.bytes_received_per_second as u64).to_string(),
-                row.messages_sent_per_second + row.messages_received_per_second,
-                row.totals.lost,
-                row.repeated.map_or_else(|| "-".to_owned(), |repeated| repeated.to_string()),
-                row.round_trip_us.map_or_else(|| "-".to_owned(), round_trip),
-                age(row.seconds),
-                row.service,
-            );
+            let _ = writeln!(text, "{}", columns.row(row));
         }
         if self.rows.is_empty() {
             text.push_str("nobody uses Pinnace here now\n");
         }
         text.truncate(text.trim_end().len());
         text
-    }
-}
-
-fn short(text: &str, most: usize) -> &str {
-    text.char_indices().nth(most).map_or(text, |(at, _)| &text[..at])
-}
-
-fn or_dash(text: &str) -> &str {
-    if text.is_empty() { "-" } else { text }
-}
-
-fn round_trip(us: f64) -> String {
-    if us < 1000.0 { format!("{us:.0} us") } else { format!("{:.1} ms", us / 1e3) }
-}
-
-fn age(seconds: f64) -> String {
-    match seconds as u64 {
-        s @ 0..120 => format!("{s} s"),
-        s @ 120..7200 => format!("{} min", s / 60),
-        s => format!("{} h", s / 3600),
     }
 }
 
@@ -279,13 +229,6 @@ mod tests {
             since_ms: 5,
             numbers: Numbers { bytes_sent, repeated: 3, ..Numbers::default() },
         }
-    }
-
-    #[test]
-    fn ages_and_round_trips_are_short() {
-        assert_eq!([age(3.2), age(125.0), age(8000.0)], ["3 s", "2 min", "2 h"]);
-        assert_eq!([round_trip(42.4), round_trip(1250.0)], ["42 us", "1.2 ms"]);
-        assert_eq!((short("abcdef", 3), short("ab", 3)), ("abc", "ab"));
     }
 
     #[test]
@@ -315,6 +258,7 @@ mod tests {
         assert_eq!(table.rows.len(), 4, "{kinds:?}");
         assert_eq!(Table::new(&before, &after, Order::Time, true).rows.len(), 5);
         let text = table.text(Some((24, 80)));
-        assert!(text.contains("zcrp") && text.contains("250 B"), "{text}");
+        assert!(text.contains("zcrp") && text.contains("250 B") && text.starts_with("1 process, 4 rows"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     }
 }

@@ -6,6 +6,7 @@ use crate::a1::rate_text;
 use crate::exit::Error;
 use crate::output::Output;
 use crate::sim::units;
+use crate::units::count_of;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use pinnace::a1::{Connection, Facts, Qos, Status};
 use serde::Serialize;
@@ -279,9 +280,10 @@ impl Display {
             missed => format!("; tuned in late, {missed} bytes had passed"),
         };
         let summary = format!(
-            "{} blocks, {} lost{missed}; jitter {jitter_ms:.2} ms, p99 {p99_ms:.1} ms, late {late_p99_ms:.1} ms, at most \
+            "{}, {} lost{missed}; jitter {jitter_ms:.2} ms, p99 {p99_ms:.1} ms, late {late_p99_ms:.1} ms, at most \
              {late_max_ms:.1} ms",
-            assembly.blocks, assembly.blocks_lost
+            count_of(assembly.blocks, "block"),
+            assembly.blocks_lost
         );
         self.output.warn(summary);
         if self.is_piped {

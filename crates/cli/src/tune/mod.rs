@@ -32,13 +32,12 @@ Examples:
   pinnace tune --keep                           show one stream after the other, write none
   pinnace tune --json -o /dev/null              a line a second for programs
 
-The last line is `stream N bytes SHA256-HEX`, and after it one for each hole, `hole FROM..TO`: bytes
-FROM up to, without, TO were lost and are zero. Who tunes in late gets the header of the medium, and
-then what comes. A sender that starts again goes on in the same output; its header is written only
-if it is another one.
+The last line is `stream N bytes SHA256-HEX`, and after it one for each hole, `hole FROM..TO`: bytes FROM up to, \
+without, TO were lost and are zero. Who tunes in late gets the header of the medium, and then what comes. A sender \
+that starts again goes on in the same output; its header is written only if it is another one.
 
-jitter is that of RFC 3550 (6.4.1), p99 the 99th percentile of the same differences; late is how long
-after the quickest one 99 of 100 blocks came, which is what a player has to keep ahead.";
+jitter is that of RFC 3550 (6.4.1), p99 the 99th percentile of the same differences; late is how long after the \
+quickest one 99 of 100 blocks came, which is what a player has to keep ahead.";
 
 /// Receive what `pinnace cast` sends, write it, and show rate, jitter, loss, window and quality of service (A1)
 #[derive(Debug, clap::Args)]

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 const EXAMPLES: &str = "\
 Examples:
-  pinnace vrp listen 127.0.0.1:7001 --count 1                 one frame, and the end
-  pinnace vrp listen 0.0.0.0:7001 --memory 1GiB --json       more frames at a time, a line of JSON each";
+  pinnace vrp listen 127.0.0.1:7001 --count 1              one frame, and the end
+  pinnace vrp listen 0.0.0.0:7001 --memory 1GiB --json     more frames at a time, and JSON";
 
 /// Arguments of `pinnace vrp listen`.
 #[derive(Debug, clap::Args)]

@@ -13,6 +13,7 @@ pub(crate) use settings::{Congestion, ContractArgs, Packets};
 use crate::bare::{line, seconds};
 use crate::exit::Error;
 use crate::output::Output;
+use crate::units::count_of;
 use crate::waiting::Waiting;
 use clap::{Args as ClapArgs, Subcommand};
 use pinnace::vrp::Options;
@@ -30,11 +31,10 @@ Examples:
       --loss-rate 10% --run 4KiB --critical 0..1KiB --repeat-for 50ms
       a tenth may, 4 KiB in a row at most, but not the first KiB
 
-The listener prints a line for each frame as soon as it is complete, `message N bytes
-SHA256-HEX`, N being its size; and after it a line for each hole, `hole FROM..TO`: bytes FROM
-up to, without, TO were lost and are zero, and the hash is of the frame with them. Frames may
-overtake each other. With --verbose or --json the sender prints the same lines, with the hash
-of what it sent and the holes that the receiver reported.
+The listener prints a line for each frame as soon as it is complete, `message N bytes SHA256-HEX`, N being its size; \
+and after it a line for each hole, `hole FROM..TO`: bytes FROM up to, without, TO were lost and are zero, and the hash \
+is of the frame with them. Frames may overtake each other. With --verbose or --json the sender prints the same lines, \
+with the hash of what it sent and the holes that the receiver reported.
 
 The sender's exit code is 0 only if every frame was delivered within its contract.";
 
@@ -121,10 +121,10 @@ fn sha256(content: &[u8]) -> String {
 /// `5 of 207 packets lost (2.42 %), longest run 2`, or `nothing lost`.
 fn lost(lost: u64, packets: u64, longest_run: u32) -> String {
     match lost {
-        0 => format!("nothing of {packets} packets lost"),
+        0 => format!("nothing of {} lost", count_of(packets, "packet")),
         _ => {
             let share = crate::sim::units::percent(lost, packets);
-            format!("{lost} of {packets} packets lost ({share}), longest run {longest_run}")
+            format!("{lost} of {} lost ({share}), longest run {longest_run}", count_of(packets, "packet"))
         }
     }
 }

@@ -42,11 +42,10 @@ The six services, --service:
   iso-stream   a stream of which nothing is repeated; what is lost is told as holes
   bulk-data    a reliable stream straight into buffers that the receiver has posted
 
-The listener prints a line for each message, `message N bytes SHA256-HEX`, N being its size; and
-after one of an iso-stream a line for each hole, `hole FROM..TO`: bytes FROM up to, without, TO
-were lost and are zero, and the hash is of the message with them. With --verbose or --json the
-sender prints the same lines, with the hash of what it sent. The bytes after a stream's last
-end of a message are a message too.";
+The listener prints a line for each message, `message N bytes SHA256-HEX`, N being its size; and after one of an \
+iso-stream a line for each hole, `hole FROM..TO`: bytes FROM up to, without, TO were lost and are zero, and the hash \
+is of the message with them. With --verbose or --json the sender prints the same lines, with the hash of what it sent. \
+The bytes after a stream's last end of a message are a message too.";
 
 /// Arguments of `pinnace xtp`.
 #[derive(Debug, ClapArgs)]

@@ -22,14 +22,14 @@ Examples:
   pinnace zcrp send results.bin 127.0.0.1:7001
       the content of a file as one message; - is standard input
 
-The listener prints one line a message, in their order: `message N bytes SHA256-HEX`, N being its size. With --verbose or
---json the sender prints the same lines; with --json they also count the messages from 0. A message that is longer than
-the buffer named for it is refused: both ends say so on standard error (with --json also as an event `refused`), go on
-with the next, and end with exit code 1.
+The listener prints one line a message, in their order: `message N bytes SHA256-HEX`, N being its size. With --verbose \
+or --json the sender prints the same lines; with --json they also count the messages from 0. A message that is longer \
+than the buffer named for it is refused: both ends say so on standard error (with --json also as an event `refused`), \
+go on with the next, and end with exit code 1.
 
-To ZCRP itself a message that has not begun may wait for its receiver without limit; `send` gives up, with exit code 3, if
-nobody at all has answered within --timeout, or after 2 s if the other host says that the port is closed: nobody listens,
-or who does is busy with another sender.";
+To ZCRP itself a message that has not begun may wait for its receiver without limit; `send` gives up, with exit code \
+3, if nobody at all has answered within --timeout, or after 2 s if the other host says that the port is closed: nobody \
+listens, or who does is busy with another sender.";
 
 /// Arguments of `pinnace zcrp`.
 #[derive(Debug, ClapArgs)]

@@ -7,6 +7,7 @@ use crate::experiment::Run;
 use crate::experiment::figure::{Curve, Panel, Panels};
 use crate::experiment::measure::{Row, measure};
 use crate::perf::{IdleChoice, Network, progress};
+use crate::units::count_of;
 use serde::Serialize;
 
 /// Bytes that the application sends at a time.
@@ -77,10 +78,11 @@ pub(in crate::experiment) fn run(run: &Run<'_>) -> Result<(), Error> {
     let rounds = run.effort.rounds;
     run.begin("throughput by block size, with and without retransmission (the A1 paper's figure 2)");
     run.say(format_args!(
-        "# {rounds} rounds, interleaved; medians; idle adaptive; network blocks of {} bytes, windows of {} kB; x/dgram and \
+        "# {rounds}, interleaved; medians; idle adaptive; network blocks of {} bytes, windows of {} kB; x/dgram and \
          x/tcp: times the throughput of bare datagrams in the same trains, and of TCP cubic",
         super::BLOCK,
-        super::WINDOW / 1000
+        super::WINDOW / 1000,
+        rounds = count_of(u64::from(rounds), "round")
     ));
     run.say(format_args!(
         "{:<9} {:>6}  {:<12} {:>9} {:>21} {:>7} {:>7} {:>7} {:>7} {:>8}",

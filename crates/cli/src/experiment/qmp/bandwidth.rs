@@ -8,6 +8,7 @@ use crate::experiment::figure::{Bar, Bars, Group, Two};
 use crate::experiment::measure::{Row, measure};
 use crate::perf::{IdleChoice, Path, progress, size_name};
 use crate::qmp::LinkName;
+use crate::units::count_of;
 use serde::Serialize;
 
 /// Bytes of a message: the paper went to 32 blocks of 4 KiB.
@@ -77,8 +78,9 @@ pub(in crate::experiment) fn run(run: &Run<'_>) -> Result<(), Error> {
     let rounds = run.effort.rounds;
     run.begin("bandwidth on a link of 100 Mbit/s, with and without QBUF, against TCP (the QMP paper's figure 4)");
     run.say(format_args!(
-        "# {rounds} rounds, interleaved; medians; idle block; of link: of the payload that full frames can carry; qmp/x: \
-         times the throughput of x; CPU: processor seconds per GB at the sender and the receiver"
+        "# {rounds}, interleaved; medians; idle block; of link: of the payload that full frames can carry; qmp/x: \
+         times the throughput of x; CPU: processor seconds per GB at the sender and the receiver",
+        rounds = count_of(u64::from(rounds), "round")
     ));
     run.say(format_args!(
         "{:>9}  {:<16} {:>8} {:>17} {:>8} {:>7} {:>8} {:>8} {:>8} {:>8}",

@@ -6,6 +6,7 @@ use crate::experiment::Run;
 use crate::experiment::figure::{Curve, Panel, Panels};
 use crate::experiment::round_trips;
 use crate::perf::{IdleChoice, Network, Path, progress, span};
+use crate::units::count_of;
 use serde::Serialize;
 
 /// Bytes each way.
@@ -60,8 +61,9 @@ pub(in crate::experiment) fn run(run: &Run<'_>) -> Result<(), Error> {
     let count = if quick { QUICK_COUNT } else { COUNT };
     run.begin("round trips of small messages, against TCP (the QMP paper's section 5.2)");
     run.say(format_args!(
-        "# {rounds} rounds of {count} round trips, interleaved; medians of the rounds' medians; whole round trips in us; x/tcp: \
-         times the time of TCP"
+        "# {rounds} of {count} round trips, interleaved; medians of the rounds' medians; whole round trips in us; x/tcp: \
+         times the time of TCP",
+        rounds = count_of(u64::from(rounds), "round")
     ));
     run.say(format_args!(
         "{:<9} {:<6} {:>6}  {:<12} {:>8} {:>19} {:>9} {:>7}",

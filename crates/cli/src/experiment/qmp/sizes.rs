@@ -7,6 +7,7 @@ use crate::experiment::Run;
 use crate::experiment::figure::{Curve, Panel, Panels};
 use crate::experiment::measure::{Row, measure};
 use crate::perf::{IdleChoice, Network, Path, progress};
+use crate::units::count_of;
 use serde::Serialize;
 
 /// Bytes of a message: the paper's range, and beyond.
@@ -71,8 +72,9 @@ pub(in crate::experiment) fn run(run: &Run<'_>) -> Result<(), Error> {
     let rounds = run.effort.rounds;
     run.begin("throughput by message size, with and without QBUF, against TCP (the QMP paper's figures 5 and 6)");
     run.say(format_args!(
-        "# {rounds} rounds, interleaved; medians; idle adaptive; each message is a write of its own; qmp/x: times the \
-         throughput of x"
+        "# {rounds}, interleaved; medians; idle adaptive; each message is a write of its own; qmp/x: times the \
+         throughput of x",
+        rounds = count_of(u64::from(rounds), "round")
     ));
     run.say(format_args!(
         "{:<9} {:>8}  {:<12} {:>9} {:>21} {:>7} {:>8} {:>8} {:>8}",

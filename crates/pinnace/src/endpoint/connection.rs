@@ -637,7 +637,8 @@ impl Connection {
         let has_sent_all = self.ending.has_ended.swap(true, Ordering::Relaxed);
         let has_received_all =
             self.current().direction == Direction::OneWay || self.has_received_end.load(Ordering::Relaxed);
-        if !(has_sent_all && has_received_all) && !self.is_broken_off.load(Ordering::Relaxed) {
+        let is_over = self.is_broken_off.load(Ordering::Relaxed) || (has_sent_all && has_received_all);
+        if !is_over {
             self.is_broken_off.store(true, Ordering::Relaxed);
             self.shown.close();
             self.carrier.abort(deadline);

@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 fn receiver(dir: &Path, more: &[&str]) -> Listening {
     let mut args = vec!["recv", "--bind", "127.0.0.1:0", "--timeout", "2", "--dir", dir.to_str().unwrap()];
@@ -214,6 +214,21 @@ fn nobody_there_and_nothing_to_send_are_reported() {
     assert_eq!(sent.status.code(), Some(3));
     assert!(text(&sent.stderr).contains("pinnace recv"));
     assert_eq!(run(&["send", "/dev/null", "127.0.0.1:9"]).status.code(), Some(1));
+}
+
+#[test]
+fn a_listener_that_takes_the_offer_and_does_not_answer_it_is_reported() {
+    let from = tempfile::tempdir().unwrap();
+    let file = from.path().join("name");
+    fs::write(&file, b"content").unwrap();
+    let listening = Listening::start(&["zcrp", "listen", "127.0.0.1:0"]);
+    let send = ["send", file.to_str().unwrap(), &listening.address, "--timeout", "1"];
+    let mut sender = pinnace(&send).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let begun = Instant::now();
+    assert_eq!(wait(&mut sender), Some(3));
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    let error = text(&sender.wait_with_output().unwrap().stderr);
+    assert!(error.contains("offer") && error.contains("pinnace recv"), "{error}");
 }
 
 #[test]

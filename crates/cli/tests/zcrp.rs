@@ -191,3 +191,65 @@ fn what_a_sender_says_is_in_words_that_fit() {
         assert_eq!(listening.finish().0, Some(0));
     }
 }
+
+/// Two senders, the second as soon as the first has ended.
+fn two_senders(to: &str, count: &str) {
+    for seed in ["1", "2"] {
+        let begun = Instant::now();
+        let sent = run(&["zcrp", "send", "--to", to, "--size", "10", "--seed", seed, "--count", count]);
+        assert_eq!(sent.status.code(), Some(0), "sender {seed}: {}", text(&sent.stderr));
+        assert!(begun.elapsed() < Duration::from_secs(8), "sender {seed}, after {:?}", begun.elapsed());
+    }
+}
+
+#[test]
+fn the_next_sender_is_served_when_the_one_before_has_ended() {
+    let mut listening = Listening::start(&["zcrp", "listen", "127.0.0.1:0"]);
+    two_senders(&listening.address, "1");
+    two_senders(&listening.address, "3");
+    listening.signal("-INT");
+    let (code, out, err) = listening.finish();
+    assert_eq!((code, out.lines().count()), (Some(130), 8), "{err}");
+}
+
+#[test]
+fn a_listener_counts_the_messages_of_all_senders() {
+    let listening = Listening::start(&["zcrp", "listen", "127.0.0.1:0", "--count", "2"]);
+    two_senders(&listening.address, "1");
+    let (code, out, err) = listening.finish();
+    assert_eq!((code, out.lines().count(), &*err), (Some(0), 2, ""));
+}
+
+#[test]
+fn an_idle_sender_keeps_its_turn_and_the_next_waits() {
+    //= Z-21 test
+    let args = ["zcrp", "listen", "127.0.0.1:0", "--count", "3", "--timeout", "30"];
+    let listening = Listening::start(&args);
+    let idle = pinnace::zcrp::Sender::connect(&*listening.address, &pinnace::zcrp::Options::default()).unwrap();
+    let send = |content: &str| idle.send(pinnace::Message::from_vec(content.into())).unwrap().wait().unwrap();
+    send("first");
+    let next = ["zcrp", "send", "--to", &listening.address, "--size", "3", "--timeout", "30"];
+    let mut next = pinnace(&next).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    // As long as a closed port is believed to be, and longer than a sender that has gone is waited for.
+    std::thread::sleep(Duration::from_secs(3));
+    assert!(next.try_wait().unwrap().is_none(), "the port is open to it, and it waits");
+    send("second");
+    drop(idle);
+    assert_eq!(wait(&mut next), Some(0));
+    let (code, out, err) = listening.finish();
+    let sizes: Vec<&str> = out.lines().filter_map(|line| line.split(' ').nth(1)).collect();
+    assert_eq!((code, &*sizes), (Some(0), &["5", "6", "3"][..]), "{err}");
+}
+
+#[test]
+fn two_listeners_do_not_share_a_port() {
+    let listening = Listening::start(&["zcrp", "listen", "127.0.0.1:0"]);
+    let address = listening.address.clone();
+    let is_refused = || {
+        let second = run(&["zcrp", "listen", &address]);
+        assert!(!second.status.success() && text(&second.stderr).contains("cannot listen"), "{second:?}");
+    };
+    is_refused();
+    two_senders(&address, "1");
+    is_refused();
+}

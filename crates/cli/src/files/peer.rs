@@ -99,9 +99,9 @@ impl<'a> Peer<'a> {
         Ok(())
     }
 
-    /// The receiver's next control message, for the sender: a refusal is an error.
-    pub(super) fn hear_receiver(&self) -> Result<ToSender, Error> {
-        let (message, _) = self.hear(None)?;
+    /// The receiver's next control message, for the sender: a refusal is an error. With `deadline` as for [`Peer::hear`].
+    pub(super) fn hear_receiver(&self, deadline: Option<Instant>) -> Result<ToSender, Error> {
+        let (message, _) = self.hear(deadline)?;
         self.listen()?;
         match message {
             ToSender::Refuse(refusal) => {

@@ -8,7 +8,7 @@ use super::schedule::{Item, Schedule, Values, Work};
 use super::source::{self, Source};
 use super::{MAX_BYTES, MAX_MESSAGES};
 use crate::address::resolve;
-use crate::exit::Error;
+use crate::exit::{Error, Exit};
 use crate::interrupt;
 use crate::mapped;
 use crate::output::Output;
@@ -187,7 +187,19 @@ impl<'a> Transfer<'a> {
             )))
         };
         transport::wait(self.peer.queue(Message::from_vec(offer))?, look, |error| self.peer.error(error))?;
-        match self.peer.hear_receiver()? {
+        // `pinnace recv` accepts at once, and only then looks at what it has. What takes the offer and says nothing is something
+        // else, and ZCRP itself sees nothing wrong with it.
+        let answer = self.peer.hear_receiver(Some(self.peer.first_deadline())).map_err(|error| {
+            if error.exit != Exit::PeerGone {
+                return error;
+            }
+            Error::peer_gone(format!(
+                "the offer has arrived, but nobody has answered it within {} s: is it `pinnace recv` that runs at that \
+                 address, and not `pinnace zcrp listen`?",
+                transport.timeout.as_secs_f32()
+            ))
+        })?;
+        match answer {
             ToSender::Accept => Ok(()),
             _ => Err(unsafe_peer("it does not answer the offer")),
         }
@@ -198,7 +210,7 @@ impl<'a> Transfer<'a> {
         let mut held: Vec<Vec<(u32, Value)>> = vec![Vec::new(); self.sources.len()];
         let mut decisions = Vec::new();
         loop {
-            let ToSender::Holdings(page) = self.peer.hear_receiver()? else {
+            let ToSender::Holdings(page) = self.peer.hear_receiver(None)? else {
                 return Err(unsafe_peer("it does not say what it has"));
             };
             for Holding { entry, held: claim } in page.items {
@@ -370,7 +382,7 @@ impl<'a> Transfer<'a> {
     fn report(&self) -> Result<BTreeMap<usize, String>, Error> {
         let mut problems = BTreeMap::new();
         loop {
-            let ToSender::Report(page) = self.peer.hear_receiver()? else {
+            let ToSender::Report(page) = self.peer.hear_receiver(None)? else {
                 return Err(unsafe_peer("it does not report what it verified"));
             };
             for Problem { entry, text } in page.items {

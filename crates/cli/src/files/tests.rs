@@ -56,12 +56,12 @@ fn tell(peer: &Peer<'_>, message: &ToReceiver) -> Result<(), Error> {
 fn offer(peer: &Peer<'_>, entries: Vec<Entry>) -> Result<(), Error> {
     peer.listen()?;
     tell(peer, &ToReceiver::Offer(Offer::new(CHUNK)))?;
-    assert!(matches!(peer.hear_receiver()?, ToSender::Accept));
+    assert!(matches!(peer.hear_receiver(None)?, ToSender::Accept));
     tell(peer, &ToReceiver::Manifest(Page { items: entries, last: true }))
 }
 
 fn agree(peer: &Peer<'_>) -> Result<(), Error> {
-    let ToSender::Holdings(page) = peer.hear_receiver()? else { panic!("no holdings") };
+    let ToSender::Holdings(page) = peer.hear_receiver(None)? else { panic!("no holdings") };
     assert!(page.last && page.items.is_empty());
     tell(peer, &ToReceiver::Plan(Page { items: Vec::new(), last: true }))
 }
@@ -79,7 +79,7 @@ fn a_path_out_of_the_folder_is_refused_and_the_sender_told_why() {
         let folder = outer.path().join("in");
         let (received, sent) = receive_from(&folder, |peer| {
             offer(peer, vec![entry("harmless", 1), entry(path, 1)])?;
-            peer.hear_receiver().map(drop)
+            peer.hear_receiver(None).map(drop)
         });
         for error in [received.unwrap_err(), sent.unwrap_err()] {
             assert_eq!(error.exit, Exit::NotVerified, "{path}: {error}");
@@ -96,7 +96,7 @@ fn a_symbolic_link_in_the_folder_leads_nowhere() {
     std::os::unix::fs::symlink(outside.path(), folder.path().join("link")).unwrap();
     let (received, _) = receive_from(folder.path(), |peer| {
         offer(peer, vec![entry("link/escaped", 1)])?;
-        peer.hear_receiver().map(drop)
+        peer.hear_receiver(None).map(drop)
     });
     assert_eq!(received.unwrap_err().exit, Exit::NotVerified);
     assert_eq!(names(outside.path()), [""; 0]);
@@ -112,7 +112,7 @@ fn content_that_is_not_what_was_hashed_gets_no_name() {
         peer.queue(Message::from_vec(b"world".to_vec()))?;
         let digests = [b"hello", b"world"].map(|content| *blake3::hash(content).as_bytes());
         tell(peer, &ToReceiver::Digests(digests.to_vec()))?;
-        let ToSender::Report(page) = peer.hear_receiver()? else { panic!("no report") };
+        let ToSender::Report(page) = peer.hear_receiver(None)? else { panic!("no report") };
         assert_eq!((page.items.len(), page.items[0].entry), (1, 0));
         peer.receiver.close();
         Ok(())
@@ -129,21 +129,21 @@ fn what_contradicts_the_offer_ends_the_transfer() {
         offer(peer, vec![entry("short", 5)])?;
         agree(peer)?;
         peer.queue(Message::from_vec(b"1234".to_vec()))?;
-        peer.hear_receiver().map(drop)
+        peer.hear_receiver(None).map(drop)
     });
     assert!(received.unwrap_err().message.contains("less of a file"));
     let (received, _) = receive_from(folder.path(), |peer| {
         offer(peer, vec![entry("a", 5)])?;
-        peer.hear_receiver()?;
+        peer.hear_receiver(None)?;
         let decision = Decision { entry: 7, chunks: vec![u32::MAX] };
         tell(peer, &ToReceiver::Plan(Page { items: vec![decision], last: true }))?;
-        peer.hear_receiver().map(drop)
+        peer.hear_receiver(None).map(drop)
     });
     assert_eq!(received.unwrap_err().exit, Exit::NotVerified);
     let (received, sent) = receive_from(folder.path(), |peer| {
         peer.listen()?;
         tell(peer, &ToReceiver::Offer(Offer { version: 99, ..Offer::new(CHUNK) }))?;
-        peer.hear_receiver().map(drop)
+        peer.hear_receiver(None).map(drop)
     });
     assert!(received.unwrap_err().message.contains("version 99"));
     assert!(sent.unwrap_err().message.contains("version 99"));
@@ -155,7 +155,7 @@ fn more_than_the_disk_can_hold_is_refused_before_it_comes() {
     let folder = tempfile::tempdir().unwrap();
     let (received, sent) = receive_from(folder.path(), |peer| {
         offer(peer, vec![entry("huge", 1 << 47)])?;
-        peer.hear_receiver().map(drop)
+        peer.hear_receiver(None).map(drop)
     });
     assert!(received.unwrap_err().message.contains("too full"));
     assert_eq!(sent.unwrap_err().exit, Exit::Failed);

@@ -131,7 +131,8 @@ pub enum SlowSink {
     /// It is waited for: the slowest reliable sink bounds the window.
     #[default]
     Block,
-    /// It is cut off, when it has held up the others for so long.
+    /// It is cut off, when it has stood still for so long. In a group it holds up the others until then; otherwise what it has no
+    /// room for is kept for it, up to a limit. One that gets on is waited for.
     Drop {
         /// How long it is waited for.
         patience: Duration,

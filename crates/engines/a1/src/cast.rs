@@ -90,7 +90,7 @@ impl Cast {
         }
     }
 
-    fn patience(&self, is_in_group: bool) -> Option<Duration> {
+    pub(crate) fn patience(&self, is_in_group: bool) -> Option<Duration> {
         match self.slow {
             SlowSink::Block => None,
             SlowSink::Drop { patience } => Some(patience),

@@ -144,7 +144,15 @@ impl A1 {
             connection.incoming.discard();
         }
         connection.is_released |= connection.is_abandoned && connection.is_told;
-        connection.report(shared, &mut self.casts);
+        if connection.report(shared, &mut self.casts) {
+            connection.gets_on = true;
+            // Its patience begins anew, also if nothing more is sent that would find it full.
+            if connection.cut_off_at.is_some()
+                && let Some(cast) = connection.cast.and_then(|cast| self.casts.get(&cast))
+            {
+                connection.cut_off_at = cast.patience(connection.has_joined).map(|patience| now + patience);
+            }
+        }
         connection.close_if_flushed(now);
         if connection.phase == Phase::Open && connection.change.asked.is_none() {
             connection.ask_for_wanted(now);
@@ -218,12 +226,13 @@ impl A1 {
 }
 
 impl Connection {
-    /// Tells what is done, released, and how much storage there is.
-    pub(crate) fn report(&mut self, shared: &mut Shared, casts: &mut BTreeMap<CastId, Cast>) {
+    /// Tells what is done, released, and how much storage there is. Returns whether a sink has done with something.
+    pub(crate) fn report(&mut self, shared: &mut Shared, casts: &mut BTreeMap<CastId, Cast>) -> bool {
+        let mut has_done = false;
         shared.counters.blocks_stale += self.outgoing.take_stale();
         if let Some(id) = self.cast {
             while let Some(done) = self.outgoing.poll_done() {
-                (self.cut_off_at, self.gets_on) = (None, true);
+                has_done = true;
                 if let Some(cast) = casts.get_mut(&id) {
                     cast.on_done(id, done.ticket, done.delivered, shared);
                 }
@@ -236,6 +245,7 @@ impl Connection {
         let bytes = self.incoming.allocated();
         shared.bytes = shared.bytes + bytes - self.bytes;
         self.bytes = bytes;
+        has_done
     }
 
     /// Tells what is done, if the messages are the connection's own.

@@ -349,6 +349,21 @@ fn nobody_notices_that_a_sink_is_being_given_up() {
     assert!(source.done.iter().all(|(_, delivered, _)| *delivered >= 3));
 }
 
+/// The last that a sink did was behind the last message: nothing that is sent finds out that it stands still.
+//= A-15 test
+#[test]
+fn who_stands_still_is_given_up_though_nothing_more_is_sent() {
+    let patience = Duration::from_millis(300);
+    for count in [10, 40, 100, 150] {
+        let setting = Setting { slow: SlowSink::Drop { patience }, ..Setting::default() };
+        let mut scene = setting.scene(usize::MAX, vec![], |number| sink().with(|core| core.is_deaf = number == 2));
+        scene.stream(&messages(count), 0);
+        scene.world.run_for(Duration::from_secs(3));
+        let source = scene.source.borrow();
+        assert_eq!(source.done.len(), count, "somebody is waited for");
+    }
+}
+
 /// Who is slower than the source and gets on is not given up: then the source waits.
 //= A-15 test
 #[test]

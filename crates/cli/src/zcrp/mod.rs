@@ -28,8 +28,8 @@ than the buffer named for it is refused: both ends say so on standard error (wit
 go on with the next, and end with exit code 1.
 
 To ZCRP itself a message that has not begun may wait for its receiver without limit; `send` gives up, with exit code \
-3, if nobody at all has answered within --timeout, or after 2 s if the other host says that the port is closed. A \
-listener serves one sender after the other, and lets the next wait until the one before has ended.";
+3, if nobody at all has answered within --timeout, or after 2 s if the other host says that the port is closed: nobody \
+listens, or who does is busy with another sender.";
 
 /// Arguments of `pinnace zcrp`.
 #[derive(Debug, ClapArgs)]

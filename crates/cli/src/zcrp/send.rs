@@ -68,8 +68,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         presence.look(sender.counters().unreachable_reports, is_heard)?;
         if begun.elapsed() > args.transport.timeout && !is_heard {
             return Err(Error::peer_gone(format!(
-                "no answer from {to} within {} s: is `pinnace zcrp listen` running there, not busy with another sender, and \
-                 does UDP reach it?",
+                "no answer from {to} within {} s: is `pinnace zcrp listen` running there, and does UDP reach it?",
                 args.transport.timeout.as_secs_f32()
             )));
         }

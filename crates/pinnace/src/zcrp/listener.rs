@@ -6,7 +6,7 @@
 //! and nobody gets more than three times as many bytes as came from there. To the peer, too, which an answer may have been
 //! forged of, the endpoint sends no more than that, and one unit in transit besides, until it has acknowledged one.
 
-use super::open_link::{Candidate, OpenLink, WaitingRoom};
+use super::open_link::{Candidate, OpenLink};
 use super::options::Path;
 use super::port::{self, Halves, Introduction, Port};
 use super::{Options, Receiver, Sender};
@@ -21,8 +21,7 @@ use std::time::{Duration, Instant};
 /// Reads that introduce nobody, before it is looked whether the time is over.
 const STRANGERS_A_LOOK: usize = 64;
 
-/// A bound socket that waits for its peer. One listener becomes one endpoint, and with [`Listener::accept_receiver_in_turn`] also
-/// the listener for the next.
+/// A bound socket that waits for its peer. One listener becomes one endpoint.
 #[derive(Debug)]
 pub struct Listener {
     link: UdpLink,
@@ -36,7 +35,8 @@ impl Listener {
     /// If the address does not resolve or cannot be bound: it may be taken.
     pub fn bind(address: impl ToSocketAddrs, options: &Options) -> Result<Self, Error> {
         let address = port::resolve(address)?;
-        let link = UdpLink::bind(address, &hears_everybody(options))
+        // Until there is a peer: answers leave from the address that it wrote to.
+        let link = UdpLink::bind(address, &UdpOptions { local_address: true, ..options.udp.clone() })
             .map_err(|error| Error::io(format!("cannot listen on {address}"), error))?;
         Ok(Self { link, options: options.clone() })
     }
@@ -61,40 +61,7 @@ impl Listener {
     /// # Errors
     /// If the socket fails.
     pub fn accept_receiver(self) -> Result<Receiver, Error> {
-        Ok(Receiver::new(self.accept_port(Halves::Receiver, None, None)?))
-    }
-
-    /// Like [`Listener::accept_receiver`], and keeps the port open for the sender after this one, which waits instead of
-    /// finding it closed.
-    ///
-    /// # Errors
-    /// If the socket fails.
-    ///
-    /// ```
-    /// use pinnace::{Message, zcrp::{Listener, Options, Sender}};
-    /// # fn main() -> Result<(), pinnace::Error> {
-    /// let options = Options::default();
-    /// let mut listener = Listener::bind("127.0.0.1:0", &options)?;
-    /// let address = listener.local_addr()?;
-    /// let mut senders = Vec::new();
-    /// for _ in 0..2 {
-    ///     let sender = Sender::connect(address, &options)?;
-    ///     let sending = sender.send(Message::from_vec(b"ahoy".to_vec()))?;
-    ///     let (receiver, turn) = listener.accept_receiver_in_turn()?;
-    ///     assert_eq!(&*receiver.post(Message::with_capacity(100))?.wait()?, b"ahoy");
-    ///     sending.wait()?;
-    ///     senders.push(sender);
-    ///     drop(receiver);
-    ///     listener = turn.next_listener()?;
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn accept_receiver_in_turn(self) -> Result<(Receiver, Turn), Error> {
-        let options = self.options.clone();
-        let waiting_room = WaitingRoom::new(self.local_addr()?, hears_everybody(&options));
-        let port = self.accept_port(Halves::Receiver, None, Some(waiting_room.clone()))?;
-        Ok((Receiver::new(port), Turn { waiting_room, options }))
+        Ok(Receiver::new(self.accept_port(Halves::Receiver, None)?))
     }
 
     /// Waits for a peer that sends, and becomes its opposite: what it sends is received, and the other way round.
@@ -102,7 +69,7 @@ impl Listener {
     /// # Errors
     /// If the socket fails.
     pub fn accept(self) -> Result<(Sender, Receiver), Error> {
-        let port = self.accept_port(Halves::Both, None, None)?;
+        let port = self.accept_port(Halves::Both, None)?;
         Ok((Sender::new(port.clone()), Receiver::new(port)))
     }
 
@@ -111,16 +78,11 @@ impl Listener {
     /// # Errors
     /// [`Error::Timeout`] if nobody came; otherwise if the socket fails.
     pub fn accept_timeout(self, timeout: Duration) -> Result<(Sender, Receiver), Error> {
-        let port = self.accept_port(Halves::Both, port::deadline(timeout), None)?;
+        let port = self.accept_port(Halves::Both, port::deadline(timeout))?;
         Ok((Sender::new(port.clone()), Receiver::new(port)))
     }
 
-    fn accept_port(
-        mut self,
-        halves: Halves,
-        deadline: Option<Instant>,
-        waiting_room: Option<WaitingRoom>,
-    ) -> Result<Port, Error> {
+    fn accept_port(mut self, halves: Halves, deadline: Option<Instant>) -> Result<Port, Error> {
         let (peer, candidate, introduction, probe) = loop {
             let (peer, candidate, introduction) = self.wait_for_peer(deadline)?;
             // What a link that hears everybody cannot tell: how the first one is reached, and from which address. One that
@@ -138,7 +100,7 @@ impl Listener {
         let local = self.link.local_address().zip(probe.local_address());
         let local = local
             .map(|(bound, routed)| with_port(if bound.ip().is_unspecified() { routed } else { bound }, bound.port()));
-        let link = OpenLink::new(self.link, candidate, halves == Halves::Both).with_waiting_room(waiting_room);
+        let link = OpenLink::new(self.link, candidate, halves == Halves::Both);
         port::accepted(link, local.zip(Some(peer)), &path, &self.options, halves, introduction)
     }
 
@@ -177,31 +139,6 @@ impl Listener {
             }
         }
     }
-}
-
-/// The turn of one sender, while others may already wait for theirs.
-#[derive(Debug)]
-pub struct Turn {
-    waiting_room: WaitingRoom,
-    options: Options,
-}
-
-impl Turn {
-    /// The listener for the next, on the same port. Drop the receiver first.
-    ///
-    /// # Errors
-    /// If nobody could wait meanwhile, and the address cannot be bound again.
-    pub fn next_listener(self) -> Result<Listener, Error> {
-        match self.waiting_room.take() {
-            Some(link) => Ok(Listener { link, options: self.options }),
-            None => Listener::bind(self.waiting_room.bound(), &self.options),
-        }
-    }
-}
-
-/// Until there is a peer, answers leave from the address that it wrote to.
-fn hears_everybody(options: &Options) -> UdpOptions {
-    UdpOptions { local_address: true, ..options.udp.clone() }
 }
 
 /// Whether it is this host that has no sockets left, and not the address that is none.

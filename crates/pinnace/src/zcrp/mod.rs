@@ -19,8 +19,8 @@ mod sender;
 
 pub use burst::Burst;
 pub use channel::Channel;
+pub use listener::Listener;
 pub(crate) use listener::is_idle;
-pub use listener::{Listener, Turn};
 pub use options::{Options, Profile};
 pub use pinnace_zcrp::{Config, Failure, ReceiverCounters, Refused, SenderCounters, UnitSize};
 pub(crate) use port::connected;

@@ -10,13 +10,11 @@
 
 use pinnace_core::{Address, Allowance, Part, ReceivePlan, Train, TrainLimits};
 use pinnace_link::{
-    BufferTable, Descriptors, Link, LinkCounters, ReadBuffer, ReadOutcome, Received, SendOutcome, UdpLink, UdpOptions,
+    BufferTable, Descriptors, Link, LinkCounters, ReadBuffer, ReadOutcome, Received, SendOutcome, UdpLink,
 };
 use pinnace_wire::zcrp::{Control, TRAILER_BYTES, Trailer};
 use std::collections::VecDeque;
 use std::io;
-use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// Candidates at most; another one takes the place of the oldest.
 const CANDIDATES: usize = 64;
@@ -48,36 +46,6 @@ impl Candidate {
     }
 }
 
-/// Where those wait who come while the link is connected to its peer. Clones are the same place.
-#[derive(Clone, Debug)]
-pub(super) struct WaitingRoom {
-    link: Arc<Mutex<Option<UdpLink>>>,
-    bound: SocketAddr,
-    options: UdpOptions,
-}
-
-impl WaitingRoom {
-    /// For those who write to the address `bound`.
-    pub(super) fn new(bound: SocketAddr, options: UdpOptions) -> Self {
-        Self { link: Arc::default(), bound, options }
-    }
-
-    /// Opens it, beside a link that hears its peer only. Without it the port is closed to others meanwhile.
-    fn open(&self, connected: &UdpLink) {
-        let link = connected.bind_beside(self.bound, &self.options).ok();
-        *self.link.lock().unwrap_or_else(PoisonError::into_inner) = link;
-    }
-
-    /// The link that hears them, if it was opened.
-    pub(super) fn take(&self) -> Option<UdpLink> {
-        self.link.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
-    pub(super) fn bound(&self) -> SocketAddr {
-        self.bound
-    }
-}
-
 /// A bound link, until one of those who have come is known to be the peer.
 #[derive(Debug)]
 pub(super) struct OpenLink {
@@ -88,8 +56,6 @@ pub(super) struct OpenLink {
     candidates: VecDeque<Candidate>,
     /// What was sent last: for whoever comes after it.
     last: Vec<u8>,
-    /// For others, once the peer is known.
-    waiting_room: Option<WaitingRoom>,
 }
 
 /// What a read says of who sent it.
@@ -103,12 +69,7 @@ struct Said {
 
 impl OpenLink {
     pub(super) fn new(link: UdpLink, first: Candidate, sends: bool) -> Self {
-        Self { link, sends, candidates: VecDeque::from([first]), last: Vec::new(), waiting_room: None }
-    }
-
-    /// Others wait there while the link is connected to its peer.
-    pub(super) fn with_waiting_room(self, waiting_room: Option<WaitingRoom>) -> Self {
-        Self { waiting_room, ..self }
+        Self { link, sends, candidates: VecDeque::from([first]), last: Vec::new() }
     }
 
     /// Sends datagrams of the engine's own to one candidate, if it may have them all.
@@ -140,9 +101,6 @@ impl OpenLink {
                 // It was the last to be read, so the link knows to which address of ours it wrote.
                 if self.link.connect_to(source).is_err() {
                     return false;
-                }
-                if let Some(room) = &self.waiting_room {
-                    room.open(&self.link);
                 }
                 self.candidates = VecDeque::new();
                 self.last = Vec::new();

@@ -137,25 +137,6 @@ impl UdpLink {
         Ok(link)
     }
 
-    /// A second link on the port that this one was bound to, at `bound`, now that this one is connected: it hears everybody else.
-    ///
-    /// # Errors
-    /// If this link is not connected (the two would hear the same), if its descriptor is the caller's, or if the address cannot be
-    /// bound.
-    pub fn bind_beside(&self, bound: SocketAddr, options: &UdpOptions) -> io::Result<Self> {
-        if self.socket.is_none() || !self.connected {
-            return Err(io::Error::new(io::ErrorKind::Unsupported, "the two links would hear the same"));
-        }
-        let share = |fd, on| sys::set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, on);
-        share(self.read_fd, 1)?;
-        let beside = Self::bind_shared(bound, options);
-        // No longer than that: another process must not be able to take the port.
-        share(self.read_fd, 0)?;
-        let beside = beside?;
-        share(beside.read_fd, 0)?;
-        Ok(beside)
-    }
-
     /// A link to `peer` alone, from `local` or from wherever the system sees fit.
     ///
     /// # Errors

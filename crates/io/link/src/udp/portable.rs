@@ -55,14 +55,6 @@ impl PortableUdpLink {
         Ok(link)
     }
 
-    /// A second link on the same port, which hears everybody but the peer of this one: not every system has such.
-    ///
-    /// # Errors
-    /// Always.
-    pub fn bind_beside(&self, _bound: SocketAddr, _options: &UdpOptions) -> io::Result<Self> {
-        Err(io::Error::new(ErrorKind::Unsupported, "a port has one socket here"))
-    }
-
     /// A link to `peer` alone.
     ///
     /// # Errors

@@ -30,6 +30,7 @@ mod ping;
 mod qbuf;
 mod qmp;
 mod run;
+mod senders;
 mod service;
 mod sim;
 mod stream;

@@ -58,6 +58,11 @@ impl Transport {
         }
     }
 
+    /// Whether every datagram is written to a file.
+    pub(crate) fn captures(&self) -> bool {
+        self.capture.is_some()
+    }
+
     /// The same, where a service says what lies between the peers.
     pub(crate) fn declared(&self, class: Option<PathClass>) -> Result<Self, Error> {
         let Some(class) = class else { return Ok(self.clone()) };

@@ -283,3 +283,43 @@ fn a_service_is_met_or_refused() {
     assert_eq!(refused.status.code(), Some(2));
     assert!(text(&refused.stderr).contains("deadline=1s (a file is of use"), "{}", text(&refused.stderr));
 }
+
+#[test]
+fn several_senders_are_served_at_once_and_one_that_was_killed_is_followed() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let file = |name: &str, bytes| {
+        let path = from.path().join(name);
+        fs::write(&path, content(bytes)).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (large, small) = (file("large", LARGE), file("small", 100_000));
+    let mut receiving = receiver(to.path(), &["--json"]);
+    let mut slow = slow_send(&large, &receiving.address);
+    wait_until("some chunks have arrived", || chunks_kept(to.path()) >= 8);
+    // It cannot end by itself now.
+    assert!(Command::new("kill").args(["-STOP", &slow.id().to_string()]).status().unwrap().success());
+    let send = || run(&["send", &small, &receiving.address]);
+    let others = std::thread::scope(|scope| [(); 3].map(|()| scope.spawn(send)).map(|other| other.join().unwrap()));
+    for sent in others {
+        // All three send the same file: one after the other.
+        assert_eq!(sent.status.code(), Some(0), "{}", text(&sent.stderr));
+    }
+    slow.kill().unwrap();
+    slow.wait().unwrap();
+    let kept = chunks_kept(to.path());
+    let sent = run(&["send", &large, &receiving.address, "--chunk", "256KiB"]);
+    assert_eq!(sent.status.code(), Some(0), "{}", text(&sent.stderr));
+    receiving.signal("-INT");
+    let (code, out, err) = receiving.finish();
+    assert_eq!(code, Some(130), "{err}");
+    assert!(err.contains("has not answered"), "{err}");
+    let lines: Vec<serde_json::Value> = out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let done: Vec<_> = lines.iter().filter(|line| line["event"] == "done").collect();
+    assert_eq!(done.len(), 4, "{out}");
+    let mut senders: Vec<u64> = done.iter().map(|line| line["sender"].as_u64().unwrap()).collect();
+    senders.sort_unstable();
+    assert_eq!(senders, [2, 3, 4, 5]);
+    assert!(done[3]["bytes_resumed"].as_u64().unwrap() >= kept * (256 << 10), "{out}");
+    assert_eq!(fs::read(to.path().join("large")).unwrap(), content(LARGE));
+    assert_eq!(fs::read(to.path().join("small")).unwrap(), content(100_000));
+}

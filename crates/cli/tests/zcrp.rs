@@ -191,3 +191,27 @@ fn what_a_sender_says_is_in_words_that_fit() {
         assert_eq!(listening.finish().0, Some(0));
     }
 }
+
+#[test]
+fn a_sender_is_served_while_another_one_is_idle() {
+    let mut listening = Listening::start(&["zcrp", "listen", "127.0.0.1:0", "--json", "--timeout", "1"]);
+    let idle = pinnace::zcrp::Sender::connect(&*listening.address, &pinnace::zcrp::Options::default()).unwrap();
+    let send = |content: &str| drop(idle.send(pinnace::Message::from_vec(content.into())).unwrap().wait().unwrap());
+    send("first");
+    for size in ["10", "11"] {
+        let begun = Instant::now();
+        let sent = run(&["zcrp", "send", "--to", &listening.address, "--size", size, "--count", "2"]);
+        assert_eq!(sent.status.code(), Some(0), "{}", text(&sent.stderr));
+        assert!(begun.elapsed() < Duration::from_secs(5), "after {:?}", begun.elapsed());
+    }
+    send("again");
+    listening.signal("-INT");
+    let (code, out, err) = listening.finish();
+    assert_eq!(code, Some(130), "{err}");
+    let lines: Vec<serde_json::Value> = out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let messages = lines.iter().filter(|line| line["event"] == "message");
+    let mut seen: Vec<_> =
+        messages.map(|line| [&line["sender"], &line["message"], &line["bytes"]].map(|n| n.as_u64().unwrap())).collect();
+    seen.sort_unstable();
+    assert_eq!(seen, [[1, 0, 5], [1, 1, 5], [2, 0, 10], [2, 1, 10], [3, 0, 11], [3, 1, 11]]);
+}

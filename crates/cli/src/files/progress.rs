@@ -1,10 +1,79 @@
-//! How far a transfer is: a bar on a terminal, and nothing elsewhere; and the lines at the end.
+//! How far transfers are: bars on a terminal, and nothing elsewhere; and the lines at the end.
 
 use super::digest::{Value, hex};
+use crate::exit::Error;
 use crate::output::Output;
-use indicatif::{BinaryBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{BinaryBytes, MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
+use std::fmt;
 use std::time::{Duration, Instant};
+
+/// Where transfers say what becomes of them: each has a bar, and lines appear above the bars.
+#[derive(Clone)]
+pub(super) struct Report {
+    output: Output,
+    bars: MultiProgress,
+    /// Which of several senders the lines are of.
+    sender: Option<u64>,
+}
+
+impl Report {
+    pub(super) fn new(output: &Output) -> Self {
+        let bars = MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(10));
+        Self { output: *output, bars, sender: None }
+    }
+
+    /// The same place, for what is said of one sender.
+    pub(super) fn of_sender(&self, number: u64) -> Self {
+        Self { sender: Some(number), ..self.clone() }
+    }
+
+    pub(super) fn error(&self, error: &Error) {
+        self.bars.suspend(|| self.output.error(error));
+    }
+
+    pub(super) fn note(&self, text: impl fmt::Display) {
+        self.bars.suspend(|| self.output.note(text));
+    }
+
+    /// The line of a file that was verified.
+    pub(super) fn file(&self, status: Status, path: &[u8], bytes: u64, hash: &Value) {
+        let text = String::from_utf8_lossy(path);
+        let path_bytes = matches!(text, std::borrow::Cow::Owned(_)).then_some(path);
+        let blake3 = hex(hash);
+        let word = match status {
+            Status::Sent => "sent",
+            Status::Received => "received",
+            Status::AlreadyThere => "already there",
+        };
+        let printed = format!("{word} {} {bytes} bytes BLAKE3 {blake3}", super::protocol::printable(&text));
+        let (event, path, sender) = ("file", text.into_owned(), self.sender);
+        let line = FileLine { event, sender, status, path, path_bytes, bytes, blake3 };
+        self.bars.suspend(|| self.output.result(printed, &line));
+    }
+
+    /// The last line of a transfer.
+    pub(super) fn totals(&self, totals: Totals, begun: Instant) {
+        let elapsed = begun.elapsed().max(Duration::from_millis(1));
+        let travelled = totals.bytes - totals.bytes_resumed;
+        let rate = travelled as f64 / elapsed.as_secs_f64();
+        let resumed = match totals.bytes_resumed {
+            0 => String::new(),
+            bytes => format!(", {} of them there before", BinaryBytes(bytes)),
+        };
+        let text = format!(
+            "{} {}, {}{resumed}, verified, in {:.1} s ({}/s)",
+            totals.files,
+            if totals.files == 1 { "file" } else { "files" },
+            BinaryBytes(totals.bytes),
+            elapsed.as_secs_f64(),
+            BinaryBytes(rate as u64)
+        );
+        let (event, seconds) = ("done", elapsed.as_secs_f64());
+        let line = DoneLine { event, sender: self.sender, totals, seconds, verified: true };
+        self.bars.suspend(|| self.output.result(text, &line));
+    }
+}
 
 /// The bar of one transfer.
 pub(super) struct Progress {
@@ -18,9 +87,9 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    pub(super) fn new(what: &'static str) -> Self {
+    pub(super) fn new(what: &'static str, report: &Report) -> Self {
         // How much there is to do is not known yet: a bar would look full.
-        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
+        let bar = report.bars.add(ProgressBar::no_length());
         if let Ok(style) = ProgressStyle::with_template("{msg:10} {spinner}") {
             bar.set_style(style);
         }
@@ -57,11 +126,6 @@ impl Progress {
         let carried = bytes - *self.origin.get_or_insert(bytes);
         self.bar.set_position(carried.clamp(self.completed, self.completed + self.under_way));
     }
-
-    /// Prints around the bar.
-    pub(super) fn suspend<R>(&self, print: impl FnOnce() -> R) -> R {
-        self.bar.suspend(print)
-    }
 }
 
 impl Drop for Progress {
@@ -82,6 +146,8 @@ pub(super) enum Status {
 #[derive(Serialize)]
 struct FileLine<'a> {
     event: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sender: Option<u64>,
     status: Status,
     /// With U+FFFD for what is not UTF-8.
     path: String,
@@ -90,20 +156,6 @@ struct FileLine<'a> {
     path_bytes: Option<&'a [u8]>,
     bytes: u64,
     blake3: String,
-}
-
-/// The line of a file that was verified.
-pub(super) fn print_file(output: &Output, status: Status, path: &[u8], bytes: u64, hash: &Value) {
-    let text = String::from_utf8_lossy(path);
-    let path_bytes = matches!(text, std::borrow::Cow::Owned(_)).then_some(path);
-    let blake3 = hex(hash);
-    let word = match status {
-        Status::Sent => "sent",
-        Status::Received => "received",
-        Status::AlreadyThere => "already there",
-    };
-    let printed = format!("{word} {} {bytes} bytes BLAKE3 {blake3}", super::protocol::printable(&text));
-    output.result(printed, &FileLine { event: "file", status, path: text.into_owned(), path_bytes, bytes, blake3 });
 }
 
 /// What a whole transfer came to.
@@ -118,28 +170,10 @@ pub(super) struct Totals {
 #[derive(Serialize)]
 struct DoneLine {
     event: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sender: Option<u64>,
     #[serde(flatten)]
     totals: Totals,
     seconds: f64,
     verified: bool,
-}
-
-/// The last line.
-pub(super) fn print_totals(output: &Output, totals: Totals, begun: Instant) {
-    let elapsed = begun.elapsed().max(Duration::from_millis(1));
-    let travelled = totals.bytes - totals.bytes_resumed;
-    let rate = travelled as f64 / elapsed.as_secs_f64();
-    let resumed = match totals.bytes_resumed {
-        0 => String::new(),
-        bytes => format!(", {} of them there before", BinaryBytes(bytes)),
-    };
-    let text = format!(
-        "{} {}, {}{resumed}, verified, in {:.1} s ({}/s)",
-        totals.files,
-        if totals.files == 1 { "file" } else { "files" },
-        BinaryBytes(totals.bytes),
-        elapsed.as_secs_f64(),
-        BinaryBytes(rate as u64)
-    );
-    output.result(text, &DoneLine { event: "done", totals, seconds: elapsed.as_secs_f64(), verified: true });
 }

@@ -2,18 +2,19 @@
 
 use super::digest::{Content, HashThread, Hashed, Job, Value};
 use super::peer::Peer;
-use super::progress::{self, Progress, Status, Totals};
+use super::progress::{Progress, Report, Status, Totals};
 use super::protocol::{
     self, CHUNKS_AN_ITEM, CONTROL_BYTES, Held, Holding, Item, ManifestReader, Problem, ToReceiver, ToSender,
     unsafe_peer,
 };
 use super::schedule::{self, Schedule, Values, Work};
-use super::store::{Existing, Store, exists};
+use super::store::{Claim, Existing, Store, exists};
 use super::{MAX_BYTES, MAX_MESSAGES};
 use crate::address::resolve;
 use crate::exit::{Error, Exit};
 use crate::interrupt;
 use crate::output::Output;
+use crate::senders;
 use crate::service::{self, Asked};
 use crate::transport::{self, Transport};
 use indicatif::BinaryBytes;
@@ -29,7 +30,7 @@ use std::time::Instant;
 
 const EXAMPLES: &str = "\
 Examples:
-  pinnace recv --dir incoming                      one sender after the other, until Ctrl-C
+  pinnace recv --dir incoming                      from any number of senders, until Ctrl-C
   pinnace recv --bind [::]:4747 --once --json      over IPv6, end after the first, for scripts
 
 Nothing is ever written outside --dir. A file gets its name when it is whole and verified; until then it lies in \
@@ -69,49 +70,48 @@ struct Listening {
 
 /// Runs `pinnace recv`.
 pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
-    let Asked { authority: mut bind, service } =
-        super::tool("pinnace recv").asked(&args.bind, args.service.as_deref())?;
+    let Asked { authority: bind, service } = super::tool("pinnace recv").asked(&args.bind, args.service.as_deref())?;
     let transport = args.transport.declared(service.path_class())?;
     interrupt::install();
-    let mut announced = false;
-    loop {
-        let store = Store::open(&args.dir, args.overwrite)?;
-        let listener = Listener::bind(resolve(&bind)?, &transport.options())?;
-        if !announced {
-            announced = true;
-            listener.warnings().iter().for_each(|warning| output.warn(warning));
-            let address = listener.local_addr()?.to_string();
-            output.warn(format_args!("receiving into {} at {address}", args.dir.display()));
-            if output.json {
-                output.result("", &Listening { event: "listening", address: address.clone() });
-            }
-            // The same port for the next sender, also if the system chose it.
-            bind = address;
-        }
-        let channel = transport::interruptible(move || listener.accept())??;
-        let peer = Peer::new(channel, "the sender", &transport);
-        let begun = Instant::now();
-        let result = serve(&peer, &store, args.sync, output);
-        match result {
-            Ok(totals) => progress::print_totals(output, totals, begun),
-            Err(error) if args.once || error.exit == Exit::Interrupted => return Err(error),
-            Err(error) => output.error(&error),
-        }
-        if args.once {
-            return Ok(());
-        }
+    let store = Store::open(&args.dir, args.overwrite)?;
+    let listener = Listener::bind(resolve(&bind)?, &transport.options())?;
+    listener.warnings().iter().for_each(|warning| output.warn(warning));
+    let address = listener.local_addr()?.to_string();
+    output.warn(format_args!("receiving into {} at {address}", args.dir.display()));
+    if output.json {
+        output.result("", &Listening { event: "listening", address });
     }
+    let receive = |channel, report: &Report| {
+        let begun = Instant::now();
+        let peer = Peer::new(channel, "the sender", &transport);
+        report.totals(serve(&peer, &store, args.sync, report)?, begun);
+        Ok(())
+    };
+    let report = Report::new(output);
+    if args.once {
+        let channel = transport::interruptible(move || listener.accept())??;
+        return receive(channel, &report);
+    }
+    // A capture holds one sender.
+    senders::serve(listener, Listener::accept_and_go_on, transport.captures(), |number, channel| {
+        let report = report.of_sender(number);
+        match receive(channel, &report) {
+            // The whole command says so.
+            Ok(()) | Err(Error { exit: Exit::Interrupted, .. }) => {}
+            Err(error) => report.error(&error),
+        }
+    })
 }
 
 /// One transfer.
-pub(super) fn serve(peer: &Peer<'_>, store: &Store, sync: bool, output: &Output) -> Result<Totals, Error> {
-    let result = Transfer::begin(peer, store, sync, output).and_then(Transfer::run);
+pub(super) fn serve(peer: &Peer<'_>, store: &Store, sync: bool, report: &Report) -> Result<Totals, Error> {
+    let result = Transfer::begin(peer, store, sync, report).and_then(Transfer::run);
     match &result {
         Ok(_) => peer.receiver.close(),
         // The sender has been told, in the report.
         Err(Failed { error, told: true }) => {
             peer.receiver.close();
-            output.note(error);
+            report.note(error);
         }
         Err(Failed { error, told: false }) => peer.refuse(error),
     }
@@ -134,9 +134,11 @@ struct Transfer<'a> {
     peer: &'a Peer<'a>,
     store: &'a Store,
     sync: bool,
-    output: &'a Output,
+    report: &'a Report,
     chunk_bytes: u64,
     items: Vec<Item>,
+    /// Nobody else receives them meanwhile.
+    _claim: Claim<'a>,
     work: Vec<Work>,
     hasher: HashThread,
     values: Values,
@@ -156,7 +158,7 @@ struct Posted {
 
 impl<'a> Transfer<'a> {
     /// Hears what is offered, says what is there, and agrees on what will come.
-    fn begin(peer: &'a Peer<'a>, store: &'a Store, sync: bool, output: &'a Output) -> Result<Self, Failed> {
+    fn begin(peer: &'a Peer<'a>, store: &'a Store, sync: bool, report: &'a Report) -> Result<Self, Failed> {
         let (ToReceiver::Offer(offer), _) = peer.hear(Some(peer.first_deadline()))? else {
             return Err(unsafe_peer("it offers nothing").into());
         };
@@ -164,20 +166,23 @@ impl<'a> Transfer<'a> {
         peer.tell(&ToSender::Accept, || Ok(()))?;
         let chunk_bytes = offer.chunk_bytes;
         let items = manifest(peer)?;
+        peer.listen()?;
+        let claim = store.claim(&items, || peer.wait_on())?;
         let mut transfer = Self {
             peer,
             store,
             sync,
-            output,
+            report,
             chunk_bytes,
             items,
+            _claim: claim,
             work: Vec::new(),
             hasher: HashThread::start(chunk_bytes),
             values: Values::new(chunk_bytes),
             open: None,
             problems: Vec::new(),
             totals: Totals::default(),
-            progress: RefCell::new(Progress::new("verifying")),
+            progress: RefCell::new(Progress::new("verifying", report)),
         };
         transfer.agree()?;
         Ok(transfer)
@@ -214,7 +219,7 @@ impl<'a> Transfer<'a> {
                 Some(Held::Whole(hash)) => {
                     self.totals.bytes_resumed += item.bytes();
                     let (path, bytes) = (item.path.as_bytes(), item.bytes());
-                    progress::print_file(self.output, Status::AlreadyThere, path, bytes, &hash);
+                    self.report.file(Status::AlreadyThere, path, bytes, &hash);
                 }
                 held => {
                     let held = if let Some(Held::Chunks(held)) = held { held } else { Vec::new() };
@@ -428,8 +433,7 @@ impl<'a> Transfer<'a> {
             }
             self.store.place(item, self.sync)?;
             let (path, bytes) = (item.path.as_bytes(), item.bytes());
-            let print = || progress::print_file(self.output, Status::Received, path, bytes, digest);
-            self.progress.borrow().suspend(print);
+            self.report.file(Status::Received, path, bytes, digest);
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use super::digest::{Content, HashThread, Hashed, Job, OpenFile, Value};
 use super::peer::Peer;
-use super::progress::{self, Progress, Status, Totals};
+use super::progress::{Progress, Report, Status, Totals};
 use super::protocol::{self, Decision, Held, Holding, Kind, Offer, Problem, ToReceiver, ToSender, unsafe_peer};
 use super::schedule::{Item, Schedule, Values, Work};
 use super::source::{self, Source};
@@ -90,7 +90,8 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let begun = Instant::now();
     let channel = zcrp::connect(resolve(&to)?, &transport.options())?;
     let peer = Peer::new(channel, to, &transport);
-    let mut transfer = Transfer::new(&peer, &sources, args.chunk);
+    let report = Report::new(output);
+    let mut transfer = Transfer::new(&peer, &sources, args.chunk, &report);
     let result = transfer.run(&transport);
     match &result {
         Ok(_) => peer.receiver.close(),
@@ -101,7 +102,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     for (at, source) in sources.iter().enumerate() {
         let (Some(hash), false) = (&hashes[at], problems.contains_key(&at)) else { continue };
         let status = if already_there[at] { Status::AlreadyThere } else { Status::Sent };
-        progress::print_file(output, status, &source.entry.path, source.bytes(), hash);
+        report.file(status, &source.entry.path, source.bytes(), hash);
     }
     if let Some((&first, text)) = problems.first_key_value() {
         let name = sources.get(first).map(Source::display).unwrap_or_default();
@@ -111,7 +112,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
             totals.files
         )));
     }
-    progress::print_totals(output, totals, begun);
+    report.totals(totals, begun);
     Ok(())
 }
 
@@ -138,7 +139,7 @@ struct Queued {
 }
 
 impl<'a> Transfer<'a> {
-    fn new(peer: &'a Peer<'a>, sources: &'a [Source], chunk_bytes: u64) -> Self {
+    fn new(peer: &'a Peer<'a>, sources: &'a [Source], chunk_bytes: u64, report: &Report) -> Self {
         let files = sources.iter().filter(|source| matches!(source.entry.kind, Kind::File { .. }));
         let (count, bytes) = files.fold((0, 0), |(count, bytes), file| (count + 1, bytes + file.bytes()));
         Self {
@@ -151,7 +152,7 @@ impl<'a> Transfer<'a> {
             already_there: vec![false; sources.len()],
             open: None,
             totals: Totals { files: count, bytes, bytes_resumed: 0 },
-            progress: RefCell::new(Progress::new("connecting")),
+            progress: RefCell::new(Progress::new("connecting", report)),
         }
     }
 

@@ -2,20 +2,23 @@
 //!
 //! Always true: every path is walked from the folder's own descriptor, component by component, without following
 //! symbolic links, so nothing is created, read or replaced outside; a file gets its name only when it is whole and
-//! verified, in one step.
+//! verified, in one step; no two transfers receive a file of the same name at once.
 
 use super::digest::Value;
 use super::protocol::{Item, PARTIAL_FOLDER, SafePath};
 use super::schedule::chunk_count;
 use crate::exit::Error;
+use crate::interrupt;
 use rustix::fs::{AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Timespec, Timestamps};
 use rustix::io::Errno;
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 const STATE_MAGIC: &[u8; 8] = b"pnstate1";
 /// Magic, size of the file, size of a chunk.
@@ -32,6 +35,24 @@ pub(super) struct Store {
     root: OwnedFd,
     partial: OwnedFd,
     overwrite: bool,
+    /// Names of files that are being received.
+    claimed: Mutex<BTreeSet<SafePath>>,
+    released: Condvar,
+}
+
+/// Files that one transfer receives, and no other until this is dropped.
+#[derive(Debug)]
+pub(super) struct Claim<'a> {
+    store: &'a Store,
+    names: BTreeSet<SafePath>,
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        let mut claimed = self.store.claimed();
+        claimed.retain(|name| !self.names.contains(name));
+        self.store.released.notify_all();
+    }
 }
 
 /// What has the name of a file that is offered.
@@ -61,7 +82,27 @@ impl Store {
             }
             Err(error) => return Err(cannot(error)),
         }
-        Ok(Self { path: path.to_owned(), root, partial, overwrite })
+        let (claimed, released) = Default::default();
+        Ok(Self { path: path.to_owned(), root, partial, overwrite, claimed, released })
+    }
+
+    fn claimed(&self) -> MutexGuard<'_, BTreeSet<SafePath>> {
+        self.claimed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until nobody else receives any of these files, and calls `look` meanwhile; its error ends the wait.
+    pub(super) fn claim(&self, items: &[Item], look: impl Fn() -> Result<(), Error>) -> Result<Claim<'_>, Error> {
+        let names: BTreeSet<SafePath> =
+            items.iter().filter(|item| item.is_file()).map(|item| item.path.clone()).collect();
+        let mut claimed = self.claimed();
+        // All at once, so that no two transfers wait for each other.
+        while names.iter().any(|name| claimed.contains(name)) {
+            interrupt::check()?;
+            look()?;
+            claimed = self.released.wait_timeout(claimed, interrupt::LOOK).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        claimed.extend(names.iter().cloned());
+        Ok(Claim { store: self, names })
     }
 
     /// Bytes that can be written to the folder.

@@ -1,6 +1,7 @@
 //! The receiver against senders that do not behave.
 
 use super::peer::Peer;
+use super::progress::Report;
 use super::protocol::{self, Decision, Entry, Kind, Offer, Page, ToReceiver, ToSender};
 use super::receive;
 use super::store::Store;
@@ -40,7 +41,7 @@ fn receive_from(
             let transport = transport();
             let peer = Peer::new(listener.accept().unwrap(), "the sender", &transport);
             let store = Store::open(folder, false).unwrap();
-            receive::serve(&peer, &store, false, &Output::new(true, false)).map(drop)
+            receive::serve(&peer, &store, false, &Report::new(&Output::new(true, false))).map(drop)
         });
         let transport = transport();
         let peer = Peer::new(zcrp::connect(address, &transport.options()).unwrap(), "the receiver", &transport);

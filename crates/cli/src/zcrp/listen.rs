@@ -6,6 +6,7 @@ use crate::bare::{Local, announce, one_line};
 use crate::exit::{Error, Exit};
 use crate::interrupt;
 use crate::output::Output;
+use crate::senders;
 use crate::transport::{self, Transport};
 use crate::units::count_of;
 use pinnace::Message;
@@ -23,7 +24,7 @@ Examples:
 pub(super) struct Args {
     #[command(flatten)]
     local: Local,
-    /// End after so many messages [default: go on until Ctrl-C, with one sender after the other]
+    /// End after so many messages of the first sender [default: go on until Ctrl-C, with any number of senders]
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// The size of the buffers posted, which is the largest message that can come
@@ -41,29 +42,26 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         return Err(Error::usage("--size: a ZCRP message has at most 4294967295 bytes"));
     }
     interrupt::install();
-    let mut bind = args.local.address().to_owned();
-    let mut announced = false;
-    loop {
-        let listener = Listener::bind(resolve(&bind)?, &args.transport.options())?;
-        let address = listener.local_addr()?;
-        if !announced {
-            announced = true;
-            listener.warnings().iter().for_each(|warning| output.warn(warning));
-            announce(output, &address.to_string());
-        }
+    let listener = Listener::bind(resolve(args.local.address())?, &args.transport.options())?;
+    listener.warnings().iter().for_each(|warning| output.warn(warning));
+    announce(output, &listener.local_addr()?.to_string());
+    if args.count.is_some() {
         let receiver = transport::interruptible(move || listener.accept_receiver())??;
-        match serve(args, output, &receiver) {
-            Err(error) if error.exit == Exit::PeerGone && args.count.is_none() => {
-                output.warn(format_args!("the sender is silent; listening on {address} for the next one"));
-            }
-            result => return result,
-        }
-        // The same port for the next sender, also if the system chose it.
-        bind = address.to_string();
+        return serve(args, output, &receiver, None);
     }
+    // A capture holds one sender.
+    senders::serve(listener, Listener::accept_receiver_and_go_on, args.transport.captures(), |number, receiver| {
+        match serve(args, output, &receiver, Some(number)) {
+            // The whole command says so.
+            Ok(()) | Err(Error { exit: Exit::Interrupted, .. }) => {}
+            Err(error) if error.exit == Exit::PeerGone => output.warn("a sender is silent; listening for others"),
+            Err(error) => output.error(&error),
+        }
+    })
 }
 
-fn serve(args: &Args, output: &Output, receiver: &Receiver) -> Result<(), Error> {
+/// Serves one sender, the only one or the n-th.
+fn serve(args: &Args, output: &Output, receiver: &Receiver, sender: Option<u64>) -> Result<(), Error> {
     let failed = |error| args.transport.error("the sender", error);
     let mut posted: VecDeque<Receiving> = VecDeque::new();
     let (mut posts, mut tally) = (0u64, Tally::default());
@@ -78,10 +76,10 @@ fn serve(args: &Args, output: &Output, receiver: &Receiver) -> Result<(), Error>
         let number = next.number();
         match super::wait(next, || Ok(()), failed) {
             Ok(Ok(message)) => {
-                super::print(output, number, &message);
+                super::print(output, sender, number, &message);
                 spare.push(message);
             }
-            Ok(Err(refused)) => tally.refuse(output, number, &refused),
+            Ok(Err(refused)) => tally.refuse(output, sender, number, &refused),
             Err(error) => break Err(error),
         }
         tally.ended += 1;

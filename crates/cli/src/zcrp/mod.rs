@@ -23,13 +23,13 @@ Examples:
       the content of a file as one message; - is standard input
 
 The listener prints one line a message, in their order: `message N bytes SHA256-HEX`, N being its size. With --verbose \
-or --json the sender prints the same lines; with --json they also count the messages from 0. A message that is longer \
+or --json the sender prints the same lines; with --json they also count the messages from 0, and a listener without --count the senders from 1. A message that is longer \
 than the buffer named for it is refused: both ends say so on standard error (with --json also as an event `refused`), \
 go on with the next, and end with exit code 1.
 
 To ZCRP itself a message that has not begun may wait for its receiver without limit; `send` gives up, with exit code \
 3, if nobody at all has answered within --timeout, or after 2 s if the other host says that the port is closed: nobody \
-listens, or who does is busy with another sender.";
+listens, or who does with --count is busy with another sender.";
 
 /// Arguments of `pinnace zcrp`.
 #[derive(Debug, ClapArgs)]
@@ -76,20 +76,25 @@ fn wait<W: UnderWay>(
 #[derive(Serialize)]
 struct Line {
     event: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sender: Option<u64>,
     message: u64,
     bytes: usize,
     sha256: String,
 }
 
-fn print(output: &Output, number: u64, content: &[u8]) {
+/// Message `number`, of the n-th sender where there are several.
+fn print(output: &Output, sender: Option<u64>, number: u64, content: &[u8]) {
     let sha256 = format!("{:x}", Sha256::digest(content));
-    let line = Line { event: "message", message: number, bytes: content.len(), sha256 };
+    let line = Line { event: "message", sender, message: number, bytes: content.len(), sha256 };
     output.result(format_args!("message {} bytes {}", line.bytes, line.sha256), &line);
 }
 
 #[derive(Serialize)]
 struct RefusedLine<'a> {
     event: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sender: Option<u64>,
     message: u64,
     error: &'a str,
 }
@@ -102,12 +107,13 @@ struct Tally {
 }
 
 impl Tally {
-    /// Message `number` was refused.
-    fn refuse(&mut self, output: &Output, number: u64, error: &Error) {
+    /// Message `number`, of the n-th sender where there are several, was refused.
+    fn refuse(&mut self, output: &Output, sender: Option<u64>, number: u64, error: &Error) {
         self.refused += 1;
         output.warn(format_args!("message {number}: {error}"));
         if output.json {
-            output.result("", &RefusedLine { event: "refused", message: number, error: &error.message });
+            let line = RefusedLine { event: "refused", sender, message: number, error: &error.message };
+            output.result("", &line);
         }
     }
 

@@ -90,10 +90,10 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
             Ok(message) => {
                 (messages, bytes) = (messages + 1, bytes + message.len() as u64);
                 if output.json || output.verbose {
-                    super::print(output, number, &message);
+                    super::print(output, None, number, &message);
                 }
             }
-            Err(refused) => tally.refuse(output, number, &refused),
+            Err(refused) => tally.refuse(output, None, number, &refused),
         }
         tally.ended += 1;
     }

@@ -523,3 +523,60 @@ fn nobody_of_another_family_can_be_reached_and_the_link_is_well() {
         assert_eq!((link.counters().unreachable_reports, link.counters().datagrams_sent), (2, 2));
     }
 }
+
+#[test]
+fn a_link_beside_a_connected_one_hears_the_others() {
+    for listen in ["127.0.0.1:0", "0.0.0.0:0", "[::]:0"] {
+        let options = UdpOptions::default();
+        let mut first = UdpLink::bind(address(listen), &options).unwrap();
+        let bound = first.local_address().unwrap();
+        assert!(!first.hears_peer_only());
+        let to = SocketAddr::new("127.0.0.1".parse().unwrap(), bound.port());
+        let mut peer = UdpLink::connect(None, to, &options).unwrap();
+        send_bytes(&mut peer, Address::Peer, b"first", Ecn::NotCapable);
+        assert_eq!(receive_bytes(&mut first).unwrap().0, b"first");
+        first.connect_to(peer.local_address().unwrap()).unwrap();
+        assert!(first.hears_peer_only());
+        let mut second = first.bind_beside(bound, &options).unwrap();
+        let mut next_peer = UdpLink::connect(None, to, &options).unwrap();
+        send_bytes(&mut next_peer, Address::Peer, b"second", Ecn::NotCapable);
+        assert_eq!(receive_bytes(&mut second).unwrap().0, b"second");
+        second.connect_to(next_peer.local_address().unwrap()).unwrap();
+        let mut third = second.bind_beside(bound, &options).unwrap();
+        for (peer, link, said) in [(&mut peer, &mut first, b"1"), (&mut next_peer, &mut second, b"2")] {
+            send_bytes(peer, Address::Peer, said, Ecn::NotCapable);
+            assert_eq!(receive_bytes(link).unwrap().0, said);
+        }
+        let stranger = UdpSocket::bind(V4).unwrap();
+        stranger.send_to(b"stranger", to).unwrap();
+        assert_eq!(receive_bytes(&mut third).unwrap().0, b"stranger");
+        // Somebody else's socket gets none of it, also if it would share the port.
+        assert!(bind_shared(bound).is_err());
+        drop(third);
+        assert!(bind_shared(bound).is_ok(), "or this test says nothing");
+    }
+}
+
+/// Another program's socket, which shares its port with any that do the same.
+fn bind_shared(at: SocketAddr) -> std::io::Result<std::os::fd::OwnedFd> {
+    use std::os::fd::{FromRawFd, OwnedFd};
+    let (family, name): (_, Vec<u8>) = match at {
+        SocketAddr::V4(at) => {
+            let port = at.port().to_be_bytes();
+            (libc::AF_INET, [&(libc::AF_INET as u16).to_ne_bytes()[..], &port, &at.ip().octets(), &[0; 8]].concat())
+        }
+        SocketAddr::V6(at) => {
+            let port = at.port().to_be_bytes();
+            let family = (libc::AF_INET6 as u16).to_ne_bytes();
+            (libc::AF_INET6, [&family[..], &port, &[0; 4], &at.ip().octets(), &[0; 4]].concat())
+        }
+    };
+    // SAFETY: a new descriptor, which nobody else owns.
+    let socket = unsafe { OwnedFd::from_raw_fd(libc::socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0)) };
+    set_option(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 1);
+    // SAFETY: a name of that family, and its length.
+    match unsafe { libc::bind(socket.as_raw_fd(), name.as_ptr().cast(), name.len() as libc::socklen_t) } {
+        0 => Ok(socket),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}

@@ -9,6 +9,7 @@
 use super::open_link::{Candidate, OpenLink};
 use super::options::Path;
 use super::port::{self, Halves, Introduction, Port};
+use super::successor::{Predecessor, Successor, succession};
 use super::{Options, Receiver, Sender};
 use crate::Error;
 use crate::network::with_port;
@@ -21,7 +22,8 @@ use std::time::{Duration, Instant};
 /// Reads that introduce nobody, before it is looked whether the time is over.
 const STRANGERS_A_LOOK: usize = 64;
 
-/// A bound socket that waits for its peer. One listener becomes one endpoint.
+/// A bound socket that waits for its peer. One listener becomes one endpoint, and the `…_and_go_on` functions give the next one,
+/// for those who serve several peers at once.
 #[derive(Debug)]
 pub struct Listener {
     link: UdpLink,
@@ -35,10 +37,13 @@ impl Listener {
     /// If the address does not resolve or cannot be bound: it may be taken.
     pub fn bind(address: impl ToSocketAddrs, options: &Options) -> Result<Self, Error> {
         let address = port::resolve(address)?;
-        // Until there is a peer: answers leave from the address that it wrote to.
-        let link = UdpLink::bind(address, &UdpOptions { local_address: true, ..options.udp.clone() })
+        let link = UdpLink::bind(address, &hears_everybody(options))
             .map_err(|error| Error::io(format!("cannot listen on {address}"), error))?;
-        Ok(Self { link, options: options.clone() })
+        Ok(Self::on(link, options.clone()))
+    }
+
+    pub(super) fn on(link: UdpLink, options: Options) -> Self {
+        Self { link, options }
     }
 
     /// The address it is bound to.
@@ -61,7 +66,16 @@ impl Listener {
     /// # Errors
     /// If the socket fails.
     pub fn accept_receiver(self) -> Result<Receiver, Error> {
-        Ok(Receiver::new(self.accept_port(Halves::Receiver, None)?))
+        Ok(Receiver::new(self.accept_port(Halves::Receiver, None, None)?))
+    }
+
+    /// Like [`Listener::accept_receiver`], and others may come to the same port meanwhile.
+    ///
+    /// # Errors
+    /// If the socket fails.
+    pub fn accept_receiver_and_go_on(self) -> Result<(Receiver, Successor), Error> {
+        let (predecessor, successor) = succession(self.local_addr()?, self.options.clone());
+        Ok((Receiver::new(self.accept_port(Halves::Receiver, None, Some(predecessor))?), successor))
     }
 
     /// Waits for a peer that sends, and becomes its opposite: what it sends is received, and the other way round.
@@ -69,8 +83,40 @@ impl Listener {
     /// # Errors
     /// If the socket fails.
     pub fn accept(self) -> Result<(Sender, Receiver), Error> {
-        let port = self.accept_port(Halves::Both, None)?;
+        let port = self.accept_port(Halves::Both, None, None)?;
         Ok((Sender::new(port.clone()), Receiver::new(port)))
+    }
+
+    /// Like [`Listener::accept`], and others may come to the same port meanwhile.
+    ///
+    /// # Errors
+    /// If the socket fails.
+    ///
+    /// ```
+    /// use pinnace::{Message, zcrp::{self, Listener, Options}};
+    /// # fn main() -> Result<(), pinnace::Error> {
+    /// let options = Options::default();
+    /// let mut listener = Listener::bind("127.0.0.1:0", &options)?;
+    /// let address = listener.local_addr()?;
+    /// let mut both = Vec::new();
+    /// for words in ["ahoy", "and me"] {
+    ///     let (sender, other) = zcrp::connect(address, &options)?;
+    ///     let sending = sender.send(Message::from_vec(words.into()))?;
+    ///     let ((answers, receiver), successor) = listener.accept_and_go_on()?;
+    ///     let arrived = receiver.post(Message::with_capacity(100))?.wait()?;
+    ///     assert_eq!(&*arrived, words.as_bytes());
+    ///     sending.wait()?;
+    ///     both.push((sender, other, answers, receiver));
+    ///     // The one before is still connected.
+    ///     listener = successor.wait()?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn accept_and_go_on(self) -> Result<((Sender, Receiver), Successor), Error> {
+        let (predecessor, successor) = succession(self.local_addr()?, self.options.clone());
+        let port = self.accept_port(Halves::Both, None, Some(predecessor))?;
+        Ok(((Sender::new(port.clone()), Receiver::new(port)), successor))
     }
 
     /// Like [`Listener::accept`], for at most `timeout`.
@@ -78,11 +124,16 @@ impl Listener {
     /// # Errors
     /// [`Error::Timeout`] if nobody came; otherwise if the socket fails.
     pub fn accept_timeout(self, timeout: Duration) -> Result<(Sender, Receiver), Error> {
-        let port = self.accept_port(Halves::Both, port::deadline(timeout))?;
+        let port = self.accept_port(Halves::Both, port::deadline(timeout), None)?;
         Ok((Sender::new(port.clone()), Receiver::new(port)))
     }
 
-    fn accept_port(mut self, halves: Halves, deadline: Option<Instant>) -> Result<Port, Error> {
+    fn accept_port(
+        mut self,
+        halves: Halves,
+        deadline: Option<Instant>,
+        succession: Option<Predecessor>,
+    ) -> Result<Port, Error> {
         let (peer, candidate, introduction, probe) = loop {
             let (peer, candidate, introduction) = self.wait_for_peer(deadline)?;
             // What a link that hears everybody cannot tell: how the first one is reached, and from which address. One that
@@ -100,7 +151,7 @@ impl Listener {
         let local = self.link.local_address().zip(probe.local_address());
         let local = local
             .map(|(bound, routed)| with_port(if bound.ip().is_unspecified() { routed } else { bound }, bound.port()));
-        let link = OpenLink::new(self.link, candidate, halves == Halves::Both);
+        let link = OpenLink::new(self.link, candidate, halves == Halves::Both).followed(succession);
         port::accepted(link, local.zip(Some(peer)), &path, &self.options, halves, introduction)
     }
 
@@ -139,6 +190,11 @@ impl Listener {
             }
         }
     }
+}
+
+/// Until there is a peer, answers leave from the address that it wrote to.
+pub(super) fn hears_everybody(options: &Options) -> UdpOptions {
+    UdpOptions { local_address: true, ..options.udp.clone() }
 }
 
 /// Whether it is this host that has no sockets left, and not the address that is none.

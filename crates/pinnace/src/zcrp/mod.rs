@@ -16,6 +16,7 @@ mod options;
 mod port;
 mod receiver;
 mod sender;
+mod successor;
 
 pub use burst::Burst;
 pub use channel::Channel;
@@ -27,6 +28,7 @@ pub(crate) use port::connected;
 pub use port::{connect, over};
 pub use receiver::Receiver;
 pub use sender::{Receiving, Sender, Sending};
+pub use successor::Successor;
 
 /// What a bounded wait found.
 #[derive(Debug)]

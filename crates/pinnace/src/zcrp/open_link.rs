@@ -8,6 +8,7 @@
 //! send does not reach the endpoint. What may go to the peer then is the engine's to say: an answer is no proof, because all
 //! that a request or a unit holds can be guessed.
 
+use super::successor::Predecessor;
 use pinnace_core::{Address, Allowance, Part, ReceivePlan, Train, TrainLimits};
 use pinnace_link::{
     BufferTable, Descriptors, Link, LinkCounters, ReadBuffer, ReadOutcome, Received, SendOutcome, UdpLink,
@@ -56,6 +57,8 @@ pub(super) struct OpenLink {
     candidates: VecDeque<Candidate>,
     /// What was sent last: for whoever comes after it.
     last: Vec<u8>,
+    /// Behind the link, which must be closed before this says that the port is free.
+    succession: Option<Predecessor>,
 }
 
 /// What a read says of who sent it.
@@ -69,7 +72,13 @@ struct Said {
 
 impl OpenLink {
     pub(super) fn new(link: UdpLink, first: Candidate, sends: bool) -> Self {
-        Self { link, sends, candidates: VecDeque::from([first]), last: Vec::new() }
+        Self { link, sends, candidates: VecDeque::from([first]), last: Vec::new(), succession: None }
+    }
+
+    /// Another link follows this one on its port, once this one has its peer.
+    pub(super) fn followed(mut self, succession: Option<Predecessor>) -> Self {
+        self.succession = succession;
+        self
     }
 
     /// Sends datagrams of the engine's own to one candidate, if it may have them all.
@@ -102,6 +111,9 @@ impl OpenLink {
                 if self.link.connect_to(source).is_err() {
                     return false;
                 }
+                if let Some(succession) = &self.succession {
+                    succession.is_connected(&self.link);
+                }
                 self.candidates = VecDeque::new();
                 self.last = Vec::new();
             }
@@ -121,6 +133,14 @@ impl OpenLink {
         }
         read.meta.source = Address::Peer;
         true
+    }
+}
+
+impl Drop for OpenLink {
+    fn drop(&mut self) {
+        if let Some(succession) = &self.succession {
+            succession.ends(&self.link);
+        }
     }
 }
 

@@ -1,0 +1,153 @@
+//! Who listens on a listener's port once that has become an endpoint.
+//!
+//! The endpoint's link is open to everybody until it knows its peer, and hears nobody else from then on. A second link is bound
+//! to the same port at that moment, so that the next sender finds the port open.
+//!
+//! Always true: at any time one link at most hears those who are nobody's peer yet.
+
+use super::listener::hears_everybody;
+use super::{Listener, Options};
+use crate::Error;
+use pinnace_link::UdpLink;
+use std::net::SocketAddr;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+#[derive(Debug)]
+struct Place {
+    bound: SocketAddr,
+    options: Options,
+    link: Mutex<Next>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+enum Next {
+    /// The link before hears everybody.
+    Waits,
+    /// Bound beside it.
+    Ready(UdpLink),
+    /// The link before is closed, and no other is bound; or it was, and has been taken.
+    Free,
+}
+
+impl Place {
+    fn link(&self) -> MutexGuard<'_, Next> {
+        self.link.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, next: Next) {
+        *self.link() = next;
+        self.changed.notify_all();
+    }
+}
+
+/// The place of a link that has a successor.
+#[derive(Debug)]
+pub(super) struct Predecessor(Arc<Place>);
+
+impl Predecessor {
+    /// The link hears its peer only, if its system can do that, and another takes its place.
+    pub(super) fn is_connected(&self, link: &UdpLink) {
+        if link.hears_peer_only() {
+            self.give(link);
+        }
+    }
+
+    /// The link will be closed, and another takes its place if none did before.
+    pub(super) fn ends(&self, link: &UdpLink) {
+        if matches!(*self.0.link(), Next::Waits) {
+            self.give(link);
+        }
+    }
+
+    fn give(&self, link: &UdpLink) {
+        if let Ok(beside) = link.bind_beside(self.0.bound, &hears_everybody(&self.0.options)) {
+            self.0.set(Next::Ready(beside));
+        }
+    }
+}
+
+/// The link is closed.
+impl Drop for Predecessor {
+    fn drop(&mut self) {
+        if matches!(*self.0.link(), Next::Waits) {
+            self.0.set(Next::Free);
+        }
+    }
+}
+
+/// The listener after one that became an endpoint by [`Listener::accept_and_go_on`], on the same port.
+#[derive(Debug)]
+pub struct Successor(Arc<Place>);
+
+pub(super) fn succession(bound: SocketAddr, options: Options) -> (Predecessor, Successor) {
+    let place = Arc::new(Place { bound, options, link: Mutex::new(Next::Waits), changed: Condvar::new() });
+    (Predecessor(place.clone()), Successor(place))
+}
+
+impl Successor {
+    /// Waits until the endpoint before is certain of its peer, or has ended. On systems on which a port has one socket only, it
+    /// is the end that is waited for.
+    ///
+    /// # Errors
+    /// If the endpoint before has ended, and the address cannot be bound again.
+    pub fn wait(self) -> Result<Listener, Error> {
+        let waits = |next: &mut Next| matches!(next, Next::Waits);
+        let mut next = self.0.changed.wait_while(self.0.link(), waits).unwrap_or_else(PoisonError::into_inner);
+        match std::mem::replace(&mut *next, Next::Free) {
+            Next::Ready(link) => Ok(Listener::on(link, self.0.options.clone())),
+            Next::Waits | Next::Free => Listener::bind(self.0.bound, &self.0.options),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Message;
+    use crate::zcrp::{Listener, Options, Sender};
+    use pinnace_wire::zcrp::encode_idle;
+    use std::net::UdpSocket;
+
+    #[test]
+    fn who_never_answers_has_no_successor_beside_it() {
+        //= Z-21 test
+        let listener = Listener::bind("127.0.0.1:0", &Options::default()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let nobody = UdpSocket::bind("127.0.0.1:0").unwrap();
+        nobody.send_to(&encode_idle(0), address).unwrap();
+        let (endpoint, successor) = listener.accept_and_go_on().unwrap();
+        let waiting = std::thread::spawn(|| successor.wait().unwrap().local_addr().unwrap());
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        assert!(!waiting.is_finished());
+        drop(endpoint);
+        assert_eq!(waiting.join().unwrap(), address);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn the_port_is_not_shared_with_others() {
+        for bind in ["127.0.0.1:0", "0.0.0.0:0", "[::]:0"] {
+            let options = Options::default();
+            let mut listener = Listener::bind(bind, &options).unwrap();
+            let bound = listener.local_addr().unwrap();
+            let mut served = Vec::new();
+            for _ in 0..3 {
+                let sender = Sender::connect(("127.0.0.1", bound.port()), &options).unwrap();
+                let sending = sender.send(Message::from_vec(vec![7; 100_000])).unwrap();
+                let (receiver, successor) = listener.accept_receiver_and_go_on().unwrap();
+                assert_eq!(receiver.post(Message::with_capacity(100_000)).unwrap().wait().unwrap().len(), 100_000);
+                sending.wait().unwrap();
+                served.push((sender, receiver));
+                listener = successor.wait().unwrap();
+                assert_eq!(listener.local_addr().unwrap(), bound);
+                assert!(UdpSocket::bind(bound).is_err());
+            }
+            // Those before go on.
+            for (sender, receiver) in &served {
+                let sending = sender.send(Message::from_vec(vec![8; 10])).unwrap();
+                assert_eq!(&*receiver.post(Message::with_capacity(10)).unwrap().wait().unwrap(), [8; 10]);
+                sending.wait().unwrap();
+            }
+        }
+    }
+}

@@ -25,7 +25,7 @@ enum Next {
     /// The link before hears everybody.
     Waits,
     /// Bound beside it.
-    Ready(UdpLink),
+    Ready(Box<UdpLink>),
     /// The link before is closed, and no other is bound; or it was, and has been taken.
     Free,
 }
@@ -62,7 +62,7 @@ impl Predecessor {
 
     fn give(&self, link: &UdpLink) {
         if let Ok(beside) = link.bind_beside(self.0.bound, &hears_everybody(&self.0.options)) {
-            self.0.set(Next::Ready(beside));
+            self.0.set(Next::Ready(Box::new(beside)));
         }
     }
 }
@@ -95,7 +95,7 @@ impl Successor {
         let waits = |next: &mut Next| matches!(next, Next::Waits);
         let mut next = self.0.changed.wait_while(self.0.link(), waits).unwrap_or_else(PoisonError::into_inner);
         match std::mem::replace(&mut *next, Next::Free) {
-            Next::Ready(link) => Ok(Listener::on(link, self.0.options.clone())),
+            Next::Ready(link) => Ok(Listener::on(*link, self.0.options.clone())),
             Next::Waits | Next::Free => Listener::bind(self.0.bound, &self.0.options),
         }
     }

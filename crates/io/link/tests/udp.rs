@@ -525,40 +525,55 @@ fn nobody_of_another_family_can_be_reached_and_the_link_is_well() {
 }
 
 #[test]
-fn a_link_beside_a_connected_one_hears_the_others() {
-    for listen in ["127.0.0.1:0", "0.0.0.0:0", "[::]:0"] {
-        let options = UdpOptions::default();
-        let mut first = UdpLink::bind(address(listen), &options).unwrap();
-        let bound = first.local_address().unwrap();
-        assert!(!first.hears_peer_only());
-        let to = SocketAddr::new("127.0.0.1".parse().unwrap(), bound.port());
-        let mut peer = UdpLink::connect(None, to, &options).unwrap();
-        send_bytes(&mut peer, Address::Peer, b"first", Ecn::NotCapable);
-        assert_eq!(receive_bytes(&mut first).unwrap().0, b"first");
-        first.connect_to(peer.local_address().unwrap()).unwrap();
-        assert!(first.hears_peer_only());
-        let mut second = first.bind_beside(bound, &options).unwrap();
-        let mut next_peer = UdpLink::connect(None, to, &options).unwrap();
-        send_bytes(&mut next_peer, Address::Peer, b"second", Ecn::NotCapable);
-        assert_eq!(receive_bytes(&mut second).unwrap().0, b"second");
-        second.connect_to(next_peer.local_address().unwrap()).unwrap();
-        let mut third = second.bind_beside(bound, &options).unwrap();
-        for (peer, link, said) in [(&mut peer, &mut first, b"1"), (&mut next_peer, &mut second, b"2")] {
-            send_bytes(peer, Address::Peer, said, Ecn::NotCapable);
-            assert_eq!(receive_bytes(link).unwrap().0, said);
+fn peers_have_links_of_their_own_beside_one_that_hears_everybody() {
+    for (listen, at) in [
+        ("127.0.0.1:0", "127.0.0.1"),
+        ("0.0.0.0:0", "127.0.0.1"),
+        // Not the address that the system would answer from.
+        ("0.0.0.0:0", "127.0.0.2"),
+        ("[::]:0", "127.0.0.2"),
+        ("[::]:0", "::1"),
+        ("[::1]:0", "::1"),
+    ] {
+        let options = UdpOptions { local_address: true, ..UdpOptions::default() };
+        let mut listening = UdpLink::bind(address(listen), &options).unwrap();
+        let bound = listening.local_address().unwrap();
+        let to = SocketAddr::new(at.parse().unwrap(), bound.port());
+        let stranger = UdpSocket::bind(SocketAddr::new(at.parse().unwrap(), 0)).unwrap();
+        let mut pairs = Vec::new();
+        for said in [b"1", b"2", b"3"] {
+            let mut peer = UdpLink::connect(None, to, &UdpOptions::default()).unwrap();
+            send_bytes(&mut peer, Address::Peer, said, Ecn::NotCapable);
+            assert_eq!(receive_bytes(&mut listening).unwrap().0, said);
+            stranger.send_to(b"before", to).unwrap();
+            let theirs = peer.local_address().unwrap();
+            let own = listening.connect_beside(theirs, &UdpOptions::default()).unwrap();
+            assert_eq!(receive_bytes(&mut listening).unwrap().0, b"before", "{listen} {at}");
+            pairs.push((own, peer, said));
+            for (own, peer, said) in &mut pairs {
+                send_bytes(peer, Address::Peer, *said, Ecn::NotCapable);
+                assert_eq!(receive_bytes(own).unwrap().0, *said, "{listen} {at}");
+                send_bytes(own, Address::Peer, *said, Ecn::NotCapable);
+                assert_eq!(receive_bytes(peer).unwrap().0, *said, "{listen} {at}");
+            }
+            stranger.send_to(b"stranger", to).unwrap();
+            assert_eq!(receive_bytes(&mut listening).unwrap().0, b"stranger", "{listen} {at}");
+            // Another user's program gets none of it, also if it would share the port: the kernel asks for the same user only
+            // where both ask for SO_REUSEPORT.
+            assert!(UdpSocket::bind(bound).is_err() && bind_shared(bound, libc::SO_REUSEADDR).is_err());
         }
-        let stranger = UdpSocket::bind(V4).unwrap();
-        stranger.send_to(b"stranger", to).unwrap();
-        assert_eq!(receive_bytes(&mut third).unwrap().0, b"stranger");
-        // Somebody else's socket gets none of it, also if it would share the port.
-        assert!(bind_shared(bound).is_err());
-        drop(third);
-        assert!(bind_shared(bound).is_ok(), "or this test says nothing");
+        let mut again = listening.bind_again(bound, &options).unwrap();
+        drop(listening);
+        assert!(bind_shared(bound, libc::SO_REUSEADDR).is_err());
+        stranger.send_to(b"again", to).unwrap();
+        assert_eq!(receive_bytes(&mut again).unwrap().0, b"again", "{listen} {at}");
+        drop((again, pairs));
+        assert!(bind_shared(bound, libc::SO_REUSEADDR).is_ok(), "or this test says nothing");
     }
 }
 
 /// Another program's socket, which shares its port with any that do the same.
-fn bind_shared(at: SocketAddr) -> std::io::Result<std::os::fd::OwnedFd> {
+fn bind_shared(at: SocketAddr, option: c_int) -> std::io::Result<std::os::fd::OwnedFd> {
     use std::os::fd::{FromRawFd, OwnedFd};
     let (family, name): (_, Vec<u8>) = match at {
         SocketAddr::V4(at) => {
@@ -573,7 +588,7 @@ fn bind_shared(at: SocketAddr) -> std::io::Result<std::os::fd::OwnedFd> {
     };
     // SAFETY: a new descriptor, which nobody else owns.
     let socket = unsafe { OwnedFd::from_raw_fd(libc::socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0)) };
-    set_option(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 1);
+    set_option(socket.as_raw_fd(), libc::SOL_SOCKET, option, 1);
     // SAFETY: a name of that family, and its length.
     match unsafe { libc::bind(socket.as_raw_fd(), name.as_ptr().cast(), name.len() as libc::socklen_t) } {
         0 => Ok(socket),

@@ -22,6 +22,7 @@ use pinnace_link::Link;
 use std::hint::spin_loop;
 use std::io;
 use std::ops::{Deref, DerefMut};
+use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
@@ -80,6 +81,8 @@ pub(crate) enum Role {
 pub(crate) struct Sleep {
     until: Option<Time>,
     writable: bool,
+    /// The descriptor that wakes it, or -1.
+    readable: RawFd,
     woken: bool,
 }
 
@@ -377,9 +380,11 @@ where
         }
     }
 
-    /// Wakes those whose sleep was laid out for something else: an earlier timer, or a link that has become full.
+    /// Wakes those whose sleep was laid out for something else: an earlier timer, a link that has become full, or one that has
+    /// another descriptor now.
     pub(crate) fn rouse_outdated(&mut self) {
         let blocked = self.driver.is_blocked();
+        let readable = self.driver.link().descriptors().readable;
         for role in [Role::Application, Role::Worker] {
             let Some(sleep) = self.sleeps[role as usize] else { continue };
             let earlier = match (self.next(), sleep.until) {
@@ -387,7 +392,8 @@ where
                 (PollAt::Time(next), Some(until)) => next < until,
                 (PollAt::Ingress, _) => false,
             };
-            if earlier || (blocked && !sleep.writable) {
+            let moved = sleep.readable >= 0 && sleep.readable != readable;
+            if earlier || moved || (blocked && !sleep.writable) {
                 self.rouse(role);
             }
         }
@@ -464,7 +470,7 @@ where
         }
         self.publish_before_sleep();
         let writable = self.driver.is_blocked();
-        self.sleeps[role as usize] = Some(Sleep { until, writable, woken: false });
+        self.sleeps[role as usize] = Some(Sleep { until, writable, readable: descriptors.readable, woken: false });
         match role {
             Role::Application => self.counters.application_sleeps += 1,
             Role::Worker => self.counters.worker_sleeps += 1,

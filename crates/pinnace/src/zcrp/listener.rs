@@ -16,6 +16,7 @@ use crate::network::with_port;
 use pinnace_core::{Address, ReceivePlan};
 use pinnace_link::{BufferTable, Link, ReadBuffer, ReadOutcome, UdpLink, UdpOptions};
 use pinnace_wire::zcrp::{TRAILER_BYTES, Trailer};
+use std::collections::VecDeque;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
@@ -27,6 +28,8 @@ const STRANGERS_A_LOOK: usize = 64;
 #[derive(Debug)]
 pub struct Listener {
     link: UdpLink,
+    /// Those who have introduced themselves already.
+    candidates: VecDeque<Candidate>,
     options: Options,
 }
 
@@ -39,11 +42,11 @@ impl Listener {
         let address = port::resolve(address)?;
         let link = UdpLink::bind(address, &hears_everybody(options))
             .map_err(|error| Error::io(format!("cannot listen on {address}"), error))?;
-        Ok(Self::on(link, options.clone()))
+        Ok(Self::on(link, VecDeque::new(), options.clone()))
     }
 
-    pub(super) fn on(link: UdpLink, options: Options) -> Self {
-        Self { link, options }
+    pub(super) fn on(link: UdpLink, candidates: VecDeque<Candidate>, options: Options) -> Self {
+        Self { link, candidates, options }
     }
 
     /// The address it is bound to.
@@ -134,24 +137,31 @@ impl Listener {
         deadline: Option<Instant>,
         succession: Option<Predecessor>,
     ) -> Result<Port, Error> {
-        let (peer, candidate, introduction, probe) = loop {
-            let (peer, candidate, introduction) = self.wait_for_peer(deadline)?;
+        let (peer, introduction, probe) = loop {
+            let (peer, introduction) = match self.candidates.front() {
+                Some(Candidate { address: Address::Inet(peer), .. }) => (*peer, Introduction { bytes: TRAILER_BYTES }),
+                _ => {
+                    let (peer, candidate, introduction) = self.wait_for_peer(deadline)?;
+                    self.candidates = VecDeque::from([candidate]);
+                    (peer, introduction)
+                }
+            };
             // What a link that hears everybody cannot tell: how the first one is reached, and from which address. One that
             // cannot be reached is not the peer: anybody can name such an address.
             match UdpLink::connect(None, peer, &self.options.udp) {
-                Ok(probe) => break (peer, candidate, introduction, probe),
+                Ok(probe) => break (peer, introduction, probe),
                 Err(error) if is_of_this_host(&error) => {
                     return Err(Error::io(format!("cannot answer {peer}"), error));
                 }
                 Err(_) if deadline.is_some_and(|deadline| deadline <= Instant::now()) => return Err(Error::Timeout),
-                Err(_) => {}
+                Err(_) => drop(self.candidates.pop_front()),
             }
         };
         let path = Path::of_udp(&probe);
         let local = self.link.local_address().zip(probe.local_address());
         let local = local
             .map(|(bound, routed)| with_port(if bound.ip().is_unspecified() { routed } else { bound }, bound.port()));
-        let link = OpenLink::new(self.link, candidate, halves == Halves::Both).followed(succession);
+        let link = OpenLink::new(self.link, self.candidates, halves == Halves::Both).followed(succession);
         port::accepted(link, local.zip(Some(peer)), &path, &self.options, halves, introduction)
     }
 

@@ -16,6 +16,7 @@ use pinnace_link::{
 use pinnace_wire::zcrp::{Control, TRAILER_BYTES, Trailer};
 use std::collections::VecDeque;
 use std::io;
+use std::net::SocketAddr;
 
 /// Candidates at most; another one takes the place of the oldest.
 const CANDIDATES: usize = 64;
@@ -71,8 +72,9 @@ struct Said {
 }
 
 impl OpenLink {
-    pub(super) fn new(link: UdpLink, first: Candidate, sends: bool) -> Self {
-        Self { link, sends, candidates: VecDeque::from([first]), last: Vec::new(), succession: None }
+    /// The link, and one candidate or more.
+    pub(super) fn new(link: UdpLink, candidates: impl Into<VecDeque<Candidate>>, sends: bool) -> Self {
+        Self { link, sends, candidates: candidates.into(), last: Vec::new(), succession: None }
     }
 
     /// Another link follows this one on its port, once this one has its peer.
@@ -100,19 +102,25 @@ impl OpenLink {
         let _ = self.link.send(&train, &BufferTable::new());
     }
 
+    /// The link is the peer's alone from now on, whose answer was the last to be read: so the link knows to which address of ours
+    /// it wrote. False if it cannot be reached.
+    fn settle(&mut self, peer: SocketAddr, others: VecDeque<Candidate>) -> bool {
+        let succession = self.succession.as_ref();
+        succession.is_some_and(|succession| succession.is_known(&mut self.link, peer, others).is_ok())
+            || self.link.connect_to(peer).is_ok()
+    }
+
     /// What a read brought; true if it is for the endpoint.
     fn judge(&mut self, read: &mut Received, pool: &ReadBuffer) -> bool {
         let Address::Inet(source) = read.meta.source else { return false };
         let known = self.candidates.iter().position(|candidate| candidate.address == read.meta.source);
         let Said { introduces, answers } = said(read, pool, self.sends);
         match known {
-            Some(_) if answers => {
-                // It was the last to be read, so the link knows to which address of ours it wrote.
-                if self.link.connect_to(source).is_err() {
+            Some(index) if answers => {
+                let mut others = self.candidates.clone();
+                others.remove(index);
+                if !self.settle(source, others) {
                     return false;
-                }
-                if let Some(succession) = &self.succession {
-                    succession.is_connected(&self.link);
                 }
                 self.candidates = VecDeque::new();
                 self.last = Vec::new();
@@ -279,7 +287,7 @@ mod tests {
         for sends in [false, true] {
             let link = UdpLink::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::default()).unwrap();
             let address = link.local_address().unwrap();
-            let mut link = OpenLink::new(link, Candidate::of(&of_nobody("127.0.0.2:0")), sends);
+            let mut link = OpenLink::new(link, [Candidate::of(&of_nobody("127.0.0.2:0"))], sends);
             let mut pool = ReadBuffer::new();
             let [first, second] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
             first.send_to(&encode_idle(0), address).unwrap();
@@ -297,7 +305,7 @@ mod tests {
     fn datagrams_that_introduce_nobody_end_a_look() {
         let link = UdpLink::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::default()).unwrap();
         let address = link.local_address().unwrap();
-        let mut link = OpenLink::new(link, Candidate::of(&of_nobody("127.0.0.2:0")), false);
+        let mut link = OpenLink::new(link, [Candidate::of(&of_nobody("127.0.0.2:0"))], false);
         let others = UdpSocket::bind("127.0.0.1:0").unwrap();
         for _ in 0..100 {
             others.send_to(&[0], address).unwrap();
@@ -317,7 +325,7 @@ mod tests {
         //= Z-21 test
         let link = UdpLink::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::default()).unwrap();
         let address = link.local_address().unwrap();
-        let mut link = OpenLink::new(link, Candidate::of(&of_nobody("127.0.0.2:0")), true);
+        let mut link = OpenLink::new(link, [Candidate::of(&of_nobody("127.0.0.2:0"))], true);
         let mut pool = ReadBuffer::new();
         let mut peer = UdpLink::connect(None, address, &UdpOptions::default()).unwrap();
         let both = introduction_and_request(&peer);
@@ -387,7 +395,7 @@ mod tests {
         let to_nobody = train(&link, nobody.meta.source);
         assert!(link.send(&to_nobody, &BufferTable::new()).is_err(), "or this test says nothing");
         // One of them is the first, and one comes behind the one who is there.
-        let mut link = OpenLink::new(link, Candidate::of(&nobody), true);
+        let mut link = OpenLink::new(link, [Candidate::of(&nobody)], true);
         let friend = UdpSocket::bind("127.0.0.1:0").unwrap();
         friend.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         friend.send_to(&encode_idle(0), address).unwrap();

@@ -1,14 +1,18 @@
 //! Who listens on a listener's port once that has become an endpoint.
 //!
-//! The endpoint's link is open to everybody until it knows its peer, and hears nobody else from then on. A second link is bound
-//! to the same port at that moment, so that the next sender finds the port open.
+//! The endpoint's link is open to everybody until it knows its peer. Then the peer gets a link of its own on the same port, and the
+//! one that hears everybody goes on to the next listener, with all that waits in it and with the other candidates: they have been
+//! asked, and would not introduce themselves again.
 //!
 //! Always true: at any time one link at most hears those who are nobody's peer yet.
 
 use super::listener::hears_everybody;
+use super::open_link::Candidate;
 use super::{Listener, Options};
 use crate::Error;
 use pinnace_link::UdpLink;
+use std::collections::VecDeque;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -24,8 +28,8 @@ struct Place {
 enum Next {
     /// The link before hears everybody.
     Waits,
-    /// Bound beside it.
-    Ready(Box<UdpLink>),
+    /// It goes on here, with those who may be peers.
+    Ready(Box<UdpLink>, VecDeque<Candidate>),
     /// The link before is closed, and no other is bound; or it was, and has been taken.
     Free,
 }
@@ -46,23 +50,19 @@ impl Place {
 pub(super) struct Predecessor(Arc<Place>);
 
 impl Predecessor {
-    /// The link hears its peer only, if its system can do that, and another takes its place.
-    pub(super) fn is_connected(&self, link: &UdpLink) {
-        if link.hears_peer_only() {
-            self.give(link);
-        }
+    /// Gives the peer a link of its own, if it can have one, and `link` with the other candidates to the successor.
+    pub(super) fn is_known(&self, link: &mut UdpLink, peer: SocketAddr, others: VecDeque<Candidate>) -> io::Result<()> {
+        let own = link.connect_beside(peer, &self.0.options.udp)?;
+        self.0.set(Next::Ready(Box::new(std::mem::replace(link, own)), others));
+        Ok(())
     }
 
-    /// The link will be closed, and another takes its place if none did before.
+    /// The link will be closed, and another takes its place if it has not gone on. Not with its candidates: none has answered.
     pub(super) fn ends(&self, link: &UdpLink) {
-        if matches!(*self.0.link(), Next::Waits) {
-            self.give(link);
-        }
-    }
-
-    fn give(&self, link: &UdpLink) {
-        if let Ok(beside) = link.bind_beside(self.0.bound, &hears_everybody(&self.0.options)) {
-            self.0.set(Next::Ready(Box::new(beside)));
+        if matches!(*self.0.link(), Next::Waits)
+            && let Ok(again) = link.bind_again(self.0.bound, &hears_everybody(&self.0.options))
+        {
+            self.0.set(Next::Ready(Box::new(again), VecDeque::new()));
         }
     }
 }
@@ -95,7 +95,7 @@ impl Successor {
         let waits = |next: &mut Next| matches!(next, Next::Waits);
         let mut next = self.0.changed.wait_while(self.0.link(), waits).unwrap_or_else(PoisonError::into_inner);
         match std::mem::replace(&mut *next, Next::Free) {
-            Next::Ready(link) => Ok(Listener::on(*link, self.0.options.clone())),
+            Next::Ready(link, candidates) => Ok(Listener::on(*link, candidates, self.0.options.clone())),
             Next::Waits | Next::Free => Listener::bind(self.0.bound, &self.0.options),
         }
     }
@@ -107,6 +107,7 @@ mod tests {
     use crate::zcrp::{Listener, Options, Sender};
     use pinnace_wire::zcrp::encode_idle;
     use std::net::UdpSocket;
+    use std::time::{Duration, Instant};
 
     #[test]
     fn who_never_answers_has_no_successor_beside_it() {
@@ -117,10 +118,43 @@ mod tests {
         nobody.send_to(&encode_idle(0), address).unwrap();
         let (endpoint, successor) = listener.accept_and_go_on().unwrap();
         let waiting = std::thread::spawn(|| successor.wait().unwrap().local_addr().unwrap());
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        std::thread::sleep(Duration::from_millis(50));
         assert!(!waiting.is_finished());
         drop(endpoint);
         assert_eq!(waiting.join().unwrap(), address);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn those_who_were_asked_together_are_served_one_after_the_other() {
+        //= Z-21 test
+        let options = Options::default();
+        let mut listener = Listener::bind("127.0.0.1:0", &options).unwrap();
+        let address = listener.local_addr().unwrap();
+        let nobody = UdpSocket::bind("127.0.0.1:0").unwrap();
+        nobody.send_to(&encode_idle(0), address).unwrap();
+        let sending: Vec<_> = (1..=5)
+            .map(|size| {
+                let sender = Sender::connect(address, &options).unwrap();
+                (sender.send(Message::from_vec(vec![7; size])).unwrap(), sender)
+            })
+            .collect();
+        std::thread::sleep(Duration::from_millis(50));
+        let begun = Instant::now();
+        let mut served = Vec::new();
+        for _ in 0..5 {
+            let (receiver, successor) = listener.accept_receiver_and_go_on().unwrap();
+            let arrived = receiver.post(Message::with_capacity(100)).unwrap().wait().unwrap();
+            served.push((arrived.len(), receiver));
+            listener = successor.wait().unwrap();
+        }
+        for (sending, _sender) in sending {
+            sending.wait().unwrap();
+        }
+        served.sort_by_key(|(size, _)| *size);
+        assert_eq!(served.iter().map(|(size, _)| *size).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+        // Who has not been heard introduces itself again after a second.
+        assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! a link hears everybody, what one path refuses changes nothing for the others; a train that left in part before the
 //! socket was full goes on where it stopped when the same train is offered again.
 
+mod beside;
 mod groups;
 mod multicast;
 mod unsegmented;
@@ -135,28 +136,6 @@ impl UdpLink {
         link.set_up(options)?;
         link.refresh_mtu();
         Ok(link)
-    }
-
-    /// A second link on the port that this one was bound to, at `bound`, for everybody who is no link's peer. This one must hear
-    /// its peer only ([`UdpLink::hears_peer_only`]), or be closed next.
-    ///
-    /// # Errors
-    /// If this link's descriptor is the caller's, or if the address cannot be bound.
-    pub fn bind_beside(&self, bound: SocketAddr, options: &UdpOptions) -> io::Result<Self> {
-        if self.socket.is_none() {
-            return Err(io::Error::new(io::ErrorKind::Unsupported, "a caller's socket shares no port"));
-        }
-        let share = |fd, on| sys::set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, on);
-        share(self.read_fd, 1)?;
-        let beside = Self::bind_shared(bound, options);
-        // As long as one socket does not share the port, no other process can take it: that is the newest.
-        share(beside.as_ref().map_or(self.read_fd, |beside| beside.read_fd), 0)?;
-        beside
-    }
-
-    /// Whether others than its peer can have another link on the same port ([`UdpLink::bind_beside`]).
-    pub fn hears_peer_only(&self) -> bool {
-        self.connected
     }
 
     /// A link to `peer` alone, from `local` or from wherever the system sees fit.

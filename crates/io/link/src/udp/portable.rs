@@ -55,17 +55,20 @@ impl PortableUdpLink {
         Ok(link)
     }
 
-    /// A second link on the same port, for everybody who is no link's peer: not every system has such.
+    /// A link to `peer` alone, on the port of this one: not every system has such.
     ///
     /// # Errors
     /// Always.
-    pub fn bind_beside(&self, _bound: SocketAddr, _options: &UdpOptions) -> io::Result<Self> {
+    pub fn connect_beside(&self, _peer: SocketAddr, _options: &UdpOptions) -> io::Result<Self> {
         Err(io::Error::new(ErrorKind::Unsupported, "a port has one socket here"))
     }
 
-    /// Whether others than its peer can have another link on the same port: never.
-    pub fn hears_peer_only(&self) -> bool {
-        false
+    /// A link in the place of this one: not every system has such.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn bind_again(&self, _bound: SocketAddr, _options: &UdpOptions) -> io::Result<Self> {
+        Err(io::Error::new(ErrorKind::Unsupported, "a port has one socket here"))
     }
 
     /// A link to `peer` alone.

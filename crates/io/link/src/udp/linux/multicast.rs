@@ -86,7 +86,7 @@ impl UdpLink {
         self.socket.as_ref().ok_or_else(refused)
     }
 
-    /// A link that hears what is sent to `group`, beside others on the same port.
+    /// A link that hears what is sent to `group`, beside others that do the same.
     pub(super) fn bind_shared(group: SocketAddr, options: &UdpOptions) -> io::Result<Self> {
         let (domain, family) = if group.is_ipv4() { (libc::AF_INET, Family::V4) } else { (libc::AF_INET6, Family::V6) };
         // SAFETY: no pointers.

@@ -1,0 +1,75 @@
+//! Several sockets on one port: one hears everybody, and each of its peers has a socket of its own.
+//!
+//! Always true: the port is shared by SO_REUSEPORT, which the kernel allows to nobody but the same user, and who does not ask for it is
+//! told that the port is taken; the socket that hears everybody asks for it only while another one is bound, so that the kernel
+//! deals nothing of what is for it to the others.
+
+use super::{Family, UdpLink, canonical};
+use crate::UdpOptions;
+use crate::sys::{self, Name};
+use std::io;
+use std::net::{IpAddr, SocketAddr, SocketAddrV6, UdpSocket};
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+
+impl UdpLink {
+    /// A link to `peer` alone, on the port of this one, which goes on hearing everybody else: from the address that the peer wrote
+    /// to, if it sent what was read last and that was told ([`UdpOptions::local_address`]).
+    ///
+    /// # Errors
+    /// If this link's descriptor is the caller's, if the address cannot be bound, or if there is no way to the peer.
+    pub fn connect_beside(&self, peer: SocketAddr, options: &UdpOptions) -> io::Result<Self> {
+        let bound = self.local.ok_or(io::ErrorKind::Unsupported)?;
+        let wrote_to = self.last_seen.filter(|(from, _)| *from == canonical(peer)).map(|(_, to)| to);
+        let local = match (wrote_to, canonical(peer)) {
+            (Some(IpAddr::V6(ip)), SocketAddr::V6(peer)) => {
+                SocketAddrV6::new(ip, bound.port(), 0, peer.scope_id()).into()
+            }
+            (Some(ip), _) => SocketAddr::new(ip, bound.port()),
+            (None, _) => bound,
+        };
+        let mut link = self.beside(local, options)?;
+        link.connect_from(peer, None)?;
+        Ok(link)
+    }
+
+    /// A link that hears everybody at `bound` in the place of this one, which was bound there and is to be closed.
+    ///
+    /// # Errors
+    /// If this link's descriptor is the caller's, or if the address cannot be bound.
+    pub fn bind_again(&self, bound: SocketAddr, options: &UdpOptions) -> io::Result<Self> {
+        let link = self.beside(bound, options)?;
+        share(link.read_fd, 0)?;
+        Ok(link)
+    }
+
+    fn beside(&self, at: SocketAddr, options: &UdpOptions) -> io::Result<Self> {
+        if self.socket.is_none() {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "a caller's socket shares no port"));
+        }
+        let (domain, family) = if at.is_ipv4() { (libc::AF_INET, Family::V4) } else { (libc::AF_INET6, Family::V6) };
+        // SAFETY: no pointers.
+        let fd = unsafe { libc::socket(domain, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor is new, and nobody else's.
+        let socket = unsafe { UdpSocket::from_raw_fd(fd) };
+        share(fd, 1)?;
+        let name = Name::new(at, family == Family::V6).ok_or(io::ErrorKind::InvalidInput)?;
+        share(self.read_fd, 1)?;
+        let bound = name.bind(fd);
+        share(self.read_fd, 0)?;
+        bound?;
+        let fd = socket.as_raw_fd();
+        let mut link = Self::new(fd, fd, family, options);
+        link.local = socket.local_addr().ok().map(canonical);
+        link.socket = Some(socket);
+        link.set_up(options)?;
+        link.refresh_mtu();
+        Ok(link)
+    }
+}
+
+fn share(fd: RawFd, on: libc::c_int) -> io::Result<()> {
+    sys::set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, on)
+}

@@ -162,7 +162,7 @@ fn main() -> ExitCode {
     match ended {
         Ok(code) => code,
         Err(error) => {
-            output.error(&error);
+            output.error(&error, None);
             ExitCode::from(error.exit as u8)
         }
     }
@@ -174,7 +174,7 @@ fn misread(error: &clap::Error) -> ExitCode {
     if is_json && error.use_stderr() {
         let text = error.render().to_string();
         let text = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
-        Output::new(true, false).error(&Error::usage(text));
+        Output::new(true, false).error(&Error::usage(text), None);
     } else {
         let _ = error.print();
     }

@@ -85,13 +85,22 @@ impl Output {
         }
     }
 
-    /// The last line of a command that failed.
-    pub(crate) fn error(&self, error: &Error) {
-        if self.json {
-            let object = serde_json::json!({ "error": error.message, "exit": error.exit as u8 });
-            let _ = writeln!(io::stderr(), "{object}");
-        } else {
-            self.warn(error);
+    /// The last line of a command that failed, or what failed with the n-th sender. Nothing if results cannot be written: the command
+    /// ends with that.
+    pub(crate) fn error(&self, error: &Error, sender: Option<u64>) {
+        if sender.is_some() && check().is_err() {
+            return;
+        }
+        match sender {
+            _ if self.json => {
+                let mut object = serde_json::json!({ "error": error.message, "exit": error.exit as u8 });
+                if let Some(sender) = sender {
+                    object["sender"] = sender.into();
+                }
+                let _ = writeln!(io::stderr(), "{object}");
+            }
+            Some(sender) => self.warn(format_args!("sender {sender}: {error}")),
+            None => self.warn(error),
         }
     }
 }

@@ -1,40 +1,67 @@
-//! A listener that serves several senders at once, until the command is interrupted.
+//! A listener that serves several senders, until the command is interrupted.
 
-use crate::exit::Error;
+use crate::exit::{Error, Exit};
 use crate::interrupt;
+use crate::output::Output;
 use crate::transport;
-use pinnace::zcrp::{Listener, Successor};
+use pinnace::zcrp::{Listener, Options, Successor};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// Senders served at once; more wait.
+/// Senders served at once; more wait as long as their time-outs let them.
 const AT_ONCE: usize = 16;
 
-/// Serves each sender that `accept` gives on a thread of its own, and numbers them from 1; in turn, if they must not come at once.
-/// Ends when the port or the command does, and waits for those who are served then.
+/// Serves each sender that `accept` gives on a thread of its own, and numbers them from 1. Ends when the port or the command does,
+/// and waits for those who are served then.
 pub(crate) fn serve<C: Send + 'static>(
     mut listener: Listener,
+    output: &Output,
     accept: fn(Listener) -> Result<(C, Successor), pinnace::Error>,
-    in_turn: bool,
-    serve_one: impl Fn(u64, C) + Sync,
+    serve_one: impl Fn(u64, C, &Place<'_>) + Sync,
 ) -> Result<(), Error> {
     let (places, serve_one) = (Places::default(), &serve_one);
+    let next = |listener| -> Result<_, Error> {
+        let place = places.take()?;
+        Ok((place, transport::interruptible(move || accept(listener))??))
+    };
     std::thread::scope(|scope| {
-        for number in 1.. {
-            let place = places.take()?;
-            let (channel, successor) = transport::interruptible(move || accept(listener))??;
-            let serve_one = move || {
-                let _place = place;
-                serve_one(number, channel);
+        let mut number = 0;
+        let error = loop {
+            let (place, (channel, successor)) = match next(listener) {
+                Ok(next) => next,
+                Err(error) => break error,
             };
-            if in_turn {
-                serve_one();
-            } else {
-                scope.spawn(serve_one);
-            }
-            listener = transport::interruptible(move || successor.wait())??;
+            number += 1;
+            scope.spawn(move || serve_one(number, channel, &place));
+            listener = match transport::interruptible(move || successor.wait()) {
+                Ok(Ok(listener)) => listener,
+                Ok(Err(error)) => break error.into(),
+                Err(error) => break error,
+            };
+        };
+        if error.exit != Exit::Interrupted {
+            // The command ends with it when they have ended, which may take long.
+            output.warn(format_args!("no more senders are taken: {error}"));
         }
-        Ok(())
+        Err(error)
     })
+}
+
+/// The same with one sender after the other; to the next the port is closed meanwhile.
+pub(crate) fn serve_in_turn<C: Send + 'static>(
+    mut listener: Listener,
+    options: &Options,
+    accept: fn(Listener) -> Result<C, pinnace::Error>,
+    serve_one: impl Fn(u64, C, &Place<'_>),
+) -> Result<(), Error> {
+    let (places, address) = (Places::default(), listener.local_addr()?);
+    let mut number = 0;
+    loop {
+        let channel = transport::interruptible(move || accept(listener))??;
+        number += 1;
+        serve_one(number, channel, &places.take()?);
+        listener = Listener::bind(address, options)?;
+    }
 }
 
 /// Counts the senders that are served.
@@ -42,6 +69,8 @@ pub(crate) fn serve<C: Send + 'static>(
 struct Places {
     taken: Mutex<usize>,
     freed: Condvar,
+    /// All are taken, and there may be somebody who waits.
+    is_full: AtomicBool,
 }
 
 impl Places {
@@ -50,15 +79,24 @@ impl Places {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         while *taken == AT_ONCE {
             interrupt::check()?;
+            self.is_full.store(true, Ordering::Relaxed);
             taken = self.freed.wait_timeout(taken, interrupt::LOOK).unwrap_or_else(PoisonError::into_inner).0;
         }
+        self.is_full.store(false, Ordering::Relaxed);
         *taken += 1;
         Ok(Place(self))
     }
 }
 
 /// One of [`AT_ONCE`], given back when it is dropped.
-struct Place<'a>(&'a Places);
+pub(crate) struct Place<'a>(&'a Places);
+
+impl Place<'_> {
+    /// Whether there is no other one.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.0.is_full.load(Ordering::Relaxed)
+    }
+}
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// A listener that the same script has started may not have begun before.
 const GRACE: Duration = Duration::from_secs(1);
-/// A listener of ZCRP serves one sender at a time, and to all others its port is closed meanwhile.
+/// A listener of ZCRP may serve one sender only, and to all others its port is closed meanwhile.
 const TURN: Duration = Duration::from_secs(2);
 
 /// Nobody is at `to`; `what` of it is closed, and `listener` should run there.
@@ -21,7 +21,7 @@ pub(crate) fn nobody(to: &str, what: &str, listener: &str) -> Error {
 pub(crate) struct Presence<'a> {
     to: &'a str,
     listener: &'a str,
-    /// It serves one sender at a time.
+    /// It may serve one sender only.
     takes_turns: bool,
     begun: Instant,
     /// Reports that came too early to be believed.
@@ -50,7 +50,11 @@ impl<'a> Presence<'a> {
             self.early.set(reports);
         } else if reports > self.early.get() && !is_heard {
             let Error { exit, message } = nobody(self.to, "UDP port", self.listener);
-            let busy = if self.takes_turns { ", or wait until it is done with another sender" } else { "" };
+            let busy = if self.takes_turns {
+                ", or wait, if it serves one sender only (--once, --count, --capture) and is busy"
+            } else {
+                ""
+            };
             return Err(Error::new(exit, format!("{message}{busy}")));
         }
         Ok(())

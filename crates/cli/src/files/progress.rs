@@ -29,7 +29,7 @@ impl Report {
     }
 
     pub(super) fn error(&self, error: &Error) {
-        self.bars.suspend(|| self.output.error(error));
+        self.bars.suspend(|| self.output.error(error, self.sender));
     }
 
     pub(super) fn note(&self, text: impl fmt::Display) {

@@ -8,13 +8,13 @@ use super::protocol::{
     unsafe_peer,
 };
 use super::schedule::{self, Schedule, Values, Work};
-use super::store::{Claim, Existing, Store, exists};
+use super::store::{Claim, Existing, Store, Stores, exists};
 use super::{MAX_BYTES, MAX_MESSAGES};
 use crate::address::resolve;
 use crate::exit::{Error, Exit};
 use crate::interrupt;
 use crate::output::Output;
-use crate::senders;
+use crate::senders::{self, Place};
 use crate::service::{self, Asked};
 use crate::transport::{self, Transport};
 use indicatif::BinaryBytes;
@@ -73,7 +73,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let Asked { authority: bind, service } = super::tool("pinnace recv").asked(&args.bind, args.service.as_deref())?;
     let transport = args.transport.declared(service.path_class())?;
     interrupt::install();
-    let store = Store::open(&args.dir, args.overwrite)?;
+    let stores = Stores::open(&args.dir, args.overwrite)?;
     let listener = Listener::bind(resolve(&bind)?, &transport.options())?;
     listener.warnings().iter().for_each(|warning| output.warn(warning));
     let address = listener.local_addr()?.to_string();
@@ -83,8 +83,11 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     }
     let receive = |channel, report: &Report| {
         let begun = Instant::now();
+        // In this order: nothing is written any more when the peer has been dropped, and then the files are free.
+        let store = stores.current()?;
+        let mut claim = None;
         let peer = Peer::new(channel, "the sender", &transport);
-        report.totals(serve(&peer, &store, args.sync, report)?, begun);
+        report.totals(serve(&peer, &store, args.sync, report, &mut claim)?, begun);
         Ok(())
     };
     let report = Report::new(output);
@@ -92,20 +95,30 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         let channel = transport::interruptible(move || listener.accept())??;
         return receive(channel, &report);
     }
-    // A capture holds one sender.
-    senders::serve(listener, Listener::accept_and_go_on, transport.captures(), |number, channel| {
+    let serve_one = |number, channel, _: &Place<'_>| {
         let report = report.of_sender(number);
         match receive(channel, &report) {
             // The whole command says so.
             Ok(()) | Err(Error { exit: Exit::Interrupted, .. }) => {}
             Err(error) => report.error(&error),
         }
-    })
+    };
+    if transport.captures() {
+        // A capture holds one sender.
+        return senders::serve_in_turn(listener, &transport.options(), Listener::accept, serve_one);
+    }
+    senders::serve(listener, output, Listener::accept_and_go_on, serve_one)
 }
 
-/// One transfer.
-pub(super) fn serve(peer: &Peer<'_>, store: &Store, sync: bool, report: &Report) -> Result<Totals, Error> {
-    let result = Transfer::begin(peer, store, sync, report).and_then(Transfer::run);
+/// One transfer. What it has claimed must stay claimed until `peer` is dropped: until then what was asked for may still come.
+pub(super) fn serve<'s>(
+    peer: &Peer<'_>,
+    store: &'s Store,
+    sync: bool,
+    report: &Report,
+    claim: &mut Option<Claim<'s>>,
+) -> Result<Totals, Error> {
+    let result = Transfer::begin(peer, store, sync, report, claim).and_then(Transfer::run);
     match &result {
         Ok(_) => peer.receiver.close(),
         // The sender has been told, in the report.
@@ -130,15 +143,14 @@ impl From<Error> for Failed {
     }
 }
 
-struct Transfer<'a> {
+struct Transfer<'a, 's> {
     peer: &'a Peer<'a>,
-    store: &'a Store,
+    store: &'s Store,
     sync: bool,
     report: &'a Report,
     chunk_bytes: u64,
     items: Vec<Item>,
-    /// Nobody else receives them meanwhile.
-    _claim: Claim<'a>,
+    claim: &'a Claim<'s>,
     work: Vec<Work>,
     hasher: HashThread,
     values: Values,
@@ -156,9 +168,15 @@ struct Posted {
     bytes: usize,
 }
 
-impl<'a> Transfer<'a> {
+impl<'a, 's> Transfer<'a, 's> {
     /// Hears what is offered, says what is there, and agrees on what will come.
-    fn begin(peer: &'a Peer<'a>, store: &'a Store, sync: bool, report: &'a Report) -> Result<Self, Failed> {
+    fn begin(
+        peer: &'a Peer<'a>,
+        store: &'s Store,
+        sync: bool,
+        report: &'a Report,
+        claim: &'a mut Option<Claim<'s>>,
+    ) -> Result<Self, Failed> {
         let (ToReceiver::Offer(offer), _) = peer.hear(Some(peer.first_deadline()))? else {
             return Err(unsafe_peer("it offers nothing").into());
         };
@@ -167,7 +185,7 @@ impl<'a> Transfer<'a> {
         let chunk_bytes = offer.chunk_bytes;
         let items = manifest(peer)?;
         peer.listen()?;
-        let claim = store.claim(&items, || peer.wait_on())?;
+        let claim = &*claim.insert(store.claim(&items, || peer.wait_on())?);
         let mut transfer = Self {
             peer,
             store,
@@ -175,7 +193,7 @@ impl<'a> Transfer<'a> {
             report,
             chunk_bytes,
             items,
-            _claim: claim,
+            claim,
             work: Vec::new(),
             hasher: HashThread::start(chunk_bytes),
             values: Values::new(chunk_bytes),
@@ -264,7 +282,8 @@ impl<'a> Transfer<'a> {
             // What an earlier attempt has reserved is used again.
             Some(Held::Chunks(_)) | None => item.bytes().saturating_sub(self.store.reserved_bytes(item)),
         });
-        let (missing, free) = (missing.sum::<u64>(), self.store.free_bytes()?);
+        let missing = missing.sum::<u64>();
+        let free = self.claim.set_aside(missing)?;
         if missing > free {
             return Err(Error::failed(format!(
                 "the receiver's disk is too full: {} are missing, {} are free; free some space there",
@@ -395,6 +414,7 @@ impl<'a> Transfer<'a> {
         };
         let (offset, len) = work.range(chunk, self.chunk_bytes);
         self.store.reserve(&file, item, offset, len)?;
+        self.claim.has_taken(len as u64);
         let message = Message::map_file_mut(&file, offset, len)
             .map_err(|error| Error::io(format_args!("cannot map {}", item.path.display()), &error))?;
         self.open = Some((at, file));

@@ -182,7 +182,7 @@ impl<'a> Transfer<'a> {
                 return self.peer.look();
             }
             Err(Error::peer_gone(format!(
-                "no answer within {} s: is `pinnace recv` running at that address, not busy with another sender, and \
+                "no answer within {} s: is `pinnace recv` running at that address, not busy with others, and \
                  does UDP reach it?",
                 transport.timeout.as_secs_f32()
             )))

@@ -9,8 +9,11 @@ use super::protocol::{Item, PARTIAL_FOLDER, SafePath};
 use super::schedule::chunk_count;
 use crate::exit::Error;
 use crate::interrupt;
-use rustix::fs::{AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Timespec, Timestamps};
+use rustix::fs::{
+    AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps,
+};
 use rustix::io::Errno;
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -18,7 +21,7 @@ use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 const STATE_MAGIC: &[u8; 8] = b"pnstate1";
 /// Magic, size of the file, size of a chunk.
@@ -35,9 +38,17 @@ pub(super) struct Store {
     root: OwnedFd,
     partial: OwnedFd,
     overwrite: bool,
-    /// Names of files that are being received.
-    claimed: Mutex<BTreeSet<SafePath>>,
+    claimed: Mutex<Claimed>,
     released: Condvar,
+}
+
+/// What the transfers under way have for themselves.
+#[derive(Debug, Default)]
+struct Claimed {
+    /// Names of files that are being received.
+    names: BTreeSet<SafePath>,
+    /// Bytes of the disk that were promised, and are not reserved yet.
+    set_aside: u64,
 }
 
 /// Files that one transfer receives, and no other until this is dropped.
@@ -45,13 +56,59 @@ pub(super) struct Store {
 pub(super) struct Claim<'a> {
     store: &'a Store,
     names: BTreeSet<SafePath>,
+    set_aside: Cell<u64>,
+}
+
+impl Claim<'_> {
+    /// Sets so many bytes of the disk aside, if they are free. Returns how many were.
+    pub(super) fn set_aside(&self, bytes: u64) -> Result<u64, Error> {
+        let mut claimed = self.store.claimed();
+        let free = self.store.free_bytes()?.saturating_sub(claimed.set_aside);
+        if bytes <= free {
+            claimed.set_aside += bytes;
+            self.set_aside.set(self.set_aside.get() + bytes);
+        }
+        Ok(free)
+    }
+
+    /// So many of them are reserved now.
+    pub(super) fn has_taken(&self, bytes: u64) {
+        let bytes = bytes.min(self.set_aside.get());
+        self.set_aside.set(self.set_aside.get() - bytes);
+        self.store.claimed().set_aside -= bytes;
+    }
 }
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
         let mut claimed = self.store.claimed();
-        claimed.retain(|name| !self.names.contains(name));
+        claimed.names.retain(|name| !self.names.contains(name));
+        claimed.set_aside -= self.set_aside.get();
         self.store.released.notify_all();
+    }
+}
+
+/// The receiving folder, by its name: another one may get that name, or its hidden folder may be removed.
+#[derive(Debug)]
+pub(super) struct Stores {
+    path: PathBuf,
+    overwrite: bool,
+    current: Mutex<Arc<Store>>,
+}
+
+impl Stores {
+    pub(super) fn open(path: &Path, overwrite: bool) -> Result<Self, Error> {
+        let current = Mutex::new(Arc::new(Store::open(path, overwrite)?));
+        Ok(Self { path: path.to_owned(), overwrite, current })
+    }
+
+    /// The folder that has the name now.
+    pub(super) fn current(&self) -> Result<Arc<Store>, Error> {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if !current.is_in_place() {
+            *current = Arc::new(Store::open(&self.path, self.overwrite)?);
+        }
+        Ok(Arc::clone(&current))
     }
 }
 
@@ -86,7 +143,7 @@ impl Store {
         Ok(Self { path: path.to_owned(), root, partial, overwrite, claimed, released })
     }
 
-    fn claimed(&self) -> MutexGuard<'_, BTreeSet<SafePath>> {
+    fn claimed(&self) -> MutexGuard<'_, Claimed> {
         self.claimed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -96,13 +153,24 @@ impl Store {
             items.iter().filter(|item| item.is_file()).map(|item| item.path.clone()).collect();
         let mut claimed = self.claimed();
         // All at once, so that no two transfers wait for each other.
-        while names.iter().any(|name| claimed.contains(name)) {
+        while names.iter().any(|name| claimed.names.contains(name)) {
             interrupt::check()?;
             look()?;
             claimed = self.released.wait_timeout(claimed, interrupt::LOOK).unwrap_or_else(PoisonError::into_inner).0;
         }
-        claimed.extend(names.iter().cloned());
-        Ok(Claim { store: self, names })
+        claimed.names.extend(names.iter().cloned());
+        Ok(Claim { store: self, names, set_aside: Cell::new(0) })
+    }
+
+    /// Whether it is still found where it was opened, with its hidden folder.
+    fn is_in_place(&self) -> bool {
+        let is = |named: rustix::io::Result<Stat>, open: &OwnedFd| {
+            named.is_ok_and(|named| {
+                rustix::fs::fstat(open).is_ok_and(|open| (named.st_dev, named.st_ino) == (open.st_dev, open.st_ino))
+            })
+        };
+        is(rustix::fs::stat(&self.path), &self.root)
+            && is(rustix::fs::statat(&self.root, PARTIAL_FOLDER, AtFlags::SYMLINK_NOFOLLOW), &self.partial)
     }
 
     /// Bytes that can be written to the folder.

@@ -39,9 +39,11 @@ fn receive_from(
     std::thread::scope(|scope| {
         let receiver = scope.spawn(move || {
             let transport = transport();
-            let peer = Peer::new(listener.accept().unwrap(), "the sender", &transport);
             let store = Store::open(folder, false).unwrap();
-            receive::serve(&peer, &store, false, &Report::new(&Output::new(true, false))).map(drop)
+            let report = Report::new(&Output::new(true, false));
+            let mut claim = None;
+            let peer = Peer::new(listener.accept().unwrap(), "the sender", &transport);
+            receive::serve(&peer, &store, false, &report, &mut claim).map(drop)
         });
         let transport = transport();
         let peer = Peer::new(zcrp::connect(address, &transport.options()).unwrap(), "the receiver", &transport);
@@ -149,6 +151,30 @@ fn what_contradicts_the_offer_ends_the_transfer() {
     assert!(received.unwrap_err().message.contains("version 99"));
     assert!(sent.unwrap_err().message.contains("version 99"));
     assert_eq!(names(folder.path()), [""; 0]);
+}
+
+#[test]
+fn what_was_asked_for_is_claimed_as_long_as_it_may_come() {
+    let folder = tempfile::tempdir().unwrap();
+    let listener = Listener::bind("127.0.0.1:0", &transport().options()).unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::scope(|scope| {
+        let sender = scope.spawn(move || {
+            let transport = transport();
+            let peer = Peer::new(zcrp::connect(address, &transport.options()).unwrap(), "the receiver", &transport);
+            offer(&peer, vec![entry("long", 5 * CHUNK)])?;
+            agree(&peer)?;
+            peer.queue(Message::from_vec(b"1234".to_vec()))?;
+            peer.hear_receiver(None).map(drop)
+        });
+        let (transport, report) = (transport(), Report::new(&Output::new(true, false)));
+        let store = Store::open(folder.path(), false).unwrap();
+        let mut claim = None;
+        let peer = Peer::new(listener.accept().unwrap(), "the sender", &transport);
+        receive::serve(&peer, &store, false, &report, &mut claim).unwrap_err();
+        assert!(claim.is_some(), "the engine still has the rest of the chunks that were posted");
+        assert!(sender.join().unwrap().is_err());
+    });
 }
 
 #[test]

@@ -6,12 +6,13 @@ use crate::bare::{Local, announce, one_line};
 use crate::exit::{Error, Exit};
 use crate::interrupt;
 use crate::output::Output;
-use crate::senders;
+use crate::senders::{self, Place};
 use crate::transport::{self, Transport};
 use crate::units::count_of;
 use pinnace::Message;
-use pinnace::zcrp::{Listener, Receiver, Receiving};
+use pinnace::zcrp::{Failure, Listener, Receiver, Receiving};
 use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -27,7 +28,8 @@ pub(super) struct Args {
     /// End after so many messages of the first sender [default: go on until Ctrl-C, with any number of senders]
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// The size of the buffers posted, which is the largest message that can come
+    /// The size of the buffers posted, which is the largest message that can come; without --count each of up to 16 senders has its
+    /// buffers
     #[arg(long, value_name = "BYTES", default_value = "64MiB", value_parser = transport::bytes)]
     size: u64,
     /// How many buffers are posted ahead
@@ -47,25 +49,38 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     announce(output, &listener.local_addr()?.to_string());
     if args.count.is_some() {
         let receiver = transport::interruptible(move || listener.accept_receiver())??;
-        return serve(args, output, &receiver, None);
+        return serve(args, output, &receiver, None, || false);
     }
-    // A capture holds one sender.
-    senders::serve(listener, Listener::accept_receiver_and_go_on, args.transport.captures(), |number, receiver| {
-        match serve(args, output, &receiver, Some(number)) {
+    let serve_one = |number, receiver: Receiver, place: &Place<'_>| {
+        match serve(args, output, &receiver, Some(number), || place.is_wanted()) {
             // The whole command says so.
             Ok(()) | Err(Error { exit: Exit::Interrupted, .. }) => {}
-            Err(error) if error.exit == Exit::PeerGone => output.warn("a sender is silent; listening for others"),
-            Err(error) => output.error(&error),
+            Err(error) if error.exit == Exit::PeerGone => {
+                output.warn(format_args!("sender {number} is silent; listening for others"));
+            }
+            Err(error) => output.error(&error, Some(number)),
         }
-    })
+    };
+    if args.transport.captures() {
+        // A capture holds one sender.
+        return senders::serve_in_turn(listener, &args.transport.options(), Listener::accept_receiver, serve_one);
+    }
+    senders::serve(listener, output, Listener::accept_receiver_and_go_on, serve_one)
 }
 
-/// Serves one sender, the only one or the n-th.
-fn serve(args: &Args, output: &Output, receiver: &Receiver, sender: Option<u64>) -> Result<(), Error> {
+/// Serves one sender, the only one or the n-th, until it has been silent for long, or not so long if its place `is_wanted`.
+fn serve(
+    args: &Args,
+    output: &Output,
+    receiver: &Receiver,
+    sender: Option<u64>,
+    is_wanted: impl Fn() -> bool,
+) -> Result<(), Error> {
     let failed = |error| args.transport.error("the sender", error);
     let mut posted: VecDeque<Receiving> = VecDeque::new();
     let (mut posts, mut tally) = (0u64, Tally::default());
     let mut spare = Vec::new();
+    let mut silence = Silence::default();
     let result = loop {
         while posted.len() < usize::from(args.ahead) && args.count.is_none_or(|count| posts < count) {
             let message = spare.pop().unwrap_or_else(|| Message::with_capacity(args.size as usize));
@@ -74,7 +89,11 @@ fn serve(args: &Args, output: &Output, receiver: &Receiver, sender: Option<u64>)
         }
         let Some(next) = posted.pop_front() else { break tally.result() };
         let number = next.number();
-        match super::wait(next, || Ok(()), failed) {
+        let look = || {
+            let is_silent = silence.is_long(receiver);
+            if is_silent && is_wanted() { Err(failed(pinnace::Error::Failed(Failure::PeerGone))) } else { Ok(()) }
+        };
+        match super::wait(next, look, failed) {
             Ok(Ok(message)) => {
                 super::print(output, sender, number, &message);
                 spare.push(message);
@@ -89,4 +108,23 @@ fn serve(args: &Args, output: &Output, receiver: &Receiver, sender: Option<u64>)
     let received = tally.ended - tally.refused;
     output.note(format_args!("{} received; {}", count_of(received, "message"), one_line(&receiver.counters())));
     result
+}
+
+/// How long a sender is silent.
+#[derive(Default)]
+struct Silence {
+    since: Option<Instant>,
+    heard: u64,
+}
+
+impl Silence {
+    /// Whether it has sent nothing for so long that it would have answered requests meanwhile (Z-21), with no message half sent.
+    fn is_long(&mut self, receiver: &Receiver) -> bool {
+        const LONG: Duration = Duration::from_secs(3);
+        let heard = receiver.link_counters().datagrams_received;
+        if heard != self.heard || self.since.is_none() {
+            (self.since, self.heard) = (Some(Instant::now()), heard);
+        }
+        self.since.is_some_and(|since| since.elapsed() >= LONG) && !receiver.has_begun()
+    }
 }

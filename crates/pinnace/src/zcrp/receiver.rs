@@ -76,6 +76,11 @@ impl Receiver {
         self.port.inspect(|engine, _, _| engine.receiver().map(pinnace_zcrp::Receiver::counters)).unwrap_or_default()
     }
 
+    /// Whether a message has come in part, and not whole.
+    pub fn has_begun(&self) -> bool {
+        self.port.inspect(|engine, _, _| engine.receiver().is_some_and(pinnace_zcrp::Receiver::has_begun))
+    }
+
     /// What the socket has seen.
     pub fn link_counters(&self) -> pinnace_link::LinkCounters {
         self.port.link_counters()

@@ -90,3 +90,62 @@ fn a_folder_has_one_receiver() {
     let _store = Store::open(folder.path(), false).unwrap();
     assert!(Store::open(folder.path(), false).unwrap_err().message.contains("another"));
 }
+
+#[test]
+fn one_transfer_has_a_name_until_its_claim_is_dropped() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path(), false).unwrap();
+    let waits = || Err(Error::failed("it waits"));
+    let first = store.claim(&[item(b"a", 1), item(b"b/c", 1)], waits).unwrap();
+    assert_eq!(store.claim(&[item(b"d", 1), item(b"b/c", 1)], waits).unwrap_err().message, "it waits");
+    // Who waits has claimed nothing.
+    let other = store.claim(&[item(b"d", 1)], waits).unwrap();
+    drop(first);
+    store.claim(&[item(b"b/c", 1)], waits).unwrap();
+    assert!(store.claim(&[item(b"d", 1)], waits).is_err());
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| store.claim(&[item(b"a", 1), item(b"d", 1)], || Ok(())).map(drop));
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert!(!waiting.is_finished());
+        store.claimed().names.clear();
+        store.released.notify_all();
+        waiting.join().unwrap().unwrap();
+    });
+    drop(other);
+}
+
+#[test]
+fn disk_space_is_promised_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path(), false).unwrap();
+    let claim = |name| store.claim(&[item(name, 1)], || Ok(())).unwrap();
+    let (first, second) = (claim(b"first"), claim(b"second"));
+    let most = store.free_bytes().unwrap() / 8 * 5;
+    assert!(first.set_aside(most).unwrap() >= most);
+    assert!(second.set_aside(most).unwrap() < most);
+    first.has_taken(most / 2);
+    assert_eq!(store.claimed().set_aside, most - most / 2);
+    drop(first);
+    assert!(second.set_aside(most).unwrap() >= most, "the rest is given back");
+    drop(second);
+    assert_eq!(store.claimed().set_aside, 0);
+}
+
+#[test]
+fn another_folder_of_the_same_name_is_found() {
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path().join("in");
+    let stores = Stores::open(&path, false).unwrap();
+    let first = stores.current().unwrap();
+    assert!(Arc::ptr_eq(&first, &stores.current().unwrap()));
+    fs::rename(&path, parent.path().join("done")).unwrap();
+    write(&*stores.current().unwrap(), &item(b"a", 3)).unwrap();
+    assert_eq!(fs::read(path.join("a")).unwrap(), [7; 3]);
+    write(&first, &item(b"b", 3)).unwrap();
+    assert!(parent.path().join("done/b").exists());
+    // The hidden folder alone.
+    let second = stores.current().unwrap();
+    fs::remove_dir_all(path.join(PARTIAL_FOLDER)).unwrap();
+    assert!(!Arc::ptr_eq(&second, &stores.current().unwrap()));
+    write(&*stores.current().unwrap(), &item(b"c", 3)).unwrap();
+}

@@ -144,6 +144,11 @@ impl Receiver {
         if self.closed.is_some() { self.farewell.is_some() } else { !self.messages.is_empty() }
     }
 
+    /// Whether some units of a message have come, and not all.
+    pub fn has_begun(&self) -> bool {
+        self.begun > 0
+    }
+
     /// Ends the receiver: what is under way fails. The newest acknowledgement is repeated twice, and duplicates are
     /// answered meanwhile; then [`Event::ReceiverClosed`] comes.
     //= Z-15

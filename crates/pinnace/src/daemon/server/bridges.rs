@@ -332,10 +332,10 @@ mod tests {
     use pinnace_qbuf::channel::{ChannelError, ChannelOptions};
     use std::sync::mpsc::{self, Receiver};
 
-    const PATIENCE: Duration = Duration::from_secs(10);
+    const PATIENCE: Duration = Duration::from_secs(60);
 
-    /// A client, who he is talking with over a bridge, and what says that the bridge is gone.
-    fn bridge() -> (Channel, Stream, Receiver<()>) {
+    /// A client, who he is talking with over a bridge of such patience, and what says that the bridge is gone.
+    fn bridge(linger: Duration) -> (Channel, Stream, Receiver<()>) {
         let pool = Pool::create(&PoolOptions { zones: 64, share_percent: 75, ..PoolOptions::default() }).unwrap();
         let there = Pool::attach(pool.fd().try_clone_to_owned().unwrap()).unwrap();
         let fds = Channel::create(&pool, &ChannelOptions::default()).unwrap();
@@ -348,16 +348,29 @@ mod tests {
         remote.set_read_timeout(Some(PATIENCE));
         let (gone, is_gone) = mpsc::channel();
         thread::spawn(move || {
-            carry(ours, &stream, Duration::from_millis(500));
+            carry(ours, &stream, linger);
             drop(stream);
             gone.send(())
         });
         (client, remote, is_gone)
     }
 
+    /// Sends until nobody takes anything: the bridge waits. Says how much that was.
+    fn fill(client: &mut Channel) -> usize {
+        let (mut sent, mut last) = (0, Instant::now());
+        while last.elapsed() < 2 * LOOK {
+            match client.try_send_bytes(&[1; 50_000]) {
+                Ok(len) => (sent, last) = (sent + len, Instant::now()),
+                Err(ChannelError::Full | ChannelError::NoMemory) => thread::sleep(Duration::from_millis(1)),
+                Err(error) => panic!("{error}"),
+            }
+        }
+        sent
+    }
+
     #[test]
     fn a_bridge_is_gone_with_a_client_that_has_said_its_last_word() {
-        let (mut client, remote, is_gone) = bridge();
+        let (mut client, remote, is_gone) = bridge(2 * LOOK);
         client.try_send_bytes(b"ahoy?").unwrap();
         client.try_send_bytes(b"").unwrap();
         client.finish();
@@ -371,15 +384,8 @@ mod tests {
 
     #[test]
     fn a_bridge_is_gone_with_a_client_whose_peer_does_not_read() {
-        let (mut client, remote, is_gone) = bridge();
-        let mut last = Instant::now();
-        while last.elapsed() < 2 * LOOK {
-            match client.try_send_bytes(&[1; 50_000]) {
-                Ok(_) => last = Instant::now(),
-                Err(ChannelError::Full | ChannelError::NoMemory) => thread::sleep(Duration::from_millis(1)),
-                Err(error) => panic!("{error}"),
-            }
-        }
+        let (mut client, remote, is_gone) = bridge(2 * LOOK);
+        fill(&mut client);
         remote.write(b"an answer").unwrap();
         assert!(client.wait_readable(Duration::ZERO, Some(Instant::now() + PATIENCE)).unwrap());
         drop(client);
@@ -388,24 +394,30 @@ mod tests {
 
     #[test]
     fn what_a_client_has_sent_before_it_went_arrives_however_slow_the_reader() {
-        let (mut client, remote, is_gone) = bridge();
-        let mut sent = 0;
-        while let Ok(len) = client.try_send_bytes(&[1; 50_000]) {
-            sent += len;
-        }
-        assert!(client.wait_writable(Duration::ZERO, Some(Instant::now() + PATIENCE)).unwrap());
+        // He takes something much more often than that, also on a busy machine, and all of it later.
+        let (linger, pause) = (8 * LOOK, 3 * LOOK / 2);
+        let (mut client, remote, is_gone) = bridge(linger);
+        let sent = fill(&mut client);
         client.try_send_bytes(b"").unwrap();
         client.finish();
         drop(client);
         let (mut got, mut bytes) = (0, vec![0; 200_000]);
+        let (begun, mut lasted) = (Instant::now(), None);
         loop {
-            match remote.read(&mut bytes).unwrap() {
+            match remote.read(&mut bytes).expect("the bridge gives nothing up") {
                 0 => break,
                 len => got += len,
             }
-            thread::sleep(Duration::from_millis(20));
+            if lasted.is_none() {
+                thread::sleep(pause);
+                lasted = is_gone.try_recv().ok().map(|()| begun.elapsed());
+            }
         }
         assert_eq!(got, sent);
-        is_gone.recv_timeout(PATIENCE).expect("it is there for ever");
+        let lasted = lasted.unwrap_or_else(|| {
+            is_gone.recv_timeout(PATIENCE).expect("it is there for ever");
+            begun.elapsed()
+        });
+        assert!(lasted > linger, "nothing waited: {lasted:?}");
     }
 }

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub(crate) fn tests() -> Vec<Named> {
     vec![
@@ -28,6 +28,9 @@ pub(crate) fn tests() -> Vec<Named> {
         ("listeners_and_channels_are_limited", limits),
     ]
 }
+
+/// What a client may take to say who it is, where that is to be over soon: a busy machine needs some of it.
+const SHORT_HANDSHAKE: &str = "handshake_ms=1000";
 
 /// The daemon serves others as ever.
 fn assert_well(served: &mut Served) {
@@ -71,7 +74,7 @@ fn ten_thousand_connections() {
 }
 
 fn silence() {
-    let mut served = Served::start(&["handshake_ms=200"]);
+    let mut served = Served::start(&[SHORT_HANDSHAKE]);
     let quiet = Raw::connect(&served.socket);
     let half_way = Raw::connect(&served.socket);
     assert_eq!(half_way.ask(HELLO, &[]).unwrap().0, WELCOME);
@@ -315,7 +318,7 @@ fn impostor() {
 
 fn thousand_strangers() {
     const SLOTS_AT: u64 = 128;
-    let mut served = Served::start(&["handshake_ms=200"]);
+    let mut served = Served::start(&[SHORT_HANDSHAKE]);
     let pool = pool_of(&served);
     let file = File::from(pool.fd().try_clone_to_owned().unwrap());
     let mut name = [0; 16];
@@ -323,24 +326,23 @@ fn thousand_strangers() {
     for slot in 10..1010 {
         file.write_all_at(&name, SLOTS_AT + 64 * slot).unwrap();
     }
-    let (begun, mut longest) = (Instant::now(), Duration::ZERO);
-    loop {
-        let asked = Instant::now();
-        let clients = served.statistics().totals.pool.clients;
-        longest = longest.max(asked.elapsed());
-        if clients == 1 {
-            break;
-        }
-        assert!(begun.elapsed() < Duration::from_secs(60), "{clients} are still there");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    assert!(longest < Duration::from_secs(1), "somebody waited for {longest:?}");
+    let clients = || served.statistics().totals.pool.clients;
+    wait_until("all are counted", || clients() > 1000);
+    // Who asks waits for what the daemon does first. That is work: the time of a busy machine would say nothing of it.
+    let mut longest = Duration::ZERO;
+    wait_until("all are taken out", || {
+        let before = served.process.busy();
+        let clients = clients();
+        longest = longest.max(served.process.busy() - before);
+        clients == 1
+    });
+    assert!(longest < Duration::from_secs(1), "somebody waited while it worked for {longest:?}");
     drop(pool);
     assert_well(&mut served);
 }
 
 fn stranger() {
-    let mut served = Served::start(&["handshake_ms=200"]);
+    let mut served = Served::start(&[SHORT_HANDSHAKE]);
     let pool = pool_of(&served);
     let held = pool.alloc(100_000).unwrap();
     wait_until("it is taken out", || {

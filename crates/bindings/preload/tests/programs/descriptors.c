@@ -53,7 +53,7 @@ static void exchange(int fd, unsigned seed, unsigned other, void (*wait)(int fd,
 static void by_poll(int fd, int *in, int *out)
 {
     struct pollfd one = { .fd = fd, .events = (*in ? POLLIN : 0) | (*out ? POLLOUT : 0) };
-    CHECK(poll(&one, 1, 10000) == 1);
+    CHECK(poll(&one, 1, 5000) == 1);
     CHECK(!(one.revents & (POLLERR | POLLNVAL)));
     *in = one.revents & POLLIN;
     *out = one.revents & POLLOUT;
@@ -106,6 +106,7 @@ EXCHANGE(edge, by_epoll, EPOLLET)
 static void await_server(int listener, int at)
 {
     (void)at;
+    int control = take(listener);
     for (int way = 0; way < 5; way++) {
         int fd = -1, epoll = epoll_create1(0);
         struct epoll_event event = { .events = EPOLLIN, .data.u64 = 42 };
@@ -119,6 +120,7 @@ static void await_server(int listener, int at)
         FAILS(accept4(listener, NULL, NULL, SOCK_CLOEXEC), EAGAIN);
         struct pollfd one = { .fd = listener, .events = POLLIN };
         CHECK(poll(&one, 1, 0) == 0);
+        put(control, "go", 2);
         if (way == 0) {
             CHECK(poll(&one, 1, 20000) == 1 && one.revents == POLLIN);
         } else if (way == 1) {
@@ -145,7 +147,10 @@ static void await_server(int listener, int at)
 
 static void await_client(int to)
 {
+    int control = dial(to);
     for (int way = 0; way < 5; way++) {
+        /* And a moment later, when the server waits. */
+        want(control, "go");
         usleep(50000);
         int fd = dial(to);
         want(fd, "next");
@@ -482,10 +487,14 @@ static void threads_client(int to)
         CHECK(pthread_join(comers[index], NULL) == 0);
 }
 
+static int called = -1;
+
 /* A thread that waits in accept() can be cancelled, and a signal interrupts it as its handler was installed. */
 static void on_signal(int number)
 {
     (void)number;
+    if (called >= 0)
+        CHECK(syscall(SYS_write, called, "go", 2) == 2);
 }
 
 static void *waiter(void *unused)
@@ -498,14 +507,17 @@ static void *waiter(void *unused)
 static void signal_server(int listener, int at)
 {
     (void)at;
+    int control = take(listener);
     struct sigaction action = { .sa_handler = on_signal, .sa_flags = 0 };
     CHECK(sigaction(SIGALRM, &action, NULL) == 0);
-    struct itimerval soon = { { 0, 0 }, { 0, 100000 } };
-    CHECK(setitimer(ITIMER_REAL, &soon, NULL) == 0);
+    /* Again and again: the first may come before anybody waits. */
+    struct itimerval often = { { 0, 100000 }, { 0, 100000 } }, once = { { 0, 0 }, { 0, 100000 } };
+    CHECK(setitimer(ITIMER_REAL, &often, NULL) == 0);
     FAILS(accept(listener, NULL, NULL), EINTR);
     action.sa_flags = SA_RESTART;
     CHECK(sigaction(SIGALRM, &action, NULL) == 0);
-    CHECK(setitimer(ITIMER_REAL, &soon, NULL) == 0);
+    called = control;
+    CHECK(setitimer(ITIMER_REAL, &once, NULL) == 0);
     /* The client comes after the signal. */
     put(take(listener), "restarted", 9);
     pthread_t thread;
@@ -518,7 +530,8 @@ static void signal_server(int listener, int at)
 
 static void signal_client(int to)
 {
-    usleep(400000);
+    int control = dial(to);
+    want(control, "go");
     want(dial(to), "restarted");
 }
 

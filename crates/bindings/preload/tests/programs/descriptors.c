@@ -53,7 +53,7 @@ static void exchange(int fd, unsigned seed, unsigned other, void (*wait)(int fd,
 static void by_poll(int fd, int *in, int *out)
 {
     struct pollfd one = { .fd = fd, .events = (*in ? POLLIN : 0) | (*out ? POLLOUT : 0) };
-    CHECK(poll(&one, 1, 5000) == 1);
+    CHECK(poll(&one, 1, PATIENCE) == 1);
     CHECK(!(one.revents & (POLLERR | POLLNVAL)));
     *in = one.revents & POLLIN;
     *out = one.revents & POLLOUT;
@@ -88,7 +88,7 @@ static void by_epoll(int fd, int *in, int *out)
         event.events = (*in ? EPOLLIN : 0) | (*out ? EPOLLOUT : 0);
         CHECK(epoll_ctl(epoll_of_exchange, EPOLL_CTL_MOD, fd, &event) == 0);
     }
-    CHECK(epoll_wait(epoll_of_exchange, &event, 1, 10000) == 1 && event.data.fd == fd);
+    CHECK(epoll_wait(epoll_of_exchange, &event, 1, PATIENCE) == 1 && event.data.fd == fd);
     *in = event.events & EPOLLIN;
     *out = event.events & EPOLLOUT;
 }
@@ -122,14 +122,14 @@ static void await_server(int listener, int at)
         CHECK(poll(&one, 1, 0) == 0);
         put(control, "go", 2);
         if (way == 0) {
-            CHECK(poll(&one, 1, 20000) == 1 && one.revents == POLLIN);
+            CHECK(poll(&one, 1, PATIENCE) == 1 && one.revents == POLLIN);
         } else if (way == 1) {
             fd_set set;
             FD_ZERO(&set);
             FD_SET(listener, &set);
             CHECK(select(listener + 1, &set, NULL, NULL, NULL) == 1 && FD_ISSET(listener, &set));
         } else {
-            CHECK(epoll_wait(epoll, &event, 1, 20000) == 1 && event.data.u64 == 42 && event.events == EPOLLIN);
+            CHECK(epoll_wait(epoll, &event, 1, PATIENCE) == 1 && event.data.u64 == 42 && event.events == EPOLLIN);
         }
         fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         CHECK(fd >= 0);
@@ -170,7 +170,7 @@ static void early_server(int listener, int at)
     int fd = take(listener), to = port(fresh);
     put(fd, &to, sizeof to);
     do
-        CHECK(epoll_wait(epoll, &event, 1, 20000) == 1 && event.data.u64 == 0x1122334455667788);
+        CHECK(epoll_wait(epoll, &event, 1, PATIENCE) == 1 && event.data.u64 == 0x1122334455667788);
     while (!(event.events & EPOLLIN));
     CHECK(epoll_ctl(epoll, EPOLL_CTL_MOD, fresh, &event) == 0);
     put(take(fresh), "early", 5);
@@ -187,7 +187,7 @@ static void early_client(int to)
     CHECK(epoll_ctl(epoll, EPOLL_CTL_ADD, second, &event) == 0);
     CHECK(connect(second, (struct sockaddr *)&at, len) == 0 || errno == EINPROGRESS);
     for (int done = 0; !done;) {
-        CHECK(epoll_wait(epoll, &event, 1, 20000) == 1 && event.data.u64 == 99);
+        CHECK(epoll_wait(epoll, &event, 1, PATIENCE) == 1 && event.data.u64 == 99);
         int error;
         socklen_t size = sizeof error;
         CHECK(getsockopt(second, SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0);
@@ -220,7 +220,7 @@ static void fork_server(int listener, int at)
             struct epoll_event event = { .events = EPOLLIN | EPOLLEXCLUSIVE };
             CHECK(epoll_ctl(epoll, EPOLL_CTL_ADD, listener, &event) == 0);
             for (;;) {
-                CHECK(epoll_wait(epoll, &event, 1, 30000) == 1);
+                CHECK(epoll_wait(epoll, &event, 1, PATIENCE) == 1);
                 int fd = accept(listener, NULL, NULL);
                 if (fd == -1) {
                     CHECK(errno == EAGAIN);
@@ -559,7 +559,7 @@ static void share_server(int listener, int at)
         struct pollfd polled[3];
         for (int index = 0; index < 3; index++)
             polled[index] = (struct pollfd){ .fd = listeners[index], .events = POLLIN };
-        CHECK(poll(polled, 3, 20000) >= 1);
+        CHECK(poll(polled, 3, PATIENCE) >= 1);
         for (int index = 0; index < 3; index++) {
             if (polled[index].revents) {
                 int fd = take(listeners[index]);
@@ -687,7 +687,7 @@ static void pause_server(int listener, int at)
         resume(listener);
         put(control, "go", 2);
         struct pollfd one = { .fd = listener, .events = POLLIN };
-        CHECK(poll(&one, 1, 5000) == 1);
+        CHECK(poll(&one, 1, PATIENCE) == 1);
         int fd = take(listener);
         put(fd, "resumed", 7);
         CHECK(close(fd) == 0);

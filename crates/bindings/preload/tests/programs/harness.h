@@ -48,6 +48,9 @@ static void fail(const char *file, int line, const char *what)
 #define CHECK(condition) do { if (!(condition)) fail(__FILE__, __LINE__, #condition); } while (0)
 #define FAILS(call, error) do { errno = 0; CHECK((call) == -1 && errno == (error)); } while (0)
 
+/* How long what has to come is waited for, in milliseconds: more than a busy machine needs, and less than the alarm. */
+enum { PATIENCE = 30000 };
+
 struct side {
     const char *name;
     void (*server)(int listener, int port);

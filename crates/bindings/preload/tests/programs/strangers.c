@@ -89,7 +89,7 @@ static void refused(void)
     CHECK(value == -1 && (errno == EINPROGRESS || errno == ECONNREFUSED));
     if (errno == EINPROGRESS) {
         struct pollfd one = { .fd = fresh, .events = POLLOUT };
-        CHECK(poll(&one, 1, 5000) == 1);
+        CHECK(poll(&one, 1, PATIENCE) == 1);
         len = sizeof value;
         CHECK(getsockopt(fresh, SOL_SOCKET, SO_ERROR, &value, &len) == 0 && value == ECONNREFUSED);
     }
@@ -272,7 +272,7 @@ static int registered(int fd)
 static void is_registered(int epoll, int fd)
 {
     struct epoll_event event;
-    CHECK(epoll_wait(epoll, &event, 1, 2000) == 1 && event.data.fd == fd && (event.events & EPOLLOUT));
+    CHECK(epoll_wait(epoll, &event, 1, PATIENCE) == 1 && event.data.fd == fd && (event.events & EPOLLOUT));
     event.events = EPOLLIN;
     CHECK(epoll_ctl(epoll, EPOLL_CTL_MOD, fd, &event) == 0);
 }
@@ -329,7 +329,7 @@ static void waiters(void)
         CHECK(epoll_ctl(one, EPOLL_CTL_ADD, high, &event) == 0 && listen(high, 4) == 0);
         come(fresh(0), port(high));
         do
-            CHECK(epoll_wait(one, &event, 1, 2000) == 1 && event.data.fd == high);
+            CHECK(epoll_wait(one, &event, 1, PATIENCE) == 1 && event.data.fd == high);
         while (!(event.events & EPOLLIN));
         CHECK(accept(high, NULL, NULL) >= 0);
     } else {
@@ -361,7 +361,7 @@ static long reads(void)
 static void expect_event(int epoll, uint64_t data)
 {
     struct epoll_event event;
-    CHECK(epoll_wait(epoll, &event, 1, 2000) == 1 && event.data.u64 == data && (event.events & EPOLLOUT));
+    CHECK(epoll_wait(epoll, &event, 1, PATIENCE) == 1 && event.data.u64 == data && (event.events & EPOLLOUT));
 }
 
 /* To be waited for among many costs a connection no more than to be waited for alone, and is as it was set at last. */

@@ -217,7 +217,7 @@ static void shutdown_client(int to)
     end(fd);
     end(fd);
     struct pollfd poll_one = { .fd = fd, .events = POLLIN | POLLRDHUP };
-    CHECK(poll(&poll_one, 1, 5000) == 1 && (poll_one.revents & POLLIN) && (poll_one.revents & POLLRDHUP));
+    CHECK(poll(&poll_one, 1, PATIENCE) == 1 && (poll_one.revents & POLLIN) && (poll_one.revents & POLLRDHUP));
 }
 
 /* Whoever closes with unread bytes resets the connection. */
@@ -252,7 +252,7 @@ static void linger_server(int listener, int at)
     CHECK(recv(fd, &byte, 1, MSG_PEEK) == 1);
     double begin = now();
     CHECK(close(fd) == 0);
-    CHECK(now() - begin < 1);
+    CHECK(now() - begin < 5);
     /* Linger with time: what was written arrives. */
     fd = take(listener);
     linger.l_linger = 5;
@@ -303,7 +303,7 @@ static void timeout_client(int to)
     char byte;
     double begin = now();
     FAILS(recv(fd, &byte, 1, 0), EAGAIN);
-    CHECK(now() - begin > 0.15 && now() - begin < 5);
+    CHECK(now() - begin > 0.15 && now() - begin < 20);
     CHECK(setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &time, sizeof time) == 0);
     static char much[1 << 20];
     begin = now();
@@ -327,7 +327,7 @@ static void timeout_server(int listener, int at)
     CHECK(setsockopt(listener, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time) == 0);
     double begin = now();
     FAILS(accept(listener, NULL, NULL), EAGAIN);
-    CHECK(now() - begin > 0.15 && now() - begin < 5);
+    CHECK(now() - begin > 0.15 && now() - begin < 20);
 }
 
 static void flags_server(int listener, int at)
@@ -338,7 +338,7 @@ static void flags_server(int listener, int at)
     FAILS(recv(fd, bytes, sizeof bytes, MSG_DONTWAIT), EAGAIN);
     put(fd, "go", 2);
     struct pollfd one = { .fd = fd, .events = POLLIN };
-    CHECK(poll(&one, 1, 5000) == 1);
+    CHECK(poll(&one, 1, PATIENCE) == 1);
     CHECK(recv(fd, bytes, sizeof bytes, MSG_PEEK) == 4 && memcmp(bytes, "1234", 4) == 0);
     CHECK(ioctl(fd, FIONREAD, &count) == 0 && count == 4);
     put(fd, "go", 2);
@@ -531,7 +531,7 @@ static void discard_server(int listener, int at)
     int fd = take(listener);
     char bytes[8] = "";
     struct pollfd one = { .fd = fd, .events = POLLIN };
-    CHECK(poll(&one, 1, 5000) == 1);
+    CHECK(poll(&one, 1, PATIENCE) == 1);
     CHECK(recv(fd, NULL, 4, MSG_TRUNC) == 4);
     CHECK(recv(fd, NULL, 100, MSG_TRUNC | MSG_PEEK) == 96);
     CHECK(recvfrom(fd, NULL, 6, MSG_TRUNC, NULL, NULL) == 6);
@@ -579,7 +579,7 @@ static void ahead_of_time_server(int listener, int at)
     struct msghdr message = { .msg_iov = parts, .msg_iovlen = 2, .msg_control = control, .msg_controllen = sizeof control };
     struct pollfd one = { .fd = fd, .events = POLLIN };
     put(fd, "go", 2);
-    CHECK(poll(&one, 1, 5000) == 1);
+    CHECK(poll(&one, 1, PATIENCE) == 1);
     CHECK(recv(fd, bytes, 8, MSG_PEEK | MSG_WAITALL | MSG_DONTWAIT) == 4);
     /* The second half comes only now, and some time later: on a busy machine it could be there before one looks. */
     put(fd, "go", 2);
@@ -595,13 +595,13 @@ static void ahead_of_time_server(int listener, int at)
     struct timeval time = { 0, 200000 };
     CHECK(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time) == 0);
     put(fd, "go", 2);
-    CHECK(poll(&one, 1, 5000) == 1);
+    CHECK(poll(&one, 1, PATIENCE) == 1);
     double begin = now();
     CHECK(recv(fd, bytes, 8, MSG_PEEK | MSG_WAITALL) == 2);
-    CHECK(now() - begin > 0.15 && now() - begin < 5);
+    CHECK(now() - begin > 0.15 && now() - begin < 20);
     put(fd, "go", 2);
     one.events = POLLRDHUP;
-    CHECK(poll(&one, 1, 5000) == 1);
+    CHECK(poll(&one, 1, PATIENCE) == 1);
     CHECK(recv(fd, bytes, 8, MSG_PEEK | MSG_WAITALL) == 2 && memcmp(bytes, "xy", 2) == 0);
     want(fd, "xy");
     CHECK(recv(fd, bytes, 8, MSG_PEEK | MSG_WAITALL) == 0);

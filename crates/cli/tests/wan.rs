@@ -117,14 +117,17 @@ fn the_round_trip_takes_its_time() {
         return;
     }
     let link = Link::new(&["--rate", "100mbit", "--rtt", "60ms"]);
-    link.at(1, || TcpListener::bind(FAR).unwrap()).join().map(|listener| spawn(move || listener.accept())).unwrap();
-    let times = link.at(0, || {
+    const TURNS: usize = 10;
+    let listener = link.at(1, || TcpListener::bind(FAR).unwrap()).join().unwrap();
+    spawn(move || listener.incoming().take(TURNS).count());
+    let time = |_| {
         let start = Instant::now();
         drop(TcpStream::connect(FAR).unwrap());
         start.elapsed()
-    });
-    let time = times.join().unwrap();
-    assert!((60..90).contains(&time.as_millis()), "{time:?}");
+    };
+    let times: Vec<_> = link.at(0, move || (0..TURNS).map(time).collect()).join().unwrap();
+    // A busy machine makes some of them longer, and none shorter.
+    assert!((60..90).contains(&times.iter().min().unwrap().as_millis()), "{times:?}");
     let report = link.end();
     assert_eq!((&report["wan"], &report["exit_code"]), (&"rate=100mbit,rtt=60ms".into(), &7.into()));
     conserved(&report["near_to_far"]);
@@ -182,7 +185,7 @@ fn datagrams_that_the_kernel_joins_are_lost_one_by_one() {
     let datagrams: Vec<u8> = (0..40_u8).flat_map(|number| [number; 1000]).collect();
     setsockopt(&near, UdpGsoSegment, &1000).unwrap();
     near.send_to(&datagrams, FAR).unwrap();
-    far.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    far.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
     let (mut buffer, mut numbers) = ([0; 2000], Vec::new());
     while let Ok(length) = far.recv(&mut buffer) {
         assert_eq!(length, 1000);

@@ -228,13 +228,13 @@ fn a_killed_peer_is_reported_in_time_at_either_end() {
         pinnace(&args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
     };
     let mut sender = send(&listening.address);
-    std::thread::sleep(Duration::from_millis(500));
+    listening.wait_until_busy();
     listening.kill();
     assert_eq!(wait(&mut sender), Some(3));
     // The sender dies.
     let listening = listen(&["--count", "1000000", "--timeout", "1"]);
     let mut sender = send(&listening.address);
-    std::thread::sleep(Duration::from_millis(500));
+    listening.wait_until_busy();
     sender.kill().unwrap();
     sender.wait().unwrap();
     let (code, out, err) = listening.finish();

@@ -31,7 +31,7 @@ fn a_killed_peer_is_reported_in_time_at_either_end() {
     // The listener dies.
     let mut listening = listen(&[]);
     let mut sender = send(&listening.address);
-    std::thread::sleep(Duration::from_millis(500));
+    listening.wait_until_busy();
     let begun = Instant::now();
     listening.kill();
     assert_eq!(wait(&mut sender), Some(3));
@@ -39,7 +39,7 @@ fn a_killed_peer_is_reported_in_time_at_either_end() {
     // The sender dies.
     let listening = listen(&["--count", "1000000", "--timeout", "1"]);
     let mut sender = send(&listening.address);
-    std::thread::sleep(Duration::from_millis(500));
+    listening.wait_until_busy();
     sender.kill().unwrap();
     sender.wait().unwrap();
     let begun = Instant::now();

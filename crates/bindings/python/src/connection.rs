@@ -7,6 +7,7 @@ use crate::explain::Explanation;
 use crate::luck::Luck;
 use crate::received::{Received, ReceivedInto, received};
 use crate::receivers::Receiver;
+use crate::turns::Turns;
 use crate::{endpoint, errors, service, wait};
 use pinnace::service::units;
 use pinnace::vrp::Contract;
@@ -18,7 +19,7 @@ use pyo3::types::{PyDict, PyString};
 use std::mem::ManuallyDrop;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long leaving a `with` block waits for what was sent.
@@ -41,15 +42,15 @@ const LINGER: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Connection {
     connection: ManuallyDrop<Arc<pinnace::Connection>>,
-    /// Held from a request to its response.
-    transacting: Mutex<()>,
+    /// From a request to its response.
+    transacting: Turns,
     luck: Luck,
 }
 
 impl Connection {
     pub(crate) fn new(connection: pinnace::Connection) -> Self {
         let connection = ManuallyDrop::new(Arc::new(connection));
-        Self { connection, transacting: Mutex::new(()), luck: Luck::new() }
+        Self { connection, transacting: Turns::default(), luck: Luck::new() }
     }
 
     fn begin(&self, py: Python<'_>, message: Message, special: Option<&PerMessage>) -> PyResult<Arc<Shared>> {
@@ -172,7 +173,8 @@ impl Connection {
     }
 
     /// Sends a request, and waits for the next message, which is the response, at most `timeout` seconds. One request is
-    /// under way at a time: others wait for their turn. The other end receives requests, and sends responses, as messages.
+    /// under way at a time: others wait for their turn, and that counts. The other end receives requests, and sends
+    /// responses, as messages.
     ///
     /// A response that comes after the timeout is not taken for that to the next request.
     ///
@@ -180,7 +182,7 @@ impl Connection {
     #[pyo3(signature = (request, timeout = None))]
     fn transact(&self, py: Python<'_>, request: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<Received> {
         let begin = Instant::now();
-        let _turn = py.detach(|| Turn::of(&self.transacting));
+        let _turn = wait::attempts(py, wait::timeout(timeout)?, |slice| self.transacting.take(slice))?;
         let response = || {
             let left = timeout.map(|timeout| timeout - begin.elapsed().as_secs_f64());
             self.receive(py, left)?.ok_or_else(|| errors::raise(py, &Error::NoResponse))
@@ -403,18 +405,6 @@ impl Connection {
             Outcome::Sent(sent.map_err(Error::from))
         };
         Operation::begin(py, reactor, future)
-    }
-}
-
-/// The turn of a thread.
-struct Turn<'a>(#[allow(dead_code)] MutexGuard<'a, ()>);
-
-// SAFETY: it is taken and given back by the same thread, which only has no interpreter while it waits.
-unsafe impl Send for Turn<'_> {}
-
-impl<'a> Turn<'a> {
-    fn of(mutex: &'a Mutex<()>) -> Self {
-        Self(mutex.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

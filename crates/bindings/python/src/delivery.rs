@@ -9,57 +9,82 @@ use pyo3::types::PyList;
 use std::future::poll_fn;
 use std::ops::Range;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
-use std::time::Duration;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 
 /// A message on its way, which several may wait for.
+///
+/// Always true: the lock is held for moments alone. Who waits takes the message out meanwhile.
 #[derive(Debug)]
-pub(crate) struct Shared(Mutex<State>);
+pub(crate) struct Shared {
+    state: Mutex<State>,
+    given_back: Condvar,
+}
 
 #[derive(Debug)]
 enum State {
     UnderWay(pinnace::Delivery),
     Ended(Result<Option<vrp::Report>, Error>),
-    /// Only while somebody has the lock.
-    Taken,
+    /// A thread waits for it; these tasks are told when it does no more.
+    Taken(Vec<Waker>),
+}
+
+impl State {
+    fn of(result: Result<pinnace::Delivered, pinnace::Unsent>) -> Self {
+        Self::Ended(result.map(|delivered| delivered.report).map_err(Error::from))
+    }
 }
 
 impl Shared {
     pub(crate) fn new(delivery: pinnace::Delivery) -> Arc<Self> {
-        Arc::new(Self(Mutex::new(State::UnderWay(delivery))))
+        Arc::new(Self { state: Mutex::new(State::UnderWay(delivery)), given_back: Condvar::new() })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether it has ended: with its memory the program's again.
     pub(crate) fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
         let mut state = self.lock();
-        if let State::UnderWay(delivery) = &mut *state {
-            let Poll::Ready(result) = Pin::new(delivery).poll(context) else { return Poll::Pending };
-            *state = State::Ended(result.map(|delivered| delivered.report).map_err(Error::from));
+        match &mut *state {
+            State::UnderWay(delivery) => {
+                let Poll::Ready(result) = Pin::new(delivery).poll(context) else { return Poll::Pending };
+                *state = State::of(result);
+            }
+            State::Taken(tasks) => {
+                tasks.push(context.waker().clone());
+                return Poll::Pending;
+            }
+            State::Ended(_) => {}
         }
         Poll::Ready(())
     }
 
     fn wait(&self, timeout: Duration) -> Result<(), Error> {
         use pinnace::zcrp::Progress;
-        let mut state = self.lock();
-        match std::mem::replace(&mut *state, State::Taken) {
-            State::UnderWay(delivery) => match delivery.wait_timeout(timeout) {
-                Progress::UnderWay(delivery) => {
-                    *state = State::UnderWay(delivery);
-                    return Err(Error::Timeout);
-                }
-                Progress::Ended(result) => {
-                    *state = State::Ended(result.map(|delivered| delivered.report).map_err(Error::from));
-                }
-            },
-            ended => *state = ended,
+        let begin = Instant::now();
+        let is_taken = |state: &mut State| matches!(state, State::Taken(_));
+        let waited = self.given_back.wait_timeout_while(self.lock(), timeout, is_taken);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        match &*state {
+            State::Taken(_) => return Err(Error::Timeout),
+            State::Ended(_) => return Ok(()),
+            State::UnderWay(_) => {}
         }
-        Ok(())
+        let State::UnderWay(delivery) = std::mem::replace(&mut *state, State::Taken(Vec::new())) else { return Ok(()) };
+        drop(state);
+        let (after, result) = match delivery.wait_timeout(timeout.saturating_sub(begin.elapsed())) {
+            Progress::UnderWay(delivery) => (State::UnderWay(delivery), Err(Error::Timeout)),
+            Progress::Ended(result) => (State::of(result), Ok(())),
+        };
+        let before = std::mem::replace(&mut *self.lock(), after);
+        self.given_back.notify_all();
+        if let State::Taken(tasks) = before {
+            tasks.into_iter().for_each(Waker::wake);
+        }
+        result
     }
 
     /// What has come of it, once it has ended.
@@ -67,7 +92,7 @@ impl Shared {
         match &*self.lock() {
             State::Ended(Ok(report)) => Ok(Delivered::of(report.as_ref())),
             State::Ended(Err(error)) => Err(errors::raise(py, error)),
-            State::UnderWay(_) | State::Taken => Err(errors::raise(py, &Error::Timeout)),
+            State::UnderWay(_) | State::Taken(_) => Err(errors::raise(py, &Error::Timeout)),
         }
     }
 }

@@ -17,6 +17,7 @@ mod luck;
 mod received;
 mod receivers;
 mod service;
+mod turns;
 mod wait;
 
 use pyo3::prelude::*;

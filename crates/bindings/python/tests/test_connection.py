@@ -1,5 +1,6 @@
 """Connections of threads, over every method."""
 
+import asyncio
 import gc
 import os
 import select
@@ -188,6 +189,24 @@ def test_a_response_that_comes_late_is_no_response_to_the_next_request(pair):
     thread.join()
 
 
+def test_a_request_that_waits_for_its_turn_ends_in_time(pair):
+    first = []
+    thread = threading.Thread(target=lambda: first.append(bytes(pair.client.transact(b"first", LONG))))
+    thread.start()
+    # Its turn has begun, and lasts until it is answered.
+    assert bytes(pair.server.recv(LONG)) == b"first"
+    begin = time.monotonic()
+    with pytest.raises(pinnace.TimeoutError):
+        pair.client.transact(b"second", timeout=0.2)
+    took = time.monotonic() - begin
+    pair.server.send(b"FIRST")
+    thread.join()
+    assert 0.15 < took < LONG / 2 and first == [b"FIRST"]
+    # Whose turn never came has sent nothing.
+    pair.client.send(b"third")
+    assert bytes(pair.server.recv(LONG)) == b"third"
+
+
 def test_the_descriptor_says_when_something_has_come(pair):
     descriptor = pair.server.fileno()
     while select.select([descriptor], [], [], 0)[0]:
@@ -309,6 +328,40 @@ sys.stdin.read()
         connection.send(b"are you there?").wait(LONG)
         connection.recv(LONG)
     assert isinstance(caught.value, ConnectionError)
+
+
+def test_several_threads_wait_for_one_delivery_each_as_long_as_it_says():
+    program = """
+import sys, pinnace
+connection = pinnace.connect(sys.argv[1], "direction=duplex", method="xtp")
+connection.send(b"here").wait()
+sys.stdin.read()
+"""
+    with pinnace.listen("127.0.0.1:0", peer_timeout=60) as listener:
+        peer = subprocess.Popen([sys.executable, "-c", program, listener.address], stdin=subprocess.PIPE)
+        connection = listener.accept(LONG)
+        assert connection.recv(LONG) == b"here"
+        # What takes nothing keeps a message under way.
+        os.kill(peer.pid, signal.SIGSTOP)
+        delivery = connection.send(bytes(1000))
+        thread = threading.Thread(target=lambda: delivery.wait(LONG))
+        thread.start()
+        time.sleep(0.2)
+        begin = time.monotonic()
+        with pytest.raises(pinnace.TimeoutError):
+            delivery.wait(timeout=0.2)
+        assert not delivery.done
+        took = time.monotonic() - begin
+
+        async def awaited():
+            return (await delivery).is_whole
+
+        os.kill(peer.pid, signal.SIGCONT)
+        assert asyncio.run(asyncio.wait_for(awaited(), LONG))
+        thread.join()
+        assert 0.15 < took < LONG / 2 and delivery.done and delivery.wait().is_whole
+        peer.stdin.close()
+        assert peer.wait(LONG) == 0
 
 
 def test_what_is_broken_off_does_not_look_complete(pair):

@@ -189,3 +189,49 @@ fn the_native_interfaces_name_both_ends_of_a_link() {
         }
     });
 }
+
+/// Port 7001 of that address: over protocol 36 no system picks one.
+fn port_at(address: &str, interface: &str) -> SocketAddr {
+    let mut at = at(address, interface);
+    at.set_port(7001);
+    at
+}
+
+#[test]
+fn protocol_36_has_an_owner_for_each_link_that_an_address_is_of() {
+    let options = || xtp::Options { carrier: xtp::Carrier::Ip36, ..xtp::Options::default() };
+    let serve = move |tell: mpsc::Sender<u16>| {
+        let bound = port_at(THERE, "wb");
+        let _other = xtp::Endpoint::bind(port_at(THERE, "vb"), &options()).unwrap();
+        let endpoint = xtp::Endpoint::bind(bound, &options()).unwrap();
+        let listener = endpoint.listen(xtp::Services::ALL).unwrap();
+        tell.send(bound.port()).unwrap();
+        let connection = listener.accept_timeout(LONG).unwrap().unwrap().into_connection().unwrap();
+        assert_eq!((connection.peer().ip(), scope(connection.peer())), (HERE.parse().unwrap(), scope(bound)));
+    };
+    apart(serve, |next| {
+        let to = next();
+        let endpoint = xtp::Endpoint::client_of(to, &options()).unwrap();
+        endpoint.connect(to).unwrap().establish().unwrap();
+    });
+}
+
+#[test]
+fn a_stream_over_protocol_36_reaches_an_address_of_one_link() {
+    let options = || qmp::Options { carrier: qmp::Carrier::Ip36, ..qmp::Options::default() };
+    let serve = move |tell: mpsc::Sender<u16>| {
+        let bound = port_at(THERE, "wb");
+        let listener = qmp::Listener::bind(bound, &options()).unwrap();
+        tell.send(bound.port()).unwrap();
+        let stream = listener.accept().unwrap();
+        assert_eq!((stream.way(), scope(stream.peer_addr())), (qmp::Way::Ip36, scope(bound)));
+        stream.set_read_timeout(Some(LONG));
+        assert_eq!(stream.read(&mut [0; 8]).unwrap(), 4);
+    };
+    apart(serve, |next| {
+        let to = next();
+        let stream = qmp::Stream::connect(to, &options()).unwrap();
+        assert_eq!((stream.peer_addr(), scope(stream.local_addr())), (to, scope(to)));
+        (&stream).write_all(b"ahoy").unwrap();
+    });
+}

@@ -2,8 +2,8 @@
 //!
 //! A train leaves by `sendmmsg`, gathered from application memory: the kernel segments nothing that is not TCP or UDP. A
 //! read brings one packet, scattered into application memory; the header that the kernel delivers with a packet of IPv4
-//! lands in the link's own memory in front, so that a plan begins at the transport's header. An address is the host alone:
-//! the port is 0.
+//! lands in the link's own memory in front, so that a plan begins at the transport's header. An address is the host alone,
+//! and the link if it is one of that link alone: the port is 0.
 //!
 //! Always true: while a link lives it is the only one of its network namespace that owns protocol 36 of its address (it
 //! holds the abstract Unix socket `pinnace-ip36-ADDRESS`); nothing is handed up that was not sent to that address, nor, on
@@ -69,7 +69,8 @@ pub struct Ip36Link {
     /// Held as long as the address is ours.
     _name: UnixDatagram,
     family: Family,
-    local: IpAddr,
+    /// At no port; with the number of its interface if it is an address of one link alone.
+    local: SocketAddr,
     /// The only one that this link talks with; the kernel knows it too.
     peer: Option<SocketAddr>,
     path_mtu: PathMtu,
@@ -104,7 +105,8 @@ struct Packet {
     /// Bytes behind the network header.
     bytes: usize,
     source: SocketAddr,
-    destination: IpAddr,
+    /// At no port.
+    destination: SocketAddr,
     ecn: Ecn,
     truncated: bool,
 }
@@ -125,16 +127,26 @@ impl Ip36Link {
     /// A link that owns protocol 36 of the address `local` of this host and hears everybody.
     ///
     /// # Errors
-    /// `InvalidInput` for the unspecified address and for multicast, `AddrInUse` if the address has an owner,
-    /// `PermissionDenied` without `CAP_NET_RAW`; anything that the kernel says of the address.
+    /// `InvalidInput` for the unspecified address, for multicast, and for an address of one link alone (fe80::/10), which
+    /// [`Ip36Link::bind_at`] takes; `AddrInUse` if the address has an owner, `PermissionDenied` without `CAP_NET_RAW`;
+    /// anything that the kernel says of the address.
     pub fn bind(local: IpAddr, options: &Ip36Options) -> io::Result<Self> {
-        let local = local.to_canonical();
+        Self::bind_at(of_host(local), options)
+    }
+
+    /// The same for any address: the scope of one of a link alone (`fe80::1%3`) says of which, and each of its links has an
+    /// owner of its own. The port means nothing.
+    ///
+    /// # Errors
+    /// As [`Ip36Link::bind`].
+    pub fn bind_at(local: SocketAddr, options: &Ip36Options) -> io::Result<Self> {
+        let local = unscoped(host(local));
         check(local, "bind one of this host's addresses (`ip address` lists them)")?;
         let name = own(local)?;
         let family = if local.is_ipv4() { Family::V4 } else { Family::V6 };
         let socket = raw_socket(family)?;
         let fd = socket.as_raw_fd();
-        let to = host_name(of_host(local), family)?;
+        let to = host_name(local, family)?;
         to.bind(fd)?;
         let mut link = Self {
             socket,
@@ -171,16 +183,16 @@ impl Ip36Link {
     /// # Errors
     /// As [`Ip36Link::bind`], and if there is no way to the peer.
     pub fn connect(local: Option<IpAddr>, peer: IpAddr, options: &Ip36Options) -> io::Result<Self> {
-        let peer = peer.to_canonical();
+        let peer = host(of_host(peer));
         check(peer, "name one host as the peer")?;
         let local = match local {
             Some(local) => local,
-            None => route(of_host(peer))?.0,
+            None => route(peer)?.0,
         };
         let mut link = Self::bind(local, options)?;
-        link.to = host_name(of_host(peer), link.family)?;
+        link.to = host_name(peer, link.family)?;
         link.to.connect(link.fd())?;
-        link.peer = Some(of_host(peer));
+        link.peer = Some(peer);
         link.refresh_mtu();
         Ok(link)
     }
@@ -209,7 +221,7 @@ impl Ip36Link {
 
     /// The address that this link owns.
     pub fn local_address(&self) -> IpAddr {
-        self.local
+        self.local.ip()
     }
 
     /// The one peer of a connected link.
@@ -243,7 +255,7 @@ impl Ip36Link {
     fn refresh_mtu(&mut self) {
         let mtu = match self.peer {
             Some(_) => mtu_of(self.fd(), self.family != Family::V6),
-            None if self.local.is_loopback() => Some(65_536),
+            None if self.local.ip().is_loopback() => Some(65_536),
             None => None,
         };
         self.max_datagram = self.payload(mtu.unwrap_or(ASSUMED_MTU));
@@ -351,7 +363,7 @@ impl Ip36Link {
                 }
                 _ => {
                     if let (Some(packet), Some(to)) = (&mut packet, sys::destination(level, kind, value)) {
-                        packet.destination = to.ip();
+                        packet.destination = to;
                     }
                 }
             }
@@ -377,7 +389,7 @@ impl Incoming {
         Some(Packet {
             bytes: bytes - head.len,
             source: of_host(head.source),
-            destination: head.destination,
+            destination: of_host(head.destination),
             ecn: head.ecn,
             truncated,
         })
@@ -498,7 +510,7 @@ impl Link for Ip36Link {
             let read = Received {
                 bytes: packet.bytes,
                 segment: packet.bytes,
-                meta: RxMeta { source, destination: Some(of_host(packet.destination).into()), ecn: packet.ecn },
+                meta: RxMeta { source, destination: Some(packet.destination.into()), ecn: packet.ecn },
                 truncated: packet.truncated,
             };
             self.counters.count_read(&read);
@@ -551,16 +563,37 @@ fn invalid(what: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, what.into())
 }
 
+/// Only an address of one link alone says of which: the kernel names all others without.
+fn unscoped(host: SocketAddr) -> SocketAddr {
+    match host {
+        SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() => host,
+        _ => of_host(host.ip()),
+    }
+}
+
 /// One process owns protocol 36 of an address, so it must be one address.
-fn check(ip: IpAddr, advice: &str) -> io::Result<()> {
+fn check(host: SocketAddr, advice: &str) -> io::Result<()> {
+    let ip = host.ip();
     if ip.is_unspecified() || ip.is_multicast() {
         return Err(invalid(format!("IP protocol 36 is owned address by address, and {ip} is not one host: {advice}")));
+    }
+    if let SocketAddr::V6(v6) = host
+        && v6.ip().is_unicast_link_local()
+        && v6.scope_id() == 0
+    {
+        let why =
+            format!("{ip} is an address of one link alone, and may be one of each: say of which, as {ip}%INTERFACE");
+        return Err(invalid(why));
     }
     Ok(())
 }
 
 /// Takes the name that stands for protocol 36 of `local` in this network namespace.
-fn own(local: IpAddr) -> io::Result<UnixDatagram> {
+fn own(local: SocketAddr) -> io::Result<UnixDatagram> {
+    let local = match local {
+        SocketAddr::V6(v6) if v6.scope_id() != 0 => format!("{}%{}", v6.ip(), v6.scope_id()),
+        _ => local.ip().to_string(),
+    };
     let name = format!("pinnace-ip36-{local}");
     let address = UnixAddress::from_abstract_name(&name)?;
     UnixDatagram::bind_addr(&address).map_err(|error| match error.kind() {

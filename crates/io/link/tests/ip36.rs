@@ -266,8 +266,36 @@ fn what_is_not_one_host_is_refused() {
         let error = Ip36Link::connect(None, ip(text), &Ip36Options::default()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
     }
+    let without_link = Ip36Link::bind(ip("fe80::1"), &Ip36Options::default()).unwrap_err();
+    assert_eq!(without_link.kind(), ErrorKind::InvalidInput);
+    assert!(without_link.to_string().contains("fe80::1%INTERFACE"), "{without_link}");
     let mixed = Ip36Link::connect(Some(ip(V4[0])), ip("::1"), &Ip36Options::default()).unwrap_err();
     assert!(matches!(mixed.kind(), ErrorKind::InvalidInput | ErrorKind::PermissionDenied), "{mixed}");
+}
+
+#[test]
+fn an_address_of_one_link_has_an_owner_for_each_link() {
+    if !namespace() {
+        return;
+    }
+    assert!(run("link add va index 61 type veth peer name vb index 62"));
+    for device in ["va", "vb"] {
+        assert!(
+            run(&format!("link set {device} addrgenmode none"))
+                && run(&format!("addr add fe80::7/64 dev {device} nodad"))
+        );
+        assert!(run(&format!("link set {device} up")));
+    }
+    let bind = |text: &str| Ip36Link::bind_at(text.parse().unwrap(), &Ip36Options::default());
+    let mut link = soon(|| bind("[fe80::7%61]:0"));
+    assert_eq!(bind("[fe80::7%61]:7001").unwrap_err().kind(), ErrorKind::AddrInUse);
+    let _other = soon(|| bind("[fe80::7%62]:0"));
+    // To itself: the link is part of where packets come from and go to.
+    let own: SocketAddr = "[fe80::7%61]:0".parse().unwrap();
+    send_bytes(&mut link, own.into(), b"ahoy", Ecn::NotCapable);
+    assert!(has_something_within(&link, 2000));
+    let (bytes, Received { meta, .. }) = receive_bytes(&mut link).unwrap();
+    assert_eq!((&bytes[..], meta.source, meta.destination), (&b"ahoy"[..], own.into(), Some(own.into())));
 }
 
 #[test]

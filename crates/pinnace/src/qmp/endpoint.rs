@@ -2,6 +2,7 @@
 
 use super::owned::{self, Place};
 use super::{Carrier, EtherAddress, Listener, Options, Pool, Stream, Way};
+use crate::network::host_of;
 use crate::xtp;
 use crate::xtp::qmp::{interface_of, ipv4_of, way_to};
 use pinnace_link::Link;
@@ -32,7 +33,7 @@ impl Endpoint {
         let address = address.to_socket_addrs()?.next().ok_or_else(none)?;
         let place = match options.carrier {
             Carrier::Udp | Carrier::SharedMemory => None,
-            Carrier::Ip36 => Some(Place::Host(address.ip().to_canonical())),
+            Carrier::Ip36 => Some(Place::Host(host_of(address))),
             Carrier::Ether => Some(Place::Interface(interface_of(address.ip())?)),
         };
         owned::get(place, || Ok(Self::of(xtp::Endpoint::bind_qmp(address, options)?, options)))
@@ -49,8 +50,7 @@ impl Endpoint {
         if matches!(options.carrier, Carrier::Udp | Carrier::SharedMemory) {
             return Ok(Self::of(xtp::Endpoint::client_of_qmp(peer, options)?, options));
         }
-        let (local, interface) = way_to(peer.ip(), &options.carrier)?;
-        let local = SocketAddr::new(local, 0);
+        let (local, interface) = way_to(peer, &options.carrier)?;
         match interface {
             Some(interface) => Self::on_interface(&interface, local, options),
             None => Self::bind(local, options),

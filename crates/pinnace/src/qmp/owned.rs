@@ -4,7 +4,7 @@
 use super::{Endpoint, Options};
 use crate::xtp::qmp::WeakEndpoint;
 use std::io;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,8 +13,8 @@ use std::{process, thread};
 /// What is owned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// Protocol 36 on an address of this host.
-    Host(IpAddr),
+    /// Protocol 36 on an address of this host, at no port.
+    Host(SocketAddr),
     /// Ethernet on an interface.
     Interface(String),
 }

@@ -90,7 +90,7 @@ pub(super) fn bind(address: SocketAddr, options: &Options) -> Result<Bound, Erro
             Ok(Bound { link, path, local, peer: None, names: Names::Sockets, warnings })
         }
         Carrier::Ip36 => {
-            let link = Ip36Link::bind(address.ip(), &options.ip36()).map_err(failed)?;
+            let link = Ip36Link::bind_at(address, &options.ip36()).map_err(failed)?;
             let path = Path {
                 datagram: link.max_datagram(),
                 receive_buffer: Some(link.receive_buffer_bytes()),

@@ -142,13 +142,13 @@ impl Endpoint {
 }
 
 /// The address of this host that `peer` is reached from, over this carrier; for Ethernet also the interface.
-pub(crate) fn way_to(peer: IpAddr, carrier: &qmp::Carrier) -> Result<(IpAddr, Option<String>), Error> {
+pub(crate) fn way_to(peer: SocketAddr, carrier: &qmp::Carrier) -> Result<(SocketAddr, Option<String>), Error> {
     if *carrier == qmp::Carrier::Ether {
-        let found = ether::find(peer)?;
-        return Ok((found.local, Some(found.name)));
+        let found = ether::find(peer.ip())?;
+        return Ok((SocketAddr::new(found.local, 0), Some(found.name)));
     }
-    let local = crate::network::route((peer, 0).into());
-    Ok((local.map_err(|error| Error::io(format!("cannot reach {peer}"), error))?.ip(), None))
+    let local = crate::network::route(peer);
+    Ok((local.map_err(|error| Error::io(format!("cannot reach {}", peer.ip()), error))?, None))
 }
 
 /// The interface of this host that has this address.

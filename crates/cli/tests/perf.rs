@@ -1,4 +1,5 @@
 //! `pinnace perf` and `pinnace ping`, as a user runs them.
+#![allow(clippy::print_stderr, reason = "a test that is left out says so")]
 
 use serde_json::Value;
 use std::process::{Command, Output};
@@ -149,6 +150,39 @@ fn ping_reaches_a_peer_that_listens_and_says_what_is_missing_where_none_does() {
     let output = ping();
     assert_eq!(output.status.code(), Some(3), "{}", said(&output));
     assert!(said(&output).contains("pinnace ping --listen"), "{}", said(&output));
+}
+
+/// Two hosts with a link between them, whose ends have other numbers here than there, and addresses of that link alone.
+const LINK: &str = r#"
+unshare -n sleep 100 &
+far=$!
+trap 'kill $listener $far 2> /dev/null || true' EXIT
+while [ "$(readlink /proc/$far/ns/net)" = "$(readlink /proc/$$/ns/net)" ]; do sleep 0.02; done
+there="nsenter -t $far -n"
+ip link add va index 61 type veth peer name vb index 71 netns $far || exit 77
+up='ip link set lo up && ip link set $0 addrgenmode none && ip addr add $1/64 dev $0 nodad && ip link set $0 up'
+sh -c "$up" va fe80::a && $there sh -c "$up" vb fe80::b || exit 77
+$there "$PINNACE" ping --json --listen '[fe80::b%vb]:0' > "$FOLDER/said" &
+listener=$!
+while ! grep -q listening "$FOLDER/said"; do sleep 0.02; done
+port=$(sed 's/.*]:\([0-9]*\)".*/\1/' "$FOLDER/said")
+"$PINNACE" ping --json --sizes 16 --count 20 --rounds 1 --to "[fe80::b%va]:$port" --against tcp,xtp,qmp,a1,service
+"#;
+
+#[test]
+fn ping_reaches_an_address_of_one_link_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new("unshare");
+    command.args(["-n", "timeout", "90", "sh", "-c", LINK]).env("PINNACE", env!("CARGO_BIN_EXE_pinnace"));
+    let output = match command.env("FOLDER", folder.path()).output() {
+        Ok(output) if output.status.code() != Some(77) && !said(&output).contains("unshare failed") => output,
+        _ => return eprintln!("left out: needs a network namespace and ip"),
+    };
+    let objects = objects(&output);
+    for transport in ["tcp", "zcrp", "xtp", "qmp", "a1", "service"] {
+        let measured = objects.iter().any(|object| object["transport"] == transport && object["count"] == 20);
+        assert!(measured, "{transport}: {objects:?} {}", said(&output));
+    }
 }
 
 #[test]

@@ -112,7 +112,7 @@ fn connecting(job: &Job) -> Result<(Socket, SocketAddr, Qos), Failure> {
 /// A socket that others reach, and where.
 fn listening(job: &Job) -> Result<(Socket, SocketAddr), Failure> {
     let qos = Qos { send_average: 0, send_burst: 0, ..record(job) };
-    let socket = Socket::bind_with((job.bind, 0), qos, &options(job))?;
+    let socket = Socket::bind_with(job.at(0), qos, &options(job))?;
     socket.listen(1)?;
     let address = socket.local_addr();
     Ok((socket, address))

@@ -73,6 +73,15 @@ impl Host {
         Self { namespace: Some(namespace), remote: None }
     }
 
+    /// The address of a worker there, as it is reached from here: one of a link alone is of that through which we know the
+    /// host, which has a number of its own at each end.
+    pub(crate) fn seen_at(&self, mut address: SocketAddr) -> SocketAddr {
+        if let (SocketAddr::V6(address), Some(SocketAddr::V6(remote))) = (&mut address, self.remote) {
+            address.set_scope_id(remote.scope_id());
+        }
+        address
+    }
+
     /// The command that runs a worker there.
     pub(crate) fn command(&self) -> Result<Command, Error> {
         let program = std::env::current_exe().map_err(|error| Error::io("cannot find my own program", &error))?;

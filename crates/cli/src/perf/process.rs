@@ -163,7 +163,7 @@ impl Pair {
     pub(crate) fn start(network: &Network, job: &Job, listening: Role, connecting: Role) -> Result<Self, Trouble> {
         let job = |role, bind, peer| Job { role, bind, peer, ..job.clone() };
         let listening = Worker::start(&network.far, &job(listening, network.address, None))?;
-        let peer = listening.address;
+        let peer = listening.address.map(|address| network.far.seen_at(address));
         let connecting = Worker::start(&network.near, &job(connecting, network.near_address, peer))?;
         Ok(Self { listening, connecting, patience: network.patience })
     }

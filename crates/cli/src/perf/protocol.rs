@@ -8,7 +8,7 @@ use crate::vrp::{ContractArgs, Packets};
 use pinnace::service::Method;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -160,6 +160,9 @@ pub(crate) struct Job {
     pub(crate) cluster: bool,
     /// Where to listen, for receivers and pongs.
     pub(crate) bind: IpAddr,
+    /// The number of the interface, if that is an address of one link alone.
+    #[serde(default)]
+    pub(crate) zone: u32,
     /// Where to connect to, for the others.
     pub(crate) peer: Option<SocketAddr>,
     /// What may be lost, where a transport has a say in that.
@@ -271,6 +274,7 @@ impl Job {
             busy_poll: 0,
             cluster: path != super::Path::Lo,
             bind: IpAddr::from([127, 0, 0, 1]),
+            zone: 0,
             peer: None,
             contract: ContractArgs::default(),
             packets: Packets::default(),
@@ -282,6 +286,13 @@ impl Job {
             udp: None,
             daemon: None,
             fragment: false,
+        }
+    }
+    /// Where to listen, at this port.
+    pub(crate) fn at(&self, port: u16) -> SocketAddr {
+        match self.bind {
+            IpAddr::V4(ip) => (ip, port).into(),
+            IpAddr::V6(ip) => SocketAddrV6::new(ip, port, 0, self.zone).into(),
         }
     }
 }

@@ -189,7 +189,7 @@ impl Accepting {
         let wire = job.qmp.wire;
         let port = if wire.link.is_raw() { PORT } else { 0 };
         let opening = |error| Failure::Unavailable(wire.opening(&error).message);
-        let endpoint = Endpoint::bind((job.bind, port), &options(job)?).map_err(opening)?;
+        let endpoint = Endpoint::bind(job.at(port), &options(job)?).map_err(opening)?;
         let port = if port == 0 { endpoint.local_addr().port() } else { port };
         let listener = endpoint.listen(port).map_err(opening)?;
         let address = listener.local_addr();

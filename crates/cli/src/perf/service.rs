@@ -84,7 +84,7 @@ struct Here {
 
 impl Here {
     fn listen(job: &Job) -> Result<(Self, std::net::SocketAddr), Failure> {
-        let endpoint = Endpoint::bind_with((job.bind, 0), &options(job, None))?;
+        let endpoint = Endpoint::bind_with(job.at(0), &options(job, None))?;
         // What a client says of the network is believed only if this end says so as well.
         let most = if job.cluster { Service::new().path(PathClass::Cluster) } else { Service::new() };
         let listener = endpoint.listen(&most)?;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const BATCH: usize = 256 << 10;
 
 fn socket(job: &Job) -> Result<Socket, Failure> {
-    let address = SocketAddr::new(job.bind, 0);
+    let address = job.at(0);
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     let congestion = match &job.transport {
         Transport::Tcp(congestion) => congestion.as_deref(),
@@ -39,7 +39,7 @@ fn unavailable(congestion: &str, error: &io::Error) -> Failure {
 
 fn listen(job: &Job) -> Result<(TcpListener, SocketAddr), Failure> {
     let socket = socket(job)?;
-    socket.bind(&SocketAddr::new(job.bind, 0).into())?;
+    socket.bind(&job.at(0).into())?;
     socket.listen(1)?;
     let listener = TcpListener::from(socket);
     let address = listener.local_addr()?;

@@ -107,7 +107,7 @@ struct Receiver {
 }
 
 pub(super) fn receiver(job: &Job) -> Result<Opened, Failure> {
-    let socket = UdpSocket::bind((job.bind, 0))?;
+    let socket = UdpSocket::bind(job.at(0))?;
     set_up(job, &socket)?;
     let address = socket.local_addr()?;
     let socket = Socket::new(job, socket, Duration::from_secs(5))?;
@@ -212,7 +212,7 @@ pub(super) fn sender(job: &Job) -> Result<Opened, Failure> {
         }
     };
     drop(link);
-    let socket = UdpSocket::bind(SocketAddr::new(job.bind, 0))?;
+    let socket = UdpSocket::bind(job.at(0))?;
     socket.connect(peer)?;
     set_up(job, &socket)?;
     if trains.train > trains.unit {

@@ -105,7 +105,7 @@ struct Receiver {
 }
 
 pub(super) fn receiver(job: &Job) -> Result<Opened, Failure> {
-    let receiver = vrp::Receiver::bind((job.bind, 0), &options(job))?;
+    let receiver = vrp::Receiver::bind(job.at(0), &options(job))?;
     let address = receiver.local_addr();
     Ok((Box::new(Receiver { receiver, size: job.size }), Some(address)))
 }

@@ -151,7 +151,7 @@ fn block(job: &Job, endpoint: &Endpoint) -> ControlBlock {
 /// An endpoint that others reach, and where.
 fn listening(job: &Job) -> Result<(Listener, Endpoint, SocketAddr), Failure> {
     let port = if job.xtp.wire.link == LinkName::Ip36 { PORT } else { 0 };
-    let endpoint = Endpoint::bind((job.bind, port), &options(job)).map_err(|error| opening(job, error))?;
+    let endpoint = Endpoint::bind(job.at(port), &options(job)).map_err(|error| opening(job, error))?;
     let listener = endpoint.listen_on(endpoint.local_addr().port(), Services::ALL, block(job, &endpoint))?;
     let address = listener.local_addr();
     Ok((listener, endpoint, address))

@@ -124,7 +124,7 @@ struct Receiver {
 pub(super) fn receiver(job: &Job) -> Result<Opened, Failure> {
     let free = messages(job, job.depth);
     let resident = resident().map(|(now, _)| now);
-    let listener = Listener::bind((job.bind, 0), &options(job))?;
+    let listener = Listener::bind(job.at(0), &options(job))?;
     let address = listener.local_addr()?;
     Ok((Box::new(Receiver { listener: Some(listener), receiver: None, free, resident }), Some(address)))
 }
@@ -225,7 +225,7 @@ struct Pong {
 }
 
 pub(super) fn pong(job: &Job) -> Result<Opened, Failure> {
-    let listener = Listener::bind((job.bind, 0), &options(job))?;
+    let listener = Listener::bind(job.at(0), &options(job))?;
     let address = listener.local_addr()?;
     let spare = messages(job, AHEAD);
     Ok((Box::new(Pong { job: job.clone(), listener: Some(listener), duplex: None, spare }), Some(address)))

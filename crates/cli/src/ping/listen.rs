@@ -8,7 +8,7 @@ use crate::interrupt;
 use crate::output::Output;
 use crate::perf::{Host, Job, Role};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -77,7 +77,11 @@ fn serve(stream: &TcpStream) -> Result<(), Error> {
         return Err(Error::usage("it asked for something else than pings, or for very large ones"));
     }
     // The peer cannot know how this host is called; what it connected to is reachable.
-    let job = Job { bind: stream.local_addr().map_err(failed)?.ip(), peer: None, busy_poll: 0, ..job };
+    let (local, zone) = match stream.local_addr().map_err(failed)? {
+        SocketAddr::V4(local) => (IpAddr::from(*local.ip()), 0),
+        SocketAddr::V6(local) => (IpAddr::from(*local.ip()), local.scope_id()),
+    };
+    let job = Job { bind: local, zone, peer: None, busy_poll: 0, ..job };
     let mut child = Host::default()
         .command()?
         .stdin(Stdio::piped())

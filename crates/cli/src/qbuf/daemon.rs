@@ -4,9 +4,12 @@ use crate::exit::Error;
 use crate::output::Output;
 use crate::units::count_of;
 use pinnace::daemon::{ClientStatistics, Totals, statistics};
+use rustix::io::Errno;
 use serde::Serialize;
 use std::fmt::Write as _;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
+use std::{fs, io};
 
 /// A daemon as JSON.
 #[derive(Serialize)]
@@ -49,11 +52,43 @@ struct ClientLine {
 
 /// Asks the daemon at a socket, and prints what it says.
 pub(super) fn print(socket: &Path, output: &Output) -> Result<(), Error> {
-    let statistics = statistics(socket)
-        .map_err(|error| Error::io(format_args!("no daemon answers at {}", socket.display()), &error))?;
+    let statistics = statistics(socket).map_err(|error| refused(socket, &error))?;
     let line = line(socket, &statistics.totals, &statistics.clients);
     output.result(text(&line), &line);
     Ok(())
+}
+
+/// Why there is no answer.
+fn refused(socket: &Path, error: &io::Error) -> Error {
+    let at = socket.display();
+    let which = "name the socket that `pinnace daemon` says it serves at";
+    let is_other = || fs::metadata(socket).is_ok_and(|it| !it.file_type().is_socket());
+    match (Errno::from_io_error(error), error.kind()) {
+        // This is what connecting to a file of another kind is answered, too.
+        (Some(Errno::CONNREFUSED), _) if is_other() => Error::usage(format!("{at} is no socket: {which}")),
+        (Some(Errno::NOENT | Errno::CONNREFUSED), _) => {
+            Error::peer_gone(format!("no daemon serves at {at}: start `pinnace daemon --socket {at}`, or {which}"))
+        }
+        (Some(Errno::ACCESS), _) => Error::failed(format!(
+            "this user may not use the daemon at {at}: run the command as the user that runs it, or as root"
+        )),
+        (Some(Errno::NOTDIR), _) => Error::usage(format!("{at} leads through what is no folder: {which}")),
+        (Some(Errno::NAMETOOLONG), _) => {
+            Error::usage(format!("{at} is too long: a socket's path has at most 107 bytes"))
+        }
+        (Some(Errno::PROTOTYPE), _) | (_, io::ErrorKind::InvalidData) => {
+            Error::usage(format!("{at} is the socket of another program: {which}"))
+        }
+        (Some(Errno::CONNRESET | Errno::PIPE), _) | (_, io::ErrorKind::NotConnected) => {
+            Error::peer_gone(format!("the daemon at {at} has ended; run the command again when it is back"))
+        }
+        (_, io::ErrorKind::TimedOut) => Error::peer_gone(format!(
+            "the daemon at {at} does not answer: continue it if it is stopped, or end it and start it anew"
+        )),
+        (Some(_), _) => Error::io(format_args!("cannot ask the daemon at {at}"), error),
+        // In its own words.
+        (None, _) => Error::failed(format!("the daemon at {at} does not serve this command: {error}")),
+    }
 }
 
 fn line<'a>(socket: &'a Path, totals: &Totals, clients: &[ClientStatistics]) -> DaemonLine<'a> {

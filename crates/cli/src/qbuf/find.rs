@@ -4,6 +4,7 @@ use crate::exit::Error;
 use pinnace_qbuf::{Pool, PoolError};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -45,7 +46,7 @@ pub(super) fn pools(only: Option<u32>) -> Result<Vec<Found>, Error> {
             Ok(descriptors) => descriptors,
             // It may be another user's, or have ended; but one that was asked for has to be there.
             Err(error) if only.is_some() => {
-                return Err(Error::io(format_args!("cannot look at process {pid}"), &error));
+                return Err(unseen(pid, &error));
             }
             Err(_) => continue,
         };
@@ -67,6 +68,17 @@ pub(super) fn pools(only: Option<u32>) -> Result<Vec<Found>, Error> {
         }
     }
     Ok(found)
+}
+
+/// Why a process cannot be looked at.
+fn unseen(pid: u32, error: &io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::NotFound => Error::failed(format!("there is no process {pid}: it has ended, or never was")),
+        io::ErrorKind::PermissionDenied => Error::failed(format!(
+            "this user may not look at process {pid}, which is another's: run the command as its user, or as root"
+        )),
+        _ => Error::io(format_args!("cannot look at process {pid}"), error),
+    }
 }
 
 fn name(pid: u32) -> String {

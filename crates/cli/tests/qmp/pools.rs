@@ -62,6 +62,7 @@ fn where_no_pool_is_that_is_said() {
     let output = run(&["qbuf", "stat", "--pid", "4194304"]);
     let error = text(&output.stderr);
     assert_eq!((output.status.code(), error.lines().count()), (Some(1), 1), "{error}");
+    assert!(error.contains("no process 4194304"), "{error}");
 }
 
 #[test]
@@ -90,7 +91,85 @@ fn a_daemon_is_asked_for_its_figures() {
     drop((qbuf, client));
     daemon.stop();
     serving.join().unwrap().unwrap();
-    let output = run(&["qbuf", "stat", "--daemon", socket.to_str().unwrap()]);
+    drop(daemon);
+    // It has left nothing behind.
+    refused(socket.to_str().unwrap(), 3, "start `pinnace daemon --socket");
+}
+
+/// Asks a daemon that does not answer, and sees that it is said why, in both ways.
+fn refused(socket: &str, exit: i32, part: &str) {
+    let output = run(&["qbuf", "stat", "--daemon", socket]);
     let error = text(&output.stderr);
-    assert_eq!((output.status.code(), error.lines().count()), (Some(1), 1), "{error}");
+    assert_eq!((output.status.code(), error.lines().count()), (Some(exit), 1), "{error}");
+    assert!(error.starts_with("pinnace: ") && error.contains(socket) && error.contains(part), "{error}");
+    let output = run(&["qbuf", "stat", "--json", "--daemon", socket]);
+    let error = text(&output.stderr);
+    assert_eq!((output.status.code(), text(&output.stdout), error.lines().count()), (Some(exit), String::new(), 1));
+    let object: Value = serde_json::from_str(&error).expect("an object");
+    assert!(object["exit"] == exit && object["error"].as_str().is_some_and(|why| why.contains(part)), "{object}");
+}
+
+#[test]
+fn where_no_daemon_answers_that_is_said() {
+    use std::os::unix::net::{UnixDatagram, UnixListener};
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    refused(&path("absent"), 3, "start `pinnace daemon --socket");
+    refused(&path(&"long".repeat(50)), 2, "too long");
+    std::fs::write(path("file"), "a file").unwrap();
+    for other in [path("file"), path("")] {
+        refused(&other, 2, "is no socket");
+    }
+    // A killed one leaves its socket behind.
+    drop(daemon_socket(&path("left")));
+    refused(&path("left"), 3, "start `pinnace daemon --socket");
+    // Sockets of other programs.
+    let _streams = UnixListener::bind(path("streams")).unwrap();
+    let _datagrams = UnixDatagram::bind(path("datagrams")).unwrap();
+    for other in ["streams", "datagrams"] {
+        refused(&path(other), 2, "another program");
+    }
+    // One that does not answer.
+    let _silent = daemon_socket(&path("silent"));
+    refused(&path("silent"), 3, "does not answer");
+}
+
+#[test]
+fn without_the_right_that_is_said() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("daemon.sock");
+    let _daemon = daemon_socket(socket.to_str().unwrap());
+    let everybody = |mode| std::fs::Permissions::from_mode(mode);
+    std::fs::set_permissions(folder.path(), everybody(0o755)).unwrap();
+    std::fs::set_permissions(&socket, everybody(0o600)).unwrap();
+    let pool = Pool::create(&PoolOptions::default()).unwrap();
+    let mine = std::process::id().to_string();
+    let program = folder.path().join("pinnace");
+    std::fs::copy(env!("CARGO_BIN_EXE_pinnace"), &program).unwrap();
+    for (args, part) in [
+        (["--daemon", socket.to_str().unwrap()], "as the user that runs it, or as root"),
+        (["--pid", &mine], "as its user, or as root"),
+    ] {
+        // Somebody else, which only root can become.
+        let mut nobody = std::process::Command::new("setpriv");
+        nobody.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&program).args(["qbuf", "stat"]);
+        let output = match nobody.args(args).output() {
+            Ok(output) if !text(&output.stderr).starts_with("setpriv") => output,
+            _ => return eprintln!("left out: needs root, to become somebody else, and setpriv (util-linux)"),
+        };
+        let error = text(&output.stderr);
+        assert_eq!((output.status.code(), error.lines().count()), (Some(1), 1), "{error}");
+        assert!(error.contains(part), "{error}");
+    }
+    drop(pool);
+}
+
+/// A socket as a daemon's, at which nobody answers.
+fn daemon_socket(path: &str) -> std::os::fd::OwnedFd {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, listen, socket};
+    let made = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+    bind(&made, &SocketAddrUnix::new(path).unwrap()).unwrap();
+    listen(&made, 4).unwrap();
+    made
 }

@@ -2,8 +2,10 @@
 
 mod common;
 
-use common::{run, text};
+use common::{pinnace, run, text, wait};
+use std::io::Read;
 use std::net::UdpSocket;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 #[test]
@@ -35,5 +37,19 @@ fn a_closed_port_is_reported_at_once() {
         let last = error.lines().last().unwrap_or_default();
         let is_told = last.contains("nobody") && last.contains(to) && last.contains(&format!("`pinnace {listener}`"));
         assert!(is_told, "{args:?}: {error}");
+    }
+}
+
+#[test]
+fn an_address_that_does_not_exist_is_reported_before_the_input_ends() {
+    for protocol in ["zcrp", "vrp"] {
+        let mut command = pinnace(&[protocol, "send", "-", "[fe80::1%none-such]:7001"]);
+        let mut sending = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
+        let input = sending.stdin.take();
+        assert_eq!(wait(&mut sending), Some(1), "{protocol}");
+        let mut error = String::new();
+        sending.stderr.take().unwrap().read_to_string(&mut error).unwrap();
+        assert!(error.contains("no interface none-such") && error.lines().count() == 1, "{protocol}: {error}");
+        drop(input);
     }
 }

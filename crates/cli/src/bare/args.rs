@@ -2,11 +2,15 @@
 
 use super::Content;
 use super::content::places;
-use crate::content::Source;
 use crate::exit::Error;
 use crate::transport;
 use clap::Args;
 use std::path::PathBuf;
+
+/// The help's words on standard input, where the protocol names the length of a message first.
+pub(crate) const WHOLE: &str = "\
+Standard input is read to its end before anything is sent: that nobody listens is not noticed before. `pinnace connect` sends \
+as it reads.";
 
 /// What a sender sends, and where to.
 #[derive(Debug, Args)]
@@ -40,12 +44,6 @@ impl What {
             return Err(Error::usage("--count: standard input can be read only once"));
         }
         Ok((content, to))
-    }
-
-    /// The same for a protocol that names the length first: standard input is read to its end.
-    pub(crate) fn measured(&self, what: &str) -> Result<(Source, String), Error> {
-        let (content, to) = self.open(what)?;
-        Ok((content.measured()?, to))
     }
 }
 

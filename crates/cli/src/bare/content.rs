@@ -71,7 +71,7 @@ impl Content {
         }
     }
 
-    /// The same, of a length that is known now.
+    /// The same, of a length that is known now: standard input is read to its end.
     pub(crate) fn measured(mut self) -> Result<Source, Error> {
         match self {
             Self::Known(source) => Ok(source),

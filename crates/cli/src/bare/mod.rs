@@ -6,7 +6,7 @@ mod content;
 mod crew;
 mod presence;
 
-pub(crate) use args::{Local, What};
+pub(crate) use args::{Local, WHOLE, What};
 pub(crate) use content::Content;
 pub(crate) use crew::{Crew, KEPT, begin};
 pub(crate) use presence::{Presence, nobody};

@@ -2,7 +2,7 @@
 
 use super::{ContractArgs, Line, Packets, Transport, lost, sha256};
 use crate::address::resolve;
-use crate::bare::{Presence, What, one_line, pairs};
+use crate::bare::{Presence, WHOLE, What, one_line, pairs};
 use crate::content::{DATA, Source};
 use crate::exit::Error;
 use crate::interrupt;
@@ -22,7 +22,7 @@ Examples:
 
 /// Arguments of `pinnace vrp send`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = format!("{EXAMPLES}\n\n{DATA}"), override_usage = "pinnace vrp send [OPTIONS] FILE|- HOST:PORT\n       \
+#[command(after_help = format!("{EXAMPLES}\n\n{WHOLE}\n\n{DATA}"), override_usage = "pinnace vrp send [OPTIONS] FILE|- HOST:PORT\n       \
     pinnace vrp send [OPTIONS] --size BYTES --to HOST:PORT")]
 pub(super) struct Args {
     #[command(flatten)]
@@ -62,10 +62,12 @@ struct Done {
 }
 
 pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
-    let (source, to) = args.what.measured("a VRP frame")?;
+    let (content, to) = args.what.open("a VRP frame")?;
+    // Before standard input is read, which may take any time: an address that leads nowhere is known at once.
+    let sender = Sender::connect(resolve(&to)?, &args.options())?;
+    let source = content.measured()?;
     let contract = args.contract.contract(source.len() as u64)?;
     interrupt::install();
-    let sender = Sender::connect(resolve(&to)?, &args.options())?;
     let peer = Peer { sender, to, timeout: args.transport.timeout };
     let mut done = Done { event: "done", ..Done::default() };
     let begun = Instant::now();

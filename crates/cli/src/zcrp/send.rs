@@ -2,7 +2,7 @@
 
 use super::Tally;
 use crate::address::resolve;
-use crate::bare::{Presence, What, one_line, summary};
+use crate::bare::{Presence, WHOLE, What, one_line, summary};
 use crate::content::DATA;
 use crate::exit::Error;
 use crate::interrupt;
@@ -26,7 +26,7 @@ Examples:
 
 /// Arguments of `pinnace zcrp send`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = format!("{EXAMPLES}\n\n{DATA}"), override_usage = "pinnace zcrp send [OPTIONS] FILE|- HOST:PORT\n       \
+#[command(after_help = format!("{EXAMPLES}\n\n{WHOLE}\n\n{DATA}"), override_usage = "pinnace zcrp send [OPTIONS] FILE|- HOST:PORT\n       \
     pinnace zcrp send [OPTIONS] --size BYTES --to HOST:PORT")]
 pub(super) struct Args {
     #[command(flatten)]
@@ -56,9 +56,11 @@ impl Done {
 }
 
 pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
-    let (source, to) = args.what.measured("a ZCRP message")?;
-    interrupt::install();
+    let (content, to) = args.what.open("a ZCRP message")?;
+    // Before standard input is read, which may take any time: an address that leads nowhere is known at once.
     let sender = Sender::connect(resolve(&to)?, &args.transport.options())?;
+    let source = content.measured()?;
+    interrupt::install();
     let failed = |error| args.transport.error(&to, error);
     let ahead = (AHEAD_BYTES / source.len().max(1)).clamp(1, AHEAD);
     let begun = Instant::now();

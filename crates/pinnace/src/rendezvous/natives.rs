@@ -21,6 +21,31 @@ use std::time::{Duration, Instant};
 /// Reads of a socket before others have their turn.
 pub(super) const MOST_READS: usize = 64;
 
+/// Counts what brings nobody, for a task that waits for somebody.
+#[derive(Default)]
+struct Strangers(usize);
+
+impl Strangers {
+    /// One more. Lets others have their turn after [`MOST_READS`]: who floods a socket must hold up neither the thread nor the
+    /// time at which the task is given up.
+    async fn pass(&mut self) {
+        self.0 += 1;
+        if !self.0.is_multiple_of(MOST_READS) {
+            return;
+        }
+        let mut has_waited = false;
+        poll_fn(|context| {
+            if has_waited {
+                return Poll::Ready(());
+            }
+            has_waited = true;
+            context.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
 /// What has come of a task.
 pub(super) enum Done {
     /// Somebody has come to a method's socket, and has not said who it is.
@@ -86,6 +111,7 @@ impl Native {
     pub(super) fn accept(&self, longest: u64) -> impl Future<Output = Done> + Send + 'static {
         let listener = self.listener.clone();
         async move {
+            let mut strangers = Strangers::default();
             match listener {
                 Listener::Xtp(listener) => loop {
                     match listener.accept_async().await {
@@ -94,7 +120,7 @@ impl Native {
                             return Done::Come(Box::new(Carrier::Xtp(Xtp::new(connection))), peer);
                         }
                         // Not what a connection begins with.
-                        Ok(_) => {}
+                        Ok(_) => strangers.pass().await,
                         Err(_) => return Done::Failed,
                     }
                 },
@@ -226,6 +252,7 @@ async fn open_vrp(
     agreed: &Agreed,
     settings: &vrp::Options,
 ) -> Result<(Carrier, Control, SocketAddr), Error> {
+    let mut strangers = Strangers::default();
     let (control, peer, number) = loop {
         let frame = receiver.recv_async().await?;
         if let Ok(control) = Control::parse(&frame, Some(agreed.nonce))
@@ -233,6 +260,9 @@ async fn open_vrp(
         {
             break (control, frame.source(), frame.number());
         }
+        // Its memory is free before others have their turn.
+        drop(frame);
+        strangers.pass().await;
     };
     let mut ways = Ways { back: Some(receiver), ..Ways::default() };
     if is_duplex(&agreed.service) && control.port != 0 {
@@ -280,6 +310,7 @@ pub(super) fn a1(
     let &Agreed { client, nonce, .. } = agreed;
     let mut unopened = Unopened(Some(socket));
     let future = async move {
+        let mut strangers = Strangers::default();
         loop {
             let Some(socket) = &unopened.0 else { return Done::Failed };
             let Ok(connection) = socket.accept_async().await else { return Done::Failed };
@@ -287,6 +318,7 @@ pub(super) fn a1(
             if host_of(peer) != host_of(client) {
                 // Somebody else may come to this port as well.
                 connection.abort();
+                strangers.pass().await;
                 continue;
             }
             let control = loop {
@@ -294,7 +326,7 @@ pub(super) fn a1(
                 match Control::parse(&first.data, Some(nonce)) {
                     Ok(control) => break control,
                     // What a source sent to the others before OPEN is not for us; and OPEN may be lost.
-                    Err(_) if receivers != Receivers::One || is_raw => {}
+                    Err(_) if receivers != Receivers::One || is_raw => strangers.pass().await,
                     Err(_) => return Done::Failed,
                 }
             };
@@ -312,6 +344,7 @@ pub(super) fn a1(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::carrier::qos_of;
     use pinnace_wire::zcrp::encode_idle;
     use std::net::UdpSocket;
     use std::sync::mpsc;
@@ -329,6 +362,56 @@ mod tests {
         let from = others.local_addr().unwrap();
         assert_eq!(introduced(&mut link, from).unwrap(), None, "others have their turn first");
         assert_eq!(introduced(&mut link, from).unwrap().map(|found| found.0), Some(from));
+    }
+
+    const NONCE: u64 = 7;
+
+    /// What is agreed on with a client of this host.
+    fn agreed(service: &str) -> Agreed {
+        let client = "127.0.0.1:1".parse().unwrap();
+        Agreed { client, nonce: NONCE, piece: 0, service: service.parse().unwrap(), is_ours: true }
+    }
+
+    /// How often it is looked, with others between, until a connection is open.
+    fn looks(future: impl Future<Output = Done>) -> usize {
+        let (mut future, mut looks) = (std::pin::pin!(future), 0);
+        let done = pollster::block_on(poll_fn(|context| {
+            looks += 1;
+            future.as_mut().poll(context)
+        }));
+        assert!(matches!(done, Done::Open(_)));
+        looks
+    }
+
+    #[test]
+    fn frames_of_strangers_do_not_hold_up_the_thread() {
+        let at = "127.0.0.1:0".parse().unwrap();
+        let (port, future) = vrp(at, agreed(""), &EndpointOptions::default()).unwrap();
+        let to = SocketAddr::new(at.ip(), port);
+        let send = |messages: Vec<Vec<u8>>| {
+            let sender = vrp::Sender::connect(to, &vrp::Options::default()).unwrap();
+            let sent: Vec<_> = messages.into_iter().map(|message| sender.send(message).unwrap()).collect();
+            sent.into_iter().for_each(|sending| drop(sending.wait().unwrap()));
+        };
+        send(vec![b"ahoy".to_vec(); 4 * MOST_READS]);
+        send(vec![Control::new(Kind::Open, NONCE).encode()]);
+        assert!(looks(future) >= 4);
+    }
+
+    #[test]
+    fn messages_of_a1_before_the_first_do_not_hold_up_the_thread() {
+        let at = "127.0.0.1:0".parse().unwrap();
+        let (agreed, options) = (agreed("loss=any"), EndpointOptions::default());
+        let (port, future) = a1(at, &agreed, &options).unwrap();
+        let client = a1::Socket::bind_with(at, most_of(&agreed.service), &options.a1(true, false)).unwrap();
+        let connection = client.connect(SocketAddr::new(at.ip(), port), qos_of(&agreed.service)).unwrap();
+        for _ in 0..4 * MOST_READS {
+            connection.send(b"ahoy".to_vec(), a1::Full::Block).unwrap();
+        }
+        connection.send(Control::new(Kind::Open, NONCE).encode(), a1::Full::Block).unwrap();
+        connection.flush().unwrap();
+        thread::sleep(Duration::from_millis(200));
+        assert!(looks(future) >= 4);
     }
 
     #[test]

@@ -50,6 +50,7 @@ pub(crate) use zcrp::Zcrp;
 
 use crate::service::Service;
 use crate::{Error, Message, Unsent};
+use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
@@ -256,22 +257,47 @@ fn place(
 const LOOK: Duration = Duration::from_millis(5);
 
 /// Waits until the peer knows that this is the end, behind all that was sent. One whose host says that it has closed its
-/// socket needs to know nothing more.
+/// socket needs to know nothing more; of one that has broken off, `check` says so.
 fn farewell(
     deadline: Option<Instant>,
     flush: impl Fn(Option<Instant>) -> Result<(), Error>,
     unreachable: impl Fn() -> u64,
+    check: impl Fn() -> Result<(), Error>,
 ) -> Result<(), Error> {
     let before = unreachable();
+    looking(deadline, LOOK, flush, || if unreachable() > before { Some(Ok(())) } else { check().err().map(Err) })
+}
+
+/// Waits as `flush` does, and `look`s so often whether it has come to something else.
+fn looking(
+    deadline: Option<Instant>,
+    often: Duration,
+    flush: impl Fn(Option<Instant>) -> Result<(), Error>,
+    look: impl Fn() -> Option<Result<(), Error>>,
+) -> Result<(), Error> {
     loop {
-        let look = Instant::now() + LOOK;
-        let is_last = deadline.is_some_and(|deadline| deadline <= look);
-        match flush(if is_last { deadline } else { Some(look) }) {
-            Err(Error::Timeout) if unreachable() > before => return Ok(()),
-            Err(Error::Timeout) if !is_last => {}
-            result => return result,
+        let until = Instant::now() + often;
+        let is_last = deadline.is_some_and(|deadline| deadline <= until);
+        let flushed = flush(if is_last { deadline } else { Some(until) });
+        if !matches!(flushed, Err(Error::Timeout)) {
+            return flushed;
+        }
+        match look() {
+            Some(found) => return found,
+            None if is_last => return flushed,
+            None => {}
         }
     }
+}
+
+/// Messages that wait to be received while it is looked for what comes behind them: nobody may ever want them.
+const MOST_AHEAD: usize = 64;
+/// Their bytes; one message goes alone, however long it is.
+const MOST_BYTES_AHEAD: usize = 8 << 20;
+
+/// Whether another one may come beside these.
+fn looks_ahead(waiting: &VecDeque<Received>) -> bool {
+    waiting.len() < MOST_AHEAD && waiting.iter().map(|received| received.len()).sum::<usize>() < MOST_BYTES_AHEAD
 }
 
 /// What is left until then; `None`: for ever.

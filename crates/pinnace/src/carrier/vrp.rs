@@ -11,7 +11,9 @@ use super::early::{Incoming, NUMBERS, PATIENCE};
 use super::received::Position;
 use super::room::{self, Bounded};
 use super::turn::{Held, Turn};
-use super::{Carry, LOOK, Received, ReceivedInto, Sending, Special, farewell, left, place};
+use super::{
+    Carry, LOOK, MOST_AHEAD, Received, ReceivedInto, Sending, Special, farewell, left, looking, looks_ahead, place,
+};
 use crate::endpoint::ConnectionError;
 use crate::rendezvous::{Control, Kind};
 use crate::service::{Method, Reliability, Service};
@@ -169,24 +171,50 @@ impl Vrp {
         }
     }
 
-    /// An error if the peer has broken off what we send.
+    /// An error if the peer has broken off what we send. What it says behind its end nobody receives.
     fn check_peer(&self) -> Result<(), Error> {
-        if self.is_broken_off() { Err(ConnectionError::BrokenOff { method: Method::Vrp }.into()) } else { Ok(()) }
+        if self.has_heard_end.load(Ordering::Relaxed) { self.look_for_break() } else { Ok(()) }
     }
 
-    /// Whether the peer has broken off behind its end, where nobody receives. Waits for nothing.
-    fn is_broken_off(&self) -> bool {
-        let Some(back) = self.back.as_ref().filter(|_| self.has_heard_end.load(Ordering::Relaxed)) else {
-            return false;
-        };
+    /// An error if the peer has broken off, although nobody receives: for whoever waits for it. Waits for nothing itself, and
+    /// keeps what came before.
+    fn look_for_break(&self) -> Result<(), Error> {
+        let Some(back) = &self.back else { return Ok(()) };
         let now = Instant::now();
-        let Some(mut incoming) = self.incoming.take(Some(now)) else { return false };
-        if incoming.is_over() && !incoming.is_broken_off {
-            let end = incoming.end.take();
-            let _ = self.come(back, &mut incoming, Some(now));
-            incoming.end = incoming.end.or(end);
+        // Who has its turn finds out.
+        let Some(mut incoming) = self.incoming.take(Some(now)) else { return Ok(()) };
+        let mut has_taken = false;
+        // What others send counts as well: a flood of that must not keep it here.
+        for _ in 0..MOST_AHEAD {
+            if incoming.is_broken_off || !looks_ahead(&incoming.again) {
+                break;
+            }
+            // What has failed here fails for whoever receives, too.
+            let Ok(Some(frame)) = back.recv_until(Some(now)) else { break };
+            let came = self.on_frame(&mut incoming, frame);
+            incoming.again.extend(came);
+            has_taken = true;
         }
-        incoming.is_broken_off
+        // Whoever sleeps on the descriptor does not see what was taken here.
+        if let Some(waker) = back.waker().filter(|_| has_taken) {
+            waker.wake();
+        }
+        if incoming.is_broken_off { Err(ConnectionError::BrokenOff { method: Method::Vrp }.into()) } else { Ok(()) }
+    }
+
+    /// Waits until nothing is under way, unless the peer breaks off.
+    fn flush_out(&self, out: &Sender, deadline: Option<Instant>) -> Result<(), Error> {
+        looking(deadline, room::LOOK, |until| out.flush_until(until), || self.look_for_break().err().map(Err))
+    }
+
+    /// The same, for tasks.
+    async fn flush_out_async(&self, out: &Sender) -> Result<(), Error> {
+        loop {
+            match within(Instant::now() + room::LOOK, out.flush_async()).await {
+                Some(flushed) => return flushed,
+                None => self.look_for_break()?,
+            }
+        }
     }
 
     /// Puts a frame where it belongs; returns it if it is due at once.
@@ -338,7 +366,8 @@ impl Vrp {
     fn say_end(&self, deadline: Option<Instant>) -> Result<(), Error> {
         loop {
             self.said_end()?;
-            farewell(deadline, |until| self.out()?.flush_until(until), || self.unreachable())?;
+            let flush = |until| self.out()?.flush_until(until);
+            farewell(deadline, flush, || self.unreachable(), || self.look_for_break())?;
             if self.is_heard() {
                 return Ok(());
             }
@@ -357,7 +386,7 @@ impl Vrp {
                 match within(Instant::now() + LOOK, self.out()?.flush_async()).await {
                     Some(flushed) => break flushed?,
                     None if self.unreachable() > before => return Ok(()),
-                    None => {}
+                    None => self.look_for_break()?,
                 }
             }
             if self.is_heard() {
@@ -549,13 +578,13 @@ impl Carry for Vrp {
 
     fn flush(&self, deadline: Option<Instant>) -> Result<(), Error> {
         let Some(out) = &self.out else { return Ok(()) };
-        out.flush_until(deadline)?;
+        self.flush_out(out, deadline)?;
         self.arrived()
     }
 
     async fn flush_async(&self) -> Result<(), Error> {
         let Some(out) = &self.out else { return Ok(()) };
-        out.flush_async().await?;
+        self.flush_out_async(out).await?;
         self.arrived()
     }
 
@@ -576,15 +605,13 @@ impl Carry for Vrp {
     fn clear(&self) {}
 
     fn close(&self, deadline: Option<Instant>) -> Result<(), Error> {
-        if self.out.is_none() {
-            return Ok(());
-        }
+        let Some(out) = &self.out else { return Ok(()) };
         self.terms().is_over = true;
         self.check_peer()?;
         // Behind all the others, so that nothing is behind the end.
-        self.out()?.flush_until(deadline)?;
+        self.flush_out(out, deadline)?;
         // What is lost makes it no end in order, of which the peer is told when the connection goes.
-        self.told(self.out()?.take_untold())?;
+        self.told(out.take_untold())?;
         self.say_end(deadline)?;
         self.arrived()
     }
@@ -593,7 +620,7 @@ impl Carry for Vrp {
         self.terms().is_over = true;
         let told = self.open(&Control::new(Kind::Abort, self.nonce));
         if let (Some(out), Ok(_told)) = (&self.out, told) {
-            let _ = farewell(Some(deadline), |until| out.flush_until(until), || self.unreachable());
+            let _ = farewell(Some(deadline), |until| out.flush_until(until), || self.unreachable(), || Ok(()));
         }
     }
 
@@ -601,7 +628,7 @@ impl Carry for Vrp {
         let Some(out) = &self.out else { return Ok(()) };
         self.terms().is_over = true;
         self.check_peer()?;
-        out.flush_async().await?;
+        self.flush_out_async(out).await?;
         self.told(out.take_untold())?;
         self.say_end_async().await?;
         self.arrived()

@@ -8,7 +8,7 @@ use super::pieces::{self, Pool, buffers};
 use super::room::{self, Bounded};
 use super::silence::SILENCE;
 use super::turn::{Held, Turn};
-use super::{Carry, Received, ReceivedInto, Sending, Special, farewell, left, place};
+use super::{Carry, MOST_AHEAD, Received, ReceivedInto, Sending, Special, farewell, left, looking, looks_ahead, place};
 use crate::endpoint::ConnectionError;
 use crate::rendezvous::{Control, Kind};
 use crate::service::{Method, Service};
@@ -56,13 +56,22 @@ struct Incoming {
     partial: Vec<u8>,
     /// It is longer than the limit, so that its other pieces are of no use.
     is_too_long: bool,
-    /// Messages that whoever received them had no room for.
+    /// Messages that whoever received them had no room for, or that came before what was looked for.
     again: VecDeque<Received>,
+    /// What has failed behind them.
+    failed: Option<Error>,
     has_ended: bool,
     /// That was no end in order.
     is_broken_off: bool,
     /// The last question whether the peer is there, if it was not answered.
     asked: Option<crate::zcrp::Sending>,
+}
+
+impl Incoming {
+    /// What came before, and waits.
+    fn ready(&mut self) -> Option<Result<Option<Received>, Error>> {
+        self.again.pop_front().map(|received| Ok(Some(received))).or_else(|| self.failed.take().map(Err))
+    }
 }
 
 impl Zcrp {
@@ -107,8 +116,8 @@ impl Zcrp {
             if Control::may_be(&message, self.nonce)
                 && let Ok(control) = Control::parse(&message, Some(self.nonce))
             {
-                incoming.has_ended = matches!(control.kind, Kind::End | Kind::Abort);
-                incoming.is_broken_off = control.kind == Kind::Abort;
+                incoming.has_ended |= matches!(control.kind, Kind::End | Kind::Abort);
+                incoming.is_broken_off |= control.kind == Kind::Abort;
                 self.has_heard_end.fetch_or(incoming.has_ended, Ordering::Relaxed);
                 self.pool.give_back(message);
                 return Ok(None);
@@ -125,24 +134,37 @@ impl Zcrp {
         Ok(is_last.then(|| Received::bytes(std::mem::take(&mut incoming.partial), Vec::new())))
     }
 
-    /// An error if the peer has broken off what we send.
+    /// An error if the peer has broken off what we send. What it says behind its end nobody receives.
     fn check_peer(&self) -> Result<(), Error> {
-        if self.is_broken_off() { Err(ConnectionError::BrokenOff { method: Method::Zcrp }.into()) } else { Ok(()) }
+        if self.has_heard_end.load(Ordering::Relaxed) { self.look_for_break() } else { Ok(()) }
     }
 
-    /// Whether the peer has broken off behind its end, where nobody receives. Waits for nothing.
-    fn is_broken_off(&self) -> bool {
-        if !self.has_heard_end.load(Ordering::Relaxed) {
-            return false;
+    /// An error if the peer has broken off, although nobody receives: for whoever waits for it. Waits for nothing itself, and
+    /// keeps what came before.
+    fn look_for_break(&self) -> Result<(), Error> {
+        // Who has its turn finds out.
+        let Some(mut incoming) = self.incoming.take(Some(Instant::now())) else { return Ok(()) };
+        for _ in 0..MOST_AHEAD {
+            if incoming.is_broken_off || incoming.failed.is_some() || !looks_ahead(&incoming.again) {
+                break;
+            }
+            let Some(first) = incoming.posted.pop_front() else { break };
+            let came = match first.wait_timeout(Duration::ZERO) {
+                Progress::Ended(Ok(message)) => self.on_piece(&mut incoming, message),
+                Progress::Ended(Err(unsent)) => Err(unsent.error),
+                Progress::UnderWay(first) => {
+                    incoming.posted.push_front(first);
+                    break;
+                }
+            };
+            match came {
+                Ok(received) => incoming.again.extend(received),
+                Err(error) => incoming.failed = Some(error),
+            }
+            // Whoever sleeps on the descriptor does not see what was taken here.
+            self.receiver.signal_readiness();
         }
-        let now = Instant::now();
-        let Some(mut incoming) = self.incoming.take(Some(now)) else { return false };
-        if !incoming.is_broken_off {
-            incoming.has_ended = false;
-            let _ = self.come(&mut incoming, Some(now));
-            incoming.has_ended = true;
-        }
-        incoming.is_broken_off
+        if incoming.is_broken_off { Err(ConnectionError::BrokenOff { method: Method::Zcrp }.into()) } else { Ok(()) }
     }
 
     /// Nothing more comes.
@@ -185,8 +207,9 @@ impl Zcrp {
         }
     }
 
-    fn farewell(&self, deadline: Option<Instant>) -> Result<(), Error> {
-        farewell(deadline, |until| self.flush(until), || self.sender.counters().unreachable_reports)
+    fn farewell(&self, deadline: Option<Instant>, check: impl Fn() -> Result<(), Error>) -> Result<(), Error> {
+        let unreachable = || self.sender.counters().unreachable_reports;
+        farewell(deadline, |until| self.sender.flush_until(until), unreachable, check)
     }
 
     /// The end goes behind all that is queued, once.
@@ -212,8 +235,8 @@ impl Zcrp {
 
     /// The next message.
     fn come(&self, incoming: &mut Incoming, deadline: Option<Instant>) -> Result<Option<Received>, Error> {
-        if let Some(again) = incoming.again.pop_front() {
-            return Ok(Some(again));
+        if let Some(ready) = incoming.ready() {
+            return ready;
         }
         while !incoming.has_ended {
             let first = incoming.posted.pop_front().ok_or_else(no_buffers)?;
@@ -239,8 +262,8 @@ impl Zcrp {
 
     /// The same, for tasks.
     async fn come_async(&self, incoming: &mut Incoming) -> Result<Option<Received>, Error> {
-        if let Some(again) = incoming.again.pop_front() {
-            return Ok(Some(again));
+        if let Some(ready) = incoming.ready() {
+            return ready;
         }
         while !incoming.has_ended {
             let first = incoming.posted.front_mut().ok_or_else(no_buffers)?;
@@ -343,11 +366,16 @@ impl Carry for Zcrp {
     }
 
     fn flush(&self, deadline: Option<Instant>) -> Result<(), Error> {
-        self.sender.flush_until(deadline)
+        looking(deadline, room::LOOK, |until| self.sender.flush_until(until), || self.look_for_break().err().map(Err))
     }
 
     async fn flush_async(&self) -> Result<(), Error> {
-        self.sender.flush_async().await
+        loop {
+            match within(Instant::now() + room::LOOK, self.sender.flush_async()).await {
+                Some(flushed) => return flushed,
+                None => self.look_for_break()?,
+            }
+        }
     }
 
     fn set_service(&self, _: &Service) -> Result<(), String> {
@@ -371,13 +399,13 @@ impl Carry for Zcrp {
             self.queue_end()?;
         }
         flushed?;
-        self.farewell(deadline)
+        self.farewell(deadline, || self.look_for_break())
     }
 
     fn abort(&self, deadline: Instant) {
         self.stop_sending();
         if self.control(Kind::Abort).is_ok() {
-            let _ = self.farewell(Some(deadline));
+            let _ = self.farewell(Some(deadline), || Ok(()));
         }
     }
 }

@@ -66,6 +66,11 @@ impl Receiver {
         Ok(self.port.readiness_fd()?)
     }
 
+    /// Makes the [descriptor](Receiver::readiness_fd) readable although nothing has ended since.
+    pub(crate) fn signal_readiness(&self) {
+        self.port.signal_readiness();
+    }
+
     /// See [`Receiver::readiness_fd`].
     pub(crate) fn clear_readiness(&self) {
         self.port.clear_readiness();

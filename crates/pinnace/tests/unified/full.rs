@@ -1,5 +1,6 @@
 //! What happens where more is sent than the peer receives: whoever must not wait is told so, and loses nothing.
 
+use pinnace::service::Method;
 use pinnace::{Connection, Delivery, Error};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -115,5 +116,43 @@ pub(crate) fn ends_by_itself<T>(pairs: [(Connection, Connection, T); 3]) {
         assert_eq!(&*client.recv_timeout(LONG).unwrap().unwrap(), b"that was all");
         // Whoever closes again waits for what the first did not.
         client.close(LONG).unwrap();
+    }
+}
+
+/// Whoever waits for what it has sent to arrive is told at once that the peer has broken off, although nobody receives.
+pub(crate) fn breaks_off<T>(pair: impl Fn() -> (Connection, Connection, T)) {
+    for has_ended in [false, true] {
+        for how in ["a call", "a task", "a flush"] {
+            let (client, server, _kept) = pair();
+            if how == "a flush" && client.method() == Method::A1 {
+                // What its window takes has arrived, whether somebody receives it or not.
+                continue;
+            }
+            if has_ended {
+                server.close(LONG).unwrap();
+                assert!(client.recv_timeout(LONG).unwrap().is_none());
+            } else {
+                // Nobody receives this either before it is over.
+                drop(server.send(b"unread".to_vec()).unwrap());
+            }
+            let _under_way = fill(&client, 5000);
+            std::thread::scope(|scope| {
+                let waiting = scope.spawn(|| match how {
+                    "a call" => client.close(LONG),
+                    "a task" => pollster::block_on(client.close_async(LONG)),
+                    _ => client.flush(),
+                });
+                std::thread::sleep(Duration::from_millis(50));
+                assert!(!waiting.is_finished(), "{how} {has_ended}: not everything has arrived");
+                server.abort();
+                let begun = Instant::now();
+                assert!(waiting.join().unwrap().is_err(), "{how} {has_ended}: something is lost");
+                assert!(begun.elapsed() < Duration::from_secs(3), "{how} {has_ended}: {:?}", begun.elapsed());
+            });
+            if !has_ended && matches!(client.method(), Method::Zcrp | Method::Vrp) {
+                assert_eq!(&*client.recv_timeout(LONG).unwrap().unwrap(), b"unread", "what came before is kept");
+                assert!(client.recv_timeout(LONG).is_err(), "{how}: it was no end in order");
+            }
+        }
     }
 }

@@ -81,6 +81,14 @@ macro_rules! over_every_method {
                 }
 
                 #[test]
+                fn whoever_waits_for_the_end_is_told_that_it_is_broken_off() {
+                    full::breaks_off(|| {
+                        let Pair { client, server, _endpoint } = pair();
+                        (client, server, _endpoint)
+                    });
+                }
+
+                #[test]
                 fn the_end_is_told_and_nothing_is_lost_before_it() {
                     body::ends(pair());
                 }

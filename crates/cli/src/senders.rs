@@ -2,7 +2,7 @@
 
 use crate::exit::{Error, Exit};
 use crate::interrupt;
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::transport;
 use pinnace::zcrp::{Listener, Options, Successor};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,7 +39,7 @@ pub(crate) fn serve<C: Send + 'static>(
                 Err(error) => break error,
             };
         };
-        if error.exit != Exit::Interrupted {
+        if error.exit != Exit::Interrupted && output::check().is_ok() && places.are_taken() {
             // The command ends with it when they have ended, which may take long.
             output.warn(format_args!("no more senders are taken: {error}"));
         }
@@ -85,6 +85,10 @@ impl Places {
         self.is_full.store(false, Ordering::Relaxed);
         *taken += 1;
         Ok(Place(self))
+    }
+
+    fn are_taken(&self) -> bool {
+        *self.taken.lock().unwrap_or_else(PoisonError::into_inner) > 0
     }
 }
 

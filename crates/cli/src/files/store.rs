@@ -164,13 +164,12 @@ impl Store {
 
     /// Whether it is still found where it was opened, with its hidden folder.
     fn is_in_place(&self) -> bool {
-        let is = |named: rustix::io::Result<Stat>, open: &OwnedFd| {
-            named.is_ok_and(|named| {
-                rustix::fs::fstat(open).is_ok_and(|open| (named.st_dev, named.st_ino) == (open.st_dev, open.st_ino))
-            })
-        };
-        is(rustix::fs::stat(&self.path), &self.root)
-            && is(rustix::fs::statat(&self.root, PARTIAL_FOLDER, AtFlags::SYMLINK_NOFOLLOW), &self.partial)
+        is_same(rustix::fs::stat(&self.path), &self.root) && self.has_partial()
+    }
+
+    /// Whether the hidden folder is still the one that was opened.
+    fn has_partial(&self) -> bool {
+        is_same(rustix::fs::statat(&self.root, PARTIAL_FOLDER, AtFlags::SYMLINK_NOFOLLOW), &self.partial)
     }
 
     /// Bytes that can be written to the folder.
@@ -371,9 +370,16 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        // Only an empty folder can be removed; what is in it is for the next attempt.
-        let _ = rustix::fs::unlinkat(&self.root, PARTIAL_FOLDER, AtFlags::REMOVEDIR);
+        // Only an empty folder can be removed; what is in it is for the next attempt. Another one is somebody else's.
+        if self.has_partial() {
+            let _ = rustix::fs::unlinkat(&self.root, PARTIAL_FOLDER, AtFlags::REMOVEDIR);
+        }
     }
+}
+
+fn is_same(named: rustix::io::Result<Stat>, open: &OwnedFd) -> bool {
+    let open = rustix::fs::fstat(open);
+    named.is_ok_and(|named| open.is_ok_and(|open| (named.st_dev, named.st_ino) == (open.st_dev, open.st_ino)))
 }
 
 /// The refusal of a name that is taken.

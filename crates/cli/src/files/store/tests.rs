@@ -147,5 +147,6 @@ fn another_folder_of_the_same_name_is_found() {
     let second = stores.current().unwrap();
     fs::remove_dir_all(path.join(PARTIAL_FOLDER)).unwrap();
     assert!(!Arc::ptr_eq(&second, &stores.current().unwrap()));
+    drop(second);
     write(&*stores.current().unwrap(), &item(b"c", 3)).unwrap();
 }

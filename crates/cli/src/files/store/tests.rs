@@ -139,7 +139,7 @@ fn another_folder_of_the_same_name_is_found() {
     let first = stores.current().unwrap();
     assert!(Arc::ptr_eq(&first, &stores.current().unwrap()));
     fs::rename(&path, parent.path().join("done")).unwrap();
-    write(&*stores.current().unwrap(), &item(b"a", 3)).unwrap();
+    write(&stores.current().unwrap(), &item(b"a", 3)).unwrap();
     assert_eq!(fs::read(path.join("a")).unwrap(), [7; 3]);
     write(&first, &item(b"b", 3)).unwrap();
     assert!(parent.path().join("done/b").exists());
@@ -148,5 +148,5 @@ fn another_folder_of_the_same_name_is_found() {
     fs::remove_dir_all(path.join(PARTIAL_FOLDER)).unwrap();
     assert!(!Arc::ptr_eq(&second, &stores.current().unwrap()));
     drop(second);
-    write(&*stores.current().unwrap(), &item(b"c", 3)).unwrap();
+    write(&stores.current().unwrap(), &item(b"c", 3)).unwrap();
 }

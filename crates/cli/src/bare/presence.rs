@@ -51,7 +51,7 @@ impl<'a> Presence<'a> {
         } else if reports > self.early.get() && !is_heard {
             let Error { exit, message } = nobody(self.to, "UDP port", self.listener);
             let busy = if self.takes_turns {
-                ", or wait, if it serves one sender only (--once, --count, --capture) and is busy"
+                ", or wait until it is done with another sender, if it serves one only (--once, --count, --capture)"
             } else {
                 ""
             };

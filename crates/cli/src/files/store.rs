@@ -18,6 +18,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{Read, Write};
+use std::ops::Bound;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -45,17 +46,31 @@ pub(super) struct Store {
 /// What the transfers under way have for themselves.
 #[derive(Debug, Default)]
 struct Claimed {
-    /// Names of files that are being received.
-    names: BTreeSet<SafePath>,
+    /// Paths of files that are being received.
+    paths: BTreeSet<Vec<u8>>,
     /// Bytes of the disk that were promised, and are not reserved yet.
     set_aside: u64,
+}
+
+impl Claimed {
+    /// Whether one of those files has the path of this one, or is where the other has a folder.
+    fn stand_in_the_way(&self, item: &Item) -> bool {
+        let path = item.path.as_bytes();
+        let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+        if ends.chain([path.len()]).any(|end| self.paths.contains(&path[..end])) {
+            return true;
+        }
+        let inside = [path, b"/"].concat();
+        let mut behind = self.paths.range::<[u8], _>((Bound::Included(&inside[..]), Bound::Unbounded));
+        item.is_file() && behind.next().is_some_and(|path| path.starts_with(&inside))
+    }
 }
 
 /// Files that one transfer receives, and no other until this is dropped.
 #[derive(Debug)]
 pub(super) struct Claim<'a> {
     store: &'a Store,
-    names: BTreeSet<SafePath>,
+    paths: BTreeSet<Vec<u8>>,
     set_aside: Cell<u64>,
 }
 
@@ -82,7 +97,7 @@ impl Claim<'_> {
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
         let mut claimed = self.store.claimed();
-        claimed.names.retain(|name| !self.names.contains(name));
+        claimed.paths.retain(|path| !self.paths.contains(path));
         claimed.set_aside -= self.set_aside.get();
         self.store.released.notify_all();
     }
@@ -149,17 +164,17 @@ impl Store {
 
     /// Waits until nobody else receives any of these files, and calls `look` meanwhile; its error ends the wait.
     pub(super) fn claim(&self, items: &[Item], look: impl Fn() -> Result<(), Error>) -> Result<Claim<'_>, Error> {
-        let names: BTreeSet<SafePath> =
-            items.iter().filter(|item| item.is_file()).map(|item| item.path.clone()).collect();
         let mut claimed = self.claimed();
         // All at once, so that no two transfers wait for each other.
-        while names.iter().any(|name| claimed.names.contains(name)) {
+        while items.iter().any(|item| claimed.stand_in_the_way(item)) {
             interrupt::check()?;
             look()?;
             claimed = self.released.wait_timeout(claimed, interrupt::LOOK).unwrap_or_else(PoisonError::into_inner).0;
         }
-        claimed.names.extend(names.iter().cloned());
-        Ok(Claim { store: self, names, set_aside: Cell::new(0) })
+        let files = items.iter().filter(|item| item.is_file());
+        let paths: BTreeSet<_> = files.map(|item| item.path.as_bytes().to_vec()).collect();
+        claimed.paths.extend(paths.iter().cloned());
+        Ok(Claim { store: self, paths, set_aside: Cell::new(0) })
     }
 
     /// Whether it is still found where it was opened, with its hidden folder.

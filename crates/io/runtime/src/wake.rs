@@ -10,6 +10,8 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 #[cfg(target_os = "linux")]
 use std::os::fd::{FromRawFd, OwnedFd};
+#[cfg(target_os = "linux")]
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Packets that the device hands over at once, as the kernel does by itself; more needs privileges.
@@ -139,16 +141,21 @@ impl AsFd for WakeFd {
 #[derive(Debug)]
 pub(crate) struct Bed {
     wake: WakeFd,
+    /// Of the descriptor that was slept on last; a link may have another one later.
     #[cfg(target_os = "linux")]
-    device: std::sync::OnceLock<Option<DevicePoll>>,
+    device: Mutex<Option<Device>>,
 }
+
+/// A descriptor, and how its device is polled, if it can be.
+#[cfg(target_os = "linux")]
+type Device = (RawFd, Option<Arc<DevicePoll>>);
 
 impl Bed {
     pub(crate) fn new() -> io::Result<Self> {
         Ok(Self {
             wake: WakeFd::new()?,
             #[cfg(target_os = "linux")]
-            device: std::sync::OnceLock::new(),
+            device: Mutex::default(),
         })
     }
 
@@ -166,8 +173,7 @@ impl Bed {
             && link.readable >= 0
             // The kernel polls to the end, whatever the timeout.
             && timeout.is_none_or(|timeout| timeout >= most)
-            && let Some(device) = self.device.get_or_init(|| DevicePoll::new(&self.wake, link.readable, most).ok())
-            && device.readable == link.readable
+            && let Some(device) = self.device(link.readable, most)
         {
             if device.sleep(timeout) {
                 self.wake.clear();
@@ -179,10 +185,19 @@ impl Bed {
         }
     }
 
+    #[cfg(target_os = "linux")]
+    fn device(&self, readable: RawFd, most: Duration) -> Option<Arc<DevicePoll>> {
+        let mut device = self.device.lock().unwrap_or_else(PoisonError::into_inner);
+        if device.as_ref().is_none_or(|(of, _)| *of != readable) {
+            *device = Some((readable, DevicePoll::new(&self.wake, readable, most).ok().map(Arc::new)));
+        }
+        device.as_ref().and_then(|(_, poll)| poll.clone())
+    }
+
     /// Whether who sleeps here polls the device first: then there is no use in looking before.
     pub(crate) fn polls_device(&self) -> bool {
         #[cfg(target_os = "linux")]
-        return matches!(self.device.get(), Some(Some(_)));
+        return matches!(*self.device.lock().unwrap_or_else(PoisonError::into_inner), Some((_, Some(_))));
         #[cfg(not(target_os = "linux"))]
         false
     }
@@ -196,7 +211,6 @@ impl Bed {
 #[derive(Debug)]
 struct DevicePoll {
     epoll: OwnedFd,
-    readable: RawFd,
 }
 
 #[cfg(target_os = "linux")]
@@ -219,7 +233,7 @@ impl DevicePoll {
             // SAFETY: `event` lives; the kernel checks the descriptors.
             check(unsafe { libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &raw mut event) })?;
         }
-        Ok(Self { epoll, readable })
+        Ok(Self { epoll })
     }
 
     /// Returns whether it was signalled.
@@ -301,6 +315,32 @@ mod tests {
         let before = Instant::now();
         assert!(!sleep(NO_LINK, false, &wake, Some(Duration::from_millis(20))));
         assert!(before.elapsed() >= Duration::from_millis(19));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    #[allow(clippy::print_stdout, reason = "says what was skipped, and why")]
+    fn a_link_may_have_another_descriptor_whose_device_is_polled_then() {
+        let bed = Bed::new().unwrap();
+        let [first, second] = [(); 2].map(|()| std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
+        first.send_to(b"unread", first.local_addr().unwrap()).unwrap();
+        let sleep = |socket: &std::net::UdpSocket, most| {
+            let fd = socket.as_raw_fd();
+            let before = Instant::now();
+            let link = Descriptors { busy_poll: Some(Duration::from_micros(1)), ..Descriptors::new(fd, fd) };
+            bed.sleep(link, false, Some(Duration::from_millis(most)));
+            assert!(bed.device.lock().unwrap().as_ref().is_some_and(|(of, _)| *of == fd));
+            before.elapsed()
+        };
+        assert!(sleep(&first, 10_000) < Duration::from_secs(5));
+        if !bed.polls_device() {
+            println!("skipped: this kernel (before 6.9) polls no device for epoll");
+            return;
+        }
+        assert!(sleep(&second, 20) >= Duration::from_millis(19));
+        second.send_to(b"here", second.local_addr().unwrap()).unwrap();
+        assert!(sleep(&second, 10_000) < Duration::from_secs(5));
+        assert!(bed.polls_device());
     }
 
     #[cfg(target_os = "linux")]

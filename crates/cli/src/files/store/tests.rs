@@ -107,11 +107,23 @@ fn one_transfer_has_a_name_until_its_claim_is_dropped() {
         let waiting = scope.spawn(|| store.claim(&[item(b"a", 1), item(b"d", 1)], || Ok(())).map(drop));
         std::thread::sleep(std::time::Duration::from_millis(20));
         assert!(!waiting.is_finished());
-        store.claimed().names.clear();
+        store.claimed().paths.clear();
         store.released.notify_all();
         waiting.join().unwrap().unwrap();
     });
     drop(other);
+}
+
+#[test]
+fn a_file_and_a_folder_do_not_come_at_once_under_one_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path(), false).unwrap();
+    let folder = |path: &[u8]| Item { kind: Kind::Folder, ..item(path, 0) };
+    let waits = |items: &[Item]| store.claim(items, || Err(Error::failed("it waits"))).is_err();
+    let _claim = store.claim(&[item(b"a", 1), folder(b"b"), item(b"b/c", 1), item(b"b-", 1)], || Ok(())).unwrap();
+    assert!(waits(&[folder(b"a")]) && waits(&[item(b"a/x", 1)]) && waits(&[folder(b"a/x/y")]));
+    assert!(waits(&[item(b"b", 1)]) && waits(&[item(b"b/c/d", 1)]));
+    assert!(!waits(&[folder(b"b"), item(b"b/d", 1), item(b"a-", 1), item(b"ab", 1), item(b"c", 1)]));
 }
 
 #[test]

@@ -22,7 +22,7 @@ use libc::c_int;
 use pinnace_core::{Address, Ecn, ReceivePlan, RxMeta, Train, TrainLimits};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 use std::time::Instant;
 use unsegmented::Unsegmented;
@@ -127,15 +127,38 @@ impl UdpLink {
     /// # Errors
     /// If the address cannot be bound.
     pub fn bind(local: SocketAddr, options: &UdpOptions) -> io::Result<Self> {
-        let socket = UdpSocket::bind(local)?;
-        let fd = socket.as_raw_fd();
+        Self::on(UdpSocket::bind(local)?, options)
+    }
+
+    /// A link on a socket that is bound.
+    fn on(socket: UdpSocket, options: &UdpOptions) -> io::Result<Self> {
+        let (fd, local) = (socket.as_raw_fd(), socket.local_addr()?);
         let family = if local.is_ipv4() { Family::V4 } else { Family::V6 };
         let mut link = Self::new(fd, fd, family, options);
-        link.local = socket.local_addr().ok().map(canonical);
+        link.local = Some(canonical(local));
         link.socket = Some(socket);
         link.set_up(options)?;
         link.refresh_mtu();
         Ok(link)
+    }
+
+    /// A socket that shares its port with others that have the same `option`; `bind` does with its name what it says.
+    fn bind_sharing(
+        at: SocketAddr,
+        option: c_int,
+        bind: impl FnOnce(&Name, RawFd) -> io::Result<()>,
+    ) -> io::Result<UdpSocket> {
+        let domain = if at.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+        // SAFETY: no pointers.
+        let fd = unsafe { libc::socket(domain, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor is new, and nobody else's.
+        let socket = unsafe { UdpSocket::from_raw_fd(fd) };
+        sys::set_option(fd, libc::SOL_SOCKET, option, 1)?;
+        bind(&Name::new(at, at.is_ipv6()).ok_or(io::ErrorKind::InvalidInput)?, fd)?;
+        Ok(socket)
     }
 
     /// A link to `peer` alone, from `local` or from wherever the system sees fit.

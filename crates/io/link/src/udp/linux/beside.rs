@@ -4,12 +4,12 @@
 //! told that the port is taken; the socket that hears everybody asks for it only while another one is bound, so that the kernel
 //! deals nothing of what is for it to the others.
 
-use super::{Family, UdpLink, canonical};
+use super::{UdpLink, canonical};
 use crate::UdpOptions;
-use crate::sys::{self, Name};
+use crate::sys;
 use std::io;
-use std::net::{IpAddr, SocketAddr, SocketAddrV6, UdpSocket};
-use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::os::fd::RawFd;
 
 impl UdpLink {
     /// A link to `peer` alone, on the port of this one, which goes on hearing everybody else: from the address that the peer wrote
@@ -46,27 +46,13 @@ impl UdpLink {
         if self.socket.is_none() {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "a caller's socket shares no port"));
         }
-        let (domain, family) = if at.is_ipv4() { (libc::AF_INET, Family::V4) } else { (libc::AF_INET6, Family::V6) };
-        // SAFETY: no pointers.
-        let fd = unsafe { libc::socket(domain, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the descriptor is new, and nobody else's.
-        let socket = unsafe { UdpSocket::from_raw_fd(fd) };
-        share(fd, 1)?;
-        let name = Name::new(at, family == Family::V6).ok_or(io::ErrorKind::InvalidInput)?;
-        share(self.read_fd, 1)?;
-        let bound = name.bind(fd);
-        share(self.read_fd, 0)?;
-        bound?;
-        let fd = socket.as_raw_fd();
-        let mut link = Self::new(fd, fd, family, options);
-        link.local = socket.local_addr().ok().map(canonical);
-        link.socket = Some(socket);
-        link.set_up(options)?;
-        link.refresh_mtu();
-        Ok(link)
+        let socket = Self::bind_sharing(at, libc::SO_REUSEPORT, |name, fd| {
+            share(self.read_fd, 1)?;
+            let bound = name.bind(fd);
+            share(self.read_fd, 0)?;
+            bound
+        })?;
+        Self::on(socket, options)
     }
 }
 

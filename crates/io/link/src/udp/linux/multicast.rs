@@ -7,7 +7,7 @@
 //! Always true: what this host sends to a group comes back to the members on this host.
 
 use super::UdpLink;
-use crate::sys::{self, Family, Name};
+use crate::sys::{self, Name};
 use crate::udp::UdpOptions;
 use crate::{BufferTable, Descriptors, Link, LinkCounters, ReadBuffer, ReadOutcome, SendOutcome};
 use libc::c_int;
@@ -88,22 +88,7 @@ impl UdpLink {
 
     /// A link that hears what is sent to `group`, beside others that do the same.
     pub(super) fn bind_shared(group: SocketAddr, options: &UdpOptions) -> io::Result<Self> {
-        let (domain, family) = if group.is_ipv4() { (libc::AF_INET, Family::V4) } else { (libc::AF_INET6, Family::V6) };
-        // SAFETY: no pointers.
-        let fd = unsafe { libc::socket(domain, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the descriptor is new, and nobody else's.
-        let socket = unsafe { UdpSocket::from_raw_fd(fd) };
-        sys::set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
-        Name::new(group, family == Family::V6).ok_or(io::ErrorKind::InvalidInput)?.bind(fd)?;
-        let mut link = Self::new(fd, fd, family, options);
-        link.local = Some(group);
-        link.socket = Some(socket);
-        link.set_up(options)?;
-        link.refresh_mtu();
-        Ok(link)
+        Self::on(Self::bind_sharing(group, libc::SO_REUSEADDR, Name::bind)?, options)
     }
 }
 

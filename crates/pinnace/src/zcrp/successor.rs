@@ -30,8 +30,10 @@ enum Next {
     Waits,
     /// It goes on here, with those who may be peers.
     Ready(Box<UdpLink>, VecDeque<Candidate>),
-    /// The link before is closed, and no other is bound; or it was, and has been taken.
+    /// The link before is closed, and no other is bound.
     Free,
+    /// It was taken, or nobody wants it.
+    Settled,
 }
 
 impl Place {
@@ -39,9 +41,13 @@ impl Place {
         self.link.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Unless it is settled already.
     fn set(&self, next: Next) {
-        *self.link() = next;
-        self.changed.notify_all();
+        let mut link = self.link();
+        if matches!(*link, Next::Waits) {
+            *link = next;
+            self.changed.notify_all();
+        }
     }
 }
 
@@ -52,6 +58,9 @@ pub(super) struct Predecessor(Arc<Place>);
 impl Predecessor {
     /// Gives the peer a link of its own, if it can have one, and `link` with the other candidates to the successor.
     pub(super) fn is_known(&self, link: &mut UdpLink, peer: SocketAddr, others: VecDeque<Candidate>) -> io::Result<()> {
+        if !matches!(*self.0.link(), Next::Waits) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
         let own = link.connect_beside(peer, &self.0.options.udp)?;
         self.0.set(Next::Ready(Box::new(std::mem::replace(link, own)), others));
         Ok(())
@@ -70,13 +79,12 @@ impl Predecessor {
 /// The link is closed.
 impl Drop for Predecessor {
     fn drop(&mut self) {
-        if matches!(*self.0.link(), Next::Waits) {
-            self.0.set(Next::Free);
-        }
+        self.0.set(Next::Free);
     }
 }
 
-/// The listener after one that became an endpoint by [`Listener::accept_and_go_on`], on the same port.
+/// The listener after one that became an endpoint by [`Listener::accept_and_go_on`], on the same port. Dropped, it leaves the port
+/// to the endpoint alone.
 #[derive(Debug)]
 pub struct Successor(Arc<Place>);
 
@@ -94,10 +102,16 @@ impl Successor {
     pub fn wait(self) -> Result<Listener, Error> {
         let waits = |next: &mut Next| matches!(next, Next::Waits);
         let mut next = self.0.changed.wait_while(self.0.link(), waits).unwrap_or_else(PoisonError::into_inner);
-        match std::mem::replace(&mut *next, Next::Free) {
+        match std::mem::replace(&mut *next, Next::Settled) {
             Next::Ready(link, candidates) => Ok(Listener::on(*link, candidates, self.0.options.clone())),
-            Next::Waits | Next::Free => Listener::bind(self.0.bound, &self.0.options),
+            Next::Waits | Next::Free | Next::Settled => Listener::bind(self.0.bound, &self.0.options),
         }
+    }
+}
+
+impl Drop for Successor {
+    fn drop(&mut self) {
+        *self.0.link() = Next::Settled;
     }
 }
 
@@ -122,6 +136,29 @@ mod tests {
         assert!(!waiting.is_finished());
         drop(endpoint);
         assert_eq!(waiting.join().unwrap(), address);
+    }
+
+    #[test]
+    fn a_port_that_nobody_wants_is_closed_to_others() {
+        let options = Options::default();
+        // Dropped after the peer is known, and before.
+        for is_late in [true, false] {
+            let listener = Listener::bind("127.0.0.1:0", &options).unwrap();
+            let address = listener.local_addr().unwrap();
+            let sender = Sender::connect(address, &options).unwrap();
+            let sending = sender.send(Message::from_vec(vec![7; 10])).unwrap();
+            let (receiver, successor) = listener.accept_receiver_and_go_on().unwrap();
+            let mut successor = Some(successor).filter(|_| is_late);
+            receiver.post(Message::with_capacity(10)).unwrap().wait().unwrap();
+            sending.wait().unwrap();
+            drop(successor.take());
+            let other = UdpSocket::bind("127.0.0.1:0").unwrap();
+            other.connect(address).unwrap();
+            other.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+            other.send(&encode_idle(0)).unwrap();
+            let error = other.recv(&mut [0; 100]).unwrap_err();
+            assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused, "late: {is_late}");
+        }
     }
 
     #[test]

@@ -112,35 +112,31 @@ impl<'a> Peer<'a> {
         }
     }
 
-    /// What has come before it was asked for, unless some of it waits already.
-    fn take_early(&self) -> Result<Option<Message>, Error> {
+    /// Looks at what has come before it was asked for, and keeps it if it is no end.
+    fn look_ahead(&self, check: impl FnOnce(&Message) -> Result<(), Error>) -> Result<(), Error> {
         let ended = self.posted.borrow().as_ref().is_some_and(Receiving::has_ended);
         if !ended || self.early.borrow().is_some() {
-            return Ok(None);
+            return Ok(());
         }
-        let Some(posted) = self.posted.borrow_mut().take() else { return Ok(None) };
-        posted.wait().map(Some).map_err(|unsent| self.error(unsent.error))
+        let Some(posted) = self.posted.borrow_mut().take() else { return Ok(()) };
+        let message = posted.wait().map_err(|unsent| self.error(unsent.error))?;
+        check(&message)?;
+        *self.early.borrow_mut() = Some(message);
+        Ok(())
     }
 
     /// Whether the receiver has refused while the sender was busy.
     pub(super) fn look(&self) -> Result<(), Error> {
-        let Some(message) = self.take_early()? else { return Ok(()) };
-        if let Ok(ToSender::Refuse(refusal)) = protocol::decode(&message) {
+        self.look_ahead(|message| {
+            let Ok(ToSender::Refuse(refusal)) = protocol::decode(message) else { return Ok(()) };
             self.refused.set(true);
-            return Err(refused(&refusal));
-        }
-        *self.early.borrow_mut() = Some(message);
-        Ok(())
+            Err(refused(&refusal))
+        })
     }
 
     /// Whether the sender, who waits for an answer, is still there.
     pub(super) fn wait_on(&self) -> Result<(), Error> {
-        let Some(message) = self.take_early()? else { return Ok(()) };
-        if message.is_empty() {
-            return Err(self.gave_up());
-        }
-        *self.early.borrow_mut() = Some(message);
-        Ok(())
+        self.look_ahead(|message| if message.is_empty() { Err(self.gave_up()) } else { Ok(()) })
     }
 
     /// The sender's last word after an error: an empty message.

@@ -35,6 +35,11 @@ pub trait EventSink<Event> {
     }
 }
 
+/// Bytes of a read from which on it is throughput that counts.
+const LONG_TRAIN: usize = 16 << 10;
+/// Long trains that come later one after the other than this are each looked for as anything else is.
+const TRAINS_APART: Duration = Duration::from_micros(50);
+
 /// Batches of a [`Driver`].
 #[derive(Clone, Copy, Debug)]
 pub struct DriverConfig {
@@ -118,6 +123,8 @@ pub struct Driver<E, L> {
     unfinished: bool,
     epoch: Instant,
     now: Time,
+    /// When the last read brought a long train, if it did.
+    long_train: Option<Time>,
     counters: DriverCounters,
 }
 
@@ -147,6 +154,7 @@ impl<E: Engine, L: Link> Driver<E, L> {
             unfinished: false,
             epoch: Instant::now(),
             now: Time::ZERO,
+            long_train: None,
             counters: DriverCounters::default(),
         }
     }
@@ -195,6 +203,11 @@ impl<E: Engine, L: Link> Driver<E, L> {
     /// The engine to look at, and the memory to take buffers from: no call.
     pub(crate) fn look(&mut self) -> (&E, &mut BufferTable) {
         (self.engine.engine(), &mut self.memory)
+    }
+
+    /// Whether another long train is likely to follow soon: looking for it at once would slow down who sends it.
+    pub fn expects_train(&self) -> bool {
+        self.long_train.is_some_and(|at| self.now.since(at) < TRAINS_APART)
     }
 
     /// Whether a train waits for the link to take it.
@@ -337,6 +350,7 @@ impl<E: Engine, L: Link> Driver<E, L> {
 
     fn handle(&mut self, received: &Received) {
         let mut total = received.bytes.min(self.plan.bytes());
+        self.long_train = (total >= LONG_TRAIN).then_some(self.now);
         if received.truncated {
             self.counters.datagrams_truncated += 1;
             total -= last_datagram(total, received.segment);

@@ -36,6 +36,12 @@ const SPIN_ALONE: Duration = Duration::from_micros(10);
 const CORE_LENT: Duration = Duration::from_micros(10);
 /// How long a thread looks before it sleeps: less than a sleep and a wake take.
 const LAST_LOOK: Duration = Duration::from_micros(10);
+/// The same while long trains come, with their pauses.
+const LAST_LOOK_FOR_TRAINS: Duration = Duration::from_micros(20);
+/// How long a thread that found no further train leaves the socket alone. Each look at an empty socket takes the lock with
+/// which the sender's processor puts the next train there, and bytes that are fetched the moment they are written come
+/// slowly from the other processor's cache.
+const BETWEEN_TRAINS: Duration = Duration::from_micros(5);
 /// How long to sleep at most on a link that has no descriptor.
 const BLIND_SLEEP: Duration = Duration::from_millis(1);
 
@@ -337,6 +343,7 @@ where
             _ if was_crowded => false,
             Idle::Spin => true,
             _ if self.shared.beds[Role::Application as usize].polls_device() => false,
+            Idle::Block if self.driver.expects_train() => idle < LAST_LOOK_FOR_TRAINS,
             Idle::Block => idle < LAST_LOOK,
             Idle::Adaptive { spin } => idle < spin,
         };
@@ -352,9 +359,23 @@ where
             spin_loop();
         }
         if spins {
+            if self.driver.expects_train() {
+                self.let_trains_gather();
+            }
             self.give_way();
         }
         spins
+    }
+
+    /// Pauses until more than one train is likely to be there, a timer is due, or somebody wants the lock.
+    fn let_trains_gather(&self) {
+        let until = PollAt::Time(self.driver.last_now() + BETWEEN_TRAINS).min(self.next());
+        while let PollAt::Time(until) = until
+            && self.driver.time_of(std::time::Instant::now()) < until
+            && self.shared.wanted.load(Ordering::Relaxed) == 0
+        {
+            spin_loop();
+        }
     }
 
     /// Waits to be notified.

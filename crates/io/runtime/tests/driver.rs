@@ -202,6 +202,23 @@ fn batches_grow_while_reads_bring_something_and_shrink_after() {
 }
 
 #[test]
+fn another_long_train_is_expected_soon_after_one() {
+    let (long, short) = (tiles(&[1; 4000]), tiles(&[2]));
+    let reads = [&long, &short, &long].map(|bytes| Some((bytes.clone(), 5, false))).into();
+    let config = DriverConfig { reads_per_batch: 1, ..DriverConfig::default() };
+    let mut driver = Driver::new(Tiles::default(), Script { reads, ..Script::default() }, config);
+    let mut sink = Numbers::default();
+    assert!(!driver.expects_train());
+    for expects in [true, false, true] {
+        assert_eq!(driver.progress(&mut sink).unwrap().reads, 1);
+        assert_eq!(driver.expects_train(), expects);
+    }
+    std::thread::sleep(Duration::from_millis(1));
+    assert_eq!(driver.progress(&mut sink).unwrap().reads, 0);
+    assert!(!driver.expects_train(), "long ago");
+}
+
+#[test]
 fn a_timer_fires_only_after_what_has_arrived_was_read() {
     let reads = (0..3).map(|number| Some((tiles(&[number]), 5, false))).collect();
     let mut driver = driver(Script { reads, ..Script::default() });

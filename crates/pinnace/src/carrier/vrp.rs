@@ -171,9 +171,11 @@ impl Vrp {
         }
     }
 
-    /// An error if the peer has broken off what we send. What it says behind its end nobody receives.
-    fn check_peer(&self) -> Result<(), Error> {
-        if self.has_heard_end.load(Ordering::Relaxed) { self.look_for_break() } else { Ok(()) }
+    /// An error if the peer has broken off what we send, for which somebody has `waited`. What it says behind its end nobody
+    /// receives; and whoever waits may be the only one who is about.
+    fn check_peer(&self, waited: Duration) -> Result<(), Error> {
+        let looks = !waited.is_zero() || self.has_heard_end.load(Ordering::Relaxed);
+        if looks { self.look_for_break() } else { Ok(()) }
     }
 
     /// An error if the peer has broken off, although nobody receives: for whoever waits for it. Waits for nothing itself, and
@@ -489,7 +491,7 @@ impl Bounded for Vrp {
             Ok(out) => out,
             Err(error) => return Err(Unsent::new(message, error)),
         };
-        if let Err(error) = self.check_peer() {
+        if let Err(error) = self.check_peer(waited) {
             return Err(Unsent::new(message, error));
         }
         let len = message.len() as u64;
@@ -607,7 +609,7 @@ impl Carry for Vrp {
     fn close(&self, deadline: Option<Instant>) -> Result<(), Error> {
         let Some(out) = &self.out else { return Ok(()) };
         self.terms().is_over = true;
-        self.check_peer()?;
+        self.check_peer(Duration::ZERO)?;
         // Behind all the others, so that nothing is behind the end.
         self.flush_out(out, deadline)?;
         // What is lost makes it no end in order, of which the peer is told when the connection goes.
@@ -627,7 +629,7 @@ impl Carry for Vrp {
     async fn close_async(&self) -> Result<(), Error> {
         let Some(out) = &self.out else { return Ok(()) };
         self.terms().is_over = true;
-        self.check_peer()?;
+        self.check_peer(Duration::ZERO)?;
         self.flush_out_async(out).await?;
         self.told(out.take_untold())?;
         self.say_end_async().await?;

@@ -134,9 +134,11 @@ impl Zcrp {
         Ok(is_last.then(|| Received::bytes(std::mem::take(&mut incoming.partial), Vec::new())))
     }
 
-    /// An error if the peer has broken off what we send. What it says behind its end nobody receives.
-    fn check_peer(&self) -> Result<(), Error> {
-        if self.has_heard_end.load(Ordering::Relaxed) { self.look_for_break() } else { Ok(()) }
+    /// An error if the peer has broken off what we send, for which somebody has `waited`. What it says behind its end nobody
+    /// receives; and whoever waits may be the only one who is about.
+    fn check_peer(&self, waited: Duration) -> Result<(), Error> {
+        let looks = !waited.is_zero() || self.has_heard_end.load(Ordering::Relaxed);
+        if looks { self.look_for_break() } else { Ok(()) }
     }
 
     /// An error if the peer has broken off, although nobody receives: for whoever waits for it. Waits for nothing itself, and
@@ -289,8 +291,8 @@ fn no_buffers() -> Error {
 }
 
 impl Bounded for Zcrp {
-    fn begin(&self, message: Message, _: Option<&Special>, _: Duration) -> Result<Sending, Unsent> {
-        if let Err(error) = self.check_peer() {
+    fn begin(&self, message: Message, _: Option<&Special>, waited: Duration) -> Result<Sending, Unsent> {
+        if let Err(error) = self.check_peer(waited) {
             return Err(Unsent::new(message, error));
         }
         let phase = self.sending();
@@ -393,7 +395,7 @@ impl Carry for Zcrp {
 
     fn close(&self, deadline: Option<Instant>) -> Result<(), Error> {
         self.stop_sending();
-        self.check_peer()?;
+        self.check_peer(Duration::ZERO)?;
         let flushed = self.flush(deadline);
         if matches!(flushed, Ok(()) | Err(Error::Timeout)) {
             self.queue_end()?;

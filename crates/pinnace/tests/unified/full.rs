@@ -119,10 +119,10 @@ pub(crate) fn ends_by_itself<T>(pairs: [(Connection, Connection, T); 3]) {
     }
 }
 
-/// Whoever waits for what it has sent to arrive is told at once that the peer has broken off, although nobody receives.
+/// Whoever waits for what it has sent to arrive, or for room to send more, is told at once that the peer has broken off, although nobody receives.
 pub(crate) fn breaks_off<T>(pair: impl Fn() -> (Connection, Connection, T)) {
     for has_ended in [false, true] {
-        for how in ["a call", "a task", "a flush"] {
+        for how in ["a call", "a task", "a flush", "a send", "a sending task"] {
             let (client, server, _kept) = pair();
             if how == "a flush" && client.method() == Method::A1 {
                 // What its window takes has arrived, whether somebody receives it or not.
@@ -140,7 +140,12 @@ pub(crate) fn breaks_off<T>(pair: impl Fn() -> (Connection, Connection, T)) {
                 let waiting = scope.spawn(|| match how {
                     "a call" => client.close(LONG),
                     "a task" => pollster::block_on(client.close_async(LONG)),
-                    _ => client.flush(),
+                    "a flush" => client.flush(),
+                    "a send" => client.send(message(0, 5000)).map(drop).map_err(|unsent| unsent.error),
+                    _ => {
+                        let sent = pollster::block_on(client.send_async(message(0, 5000)));
+                        sent.map(drop).map_err(|unsent| unsent.error)
+                    }
                 });
                 std::thread::sleep(Duration::from_millis(50));
                 assert!(!waiting.is_finished(), "{how} {has_ended}: not everything has arrived");

@@ -96,14 +96,15 @@ impl Clock {
 
 /// Ready from a time on.
 #[derive(Debug)]
-pub(super) struct Alarm {
+pub(crate) struct Alarm {
     at: Instant,
     /// The clock that knows of it, and its number there.
     set: Option<(&'static Clock, u64)>,
 }
 
 impl Alarm {
-    fn new(at: Instant) -> Self {
+    /// One that wakes nobody before it is polled.
+    pub(crate) fn new(at: Instant) -> Self {
         Self { at, set: None }
     }
 
@@ -117,7 +118,7 @@ impl Alarm {
     }
 
     /// When it wakes.
-    pub(super) fn at(&self) -> Instant {
+    pub(crate) fn at(&self) -> Instant {
         self.at
     }
 

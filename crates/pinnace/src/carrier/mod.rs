@@ -35,12 +35,12 @@ mod xtp;
 mod zcrp;
 
 pub(crate) use a1::{A1, most_of, qos_of};
-pub(crate) use alarm::within;
+pub(crate) use alarm::{Alarm, within};
 pub(crate) use cast::{Cast, most_from_many, qos_to_many};
 pub(crate) use framed::Framed;
 pub(crate) use pieces::piece_bytes;
 pub use received::{Received, ReceivedInto};
-pub(crate) use room::UnderWay;
+pub(crate) use room::{LOOK as LOOK_FOR_BREAK, UnderWay};
 pub use sending::Delivered;
 pub(crate) use sending::Sending;
 pub(crate) use turn::Turn;
@@ -110,6 +110,12 @@ pub(crate) trait Carry: Sync {
     /// Messages that were sent behind the last one that was received, and before the end, and have not come.
     fn missing_at_end(&self) -> u64 {
         0
+    }
+
+    /// An error if the peer has broken off, although nobody receives: for whoever waits for what was sent. Waits for nothing
+    /// itself. Methods whose sendings fail by themselves then need not look.
+    fn look_for_break(&self) -> Result<(), Error> {
+        Ok(())
     }
 
     /// A descriptor that becomes readable when something may have come: clear it first, then take what is there.
@@ -213,6 +219,10 @@ impl Carry for Carrier {
 
     fn missing_at_end(&self) -> u64 {
         each!(self, carrier => carrier.missing_at_end())
+    }
+
+    fn look_for_break(&self) -> Result<(), Error> {
+        each!(self, carrier => carrier.look_for_break())
     }
 
     fn descriptor(&self) -> Result<BorrowedFd<'_>, Error> {

@@ -10,7 +10,7 @@ const MOST_MESSAGES: usize = 2048;
 const MOST_BYTES: u64 = 64 << 20;
 
 /// Who waits for room looks so often whether the peer has broken off.
-pub(super) const LOOK: Duration = Duration::from_millis(100);
+pub(crate) const LOOK: Duration = Duration::from_millis(100);
 
 /// What is under way.
 #[derive(Clone, Copy, Debug, Default)]

@@ -178,32 +178,6 @@ impl Vrp {
         if looks { self.look_for_break() } else { Ok(()) }
     }
 
-    /// An error if the peer has broken off, although nobody receives: for whoever waits for it. Waits for nothing itself, and
-    /// keeps what came before.
-    fn look_for_break(&self) -> Result<(), Error> {
-        let Some(back) = &self.back else { return Ok(()) };
-        let now = Instant::now();
-        // Who has its turn finds out.
-        let Some(mut incoming) = self.incoming.take(Some(now)) else { return Ok(()) };
-        let mut has_taken = false;
-        // What others send counts as well: a flood of that must not keep it here.
-        for _ in 0..MOST_AHEAD {
-            if incoming.is_broken_off || !looks_ahead(&incoming.again) {
-                break;
-            }
-            // What has failed here fails for whoever receives, too.
-            let Ok(Some(frame)) = back.recv_until(Some(now)) else { break };
-            let came = self.on_frame(&mut incoming, frame);
-            incoming.again.extend(came);
-            has_taken = true;
-        }
-        // Whoever sleeps on the descriptor does not see what was taken here.
-        if let Some(waker) = back.waker().filter(|_| has_taken) {
-            waker.wake();
-        }
-        if incoming.is_broken_off { Err(ConnectionError::BrokenOff { method: Method::Vrp }.into()) } else { Ok(()) }
-    }
-
     /// Waits until nothing is under way, unless the peer breaks off.
     fn flush_out(&self, out: &Sender, deadline: Option<Instant>) -> Result<(), Error> {
         looking(deadline, room::LOOK, |until| out.flush_until(until), || self.look_for_break().err().map(Err))
@@ -598,6 +572,31 @@ impl Carry for Vrp {
 
     fn missing_at_end(&self) -> u64 {
         self.incoming.take(Some(Instant::now())).map_or(0, |incoming| incoming.missing())
+    }
+
+    /// What came before is kept.
+    fn look_for_break(&self) -> Result<(), Error> {
+        let Some(back) = &self.back else { return Ok(()) };
+        let now = Instant::now();
+        // Who has its turn finds out.
+        let Some(mut incoming) = self.incoming.take(Some(now)) else { return Ok(()) };
+        let mut has_taken = false;
+        // What others send counts as well: a flood of that must not keep it here.
+        for _ in 0..MOST_AHEAD {
+            if incoming.is_broken_off || !looks_ahead(&incoming.again) {
+                break;
+            }
+            // What has failed here fails for whoever receives, too.
+            let Ok(Some(frame)) = back.recv_until(Some(now)) else { break };
+            let came = self.on_frame(&mut incoming, frame);
+            incoming.again.extend(came);
+            has_taken = true;
+        }
+        // Whoever sleeps on the descriptor does not see what was taken here.
+        if let Some(waker) = back.waker().filter(|_| has_taken) {
+            waker.wake();
+        }
+        if incoming.is_broken_off { Err(ConnectionError::BrokenOff { method: Method::Vrp }.into()) } else { Ok(()) }
     }
 
     fn descriptor(&self) -> Result<BorrowedFd<'_>, Error> {

@@ -141,34 +141,6 @@ impl Zcrp {
         if looks { self.look_for_break() } else { Ok(()) }
     }
 
-    /// An error if the peer has broken off, although nobody receives: for whoever waits for it. Waits for nothing itself, and
-    /// keeps what came before.
-    fn look_for_break(&self) -> Result<(), Error> {
-        // Who has its turn finds out.
-        let Some(mut incoming) = self.incoming.take(Some(Instant::now())) else { return Ok(()) };
-        for _ in 0..MOST_AHEAD {
-            if incoming.is_broken_off || incoming.failed.is_some() || !looks_ahead(&incoming.again) {
-                break;
-            }
-            let Some(first) = incoming.posted.pop_front() else { break };
-            let came = match first.wait_timeout(Duration::ZERO) {
-                Progress::Ended(Ok(message)) => self.on_piece(&mut incoming, message),
-                Progress::Ended(Err(unsent)) => Err(unsent.error),
-                Progress::UnderWay(first) => {
-                    incoming.posted.push_front(first);
-                    break;
-                }
-            };
-            match came {
-                Ok(received) => incoming.again.extend(received),
-                Err(error) => incoming.failed = Some(error),
-            }
-            // Whoever sleeps on the descriptor does not see what was taken here.
-            self.receiver.signal_readiness();
-        }
-        if incoming.is_broken_off { Err(ConnectionError::BrokenOff { method: Method::Zcrp }.into()) } else { Ok(()) }
-    }
-
     /// Nothing more comes.
     fn end(&self, incoming: &Incoming) -> Result<Option<Received>, Error> {
         if incoming.is_broken_off { Err(ConnectionError::BrokenOff { method: Method::Zcrp }.into()) } else { Ok(None) }
@@ -383,6 +355,33 @@ impl Carry for Zcrp {
     fn set_service(&self, _: &Service) -> Result<(), String> {
         // Nothing that a service says changes what this protocol does.
         Ok(())
+    }
+
+    /// What came before is kept.
+    fn look_for_break(&self) -> Result<(), Error> {
+        // Who has its turn finds out.
+        let Some(mut incoming) = self.incoming.take(Some(Instant::now())) else { return Ok(()) };
+        for _ in 0..MOST_AHEAD {
+            if incoming.is_broken_off || incoming.failed.is_some() || !looks_ahead(&incoming.again) {
+                break;
+            }
+            let Some(first) = incoming.posted.pop_front() else { break };
+            let came = match first.wait_timeout(Duration::ZERO) {
+                Progress::Ended(Ok(message)) => self.on_piece(&mut incoming, message),
+                Progress::Ended(Err(unsent)) => Err(unsent.error),
+                Progress::UnderWay(first) => {
+                    incoming.posted.push_front(first);
+                    break;
+                }
+            };
+            match came {
+                Ok(received) => incoming.again.extend(received),
+                Err(error) => incoming.failed = Some(error),
+            }
+            // Whoever sleeps on the descriptor does not see what was taken here.
+            self.receiver.signal_readiness();
+        }
+        if incoming.is_broken_off { Err(ConnectionError::BrokenOff { method: Method::Zcrp }.into()) } else { Ok(()) }
     }
 
     fn descriptor(&self) -> Result<BorrowedFd<'_>, Error> {

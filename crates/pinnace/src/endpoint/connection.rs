@@ -9,7 +9,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -272,7 +272,9 @@ impl Connection {
     fn begun(&self, bytes: usize, sent: Result<Sending, Unsent>) -> Result<Delivery, Unsent> {
         let sending = sent?;
         self.shown.count_sent(bytes);
-        Ok(Delivery::new(sending))
+        let tells_by_itself = !matches!(*self.carrier, Carrier::Zcrp(_) | Carrier::Vrp(_));
+        let carrier = if tells_by_itself { Weak::new() } else { Arc::downgrade(&self.carrier) };
+        Ok(Delivery::new(sending, carrier))
     }
 
     /// Waits for the next message; `None` when the peer has closed, and everything was received. The waiting thread does

@@ -1,13 +1,14 @@
 //! Messages on their way out, and what may be said about each.
 
-use crate::carrier::{Delivered, Sending, Special};
+use crate::carrier::{Alarm, Carrier, Carry, Delivered, LOOK_FOR_BREAK, Sending, Special};
 use crate::service::Method;
 use crate::vrp::Contract;
 use crate::zcrp::Progress;
-use crate::{Message, Unsent};
+use crate::{Error, Message, Unsent};
 use std::pin::Pin;
-use std::task::{Context, Poll};
-use std::time::Duration;
+use std::sync::Weak;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
 
 /// What differs for one message from the connection's service.
 ///
@@ -94,11 +95,15 @@ impl PerMessage {
 pub struct Delivery {
     /// `None` once the result was handed out.
     sending: Option<Sending>,
+    /// Who finds out that the peer has broken off, where a sending does not by itself.
+    carrier: Weak<Carrier>,
+    /// When that is looked for next.
+    alarm: Option<Alarm>,
 }
 
 impl Delivery {
-    pub(super) fn new(sending: Sending) -> Self {
-        Self { sending: Some(sending) }
+    pub(super) fn new(sending: Sending, carrier: Weak<Carrier>) -> Self {
+        Self { sending: Some(sending), carrier, alarm: None }
     }
 
     /// Waits until the message has arrived, and returns it with what was lost of it. The waiting thread does the work.
@@ -106,9 +111,15 @@ impl Delivery {
     /// *Arrived* is what the method can tell: all of it is in the peer's memory. Over shared memory that is so at once.
     ///
     /// # Errors
-    /// [`Unsent`], with the message, and why.
-    pub fn wait(mut self) -> Result<Delivered, Unsent> {
-        self.take().wait()
+    /// [`Unsent`], with the message unless its memory is still in use, and why.
+    pub fn wait(self) -> Result<Delivered, Unsent> {
+        let mut waiting = self;
+        loop {
+            match waiting.wait_timeout(LOOK_FOR_BREAK) {
+                Progress::Ended(result) => return result,
+                Progress::UnderWay(still) => waiting = still,
+            }
+        }
     }
 
     fn take(&mut self) -> Sending {
@@ -118,12 +129,36 @@ impl Delivery {
     /// Like [`Delivery::wait`], for at most `timeout`; gives itself back if that is not enough.
     ///
     /// # Errors
-    /// The inner error is [`Unsent`], with the message, if it did not arrive.
+    /// The inner error is [`Unsent`], as [`Delivery::wait`] gives it, if the message did not arrive.
     pub fn wait_timeout(mut self, timeout: Duration) -> Progress<Self, Result<Delivered, Unsent>> {
-        match self.take().wait_timeout(timeout) {
-            Progress::Ended(result) => Progress::Ended(result),
-            Progress::UnderWay(sending) => Progress::UnderWay(Self::new(sending)),
+        let deadline = Instant::now().checked_add(timeout);
+        let mut left = timeout;
+        loop {
+            let sending = match self.take().wait_timeout(left.min(LOOK_FOR_BREAK)) {
+                Progress::Ended(result) => return Progress::Ended(result),
+                Progress::UnderWay(sending) => sending,
+            };
+            if let Err(error) = self.look_for_break() {
+                return Progress::Ended(Err(Unsent::new(None, error)));
+            }
+            self.sending = Some(sending);
+            if left <= LOOK_FOR_BREAK {
+                return Progress::UnderWay(self);
+            }
+            left = deadline.map_or(timeout, |deadline| deadline.saturating_duration_since(Instant::now()));
         }
+    }
+
+    /// An error if the peer has broken off. It is not looked for at every call.
+    fn look_for_break(&mut self) -> Result<(), Error> {
+        let Some(carrier) = self.carrier.upgrade() else { return Ok(()) };
+        let now = Instant::now();
+        let alarm = self.alarm.get_or_insert_with(|| Alarm::new(now + LOOK_FOR_BREAK));
+        if now < alarm.at() {
+            return Ok(());
+        }
+        *alarm = Alarm::new(now + LOOK_FOR_BREAK);
+        carrier.look_for_break()
     }
 }
 
@@ -134,8 +169,17 @@ impl Future for Delivery {
         let Some(sending) = &mut self.sending else { return Poll::Pending };
         let polled = Pin::new(sending).poll(context);
         if polled.is_ready() {
-            self.sending = None;
+            (self.sending, self.alarm) = (None, None);
+            return polled;
         }
-        polled
+        loop {
+            if let Err(error) = self.look_for_break() {
+                (self.sending, self.alarm) = (None, None);
+                return Poll::Ready(Err(Unsent::new(None, error)));
+            }
+            let Some(alarm) = &mut self.alarm else { return Poll::Pending };
+            // What has become due meanwhile is looked for at once.
+            ready!(Pin::new(alarm).poll(context));
+        }
     }
 }

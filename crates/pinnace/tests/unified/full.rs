@@ -122,9 +122,9 @@ pub(crate) fn ends_by_itself<T>(pairs: [(Connection, Connection, T); 3]) {
 /// Whoever waits for what it has sent to arrive, or for room to send more, is told at once that the peer has broken off, although nobody receives.
 pub(crate) fn breaks_off<T>(pair: impl Fn() -> (Connection, Connection, T)) {
     for has_ended in [false, true] {
-        for how in ["a call", "a task", "a flush", "a send", "a sending task"] {
+        for how in ["a call", "a task", "a flush", "a send", "a sending task", "a delivery", "a delivery as a task"] {
             let (client, server, _kept) = pair();
-            if how == "a flush" && client.method() == Method::A1 {
+            if matches!(how, "a flush" | "a delivery" | "a delivery as a task") && client.method() == Method::A1 {
                 // What its window takes has arrived, whether somebody receives it or not.
                 continue;
             }
@@ -135,13 +135,16 @@ pub(crate) fn breaks_off<T>(pair: impl Fn() -> (Connection, Connection, T)) {
                 // Nobody receives this either before it is over.
                 drop(server.send(b"unread".to_vec()).unwrap());
             }
-            let _under_way = fill(&client, 5000);
+            let (_, last) = fill(&client, 5000);
             std::thread::scope(|scope| {
-                let waiting = scope.spawn(|| match how {
+                let client = &client;
+                let waiting = scope.spawn(move || match how {
                     "a call" => client.close(LONG),
                     "a task" => pollster::block_on(client.close_async(LONG)),
                     "a flush" => client.flush(),
                     "a send" => client.send(message(0, 5000)).map(drop).map_err(|unsent| unsent.error),
+                    "a delivery" => last.wait().map(drop).map_err(|unsent| unsent.error),
+                    "a delivery as a task" => pollster::block_on(last).map(drop).map_err(|unsent| unsent.error),
                     _ => {
                         let sent = pollster::block_on(client.send_async(message(0, 5000)));
                         sent.map(drop).map_err(|unsent| unsent.error)

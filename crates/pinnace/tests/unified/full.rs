@@ -7,8 +7,12 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 const LONG: Duration = Duration::from_secs(20);
-/// So long nothing has become free when a queue counts as full.
+/// So long at least nothing has become free when a queue counts as full.
 const STILL: Duration = Duration::from_millis(300);
+/// And so many times the longest pause before, up to [`LONGEST`]: where the machine is busy, packets are lost and repeated
+/// later and later, and what waits for that is not full.
+const PAUSES: u32 = 20;
+const LONGEST: Duration = Duration::from_secs(5);
 
 fn message(number: u32, len: usize) -> Vec<u8> {
     let mut bytes = vec![number as u8; len];
@@ -18,10 +22,11 @@ fn message(number: u32, len: usize) -> Vec<u8> {
 
 /// Sends until there is no room any more. Returns how many, and what says when the last has arrived.
 fn fill(from: &Connection, len: usize) -> (u32, Delivery) {
-    let (mut sent, mut last, mut since) = (0, None, Instant::now());
-    while since.elapsed() < STILL {
+    let (mut sent, mut last, mut since, mut pause) = (0, None, Instant::now(), Duration::ZERO);
+    while since.elapsed() < STILL + LONGEST.min(pause * PAUSES) {
         match from.try_send(message(sent, len)) {
             Ok(delivery) => {
+                pause = pause.max(since.elapsed());
                 (sent, last, since) = (sent + 1, Some(delivery), Instant::now());
                 assert!(sent < 100_000, "there is an end");
             }

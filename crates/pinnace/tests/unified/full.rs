@@ -53,15 +53,19 @@ fn receive(to: &Connection, numbers: std::ops::Range<u32>, len: usize) {
 pub(crate) fn full(from: &Connection, to: &Connection, len: usize) {
     let (sent, last) = fill(from, len);
     std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| {
+        let (tried, has_tried) = std::sync::mpsc::channel();
+        let waiting = scope.spawn(move || {
             let given_up = pollster::block_on(async {
                 let mut future = std::pin::pin!(from.send_async(message(9999, len)));
                 std::future::poll_fn(|context| Poll::Ready(future.as_mut().poll(context).is_pending())).await
             });
             // What waited, and was given up, is not sent.
             assert!(given_up);
+            tried.send(()).unwrap();
             pollster::block_on(async { from.send_async(message(sent, len)).await.unwrap().await.unwrap() })
         });
+        // Nothing becomes free before it has found the queue full, however late it begins.
+        has_tried.recv_timeout(LONG).expect("it finds no room");
         std::thread::sleep(Duration::from_millis(50));
         assert!(!waiting.is_finished());
         receive(to, 0..sent + 1, len);

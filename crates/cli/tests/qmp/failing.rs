@@ -4,6 +4,7 @@ use crate::common::{content, line, pinnace, run, text, wait};
 use crate::listen;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use tempfile::NamedTempFile;
 
 #[test]
 fn nobody_there_is_reported_in_time() {
@@ -22,10 +23,19 @@ fn nobody_there_is_reported_in_time() {
     assert!(begun.elapsed() < Duration::from_secs(10));
 }
 
+/// A file of 4 GB of which nothing is on the disk: one connection that goes on for long. Each message has one of its own, and
+/// whoever goes between two of them is missed by nobody.
+fn large() -> NamedTempFile {
+    let file = NamedTempFile::new().unwrap();
+    file.as_file().set_len(4_000_000_000).unwrap();
+    file
+}
+
 #[test]
 fn a_killed_peer_is_reported_in_time_at_either_end() {
+    let large = large();
     let send = |to: &str| {
-        let args = ["qmp", "send", "--to", to, "--size", "100MB", "--count", "1000000", "--timeout", "1"];
+        let args = ["qmp", "send", large.path().to_str().unwrap(), to, "--timeout", "1"];
         pinnace(&args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
     };
     // The listener dies.
@@ -88,11 +98,8 @@ fn what_has_come_of_the_input_is_sent_before_there_is_more() {
 #[test]
 fn an_interrupt_ends_both_ends_with_130() {
     let mut listening = listen(&[]);
-    // One connection that goes on for long: between two of them there would be nothing to break.
-    let folder = tempfile::tempdir().unwrap();
-    let large = folder.path().join("large");
-    std::fs::File::create(&large).unwrap().set_len(4_000_000_000).unwrap();
-    let args = ["qmp", "send", large.to_str().unwrap(), &*listening.address];
+    let large = large();
+    let args = ["qmp", "send", large.path().to_str().unwrap(), &*listening.address];
     let mut sender = pinnace(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     listening.wait_until_busy();
     let id = sender.id().to_string();

@@ -5,7 +5,7 @@ mod common;
 #[path = "qmp/relay.rs"]
 mod relay;
 
-use common::{Listening, content, fed, line, many_senders, pinnace, run, text, wait};
+use common::{Listening, content, fed, line, many_senders, pinnace, protocol_36, run, text, wait};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::process::{Command, Stdio};
@@ -17,17 +17,6 @@ const SINGLES: [&str; 3] = ["transaction", "unack-dgram", "ack-dgram"];
 
 fn listen(more: &[&str]) -> Listening {
     Listening::start(&[&["xtp", "listen", "127.0.0.1:0"], more].concat())
-}
-
-/// Raw sockets need a right; says so where it is missing.
-fn may_use_raw_sockets() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
-    let rights = status.lines().find_map(|line| line.strip_prefix("CapEff:")).map(str::trim).expect("a line");
-    let may = u64::from_str_radix(rights, 16).expect("hexadecimal") & 1 << 13 != 0;
-    if !may {
-        eprintln!("left out: needs CAP_NET_RAW");
-    }
-    may
 }
 
 #[test]
@@ -82,9 +71,6 @@ fn a_client_whose_end_is_lost_says_it_again() {
         assert_eq!((code, &*err, &*out), (Some(0), "", &*line(&content(0, 500)).repeat(2)), "{command}");
     }
 }
-
-/// Protocol 36 of an address has one owner at a time: so have the tests.
-static PROTOCOL_36: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 #[test]
 fn both_ends_print_the_same_lines_with_every_service_and_codec() {
@@ -388,10 +374,7 @@ fn a_port_that_is_taken_is_reported_in_one_line() {
 
 #[test]
 fn protocol_36_carries_every_service() {
-    if !may_use_raw_sockets() {
-        return;
-    }
-    let _alone = PROTOCOL_36.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let Some(_alone) = protocol_36() else { return };
     for codec in CODECS {
         for service in STREAMS.iter().chain(&SINGLES) {
             let listening = Listening::start(&[

@@ -3,9 +3,11 @@
 
 pub(crate) mod relay;
 
+use nix::sched::{CloneFlags, unshare};
 use sha2::{Digest, Sha256};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// What a test waits for at most.
@@ -199,4 +201,22 @@ pub(crate) fn many_senders(protocol: &str, listening: Listening) {
     received.sort_unstable();
     printed.sort_unstable();
     assert_eq!(received, printed);
+}
+
+/// Raw sockets need a right, and protocol 36 of an address has one owner at a time: so have the tests. Those of other
+/// processes own theirs elsewhere: from here on what this thread starts is in a network namespace of its own, if it may be.
+#[allow(clippy::print_stderr, reason = "a test that is left out says so")]
+pub(crate) fn protocol_36() -> Option<MutexGuard<'static, ()>> {
+    static OWNER: Mutex<()> = Mutex::new(());
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
+    let rights = status.lines().find_map(|line| line.strip_prefix("CapEff:")).map(str::trim).expect("a line");
+    if u64::from_str_radix(rights, 16).expect("hexadecimal") & 1 << 13 == 0 {
+        eprintln!("left out: needs CAP_NET_RAW");
+        return None;
+    }
+    let ip = |args: &str| Command::new("ip").args(args.split(' ')).output().is_ok_and(|output| output.status.success());
+    if ip("-V") && unshare(CloneFlags::CLONE_NEWNET).is_ok() {
+        assert!(ip("link set lo up"), "loopback of a namespace of our own");
+    }
+    Some(OWNER.lock().unwrap_or_else(PoisonError::into_inner))
 }

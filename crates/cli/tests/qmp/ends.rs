@@ -1,8 +1,8 @@
 //! Both ends, and what they print.
 
-use crate::common::{content, fed, line, many_senders, run, text};
+use crate::common::{content, fed, line, many_senders, protocol_36, run, text};
+use crate::listen;
 use crate::relay::{lossy, without_ends};
-use crate::{listen, protocol_36};
 use serde_json::Value;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};

@@ -1,7 +1,6 @@
 //! `pinnace perf` and `pinnace ping` with QMP.
 
-use crate::common::{run, text};
-use crate::protocol_36;
+use crate::common::{protocol_36, run, text};
 use serde_json::Value;
 
 fn objects(args: &[&str]) -> Vec<Value> {

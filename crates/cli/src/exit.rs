@@ -1,5 +1,6 @@
 //! How the command ends: an exit code that scripts can rely on, and one line for people.
 
+use rustix::io::Errno;
 use std::fmt;
 use std::io;
 
@@ -19,6 +20,11 @@ pub(crate) enum Exit {
     NotVerified = 4,
     /// Ctrl-C, or another signal that asks to end.
     Interrupted = 130,
+}
+
+/// Whether the system has no descriptors left, for this program (`EMFILE`) or for all (`ENFILE`).
+pub(crate) fn lacks_descriptors(error: &io::Error) -> bool {
+    [Errno::MFILE, Errno::NFILE].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
 /// What happened, to whom, and what to do: one plain line, and the exit code.
@@ -60,6 +66,10 @@ impl Error {
             io::ErrorKind::AddrInUse => "; another program has the port: choose another one, or end that program",
             io::ErrorKind::StorageFull => "; free some space and run the command again",
             io::ErrorKind::PermissionDenied => "; check the owner and the permissions",
+            _ if error.raw_os_error() == Some(Errno::MFILE.raw_os_error()) => {
+                "; start this program with a higher `ulimit -n`"
+            }
+            _ if lacks_descriptors(error) => "; end programs that have many files open, or raise `sysctl fs.file-max`",
             _ => "",
         };
         Self::failed(format!("{action}: {error}{advice}"))

@@ -1,47 +1,59 @@
 //! A listener that serves several senders, until the command is interrupted.
+//!
+//! Always true: where the system has no descriptors left, those who are served go on, the others wait as they do for a place, and the
+//! user is told.
 
-use crate::exit::{Error, Exit};
+use crate::exit::{self, Error, Exit};
 use crate::interrupt;
-use crate::output::{self, Output};
+use crate::output;
 use crate::transport;
-use pinnace::zcrp::{Listener, Options, Successor};
+use pinnace::zcrp::{Listener, Options, Successor, Unaccepted};
+use rustix::fs::{Mode, OFlags};
+use std::io;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
 /// Senders served at once; more wait as long as their time-outs let them.
 const AT_ONCE: usize = 16;
 
+/// Descriptors that serving one may take: of the endpoint (a socket, one that is tried, and two to wake threads), and of the files and
+/// folders that are open at a time.
+const DESCRIPTORS: usize = 8;
+
 /// Serves each sender that `accept` gives on a thread of its own, and numbers them from 1. Ends when the port or the command does,
-/// and waits for those who are served then.
+/// and waits for those who are served then. `warn` says what matters to the user.
 pub(crate) fn serve<C: Send + 'static>(
     mut listener: Listener,
-    output: &Output,
-    accept: fn(Listener) -> Result<(C, Successor), pinnace::Error>,
+    options: &Options,
+    warn: impl Fn(&str),
+    accept: fn(Listener) -> Result<(C, Successor), Unaccepted>,
     serve_one: impl Fn(u64, C, &Place<'_>) + Sync,
 ) -> Result<(), Error> {
-    let (places, serve_one) = (Places::default(), &serve_one);
-    let next = |listener| -> Result<_, Error> {
-        let place = places.take()?;
-        Ok((place, transport::interruptible(move || accept(listener))??))
-    };
+    let (places, serve_one, address) = (Places::default(), &serve_one, listener.local_addr()?);
+    let mut shortage = Shortage { places: &places, warn: &warn, is_told: false };
     std::thread::scope(|scope| {
         let mut number = 0;
         let error = loop {
-            let (place, (channel, successor)) = match next(listener) {
+            let (place, (channel, successor)) = match shortage.next(listener, accept) {
                 Ok(next) => next,
                 Err(error) => break error,
             };
             number += 1;
             scope.spawn(move || serve_one(number, channel, &place));
-            listener = match transport::interruptible(move || successor.wait()) {
-                Ok(Ok(listener)) => listener,
-                Ok(Err(error)) => break error.into(),
+            let next = match transport::interruptible(move || successor.wait()) {
+                Ok(Err(error)) if is_shortage(&error) => shortage.bind(address, options, error),
+                Ok(next) => next.map_err(Error::from),
+                Err(error) => Err(error),
+            };
+            listener = match next {
+                Ok(listener) => listener,
                 Err(error) => break error,
             };
         };
         if error.exit != Exit::Interrupted && output::check().is_ok() && places.are_taken() {
             // The command ends with it when they have ended, which may take long.
-            output.warn(format_args!("no more senders are taken: {error}"));
+            warn(&format!("no more senders are taken: {error}"));
         }
         Err(error)
     })
@@ -51,17 +63,106 @@ pub(crate) fn serve<C: Send + 'static>(
 pub(crate) fn serve_in_turn<C: Send + 'static>(
     mut listener: Listener,
     options: &Options,
+    warn: impl Fn(&str),
     accept: fn(Listener) -> Result<C, pinnace::Error>,
     serve_one: impl Fn(u64, C, &Place<'_>),
 ) -> Result<(), Error> {
     let (places, address) = (Places::default(), listener.local_addr()?);
+    let mut shortage = Shortage { places: &places, warn: &warn, is_told: false };
     let mut number = 0;
     loop {
-        let channel = transport::interruptible(move || accept(listener))??;
-        number += 1;
-        serve_one(number, channel, &places.take()?);
-        listener = Listener::bind(address, options)?;
+        let next = match transport::interruptible(move || accept(listener))? {
+            Ok(channel) => {
+                number += 1;
+                serve_one(number, channel, &places.take()?);
+                shortage.is_told = false;
+                Listener::bind(address, options)
+            }
+            Err(error) => Err(error),
+        };
+        listener = match next {
+            Err(error) if is_shortage(&error) => shortage.bind(address, options, error)?,
+            next => next?,
+        };
     }
+}
+
+/// Whether the system has no descriptors left, for this program or for all.
+fn is_shortage(error: &pinnace::Error) -> bool {
+    matches!(error, pinnace::Error::Io { source, .. } if exit::lacks_descriptors(source))
+}
+
+/// That descriptors are missing for the next sender: waits for them, and tells the user once, until nobody is served any more.
+struct Shortage<'a> {
+    places: &'a Places,
+    warn: &'a dyn Fn(&str),
+    is_told: bool,
+}
+
+impl<'a> Shortage<'a> {
+    /// The next sender, and its place.
+    fn next<C: Send + 'static>(
+        &mut self,
+        mut listener: Listener,
+        accept: fn(Listener) -> Result<(C, Successor), Unaccepted>,
+    ) -> Result<(Place<'a>, (C, Successor)), Error> {
+        self.is_told &= self.places.are_taken();
+        let place = self.places.take()?;
+        loop {
+            while let Err(error) = has_descriptors() {
+                self.wait(&Error::io("cannot open what serving it takes", &error))?;
+            }
+            match transport::interruptible(move || accept(listener))? {
+                Ok(accepted) => {
+                    self.places.is_full.store(false, Ordering::Relaxed);
+                    return Ok((place, accepted));
+                }
+                // Somebody else took them in between.
+                Err(Unaccepted { error, listener: Some(again) }) if is_shortage(&error) => {
+                    self.wait(&error.into())?;
+                    listener = *again;
+                }
+                Err(unaccepted) => return Err(unaccepted.error.into()),
+            }
+        }
+    }
+
+    /// The port again, which was lost for `error`.
+    fn bind(&mut self, address: SocketAddr, options: &Options, error: pinnace::Error) -> Result<Listener, Error> {
+        let mut error = error;
+        loop {
+            self.wait(&error.into())?;
+            error = match Listener::bind(address, options) {
+                Err(error) if is_shortage(&error) => error,
+                bound => return Ok(bound?),
+            };
+        }
+    }
+
+    /// Waits a moment, in which one who is served may end; whoever is idle is asked to.
+    fn wait(&mut self, error: &Error) -> Result<(), Error> {
+        interrupt::check()?;
+        if !std::mem::replace(&mut self.is_told, true) {
+            (self.warn)(&format!("nobody else is served until descriptors are free again: {error}"));
+        }
+        self.places.is_full.store(true, Ordering::Relaxed);
+        std::thread::sleep(interrupt::LOOK);
+        Ok(())
+    }
+}
+
+/// Fails if there are no descriptors for another sender. Whoever is served could fail for want of them as well.
+fn has_descriptors() -> io::Result<()> {
+    let mut opened = Vec::with_capacity(DESCRIPTORS);
+    for _ in 0..DESCRIPTORS {
+        match rustix::fs::open("/", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
+            Ok(descriptor) => opened.push(descriptor),
+            Err(error) if exit::lacks_descriptors(&error.into()) => return Err(error.into()),
+            // It says nothing of descriptors.
+            Err(_) => break,
+        }
+    }
+    Ok(())
 }
 
 /// Counts the senders that are served.
@@ -69,7 +170,7 @@ pub(crate) fn serve_in_turn<C: Send + 'static>(
 struct Places {
     taken: Mutex<usize>,
     freed: Condvar,
-    /// All are taken, and there may be somebody who waits.
+    /// All are taken, or there are no descriptors for another, and there may be somebody who waits.
     is_full: AtomicBool,
 }
 

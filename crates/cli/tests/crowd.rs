@@ -2,8 +2,10 @@
 
 mod common;
 
-use common::{Listening, line, wait_until};
-use pinnace::{a1, qmp, xtp};
+use common::{Listening, line, run, short_of_descriptors, text, wait_until};
+use pinnace::{Message, a1, qmp, xtp, zcrp};
+use std::process::Stdio;
+use std::time::Duration;
 
 /// More than a listener serves at a time (256).
 const CROWD: usize = 300;
@@ -64,4 +66,33 @@ fn a_crowd_of_a1_is_served_in_turn() {
             drop(connection);
         },
     );
+}
+
+#[test]
+fn a_crowd_that_takes_all_descriptors_is_served_in_turn() {
+    let args = ["zcrp", "listen", "127.0.0.1:0", "--size", "1000", "--ahead", "1", "--json", "--timeout", "2"];
+    // For itself, and for some of those who come.
+    let mut listening = Listening::of(short_of_descriptors(24, &args).stdout(Stdio::piped()));
+    let crowd: Vec<_> = (0..12)
+        .map(|_| {
+            let sender = zcrp::Sender::connect(&*listening.address, &zcrp::Options::default()).expect("a socket");
+            (sender.send(Message::from_vec(b"ahoy".to_vec())).expect("queued"), sender)
+        })
+        .collect();
+    let said = listening.next_line();
+    assert!(said.contains("nobody else is served") && said.contains("`ulimit -n`"), "{said}");
+    let begun = listening.ticks();
+    std::thread::sleep(Duration::from_secs(1));
+    let worked = listening.ticks() - begun;
+    assert!(worked < 30, "{worked} hundredths of a second of work in one");
+    // Who is silent makes room, as where all places are taken.
+    for (sending, _sender) in crowd {
+        sending.wait().expect("it arrives");
+    }
+    let sent = run(&["zcrp", "send", "--to", &listening.address, "--size", "10"]);
+    assert_eq!(sent.status.code(), Some(0), "{}", text(&sent.stderr));
+    listening.signal("-INT");
+    let (code, out, err) = listening.finish();
+    assert_eq!((code, out.matches("\"event\":\"message\"").count()), (Some(130), 13), "{err}");
+    assert_eq!(err.matches("nobody else").count(), 0, "it is said once: {err}");
 }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Listening, pinnace, run, text, wait, wait_until};
+use common::{Listening, pinnace, run, short_of_descriptors, text, wait, wait_until};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -322,4 +322,30 @@ fn several_senders_are_served_at_once_and_one_that_was_killed_is_followed() {
     assert!(done[3]["bytes_resumed"].as_u64().unwrap() >= kept * (256 << 10), "{out}");
     assert_eq!(fs::read(to.path().join("large")).unwrap(), content(LARGE));
     assert_eq!(fs::read(to.path().join("small")).unwrap(), content(100_000));
+}
+
+#[test]
+fn senders_for_whom_there_are_no_descriptors_are_served_when_there_are_some_again() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let dir = to.path().to_str().unwrap();
+    let mut receiving = Listening::of(
+        short_of_descriptors(26, &["recv", "--bind", "127.0.0.1:0", "--dir", dir, "--json"]).stdout(Stdio::piped()),
+    );
+    let senders: Vec<_> = (0..12)
+        .map(|number| {
+            let path = from.path().join(number.to_string());
+            fs::write(&path, content(4 << 20)).unwrap();
+            let args = ["send", path.to_str().unwrap(), &receiving.address, "--unit", "1200", "--profile", "internet"];
+            pinnace(&args).args(["--timeout", "30"]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+        })
+        .collect();
+    for sender in senders {
+        let sent = sender.wait_with_output().unwrap();
+        assert_eq!(sent.status.code(), Some(0), "{}", text(&sent.stderr));
+    }
+    receiving.signal("-INT");
+    let (code, out, err) = receiving.finish();
+    assert_eq!((code, out.matches("\"event\":\"done\"").count()), (Some(130), 12), "{err}");
+    assert_eq!(err.matches("`ulimit -n`").count(), 1, "{err}");
+    assert_eq!(fs::read_dir(dir).unwrap().count(), 12);
 }

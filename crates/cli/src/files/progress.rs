@@ -32,6 +32,10 @@ impl Report {
         self.bars.suspend(|| self.output.error(error, self.sender));
     }
 
+    pub(super) fn warn(&self, text: impl fmt::Display) {
+        self.bars.suspend(|| self.output.warn(text));
+    }
+
     pub(super) fn note(&self, text: impl fmt::Display) {
         self.bars.suspend(|| self.output.note(text));
     }

@@ -103,11 +103,12 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
             Err(error) => report.error(&error),
         }
     };
+    let (options, warn) = (transport.options(), |text: &str| report.warn(text));
     if transport.captures() {
         // A capture holds one sender.
-        return senders::serve_in_turn(listener, &transport.options(), Listener::accept, serve_one);
+        return senders::serve_in_turn(listener, &options, warn, Listener::accept, serve_one);
     }
-    senders::serve(listener, output, Listener::accept_and_go_on, serve_one)
+    senders::serve(listener, &options, warn, Listener::accept_and_go_on, serve_one)
 }
 
 /// One transfer. What it has claimed must stay claimed until `peer` is dropped: until then what was asked for may still come.

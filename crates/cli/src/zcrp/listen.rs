@@ -61,11 +61,12 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
             Err(error) => output.error(&error, Some(number)),
         }
     };
+    let (options, warn) = (args.transport.options(), |text: &str| output.warn(text));
     if args.transport.captures() {
         // A capture holds one sender.
-        return senders::serve_in_turn(listener, &args.transport.options(), Listener::accept_receiver, serve_one);
+        return senders::serve_in_turn(listener, &options, warn, Listener::accept_receiver, serve_one);
     }
-    senders::serve(listener, output, Listener::accept_receiver_and_go_on, serve_one)
+    senders::serve(listener, &options, warn, Listener::accept_receiver_and_go_on, serve_one)
 }
 
 /// Serves one sender, the only one or the n-th, until it has been silent for long, or not so long if its place `is_wanted`.

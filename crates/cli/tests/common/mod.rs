@@ -19,6 +19,14 @@ pub(crate) fn pinnace(args: &[&str]) -> Command {
     command
 }
 
+/// The same, with so many descriptors at most.
+pub(crate) fn short_of_descriptors(most: usize, args: &[&str]) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("ulimit -n {most} && exec \"$@\""), "sh", env!("CARGO_BIN_EXE_pinnace")]);
+    command.args(args).stdin(Stdio::null()).env("NO_COLOR", "1");
+    command
+}
+
 /// Runs to the end.
 pub(crate) fn run(args: &[&str]) -> Output {
     pinnace(args).output().expect("the command runs")
@@ -63,16 +71,18 @@ impl Listening {
         std::fs::read_dir(tasks).expect("it runs").count()
     }
 
+    /// How long it has worked, in hundredths of a second.
+    pub(crate) fn ticks(&self) -> u64 {
+        let stat = format!("/proc/{}/stat", self.child.as_ref().expect("it runs").id());
+        let stat = std::fs::read_to_string(stat).expect("it runs");
+        // User and system time, counted from behind the name.
+        let fields = stat.rsplit(')').next().expect("a name in brackets").split_whitespace();
+        fields.skip(11).take(2).map(|field| field.parse::<u64>().expect("a number")).sum()
+    }
+
     /// Waits until it has worked for a while: what it listens for has come.
     pub(crate) fn wait_until_busy(&self) {
-        let stat = format!("/proc/{}/stat", self.child.as_ref().expect("it runs").id());
-        wait_until("it works", || {
-            let stat = std::fs::read_to_string(&stat).expect("it runs");
-            // User and system time, in hundredths of a second, counted from behind the name.
-            let fields = stat.rsplit(')').next().expect("a name in brackets").split_whitespace();
-            let ticks: u64 = fields.skip(11).take(2).map(|field| field.parse::<u64>().expect("a number")).sum();
-            ticks >= 10
-        });
+        wait_until("it works", || self.ticks() >= 10);
     }
 
     /// The next line of standard error; empty if it has ended.

@@ -9,7 +9,7 @@
 use super::open_link::{Candidate, OpenLink};
 use super::options::Path;
 use super::port::{self, Halves, Introduction, Port};
-use super::successor::{Predecessor, Successor, succession};
+use super::successor::{Predecessor, Successor, Unaccepted, succession};
 use super::{Options, Receiver, Sender};
 use crate::Error;
 use crate::network::with_port;
@@ -75,10 +75,10 @@ impl Listener {
     /// Like [`Listener::accept_receiver`], and others may come to the same port meanwhile.
     ///
     /// # Errors
-    /// If the socket fails.
-    pub fn accept_receiver_and_go_on(self) -> Result<(Receiver, Successor), Error> {
-        let (predecessor, successor) = succession(self.local_addr()?, self.options.clone());
-        Ok((Receiver::new(self.accept_port(Halves::Receiver, None, Some(predecessor))?), successor))
+    /// As [`Listener::accept_and_go_on`].
+    pub fn accept_receiver_and_go_on(self) -> Result<(Receiver, Successor), Unaccepted> {
+        let (port, successor) = self.accept_followed(Halves::Receiver)?;
+        Ok((Receiver::new(port), successor))
     }
 
     /// Waits for a peer that sends, and becomes its opposite: what it sends is received, and the other way round.
@@ -93,7 +93,7 @@ impl Listener {
     /// Like [`Listener::accept`], and others may come to the same port meanwhile.
     ///
     /// # Errors
-    /// If the socket fails.
+    /// If the socket fails, or if the system has no descriptors left: then [`Unaccepted`] gives the listener back, with the reason.
     ///
     /// ```
     /// use pinnace::{Message, zcrp::{self, Listener, Options}};
@@ -116,9 +116,8 @@ impl Listener {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn accept_and_go_on(self) -> Result<((Sender, Receiver), Successor), Error> {
-        let (predecessor, successor) = succession(self.local_addr()?, self.options.clone());
-        let port = self.accept_port(Halves::Both, None, Some(predecessor))?;
+    pub fn accept_and_go_on(self) -> Result<((Sender, Receiver), Successor), Unaccepted> {
+        let (port, successor) = self.accept_followed(Halves::Both)?;
         Ok(((Sender::new(port.clone()), Receiver::new(port)), successor))
     }
 
@@ -131,13 +130,44 @@ impl Listener {
         Ok((Sender::new(port.clone()), Receiver::new(port)))
     }
 
+    fn accept_followed(self, halves: Halves) -> Result<(Port, Successor), Unaccepted> {
+        let (predecessor, successor) = succession(self.local_addr()?, self.options.clone());
+        match self.accept_port(halves, None, Some(predecessor)) {
+            Ok(port) => Ok((port, successor)),
+            // There is no endpoint to wait for: what was its link is here, or lost.
+            Err(error) => Err(Unaccepted { error, listener: successor.wait().ok().map(Box::new) }),
+        }
+    }
+
     fn accept_port(
         mut self,
         halves: Halves,
         deadline: Option<Instant>,
-        succession: Option<Predecessor>,
+        mut succession: Option<Predecessor>,
     ) -> Result<Port, Error> {
-        let (peer, introduction, probe) = loop {
+        let (peer, introduction, probe) = match self.find_peer(deadline) {
+            Ok(found) => found,
+            Err(error) => {
+                if let Some(succession) = succession {
+                    succession.goes_on(self.link, self.candidates);
+                }
+                return Err(error);
+            }
+        };
+        let path = Path::of_udp(&probe);
+        let local = self.link.local_address().zip(probe.local_address());
+        let local = local
+            .map(|(bound, routed)| with_port(if bound.ip().is_unspecified() { routed } else { bound }, bound.port()));
+        if let Some(succession) = &mut succession {
+            succession.keep(probe);
+        }
+        let link = OpenLink::new(self.link, self.candidates, halves == Halves::Both).followed(succession);
+        port::accepted(link, local.zip(Some(peer)), &path, &self.options, halves, introduction)
+    }
+
+    /// The first one who can be reached, and a link to it.
+    fn find_peer(&mut self, deadline: Option<Instant>) -> Result<(SocketAddr, Introduction, UdpLink), Error> {
+        loop {
             let (peer, introduction) = match self.candidates.front() {
                 Some(Candidate { address: Address::Inet(peer), .. }) => (*peer, Introduction { bytes: TRAILER_BYTES }),
                 _ => {
@@ -149,20 +179,14 @@ impl Listener {
             // What a link that hears everybody cannot tell: how the first one is reached, and from which address. One that
             // cannot be reached is not the peer: anybody can name such an address.
             match UdpLink::connect(None, peer, &self.options.udp) {
-                Ok(probe) => break (peer, introduction, probe),
+                Ok(probe) => return Ok((peer, introduction, probe)),
                 Err(error) if is_of_this_host(&error) => {
                     return Err(Error::io(format!("cannot answer {peer}"), error));
                 }
                 Err(_) if deadline.is_some_and(|deadline| deadline <= Instant::now()) => return Err(Error::Timeout),
                 Err(_) => drop(self.candidates.pop_front()),
             }
-        };
-        let path = Path::of_udp(&probe);
-        let local = self.link.local_address().zip(probe.local_address());
-        let local = local
-            .map(|(bound, routed)| with_port(if bound.ip().is_unspecified() { routed } else { bound }, bound.port()));
-        let link = OpenLink::new(self.link, self.candidates, halves == Halves::Both).followed(succession);
-        port::accepted(link, local.zip(Some(peer)), &path, &self.options, halves, introduction)
+        }
     }
 
     fn wait_for_peer(&mut self, deadline: Option<Instant>) -> Result<(SocketAddr, Candidate, Introduction), Error> {
@@ -208,7 +232,7 @@ pub(super) fn hears_everybody(options: &Options) -> UdpOptions {
 }
 
 /// Whether it is this host that has no sockets left, and not the address that is none.
-fn is_of_this_host(error: &std::io::Error) -> bool {
+pub(super) fn is_of_this_host(error: &std::io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::ENOBUFS))
 }
 

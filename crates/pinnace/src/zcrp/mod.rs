@@ -28,7 +28,7 @@ pub(crate) use port::connected;
 pub use port::{connect, over};
 pub use receiver::Receiver;
 pub use sender::{Receiving, Sender, Sending};
-pub use successor::Successor;
+pub use successor::{Successor, Unaccepted};
 
 /// What a bounded wait found.
 #[derive(Debug)]

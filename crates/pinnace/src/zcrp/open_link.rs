@@ -8,7 +8,7 @@
 //! send does not reach the endpoint. What may go to the peer then is the engine's to say: an answer is no proof, because all
 //! that a request or a unit holds can be guessed.
 
-use super::successor::Predecessor;
+use super::successor::{Followed, Predecessor};
 use pinnace_core::{Address, Allowance, Part, ReceivePlan, Train, TrainLimits};
 use pinnace_link::{
     BufferTable, Descriptors, Link, LinkCounters, ReadBuffer, ReadOutcome, Received, SendOutcome, UdpLink,
@@ -16,6 +16,7 @@ use pinnace_link::{
 use pinnace_wire::zcrp::{Control, TRAILER_BYTES, Trailer};
 use std::collections::VecDeque;
 use std::io;
+use std::mem::ManuallyDrop;
 use std::net::SocketAddr;
 
 /// Candidates at most; another one takes the place of the oldest.
@@ -51,14 +52,14 @@ impl Candidate {
 /// A bound link, until one of those who have come is known to be the peer.
 #[derive(Debug)]
 pub(super) struct OpenLink {
-    link: UdpLink,
+    /// Dropped or given away with this.
+    link: ManuallyDrop<UdpLink>,
     /// The endpoint has a sending half, to which control datagrams are an answer.
     sends: bool,
     /// Empty once the peer is known.
     candidates: VecDeque<Candidate>,
     /// What was sent last: for whoever comes after it.
     last: Vec<u8>,
-    /// Behind the link, which must be closed before this says that the port is free.
     succession: Option<Predecessor>,
 }
 
@@ -74,6 +75,7 @@ struct Said {
 impl OpenLink {
     /// The link, and one candidate or more.
     pub(super) fn new(link: UdpLink, candidates: impl Into<VecDeque<Candidate>>, sends: bool) -> Self {
+        let link = ManuallyDrop::new(link);
         Self { link, sends, candidates: candidates.into(), last: Vec::new(), succession: None }
     }
 
@@ -103,11 +105,14 @@ impl OpenLink {
     }
 
     /// The link is the peer's alone from now on, whose answer was the last to be read: so the link knows to which address of ours
-    /// it wrote. False if it cannot be reached.
+    /// it wrote. False if it cannot be reached, or not now: what was read is lost then, and comes again.
     fn settle(&mut self, peer: SocketAddr, others: VecDeque<Candidate>) -> bool {
-        let succession = self.succession.as_ref();
-        succession.is_some_and(|succession| succession.is_known(&mut self.link, peer, others).is_ok())
-            || self.link.connect_to(peer).is_ok()
+        let succession = self.succession.as_mut();
+        match succession.map_or(Followed::No, |succession| succession.is_known(&mut self.link, peer, others)) {
+            Followed::Yes => true,
+            Followed::NotYet => false,
+            Followed::No => self.link.connect_to(peer).is_ok(),
+        }
     }
 
     /// What a read brought; true if it is for the endpoint.
@@ -146,8 +151,14 @@ impl OpenLink {
 
 impl Drop for OpenLink {
     fn drop(&mut self) {
-        if let Some(succession) = &self.succession {
-            succession.ends(&self.link);
+        // SAFETY: it is taken once, here, and nothing else is done with this any more.
+        let link = unsafe { ManuallyDrop::take(&mut self.link) };
+        let Some(succession) = self.succession.take() else { return };
+        if self.candidates.is_empty() {
+            succession.ends(link);
+        } else {
+            // Not with the candidates: they have been asked, and none has answered.
+            succession.goes_on(link, VecDeque::new());
         }
     }
 }
@@ -219,7 +230,7 @@ impl Link for OpenLink {
     }
 
     fn allow_fragmentation(&mut self) -> bool {
-        Link::allow_fragmentation(&mut self.link)
+        Link::allow_fragmentation(&mut *self.link)
     }
 
     fn descriptors(&self) -> Descriptors {

@@ -6,13 +6,13 @@
 //!
 //! Always true: at any time one link at most hears those who are nobody's peer yet.
 
-use super::listener::hears_everybody;
+use super::listener::{hears_everybody, is_of_this_host};
 use super::open_link::Candidate;
 use super::{Listener, Options};
 use crate::Error;
 use pinnace_link::UdpLink;
 use std::collections::VecDeque;
-use std::io;
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -53,33 +53,66 @@ impl Place {
 
 /// The place of a link that has a successor.
 #[derive(Debug)]
-pub(super) struct Predecessor(Arc<Place>);
+pub(super) struct Predecessor {
+    place: Arc<Place>,
+    /// What keeps a descriptor free for the peer's own link.
+    reserve: Option<UdpLink>,
+}
+
+/// What became of a link whose peer is known.
+pub(super) enum Followed {
+    /// It is the peer's own, and the one that hears everybody has gone on.
+    Yes,
+    /// It still hears everybody: there is no descriptor for another one now.
+    NotYet,
+    /// It cannot be, or nobody wants it: the link is the peer's.
+    No,
+}
 
 impl Predecessor {
-    /// Gives the peer a link of its own, if it can have one, and `link` with the other candidates to the successor.
-    pub(super) fn is_known(&self, link: &mut UdpLink, peer: SocketAddr, others: VecDeque<Candidate>) -> io::Result<()> {
-        if !matches!(*self.0.link(), Next::Waits) {
-            return Err(io::ErrorKind::NotFound.into());
-        }
-        let own = link.connect_beside(peer, &self.0.options.udp)?;
-        self.0.set(Next::Ready(Box::new(std::mem::replace(link, own)), others));
-        Ok(())
+    /// Keeps a descriptor for the peer's own link: as many others may be wanted before that is made as there are.
+    pub(super) fn keep(&mut self, reserve: UdpLink) {
+        self.reserve = Some(reserve);
     }
 
-    /// The link will be closed, and another takes its place if it has not gone on. Not with its candidates: none has answered.
-    pub(super) fn ends(&self, link: &UdpLink) {
-        if matches!(*self.0.link(), Next::Waits)
-            && let Ok(again) = link.bind_again(self.0.bound, &hears_everybody(&self.0.options))
-        {
-            self.0.set(Next::Ready(Box::new(again), VecDeque::new()));
+    /// Gives the peer a link of its own, if it can have one, and `link` with the other candidates to the successor.
+    pub(super) fn is_known(&mut self, link: &mut UdpLink, peer: SocketAddr, others: VecDeque<Candidate>) -> Followed {
+        if !matches!(*self.place.link(), Next::Waits) {
+            return Followed::No;
         }
+        self.reserve = None;
+        match link.connect_beside(peer, &self.place.options.udp) {
+            Ok(own) => {
+                self.place.set(Next::Ready(Box::new(std::mem::replace(link, own)), others));
+                Followed::Yes
+            }
+            Err(error) if is_of_this_host(&error) => Followed::NotYet,
+            Err(_) => Followed::No,
+        }
+    }
+
+    /// The link still hears everybody, and will have no peer: it goes on with those who may be another's.
+    pub(super) fn goes_on(self, link: UdpLink, candidates: VecDeque<Candidate>) {
+        // Dropped behind the link, if that is not wanted.
+        self.place.set(Next::Ready(Box::new(link), candidates));
+    }
+
+    /// The link, which is a peer's, will be closed, and another takes its place if it has not gone on.
+    pub(super) fn ends(self, link: UdpLink) {
+        if matches!(*self.place.link(), Next::Waits)
+            && let Ok(again) = link.bind_again(self.place.bound, &hears_everybody(&self.place.options))
+        {
+            self.place.set(Next::Ready(Box::new(again), VecDeque::new()));
+        }
+        // Before this says that the port is free.
+        drop(link);
     }
 }
 
 /// The link is closed.
 impl Drop for Predecessor {
     fn drop(&mut self) {
-        self.0.set(Next::Free);
+        self.place.set(Next::Free);
     }
 }
 
@@ -90,7 +123,7 @@ pub struct Successor(Arc<Place>);
 
 pub(super) fn succession(bound: SocketAddr, options: Options) -> (Predecessor, Successor) {
     let place = Arc::new(Place { bound, options, link: Mutex::new(Next::Waits), changed: Condvar::new() });
-    (Predecessor(place.clone()), Successor(place))
+    (Predecessor { place: place.clone(), reserve: None }, Successor(place))
 }
 
 impl Successor {
@@ -106,6 +139,40 @@ impl Successor {
             Next::Ready(link, candidates) => Ok(Listener::on(*link, candidates, self.0.options.clone())),
             Next::Waits | Next::Free | Next::Settled => Listener::bind(self.0.bound, &self.0.options),
         }
+    }
+}
+
+/// Why a listener has not become an endpoint: [`Listener::accept_and_go_on`].
+#[derive(Debug)]
+pub struct Unaccepted {
+    /// What happened.
+    pub error: Error,
+    /// The listener, with those who have come, unless it was lost: it can go on where the reason passes, such as that the system has no
+    /// descriptors left.
+    pub listener: Option<Box<Listener>>,
+}
+
+impl From<Error> for Unaccepted {
+    fn from(error: Error) -> Self {
+        Self { error, listener: None }
+    }
+}
+
+impl fmt::Display for Unaccepted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl std::error::Error for Unaccepted {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        std::error::Error::source(&self.error)
+    }
+}
+
+impl From<Unaccepted> for Error {
+    fn from(unaccepted: Unaccepted) -> Self {
+        unaccepted.error
     }
 }
 

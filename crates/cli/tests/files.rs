@@ -349,3 +349,39 @@ fn senders_for_whom_there_are_no_descriptors_are_served_when_there_are_some_agai
     assert_eq!(err.matches("`ulimit -n`").count(), 1, "{err}");
     assert_eq!(fs::read_dir(dir).unwrap().count(), 12);
 }
+
+#[test]
+fn who_waits_for_another_sender_of_the_same_file_is_named_once() {
+    let from = tempfile::tempdir().unwrap();
+    let file = from.path().join("large");
+    fs::write(&file, content(LARGE)).unwrap();
+    for json in [false, true] {
+        let to = tempfile::tempdir().unwrap();
+        let mut receiving = receiver(to.path(), if json { &["--json"] } else { &[] });
+        let mut slow = slow_send(file.to_str().unwrap(), &receiving.address);
+        wait_until("some chunks have arrived", || chunks_kept(to.path()) >= 8);
+        assert!(Command::new("kill").args(["-STOP", &slow.id().to_string()]).status().unwrap().success());
+        let sent = run(&["send", file.to_str().unwrap(), &receiving.address, "--chunk", "256KiB"]);
+        assert_eq!(sent.status.code(), Some(0), "{}", text(&sent.stderr));
+        slow.kill().unwrap();
+        slow.wait().unwrap();
+        receiving.signal("-INT");
+        let (code, out, err) = receiving.finish();
+        assert_eq!(code, Some(130), "{err}");
+        if json {
+            let lines = out.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"));
+            let waits: Vec<_> = lines.filter(|line| line["event"] == "waiting").collect();
+            assert_eq!(waits.len(), 1, "{out}");
+            let said = ["sender", "path", "held_by"].map(|key| &waits[0][key]);
+            assert_eq!(said, [&serde_json::json!(2), &serde_json::json!("large"), &serde_json::json!(1)], "{out}");
+            let addresses = ["address", "held_by_address"].map(|key| waits[0][key].as_str().unwrap().to_owned());
+            assert!(addresses.iter().all(|address| address.starts_with("127.0.0.1:")), "{out}");
+            assert_ne!(addresses[0], addresses[1]);
+        } else {
+            let waits: Vec<_> = err.lines().filter(|line| line.contains("waits")).collect();
+            assert_eq!(waits.len(), 1, "{err}");
+            assert!(waits[0].starts_with("pinnace: sender 2 (127.0.0.1:"), "{err}");
+            assert!(waits[0].contains("sender 1 (127.0.0.1:") && waits[0].contains(" large"), "{err}");
+        }
+    }
+}

@@ -6,7 +6,25 @@ use crate::output::Output;
 use indicatif::{BinaryBytes, MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use std::fmt;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
+
+/// Who sends: its number among several, and its address, as far as they are known.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Who {
+    pub(super) number: Option<u64>,
+    pub(super) address: Option<SocketAddr>,
+}
+
+impl fmt::Display for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.number {
+            Some(number) => write!(f, "sender {number}")?,
+            None => f.write_str("the sender")?,
+        }
+        self.address.map_or(Ok(()), |address| write!(f, " ({address})"))
+    }
+}
 
 /// Where transfers say what becomes of them: each has a bar, and lines appear above the bars.
 #[derive(Clone)]
@@ -28,6 +46,24 @@ impl Report {
         Self { sender: Some(number), ..self.clone() }
     }
 
+    /// The sender that the lines are of, which has this address.
+    pub(super) fn who(&self, address: Option<SocketAddr>) -> Who {
+        Who { number: self.sender, address }
+    }
+
+    /// The line of a sender that waits, because another one is sending this file.
+    pub(super) fn waits(&self, who: Who, path: &[u8], holder: Who) {
+        let (path, path_bytes) = shown(path);
+        if !self.output.json {
+            let path = super::protocol::printable(&path);
+            return self.warn(format_args!("{who} waits: {holder} is sending {path}; it is served when that has ended"));
+        }
+        let (event, sender, held_by) = ("waiting", who.number, holder.number);
+        let (address, held_by_address) = (who.address, holder.address);
+        let line = WaitingLine { event, sender, address, path, path_bytes, held_by, held_by_address };
+        self.bars.suspend(|| self.output.result("", &line));
+    }
+
     pub(super) fn error(&self, error: &Error) {
         self.bars.suspend(|| self.output.error(error, self.sender));
     }
@@ -42,16 +78,15 @@ impl Report {
 
     /// The line of a file that was verified.
     pub(super) fn file(&self, status: Status, path: &[u8], bytes: u64, hash: &Value) {
-        let text = String::from_utf8_lossy(path);
-        let path_bytes = matches!(text, std::borrow::Cow::Owned(_)).then_some(path);
+        let (path, path_bytes) = shown(path);
         let blake3 = hex(hash);
         let word = match status {
             Status::Sent => "sent",
             Status::Received => "received",
             Status::AlreadyThere => "already there",
         };
-        let printed = format!("{word} {} {bytes} bytes BLAKE3 {blake3}", super::protocol::printable(&text));
-        let (event, path, sender) = ("file", text.into_owned(), self.sender);
+        let printed = format!("{word} {} {bytes} bytes BLAKE3 {blake3}", super::protocol::printable(&path));
+        let (event, sender) = ("file", self.sender);
         let line = FileLine { event, sender, status, path, path_bytes, bytes, blake3 };
         self.bars.suspend(|| self.output.result(printed, &line));
     }
@@ -77,6 +112,13 @@ impl Report {
         let line = DoneLine { event, sender: self.sender, totals, seconds, verified: true };
         self.bars.suspend(|| self.output.result(text, &line));
     }
+}
+
+/// A path with U+FFFD for what is not UTF-8, and its exact bytes if anything is not.
+fn shown(path: &[u8]) -> (String, Option<&[u8]>) {
+    let text = String::from_utf8_lossy(path);
+    let path_bytes = matches!(text, std::borrow::Cow::Owned(_)).then_some(path);
+    (text.into_owned(), path_bytes)
 }
 
 /// The bar of one transfer.
@@ -145,6 +187,24 @@ pub(super) enum Status {
     Sent,
     Received,
     AlreadyThere,
+}
+
+#[derive(Serialize)]
+struct WaitingLine<'a> {
+    event: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sender: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    address: Option<SocketAddr>,
+    /// As in [`FileLine`].
+    path: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_bytes: Option<&'a [u8]>,
+    /// Of who sends the file, as the two above.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held_by: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held_by_address: Option<SocketAddr>,
 }
 
 #[derive(Serialize)]

@@ -186,7 +186,14 @@ impl<'a, 's> Transfer<'a, 's> {
         let chunk_bytes = offer.chunk_bytes;
         let items = manifest(peer)?;
         peer.listen()?;
-        let claim = &*claim.insert(store.claim(&items, || peer.wait_on())?);
+        let (who, mut is_told) = (report.who(peer.receiver.peer_addr()), false);
+        let look = |path: &[u8], holder| {
+            if !std::mem::replace(&mut is_told, true) {
+                report.waits(who, path, holder);
+            }
+            peer.wait_on()
+        };
+        let claim = &*claim.insert(store.claim(who, &items, look)?);
         let mut transfer = Self {
             peer,
             store,

@@ -5,6 +5,7 @@
 //! verified, in one step; no two transfers receive a file of the same name at once.
 
 use super::digest::Value;
+use super::progress::Who;
 use super::protocol::{Item, PARTIAL_FOLDER, SafePath};
 use super::schedule::chunk_count;
 use crate::exit::Error;
@@ -14,7 +15,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use std::cell::Cell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -46,23 +47,22 @@ pub(super) struct Store {
 /// What the transfers under way have for themselves.
 #[derive(Debug, Default)]
 struct Claimed {
-    /// Paths of files that are being received.
-    paths: BTreeSet<Vec<u8>>,
+    /// Paths of files that are being received, and of whom.
+    paths: BTreeMap<Vec<u8>, Who>,
     /// Bytes of the disk that were promised, and are not reserved yet.
     set_aside: u64,
 }
 
 impl Claimed {
-    /// Whether one of those files has the path of this one, or is where the other has a folder.
-    fn stand_in_the_way(&self, item: &Item) -> bool {
+    /// The one of those files that has the path of this one, or is where the other has a folder, and whose it is.
+    fn in_the_way(&self, item: &Item) -> Option<(&[u8], Who)> {
         let path = item.path.as_bytes();
         let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
-        if ends.chain([path.len()]).any(|end| self.paths.contains(&path[..end])) {
-            return true;
-        }
+        let above = ends.chain([path.len()]).find_map(|end| self.paths.get_key_value(&path[..end]));
         let inside = [path, b"/"].concat();
         let mut behind = self.paths.range::<[u8], _>((Bound::Included(&inside[..]), Bound::Unbounded));
-        item.is_file() && behind.next().is_some_and(|path| path.starts_with(&inside))
+        let below = || behind.next().filter(|(path, _)| item.is_file() && path.starts_with(&inside));
+        above.or_else(below).map(|(path, who)| (&**path, *who))
     }
 }
 
@@ -97,7 +97,7 @@ impl Claim<'_> {
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
         let mut claimed = self.store.claimed();
-        claimed.paths.retain(|path| !self.paths.contains(path));
+        claimed.paths.retain(|path, _| !self.paths.contains(path));
         claimed.set_aside -= self.set_aside.get();
         self.store.released.notify_all();
     }
@@ -162,18 +162,24 @@ impl Store {
         self.claimed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until nobody else receives any of these files, and calls `look` meanwhile; its error ends the wait.
-    pub(super) fn claim(&self, items: &[Item], look: impl Fn() -> Result<(), Error>) -> Result<Claim<'_>, Error> {
+    /// Waits until nobody else sends any of these files, which `who` sends, and calls `look` meanwhile with one that somebody does; its
+    /// error ends the wait.
+    pub(super) fn claim(
+        &self,
+        who: Who,
+        items: &[Item],
+        mut look: impl FnMut(&[u8], Who) -> Result<(), Error>,
+    ) -> Result<Claim<'_>, Error> {
         let mut claimed = self.claimed();
         // All at once, so that no two transfers wait for each other.
-        while items.iter().any(|item| claimed.stand_in_the_way(item)) {
+        while let Some((path, holder)) = items.iter().find_map(|item| claimed.in_the_way(item)) {
             interrupt::check()?;
-            look()?;
+            look(path, holder)?;
             claimed = self.released.wait_timeout(claimed, interrupt::LOOK).unwrap_or_else(PoisonError::into_inner).0;
         }
         let files = items.iter().filter(|item| item.is_file());
         let paths: BTreeSet<_> = files.map(|item| item.path.as_bytes().to_vec()).collect();
-        claimed.paths.extend(paths.iter().cloned());
+        claimed.paths.extend(paths.iter().map(|path| (path.clone(), who)));
         Ok(Claim { store: self, paths, set_aside: Cell::new(0) })
     }
 

@@ -3,7 +3,7 @@
 //! Always true: one engine reads a socket (Z-1), so both halves of a duplex channel live on one endpoint, whenever they
 //! come; the sockets are open as long as anything may use them.
 
-use super::exchange::Exchange;
+use super::exchange::{Exchange, KnownPeer};
 use super::options::Path;
 use super::port::{self, Halves, Port};
 use super::{Config, Options, Receiver, Sender, UnitSize};
@@ -52,7 +52,8 @@ impl Channel {
         let link = UdpLink::from_sockets(incoming, outgoing, &udp)
             .map_err(|error| Error::io("cannot use the socket", error))?;
         let path = Path::of_udp(&link);
-        let port = port::start(Box::new(link), Config::default(), options, Halves::Neither, None)?;
+        let port =
+            port::start(Box::new(link), Config::default(), options, Halves::Neither, None, KnownPeer::default())?;
         Ok(Self { port, path })
     }
 

@@ -10,6 +10,8 @@ use pinnace_link::BufferTable;
 use pinnace_runtime::EventSink;
 use pinnace_zcrp::{Event, Failure};
 use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
 
 /// The messages of one direction, by *ticket*: the number of the message, for the first half of an endpoint; a half that
 /// is opened after it goes on where it ended, so that handles of the old one name no message of the new one.
@@ -32,6 +34,9 @@ enum Slot {
     Ended(Message, Result<u32, Failure>),
     Taken,
 }
+
+/// The peer's address, once it is known.
+pub(super) type KnownPeer = Arc<OnceLock<SocketAddr>>;
 
 /// How a message ended.
 pub(super) type Outcome = (Message, Result<u32, Failure>);
@@ -139,6 +144,7 @@ impl Lane {
 /// Both directions of an endpoint.
 #[derive(Debug, Default)]
 pub(super) struct Exchange {
+    pub(super) peer: KnownPeer,
     pub(super) sends: Lane,
     pub(super) receives: Lane,
 }

@@ -8,6 +8,7 @@
 //! send does not reach the endpoint. What may go to the peer then is the engine's to say: an answer is no proof, because all
 //! that a request or a unit holds can be guessed.
 
+use super::exchange::KnownPeer;
 use super::successor::{Followed, Predecessor};
 use pinnace_core::{Address, Allowance, Part, ReceivePlan, Train, TrainLimits};
 use pinnace_link::{
@@ -61,6 +62,7 @@ pub(super) struct OpenLink {
     /// What was sent last: for whoever comes after it.
     last: Vec<u8>,
     succession: Option<Predecessor>,
+    peer: KnownPeer,
 }
 
 /// What a read says of who sent it.
@@ -76,13 +78,19 @@ impl OpenLink {
     /// The link, and one candidate or more.
     pub(super) fn new(link: UdpLink, candidates: impl Into<VecDeque<Candidate>>, sends: bool) -> Self {
         let link = ManuallyDrop::new(link);
-        Self { link, sends, candidates: candidates.into(), last: Vec::new(), succession: None }
+        let (last, succession, peer) = Default::default();
+        Self { link, sends, candidates: candidates.into(), last, succession, peer }
     }
 
     /// Another link follows this one on its port, once this one has its peer.
     pub(super) fn followed(mut self, succession: Option<Predecessor>) -> Self {
         self.succession = succession;
         self
+    }
+
+    /// Where the peer's address will be.
+    pub(super) fn known_peer(&self) -> KnownPeer {
+        self.peer.clone()
     }
 
     /// Sends datagrams of the engine's own to one candidate, if it may have them all.
@@ -127,6 +135,7 @@ impl OpenLink {
                 if !self.settle(source, others) {
                     return false;
                 }
+                let _ = self.peer.set(source);
                 self.candidates = VecDeque::new();
                 self.last = Vec::new();
             }

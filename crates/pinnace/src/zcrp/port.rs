@@ -1,6 +1,6 @@
 //! One endpoint: a socket with a sender, a receiver, or both (Z-1).
 
-use super::exchange::Exchange;
+use super::exchange::{Exchange, KnownPeer};
 use super::open_link::OpenLink;
 use super::options::Path;
 use super::{Options, Receiver, Sender};
@@ -11,6 +11,7 @@ use pinnace_link::{CaptureOptions, Link, UdpLink};
 use pinnace_runtime::{Endpoint, EndpointConfig};
 use pinnace_zcrp::{Config, Zcrp};
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
 
 pub(super) type Port = Endpoint<Zcrp, Box<dyn Link>, Exchange>;
 
@@ -34,7 +35,7 @@ pub(super) struct Introduction {
 pub(super) fn open(link: UdpLink, peer: SocketAddr, options: &Options, halves: Halves) -> Result<Port, Error> {
     let config = options.config(&Path::of_udp(&link));
     let ends = link.local_address().zip(Some(peer));
-    start(captured(link, ends, options)?, config, options, halves, None)
+    start(captured(link, ends, options)?, config, options, halves, None, Arc::new(peer.into()))
 }
 
 /// Puts the engine on a link whose peer has introduced itself, over a path such as `path`; `ends`: we and the peer, as far
@@ -48,7 +49,8 @@ pub(super) fn accepted(
     introduction: Introduction,
 ) -> Result<Port, Error> {
     let config = Config { limit_amplification: true, peer_unproven: true, ..options.config(path) };
-    start(captured(link, ends, options)?, config, options, halves, Some(introduction))
+    let known = link.known_peer();
+    start(captured(link, ends, options)?, config, options, halves, Some(introduction), known)
 }
 
 /// The link, behind a capture and with faults if the options ask for them.
@@ -68,6 +70,7 @@ pub(super) fn start(
     options: &Options,
     halves: Halves,
     introduction: Option<Introduction>,
+    peer: KnownPeer,
 ) -> Result<Port, Error> {
     let sender = matches!(halves, Halves::Sender | Halves::Both)
         .then(|| pinnace_zcrp::Sender::new(config.clone(), pinnace_core::Time::ZERO));
@@ -77,7 +80,7 @@ pub(super) fn start(
         engine.introduce(bytes);
     }
     let endpoint = EndpointConfig { idle: options.idle, worker: options.worker, ..EndpointConfig::default() };
-    let port = Endpoint::new(engine, link, Exchange::default(), endpoint)
+    let port = Endpoint::new(engine, link, Exchange { peer, ..Exchange::default() }, endpoint)
         .map_err(|error| Error::io("cannot start the endpoint", error))?;
     port.publish("zcrp", Seen::look);
     Ok(port)
@@ -103,7 +106,7 @@ pub(crate) fn connected(
     let config = Config { peer_reports_idle: true, ..options.config(&Path::of_udp(&link)) };
     let ends = link.local_address().zip(Some(peer));
     let link = captured(link, ends, options)?;
-    let port = start(link, config, options, Halves::Both, introduction)?;
+    let port = start(link, config, options, Halves::Both, introduction, Arc::new(peer.into()))?;
     Ok((Sender::new(port.clone()), Receiver::new(port)))
 }
 
@@ -128,6 +131,6 @@ pub fn connect(peer: impl ToSocketAddrs, options: &Options) -> Result<(Sender, R
 /// # Errors
 /// If the system has no descriptors left.
 pub fn over(link: Box<dyn Link>, config: Config, options: &Options) -> Result<(Sender, Receiver), Error> {
-    let port = start(link, config, options, Halves::Both, None)?;
+    let port = start(link, config, options, Halves::Both, None, KnownPeer::default())?;
     Ok((Sender::new(port.clone()), Receiver::new(port)))
 }

@@ -7,6 +7,7 @@ use super::sender::Receiving;
 use crate::{Error, Message, Unsent};
 use pinnace_runtime::Call;
 use pinnace_zcrp::{ReceiverCounters, Zcrp};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// Receives messages from one sender. Clones are the same receiver; calls may come from any thread.
@@ -79,6 +80,20 @@ impl Receiver {
     /// What the protocol has seen: `units_in_place`, `units_copied`, `bytes_copied` and more (Z-18).
     pub fn counters(&self) -> ReceiverCounters {
         self.port.inspect(|engine, _, _| engine.receiver().map(pinnace_zcrp::Receiver::counters)).unwrap_or_default()
+    }
+
+    /// The peer's address, once it is known: that of who introduced itself is not before it has answered. None over a link of one's
+    /// own ([`over`](super::over)).
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let (_sender, receiver) = pinnace::zcrp::connect("127.0.0.1:9", &Default::default())?;
+    /// assert_eq!(receiver.peer_addr(), Some("127.0.0.1:9".parse()?));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn peer_addr(&self) -> Option<SocketAddr> {
+        self.port.inspect(|_, _, state| state.peer.get().copied())
     }
 
     /// Whether a message has come in part, and not whole.

@@ -95,16 +95,17 @@ fn a_folder_has_one_receiver() {
 fn one_transfer_has_a_name_until_its_claim_is_dropped() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path(), false).unwrap();
-    let waits = || Err(Error::failed("it waits"));
-    let first = store.claim(&[item(b"a", 1), item(b"b/c", 1)], waits).unwrap();
-    assert_eq!(store.claim(&[item(b"d", 1), item(b"b/c", 1)], waits).unwrap_err().message, "it waits");
+    let waits = |_: &[u8], _: Who| Err(Error::failed("it waits"));
+    let first = store.claim(Who::default(), &[item(b"a", 1), item(b"b/c", 1)], waits).unwrap();
+    assert_eq!(store.claim(Who::default(), &[item(b"d", 1), item(b"b/c", 1)], waits).unwrap_err().message, "it waits");
     // Who waits has claimed nothing.
-    let other = store.claim(&[item(b"d", 1)], waits).unwrap();
+    let other = store.claim(Who::default(), &[item(b"d", 1)], waits).unwrap();
     drop(first);
-    store.claim(&[item(b"b/c", 1)], waits).unwrap();
-    assert!(store.claim(&[item(b"d", 1)], waits).is_err());
+    store.claim(Who::default(), &[item(b"b/c", 1)], waits).unwrap();
+    assert!(store.claim(Who::default(), &[item(b"d", 1)], waits).is_err());
     std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| store.claim(&[item(b"a", 1), item(b"d", 1)], || Ok(())).map(drop));
+        let waiting =
+            scope.spawn(|| store.claim(Who::default(), &[item(b"a", 1), item(b"d", 1)], |_, _| Ok(())).map(drop));
         std::thread::sleep(std::time::Duration::from_millis(20));
         assert!(!waiting.is_finished());
         store.claimed().paths.clear();
@@ -119,8 +120,11 @@ fn a_file_and_a_folder_do_not_come_at_once_under_one_name() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path(), false).unwrap();
     let folder = |path: &[u8]| Item { kind: Kind::Folder, ..item(path, 0) };
-    let waits = |items: &[Item]| store.claim(items, || Err(Error::failed("it waits"))).is_err();
-    let _claim = store.claim(&[item(b"a", 1), folder(b"b"), item(b"b/c", 1), item(b"b-", 1)], || Ok(())).unwrap();
+    let waits =
+        |items: &[Item]| store.claim(Who::default(), items, |_: &[u8], _: Who| Err(Error::failed("it waits"))).is_err();
+    let _claim = store
+        .claim(Who::default(), &[item(b"a", 1), folder(b"b"), item(b"b/c", 1), item(b"b-", 1)], |_, _| Ok(()))
+        .unwrap();
     assert!(waits(&[folder(b"a")]) && waits(&[item(b"a/x", 1)]) && waits(&[folder(b"a/x/y")]));
     assert!(waits(&[item(b"b", 1)]) && waits(&[item(b"b/c/d", 1)]));
     assert!(!waits(&[folder(b"b"), item(b"b/d", 1), item(b"a-", 1), item(b"ab", 1), item(b"c", 1)]));
@@ -130,7 +134,7 @@ fn a_file_and_a_folder_do_not_come_at_once_under_one_name() {
 fn disk_space_is_promised_once() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path(), false).unwrap();
-    let claim = |name| store.claim(&[item(name, 1)], || Ok(())).unwrap();
+    let claim = |name| store.claim(Who::default(), &[item(name, 1)], |_, _| Ok(())).unwrap();
     let (first, second) = (claim(b"first"), claim(b"second"));
     let most = store.free_bytes().unwrap() / 8 * 5;
     assert!(first.set_aside(most).unwrap() >= most);

@@ -385,3 +385,41 @@ fn who_waits_for_another_sender_of_the_same_file_is_named_once() {
         }
     }
 }
+
+#[test]
+#[allow(clippy::print_stdout, reason = "a test that is skipped says so")]
+fn the_bars_of_several_senders_say_whose_they_are() {
+    if Command::new("script").arg("--version").output().is_err() {
+        println!("skipped: there is no `script`, which lends a terminal");
+        return;
+    }
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let command = format!(
+        "stty cols 80; exec {} recv --bind 127.0.0.1:0 --dir {}",
+        env!("CARGO_BIN_EXE_pinnace"),
+        to.path().display()
+    );
+    // What the terminal shows comes where `Listening` looks for it.
+    let mut terminal = Command::new("sh");
+    terminal.args(["-c", "exec script -qec \"$0\" /dev/null >&2", &command]);
+    let mut receiving = Listening::of(terminal.env("TERM", "xterm").stdin(Stdio::null()).stdout(Stdio::null()));
+    let mut senders = ["one", "two"].map(|name| {
+        let file = from.path().join(name);
+        fs::write(&file, content(LARGE)).unwrap();
+        slow_send(file.to_str().unwrap(), &receiving.address)
+    });
+    let partial = to.path().join(".pinnace-partial");
+    wait_until("both are under way", || fs::read_dir(&partial).is_ok_and(|folder| folder.count() == 4));
+    std::thread::sleep(Duration::from_millis(500));
+    let address = receiving.address.clone();
+    receiving.signal("-TERM");
+    let shown = receiving.end().1;
+    for sender in &mut senders {
+        sender.kill().unwrap();
+        sender.wait().unwrap();
+    }
+    let bars = shown.split(['\r', '\n']).filter(|line| line.contains(" left"));
+    let named = bars.flat_map(str::split_whitespace).filter_map(|word| word.find("127.0.0.1:").map(|at| &word[at..]));
+    let names: std::collections::BTreeSet<&str> = named.filter(|name| *name != address).collect();
+    assert_eq!(names.len(), 2, "{shown:?}");
+}

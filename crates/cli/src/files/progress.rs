@@ -56,7 +56,8 @@ impl Report {
         let (path, path_bytes) = shown(path);
         if !self.output.json {
             let path = super::protocol::printable(&path);
-            return self.warn(format_args!("{who} waits: {holder} is sending {path}; it is served when that has ended"));
+            return self
+                .warn(format_args!("{who} waits: {holder} is sending {path}; it is served when that has ended"));
         }
         let (event, sender, held_by) = ("waiting", who.number, holder.number);
         let (address, held_by_address) = (who.address, holder.address);
@@ -124,6 +125,8 @@ fn shown(path: &[u8]) -> (String, Option<&[u8]>) {
 /// The bar of one transfer.
 pub(super) struct Progress {
     bar: ProgressBar,
+    /// It says whose it is.
+    is_named: bool,
     /// Bytes of whole messages.
     completed: u64,
     /// Bytes of the messages under way.
@@ -133,21 +136,29 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    pub(super) fn new(what: &'static str, report: &Report) -> Self {
+    /// `address` is the peer's; it is shown where the peer is one of several.
+    pub(super) fn new(what: &'static str, report: &Report, address: Option<SocketAddr>) -> Self {
         // How much there is to do is not known yet: a bar would look full.
         let bar = report.bars.add(ProgressBar::no_length());
-        if let Ok(style) = ProgressStyle::with_template("{msg:10} {spinner}") {
+        let name =
+            report.sender.map(|number| address.map_or(format!("sender {number}"), |address| address.to_string()));
+        let is_named = name.is_some();
+        let template = if is_named { "{prefix:21} {msg} {spinner}" } else { "{msg:10} {spinner}" };
+        if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
         }
+        bar.set_prefix(name.unwrap_or_default());
         bar.set_message(what);
         bar.enable_steady_tick(Duration::from_millis(100));
-        Self { bar, completed: 0, under_way: 0, origin: None }
+        Self { bar, is_named, completed: 0, under_way: 0, origin: None }
     }
 
     /// The content begins: so many bytes are to travel.
     pub(super) fn begin(&mut self, what: &'static str, total: u64) {
-        let template = "{msg:10} {wide_bar} {binary_bytes:>11} of {binary_total_bytes:>11} {binary_bytes_per_sec:>13} {eta:>4} left";
-        if let Ok(style) = ProgressStyle::with_template(template) {
+        // A terminal of 80 columns has no room for both words.
+        let first = if self.is_named { "{prefix:21}" } else { "{msg:10}" };
+        let rest = "{wide_bar} {binary_bytes:>11} of {binary_total_bytes:>11} {binary_bytes_per_sec:>13} {eta:>4} left";
+        if let Ok(style) = ProgressStyle::with_template(&format!("{first} {rest}")) {
             self.bar.set_style(style);
         }
         self.bar.disable_steady_tick();

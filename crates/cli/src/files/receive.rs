@@ -208,7 +208,7 @@ impl<'a, 's> Transfer<'a, 's> {
             open: None,
             problems: Vec::new(),
             totals: Totals::default(),
-            progress: RefCell::new(Progress::new("verifying", report)),
+            progress: RefCell::new(Progress::new("verifying", report, who.address)),
         };
         transfer.agree()?;
         Ok(transfer)

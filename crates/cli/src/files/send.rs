@@ -152,7 +152,7 @@ impl<'a> Transfer<'a> {
             already_there: vec![false; sources.len()],
             open: None,
             totals: Totals { files: count, bytes, bytes_resumed: 0 },
-            progress: RefCell::new(Progress::new("connecting", report)),
+            progress: RefCell::new(Progress::new("connecting", report, None)),
         }
     }
 

@@ -261,7 +261,7 @@ impl From<WaitError> for Error {
 /// A message that did not go through, and why: the buffer is the caller's again.
 #[derive(Debug)]
 pub struct Unsent {
-    /// The message, unless its endpoint was lost with it.
+    /// The message, unless its endpoint was lost with it, or its memory is still in use when its wait ends because the peer has broken off.
     pub message: Option<Message>,
     /// What happened.
     pub error: Error,

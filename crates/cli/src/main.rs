@@ -34,6 +34,7 @@ mod senders;
 mod service;
 mod sim;
 mod stream;
+mod thread;
 mod top;
 mod transport;
 mod tune;

@@ -6,6 +6,7 @@
 use crate::exit::{self, Error, Exit};
 use crate::interrupt;
 use crate::output;
+use crate::thread;
 use crate::transport;
 use pinnace::zcrp::{Listener, Options, Successor, Unaccepted};
 use rustix::fs::{Mode, OFlags};
@@ -40,7 +41,10 @@ pub(crate) fn serve<C: Send + 'static>(
                 Err(error) => break error,
             };
             number += 1;
-            scope.spawn(move || serve_one(number, channel, &place));
+            let serving = std::thread::Builder::new().spawn_scoped(scope, move || serve_one(number, channel, &place));
+            if let Err(error) = serving {
+                warn(&format!("sender {number} is not served: {}", thread::refused(&error)));
+            }
             let next = match transport::interruptible(move || successor.wait()) {
                 Ok(Err(error)) if is_shortage(&error) => shortage.bind(address, options, error),
                 Ok(next) => next.map_err(Error::from),

@@ -3,6 +3,7 @@
 use crate::bare::seconds;
 use crate::exit::Error;
 use crate::interrupt;
+use crate::thread;
 use crate::waiting::Waiting;
 use clap::{Args, ValueEnum};
 use pinnace::service::PathClass;
@@ -160,7 +161,7 @@ pub(crate) fn interruptible_while<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Error> {
     let (done, result) = std::sync::mpsc::channel();
-    std::thread::spawn(move || done.send(work()));
+    thread::start(move || done.send(work()))?;
     loop {
         match result.recv_timeout(interrupt::LOOK) {
             Ok(value) => return Ok(value),

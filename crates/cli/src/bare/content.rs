@@ -3,6 +3,7 @@
 use crate::content::Source;
 use crate::exit::Error;
 use crate::interrupt;
+use crate::thread;
 use pinnace::Message;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -80,16 +81,16 @@ impl Content {
     }
 
     /// Message `number` in pieces, each with whether it is the last.
-    pub(crate) fn pieces(&mut self, number: u64) -> Pieces<'_> {
-        match self {
+    pub(crate) fn pieces(&mut self, number: u64) -> Result<Pieces<'_>, Error> {
+        Ok(match self {
             Self::Known(source @ Source::File { .. }) => Pieces::File { source, from: 0 },
             Self::Known(source) => Pieces::Whole(source.message(number).map(Some)),
             Self::Input(input) => {
                 // It is read once.
                 let input = std::mem::replace(input, Box::new(std::io::empty()));
-                Pieces::Input { pieces: read_ahead(input), ahead: None }
+                Pieces::Input { pieces: read_ahead(input)?, ahead: None }
             }
-        }
+        })
     }
 }
 
@@ -161,17 +162,17 @@ fn wait(
 }
 
 /// Reads on a thread of its own: a pipe may say nothing for any time, in which the peer can die.
-fn read_ahead(mut input: Box<dyn Read + Send>) -> Receiver<Result<Vec<u8>, Error>> {
+fn read_ahead(mut input: Box<dyn Read + Send>) -> Result<Receiver<Result<Vec<u8>, Error>>, Error> {
     let (done, pieces) = sync_channel(1);
-    std::thread::spawn(move || {
+    thread::start(move || {
         while let Some(piece) = piece(&mut *input).transpose() {
             let is_last = piece.is_err();
             if done.send(piece).is_err() || is_last {
                 return;
             }
         }
-    });
-    pieces
+    })?;
+    Ok(pieces)
 }
 
 /// The next bytes, as many as come at once; `None` at the end.
@@ -217,7 +218,7 @@ mod tests {
     fn the_last_piece_is_known_as_such() {
         let of = |bytes: &[u8]| -> Vec<(usize, bool)> {
             let mut content = Content::Input(Box::new(std::io::Cursor::new(bytes.to_vec())));
-            let mut pieces = content.pieces(0);
+            let mut pieces = content.pieces(0).unwrap();
             std::iter::from_fn(|| pieces.next(|| Ok(())).unwrap()).map(|(piece, last)| (piece.len(), last)).collect()
         };
         assert_eq!(of(&[]), []);

@@ -8,6 +8,7 @@ use crate::bare::{bar, one_line};
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
+use crate::thread;
 use crate::units::count_of;
 use indicatif::ProgressBar;
 use pinnace::a1::{Full, Refused};
@@ -108,7 +109,7 @@ impl<'a> Radio<'a> {
         let text = format!("{}: {}", self.args.file.display(), about(&self.description));
         self.say(&format_args!("casting {text}"));
         self.begun = Instant::now();
-        let pieces = read_ahead(medium);
+        let pieces = read_ahead(medium)?;
         let sent = self.send_all(&pieces);
         // They learn how long it was, also on Ctrl-C.
         let ended = sent.and_then(|()| self.end());
@@ -370,9 +371,9 @@ fn identity() -> u64 {
 }
 
 /// Reads on a thread of its own, so that a source that is slow holds up nothing else.
-fn read_ahead(mut medium: Medium) -> Receiver<io::Result<Piece>> {
+fn read_ahead(mut medium: Medium) -> Result<Receiver<io::Result<Piece>>, Error> {
     let (done, pieces) = sync_channel(AHEAD);
-    std::thread::spawn(move || {
+    thread::start(move || {
         loop {
             let piece = match medium.next() {
                 Ok(Some(piece)) => Ok(piece),
@@ -384,6 +385,6 @@ fn read_ahead(mut medium: Medium) -> Receiver<io::Result<Piece>> {
                 return;
             }
         }
-    });
-    pieces
+    })?;
+    Ok(pieces)
 }

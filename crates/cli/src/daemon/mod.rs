@@ -5,6 +5,7 @@
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
+use crate::thread;
 use crate::units;
 use clap::Args as ClapArgs;
 use pinnace::daemon::{Daemon, DaemonOptions, Limits};
@@ -189,7 +190,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
 
 /// Serves until it is interrupted, which is how a daemon ends well.
 fn serve(daemon: &Arc<Daemon>, output: &Output) -> Result<(), Error> {
-    let looking = std::thread::spawn({
+    let looking = thread::start({
         let daemon = Arc::clone(daemon);
         move || {
             while !interrupt::requested() {
@@ -197,7 +198,7 @@ fn serve(daemon: &Arc<Daemon>, output: &Output) -> Result<(), Error> {
             }
             daemon.stop();
         }
-    });
+    })?;
     daemon.run().map_err(|error| Error::io("cannot go on serving", &error))?;
     let _ = looking.join();
     output.note("ended; programs go on with what they have");

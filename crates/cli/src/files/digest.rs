@@ -7,6 +7,7 @@
 //! killed.
 
 use crate::exit::Error;
+use crate::thread;
 use blake3::hazmat::{HasherExt, Mode, left_subtree_len, merge_subtrees_non_root, merge_subtrees_root};
 use pinnace::Message;
 use std::fs::File;
@@ -141,10 +142,10 @@ pub(super) struct HashThread {
 }
 
 impl HashThread {
-    pub(super) fn start(chunk_bytes: u64) -> Self {
+    pub(super) fn start(chunk_bytes: u64) -> Result<Self, Error> {
         let (jobs, todo) = sync_channel::<Job>(WAITING);
         let (done, results) = channel();
-        std::thread::spawn(move || {
+        thread::start(move || {
             for Job { work, chunk, offset, bytes, content } in todo {
                 let place = Place { offset, bytes, chunk_bytes };
                 let value = match &content {
@@ -156,8 +157,8 @@ impl HashThread {
                     return;
                 }
             }
-        });
-        Self { jobs, results }
+        })?;
+        Ok(Self { jobs, results })
     }
 
     /// Hands over a chunk; waits while too many do.

@@ -203,7 +203,7 @@ impl<'a, 's> Transfer<'a, 's> {
             items,
             claim,
             work: Vec::new(),
-            hasher: HashThread::start(chunk_bytes),
+            hasher: HashThread::start(chunk_bytes)?,
             values: Values::new(chunk_bytes),
             open: None,
             problems: Vec::new(),

@@ -91,7 +91,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let channel = zcrp::connect(resolve(&to)?, &transport.options())?;
     let peer = Peer::new(channel, to, &transport);
     let report = Report::new(output);
-    let mut transfer = Transfer::new(&peer, &sources, args.chunk, &report);
+    let mut transfer = Transfer::new(&peer, &sources, args.chunk, &report)?;
     let result = transfer.run(&transport);
     match &result {
         Ok(_) => peer.receiver.close(),
@@ -139,21 +139,21 @@ struct Queued {
 }
 
 impl<'a> Transfer<'a> {
-    fn new(peer: &'a Peer<'a>, sources: &'a [Source], chunk_bytes: u64, report: &Report) -> Self {
+    fn new(peer: &'a Peer<'a>, sources: &'a [Source], chunk_bytes: u64, report: &Report) -> Result<Self, Error> {
         let files = sources.iter().filter(|source| matches!(source.entry.kind, Kind::File { .. }));
         let (count, bytes) = files.fold((0, 0), |(count, bytes), file| (count + 1, bytes + file.bytes()));
-        Self {
+        Ok(Self {
             peer,
             sources,
             chunk_bytes,
-            hasher: HashThread::start(chunk_bytes),
+            hasher: HashThread::start(chunk_bytes)?,
             values: Values::new(chunk_bytes),
             hashes: vec![None; sources.len()],
             already_there: vec![false; sources.len()],
             open: None,
             totals: Totals { files: count, bytes, bytes_resumed: 0 },
             progress: RefCell::new(Progress::new("connecting", report, None)),
-        }
+        })
     }
 
     /// The whole conversation; returns what did not verify.

@@ -4,6 +4,7 @@
 //! not sent to one peer goes to the next.
 
 use crate::exit::Error;
+use crate::thread;
 use crate::units;
 use std::io::{self, BufRead, BufReader, Read};
 use std::str::FromStr;
@@ -152,9 +153,9 @@ impl Input {
     }
 
     /// What comes from standard input.
-    pub(super) fn of_stdin(mode: Mode) -> Self {
+    pub(super) fn of_stdin(mode: Mode) -> Result<Self, Error> {
         let (give, messages) = sync_channel(AHEAD);
-        std::thread::spawn(move || {
+        thread::start(move || {
             let mut stdin = BufReader::with_capacity(CHUNK, io::stdin());
             while let Some(message) = next(&mut stdin, mode).transpose() {
                 let is_last = message.is_err() || mode == Mode::Whole;
@@ -162,8 +163,8 @@ impl Input {
                     return;
                 }
             }
-        });
-        Self { messages: Some(Arc::new(Mutex::new(messages))) }
+        })?;
+        Ok(Self { messages: Some(Arc::new(Mutex::new(messages))) })
     }
 
     /// The next message, if it comes within `timeout`.

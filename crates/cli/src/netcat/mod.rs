@@ -152,7 +152,7 @@ pub(crate) fn listen(args: &ListenArgs, output: &Output) -> Result<(), Error> {
     let listener = endpoint.listen(&service).map_err(|error| failure("cannot listen", &error))?;
     told.tell(&Event::Listening { address: &listener.local_addr().to_string() });
     let mode = args.common.mode(&service);
-    let input = if args.common.no_input { Input::none() } else { Input::of_stdin(mode) };
+    let input = if args.common.no_input { Input::none() } else { Input::of_stdin(mode)? };
     loop {
         let connection = loop {
             interrupt::check()?;
@@ -199,7 +199,7 @@ pub(crate) fn connect(args: &ConnectArgs, output: &Output) -> Result<(), Error> 
             }
             Input::of_message(whole)
         }
-        mode => Input::of_stdin(mode),
+        mode => Input::of_stdin(mode)?,
     };
     if let (Mode::Records(size), None) = (mode, target::bytes_of(&service, "size")) {
         if let Some(largest) = target::bytes_of(&service, "largest").filter(|largest| *largest < size as u64) {

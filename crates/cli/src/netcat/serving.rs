@@ -8,6 +8,7 @@ use super::input::{Input, Mode, Next};
 use super::told::{Event, Told, Totals};
 use super::{failure, target};
 use crate::exit::Error;
+use crate::thread;
 use crate::{bare, interrupt};
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use pinnace::{Connection, Error as Cause};
@@ -79,15 +80,16 @@ pub(super) fn serve(
     // A service of one direction has a sender, who connects, and a receiver.
     let is_duplex = target::is_duplex(&service);
     let (tell, ended) = channel();
+    let mut result = Ok(());
     if is_duplex || is_client {
         let input = input.clone();
-        begin(&serving, tell.clone(), Ended::Sending, move |serving| serving.send(&input));
+        result = begin(&serving, tell.clone(), Ended::Sending, move |serving| serving.send(&input));
     }
-    if is_duplex || !is_client {
-        begin(&serving, tell.clone(), Ended::Receiving, |serving| serving.receive());
+    if result.is_ok() && (is_duplex || !is_client) {
+        result = begin(&serving, tell.clone(), Ended::Receiving, |serving| serving.receive());
     }
     drop(tell);
-    let result = serving.watch(&ended);
+    let result = result.and_then(|()| serving.watch(&ended));
     serving.stop.store(true, Ordering::Relaxed);
     serving.bar.finish_and_clear();
     if result.is_err() || interrupt::requested() {
@@ -122,14 +124,15 @@ fn begin(
     tell: Sender<Ended>,
     ended: fn(Result<(), Error>) -> Ended,
     work: impl FnOnce(&Serving) -> Result<(), Error> + Send + 'static,
-) {
+) -> Result<(), Error> {
     let serving = Arc::clone(serving);
-    std::thread::spawn(move || {
+    thread::start(move || {
         let result = work(&serving);
         // Whoever watches has the last handle then, whose end waits for the last words.
         drop(serving);
         let _ = tell.send(ended(result));
-    });
+    })?;
+    Ok(())
 }
 
 impl Serving {

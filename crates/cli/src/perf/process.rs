@@ -5,6 +5,7 @@ use super::protocol::{Job, Ran, Reply, Request, Role};
 use super::worker::Failure;
 use crate::exit::Error;
 use crate::interrupt;
+use crate::thread;
 use serde::Serialize;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -73,7 +74,7 @@ impl Worker {
         let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(Error::failed("a measuring process has no standard input or output"));
         };
-        Ok(Self::new(Runs::Here(child), input, output))
+        Self::new(Runs::Here(child), input, output)
     }
 
     fn remote(remote: SocketAddr) -> Result<Self, Error> {
@@ -82,19 +83,19 @@ impl Worker {
         })?;
         let again = || stream.try_clone().map_err(|error| Error::io("cannot use the control connection", &error));
         let (input, output) = (again()?, again()?);
-        Ok(Self::new(Runs::Elsewhere(stream), input, output))
+        Self::new(Runs::Elsewhere(stream), input, output)
     }
 
-    fn new(runs: Runs, input: impl Write + 'static, output: impl Read + Send + 'static) -> Self {
+    fn new(runs: Runs, input: impl Write + 'static, output: impl Read + Send + 'static) -> Result<Self, Error> {
         let (reply, replies) = channel();
-        std::thread::spawn(move || {
+        thread::start(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 if reply.send(line).is_err() {
                     break;
                 }
             }
-        });
-        Self { runs, input: Box::new(input), replies, address: None }
+        })?;
+        Ok(Self { runs, input: Box::new(input), replies, address: None })
     }
 
     fn ask(&mut self, what: &impl Serialize) -> Result<(), Trouble> {

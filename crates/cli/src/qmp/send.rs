@@ -162,7 +162,7 @@ impl Sender<'_> {
     fn send(&mut self, stream: &Stream, content: &mut Content, number: u64) -> Result<(), Error> {
         let before = self.bytes;
         let mut sum = Sum::default();
-        let mut pieces = content.pieces(number);
+        let mut pieces = content.pieces(number)?;
         while let Some((piece, _)) = pieces.next(|| self.is_there(stream))? {
             if self.output.json || self.output.verbose {
                 sum.add(&piece);

@@ -11,6 +11,7 @@ use super::header::{self, Header};
 use crate::address::resolve;
 use crate::exit::Error;
 use crate::interrupt;
+use crate::thread;
 use pinnace::vrp::Loss;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::collections::VecDeque;
@@ -60,8 +61,8 @@ impl Outgoing {
         let reader = stream.try_clone().map_err(|error| Error::io("cannot share a socket", &error))?;
         let ((frames, to_write), (told, ended)) = (channel(), channel());
         let tell = told.clone();
-        std::thread::spawn(move || write(stream, &to_write, &tell));
-        std::thread::spawn(move || acknowledge(reader, &told));
+        thread::start(move || write(stream, &to_write, &tell))?;
+        thread::start(move || acknowledge(reader, &told))?;
         Ok(Self { peer: peer.to_owned(), frames: Some(frames), ended, under_way: VecDeque::new() })
     }
 
@@ -143,11 +144,11 @@ impl Incoming {
         let listener = TcpListener::from(socket);
         let address = listener.local_addr().map_err(failed)?;
         let (done, frames) = sync_channel(WAITING);
-        std::thread::spawn(move || {
+        thread::start(move || {
             if let Err(error) = listener.accept().and_then(|(stream, source)| read(stream, source, &done)) {
                 let _ = done.send(Err(error));
             }
-        });
+        })?;
         Ok(Self { address, frames })
     }
 

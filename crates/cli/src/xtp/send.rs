@@ -9,6 +9,7 @@ use crate::content::DATA;
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
+use crate::thread;
 use indicatif::ProgressBar;
 use pinnace::Message;
 use pinnace::xtp::{Close, Connection, ControlBlock, Endpoint, Progress, Refused, SendOptions, Sending};
@@ -161,7 +162,7 @@ impl Sender<'_> {
         // Of what was printed only when it had been acknowledged nobody would see where a stream is stuck.
         let mut sum = Sum::default();
         for number in 0..self.args.what.count {
-            let mut pieces = content.pieces(number);
+            let mut pieces = content.pieces(number)?;
             while let Some((piece, eom)) = pieces.next(|| self.is_there(connection))? {
                 if self.output.json || self.output.verbose {
                     sum.add(&piece);
@@ -303,11 +304,11 @@ pub(super) fn transacted(
     let (done, ended) = channel();
     let (endpoint, block) = (endpoint.clone(), block.clone());
     // The call cannot be interrupted, and this thread can.
-    std::thread::spawn(move || {
+    thread::start(move || {
         let begun = Instant::now();
         let answer = endpoint.transact_with(to, request, block);
         done.send((answer, begun.elapsed()))
-    });
+    })?;
     watch.begin();
     loop {
         match ended.recv_timeout(interrupt::LOOK) {

@@ -53,13 +53,29 @@ impl Connection {
         Self { connection, transacting: Turns::default(), luck: Luck::new() }
     }
 
-    fn begin(&self, py: Python<'_>, message: Message, special: Option<&PerMessage>) -> PyResult<Arc<Shared>> {
-        let connection = &**self.connection;
-        let sent = buffer::detached(py, || match special {
-            None => connection.send(message).map_err(Error::from),
-            Some(special) => connection.send_with(message, special).map_err(Error::from),
+    /// Waits for room, for at most `timeout` seconds.
+    fn begin(
+        &self,
+        py: Python<'_>,
+        message: Message,
+        special: Option<&PerMessage>,
+        timeout: Option<f64>,
+    ) -> PyResult<Arc<Shared>> {
+        let (connection, timeout, mut unsent) = (&**self.connection, wait::timeout(timeout)?, Some(message));
+        let sent = wait::attempts(py, timeout, |slice| {
+            // A message that does not come back was not given up for lack of time.
+            let message = unsent.take().ok_or(Error::Timeout)?;
+            let sent = match special {
+                None => connection.send_timeout(message, slice),
+                Some(special) => connection.send_with_timeout(message, special, slice),
+            };
+            sent.map_err(|Unsent { message, error }| {
+                unsent = message;
+                error
+            })
         });
-        sent.map(Shared::new).map_err(|error| errors::raise(py, &error))
+        buffer::detached(py, || drop(unsent));
+        sent.map(Shared::new)
     }
 
     fn call<R: Send>(
@@ -89,7 +105,8 @@ impl Drop for Connection {
 
 #[pymethods]
 impl Connection {
-    /// Begins to send a message: the bytes of whatever has the buffer protocol. Waits while the method's queue is full.
+    /// Begins to send a message: the bytes of whatever has the buffer protocol. Waits while the method's queue is full, at most
+    /// `timeout` seconds (`None`: for ever), and raises `TimeoutError` then: nothing was sent.
     ///
     /// What is returned says when it has arrived; without it the message goes on all the same. More than 4 KiB are not copied:
     /// the memory is lent until the message has arrived, and must not be changed before.
@@ -105,16 +122,17 @@ impl Connection {
     /// 100000
     /// >>> delivery.wait(timeout=5).holes
     /// []
-    #[pyo3(signature = (buffer, **overrides))]
+    #[pyo3(signature = (buffer, *, timeout = None, **overrides))]
     fn send(
         &self,
         py: Python<'_>,
         buffer: &Bound<'_, PyAny>,
+        timeout: Option<f64>,
         overrides: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Delivery> {
         let special = overrides.map(special).transpose()?;
         let message = buffer::message(buffer)?;
-        self.begin(py, message, special.as_ref()).map(Delivery::new)
+        self.begin(py, message, special.as_ref(), timeout).map(Delivery::new)
     }
 
     /// Like `send`, one message of the bytes of several buffers in their order, which are sent from where they lie.
@@ -125,16 +143,17 @@ impl Connection {
     /// >>> _ = connection.sendmsg([b"ahoy, ", bytearray(b"sailor")])
     /// >>> bytes(listener.accept().recv())
     /// b'ahoy, sailor'
-    #[pyo3(signature = (buffers, **overrides))]
+    #[pyo3(signature = (buffers, *, timeout = None, **overrides))]
     fn sendmsg(
         &self,
         py: Python<'_>,
         buffers: &Bound<'_, PyAny>,
+        timeout: Option<f64>,
         overrides: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Delivery> {
         let special = overrides.map(special).transpose()?;
         let message = buffer::gather(buffers)?;
-        self.begin(py, message, special.as_ref()).map(Delivery::new)
+        self.begin(py, message, special.as_ref(), timeout).map(Delivery::new)
     }
 
     /// Waits for the next message, at most `timeout` seconds; `None`: for ever. The waiting thread does the method's work;
@@ -183,14 +202,12 @@ impl Connection {
     fn transact(&self, py: Python<'_>, request: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<Received> {
         let begin = Instant::now();
         let _turn = wait::attempts(py, wait::timeout(timeout)?, |slice| self.transacting.take(slice))?;
-        let response = || {
-            let left = timeout.map(|timeout| timeout - begin.elapsed().as_secs_f64());
-            self.receive(py, left)?.ok_or_else(|| errors::raise(py, &Error::NoResponse))
-        };
+        let left = || timeout.map(|timeout| timeout - begin.elapsed().as_secs_f64());
+        let response = || self.receive(py, left())?.ok_or_else(|| errors::raise(py, &Error::NoResponse));
         while self.connection.responses_owed().map_err(|error| errors::raise(py, &error))? > 0 {
             response()?;
         }
-        self.begin(py, buffer::message(request)?, None)?;
+        self.begin(py, buffer::message(request)?, None, left())?;
         self.connection.owe_response();
         response().map(Received::new)
     }
@@ -285,9 +302,13 @@ impl Connection {
         self.call(py, |connection| connection.remove_receiver(address, linger))
     }
 
-    /// Waits until everything that was sent has arrived.
-    fn flush(&self, py: Python<'_>) -> PyResult<()> {
-        self.call(py, |connection| connection.flush())
+    /// Waits until everything that was sent has arrived, at most `timeout` seconds; `None`: for ever.
+    ///
+    /// Raises `TimeoutError`; `LostError` if the connection has failed.
+    #[pyo3(signature = (timeout = None))]
+    fn flush(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+        let connection = &**self.connection;
+        wait::attempts(py, wait::timeout(timeout)?, |slice| connection.flush_timeout(slice))
     }
 
     /// A descriptor for `select` and event loops: readable when something may have come. Then `clear()` it, and take what

@@ -280,18 +280,61 @@ def test_the_service_of_a_connection_can_change():
         pair.client.send(b"ahoy", run="4KiB")
 
 
-def test_control_c_ends_a_wait():
-    program = """
+def full(connection, length):
+    """Sends until nothing has become free for a while; nobody receives. Returns how many were sent."""
+    sent = 0
+    while True:
+        try:
+            connection.send(bytes(length), timeout=0.5)
+        except TimeoutError:
+            return sent
+        sent += 1
+
+
+@pytest.mark.parametrize("method", ["zcrp", "vrp", "xtp", "qmp", "a1"])
+def test_who_waits_for_room_gives_up_after_its_timeout(method):
+    with pinnace.listen("127.0.0.1:0") as listener:
+        connection = pinnace.connect(listener.address, "direction=duplex largest=1MiB", method=method)
+        accepted = listener.accept()
+        sent = full(connection, 1 << 20)
+        for wait in (
+            lambda: connection.send(bytes(1 << 20), timeout=0.1),
+            lambda: connection.sendmsg([bytes(1 << 19), bytes(1 << 19)], timeout=0.1),
+            lambda: connection.transact(bytes(1 << 20), timeout=0.1),
+        ):
+            begin = time.monotonic()
+            with pytest.raises(TimeoutError):
+                wait()
+            assert 0.1 <= time.monotonic() - begin < 10
+        # What found no room was not sent.
+        assert [len(accepted.recv(10)) for _ in range(sent)] == [1 << 20] * sent
+        connection.send(b"aye", timeout=10)
+        assert bytes(accepted.recv(10)) == b"aye"
+        connection.flush(timeout=10)
+
+
+@pytest.mark.parametrize("wait", ["listener.accept()", "full(connection)", "connection.flush()"])
+def test_control_c_ends_a_wait(wait):
+    program = f"""
 import os, signal, threading, time, pinnace
 # Who is started in the background may have been told to ignore it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 listener = pinnace.listen("127.0.0.1:0")
-threading.Thread(target=lambda: (time.sleep(0.3), os.kill(os.getpid(), signal.SIGINT)), daemon=True).start()
+connection = pinnace.connect(listener.address)
+accepted = listener.accept()
+def full(connection):
+    while True:
+        connection.send(bytes(1 << 20))
+if "flush" in "{wait}":
+    delivery = connection.send(bytes(64 << 20))
+threading.Thread(target=lambda: (time.sleep(1), os.kill(os.getpid(), signal.SIGINT)), daemon=True).start()
 begin = time.monotonic()
 try:
-    listener.accept()
+    {wait}
 except KeyboardInterrupt:
-    print("interrupted", time.monotonic() - begin < 10)
+    print("interrupted", time.monotonic() - begin < 10, flush=True)
+    # Not what closing waits for.
+    os._exit(0)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert done.stdout == "interrupted True\n", done

@@ -290,7 +290,17 @@ impl Socket {
     /// As [`Socket::send`].
     //= A-15, A-16
     pub fn send_tracked(&self, message: impl Into<Message>, full: Full) -> Result<Sending, Unsent> {
-        let (cast, ticket) = self.send_until(message.into(), full, None, true)?;
+        self.send_tracked_until(message.into(), full, None)
+    }
+
+    /// The same, waiting until a deadline at most.
+    pub(crate) fn send_tracked_until(
+        &self,
+        message: Message,
+        full: Full,
+        deadline: Option<Instant>,
+    ) -> Result<Sending, Unsent> {
+        let (cast, ticket) = self.send_until(message, full, deadline, true)?;
         Ok(Sending::new(&self.inner.end, Way::Many(cast), ticket))
     }
 

@@ -129,7 +129,17 @@ impl Connection {
     /// # Errors
     /// As [`Connection::send`].
     pub fn send_tracked(&self, message: impl Into<Message>, full: Full) -> Result<Sending, Unsent> {
-        let ticket = self.send_until(message.into(), full, true, None)?;
+        self.send_tracked_until(message.into(), full, None)
+    }
+
+    /// The same, waiting until a deadline at most.
+    pub(crate) fn send_tracked_until(
+        &self,
+        message: Message,
+        full: Full,
+        deadline: Option<Instant>,
+    ) -> Result<Sending, Unsent> {
+        let ticket = self.send_until(message, full, true, deadline)?;
         Ok(Sending::new(&self.line.end, Way::One(self.line.place), ticket))
     }
 

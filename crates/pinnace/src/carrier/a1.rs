@@ -246,9 +246,9 @@ impl A1 {
 }
 
 impl Carry for A1 {
-    fn send(&self, message: Message, _: Option<&Special>) -> Result<Sending, Unsent> {
+    fn send(&self, message: Message, _: Option<&Special>, deadline: Option<Instant>) -> Result<Sending, Unsent> {
         let (message, _about) = self.may_send(message)?;
-        Ok(Sending::A1(self.connection.send_tracked(message, Full::Block)?))
+        Ok(Sending::A1(self.connection.send_tracked_until(message, Full::Block, deadline)?))
     }
 
     fn try_send(&self, message: Message, _: Option<&Special>) -> Result<Sending, Unsent> {

@@ -251,8 +251,8 @@ fn has_all_arrived(new: &[(SocketAddr, Sink)], until: Instant) -> Result<(), (Op
 }
 
 impl Carry for Cast {
-    fn send(&self, message: Message, _: Option<&Special>) -> Result<Sending, Unsent> {
-        self.sent(self.socket.send_tracked(message, Full::Block))
+    fn send(&self, message: Message, _: Option<&Special>, deadline: Option<Instant>) -> Result<Sending, Unsent> {
+        self.sent(self.socket.send_tracked_until(message, Full::Block, deadline))
     }
 
     fn try_send(&self, message: Message, _: Option<&Special>) -> Result<Sending, Unsent> {

@@ -198,11 +198,11 @@ fn head_of(message: &[u8]) -> [u8; HEAD_BYTES] {
 }
 
 impl Carry for Framed {
-    fn send(&self, message: Message, _: Option<&Special>) -> Result<Sending, Unsent> {
-        let Some(connection) = self.stream.association() else { return self.writer.send(message) };
+    fn send(&self, message: Message, _: Option<&Special>, deadline: Option<Instant>) -> Result<Sending, Unsent> {
+        let Some(connection) = self.stream.association() else { return self.writer.send(message, deadline) };
         match copied(&message) {
-            Some(both) => in_its_place(message, connection.send_with(both, &OPTIONS)),
-            None => Ok(Sending::Xtp(connection.send_behind(&head_of(&message), message, &OPTIONS)?, None)),
+            Some(both) => in_its_place(message, connection.send_behind(&[], both, &OPTIONS, deadline)),
+            None => Ok(Sending::Xtp(connection.send_behind(&head_of(&message), message, &OPTIONS, deadline)?, None)),
         }
     }
 

@@ -67,8 +67,9 @@ pub(crate) struct Special {
 
 /// What a carrier does. Every method of it may be called by many threads at a time.
 pub(crate) trait Carry: Sync {
-    /// Begins to send a message; waits while the method's queue is full.
-    fn send(&self, message: Message, special: Option<&Special>) -> Result<Sending, Unsent>;
+    /// Begins to send a message; waits while the method's queue is full, and gives the message back with [`Error::Timeout`] when
+    /// the deadline has passed.
+    fn send(&self, message: Message, special: Option<&Special>, deadline: Option<Instant>) -> Result<Sending, Unsent>;
 
     /// The same without waiting: an error that [`Error::would_block`] knows, if it would have had to.
     fn try_send(&self, message: Message, special: Option<&Special>) -> Result<Sending, Unsent>;
@@ -173,8 +174,8 @@ macro_rules! each {
 }
 
 impl Carry for Carrier {
-    fn send(&self, message: Message, special: Option<&Special>) -> Result<Sending, Unsent> {
-        each!(self, carrier => carrier.send(message, special))
+    fn send(&self, message: Message, special: Option<&Special>, deadline: Option<Instant>) -> Result<Sending, Unsent> {
+        each!(self, carrier => carrier.send(message, special, deadline))
     }
 
     fn try_send(&self, message: Message, special: Option<&Special>) -> Result<Sending, Unsent> {

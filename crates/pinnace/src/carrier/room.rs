@@ -44,11 +44,10 @@ pub(super) trait Bounded {
     /// [`Error::would_block`] knows.
     fn begin(&self, message: Message, special: Option<&Special>, waited: Duration) -> Result<Sending, Unsent>;
 
-    /// Waits until there is room for so many bytes, or never will be, or for [`LOOK`]: then [`Bounded::begin`] finds
-    /// out whether the peer has broken off.
-    fn wait_for_room(&self, len: usize) -> Result<(), Error>;
+    /// Waits until there is room for so many bytes, or never will be, or it is so late.
+    fn wait_for_room(&self, len: usize, until: Instant) -> Result<(), Error>;
 
-    /// The same, for tasks.
+    /// The same, for tasks, and for [`LOOK`].
     fn wait_for_room_async(&self, len: usize) -> impl Future<Output = Result<(), Error>> + Send;
 
     /// Reads what has arrived, without waiting.
@@ -63,16 +62,26 @@ fn unless_full(begun: Result<Sending, Unsent>) -> Result<Result<Sending, Unsent>
     }
 }
 
-/// Waits for room.
-pub(super) fn send(to: &impl Bounded, mut message: Message, special: Option<&Special>) -> Result<Sending, Unsent> {
+/// Waits for room, until the deadline. Every [`LOOK`] [`Bounded::begin`] finds out whether the peer has broken off.
+pub(super) fn send(
+    to: &impl Bounded,
+    mut message: Message,
+    special: Option<&Special>,
+    deadline: Option<Instant>,
+) -> Result<Sending, Unsent> {
     let (mut since, mut waited) = (None, Duration::ZERO);
     loop {
         message = match unless_full(to.begin(message, special, waited)) {
             Ok(begun) => return begun,
             Err(message) => message,
         };
-        let since = *since.get_or_insert_with(Instant::now);
-        if let Err(error) = to.wait_for_room(message.len()) {
+        let now = Instant::now();
+        let since = *since.get_or_insert(now);
+        if deadline.is_some_and(|deadline| deadline <= now) {
+            return Err(Unsent::new(message, Error::Timeout));
+        }
+        let until = deadline.map_or(now + LOOK, |deadline| deadline.min(now + LOOK));
+        if let Err(error) = to.wait_for_room(message.len(), until) {
             return Err(Unsent::new(message, error));
         }
         waited = since.elapsed();

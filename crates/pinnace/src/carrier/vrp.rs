@@ -500,8 +500,8 @@ impl Bounded for Vrp {
         })
     }
 
-    fn wait_for_room(&self, len: usize) -> Result<(), Error> {
-        self.out()?.wait_for_room(len, Instant::now() + room::LOOK)
+    fn wait_for_room(&self, len: usize, until: Instant) -> Result<(), Error> {
+        self.out()?.wait_for_room(len, until)
     }
 
     async fn wait_for_room_async(&self, len: usize) -> Result<(), Error> {
@@ -514,8 +514,8 @@ impl Bounded for Vrp {
 }
 
 impl Carry for Vrp {
-    fn send(&self, message: Message, special: Option<&Special>) -> Result<Sending, Unsent> {
-        room::send(self, message, special)
+    fn send(&self, message: Message, special: Option<&Special>, deadline: Option<Instant>) -> Result<Sending, Unsent> {
+        room::send(self, message, special, deadline)
     }
 
     fn try_send(&self, message: Message, special: Option<&Special>) -> Result<Sending, Unsent> {

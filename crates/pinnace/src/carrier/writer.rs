@@ -1,7 +1,7 @@
 //! Messages written to a channel of shared memory, each behind its length.
 //!
-//! Always true: one message is written at a time, and whole: if a message that must not wait has begun and there is no more
-//! room, a thread of the library goes on with it, and the others wait for their turn.
+//! Always true: one message is written at a time, and whole: if a message that must not wait, or no longer, has begun and
+//! there is no more room, a thread of the library goes on with it, and the others wait for their turn.
 
 use super::Sending;
 use super::later::Later;
@@ -69,8 +69,11 @@ impl Writer {
         Ok(at)
     }
 
-    /// Waits for its turn, and for room.
-    pub(super) fn send(&self, message: Message) -> Result<Sending, Unsent> {
+    /// Waits for its turn, and for room, until the deadline.
+    pub(super) fn send(self: &Arc<Self>, message: Message, deadline: Option<Instant>) -> Result<Sending, Unsent> {
+        if let Some(deadline) = deadline {
+            return self.begin_until(message, deadline)?.map_err(|message| Unsent::new(message, Error::Timeout));
+        }
         let _turn = self.turn.take(None);
         match Self::write_from(&message, 0, |bytes| self.stream.write(bytes).map(Some)) {
             Ok(_) => Ok(Sending::Done(message)),
@@ -78,9 +81,9 @@ impl Writer {
         }
     }
 
-    /// What there is room for.
-    fn begin(&self, message: Message) -> Result<Begun, Unsent> {
-        match Self::write_from(&message, 0, |bytes| self.stream.try_write(bytes)) {
+    /// What there is room for until then.
+    fn begin(&self, message: Message, deadline: Instant) -> Result<Begun, Unsent> {
+        match Self::write_from(&message, 0, |bytes| self.stream.write_until(bytes, deadline)) {
             Ok(0) => Ok(Begun::Full(message)),
             Ok(at) if at == HEAD_BYTES + message.len() => Ok(Begun::Done(message)),
             Ok(at) => Ok(Begun::Until(message, at)),
@@ -88,11 +91,11 @@ impl Writer {
         }
     }
 
-    /// The inner error: there is no room.
-    fn try_begin(self: &Arc<Self>, message: Message) -> Result<Result<Sending, Message>, Unsent> {
+    /// The inner error: there was no room until then.
+    fn begin_until(self: &Arc<Self>, message: Message, deadline: Instant) -> Result<Result<Sending, Message>, Unsent> {
         // Whoever has the turn waits for room.
-        let Some(turn) = self.turn.take(Some(Instant::now())) else { return Ok(Err(message)) };
-        let (message, at) = match self.begin(message)? {
+        let Some(turn) = self.turn.take(Some(deadline)) else { return Ok(Err(message)) };
+        let (message, at) = match self.begin(message, deadline)? {
             Begun::Done(message) => return Ok(Ok(Sending::Done(message))),
             Begun::Full(message) => return Ok(Err(message)),
             Begun::Until(message, at) => (message, at),
@@ -131,13 +134,13 @@ impl Writer {
     /// Does not wait.
     pub(super) fn try_send(self: &Arc<Self>, message: Message) -> Result<Sending, Unsent> {
         let full = ConnectionError::Full { method: Method::SharedMemory };
-        self.try_begin(message)?.map_err(|message| Unsent::new(message, full))
+        self.begin_until(message, Instant::now())?.map_err(|message| Unsent::new(message, full))
     }
 
     /// As a task.
     pub(super) async fn send_async(self: &Arc<Self>, mut message: Message) -> Result<Sending, Unsent> {
         loop {
-            message = match self.try_begin(message)? {
+            message = match self.begin_until(message, Instant::now())? {
                 Ok(sending) => return Ok(sending),
                 Err(message) => message,
             };

@@ -80,6 +80,12 @@ impl Outgoing {
         }
     }
 
+    /// It comes back.
+    fn unsent(self, error: impl Into<Error>) -> Unsent {
+        let (Self::Itself(message) | Self::InPlaceOf(message)) = self;
+        Unsent::new(message, error)
+    }
+
     /// What is sent, and what comes back instead of it.
     fn split(self) -> (Message, Option<Message>) {
         match self {
@@ -167,12 +173,18 @@ impl Xtp {
 }
 
 impl Carry for Xtp {
-    fn send(&self, message: Message, _: Option<&Special>) -> Result<Sending, Unsent> {
+    fn send(&self, message: Message, _: Option<&Special>, deadline: Option<Instant>) -> Result<Sending, Unsent> {
         let outgoing = Outgoing::new(message);
-        let number = self.numbers.as_ref().and_then(|numbers| numbers.sending.take(None));
+        let mut number = None;
+        if let Some(numbers) = &self.numbers {
+            number = numbers.sending.take(deadline);
+            if number.is_none() {
+                return Err(outgoing.unsent(Error::Timeout));
+            }
+        }
         let options = outgoing.options(number.as_deref().copied());
         let (message, instead_of) = outgoing.split();
-        let begun = begun(instead_of, self.connection.send_with(message, &options))?;
+        let begun = begun(instead_of, self.connection.send_behind(&[], message, &options, deadline))?;
         count(number);
         Ok(begun)
     }
@@ -184,9 +196,7 @@ impl Carry for Xtp {
             number = numbers.sending.take(Some(Instant::now()));
             if number.is_none() {
                 // Whoever has the turn waits for room.
-                let (message, instead_of) = outgoing.split();
-                let full = ConnectionError::Full { method: Method::Xtp };
-                return Err(Unsent::new(instead_of.unwrap_or(message), full));
+                return Err(outgoing.unsent(ConnectionError::Full { method: Method::Xtp }));
             }
         }
         let options = outgoing.options(number.as_deref().copied());

@@ -291,8 +291,8 @@ impl Bounded for Zcrp {
         Ok(Sending::Pieces(queued, whole))
     }
 
-    fn wait_for_room(&self, len: usize) -> Result<(), Error> {
-        self.sender.wait_for_room(len, Instant::now() + room::LOOK)
+    fn wait_for_room(&self, len: usize, until: Instant) -> Result<(), Error> {
+        self.sender.wait_for_room(len, until)
     }
 
     async fn wait_for_room_async(&self, len: usize) -> Result<(), Error> {
@@ -305,8 +305,8 @@ impl Bounded for Zcrp {
 }
 
 impl Carry for Zcrp {
-    fn send(&self, message: Message, special: Option<&Special>) -> Result<Sending, Unsent> {
-        room::send(self, message, special)
+    fn send(&self, message: Message, special: Option<&Special>, deadline: Option<Instant>) -> Result<Sending, Unsent> {
+        room::send(self, message, special, deadline)
     }
 
     fn try_send(&self, message: Message, special: Option<&Special>) -> Result<Sending, Unsent> {

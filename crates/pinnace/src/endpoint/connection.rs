@@ -3,6 +3,7 @@
 use super::{ConnectionError, Delivery, MessageStream, PerMessage};
 use crate::carrier::{Carrier, Carry, Received, ReceivedInto, Sending, Turn, within};
 use crate::counters::Shown;
+use crate::network::deadline;
 use crate::service::{Choice, Direction, Method, Path, Pattern, Reliability, Selection, Service, choose};
 use crate::{Error, Message, Unsent, a1};
 use std::io;
@@ -162,9 +163,7 @@ impl Connection {
     /// service has named as [`largest`](Service::largest); [`ConnectionError::BrokenOff`] once somebody here has received that
     /// the peer has broken off.
     pub fn send(&self, message: impl Into<Message>) -> Result<Delivery, Unsent> {
-        let message = message.into();
-        let bytes = message.len();
-        self.begun(bytes, self.check(message, None).and_then(|message| self.carrier.send(message, None)))
+        self.begin(message.into(), None, None)
     }
 
     /// As [`Connection::send`], with what differs for this message from the service.
@@ -172,10 +171,56 @@ impl Connection {
     /// # Errors
     /// As [`Connection::send`]; also [`ConnectionError::Cannot`] if the method cannot do for one message what is asked.
     pub fn send_with(&self, message: impl Into<Message>, special: &PerMessage) -> Result<Delivery, Unsent> {
-        let message = message.into();
-        let bytes = message.len();
-        let message = self.check(message, Some(special));
-        self.begun(bytes, message.and_then(|message| self.carrier.send(message, Some(special.special()))))
+        self.begin(message.into(), Some(special), None)
+    }
+
+    /// As [`Connection::send`], waiting for room for at most `timeout`.
+    ///
+    /// ```
+    /// use pinnace::{Endpoint, Error, service::Service};
+    /// use std::time::Duration;
+    /// let endpoint = Endpoint::bind("127.0.0.1:0")?;
+    /// let listener = endpoint.listen(&Service::new())?;
+    /// let connection = Endpoint::client().connect(&listener.local_addr().to_string(), &Service::new())?;
+    /// // Nobody receives.
+    /// let unsent = loop {
+    ///     if let Err(unsent) = connection.send_timeout(vec![0; 1 << 20], Duration::from_millis(100)) {
+    ///         break unsent;
+    ///     }
+    /// };
+    /// assert!(matches!(unsent.error, Error::Timeout));
+    /// assert_eq!(unsent.message.expect("it comes back").len(), 1 << 20);
+    /// # Ok::<(), pinnace::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Connection::send`], and [`Error::Timeout`]: nothing was sent then.
+    pub fn send_timeout(&self, message: impl Into<Message>, timeout: Duration) -> Result<Delivery, Unsent> {
+        self.begin(message.into(), None, deadline(timeout))
+    }
+
+    /// As [`Connection::send_timeout`], with what differs for this message from the service.
+    ///
+    /// # Errors
+    /// As [`Connection::send_timeout`] and [`Connection::send_with`].
+    pub fn send_with_timeout(
+        &self,
+        message: impl Into<Message>,
+        special: &PerMessage,
+        timeout: Duration,
+    ) -> Result<Delivery, Unsent> {
+        self.begin(message.into(), Some(special), deadline(timeout))
+    }
+
+    fn begin(
+        &self,
+        message: Message,
+        special: Option<&PerMessage>,
+        deadline: Option<Instant>,
+    ) -> Result<Delivery, Unsent> {
+        let (bytes, message) = (message.len(), self.check(message, special));
+        let special = special.map(PerMessage::special);
+        self.begun(bytes, message.and_then(|message| self.carrier.send(message, special, deadline)))
     }
 
     /// As [`Connection::send`], but does not wait: without room in the method's queue it fails at once. How much that is
@@ -541,6 +586,14 @@ impl Connection {
     /// If it does not.
     pub fn flush(&self) -> Result<(), Error> {
         self.carrier.flush(None)
+    }
+
+    /// Like [`Connection::flush`], waiting for at most `timeout`.
+    ///
+    /// # Errors
+    /// As [`Connection::flush`], and [`Error::Timeout`].
+    pub fn flush_timeout(&self, timeout: Duration) -> Result<(), Error> {
+        self.carrier.flush(deadline(timeout))
     }
 
     /// Like [`Connection::flush`], for tasks.

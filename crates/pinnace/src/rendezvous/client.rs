@@ -265,7 +265,7 @@ fn open(
             Sending::Zcrp(opening)
         }
         Carrier::Vrp(carrier) => Sending::Vrp(carrier.open(&control)?),
-        carrier => carrier.send(Message::from_vec(control.encode()), None)?,
+        carrier => carrier.send(Message::from_vec(control.encode()), None, None)?,
     };
     match sending.wait_timeout(OPENING) {
         Progress::Ended(result) => drop(result?),

@@ -11,7 +11,7 @@ use pinnace_xtp::{ContextId, Refused};
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A stream each way, of the service Connection, IsoStream or BulkData.
 ///
@@ -153,7 +153,7 @@ impl Connection {
     /// # Errors
     /// As [`Connection::send`].
     pub fn send_with(&self, message: impl Into<Message>, options: &SendOptions) -> Result<Sending, Unsent> {
-        self.send_behind(&[], message.into(), options)
+        self.send_behind(&[], message.into(), options, None)
     }
 
     /// As [`Connection::send_with`], but does not wait for room.
@@ -173,18 +173,20 @@ impl Connection {
         self.send_behind_async(&[], message.into(), options).await
     }
 
-    /// As [`Connection::send_with`], behind a copy of `head`: nothing comes in between, and what is refused is both.
+    /// As [`Connection::send_with`], behind a copy of `head`: nothing comes in between, and what is refused is both. Waits for
+    /// room until the deadline.
     pub(crate) fn send_behind(
         &self,
         head: &[u8],
         mut message: Message,
         options: &SendOptions,
+        deadline: Option<Instant>,
     ) -> Result<Sending, Unsent> {
         loop {
             message = match self.queue(head, message, options)? {
                 Ok(number) => return Ok(self.sending(number)),
                 Err(Unqueued { message, full_at: Some(ended), .. }) => {
-                    if let Err(error) = self.end.port.wait_until(|state| self.has_room(state, ended), None) {
+                    if let Err(error) = self.end.port.wait_until(|state| self.has_room(state, ended), deadline) {
                         return Err(Unsent::new(message, error));
                     }
                     message

@@ -52,6 +52,10 @@ fn receive(to: &Connection, numbers: std::ops::Range<u32>, len: usize) {
 /// A queue is full at last, and goes on when the peer receives; meanwhile a thread and a task wait.
 pub(crate) fn full(from: &Connection, to: &Connection, len: usize) {
     let (sent, last) = fill(from, len);
+    let (begun, patience) = (Instant::now(), Duration::from_millis(130));
+    let unsent = from.send_timeout(message(9998, len), patience).expect_err("nothing becomes free");
+    assert!(matches!(unsent.error, Error::Timeout), "{unsent}");
+    assert!(*unsent.message.expect("it comes back") == *message(9998, len) && begun.elapsed() >= patience);
     std::thread::scope(|scope| {
         let (tried, has_tried) = std::sync::mpsc::channel();
         let waiting = scope.spawn(move || {

@@ -62,7 +62,8 @@ impl Contract {
     }
 
     /// The longest run of bytes that may be lost. It is kept in whole packets, rounded down: less than a packet is nothing.
-    /// The receiver counts up to 254 packets; longer runs are as good as any.
+    /// A receiver can be told of up to 254 packets: where more are allowed it may let any number go, and a frame whose receiver
+    /// did has failed.
     #[must_use]
     pub fn run_bytes(self, bytes: u64) -> Self {
         Self { run_bytes: Some(bytes), ..self }

@@ -342,8 +342,11 @@ impl Outgoing {
 /// Whether the frame may have lost what its receiver says.
 fn keeps_contract(frame: &OutFrame, loss: &LossSummary) -> bool {
     let (packets, window) = (frame.packets, u32::from(frame.window));
+    // CONS_LOSS 255 does not limit a run, and the application may have said more than that.
+    let longest = frame.terms.run_bytes.unwrap_or(0) / u64::from(frame.packet_bytes);
     // A report that did not fit its packet names a part only, and how much it is in all.
-    u64::from(loss.lost) <= frame.contract.max_lost_of(packets, window)
+    loss.ranges.iter().all(|run| u64::from(run.end - run.start) <= longest)
+        && u64::from(loss.lost) <= frame.contract.max_lost_of(packets, window)
         && frame.contract.permits(&loss.ranges, packets, window)
 }
 

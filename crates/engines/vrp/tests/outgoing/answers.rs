@@ -315,10 +315,16 @@ fn a_batch_of_answers_is_one_read() {
 
 /// How a frame of 100 packets ends of which its receiver reports this.
 fn ended(terms: Terms, reports: &[&[(u32, u32)]]) -> Result<LossSummary, Failure> {
+    ended_of(100, terms, reports)
+}
+
+/// The same of a frame of so many packets.
+fn ended_of(packets: usize, terms: Terms, reports: &[&[(u32, u32)]]) -> Result<LossSummary, Failure> {
     let mut half = Half::open(&config());
-    let (frame, _) = half.begin(10_000, |spec| (spec.window, spec.terms) = (Some(100), Some(terms)));
+    let window = Some(packets as u16);
+    let (frame, _) = half.begin(packets * 100, |spec| (spec.window, spec.terms) = (window, Some(terms)));
     half.say(frame, &[Tag::FrameOk(frame)]);
-    half.feed(&answer_and_report(frame, &[Tag::Ack(99)], reports));
+    half.feed(&answer_and_report(frame, &[Tag::Ack(packets as u32 - 1)], reports));
     half.take_results().remove(0).1.map(|sent| sent.loss.unwrap())
 }
 
@@ -342,6 +348,18 @@ fn a_frame_whose_receiver_breaks_its_contract_has_failed() {
     assert_eq!(how(&[&[(1, 1)]]), Some(Failure::Breach), "a critical one");
     assert_eq!(how(&[&[(2, 3), (REPORT_OVERFLOW, 10)]]), None);
     assert_eq!(how(&[&[(2, 3), (REPORT_OVERFLOW, 11)]]), Some(Failure::Breach));
+}
+
+//= V-R5 test
+#[test]
+fn a_run_that_the_receiver_cannot_be_told_of_is_a_limit_all_the_same() {
+    let how = |run_bytes, lost| {
+        let terms = Terms { rate: Some(255), run_bytes: Some(run_bytes), ..Terms::default() };
+        ended_of(600, terms, &[&[(2, lost)]]).err()
+    };
+    assert_eq!([how(30_000, 300), how(30_000, 301)], [None, Some(Failure::Breach)]);
+    assert_eq!([how(25_500, 255), how(25_500, 256)], [None, Some(Failure::Breach)]);
+    assert_eq!(how(u64::MAX, 500), None, "any");
 }
 
 #[test]

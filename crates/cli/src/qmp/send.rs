@@ -10,6 +10,7 @@ use crate::interrupt;
 use crate::output::Output;
 use indicatif::ProgressBar;
 use pinnace::qmp::{Endpoint, EtherAddress, Options, Shutdown, State, Stream, settle};
+use pinnace::xtp::Failure;
 use serde::Serialize;
 use std::io;
 use std::net::SocketAddr;
@@ -271,16 +272,33 @@ impl Sender<'_> {
     /// An error of the transport, in the user's words.
     fn error(&self, error: &io::Error) -> Error {
         let to = self.name;
-        match error.kind() {
-            io::ErrorKind::ConnectionRefused => {
+        match (error.kind(), failure(error)) {
+            (_, Some(Failure::Unknown)) => Error::peer_gone(format!(
+                "{to} does not know the connection any more, so nobody can say whether it has everything; look there before \
+                 you run the command again"
+            )),
+            (_, Some(refused @ Failure::Refused { .. }))
+                if !matches!(refused, Failure::Refused { code: 1, value: 1 }) =>
+            {
+                Error::peer_gone(format!("{to} refuses the connection: {refused}"))
+            }
+            (io::ErrorKind::ConnectionRefused, _) => {
                 Error::peer_gone(format!("nobody listens at {to}; start `pinnace qmp listen` there"))
             }
-            io::ErrorKind::TimedOut => self.gone(),
-            io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted | io::ErrorKind::BrokenPipe => {
+            (io::ErrorKind::TimedOut, _) => self.gone(),
+            (io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted | io::ErrorKind::BrokenPipe, _) => {
                 Error::peer_gone(format!("{to} ended the connection in the middle; run the command again"))
             }
             _ => Error::failed(error.to_string()),
         }
+    }
+}
+
+/// How the association has ended, where that is the reason.
+fn failure(error: &io::Error) -> Option<&Failure> {
+    match error.get_ref()?.downcast_ref()? {
+        pinnace::Error::ContextFailed(failure) => Some(failure),
+        _ => None,
     }
 }
 

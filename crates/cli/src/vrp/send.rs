@@ -137,9 +137,10 @@ impl Peer {
             pinnace::Error::FrameFailed(Failure::Refused) if sender.counters().frames_dropped > 0 => {
                 Error::peer_gone(format!("{to} ended in the middle; run the command again"))
             }
-            pinnace::Error::FrameFailed(Failure::Refused) => {
-                Error::failed(format!("{to} refuses the frame: it has no room for it; give the listener more --memory"))
-            }
+            pinnace::Error::FrameFailed(Failure::Refused) => Error::failed(format!(
+                "{to} refuses the frame: it has no room for it (give the listener more --memory), or had given it up because \
+                     nothing of it came for so long (its --timeout)"
+            )),
             pinnace::Error::FrameRefused(Refused::HeaderTooLarge) => {
                 Error::usage("the --critical ranges do not fit into one datagram; join some of them")
             }

@@ -111,7 +111,7 @@ pub enum Failure {
     StoppedReading,
     /// We ended it.
     Aborted,
-    /// The peer broke the protocol.
+    /// The peer broke the protocol, or says that we did (DIAG 6).
     Violation,
     /// Bytes were asked for that are no longer held (multicast).
     TooLate,
@@ -143,7 +143,7 @@ impl core::fmt::Display for Failure {
             Self::Forced => f.write_str("the peer ended the association in the middle"),
             Self::StoppedReading => f.write_str("the peer stopped reading before the end"),
             Self::Aborted => f.write_str("the association was ended here"),
-            Self::Violation => f.write_str("the peer broke the protocol"),
+            Self::Violation => f.write_str("the peer broke the protocol, or says that we did"),
             Self::TooLate => f.write_str("the sender no longer holds what was missing"),
             Self::NoStorage => f.write_str("there was no storage for what came"),
         }

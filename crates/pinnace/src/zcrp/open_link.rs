@@ -63,6 +63,8 @@ pub(super) struct OpenLink {
     last: Vec<u8>,
     succession: Option<Predecessor>,
     peer: KnownPeer,
+    /// Datagrams that were for nobody.
+    thrown_away: u64,
 }
 
 /// What a read says of who sent it.
@@ -78,8 +80,8 @@ impl OpenLink {
     /// The link, and one candidate or more.
     pub(super) fn new(link: UdpLink, candidates: impl Into<VecDeque<Candidate>>, sends: bool) -> Self {
         let link = ManuallyDrop::new(link);
-        let (last, succession, peer) = Default::default();
-        Self { link, sends, candidates: candidates.into(), last, succession, peer }
+        let (last, succession, peer, thrown_away) = Default::default();
+        Self { link, sends, candidates: candidates.into(), last, succession, peer, thrown_away }
     }
 
     /// Another link follows this one on its port, once this one has its peer.
@@ -230,6 +232,7 @@ impl Link for OpenLink {
                     if self.judge(&mut read, pool) {
                         return Ok(ReadOutcome::Received(read));
                     }
+                    self.thrown_away += read.bytes.div_ceil(read.segment.max(1)).max(1) as u64;
                 }
                 outcome => return Ok(outcome),
             }
@@ -247,7 +250,9 @@ impl Link for OpenLink {
     }
 
     fn counters(&self) -> LinkCounters {
-        self.link.counters()
+        let mut counters = self.link.counters();
+        counters.datagrams_from_strangers += self.thrown_away;
+        counters
     }
 }
 
@@ -338,6 +343,7 @@ mod tests {
         let mut look = || link.receive(&plan, &BufferTable::new(), &mut pool).unwrap();
         assert!(matches!(look(), ReadOutcome::Empty), "whoever drives has other things to do as well");
         assert!(matches!(look(), ReadOutcome::Received(_)));
+        assert_eq!(link.counters().datagrams_from_strangers, 100);
     }
 
     #[test]

@@ -34,8 +34,9 @@ pub(super) struct Incoming {
     pub(super) patience: Duration,
     /// The number of the next frame, counted on without end.
     pub(super) next: Option<u64>,
-    /// Frames that came before their turn, and when the first of them did.
-    pub(super) early: BTreeMap<u64, crate::vrp::Received>,
+    /// Frames that came before their turn, and when they did.
+    pub(super) early: BTreeMap<u64, (crate::vrp::Received, Instant)>,
+    /// Since when the next frame is waited for.
     pub(super) since: Option<Instant>,
     pub(super) silence: Silence,
     /// Makes the descriptor readable when it is time to look again.
@@ -55,6 +56,8 @@ pub(super) struct Incoming {
     /// Numbers before it of words that were lost.
     pub(super) unheard: u64,
     pub(super) asked: Option<crate::vrp::Sending>,
+    /// The peer is gone, as far as is known: what is missing is not waited for, and this is said behind what has come.
+    pub(super) gone: Option<Error>,
 }
 
 impl Incoming {
@@ -77,6 +80,7 @@ impl Incoming {
             is_broken_off: false,
             unheard: 0,
             asked: None,
+            gone: None,
         }
     }
 
@@ -139,9 +143,11 @@ impl Incoming {
     pub(super) fn due(&mut self, now: Instant) -> Option<Received> {
         let first = *self.early.first_key_value()?.0;
         let is_next = self.next.is_none_or(|next| first <= next);
-        // Behind the end nothing comes, and what is so far behind the newest has been given up.
+        // Behind the end nothing comes, nor from who is gone, and what is so far behind the newest has been given up.
         let newest = self.early.last_key_value().map_or(first, |(newest, _)| *newest);
-        let is_over = self.end.is_some() || self.next.is_some_and(|next| newest.saturating_sub(next) > FAR);
+        let is_over = self.end.is_some()
+            || self.gone.is_some()
+            || self.next.is_some_and(|next| newest.saturating_sub(next) > FAR);
         let is_late = is_over || self.since.is_none_or(|since| since + self.patience() <= now);
         if self.is_ordered && !is_next && !is_late {
             return None;
@@ -150,17 +156,15 @@ impl Incoming {
         let missed = if is_late { 0 } else { self.advance(first) };
         let missed = if self.is_ordered { missed } else { 0 };
         self.advance(first + 1);
-        let frame = self.early.remove(&first)?;
-        self.since = (!self.early.is_empty()).then_some(now);
+        let (frame, _) = self.early.remove(&first)?;
+        self.since = self.early.first_key_value().map(|(_, &(_, came_at))| came_at);
         Some(Received::frame(frame, Position { missed, is_late }))
     }
 
     /// When to look again, where nothing is due.
     pub(super) fn look_at(&self, now: Instant) -> Instant {
-        match self.since {
-            Some(since) => since + self.patience(),
-            None => self.silence.asks_at(now, Duration::ZERO),
-        }
+        let asks_at = self.silence.asks_at(now, Duration::ZERO);
+        self.since.map_or(asks_at, |since| asks_at.min(since + self.patience()))
     }
 
     /// Nobody waits any more for what is early, or finds out whether a silent peer is there; but an event loop may.
@@ -210,11 +214,18 @@ mod tests {
         assert_eq!((incoming.advance(20), incoming.next, incoming.words.len()), (4, Some(20), 0));
     }
 
-    /// What is due of frames 10, 12 and 15, of which the first has come: how many are missing before each.
+    /// Frame 15 came so much later than 12.
+    const APART: Duration = Duration::from_secs(1);
+
+    fn came(number: u64, at: Instant) -> (u64, (crate::vrp::Received, Instant)) {
+        (number, (crate::vrp::Received::numbered(number as u16), at))
+    }
+
+    /// What is due of frames 10, 12 and 15, of which the first has come, and the second when it is first waited for: how many
+    /// are missing before each.
     fn due_of(mut incoming: Incoming, now: Instant) -> Vec<(u64, bool)> {
-        for number in [12, 15] {
-            incoming.early.insert(number, crate::vrp::Received::numbered(number as u16));
-        }
+        let since = incoming.since.unwrap();
+        incoming.early.extend([came(12, since), came(15, since + APART)]);
         std::iter::from_fn(|| incoming.due(now)).map(|due| (due.missed(), due.is_late())).collect()
     }
 
@@ -223,15 +234,22 @@ mod tests {
         let now = Instant::now();
         let of = |end, newest: Option<u64>| {
             let mut incoming = Incoming { since: Some(now), end, ..incoming(11) };
-            incoming.early.extend(newest.map(|newest| (newest, crate::vrp::Received::numbered(newest as u16))));
+            incoming.early.extend(newest.map(|newest| came(newest, now)));
             due_of(incoming, now)
         };
         assert_eq!(of(None, None), []);
         assert_eq!(of(None, Some(11 + FAR)), [], "11 may still be under way");
         assert_eq!(of(None, Some(12 + FAR)), [(1, false)], "11 is not, and 13 may be");
         assert_eq!(of(Some(16), None), [(1, false), (2, false)], "nothing comes behind the end");
-        let patient = Incoming { since: Some(now), ..incoming(11) };
-        assert_eq!(due_of(patient, now + PATIENCE), [(1, false)]);
+        let patient = || Incoming { since: Some(now), ..incoming(11) };
+        assert_eq!(due_of(patient(), now + PATIENCE), [(1, false)]);
+        assert_eq!(
+            due_of(patient(), now + PATIENCE + APART),
+            [(1, false), (2, false)],
+            "each waits as long as it is worth it"
+        );
+        let gone = Incoming { gone: Some(Error::Timeout), ..patient() };
+        assert_eq!(due_of(gone, now), [(1, false), (2, false)], "nothing comes of who is gone");
     }
 
     /// Counts how often it is woken.

@@ -199,6 +199,7 @@ impl Vrp {
             return None;
         }
         incoming.silence.end();
+        incoming.gone = None;
         let number = incoming.unwrap_number(frame.number());
         if Control::may_be(&frame, self.nonce)
             && let Ok(control) = Control::parse(&frame, Some(self.nonce))
@@ -219,8 +220,9 @@ impl Vrp {
             return Some(Received::frame(frame, Position::default()));
         }
         if incoming.source.is_some() {
-            incoming.early.insert(number, frame);
-            incoming.since = incoming.since.or_else(|| Some(Instant::now()));
+            let now = Instant::now();
+            incoming.early.insert(number, (frame, now));
+            incoming.since.get_or_insert(now);
         }
         None
     }
@@ -241,9 +243,17 @@ impl Vrp {
 
     /// Finds out whether the peer that has been silent is there, if there is a way to it or it shows it by itself.
     fn ask(&self, incoming: &mut Incoming) -> Result<(), Error> {
-        if !incoming.early.is_empty() {
-            return Ok(());
+        match self.find_out(incoming) {
+            // What has come is received first, without what is missing before it.
+            Err(error) if !incoming.early.is_empty() => {
+                incoming.gone = Some(error);
+                Ok(())
+            }
+            result => result,
         }
+    }
+
+    fn find_out(&self, incoming: &mut Incoming) -> Result<(), Error> {
         if self.out.is_none() {
             return self.look_for_signs(incoming.source);
         }
@@ -376,6 +386,9 @@ impl Vrp {
     fn ready(&self, back: &Receiver, incoming: &mut Incoming, now: Instant) -> Option<Result<Option<Received>, Error>> {
         if let Some(received) = incoming.again.pop_front().or_else(|| self.due(back, incoming, now)) {
             return Some(Ok(Some(received)));
+        }
+        if let Some(error) = incoming.gone.take() {
+            return Some(Err(error));
         }
         incoming.is_over().then(|| incoming.outcome())
     }

@@ -5,7 +5,7 @@ mod common;
 use common::{Listening, pinnace, run, text, wait};
 use rustix::process::geteuid;
 use serde_json::Value;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Output, Stdio};
 use std::time::Instant;
 
@@ -141,6 +141,25 @@ fn one_peer_comes_after_the_other() {
     listening.signal("-INT");
     let (code, out, err) = listening.finish();
     assert_eq!((code, &*out, &*err), (Some(130), "first\nsecond\nthird\n", "pinnace: interrupted\n"));
+}
+
+#[test]
+fn a_connection_that_breaks_is_told_as_an_object_and_the_next_peer_is_served() {
+    let mut listening = start(&["listen", "127.0.0.1:0", "--keep", "--no-input", "--json"]);
+    let mut told = BufReader::new(listening.stderr.take().unwrap()).lines().map(|line| {
+        let line = line.unwrap();
+        serde_json::from_str::<Value>(&line).expect(&line)
+    });
+    let mut next = |event: &str| told.find(|object| object["event"] == event).expect(event);
+    let address = next("listening")["address"].as_str().unwrap().to_owned();
+    // Its input ends in the middle of a message.
+    let broken = fed(&["connect", &address, "-m", "length-prefixed"], b"\0\0\0");
+    assert_eq!(broken.status.code(), Some(1));
+    assert!(next("broke")["error"].as_str().unwrap().contains("broke"));
+    assert_eq!(fed(&["connect", &address], b"aye").status.code(), Some(0));
+    next("ended");
+    listening.kill().unwrap();
+    assert_eq!(text(&listening.wait_with_output().unwrap().stdout), "aye");
 }
 
 #[test]

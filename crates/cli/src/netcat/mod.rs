@@ -176,7 +176,7 @@ pub(crate) fn listen(args: &ListenArgs, output: &Output) -> Result<(), Error> {
         match served {
             Err(error) if interrupt::requested() => return Err(error),
             // Others may come.
-            Err(error) => output.warn(error),
+            Err(error) => told.tell(&Event::Broke { error: &error.message }),
             Ok(()) => {}
         }
     }

@@ -24,6 +24,8 @@ pub(super) enum Event<'a> {
     PeerEnded,
     /// Both ends have ended.
     Ended(Totals),
+    /// The connection has failed; others may come.
+    Broke { error: &'a str },
 }
 
 /// What has travelled.
@@ -59,6 +61,7 @@ impl fmt::Display for Event<'_> {
                     more => write!(f, " and {more} more"),
                 }
             }
+            Self::Broke { error } => f.write_str(error),
             Self::PeerEnded => {
                 f.write_str("the peer has sent everything; the end of this input (Ctrl-D) ends the connection")
             }
@@ -99,7 +102,7 @@ impl Told {
                 self.output.note(format_args!("cannot write the log: {error}"));
             }
         }
-        if self.quiet {
+        if self.quiet && !matches!(event, Event::Broke { .. }) {
             return;
         }
         match event {

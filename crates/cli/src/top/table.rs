@@ -186,8 +186,7 @@ impl Table {
 
     /// As text: `size` are the lines and columns of a terminal.
     pub(super) fn text(&self, size: Option<(usize, usize)>) -> String {
-        let rate: f64 =
-            self.rows.iter().filter(|row| row.kind == "socket" || row.repeated.is_none()).map(Row::rate).sum();
+        let rate: f64 = self.rows.iter().filter(|row| row.kind == "socket").map(Row::rate).sum();
         let carried: f64 = self.rows.iter().filter(|row| row.kind == "connection").map(Row::rate).sum();
         let mut text = format!(
             "{}, {}; connections {}/s, other sockets {}/s\n",

@@ -200,6 +200,29 @@ def test_messages_are_received_into_memory_of_the_program():
     run(main())
 
 
+def test_memory_that_cannot_be_received_into_loses_no_message():
+    async def main():
+        client, server, _listener = await pair("zcrp")
+        await client.send(b"aye")
+        for memory in (bytes(10), numpy.zeros(10)[::2], "text"):
+            with pytest.raises((TypeError, BufferError)):
+                await server.recv_into(memory)
+        # It becomes useless while it is waited for.
+        into = numpy.zeros(10, numpy.uint8)
+        assert (await server.recv_into(into)).bytes == 3
+        waiting = asyncio.create_task(server.recv_into(into))
+        await asyncio.sleep(0.1)
+        into.flags.writeable = False
+        await client.send(b"aye, aye")
+        with pytest.raises(TypeError, match="written"):
+            await waiting
+        assert bytes(await server.recv()) == b"aye, aye"
+        await client.send(b"")
+        assert (await server.recv_into(numpy.zeros((0, 4)))).bytes == 0
+
+    run(main())
+
+
 def test_a_delivery_of_a_thread_can_be_awaited():
     async def main():
         with pinnace.listen("127.0.0.1:0") as listener, pinnace.connect(listener.address) as connection:

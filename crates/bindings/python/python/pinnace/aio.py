@@ -61,6 +61,17 @@ async def _end(operation: Operation, lost: deque[Any] | None = None) -> Any:
         raise
 
 
+def _writable(buffer: Buffer) -> memoryview:
+    """The bytes of memory that is to be received into."""
+    memory = memoryview(buffer)
+    if memory.readonly:
+        raise TypeError("the memory cannot be written to: use a bytearray, or a writable array")
+    if not memory.c_contiguous:
+        raise BufferError("the bytes do not lie in one piece, in the order of C")
+    # What has a length of 0 somewhere cannot be cast.
+    return memory.cast("B") if memory.nbytes else memoryview(bytearray())
+
+
 async def _delivered(delivery: Delivery) -> Delivered:
     """What has come of a message."""
     ended = delivery._wait(_reactor(asyncio.get_running_loop()))
@@ -134,11 +145,18 @@ class Connection:
 
     async def recv_into(self, buffer: Buffer) -> ReceivedInto | None:
         """Like `recv`, into memory of the program's; the bytes are copied there."""
+        # What it cannot be received into is said before anything has come; it is not held while nothing has.
+        _writable(buffer).release()
         owed = self._owed
         received = await self.recv()
         if received is None:
             return None
-        memory = memoryview(buffer).cast("B")
+        try:
+            memory = _writable(buffer)
+        except Exception:
+            self._again.appendleft(received)
+            self._owed = owed
+            raise
         if len(received) > len(memory):
             self._again.appendleft(received)
             self._owed = owed

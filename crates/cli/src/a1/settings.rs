@@ -167,8 +167,8 @@ impl Transport {
                 if listener == "tune" { "" } else { ", and a --size as large as the messages" }
             )),
             pinnace::Error::ConnectionFailed(Failure::Abandoned) => Error::peer_gone(format!(
-                "{peer} does not acknowledge any more what it is sent: it was killed, or the network between is down; run the \
-                 command again when it is back"
+                "{peer} has not answered for too long: it was killed, or the network between is down; run the command \
+                 again when it is back"
             )),
             // A connection that is no more although nobody ended it here was ended there.
             pinnace::Error::ConnectionFailed(Failure::AbortedByPeer | Failure::Unfinished)

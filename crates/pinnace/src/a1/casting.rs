@@ -6,7 +6,7 @@
 
 use super::exchange::{Exchange, Lane, Way};
 use super::port::{Call, canonical, deadline, resolve_to};
-use super::sending::status_of;
+use super::sending::{Patience, status_of};
 use super::socket::Inner;
 use super::{Connection, Failure, Full, Group, Qos, Refused, Sending, SlowSink, Socket};
 use crate::{Error, Message, Unsent};
@@ -320,22 +320,13 @@ impl Socket {
         deadline: Option<Instant>,
         is_tracked: bool,
     ) -> Result<(CastId, u64), Unsent> {
-        let port = &self.inner.end.port;
-        let mut has_looked = false;
+        let mut patience = Patience::new(full, deadline);
         loop {
             let (unsent, error, full_at) = match self.cast(message, is_tracked)? {
                 Ok(queued) => return Ok(queued),
                 Err(uncast) => uncast,
             };
-            let waited = match (full_at, full) {
-                (Some((cast, room)), Full::Block) => {
-                    port.wait_until(|state| has_room(state, cast, room), deadline).map_err(Error::from)
-                }
-                (Some(_), Full::Report) if !has_looked => port.progress().map(drop).map_err(Error::from),
-                _ => Err(error),
-            };
-            has_looked = true;
-            if let Err(error) = waited {
+            if let Err(error) = patience.wait(&self.inner.end.port, error, full_at, has_room) {
                 return Err(Unsent::new(unsent, error));
             }
             message = unsent;
@@ -364,7 +355,7 @@ impl Socket {
             message = match self.cast(message, is_tracked)? {
                 Ok(queued) => return Ok(queued),
                 Err((message, _, Some((cast, room)))) => {
-                    let waited = self.inner.end.port.wait(|state| has_room(state, cast, room)).await;
+                    let waited = self.inner.end.port.wait(|state| has_room(state, (cast, room))).await;
                     if let Err(error) = waited {
                         return Err(Unsent::new(message, error));
                     }
@@ -380,18 +371,10 @@ impl Socket {
     /// # Errors
     /// As [`Socket::send`].
     pub fn send_copy(&self, bytes: &[u8], full: Full) -> Result<(), Error> {
-        let port = &self.inner.end.port;
-        let mut has_looked = false;
+        let mut patience = Patience::new(full, None);
         loop {
             let Some((error, full_at)) = self.cast_copy(bytes)?.err() else { return Ok(()) };
-            match (full_at, full) {
-                (Some((cast, room)), Full::Block) => port.wait_until(|state| has_room(state, cast, room), None)?,
-                (Some(_), Full::Report) if !has_looked => {
-                    port.progress()?;
-                }
-                _ => return Err(error),
-            }
-            has_looked = true;
+            patience.wait(&self.inner.end.port, error, full_at, has_room)?;
         }
     }
 
@@ -531,7 +514,7 @@ fn obstacle(call: &mut Call<'_>, cast: CastId, refused: Refused) -> Obstacle {
     (Error::WindowFull(status.unwrap_or_default()), Some((cast, room)))
 }
 
-fn has_room(state: &mut Exchange, cast: CastId, room: u64) -> Option<()> {
+fn has_room(state: &mut Exchange, (cast, room): (CastId, u64)) -> Option<()> {
     state.cast(cast).is_none_or(|lane| lane.room != room).then_some(())
 }
 

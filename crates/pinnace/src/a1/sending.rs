@@ -5,7 +5,7 @@
 use super::Connection;
 use super::exchange::{Exchange, Place, Way};
 use super::node::Node;
-use super::port::{Call, End, deadline};
+use super::port::{Call, End, Port, deadline};
 use super::{Failure, Refused, Status};
 use crate::zcrp::Progress;
 use crate::{Error, Message, Unsent};
@@ -28,6 +28,38 @@ pub enum Full {
     Block,
     /// Return [`Error::WindowFull`] at once.
     Report,
+}
+
+/// How long somebody waits whose message finds no room, which it does again and again.
+pub(super) struct Patience {
+    full: Full,
+    deadline: Option<Instant>,
+    has_looked: bool,
+}
+
+impl Patience {
+    pub(super) fn new(full: Full, deadline: Option<Instant>) -> Self {
+        Self { full, deadline, has_looked: false }
+    }
+
+    /// It was not queued for `error`; `full_at` is where there was no room. Returns when it is worth another attempt.
+    pub(super) fn wait<R: Copy>(
+        &mut self,
+        port: &Port,
+        error: Error,
+        full_at: Option<R>,
+        mut has_room: impl FnMut(&mut Exchange, R) -> Option<()>,
+    ) -> Result<(), Error> {
+        match (full_at, self.full) {
+            (Some(room), Full::Block) => Ok(port.wait_until(|state| has_room(state, room), self.deadline)?),
+            // What has been acknowledged meanwhile makes room.
+            (Some(_), Full::Report) if !std::mem::replace(&mut self.has_looked, true) => {
+                port.progress()?;
+                Ok(())
+            }
+            _ => Err(error),
+        }
+    }
 }
 
 /// Why a message was not queued.
@@ -150,20 +182,13 @@ impl Connection {
         is_tracked: bool,
         deadline: Option<Instant>,
     ) -> Result<u64, Unsent> {
-        let mut has_looked = false;
+        let mut patience = Patience::new(full, deadline);
         loop {
             let Unqueued { message: unsent, error, full_at } = match self.queue(message, is_tracked)? {
                 Ok(ticket) => return Ok(ticket),
                 Err(unqueued) => unqueued,
             };
-            let waited = match (full_at, full) {
-                (Some(room), Full::Block) => self.wait_for_room(room, deadline),
-                // What has been acknowledged meanwhile makes room.
-                (Some(_), Full::Report) if !has_looked => self.line.end.port.progress().map(drop).map_err(Error::from),
-                _ => Err(error),
-            };
-            has_looked = true;
-            if let Err(error) = waited {
+            if let Err(error) = self.wait_for_room(&mut patience, error, full_at) {
                 return Err(Unsent::new(unsent, error));
             }
             message = unsent;
@@ -217,18 +242,12 @@ impl Connection {
     /// As [`Connection::send`].
     pub fn send_copy(&self, bytes: &[u8], full: Full) -> Result<(), Error> {
         let line = &self.line;
-        let mut has_looked = false;
+        let mut patience = Patience::new(full, None);
         loop {
-            let copied = line.end.port.call(|mut call| copy(&mut call, line.place, line.id, bytes))?;
-            match (copied, full) {
-                (Ok(()), _) => return Ok(()),
-                (Err(Unqueued { full_at: Some(room), .. }), Full::Block) => self.wait_for_room(room, None)?,
-                (Err(Unqueued { full_at: Some(_), .. }), Full::Report) if !has_looked => {
-                    line.end.port.progress()?;
-                }
-                (Err(Unqueued { error, .. }), _) => return Err(error),
+            match line.end.port.call(|mut call| copy(&mut call, line.place, line.id, bytes))? {
+                Ok(()) => return Ok(()),
+                Err(Unqueued { error, full_at, .. }) => self.wait_for_room(&mut patience, error, full_at)?,
             }
-            has_looked = true;
         }
     }
 
@@ -255,7 +274,7 @@ impl Connection {
     /// # Errors
     /// The messages that were not queued, and why.
     pub fn send_all(&self, messages: Vec<Message>) -> Result<(), (Vec<Message>, Error)> {
-        let line = &self.line;
+        let (line, mut patience) = (&self.line, Patience::new(Full::Block, None));
         let mut left = messages.into_iter();
         let mut next = left.next();
         while next.is_some() {
@@ -273,8 +292,7 @@ impl Connection {
                 Err(error) => return Err((left.collect(), error.into())),
             };
             let Unqueued { message, error, full_at } = refused;
-            let waited = full_at.map_or(Err(error), |room| self.wait_for_room(room, None));
-            if let Err(error) = waited {
+            if let Err(error) = self.wait_for_room(&mut patience, error, full_at) {
                 return Err((std::iter::once(message).chain(left).collect(), error));
             }
             next = Some(message);
@@ -282,8 +300,8 @@ impl Connection {
         Ok(())
     }
 
-    fn wait_for_room(&self, room: u64, deadline: Option<Instant>) -> Result<(), Error> {
-        Ok(self.line.end.port.wait_until(|state| self.has_room(state, room), deadline)?)
+    fn wait_for_room(&self, patience: &mut Patience, error: Error, full_at: Option<u64>) -> Result<(), Error> {
+        patience.wait(&self.line.end.port, error, full_at, |state, room| self.has_room(state, room))
     }
 
     fn has_room(&self, state: &mut Exchange, room: u64) -> Option<()> {

@@ -11,7 +11,7 @@ use crate::turns::Turns;
 use crate::{endpoint, errors, service, wait};
 use pinnace::service::units;
 use pinnace::vrp::Contract;
-use pinnace::{Error, Message, PerMessage, Unsent};
+use pinnace::{ConnectionError, Error, Message, PerMessage, Unsent};
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -63,13 +63,13 @@ impl Connection {
     ) -> PyResult<Arc<Shared>> {
         let (connection, timeout, mut unsent) = (&**self.connection, wait::timeout(timeout)?, Some(message));
         let sent = wait::attempts(py, timeout, |slice| {
-            // A message that does not come back was not given up for lack of time.
-            let message = unsent.take().ok_or(Error::Timeout)?;
+            let message = unsent.take().ok_or(ConnectionError::Closed)?;
             let sent = match special {
                 None => connection.send_timeout(message, slice),
                 Some(special) => connection.send_with_timeout(message, special, slice),
             };
             sent.map_err(|Unsent { message, error }| {
+                // There is another attempt only if it has come back.
                 unsent = message;
                 error
             })

@@ -248,6 +248,7 @@ mod tests {
         let at = Instant::now();
         let mut earlier = process.clone();
         earlier.rows[1].numbers.bytes_sent = 400;
+        earlier.rows[3].numbers.bytes_sent = 0;
         let before = Snapshot { at, processes: vec![earlier] };
         let after = Snapshot { at: at + Duration::from_secs(2), processes: vec![process] };
         let table = Table::new(&before, &after, Order::Rate, false);
@@ -259,5 +260,7 @@ mod tests {
         let text = table.text(Some((24, 80)));
         assert!(text.contains("zcrp") && text.contains("250 B") && text.starts_with("1 process, 4 rows"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        // One that shares its socket, or has none, is no socket.
+        assert!(text.lines().next().unwrap().contains("connections 260 B/s, other sockets 0 B/s"), "{text}");
     }
 }

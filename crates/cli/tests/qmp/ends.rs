@@ -116,6 +116,15 @@ fn one_listener_takes_connections_of_many_senders() {
 }
 
 #[test]
+fn a_refusal_says_why() {
+    let listening = crate::common::Listening::start(&["xtp", "listen", "127.0.0.1:0", "--service", "ack-dgram"]);
+    let sent = run(&["qmp", "send", "--to", &listening.address, "--size", "9"]);
+    let error = text(&sent.stderr);
+    assert_eq!(sent.status.code(), Some(3), "{error}");
+    assert!(error.contains(&*listening.address) && error.contains("does not offer this service"), "{error}");
+}
+
+#[test]
 fn protocol_36_carries_it() {
     let Some(_alone) = protocol_36() else { return };
     let listen = |port: &str| {

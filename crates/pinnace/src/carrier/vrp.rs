@@ -418,6 +418,10 @@ impl Vrp {
                     if incoming.silence.is_due(now, Duration::ZERO) {
                         self.ask(incoming)?;
                     }
+                    if incoming.gone.is_some() {
+                        // What has come is due now.
+                        continue;
+                    }
                     if deadline.is_some_and(|deadline| deadline <= now) {
                         incoming.set_alarm(now, || back.waker());
                         return Err(Error::Timeout);

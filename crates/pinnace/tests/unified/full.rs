@@ -56,6 +56,12 @@ pub(crate) fn full(from: &Connection, to: &Connection, len: usize) {
     let unsent = from.send_timeout(message(9998, len), patience).expect_err("nothing becomes free");
     assert!(matches!(unsent.error, Error::Timeout), "{unsent}");
     assert!(*unsent.message.expect("it comes back") == *message(9998, len) && begun.elapsed() >= patience);
+    let flushed = from.flush_timeout(patience);
+    match from.method() {
+        // What has not been received may be at the peer all the same.
+        Method::A1 | Method::SharedMemory => assert!(matches!(flushed, Ok(()) | Err(Error::Timeout)), "{flushed:?}"),
+        _ => assert!(matches!(flushed, Err(Error::Timeout)), "{flushed:?}"),
+    }
     std::thread::scope(|scope| {
         let (tried, has_tried) = std::sync::mpsc::channel();
         let waiting = scope.spawn(move || {

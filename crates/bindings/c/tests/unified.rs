@@ -103,6 +103,11 @@ fn a_queue_that_is_full_is_told() {
 }
 
 #[test]
+fn what_a_close_gives_up_comes_back() {
+    program("unified_given_up.c", &["zcrp xtp qmp a1 gave up\n", "no descriptors are left\n"]);
+}
+
+#[test]
 fn one_source_sends_to_several() {
     program("unified_receivers.c", &["all three have everything\n", "one left, one was too slow\n"]);
 }

@@ -593,6 +593,27 @@ fn closing_fails_everything_and_stops() {
 }
 
 #[test]
+fn what_goes_after_a_withdrawal_takes_the_place_of_what_nobody_has_asked_for() {
+    //= Z-3 test
+    let (mut half, _, first) = started(&config(), 10);
+    half.send(&bytes(20));
+    half.send(&bytes(30));
+    half.take();
+    let now = half.now;
+    half.call(|engine| engine.sender_mut().unwrap().withdraw(now));
+    let events = half.take_events();
+    assert!(events.len() == 2 && [1, 2].iter().all(|n| events.iter().any(sent(*n, Err(Failure::Closed)))), "{events:?}");
+    assert_eq!(half.send(&bytes(5)), 1);
+    half.feed(&ack(true, &[first, first.wrapping_add(1)]));
+    half.feed(&request(&[(1, 100)]));
+    let units = units(&mut half);
+    assert_eq!((names(&units), units[0].length), (vec![(1, 0)], 5));
+    half.feed(&ack(true, &[first.wrapping_add(1), first.wrapping_add(2)]));
+    let events = half.take_events();
+    assert!(events.iter().any(sent(0, Ok(()))) && events.iter().any(sent(1, Ok(()))), "{events:?}");
+}
+
+#[test]
 fn messages_under_way_are_bounded() {
     //= Z-17 test
     let mut half = Half::sender(&Config { max_messages: 2, ..config() });

@@ -56,6 +56,8 @@ pub(crate) struct Vrp {
     incoming: Turn<Incoming>,
     /// The peer has ended what it sends. It may break off what we send all the same, and nobody receives that any more.
     has_heard_end: AtomicBool,
+    /// What had not arrived was given up: whoever waits for it waits in vain.
+    is_given_up: AtomicBool,
 }
 
 /// What a service says about each frame.
@@ -127,6 +129,7 @@ impl Vrp {
             terms,
             incoming,
             has_heard_end: AtomicBool::new(false),
+            is_given_up: AtomicBool::new(false),
         }
     }
 
@@ -593,6 +596,9 @@ impl Carry for Vrp {
 
     /// What came before is kept.
     fn look_for_break(&self) -> Result<(), Error> {
+        if self.is_given_up.load(Ordering::Relaxed) {
+            return Err(ConnectionError::Closed.into());
+        }
         let Some(back) = &self.back else { return Ok(()) };
         let now = Instant::now();
         // Who has its turn finds out.
@@ -639,6 +645,11 @@ impl Carry for Vrp {
         let told = self.open(&Control::new(Kind::Abort, self.nonce));
         if let (Some(out), Ok(_told)) = (&self.out, told) {
             let _ = farewell(Some(deadline), |until| out.flush_until(until), || self.unreachable(), || Ok(()));
+        }
+        self.is_given_up.store(true, Ordering::Relaxed);
+        // Whoever receives waits no longer.
+        if let Some(back) = &self.back {
+            back.begin_close();
         }
     }
 

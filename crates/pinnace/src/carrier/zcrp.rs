@@ -46,6 +46,8 @@ enum Phase {
     Over,
     /// The end is queued, too.
     EndQueued,
+    /// What had not arrived was given up.
+    GivenUp,
 }
 
 /// What is to come.
@@ -107,22 +109,26 @@ impl Zcrp {
         let _ = self.post(incoming);
         incoming.asked = None;
         let is_last = message.len() < self.pool.piece();
+        let is_whole = is_last && incoming.partial.is_empty() && !incoming.is_too_long;
+        if is_last
+            && Control::may_be(&message, self.nonce)
+            && let Ok(control) = Control::parse(&message, Some(self.nonce))
+            // What was given up may have begun.
+            && (is_whole || control.kind == Kind::Abort)
+        {
+            incoming.has_ended |= matches!(control.kind, Kind::End | Kind::Abort);
+            incoming.is_broken_off |= control.kind == Kind::Abort;
+            self.has_heard_end.fetch_or(incoming.has_ended, Ordering::Relaxed);
+            self.pool.give_back(message);
+            return Ok(None);
+        }
+        if is_whole {
+            return Ok(Some(Received::posted(message, Arc::downgrade(&self.pool))));
+        }
         if incoming.is_too_long {
             incoming.is_too_long = !is_last;
             self.pool.give_back(message);
             return Ok(None);
-        }
-        if incoming.partial.is_empty() && is_last {
-            if Control::may_be(&message, self.nonce)
-                && let Ok(control) = Control::parse(&message, Some(self.nonce))
-            {
-                incoming.has_ended |= matches!(control.kind, Kind::End | Kind::Abort);
-                incoming.is_broken_off |= control.kind == Kind::Abort;
-                self.has_heard_end.fetch_or(incoming.has_ended, Ordering::Relaxed);
-                self.pool.give_back(message);
-                return Ok(None);
-            }
-            return Ok(Some(Received::posted(message, Arc::downgrade(&self.pool))));
         }
         if (incoming.partial.len() + message.len()) as u64 > self.longest {
             (incoming.partial, incoming.is_too_long) = (Vec::new(), !is_last);
@@ -174,6 +180,11 @@ impl Zcrp {
         self.sending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// An error if what had not arrived was given up here: whoever waits for it waits in vain.
+    fn check_own(&self) -> Result<(), Error> {
+        if *self.sending() == Phase::GivenUp { Err(ConnectionError::Closed.into()) } else { Ok(()) }
+    }
+
     fn stop_sending(&self) {
         let mut phase = self.sending();
         if *phase == Phase::Open {
@@ -189,7 +200,7 @@ impl Zcrp {
     /// The end goes behind all that is queued, once.
     fn queue_end(&self) -> Result<(), Error> {
         let mut phase = self.sending();
-        if *phase != Phase::EndQueued {
+        if !matches!(*phase, Phase::EndQueued | Phase::GivenUp) {
             let end = Message::from_vec(Control::new(Kind::End, self.nonce).encode());
             drop(self.sender.send(end).map_err(|unsent| unsent.error)?);
             *phase = Phase::EndQueued;
@@ -340,13 +351,14 @@ impl Carry for Zcrp {
     }
 
     fn flush(&self, deadline: Option<Instant>) -> Result<(), Error> {
-        looking(deadline, room::LOOK, |until| self.sender.flush_until(until), || self.look_for_break().err().map(Err))
+        looking(deadline, room::LOOK, |until| self.sender.flush_until(until), || self.look_for_break().err().map(Err))?;
+        self.check_own()
     }
 
     async fn flush_async(&self) -> Result<(), Error> {
         loop {
             match within(Instant::now() + room::LOOK, self.sender.flush_async()).await {
-                Some(flushed) => return flushed,
+                Some(flushed) => return flushed.and_then(|()| self.check_own()),
                 None => self.look_for_break()?,
             }
         }
@@ -359,6 +371,7 @@ impl Carry for Zcrp {
 
     /// What came before is kept.
     fn look_for_break(&self) -> Result<(), Error> {
+        self.check_own()?;
         // Who has its turn finds out.
         let Some(mut incoming) = self.incoming.take(Some(Instant::now())) else { return Ok(()) };
         for _ in 0..MOST_AHEAD {
@@ -400,13 +413,24 @@ impl Carry for Zcrp {
             self.queue_end()?;
         }
         flushed?;
-        self.farewell(deadline, || self.look_for_break())
+        self.farewell(deadline, || self.look_for_break())?;
+        self.check_own()
     }
 
     fn abort(&self, deadline: Instant) {
-        self.stop_sending();
-        if self.control(Kind::Abort).is_ok() {
+        let told = {
+            let mut phase = self.sending();
+            if std::mem::replace(&mut *phase, Phase::GivenUp) == Phase::GivenUp {
+                return;
+            }
+            // The peer hears of it behind what it has buffers for, and not behind all that was queued.
+            self.sender.withdraw();
+            self.sender.send(Message::from_vec(Control::new(Kind::Abort, self.nonce).encode()))
+        };
+        if told.is_ok() {
             let _ = self.farewell(Some(deadline), || Ok(()));
         }
+        // Whoever receives waits no longer.
+        let _ = self.receiver.begin_close();
     }
 }

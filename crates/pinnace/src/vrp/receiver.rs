@@ -270,6 +270,13 @@ impl Receiver {
             self.end.port.notify();
         }
     }
+
+    /// As [`close`](Self::close), and waits for nothing.
+    pub(crate) fn begin_close(&self) {
+        if self.end.close() {
+            self.end.port.notify();
+        }
+    }
 }
 
 /// Makes event loops look.

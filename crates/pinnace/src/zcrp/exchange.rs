@@ -19,6 +19,8 @@ use std::sync::{Arc, OnceLock};
 pub(super) struct Lane {
     /// The ticket of message 0.
     first: u64,
+    /// From this number on tickets are so much later: others had these numbers, and were withdrawn.
+    moved: Option<(u64, u64)>,
     base: u64,
     slots: VecDeque<Slot>,
     under_way: UnderWay,
@@ -45,7 +47,7 @@ impl Lane {
     /// The message of this number, the next, is under way. Returns its ticket.
     pub(super) fn begin(&mut self, number: u64, message: Message) -> u64 {
         let ticket = self.next_ticket();
-        debug_assert_eq!(self.first + number, ticket);
+        debug_assert_eq!(self.ticket(number), ticket);
         self.under_way.begin(message.len());
         self.slots.push_back(Slot::UnderWay(message));
         ticket
@@ -56,10 +58,21 @@ impl Lane {
         self.base + self.slots.len() as u64
     }
 
+    fn ticket(&self, number: u64) -> u64 {
+        let moved = self.moved.filter(|(from, _)| *from <= number).map_or(0, |(_, by)| by);
+        self.first + number + moved
+    }
+
+    /// Messages were withdrawn, and have ended, so that the next is this one again. May happen once.
+    pub(super) fn go_on_at(&mut self, number: u64) {
+        debug_assert!(self.moved.is_none());
+        self.moved = Some((number, self.next_ticket() - self.ticket(number)));
+    }
+
     /// A new half begins, with message 0. The old one, if there was one, has closed.
     pub(super) fn restart(&mut self) {
         debug_assert!(self.is_quiet());
-        self.first = self.next_ticket();
+        (self.first, self.moved) = (self.next_ticket(), None);
         self.closed = None;
     }
 
@@ -68,7 +81,7 @@ impl Lane {
     }
 
     fn end(&mut self, number: u64, result: Result<u32, Failure>) {
-        let Some(slot) = self.slot(self.first + number) else { return };
+        let Some(slot) = self.slot(self.ticket(number)) else { return };
         match std::mem::replace(slot, Slot::Taken) {
             Slot::UnderWay(message) => {
                 let len = message.len();
@@ -196,6 +209,22 @@ mod tests {
         assert_eq!(lane.take(2).unwrap().1, Ok(2));
         assert!(lane.slots.is_empty() && lane.is_quiet());
         assert_eq!((lane.base, lane.ended), (3, 0));
+    }
+
+    #[test]
+    fn what_goes_in_the_place_of_withdrawn_messages_has_a_ticket_of_its_own() {
+        let mut lane = Lane::default();
+        for number in 0..3 {
+            lane.begin(number, Message::with_capacity(number as usize));
+        }
+        lane.end(1, Err(Failure::Closed));
+        lane.end(2, Err(Failure::Closed));
+        lane.go_on_at(1);
+        assert_eq!((lane.begin(1, Message::with_capacity(9)), lane.outcome(3)), (3, None));
+        lane.end(0, Ok(0));
+        lane.end(1, Ok(9));
+        assert_eq!((lane.outcome(0), lane.outcome(1)), (Some(Ok(0)), Some(Err(Failure::Closed))));
+        assert_eq!((lane.outcome(2), lane.outcome(3)), (Some(Err(Failure::Closed)), Some(Ok(9))));
     }
 
     #[test]

@@ -106,15 +106,20 @@ impl Receiver {
         self.port.link_counters()
     }
 
-    /// Ends the receiver: what is under way fails. Repeats the newest acknowledgement and answers duplicates for 40 ms,
-    /// and returns then (Z-15).
-    pub fn close(&self) {
-        let closing = self.port.call(|call| {
+    /// As [`close`](Self::close), and waits for nothing.
+    pub(crate) fn begin_close(&self) -> Result<(), Error> {
+        let begin = |call: Call<'_, Zcrp, Exchange>| {
             if let Some(receiver) = call.engine.receiver_mut() {
                 receiver.close(call.now);
             }
-        });
-        if closing.is_ok() {
+        };
+        Ok(self.port.call(begin)?)
+    }
+
+    /// Ends the receiver: what is under way fails. Repeats the newest acknowledgement and answers duplicates for 40 ms,
+    /// and returns then (Z-15).
+    pub fn close(&self) {
+        if self.begin_close().is_ok() {
             let _ = self.port.wait_until(|state| state.receives.closed(), port::deadline(Duration::from_secs(1)));
         }
     }

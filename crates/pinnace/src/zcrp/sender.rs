@@ -138,6 +138,20 @@ impl Sender {
         Ok(())
     }
 
+    /// Takes back what was queued last and the receiver has not asked for: it fails, and what is sent next goes in its place.
+    /// Called once, and by whoever keeps others from sending meanwhile.
+    pub(crate) fn withdraw(&self) {
+        let withdrawn = self.port.call(|Call { now, engine, .. }| {
+            let sender = engine.sender_mut()?;
+            sender.withdraw(now);
+            Some(sender.next_number())
+        });
+        if let Ok(Some(next)) = withdrawn {
+            // What has failed is told by now.
+            self.port.inspect(|_, _, state| state.sends.go_on_at(next));
+        }
+    }
+
     /// Ends the sender: what is under way fails, and later sends are refused.
     pub fn close(&self) {
         let _ = self.port.call(|call| {

@@ -183,3 +183,40 @@ pub(crate) fn breaks_off<T>(pair: impl Fn() -> (Connection, Connection, T)) {
         }
     }
 }
+
+/// Whoever waits, for what it has sent or for what is to come, waits no longer once its own end is broken off.
+pub(crate) fn is_broken_off_here<T>(pair: impl Fn() -> (Connection, Connection, T)) {
+    for how in ["a flush", "a send", "a sending task", "a delivery", "a delivery as a task", "a recv", "a receiving task"] {
+        let (client, server, _kept) = pair();
+        if matches!(how, "a flush" | "a delivery" | "a delivery as a task") && client.method() == Method::A1 {
+            continue;
+        }
+        let (_, last) = fill(&client, 5000);
+        std::thread::scope(|scope| {
+            let client = &client;
+            let waiting = scope.spawn(move || match how {
+                "a flush" => client.flush(),
+                "a send" => client.send(message(0, 5000)).map(drop).map_err(|unsent| unsent.error),
+                "a delivery" => last.wait().map(drop).map_err(|unsent| unsent.error),
+                "a delivery as a task" => pollster::block_on(last).map(drop).map_err(|unsent| unsent.error),
+                "a recv" => client.recv().map(drop),
+                "a receiving task" => pollster::block_on(client.recv_async()).map(drop),
+                _ => pollster::block_on(client.send_async(message(0, 5000))).map(drop).map_err(|unsent| unsent.error),
+            });
+            std::thread::sleep(Duration::from_millis(50));
+            assert!(!waiting.is_finished(), "{how}: it waits");
+            client.abort();
+            let begun = Instant::now();
+            assert!(waiting.join().unwrap().is_err(), "{how}: something is lost");
+            assert!(begun.elapsed() < Duration::from_secs(3), "{how}: {:?}", begun.elapsed());
+        });
+        // The peer receives what had come, and then no end in order.
+        let error = loop {
+            match server.recv_timeout(LONG) {
+                Ok(received) => drop(received.expect("not the end")),
+                Err(error) => break error,
+            }
+        };
+        assert!(!matches!(error, Error::Timeout), "{how}");
+    }
+}

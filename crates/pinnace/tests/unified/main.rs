@@ -89,6 +89,14 @@ macro_rules! over_every_method {
                 }
 
                 #[test]
+                fn whoever_waits_is_told_that_another_thread_breaks_off() {
+                    full::is_broken_off_here(|| {
+                        let Pair { client, server, _endpoint } = pair();
+                        (client, server, _endpoint)
+                    });
+                }
+
+                #[test]
                 fn the_end_is_told_and_nothing_is_lost_before_it() {
                     body::ends(pair());
                 }

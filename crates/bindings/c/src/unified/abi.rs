@@ -232,7 +232,6 @@ pub(super) fn handle<K: Kind, T>(it: Arc<K>) -> Result<*mut T, Failure> {
 
 /// A handle for a new connection.
 pub(super) fn connected(connection: Connection) -> Result<*mut pinnace_connection_t, Failure> {
-    handles::current().part(None);
     handle(Arc::new(Line::new(connection)))
 }
 

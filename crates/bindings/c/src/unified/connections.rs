@@ -123,7 +123,7 @@ pub unsafe extern "C" fn pinnace_abort(connection: *mut pinnace_connection_t) ->
         let handles = handles::current();
         let line = handles.remove::<Line>(connection.addr())?;
         line.abort();
-        handles.part(Some(line).filter(|line| !line.is_sink()));
+        part(line);
         Ok(0)
     })
 }
@@ -139,7 +139,14 @@ pub unsafe extern "C" fn pinnace_close(connection: *mut pinnace_connection_t, li
         let handles = handles::current();
         let line = handles.remove::<Line>(connection.addr())?;
         let result = line.close(waiting::time(linger_ms));
-        handles.part(Some(line).filter(|line| !line.is_sink()));
+        part(line);
         result.map(|()| 0)
     })
+}
+
+/// It is gone for C, and for a while not for its peer.
+fn part(line: Arc<Line>) {
+    if !line.is_sink() {
+        handles::current().part(line);
+    }
 }

@@ -31,7 +31,14 @@ pub(super) struct Handles {
     held: Table<Arc<Held>>,
     callbacks: Callbacks,
     /// Connections that were closed, and when: for a while they still answer what the peer says at its own end.
-    farewells: Mutex<VecDeque<(Instant, Arc<Line>)>>,
+    farewells: Mutex<Farewells>,
+}
+
+/// Connections that were closed, and when; and whether a thread forgets them in time.
+#[derive(Debug, Default)]
+struct Farewells {
+    lines: VecDeque<(Instant, Arc<Line>)>,
+    has_thread: bool,
 }
 
 /// Something with a handle.
@@ -107,17 +114,34 @@ impl Handles {
     }
 
     /// Keeps a connection that was closed for a while, and forgets those that were long enough.
-    pub(super) fn part(&self, line: Option<Arc<Line>>) {
-        let now = Instant::now();
-        let mut over = Vec::new();
+    pub(super) fn part(&'static self, line: Arc<Line>) {
         let mut farewells = lock(&self.farewells);
-        farewells.extend(line.map(|line| (now, line)));
-        while farewells.len() > MOST_FAREWELLS || farewells.front().is_some_and(|(since, _)| *since + FAREWELL < now) {
-            over.extend(farewells.pop_front());
+        farewells.lines.push_back((Instant::now(), line));
+        let over = if farewells.lines.len() > MOST_FAREWELLS { farewells.lines.pop_front() } else { None };
+        if !farewells.has_thread {
+            let thread = std::thread::Builder::new().name("pinnace-farewell".into());
+            // Without a thread they are forgotten when there are too many.
+            farewells.has_thread = thread.spawn(|| self.forget_farewells()).is_ok();
         }
         drop(farewells);
         // With no lock held: it may take its time.
         drop(over);
+    }
+
+    /// Forgets each connection that was closed in its time, as long as there are any.
+    fn forget_farewells(&self) {
+        loop {
+            let mut farewells = lock(&self.farewells);
+            let Some((since, _)) = farewells.lines.front() else {
+                farewells.has_thread = false;
+                return;
+            };
+            let left = FAREWELL.saturating_sub(since.elapsed());
+            let over = if left.is_zero() { farewells.lines.pop_front() } else { None };
+            drop(farewells);
+            drop(over);
+            std::thread::sleep(left);
+        }
     }
 
     /// Who calls C back.
@@ -127,7 +151,7 @@ impl Handles {
 
     fn end(&self) {
         self.callbacks.end();
-        std::mem::take(&mut *lock(&self.farewells)).into_iter().for_each(std::mem::forget);
+        std::mem::take(&mut lock(&self.farewells).lines).into_iter().for_each(std::mem::forget);
         let deadline = Instant::now() + AT_EXIT;
         for line in self.lines.take_all().into_values() {
             // There is nobody to be told, and what waits in other threads ends with them.

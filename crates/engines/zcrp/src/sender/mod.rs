@@ -205,6 +205,19 @@ impl Sender {
         self.fail_all(Failure::Closed);
     }
 
+    /// Takes back what was queued last and no request has named: it fails, and what is sent next has its numbers, so that
+    /// it travels in its place.
+    //= Z-3
+    pub fn withdraw(&mut self, now: Time) {
+        while let Some(message) = self.messages.pop_back_if(|message| message.state == State::Waiting) {
+            let (number, buffer) = (self.next_number(), message.buffer);
+            self.waiting -= 1;
+            self.counters.messages_failed += 1;
+            self.events.push_back(Event::Sent { number, buffer, result: Err(Failure::Closed) });
+        }
+        self.update_liveness(now);
+    }
+
     fn fail_all(&mut self, failure: Failure) {
         if self.closed.is_some() {
             return;

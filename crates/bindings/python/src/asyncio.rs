@@ -7,6 +7,7 @@
 use crate::connection::{self, Connection};
 use crate::delivery::{Delivery, Shared as SharedDelivery};
 use crate::endpoint::{self, Listener};
+use crate::process::Owned;
 use crate::{buffer, errors};
 use pinnace::{Endpoint, Error};
 use pinnace_runtime::WakeFd;
@@ -100,7 +101,7 @@ impl Task {
 
 /// What an event loop watches on behalf of the library.
 #[pyclass(module = "pinnace._pinnace", frozen)]
-pub(crate) struct Reactor(Arc<Queue>);
+pub(crate) struct Reactor(Owned<Arc<Queue>>);
 
 impl fmt::Debug for Reactor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -114,19 +115,20 @@ impl Reactor {
     fn new(py: Python<'_>) -> PyResult<Self> {
         let failed = |source| Error::Io { action: "cannot watch for what comes".to_owned(), source };
         let wake = WakeFd::new().map_err(|error| errors::raise(py, &failed(error)))?;
-        Ok(Self(Arc::new(Queue { wake, ready: Mutex::default() })))
+        Ok(Self(Owned::new(Arc::new(Queue { wake, ready: Mutex::default() }))))
     }
 
     /// The descriptor to watch.
     fn fileno(&self) -> i32 {
-        self.0.wake.as_fd().as_raw_fd()
+        self.0.seen().wake.as_fd().as_raw_fd()
     }
 
     /// Polls what is to be polled. To be called when the descriptor is readable.
     fn run(&self, py: Python<'_>) -> PyResult<()> {
+        let queue = self.0.get(py)?;
         let mut ready = py.detach(|| {
-            self.0.wake.clear();
-            std::mem::take(&mut *lock(&self.0.ready))
+            queue.wake.clear();
+            std::mem::take(&mut *lock(&queue.ready))
         });
         // What nobody waits for any more is not polled: it would end with a message that nobody gets. Nobody can stop waiting
         // while this thread, which is the loop's, is here.
@@ -192,7 +194,7 @@ impl Reactor {
 
 /// Something that has not ended. It ends the future that it is given.
 #[pyclass(module = "pinnace._pinnace", frozen)]
-pub(crate) struct Operation(Arc<Task>);
+pub(crate) struct Operation(Owned<Arc<Task>>);
 
 impl fmt::Debug for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -207,7 +209,7 @@ impl Operation {
         reactor: &Bound<'_, Reactor>,
         future: impl Future<Output = Outcome> + Send + 'static,
     ) -> PyResult<Py<PyAny>> {
-        let queue = Arc::clone(&reactor.get().0);
+        let queue = Arc::clone(reactor.get().0.get(py)?);
         let (task, outcome) = buffer::detached(py, || {
             let work: Mutex<Option<Work>> = Mutex::new(Some(Box::pin(future)));
             let task = Task { queue, is_queued: AtomicBool::new(false), work, promise: Mutex::new(None) };
@@ -217,7 +219,7 @@ impl Operation {
         });
         match outcome {
             Some(outcome) => outcome.into_python(py),
-            None => Self(task).into_py_any(py),
+            None => Self(Owned::new(task)).into_py_any(py),
         }
     }
 }
@@ -225,13 +227,16 @@ impl Operation {
 #[pymethods]
 impl Operation {
     /// Says which future of the loop's waits for it.
-    fn ends(&self, future: Py<PyAny>) {
-        *lock(&self.0.promise) = Some(future);
+    fn ends(&self, py: Python<'_>, future: Py<PyAny>) -> PyResult<()> {
+        *lock(&self.0.get(py)?.promise) = Some(future);
+        Ok(())
     }
 
     /// Nobody waits any more.
-    fn cancel(&self, py: Python<'_>) {
-        drop(lock(&self.0.promise).take());
-        buffer::detached(py, || drop(lock(&self.0.work).take()));
+    fn cancel(&self, py: Python<'_>) -> PyResult<()> {
+        let task = self.0.get(py)?;
+        drop(lock(&task.promise).take());
+        buffer::detached(py, || drop(lock(&task.work).take()));
+        Ok(())
     }
 }

@@ -5,13 +5,13 @@
 //! interpreter asked to call us when it can (`Py_AddPendingCall`).
 
 use pinnace::Message;
-use pyo3::buffer::PyUntypedBuffer;
-use pyo3::exceptions::{PyBufferError, PyTypeError};
+use pyo3::exceptions::{PyBufferError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
+use std::fmt;
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -20,7 +20,7 @@ use std::sync::{Mutex, PoisonError};
 const MOST_COPIED: usize = 4 << 10;
 
 /// What is to be given back.
-static FINISHED: Mutex<Vec<PyUntypedBuffer>> = Mutex::new(Vec::new());
+static FINISHED: Mutex<Vec<View>> = Mutex::new(Vec::new());
 /// Whether there is something, so that a look costs nothing.
 static HAS_FINISHED: AtomicBool = AtomicBool::new(false);
 
@@ -29,26 +29,62 @@ thread_local! {
     static RETURNS: Cell<bool> = const { Cell::new(false) };
 }
 
+/// A view of the bytes of an object, in one piece; dropped by whoever has the interpreter.
+struct View(Box<ffi::Py_buffer>);
+
+// SAFETY: the bytes, of which the object changes neither place nor number as long as there is a view, may be read and written by
+// any thread; when, is the program's to say. The view is released with the interpreter.
+unsafe impl Send for View {}
+// SAFETY: as above.
+unsafe impl Sync for View {}
+
+impl View {
+    fn of(object: &Bound<'_, PyAny>, flags: c_int) -> PyResult<Self> {
+        let mut view = Box::new(ffi::Py_buffer::new());
+        // SAFETY: both are there for the call, and this thread has the interpreter; the view does not move afterwards.
+        match unsafe { ffi::PyObject_GetBuffer(object.as_ptr(), &raw mut *view, flags) } {
+            0 => Ok(Self(view)),
+            _ => Err(PyErr::fetch(object.py())),
+        }
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        // SAFETY: it was filled, and is released once, by a thread that has the interpreter.
+        unsafe { ffi::PyBuffer_Release(&raw mut *self.0) };
+    }
+}
+
+impl fmt::Debug for View {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("View").field("bytes", &self.0.len).finish_non_exhaustive()
+    }
+}
+
 /// The bytes of an object, in one piece.
 #[derive(Debug)]
-pub(crate) struct Lent(ManuallyDrop<PyUntypedBuffer>);
+pub(crate) struct Lent(ManuallyDrop<View>);
 
 impl Lent {
     /// The bytes of whatever has the buffer protocol.
     pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let buffer = PyUntypedBuffer::get(object)?;
-        if !buffer.is_c_contiguous() {
+        let view = View::of(object, ffi::PyBUF_SIMPLE).map_err(|error| {
+            if !error.is_instance_of::<PyBufferError>(object.py()) && !error.is_instance_of::<PyValueError>(object.py())
+            {
+                return error;
+            }
             let why =
                 "the bytes do not lie in one piece, in the order of C: make a copy (numpy.ascontiguousarray, bytes)";
-            return Err(PyBufferError::new_err(why));
-        }
-        Ok(Self(ManuallyDrop::new(buffer)))
+            PyBufferError::new_err(format!("{why}; {error}"))
+        });
+        Ok(Self(ManuallyDrop::new(view?)))
     }
 
     /// The same, of what can be written to.
     pub(crate) fn writable(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let lent = Self::of(object)?;
-        if lent.0.readonly() {
+        if lent.0.0.readonly != 0 {
             return Err(PyTypeError::new_err("the memory cannot be written to: use a bytearray, or a writable array"));
         }
         Ok(lent)
@@ -56,12 +92,12 @@ impl Lent {
 
     /// Where the bytes are.
     pub(crate) fn base(&self) -> *mut u8 {
-        self.0.buf_ptr().cast()
+        self.0.0.buf.cast()
     }
 
     /// How many they are.
     pub(crate) fn len(&self) -> usize {
-        self.0.len_bytes()
+        self.0.0.len as usize
     }
 }
 

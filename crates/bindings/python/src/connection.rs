@@ -5,6 +5,7 @@ use crate::buffer::{self, Lent};
 use crate::delivery::{Delivery, Shared};
 use crate::explain::Explanation;
 use crate::luck::Luck;
+use crate::process::Owned;
 use crate::received::{Received, ReceivedInto, received};
 use crate::receivers::Receiver;
 use crate::turns::Turns;
@@ -16,7 +17,6 @@ use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
-use std::mem::ManuallyDrop;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ const LINGER: Duration = Duration::from_secs(1);
 #[pyclass(module = "pinnace", frozen, weakref)]
 #[derive(Debug)]
 pub(crate) struct Connection {
-    connection: ManuallyDrop<Arc<pinnace::Connection>>,
+    connection: Owned<Arc<pinnace::Connection>>,
     /// From a request to its response.
     transacting: Turns,
     luck: Luck,
@@ -49,8 +49,11 @@ pub(crate) struct Connection {
 
 impl Connection {
     pub(crate) fn new(connection: pinnace::Connection) -> Self {
-        let connection = ManuallyDrop::new(Arc::new(connection));
-        Self { connection, transacting: Turns::default(), luck: Luck::new() }
+        Self { connection: Owned::new(Arc::new(connection)), transacting: Turns::default(), luck: Luck::new() }
+    }
+
+    fn get(&self, py: Python<'_>) -> PyResult<&pinnace::Connection> {
+        self.connection.get(py).map(|connection| &**connection)
     }
 
     /// Waits for room, for at most `timeout` seconds.
@@ -61,7 +64,7 @@ impl Connection {
         special: Option<&PerMessage>,
         timeout: Option<f64>,
     ) -> PyResult<Arc<Shared>> {
-        let (connection, timeout, mut unsent) = (&**self.connection, wait::timeout(timeout)?, Some(message));
+        let (connection, timeout, mut unsent) = (self.get(py)?, wait::timeout(timeout)?, Some(message));
         let sent = wait::attempts(py, timeout, |slice| {
             let message = unsent.take().ok_or(ConnectionError::Closed)?;
             let sent = match special {
@@ -83,20 +86,19 @@ impl Connection {
         py: Python<'_>,
         call: impl FnOnce(&pinnace::Connection) -> Result<R, Error> + Send,
     ) -> PyResult<R> {
-        let connection = &**self.connection;
+        let connection = self.get(py)?;
         buffer::detached(py, || call(connection)).map_err(|error| errors::raise(py, &error))
     }
 
     fn receive(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<pinnace::Received>> {
-        let connection = &**self.connection;
+        let connection = self.get(py)?;
         wait::attempts(py, wait::timeout(timeout)?, |slice| connection.recv_timeout(slice))
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // SAFETY: taken once, here, and not used afterwards.
-        let connection = unsafe { ManuallyDrop::take(&mut self.connection) };
+        let connection = self.connection.take();
         // It may wait for what was sent.
         let dropped = Python::try_attach(|py| buffer::detached(py, || drop(connection)));
         debug_assert!(dropped.is_some(), "objects are dropped while there is an interpreter");
@@ -177,7 +179,7 @@ impl Connection {
         buffer: &Bound<'_, PyAny>,
         timeout: Option<f64>,
     ) -> PyResult<Option<ReceivedInto>> {
-        let (lent, timeout, connection) = (Lent::writable(buffer)?, wait::timeout(timeout)?, &**self.connection);
+        let (lent, timeout, connection) = (Lent::writable(buffer)?, wait::timeout(timeout)?, self.get(py)?);
         let into = wait::attempts(py, timeout, |slice| {
             let memory = match lent.len() {
                 0 => &mut [],
@@ -200,21 +202,21 @@ impl Connection {
     /// The service needs `direction=duplex` or `pattern=transaction`. Raises `NoResponseError` if the peer has closed instead.
     #[pyo3(signature = (request, timeout = None))]
     fn transact(&self, py: Python<'_>, request: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<Received> {
-        let begin = Instant::now();
+        let (connection, begin) = (self.get(py)?, Instant::now());
         let _turn = wait::attempts(py, wait::timeout(timeout)?, |slice| self.transacting.take(slice))?;
         let left = || timeout.map(|timeout| timeout - begin.elapsed().as_secs_f64());
         let response = || self.receive(py, left())?.ok_or_else(|| errors::raise(py, &Error::NoResponse));
-        while self.connection.responses_owed().map_err(|error| errors::raise(py, &error))? > 0 {
+        while connection.responses_owed().map_err(|error| errors::raise(py, &error))? > 0 {
             response()?;
         }
         self.begin(py, buffer::message(request)?, None, left())?;
-        self.connection.owe_response();
+        connection.owe_response();
         response().map(Received::new)
     }
 
     /// For tasks, which count themselves how many responses nobody has waited for.
     fn _check_owed(&self, py: Python<'_>, owed: u64) -> PyResult<()> {
-        self.connection.check_owed(owed).map_err(|error| errors::raise(py, &error))
+        self.get(py)?.check_owed(owed).map_err(|error| errors::raise(py, &error))
     }
 
     /// What is sent from now on is sent with this service. The method stays, and so do direction, order and receivers.
@@ -237,37 +239,37 @@ impl Connection {
 
     /// The service with which messages are sent.
     #[getter]
-    fn service(&self) -> service::Service {
-        service::Service(self.connection.service())
+    fn service(&self, py: Python<'_>) -> PyResult<service::Service> {
+        Ok(service::Service(self.get(py)?.service()))
     }
 
     /// What carries it: `"zcrp"`, `"vrp"`, `"xtp"`, `"qmp"`, `"a1"` or `"shared-memory"`.
     #[getter]
     fn method(&self) -> &'static str {
-        self.connection.method().name()
+        self.connection.seen().method().name()
     }
 
     /// Where the peer's socket is, of the method that was chosen: `host:port`.
     #[getter]
     fn peer(&self) -> String {
-        self.connection.peer_addr().to_string()
+        self.connection.seen().peer_addr().to_string()
     }
 
     /// Why it is this method: its offer, and those of the others.
-    fn explain(&self, py: Python<'_>) -> Option<Explanation> {
-        let connection = &**self.connection;
-        py.detach(|| {
+    fn explain(&self, py: Python<'_>) -> PyResult<Option<Explanation>> {
+        let connection = self.get(py)?;
+        Ok(py.detach(|| {
             let choice = connection.explain()?;
             Some(Explanation::of_choice(&connection.service(), &choice))
-        })
+        }))
     }
 
     /// The receivers of a connection to several (`connect_all`), in the order in which they were added: who is there, and who
     /// is not any more. Of a connection with one peer there are none.
     #[getter]
-    fn receivers(&self, py: Python<'_>) -> Vec<Receiver> {
-        let connection = &**self.connection;
-        py.detach(|| connection.receivers()).into_iter().map(Receiver::new).collect()
+    fn receivers(&self, py: Python<'_>) -> PyResult<Vec<Receiver>> {
+        let connection = self.get(py)?;
+        Ok(py.detach(|| connection.receivers()).into_iter().map(Receiver::new).collect())
     }
 
     /// Adds a receiver to a connection to several; what is sent from then on goes to it, too. One that is gone may be added
@@ -307,7 +309,7 @@ impl Connection {
     /// Raises `TimeoutError`; `LostError` if the connection has failed.
     #[pyo3(signature = (timeout = None))]
     fn flush(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
-        let connection = &**self.connection;
+        let connection = self.get(py)?;
         wait::attempts(py, wait::timeout(timeout)?, |slice| connection.flush_timeout(slice))
     }
 
@@ -318,9 +320,10 @@ impl Connection {
     }
 
     /// Makes the descriptor unreadable until something comes.
-    fn clear(&self, py: Python<'_>) {
-        let connection = &**self.connection;
+    fn clear(&self, py: Python<'_>) -> PyResult<()> {
+        let connection = self.get(py)?;
         py.detach(|| connection.clear());
+        Ok(())
     }
 
     /// Ends what is sent: waits at most `linger` seconds for it to arrive, and tells the peer. What the peer sends can
@@ -377,7 +380,7 @@ impl Connection {
     /// first. The thread looks for it itself only if the loop is idle.
     fn _recv(&self, py: Python<'_>, reactor: &Bound<'_, Reactor>, is_idle: bool) -> PyResult<Py<PyAny>> {
         if let Some(look) = is_idle.then(|| self.luck.look()).flatten() {
-            let connection = &**self.connection;
+            let connection = self.get(py)?;
             let begin = Instant::now();
             let result = buffer::detached(py, || connection.recv_timeout(look));
             let took = begin.elapsed();
@@ -390,7 +393,7 @@ impl Connection {
                 }
             }
         }
-        let connection = Arc::clone(&self.connection);
+        let connection = Arc::clone(self.connection.get(py)?);
         let future = async move { Outcome::Received(connection.recv_async().await) };
         Operation::begin(py, reactor, future)
     }
@@ -407,7 +410,7 @@ impl Connection {
     ) -> PyResult<Py<PyAny>> {
         let special = overrides.map(special).transpose()?;
         let message = if is_one { buffer::message(buffers)? } else { buffer::gather(buffers)? };
-        let connection = &**self.connection;
+        let connection = self.get(py)?;
         let sent = buffer::detached(py, || match &special {
             None => connection.try_send(message),
             Some(special) => connection.try_send_with(message, special),
@@ -417,7 +420,7 @@ impl Connection {
             Err(Unsent { message: Some(message), error }) if error.would_block() => message,
             Err(unsent) => return Err(errors::raise(py, &unsent.error)),
         };
-        let connection = Arc::clone(&self.connection);
+        let connection = Arc::clone(self.connection.get(py)?);
         let future = async move {
             let sent = match &special {
                 None => connection.send_async(message).await,

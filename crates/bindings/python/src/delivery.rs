@@ -1,6 +1,7 @@
 //! Messages on their way out.
 
 use crate::asyncio::{Operation, Outcome, Reactor};
+use crate::process::Owned;
 use crate::received::{Loss, slices};
 use crate::{buffer, errors, wait};
 use pinnace::{Error, vrp};
@@ -153,15 +154,11 @@ impl Delivered {
 /// True
 #[pyclass(module = "pinnace", frozen)]
 #[derive(Debug)]
-pub(crate) struct Delivery(Option<Arc<Shared>>);
+pub(crate) struct Delivery(Owned<Arc<Shared>>);
 
 impl Delivery {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self(Some(shared))
-    }
-
-    fn shared(&self) -> &Arc<Shared> {
-        self.0.as_ref().expect("it is there until the object is dropped")
+        Self(Owned::new(shared))
     }
 }
 
@@ -180,16 +177,16 @@ impl Delivery {
     /// Raises `TimeoutError`, and then the message goes on; `DeliveryError` or `LostError` if it does not arrive.
     #[pyo3(signature = (timeout = None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Delivered> {
-        let (shared, timeout) = (self.shared(), wait::timeout(timeout)?);
+        let (shared, timeout) = (self.0.get(py)?, wait::timeout(timeout)?);
         wait::attempts(py, timeout, |slice| shared.wait(slice))?;
         shared.outcome(py)
     }
 
     /// Whether it has ended, well or not. Does not wait.
     #[getter]
-    fn done(&self, py: Python<'_>) -> bool {
-        let shared = self.shared();
-        buffer::detached(py, || shared.wait(Duration::ZERO).is_ok())
+    fn done(&self, py: Python<'_>) -> PyResult<bool> {
+        let shared = self.0.get(py)?;
+        Ok(buffer::detached(py, || shared.wait(Duration::ZERO).is_ok()))
     }
 
     fn __await__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
@@ -198,7 +195,7 @@ impl Delivery {
 
     /// For `pinnace.aio`: what has come of it, or an operation that ends with that.
     fn _wait(&self, py: Python<'_>, reactor: &Bound<'_, Reactor>) -> PyResult<Py<PyAny>> {
-        let shared = Arc::clone(self.shared());
+        let shared = Arc::clone(self.0.get(py)?);
         let future = async move {
             poll_fn(|context| shared.poll(context)).await;
             Outcome::Ended(shared)
@@ -207,6 +204,8 @@ impl Delivery {
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {
-        format!("<pinnace.Delivery: {}>", if self.done(py) { "ended" } else { "under way" })
+        let is_done = self.done(py);
+        let state = is_done.map_or("of another process", |is_done| if is_done { "ended" } else { "under way" });
+        format!("<pinnace.Delivery: {state}>")
     }
 }

@@ -1,6 +1,7 @@
 //! Where connections begin: `listen`, `connect` and `connect_all`.
 
 use crate::connection::Connection;
+use crate::process::Owned;
 use crate::{buffer, errors, explain, service, wait};
 use pinnace::a1::SlowSink;
 use pinnace::link::FaultOptions;
@@ -10,8 +11,11 @@ use pyo3::exceptions::{PyStopIteration, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use std::os::fd::AsRawFd;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// So soon is noticed that another thread has closed the listener.
+const LOOK_FOR_CLOSE: Duration = Duration::from_millis(200);
 
 /// Where to listen, or whom to reach: a text, or the pair of a host and a port.
 pub(crate) fn address(address: &Bound<'_, PyAny>) -> PyResult<String> {
@@ -113,18 +117,37 @@ fn idle(value: &Bound<'_, PyAny>) -> PyResult<Idle> {
 #[derive(Debug)]
 pub(crate) struct Listener {
     /// `None` once it is closed.
-    listener: Mutex<Option<Arc<pinnace::Listener>>>,
+    listener: Owned<Slot>,
     address: String,
 }
 
 impl Listener {
-    fn listener(&self) -> Result<Arc<pinnace::Listener>, Error> {
-        let listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
-        listener.clone().ok_or_else(|| pinnace::ConnectionError::Closed.into())
-    }
-
     pub(crate) fn get(&self, py: Python<'_>) -> PyResult<Arc<pinnace::Listener>> {
-        self.listener().map_err(|error| errors::raise(py, &error))
+        open(self.listener.get(py)?).map_err(|error| errors::raise(py, &error))
+    }
+}
+
+type Slot = Mutex<Option<Arc<pinnace::Listener>>>;
+
+fn lock(slot: &Slot) -> MutexGuard<'_, Option<Arc<pinnace::Listener>>> {
+    slot.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The listener, unless it is closed.
+fn open(slot: &Slot) -> Result<Arc<pinnace::Listener>, Error> {
+    lock(slot).clone().ok_or_else(|| pinnace::ConnectionError::Closed.into())
+}
+
+/// The next connection, within this time.
+fn accept(slot: &Slot, within: Duration) -> Result<pinnace::Connection, Error> {
+    let begin = Instant::now();
+    loop {
+        let left = within.saturating_sub(begin.elapsed());
+        match open(slot)?.accept_timeout(left.min(LOOK_FOR_CLOSE))? {
+            Some(connection) => return Ok(connection),
+            None if left <= LOOK_FOR_CLOSE => return Err(Error::Timeout),
+            None => {}
+        }
     }
 }
 
@@ -132,12 +155,11 @@ impl Listener {
 impl Listener {
     /// Waits for the next connection, at most `timeout` seconds; `None`: for ever.
     ///
-    /// Raises `TimeoutError` if nobody has come.
+    /// Raises `TimeoutError` if nobody has come, and `ClosedError` soon if another thread closes the listener.
     #[pyo3(signature = (timeout = None))]
     fn accept(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Connection> {
-        let accepted = wait::attempts(py, wait::timeout(timeout)?, |slice| {
-            self.listener()?.accept_timeout(slice)?.ok_or(Error::Timeout)
-        });
+        let slot = self.listener.get(py)?;
+        let accepted = wait::attempts(py, wait::timeout(timeout)?, |slice| accept(slot, slice));
         accepted.map(Connection::new)
     }
 
@@ -159,9 +181,10 @@ impl Listener {
     }
 
     /// Accepts no more; connections that were accepted go on.
-    fn close(&self, py: Python<'_>) {
-        let listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner).take();
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let listener = lock(self.listener.get(py)?).take();
         buffer::detached(py, || drop(listener));
+        Ok(())
     }
 
     fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
@@ -169,7 +192,7 @@ impl Listener {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Connection> {
-        if self.listener().is_err() {
+        if lock(self.listener.get(py)?).is_none() {
             return Err(PyStopIteration::new_err(()));
         }
         self.accept(py, None)
@@ -179,8 +202,8 @@ impl Listener {
         slf
     }
 
-    fn __exit__(&self, py: Python<'_>, _kind: Py<PyAny>, _error: Py<PyAny>, _traceback: Py<PyAny>) {
-        self.close(py);
+    fn __exit__(&self, py: Python<'_>, _kind: Py<PyAny>, _error: Py<PyAny>, _traceback: Py<PyAny>) -> PyResult<()> {
+        self.close(py)
     }
 
     fn __repr__(&self) -> String {
@@ -212,7 +235,7 @@ pub(crate) fn listen(
     let listener = py.detach(|| Endpoint::bind_with(address.as_str(), &options)?.listen(&most));
     let listener = listener.map_err(|error| errors::raise(py, &error))?;
     let address = listener.local_addr().to_string();
-    Ok(Listener { listener: Mutex::new(Some(Arc::new(listener))), address })
+    Ok(Listener { listener: Owned::new(Mutex::new(Some(Arc::new(listener)))), address })
 }
 
 /// Whom to connect to, with what, and how.

@@ -46,6 +46,12 @@ fn too_long(py: Python<'_>, says: String, most: u64) -> PyErr {
     exception(py, "MessageTooLongError", (says,), &[("most", most)])
 }
 
+/// The exception of whoever uses what its parent had before it was forked.
+pub(crate) fn of_another_process(py: Python<'_>) -> PyErr {
+    let says = "this belongs to the process that this one was forked from: connect, or listen, in this one";
+    exception(py, "ClosedError", (says,), &[])
+}
+
 /// The exception of an error.
 pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
     let says = error.to_string();

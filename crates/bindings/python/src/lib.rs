@@ -14,6 +14,7 @@ mod endpoint;
 mod errors;
 mod explain;
 mod luck;
+mod process;
 mod received;
 mod receivers;
 mod service;
@@ -25,6 +26,8 @@ use pyo3::prelude::*;
 /// What the package `pinnace` is made of.
 #[pymodule]
 mod _pinnace {
+    use pyo3::prelude::*;
+
     #[pymodule_export]
     use crate::asyncio::{Operation, Reactor};
     #[pymodule_export]
@@ -41,4 +44,10 @@ mod _pinnace {
     use crate::receivers::Receiver;
     #[pymodule_export]
     use crate::service::Service;
+
+    #[pymodule_init]
+    fn begin(_module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::process::watch_forks();
+        Ok(())
+    }
 }

@@ -1,5 +1,6 @@
 //! Messages that were received, whose bytes Python reads where the library has put them.
 
+use crate::process::Owned;
 use pinnace::vrp;
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
@@ -72,7 +73,7 @@ impl Loss {
 #[pyclass(module = "pinnace", frozen, weakref)]
 #[derive(Debug)]
 pub(crate) struct Received {
-    received: pinnace::Received,
+    received: Owned<pinnace::Received>,
     base: Base,
     len: usize,
 }
@@ -90,7 +91,7 @@ unsafe impl Sync for Base {}
 impl Received {
     pub(crate) fn new(mut received: pinnace::Received) -> Self {
         let (base, len) = (Base(received.as_mut_ptr()), received.len());
-        Self { received, base, len }
+        Self { received: Owned::new(received), base, len }
     }
 }
 
@@ -99,19 +100,19 @@ impl Received {
     /// What is missing, with permission: a list of slices in rising order, which do not touch. These bytes read as zeros.
     #[getter]
     fn holes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        slices(py, self.received.holes())
+        slices(py, self.received.seen().holes())
     }
 
     /// Whether nothing is missing.
     #[getter]
     fn is_whole(&self) -> bool {
-        self.received.is_whole()
+        self.received.seen().is_whole()
     }
 
     /// How many bytes are missing.
     #[getter]
     fn bytes_lost(&self) -> usize {
-        self.received.bytes_lost()
+        self.received.seen().bytes_lost()
     }
 
     /// How many messages before this one were not waited for any longer: they had been overtaken for as long as the service's
@@ -119,19 +120,19 @@ impl Received {
     /// its sender.
     #[getter]
     fn missed(&self) -> u64 {
-        self.received.missed()
+        self.received.seen().missed()
     }
 
     /// Whether it comes behind messages that were sent after it, although the service wants order.
     #[getter]
     fn is_late(&self) -> bool {
-        self.received.is_late()
+        self.received.seen().is_late()
     }
 
     /// What is missing in packets, of methods that count so; otherwise `None`.
     #[getter]
     fn loss(&self) -> Option<Loss> {
-        self.received.loss().map(Loss::of)
+        self.received.seen().loss().map(Loss::of)
     }
 
     /// A memoryview of the bytes.
@@ -142,7 +143,7 @@ impl Received {
 
     /// For `pinnace.aio`: what `recv_into` says of it.
     fn _into(&self) -> ReceivedInto {
-        ReceivedInto(self.received.told())
+        ReceivedInto(self.received.seen().told())
     }
 
     fn __len__(&self) -> usize {
@@ -150,7 +151,7 @@ impl Received {
     }
 
     fn __bytes__<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &self.received)
+        PyBytes::new(py, self.received.seen())
     }
 
     /// A byte, or, of a slice, a memoryview.
@@ -164,10 +165,14 @@ impl Received {
     }
 
     fn __repr__(&self) -> String {
-        match self.received.holes().len() {
+        match self.received.seen().holes().len() {
             0 => format!("<pinnace.Received: {} bytes>", self.len),
-            1 => format!("<pinnace.Received: {} bytes, a hole of {}>", self.len, self.received.bytes_lost()),
-            holes => format!("<pinnace.Received: {} bytes, {holes} holes of {}>", self.len, self.received.bytes_lost()),
+            1 => format!("<pinnace.Received: {} bytes, a hole of {}>", self.len, self.received.seen().bytes_lost()),
+            holes => format!(
+                "<pinnace.Received: {} bytes, {holes} holes of {}>",
+                self.len,
+                self.received.seen().bytes_lost()
+            ),
         }
     }
 

@@ -1,6 +1,9 @@
 """Connections of threads, over every method."""
 
+import array
 import asyncio
+import concurrent.futures
+import ctypes
 import gc
 import os
 import select
@@ -36,10 +39,30 @@ def test_what_has_the_buffer_protocol_is_sent(pair):
     for sent in b"ahoy", bytearray(b"ahoy"), memoryview(b"0ahoy1")[1:5], values, values[7:9], bytes(10_000):
         pair.client.send(sent)
         assert bytes(pair.server.recv(LONG)) == bytes(memoryview(sent).cast("B"))
+    for sent in (ctypes.c_int * 5)(1, 2, 3), numpy.float64(1.5), numpy.array(7), array.array("d", [1, 2]):
+        pair.client.send(sent)
+        assert bytes(pair.server.recv(LONG)) == bytes(memoryview(sent))
     with pytest.raises(BufferError, match="numpy.ascontiguousarray"):
         pair.client.send(values.T)
     with pytest.raises(TypeError):
         pair.client.send("a text")
+
+
+def test_whoever_accepts_is_told_that_another_thread_has_closed():
+    listener = pinnace.listen("127.0.0.1:0")
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        accepting = threads.submit(listener.accept)
+        time.sleep(0.05)
+        listener.close()
+        assert isinstance(accepting.exception(LONG), pinnace.ClosedError)
+
+
+def test_whoever_receives_is_told_that_another_thread_has_broken_off(pair):
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        receiving = threads.submit(pair.client.recv)
+        time.sleep(0.05)
+        pair.client.abort()
+        assert isinstance(receiving.exception(LONG), pinnace.ConnectionError)
 
 
 def test_a_message_of_several_buffers_is_one(pair):

@@ -602,7 +602,10 @@ fn what_goes_after_a_withdrawal_takes_the_place_of_what_nobody_has_asked_for() {
     let now = half.now;
     half.call(|engine| engine.sender_mut().unwrap().withdraw(now));
     let events = half.take_events();
-    assert!(events.len() == 2 && [1, 2].iter().all(|n| events.iter().any(sent(*n, Err(Failure::Closed)))), "{events:?}");
+    assert!(
+        events.len() == 2 && [1, 2].iter().all(|n| events.iter().any(sent(*n, Err(Failure::Closed)))),
+        "{events:?}"
+    );
     assert_eq!(half.send(&bytes(5)), 1);
     half.feed(&ack(true, &[first, first.wrapping_add(1)]));
     half.feed(&request(&[(1, 100)]));

@@ -186,7 +186,9 @@ pub(crate) fn breaks_off<T>(pair: impl Fn() -> (Connection, Connection, T)) {
 
 /// Whoever waits, for what it has sent or for what is to come, waits no longer once its own end is broken off.
 pub(crate) fn is_broken_off_here<T>(pair: impl Fn() -> (Connection, Connection, T)) {
-    for how in ["a flush", "a send", "a sending task", "a delivery", "a delivery as a task", "a recv", "a receiving task"] {
+    for how in
+        ["a flush", "a send", "a sending task", "a delivery", "a delivery as a task", "a recv", "a receiving task"]
+    {
         let (client, server, _kept) = pair();
         if matches!(how, "a flush" | "a delivery" | "a delivery as a task") && client.method() == Method::A1 {
             continue;

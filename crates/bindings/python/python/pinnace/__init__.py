@@ -11,8 +11,8 @@ one piece, without a copy where that is possible, and with a map of their holes 
 >>> bytes(message)
 b'ahoy'
 
-The same for tasks is `pinnace.aio`. Connections do not survive `os.fork`: a `multiprocessing` program uses the method
-`"spawn"` or `"forkserver"`, or connects in the child.
+The same for tasks is `pinnace.aio`. Connections belong to the process that made them, and children made by `os.fork` make
+their own: a `multiprocessing` program uses the method `"spawn"` or `"forkserver"`, or connects in the child.
 """
 
 from . import aio, errors

@@ -279,6 +279,31 @@ fn farewell(
     looking(deadline, LOOK, flush, || if unreachable() > before { Some(Ok(())) } else { check().err().map(Err) })
 }
 
+/// How long a peer over a slow path may take to hear that this is no end in order.
+const LONGEST_LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// Waits until the peer knows that this is no end in order, until the deadline; and over a slow path, as long as something
+/// comes back (`heard` counts that), a while longer. Whoever has others to serve, and a deadline that has passed, waits for
+/// nothing.
+fn last_words(
+    deadline: Instant,
+    flush: impl Fn(Option<Instant>) -> Result<(), Error>,
+    unreachable: impl Fn() -> u64,
+    heard: impl Fn() -> u64,
+) {
+    let (begin, mut until) = (Instant::now(), deadline);
+    let patience = deadline.saturating_duration_since(begin);
+    loop {
+        let before = heard();
+        let told = farewell(Some(until), &flush, &unreachable, || Ok(()));
+        let is_slow = matches!(told, Err(Error::Timeout)) && heard() > before;
+        if !is_slow || patience.is_zero() || begin.elapsed() >= LONGEST_LAST_WORDS {
+            return;
+        }
+        until = Instant::now() + patience;
+    }
+}
+
 /// Waits as `flush` does, and `look`s so often whether it has come to something else.
 fn looking(
     deadline: Option<Instant>,

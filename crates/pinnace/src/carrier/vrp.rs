@@ -12,7 +12,8 @@ use super::received::Position;
 use super::room::{self, Bounded};
 use super::turn::{Held, Turn};
 use super::{
-    Carry, LOOK, MOST_AHEAD, Received, ReceivedInto, Sending, Special, farewell, left, looking, looks_ahead, place,
+    Carry, LOOK, MOST_AHEAD, Received, ReceivedInto, Sending, Special, farewell, last_words, left, looking,
+    looks_ahead, place,
 };
 use crate::endpoint::ConnectionError;
 use crate::rendezvous::{Control, Kind};
@@ -181,16 +182,22 @@ impl Vrp {
         if looks { self.look_for_break() } else { Ok(()) }
     }
 
-    /// Waits until nothing is under way, unless the peer breaks off.
+    /// An error if what had not arrived was given up here: whoever waits for it waits in vain.
+    fn check_own(&self) -> Result<(), Error> {
+        if self.is_given_up.load(Ordering::Relaxed) { Err(ConnectionError::Closed.into()) } else { Ok(()) }
+    }
+
+    /// Waits until nothing is under way, unless one of the ends breaks off.
     fn flush_out(&self, out: &Sender, deadline: Option<Instant>) -> Result<(), Error> {
-        looking(deadline, room::LOOK, |until| out.flush_until(until), || self.look_for_break().err().map(Err))
+        looking(deadline, room::LOOK, |until| out.flush_until(until), || self.look_for_break().err().map(Err))?;
+        self.check_own()
     }
 
     /// The same, for tasks.
     async fn flush_out_async(&self, out: &Sender) -> Result<(), Error> {
         loop {
             match within(Instant::now() + room::LOOK, out.flush_async()).await {
-                Some(flushed) => return flushed,
+                Some(flushed) => return flushed.and_then(|()| self.check_own()),
                 None => self.look_for_break()?,
             }
         }
@@ -596,9 +603,7 @@ impl Carry for Vrp {
 
     /// What came before is kept.
     fn look_for_break(&self) -> Result<(), Error> {
-        if self.is_given_up.load(Ordering::Relaxed) {
-            return Err(ConnectionError::Closed.into());
-        }
+        self.check_own()?;
         let Some(back) = &self.back else { return Ok(()) };
         let now = Instant::now();
         // Who has its turn finds out.
@@ -642,11 +647,17 @@ impl Carry for Vrp {
 
     fn abort(&self, deadline: Instant) {
         self.terms().is_over = true;
-        let told = self.open(&Control::new(Kind::Abort, self.nonce));
-        if let (Some(out), Ok(_told)) = (&self.out, told) {
-            let _ = farewell(Some(deadline), |until| out.flush_until(until), || self.unreachable(), || Ok(()));
+        if self.is_given_up.swap(true, Ordering::Relaxed) {
+            return;
         }
-        self.is_given_up.store(true, Ordering::Relaxed);
+        if let Some(out) = &self.out {
+            // The peer hears of it at once, and not after all the others.
+            out.withdraw();
+            if let Ok(_told) = self.open(&Control::new(Kind::Abort, self.nonce)) {
+                let flush = |until| out.flush_until(until);
+                last_words(deadline, flush, || self.unreachable(), || out.counters().controls_received);
+            }
+        }
         // Whoever receives waits no longer.
         if let Some(back) = &self.back {
             back.begin_close();

@@ -8,7 +8,10 @@ use super::pieces::{self, Pool, buffers};
 use super::room::{self, Bounded};
 use super::silence::SILENCE;
 use super::turn::{Held, Turn};
-use super::{Carry, MOST_AHEAD, Received, ReceivedInto, Sending, Special, farewell, left, looking, looks_ahead, place};
+use super::{
+    Carry, MOST_AHEAD, Received, ReceivedInto, Sending, Special, farewell, last_words, left, looking, looks_ahead,
+    place,
+};
 use crate::endpoint::ConnectionError;
 use crate::rendezvous::{Control, Kind};
 use crate::service::{Method, Service};
@@ -428,7 +431,8 @@ impl Carry for Zcrp {
             self.sender.send(Message::from_vec(Control::new(Kind::Abort, self.nonce).encode()))
         };
         if told.is_ok() {
-            let _ = self.farewell(Some(deadline), || Ok(()));
+            let (flush, counters) = (|until| self.sender.flush_until(until), || self.sender.counters());
+            last_words(deadline, flush, || counters().unreachable_reports, || counters().acknowledgements_received);
         }
         // Whoever receives waits no longer.
         let _ = self.receiver.begin_close();

@@ -270,6 +270,15 @@ impl Sender {
         Ok(self.end.port.wait(|state| state.is_quiet().then_some(())).await?)
     }
 
+    /// Gives up all that is under way. More can be sent.
+    pub(crate) fn withdraw(&self) {
+        let _ = self.end.port.call(|Call { engine, .. }| {
+            if let Some(outgoing) = engine.as_outgoing() {
+                outgoing.withdraw();
+            }
+        });
+    }
+
     /// Ends the sender: what is under way fails, later sends are refused, and the receiver is told.
     //= V-S4
     pub fn close(&self) {

@@ -304,6 +304,12 @@ impl Outgoing {
         self.end_farewell();
     }
 
+    /// Gives up all frames under way: they fail, and their receiver is told. Others may be sent, and need not wait for them.
+    //= V-S4
+    pub fn withdraw(&mut self) {
+        self.fail_all(Failure::Closed);
+    }
+
     fn end_farewell(&mut self) {
         if self.farewell == Some(0) {
             self.farewell = None;

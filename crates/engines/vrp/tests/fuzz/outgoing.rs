@@ -289,6 +289,11 @@ pub fn outgoing(bytes: &[u8]) {
             }
             _ => match script.byte() {
                 255 => half.close(),
+                254 => half.call(|engine, _| {
+                    if let Vrp::Outgoing(outgoing) = engine {
+                        outgoing.withdraw();
+                    }
+                }),
                 byte if byte % 4 == 0 => half.call(|engine, now| {
                     if let Vrp::Outgoing(outgoing) = engine {
                         outgoing.open(now);

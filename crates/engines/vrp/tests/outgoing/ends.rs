@@ -105,6 +105,23 @@ fn closing_with_more_frames_than_fit_a_packet() {
 }
 
 #[test]
+fn what_is_withdrawn_fails_and_what_is_sent_behind_it_goes_at_once() {
+    //= V-S4 test
+    let mut half = Half::open(&config());
+    let begun: Vec<u16> = (0..3).map(|_| half.begin(500_000, |_| ()).0).collect();
+    half.take_events();
+    half.call(|outgoing, _| outgoing.withdraw());
+    let events = half.take_events();
+    assert_eq!(events.len(), 3);
+    assert!(events.iter().all(|event| matches!(event, Event::Sent { result: Err(Failure::Closed), .. })));
+    assert_eq!(half.tx().frames_under_way(), 0);
+    let (word, left) = half.begin(0, |_| ());
+    assert_eq!(closes(&left), begun, "the receiver is told in the same header");
+    half.say(word, &[Tag::FrameOk(word)]);
+    assert!(matches!(half.take_events()[..], [Event::Sent { result: Ok(_), .. }]));
+}
+
+#[test]
 fn closing_before_anything_was_said_says_nothing() {
     //= V-S4 test
     let mut half = Half::new(&config());

@@ -165,22 +165,41 @@ fn common_step(half: &mut Half, script: &mut Script<'_>, step: u8) -> bool {
     true
 }
 
-/// Every message that began has ended, once.
-fn check_ends(half: &mut Half, messages: u64) {
-    let mut ended = BTreeSet::new();
+/// Which messages have ended; each once.
+fn look_at_ends(half: &mut Half, ended: &mut BTreeSet<u64>) {
     for event in half.take_events() {
         if let Event::Sent { number, .. } | Event::Received { number, .. } = event {
             assert!(ended.insert(number), "message {number} ended twice");
         }
     }
+}
+
+/// Every message that began has ended, once.
+fn check_ends(half: &mut Half, mut ended: BTreeSet<u64>, messages: u64) {
+    look_at_ends(half, &mut ended);
     assert!(ended.into_iter().eq(0..messages), "a message never ended");
+}
+
+/// What is withdrawn ends, and its numbers are free again.
+fn withdraw(half: &mut Half, ended: &mut BTreeSet<u64>, messages: &mut u64) {
+    let now = half.now;
+    let next = half.call(|engine| {
+        let sender = engine.sender_mut().expect("it is one");
+        sender.withdraw(now);
+        sender.next_number()
+    });
+    look_at_ends(half, ended);
+    for number in next..*messages {
+        assert!(ended.remove(&number), "message {number} was withdrawn and has not ended");
+    }
+    *messages = next;
 }
 
 /// A sender whose peer is the script.
 pub fn sender(data: &[u8]) {
     let mut script = Script { bytes: data };
     let mut half = Half::sender(&config(&mut script));
-    let (mut messages, mut newest) = (0u64, 0u32);
+    let (mut messages, mut newest, mut ended) = (0u64, 0u32, BTreeSet::new());
     for _ in 0..MANY {
         if script.done() {
             break;
@@ -220,6 +239,7 @@ pub fn sender(data: &[u8]) {
                     sender.close();
                 }
             }),
+            _ if script.byte() > 200 => withdraw(&mut half, &mut ended, &mut messages),
             _ => {}
         }
         for datagram in half.take() {
@@ -234,7 +254,7 @@ pub fn sender(data: &[u8]) {
         }
     });
     half.millis(1000);
-    check_ends(&mut half, messages);
+    check_ends(&mut half, ended, messages);
 }
 
 /// One unit as the script wants it.
@@ -323,5 +343,5 @@ pub fn receiver(data: &[u8]) {
         }
     });
     half.millis(1000);
-    check_ends(&mut half, messages);
+    check_ends(&mut half, BTreeSet::new(), messages);
 }

@@ -258,6 +258,16 @@ fn what_cannot_be_is_said_in_one_line() {
 }
 
 #[test]
+fn connecting_takes_no_longer_than_was_said() {
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let begun = Instant::now();
+    let output = run(&["connect", &silent.local_addr().unwrap().to_string(), "--connect-timeout", "300ms"]);
+    let error = text(&output.stderr);
+    assert!(output.status.code() == Some(3) && error.contains("does not answer"), "{error}");
+    assert!(begun.elapsed().as_secs() < 4, "{:?}", begun.elapsed());
+}
+
+#[test]
 fn explain_comes_first_and_leaves_the_output_alone() {
     let listening = listen(&["--no-input"]);
     let sent = fed(&["connect", &listening.address, "--explain", "--exclude", "shared-memory"], b"content");

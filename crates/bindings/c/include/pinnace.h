@@ -61,7 +61,7 @@
 /** The version of this header; pinnace_version says that of the library. */
 #define PINNACE_VERSION "0.1.0"
 /** Nothing but defaults: struct pinnace_options options = PINNACE_OPTIONS_INIT; */
-#define PINNACE_OPTIONS_INIT {sizeof(struct pinnace_options), NULL, NULL, 0, 0, 0, 0, 0}
+#define PINNACE_OPTIONS_INIT {sizeof(struct pinnace_options), NULL, NULL, 0, 0, 0, 0, 0, 0}
 /** Nothing differs, and nobody is told. */
 #define PINNACE_SEND_OPTIONS_INIT {sizeof(struct pinnace_send_options), 0, 0, 0, NULL, 0, 0, 0, NULL, NULL}
 /** Nothing is told yet. */
@@ -164,6 +164,11 @@ struct pinnace_options {
      * pinnace_receiver counts them).
      */
     int slow_receiver_skips;
+    /**
+     * How long pinnace_endpoint_connect and pinnace_endpoint_connect_all may take, in milliseconds, without the resolving of names.
+     * 0: as long as it takes, which is some 7 seconds where nobody answers.
+     */
+    unsigned int connect_timeout_ms;
 };
 
 /**

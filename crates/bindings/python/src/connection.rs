@@ -331,8 +331,9 @@ impl Connection {
     /// what was sent as long as the connection is there, and to close again is to wait again.
     #[pyo3(signature = (linger = 1.0))]
     fn close(&self, py: Python<'_>, linger: f64) -> PyResult<()> {
-        let linger = wait::timeout(Some(linger))?.unwrap_or(LINGER);
-        self.call(py, |connection| connection.close(linger))
+        let (connection, linger) = (self.get(py)?, wait::timeout(Some(linger))?);
+        // To close again is to wait again.
+        wait::attempts(py, linger, |slice| connection.close(slice))
     }
 
     /// Ends the connection at once, in both directions: what has not arrived is given up, and the peer, who could not know

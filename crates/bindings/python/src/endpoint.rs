@@ -40,6 +40,7 @@ pub(crate) fn options(keywords: Option<&Bound<'_, PyDict>>) -> PyResult<Endpoint
                 let seconds = wait::timeout(Some(value.extract()?))?;
                 options.peer_timeout = seconds.unwrap_or(options.peer_timeout).max(Duration::from_millis(1));
             }
+            "connect_timeout" => options.connect_timeout = wait::timeout(Some(value.extract()?))?,
             "longest_message" => options.longest_message = explain::bytes(&value)?,
             "backlog" => options.backlog = value.extract()?,
             "idle" => options.idle = idle(&value)?,
@@ -53,7 +54,7 @@ pub(crate) fn options(keywords: Option<&Bound<'_, PyDict>>) -> PyResult<Endpoint
 }
 
 const SETTINGS: &str =
-    "there are method, exclude, peer_timeout, longest_message, backlog, idle, slow_receiver and fault";
+    "there are method, exclude, peer_timeout, connect_timeout, longest_message, backlog, idle, slow_receiver and fault";
 
 /// What is done about one receiver of several that holds up the others.
 fn slow_receiver(value: &Bound<'_, PyAny>) -> PyResult<SlowSink> {
@@ -250,7 +251,8 @@ pub(crate) fn target(
 /// Connects to whoever listens at `peer`: `"host:port"`, `("host", port)`, or a URI that says the service as well,
 /// `"pinnace://host:port?loss=5%&run=4KiB"`. The cheapest method that meets the service carries the connection.
 ///
-/// Settings are those of `listen`. Raises `NoAnswerError` if nobody answers, `UnmetError` if no method meets the service.
+/// Settings are those of `listen`, and `connect_timeout` (the seconds that this call may take, names not counted; without it as
+/// long as it takes, some 7 where nobody answers). Raises `NoAnswerError` if nobody answers, `UnmetError` if no method meets the service.
 ///
 /// >>> import pinnace
 /// >>> listener = pinnace.listen("127.0.0.1:0")
@@ -266,8 +268,8 @@ pub(crate) fn connect(
     settings: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Connection> {
     let (peer, service, options) = target(peer, service, settings)?;
-    let connection = py.detach(|| Endpoint::client_with(&options).connect(&peer, &service));
-    connection.map(Connection::new).map_err(|error| errors::raise(py, &error))
+    let endpoint = Endpoint::client_with(&options);
+    wait::future(py, endpoint.connect_async(&peer, &service)).map(Connection::new)
 }
 
 /// To whom to connect at once, with what, and how.
@@ -316,6 +318,6 @@ pub(crate) fn connect_all(
     settings: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Connection> {
     let (peers, service, options) = targets(peers, service, settings)?;
-    let connection = py.detach(|| Endpoint::client_with(&options).connect_all(&peers, &service));
-    connection.map(Connection::new).map_err(|error| errors::raise(py, &error))
+    let endpoint = Endpoint::client_with(&options);
+    wait::future(py, endpoint.connect_all_async(&peers, &service)).map(Connection::new)
 }

@@ -7,6 +7,10 @@ use crate::{buffer, errors};
 use pinnace::Error;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 /// How long the main thread waits without looking for signals.
@@ -37,6 +41,34 @@ fn is_main_thread() -> bool {
     }
     #[cfg(not(target_os = "linux"))]
     true
+}
+
+/// Wakes a thread that waits for a future.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Waits for a future without the interpreter. It is dropped if a signal is an exception.
+pub(crate) fn future<R: Send>(py: Python<'_>, future: impl Future<Output = Result<R, Error>> + Send) -> PyResult<R> {
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    loop {
+        let polled = buffer::detached(py, || {
+            let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
+            if polled.is_pending() {
+                thread::park_timeout(SLICE);
+            }
+            polled
+        });
+        match polled {
+            Poll::Ready(result) => return result.map_err(|error| errors::raise(py, &error)),
+            Poll::Pending => py.check_signals()?,
+        }
+    }
 }
 
 /// Makes attempts, each for as long as it is told, until one is not a timeout. They are made without the interpreter.

@@ -8,6 +8,7 @@ import gc
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -336,10 +337,22 @@ def test_who_waits_for_room_gives_up_after_its_timeout(method):
         connection.flush(timeout=10)
 
 
-@pytest.mark.parametrize("wait", ["listener.accept()", "full(connection)", "connection.flush()"])
+def test_nobody_answers_for_as_long_as_was_said():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
+        silent.bind(("127.0.0.1", 0))
+        begin = time.monotonic()
+        with pytest.raises(pinnace.NoAnswerError):
+            pinnace.connect(silent.getsockname(), connect_timeout=0.4)
+        assert 0.4 <= time.monotonic() - begin < 5
+
+
+WAITS = ["listener.accept()", "full(connection)", "connection.flush()", "connection.close(60)", "to_nobody()"]
+
+
+@pytest.mark.parametrize("wait", WAITS)
 def test_control_c_ends_a_wait(wait):
     program = f"""
-import os, signal, threading, time, pinnace
+import os, signal, socket, threading, time, pinnace
 # Who is started in the background may have been told to ignore it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 listener = pinnace.listen("127.0.0.1:0")
@@ -348,7 +361,11 @@ accepted = listener.accept()
 def full(connection):
     while True:
         connection.send(bytes(1 << 20))
-if "flush" in "{wait}":
+def to_nobody():
+    silent = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    silent.bind(("127.0.0.1", 0))
+    pinnace.connect(silent.getsockname())
+if "flush" in "{wait}" or "close" in "{wait}":
     delivery = connection.send(bytes(64 << 20))
 threading.Thread(target=lambda: (time.sleep(1), os.kill(os.getpid(), signal.SIGINT)), daemon=True).start()
 begin = time.monotonic()

@@ -72,6 +72,9 @@ pub(crate) struct ConnectArgs {
     /// To whom: HOST:PORT or pinnace://HOST:PORT?WORD=VALUE&WORD=VALUE; several get the same
     #[arg(value_name = "PEER", required = true)]
     peers: Vec<String>,
+    /// How long connecting may take: seconds, or 500ms [default: as long as it takes, some 7 seconds where nobody answers]
+    #[arg(long, value_name = "TIME", value_parser = bare::seconds)]
+    connect_timeout: Option<Duration>,
     #[command(flatten)]
     common: Common,
 }
@@ -215,7 +218,8 @@ pub(crate) fn connect(args: &ConnectArgs, output: &Output) -> Result<(), Error> 
         let choice = choose(&service, &path, &args.common.selection());
         told.explain(&explain::report(&service, &path, &args.common.selection(), &choice));
     }
-    let endpoint = Endpoint::client_with(&args.common.options());
+    let options = EndpointOptions { connect_timeout: args.connect_timeout, ..args.common.options() };
+    let endpoint = Endpoint::client_with(&options);
     let to = authorities.iter().map(|peer| crate::address::numbered(peer)).collect::<Result<Vec<_>, _>>()?;
     // One peer is a connection like any other, unless the service says otherwise.
     let connection = transport::interruptible(move || endpoint.connect_all(&to, &service))?

@@ -7,7 +7,7 @@ use crate::service::{Selection, Service};
 use crate::zcrp::Profile;
 use crate::{Idle, a1, qmp, vrp, xtp, zcrp};
 use pinnace_link::{FaultOptions, UdpOptions};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A sender of VRP to which nothing comes back shows so often that it is there, if it sends nothing.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(1);
@@ -30,6 +30,10 @@ pub struct EndpointOptions {
     /// When a silent peer counts as gone. Whoever sends to it has an error after this time, and whoever receives from it
     /// after this time and at most four seconds more.
     pub peer_timeout: Duration,
+    /// How long a call that connects to one address may take, or to several at once; the resolving of names is not counted. `None`:
+    /// as long as it takes, which is some 7 seconds where nobody answers. Over a path that loses much, or is slow, a short time
+    /// is too short.
+    pub connect_timeout: Option<Duration>,
     /// The longest message that is received, in bytes.
     pub longest_message: u64,
     /// Connections that wait to be accepted, and those that are being set up; more are turned away.
@@ -63,6 +67,7 @@ impl Default for EndpointOptions {
             selection: Selection::default(),
             idle: Idle::default(),
             peer_timeout: Duration::from_secs(10),
+            connect_timeout: None,
             longest_message: 1 << 30,
             backlog: 128,
             slow_receiver: SlowSink::Drop { patience: Duration::from_secs(2) },
@@ -82,6 +87,11 @@ impl EndpointOptions {
     /// The faults of the next link.
     pub(crate) fn next_fault(&self) -> Option<FaultOptions> {
         self.fault.as_ref().map(another)
+    }
+
+    /// When a call that connects now has to end.
+    pub(crate) fn connect_deadline(&self) -> Option<Instant> {
+        self.connect_timeout.and_then(|timeout| Instant::now().checked_add(timeout))
     }
 
     /// `is_ours`: the network is this host, or a cluster.

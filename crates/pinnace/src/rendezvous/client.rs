@@ -72,6 +72,7 @@ pub(crate) fn connect(to: SocketAddr, service: &Service, options: &EndpointOptio
         return Err(ConnectionError::Unsuited(why.to_owned()).into());
     }
     let path = Path::of_service(service, Some(to)).map_err(|error| Error::io(format!("cannot reach {to}"), error))?;
+    let deadline = options.connect_deadline();
     let mut selection = options.selection.clone();
     let mut tried: Vec<(Method, String)> = Vec::new();
     loop {
@@ -82,14 +83,18 @@ pub(crate) fn connect(to: SocketAddr, service: &Service, options: &EndpointOptio
             }
             Err(_) => return Err(ConnectionError::Unreached { peer: to.to_string(), tried }.into()),
         };
-        let agreed = match ask(to, random(), &told.hello, &path, &methods, options.next_fault().as_ref()) {
-            Err(Error::Connection(error)) if !tried.is_empty() && matches!(*error, ConnectionError::Refused { .. }) => {
+        let fault = options.next_fault();
+        let agreed = match ask(to, random(), &told.hello, &path, &methods, fault.as_ref(), deadline) {
+            Err(Error::Connection(error))
+                if !tried.is_empty()
+                    && matches!(*error, ConnectionError::Refused { .. } | ConnectionError::NoAnswer { .. }) =>
+            {
                 return Err(ConnectionError::Unreached { peer: to.to_string(), tried }.into());
             }
             result => result?,
         };
         let method = agreed.method;
-        match open(&agreed, to, &told.open, service, &path, options) {
+        match open(&agreed, to, &told.open, service, &path, options, deadline) {
             Ok(carrier) => {
                 let selection = options.selection.clone();
                 let parts = Parts { method, service: service.clone(), path, peer: agreed.to, selection };
@@ -121,6 +126,11 @@ pub(super) fn random() -> u64 {
     getrandom::u64().unwrap_or_else(|_| RandomState::new().hash_one(Instant::now()))
 }
 
+/// What is left of `most` until the deadline.
+pub(super) fn at_most(most: Duration, deadline: Option<Instant>) -> Duration {
+    deadline.map_or(most, |deadline| most.min(deadline.saturating_duration_since(Instant::now())))
+}
+
 /// Agrees on a method, and where it is.
 pub(super) fn ask(
     to: SocketAddr,
@@ -129,6 +139,7 @@ pub(super) fn ask(
     path: &Path,
     methods: &[Method],
     fault: Option<&FaultOptions>,
+    deadline: Option<Instant>,
 ) -> Result<Agreed, Error> {
     let mut socket = Socket::connect(to, fault).map_err(|error| Error::io(format!("cannot ask {to}"), error))?;
     let mut hello = Hello {
@@ -142,7 +153,7 @@ pub(super) fn ask(
     };
     let refused = |why: String| ConnectionError::Refused { peer: to.to_string(), why };
     for _ in 0..=MOST_COOKIES {
-        let answer = exchange(&mut socket, to, &hello)?;
+        let answer = exchange(&mut socket, to, &hello, deadline)?;
         match answer.status {
             Status::Again => hello.cookie = answer.cookie,
             Status::Accepted => {
@@ -158,15 +169,15 @@ pub(super) fn ask(
     Err(refused("it asks for one cookie after the other".to_owned()).into())
 }
 
-/// Says HELLO until there is an answer.
-fn exchange(socket: &mut Socket, to: SocketAddr, hello: &Hello) -> Result<Answer, Error> {
+/// Says HELLO until there is an answer, or the deadline has passed.
+fn exchange(socket: &mut Socket, to: SocketAddr, hello: &Hello, deadline: Option<Instant>) -> Result<Answer, Error> {
     let failed = |error| Error::io(format!("cannot ask {to}"), error);
     let bytes = hello.encode().ok_or_else(|| failed(io::ErrorKind::InvalidInput.into()))?;
     let mut unreachable = false;
     for attempt in 0..ATTEMPTS {
         // The peer's host may say that nothing is bound there. It may be about to be.
         unreachable |= !socket.say(&bytes).map_err(failed)?;
-        let until = Instant::now() + FIRST_WAIT * 2u32.pow(attempt / 4);
+        let until = Instant::now() + at_most(FIRST_WAIT * 2u32.pow(attempt / 4), deadline);
         loop {
             match socket.hear(until).map_err(failed)? {
                 Heard::Nothing => break,
@@ -183,7 +194,7 @@ fn exchange(socket: &mut Socket, to: SocketAddr, hello: &Hello) -> Result<Answer
                 }
             }
         }
-        if unreachable && attempt > 0 {
+        if (unreachable && attempt > 0) || deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             break;
         }
     }
@@ -204,6 +215,7 @@ fn open(
     service: &Service,
     path: &Path,
     options: &EndpointOptions,
+    deadline: Option<Instant>,
 ) -> Result<Carrier, Error> {
     let &Agreed { method, to, piece, nonce } = agreed;
     let is_ours = path.class != PathClass::Internet;
@@ -254,7 +266,7 @@ fn open(
             let qos = qos_of(service);
             // More than is asked for now: the service may change.
             let socket = a1::Socket::client_of(to, most_of(service), &options.a1(is_ours, false))?;
-            let connection = socket.connect_timeout(to, qos, ACCEPTING)?;
+            let connection = socket.connect_timeout(to, qos, at_most(ACCEPTING, deadline))?;
             Carrier::A1(A1::new(socket, connection, nonce))
         }
     };
@@ -267,7 +279,7 @@ fn open(
         Carrier::Vrp(carrier) => Sending::Vrp(carrier.open(&control)?),
         carrier => carrier.send(Message::from_vec(control.encode()), None, None)?,
     };
-    match sending.wait_timeout(OPENING) {
+    match sending.wait_timeout(at_most(OPENING, deadline)) {
         Progress::Ended(result) => drop(result?),
         Progress::UnderWay(_) => return Err(Error::Timeout),
     }
@@ -301,7 +313,7 @@ mod tests {
                 }
             }
         });
-        let asked = ask(to, 5, "", &Path::of_class(PathClass::Cluster), &[Method::Xtp], None);
+        let asked = ask(to, 5, "", &Path::of_class(PathClass::Cluster), &[Method::Xtp], None, None);
         let error = asked.err().unwrap();
         assert!(error.to_string().contains("nobody listens"), "{error}");
         serving.join().unwrap();

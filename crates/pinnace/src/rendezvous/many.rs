@@ -5,7 +5,7 @@
 //! nonce.
 //= A-15
 
-use super::client::{ACCEPTING, Told, ask, random, wanted};
+use super::client::{ACCEPTING, Told, ask, at_most, random, wanted};
 use super::wire::{Control, Kind, MOST_TEXT};
 use crate::a1::{self, Qos, Sink, Socket};
 use crate::carrier::{Carrier, Cast, qos_to_many};
@@ -176,8 +176,9 @@ fn invite(cast: &Cast, peer: SocketAddr) -> Result<Sink, Error> {
     let Invitation { service, told, nonce, qos, options } = cast.invitation();
     let path =
         Path::of_service(service, Some(peer)).map_err(|error| Error::io(format!("cannot reach {peer}"), error))?;
-    let agreed = ask(peer, *nonce, &told.hello, &path, &[Method::A1], options.next_fault().as_ref())?;
-    cast.socket().add_sink_timeout(agreed.to, *qos, ACCEPTING).map_err(|error| {
+    let deadline = options.connect_deadline();
+    let agreed = ask(peer, *nonce, &told.hello, &path, &[Method::A1], options.next_fault().as_ref(), deadline)?;
+    cast.socket().add_sink_timeout(agreed.to, *qos, at_most(ACCEPTING, deadline)).map_err(|error| {
         let tried = vec![(Method::A1, error.to_string())];
         ConnectionError::Unreached { peer: peer.to_string(), tried }.into()
     })

@@ -2,7 +2,7 @@
 
 use super::body::{LONG, forced, pair_of};
 use pinnace::service::{Method, Selection, Service};
-use pinnace::{Endpoint, EndpointOptions, PerMessage};
+use pinnace::{Connection, Endpoint, EndpointOptions, Error, PerMessage};
 use std::time::Duration;
 
 #[test]
@@ -11,6 +11,22 @@ fn nobody_at_the_port_is_named_soon() {
     let error = Endpoint::client().connect("127.0.0.1:9", &Service::new()).unwrap_err().to_string();
     assert!(error.contains("127.0.0.1:9") && error.contains("nothing is bound"), "{error}");
     assert!(begin.elapsed() < Duration::from_secs(3));
+}
+
+#[test]
+fn who_does_not_answer_is_waited_for_as_long_as_was_said() {
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let (silent, timeout) = (silent.local_addr().unwrap().to_string(), Duration::from_millis(400));
+    let client = Endpoint::client_with(&EndpointOptions { connect_timeout: Some(timeout), ..Default::default() });
+    for connect in [&|| client.connect(&silent, &Service::new()) as Result<_, Error>, &|| {
+        client.connect_all(&[&*silent], &Service::new())
+    }] as [&dyn Fn() -> Result<Connection, Error>; 2]
+    {
+        let begin = std::time::Instant::now();
+        let error = connect().unwrap_err().to_string();
+        assert!(error.contains(&silent) && error.contains("does not answer"), "{error}");
+        assert!((timeout..timeout * 10).contains(&begin.elapsed()), "{:?}", begin.elapsed());
+    }
 }
 
 #[test]

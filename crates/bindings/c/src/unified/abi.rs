@@ -296,6 +296,9 @@ unsafe fn options_of(options: *const pinnace_options) -> Result<EndpointOptions,
     if options.peer_timeout_ms != 0 {
         result.peer_timeout = Duration::from_millis(u64::from(options.peer_timeout_ms));
     }
+    if options.connect_timeout_ms != 0 {
+        result.connect_timeout = Some(Duration::from_millis(u64::from(options.connect_timeout_ms)));
+    }
     if options.backlog != 0 {
         result.backlog = options.backlog as usize;
     }

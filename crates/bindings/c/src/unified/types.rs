@@ -83,6 +83,9 @@ pub struct pinnace_options {
     /// Not 0: it is not cut off, but messages that it has no room for, and others have, are left out for it (`skipped` of struct
     /// pinnace_receiver counts them).
     pub slow_receiver_skips: c_int,
+    /// How long pinnace_endpoint_connect and pinnace_endpoint_connect_all may take, in milliseconds, without the resolving of names.
+    /// 0: as long as it takes, which is some 7 seconds where nobody answers.
+    pub connect_timeout_ms: c_uint,
 }
 
 /// `loss_percent`, `run_bytes`, ... of struct pinnace_send_options count: the message has a loss contract of its own.

@@ -48,6 +48,7 @@ class Settings(TypedDict, total=False):
     method: Method | None
     exclude: Method | Iterable[Method] | None
     peer_timeout: float | None
+    connect_timeout: float | None
     longest_message: Size | None
     backlog: int | None
     idle: Literal["block", "adaptive", "spin"] | float | None

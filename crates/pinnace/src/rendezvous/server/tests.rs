@@ -11,7 +11,7 @@ use std::thread;
 /// Agrees on this method with whoever listens at `to`; returns the name of the attempt as well.
 fn ask(to: SocketAddr, method: Method) -> (u64, Result<Told, Error>) {
     let (nonce, path) = (client::random(), Path::of_class(PathClass::Cluster));
-    (nonce, client::ask(to, nonce, &Service::new().to_string(), &path, &[method], None))
+    (nonce, client::ask(to, nonce, &Service::new().to_string(), &path, &[method], None, None))
 }
 
 /// Comes to A1, and falls silent when it has said the first message: what it gets is not even read.

@@ -13,20 +13,43 @@ use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::fmt;
 use std::mem::ManuallyDrop;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Up to here a copy costs less than lending and giving back.
 const MOST_COPIED: usize = 4 << 10;
 
-/// What is to be given back.
-static FINISHED: Mutex<Vec<View>> = Mutex::new(Vec::new());
+/// What is to be given back; null: nothing yet, in this process.
+static FINISHED: AtomicPtr<Mutex<Vec<View>>> = AtomicPtr::new(ptr::null_mut());
 /// Whether there is something, so that a look costs nothing.
 static HAS_FINISHED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     /// Whether this thread is about to have the interpreter again, and will give back what it finds.
     static RETURNS: Cell<bool> = const { Cell::new(false) };
+}
+
+fn finished() -> MutexGuard<'static, Vec<View>> {
+    let mut known = FINISHED.load(Ordering::Acquire);
+    if known.is_null() {
+        let fresh = Box::into_raw(Box::default());
+        known = match FINISHED.compare_exchange(known, fresh, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => fresh,
+            Err(other) => {
+                // SAFETY: made above, and nobody has seen it.
+                drop(unsafe { Box::from_raw(fresh) });
+                other
+            }
+        };
+    }
+    // SAFETY: what was stored there is never freed.
+    unsafe { &*known }.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A child made by `fork` begins with nothing to give back: a thread of its parent's may have had the lock.
+pub(crate) fn begin_in_child() {
+    FINISHED.store(ptr::null_mut(), Ordering::Release);
 }
 
 /// A view of the bytes of an object, in one piece; dropped by whoever has the interpreter.
@@ -111,11 +134,11 @@ impl Drop for Lent {
             std::mem::forget(buffer);
             return;
         }
-        FINISHED.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
+        finished().push(buffer);
         if !HAS_FINISHED.swap(true, Ordering::AcqRel) && !RETURNS.get() {
             // SAFETY: the function fits the call, and needs no argument. If there is no room for it, the next call of ours
             // does the same.
-            unsafe { ffi::Py_AddPendingCall(Some(on_pending), std::ptr::null_mut()) };
+            unsafe { ffi::Py_AddPendingCall(Some(on_pending), ptr::null_mut()) };
         }
     }
 }
@@ -141,7 +164,7 @@ extern "C" fn on_pending(_: *mut c_void) -> c_int {
 /// Gives back what the library has finished with.
 pub(crate) fn give_back(_: Python<'_>) {
     if HAS_FINISHED.load(Ordering::Acquire) && HAS_FINISHED.swap(false, Ordering::AcqRel) {
-        let finished = std::mem::take(&mut *FINISHED.lock().unwrap_or_else(PoisonError::into_inner));
+        let finished = std::mem::take(&mut *finished());
         drop(finished);
     }
 }
@@ -163,7 +186,7 @@ pub(crate) fn message(object: &Bound<'_, PyAny>) -> PyResult<Message> {
             // SAFETY: the buffer has so many bytes, and this thread has the interpreter, so nobody changes its size; the
             // vector has room for them.
             unsafe {
-                std::ptr::copy_nonoverlapping(base, copy.as_mut_ptr(), len);
+                ptr::copy_nonoverlapping(base, copy.as_mut_ptr(), len);
                 copy.set_len(len);
             }
         }

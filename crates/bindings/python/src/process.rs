@@ -4,7 +4,7 @@
 //! locks may be held there for ever. Always true: in a child nothing of the library is used, or dropped, that was made before
 //! it was forked; whoever tries is told.
 
-use crate::errors;
+use crate::{buffer, errors};
 use pyo3::prelude::*;
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,6 +14,7 @@ static FORKS: AtomicU32 = AtomicU32::new(0);
 
 extern "C" fn in_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
+    buffer::begin_in_child();
 }
 
 /// Counts forks from now on.

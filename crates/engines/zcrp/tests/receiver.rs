@@ -608,6 +608,8 @@ fn closing_repeats_the_newest_acknowledgement_twice_and_answers_duplicates_meanw
     assert!(
         events.iter().any(received(1, Err(Failure::Closed))) && events.iter().any(received(2, Err(Failure::Closed)))
     );
+    let failed = half.rx().counters().messages_failed;
+    assert_eq!(failed, 1, "a buffer that nothing had come for is no message");
     assert_eq!(half.take(), core::slice::from_ref(&newest), "the whole of it");
     half.millis(19);
     assert!(half.take().is_empty());

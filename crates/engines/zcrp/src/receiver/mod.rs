@@ -167,8 +167,9 @@ impl Receiver {
         for (index, message) in self.messages.iter_mut().enumerate() {
             if message.state != State::Complete {
                 let number = self.base + index as u64;
+                // A buffer that nothing has come for is no message.
+                self.counters.messages_failed += u64::from(message.state == State::Begun);
                 message.state = State::Failed;
-                self.counters.messages_failed += 1;
                 self.events.push_back(Event::Received { number, buffer: message.buffer, result: Err(failure) });
             }
         }

@@ -123,7 +123,7 @@ impl core::fmt::Display for Failure {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
             Self::Refused => "the receiver refused the frame: it has no room for it, or takes it for an old one",
-            Self::PeerGone => "the receiver has not answered for too long; it may be gone",
+            Self::PeerGone => "the peer has not answered for too long; it may be gone",
             Self::Protocol => "the receiver answered what cannot be: it has lost the frame, or is not our receiver",
             Self::Breach => "the receiver reports losses that the frame's contract does not allow",
             Self::Late => "the frame could not be delivered within its contract before its time was over",

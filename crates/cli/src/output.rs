@@ -32,6 +32,10 @@ pub(crate) struct Output {
     pub(crate) verbose: bool,
 }
 
+fn failure(text: &str, exit: u8) -> serde_json::Value {
+    serde_json::json!({ "error": text, "exit": exit })
+}
+
 impl Output {
     pub(crate) fn new(json: bool, verbose: bool) -> Self {
         Self { json, verbose }
@@ -93,7 +97,7 @@ impl Output {
         }
         match sender {
             _ if self.json => {
-                let mut object = serde_json::json!({ "error": error.message, "exit": error.exit as u8 });
+                let mut object = failure(&error.message, error.exit as u8);
                 if let Some(sender) = sender {
                     object["sender"] = sender.into();
                 }
@@ -101,6 +105,15 @@ impl Output {
             }
             Some(sender) => self.warn(format_args!("sender {sender}: {error}")),
             None => self.warn(error),
+        }
+    }
+
+    /// The last line of a command that ends with a code that is not its own.
+    pub(crate) fn ends_with(&self, exit: u8, text: impl fmt::Display) {
+        if self.json {
+            let _ = writeln!(io::stderr(), "{}", failure(&text.to_string(), exit));
+        } else {
+            self.warn(text);
         }
     }
 }

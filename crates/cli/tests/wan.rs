@@ -292,6 +292,14 @@ fn what_makes_no_sense_is_refused_with_a_reason() {
 }
 
 #[test]
+fn a_command_that_is_not_there_ends_as_in_a_shell() {
+    let output = pinnace(&["--json", "wan", "--rtt", "1ms", "--", "no-such-command"]);
+    let said = object(&output.stderr);
+    assert_eq!((output.status.code(), &said["exit"]), (Some(127), &127.into()), "{said}");
+    assert_eq!(said["error"], "no-such-command: command not found");
+}
+
+#[test]
 fn others_than_root_are_told_what_to_do() {
     let mut command = Command::new(PINNACE);
     if geteuid().is_root() {

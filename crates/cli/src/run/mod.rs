@@ -74,19 +74,20 @@ const NOT_FOUND: u8 = 127;
 
 /// Says that there is no such command, and how a shell would end then; `None` if there is one.
 pub(crate) fn missing(name: &OsStr, output: &Output) -> Option<ExitCode> {
-    let trouble = program::exists(name).err()?;
-    output.warn(&trouble);
-    Some(ExitCode::from(if trouble.is_absence() { NOT_FOUND } else { NOT_EXECUTABLE }))
+    program::exists(name).err().map(|trouble| as_a_shell(&trouble, output))
+}
+
+fn as_a_shell(trouble: &program::Trouble, output: &Output) -> ExitCode {
+    let exit = if trouble.is_absence() { NOT_FOUND } else { NOT_EXECUTABLE };
+    output.ends_with(exit, trouble);
+    exit.into()
 }
 
 pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode, Error> {
     let library = library::find()?;
     let program = match program::find(&args.command[0]) {
         Ok(program) => program,
-        Err(trouble) => {
-            output.warn(&trouble);
-            return Ok(ExitCode::from(if trouble.is_absence() { NOT_FOUND } else { NOT_EXECUTABLE }));
-        }
+        Err(trouble) => return Ok(as_a_shell(&trouble, output)),
     };
     let companion =
         if args.same_host_only { None } else { Some(companion::Companion::start(&args.contract, output.verbose)?) };

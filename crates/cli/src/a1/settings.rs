@@ -153,8 +153,13 @@ impl Transport {
 
     /// An error of a socket that talks with `peer`, in the user's words. `listener` is what should run there.
     pub(crate) fn error(&self, peer: &str, listener: &str, error: pinnace::Error) -> Error {
+        self.error_within(self.timeout, peer, listener, error)
+    }
+
+    /// The same, of a call that had so long for an answer.
+    pub(crate) fn error_within(&self, within: Duration, peer: &str, listener: &str, error: pinnace::Error) -> Error {
         use a1::{Failure, Refused, RejectCode};
-        let seconds = self.timeout.as_secs_f32();
+        let seconds = within.as_secs_f32();
         match error {
             pinnace::Error::ConnectionFailed(Failure::TimedOut) | pinnace::Error::Timeout => Error::peer_gone(format!(
                 "no answer from {peer} within {seconds} s: is `pinnace {listener}` running there, and does UDP reach it?"

@@ -13,8 +13,12 @@ use std::time::{Duration, Instant};
 
 /// Between two tries.
 const PAUSE: Duration = Duration::from_secs(1);
-/// For the answer to a try.
+/// For the answer to a try, at most.
 const TRY: Duration = Duration::from_secs(3);
+
+fn patience(transport: &Transport) -> Duration {
+    TRY.min(transport.timeout)
+}
 
 /// Where a sink stands.
 enum State {
@@ -38,6 +42,8 @@ struct Target {
     was_here: bool,
     /// It has answered, and not let us in.
     is_refused: bool,
+    /// It has not answered the last try.
+    is_silent: bool,
     /// Blocks that were sent to it again, and messages that were left out for it, before its last connection.
     before: (u64, u64),
 }
@@ -97,6 +103,7 @@ impl Targets {
                     exit: Exit::PeerGone,
                     was_here: false,
                     is_refused: false,
+                    is_silent: false,
                     before: (0, 0),
                 }
             })
@@ -119,9 +126,10 @@ impl Targets {
             }
             target.state = State::Tried;
             let (socket, address, qos, tell) = (self.socket.clone(), target.address, self.qos, self.tell.clone());
+            let patience = patience(&self.transport);
             let begun = std::thread::Builder::new().spawn(move || {
                 // Whoever casts may be done.
-                let _ = tell.send((index, socket.add_sink_timeout(address, qos, TRY)));
+                let _ = tell.send((index, socket.add_sink_timeout(address, qos, patience)));
             });
             if let Err(error) = begun {
                 let _ = self
@@ -133,14 +141,14 @@ impl Targets {
 
     /// What has happened since the last look; never waits.
     pub(super) fn look(&mut self) -> Vec<News> {
-        let mut news = Vec::new();
+        let (mut news, patience) = (Vec::new(), patience(&self.transport));
         while let Ok((index, found)) = self.told.try_recv() {
             let Some(target) = self.all.get_mut(index) else { continue };
             let name = target.name.clone();
             match found {
                 Ok(sink) => {
                     target.state = State::Here(Box::new(sink));
-                    (target.told, target.was_here) = (None, true);
+                    (target.told, target.was_here, target.is_silent) = (None, true, false);
                     news.push(News { event: "sink", to: name, state: "here", why: None });
                 }
                 Err(error) => {
@@ -148,8 +156,10 @@ impl Targets {
                         error,
                         pinnace::Error::ConnectionFailed(Failure::Refused { .. }) | pinnace::Error::CallRefused(_)
                     );
+                    target.is_silent =
+                        matches!(error, pinnace::Error::ConnectionFailed(Failure::TimedOut) | pinnace::Error::Timeout);
                     target.state = State::Absent(Some(Instant::now() + PAUSE));
-                    let Error { exit, message: why } = self.transport.error(&name, "tune", error);
+                    let Error { exit, message: why } = self.transport.error_within(patience, &name, "tune", error);
                     target.exit = exit;
                     if target.told.as_ref() != Some(&why) {
                         target.told = Some(why.clone());
@@ -195,9 +205,14 @@ impl Targets {
 
     /// Why the first that is missing is.
     pub(super) fn why(&self) -> Error {
-        let told = self.all.iter().find_map(|target| Some(Error::new(target.exit, target.told.clone()?)));
+        let silent = |name: &str| self.transport.error(name, "tune", pinnace::Error::Timeout);
+        let why = |target: &Target| match &target.told {
+            // It was tried as long as there was time.
+            Some(_) if target.is_silent => Some(silent(&target.name)),
+            told => Some(Error::new(target.exit, told.clone()?)),
+        };
         let name = self.all.first().map_or("the sink", |target| target.name.as_str());
-        told.unwrap_or_else(|| self.transport.error(name, "tune", pinnace::Error::Timeout))
+        self.all.iter().find_map(why).unwrap_or_else(|| silent(name))
     }
 
     /// Ends all of them, within `linger`, and says how.

@@ -617,6 +617,37 @@ fn what_goes_after_a_withdrawal_takes_the_place_of_what_nobody_has_asked_for() {
 }
 
 #[test]
+fn what_was_requested_and_has_not_begun_is_withdrawn_and_its_buffer_is_for_the_next() {
+    //= Z-3 test
+    let config = Config { window_units: 2, ..config() };
+    let mut half = Half::sender(&config);
+    for size in [10, 20, 30, 40] {
+        half.send(&bytes(size));
+    }
+    half.take();
+    // The first goes, the second is announced by it and goes as well; the window is full then, and the third announced.
+    half.feed(&request(&[(0, 100), (1, 100), (2, 100), (3, 100)]));
+    let units = units(&mut half);
+    assert_eq!(names(&units), [(0, 0), (1, 0)]);
+    let now = half.now;
+    half.call(|engine| engine.sender_mut().unwrap().withdraw(now));
+    let events = half.take_events();
+    let begun = if units[1].next.is_some() { 3 } else { 2 };
+    assert_eq!(events.len(), 4 - begun, "{events:?}");
+    assert!((begun..4).all(|number| events.iter().any(sent(number as u64, Err(Failure::Closed)))));
+    let number = half.send(&bytes(5));
+    assert_eq!(number, begun as u64);
+    let first = units[0].sequence;
+    half.feed(&ack(true, &[first, first.wrapping_add(2)]));
+    let later = self::units(&mut half);
+    let last = later.last().expect("what was sent instead");
+    assert_eq!((u64::from(last.message), last.length, last.next), (number, 5, None), "without another request");
+    half.feed(&ack(true, &[first, first.wrapping_add(4)]));
+    let ends = half.take_events();
+    assert!((0..=number).all(|number| ends.iter().any(sent(number, Ok(())))), "{ends:?}");
+}
+
+#[test]
 fn messages_under_way_are_bounded() {
     //= Z-17 test
     let mut half = Half::sender(&Config { max_messages: 2, ..config() });

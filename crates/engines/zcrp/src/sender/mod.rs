@@ -205,16 +205,28 @@ impl Sender {
         self.fail_all(Failure::Closed);
     }
 
-    /// Takes back what was queued last and no request has named: it fails, and what is sent next has its numbers, so that
-    /// it travels in its place.
+    /// Takes back what was queued last and has not begun to travel: it fails, and what is sent next has its numbers, and the
+    /// receiver's buffers for them, so that it travels in its place.
     //= Z-3
     pub fn withdraw(&mut self, now: Time) {
-        while let Some(message) = self.messages.pop_back_if(|message| message.state == State::Waiting) {
+        let (fragment, mut requested) = (self.fragment, Vec::new());
+        while let Some(message) = self.messages.pop_back_if(|message| !message.has_begun()) {
             let (number, buffer) = (self.next_number(), message.buffer);
-            self.waiting -= 1;
+            match message.capacity {
+                None => self.waiting -= 1,
+                Some(capacity) => {
+                    self.ready_bytes -= message.unsent_bytes(fragment);
+                    requested.push((number, capacity));
+                }
+            }
             self.counters.messages_failed += 1;
             self.events.push_back(Event::Sent { number, buffer, result: Err(Failure::Closed) });
         }
+        let next = self.next_number();
+        self.ready.retain(|number| *number < next);
+        // Those further on are requested again.
+        requested.retain(|(number, _)| *number < next + Config::REQUESTS_AHEAD);
+        requested.into_iter().for_each(|(number, capacity)| self.early.insert(number, capacity));
         self.update_liveness(now);
     }
 

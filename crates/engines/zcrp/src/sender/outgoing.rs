@@ -26,6 +26,8 @@ pub(super) struct Outgoing {
     /// The first unit that has never been sent.
     pub(super) next_unit: u32,
     pub(super) state: State,
+    /// What the buffer has room for that was requested for it (Z-3).
+    pub(super) capacity: Option<u32>,
     acked: IntervalSet,
 }
 
@@ -33,17 +35,23 @@ impl Outgoing {
     //= Z-5
     pub(super) fn new(buffer: BufferId, size: u32, fragment: u32) -> Self {
         let units = size.div_ceil(fragment).max(1);
-        Self { buffer, size, units, next_unit: 0, state: State::Waiting, acked: IntervalSet::new() }
+        Self { buffer, size, units, next_unit: 0, state: State::Waiting, capacity: None, acked: IntervalSet::new() }
     }
 
     /// A request has named it.
     pub(super) fn request(&mut self, capacity: u32) {
+        self.capacity = Some(capacity);
         if self.size > capacity {
             self.units = 1;
             self.state = State::Refusing;
         } else {
             self.state = State::Sending;
         }
+    }
+
+    /// Whether a unit of it has been sent, or announced.
+    pub(super) fn has_begun(&self) -> bool {
+        self.next_unit > 0
     }
 
     /// Whether `unit` still has to arrive.

@@ -7,7 +7,6 @@ use crate::{buffer, errors};
 use pinnace::Error;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
@@ -54,7 +53,7 @@ impl Wake for Unpark {
 
 /// Waits for a future without the interpreter. It is dropped if a signal is an exception.
 pub(crate) fn future<R: Send>(py: Python<'_>, future: impl Future<Output = Result<R, Error>> + Send) -> PyResult<R> {
-    let mut future = pin!(future);
+    let mut future = Box::pin(future);
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     loop {
         let polled = buffer::detached(py, || {
@@ -66,7 +65,13 @@ pub(crate) fn future<R: Send>(py: Python<'_>, future: impl Future<Output = Resul
         });
         match polled {
             Poll::Ready(result) => return result.map_err(|error| errors::raise(py, &error)),
-            Poll::Pending => py.check_signals()?,
+            Poll::Pending => {
+                if let Err(signal) = py.check_signals() {
+                    // What it has come to meanwhile may take its time to go.
+                    buffer::detached(py, || drop(future));
+                    return Err(signal);
+                }
+            }
         }
     }
 }

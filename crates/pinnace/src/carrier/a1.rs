@@ -6,7 +6,7 @@
 use super::again::Again;
 use super::alarm::{Alarm, within};
 use super::silence::{SILENCE, Silence};
-use super::{Carry, Received, ReceivedInto, Sending, Special, left, place};
+use super::{Carry, Received, ReceivedInto, Sending, Special, at_most, left, place};
 use crate::a1::{Connection, Full, Qos, Refused, Socket, Status, WINDOW_LIMIT, raw, reliable};
 use crate::endpoint::ConnectionError;
 use crate::rendezvous::{Control, Kind};
@@ -155,12 +155,12 @@ impl A1 {
     }
 
     /// OPEN was said: says it again until there is an answer, a few times, if nothing else repeats it.
-    pub(crate) fn await_answer(&self, open: &Control) {
+    pub(crate) fn await_answer(&self, open: &Control, deadline: Option<Instant>) {
         for wait in ANSWERS {
             if !self.is_raw() {
                 return;
             }
-            match self.connection.recv_timeout(Duration::from_millis(wait)) {
+            match self.connection.recv_timeout(at_most(Duration::from_millis(wait), deadline)) {
                 Err(Error::Timeout) => drop(self.connection.send(open.encode(), Full::Report)),
                 // Whoever receives finds out.
                 Err(_) => return,

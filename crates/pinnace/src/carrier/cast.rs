@@ -7,7 +7,7 @@
 //= A-15
 
 use super::a1::ANSWERS;
-use super::{Carry, Received, ReceivedInto, Sending, Special, left, most_of, qos_of};
+use super::{Carry, Received, ReceivedInto, Sending, Special, at_most, left, most_of, qos_of};
 use crate::a1::{Failure, Full, Qos, Refused, Sink, Socket};
 use crate::endpoint::{ConnectionError, ReceiverState, ReceiverStatus};
 use crate::rendezvous::{Control, Invitation, Kind};
@@ -98,13 +98,14 @@ impl Cast {
     }
 
     /// Those who have accepted are told who this is; messages that are sent from now on are for them, too.
-    pub(crate) fn open(&self, new: Vec<(SocketAddr, Sink)>) -> Result<(), Error> {
-        let until = Instant::now() + OPENING;
-        let sent = self.socket.send_timeout(self.invitation.open().encode(), OPENING);
+    pub(crate) fn open(&self, new: Vec<(SocketAddr, Sink)>, deadline: Option<Instant>) -> Result<(), Error> {
+        let patience = at_most(OPENING, deadline);
+        let until = Instant::now() + patience;
+        let sent = self.socket.send_timeout(self.invitation.open().encode(), patience);
         let told = match sent.map_err(|unsent| unsent.error) {
             Ok(()) if self.invitation.qos().has_retransmission => has_all_arrived(&new, until),
             Ok(()) => {
-                self.await_answers(&new);
+                self.await_answers(&new, deadline);
                 has_all_arrived(&new, Instant::now())
             }
             Err(error) => Err((new.first().map(|(address, _)| *address), error)),
@@ -128,10 +129,10 @@ impl Cast {
 
     /// Without retransmission nobody acknowledges OPEN but the receivers themselves: it is said again until they do, a few
     /// times.
-    fn await_answers(&self, new: &[(SocketAddr, Sink)]) {
+    fn await_answers(&self, new: &[(SocketAddr, Sink)], deadline: Option<Instant>) {
         let mut silent: Vec<&Sink> = new.iter().map(|(_, sink)| sink).collect();
         for wait in ANSWERS {
-            let until = Instant::now() + Duration::from_millis(wait);
+            let until = Instant::now() + at_most(Duration::from_millis(wait), deadline);
             let wait = || until.saturating_duration_since(Instant::now());
             silent.retain(|sink| matches!(sink.recv_timeout(wait()), Err(Error::Timeout)));
             if silent.is_empty() {

@@ -340,3 +340,8 @@ fn looks_ahead(waiting: &VecDeque<Received>) -> bool {
 fn left(deadline: Option<Instant>) -> Option<Duration> {
     deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
 }
+
+/// What is left of `most` until the deadline.
+pub(crate) fn at_most(most: Duration, deadline: Option<Instant>) -> Duration {
+    deadline.map_or(most, |deadline| most.min(deadline.saturating_duration_since(Instant::now())))
+}

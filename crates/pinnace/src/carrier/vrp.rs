@@ -368,7 +368,8 @@ impl Vrp {
                 return Ok(());
             }
             if left(deadline).is_some_and(|left| left < REFUSED) {
-                return self.told(Some(Losses { frames: 1, failure: Failure::Refused }));
+                // There may be room for it later.
+                return Err(Error::Timeout);
             }
             std::thread::sleep(REFUSED);
         }
@@ -642,6 +643,7 @@ impl Carry for Vrp {
         // What is lost makes it no end in order, of which the peer is told when the connection goes.
         self.told(out.take_untold())?;
         self.say_end(deadline)?;
+        self.check_own()?;
         self.arrived()
     }
 
@@ -671,6 +673,7 @@ impl Carry for Vrp {
         self.flush_out_async(out).await?;
         self.told(out.take_untold())?;
         self.say_end_async().await?;
+        self.check_own()?;
         self.arrived()
     }
 }

@@ -217,7 +217,10 @@ impl Zcrp {
 
     /// Sends a word of the connection's own.
     pub(crate) fn open(&self, control: &Control) -> Result<crate::zcrp::Sending, Error> {
-        let _turn = self.sending();
+        let phase = self.sending();
+        if *phase == Phase::GivenUp {
+            return Err(ConnectionError::Closed.into());
+        }
         self.sender.send(Message::from_vec(control.encode())).map_err(|unsent| unsent.error)
     }
 
@@ -421,15 +424,13 @@ impl Carry for Zcrp {
     }
 
     fn abort(&self, deadline: Instant) {
-        let told = {
-            let mut phase = self.sending();
-            if std::mem::replace(&mut *phase, Phase::GivenUp) == Phase::GivenUp {
-                return;
-            }
-            // The peer hears of it behind what it has buffers for, and not behind all that was queued.
-            self.sender.withdraw();
-            self.sender.send(Message::from_vec(Control::new(Kind::Abort, self.nonce).encode()))
-        };
+        if std::mem::replace(&mut *self.sending(), Phase::GivenUp) == Phase::GivenUp {
+            return;
+        }
+        // Nobody else sends from now on. With no lock held: a task that finds out here what has failed may look at this, too.
+        self.sender.withdraw();
+        // The peer hears of it behind what has begun to travel, and not behind all that was queued.
+        let told = self.sender.send(Message::from_vec(Control::new(Kind::Abort, self.nonce).encode()));
         if told.is_ok() {
             let (flush, counters) = (|until| self.sender.flush_until(until), || self.sender.counters());
             last_words(deadline, flush, || counters().unreachable_reports, || counters().acknowledgements_received);

@@ -100,6 +100,12 @@ impl Ending {
         })
     }
 
+    /// The end cannot be told in order any more; whoever closes is told why.
+    fn fails(&self, error: Error) {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        self.has_failed.store(true, Ordering::Relaxed);
+    }
+
     /// Takes care that the end is told behind what was sent, as long as the connection is there.
     fn see_to(self: &Arc<Self>, carrier: &Arc<Carrier>) {
         if self.is_known() || self.is_seen_to.swap(true, Ordering::Relaxed) {
@@ -117,10 +123,7 @@ impl Ending {
                 match carrier.close(Some(Instant::now() + LOOK)) {
                     Ok(()) => ending.has_ended.store(true, Ordering::Relaxed),
                     Err(Error::Timeout) => {}
-                    Err(error) => {
-                        *ending.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-                        ending.has_failed.store(true, Ordering::Relaxed);
-                    }
+                    Err(error) => ending.fails(error),
                 }
             }
         });
@@ -689,7 +692,10 @@ impl Connection {
     fn abort_until(&self, deadline: Instant) {
         self.is_closed.store(true, Ordering::Relaxed);
         // Also while somebody waits for what he sent to arrive; but not where all has, both ways.
-        let has_sent_all = self.ending.has_ended.swap(true, Ordering::Relaxed);
+        let has_sent_all = self.ending.has_ended.load(Ordering::Relaxed);
+        if !has_sent_all {
+            self.ending.fails(ConnectionError::Closed.into());
+        }
         let has_received_all =
             self.current().direction == Direction::OneWay || self.has_received_end.load(Ordering::Relaxed);
         let is_over = self.is_broken_off.load(Ordering::Relaxed) || (has_sent_all && has_received_all);

@@ -122,8 +122,10 @@ impl Endpoint {
     pub fn connect(&self, peer: &str, service: &Service) -> Result<Connection, Error> {
         let (authority, service) = target(peer, service)?;
         let mut result = Err(no_address(&authority));
-        for address in resolve(authority.as_str(), &authority)? {
-            result = client::connect(address, &service, &self.inner.options);
+        let addresses = resolve(authority.as_str(), &authority)?;
+        let deadline = self.inner.options.connect_deadline();
+        for address in addresses {
+            result = client::connect(address, &service, &self.inner.options, deadline);
             if result.is_ok() {
                 break;
             }

@@ -30,7 +30,7 @@ pub struct EndpointOptions {
     /// When a silent peer counts as gone. Whoever sends to it has an error after this time, and whoever receives from it
     /// after this time and at most four seconds more.
     pub peer_timeout: Duration,
-    /// How long a call that connects to one address may take, or to several at once; the resolving of names is not counted. `None`:
+    /// How long a call that connects may take; the resolving of names is not counted. `None`:
     /// as long as it takes, which is some 7 seconds where nobody answers. Over a path that loses much, or is slow, a short time
     /// is too short.
     pub connect_timeout: Option<Duration>,

@@ -6,7 +6,9 @@ use super::natives::is_duplex;
 use super::socket::{Heard, Socket};
 use super::wire::{Answer, Control, Hello, Kind, MOST_SERVICE, MOST_TEXT, Status, VERSION};
 use super::{class_number, host, method, number};
-use crate::carrier::{A1, Carrier, Carry, Framed, Sending, Vrp, Ways, Xtp, Zcrp, most_of, patient, programmed, qos_of};
+use crate::carrier::{
+    A1, Carrier, Carry, Framed, Sending, Vrp, Ways, Xtp, Zcrp, at_most, most_of, patient, programmed, qos_of,
+};
 use crate::endpoint::{Connection, ConnectionError, EndpointOptions, Parts};
 use crate::network::{canonical, route, with_port};
 use crate::service::{Method, Mode, Path, PathClass, Receivers, Selection, Service, choose};
@@ -60,7 +62,12 @@ impl Told {
 }
 
 /// Connects to one address.
-pub(crate) fn connect(to: SocketAddr, service: &Service, options: &EndpointOptions) -> Result<Connection, Error> {
+pub(crate) fn connect(
+    to: SocketAddr,
+    service: &Service,
+    options: &EndpointOptions,
+    deadline: Option<Instant>,
+) -> Result<Connection, Error> {
     let to = canonical(to);
     let told = Told::of(service);
     if told.hello.len() > MOST_TEXT {
@@ -72,7 +79,6 @@ pub(crate) fn connect(to: SocketAddr, service: &Service, options: &EndpointOptio
         return Err(ConnectionError::Unsuited(why.to_owned()).into());
     }
     let path = Path::of_service(service, Some(to)).map_err(|error| Error::io(format!("cannot reach {to}"), error))?;
-    let deadline = options.connect_deadline();
     let mut selection = options.selection.clone();
     let mut tried: Vec<(Method, String)> = Vec::new();
     loop {
@@ -101,7 +107,11 @@ pub(crate) fn connect(to: SocketAddr, service: &Service, options: &EndpointOptio
                 return Ok(Connection::new(carrier, parts));
             }
             Err(error) => {
-                tried.push((method, error.to_string()));
+                let why = match error {
+                    Error::Timeout => "it does not answer the first message in time".to_owned(),
+                    error => error.to_string(),
+                };
+                tried.push((method, why));
                 selection.excluded.push(method);
             }
         }
@@ -124,11 +134,6 @@ pub(super) fn wanted(
 pub(super) fn random() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     getrandom::u64().unwrap_or_else(|_| RandomState::new().hash_one(Instant::now()))
-}
-
-/// What is left of `most` until the deadline.
-pub(super) fn at_most(most: Duration, deadline: Option<Instant>) -> Duration {
-    deadline.map_or(most, |deadline| most.min(deadline.saturating_duration_since(Instant::now())))
 }
 
 /// Agrees on a method, and where it is.
@@ -198,13 +203,15 @@ fn exchange(socket: &mut Socket, to: SocketAddr, hello: &Hello, deadline: Option
             break;
         }
     }
+    let is_cut = deadline.is_some_and(|deadline| deadline <= Instant::now());
     let hint = if unreachable {
         "nothing is bound to that port; is it the port of a Pinnace endpoint, and does it run?"
     } else {
         "check the address, that an endpoint listens there (`pinnace listen`; a listener of zcrp, vrp, xtp, qmp or a1 alone \
          has no rendezvous), and that no firewall is between"
     };
-    Err(ConnectionError::NoAnswer { peer: to.to_string(), hint: hint.to_owned() }.into())
+    let cut = if is_cut { "not in the time that there was; " } else { "" };
+    Err(ConnectionError::NoAnswer { peer: to.to_string(), hint: format!("{cut}{hint}") }.into())
 }
 
 /// Connects by the method, and says who we are.
@@ -281,10 +288,15 @@ fn open(
     };
     match sending.wait_timeout(at_most(OPENING, deadline)) {
         Progress::Ended(result) => drop(result?),
-        Progress::UnderWay(_) => return Err(Error::Timeout),
+        Progress::UnderWay(sending) => {
+            drop(sending);
+            // Not in order, for which it would be waited.
+            carrier.abort(Instant::now());
+            return Err(Error::Timeout);
+        }
     }
     if let Carrier::A1(carrier) = &carrier {
-        carrier.await_answer(&control);
+        carrier.await_answer(&control, deadline);
     }
     Ok(carrier)
 }

@@ -5,15 +5,16 @@
 //! nonce.
 //= A-15
 
-use super::client::{ACCEPTING, Told, ask, at_most, random, wanted};
+use super::client::{ACCEPTING, Told, ask, random, wanted};
 use super::wire::{Control, Kind, MOST_TEXT};
 use crate::a1::{self, Qos, Sink, Socket};
-use crate::carrier::{Carrier, Cast, qos_to_many};
+use crate::carrier::{Carrier, Cast, at_most, qos_to_many};
 use crate::endpoint::{Connection, ConnectionError, EndpointOptions, Parts};
 use crate::network::{host_of, route};
 use crate::service::{Method, Path, PathClass, Receivers, Service};
 use crate::{Error, service};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Instant;
 
 /// Receivers that are asked at the same time.
 const AT_ONCE: usize = 32;
@@ -69,7 +70,7 @@ pub(crate) fn connect_all(
     let qos = qos_to_many(service);
     let invitation = Invitation { service: service.clone(), told, nonce: random(), qos, options: options.clone() };
     let cast = Cast::new(socket(peers, service, &path, options)?, invitation);
-    invite_all(&cast, peers)?;
+    invite_all(&cast, peers, options.connect_deadline())?;
     let selection = options.selection.clone();
     let parts = Parts { method, service: service.clone(), path, peer: first, selection };
     Ok(Connection::new(Carrier::Cast(Box::new(cast)), parts))
@@ -129,11 +130,11 @@ pub(crate) fn add(cast: &Cast, peer: SocketAddr) -> Result<(), Error> {
             format!("the receivers are reached from {ours}, and {peer} from {local}: connect to all of them anew");
         return Err(ConnectionError::Unsuited(why).into());
     }
-    invite_all(cast, &[peer])
+    invite_all(cast, &[peer], options.connect_deadline())
 }
 
 /// All of them accept, or none is a receiver.
-fn invite_all(cast: &Cast, peers: &[SocketAddr]) -> Result<(), Error> {
+fn invite_all(cast: &Cast, peers: &[SocketAddr], deadline: Option<Instant>) -> Result<(), Error> {
     let _turn = cast.invites();
     for (at, peer) in peers.iter().enumerate() {
         if cast.has(*peer) || peers[..at].contains(peer) {
@@ -148,7 +149,7 @@ fn invite_all(cast: &Cast, peers: &[SocketAddr]) -> Result<(), Error> {
                 let peer = *peer;
                 std::thread::Builder::new()
                     .name("pinnace-invite".into())
-                    .spawn_scoped(scope, move || invite(cast, peer))
+                    .spawn_scoped(scope, move || invite(cast, peer, deadline))
             };
             let threads: Vec<_> = some.iter().map(begin).collect();
             let join = |thread: std::io::Result<std::thread::ScopedJoinHandle<'_, _>>| match thread {
@@ -168,15 +169,14 @@ fn invite_all(cast: &Cast, peers: &[SocketAddr]) -> Result<(), Error> {
             return Err(error);
         }
     }
-    cast.open(sinks)
+    cast.open(sinks, deadline)
 }
 
 /// Asks one of them, and connects to where it says.
-fn invite(cast: &Cast, peer: SocketAddr) -> Result<Sink, Error> {
+fn invite(cast: &Cast, peer: SocketAddr, deadline: Option<Instant>) -> Result<Sink, Error> {
     let Invitation { service, told, nonce, qos, options } = cast.invitation();
     let path =
         Path::of_service(service, Some(peer)).map_err(|error| Error::io(format!("cannot reach {peer}"), error))?;
-    let deadline = options.connect_deadline();
     let agreed = ask(peer, *nonce, &told.hello, &path, &[Method::A1], options.next_fault().as_ref(), deadline)?;
     cast.socket().add_sink_timeout(agreed.to, *qos, at_most(ACCEPTING, deadline)).map_err(|error| {
         let tried = vec![(Method::A1, error.to_string())];

@@ -21,7 +21,7 @@ fn message(number: u32, len: usize) -> Vec<u8> {
 }
 
 /// Sends until there is no room any more. Returns how many, and what says when the last has arrived.
-fn fill(from: &Connection, len: usize) -> (u32, Delivery) {
+pub(crate) fn fill(from: &Connection, len: usize) -> (u32, Delivery) {
     let (mut sent, mut last, mut since, mut pause) = (0, None, Instant::now(), Duration::ZERO);
     while since.elapsed() < STILL + LONGEST.min(pause * PAUSES) {
         match from.try_send(message(sent, len)) {
@@ -212,6 +212,7 @@ pub(crate) fn is_broken_off_here<T>(pair: impl Fn() -> (Connection, Connection, 
             assert!(waiting.join().unwrap().is_err(), "{how}: something is lost");
             assert!(begun.elapsed() < Duration::from_secs(3), "{how}: {:?}", begun.elapsed());
         });
+        assert!(client.close(LONG).is_err(), "{how}: not everything has arrived");
         // The peer receives what had come, and then no end in order.
         let error = loop {
             match server.recv_timeout(LONG) {

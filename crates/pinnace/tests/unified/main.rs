@@ -6,6 +6,9 @@ mod body;
 mod choices;
 mod errors;
 mod full;
+#[allow(dead_code, reason = "shared with other tests")]
+#[path = "../../src/inline.rs"]
+mod inline;
 mod lossy;
 mod multicast;
 mod refused;
@@ -94,6 +97,15 @@ macro_rules! over_every_method {
                         let Pair { client, server, _endpoint } = pair();
                         (client, server, _endpoint)
                     });
+                }
+
+                #[test]
+                fn a_task_may_run_in_the_call_that_breaks_off() {
+                    // What the window of A1 takes has arrived, whether somebody receives it or not.
+                    if $method != Method::A1 {
+                        let Pair { client, server, _endpoint } = pair();
+                        tasks::breaks_off_beside_a_task((client, server, _endpoint));
+                    }
                 }
 
                 #[test]

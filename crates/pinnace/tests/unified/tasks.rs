@@ -95,3 +95,21 @@ fn many_tasks_share_a_thread() {
     }));
     run(tasks, &spawned);
 }
+
+/// Whoever breaks off may run, in that call, a task that waits for what is given up: some executors run tasks where they are woken.
+pub(crate) fn breaks_off_beside_a_task<T>((client, server, _kept): (Connection, Connection, T)) {
+    let _under_way = super::full::fill(&client, 5000);
+    let client = Arc::new(client);
+    let (told, tells) = channel();
+    let (flushing, has_flushed) = (Arc::clone(&client), told.clone());
+    super::inline::run(async move { has_flushed.send(flushing.flush_async().await.is_ok()).unwrap() });
+    let breaking_off = Arc::clone(&client);
+    std::thread::spawn(move || {
+        breaking_off.abort();
+        told.send(false).unwrap();
+    });
+    for _ in 0..2 {
+        assert_eq!(tells.recv_timeout(LONG), Ok(false), "both come to an end, and not everything has arrived");
+    }
+    drop(server);
+}

@@ -609,7 +609,7 @@ int pinnace_shutdown(pinnace_connection_t *connection,
 /**
  * Closes a connection whose content is not complete: what was sent and has not arrived is given up, and the peer, who could
  * not know otherwise that something is missing, gets an error (ECONNRESET, ...) behind what has come, and not 0. The handle is
- * gone, as with pinnace_close. May take a fifth of a second.
+ * gone, as with pinnace_close. May take a fifth of a second, and over a slow path two seconds.
  *
  * Returns 0; or -1 if it is none (EBADF) or NULL (EINVAL).
  */

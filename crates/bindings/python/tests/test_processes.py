@@ -13,7 +13,7 @@ from conftest import LONG
 
 
 def in_child(work):
-    """Does the work in a child, which ends as Python programs do, and expects nothing to fail there."""
+    """Does the work in a child, and expects nothing to fail there."""
     child = os.fork()
     if child == 0:
         status = 1

@@ -270,7 +270,7 @@ impl Carry for A1 {
             if self.has_ended.load(Ordering::Relaxed) {
                 return Ok(None);
             }
-            let wait = left(deadline).map_or(SILENCE, |left| left.min(SILENCE));
+            let wait = at_most(SILENCE, deadline);
             let received = match self.connection.recv_timeout(wait) {
                 Err(Error::Timeout) => {
                     let now = Instant::now();

@@ -343,5 +343,5 @@ fn left(deadline: Option<Instant>) -> Option<Duration> {
 
 /// What is left of `most` until the deadline.
 pub(crate) fn at_most(most: Duration, deadline: Option<Instant>) -> Duration {
-    deadline.map_or(most, |deadline| most.min(deadline.saturating_duration_since(Instant::now())))
+    left(deadline).map_or(most, |left| left.min(most))
 }

@@ -9,7 +9,7 @@ use super::room::{self, Bounded};
 use super::silence::SILENCE;
 use super::turn::{Held, Turn};
 use super::{
-    Carry, MOST_AHEAD, Received, ReceivedInto, Sending, Special, farewell, last_words, left, looking, looks_ahead,
+    Carry, MOST_AHEAD, Received, ReceivedInto, Sending, Special, at_most, farewell, last_words, looking, looks_ahead,
     place,
 };
 use crate::endpoint::ConnectionError;
@@ -231,7 +231,7 @@ impl Zcrp {
         }
         while !incoming.has_ended {
             let first = incoming.posted.pop_front().ok_or_else(no_buffers)?;
-            let wait = left(deadline).map_or(SILENCE, |left| left.min(SILENCE));
+            let wait = at_most(SILENCE, deadline);
             match first.wait_timeout(wait) {
                 Progress::Ended(Ok(message)) => {
                     if let Some(received) = self.on_piece(incoming, message)? {

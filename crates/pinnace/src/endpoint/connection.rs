@@ -665,7 +665,7 @@ impl Connection {
     /// Ends the connection at once, in both directions, and not in order: what has not arrived is given up, and the peer,
     /// who could not know otherwise that something is missing, gets an error behind what has come
     /// ([`ConnectionError::BrokenOff`], [`ConnectionError::Lost`], or that of the method). May take a fifth of a second to tell
-    /// it. A connection that is dropped while its thread panics ends so.
+    /// it, and over a slow path two seconds. A connection that is dropped while its thread panics ends so.
     ///
     /// ```
     /// use pinnace::{Endpoint, service::Service};

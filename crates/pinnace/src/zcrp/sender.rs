@@ -138,8 +138,8 @@ impl Sender {
         Ok(())
     }
 
-    /// Takes back what was queued last and the receiver has not asked for: it fails, and what is sent next goes in its place.
-    /// Called once, and by whoever keeps others from sending meanwhile.
+    /// Takes back what was queued last and has not begun to travel: it fails, and what is sent next goes in its place. Called
+    /// once, and by whoever keeps others from sending meanwhile.
     pub(crate) fn withdraw(&self) {
         let withdrawn = self.port.call(|Call { now, engine, .. }| {
             let sender = engine.sender_mut()?;

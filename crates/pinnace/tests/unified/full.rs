@@ -1,7 +1,7 @@
 //! What happens where more is sent than the peer receives: whoever must not wait is told so, and loses nothing.
 
 use pinnace::service::Method;
-use pinnace::{Connection, Delivery, Error};
+use pinnace::{Connection, Delivery, Error, Unsent};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -138,6 +138,23 @@ pub(crate) fn ends_by_itself<T>(pairs: [(Connection, Connection, T); 3]) {
     }
 }
 
+/// Waits in this way for something that will not come: that `last` or all arrives, for room, or for a message.
+fn wait(how: &str, client: &Connection, last: Delivery) -> Result<(), Error> {
+    let of_send = |sent: Result<Delivery, Unsent>| sent.map(drop).map_err(|unsent| unsent.error);
+    match how {
+        "a call" => client.close(LONG),
+        "a task" => pollster::block_on(client.close_async(LONG)),
+        "a flush" => client.flush(),
+        "a send" => of_send(client.send(message(0, 5000))),
+        "a sending task" => of_send(pollster::block_on(client.send_async(message(0, 5000)))),
+        "a delivery" => last.wait().map(drop).map_err(|unsent| unsent.error),
+        "a delivery as a task" => pollster::block_on(last).map(drop).map_err(|unsent| unsent.error),
+        "a recv" => client.recv().map(drop),
+        "a receiving task" => pollster::block_on(client.recv_async()).map(drop),
+        other => panic!("{other} is no way to wait"),
+    }
+}
+
 /// Whoever waits for what it has sent to arrive, or for room to send more, is told at once that the peer has broken off, although nobody receives.
 pub(crate) fn breaks_off<T>(pair: impl Fn() -> (Connection, Connection, T)) {
     for has_ended in [false, true] {
@@ -157,18 +174,7 @@ pub(crate) fn breaks_off<T>(pair: impl Fn() -> (Connection, Connection, T)) {
             let (_, last) = fill(&client, 5000);
             std::thread::scope(|scope| {
                 let client = &client;
-                let waiting = scope.spawn(move || match how {
-                    "a call" => client.close(LONG),
-                    "a task" => pollster::block_on(client.close_async(LONG)),
-                    "a flush" => client.flush(),
-                    "a send" => client.send(message(0, 5000)).map(drop).map_err(|unsent| unsent.error),
-                    "a delivery" => last.wait().map(drop).map_err(|unsent| unsent.error),
-                    "a delivery as a task" => pollster::block_on(last).map(drop).map_err(|unsent| unsent.error),
-                    _ => {
-                        let sent = pollster::block_on(client.send_async(message(0, 5000)));
-                        sent.map(drop).map_err(|unsent| unsent.error)
-                    }
-                });
+                let waiting = scope.spawn(move || wait(how, client, last));
                 std::thread::sleep(Duration::from_millis(50));
                 assert!(!waiting.is_finished(), "{how} {has_ended}: not everything has arrived");
                 server.abort();
@@ -196,15 +202,7 @@ pub(crate) fn is_broken_off_here<T>(pair: impl Fn() -> (Connection, Connection, 
         let (_, last) = fill(&client, 5000);
         std::thread::scope(|scope| {
             let client = &client;
-            let waiting = scope.spawn(move || match how {
-                "a flush" => client.flush(),
-                "a send" => client.send(message(0, 5000)).map(drop).map_err(|unsent| unsent.error),
-                "a delivery" => last.wait().map(drop).map_err(|unsent| unsent.error),
-                "a delivery as a task" => pollster::block_on(last).map(drop).map_err(|unsent| unsent.error),
-                "a recv" => client.recv().map(drop),
-                "a receiving task" => pollster::block_on(client.recv_async()).map(drop),
-                _ => pollster::block_on(client.send_async(message(0, 5000))).map(drop).map_err(|unsent| unsent.error),
-            });
+            let waiting = scope.spawn(move || wait(how, client, last));
             std::thread::sleep(Duration::from_millis(50));
             assert!(!waiting.is_finished(), "{how}: it waits");
             client.abort();

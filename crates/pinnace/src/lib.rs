@@ -31,6 +31,7 @@ mod error;
 mod fault;
 #[cfg(test)]
 mod inline;
+mod lock;
 mod message;
 mod network;
 pub mod qmp;

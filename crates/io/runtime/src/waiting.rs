@@ -3,6 +3,8 @@
 //! Always true: a waker is kept no longer than its task waits; what is left of those that have stopped is at most as much as
 //! those that wait, and a little.
 
+use std::cell::RefCell;
+use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
@@ -82,13 +84,76 @@ impl Wakers {
         !self.0.iter().any(is_waiting)
     }
 
-    /// Wakes all, who may do anything meanwhile: call it where no lock is held.
-    pub fn wake(self) {
+    /// Wakes all, who may do anything meanwhile: call it where no lock is held, or [later](WakeLater).
+    pub fn wake(mut self) {
+        // A thread that ends wakes at once.
+        let _ = LATER.try_with(|later| {
+            if let Some(later) = &mut *later.borrow_mut() {
+                later.append(&mut self.0);
+            }
+        });
         for slot in self.0 {
             let waker = slot.lock().take();
             if let Some(waker) = waker {
                 waker.wake();
             }
+        }
+    }
+}
+
+thread_local! {
+    /// Whom this thread is to wake when the first [`WakeLater`] goes; `None`: at once.
+    static LATER: RefCell<Option<Vec<Arc<Slot>>>> = const { RefCell::new(None) };
+}
+
+/// As long as there is one, this thread wakes no tasks: it does when the first of them is dropped. For whoever holds a lock
+/// that tasks want as well, while an endpoint is called: some executors run a task inside `wake`. Do not wait meanwhile.
+///
+/// ```
+/// use pinnace_runtime::{WakeLater, Waiting, Wakers};
+/// # use std::sync::{Arc, atomic::{AtomicBool, Ordering}};
+/// # struct Task(AtomicBool);
+/// # impl std::task::Wake for Task {
+/// #     fn wake(self: Arc<Self>) {
+/// #         self.0.store(true, Ordering::Relaxed);
+/// #     }
+/// # }
+/// # let task = Arc::new(Task(AtomicBool::new(false)));
+/// # let waker = Arc::clone(&task).into();
+/// # let is_awake = || task.0.load(Ordering::Relaxed);
+/// let (mut wakers, mut waiting) = (Wakers::default(), Waiting::default());
+/// wakers.add(&mut waiting, &waker);
+/// let later = WakeLater::begin();
+/// wakers.wake();
+/// assert!(!is_awake());
+/// drop(later);
+/// assert!(is_awake());
+/// ```
+#[derive(Debug)]
+pub struct WakeLater {
+    is_first: bool,
+    /// It is this thread's.
+    _thread: PhantomData<*const ()>,
+}
+
+impl WakeLater {
+    /// From now on.
+    pub fn begin() -> Self {
+        let begun = LATER.try_with(|later| {
+            let mut later = later.borrow_mut();
+            let is_first = later.is_none();
+            later.get_or_insert_default();
+            is_first
+        });
+        Self { is_first: begun.unwrap_or(false), _thread: PhantomData }
+    }
+}
+
+impl Drop for WakeLater {
+    fn drop(&mut self) {
+        if self.is_first {
+            let kept = LATER.try_with(RefCell::take).ok().flatten();
+            Wakers(kept.unwrap_or_default()).wake();
         }
     }
 }

@@ -16,6 +16,7 @@ use super::{
     looks_ahead, place,
 };
 use crate::endpoint::ConnectionError;
+use crate::lock::{Lock, Locked};
 use crate::rendezvous::{Control, Kind};
 use crate::service::{Method, Reliability, Service};
 use crate::vrp::{Contract, Failure, Frame, Losses, Receiver, Sender};
@@ -23,7 +24,6 @@ use crate::{Error, Message, Unsent};
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// After so long the end is said again that was refused.
@@ -52,8 +52,8 @@ pub(crate) struct Vrp {
     /// Words of ours that were refused.
     unheard: AtomicU32,
     /// The end, once it was said, and as long as nobody knows whether the peer has heard it.
-    said: Mutex<Option<crate::vrp::Sending>>,
-    terms: Mutex<Terms>,
+    said: Lock<Option<crate::vrp::Sending>>,
+    terms: Lock<Terms>,
     incoming: Turn<Incoming>,
     /// The peer has ended what it sends. It may break off what we send all the same, and nobody receives that any more.
     has_heard_end: AtomicBool,
@@ -118,7 +118,7 @@ impl Vrp {
             ..Incoming::new(service.order, patience)
         };
         let Ways { to, out, back } = ways;
-        let (terms, incoming) = (Mutex::new(Terms::of(service)), Turn::new(incoming));
+        let (terms, incoming) = (Lock::new(Terms::of(service)), Turn::new(incoming));
         Self {
             to,
             out,
@@ -126,7 +126,7 @@ impl Vrp {
             nonce,
             longest_silence: None,
             unheard: AtomicU32::new(0),
-            said: Mutex::default(),
+            said: Lock::default(),
             terms,
             incoming,
             has_heard_end: AtomicBool::new(false),
@@ -142,8 +142,8 @@ impl Vrp {
         Self { longest_silence: is_in_time.then(|| timeout.max(signs * SIGNS)), ..self }
     }
 
-    fn terms(&self) -> MutexGuard<'_, Terms> {
-        self.terms.lock().unwrap_or_else(PoisonError::into_inner)
+    fn terms(&self) -> Locked<'_, Terms> {
+        self.terms.lock()
     }
 
     fn out(&self) -> Result<&Sender, Error> {
@@ -326,7 +326,7 @@ impl Vrp {
 
     /// Says the end, unless it is under way: whoever closes again only waits again.
     fn said_end(&self) -> Result<(), Error> {
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut said = self.said.lock();
         if said.is_none() {
             *said = Some(self.end()?);
         }
@@ -335,7 +335,7 @@ impl Vrp {
 
     /// Whether the end that was said needs not be said again, now that nothing is under way.
     fn is_heard(&self) -> bool {
-        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let said = self.said.lock().take();
         said.is_none_or(|end| self.is_told(end))
     }
 

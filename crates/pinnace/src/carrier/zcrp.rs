@@ -13,14 +13,15 @@ use super::{
     place,
 };
 use crate::endpoint::ConnectionError;
+use crate::lock::{Lock, Locked};
 use crate::rendezvous::{Control, Kind};
 use crate::service::{Method, Service};
 use crate::zcrp::{Progress, Receiver, Receiving, Refused, Sender};
 use crate::{Error, Message, Unsent};
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// See the [module](self).
@@ -34,7 +35,7 @@ pub(crate) struct Zcrp {
     longest: u64,
     pool: Arc<Pool>,
     /// Held while the pieces of a message are queued, which belong together.
-    sending: Mutex<Phase>,
+    sending: Lock<Phase>,
     incoming: Turn<Incoming>,
     /// The peer has ended what it sends. It may break off what we send all the same, and nobody receives that any more.
     has_heard_end: AtomicBool,
@@ -84,7 +85,7 @@ impl Zcrp {
     pub(crate) fn new(halves: (Sender, Receiver), nonce: u64, piece: u32, longest: u64) -> Self {
         let (sender, receiver) = halves;
         let incoming = Turn::new(Incoming::default());
-        let (pool, sending) = (Pool::new(piece), Mutex::default());
+        let (pool, sending) = (Pool::new(piece), Lock::default());
         let has_heard_end = AtomicBool::new(false);
         Self { sender, receiver, nonce, piece: piece as usize, longest, pool, sending, incoming, has_heard_end }
     }
@@ -179,8 +180,8 @@ impl Zcrp {
         Control::parse(&message, Some(self.nonce)).map_err(|_| no_buffers())
     }
 
-    fn sending(&self) -> MutexGuard<'_, Phase> {
-        self.sending.lock().unwrap_or_else(PoisonError::into_inner)
+    fn sending(&self) -> Locked<'_, Phase> {
+        self.sending.lock()
     }
 
     /// An error if what had not arrived was given up here: whoever waits for it waits in vain.

@@ -109,6 +109,12 @@ macro_rules! over_every_method {
                 }
 
                 #[test]
+                fn a_task_may_send_in_a_call_that_sends() {
+                    let Pair { client, server, _endpoint } = pair();
+                    tasks::sends_beside_tasks((client, server, _endpoint));
+                }
+
+                #[test]
                 fn the_end_is_told_and_nothing_is_lost_before_it() {
                     body::ends(pair());
                 }

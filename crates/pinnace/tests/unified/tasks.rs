@@ -113,3 +113,38 @@ pub(crate) fn breaks_off_beside_a_task<T>((client, server, _kept): (Connection, 
     }
     drop(server);
 }
+
+/// Whoever sends may run, in that call, tasks that send on the same connection: what has arrived meanwhile wakes them.
+pub(crate) fn sends_beside_tasks<T>((client, server, _kept): (Connection, Connection, T)) {
+    const TASKS: usize = 8;
+    const EACH: usize = 300;
+    const BESIDE: usize = 3000;
+    let client = Arc::new(client);
+    let (told, tells) = channel();
+    for _ in 0..TASKS {
+        let (client, told) = (Arc::clone(&client), told.clone());
+        super::inline::run(async move {
+            for _ in 0..EACH {
+                let delivery = client.send_async(pattern(100, 1)).await.unwrap();
+                delivery.await.unwrap();
+            }
+            told.send("a task").unwrap();
+        });
+    }
+    let (sending, has_sent) = (Arc::clone(&client), told.clone());
+    std::thread::spawn(move || {
+        for _ in 0..BESIDE {
+            drop(sending.send(pattern(100, 2)).unwrap());
+        }
+        has_sent.send("who sends").unwrap();
+    });
+    std::thread::spawn(move || {
+        for _ in 0..TASKS * EACH + BESIDE {
+            assert_eq!(server.recv().unwrap().unwrap().len(), 100);
+        }
+        told.send("who receives").unwrap();
+    });
+    for ended in 0..TASKS + 2 {
+        assert!(tells.recv_timeout(LONG).is_ok(), "only {ended} have come to an end");
+    }
+}

@@ -1,13 +1,14 @@
 //! The sending end of a way.
 
 use super::{HANDSHAKE_TIMEOUT, INLINE_BYTES, LOOK_INTERVAL, MAGIC, SIZE_BYTES, VERSION};
+use crate::lock::Lock;
 use crate::rsr::Cause;
 use crate::rsr::method::{Outgoing, Parcel, Pending, Sent};
 use crate::zcrp::{Channel, Options, Progress, Sender, Sending};
 use crate::{Error, Message, Unsent};
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long the probe waits for each address of a name.
@@ -19,7 +20,7 @@ pub(super) fn connect(address: &str, options: &Options) -> Result<Arc<dyn Outgoi
     let channel = Channel::from_sockets(incoming, outgoing, options)?;
     let sender = channel.open_sender(channel.config(options))?;
     let line = Arc::new(Line { control, channel, sender: sender.clone() });
-    Ok(Arc::new(Open { line, sender: Mutex::new(sender), most_bytes }))
+    Ok(Arc::new(Open { line, sender: Lock::new(sender), most_bytes }))
 }
 
 /// Agrees on the ports: the connection, the peer's port, the largest request, and our socket.
@@ -70,7 +71,7 @@ impl Drop for Line {
 struct Open {
     line: Arc<Line>,
     /// Held while a head and its body are queued, which belong together.
-    sender: Mutex<Sender>,
+    sender: Lock<Sender>,
     most_bytes: u32,
 }
 
@@ -87,7 +88,7 @@ impl Outgoing for Open {
         if inline {
             head.extend_from_slice(bytes);
         }
-        let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
+        let sender = self.sender.lock();
         let head = sender.send(Message::from_vec(head)).map_err(Error::from)?;
         let body = if inline { None } else { Some(sender.send(parcel.message())) };
         drop(sender);

@@ -19,8 +19,10 @@ pub(crate) enum ServiceName {
     /// A request and its response, in one round trip with set-up and close
     Transaction,
     /// One message in one packet, which nobody acknowledges
+    #[value(alias = "datagram")]
     UnackDgram,
     /// One message in one packet, repeated until it is acknowledged
+    #[value(alias = "acked-datagram")]
     AckDgram,
     /// A stream of which nothing is repeated; what is lost is told as holes
     #[value(alias = "iso")]
@@ -276,6 +278,14 @@ mod tests {
             assert_eq!(said.as_deref(), Some(name.to_string().as_str()));
             assert_eq!(service_name((*name).into()), name.to_string());
         }
+    }
+
+    #[test]
+    fn the_names_of_the_calls_do_as_well() {
+        let named = |name| ServiceName::from_str(name, false);
+        assert_eq!(named("datagram"), Ok(ServiceName::UnackDgram));
+        assert_eq!(named("acked-datagram"), Ok(ServiceName::AckDgram));
+        assert_eq!((named("bulk"), named("iso")), (Ok(ServiceName::BulkData), Ok(ServiceName::IsoStream)));
     }
 
     #[test]

@@ -203,6 +203,20 @@ where
         std::future::poll_fn(|context| self.poll_wait(context, &mut waiting, &mut ready)).await
     }
 
+    /// The application is about to do something else: what is there is handled now, and the worker takes over at once, not
+    /// after a grace period, in which the peer would wait.
+    pub fn hand_over(&self) {
+        let mut core = self.handle.shared.lock();
+        if core.error.is_some() || core.seat == Seat::Application {
+            return;
+        }
+        core.release();
+        let _ = core.turn(None);
+        core.prompt_until = core.driver.last_now() + core.config.grace;
+        core.rouse_outdated();
+        let _ = self.ensure_prompt_worker(&mut core);
+    }
+
     /// Makes everybody who waits look at the state again.
     pub fn notify(&self) {
         self.handle.shared.lock().announce(None);

@@ -215,6 +215,21 @@ fn the_worker_steps_aside_for_a_thread_and_comes_back() {
 }
 
 #[test]
+fn the_worker_follows_at_once_who_hands_over() {
+    let config = EndpointConfig { idle: Idle::Block, grace: Duration::from_secs(600), ..EndpointConfig::default() };
+    let (client, server) = endpoints(config);
+    server.call(|c| c.state.outstanding = true).unwrap();
+    send(&client, 0);
+    server.hand_over();
+    acked(&client, 0).unwrap();
+    for number in 1..20 {
+        send(&client, number);
+        acked(&client, number).unwrap();
+    }
+    assert!(server.counters().worker_takeovers > 0);
+}
+
+#[test]
 fn a_worker_that_rests_through_a_long_wait_comes_back() {
     let (client, server) = endpoints(EndpointConfig { idle: Idle::Block, ..EndpointConfig::default() });
     client.call(|c| c.state.outstanding = true).unwrap();

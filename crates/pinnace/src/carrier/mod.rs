@@ -128,6 +128,10 @@ pub(crate) trait Carry: Sync {
     /// No more is sent: waits, until the deadline, for what was sent to arrive, and tells the peer.
     fn close(&self, deadline: Option<Instant>) -> Result<(), Error>;
 
+    /// Whoever called does something else now: the peer, which may wait for an answer, gets it at once all the same. Methods
+    /// whose peers wait for nothing then need not see to it.
+    fn hand_over(&self) {}
+
     /// Ends at once: what has not arrived is given up, and the peer is told, until the deadline, that this is no end in order.
     fn abort(&self, deadline: Instant);
 
@@ -238,6 +242,10 @@ impl Carry for Carrier {
         each!(self, carrier => carrier.close(deadline))
     }
 
+    fn hand_over(&self) {
+        each!(self, carrier => carrier.hand_over());
+    }
+
     fn abort(&self, deadline: Instant) {
         each!(self, carrier => carrier.abort(deadline));
     }
@@ -264,18 +272,18 @@ fn place(
     Ok(Some(received.told()))
 }
 
-/// How often it is looked whether a peer that is told the end has gone itself.
+/// How often, at least, it is looked whether a peer that is told the end has gone itself.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// Waits until the peer knows that this is the end, behind all that was sent. One whose host says that it has closed its
-/// socket needs to know nothing more; of one that has broken off, `check` says so.
+/// socket needs to know nothing more: more often than it had `before` the end was said. Of one that has broken off, `check`
+/// says so.
 fn farewell(
     deadline: Option<Instant>,
     flush: impl Fn(Option<Instant>) -> Result<(), Error>,
-    unreachable: impl Fn() -> u64,
+    (before, unreachable): (u64, impl Fn() -> u64),
     check: impl Fn() -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let before = unreachable();
     looking(deadline, LOOK, flush, || if unreachable() > before { Some(Ok(())) } else { check().err().map(Err) })
 }
 
@@ -288,15 +296,15 @@ const LONGEST_LAST_WORDS: Duration = Duration::from_secs(2);
 fn last_words(
     deadline: Instant,
     flush: impl Fn(Option<Instant>) -> Result<(), Error>,
-    unreachable: impl Fn() -> u64,
+    (before, unreachable): (u64, impl Fn() -> u64),
     heard: impl Fn() -> u64,
 ) {
     let (begin, mut until) = (Instant::now(), deadline);
     let patience = deadline.saturating_duration_since(begin);
     loop {
-        let before = heard();
-        let told = farewell(Some(until), &flush, &unreachable, || Ok(()));
-        let is_slow = matches!(told, Err(Error::Timeout)) && heard() > before;
+        let heard_before = heard();
+        let told = farewell(Some(until), &flush, (before, &unreachable), || Ok(()));
+        let is_slow = matches!(told, Err(Error::Timeout)) && heard() > heard_before;
         if !is_slow || patience.is_zero() || begin.elapsed() >= LONGEST_LAST_WORDS {
             return;
         }
@@ -304,15 +312,17 @@ fn last_words(
     }
 }
 
-/// Waits as `flush` does, and `look`s so often whether it has come to something else.
+/// Waits as `flush` does, and `look`s so often, and more often at first, whether it has come to something else.
 fn looking(
     deadline: Option<Instant>,
     often: Duration,
     flush: impl Fn(Option<Instant>) -> Result<(), Error>,
     look: impl Fn() -> Option<Result<(), Error>>,
 ) -> Result<(), Error> {
+    let mut pause = often / 32;
     loop {
-        let until = Instant::now() + often;
+        let until = Instant::now() + pause;
+        pause = often.min(pause * 2);
         let is_last = deadline.is_some_and(|deadline| deadline <= until);
         let flushed = flush(if is_last { deadline } else { Some(until) });
         if !matches!(flushed, Err(Error::Timeout)) {

@@ -361,9 +361,10 @@ impl Vrp {
 
     fn say_end(&self, deadline: Option<Instant>) -> Result<(), Error> {
         loop {
+            let before = self.unreachable();
             self.said_end()?;
             let flush = |until| self.out()?.flush_until(until);
-            farewell(deadline, flush, || self.unreachable(), || self.look_for_break())?;
+            farewell(deadline, flush, (before, || self.unreachable()), || self.look_for_break())?;
             if self.is_heard() {
                 return Ok(());
             }
@@ -647,6 +648,15 @@ impl Carry for Vrp {
         self.arrived()
     }
 
+    fn hand_over(&self) {
+        if let Some(out) = &self.out {
+            out.hand_over();
+        }
+        if let Some(back) = &self.back {
+            back.hand_over();
+        }
+    }
+
     fn abort(&self, deadline: Instant) {
         self.terms().is_over = true;
         if self.is_given_up.swap(true, Ordering::Relaxed) {
@@ -655,9 +665,10 @@ impl Carry for Vrp {
         if let Some(out) = &self.out {
             // The peer hears of it at once, and not after all the others.
             out.withdraw();
+            let before = self.unreachable();
             if let Ok(_told) = self.open(&Control::new(Kind::Abort, self.nonce)) {
                 let flush = |until| out.flush_until(until);
-                last_words(deadline, flush, || self.unreachable(), || out.counters().controls_received);
+                last_words(deadline, flush, (before, || self.unreachable()), || out.counters().controls_received);
             }
         }
         // Whoever receives waits no longer.

@@ -196,9 +196,8 @@ impl Zcrp {
         }
     }
 
-    fn farewell(&self, deadline: Option<Instant>, check: impl Fn() -> Result<(), Error>) -> Result<(), Error> {
-        let unreachable = || self.sender.counters().unreachable_reports;
-        farewell(deadline, |until| self.sender.flush_until(until), unreachable, check)
+    fn unreachable(&self) -> u64 {
+        self.sender.counters().unreachable_reports
     }
 
     /// The end goes behind all that is queued, once.
@@ -416,12 +415,18 @@ impl Carry for Zcrp {
         self.stop_sending();
         self.check_peer(Duration::ZERO)?;
         let flushed = self.flush(deadline);
+        let before = self.unreachable();
         if matches!(flushed, Ok(()) | Err(Error::Timeout)) {
             self.queue_end()?;
         }
         flushed?;
-        self.farewell(deadline, || self.look_for_break())?;
+        let flush = |until| self.sender.flush_until(until);
+        farewell(deadline, flush, (before, || self.unreachable()), || self.look_for_break())?;
         self.check_own()
+    }
+
+    fn hand_over(&self) {
+        self.sender.hand_over();
     }
 
     fn abort(&self, deadline: Instant) {
@@ -430,11 +435,12 @@ impl Carry for Zcrp {
         }
         // Nobody else sends from now on. With no lock held: a task that finds out here what has failed may look at this, too.
         self.sender.withdraw();
+        let before = self.unreachable();
         // The peer hears of it behind what has begun to travel, and not behind all that was queued.
         let told = self.sender.send(Message::from_vec(Control::new(Kind::Abort, self.nonce).encode()));
         if told.is_ok() {
-            let (flush, counters) = (|until| self.sender.flush_until(until), || self.sender.counters());
-            last_words(deadline, flush, || counters().unreachable_reports, || counters().acknowledgements_received);
+            let heard = || self.sender.counters().acknowledgements_received;
+            last_words(deadline, |until| self.sender.flush_until(until), (before, || self.unreachable()), heard);
         }
         // Whoever receives waits no longer.
         let _ = self.receiver.begin_close();

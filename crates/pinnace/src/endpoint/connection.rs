@@ -735,6 +735,8 @@ struct Unwaited<'a>(&'a Connection);
 impl Drop for Unwaited<'_> {
     fn drop(&mut self) {
         self.0.ending.see_to(&self.0.carrier);
+        // The peer says its end, too.
+        self.0.carrier.hand_over();
     }
 }
 

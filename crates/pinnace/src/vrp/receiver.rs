@@ -271,6 +271,11 @@ impl Receiver {
         }
     }
 
+    /// Whoever called does something else now: the peer is answered at once all the same.
+    pub(crate) fn hand_over(&self) {
+        self.end.port.hand_over();
+    }
+
     /// As [`close`](Self::close), and waits for nothing.
     pub(crate) fn begin_close(&self) {
         if self.end.close() {

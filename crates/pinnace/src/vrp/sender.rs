@@ -270,6 +270,11 @@ impl Sender {
         Ok(self.end.port.wait(|state| state.is_quiet().then_some(())).await?)
     }
 
+    /// Whoever called does something else now: the peer is answered at once all the same.
+    pub(crate) fn hand_over(&self) {
+        self.end.port.hand_over();
+    }
+
     /// Gives up all that is under way. More can be sent.
     pub(crate) fn withdraw(&self) {
         let _ = self.end.port.call(|Call { engine, .. }| {

@@ -138,6 +138,11 @@ impl Sender {
         Ok(())
     }
 
+    /// Whoever called does something else now: the peer is answered at once all the same.
+    pub(crate) fn hand_over(&self) {
+        self.port.hand_over();
+    }
+
     /// Takes back what was queued last and has not begun to travel: it fails, and what is sent next goes in its place. Called
     /// once, and by whoever keeps others from sending meanwhile.
     pub(crate) fn withdraw(&self) {

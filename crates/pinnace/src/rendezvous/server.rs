@@ -1,7 +1,8 @@
 //! The answering side: a thread that answers HELLOs, opens the methods' sockets, and shows whoever listens who has come.
 //!
-//! Always true: nothing is kept for an address that has not heard from us, save a nonce and an answer, and of these no more
-//! than half of the backlog; nothing is kept longer than [`PATIENCE`]; answers are bounded in number and in length.
+//! Always true: nothing is kept for an address that has not heard from us, save a nonce and an answer, of these no more than
+//! half of the backlog, and of sockets no more than [`MOST_UNPROVEN`]; nothing is kept longer than [`PATIENCE`]; answers are
+//! bounded in number and in length.
 
 use super::cookie::Cookies;
 use super::decision::{Refusal, decide};
@@ -33,6 +34,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(250);
 /// Answers a second, and at once.
 const MOST_ANSWERS: f64 = 2000.0;
+/// Sockets of one connection each that are opened for addresses which may be forged: a cookie costs a round trip.
+const MOST_UNPROVEN: usize = 16;
 /// Sockets of methods that are there for many: one a method, local address and kind of network. One more takes the place of
 /// one where nobody is expected.
 const MOST_NATIVES: usize = 64;
@@ -170,6 +173,8 @@ struct Expected {
     expires: Instant,
     answer: Vec<u8>,
     native: Option<usize>,
+    /// It has a socket of its own, and has repeated no cookie.
+    is_unproven: bool,
 }
 
 /// What the thread has.
@@ -299,13 +304,16 @@ impl Serving {
         let longest = self.options.longest_message;
         let method = decide(&service, &hello.methods, &limits, longest, |method| self.has(method, hello))?;
         let has_own_socket = matches!(method, Method::Zcrp | Method::Vrp | Method::A1);
-        let must_prove = has_own_socket || waiting * 2 >= self.options.backlog;
+        let unproven = self.expected.values().filter(|expected| expected.is_unproven).count();
+        let must_prove = has_own_socket && unproven >= MOST_UNPROVEN || waiting * 2 >= self.options.backlog;
         let now = Instant::now();
-        if must_prove && !self.cookies.knows(hello.cookie, asked.from, hello.nonce, now) {
+        let is_proven = self.cookies.knows(hello.cookie, asked.from, hello.nonce, now);
+        if must_prove && !is_proven {
             let cookie = self.cookies.make(asked.from, hello.nonce, now);
             return Ok(Answer { cookie, ..Answer::refusal(hello, Status::Again, "") });
         }
-        self.open(hello, asked, method, service).map_err(|error| (Status::NoMethod, format!("{method}: {error}")))
+        self.open(hello, asked, method, service, has_own_socket && !is_proven)
+            .map_err(|error| (Status::NoMethod, format!("{method}: {error}")))
     }
 
     /// Whether a method can be offered to this client.
@@ -323,7 +331,14 @@ impl Serving {
     }
 
     /// Opens what the client will come to.
-    fn open(&mut self, hello: &Hello, asked: &Asked, method: Method, service: Service) -> Result<Answer, Error> {
+    fn open(
+        &mut self,
+        hello: &Hello,
+        asked: &Asked,
+        method: Method,
+        service: Service,
+        is_unproven: bool,
+    ) -> Result<Answer, Error> {
         let local = if self.local.ip().is_unspecified() { asked.local() } else { None };
         let at = host_of(local.unwrap_or(self.local));
         let mut path = Path::toward(asked.from).unwrap_or_else(|_| {
@@ -380,7 +395,8 @@ impl Serving {
             text: String::new(),
         };
         let said = answer.encode();
-        let expected = Expected { client: asked.from, service, path, method, expires, answer: said, native };
+        let client = asked.from;
+        let expected = Expected { client, service, path, method, expires, answer: said, native, is_unproven };
         self.expected.insert(hello.nonce, expected);
         Ok(answer)
     }

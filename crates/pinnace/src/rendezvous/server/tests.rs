@@ -77,3 +77,36 @@ fn sockets_of_methods_where_nobody_is_expected_make_room_for_others() {
     assert!(serving.natives.iter().any(|native| native.at == at(MOST_NATIVES as u8)));
     assert!(!serving.natives.iter().any(|native| native.at == at(2)));
 }
+
+#[test]
+fn a_cookie_is_asked_for_when_many_come_who_may_be_forged() {
+    let server = Endpoint::bind("127.0.0.1:0").unwrap();
+    let listener = server.listen(&Service::new()).unwrap();
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(listener.local_addr()).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let ask = |method, nonce, cookie| {
+        let methods = vec![number(method)];
+        let hello =
+            Hello { versions: (VERSION, VERSION), class: 1, nonce, cookie, host: 0, methods, service: String::new() };
+        let mut bytes = [0; 2048];
+        socket.send(&hello.encode().unwrap()).unwrap();
+        let len = socket.recv(&mut bytes).unwrap();
+        let answer = Answer::parse(&bytes[..len]).unwrap();
+        assert_eq!(answer.nonce, nonce);
+        answer
+    };
+    let methods = [Method::Zcrp, Method::Vrp, Method::A1];
+    for (nonce, method) in (1..=MOST_UNPROVEN as u64).zip(methods.into_iter().cycle()) {
+        let answer = ask(method, nonce, 0);
+        assert_eq!((answer.status, answer.cookie), (Status::Accepted, 0));
+        assert_eq!(ask(method, nonce, 0), answer, "whose answer was lost gets the same");
+    }
+    for (nonce, method) in (100..).zip(methods) {
+        let again = ask(method, nonce, 0);
+        assert_eq!(again.status, Status::Again);
+        assert_eq!(ask(method, nonce, again.cookie ^ 1).status, Status::Again);
+        assert_eq!(ask(method, nonce, again.cookie).status, Status::Accepted);
+    }
+    assert_eq!(ask(Method::Xtp, 200, 0).status, Status::Accepted, "one socket is there for all");
+}

@@ -34,6 +34,7 @@ mod inline;
 mod lock;
 mod message;
 mod network;
+mod process;
 pub mod qmp;
 mod rendezvous;
 pub mod rsr;

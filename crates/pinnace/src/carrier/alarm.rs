@@ -4,27 +4,24 @@
 //! earlier than what it sleeps for; a task that is not waiting any more is not woken; a child made by `fork` has a clock and
 //! a thread of its own, and never waits for a lock that a thread of its parent held.
 
+use crate::process::OfProcess;
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Clock {
-    /// Whose it is.
-    pid: u32,
     /// Whether the system had a thread for it.
     has_thread: OnceLock<bool>,
     alarms: Mutex<Alarms>,
     changed: Condvar,
 }
 
-/// The clock of this process, or of its nearest ancestor that had one.
-static NEAREST: AtomicPtr<Clock> = AtomicPtr::new(ptr::null_mut());
+static CLOCK: OfProcess<Clock> = OfProcess::new();
 
 #[derive(Debug, Default)]
 struct Alarms {
@@ -38,32 +35,9 @@ struct Alarms {
 impl Clock {
     /// The process's. `None` if the system has no thread for it.
     fn of_process() -> Option<&'static Self> {
-        let pid = std::process::id();
-        let mut nearest = NEAREST.load(Ordering::Acquire);
-        let clock = loop {
-            // SAFETY: null, or a clock that was made below, which is never freed, and only shared.
-            match unsafe { nearest.as_ref() } {
-                Some(clock) if clock.pid == pid => break clock,
-                // No lock guards this: a thread of the parent might have had it.
-                _ => {
-                    let own = Box::into_raw(Box::new(Self::new(pid)));
-                    nearest = match NEAREST.compare_exchange(nearest, own, Ordering::AcqRel, Ordering::Acquire) {
-                        Ok(_) => own,
-                        Err(others) => {
-                            // SAFETY: made just now, and nobody else has seen it.
-                            drop(unsafe { Box::from_raw(own) });
-                            others
-                        }
-                    };
-                }
-            }
-        };
+        let clock = CLOCK.get();
         let start = || std::thread::Builder::new().name("pinnace-alarms".into()).spawn(|| clock.run());
         clock.has_thread.get_or_init(|| start().is_ok()).then_some(clock)
-    }
-
-    fn new(pid: u32) -> Self {
-        Self { pid, has_thread: OnceLock::new(), alarms: Mutex::default(), changed: Condvar::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Alarms> {
@@ -125,7 +99,7 @@ impl Alarm {
     fn cancel(&mut self) {
         // What is set in a parent is there still; here nobody is woken by it.
         if let Some((clock, number)) = self.set.take()
-            && clock.pid == std::process::id()
+            && ptr::eq(clock, CLOCK.get())
         {
             let waker = clock.lock().wakers.remove(&(self.at, number));
             drop(waker);

@@ -5,10 +5,11 @@
 //! keeps none of its parent's.
 
 use super::Endpoint;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use crate::process::OfProcess;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
-use std::{process, ptr, thread};
 
 /// After this time a peer that does not read finds its connection gone.
 pub(super) const LONGEST: Duration = Duration::from_secs(60);
@@ -18,8 +19,8 @@ const AT_ONCE: Duration = Duration::from_millis(20);
 const LOOK: Duration = Duration::from_millis(50);
 
 /// What a process keeps.
+#[derive(Default)]
 struct Kept {
-    process: u32,
     /// The endpoints, and until when. The thread that looks after them runs while there are any.
     endpoints: Mutex<Vec<(Endpoint, Instant)>>,
     /// Streams of shared memory whose end waits for room.
@@ -31,7 +32,7 @@ pub(super) struct Finishing(&'static Kept);
 
 impl Finishing {
     pub(super) fn begin() -> Self {
-        let mine = current();
+        let mine = KEPT.get();
         mine.finishing.fetch_add(1, Ordering::SeqCst);
         Self(mine)
     }
@@ -43,34 +44,7 @@ impl Drop for Finishing {
     }
 }
 
-static CURRENT: AtomicPtr<Kept> = AtomicPtr::new(ptr::null_mut());
-
-/// What this process keeps. A child of a process that had something begins with nothing: the thread is not there, and the
-/// lock may be held for ever.
-fn current() -> &'static Kept {
-    let known = CURRENT.load(Ordering::Acquire);
-    // SAFETY: what was stored there was leaked.
-    if let Some(kept) = unsafe { known.as_ref() }
-        && kept.process == process::id()
-    {
-        return kept;
-    }
-    let fresh = Box::into_raw(Box::new(Kept {
-        process: process::id(),
-        endpoints: Mutex::default(),
-        finishing: AtomicUsize::new(0),
-    }));
-    let kept = match CURRENT.compare_exchange(known, fresh, Ordering::AcqRel, Ordering::Acquire) {
-        Ok(_) => fresh,
-        Err(other) => {
-            // SAFETY: made above, and nobody has seen it.
-            drop(unsafe { Box::from_raw(fresh) });
-            other
-        }
-    };
-    // SAFETY: leaked just now, or by whoever was first in this process.
-    unsafe { &*kept }
-}
+static KEPT: OfProcess<Kept> = OfProcess::new();
 
 impl Kept {
     fn lock(&self) -> MutexGuard<'_, Vec<(Endpoint, Instant)>> {
@@ -87,7 +61,7 @@ pub(super) fn keep(endpoint: Endpoint) {
     if !endpoint.inner.is_lingering() {
         return;
     }
-    let mine = current();
+    let mine = KEPT.get();
     let mut kept = mine.lock();
     let until = Instant::now() + LONGEST;
     if let Some((_, known)) = kept.iter_mut().find(|(known, _)| known.inner.is_same(&endpoint.inner)) {
@@ -110,7 +84,7 @@ pub(super) fn keep(endpoint: Endpoint) {
 pub fn settle(timeout: Duration) -> bool {
     let until = Instant::now().checked_add(timeout);
     loop {
-        let mine = current();
+        let mine = KEPT.get();
         if mine.lock().is_empty() && mine.finishing.load(Ordering::SeqCst) == 0 {
             return true;
         }

@@ -4,8 +4,9 @@
 
 use super::Client;
 use crate::daemon::path::Places;
+use crate::process::OfProcess;
 use std::io;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How often a daemon is looked for.
@@ -20,32 +21,9 @@ struct State {
     next_try: Option<Instant>,
 }
 
-/// The state of one process, and of the descendant that asked next.
-#[derive(Debug)]
-struct OfProcess {
-    pid: u32,
-    state: Mutex<State>,
-    next: OnceLock<Box<OfProcess>>,
-}
-
-impl OfProcess {
-    fn new() -> Self {
-        Self { pid: std::process::id(), state: Mutex::default(), next: OnceLock::new() }
-    }
-}
-
 pub(super) fn current() -> Option<Arc<Client>> {
-    static FIRST: OnceLock<OfProcess> = OnceLock::new();
-    let mut found = FIRST.get_or_init(OfProcess::new);
-    // The last is the nearest ancestor's, or ours.
-    while let Some(next) = found.next.get() {
-        found = next;
-    }
-    if found.pid != std::process::id() {
-        // Our threads may race: all get the same.
-        found = found.next.get_or_init(|| Box::new(OfProcess::new()));
-    }
-    let mut state = found.state.lock().unwrap_or_else(PoisonError::into_inner);
+    static STATE: OfProcess<Mutex<State>> = OfProcess::new();
+    let mut state = STATE.get().lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(client) = state.client.take_if(|client| !client.is_alive()) {
         // It may have hung up for reasons of its own, and serve others.
         state.next_try = client.has_timed_out().then(|| Instant::now() + INTERVAL_OF_SILENCE);

@@ -65,6 +65,24 @@ pub(crate) struct Special {
     pub(crate) lifespan: Option<Duration>,
 }
 
+/// What a peer may still say that wants an answer, where both ends were closed here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Awaited {
+    /// Nothing, or what nobody receives any more.
+    Nothing,
+    /// Its end.
+    End,
+    /// Its end again, for so long, if it has not heard that we have it.
+    Repetitions(Duration),
+}
+
+impl Awaited {
+    /// After the end has come. Some repetitions of it may be lost.
+    fn repetitions(round_trip: Option<Duration>) -> Self {
+        Self::Repetitions(Duration::from_millis(40) + 4 * round_trip.unwrap_or(Duration::from_millis(40)))
+    }
+}
+
 /// What a carrier does. Every method of it may be called by many threads at a time.
 pub(crate) trait Carry: Sync {
     /// Begins to send a message; waits while the method's queue is full, and gives the message back with [`Error::Timeout`] when
@@ -131,6 +149,12 @@ pub(crate) trait Carry: Sync {
     /// Whoever called does something else now: the peer, which may wait for an answer, gets it at once all the same. Methods
     /// whose peers wait for nothing then need not see to it.
     fn hand_over(&self) {}
+
+    /// What the peer may still say, after the end in order of what we send, that wants an answer although nobody receives any
+    /// more. Methods that see to it themselves need not say.
+    fn awaited(&self) -> Awaited {
+        Awaited::Nothing
+    }
 
     /// Ends at once: what has not arrived is given up, and the peer is told, until the deadline, that this is no end in order.
     fn abort(&self, deadline: Instant);
@@ -244,6 +268,10 @@ impl Carry for Carrier {
 
     fn hand_over(&self) {
         each!(self, carrier => carrier.hand_over());
+    }
+
+    fn awaited(&self) -> Awaited {
+        each!(self, carrier => carrier.awaited())
     }
 
     fn abort(&self, deadline: Instant) {

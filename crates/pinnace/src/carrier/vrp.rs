@@ -12,7 +12,7 @@ use super::received::Position;
 use super::room::{self, Bounded};
 use super::turn::{Held, Turn};
 use super::{
-    Carry, LOOK, MOST_AHEAD, Received, ReceivedInto, Sending, Special, farewell, last_words, left, looking,
+    Awaited, Carry, LOOK, MOST_AHEAD, Received, ReceivedInto, Sending, Special, farewell, last_words, left, looking,
     looks_ahead, place,
 };
 use crate::endpoint::ConnectionError;
@@ -355,7 +355,7 @@ impl Vrp {
         }
     }
 
-    fn unreachable(&self) -> u64 {
+    pub(crate) fn unreachable(&self) -> u64 {
         self.out.as_ref().map_or(0, |out| out.counters().unreachable_reports)
     }
 
@@ -655,6 +655,16 @@ impl Carry for Vrp {
         if let Some(back) = &self.back {
             back.hand_over();
         }
+    }
+
+    fn awaited(&self) -> Awaited {
+        let is_broken = self.back.is_none() || self.look_for_break().is_err();
+        let Some(incoming) = self.incoming.take(Some(Instant::now())) else { return Awaited::Nothing };
+        if is_broken || !incoming.again.is_empty() || !incoming.early.is_empty() {
+            return Awaited::Nothing;
+        }
+        let round_trip = self.out.as_ref().and_then(Sender::round_trip);
+        if incoming.end.is_some() { Awaited::repetitions(round_trip) } else { Awaited::End }
     }
 
     fn abort(&self, deadline: Instant) {

@@ -9,8 +9,8 @@ use super::room::{self, Bounded};
 use super::silence::SILENCE;
 use super::turn::{Held, Turn};
 use super::{
-    Carry, MOST_AHEAD, Received, ReceivedInto, Sending, Special, at_most, farewell, last_words, looking, looks_ahead,
-    place,
+    Awaited, Carry, MOST_AHEAD, Received, ReceivedInto, Sending, Special, at_most, farewell, last_words, looking,
+    looks_ahead, place,
 };
 use crate::endpoint::ConnectionError;
 use crate::lock::{Lock, Locked};
@@ -196,7 +196,7 @@ impl Zcrp {
         }
     }
 
-    fn unreachable(&self) -> u64 {
+    pub(crate) fn unreachable(&self) -> u64 {
         self.sender.counters().unreachable_reports
     }
 
@@ -427,6 +427,16 @@ impl Carry for Zcrp {
 
     fn hand_over(&self) {
         self.sender.hand_over();
+    }
+
+    fn awaited(&self) -> Awaited {
+        let is_broken = self.look_for_break().is_err();
+        let Some(incoming) = self.incoming.take(Some(Instant::now())) else { return Awaited::Nothing };
+        let is_unwanted = !incoming.again.is_empty() || !incoming.partial.is_empty();
+        if is_broken || is_unwanted || incoming.failed.is_some() {
+            return Awaited::Nothing;
+        }
+        if incoming.has_ended { Awaited::repetitions(self.sender.round_trip()) } else { Awaited::End }
     }
 
     fn abort(&self, deadline: Instant) {

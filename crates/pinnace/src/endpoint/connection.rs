@@ -1,6 +1,6 @@
 //! Connections: messages to a peer and back, by whatever method was chosen.
 
-use super::{ConnectionError, Delivery, MessageStream, PerMessage};
+use super::{ConnectionError, Delivery, MessageStream, PerMessage, departed};
 use crate::carrier::{Carrier, Carry, Received, ReceivedInto, Sending, Turn, within};
 use crate::counters::Shown;
 use crate::network::deadline;
@@ -765,6 +765,8 @@ impl Drop for Connection {
         // Nobody receives any more what is under way to whoever has broken off.
         if self.was_broken_off.load(Ordering::Relaxed) || self.end(LINGER).is_err() {
             self.abort();
+        } else if !self.is_broken_off.load(Ordering::Relaxed) {
+            departed::keep(Arc::clone(&self.carrier));
         }
     }
 }

@@ -5,6 +5,7 @@
 
 mod connection;
 mod delivery;
+mod departed;
 mod error;
 mod listener;
 mod options;

@@ -217,6 +217,25 @@ fn what_is_interrupted_does_not_look_complete() {
 }
 
 #[test]
+fn a_peer_that_is_killed_after_its_end_is_told_of_although_the_input_is_quiet() {
+    for method in ["zcrp", "vrp", "xtp", "qmp", "a1"] {
+        let mut listening = listen(&["-d", "--timeout", "1"]);
+        let options = ["--method", method, "--timeout", "1", "-s", "direction=duplex"];
+        // Its input stays open, and brings nothing.
+        let mut connected = start(&[&["connect", &listening.address][..], &options].concat());
+        let input = connected.stdin.take();
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        listening.kill();
+        let ended = wait(&mut connected);
+        let mut err = String::new();
+        connected.stderr.take().unwrap().read_to_string(&mut err).unwrap();
+        assert_eq!(ended, Some(3), "{method}: {err}");
+        assert!(err.contains(method) && err.contains("broke"), "{method}: {err}");
+        drop(input);
+    }
+}
+
+#[test]
 fn a_peer_that_is_killed_is_told_of_in_one_line() {
     for method in ["zcrp", "vrp", "xtp", "qmp", "a1"] {
         let listening = listen(&["--timeout", "1"]);

@@ -206,7 +206,8 @@ impl Serving {
     fn send(&self, input: &Input) -> Result<(), Error> {
         while !self.stop.load(Ordering::Relaxed) {
             match input.next(interrupt::LOOK)? {
-                Next::Later => {}
+                // When the peer has ended what it sends, nobody else finds out that it has gone.
+                Next::Later => self.connection.check().map_err(|error| self.failed(&error))?,
                 Next::Ended => {
                     let gone = self.receivers_gone()?;
                     self.connection.close(FLUSH).map_err(|error| self.failed(&error))?;

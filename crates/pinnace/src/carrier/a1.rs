@@ -344,6 +344,17 @@ impl Carry for A1 {
         self.is_raw()
     }
 
+    fn check(&self) -> Result<(), Error> {
+        if let Some(Err(failure)) = self.connection.result() {
+            return Err(Error::ConnectionFailed(failure));
+        }
+        // Who waits for room has asked already.
+        if self.silence.is_due(Instant::now(), Duration::ZERO) {
+            let _ = self.say_that_it_waits();
+        }
+        Ok(())
+    }
+
     fn descriptor(&self) -> Result<BorrowedFd<'_>, Error> {
         if self.watch.get().is_none() {
             let watch = self.connection.watch()?;

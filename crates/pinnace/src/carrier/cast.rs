@@ -295,6 +295,12 @@ impl Carry for Cast {
         self.socket.set_qos(qos_to_many(service)).map_err(|error| error.to_string())
     }
 
+    /// Receivers come and go: [`Cast::receivers`] says what has become of them.
+    fn check(&self) -> Result<(), Error> {
+        let has_somebody = self.receivers().iter().any(ReceiverStatus::is_connected);
+        if has_somebody { Ok(()) } else { Err(self.deserted()) }
+    }
+
     fn descriptor(&self) -> Result<BorrowedFd<'_>, Error> {
         Err(one_way())
     }

@@ -5,6 +5,7 @@
 //! connection before any memory is had for it.
 
 use super::sending::in_its_place;
+use super::silence::Silence;
 use super::turn::{Held, Turn};
 use super::writer::{HEAD_BYTES, MOST_COPIED, Writer};
 use super::{Carry, Received, ReceivedInto, Sending, Special, left, place};
@@ -31,6 +32,8 @@ pub(crate) struct Framed {
     /// Of shared memory.
     writer: Arc<Writer>,
     reading: Turn<Reading>,
+    /// As far as nobody receives.
+    silence: Silence,
     watch: OnceLock<Arc<WakeFd>>,
 }
 
@@ -77,7 +80,8 @@ impl Framed {
     pub(crate) fn new(stream: Stream, longest: u64) -> Self {
         let stream = Arc::new(stream);
         let writer = Writer::new(Arc::clone(&stream));
-        Self { stream, longest, writer, reading: Turn::new(Reading::default()), watch: OnceLock::new() }
+        let (reading, silence) = (Turn::new(Reading::default()), Silence::new());
+        Self { stream, longest, writer, reading, silence, watch: OnceLock::new() }
     }
 
     pub(crate) fn method(&self) -> Method {
@@ -294,6 +298,11 @@ impl Carry for Framed {
         let Some(connection) = self.stream.association() else { return Ok(()) };
         let block = connection.block().map_err(|error| error.to_string())?;
         connection.set_block(super::xtp::programmed(block, service)).map_err(|error| error.to_string())
+    }
+
+    /// A peer on this host that is gone is noticed by the channel itself.
+    fn check(&self) -> Result<(), Error> {
+        self.stream.association().map_or(Ok(()), |connection| super::xtp::check(connection, &self.silence))
     }
 
     fn descriptor(&self) -> Result<BorrowedFd<'_>, Error> {

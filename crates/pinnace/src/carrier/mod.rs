@@ -137,6 +137,10 @@ pub(crate) trait Carry: Sync {
         Ok(())
     }
 
+    /// An error if the peer has gone or has broken off, as far as is known. One that has been silent is asked, and it will be
+    /// known later. Waits for nothing.
+    fn check(&self) -> Result<(), Error>;
+
     /// A descriptor that becomes readable when something may have come: clear it first, then take what is there.
     fn descriptor(&self) -> Result<BorrowedFd<'_>, Error>;
 
@@ -252,6 +256,10 @@ impl Carry for Carrier {
 
     fn look_for_break(&self) -> Result<(), Error> {
         each!(self, carrier => carrier.look_for_break())
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        each!(self, carrier => carrier.check())
     }
 
     fn descriptor(&self) -> Result<BorrowedFd<'_>, Error> {

@@ -629,6 +629,17 @@ impl Carry for Vrp {
         if incoming.is_broken_off { Err(ConnectionError::BrokenOff { method: Method::Vrp }.into()) } else { Ok(()) }
     }
 
+    fn check(&self) -> Result<(), Error> {
+        self.look_for_break()?;
+        let now = Instant::now();
+        if let Some(mut incoming) = self.incoming.take(Some(now))
+            && incoming.silence.is_due(now, Duration::ZERO)
+        {
+            self.ask(&mut incoming)?;
+        }
+        Ok(())
+    }
+
     fn descriptor(&self) -> Result<BorrowedFd<'_>, Error> {
         self.back()?.readiness_fd()
     }

@@ -13,6 +13,7 @@
 
 use super::again::Again;
 use super::sending::in_its_place;
+use super::silence::Silence;
 use super::tags::{self, Tag};
 use super::turn::{Held, Turn};
 use super::{Carry, Received, ReceivedInto, Sending, Special, left, place};
@@ -32,7 +33,21 @@ pub(crate) struct Xtp {
     /// Where nothing is repeated.
     numbers: Option<Numbers>,
     again: Again,
+    /// As far as nobody receives.
+    silence: Silence,
     watch: OnceLock<Arc<WakeFd>>,
+}
+
+/// Whether the peer of an association is there, as far as is known; a silent one is asked.
+pub(super) fn check(connection: &xtp::Connection, silence: &Silence) -> Result<(), Error> {
+    if let Some(failure) = connection.failure() {
+        return Err(Error::ContextFailed(failure));
+    }
+    if silence.is_due(Instant::now(), Duration::ZERO) {
+        // What has ended in order needs no answer.
+        let _ = connection.ask(false);
+    }
+    Ok(())
 }
 
 /// Whoever sends or receives where messages are numbered.
@@ -114,7 +129,7 @@ impl Xtp {
     pub(crate) fn new(connection: xtp::Connection) -> Self {
         let is_numbered = connection.service() == xtp::Service::IsoStream;
         let numbers = is_numbered.then(|| Numbers { sending: Turn::new(0), receiving: Turn::new(0) });
-        Self { connection, numbers, again: Again::default(), watch: OnceLock::new() }
+        Self { connection, numbers, again: Again::default(), silence: Silence::new(), watch: OnceLock::new() }
     }
 
     /// The next numbered message. The outer `None`: what came was none.
@@ -283,6 +298,10 @@ impl Carry for Xtp {
 
     fn repeats_nothing(&self) -> bool {
         self.numbers.is_some()
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        check(&self.connection, &self.silence)
     }
 
     fn descriptor(&self) -> Result<BorrowedFd<'_>, Error> {

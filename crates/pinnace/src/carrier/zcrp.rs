@@ -6,7 +6,7 @@
 use super::alarm::within;
 use super::pieces::{self, Pool, buffers};
 use super::room::{self, Bounded};
-use super::silence::SILENCE;
+use super::silence::{SILENCE, Silence};
 use super::turn::{Held, Turn};
 use super::{
     Awaited, Carry, MOST_AHEAD, Received, ReceivedInto, Sending, Special, at_most, farewell, last_words, looking,
@@ -39,6 +39,8 @@ pub(crate) struct Zcrp {
     incoming: Turn<Incoming>,
     /// The peer has ended what it sends. It may break off what we send all the same, and nobody receives that any more.
     has_heard_end: AtomicBool,
+    /// As far as nobody receives.
+    silence: Silence,
 }
 
 /// How far sending is.
@@ -86,8 +88,9 @@ impl Zcrp {
         let (sender, receiver) = halves;
         let incoming = Turn::new(Incoming::default());
         let (pool, sending) = (Pool::new(piece), Lock::default());
-        let has_heard_end = AtomicBool::new(false);
-        Self { sender, receiver, nonce, piece: piece as usize, longest, pool, sending, incoming, has_heard_end }
+        let (has_heard_end, silence) = (AtomicBool::new(false), Silence::new());
+        let piece = piece as usize;
+        Self { sender, receiver, nonce, piece, longest, pool, sending, incoming, has_heard_end, silence }
     }
 
     /// Asks for messages. Whoever connects says OPEN first: the other end throws away what comes before the introduction,
@@ -401,6 +404,16 @@ impl Carry for Zcrp {
             self.receiver.signal_readiness();
         }
         if incoming.is_broken_off { Err(ConnectionError::BrokenOff { method: Method::Zcrp }.into()) } else { Ok(()) }
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        self.look_for_break()?;
+        if self.silence.is_due(Instant::now(), Duration::ZERO)
+            && let Some(mut incoming) = self.incoming.take(Some(Instant::now()))
+        {
+            self.ask(&mut incoming)?;
+        }
+        Ok(())
     }
 
     fn descriptor(&self) -> Result<BorrowedFd<'_>, Error> {

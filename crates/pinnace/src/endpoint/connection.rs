@@ -221,7 +221,7 @@ impl Connection {
         special: Option<&PerMessage>,
         deadline: Option<Instant>,
     ) -> Result<Delivery, Unsent> {
-        let (bytes, message) = (message.len(), self.check(message, special));
+        let (bytes, message) = (message.len(), self.may_send(message, special));
         let special = special.map(PerMessage::special);
         self.begun(bytes, message.and_then(|message| self.carrier.send(message, special, deadline)))
     }
@@ -260,7 +260,7 @@ impl Connection {
     }
 
     fn try_begin(&self, message: Message, special: Option<&PerMessage>) -> Result<Delivery, Unsent> {
-        let (bytes, message) = (message.len(), self.check(message, special));
+        let (bytes, message) = (message.len(), self.may_send(message, special));
         let sent = message.and_then(|message| self.carrier.try_send(message, special.map(PerMessage::special)));
         self.begun(bytes, sent).map_err(|unsent| match unsent.error.would_block() {
             true => Unsent::new(unsent.message, ConnectionError::Full { method: self.method }),
@@ -287,12 +287,12 @@ impl Connection {
 
     async fn begin_async(&self, message: Message, special: Option<&PerMessage>) -> Result<Delivery, Unsent> {
         let bytes = message.len();
-        let message = self.check(message, special)?;
+        let message = self.may_send(message, special)?;
         self.begun(bytes, self.carrier.send_async(message, special.map(PerMessage::special)).await)
     }
 
     /// The message, if it can be sent so.
-    fn check(&self, message: Message, special: Option<&PerMessage>) -> Result<Message, Unsent> {
+    fn may_send(&self, message: Message, special: Option<&PerMessage>) -> Result<Message, Unsent> {
         if self.is_closed.load(Ordering::Relaxed) {
             return Err(Unsent::new(message, ConnectionError::Closed));
         }
@@ -605,6 +605,27 @@ impl Connection {
     /// As [`Connection::flush`].
     pub async fn flush_async(&self) -> Result<(), Error> {
         self.carrier.flush_async().await
+    }
+
+    /// Whether the peer is there, as far as is known; one that has been silent for two seconds is asked, and a later call tells.
+    /// Waits for nothing. For whoever neither sends nor receives for long, above all when the peer has ended what it sends:
+    /// whoever sends or receives finds out by that.
+    ///
+    /// # Errors
+    /// If the peer has gone or has broken off, or the connection is of no use any more.
+    ///
+    /// ```
+    /// # use pinnace::{Endpoint, Service};
+    /// # let listener = Endpoint::bind("127.0.0.1:0")?.listen(&Service::new())?;
+    /// let to = listener.local_addr().to_string();
+    /// let connection = Endpoint::client().connect(&to, &Service::new())?;
+    /// let peer = listener.accept()?;
+    /// connection.check()?;
+    /// # drop(peer);
+    /// # Ok::<(), pinnace::Error>(())
+    /// ```
+    pub fn check(&self) -> Result<(), Error> {
+        self.carrier.check()
     }
 
     /// A descriptor for event loops: it becomes readable when something may have come. Then [`clear`](Self::clear) it, and

@@ -322,6 +322,27 @@ pub(crate) fn breaks_off_what_comes(pair: Pair) {
     assert!(client.close(LONG).is_err(), "something is lost");
 }
 
+/// Whoever has nothing to send, and nothing more to receive, finds out by asking, and sends nothing by that.
+pub(crate) fn checks(pair: Pair) {
+    let Pair { client, server, _endpoint } = pair;
+    server.close(LONG).unwrap();
+    assert!(client.recv_timeout(LONG).unwrap().is_none());
+    let begun = Instant::now();
+    // Long enough to ask.
+    while begun.elapsed() < Duration::from_millis(2500) {
+        client.check().unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    drop(client.send(pattern(1000, 2)).unwrap());
+    expect(&server, &pattern(1000, 2));
+    server.abort();
+    let begun = Instant::now();
+    while client.check().is_ok() {
+        assert!(begun.elapsed() < Duration::from_secs(5), "nobody tells who asks");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// The same with more on its way than arrives.
 pub(crate) fn breaks_off_in_the_middle(pair: Pair) {
     let Pair { client, server, _endpoint } = pair;

@@ -84,6 +84,11 @@ macro_rules! over_every_method {
                 }
 
                 #[test]
+                fn whoever_asks_finds_out_that_the_peer_has_gone() {
+                    body::checks(pair());
+                }
+
+                #[test]
                 fn whoever_waits_for_the_end_is_told_that_it_is_broken_off() {
                     full::breaks_off(|| {
                         let Pair { client, server, _endpoint } = pair();

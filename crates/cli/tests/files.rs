@@ -3,10 +3,12 @@
 mod common;
 
 use common::{Listening, pinnace, run, short_of_descriptors, text, wait, wait_until};
+use rustix::process::geteuid;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
@@ -214,6 +216,40 @@ fn nobody_there_and_nothing_to_send_are_reported() {
     assert_eq!(sent.status.code(), Some(3));
     assert!(text(&sent.stderr).contains("pinnace recv"));
     assert_eq!(run(&["send", "/dev/null", "127.0.0.1:9"]).status.code(), Some(1));
+}
+
+/// Nobody is asked for: what cannot be read is found before the receiver is.
+#[test]
+#[allow(clippy::print_stderr, reason = "a test that is skipped says so")]
+fn what_cannot_be_read_is_refused_before_anything_is_sent() {
+    let from = tempfile::tempdir().unwrap();
+    let top = from.path().join("top");
+    fs::create_dir(&top).unwrap();
+    fs::write(top.join("a"), b"readable").unwrap();
+    for name in [from.path(), &top] {
+        fs::set_permissions(name, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let secret = top.join("secret");
+    for make in [|path: &Path| fs::write(path, b"x").unwrap(), |path: &Path| fs::create_dir(path).unwrap()] {
+        make(&secret);
+        fs::set_permissions(&secret, fs::Permissions::from_mode(0o000)).unwrap();
+        let mut command = pinnace(&["send", top.to_str().unwrap(), "127.0.0.1:9", "--timeout", "0.3"]);
+        if geteuid().is_root() {
+            // Root reads everything.
+            command.uid(65_534);
+        }
+        let sent = match command.output() {
+            Ok(sent) => sent,
+            Err(error) => return eprintln!("left out: another user cannot run the program here ({error})"),
+        };
+        fs::set_permissions(&secret, fs::Permissions::from_mode(0o700)).unwrap();
+        let error = text(&sent.stderr);
+        assert_eq!(sent.status.code(), Some(1), "{error}");
+        assert!(error.contains("top/secret: Permission denied"), "{error}");
+        assert!(error.contains("check the owner and the permissions"), "{error}");
+        // The second time it is a folder.
+        let _ = fs::remove_file(&secret);
+    }
 }
 
 #[test]

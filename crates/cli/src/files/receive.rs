@@ -8,7 +8,7 @@ use super::protocol::{
     unsafe_peer,
 };
 use super::schedule::{self, Schedule, Values, Work};
-use super::store::{Claim, Existing, Store, Stores, exists};
+use super::store::{Claim, Existing, Store, Stores, exists, is_folder};
 use super::{MAX_BYTES, MAX_MESSAGES};
 use crate::address::resolve;
 use crate::exit::{Error, Exit};
@@ -269,6 +269,7 @@ impl<'a, 's> Transfer<'a, 's> {
                 let hash = super::hash_on_disk(&file, &item.path.display(), bytes, self.chunk_bytes)?;
                 return Ok(Some(Held::Whole(hash)));
             }
+            Existing::Folder => return Err(is_folder(&item.path)),
             Existing::File(..) | Existing::Other if !self.store.overwrites() => return Err(exists(&item.path)),
             Existing::File(..) | Existing::Other | Existing::Nothing => {}
         }

@@ -132,6 +132,8 @@ impl Stores {
 pub(super) enum Existing {
     Nothing,
     File(File, u64),
+    Folder,
+    /// A symbolic link, say.
     Other,
 }
 
@@ -244,8 +246,10 @@ impl Store {
             Err(Errno::NOENT) => return Ok(Existing::Nothing),
             Err(error) => return Err(cannot(error)),
         };
-        if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
-            return Ok(Existing::Other);
+        match FileType::from_raw_mode(status.st_mode) {
+            FileType::RegularFile => {}
+            FileType::Directory => return Ok(Existing::Folder),
+            _ => return Ok(Existing::Other),
         }
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let file = File::from(rustix::fs::openat(&folder, name, flags, Mode::empty()).map_err(cannot)?);
@@ -370,7 +374,11 @@ impl Store {
             }
         };
         place().map_err(|error| match error {
-            Errno::EXIST => exists(&item.path),
+            Errno::EXIST | Errno::ISDIR => match self.existing(&item.path) {
+                Ok(Existing::Folder) => is_folder(&item.path),
+                Ok(_) => exists(&item.path),
+                Err(error) => error,
+            },
             error => self.cannot("put into its place", Some(&item.path), error),
         })?;
         self.remove(&state_name(&item.path));
@@ -408,6 +416,15 @@ pub(super) fn exists(path: &SafePath) -> Error {
     let path = path.display();
     Error::failed(format!(
         "{path} exists at the receiver, with other content; move it away, or start `pinnace recv` with --overwrite"
+    ))
+}
+
+/// The refusal of a file where a folder is.
+pub(super) fn is_folder(path: &SafePath) -> Error {
+    let path = path.display();
+    Error::failed(format!(
+        "{path} is a folder at the receiver, where a file of that name is to come; move it away (--overwrite does not \
+         replace folders)"
     ))
 }
 

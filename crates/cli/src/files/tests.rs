@@ -34,12 +34,21 @@ fn receive_from(
     folder: &Path,
     sender: impl FnOnce(&Peer<'_>) -> Result<(), Error>,
 ) -> (Result<(), Error>, Result<(), Error>) {
+    receive_with(folder, false, sender)
+}
+
+/// The same, and the receiver may `overwrite`.
+fn receive_with(
+    folder: &Path,
+    overwrite: bool,
+    sender: impl FnOnce(&Peer<'_>) -> Result<(), Error>,
+) -> (Result<(), Error>, Result<(), Error>) {
     let listener = Listener::bind("127.0.0.1:0", &transport().options()).unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::scope(|scope| {
         let receiver = scope.spawn(move || {
             let transport = transport();
-            let store = Store::open(folder, false).unwrap();
+            let store = Store::open(folder, overwrite).unwrap();
             let report = Report::new(&Output::new(true, false));
             let mut claim = None;
             let peer = Peer::new(listener.accept().unwrap(), "the sender", &transport);
@@ -186,6 +195,23 @@ fn more_than_the_disk_can_hold_is_refused_before_it_comes() {
     });
     assert!(received.unwrap_err().message.contains("too full"));
     assert_eq!(sent.unwrap_err().exit, Exit::Failed);
+}
+
+#[test]
+fn a_folder_in_the_place_of_a_file_is_refused_before_content_comes() {
+    for overwrite in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("name")).unwrap();
+        let (received, sent) = receive_with(folder.path(), overwrite, |peer| {
+            offer(peer, vec![entry("name", 5)])?;
+            peer.hear_receiver(None).map(drop)
+        });
+        for error in [received.unwrap_err(), sent.unwrap_err()] {
+            assert_eq!(error.exit, Exit::Failed, "{error}");
+            let said = ["name is a folder", "move it away", "--overwrite does not replace folders"];
+            assert!(said.iter().all(|said| error.message.contains(said)), "{error}");
+        }
+    }
 }
 
 #[test]

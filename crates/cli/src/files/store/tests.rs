@@ -56,6 +56,17 @@ fn nothing_is_written_through_symbolic_links() {
 }
 
 #[test]
+fn a_folder_that_came_meanwhile_is_not_replaced() {
+    for overwrite in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path(), overwrite).unwrap();
+        fs::create_dir(folder.path().join("name")).unwrap();
+        let error = write(&store, &item(b"name", 1)).unwrap_err();
+        assert!(error.message.contains("name is a folder"), "{error}");
+    }
+}
+
+#[test]
 fn what_was_written_down_is_found_again() {
     let folder = tempfile::tempdir().unwrap();
     let item = item(b"large", 3 * CHUNK);

@@ -213,14 +213,41 @@ impl Store {
     }
 
     fn cannot(&self, what: &str, path: Option<&SafePath>, error: Errno) -> Error {
+        // `O_DIRECTORY` finds that a symbolic link is no folder, before `O_NOFOLLOW` finds that it is one.
+        if error == Errno::NOTDIR
+            && let Some(file) = path.and_then(|path| self.file_on(path))
+        {
+            return Error::failed(format!(
+                "{}/{} is a file, where a folder of that name is to come; move it away",
+                self.path.display(),
+                file.display()
+            ));
+        }
         let path = path.map(|path| format!("/{}", path.display())).unwrap_or_default();
         if error == Errno::LOOP || error == Errno::NOTDIR {
             return Error::not_verified(format!(
-                "cannot {what} {}{path}: a part of the path is a symbolic link or a file; nothing is written through it",
+                "cannot {what} {}{path}: a part of the path is a symbolic link; nothing is written through it",
                 self.path.display()
             ));
         }
         Error::io(format_args!("cannot {what} {}{path}", self.path.display()), &error.into())
+    }
+
+    /// The first component of `path` that is no folder, if it is no symbolic link either.
+    fn file_on(&self, path: &SafePath) -> Option<SafePath> {
+        let bytes = path.as_bytes();
+        let ends = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at).chain([bytes.len()]);
+        for part in ends.map(|end| SafePath::new(bytes[..end].to_vec())) {
+            let part = part.ok()?;
+            let folder = self.parent(&part, false).ok()?;
+            let status = rustix::fs::statat(&folder, OsStr::from_bytes(part.split().1), AtFlags::SYMLINK_NOFOLLOW);
+            match FileType::from_raw_mode(status.ok()?.st_mode) {
+                FileType::Directory => {}
+                FileType::Symlink => return None,
+                _ => return Some(part),
+            }
+        }
+        None
     }
 
     /// The folder that `path` lies in.

@@ -215,6 +215,25 @@ fn a_folder_in_the_place_of_a_file_is_refused_before_content_comes() {
 }
 
 #[test]
+fn a_file_in_the_place_of_a_folder_is_no_danger() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("sub"), b"mine").unwrap();
+    let sub = Entry { kind: Kind::Folder, ..entry("sub", 0) };
+    for below in [None, Some(entry("sub/a", 5))] {
+        let (received, sent) = receive_from(folder.path(), |peer| {
+            offer(peer, [sub.clone()].into_iter().chain(below).collect())?;
+            peer.hear_receiver(None)?;
+            tell(peer, &ToReceiver::Plan(Page { items: Vec::new(), last: true }))?;
+            peer.hear_receiver(None).map(drop)
+        });
+        for error in [received.unwrap_err(), sent.unwrap_err()] {
+            assert_eq!(error.exit, Exit::Failed, "{error}");
+            assert!(error.message.contains("/sub is a file") && error.message.contains("move it away"), "{error}");
+        }
+    }
+}
+
+#[test]
 fn a_sender_that_gives_up_is_believed() {
     let folder = tempfile::tempdir().unwrap();
     let (received, _) = receive_from(folder.path(), |peer| {

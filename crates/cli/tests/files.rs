@@ -6,6 +6,7 @@ use common::{Listening, pinnace, run, short_of_descriptors, text, wait, wait_unt
 use rustix::process::geteuid;
 use std::ffi::OsStr;
 use std::fs;
+use std::net::UdpSocket;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
@@ -279,6 +280,18 @@ fn a_folder_that_cannot_be_written_and_a_second_receiver_are_refused() {
     let file = to.path().join("file");
     let onto = run(&["recv", "--bind", "127.0.0.1:0", "--dir", file.to_str().unwrap()]);
     assert_eq!(onto.status.code(), Some(1));
+}
+
+#[test]
+fn no_folder_is_made_where_the_port_is_taken() {
+    let to = tempfile::tempdir().unwrap();
+    let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let dir = to.path().join("xx/yy");
+    let refused = run(&["recv", "--bind", &taken.local_addr().unwrap().to_string(), "--dir", dir.to_str().unwrap()]);
+    let error = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1), "{error}");
+    assert!(error.contains("another program has the port"), "{error}");
+    assert_eq!(fs::read_dir(to.path()).unwrap().count(), 0);
 }
 
 /// What a file transfer can do of a service it does; of what it cannot it says which word, and why, and sends nothing.

@@ -73,8 +73,9 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let Asked { authority: bind, service } = super::tool("pinnace recv").asked(&args.bind, args.service.as_deref())?;
     let transport = args.transport.declared(service.path_class())?;
     interrupt::install();
-    let stores = Stores::open(&args.dir, args.overwrite)?;
+    // Before the folder is made: where the port is taken nothing is left behind.
     let listener = Listener::bind(resolve(&bind)?, &transport.options())?;
+    let stores = Stores::open(&args.dir, args.overwrite)?;
     listener.warnings().iter().for_each(|warning| output.warn(warning));
     let address = listener.local_addr()?.to_string();
     output.warn(format_args!("receiving into {} at {address}", args.dir.display()));

@@ -388,7 +388,7 @@ impl<'a, 's> Transfer<'a, 's> {
             };
             let message = transport::wait(receiving, look, |error| peer.error(error))?;
             if message.is_empty() {
-                return Err(peer.gave_up());
+                return Err(peer.gave_up(posted.pop_front().map(|next| next.receiving)));
             }
             match what {
                 schedule::Item::Chunk { work, chunk } => {

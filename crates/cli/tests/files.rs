@@ -217,6 +217,9 @@ fn nobody_there_and_nothing_to_send_are_reported() {
     assert_eq!(sent.status.code(), Some(3));
     assert!(text(&sent.stderr).contains("pinnace recv"));
     assert_eq!(run(&["send", "/dev/null", "127.0.0.1:9"]).status.code(), Some(1));
+    let sent = run(&["send", missing.to_str().unwrap(), "", "127.0.0.1:9"]);
+    assert_eq!(sent.status.code(), Some(2));
+    assert!(text(&sent.stderr).contains("an empty name"), "{}", text(&sent.stderr));
 }
 
 /// Nobody is asked for: what cannot be read is found before the receiver is.
@@ -280,6 +283,7 @@ fn a_folder_that_cannot_be_written_and_a_second_receiver_are_refused() {
     let file = to.path().join("file");
     let onto = run(&["recv", "--bind", "127.0.0.1:0", "--dir", file.to_str().unwrap()]);
     assert_eq!(onto.status.code(), Some(1));
+    assert!(text(&onto.stderr).contains("file: it is a file; choose another folder"), "{}", text(&onto.stderr));
 }
 
 #[test]

@@ -50,6 +50,10 @@ pub(super) fn gather(paths: &[PathBuf], output: &Output) -> Result<Vec<Source>, 
     let mut sources = Vec::new();
     let mut names = std::collections::BTreeSet::new();
     for path in paths {
+        // A variable of a script that is not set, most likely.
+        if path.as_os_str().is_empty() {
+            return Err(Error::usage("one of the files to send has an empty name (''); name a file or a folder"));
+        }
         let cannot = |error| Error::io(format_args!("cannot read {}", path.display()), &error);
         // `photos/`, `.` and `..` have names too.
         let name =

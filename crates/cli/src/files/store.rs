@@ -18,7 +18,7 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::ops::Bound;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -141,8 +141,16 @@ impl Store {
     /// Opens, and if need be makes, the folder; nobody else may receive into it meanwhile.
     pub(super) fn open(path: &Path, overwrite: bool) -> Result<Self, Error> {
         let cannot = |error: Errno| Error::io(format_args!("cannot receive into {}", path.display()), &error.into());
-        fs::create_dir_all(path)
-            .map_err(|error| Error::io(format_args!("cannot make the folder {}", path.display()), &error))?;
+        fs::create_dir_all(path).map_err(|error| {
+            // A symbolic link that leads nowhere is in the way, too.
+            let (is_there, path) = (path.exists(), path.display());
+            if error.kind() == ErrorKind::AlreadyExists && is_there {
+                return Error::failed(format!(
+                    "cannot receive into {path}: it is a file; choose another folder (--dir)"
+                ));
+            }
+            Error::io(format_args!("cannot make the folder {path}"), &error)
+        })?;
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
         let root = rustix::fs::open(path, flags, Mode::empty()).map_err(cannot)?;
         let partial = folder_in(&root, PARTIAL_FOLDER.as_bytes(), Some(Mode::from_raw_mode(0o700))).map_err(cannot)?;

@@ -40,6 +40,45 @@ fn a_closed_port_is_reported_at_once() {
     }
 }
 
+/// The reports of the other host count although they come before a listener that was begun with the sender might be there.
+#[test]
+fn a_closed_port_is_named_also_by_who_waits_for_a_short_time() {
+    let closed = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let to = &*closed;
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), [7; 10_000]).unwrap();
+    let file = file.path().to_str().unwrap();
+    for (args, listener) in [
+        (&["send", file, to, "--timeout", "1"][..], "recv"),
+        (&["send", file, to, "--timeout", "0.3"], "recv"),
+        (&["zcrp", "send", "--size", "1000", "--to", to, "--timeout", "0.5"], "zcrp listen"),
+        (&["vrp", "send", "--size", "1000", "--to", to, "--timeout", "0.5"], "vrp listen"),
+        (&["vrp", "send", "--size", "1000", "--to", to, "--give-up-after", "300ms"], "vrp listen"),
+        (&["stream", "send", "--size", "1000", "--count", "3", "--to", to, "--timeout", "0.5"], "stream recv"),
+    ] {
+        let output = run(args);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{args:?}: {error}");
+        let last = error.lines().last().unwrap_or_default();
+        let said = [&format!("nobody answers at {to}"), "its UDP port is closed", &format!("`pinnace {listener}`")];
+        assert!(said.iter().all(|said| last.contains(said)), "{args:?}: {error}");
+    }
+    // Where the network reports nothing, there is no answer, and that is said.
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let to = &*silent.local_addr().unwrap().to_string();
+    for args in [
+        &["send", file, to, "--timeout", "0.3"][..],
+        &["zcrp", "send", "--size", "1000", "--to", to, "--timeout", "0.3"],
+        &["vrp", "send", "--size", "1000", "--to", to, "--timeout", "0.3"],
+        &["stream", "send", "--size", "1000", "--count", "3", "--to", to, "--timeout", "0.3"],
+    ] {
+        let output = run(args);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{args:?}: {error}");
+        assert!(error.contains("no answer") && error.contains("does UDP reach it?"), "{args:?}: {error}");
+    }
+}
+
 #[test]
 fn an_address_that_does_not_exist_is_reported_before_the_input_ends() {
     for protocol in ["zcrp", "vrp"] {

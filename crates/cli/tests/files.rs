@@ -3,10 +3,13 @@
 mod common;
 
 use common::{Listening, pinnace, run, short_of_descriptors, text, wait, wait_until};
+use rustix::process::geteuid;
 use std::ffi::OsStr;
 use std::fs;
+use std::net::UdpSocket;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
@@ -196,7 +199,7 @@ fn an_interrupted_end_tells_the_other() {
             assert!(Command::new("kill").args(["-INT", &sender.id().to_string()]).status().unwrap().success());
         }
         let (sent, (received, _, err)) = (wait(&mut sender), receiving.finish());
-        let expected = if interrupted == "receiver" { (Some(1), Some(130)) } else { (Some(130), Some(1)) };
+        let expected = if interrupted == "receiver" { (Some(3), Some(130)) } else { (Some(130), Some(3)) };
         assert_eq!((sent, received), expected, "{interrupted}: {err}");
         assert!(chunks_kept(to.path()) > 0);
     }
@@ -214,6 +217,43 @@ fn nobody_there_and_nothing_to_send_are_reported() {
     assert_eq!(sent.status.code(), Some(3));
     assert!(text(&sent.stderr).contains("pinnace recv"));
     assert_eq!(run(&["send", "/dev/null", "127.0.0.1:9"]).status.code(), Some(1));
+    let sent = run(&["send", missing.to_str().unwrap(), "", "127.0.0.1:9"]);
+    assert_eq!(sent.status.code(), Some(2));
+    assert!(text(&sent.stderr).contains("an empty name"), "{}", text(&sent.stderr));
+}
+
+/// Nobody is asked for: what cannot be read is found before the receiver is.
+#[test]
+#[allow(clippy::print_stderr, reason = "a test that is skipped says so")]
+fn what_cannot_be_read_is_refused_before_anything_is_sent() {
+    let from = tempfile::tempdir().unwrap();
+    let top = from.path().join("top");
+    fs::create_dir(&top).unwrap();
+    fs::write(top.join("a"), b"readable").unwrap();
+    for name in [from.path(), &top] {
+        fs::set_permissions(name, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let secret = top.join("secret");
+    for make in [|path: &Path| fs::write(path, b"x").unwrap(), |path: &Path| fs::create_dir(path).unwrap()] {
+        make(&secret);
+        fs::set_permissions(&secret, fs::Permissions::from_mode(0o000)).unwrap();
+        let mut command = pinnace(&["send", top.to_str().unwrap(), "127.0.0.1:9", "--timeout", "0.3"]);
+        if geteuid().is_root() {
+            // Root reads everything.
+            command.uid(65_534);
+        }
+        let sent = match command.output() {
+            Ok(sent) => sent,
+            Err(error) => return eprintln!("left out: another user cannot run the program here ({error})"),
+        };
+        fs::set_permissions(&secret, fs::Permissions::from_mode(0o700)).unwrap();
+        let error = text(&sent.stderr);
+        assert_eq!(sent.status.code(), Some(1), "{error}");
+        assert!(error.contains("top/secret: Permission denied"), "{error}");
+        assert!(error.contains("check the owner and the permissions"), "{error}");
+        // The second time it is a folder.
+        let _ = fs::remove_file(&secret);
+    }
 }
 
 #[test]
@@ -243,6 +283,19 @@ fn a_folder_that_cannot_be_written_and_a_second_receiver_are_refused() {
     let file = to.path().join("file");
     let onto = run(&["recv", "--bind", "127.0.0.1:0", "--dir", file.to_str().unwrap()]);
     assert_eq!(onto.status.code(), Some(1));
+    assert!(text(&onto.stderr).contains("file: it is a file; choose another folder"), "{}", text(&onto.stderr));
+}
+
+#[test]
+fn no_folder_is_made_where_the_port_is_taken() {
+    let to = tempfile::tempdir().unwrap();
+    let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let dir = to.path().join("xx/yy");
+    let refused = run(&["recv", "--bind", &taken.local_addr().unwrap().to_string(), "--dir", dir.to_str().unwrap()]);
+    let error = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1), "{error}");
+    assert!(error.contains("another program has the port"), "{error}");
+    assert_eq!(fs::read_dir(to.path()).unwrap().count(), 0);
 }
 
 /// What a file transfer can do of a service it does; of what it cannot it says which word, and why, and sends nothing.

@@ -49,21 +49,33 @@ impl<'a> Presence<'a> {
         if waited < if self.takes_turns { TURN } else { GRACE } {
             self.early.set(reports);
         } else if reports > self.early.get() && !is_heard {
-            let Error { exit, message } = nobody(self.to, "UDP port", self.listener);
-            let busy = if self.takes_turns {
-                ", or wait until it is done with another sender, if it serves one only (--once, --count, --capture)"
-            } else {
-                ""
-            };
-            return Err(Error::new(exit, format!("{message}{busy}")));
+            return Err(self.nobody());
         }
         Ok(())
+    }
+
+    /// What to say when the time is over and nothing was heard: that nobody is there, if any of the `reports` say so, however
+    /// early they came, and else that there was `no_answer`.
+    pub(crate) fn silent(&self, reports: u64, no_answer: impl Into<String>) -> Error {
+        if reports > 0 { self.nobody() } else { Error::peer_gone(no_answer) }
+    }
+
+    /// Nobody is there.
+    pub(crate) fn nobody(&self) -> Error {
+        let Error { exit, message } = nobody(self.to, "UDP port", self.listener);
+        let busy = if self.takes_turns {
+            ", or wait until it is done with another sender, if it serves one only (--once, --count, --capture)"
+        } else {
+            ""
+        };
+        Error::new(exit, format!("{message}{busy}"))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exit::Exit;
 
     #[test]
     fn only_late_reports_of_who_was_never_heard_are_believed() {
@@ -75,6 +87,10 @@ mod tests {
         let error = at(1300, 3, false).unwrap_err();
         assert!(error.message.contains("h:1") && error.message.contains("pinnace recv"), "{error}");
         assert!(!error.message.contains("another sender"), "{error}");
+        // Once the time is over there is nothing better to go by.
+        assert!(presence.silent(1, "no answer").message.contains("nobody answers at h:1"));
+        let unreachable = presence.silent(0, "no answer");
+        assert_eq!((unreachable.exit, &*unreachable.message), (Exit::PeerGone, "no answer"));
         let presence = Presence::of_turns("h:1", "recv");
         let at = |ms, reports| presence.look_at(Duration::from_millis(ms), reports, false);
         assert!(at(1900, 5).is_ok(), "it may be busy");

@@ -1,14 +1,14 @@
 //! The other end of a file transfer: control messages, and what can happen between them.
 //!
 //! Always true: at most one control message of the peer waits here; an empty message, where something else is due, says
-//! that the sender gives up.
+//! that the peer gives up, and the next one, of one byte, whether it was interrupted.
 
 use super::protocol::{self, CONTROL_BYTES, Refusal, ToSender, printable};
 use crate::bare::Presence;
 use crate::exit::{Error, Exit};
 use crate::transport::{self, Transport};
 use pinnace::Message;
-use pinnace::zcrp::{Receiver, Receiving, Sender, Sending};
+use pinnace::zcrp::{Progress, Receiver, Receiving, Sender, Sending};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::cell::{Cell, RefCell};
@@ -81,14 +81,28 @@ impl<'a> Peer<'a> {
             }
         };
         if message.is_empty() {
-            return Err(self.gave_up());
+            return Err(self.gave_up(None));
         }
         Ok((protocol::decode(&message)?, message.len()))
     }
 
-    /// The peer's empty message has come.
-    pub(super) fn gave_up(&self) -> Error {
+    /// The peer's empty message has come; `posted` is the buffer for the next one, if there is one already.
+    pub(super) fn gave_up(&self, posted: Option<Receiving>) -> Error {
         self.refused.set(true);
+        let posted = posted.or_else(|| self.post(Message::with_capacity(CONTROL_BYTES)).ok());
+        // A release that says no more than the empty message is not waited for.
+        let why = posted.and_then(|posted| match posted.wait_timeout(LAST_WORD) {
+            Progress::Ended(why) => why.ok(),
+            Progress::UnderWay(_) => None,
+        });
+        // The peer waits until it knows that it was heard.
+        self.receiver.close();
+        if why.is_some_and(|why| *why == [Exit::Interrupted as u8]) {
+            return Error::peer_gone(format!(
+                "{} was interrupted; what has arrived is kept: run the command again when it is back",
+                self.name
+            ));
+        }
         Error::failed(format!("{} gave up; its own message says why; what has arrived is kept", self.name))
     }
 
@@ -125,9 +139,12 @@ impl<'a> Peer<'a> {
         Ok(())
     }
 
-    /// Whether the receiver has refused while the sender was busy.
+    /// Whether the receiver has refused, or was interrupted, while the sender was busy.
     pub(super) fn look(&self) -> Result<(), Error> {
         self.look_ahead(|message| {
+            if message.is_empty() {
+                return Err(self.gave_up(None));
+            }
             let Ok(ToSender::Refuse(refusal)) = protocol::decode(message) else { return Ok(()) };
             self.refused.set(true);
             Err(refused(&refusal))
@@ -136,29 +153,31 @@ impl<'a> Peer<'a> {
 
     /// Whether the sender, who waits for an answer, is still there.
     pub(super) fn wait_on(&self) -> Result<(), Error> {
-        self.look_ahead(|message| if message.is_empty() { Err(self.gave_up()) } else { Ok(()) })
+        self.look_ahead(|message| if message.is_empty() { Err(self.gave_up(None)) } else { Ok(()) })
     }
 
-    /// The sender's last word after an error: an empty message.
+    /// The sender's last word after an error: an empty message, and then one byte, the exit code. Either fits into every
+    /// buffer that the peer may have posted.
     pub(super) fn give_up(&self, error: &Error) {
-        if error.exit != Exit::PeerGone && !self.refused.get() {
-            self.last_word(Message::from_vec(Vec::new()));
-        }
+        self.last_words(error, || vec![Vec::new(), vec![error.exit as u8]]);
     }
 
-    /// The receiver's last word after an error.
+    /// The receiver's last word after an error: why, or the same as the sender's.
     pub(super) fn refuse(&self, error: &Error) {
-        if error.exit != Exit::PeerGone
-            && !self.refused.get()
-            && let Ok(bytes) = protocol::encode(&ToSender::Refuse(Refusal::of(error)))
-        {
-            self.last_word(Message::from_vec(bytes));
+        if error.exit == Exit::Interrupted {
+            return self.give_up(error);
         }
+        self.last_words(error, || protocol::encode(&ToSender::Refuse(Refusal::of(error))).into_iter().collect());
     }
 
-    fn last_word(&self, message: Message) {
-        if let Ok(sending) = self.sender.send(message) {
-            let _ = sending.wait_timeout(LAST_WORD);
+    fn last_words(&self, error: &Error, words: impl FnOnce() -> Vec<Vec<u8>>) {
+        if error.exit == Exit::PeerGone || self.refused.get() {
+            return;
+        }
+        let deadline = Instant::now() + LAST_WORD;
+        let sent = words().into_iter().map(|word| self.sender.send(Message::from_vec(word)));
+        for sending in sent.collect::<Vec<_>>().into_iter().flatten() {
+            let _ = sending.wait_timeout(deadline.saturating_duration_since(Instant::now()));
         }
     }
 

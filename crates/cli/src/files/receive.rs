@@ -8,7 +8,7 @@ use super::protocol::{
     unsafe_peer,
 };
 use super::schedule::{self, Schedule, Values, Work};
-use super::store::{Claim, Existing, Store, Stores, exists};
+use super::store::{Claim, Existing, Store, Stores, exists, is_folder};
 use super::{MAX_BYTES, MAX_MESSAGES};
 use crate::address::resolve;
 use crate::exit::{Error, Exit};
@@ -73,8 +73,9 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let Asked { authority: bind, service } = super::tool("pinnace recv").asked(&args.bind, args.service.as_deref())?;
     let transport = args.transport.declared(service.path_class())?;
     interrupt::install();
-    let stores = Stores::open(&args.dir, args.overwrite)?;
+    // Before the folder is made: where the port is taken nothing is left behind.
     let listener = Listener::bind(resolve(&bind)?, &transport.options())?;
+    let stores = Stores::open(&args.dir, args.overwrite)?;
     listener.warnings().iter().for_each(|warning| output.warn(warning));
     let address = listener.local_addr()?.to_string();
     output.warn(format_args!("receiving into {} at {address}", args.dir.display()));
@@ -269,6 +270,7 @@ impl<'a, 's> Transfer<'a, 's> {
                 let hash = super::hash_on_disk(&file, &item.path.display(), bytes, self.chunk_bytes)?;
                 return Ok(Some(Held::Whole(hash)));
             }
+            Existing::Folder => return Err(is_folder(&item.path)),
             Existing::File(..) | Existing::Other if !self.store.overwrites() => return Err(exists(&item.path)),
             Existing::File(..) | Existing::Other | Existing::Nothing => {}
         }
@@ -386,7 +388,7 @@ impl<'a, 's> Transfer<'a, 's> {
             };
             let message = transport::wait(receiving, look, |error| peer.error(error))?;
             if message.is_empty() {
-                return Err(peer.gave_up());
+                return Err(peer.gave_up(posted.pop_front().map(|next| next.receiving)));
             }
             match what {
                 schedule::Item::Chunk { work, chunk } => {

@@ -175,19 +175,26 @@ impl<'a> Transfer<'a> {
         let offer = protocol::encode(&ToReceiver::Offer(Offer::new(self.chunk_bytes)))?;
         let deadline = self.peer.first_deadline();
         let presence = self.peer.presence("recv");
-        let look = || {
-            let sender = &self.peer.sender;
-            presence.look(sender.counters().unreachable_reports, transport::is_heard(sender))?;
-            if Instant::now() < deadline {
-                return self.peer.look();
-            }
-            Err(Error::peer_gone(format!(
+        let sender = &self.peer.sender;
+        let reports = || sender.counters().unreachable_reports;
+        let no_answer = || {
+            let why = format!(
                 "no answer within {} s: is `pinnace recv` running at that address, not busy with others, and \
                  does UDP reach it?",
                 transport.timeout.as_secs_f32()
-            )))
+            );
+            let is_heard = transport::is_heard(sender);
+            presence.silent(if is_heard { 0 } else { reports() }, why)
         };
-        transport::wait(self.peer.queue(Message::from_vec(offer))?, look, |error| self.peer.error(error))?;
+        let look = || {
+            presence.look(reports(), transport::is_heard(sender))?;
+            if Instant::now() < deadline { self.peer.look() } else { Err(no_answer()) }
+        };
+        transport::wait(self.peer.queue(Message::from_vec(offer))?, look, |error| match self.peer.error(error) {
+            // The transport may be a moment faster.
+            Error { exit: Exit::PeerGone, .. } if !transport::is_heard(sender) => no_answer(),
+            error => error,
+        })?;
         // `pinnace recv` accepts at once, and only then looks at what it has. What takes the offer and says nothing is something
         // else, and ZCRP itself sees nothing wrong with it.
         let answer = self.peer.hear_receiver(Some(self.peer.first_deadline())).map_err(|error| {

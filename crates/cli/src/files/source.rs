@@ -1,7 +1,7 @@
 //! What is to be sent: the files and folders that the user named.
 //!
 //! Symbolic links that are named are followed; those inside folders are left out, with a warning. Devices, sockets and
-//! pipes are refused before anything is sent.
+//! pipes, and what cannot be read, are refused before anything is sent.
 
 use super::protocol::{Entry, Kind, MAX_ENTRIES, PARTIAL_FOLDER, SafePath};
 use crate::exit::Error;
@@ -50,6 +50,10 @@ pub(super) fn gather(paths: &[PathBuf], output: &Output) -> Result<Vec<Source>, 
     let mut sources = Vec::new();
     let mut names = std::collections::BTreeSet::new();
     for path in paths {
+        // A variable of a script that is not set, most likely.
+        if path.as_os_str().is_empty() {
+            return Err(Error::usage("one of the files to send has an empty name (''); name a file or a folder"));
+        }
         let cannot = |error| Error::io(format_args!("cannot read {}", path.display()), &error);
         // `photos/`, `.` and `..` have names too.
         let name =
@@ -73,9 +77,11 @@ fn gather_one(path: &Path, name: &[u8], output: &Output, sources: &mut Vec<Sourc
     // What a receiver keeps for itself is nobody else's.
     for found in walk.filter_entry(|found| found.depth() == 0 || found.file_name() != PARTIAL_FOLDER) {
         let found = found.map_err(|error| {
-            let location = error.path().unwrap_or(path).display().to_string();
-            let cause = error.io_error().map_or_else(|| "the folders go round in a circle".into(), ToString::to_string);
-            Error::failed(format!("cannot read {location}: {cause}"))
+            let action = format!("cannot read {}", error.path().unwrap_or(path).display());
+            match error.io_error() {
+                Some(error) => Error::io(action, error),
+                None => Error::failed(format!("{action}: the folders go round in a circle")),
+            }
         })?;
         let location = found.path();
         let cannot = |error| Error::io(format_args!("cannot read {}", location.display()), &error);
@@ -88,6 +94,10 @@ fn gather_one(path: &Path, name: &[u8], output: &Output, sources: &mut Vec<Sourc
             continue;
         }
         let metadata = std::fs::metadata(location).map_err(cannot)?;
+        if metadata.is_file() {
+            // Its turn may come hours later.
+            File::open(location).map_err(cannot)?;
+        }
         let mut full = name.to_vec();
         if let Ok(below) = location.strip_prefix(path)
             && found.depth() > 0

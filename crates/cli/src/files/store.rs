@@ -18,7 +18,7 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::ops::Bound;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -132,6 +132,8 @@ impl Stores {
 pub(super) enum Existing {
     Nothing,
     File(File, u64),
+    Folder,
+    /// A symbolic link, say.
     Other,
 }
 
@@ -139,8 +141,16 @@ impl Store {
     /// Opens, and if need be makes, the folder; nobody else may receive into it meanwhile.
     pub(super) fn open(path: &Path, overwrite: bool) -> Result<Self, Error> {
         let cannot = |error: Errno| Error::io(format_args!("cannot receive into {}", path.display()), &error.into());
-        fs::create_dir_all(path)
-            .map_err(|error| Error::io(format_args!("cannot make the folder {}", path.display()), &error))?;
+        fs::create_dir_all(path).map_err(|error| {
+            // A symbolic link that leads nowhere is in the way, too.
+            let (is_there, path) = (path.exists(), path.display());
+            if error.kind() == ErrorKind::AlreadyExists && is_there {
+                return Error::failed(format!(
+                    "cannot receive into {path}: it is a file; choose another folder (--dir)"
+                ));
+            }
+            Error::io(format_args!("cannot make the folder {path}"), &error)
+        })?;
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
         let root = rustix::fs::open(path, flags, Mode::empty()).map_err(cannot)?;
         let partial = folder_in(&root, PARTIAL_FOLDER.as_bytes(), Some(Mode::from_raw_mode(0o700))).map_err(cannot)?;
@@ -211,14 +221,41 @@ impl Store {
     }
 
     fn cannot(&self, what: &str, path: Option<&SafePath>, error: Errno) -> Error {
+        // `O_DIRECTORY` finds that a symbolic link is no folder, before `O_NOFOLLOW` finds that it is one.
+        if error == Errno::NOTDIR
+            && let Some(file) = path.and_then(|path| self.file_on(path))
+        {
+            return Error::failed(format!(
+                "{}/{} is a file, where a folder of that name is to come; move it away",
+                self.path.display(),
+                file.display()
+            ));
+        }
         let path = path.map(|path| format!("/{}", path.display())).unwrap_or_default();
         if error == Errno::LOOP || error == Errno::NOTDIR {
             return Error::not_verified(format!(
-                "cannot {what} {}{path}: a part of the path is a symbolic link or a file; nothing is written through it",
+                "cannot {what} {}{path}: a part of the path is a symbolic link; nothing is written through it",
                 self.path.display()
             ));
         }
         Error::io(format_args!("cannot {what} {}{path}", self.path.display()), &error.into())
+    }
+
+    /// The first component of `path` that is no folder, if it is no symbolic link either.
+    fn file_on(&self, path: &SafePath) -> Option<SafePath> {
+        let bytes = path.as_bytes();
+        let ends = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at).chain([bytes.len()]);
+        for part in ends.map(|end| SafePath::new(bytes[..end].to_vec())) {
+            let part = part.ok()?;
+            let folder = self.parent(&part, false).ok()?;
+            let status = rustix::fs::statat(&folder, OsStr::from_bytes(part.split().1), AtFlags::SYMLINK_NOFOLLOW);
+            match FileType::from_raw_mode(status.ok()?.st_mode) {
+                FileType::Directory => {}
+                FileType::Symlink => return None,
+                _ => return Some(part),
+            }
+        }
+        None
     }
 
     /// The folder that `path` lies in.
@@ -244,8 +281,10 @@ impl Store {
             Err(Errno::NOENT) => return Ok(Existing::Nothing),
             Err(error) => return Err(cannot(error)),
         };
-        if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
-            return Ok(Existing::Other);
+        match FileType::from_raw_mode(status.st_mode) {
+            FileType::RegularFile => {}
+            FileType::Directory => return Ok(Existing::Folder),
+            _ => return Ok(Existing::Other),
         }
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let file = File::from(rustix::fs::openat(&folder, name, flags, Mode::empty()).map_err(cannot)?);
@@ -370,7 +409,11 @@ impl Store {
             }
         };
         place().map_err(|error| match error {
-            Errno::EXIST => exists(&item.path),
+            Errno::EXIST | Errno::ISDIR => match self.existing(&item.path) {
+                Ok(Existing::Folder) => is_folder(&item.path),
+                Ok(_) => exists(&item.path),
+                Err(error) => error,
+            },
             error => self.cannot("put into its place", Some(&item.path), error),
         })?;
         self.remove(&state_name(&item.path));
@@ -408,6 +451,15 @@ pub(super) fn exists(path: &SafePath) -> Error {
     let path = path.display();
     Error::failed(format!(
         "{path} exists at the receiver, with other content; move it away, or start `pinnace recv` with --overwrite"
+    ))
+}
+
+/// The refusal of a file where a folder is.
+pub(super) fn is_folder(path: &SafePath) -> Error {
+    let path = path.display();
+    Error::failed(format!(
+        "{path} is a folder at the receiver, where a file of that name is to come; move it away (--overwrite does not \
+         replace folders)"
     ))
 }
 

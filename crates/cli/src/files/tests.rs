@@ -34,12 +34,21 @@ fn receive_from(
     folder: &Path,
     sender: impl FnOnce(&Peer<'_>) -> Result<(), Error>,
 ) -> (Result<(), Error>, Result<(), Error>) {
+    receive_with(folder, false, sender)
+}
+
+/// The same, and the receiver may `overwrite`.
+fn receive_with(
+    folder: &Path,
+    overwrite: bool,
+    sender: impl FnOnce(&Peer<'_>) -> Result<(), Error>,
+) -> (Result<(), Error>, Result<(), Error>) {
     let listener = Listener::bind("127.0.0.1:0", &transport().options()).unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::scope(|scope| {
         let receiver = scope.spawn(move || {
             let transport = transport();
-            let store = Store::open(folder, false).unwrap();
+            let store = Store::open(folder, overwrite).unwrap();
             let report = Report::new(&Output::new(true, false));
             let mut claim = None;
             let peer = Peer::new(listener.accept().unwrap(), "the sender", &transport);
@@ -189,12 +198,93 @@ fn more_than_the_disk_can_hold_is_refused_before_it_comes() {
 }
 
 #[test]
-fn a_sender_that_gives_up_is_believed() {
+fn a_folder_in_the_place_of_a_file_is_refused_before_content_comes() {
+    for overwrite in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("name")).unwrap();
+        let (received, sent) = receive_with(folder.path(), overwrite, |peer| {
+            offer(peer, vec![entry("name", 5)])?;
+            peer.hear_receiver(None).map(drop)
+        });
+        for error in [received.unwrap_err(), sent.unwrap_err()] {
+            assert_eq!(error.exit, Exit::Failed, "{error}");
+            let said = ["name is a folder", "move it away", "--overwrite does not replace folders"];
+            assert!(said.iter().all(|said| error.message.contains(said)), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_file_in_the_place_of_a_folder_is_no_danger() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("sub"), b"mine").unwrap();
+    let sub = Entry { kind: Kind::Folder, ..entry("sub", 0) };
+    for below in [None, Some(entry("sub/a", 5))] {
+        let (received, sent) = receive_from(folder.path(), |peer| {
+            offer(peer, [sub.clone()].into_iter().chain(below).collect())?;
+            peer.hear_receiver(None)?;
+            tell(peer, &ToReceiver::Plan(Page { items: Vec::new(), last: true }))?;
+            peer.hear_receiver(None).map(drop)
+        });
+        for error in [received.unwrap_err(), sent.unwrap_err()] {
+            assert_eq!(error.exit, Exit::Failed, "{error}");
+            assert!(error.message.contains("/sub is a file") && error.message.contains("move it away"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_sender_that_gives_up_is_believed_and_gone_if_it_was_interrupted() {
+    for (why, exit) in [(Error::failed("a file has changed"), Exit::Failed), (Error::interrupted(), Exit::PeerGone)] {
+        // Where a control message is due, and where content is: the last chunk has one byte.
+        for content in [false, true] {
+            let folder = tempfile::tempdir().unwrap();
+            let (received, _) = receive_from(folder.path(), |peer| {
+                offer(peer, vec![entry("a", CHUNK), entry("b", 1)])?;
+                if content {
+                    agree(peer)?;
+                }
+                peer.give_up(&why);
+                Ok(())
+            });
+            let error = received.unwrap_err();
+            assert_eq!(error.exit, exit, "{error}");
+            assert!(error.message.contains("what has arrived is kept"), "{error}");
+        }
+    }
+    // A release that says no more than the empty message.
     let folder = tempfile::tempdir().unwrap();
     let (received, _) = receive_from(folder.path(), |peer| {
         offer(peer, vec![entry("a", 5)])?;
-        peer.give_up(&Error::interrupted());
-        Ok(())
+        let sending = peer.queue(Message::from_vec(Vec::new()))?;
+        crate::transport::wait(sending, || Ok(()), |error| peer.error(error)).map(drop)
     });
-    assert!(received.unwrap_err().message.contains("gave up"));
+    assert_eq!(received.unwrap_err().exit, Exit::Failed);
+}
+
+#[test]
+fn a_receiver_that_was_interrupted_is_gone() {
+    let listener = Listener::bind("127.0.0.1:0", &transport().options()).unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let transport = transport();
+            let peer = Peer::new(listener.accept().unwrap(), "the sender", &transport);
+            let _offer: (ToReceiver, usize) = peer.hear(None).unwrap();
+            peer.refuse(&Error::interrupted());
+        });
+        let transport = transport();
+        let peer = Peer::new(zcrp::connect(address, &transport.options()).unwrap(), "h:1", &transport);
+        peer.listen().unwrap();
+        tell(&peer, &ToReceiver::Offer(Offer::new(CHUNK))).unwrap();
+        // While it is busy with something else.
+        let error = loop {
+            if let Err(error) = peer.look() {
+                break error;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        };
+        assert_eq!(error.exit, Exit::PeerGone, "{error}");
+        assert!(error.message.contains("h:1 was interrupted"), "{error}");
+    });
 }

@@ -106,10 +106,13 @@ pub(super) fn connecting(peers: &[String], words: Option<&str>) -> Result<Peers,
 pub(super) fn listening(address: &str, words: Option<&str>) -> Result<Target, Error> {
     let Said { service, authority } = one_of(address, words)?;
     let authority = authority.unwrap_or_default();
-    let port: Option<u16> = authority.strip_prefix(':').unwrap_or(&authority).parse().ok();
-    let authority = match port {
-        Some(port) => format!("0.0.0.0:{port}"),
-        None => crate::transport::address(&authority)
+    let port = authority.strip_prefix(':').unwrap_or(&authority);
+    let authority = match port.parse::<u16>() {
+        Ok(port) => format!("0.0.0.0:{port}"),
+        Err(_) if !port.is_empty() && port.bytes().all(|digit| digit.is_ascii_digit()) => {
+            return Err(Error::usage(format!("the address {address}: {port} is no port; ports are 0 to 65535")));
+        }
+        Err(_) => crate::transport::address(&authority)
             .map_err(|why| Error::usage(format!("the address {address}: {why}, or a port alone")))?,
     };
     Ok(Target { authority, service })
@@ -129,6 +132,11 @@ mod tests {
         for wrong in ["", "70000", "host", "pinnace://host", "pinnace://h:1?los=5%"] {
             assert!(authority(wrong).is_err(), "{wrong}");
         }
+        for wrong in ["99999", ":99999"] {
+            let error = authority(wrong).unwrap_err();
+            assert!(error.contains("99999 is no port"), "{error}");
+        }
+        assert!(authority("host").unwrap_err().contains("has no port"));
     }
 
     #[test]

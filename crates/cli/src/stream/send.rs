@@ -238,11 +238,14 @@ impl Args {
             presence.look(counters.unreachable_reports, counters.controls_received > 0)
         };
         transport::interruptible_while(look, move || opener.open())?.map_err(|error| match error {
-            pinnace::Error::FrameFailed(vrp::Failure::PeerGone) => Error::peer_gone(format!(
-                "no answer from {} within {} s: is `pinnace stream recv` running there, and does UDP reach it?",
-                self.to,
-                timeout.as_secs_f32()
-            )),
+            pinnace::Error::FrameFailed(vrp::Failure::PeerGone) => {
+                let why = format!(
+                    "no answer from {} within {} s: is `pinnace stream recv` running there, and does UDP reach it?",
+                    self.to,
+                    timeout.as_secs_f32()
+                );
+                presence.silent(sender.counters().unreachable_reports, why)
+            }
             error => Error::from(error),
         })?;
         let ContractArgs { loss_rate, run, critical, floor, deadline, give_up } = &self.contract;

@@ -85,6 +85,10 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let text = format!("{} delivered, {words}{silent}", units::count_of(done.frames, "frame"));
     output.last(text, &done);
     if done.late > 0 {
+        // No contract, and no time, would have helped.
+        if peer.is_nobody() {
+            return Err(peer.presence().nobody());
+        }
         return Err(Error::failed(format!(
             "{} of {} frames were not complete within their contract in time; give them longer (--give-up-after), allow \
              more loss, or send less",
@@ -119,15 +123,27 @@ struct Peer {
 }
 
 impl Peer {
+    /// The wait for its first answer.
+    fn presence(&self) -> Presence<'_> {
+        Presence::new(&self.to, "vrp listen")
+    }
+
+    /// Whether its port is closed, as the network says, and it has never answered.
+    fn is_nobody(&self) -> bool {
+        let counters = self.sender.counters();
+        counters.controls_received == 0 && counters.unreachable_reports > 0
+    }
+
     /// An error of the transport, in the user's words.
     fn error(&self, error: pinnace::Error) -> Error {
         let Self { sender, to, timeout } = self;
         let seconds = timeout.as_secs_f32();
         match error {
             pinnace::Error::FrameFailed(Failure::PeerGone) if sender.counters().controls_received == 0 => {
-                Error::peer_gone(format!(
+                let why = format!(
                     "no answer from {to} within {seconds} s: is `pinnace vrp listen` running there, and does UDP reach it?"
-                ))
+                );
+                self.presence().silent(sender.counters().unreachable_reports, why)
             }
             pinnace::Error::FrameFailed(Failure::PeerGone) => Error::peer_gone(format!(
                 "{to} has not answered for {seconds} s: it was ended, or the network between is down; run the command again \
@@ -163,7 +179,7 @@ fn send_all(
     let parallel = (MOST_BYTES / source.len().max(1)).clamp(1, args.parallel.into());
     let mut under_way: VecDeque<(u64, Sending)> = VecDeque::new();
     let mut next = 0;
-    let presence = Presence::new(&peer.to, "vrp listen");
+    let presence = peer.presence();
     let look = || {
         let counters = peer.sender.counters();
         presence.look(counters.unreachable_reports, counters.controls_received > 0)

@@ -4,7 +4,7 @@ use super::Tally;
 use crate::address::resolve;
 use crate::bare::{Presence, WHOLE, What, one_line, summary};
 use crate::content::DATA;
-use crate::exit::Error;
+use crate::exit::{Error, Exit};
 use crate::interrupt;
 use crate::output::Output;
 use crate::transport::{self, Transport};
@@ -61,20 +61,25 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let sender = Sender::connect(resolve(&to)?, &args.transport.options())?;
     let source = content.measured()?;
     interrupt::install();
-    let failed = |error| args.transport.error(&to, error);
     let ahead = (AHEAD_BYTES / source.len().max(1)).clamp(1, AHEAD);
     let begun = Instant::now();
     let presence = Presence::of_turns(&to, "zcrp listen");
+    let no_answer = || {
+        let why = format!(
+            "no answer from {to} within {} s: is `pinnace zcrp listen` running there, and does UDP reach it?",
+            args.transport.timeout.as_secs_f32()
+        );
+        presence.silent(sender.counters().unreachable_reports, why)
+    };
+    let failed = |error| match args.transport.error(&to, error) {
+        // The transport may be a moment faster.
+        Error { exit: Exit::PeerGone, .. } if !transport::is_heard(&sender) => no_answer(),
+        error => error,
+    };
     let look = || {
         let is_heard = transport::is_heard(&sender);
         presence.look(sender.counters().unreachable_reports, is_heard)?;
-        if begun.elapsed() > args.transport.timeout && !is_heard {
-            return Err(Error::peer_gone(format!(
-                "no answer from {to} within {} s: is `pinnace zcrp listen` running there, and does UDP reach it?",
-                args.transport.timeout.as_secs_f32()
-            )));
-        }
-        Ok(())
+        if begun.elapsed() > args.transport.timeout && !is_heard { Err(no_answer()) } else { Ok(()) }
     };
     let mut under_way: VecDeque<Sending> = VecDeque::new();
     let mut next = 0;

@@ -56,6 +56,39 @@ fn nothing_is_written_through_symbolic_links() {
 }
 
 #[test]
+fn a_folder_that_came_meanwhile_is_not_replaced() {
+    for overwrite in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path(), overwrite).unwrap();
+        fs::create_dir(folder.path().join("name")).unwrap();
+        let error = write(&store, &item(b"name", 1)).unwrap_err();
+        assert!(error.message.contains("name is a folder"), "{error}");
+    }
+}
+
+#[test]
+fn a_file_in_the_place_of_a_folder_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path(), true).unwrap();
+    fs::create_dir(folder.path().join("top")).unwrap();
+    fs::write(folder.path().join("top/sub"), b"mine").unwrap();
+    let (below, sub) = (item(b"top/sub/deep/x", 1), item(b"top/sub", 0));
+    let refused = [
+        store.existing(&below.path).unwrap_err(),
+        store.make_folder(&below.path).unwrap_err(),
+        store.make_folder(&sub.path).unwrap_err(),
+        store.finish_folder(&sub).unwrap_err(),
+        write(&store, &below).unwrap_err(),
+    ];
+    for error in refused {
+        assert_eq!(error.exit, Exit::Failed, "{error}");
+        let named = format!("{}/top/sub is a file", folder.path().display());
+        assert!(error.message.contains(&named) && error.message.contains("move it away"), "{error}");
+    }
+    assert_eq!(fs::read(folder.path().join("top/sub")).unwrap(), b"mine");
+}
+
+#[test]
 fn what_was_written_down_is_found_again() {
     let folder = tempfile::tempdir().unwrap();
     let item = item(b"large", 3 * CHUNK);

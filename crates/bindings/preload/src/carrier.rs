@@ -114,7 +114,9 @@ pub(crate) fn listen(class: Class, at: SocketAddr, name: &Name, on_exec: bool) -
     if at.ip().is_loopback() || config::companion().is_none() {
         return Err(libc::EADDRNOTAVAIL);
     }
-    let (control, descriptor) = ask(format_args!("1 LISTEN {} {at} {name}", digit(class.family())))?;
+    // Two listeners may have one port, each for a family.
+    let takes = if class == Class::Dual { 'D' } else { digit(class.family()) };
+    let (control, descriptor) = ask(format_args!("1 LISTEN {takes} {at} {name}"))?;
     if let Some(unexpected) = descriptor {
         sys::close(unexpected);
     }

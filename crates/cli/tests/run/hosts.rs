@@ -295,6 +295,57 @@ fn a_reset_is_a_reset_on_the_other_host() {
     }
 }
 
+/// Listens at one port, for each family alone, IPv6 first, and says which listener a client came to.
+const BY_FAMILY: &str = r#"
+#include <arpa/inet.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+static int listener(int family)
+{
+    int one = 1, fd = socket(family, SOCK_STREAM, 0);
+    struct sockaddr_in v4 = { .sin_family = AF_INET, .sin_port = htons(7701) };
+    struct sockaddr_in6 v6 = { .sin6_family = AF_INET6, .sin6_port = htons(7701) };
+    int is_v4 = family == AF_INET;
+    if (!is_v4 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one))
+        return -1;
+    if (bind(fd, is_v4 ? (void *)&v4 : (void *)&v6, is_v4 ? sizeof v4 : sizeof v6) || listen(fd, 5))
+        return -1;
+    return fd;
+}
+int main(int count, char **words)
+{
+    (void)words;
+    if (count < 2) {
+        char byte;
+        int fd = socket(AF_INET, SOCK_STREAM, 0);
+        struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons(7701) };
+        inet_pton(AF_INET, "10.79.0.2", &at.sin_addr);
+        if (connect(fd, (struct sockaddr *)&at, sizeof at) || read(fd, &byte, 1) != 1)
+            return 1;
+        printf("%c\n", byte);
+        return 0;
+    }
+    struct pollfd both[2] = { { .fd = listener(AF_INET6), .events = POLLIN }, { .fd = listener(AF_INET), .events = POLLIN } };
+    if (both[0].fd < 0 || both[1].fd < 0 || poll(both, 2, 20000) <= 0)
+        return 1;
+    int fd = accept(both[both[0].revents ? 0 : 1].fd, 0, 0);
+    return write(fd, both[0].revents ? "6" : "4", 1) != 1;
+}
+"#;
+
+#[test]
+fn two_listeners_of_one_port_take_a_family_each() {
+    let (Some(cc), Some(hosts)) = (installed("cc", "gcc libc6-dev"), Hosts::new()) else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = &*compiled(&cc, folder.path(), BY_FAMILY);
+    let server = Server::start(through(true, &at(&hosts.far), &[program, "server"]), folder.path(), 7701, true);
+    let (out, said) = client(through(true, &at(&hosts.near), &[program]));
+    assert!(said.contains("by QMP"), "{said}");
+    assert_eq!((&*out, server.finish()), ("4\n", Some(0)), "{said}");
+}
+
 /// Asks, and ends with the end of the answer.
 const ASKS: &str = r#"
 #include <arpa/inet.h>

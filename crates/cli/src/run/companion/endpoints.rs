@@ -5,6 +5,8 @@
 //! is the last to let go of it says its last words.
 
 use super::pair::Control;
+use super::request::Takes;
+use pinnace::link::UdpOptions;
 use pinnace::qmp::{Endpoint, Listener, Options};
 use std::collections::BTreeMap;
 use std::io;
@@ -35,7 +37,8 @@ impl Known {
 
 #[derive(Debug, Default)]
 pub(super) struct Endpoints {
-    known: Mutex<BTreeMap<SocketAddr, Known>>,
+    /// By address, and whether IPv4 is left to others.
+    known: Mutex<BTreeMap<(SocketAddr, bool), Known>>,
 }
 
 impl Endpoints {
@@ -43,10 +46,12 @@ impl Endpoints {
     /// to be let go of by [`Endpoints::release`].
     pub(super) fn listen(
         &self,
-        at: SocketAddr,
+        (at, takes): (SocketAddr, Takes),
         control: &Arc<Control>,
         options: &Options,
     ) -> io::Result<(Listener, Arc<Endpoint>)> {
+        let udp = UdpOptions { v6_only: takes == Takes::V6, ..options.udp.clone() };
+        let options = &Options { udp, ..options.clone() };
         let begin = Instant::now();
         loop {
             match self.try_listen(at, control, options) {
@@ -78,7 +83,8 @@ impl Endpoints {
         options: &Options,
     ) -> Result<(Listener, Arc<Endpoint>), (io::Error, bool)> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = known.get(&at);
+        let key = (at, options.udp.v6_only);
+        let before = known.get(&key);
         let endpoint = before.and_then(|before| before.endpoint.upgrade());
         let listener = match &endpoint {
             Some(endpoint) => endpoint.listen(at.port()),
@@ -91,7 +97,7 @@ impl Endpoints {
         })?;
         let endpoint = endpoint.unwrap_or_else(|| Arc::new(listener.endpoint().clone()));
         known.retain(|_, known| known.endpoint.strong_count() > 0);
-        known.insert(at, Known { endpoint: Arc::downgrade(&endpoint), control: Arc::downgrade(control) });
+        known.insert(key, Known { endpoint: Arc::downgrade(&endpoint), control: Arc::downgrade(control) });
         Ok((listener, endpoint))
     }
 }

@@ -227,8 +227,8 @@ fn answer(shared: &Arc<Shared>, control: &Arc<Control>, busy: Busy) -> io::Resul
                 control.refuse()
             }
         },
-        Request::Listen { family, at, name } => {
-            let (listener, endpoint) = match shared.endpoints.listen(at, control, &shared.options) {
+        Request::Listen { takes, at, name } => {
+            let (listener, endpoint) = match shared.endpoints.listen((at, takes), control, &shared.options) {
                 Ok(listening) => listening,
                 Err(error) => {
                     shared.say(format_args!("no QMP at {at}: {error}"));
@@ -237,7 +237,7 @@ fn answer(shared: &Arc<Shared>, control: &Arc<Control>, busy: Busy) -> io::Resul
             };
             control.accept_listener()?;
             shared.say(format_args!("QMP at {at}"));
-            let awaited = await_streams(shared, control, (&listener, &endpoint), family, &name);
+            let awaited = await_streams(shared, control, (&listener, &endpoint), takes.family(), &name);
             drop(listener);
             shared.endpoints.release(endpoint);
             drop(busy);

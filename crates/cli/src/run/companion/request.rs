@@ -8,7 +8,23 @@ pub(super) enum Request {
     /// A stream to another host.
     Connect { family: Family, to: SocketAddr },
     /// The streams of other hosts, to be handed over at the abstract name.
-    Listen { family: Family, at: SocketAddr, name: String },
+    Listen { takes: Takes, at: SocketAddr, name: String },
+}
+
+/// Whose streams a listener takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Takes {
+    V4,
+    V6,
+    /// Those of IPv4 too, as IPv6 has them.
+    Both,
+}
+
+impl Takes {
+    /// The family of the sockets that it gives.
+    pub(super) fn family(self) -> Family {
+        if self == Self::V4 { Family::V4 } else { Family::V6 }
+    }
 }
 
 const VERSION: &str = "1";
@@ -20,16 +36,17 @@ impl Request {
             return None;
         }
         let what = words.next()?;
-        let family = match words.next()? {
-            "4" => Family::V4,
-            "6" => Family::V6,
+        let takes = match words.next()? {
+            "4" => Takes::V4,
+            "6" => Takes::V6,
+            "D" => Takes::Both,
             _ => return None,
         };
         let address = words.next()?.parse().ok()?;
         let name = words.next().map(str::to_owned);
         match (what, name, words.next()) {
-            ("CONNECT", None, None) => Some(Self::Connect { family, to: address }),
-            ("LISTEN", Some(name), None) => Some(Self::Listen { family, at: address, name }),
+            ("CONNECT", None, None) => Some(Self::Connect { family: takes.family(), to: address }),
+            ("LISTEN", Some(name), None) => Some(Self::Listen { takes, at: address, name }),
             _ => None,
         }
     }
@@ -46,9 +63,9 @@ mod tests {
             Some(Request::Connect { family: Family::V4, to: SocketAddr::from(([192, 0, 2, 1], 80)) })
         );
         assert_eq!(
-            Request::parse(b"1 LISTEN 6 [::]:80 pinnace/1LD/[::]:80"),
+            Request::parse(b"1 LISTEN D [::]:80 pinnace/1LD/[::]:80"),
             Some(Request::Listen {
-                family: Family::V6,
+                takes: Takes::Both,
                 at: "[::]:80".parse().expect("an address"),
                 name: "pinnace/1LD/[::]:80".into()
             })

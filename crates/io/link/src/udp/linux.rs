@@ -127,7 +127,12 @@ impl UdpLink {
     /// # Errors
     /// If the address cannot be bound.
     pub fn bind(local: SocketAddr, options: &UdpOptions) -> io::Result<Self> {
-        Self::on(UdpSocket::bind(local)?, options)
+        let socket = if options.v6_only && local.is_ipv6() {
+            Self::bind_with(local, (libc::SOL_IPV6, libc::IPV6_V6ONLY), Name::bind)?
+        } else {
+            UdpSocket::bind(local)?
+        };
+        Self::on(socket, options)
     }
 
     /// A link on a socket that is bound.
@@ -142,10 +147,11 @@ impl UdpLink {
         Ok(link)
     }
 
-    /// A socket that shares its port with others that have the same `option`; `bind` does with its name what it says.
-    fn bind_sharing(
+    /// A socket that has an `option` of a level before it is bound: sharing its port with others that have the same, or not
+    /// taking what is another family's. `bind` does with its name what it says.
+    fn bind_with(
         at: SocketAddr,
-        option: c_int,
+        (level, option): (c_int, c_int),
         bind: impl FnOnce(&Name, RawFd) -> io::Result<()>,
     ) -> io::Result<UdpSocket> {
         let domain = if at.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
@@ -156,7 +162,7 @@ impl UdpLink {
         }
         // SAFETY: the descriptor is new, and nobody else's.
         let socket = unsafe { UdpSocket::from_raw_fd(fd) };
-        sys::set_option(fd, libc::SOL_SOCKET, option, 1)?;
+        sys::set_option(fd, level, option, 1)?;
         bind(&Name::new(at, at.is_ipv6()).ok_or(io::ErrorKind::InvalidInput)?, fd)?;
         Ok(socket)
     }

@@ -57,6 +57,8 @@ pub struct UdpOptions {
     pub ecn: bool,
     /// Learn the local address of arriving datagrams, on a socket bound to all of them.
     pub local_address: bool,
+    /// Linux: a socket of IPv6 takes nothing of IPv4, which another socket may have the same port for.
+    pub v6_only: bool,
     /// What to do about datagrams larger than the path carries.
     pub path_mtu: PathMtu,
     /// Trains of segments smaller than this are copied into one staging buffer and sent from there, which is faster than
@@ -73,6 +75,7 @@ impl Default for UdpOptions {
             offload: true,
             ecn: true,
             local_address: true,
+            v6_only: false,
             path_mtu: PathMtu::Discover,
             stage_below: 1536,
         }

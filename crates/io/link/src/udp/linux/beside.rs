@@ -46,7 +46,7 @@ impl UdpLink {
         if self.socket.is_none() {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "a caller's socket shares no port"));
         }
-        let socket = Self::bind_sharing(at, libc::SO_REUSEPORT, |name, fd| {
+        let socket = Self::bind_with(at, (libc::SOL_SOCKET, libc::SO_REUSEPORT), |name, fd| {
             share(self.read_fd, 1)?;
             let bound = name.bind(fd);
             share(self.read_fd, 0)?;

@@ -88,7 +88,7 @@ impl UdpLink {
 
     /// A link that hears what is sent to `group`, beside others that do the same.
     pub(super) fn bind_shared(group: SocketAddr, options: &UdpOptions) -> io::Result<Self> {
-        Self::on(Self::bind_sharing(group, libc::SO_REUSEADDR, Name::bind)?, options)
+        Self::on(Self::bind_with(group, (libc::SOL_SOCKET, libc::SO_REUSEADDR), Name::bind)?, options)
     }
 }
 

@@ -65,12 +65,14 @@ pub(crate) struct Special {
     pub(crate) lifespan: Option<Duration>,
 }
 
-/// What a peer may still say that wants an answer, where both ends were closed here.
+/// What a peer may still say that matters, where both ends were closed here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Awaited {
     /// Nothing, or what nobody receives any more.
     Nothing,
-    /// Its end.
+    /// That it has heard that this was no end in order: it may have no room for that word before it receives.
+    Acknowledgement,
+    /// Its end, which wants an answer.
     End,
     /// Its end again, for so long, if it has not heard that we have it.
     Repetitions(Duration),
@@ -154,8 +156,8 @@ pub(crate) trait Carry: Sync {
     /// whose peers wait for nothing then need not see to it.
     fn hand_over(&self) {}
 
-    /// What the peer may still say, after the end in order of what we send, that wants an answer although nobody receives any
-    /// more. Methods that see to it themselves need not say.
+    /// What the peer may still say, after the end of what we send, that matters although nobody receives any more. Methods that
+    /// see to it themselves need not say.
     fn awaited(&self) -> Awaited {
         Awaited::Nothing
     }

@@ -443,6 +443,10 @@ impl Carry for Zcrp {
     }
 
     fn awaited(&self) -> Awaited {
+        if *self.sending() == Phase::GivenUp {
+            let is_told = !matches!(self.sender.flush_until(Some(Instant::now())), Err(Error::Timeout));
+            return if is_told { Awaited::Nothing } else { Awaited::Acknowledgement };
+        }
         let is_broken = self.look_for_break().is_err();
         let Some(incoming) = self.incoming.take(Some(Instant::now())) else { return Awaited::Nothing };
         let is_unwanted = !incoming.again.is_empty() || !incoming.partial.is_empty();

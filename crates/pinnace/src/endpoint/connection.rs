@@ -780,14 +780,10 @@ fn peers(carrier: &Carrier, first: SocketAddr) -> String {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        if thread::panicking() {
-            return self.abort();
-        }
         // Nobody receives any more what is under way to whoever has broken off.
-        if self.was_broken_off.load(Ordering::Relaxed) || self.end(LINGER).is_err() {
+        if thread::panicking() || self.was_broken_off.load(Ordering::Relaxed) || self.end(LINGER).is_err() {
             self.abort();
-        } else if !self.is_broken_off.load(Ordering::Relaxed) {
-            departed::keep(Arc::clone(&self.carrier));
         }
+        departed::keep(Arc::clone(&self.carrier));
     }
 }

@@ -1,8 +1,9 @@
-//! Connections that were closed and dropped while their peers may still need answers: their own end has not come, or comes
-//! again, because our acknowledgement was lost. A peer that has to wait for a time-out instead, or for the word of our host
-//! that nobody is here, which many networks swallow, takes an end in order for a failure.
+//! Connections that were dropped while their peers may still need them: their own end has not come, or comes again, because
+//! our acknowledgement was lost; or they have had no room for the word that this was no end in order. A peer that has to wait
+//! for a time-out instead, or for the word of our host that nobody is here, which many networks swallow, takes an end in
+//! order for a failure, and finds out late about any other.
 //!
-//! Always true: a connection is kept no longer than [`LONGEST`], and no more than [`MOST`] of them at a time, the newest; one
+//! Always true: a connection is kept no longer than [`LONGEST`] or [`UNTOLD`], and no more than [`MOST`] of them at a time, the newest; one
 //! to which its peer sends messages is not kept, as nobody receives them; a child process keeps none of its parent's; no
 //! lock is held while anything is asked of a connection, or while it goes.
 
@@ -14,6 +15,8 @@ use std::time::{Duration, Instant};
 
 /// A peer that has not said its end by then finds nobody here.
 const LONGEST: Duration = Duration::from_secs(2);
+/// One that has not heard of our end by then is as good as gone: so long it waits itself, by default, for a sign of life.
+const UNTOLD: Duration = Duration::from_secs(10);
 /// Each has a socket, and memory for what comes.
 const MOST: usize = 32;
 /// How often somebody looks after them.
@@ -45,18 +48,18 @@ static KEPT: OfProcess<Kept> = OfProcess::new();
 impl Departed {
     /// Whether its peer needs it no more.
     fn is_over(&mut self, now: Instant) -> bool {
-        if now.duration_since(self.since) >= LONGEST {
-            return true;
-        }
+        let kept_for = now.duration_since(self.since);
         match self.carrier.awaited() {
             Awaited::Nothing => true,
+            Awaited::Acknowledgement => kept_for >= UNTOLD,
+            _ if kept_for >= LONGEST => true,
             Awaited::End => false,
             Awaited::Repetitions(patience) => now.duration_since(*self.heard.get_or_insert(now)) >= patience,
         }
     }
 }
 
-/// Keeps a connection that has ended in order, and that nobody uses any more, as long as its peer may need it.
+/// Keeps a connection that has ended, and that nobody uses any more, as long as its peer may need it.
 pub(super) fn keep(carrier: Arc<Carrier>) {
     let since = Instant::now();
     let mut departed = Departed { carrier, since, heard: None };
@@ -142,6 +145,24 @@ mod tests {
             server.close(Duration::from_secs(10)).unwrap();
             assert_eq!(unreachable(&server), 0, "{method}");
         }
+    }
+
+    #[test]
+    fn a_peer_that_has_no_room_hears_later_that_this_was_no_end_in_order() {
+        // The others have room for a word of their own.
+        let (client, server) = pair(Method::Zcrp);
+        while client.try_send(vec![7; 100_000]).is_ok() {}
+        client.close(Duration::ZERO).unwrap_err();
+        drop(client);
+        // Longer than whoever breaks off waits itself.
+        thread::sleep(Duration::from_millis(300));
+        let error = loop {
+            match server.recv_timeout(Duration::from_secs(20)) {
+                Ok(Some(_)) => {}
+                other => break other.map(|_| ()).expect_err("no end in order"),
+            }
+        };
+        assert!(error.to_string().contains("broken off"), "{error}");
     }
 
     #[test]

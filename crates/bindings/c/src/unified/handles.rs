@@ -32,6 +32,9 @@ pub(super) struct Handles {
     callbacks: Callbacks,
     /// Connections that were closed, and when: for a while they still answer what the peer says at its own end.
     farewells: Mutex<Farewells>,
+    /// Connections that are there when the process exits. They are not dropped, which may wait; and whoever looks for leaks
+    /// finds them here.
+    at_exit: Mutex<Vec<Arc<Line>>>,
 }
 
 /// Connections that were closed, and when; and whether a thread forgets them in time.
@@ -151,12 +154,13 @@ impl Handles {
 
     fn end(&self) {
         self.callbacks.end();
-        std::mem::take(&mut lock(&self.farewells).lines).into_iter().for_each(std::mem::forget);
+        let parted = std::mem::take(&mut lock(&self.farewells).lines);
+        lock(&self.at_exit).extend(parted.into_iter().map(|(_, line)| line));
         let deadline = Instant::now() + AT_EXIT;
         for line in self.lines.take_all().into_values() {
             // There is nobody to be told, and what waits in other threads ends with them.
             let _ = line.close(deadline.saturating_duration_since(Instant::now()));
-            std::mem::forget(line);
+            lock(&self.at_exit).push(line);
         }
     }
 }

@@ -73,6 +73,13 @@ fn one_loop_waits_on_two_connections_and_a_listener() {
 }
 
 #[test]
+fn nothing_looks_like_a_leak_at_the_exit() {
+    if support::sanitizes() {
+        check_linked(&test_program("unified_at_exit.c"), "-std=c99", &[Linkage::Sanitized], &["all is closed\n"]);
+    }
+}
+
+#[test]
 fn what_is_misused_is_an_error() {
     program("unified_misuse.c", &["every error was told\n"]);
 }

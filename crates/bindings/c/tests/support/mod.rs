@@ -1,7 +1,7 @@
 //! Builds the library and C programs, and runs them.
 
 use std::collections::BTreeSet;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -15,6 +15,8 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 pub(crate) enum Linkage {
     Shared,
     Static,
+    /// As `Shared`, and looks for leaks.
+    Sanitized,
 }
 
 /// The files of the library.
@@ -89,6 +91,29 @@ pub(crate) fn compiler(variable: &str, default: &str) -> Option<String> {
     found.then_some(name)
 }
 
+/// What has a program look for leaks at its end, and for wrong addresses.
+const SANITIZED: [&str; 1] = ["-fsanitize=address"];
+
+/// Whether the compiler can do that.
+pub(crate) fn sanitizes() -> bool {
+    let Some(compiler) = compiler("CC", "cc") else { return false };
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sanitized");
+    let mut command = Command::new(compiler);
+    command.args(SANITIZED).args(["-x", "c", "-", "-o"]).arg(&program).stdin(Stdio::piped()).stderr(Stdio::null());
+    let built = command.spawn().and_then(|mut child| {
+        let mut stdin = child.stdin.take().expect("piped");
+        stdin.write_all(b"int main(void) { return 0; }")?;
+        drop(stdin);
+        child.wait()
+    });
+    // Where processes may not be looked at from outside, looking for leaks fails.
+    let works = built.is_ok_and(|status| status.success()) && run(&program).status.success();
+    if !works {
+        println!("skipped: programs cannot look for leaks here (-fsanitize=address)");
+    }
+    works
+}
+
 /// What `pinnace.pc.in` says under this name.
 pub(crate) fn pkg_config(name: &str) -> Vec<String> {
     let text = std::fs::read_to_string(root().join("pinnace.pc.in")).expect("pinnace.pc.in");
@@ -107,8 +132,11 @@ pub(crate) fn compile(compiler: &str, standard: &str, source: &Path, linkage: Li
     command.args([standard, "-Wall", "-Wextra", "-Werror", "-pedantic", "-O1", "-g", "-pthread"]);
     command.arg("-I").arg(root().join("include")).arg("-I").arg(examples());
     command.arg("-o").arg(&program).arg(source);
+    if linkage == Linkage::Sanitized {
+        command.args(SANITIZED);
+    }
     match linkage {
-        Linkage::Shared => {
+        Linkage::Shared | Linkage::Sanitized => {
             let folder = library.shared.parent().expect("a folder");
             command.arg("-L").arg(folder).arg("-lpinnace").arg(format!("-Wl,-rpath,{}", folder.display()));
         }

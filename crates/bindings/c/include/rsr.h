@@ -259,7 +259,7 @@ size_t rsr_buffer_size(const rsr_buffer_t *buffer);
 
 /**
  * Lets the method lose up to `percent` of what is not critical, and no more than `run_bytes` of it in a row. At first,
- * nothing may be lost. Some methods lose nothing anyway.
+ * nothing may be lost. Some methods lose nothing anyway. Fails if `percent` is none of 0 to 100 (EINVAL).
  */
 int rsr_buffer_allow_loss(rsr_buffer_t *buffer, double percent, uint64_t run_bytes);
 

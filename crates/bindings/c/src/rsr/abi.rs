@@ -361,5 +361,5 @@ fn boxed(startpoint: Startpoint) -> *mut rsr_startpoint_t {
 /// It is null, or points to a live one, that nobody else uses meanwhile.
 pub(super) unsafe fn some<'a, T>(pointer: *mut T) -> Result<&'a mut T, Failure> {
     // SAFETY: the caller's promise.
-    unsafe { pointer.as_mut() }.ok_or_else(|| Errno(libc::EINVAL).into())
+    unsafe { pointer.as_mut() }.ok_or_else(|| Failure::new(libc::EINVAL, "an argument is NULL that must not be"))
 }

@@ -46,11 +46,17 @@ pub unsafe extern "C" fn rsr_buffer_size(buffer: *const rsr_buffer_t) -> usize {
 }
 
 /// Lets the method lose up to `percent` of what is not critical, and no more than `run_bytes` of it in a row. At first,
-/// nothing may be lost. Some methods lose nothing anyway.
+/// nothing may be lost. Some methods lose nothing anyway. Fails if `percent` is none of 0 to 100 (EINVAL).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rsr_buffer_allow_loss(buffer: *mut rsr_buffer_t, percent: f64, run_bytes: u64) -> c_int {
-    // SAFETY: C promises a buffer.
-    unsafe { put(buffer, |buffer| buffer.allow_loss(percent, run_bytes)) }
+    guard(-1, || {
+        if !(0.0..=100.0).contains(&percent) {
+            return Err(Failure::new(libc::EINVAL, format!("{percent} % cannot be lost: 0 to 100")));
+        }
+        // SAFETY: C promises a buffer.
+        unsafe { some(buffer)? }.buffer.allow_loss(percent, run_bytes);
+        Ok(0)
+    })
 }
 
 /// What is put from now on must not be lost, up to the rsr_buffer_end_critical that belongs to it. Lengths and startpoints
@@ -72,7 +78,9 @@ pub unsafe extern "C" fn rsr_buffer_end_critical(buffer: *mut rsr_buffer_t) -> c
     guard(-1, || {
         // SAFETY: C promises a buffer.
         let buffer = unsafe { some(buffer)? };
-        let (from, depth) = buffer.critical.ok_or(Errno(libc::EINVAL))?;
+        let (from, depth) = buffer.critical.ok_or_else(|| {
+            Failure::new(libc::EINVAL, "rsr_buffer_end_critical without an rsr_buffer_begin_critical before it")
+        })?;
         buffer.critical = (depth > 1).then_some((from, depth - 1));
         let end = buffer.buffer.len();
         buffer.buffer.mark_critical(from..end);

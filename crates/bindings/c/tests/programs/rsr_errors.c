@@ -49,6 +49,10 @@ int main(void) {
     REFUSED(rsr_endpoint_counter(NULL, "requests") >= 0, EINVAL);
     REFUSED(rsr_send(NULL, 1, buffer) == 0, EINVAL);
     REFUSED(rsr_buffer_put_u8(NULL, 1) == 0, EINVAL);
+    REFUSED(rsr_buffer_allow_loss(buffer, -1, 0) == 0, EINVAL);
+    REFUSED(rsr_buffer_allow_loss(buffer, 100.5, 0) == 0, EINVAL);
+    CHECK(strstr(rsr_error(), "100.5 % cannot be lost") != NULL);
+    REFUSED(rsr_buffer_end_critical(buffer) == 0, EINVAL);
     REFUSED(rsr_buffer_put_str(buffer, NULL) == 0, EINVAL);
     REFUSED(rsr_buffer_put_str(buffer, "\xff") == 0, EINVAL);
     REFUSED(rsr_buffer_put_bytes(buffer, NULL, 1) == 0, EINVAL);

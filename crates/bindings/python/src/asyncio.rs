@@ -1,8 +1,9 @@
 //! The library's futures in Python's event loops: a descriptor a loop, readable when a future may have come further.
 //!
-//! Always true: a future is polled by the loop's thread alone, without the interpreter, and only while somebody waits for it;
-//! a thread of the library that wakes one queues it, and signals the descriptor if nothing was queued; what is cancelled is
-//! dropped at once.
+//! Always true: a future is polled by the loop's thread alone, without the interpreter, and only by the task that waits for
+//! it, when that has its turn: what has been done is known to whoever wanted it, or has not been done, so that nothing is lost
+//! where a task is cancelled in the turn in which it would have ended. A thread of the library that wakes a future queues it,
+//! and signals the descriptor if nothing was queued; what is cancelled is dropped at once.
 
 use crate::connection::{self, Connection};
 use crate::delivery::{Delivery, Shared as SharedDelivery};
@@ -29,7 +30,8 @@ pub(crate) enum Outcome {
     Received(Result<Option<pinnace::Received>, Error>),
     Connected(Box<Result<pinnace::Connection, Error>>),
     Sent(Result<pinnace::Delivery, Error>),
-    Ended(Arc<SharedDelivery>),
+    Delivered(Arc<SharedDelivery>),
+    Done(Result<(), Error>),
 }
 
 impl Outcome {
@@ -44,12 +46,13 @@ impl Outcome {
                 let delivery = result.map_err(|error| errors::raise(py, &error))?;
                 Delivery::new(SharedDelivery::new(delivery)).into_py_any(py)
             }
-            Self::Ended(delivery) => delivery.outcome(py)?.into_py_any(py),
+            Self::Delivered(delivery) => delivery.outcome(py)?.into_py_any(py),
+            Self::Done(result) => result.map_err(|error| errors::raise(py, &error))?.into_py_any(py),
         }
     }
 }
 
-/// What has to be polled by a loop.
+/// What may have come further.
 struct Queue {
     wake: WakeFd,
     ready: Mutex<Vec<Arc<Task>>>,
@@ -63,7 +66,7 @@ struct Task {
     is_queued: AtomicBool,
     /// `None` once it has ended, or was cancelled.
     work: Mutex<Option<Work>>,
-    /// What Python waits for.
+    /// What the task waits for that is to poll this.
     promise: Mutex<Option<Py<PyAny>>>,
 }
 
@@ -123,31 +126,19 @@ impl Reactor {
         self.0.seen().wake.as_fd().as_raw_fd()
     }
 
-    /// Polls what is to be polled. To be called when the descriptor is readable.
+    /// Gives those their turn whose operations may have come further. To be called when the descriptor is readable.
     fn run(&self, py: Python<'_>) -> PyResult<()> {
         let queue = self.0.get(py)?;
-        let mut ready = py.detach(|| {
+        let ready = py.detach(|| {
             queue.wake.clear();
             std::mem::take(&mut *lock(&queue.ready))
         });
-        // What nobody waits for any more is not polled: it would end with a message that nobody gets. Nobody can stop waiting
-        // while this thread, which is the loop's, is here.
-        ready.retain(|task| {
-            let promise = lock(&task.promise);
-            let is_done = |promise: &Py<PyAny>| promise.bind(py).call_method0(intern!(py, "done"))?.is_truthy();
-            promise.as_ref().is_some_and(|promise| !is_done(promise).unwrap_or(true))
-        });
-        let ended = buffer::detached(py, || {
-            let ended = ready.into_iter().filter_map(|task| Some((task.poll()?, task)));
-            ended.collect::<Vec<_>>()
-        });
-        for (outcome, task) in ended {
+        for task in ready {
             let Some(promise) = lock(&task.promise).take() else { continue };
             let promise = promise.bind(py);
-            match outcome.into_python(py) {
-                Ok(value) => promise.call_method1(intern!(py, "set_result"), (value,))?,
-                Err(error) => promise.call_method1(intern!(py, "set_exception"), (error,))?,
-            };
+            if !promise.call_method0(intern!(py, "done"))?.is_truthy()? {
+                promise.call_method1(intern!(py, "set_result"), (py.None(),))?;
+            }
         }
         Ok(())
     }
@@ -192,7 +183,7 @@ impl Reactor {
     }
 }
 
-/// Something that has not ended. It ends the future that it is given.
+/// Something that has not ended. Whoever waits for it looks again when the future ends that it was given.
 #[pyclass(module = "pinnace._pinnace", frozen)]
 pub(crate) struct Operation(Owned<Arc<Task>>);
 
@@ -226,10 +217,20 @@ impl Operation {
 
 #[pymethods]
 impl Operation {
-    /// Says which future of the loop's waits for it.
-    fn ends(&self, py: Python<'_>, future: Py<PyAny>) -> PyResult<()> {
+    /// Says which future of the loop's is to end when this may have come further.
+    fn wakes(&self, py: Python<'_>, future: Py<PyAny>) -> PyResult<()> {
         *lock(&self.0.get(py)?.promise) = Some(future);
         Ok(())
+    }
+
+    /// What it has ended with; itself, if it has not.
+    fn look(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        let py = slf.py();
+        let task = slf.get().0.get(py)?;
+        match buffer::detached(py, || task.poll()) {
+            Some(outcome) => outcome.into_python(py),
+            None => slf.into_py_any(py),
+        }
     }
 
     /// Nobody waits any more.

@@ -399,6 +399,19 @@ impl Connection {
         Operation::begin(py, reactor, future)
     }
 
+    /// For `pinnace.aio`: waits until what was sent has arrived.
+    fn _flush(&self, py: Python<'_>, reactor: &Bound<'_, Reactor>) -> PyResult<Py<PyAny>> {
+        let connection = Arc::clone(self.connection.get(py)?);
+        Operation::begin(py, reactor, async move { Outcome::Done(connection.flush_async().await) })
+    }
+
+    /// For `pinnace.aio`: ends what is sent.
+    fn _close(&self, py: Python<'_>, reactor: &Bound<'_, Reactor>, linger: f64) -> PyResult<Py<PyAny>> {
+        let (connection, linger) = (Arc::clone(self.connection.get(py)?), wait::timeout(Some(linger))?);
+        let linger = linger.unwrap_or(Duration::MAX);
+        Operation::begin(py, reactor, async move { Outcome::Done(connection.close_async(linger).await) })
+    }
+
     /// For `pinnace.aio`: sends; without room in the method's queue, an operation that ends with what `send` returns.
     #[pyo3(signature = (reactor, buffers, overrides = None, is_one = true))]
     fn _send(

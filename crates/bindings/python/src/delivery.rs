@@ -198,7 +198,7 @@ impl Delivery {
         let shared = Arc::clone(self.0.get(py)?);
         let future = async move {
             poll_fn(|context| shared.poll(context)).await;
-            Outcome::Ended(shared)
+            Outcome::Delivered(shared)
         };
         Operation::begin(py, reactor, future)
     }

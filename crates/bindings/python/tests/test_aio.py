@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy
 import pinnace
@@ -260,3 +261,126 @@ def test_several_loops_one_after_the_other():
             assert await server.recv() == b"ahoy"
 
         run(main())
+
+
+async def ends_too_late(task):
+    """Waits for a task whose time is over in the very turn of the loop in which it would have ended well."""
+    with pytest.raises(TimeoutError):
+        await task
+
+
+async def limited(call):
+    async with asyncio.timeout(0.2):
+        return await call
+
+
+def take_all(connection):
+    """What comes, by this thread; meanwhile the loop stands still."""
+    received = []
+    try:
+        while (message := connection._connection.recv(0.3)) is not None:
+            received.append(bytes(message[:9]))
+    except pinnace.TimeoutError:
+        pass
+    return received
+
+
+async def fill(connection):
+    try:
+        while True:
+            async with asyncio.timeout(0.3):
+                await connection.send(bytes(100_000))
+    except TimeoutError:
+        pass
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_send_that_is_cancelled_in_its_last_moment_has_sent_nothing(method):
+    # Room may come before that.
+    async def main():
+        client, server, _listener = await pair(method)
+        await fill(client)
+        late = asyncio.create_task(limited(client.send(b"cancelled" + bytes(99_991))))
+        await asyncio.sleep(0.05)
+        received = take_all(server)
+        sent = await asyncio.gather(late, return_exceptions=True)
+        received += take_all(server)
+        assert received and (b"cancelled" in received) == (not isinstance(sent[0], TimeoutError)), sent
+
+    run(main())
+
+
+def test_a_request_that_is_cancelled_before_it_is_sent_has_no_response():
+    async def main():
+        client, server, _listener = await pair("zcrp")
+        await fill(client)
+        late = asyncio.create_task(limited(client.transact(b"first" + bytes(99_995))))
+        await asyncio.sleep(0.05)
+        take_all(server)
+        await ends_too_late(late)
+        take_all(server)
+        second = asyncio.create_task(client.transact(b"second"))
+        assert bytes(await server.recv()) == b"second"
+        await server.send(b"response to second")
+        assert bytes(await second) == b"response to second"
+
+    run(main())
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_of_two_that_wait_one_gets_what_the_other_would_have(method):
+    async def main():
+        client, server, listener = await pair(method)
+        late = asyncio.create_task(limited(server.recv()))
+        await asyncio.sleep(0.02)
+        waiting = asyncio.create_task(server.recv())
+        await asyncio.sleep(0.02)
+        client._connection.send(b"one")
+        # The message and the end of the time are found in one turn.
+        time.sleep(0.4)
+        await ends_too_late(late)
+        assert bytes(await waiting) == b"one"
+
+        late = asyncio.create_task(limited(listener.accept()))
+        await asyncio.sleep(0.02)
+        waiting = asyncio.create_task(listener.accept())
+        await asyncio.sleep(0.02)
+        with ThreadPoolExecutor() as threads:
+            connecting = threads.submit(pinnace.connect, listener.address, method=method)
+            time.sleep(0.4)
+            await ends_too_late(late)
+            assert (await waiting).method == method
+            connecting.result()
+
+    run(main())
+
+
+def test_what_is_put_back_is_received_by_whoever_waits():
+    async def main():
+        client, server, _listener = await pair("zcrp")
+        short = asyncio.create_task(server.recv_into(bytearray(2)))
+        await asyncio.sleep(0.02)
+        waiting = asyncio.create_task(server.recv())
+        await asyncio.sleep(0.02)
+        await client.send(b"longer")
+        with pytest.raises(pinnace.MessageTooLongError):
+            await short
+        assert bytes(await waiting) == b"longer"
+
+    run(main())
+
+
+# What A1 takes has room at the other end, and arrives.
+@pytest.mark.parametrize("method", [method for method in METHODS if method != "a1"])
+def test_nothing_is_left_of_a_flush_or_a_close_that_is_given_up(method):
+    async def main():
+        client, _server, _listener = await pair(method)
+        await fill(client)
+        for call in client.flush(), client.close(30.0):
+            with pytest.raises(TimeoutError):
+                await limited(call)
+        await client.abort()
+
+    begin = time.monotonic()
+    run(main())
+    assert time.monotonic() - begin < 20

@@ -32,7 +32,7 @@ from .errors import Error, MessageTooLongError, NoResponseError
 if TYPE_CHECKING:
     from typing_extensions import Buffer, Self, Unpack
 
-    from ._pinnace import Address, Overrides, ServiceLike, Settings, Words
+    from ._pinnace import Address, Method, Overrides, ServiceLike, Settings, Words
 
 __all__ = ["Connection", "Listener", "connect", "connect_all", "listen"]
 
@@ -48,16 +48,22 @@ def _reactor(loop: asyncio.AbstractEventLoop) -> Reactor:
     return reactor
 
 
-async def _end(operation: Operation, lost: deque[Any] | None = None) -> Any:
-    """What an operation ends with. What comes for a task that was cancelled goes to `lost`."""
-    future = asyncio.get_running_loop().create_future()
-    operation.ends(future)
+async def _end(operation: Any) -> Any:
+    """What an operation ends with, if it is one. It goes on only in the task's own turn: a task that is cancelled has done
+    nothing."""
+    if not isinstance(operation, Operation):
+        return operation
+    loop = asyncio.get_running_loop()
     try:
-        return await future
+        while True:
+            future = loop.create_future()
+            operation.wakes(future)
+            await future
+            ended = operation.look()
+            if ended is not operation:
+                return ended
     except asyncio.CancelledError:
         operation.cancel()
-        if lost is not None and future.done() and not future.cancelled() and future.exception() is None:
-            lost.append(future.result())
         raise
 
 
@@ -74,8 +80,8 @@ def _writable(buffer: Buffer) -> memoryview:
 
 async def _delivered(delivery: Delivery) -> Delivered:
     """What has come of a message."""
-    ended = delivery._wait(_reactor(asyncio.get_running_loop()))
-    return await _end(ended) if isinstance(ended, Operation) else ended
+    delivered: Delivered = await _end(delivery._wait(_reactor(asyncio.get_running_loop())))
+    return delivered
 
 
 class Connection:
@@ -83,7 +89,10 @@ class Connection:
 
     def __init__(self, connection: _pinnace.Connection) -> None:
         self._connection = connection
+        # What was received, and is the next to be received again.
         self._again: deque[Received | None] = deque()
+        # What tasks wait for that receive.
+        self._receiving: set[asyncio.Future[None]] = set()
         self._transacting = asyncio.Lock()
         # Responses that nobody has received, also because whoever asked has given up.
         self._owed = 0
@@ -112,10 +121,7 @@ class Connection:
         return await self._begin(buffers, overrides, False)
 
     async def _begin(self, buffers: Buffer | Iterable[Buffer], overrides: Overrides, is_one: bool) -> Delivery:
-        sent = self._connection._send(self._reacts(), buffers, overrides or None, is_one)
-        if not isinstance(sent, Operation):
-            return sent
-        delivery: Delivery = await _end(sent)
+        delivery: Delivery = await _end(self._connection._send(self._reacts(), buffers, overrides or None, is_one))
         return delivery
 
     async def recv(self) -> Received | None:
@@ -125,17 +131,47 @@ class Connection:
         reactor = self._reacts()
         received = self._connection._recv(reactor, not self._ready)
         if isinstance(received, Operation):
-            message: Received | None = await _end(received, self._again)
-            return self._paid(message)
+            return self._paid(await self._come(received))
         if not isinstance(received, tuple):
             return self._paid(received)
         # The loop's thread has waited itself, often: the others have their turn first.
         try:
             await asyncio.sleep(0)
         except asyncio.CancelledError:
-            self._again.append(received[0])
+            self._put_back(received[0])
             raise
         return self._paid(received[0])
+
+    async def _come(self, operation: Operation) -> Received | None:
+        """What comes, or what another task has put back meanwhile."""
+        loop = asyncio.get_running_loop()
+        ended: Any = operation
+        try:
+            while ended is operation and not self._again:
+                future = loop.create_future()
+                operation.wakes(future)
+                self._receiving.add(future)
+                try:
+                    await future
+                finally:
+                    self._receiving.discard(future)
+                if not self._again:
+                    ended = operation.look()
+        except asyncio.CancelledError:
+            operation.cancel()
+            raise
+        if ended is operation:
+            operation.cancel()
+            ended = self._again.popleft()
+        received: Received | None = ended
+        return received
+
+    def _put_back(self, received: Received | None) -> None:
+        """The next to be received, also by a task that waits."""
+        self._again.appendleft(received)
+        for future in self._receiving:
+            if not future.done():
+                future.set_result(None)
 
     def _paid(self, received: Received | None) -> Received | None:
         """What was received: if a response is owed, that is it."""
@@ -154,11 +190,11 @@ class Connection:
         try:
             memory = _writable(buffer)
         except Exception:
-            self._again.appendleft(received)
+            self._put_back(received)
             self._owed = owed
             raise
         if len(received) > len(memory):
-            self._again.appendleft(received)
+            self._put_back(received)
             self._owed = owed
             error = MessageTooLongError(f"the message has {len(received)} bytes, and there is room for {len(memory)}")
             error.most = len(memory)
@@ -195,7 +231,7 @@ class Connection:
         return self._connection.service
 
     @property
-    def method(self) -> str:
+    def method(self) -> Method:
         """What carries it."""
         return self._connection.method
 
@@ -223,12 +259,12 @@ class Connection:
 
     async def flush(self) -> None:
         """Waits until everything that was sent has arrived."""
-        await asyncio.get_running_loop().run_in_executor(None, self._connection.flush)
+        await _end(self._connection._flush(self._reacts()))
 
     async def close(self, linger: float = 1.0) -> None:
         """Ends what is sent: waits at most `linger` seconds for it to arrive, and tells the peer. After `TimeoutError` the
         end follows what was sent as long as the connection is there, and to close again is to wait again."""
-        await asyncio.get_running_loop().run_in_executor(None, self._connection.close, linger)
+        await _end(self._connection._close(self._reacts(), linger))
 
     async def abort(self) -> None:
         """Ends it at once, so that the peer does not take for complete what has come: see `pinnace.Connection.abort`."""
@@ -264,14 +300,10 @@ class Listener:
 
     def __init__(self, listener: _pinnace.Listener) -> None:
         self._listener = listener
-        self._again: deque[_pinnace.Connection] = deque()
 
     async def accept(self) -> Connection:
         """Waits for the next connection."""
-        if self._again:
-            return Connection(self._again.popleft())
-        accepted = _reactor(asyncio.get_running_loop()).accept(self._listener)
-        return Connection(await _end(accepted, self._again) if isinstance(accepted, Operation) else accepted)
+        return Connection(await _end(_reactor(asyncio.get_running_loop()).accept(self._listener)))
 
     @property
     def address(self) -> str:
@@ -315,8 +347,7 @@ async def connect(peer: Address, service: ServiceLike = None, **settings: Unpack
     """Connects, as `pinnace.connect` does."""
     reactor = _reactor(asyncio.get_running_loop())
     settings.setdefault("idle", "block")
-    connection = reactor.connect(peer, service, settings)
-    return Connection(await _end(connection) if isinstance(connection, Operation) else connection)
+    return Connection(await _end(reactor.connect(peer, service, settings)))
 
 
 async def connect_all(
@@ -335,5 +366,4 @@ async def connect_all(
     """
     reactor = _reactor(asyncio.get_running_loop())
     settings.setdefault("idle", "block")
-    connection = reactor.connect_all(peers, service, settings)
-    return Connection(await _end(connection) if isinstance(connection, Operation) else connection)
+    return Connection(await _end(reactor.connect_all(peers, service, settings)))

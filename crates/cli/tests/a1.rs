@@ -73,6 +73,34 @@ fn a_rate_is_kept() {
 }
 
 #[test]
+fn messages_that_were_too_old_to_leave_do_not_count_as_sent() {
+    // At this rate the burst leaves at once, and nothing else in time.
+    for (sizes, code, whole) in [("300000", 1, 0), ("20000", 0, 1)] {
+        let mut listening = listen(&["--mode", "raw"]);
+        let send = ["--json", "a1", "send", "--to", &listening.address, "--mode", "raw", "--deadline", "20ms"];
+        let more = ["--rate", "400kbit", "--burst", "20kB", "--block", "10000", "--count", "2", "--size", sizes];
+        let sent = run(&[&send[..], &more].concat());
+        let err = text(&sent.stderr);
+        assert_eq!(sent.status.code(), Some(code), "{sizes}: {err}");
+        assert_eq!(err.contains("--deadline"), code == 1, "{err}");
+        let lines: Vec<Value> = text(&sent.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let (done, messages) = lines.split_last().expect("lines");
+        assert_eq!(messages.len(), 2, "{lines:?}");
+        for (number, line) in messages.iter().enumerate() {
+            let stale = number >= whole;
+            assert_eq!((&line["message"], &line["stale"]), (&number.into(), &stale.into()), "{line}");
+            assert_eq!((&line["whole"], &line["bytes"]), (&(!stale).into(), &sizes.parse::<u64>().unwrap().into()));
+        }
+        assert_eq!((&done["messages"], &done["stale"]), (&whole.into(), &(2 - whole).into()), "{done}");
+        // The burst, and what the rate lets leave within the deadline.
+        let (bytes, blocks) = (done["bytes"].as_u64().unwrap(), done["blocks_sent"].as_u64().unwrap());
+        assert!((20_000..=30_000).contains(&bytes) && bytes == blocks * 10_000, "{done}");
+        listening.signal("-INT");
+        assert_eq!(listening.finish().0, Some(130));
+    }
+}
+
+#[test]
 fn json_tells_what_people_read() {
     let listening = listen(&["--count", "1", "--json"]);
     let sent = run(&["a1", "send", "--to", &listening.address, "--size", "5000", "--json"]);

@@ -140,7 +140,7 @@ fn read(connection: &Connection, is_over: &AtomicBool, tell: &Sender<Told>) -> R
                 // What is there of a message of which nothing came is nothing.
                 if whole || bytes > 0 {
                     let source = Some(connection.peer_addr().to_string());
-                    let line = Line { event: "message", message: 0, bytes, sha256, whole, lost, source };
+                    let line = Line { event: "message", message: 0, bytes, sha256, whole, lost, stale: None, source };
                     let _ = tell.send(Told::Message(Said::Line(line)));
                 }
                 connection.recycler().recycle(received.data);

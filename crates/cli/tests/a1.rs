@@ -195,7 +195,8 @@ fn messages_that_are_lost_whole_at_the_end_are_told_of() {
         assert_eq!(sent.status.code(), Some(0), "{}", text(&sent.stderr));
         let (code, out, err) = listening.finish();
         assert_eq!(code, Some(3), "{err}");
-        assert!(err.contains("something was lost"), "{err}");
+        assert!(err.contains("has closed the connection, and something was lost"), "{err}");
+        assert!(err.contains("after 0 messages") && !err.contains("broke"), "{err}");
         if json {
             let lost: Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
             assert_eq!(lost["event"], "lost", "{out}");
@@ -203,6 +204,30 @@ fn messages_that_are_lost_whole_at_the_end_are_told_of() {
             assert_eq!(out, "lost\n");
         }
     }
+}
+
+/// Every message has a gap and is told as what it is; that is no failure, and none counts for more than one.
+#[test]
+fn messages_with_gaps_have_come() {
+    let listening = listen(&["--mode", "raw", "--count", "3", "--json"]);
+    let port = listening.address.rsplit(':').next().unwrap();
+    const DATA: u8 = 4;
+    // The middle one of three blocks.
+    let relay = Relay::at(format!("127.0.0.2:{port}"), &listening.address, |is_senders, packet| {
+        !is_senders || packet[0] != DATA || u16::from_be_bytes([packet[16], packet[17]]) != 1
+    });
+    let to = relay.address.to_string();
+    let send = ["a1", "send", "--mode", "raw", "--block", "1000", "--size", "3000", "--count", "3", "--to", &to];
+    let sent = run(&send);
+    assert_eq!(sent.status.code(), Some(0), "{}", text(&sent.stderr));
+    let (code, out, err) = listening.finish();
+    assert_eq!((code, &*err), (Some(0), ""), "{out}");
+    let lines: Vec<Value> = out.lines().skip(1).map(|line| serde_json::from_str(line).unwrap()).collect();
+    let numbers: Vec<u64> = lines.iter().map(|line| line["message"].as_u64().unwrap()).collect();
+    assert_eq!(numbers, [0, 0, 1, 1, 2, 2], "{out}");
+    let lost: Vec<bool> = lines.iter().map(|line| line["lost"].as_bool().unwrap()).collect();
+    assert_eq!(lost, [false, true, false, true, false, true], "{out}");
+    assert!(lines.iter().all(|line| line["bytes"] == 1000 && line["whole"] == false), "{out}");
 }
 
 const CLOSE_REPLY: u8 = 10;

@@ -292,6 +292,7 @@ fn a_change_of_quality_is_shown_and_loses_nothing() {
     for field in ["bit_s", "jitter_ms", "p99_ms", "late_p99_ms", "blocks_lost", "window_blocks"] {
         assert!(status[field].is_number(), "{field}: {status}");
     }
+    assert!(status["window_full"].is_null(), "a sink cannot know it: {status}");
     assert!(same(&out, &song));
 }
 

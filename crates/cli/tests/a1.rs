@@ -336,6 +336,31 @@ fn perf_and_ping_measure_it() {
     assert!(text(&output.stdout).contains("\"transport\":\"a1\""));
 }
 
+/// The legends are pale grounds with larger dots than the points have.
+fn legends_hide_no_point(svg: &roxmltree::Document<'_>) {
+    let number = |node: &roxmltree::Node<'_, '_>, name| node.attribute(name).and_then(|text| text.parse::<f64>().ok());
+    let is_ground = |node: &roxmltree::Node<'_, '_>| node.has_tag_name("rect") && number(node, "opacity") == Some(0.85);
+    let grounds: Vec<[f64; 4]> = svg
+        .descendants()
+        .filter(is_ground)
+        .map(|node| ["x", "y", "width", "height"].map(|name| number(&node, name).expect("a number")))
+        .collect();
+    assert_eq!(grounds.len(), 3);
+    let circles: Vec<[f64; 3]> = svg
+        .descendants()
+        .filter(|node| node.has_tag_name("circle"))
+        .map(|node| ["cx", "cy", "r"].map(|name| number(&node, name).expect("a number")))
+        .collect();
+    let is_behind = |[x, y, _]: &[f64; 3]| {
+        grounds
+            .iter()
+            .any(|[left, top, width, height]| (*left..=left + width).contains(x) && (*top..=top + height).contains(y))
+    };
+    let (points, keys): (Vec<_>, Vec<_>) = circles.iter().partition(|[_, _, radius]| *radius < 3.0);
+    assert!(points.len() > 100 && !points.into_iter().any(is_behind), "a legend lies over points");
+    assert!(keys.len() == 9 && keys.into_iter().all(is_behind), "a dot for each sink");
+}
+
 #[test]
 fn the_demo_shows_a_song_that_is_whole_at_three_sinks() {
     let folder = tempfile::tempdir().unwrap();
@@ -355,7 +380,7 @@ fn the_demo_shows_a_song_that_is_whole_at_three_sinks() {
     assert!(turns.iter().all(|turn| turn["sinks"].as_array().is_some_and(|sinks| sinks.len() == 3)), "{report}");
     assert!(turns[1]["bulk_bit_s"].as_f64().unwrap() > 1e6, "{report}");
     let svg = std::fs::read_to_string(out.join("pinnace-demo-a1.svg")).expect("the figure");
-    assert!(roxmltree::Document::parse(&svg).is_ok());
+    legends_hide_no_point(&roxmltree::Document::parse(&svg).expect("XML"));
     assert!(out.join("pinnace-demo-a1.png").exists());
     assert!(std::fs::read_dir(&temporary).unwrap().next().is_none(), "temporary files are gone");
 }

@@ -325,6 +325,8 @@ fn wrong_arguments_end_with_2_and_say_what_would_be_right() {
 
 #[test]
 fn help_teaches() {
+    let help = text(&run(&["vrp", "send", "--help"]).stdout);
+    assert!(help.contains("nearest 1/255"), "{help}");
     let help = text(&run(&["vrp", "--help"]).stdout);
     for word in ["Examples:", "--loss-rate 10% --run 4KiB --critical 0..1KiB", "hole FROM..TO"] {
         assert!(help.contains(word), "{word}: {help}");

@@ -79,7 +79,8 @@ pub(super) struct Args {
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Contract")]
 struct ContractArgs {
-    /// The share of packets that may be lost; nothing unless given
+    /// The share of packets that may be lost, to the nearest 1/255, and of a window to the nearest whole packet; nothing
+    /// unless given
     #[arg(long, value_name = "SHARE", value_parser = units::share)]
     loss_rate: Option<f64>,
     /// The longest run of bytes, or of packets, that may be lost, like 4KiB or 8packets; any unless given

@@ -330,29 +330,38 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     result
 }
 
+/// When a frame is due, after so many before it. Periods that are whole nanoseconds would not add up to the rate: the thirtieth
+/// of 30 a second would end before the second does.
+fn due_after(frames: u64, fps: f64) -> Duration {
+    Duration::from_secs_f64(frames as f64 / fps)
+}
+
 impl Stream<'_> {
     /// Sends the frames as they are due, and waits for the last ones.
     fn send_all(&mut self) -> Result<(), Error> {
         let period = Duration::from_secs_f64(1.0 / self.args.fps);
+        // Since when frames were due at their rate, and how many were.
+        let (mut since, mut frames) = (Duration::ZERO, 0);
         // However long the source takes to begin: the first frame is due when it is there.
         let mut next = self.next_frame()?;
         self.begun = Instant::now();
-        let mut due = self.begun;
+        let mut due = Duration::ZERO;
         while self.args.count.is_none_or(|count| self.ending.offered < count)
-            && self.args.duration.is_none_or(|duration| due.saturating_duration_since(self.begun) < duration)
+            && self.args.duration.is_none_or(|duration| due < duration)
         {
-            self.land_until(due)?;
+            self.land_until(self.begun + due)?;
             let frame = if next.is_some() { next.take() } else { self.next_frame()? };
             let Some(frame) = frame else { break };
-            let late = Instant::now().saturating_duration_since(due);
+            let late = self.begun.elapsed().saturating_sub(due);
             if late > period {
                 // The camera was slow: its rate counts from now on, and nothing is made up for.
                 self.source_late += 1;
-                due += late;
+                (since, frames) = (due + late, 0);
             }
             self.offer(frame)?;
-            due += period;
-            self.lasted = due.saturating_duration_since(self.begun);
+            frames += 1;
+            due = since + due_after(frames, self.args.fps);
+            self.lasted = due;
         }
         while self.outgoing.in_flight() > 0 {
             self.land_until(Instant::now() + STEP)?;
@@ -523,6 +532,17 @@ mod tests {
         assert_eq!(congestion("bbr"), Ok(ControllerKind::Bbr));
         for text in ["", "reno", "fixed:", "fixed:0", "fixed:x"] {
             assert!(congestion(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn as_many_frames_are_due_as_the_rate_says() {
+        for (fps, seconds, frames) in
+            [(30.0, 1, 30), (29.97, 100, 2997), (24.0, 10, 240), (7.0, 3, 21), (1e5, 7, 700_000)]
+        {
+            let duration = Duration::from_secs(seconds);
+            let is_due = |frame| due_after(frame, fps) < duration;
+            assert!(is_due(frames - 1) && !is_due(frames), "{fps}");
         }
     }
 

@@ -217,6 +217,9 @@ fn arguments_that_make_no_sense_are_refused() {
         (&["--source", "camera:16x9", "--size", "10kB"], "--size"),
         (&["--source", "-", "--repeat"], "--repeat"),
         (&["--size", "0"], "--size"),
+        (&["--count", "0"], "--count"),
+        (&["--duration", "0s"], "must be longer than 0"),
+        (&["--deadline", "0s"], "must be longer than 0"),
     ] {
         let output = run(&[&send[..], more].concat());
         let error = text(&output.stderr);
@@ -226,7 +229,10 @@ fn arguments_that_make_no_sense_are_refused() {
     let output = run(&[&send[..], &["--source", "/no/such/file"]].concat());
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("/no/such/file"));
-    assert_eq!(run(&["stream", "recv", "--bind", "127.0.0.1:0", "--count", "0"]).status.code(), Some(2));
+    for nothing in [["--count", "0"], ["--deadline", "0s"]] {
+        let output = run(&[&["stream", "recv", "--bind", "127.0.0.1:0"][..], &nothing].concat());
+        assert_eq!(output.status.code(), Some(2), "{nothing:?}");
+    }
 }
 
 /// A service stands in the place of the options that say the same, and both at once are refused.

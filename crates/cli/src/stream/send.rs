@@ -58,10 +58,10 @@ pub(super) struct Args {
     #[arg(long)]
     repeat: bool,
     /// End after so many frames [default: at the end of the source, or with Ctrl-C]
-    #[arg(long, value_name = "K")]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// End after so long
-    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    #[arg(long, value_name = "TIME", value_parser = units::some_time)]
     duration: Option<Duration>,
     /// Frames under way at most: one that is due while there are more is left out
     #[arg(long, value_name = "N", default_value = "4", value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -93,7 +93,7 @@ struct ContractArgs {
     #[arg(skip)]
     floor: Option<f64>,
     /// When a frame should be there; what the contract lets the sender drop is not repeated after it
-    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    #[arg(long, value_name = "TIME", value_parser = units::some_time)]
     deadline: Option<Duration>,
     /// When a frame is given up
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
@@ -184,7 +184,7 @@ impl Args {
         take(&mut contract.loss_rate, "--loss-rate", word("loss"), share)?;
         take(&mut contract.run, "--run", word("run"), |text| units::bytes(text).map(Run::Bytes))?;
         take(&mut contract.floor, "floor", word("floor"), units::share)?;
-        take(&mut contract.deadline, "--deadline", word("deadline"), units::duration)?;
+        take(&mut contract.deadline, "--deadline", word("deadline"), units::some_time)?;
         take(&mut contract.give_up, "--give-up", word("lifespan"), units::duration)?;
         take(&mut args.transport.rate, "--rate", word("rate"), units::bit_rate)?;
         take(&mut args.size, "--size", word("size"), units::bytes)?;

@@ -232,11 +232,7 @@ where
     if series.iter().any(|s| s.line.moments().iter().any(|moment| moment.resent > 0)) {
         // Only for the legend: there may be dots on every line.
         let none: [Circle<(f64, f64), i32>; 0] = [];
-        let scale = scale as i32;
-        chart
-            .draw_series(none)?
-            .label("units sent again")
-            .legend(move |(x, y)| Circle::new((x + 9 * scale, y), 4 * scale, ALARM.mix(0.75).filled()));
+        chart.draw_series(none)?.label("units sent again").legend(dot(ALARM.mix(0.75), scale));
     }
     legend(&mut chart, scale, SeriesLabelPosition::LowerMiddle)
 }
@@ -298,6 +294,15 @@ pub(crate) fn key<B: DrawingBackend>(
 ) -> impl Fn((i32, i32)) -> DynElement<'static, B, (i32, i32)> {
     let scale = scale as i32;
     move |(x, y)| PathElement::new([(x, y), (x + 18 * scale, y)], colour.stroke_width(2 * scale as u32)).into_dyn()
+}
+
+/// A dot in front of a name in the legend.
+pub(crate) fn dot<B: DrawingBackend>(
+    colour: RGBAColor,
+    scale: u32,
+) -> impl Fn((i32, i32)) -> DynElement<'static, B, (i32, i32)> {
+    let scale = scale as i32;
+    move |(x, y)| Circle::new((x + 9 * scale, y), 4 * scale, colour.filled()).into_dyn()
 }
 
 /// A number on an axis, without needless digits.

@@ -1,6 +1,7 @@
 //! Bytes, shares, rates, times and ranges, as people write them on a command line: the library's.
 
 pub(crate) use pinnace::service::units::{bit_rate, byte_range, bytes, duration, share};
+use std::time::Duration;
 
 /// `1 message`, `2 messages`, `2 processes`.
 pub(crate) fn count_of(count: u64, what: &str) -> String {
@@ -12,9 +13,31 @@ pub(crate) fn count_of(count: u64, what: &str) -> String {
     format!("{count} {what}{ending}")
 }
 
+/// A time that is not nothing.
+pub(crate) fn some_time(text: &str) -> Result<Duration, String> {
+    duration(text).and_then(|time| if time.is_zero() { Err("must be longer than 0".to_owned()) } else { Ok(time) })
+}
+
+/// What random content follows from.
+pub(crate) fn seed(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("a seed is a whole number from 0 to {}", u64::MAX))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_is_no_time_and_a_seed_is_not_negative() {
+        assert_eq!(some_time("5ms"), Ok(Duration::from_millis(5)));
+        for text in ["0", "0s", "0ms", "-1s", "x"] {
+            assert!(some_time(text).is_err(), "{text}");
+        }
+        assert_eq!((seed("0"), seed("18446744073709551615")), (Ok(0), Ok(u64::MAX)));
+        for text in ["-1", "18446744073709551616", "x", ""] {
+            assert!(seed(text).unwrap_err().contains("from 0 to 18446744073709551615"), "{text}");
+        }
+    }
 
     #[test]
     fn one_is_one_and_all_others_are_many() {

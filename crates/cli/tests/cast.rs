@@ -188,6 +188,29 @@ fn a_lossy_path_loses_nothing_with_repetitions_and_tells_what_without() {
     }
 }
 
+/// A sink that is here does not wait for one whose port is closed, and not for long for one that says nothing.
+#[test]
+fn who_is_here_does_not_wait_for_who_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let song = wav(folder.path(), 300);
+    for is_closed in [true, false] {
+        let out = folder.path().join(is_closed.to_string());
+        let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let absent = silent.local_addr().unwrap().to_string();
+        let silent = (!is_closed).then_some(silent);
+        let sink = tune(&out, &[]);
+        let begun = Instant::now();
+        let (code, _, err) = end(cast(&song, &[&sink.address, &absent], &[]));
+        assert!(begun.elapsed() < Duration::from_millis(2800), "{:?}: {err}", begun.elapsed());
+        assert_eq!(code, Some(3), "{err}");
+        assert_eq!(err.contains(&format!("{absent}: its UDP port is closed")), is_closed, "{err}");
+        assert!(!err.contains("does UDP reach it"), "{err}");
+        drop(silent);
+        assert_eq!(sink.finish().0, Some(0));
+        assert!(same(&out, &song));
+    }
+}
+
 #[test]
 fn a_sink_that_is_killed_does_not_stop_the_others() {
     let folder = tempfile::tempdir().unwrap();
@@ -292,6 +315,7 @@ fn a_change_of_quality_is_shown_and_loses_nothing() {
     for field in ["bit_s", "jitter_ms", "p99_ms", "late_p99_ms", "blocks_lost", "window_blocks"] {
         assert!(status[field].is_number(), "{field}: {status}");
     }
+    assert!(status["window_full"].is_null(), "a sink cannot know it: {status}");
     assert!(same(&out, &song));
 }
 
@@ -403,6 +427,7 @@ fn mistakes_have_their_codes() {
     assert_eq!(run(&["tune", "127.0.0.1:0", "--wait", "0.2"]).status.code(), Some(3));
     let nobody = run(&["cast", song, "--to", "127.0.0.1:9", "--timeout", "0.5"]);
     assert_eq!(nobody.status.code(), Some(3), "{}", text(&nobody.stderr));
+    assert_eq!(text(&nobody.stderr).lines().count(), 1, "{}", text(&nobody.stderr));
     let sink = tune(&folder.path().join("out"), &[]);
     let taken = run(&["tune", &sink.address]);
     assert_eq!(taken.status.code(), Some(1));

@@ -140,6 +140,33 @@ fn a_sender_that_was_killed_is_missed_and_what_came_is_reported() {
     assert_eq!(frames, Some(log(folder.path()).len() as u64));
 }
 
+/// In the same words as with VRP.
+#[test]
+fn over_tcp_a_peer_that_was_killed_is_missed_at_either_end() {
+    for is_sender in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut receiver = receiver(folder.path(), &["--over", "tcp"]);
+        let send = ["stream", "send", "--over", "tcp", "--to", &receiver.address, "--size", "10kB", "--fps", "100"];
+        let mut sender = pinnace(&send).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let log_file = folder.path().join("log.jsonl");
+        common::wait_until("a frame arrives", || std::fs::metadata(&log_file).is_ok_and(|log| log.len() > 0));
+        let (code, err) = if is_sender {
+            sender.kill().unwrap();
+            sender.wait().unwrap();
+            let (code, _, err) = receiver.finish();
+            (code, err)
+        } else {
+            receiver.kill();
+            let output = sender.wait_with_output().unwrap();
+            (output.status.code(), text(&output.stderr))
+        };
+        let who = if is_sender { "the sender was killed" } else { "has stopped answering: it was ended" };
+        assert_eq!(code, Some(3), "{err}");
+        assert!(err.contains(who) && err.contains("or the network between is down"), "{err}");
+        assert!(!err.contains("buffer") && !err.contains("os error"), "{err}");
+    }
+}
+
 #[test]
 fn an_interrupt_ends_both_sides_with_their_tables() {
     let folder = tempfile::tempdir().unwrap();
@@ -190,6 +217,9 @@ fn arguments_that_make_no_sense_are_refused() {
         (&["--source", "camera:16x9", "--size", "10kB"], "--size"),
         (&["--source", "-", "--repeat"], "--repeat"),
         (&["--size", "0"], "--size"),
+        (&["--count", "0"], "--count"),
+        (&["--duration", "0s"], "must be longer than 0"),
+        (&["--deadline", "0s"], "must be longer than 0"),
     ] {
         let output = run(&[&send[..], more].concat());
         let error = text(&output.stderr);
@@ -199,7 +229,10 @@ fn arguments_that_make_no_sense_are_refused() {
     let output = run(&[&send[..], &["--source", "/no/such/file"]].concat());
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("/no/such/file"));
-    assert_eq!(run(&["stream", "recv", "--bind", "127.0.0.1:0", "--count", "0"]).status.code(), Some(2));
+    for nothing in [["--count", "0"], ["--deadline", "0s"]] {
+        let output = run(&[&["stream", "recv", "--bind", "127.0.0.1:0"][..], &nothing].concat());
+        assert_eq!(output.status.code(), Some(2), "{nothing:?}");
+    }
 }
 
 /// A service stands in the place of the options that say the same, and both at once are refused.

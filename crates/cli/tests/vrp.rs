@@ -311,6 +311,12 @@ fn wrong_arguments_end_with_2_and_say_what_would_be_right() {
         (send(&["--window", "16385"]), "16384"),
         (send(&["--repeat-for", "50"]), "50ms"),
         (send(&["--parallel", "0"]), "1..=1024"),
+        (send(&["--repeat-for", "2s", "--give-up-after", "1s"]), "--give-up-after must not be before --repeat-for"),
+        (send(&["--count", "0"]), "--count"),
+        (send(&["--seed", "-1"]), "a whole number from 0"),
+        (vec!["vrp", "listen", "127.0.0.1:0", "--memory", "0"], "256MiB"),
+        (perf(&["--in-flight", "0"]), "--in-flight"),
+        (vec!["sim", "--seed", "-1"], "a whole number from 0"),
         (send(&["--congestion", "hope"]), "cubic"),
         (perf(&["--loss-rate", "10%"]), "--protocol vrp"),
         (perf(&["--protocol", "vrp", "--frame", "1KB", "--critical", "0..1KiB"]), "1000 bytes"),
@@ -325,6 +331,8 @@ fn wrong_arguments_end_with_2_and_say_what_would_be_right() {
 
 #[test]
 fn help_teaches() {
+    let help = text(&run(&["vrp", "send", "--help"]).stdout);
+    assert!(help.contains("nearest 1/255"), "{help}");
     let help = text(&run(&["vrp", "--help"]).stdout);
     for word in ["Examples:", "--loss-rate 10% --run 4KiB --critical 0..1KiB", "hole FROM..TO"] {
         assert!(help.contains(word), "{word}: {help}");

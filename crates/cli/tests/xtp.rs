@@ -340,6 +340,19 @@ fn a_killed_peer_is_reported_in_time_at_either_end() {
     assert!(out.lines().count() > 0);
 }
 
+/// What nobody has received is not told as a message, however much of it was queued.
+#[test]
+fn a_message_that_nobody_acknowledges_is_not_told() {
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let to = silent.local_addr().unwrap().to_string();
+    for service in ["connection", "bulk-data", "ack-dgram"] {
+        let send = ["xtp", "send", "--json", "--to", &to, "--size", "1000", "--count", "3", "--timeout", "0.5"];
+        let sent = run(&[&send[..], &["--service", service]].concat());
+        assert_eq!(sent.status.code(), Some(3), "{service}: {}", text(&sent.stderr));
+        assert_eq!(text(&sent.stdout), "", "{service}");
+    }
+}
+
 #[test]
 fn one_listener_takes_messages_of_many_senders() {
     many_senders("xtp", listen(&["--count", "6"]));

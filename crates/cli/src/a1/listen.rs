@@ -27,7 +27,7 @@ Examples:
 pub(super) struct Args {
     #[command(flatten)]
     local: Local,
-    /// End after so many messages, whoever sent them [default: go on until Ctrl-C]
+    /// End after so many messages, whoever sent them; one of which a part came counts [default: go on until Ctrl-C]
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// The largest message that is taken
@@ -46,6 +46,8 @@ type Told = bare::Told<Said>;
 enum Said {
     Line(Line),
     Lost(Lost),
+    /// The message whose parts were told has ended, though its end was lost.
+    Over,
 }
 
 impl Said {
@@ -54,12 +56,11 @@ impl Said {
         match self {
             Self::Line(line) => Line { message, ..line }.print(output),
             Self::Lost(lost) => output.result("lost", &lost),
+            Self::Over => {}
         }
     }
 }
 
-/// Why a connection that was closed has not ended well.
-const LOST: &str = "it was closed, and something was lost";
 /// Connections that wait until a thread takes them; further ones are refused.
 const BACKLOG: usize = 4096;
 /// How long connections have to come to their end when enough has come: as long as a peer takes to say on a path that loses
@@ -105,9 +106,8 @@ fn accept<'scope>(scope: &'scope Scope<'scope, '_>, is_over: &'scope AtomicBool,
                 let tell = tell.clone();
                 crew.give(move || {
                     if let Err(error) = read(&connection, is_over, &tell) {
-                        let peer = connection.peer_addr();
                         // Whoever prints may have had enough.
-                        drop(tell.send(Told::Broken(format!("the connection with {peer} broke: {error}"))));
+                        drop(tell.send(Told::Broken(error)));
                     }
                 });
             }
@@ -126,6 +126,65 @@ fn linger(connection: &Connection) -> Duration {
 
 /// Reads messages until the peer has closed the connection, or enough has come.
 fn read(connection: &Connection, is_over: &AtomicBool, tell: &Sender<Told>) -> Result<(), String> {
+    let mut parts = Parts::default();
+    let result = read_on(connection, is_over, tell, &mut parts);
+    parts.end(tell);
+    let peer = connection.peer_addr();
+    match result {
+        Ok(Ended::Over) => Ok(()),
+        Ok(Ended::Lossy { at_end }) => {
+            if at_end {
+                // Nothing stands behind it that could say so.
+                let _ = tell.send(Told::Aside(Said::Lost(Lost { event: "lost", source: peer.to_string() })));
+            }
+            // All that was lost was told. But who counts would wait for a message of which nothing came.
+            Err(format!("{peer} has closed the connection, and something was lost, perhaps whole messages"))
+        }
+        Err(error) => Err(format!("the connection with {peer} broke: {error}")),
+    }
+}
+
+/// How a connection has ended in good order.
+enum Ended {
+    Over,
+    /// And something was lost, perhaps behind everything that came.
+    Lossy {
+        at_end: bool,
+    },
+}
+
+/// Parts of messages, each of which counts once, however many parts there are of it.
+#[derive(Default)]
+struct Parts {
+    /// A message has begun whose end has not come.
+    is_open: bool,
+}
+
+impl Parts {
+    fn take(&mut self, line: Line, status: Status, tell: &Sender<Told>) {
+        if status.contains(Status::START) {
+            self.end(tell);
+        }
+        self.is_open = !status.contains(Status::END);
+        let line = Said::Line(line);
+        // Whoever prints may have had enough.
+        let _ = tell.send(if self.is_open { Told::Aside(line) } else { Told::Message(line) });
+    }
+
+    /// Nothing more comes of the message that has begun.
+    fn end(&mut self, tell: &Sender<Told>) {
+        if std::mem::take(&mut self.is_open) {
+            let _ = tell.send(Told::Message(Said::Over));
+        }
+    }
+}
+
+fn read_on(
+    connection: &Connection,
+    is_over: &AtomicBool,
+    tell: &Sender<Told>,
+    parts: &mut Parts,
+) -> Result<Ended, String> {
     let mut over_since = None;
     let mut has_lost = false;
     loop {
@@ -140,26 +199,48 @@ fn read(connection: &Connection, is_over: &AtomicBool, tell: &Sender<Told>) -> R
                 // What is there of a message of which nothing came is nothing.
                 if whole || bytes > 0 {
                     let source = Some(connection.peer_addr().to_string());
-                    let line = Line { event: "message", message: 0, bytes, sha256, whole, lost, source };
-                    let _ = tell.send(Told::Message(Said::Line(line)));
+                    let line = Line { event: "message", message: 0, bytes, sha256, whole, lost, stale: None, source };
+                    parts.take(line, received.status, tell);
                 }
                 connection.recycler().recycle(received.data);
             }
-            Ok(None) if connection.status().contains(Status::LOST) => {
-                // Nothing stands behind it that could say so.
-                let source = connection.peer_addr().to_string();
-                let _ = tell.send(Told::Aside(Said::Lost(Lost { event: "lost", source })));
-                return Err(LOST.to_owned());
+            Ok(None) => {
+                let at_end = connection.status().contains(Status::LOST);
+                return Ok(if at_end || has_lost { Ended::Lossy { at_end } } else { Ended::Over });
             }
-            Ok(None) if has_lost => return Err(LOST.to_owned()),
-            Ok(None) => return Ok(()),
             Err(pinnace::Error::Timeout) => {}
             Err(error) => return Err(error.to_string()),
         }
         // The peer closes when it has heard that the last message has come.
         let is_late = is_ended(is_over) && over_since.get_or_insert_with(Instant::now).elapsed() > linger(connection);
         if interrupt::requested() || is_late {
-            return Ok(());
+            return Ok(Ended::Over);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_counts_once_however_many_parts_there_are_of_it() {
+        let (tell, told) = channel();
+        let mut parts = Parts::default();
+        let (start, end, lost) = (Status::START, Status::END, Status::LOST);
+        // One with two gaps, one whole, one without its end, one without its beginning, one that nothing ends.
+        for status in [start, lost, lost | end, start | end, start, lost | start, lost, lost | end, lost | start] {
+            let sha256 = String::new();
+            let (whole, lost) = (false, false);
+            let line = Line { event: "message", message: 0, bytes: 1, sha256, whole, lost, stale: None, source: None };
+            parts.take(line, status, &tell);
+        }
+        parts.end(&tell);
+        parts.end(&tell);
+        drop(tell);
+        let counted: Vec<bool> = told.iter().map(|told| matches!(told, Told::Message(_))).collect();
+        let (counts, is_part) = (true, false);
+        let expected = [is_part, is_part, counts, counts, is_part, counts, is_part, is_part, counts, is_part, counts];
+        assert_eq!(counted, expected);
     }
 }

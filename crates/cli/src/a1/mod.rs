@@ -30,7 +30,8 @@ Examples:
 The listener prints a line for each message that came whole, `message N bytes SHA256-HEX`, N being its size. With \
 --mode raw something may be lost: `part N bytes SHA256-HEX` is what there is of a message between its gaps, and `lost` \
 stands where something is missing. With --verbose or --json the sender prints the same lines, with the hash of what it \
-sent.
+sent, once a message is acknowledged (with --mode raw: has left). `stale N bytes SHA256-HEX` is a message that was older than \
+--deadline before all of it had left; its exit code is 1 if no message left whole.
 
 A message has at most 65535 blocks: 94 MB over Ethernet, more with larger blocks.";
 
@@ -76,6 +77,9 @@ struct Line {
     whole: bool,
     /// Something was lost before it.
     lost: bool,
+    /// At the sender: it was too old before all of it had left.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stale: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<String>,
 }
@@ -90,7 +94,11 @@ struct Lost {
 impl Line {
     fn print(&self, output: &Output) {
         let lost = if self.lost { "lost\n" } else { "" };
-        let what = if self.whole { "message" } else { "part" };
+        let what = match self.stale {
+            Some(true) => "stale",
+            _ if self.whole => "message",
+            _ => "part",
+        };
         output.result(format_args!("{lost}{what} {} bytes {}", self.bytes, self.sha256), self);
     }
 }

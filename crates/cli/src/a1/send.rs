@@ -29,7 +29,7 @@ Examples:
 pub(super) struct Args {
     #[command(flatten)]
     what: What,
-    /// What is older than this has not to be sent any more (--mode raw)
+    /// What is older than this is not sent any more (--mode raw); if no message leaves whole, that is a failure
     #[arg(long, value_name = "TIME", value_parser = units::duration, help_heading = "Quality of service")]
     deadline: Option<Duration>,
     #[command(flatten)]
@@ -42,12 +42,14 @@ pub(super) struct Args {
 #[derive(Serialize)]
 struct Done {
     event: &'static str,
+    /// Those that left whole.
     messages: u64,
+    /// What left, also of messages that were too old before all of them had.
     bytes: u64,
     seconds: f64,
     blocks_sent: u64,
     blocks_repeated: u64,
-    /// Messages that were too old before they left.
+    /// Messages that were too old before all of them had left.
     stale: u64,
     /// Whether the peer has acknowledged all of it.
     acknowledged: bool,
@@ -61,7 +63,12 @@ struct Sender<'a> {
     name: &'a str,
     connection: Connection,
     bar: ProgressBar,
-    under_way: VecDeque<Sending>,
+    /// Each with its number.
+    under_way: VecDeque<(u64, Sending)>,
+    /// Bytes that were handed over.
+    queued: u64,
+    /// Messages that left whole, and their bytes.
+    messages: u64,
     bytes: u64,
     stale: u64,
 }
@@ -78,33 +85,50 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let (socket, connection) = connect(args, &name, to, qos)?;
     let bar = bar(Some(largest.saturating_mul(args.what.count)));
     let begun = Instant::now();
-    let mut sender =
-        Sender { args, output, name: &name, connection, bar, under_way: VecDeque::new(), bytes: 0, stale: 0 };
+    let mut sender = Sender {
+        args,
+        output,
+        name: &name,
+        connection,
+        bar,
+        under_way: VecDeque::new(),
+        queued: 0,
+        messages: 0,
+        bytes: 0,
+        stale: 0,
+    };
     let sent = (0..args.what.count).try_for_each(|number| {
         let message = first.take().map_or_else(|| content.whole(number), Ok)?;
         sender.send(message, number)
     });
     let sent = sent.and_then(|()| sender.finish());
-    let facts = sender.connection.facts().ok();
     sender.bar.finish_and_clear();
     if sent.is_err() {
         // Nothing is left to be waited for.
         sender.connection.abort();
     }
     sent?;
+    // The socket has this connection alone. The connection itself also numbers blocks that were dropped.
+    let counters = socket.counters();
     let done = Done {
         event: "done",
-        messages: args.what.count,
-        bytes: sender.bytes,
+        messages: sender.messages,
+        // Without repetitions every block left once.
+        bytes: if qos.has_retransmission { sender.bytes } else { counters.bytes_sent },
         seconds: begun.elapsed().as_secs_f64(),
-        blocks_sent: facts.as_ref().map_or(0, |facts| facts.sent),
-        blocks_repeated: facts.as_ref().map_or(0, |facts| facts.repeated),
+        blocks_sent: counters.blocks_sent - counters.blocks_repeated,
+        blocks_repeated: counters.blocks_repeated,
         stale: sender.stale,
         acknowledged: qos.has_retransmission,
     };
     done.print(output);
     // If the peer has closed, it may not have heard the answer.
     super::part(&socket);
+    if done.messages == 0 {
+        return Err(Error::failed(
+            "no message left whole before it was older than --deadline: give it longer, a higher --rate, or smaller messages",
+        ));
+    }
     Ok(())
 }
 
@@ -133,7 +157,7 @@ impl Done {
         let how = if self.acknowledged { "delivered" } else { "sent (what was lost was not repeated)" };
         let stale = match self.stale {
             0 => String::new(),
-            stale => format!(", {stale} of them too old to be sent"),
+            stale => format!(", {stale} left out as too old"),
         };
         let how = format_args!("{how}{stale}");
         let blocks = (self.blocks_repeated, self.blocks_sent, "blocks");
@@ -145,13 +169,12 @@ impl Sender<'_> {
     /// Queues a message, and waits for room.
     fn send(&mut self, mut message: Message, number: u64) -> Result<(), Error> {
         let len = message.len() as u64;
-        self.print(&message, number);
         loop {
             self.look()?;
             let unsent = match self.connection.send_tracked(message, Full::Report) {
                 Ok(sending) => {
-                    self.under_way.push_back(sending);
-                    self.bytes += len;
+                    self.under_way.push_back((number, sending));
+                    self.queued += len;
                     return Ok(());
                 }
                 Err(unsent) => unsent,
@@ -166,18 +189,23 @@ impl Sender<'_> {
 
     /// Waits a moment for the end of the oldest.
     fn ended(&mut self) -> Result<(), Error> {
-        let Some(oldest) = self.under_way.pop_front() else {
+        let Some((number, oldest)) = self.under_way.pop_front() else {
             std::thread::sleep(interrupt::LOOK / 100);
             return Ok(());
         };
         match oldest.wait_timeout(interrupt::LOOK) {
-            Progress::Ended(Ok(_)) => {}
+            Progress::Ended(Ok(message)) => {
+                self.messages += 1;
+                self.bytes += message.len() as u64;
+                self.print(&message, number, false);
+            }
             // The connection lives: the message was too old.
-            Progress::Ended(Err(_)) if self.args.deadline.is_some() && self.connection.result().is_none() => {
+            Progress::Ended(Err(unsent)) if self.args.deadline.is_some() && self.connection.result().is_none() => {
                 self.stale += 1;
+                self.print(unsent.message.as_deref().unwrap_or_default(), number, true);
             }
             Progress::Ended(Err(unsent)) => return Err(self.error(unsent.error)),
-            Progress::UnderWay(sending) => self.under_way.push_front(sending),
+            Progress::UnderWay(sending) => self.under_way.push_front((number, sending)),
         }
         Ok(())
     }
@@ -214,20 +242,21 @@ impl Sender<'_> {
     fn look(&self) -> Result<(), Error> {
         interrupt::check()?;
         if let Ok(facts) = self.connection.facts() {
-            self.bar.set_position((facts.acked * u64::from(facts.block_bytes)).min(self.bytes));
+            self.bar.set_position((facts.acked * u64::from(facts.block_bytes)).min(self.queued));
         }
         Ok(())
     }
 
-    /// Prints the line of a message that is sent.
-    fn print(&self, content: &[u8], message: u64) {
+    /// Prints the line of a message that has left, or was too old before all of it had.
+    fn print(&self, content: &[u8], message: u64, is_stale: bool) {
         if !self.output.json && !self.output.verbose {
             return;
         }
         let mut sum = Sum::default();
         sum.add(content);
         let (bytes, sha256) = sum.finish();
-        let line = Line { event: "message", message, bytes, sha256, whole: true, lost: false, source: None };
+        let (whole, stale) = (!is_stale, Some(is_stale));
+        let line = Line { event: "message", message, bytes, sha256, whole, lost: false, stale, source: None };
         self.bar.suspend(|| line.print(self.output));
     }
 

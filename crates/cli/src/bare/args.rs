@@ -28,7 +28,7 @@ pub(crate) struct What {
     #[arg(long, value_name = "K", default_value = "1", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: u64,
     /// Where the pseudo-random content starts
-    #[arg(long, default_value = "1")]
+    #[arg(long, default_value = "1", value_parser = crate::units::seed, allow_negative_numbers = true)]
     seed: u64,
     /// Send the content of this file in each message
     #[arg(long, conflicts_with_all = ["size", "seed"])]

@@ -9,6 +9,7 @@
 mod block;
 mod change;
 mod media;
+mod port;
 mod radio;
 mod targets;
 
@@ -46,7 +47,8 @@ Examples:
 Every block is one A1 message with 40 bytes in front: which stream, its number, its place, and when it was due. What a \
 player needs first (the header of a WAV or Y4M file) is a message of its own, which is sent at the beginning, every \
 second, and whenever a sink tunes in (with --mode raw several times, since it can be lost): so whoever comes late has \
-it. A sink that is not there, or has died, is tried again every second; if there is one sink alone, and its port is \
+it. It begins as soon as one sink is there and the others are, or refuse, or have their port closed, and otherwise a second \
+later. A sink that is not there, or has died, is tried again every second; if there is one sink alone, and its port is \
 closed, nothing begins.";
 
 /// Send a WAV or Y4M file, or any bytes at a rate, live to several sinks (A1)

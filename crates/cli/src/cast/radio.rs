@@ -29,6 +29,8 @@ const HEADERS: Duration = Duration::from_secs(1);
 const FIRST_HEADERS: Duration = Duration::from_millis(16);
 /// A source that is later than this holds up what follows; less is made up for.
 const GRACE: Duration = Duration::from_millis(5);
+/// Those that are here wait so long for others of whom nothing is known.
+const TOGETHER: Duration = Duration::from_secs(1);
 /// For the sinks after Ctrl-C.
 const FAREWELL: Duration = Duration::from_millis(500);
 
@@ -154,7 +156,7 @@ impl<'a> Radio<'a> {
         error.map_or(Ok(()), Err)
     }
 
-    /// Waits until each sink is here, or is known not to be; one is enough to begin.
+    /// Waits until each sink is here, or is known not to be, but not for long if one is: that is enough to begin.
     fn gather(&mut self) -> Result<(), Error> {
         let begun = Instant::now();
         loop {
@@ -172,7 +174,7 @@ impl<'a> Radio<'a> {
             }
             match why {
                 Some(why) => return Err(why),
-                None if here > 0 && (is_late || has_answers) => return Ok(()),
+                None if here > 0 && (has_answers || begun.elapsed() > TOGETHER) => return Ok(()),
                 None => {}
             }
             std::thread::sleep(Duration::from_millis(2));

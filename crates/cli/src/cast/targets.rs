@@ -3,11 +3,15 @@
 //! Always true: each is tried again, a second after it was found missing, on a thread of its own; who was cut off because it
 //! was slow is not.
 
+use super::port;
 use crate::a1::Transport;
+use crate::bare;
 use crate::exit::{Error, Exit};
 use pinnace::a1::{Failure, Qos, Sink, Socket};
 use serde::Serialize;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -44,8 +48,22 @@ struct Target {
     is_refused: bool,
     /// It has not answered the last try.
     is_silent: bool,
+    /// Nobody has its port, says the system there. It is tried all the same.
+    is_closed: bool,
     /// Blocks that were sent to it again, and messages that were left out for it, before its last connection.
     before: (u64, u64),
+}
+
+impl Target {
+    /// It is not here, and why; news if that was not told before.
+    fn is_absent(&mut self, Error { exit, message: why }: Error) -> Option<News> {
+        self.exit = exit;
+        if self.told.as_ref() == Some(&why) {
+            return None;
+        }
+        self.told = Some(why.clone());
+        Some(News { event: "sink", to: self.name.clone(), state: "absent", why: Some(why) })
+    }
 }
 
 /// What has happened to one.
@@ -77,14 +95,21 @@ pub(super) struct Ended {
     pub(super) messages_skipped: u64,
 }
 
+/// What has become of a try.
+enum Tried {
+    Ended(Result<Sink, pinnace::Error>),
+    /// It goes on, but nobody has the port.
+    Closed,
+}
+
 /// All of them.
 pub(super) struct Targets {
     pub(super) socket: Socket,
     qos: Qos,
     transport: Transport,
     all: Vec<Target>,
-    tell: Sender<(usize, Result<Sink, pinnace::Error>)>,
-    told: Receiver<(usize, Result<Sink, pinnace::Error>)>,
+    tell: Sender<(usize, Tried)>,
+    told: Receiver<(usize, Tried)>,
 }
 
 impl Targets {
@@ -104,6 +129,7 @@ impl Targets {
                     was_here: false,
                     is_refused: false,
                     is_silent: false,
+                    is_closed: false,
                     before: (0, 0),
                 }
             })
@@ -120,21 +146,32 @@ impl Targets {
     }
 
     fn retry(&mut self) {
+        // The socket of one sink alone is told itself.
+        let is_one = self.all.len() == 1;
         for (index, target) in self.all.iter_mut().enumerate() {
             if !matches!(target.state, State::Absent(Some(at)) if at <= Instant::now()) {
                 continue;
             }
-            target.state = State::Tried;
+            (target.state, target.is_closed) = (State::Tried, false);
+            let is_answered = Arc::new(AtomicBool::new(false));
+            let (answered, address, tell) = (Arc::clone(&is_answered), target.address, self.tell.clone());
+            // If there is no thread for it, there is none for the try either.
+            let _ = std::thread::Builder::new().spawn(move || {
+                if !is_one && port::is_closed(address, TRY, &answered) {
+                    let _ = tell.send((index, Tried::Closed));
+                }
+            });
             let (socket, address, qos, tell) = (self.socket.clone(), target.address, self.qos, self.tell.clone());
             let patience = patience(&self.transport);
             let begun = std::thread::Builder::new().spawn(move || {
+                let ended = socket.add_sink_timeout(address, qos, patience);
+                is_answered.store(true, Ordering::Relaxed);
                 // Whoever casts may be done.
-                let _ = tell.send((index, socket.add_sink_timeout(address, qos, patience)));
+                let _ = tell.send((index, Tried::Ended(ended)));
             });
             if let Err(error) = begun {
-                let _ = self
-                    .tell
-                    .send((index, Err(pinnace::Error::Io { action: "cannot start a thread".into(), source: error })));
+                let error = pinnace::Error::Io { action: "cannot start a thread".into(), source: error };
+                let _ = self.tell.send((index, Tried::Ended(Err(error))));
             }
         }
     }
@@ -146,12 +183,20 @@ impl Targets {
             let Some(target) = self.all.get_mut(index) else { continue };
             let name = target.name.clone();
             match found {
-                Ok(sink) => {
+                Tried::Ended(Ok(sink)) => {
                     target.state = State::Here(Box::new(sink));
                     (target.told, target.was_here, target.is_silent) = (None, true, false);
+                    target.is_closed = false;
                     news.push(News { event: "sink", to: name, state: "here", why: None });
                 }
-                Err(error) => {
+                Tried::Closed => {
+                    if matches!(target.state, State::Tried) {
+                        target.is_closed = true;
+                        let why = bare::nobody(&target.name, "UDP port", "tune");
+                        news.extend(target.is_absent(why));
+                    }
+                }
+                Tried::Ended(Err(error)) => {
                     target.is_refused = matches!(
                         error,
                         pinnace::Error::ConnectionFailed(Failure::Refused { .. }) | pinnace::Error::CallRefused(_)
@@ -159,11 +204,9 @@ impl Targets {
                     target.is_silent =
                         matches!(error, pinnace::Error::ConnectionFailed(Failure::TimedOut) | pinnace::Error::Timeout);
                     target.state = State::Absent(Some(Instant::now() + PAUSE));
-                    let Error { exit, message: why } = self.transport.error_within(patience, &name, "tune", error);
-                    target.exit = exit;
-                    if target.told.as_ref() != Some(&why) {
-                        target.told = Some(why.clone());
-                        news.push(News { event: "sink", to: name, state: "absent", why: Some(why) });
+                    // That the port is closed says more than that nobody answers.
+                    if !(target.is_silent && target.is_closed) {
+                        news.extend(target.is_absent(self.transport.error_within(patience, &name, "tune", error)));
                     }
                 }
             }
@@ -208,7 +251,7 @@ impl Targets {
         let silent = |name: &str| self.transport.error(name, "tune", pinnace::Error::Timeout);
         let why = |target: &Target| match &target.told {
             // It was tried as long as there was time.
-            Some(_) if target.is_silent => Some(silent(&target.name)),
+            Some(_) if target.is_silent && !target.is_closed => Some(silent(&target.name)),
             told => Some(Error::new(target.exit, told.clone()?)),
         };
         let name = self.all.first().map_or("the sink", |target| target.name.as_str());

@@ -291,6 +291,9 @@ impl Args {
         if !(0.001..=60.0).contains(&self.seconds()) {
             return Err(Error::usage("--seconds must be between 0.001 and 60"));
         }
+        if self.in_flight.is_some_and(|bytes| bytes.as_u64() == 0) {
+            return Err(Error::usage("--in-flight: without bytes under way nothing can be measured"));
+        }
         Ok(())
     }
 }

@@ -83,7 +83,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "BYTES", value_parser = units::size)]
     window: Option<u32>,
     /// Everything random follows from it
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = crate::units::seed, allow_negative_numbers = true)]
     seed: u64,
     /// Give up after so many virtual seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 600.0, value_parser = seconds)]

@@ -54,7 +54,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// Count frames that are younger [default: what the sender says]
-    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    #[arg(long, value_name = "TIME", value_parser = units::some_time)]
     deadline: Option<Duration>,
     /// A sender that is silent for so long in mid-stream is gone
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = crate::bare::seconds)]
@@ -79,7 +79,7 @@ impl Args {
             return Ok(args);
         }
         words::check_carrier(&self.over)?;
-        take(&mut args.deadline, "--deadline", asked.word("deadline"), units::duration)?;
+        take(&mut args.deadline, "--deadline", asked.word("deadline"), units::some_time)?;
         args.expected = Some(Expected::of(&asked)?);
         args.path = asked.service.path_class();
         Ok(args)
@@ -259,7 +259,7 @@ impl Sink {
             text += &format!("\nage        {ages}");
         }
         if let Some(deadline) = self.deadline {
-            let millis = deadline.as_secs_f64() * 1e3;
+            let millis = millis(deadline);
             text += &format!("\nin time    {} younger than {millis} ms", of(self.in_time, offered));
         }
         if args.over == Carrier::Vrp {
@@ -297,7 +297,7 @@ impl Sink {
             "ending": self.ending,
         });
         if let Some(deadline) = self.deadline {
-            object["deadline_ms"] = json!(deadline.as_secs_f64() * 1e3);
+            object["deadline_ms"] = json!(millis(deadline));
             object["frames_in_time"] = json!(self.in_time);
             object["share_in_time"] = json!(share(self.in_time, offered));
         }
@@ -309,6 +309,11 @@ impl Sink {
         }
         object
     }
+}
+
+/// From whole nanoseconds: 80 ms are not 80.00000000000001.
+fn millis(time: Duration) -> f64 {
+    time.as_nanos() as f64 / 1e6
 }
 
 /// Writes frames and the log on a thread of its own, so that a slow disk makes no frame look old.

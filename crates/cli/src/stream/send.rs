@@ -58,10 +58,10 @@ pub(super) struct Args {
     #[arg(long)]
     repeat: bool,
     /// End after so many frames [default: at the end of the source, or with Ctrl-C]
-    #[arg(long, value_name = "K")]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// End after so long
-    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    #[arg(long, value_name = "TIME", value_parser = units::some_time)]
     duration: Option<Duration>,
     /// Frames under way at most: one that is due while there are more is left out
     #[arg(long, value_name = "N", default_value = "4", value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -79,7 +79,8 @@ pub(super) struct Args {
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Contract")]
 struct ContractArgs {
-    /// The share of packets that may be lost; nothing unless given
+    /// The share of packets that may be lost, to the nearest 1/255, and of a window to the nearest whole packet; nothing
+    /// unless given
     #[arg(long, value_name = "SHARE", value_parser = units::share)]
     loss_rate: Option<f64>,
     /// The longest run of bytes, or of packets, that may be lost, like 4KiB or 8packets; any unless given
@@ -92,7 +93,7 @@ struct ContractArgs {
     #[arg(skip)]
     floor: Option<f64>,
     /// When a frame should be there; what the contract lets the sender drop is not repeated after it
-    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    #[arg(long, value_name = "TIME", value_parser = units::some_time)]
     deadline: Option<Duration>,
     /// When a frame is given up
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
@@ -183,7 +184,7 @@ impl Args {
         take(&mut contract.loss_rate, "--loss-rate", word("loss"), share)?;
         take(&mut contract.run, "--run", word("run"), |text| units::bytes(text).map(Run::Bytes))?;
         take(&mut contract.floor, "floor", word("floor"), units::share)?;
-        take(&mut contract.deadline, "--deadline", word("deadline"), units::duration)?;
+        take(&mut contract.deadline, "--deadline", word("deadline"), units::some_time)?;
         take(&mut contract.give_up, "--give-up", word("lifespan"), units::duration)?;
         take(&mut args.transport.rate, "--rate", word("rate"), units::bit_rate)?;
         take(&mut args.size, "--size", word("size"), units::bytes)?;
@@ -332,29 +333,38 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     result
 }
 
+/// When a frame is due, after so many before it. Periods that are whole nanoseconds would not add up to the rate: the thirtieth
+/// of 30 a second would end before the second does.
+fn due_after(frames: u64, fps: f64) -> Duration {
+    Duration::from_secs_f64(frames as f64 / fps)
+}
+
 impl Stream<'_> {
     /// Sends the frames as they are due, and waits for the last ones.
     fn send_all(&mut self) -> Result<(), Error> {
         let period = Duration::from_secs_f64(1.0 / self.args.fps);
+        // Since when frames were due at their rate, and how many were.
+        let (mut since, mut frames) = (Duration::ZERO, 0);
         // However long the source takes to begin: the first frame is due when it is there.
         let mut next = self.next_frame()?;
         self.begun = Instant::now();
-        let mut due = self.begun;
+        let mut due = Duration::ZERO;
         while self.args.count.is_none_or(|count| self.ending.offered < count)
-            && self.args.duration.is_none_or(|duration| due.saturating_duration_since(self.begun) < duration)
+            && self.args.duration.is_none_or(|duration| due < duration)
         {
-            self.land_until(due)?;
+            self.land_until(self.begun + due)?;
             let frame = if next.is_some() { next.take() } else { self.next_frame()? };
             let Some(frame) = frame else { break };
-            let late = Instant::now().saturating_duration_since(due);
+            let late = self.begun.elapsed().saturating_sub(due);
             if late > period {
                 // The camera was slow: its rate counts from now on, and nothing is made up for.
                 self.source_late += 1;
-                due += late;
+                (since, frames) = (due + late, 0);
             }
             self.offer(frame)?;
-            due += period;
-            self.lasted = due.saturating_duration_since(self.begun);
+            frames += 1;
+            due = since + due_after(frames, self.args.fps);
+            self.lasted = due;
         }
         while self.outgoing.in_flight() > 0 {
             self.land_until(Instant::now() + STEP)?;
@@ -525,6 +535,17 @@ mod tests {
         assert_eq!(congestion("bbr"), Ok(ControllerKind::Bbr));
         for text in ["", "reno", "fixed:", "fixed:0", "fixed:x"] {
             assert!(congestion(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn as_many_frames_are_due_as_the_rate_says() {
+        for (fps, seconds, frames) in
+            [(30.0, 1, 30), (29.97, 100, 2997), (24.0, 10, 240), (7.0, 3, 21), (1e5, 7, 700_000)]
+        {
+            let duration = Duration::from_secs(seconds);
+            let is_due = |frame| due_after(frame, fps) < duration;
+            assert!(is_due(frames - 1) && !is_due(frames), "{fps}");
         }
     }
 

@@ -100,8 +100,27 @@ impl Outgoing {
     }
 
     fn gone(&self, error: &io::Error) -> Error {
-        Error::peer_gone(format!("the connection to {} has ended: {error}", self.peer))
+        let why = if is_cut(error) {
+            "it was ended, or the network between is down".to_owned()
+        } else {
+            format!("{error}; is the network between down?")
+        };
+        Error::peer_gone(format!("{} has stopped answering: {why}", self.peer))
     }
+}
+
+/// Whether the other end is no more: what the system calls it helps nobody.
+fn is_cut(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), UnexpectedEof | ConnectionReset | ConnectionAborted | BrokenPipe)
+}
+
+/// There was no end of the stream.
+fn cut_off(why: Option<&io::Error>) -> Error {
+    let why = why.filter(|error| !is_cut(error)).map(|error| format!(" ({error})")).unwrap_or_default();
+    Error::peer_gone(format!(
+        "the connection has ended{why}, and no end of the stream has come: the sender was killed, or the network between is down"
+    ))
 }
 
 type Told = Sender<io::Result<(u64, Option<Vec<u8>>)>>;
@@ -163,8 +182,8 @@ impl Incoming {
             Ok(Err(error)) if error.kind() == io::ErrorKind::InvalidData => {
                 Err(Error::failed(format!("the sender is no `pinnace stream send`: {error}")))
             }
-            Ok(Err(error)) => Err(Error::peer_gone(format!("the connection has ended: {error}"))),
-            Err(RecvTimeoutError::Disconnected) => Err(Error::peer_gone("the connection has ended")),
+            Ok(Err(error)) => Err(cut_off(Some(&error))),
+            Err(RecvTimeoutError::Disconnected) => Err(cut_off(None)),
         }
     }
 }

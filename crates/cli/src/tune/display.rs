@@ -8,7 +8,7 @@ use crate::output::Output;
 use crate::sim::units;
 use crate::units::count_of;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use pinnace::a1::{Connection, Facts, Qos, Status};
+use pinnace::a1::{Connection, Facts, Qos};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::io::{self, IsTerminal, Write};
@@ -31,7 +31,6 @@ pub(super) struct Display {
     /// Both ends' records, as they were shown.
     qos: Option<(Qos, Qos)>,
     changes: u64,
-    is_full: bool,
     /// When each block came.
     log: Option<Log>,
 }
@@ -50,11 +49,10 @@ struct Line {
     blocks_lost: u64,
     #[serde(flatten)]
     evenness: Evenness,
-    /// Blocks that the sender may have under way to us.
+    /// Blocks that the sender may have under way to us. Whether that ever held it up only the sender knows: here everything is
+    /// taken before this is shown.
     window_blocks: u64,
     block_bytes: u32,
-    /// The sender had to wait for us.
-    window_full: bool,
     round_trip_us: Option<u64>,
     /// Blocks come through a multicast group.
     multicast: bool,
@@ -67,14 +65,13 @@ impl Line {
         let Evenness { jitter_ms, p99_ms, late_p99_ms, .. } = self.evenness;
         format!(
             "{:>5.0} s {:>12}  jitter {jitter_ms:.2} ms, p99 {p99_ms:.1}, late {late_p99_ms:.1}  lost {} of {}  window {} x \
-             {} B{}",
+             {} B",
             self.seconds,
             units::rate(self.bit_s),
             self.blocks_lost,
             self.blocks + self.blocks_lost,
             self.window_blocks,
             self.block_bytes,
-            if self.window_full { ", full" } else { "" }
         )
     }
 }
@@ -117,7 +114,6 @@ impl Display {
             bytes: 0,
             qos: None,
             changes: 0,
-            is_full: false,
             log,
         })
     }
@@ -198,7 +194,6 @@ impl Display {
             return;
         }
         let Ok(facts) = connection.facts() else { return };
-        self.is_full = facts.status.contains(Status::WINDOW_FULL);
         self.changed(&facts);
         let line = self.line(&facts, assembly, (self.bytes - before) as f64 * 8.0 / passed.as_secs_f64().max(1e-9));
         if self.is_live {
@@ -235,7 +230,6 @@ impl Display {
             evenness: self.jitter.evenness(),
             window_blocks: facts.windows.1,
             block_bytes: facts.block_bytes,
-            window_full: self.is_full,
             round_trip_us: facts.round_trip.map(|time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX)),
             multicast: facts.has_joined,
             qos: object(&facts.peer_qos),

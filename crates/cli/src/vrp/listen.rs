@@ -26,10 +26,17 @@ pub(super) struct Args {
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// Room for frames on their way, in bytes; more are refused
-    #[arg(long, value_name = "BYTES", default_value = "256MiB", value_parser = transport::bytes)]
+    #[arg(long, value_name = "BYTES", default_value = "256MiB", value_parser = memory)]
     memory: u64,
     #[command(flatten)]
     transport: Transport,
+}
+
+fn memory(text: &str) -> Result<u64, String> {
+    match transport::bytes(text)? {
+        0 => Err("without room no frame can be taken: write it as 256MiB".to_owned()),
+        bytes => Ok(bytes),
+    }
 }
 
 /// What came so far.

@@ -62,6 +62,11 @@ struct Done {
 }
 
 pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
+    if let (Some(repeat), Some(give_up)) = (args.repeat_for, args.give_up_after)
+        && give_up < repeat
+    {
+        return Err(Error::usage("--give-up-after must not be before --repeat-for"));
+    }
     let (content, to) = args.what.open("a VRP frame")?;
     // Before standard input is read, which may take any time: an address that leads nowhere is known at once.
     let sender = Sender::connect(resolve(&to)?, &args.options())?;

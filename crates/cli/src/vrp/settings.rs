@@ -13,7 +13,8 @@ use std::ops::Range;
 #[derive(Clone, Debug, Default, PartialEq, Args, Serialize, Deserialize)]
 #[command(next_help_heading = "Contract")]
 pub(crate) struct ContractArgs {
-    /// The share of a frame's packets that may be lost, in every window of packets: 10%, 0.1 [default: nothing]
+    /// The share of a frame's packets that may be lost, in every window of packets: 10%, 0.1; rounded to the nearest 1/255, and
+    /// of a window to the nearest whole packet: of 64 with 10% it is 7 [default: nothing]
     #[arg(long, value_name = "SHARE", value_parser = units::share)]
     pub(crate) loss_rate: Option<f64>,
     /// The most bytes that may be lost in a row: 4KiB; counted in whole packets [default: any]

@@ -48,7 +48,7 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "BYTES")]
     mtu: Option<u32>,
     /// Decides which packets are lost, delayed and held back, counted one by one in each direction
-    #[arg(long)]
+    #[arg(long, value_parser = crate::units::seed, allow_negative_numbers = true)]
     seed: Option<u64>,
 }
 

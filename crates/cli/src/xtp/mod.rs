@@ -44,7 +44,8 @@ The six services, --service:
 
 The listener prints a line for each message, `message N bytes SHA256-HEX`, N being its size; and after one of an \
 iso-stream a line for each hole, `hole FROM..TO`: bytes FROM up to, without, TO were lost and are zero, and the hash \
-is of the message with them. With --verbose or --json the sender prints the same lines, with the hash of what it sent. \
+is of the message with them. With --verbose or --json the sender prints the same lines, with the hash of what it sent, once \
+that is acknowledged or, where nobody acknowledges, has left. \
 The bytes after a stream's last end of a message are a message too.";
 
 /// Arguments of `pinnace xtp`.

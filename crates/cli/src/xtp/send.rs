@@ -58,6 +58,13 @@ struct Done {
     acknowledged: bool,
 }
 
+/// A piece of a stream on its way, and what is to be said when it ends: the message that it is the last of.
+struct UnderWay {
+    /// Nothing: a message without a byte, which ends with its stream.
+    sending: Option<Sending>,
+    message: Option<(u64, (u64, String))>,
+}
+
 /// What a sender of any service has at hand.
 struct Sender<'a> {
     args: &'a Args,
@@ -149,19 +156,26 @@ impl Sender<'_> {
     fn stream(&mut self, content: &mut Content) -> Result<(), Error> {
         let opened = self.endpoint.connect_with(self.to, self.block.clone());
         let connection = opened.map_err(|error| self.watch.error(error))?;
-        let sent = self.stream_on(&connection, content);
+        let mut under_way = VecDeque::new();
+        let sent = self.stream_on(&connection, content, &mut under_way);
         if sent.is_err() {
+            // What has ended well was sent all the same.
+            let _ = self.settle(&mut under_way, Duration::ZERO);
             // It may be over already.
             let _ = connection.close(Close::Forced);
         }
         sent
     }
 
-    fn stream_on(&mut self, connection: &Connection, content: &mut Content) -> Result<(), Error> {
-        let mut under_way = VecDeque::new();
-        // Of what was printed only when it had been acknowledged nobody would see where a stream is stuck.
+    fn stream_on(
+        &mut self,
+        connection: &Connection,
+        content: &mut Content,
+        under_way: &mut VecDeque<UnderWay>,
+    ) -> Result<(), Error> {
         let mut sum = Sum::default();
         for number in 0..self.args.what.count {
+            let mut has_begun = false;
             let mut pieces = content.pieces(number)?;
             while let Some((piece, eom)) = pieces.next(|| self.is_there(connection))? {
                 if self.output.json || self.output.verbose {
@@ -169,20 +183,59 @@ impl Sender<'_> {
                 }
                 self.bytes += piece.len() as u64;
                 let options = if eom { SendOptions::MESSAGE } else { SendOptions::BYTES };
-                let sending = self.queue(connection, piece, options, &mut under_way)?;
-                under_way.push_back(sending);
+                let sending = self.queue(connection, piece, options, under_way)?;
+                under_way.push_back(UnderWay { sending: Some(sending), message: None });
+                has_begun = true;
             }
-            self.print(number, sum.finish());
+            let message = Some((number, sum.finish()));
+            match under_way.back_mut() {
+                Some(last) if has_begun => last.message = message,
+                _ => under_way.push_back(UnderWay { sending: None, message }),
+            }
         }
         connection.close(Close::Abbreviated).map_err(|error| self.watch.error(error))?;
         self.watch.begin();
         loop {
             match connection.wait_closed_timeout(interrupt::LOOK) {
-                Ok(()) => return Ok(()),
-                Err(pinnace::Error::Timeout) => self.look(connection)?,
+                Ok(()) => break,
+                Err(pinnace::Error::Timeout) => {
+                    self.look(connection)?;
+                    self.settle(under_way, Duration::ZERO)?;
+                }
                 Err(error) => return Err(self.watch.error(error)),
             }
         }
+        while let Some(oldest) = under_way.front() {
+            interrupt::check()?;
+            match oldest.sending {
+                Some(_) => self.settle(under_way, interrupt::LOOK)?,
+                None => {
+                    let message = under_way.pop_front().and_then(|oldest| oldest.message);
+                    message.into_iter().for_each(|(number, sum)| self.print(number, sum));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what has ended, in order, and prints the messages that it completes; waits so long for the oldest.
+    fn settle(&self, under_way: &mut VecDeque<UnderWay>, mut wait: Duration) -> Result<(), Error> {
+        while let Some(sending) = under_way.front_mut().and_then(|oldest| oldest.sending.take()) {
+            match sending.wait_timeout(std::mem::take(&mut wait)) {
+                Progress::Ended(Ok(_)) => {
+                    let message = under_way.pop_front().and_then(|oldest| oldest.message);
+                    message.into_iter().for_each(|(number, sum)| self.print(number, sum));
+                }
+                Progress::Ended(Err(unsent)) => return Err(self.watch.error(unsent.error)),
+                Progress::UnderWay(sending) => {
+                    if let Some(oldest) = under_way.front_mut() {
+                        oldest.sending = Some(sending);
+                    }
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Queues a piece, and waits for room.
@@ -191,9 +244,10 @@ impl Sender<'_> {
         connection: &Connection,
         mut piece: Message,
         options: SendOptions,
-        under_way: &mut VecDeque<Sending>,
+        under_way: &mut VecDeque<UnderWay>,
     ) -> Result<Sending, Error> {
         self.watch.begin();
+        self.settle(under_way, Duration::ZERO)?;
         loop {
             self.look(connection)?;
             let unsent = match connection.try_send(piece, &options) {
@@ -204,9 +258,7 @@ impl Sender<'_> {
                 (Some(message), pinnace::Error::ContextRefused(Refused::Full)) => message,
                 (_, error) => return Err(self.watch.error(error)),
             };
-            if let Some(oldest) = under_way.pop_front() {
-                self.ended(oldest, under_way, |_| ())?;
-            }
+            self.settle(under_way, interrupt::LOOK)?;
         }
     }
 

@@ -9,6 +9,9 @@ use plotters::prelude::*;
 /// thousands.
 const LEAST: f64 = 0.03;
 
+/// So much of the axis is free above the latest block, for the legend.
+const ROOM: f64 = 0.26;
+
 /// All findings in one figure.
 pub(super) struct Overview<'f> {
     pub(super) findings: &'f Findings,
@@ -54,18 +57,20 @@ where
     };
     let caption = format!("p99 {:.1} ms, {} blocks lost{bulk}", turn.most(|heard| heard.p99), turn.lost());
     let rest = picture::headed(area, scale, &turn.beside.to_string(), &[caption])?;
+    let (low, high) = (LEAST.log10(), latest.log10());
+    let top = low + (high - low) / (1.0 - ROOM);
     let mut chart = ChartBuilder::on(&rest)
         .margin_right(20 * scale)
         .margin_left(6 * scale)
         .margin_bottom(4 * scale)
         .x_label_area_size(38 * scale)
         .y_label_area_size(56 * scale)
-        .build_cartesian_2d(0.0..length, LEAST.log10()..latest.log10())?;
+        .build_cartesian_2d(0.0..length, low..top)?;
     picture::mesh(&mut chart, scale, ("seconds", "late, ms"), |x| picture::short(*x), |y| tick(*y))?;
     for (index, (heard, colour)) in turn.heard.iter().zip(COLOURS).enumerate() {
         let points =
             heard.line.iter().map(|&(at, late)| Circle::new((at, late.max(LEAST).log10()), 2 * scale, colour.filled()));
-        chart.draw_series(points)?.label(format!("sink {}", index + 1)).legend(picture::key(colour, scale));
+        chart.draw_series(points)?.label(format!("sink {}", index + 1)).legend(picture::dot(colour.mix(1.0), scale));
     }
     let style = ShapeStyle { color: FAINT.into(), filled: false, stroke_width: scale };
     chart.draw_series(DashedLineSeries::new(

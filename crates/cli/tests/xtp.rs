@@ -446,7 +446,7 @@ fn wrong_arguments_end_with_2_and_say_what_would_be_right() {
         (&["xtp", "listen"], "HOST:PORT"),
         (&["xtp", "listen", "nowhere"], "HOST:PORT"),
         (&["xtp", "listen", "127.0.0.1:0", "--link", "ip36"], "give one"),
-        (&["xtp", "listen", "127.0.0.1:0", "--service", "datagram"], "ack-dgram"),
+        (&["xtp", "listen", "127.0.0.1:0", "--service", "telegram"], "ack-dgram"),
         (&["xtp", "send"], "FILE"),
         (&["xtp", "send", "file"], "FILE HOST:PORT"),
         (&["xtp", "send", "file", "nowhere"], "HOST:PORT"),

@@ -91,8 +91,8 @@ class Connection:
         self._connection = connection
         # What was received, and is the next to be received again.
         self._again: deque[Received | None] = deque()
-        # What tasks wait for that receive.
-        self._receiving: set[asyncio.Future[None]] = set()
+        # What tasks wait for that receive, in their order.
+        self._receiving: dict[asyncio.Future[None], None] = {}
         self._transacting = asyncio.Lock()
         # Responses that nobody has received, also because whoever asked has given up.
         self._owed = 0
@@ -150,11 +150,11 @@ class Connection:
             while ended is operation and not self._again:
                 future = loop.create_future()
                 operation.wakes(future)
-                self._receiving.add(future)
+                self._receiving[future] = None
                 try:
                     await future
                 finally:
-                    self._receiving.discard(future)
+                    del self._receiving[future]
                 if not self._again:
                     ended = operation.look()
         except asyncio.CancelledError:

@@ -396,6 +396,27 @@ def test_what_is_put_back_goes_to_whoever_has_waited_longest():
 
 # What A1 takes has room at the other end, and arrives.
 @pytest.mark.parametrize("method", [method for method in METHODS if method != "a1"])
+def test_flushing_takes_as_long_as_it_is_told(method):
+    async def main():
+        client, server, _listener = await pair(method)
+        await fill(client)
+        begin = time.monotonic()
+        with pytest.raises(pinnace.TimeoutError):
+            await client.flush(timeout=0.2)
+        assert 0.1 < time.monotonic() - begin < 10
+        with pytest.raises(pinnace.TimeoutError):
+            await client.flush(0)
+        with pytest.raises(ValueError, match="seconds"):
+            await client.flush(float("nan"))
+        taking = asyncio.create_task(asyncio.to_thread(take_all, server))
+        await client.flush(30)
+        await taking
+
+    run(main())
+
+
+# What A1 takes has room at the other end, and arrives.
+@pytest.mark.parametrize("method", [method for method in METHODS if method != "a1"])
 def test_nothing_is_left_of_a_flush_or_a_close_that_is_given_up(method):
     async def main():
         client, _server, _listener = await pair(method)

@@ -19,6 +19,8 @@ of a loop sleeps while nothing comes.
 from __future__ import annotations
 
 import asyncio
+import builtins
+import math
 import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Collection, Iterable
@@ -27,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _pinnace
 from ._pinnace import Delivered, Delivery, Explanation, Operation, Reactor, Received, ReceivedInto, Receiver, Service
-from .errors import Error, MessageTooLongError, NoResponseError
+from .errors import Error, MessageTooLongError, NoResponseError, TimeoutError
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer, Self, Unpack
@@ -257,9 +259,19 @@ class Connection:
         """Removes a receiver: it gets what was sent, within `linger` seconds, and then its connection ends."""
         await asyncio.get_running_loop().run_in_executor(None, self._connection.remove_receiver, peer, linger)
 
-    async def flush(self) -> None:
-        """Waits until everything that was sent has arrived."""
-        await _end(self._connection._flush(self._reacts()))
+    async def flush(self, timeout: float | None = None) -> None:
+        """Waits until everything that was sent has arrived, at most `timeout` seconds; `None`: for ever.
+
+        Raises `TimeoutError`; `LostError` if the connection has failed.
+        """
+        if timeout is not None and math.isnan(timeout):
+            raise ValueError("a timeout is a number of seconds")
+        flushing = self._connection._flush(self._reacts())
+        try:
+            async with asyncio.timeout(timeout):
+                await _end(flushing)
+        except builtins.TimeoutError:
+            raise TimeoutError("the time was over before everything had arrived") from None
 
     async def close(self, linger: float = 1.0) -> None:
         """Ends what is sent: waits at most `linger` seconds for it to arrive, and tells the peer. After `TimeoutError` the

@@ -252,12 +252,13 @@ class Connection:
         return self._connection.receivers
 
     async def add_receiver(self, peer: Address) -> None:
-        """Adds a receiver to a connection to several, and waits until it has accepted."""
-        await asyncio.get_running_loop().run_in_executor(None, self._connection.add_receiver, peer)
+        """Adds a receiver to a connection to several, and waits until it has accepted. It goes on if it is cancelled."""
+        await _end(self._connection._add_receiver(self._reacts(), peer))
 
     async def remove_receiver(self, peer: Address, linger: float = 1.0) -> None:
-        """Removes a receiver: it gets what was sent, within `linger` seconds, and then its connection ends."""
-        await asyncio.get_running_loop().run_in_executor(None, self._connection.remove_receiver, peer, linger)
+        """Removes a receiver: it gets what was sent, within `linger` seconds, and then its connection ends. It goes on if it
+        is cancelled."""
+        await _end(self._connection._remove_receiver(self._reacts(), peer, linger))
 
     async def flush(self, timeout: float | None = None) -> None:
         """Waits until everything that was sent has arrived, at most `timeout` seconds; `None`: for ever.
@@ -280,7 +281,7 @@ class Connection:
 
     async def abort(self) -> None:
         """Ends it at once, so that the peer does not take for complete what has come: see `pinnace.Connection.abort`."""
-        await asyncio.get_running_loop().run_in_executor(None, self._connection.abort)
+        await _end(self._connection._abort(self._reacts()))
 
     def __aiter__(self) -> AsyncIterator[Received]:
         return self

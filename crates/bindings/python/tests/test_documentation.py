@@ -2,6 +2,7 @@
 
 import ast
 import doctest
+import importlib.metadata
 import inspect
 import pathlib
 import re
@@ -84,6 +85,10 @@ def test_the_stubs_name_what_there_is():
         has = inspect.signature(getattr(pinnace._pinnace, name)).parameters
         arguments = [argument.arg for argument in said.args + said.kwonlyargs]
         assert [name for name in has if name != "settings"] == arguments
+
+
+def test_the_version_is_that_of_the_package():
+    assert pinnace.__version__ == importlib.metadata.version("pinnace")
 
 
 def test_everything_has_a_docstring():

@@ -7,6 +7,8 @@ from typing import Any, Literal, TypeAlias, TypedDict, final
 
 from typing_extensions import Buffer, Self, Unpack
 
+__version__: str
+
 Method: TypeAlias = Literal["shared-memory", "zcrp", "vrp", "xtp", "qmp", "a1"]
 Address: TypeAlias = str | tuple[str, int]
 Time: TypeAlias = float | str | timedelta

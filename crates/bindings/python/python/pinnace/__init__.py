@@ -15,7 +15,7 @@ The same for tasks is `pinnace.aio`. Connections belong to the process that made
 their own: a `multiprocessing` program uses the method `"spawn"` or `"forkserver"`, or connects in the child.
 """
 
-from . import aio, errors
+from . import aio, errors, types
 from ._pinnace import (
     Connection,
     Cost,
@@ -88,4 +88,5 @@ __all__ = [
     "errors",
     "explain",
     "listen",
+    "types",
 ]

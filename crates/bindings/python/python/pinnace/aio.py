@@ -34,7 +34,7 @@ from .errors import Error, MessageTooLongError, NoResponseError, TimeoutError
 if TYPE_CHECKING:
     from typing_extensions import Buffer, Self, Unpack
 
-    from ._pinnace import Address, Method, Overrides, ServiceLike, Settings, Words
+    from .types import Address, Method, Overrides, ServiceLike, Settings, Words
 
 __all__ = ["Connection", "Listener", "connect", "connect_all", "listen"]
 

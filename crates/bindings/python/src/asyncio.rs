@@ -3,7 +3,8 @@
 //! Always true: a future is polled by the loop's thread alone, without the interpreter, and only by the task that waits for
 //! it, when that has its turn: what has been done is known to whoever wanted it, or has not been done, so that nothing is lost
 //! where a task is cancelled in the turn in which it would have ended. A thread of the library that wakes a future queues it,
-//! and signals the descriptor if nothing was queued; what is cancelled is dropped at once.
+//! and signals the descriptor if nothing was queued; what is cancelled is dropped at once. What only threads can do has one of
+//! its own, which needs no interpreter and is not waited for.
 
 use crate::connection::{self, Connection};
 use crate::delivery::{Delivery, Shared as SharedDelivery};
@@ -17,11 +18,13 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::fmt;
+use std::future::poll_fn;
 use std::os::fd::AsRawFd;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
 
 /// What has come of a future.
 // It is moved twice, which costs less than a box.
@@ -100,6 +103,41 @@ impl Task {
         *work = None;
         Some(outcome)
     }
+}
+
+/// What a call comes to that only threads can make: a future that waits for it. The call is begun at once, and goes on if
+/// the future is dropped; nobody joins its thread, so that a loop, or the process, can end before it.
+pub(crate) fn on_a_thread(
+    call: impl FnOnce() -> Result<(), Error> + Send + 'static,
+) -> impl Future<Output = Outcome> + Send + 'static {
+    #[derive(Default)]
+    struct Called {
+        result: Option<Result<(), Error>>,
+        waker: Option<Waker>,
+    }
+    let called = Arc::new(Mutex::new(Called::default()));
+    let end = {
+        let called = Arc::clone(&called);
+        move |result| {
+            let mut called = lock(&called);
+            called.result = Some(result);
+            called.waker.take()
+        }
+    };
+    let failed = end.clone();
+    let thread = thread::Builder::new().name("pinnace-call".to_owned()).spawn(move || {
+        if let Some(waker) = end(call()) {
+            waker.wake();
+        }
+    });
+    if let Err(source) = thread {
+        failed(Err(Error::Io { action: "cannot start a thread".to_owned(), source }));
+    }
+    poll_fn(move |context| {
+        let mut called = lock(&called);
+        called.waker = Some(context.waker().clone());
+        called.result.take().map_or(Poll::Pending, |result| Poll::Ready(Outcome::Done(result)))
+    })
 }
 
 /// What an event loop watches on behalf of the library.

@@ -1,6 +1,6 @@
 //! Connections, as Python has them.
 
-use crate::asyncio::{Operation, Outcome, Reactor};
+use crate::asyncio::{Operation, Outcome, Reactor, on_a_thread};
 use crate::buffer::{self, Lent};
 use crate::delivery::{Delivery, Shared};
 use crate::explain::Explanation;
@@ -296,11 +296,7 @@ impl Connection {
     /// Raises `CannotError` if there is none; another error if it did not get everything.
     #[pyo3(signature = (peer, linger = 1.0))]
     fn remove_receiver(&self, py: Python<'_>, peer: &Bound<'_, PyAny>, linger: f64) -> PyResult<()> {
-        let linger = wait::timeout(Some(linger))?.unwrap_or(LINGER);
-        let address = endpoint::address(peer)?;
-        let wrong =
-            |_| PyValueError::new_err(format!("`{address}` is no address of a receiver: an IP address and a port"));
-        let address: SocketAddr = address.parse().map_err(wrong)?;
+        let (address, linger) = removal(peer, linger)?;
         self.call(py, |connection| connection.remove_receiver(address, linger))
     }
 
@@ -412,6 +408,39 @@ impl Connection {
         Operation::begin(py, reactor, async move { Outcome::Done(connection.close_async(linger).await) })
     }
 
+    /// For `pinnace.aio`: what `add_receiver` does.
+    fn _add_receiver(
+        &self,
+        py: Python<'_>,
+        reactor: &Bound<'_, Reactor>,
+        peer: &Bound<'_, PyAny>,
+    ) -> PyResult<Py<PyAny>> {
+        let (connection, peer) = (Arc::clone(self.connection.get(py)?), endpoint::address(peer)?);
+        Operation::begin(py, reactor, on_a_thread(move || connection.add_receiver(&peer)))
+    }
+
+    /// For `pinnace.aio`: what `remove_receiver` does.
+    fn _remove_receiver(
+        &self,
+        py: Python<'_>,
+        reactor: &Bound<'_, Reactor>,
+        peer: &Bound<'_, PyAny>,
+        linger: f64,
+    ) -> PyResult<Py<PyAny>> {
+        let (connection, (address, linger)) = (Arc::clone(self.connection.get(py)?), removal(peer, linger)?);
+        Operation::begin(py, reactor, on_a_thread(move || connection.remove_receiver(address, linger)))
+    }
+
+    /// For `pinnace.aio`: what `abort` does.
+    fn _abort(&self, py: Python<'_>, reactor: &Bound<'_, Reactor>) -> PyResult<Py<PyAny>> {
+        let connection = Arc::clone(self.connection.get(py)?);
+        let abort = move || {
+            connection.abort();
+            Ok(())
+        };
+        Operation::begin(py, reactor, on_a_thread(abort))
+    }
+
     /// For `pinnace.aio`: sends; without room in the method's queue, an operation that ends with what `send` returns.
     #[pyo3(signature = (reactor, buffers, overrides = None, is_one = true))]
     fn _send(
@@ -444,6 +473,14 @@ impl Connection {
         };
         Operation::begin(py, reactor, future)
     }
+}
+
+/// Which receiver is to be removed, and how long that may take.
+fn removal(peer: &Bound<'_, PyAny>, linger: f64) -> PyResult<(SocketAddr, Duration)> {
+    let linger = wait::timeout(Some(linger))?.unwrap_or(LINGER);
+    let address = endpoint::address(peer)?;
+    let wrong = |_| PyValueError::new_err(format!("`{address}` is no address of a receiver: an IP address and a port"));
+    Ok((address.parse().map_err(wrong)?, linger))
 }
 
 /// What differs for one message.

@@ -46,8 +46,8 @@ mod _pinnace {
     use crate::service::Service;
 
     #[pymodule_init]
-    fn begin(_module: &Bound<'_, PyModule>) -> PyResult<()> {
+    fn begin(module: &Bound<'_, PyModule>) -> PyResult<()> {
         crate::process::watch_forks();
-        Ok(())
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

@@ -370,6 +370,51 @@ def test_what_is_put_back_is_received_by_whoever_waits():
     run(main())
 
 
+def test_what_is_put_back_goes_to_whoever_has_waited_longest():
+    async def main():
+        client, server, _listener = await pair("zcrp")
+        short = asyncio.create_task(server.recv_into(bytearray(2)))
+        await asyncio.sleep(0.02)
+        received = []
+
+        async def recv(number):
+            received.append((number, bytes(await server.recv())))
+
+        waiting = []
+        for number in range(8):
+            waiting.append(asyncio.create_task(recv(number)))
+            await asyncio.sleep(0.01)
+        for number in range(8):
+            await client.send(b"message %d" % number)
+        with pytest.raises(pinnace.MessageTooLongError):
+            await short
+        await asyncio.gather(*waiting)
+        assert received == [(number, b"message %d" % number) for number in range(8)]
+
+    run(main())
+
+
+# What A1 takes has room at the other end, and arrives.
+@pytest.mark.parametrize("method", [method for method in METHODS if method != "a1"])
+def test_flushing_takes_as_long_as_it_is_told(method):
+    async def main():
+        client, server, _listener = await pair(method)
+        await fill(client)
+        begin = time.monotonic()
+        with pytest.raises(pinnace.TimeoutError):
+            await client.flush(timeout=0.2)
+        assert 0.1 < time.monotonic() - begin < 10
+        with pytest.raises(pinnace.TimeoutError):
+            await client.flush(0)
+        with pytest.raises(ValueError, match="seconds"):
+            await client.flush(float("nan"))
+        taking = asyncio.create_task(asyncio.to_thread(take_all, server))
+        await client.flush(30)
+        await taking
+
+    run(main())
+
+
 # What A1 takes has room at the other end, and arrives.
 @pytest.mark.parametrize("method", [method for method in METHODS if method != "a1"])
 def test_nothing_is_left_of_a_flush_or_a_close_that_is_given_up(method):

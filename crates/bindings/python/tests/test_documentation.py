@@ -2,21 +2,23 @@
 
 import ast
 import doctest
+import importlib.metadata
 import inspect
 import pathlib
 import re
 import subprocess
 import sys
+import typing
 
 import pinnace
 import pytest
-from conftest import ROOT
+from conftest import METHODS, ROOT
 
 EXAMPLES = sorted((ROOT / "examples/python").glob("*.py"))
 PAGE = ROOT / "docs/src/python.md"
 
 
-@pytest.mark.parametrize("module", [pinnace, pinnace._pinnace, pinnace.aio, pinnace.errors])
+@pytest.mark.parametrize("module", [pinnace, pinnace._pinnace, pinnace.aio, pinnace.errors, pinnace.types])
 def test_docstrings(module):
     """Of the compiled part, the classes say that they are the package's, and the functions that they are its own."""
     finder = doctest.DocTestFinder(exclude_empty=False)
@@ -71,11 +73,11 @@ def test_the_stubs_name_what_there_is():
     stub = ast.parse(pathlib.Path(inspect.getfile(pinnace)).with_name("_pinnace.pyi").read_text())
     classes = {node.name: node for node in stub.body if isinstance(node, ast.ClassDef)}
     functions = {node.name for node in stub.body if isinstance(node, ast.FunctionDef)}
-    types = {name for name, node in classes.items() if any(getattr(base, "id", "") == "TypedDict" for base in node.bases)}
-    types.add("Words")
     real = {name for name in vars(pinnace._pinnace) if not name.startswith("__")}
-    assert real == (set(classes) - types) | functions
-    for name in set(classes) - types:
+    assert real == set(classes) | functions
+    listed = next(node.value for node in stub.body if isinstance(node, ast.Assign) and node.targets[0].id == "__all__")
+    assert sorted(ast.literal_eval(listed)) == sorted(pinnace._pinnace.__all__)
+    for name in classes:
         said = {node.name for node in classes[name].body if isinstance(node, ast.FunctionDef)}
         has = {name for name in vars(getattr(pinnace._pinnace, name)) if not name.startswith("__")}
         assert has == {name for name in said if not name.startswith("__")}, name
@@ -84,6 +86,30 @@ def test_the_stubs_name_what_there_is():
         has = inspect.signature(getattr(pinnace._pinnace, name)).parameters
         arguments = [argument.arg for argument in said.args + said.kwonlyargs]
         assert [name for name in has if name != "settings"] == arguments
+
+
+def test_the_types_of_arguments_are_there_when_a_program_runs():
+    for name in pinnace.types.__all__:
+        assert getattr(pinnace.types, name), name
+    for name in "Fault", "Overrides", "Settings", "Words":
+        kind = getattr(pinnace.types, name)
+        assert kind.__doc__ and typing.get_type_hints(kind) and not kind.__required_keys__, name
+    # What the method of a connection is called is a `Method`.
+    assert {*METHODS, "shared-memory"} == set(typing.get_args(pinnace.types.Method))
+
+
+def test_the_version_is_that_of_the_package():
+    assert pinnace.__version__ == importlib.metadata.version("pinnace")
+
+
+def test_stubtest_finds_nothing(tmp_path):
+    pytest.importorskip("mypy", reason="mypy is not installed: its stubtest is not run")
+    # Its stubtest takes an alias of several literals for a union.
+    allowed = tmp_path / "allowed"
+    allowed.write_text("pinnace.types.Method\n")
+    program = [sys.executable, "-m", "mypy.stubtest", "pinnace", "--allowlist", allowed, "--ignore-unused-allowlist"]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=200, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_everything_has_a_docstring():

@@ -1,8 +1,12 @@
 """One source, several receivers."""
 
 import asyncio
+import signal
+import subprocess
+import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy
 import pinnace
@@ -150,3 +154,46 @@ def test_tasks_send_to_several():
             await pinnace.aio.connect_all([addresses[0], "127.0.0.1:9"])
 
     asyncio.run(asyncio.wait_for(main(), 60))
+
+
+def test_a_removal_that_is_given_up_keeps_no_loop():
+    program = "import pinnace; it = pinnace.listen('127.0.0.1:0'); print(it.address, flush=True); it.accept().recv()"
+
+    async def main(process, silent):
+        listeners, addresses = fleet(1)
+        source = await pinnace.aio.connect_all([addresses[0], silent], peer_timeout=LONG)
+        process.send_signal(signal.SIGSTOP)
+        await source.send(b"ahoy")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await source.remove_receiver(silent, linger=60)
+        # It goes on.
+        with pytest.raises(pinnace.CannotError, match="no receiver"):
+            await source.remove_receiver(silent)
+
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            begin = time.monotonic()
+            asyncio.run(main(process, process.stdout.readline().strip()))
+            assert time.monotonic() - begin < LONG / 4
+        finally:
+            process.kill()
+
+
+def test_what_only_threads_can_do_waits_for_no_thread_of_the_program():
+    async def main():
+        listeners, addresses = fleet(3)
+        loop, end = asyncio.get_running_loop(), threading.Event()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        busy = loop.run_in_executor(None, end.wait)
+        try:
+            async with asyncio.timeout(LONG):
+                source = await pinnace.aio.connect_all(addresses[:2])
+                await source.add_receiver(addresses[2])
+                await source.remove_receiver(addresses[2])
+                await source.abort()
+        finally:
+            end.set()
+        await busy
+
+    asyncio.run(main())

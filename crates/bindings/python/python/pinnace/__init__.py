@@ -15,7 +15,7 @@ The same for tasks is `pinnace.aio`. Connections belong to the process that made
 their own: a `multiprocessing` program uses the method `"spawn"` or `"forkserver"`, or connects in the child.
 """
 
-from . import aio, errors
+from . import aio, errors, types
 from ._pinnace import (
     Connection,
     Cost,
@@ -29,6 +29,7 @@ from ._pinnace import (
     ReceivedInto,
     Receiver,
     Service,
+    __version__,
     connect,
     connect_all,
     explain,
@@ -80,10 +81,12 @@ __all__ = [
     "TimeoutError",
     "UnmetError",
     "UnreachedError",
+    "__version__",
     "aio",
     "connect",
     "connect_all",
     "errors",
     "explain",
     "listen",
+    "types",
 ]

@@ -1,59 +1,37 @@
 """The types of the package's compiled part; the documentation stands with the objects themselves (`help(pinnace)`)."""
 
-from collections.abc import Generator, Iterable, Sequence
-from datetime import timedelta
+import sys
+from collections.abc import Generator, Iterable
 from types import TracebackType
-from typing import Any, Literal, TypeAlias, TypedDict, final
+from typing import Any, Literal, final
 
 from typing_extensions import Buffer, Self, Unpack
 
-Method: TypeAlias = Literal["shared-memory", "zcrp", "vrp", "xtp", "qmp", "a1"]
-Address: TypeAlias = str | tuple[str, int]
-Time: TypeAlias = float | str | timedelta
-Size: TypeAlias = int | str
-Share: TypeAlias = float | str
-Ranges: TypeAlias = str | slice | range | Sequence[slice | range | tuple[int, int] | str]
+from .types import Address, Method, Overrides, ServiceLike, Settings, Words
 
-class Overrides(TypedDict, total=False):
-    loss: Share | None
-    run: Size | None
-    critical: Ranges | None
-    floor: Share | None
-    deadline: Time | None
-    lifespan: Time | None
+__all__ = [
+    "Connection",
+    "Cost",
+    "Delivered",
+    "Delivery",
+    "Explanation",
+    "Listener",
+    "Loss",
+    "Offer",
+    "Operation",
+    "Reactor",
+    "Received",
+    "ReceivedInto",
+    "Receiver",
+    "Service",
+    "__version__",
+    "connect",
+    "connect_all",
+    "explain",
+    "listen",
+]
 
-class Words(Overrides, total=False):
-    size: Size | None
-    largest: Size | None
-    rate: float | str | None
-    burst: Size | None
-    priority: int | str | None
-    multicast: int | str | None
-    pattern: Literal["messages", "stream", "transaction"] | None
-    order: bool | Literal["yes", "no"] | None
-    in_place: bool | Literal["yes", "no"] | None
-    checksum: Literal["none", "internet"] | None
-    prefer: Literal["latency", "throughput"] | None
-    direction: Literal["one-way", "duplex"] | None
-    path: Literal["host", "cluster", "internet"] | None
-
-class Fault(TypedDict, total=False):
-    loss: float
-    duplication: float
-    reordering: float
-    corruption: float
-    seed: int
-
-class Settings(TypedDict, total=False):
-    method: Method | None
-    exclude: Method | Iterable[Method] | None
-    peer_timeout: float | None
-    connect_timeout: float | None
-    longest_message: Size | None
-    backlog: int | None
-    idle: Literal["block", "adaptive", "spin"] | float | None
-    fault: Fault | None
-    slow_receiver: Literal["skip", "wait"] | float | None
+__version__: str
 
 @final
 class Service:
@@ -67,8 +45,6 @@ class Service:
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
     def __reduce__(self) -> tuple[type[Service], tuple[str]]: ...
-
-ServiceLike: TypeAlias = Service | str | Words | None
 
 @final
 class Loss:
@@ -102,7 +78,8 @@ class Received(Buffer):
     def __bytes__(self) -> bytes: ...
     def __getitem__(self, index: Any, /) -> Any: ...
     def __eq__(self, other: object, /) -> bool: ...
-    def __buffer__(self, flags: int, /) -> memoryview: ...
+    if sys.version_info >= (3, 12):
+        def __buffer__(self, flags: int, /) -> memoryview: ...
 
 @final
 class ReceivedInto:
@@ -167,6 +144,9 @@ class Connection:
     def __exit__(
         self, kind: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None
     ) -> None: ...
+    def _abort(self, reactor: Reactor) -> Operation | None: ...
+    def _add_receiver(self, reactor: Reactor, peer: Address) -> Operation | None: ...
+    def _remove_receiver(self, reactor: Reactor, peer: Address, linger: float) -> Operation | None: ...
     def _flush(self, reactor: Reactor) -> Operation | None: ...
     def _close(self, reactor: Reactor, linger: float) -> Operation | None: ...
     def _recv(self, reactor: Reactor, is_idle: bool) -> Operation | Received | tuple[Received | None] | None: ...

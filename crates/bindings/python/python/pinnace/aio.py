@@ -19,6 +19,8 @@ of a loop sleeps while nothing comes.
 from __future__ import annotations
 
 import asyncio
+import builtins
+import math
 import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Collection, Iterable
@@ -27,12 +29,12 @@ from typing import TYPE_CHECKING, Any
 
 from . import _pinnace
 from ._pinnace import Delivered, Delivery, Explanation, Operation, Reactor, Received, ReceivedInto, Receiver, Service
-from .errors import Error, MessageTooLongError, NoResponseError
+from .errors import Error, MessageTooLongError, NoResponseError, TimeoutError
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer, Self, Unpack
 
-    from ._pinnace import Address, Method, Overrides, ServiceLike, Settings, Words
+    from .types import Address, Method, Overrides, ServiceLike, Settings, Words
 
 __all__ = ["Connection", "Listener", "connect", "connect_all", "listen"]
 
@@ -91,8 +93,8 @@ class Connection:
         self._connection = connection
         # What was received, and is the next to be received again.
         self._again: deque[Received | None] = deque()
-        # What tasks wait for that receive.
-        self._receiving: set[asyncio.Future[None]] = set()
+        # What tasks wait for that receive, in their order.
+        self._receiving: dict[asyncio.Future[None], None] = {}
         self._transacting = asyncio.Lock()
         # Responses that nobody has received, also because whoever asked has given up.
         self._owed = 0
@@ -150,11 +152,11 @@ class Connection:
             while ended is operation and not self._again:
                 future = loop.create_future()
                 operation.wakes(future)
-                self._receiving.add(future)
+                self._receiving[future] = None
                 try:
                     await future
                 finally:
-                    self._receiving.discard(future)
+                    del self._receiving[future]
                 if not self._again:
                     ended = operation.look()
         except asyncio.CancelledError:
@@ -250,16 +252,27 @@ class Connection:
         return self._connection.receivers
 
     async def add_receiver(self, peer: Address) -> None:
-        """Adds a receiver to a connection to several, and waits until it has accepted."""
-        await asyncio.get_running_loop().run_in_executor(None, self._connection.add_receiver, peer)
+        """Adds a receiver to a connection to several, and waits until it has accepted. It goes on if it is cancelled."""
+        await _end(self._connection._add_receiver(self._reacts(), peer))
 
     async def remove_receiver(self, peer: Address, linger: float = 1.0) -> None:
-        """Removes a receiver: it gets what was sent, within `linger` seconds, and then its connection ends."""
-        await asyncio.get_running_loop().run_in_executor(None, self._connection.remove_receiver, peer, linger)
+        """Removes a receiver: it gets what was sent, within `linger` seconds, and then its connection ends. It goes on if it
+        is cancelled."""
+        await _end(self._connection._remove_receiver(self._reacts(), peer, linger))
 
-    async def flush(self) -> None:
-        """Waits until everything that was sent has arrived."""
-        await _end(self._connection._flush(self._reacts()))
+    async def flush(self, timeout: float | None = None) -> None:
+        """Waits until everything that was sent has arrived, at most `timeout` seconds; `None`: for ever.
+
+        Raises `TimeoutError`; `LostError` if the connection has failed.
+        """
+        if timeout is not None and math.isnan(timeout):
+            raise ValueError("a timeout is a number of seconds")
+        flushing = self._connection._flush(self._reacts())
+        try:
+            async with asyncio.timeout(timeout):
+                await _end(flushing)
+        except builtins.TimeoutError:
+            raise TimeoutError("the time was over before everything had arrived") from None
 
     async def close(self, linger: float = 1.0) -> None:
         """Ends what is sent: waits at most `linger` seconds for it to arrive, and tells the peer. After `TimeoutError` the
@@ -268,7 +281,7 @@ class Connection:
 
     async def abort(self) -> None:
         """Ends it at once, so that the peer does not take for complete what has come: see `pinnace.Connection.abort`."""
-        await asyncio.get_running_loop().run_in_executor(None, self._connection.abort)
+        await _end(self._connection._abort(self._reacts()))
 
     def __aiter__(self) -> AsyncIterator[Received]:
         return self

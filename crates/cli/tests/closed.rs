@@ -8,13 +8,22 @@ use std::net::UdpSocket;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-#[test]
-fn a_closed_port_is_reported_at_once() {
-    // Nobody listens there any more, and hardly anybody else begins to.
-    let closed = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let to = &*closed;
+/// Where nobody listens any more, and hardly anybody else begins to.
+fn closed() -> String {
+    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+}
+
+/// Something to send.
+fn content() -> tempfile::NamedTempFile {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), [7; 10_000]).unwrap();
+    file
+}
+
+#[test]
+fn a_closed_port_is_reported_at_once() {
+    let to = &*closed();
+    let file = content();
     let file = file.path().to_str().unwrap();
     for (args, listener) in [
         (&["zcrp", "send", "--size", "1000", "--to", to][..], "zcrp listen"),
@@ -43,10 +52,8 @@ fn a_closed_port_is_reported_at_once() {
 /// The reports of the other host count although they come before a listener that was begun with the sender might be there.
 #[test]
 fn a_closed_port_is_named_also_by_who_waits_for_a_short_time() {
-    let closed = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let to = &*closed;
-    let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), [7; 10_000]).unwrap();
+    let to = &*closed();
+    let file = content();
     let file = file.path().to_str().unwrap();
     for (args, listener) in [
         (&["send", file, to, "--timeout", "1"][..], "recv"),

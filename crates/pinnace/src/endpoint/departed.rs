@@ -3,9 +3,9 @@
 //! for a time-out instead, or for the word of our host that nobody is here, which many networks swallow, takes an end in
 //! order for a failure, and finds out late about any other.
 //!
-//! Always true: a connection is kept no longer than [`LONGEST`] or [`UNTOLD`], and no more than [`MOST`] of them at a time, the newest; one
-//! to which its peer sends messages is not kept, as nobody receives them; a child process keeps none of its parent's; no
-//! lock is held while anything is asked of a connection, or while it goes.
+//! Always true: a connection is kept no longer than [`LONGEST`] or [`UNTOLD`], and no more than [`MOST`] of them at a time, the
+//! newest; one to which its peer sends messages is not kept, as nobody receives them; a child process keeps none of its
+//! parent's; no lock is held while anything is asked of a connection, or while it goes.
 
 use crate::carrier::{Awaited, Carrier, Carry};
 use crate::process::OfProcess;

@@ -154,12 +154,17 @@ impl A1 {
         }
     }
 
-    /// OPEN was said: says it again until there is an answer, a few times, if nothing else repeats it.
-    pub(crate) fn await_answer(&self, open: &Control, deadline: Option<Instant>) {
+    /// Says OPEN; again until there is an answer, a few times, if nothing else repeats it.
+    pub(crate) fn open(&self, open: &Control, deadline: Option<Instant>) -> Result<(), Error> {
+        self.connection.send(open.encode(), Full::Report).map_err(|unsent| unsent.error)?;
+        if self.is_raw() {
+            self.await_answer(open, deadline);
+        }
+        Ok(())
+    }
+
+    fn await_answer(&self, open: &Control, deadline: Option<Instant>) {
         for wait in ANSWERS {
-            if !self.is_raw() {
-                return;
-            }
             match self.connection.recv_timeout(at_most(Duration::from_millis(wait), deadline)) {
                 Err(Error::Timeout) => drop(self.connection.send(open.encode(), Full::Report)),
                 // Whoever receives finds out.

@@ -24,6 +24,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+/// How often whoever connects looks whether the peer has been heard of.
+const HEARD: Duration = Duration::from_millis(2);
+
 /// See the [module](self).
 #[derive(Debug)]
 pub(crate) struct Zcrp {
@@ -183,6 +186,16 @@ impl Zcrp {
         Control::parse(&message, Some(self.nonce)).map_err(|_| no_buffers())
     }
 
+    /// Says OPEN, and waits until the peer has been heard of: it has asked for messages, or has OPEN.
+    pub(crate) fn open(&self, control: &Control, deadline: Instant) -> Result<(), Error> {
+        let opening = self.say(control)?;
+        self.invite()?;
+        let is_asked = || self.sender.counters().requests_received > 0;
+        let flush = |until| self.sender.flush_until(until);
+        looking(Some(deadline), HEARD, flush, || is_asked().then_some(Ok(())))?;
+        opening.probe().map_or(Ok(()), |sent| sent.map(drop))
+    }
+
     fn sending(&self) -> Locked<'_, Phase> {
         self.sending.lock()
     }
@@ -215,11 +228,11 @@ impl Zcrp {
     }
 
     fn control(&self, kind: Kind) -> Result<crate::zcrp::Sending, Error> {
-        self.open(&Control::new(kind, self.nonce))
+        self.say(&Control::new(kind, self.nonce))
     }
 
     /// Sends a word of the connection's own.
-    pub(crate) fn open(&self, control: &Control) -> Result<crate::zcrp::Sending, Error> {
+    fn say(&self, control: &Control) -> Result<crate::zcrp::Sending, Error> {
         let phase = self.sending();
         if *phase == Phase::GivenUp {
             return Err(ConnectionError::Closed.into());

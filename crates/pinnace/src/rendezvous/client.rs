@@ -1,6 +1,8 @@
 //! The asking side: HELLO, ANSWER, and the first message to the method's own socket.
 //!
-//! Always true: a connection is handed out only after the peer has acknowledged, by the method, who it comes from.
+//! Always true: a connection is handed out only after the peer has been heard of on the method's own socket, so that another
+//! method can be tried if nothing passes there. What says who it comes from goes ahead of all messages: over ZCRP and A1 by
+//! the method's order, so that nobody waits for it, and otherwise because it is acknowledged first.
 
 use super::natives::is_duplex;
 use super::socket::{Heard, Socket};
@@ -277,28 +279,27 @@ fn open(
             Carrier::A1(A1::new(socket, connection, nonce))
         }
     };
-    let sending = match &carrier {
-        Carrier::Zcrp(carrier) => {
-            let opening = carrier.open(&control)?;
-            carrier.invite()?;
-            Sending::Zcrp(opening)
-        }
-        Carrier::Vrp(carrier) => Sending::Vrp(carrier.open(&control)?),
-        carrier => carrier.send(Message::from_vec(control.encode()), None, None)?,
+    let patience = at_most(OPENING, deadline);
+    let opened = match &carrier {
+        Carrier::Zcrp(carrier) => carrier.open(&control, Instant::now() + patience),
+        // It has accepted, and OPEN is the first that it receives.
+        Carrier::A1(carrier) => carrier.open(&control, deadline),
+        Carrier::Vrp(carrier) => arrived(Sending::Vrp(carrier.open(&control)?), patience),
+        carrier => arrived(carrier.send(Message::from_vec(control.encode()), None, None)?, patience),
     };
-    match sending.wait_timeout(at_most(OPENING, deadline)) {
-        Progress::Ended(result) => drop(result?),
-        Progress::UnderWay(sending) => {
-            drop(sending);
-            // Not in order, for which it would be waited.
-            carrier.abort(Instant::now());
-            return Err(Error::Timeout);
-        }
+    if let Err(Error::Timeout) = opened {
+        // Not in order, for which it would be waited.
+        carrier.abort(Instant::now());
     }
-    if let Carrier::A1(carrier) = &carrier {
-        carrier.await_answer(&control, deadline);
+    opened.map(|()| carrier)
+}
+
+/// Waits until a message has arrived.
+fn arrived(sending: Sending, patience: Duration) -> Result<(), Error> {
+    match sending.wait_timeout(patience) {
+        Progress::Ended(sent) => sent.map(drop).map_err(Error::from),
+        Progress::UnderWay(_) => Err(Error::Timeout),
     }
-    Ok(carrier)
 }
 
 #[cfg(test)]

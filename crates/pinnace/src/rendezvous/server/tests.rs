@@ -6,7 +6,13 @@ use crate::a1::{self, Full};
 use crate::carrier::{most_of, qos_of};
 use crate::rendezvous::client::{self, Agreed as Told};
 use crate::rendezvous::wire::Kind;
+use crate::service::{Direction, Selection};
+use std::net::{Ipv4Addr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+
+/// How a word of the rendezvous begins that goes over a method: the first is OPEN.
+const OPEN: &[u8] = b"PNCEctl";
 
 /// Agrees on this method with whoever listens at `to`; returns the name of the attempt as well.
 fn ask(to: SocketAddr, method: Method) -> (u64, Result<Told, Error>) {
@@ -82,7 +88,7 @@ fn sockets_of_methods_where_nobody_is_expected_make_room_for_others() {
 fn a_cookie_is_asked_for_when_many_come_who_may_be_forged() {
     let server = Endpoint::bind("127.0.0.1:0").unwrap();
     let listener = server.listen(&Service::new()).unwrap();
-    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(listener.local_addr()).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let ask = |method, nonce, cookie| {
@@ -109,4 +115,71 @@ fn a_cookie_is_asked_for_when_many_come_who_may_be_forged() {
         assert_eq!(ask(method, nonce, again.cookie).status, Status::Accepted);
     }
     assert_eq!(ask(Method::Xtp, 200, 0).status, Status::Accepted, "one socket is there for all");
+}
+
+/// Passes on what a client says to a listener, and to the method's socket that it names, from another address to the same
+/// ports; but nothing comes back after OPEN has passed, until `is_open`.
+fn gate(listener: SocketAddr, is_open: Arc<AtomicBool>) -> SocketAddr {
+    let pair = |to: SocketAddr| {
+        let [front, back] = [[127, 0, 0, 2], [127, 0, 0, 1]].map(|host| {
+            let port = if host[3] == 2 { to.port() } else { 0 };
+            let socket = UdpSocket::bind((Ipv4Addr::from(host), port)).unwrap();
+            socket.set_nonblocking(true).unwrap();
+            socket
+        });
+        back.connect(to).unwrap();
+        (front, back, None)
+    };
+    let mut pairs = vec![pair(listener)];
+    let at = pairs[0].0.local_addr().unwrap();
+    thread::spawn(move || {
+        let mut has_passed = false;
+        let mut bytes = [0; 65_536];
+        // Until all tests have ended.
+        loop {
+            let mut method = None;
+            for (front, back, client) in &mut pairs {
+                while let Ok((len, from)) = front.recv_from(&mut bytes) {
+                    *client = Some(from);
+                    has_passed |= bytes[..len].windows(OPEN.len()).any(|part| part == OPEN);
+                    let _ = back.send(&bytes[..len]);
+                }
+                while !has_passed || is_open.load(Ordering::SeqCst) {
+                    let (Ok(len), Some(client)) = (back.recv(&mut bytes), &client) else { break };
+                    method = method.or(Answer::parse(&bytes[..len]).ok().map(|answer| answer.port));
+                    front.send_to(&bytes[..len], *client).unwrap();
+                }
+            }
+            pairs.extend(method.map(|port| pair((listener.ip(), port).into())));
+            thread::sleep(Duration::from_micros(100));
+        }
+    });
+    at
+}
+
+#[test]
+fn whoever_connects_in_order_does_not_wait_until_the_introduction_is_acknowledged() {
+    let service = Service::new().path(PathClass::Cluster).direction(Direction::Duplex);
+    for method in [Method::Zcrp, Method::A1] {
+        let server = Endpoint::bind("127.0.0.1:0").unwrap();
+        let listener = server.listen(&service).unwrap();
+        let is_open = Arc::new(AtomicBool::new(false));
+        let to = gate(listener.local_addr(), is_open.clone());
+        let serving = thread::spawn(move || {
+            let connection = listener.accept().unwrap();
+            let message = connection.recv().unwrap().unwrap().into_message();
+            drop(connection.send(message).unwrap());
+            connection.close(Duration::from_secs(10)).unwrap();
+        });
+        let selection = Selection { forced: Some(method), ..Selection::default() };
+        let connect_timeout = Some(Duration::from_secs(5));
+        let options = EndpointOptions { selection, connect_timeout, ..EndpointOptions::default() };
+        let connection = Endpoint::client_with(&options).connect(&to.to_string(), &service).unwrap();
+        drop(connection.send("behind OPEN").unwrap());
+        is_open.store(true, Ordering::SeqCst);
+        let answer = connection.recv_timeout(Duration::from_secs(10)).unwrap().unwrap();
+        assert_eq!(answer.as_ref(), b"behind OPEN", "{method}");
+        connection.close(Duration::from_secs(10)).unwrap();
+        serving.join().unwrap();
+    }
 }

@@ -40,24 +40,31 @@ impl A1 {
     }
 
     /// The network says that nobody is at the link's one peer. What has been answered is not given up for a report that
-    /// anybody could forge; nor is an OPEN that was said only twice, since its listener may be about to begin.
+    /// anybody could forge; nor is an OPEN that was said only twice, since its listener may be about to begin, or a CLOSE, whose
+    /// answer may come late.
     pub(crate) fn on_unreachable(&mut self, now: Time) {
         if !self.shared.config.trusts_reports {
             return;
         }
         let is_hopeless = |connection: &Connection| {
             connection.peer == Address::Peer
-                && connection.phase == Phase::Opening
-                && connection.open.sent > 2
-                // A request for a cookie is an answer.
-                && connection.cookie.is_empty()
+                && match connection.phase {
+                    // A request for a cookie is an answer.
+                    Phase::Opening => connection.open.sent > 2 && connection.cookie.is_empty(),
+                    Phase::Closing => connection.close.sent > 2,
+                    _ => false,
+                }
         };
         let keys: Vec<_> = self.connections.iter().filter(|(_, it)| is_hopeless(it)).map(|(key, _)| key).collect();
         for key in keys {
-            if let Some(connection) = self.connections.lookup_mut(key) {
-                connection.phase = Phase::Over;
-                let failure = Failure::Refused { code: RejectCode::NoListener, text: String::new() };
-                connection.conclude(&mut self.shared, Err(failure));
+            match self.connections.lookup_mut(key) {
+                Some(closing) if closing.phase == Phase::Closing => closing.end_unanswered(&mut self.shared),
+                Some(opening) => {
+                    opening.phase = Phase::Over;
+                    let failure = Failure::Refused { code: RejectCode::NoListener, text: String::new() };
+                    opening.conclude(&mut self.shared, Err(failure));
+                }
+                None => {}
             }
             self.settle(now, key);
         }

@@ -48,11 +48,7 @@ impl Connection {
             Phase::Open => self.on_open_timer(now, shared),
             Phase::Closing => {
                 if !self.close.expire(now) {
-                    // Whoever it is that does not answer: everything else has been said.
-                    self.phase = Phase::Over;
-                    self.close_is_unanswered = true;
-                    let result = self.failure.take().map_or(Ok(()), Err);
-                    self.conclude(shared, result);
+                    self.end_unanswered(shared);
                 }
             }
             Phase::TimeWait(until) if until <= now => self.phase = Phase::Over,
@@ -73,6 +69,14 @@ impl Connection {
         if has_expired == Expired::GivenUp || is_silent || is_futile || !self.change.qos.expire(now) {
             self.abandon(shared);
         }
+    }
+
+    /// Nobody answers CLOSE. Whoever it is: everything else has been said.
+    pub(crate) fn end_unanswered(&mut self, shared: &mut Shared) {
+        self.phase = Phase::Over;
+        self.close_is_unanswered = true;
+        let result = self.failure.take().map_or(Ok(()), Err);
+        self.conclude(shared, result);
     }
 
     /// The peer is given up. It is told once, in case that it lives.

@@ -492,12 +492,12 @@ fn a_report_that_nobody_is_there_ends_only_what_nobody_has_answered() {
     let refused = Err(Failure::Refused { code: RejectCode::NoListener, text: String::new() });
     let opening = |trusts_reports, to| {
         let mut half = Half::new(Config { trusts_reports, ..config() });
-        half.call(|engine, now| engine.open(now, to, name, record())).expect("room");
+        let id = half.call(|engine, now| engine.open(now, to, name, record())).expect("room");
         let open = half.take().remove(0);
-        (half, open)
+        (half, open, id)
     };
     let report = |half: &mut Half| half.call(|engine, now| engine.handle_path_event(now, PathEvent::Unreachable));
-    let (mut half, _) = opening(true, Address::Peer);
+    let (mut half, ..) = opening(true, Address::Peer);
     report(&mut half);
     assert_eq!(ended(&half), None, "its listener may be about to begin");
     half.advance(millis(800));
@@ -506,13 +506,13 @@ fn a_report_that_nobody_is_there_ends_only_what_nobody_has_answered() {
     assert_eq!(half.a1().counters().unreachable_reports, 2);
     // Whom the report is about is not known, or it is not believed at all.
     for (trusts_reports, to) in [(true, PEER), (false, Address::Peer)] {
-        let (mut half, _) = opening(trusts_reports, to);
+        let (mut half, ..) = opening(trusts_reports, to);
         half.advance(millis(800));
         report(&mut half);
         assert_eq!(ended(&half), None);
     }
     // A request for a cookie is an answer.
-    let (mut half, open) = opening(true, Address::Peer);
+    let (mut half, open, _) = opening(true, Address::Peer);
     let mut body = vec![0, 4, 0, 16];
     body.extend([7; 16]);
     let (connection, stamp) = (open.header().connection.get(), open.header().stamp);
@@ -521,11 +521,19 @@ fn a_report_that_nobody_is_there_ends_only_what_nobody_has_answered() {
     report(&mut half);
     assert_eq!(ended(&half), None);
     // So is ACCEPT.
-    let (mut half, open) = opening(true, Address::Peer);
+    let (mut half, open, id) = opening(true, Address::Peer);
     let accept = Liar::new(Address::Peer, 0x77, record()).accept(&open);
     half.feed(Address::Peer, &accept);
     (0..9).for_each(|_| report(&mut half));
     assert_eq!(ended(&half), None);
+    // Whoever does not answer the end, and has acknowledged everything, is not asked for long.
+    half.call(|engine, now| engine.close(now, id, Duration::ZERO)).expect("it lives");
+    report(&mut half);
+    assert_eq!(ended(&half), None, "the answer may be on its way");
+    half.advance(millis(800));
+    assert_eq!(ended(&half), None);
+    report(&mut half);
+    assert_eq!(ended(&half), Some(&Ok(())));
 }
 
 #[test]

@@ -6,7 +6,7 @@
 use super::again::Again;
 use super::alarm::{Alarm, within};
 use super::silence::{SILENCE, Silence};
-use super::{Carry, Received, ReceivedInto, Sending, Special, at_most, left, place};
+use super::{Awaited, Carry, Received, ReceivedInto, Sending, Special, at_most, left, place};
 use crate::a1::{Connection, Full, Qos, Refused, Socket, Status, WINDOW_LIMIT, raw, reliable};
 use crate::endpoint::ConnectionError;
 use crate::rendezvous::{Control, Kind};
@@ -39,7 +39,7 @@ pub(super) const ANSWERS: [u64; 4] = [50, 100, 200, 400];
 pub(crate) struct A1 {
     connection: Connection,
     /// Open as long as its connection.
-    _socket: Socket,
+    socket: Socket,
     nonce: u64,
     has_ended: AtomicBool,
     /// The end of ours has been reached, behind which nothing is sent; and calls that are about to send something.
@@ -122,7 +122,7 @@ impl A1 {
     pub(crate) fn new(socket: Socket, connection: Connection, nonce: u64) -> Self {
         Self {
             connection,
-            _socket: socket,
+            socket,
             nonce,
             has_ended: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
@@ -391,6 +391,14 @@ impl Carry for A1 {
         }
     }
 
+    fn leave(&self) {
+        let _ = self.connection.close(FAREWELL);
+    }
+
+    fn awaited(&self) -> Awaited {
+        if self.socket.part(Duration::ZERO) { Awaited::Nothing } else { Awaited::End }
+    }
+
     fn abort(&self, _: Instant) {
         self.is_over.store(true, Ordering::SeqCst);
         self.connection.abort();
@@ -411,6 +419,6 @@ impl Carry for A1 {
 
 impl Drop for A1 {
     fn drop(&mut self) {
-        let _ = self.connection.close(FAREWELL);
+        self.leave();
     }
 }

@@ -72,7 +72,7 @@ pub(crate) enum Awaited {
     Nothing,
     /// That it has heard that this was no end in order: it may have no room for that word before it receives.
     Acknowledgement,
-    /// Its end, which wants an answer.
+    /// Its end, which wants an answer, or wants it again.
     End,
     /// Its end again, for so long, if it has not heard that we have it.
     Repetitions(Duration),
@@ -155,6 +155,9 @@ pub(crate) trait Carry: Sync {
     /// Whoever called does something else now: the peer, which may wait for an answer, gets it at once all the same. Methods
     /// whose peers wait for nothing then need not see to it.
     fn hand_over(&self) {}
+
+    /// Nobody uses the connection any more: where the end of it is one for both ways, says so, and waits a little for the answer.
+    fn leave(&self) {}
 
     /// What the peer may still say, after the end of what we send, that matters although nobody receives any more. Methods that
     /// see to it themselves need not say.
@@ -278,6 +281,10 @@ impl Carry for Carrier {
 
     fn hand_over(&self) {
         each!(self, carrier => carrier.hand_over());
+    }
+
+    fn leave(&self) {
+        each!(self, carrier => carrier.leave());
     }
 
     fn awaited(&self) -> Awaited {

@@ -784,6 +784,7 @@ impl Drop for Connection {
         if thread::panicking() || self.was_broken_off.load(Ordering::Relaxed) || self.end(LINGER).is_err() {
             self.abort();
         }
+        self.carrier.leave();
         departed::keep(Arc::clone(&self.carrier));
     }
 }

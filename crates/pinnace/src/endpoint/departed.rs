@@ -113,6 +113,7 @@ mod tests {
     use super::*;
     use crate::service::{Method, Selection};
     use crate::{Connection, Endpoint, EndpointOptions};
+    use std::net::UdpSocket;
 
     /// How often the peer's host has said that nobody is there.
     fn unreachable(connection: &Connection) -> u64 {
@@ -145,6 +146,26 @@ mod tests {
             server.close(Duration::from_secs(10)).unwrap();
             assert_eq!(unreachable(&server), 0, "{method}");
         }
+    }
+
+    #[test]
+    fn who_has_heard_that_a_peer_closes_over_a1_is_there_for_a_while_to_say_so_again() {
+        // On a busy machine the while may be over before anybody looks.
+        let is_there = || {
+            let (client, server) = pair(Method::A1);
+            let at = client.peer_addr();
+            drop(client);
+            assert!(server.recv().unwrap().is_none());
+            drop(server);
+            let is_there = UdpSocket::bind(at).is_err();
+            let end = Instant::now() + Duration::from_secs(20);
+            while UdpSocket::bind(at).is_err() {
+                assert!(Instant::now() < end, "it is there for good");
+                thread::sleep(Duration::from_millis(10));
+            }
+            is_there
+        };
+        assert!((0..50).any(|_| is_there()));
     }
 
     #[test]

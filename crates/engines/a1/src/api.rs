@@ -297,7 +297,8 @@ impl A1 {
         let live: Vec<_> = self.connections.iter().map(|(key, _)| key).collect();
         for key in live {
             let Some(found) = self.connections.lookup_mut(key) else { continue };
-            let says = matches!(found.phase, Phase::Open | Phase::Closing);
+            let is_over = found.is_told && found.peer_has_closed;
+            let says = matches!(found.phase, Phase::Open | Phase::Closing) && !is_over;
             if says {
                 found.say_close(CloseCode::Aborted);
             }

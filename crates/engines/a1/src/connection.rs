@@ -606,6 +606,14 @@ impl Connection {
         }
     }
 
+    /// The end that this side has said is known to the peer, or never will be.
+    pub(crate) fn end_closing(&mut self, shared: &mut Shared) {
+        if !self.is_told {
+            let result = self.failure.take().map_or(Ok(()), Err);
+            self.conclude(shared, result);
+        }
+    }
+
     /// CLOSE goes out; nothing else does.
     pub(crate) fn say_close(&mut self, code: CloseCode) {
         // What was said before is only repeated.
@@ -627,7 +635,7 @@ impl Connection {
     /// Until when the peer may say its CLOSE again, because the answer was lost.
     //= A-18
     pub(crate) fn parts_at(&self) -> Option<Time> {
-        let (first, last) = self.close_replied_at.filter(|_| matches!(self.phase, Phase::TimeWait(_)))?;
+        let (first, last) = self.close_replied_at.filter(|_| self.is_told)?;
         let timeout = match self.rtt.smoothed() {
             Some(_) => self.rtt.timeout(),
             // All of it took a round trip at least, so on a short path nobody waits as long as on one that is not known.

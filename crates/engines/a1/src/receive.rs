@@ -374,7 +374,9 @@ impl Connection {
             self.peer_has_closed = true;
         }
         if self.phase == Phase::Closing {
-            // Ours has crossed it, and is answered, too.
+            // Ours has crossed it, and is answered, too. But nobody has to wait for that: the peer needs nothing more, and may
+            // be gone when it has our answer.
+            self.end_closing(shared);
             return;
         }
         self.phase = Phase::TimeWait(now + shared.config.time_wait);
@@ -389,8 +391,7 @@ impl Connection {
     fn on_close_reply(&mut self, now: Time, shared: &mut Shared) {
         self.close.stop();
         self.phase = Phase::TimeWait(now + shared.config.time_wait);
-        let result = self.failure.take().map_or(Ok(()), Err);
-        self.conclude(shared, result);
+        self.end_closing(shared);
     }
 
     /// The peer changes its record.

@@ -74,9 +74,8 @@ impl Connection {
     /// Nobody answers CLOSE. Whoever it is: everything else has been said.
     pub(crate) fn end_unanswered(&mut self, shared: &mut Shared) {
         self.phase = Phase::Over;
-        self.close_is_unanswered = true;
-        let result = self.failure.take().map_or(Ok(()), Err);
-        self.conclude(shared, result);
+        self.close_is_unanswered = !self.peer_has_closed;
+        self.end_closing(shared);
     }
 
     /// The peer is given up. It is told once, in case that it lives.

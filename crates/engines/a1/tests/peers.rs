@@ -132,6 +132,27 @@ fn a_farewell_that_was_said_before_is_marked() {
 
 //= A-18 test
 #[test]
+fn nobody_waits_for_a_peer_whose_close_has_crossed() {
+    let (mut half, mut liar, id) = connected();
+    half.call(|engine, now| engine.close(now, id, Duration::ZERO)).expect("it lives");
+    liar.stamp += 1;
+    half.feed(PEER, &Lie { body: vec![0, 0], ..liar.lie(Kind::Close) }.bytes());
+    let kinds = |half: &mut Half| half.take().iter().map(Got::kind).collect::<Vec<_>>();
+    assert_eq!(kinds(&mut half), [Kind::Close, Kind::CloseReply]);
+    assert_eq!(ended(&half), Some(&Ok(())));
+    assert!(half.call(|engine, now| engine.parting(now)).is_some(), "the answer may have been lost");
+    half.advance(Duration::from_millis(1000));
+    let again = kinds(&mut half);
+    assert!(again.len() > 1 && again.iter().all(|kind| *kind == Kind::Close), "{again:?}");
+    half.feed(PEER, &Lie { body: vec![0, 0], ..liar.lie(Kind::Close) }.bytes());
+    assert_eq!(kinds(&mut half), [Kind::CloseReply]);
+    half.call(|engine, now| engine.shut_down(now));
+    assert_eq!(kinds(&mut half), [], "both have said their ends");
+    assert_eq!(half.events.iter().filter(|event| matches!(event, Event::Closed { .. })).count(), 1);
+}
+
+//= A-18 test
+#[test]
 fn an_open_that_comes_again_is_answered_although_closing_has_begun() {
     for is_normal in [true, false] {
         let mut half = server_of(Config { validates: false, ..config() });

@@ -135,7 +135,9 @@ impl Xtp {
     //= X-17
     pub fn send(&mut self, now: Time, context: ContextId, output: Output) -> Result<u64, Refused> {
         let ticket = self.shared.next_ticket();
-        let most = self.contexts.lookup(context.0).map_or(0, |found| found.most_bytes(&self.shared, true));
+        let is_tagged = output.btag.is_some();
+        let found = self.contexts.lookup(context.0);
+        let most = found.map_or(0, |found| found.most_of_datagram(&self.shared, is_tagged));
         let has_messages = self.shared.config.has_messages;
         self.change(now, context, |context| {
             if !has_messages && (output.eom || output.btag.is_some()) {

@@ -22,8 +22,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 const MOST_DOUBLINGS: u32 = 4;
 /// Time-wait lasts no longer.
 const LONGEST_TIME_WAIT: Duration = Duration::from_secs(30);
-/// Bytes before the user's in FIRST that DATA does not have: address segment and traffic specifier (specs/xtp.md, 1).
-const LARGEST_FIRST_EXTRA: usize = 40 + 24;
+/// Bytes of a BTAG.
+const TAG_BYTES: usize = 8;
 
 /// Who began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,8 +179,21 @@ impl Context {
 
     /// The most user bytes of a packet of ours, of a FIRST or of DATA.
     pub(crate) fn most_bytes(&self, shared: &Shared, is_first: bool) -> u32 {
-        let extra = self.extra_bytes(shared) + if is_first { LARGEST_FIRST_EXTRA } else { 0 };
-        let room = shared.datagram_bytes(self.peer).saturating_sub(self.codec().header_bytes() + extra);
+        self.most_bytes_of(shared, is_first, shared.config.has_messages)
+    }
+
+    /// The most user bytes of a datagram, which is one FIRST.
+    //= X-21
+    pub(crate) fn most_of_datagram(&self, shared: &Shared, is_tagged: bool) -> u32 {
+        self.most_bytes_of(shared, true, is_tagged)
+    }
+
+    fn most_bytes_of(&self, shared: &Shared, is_first: bool, is_tagged: bool) -> u32 {
+        let codec = self.codec();
+        let (first, traffic) = (self.block.address_segment.bytes(), codec.traffic_bytes());
+        let before =
+            codec.header_bytes() + if is_first { first + traffic } else { 0 } + if is_tagged { TAG_BYTES } else { 0 };
+        let room = codec.data_before_tail(shared.datagram_bytes(self.peer).saturating_sub(before));
         self.maxdata.min(room.min(u32::MAX as usize) as u32).max(1)
     }
 
@@ -197,7 +210,7 @@ impl Context {
     /// may come before the data.
     fn extra_bytes(&self, shared: &Shared) -> usize {
         let tail = if self.codec() == Codec::Xtp36 { 7 } else { 0 };
-        tail + if shared.config.has_messages { 8 } else { 0 }
+        tail + if shared.config.has_messages { TAG_BYTES } else { 0 }
     }
 
     /// Whether data leave whatever the peer has allowed.
@@ -209,7 +222,10 @@ impl Context {
     /// How data are sent now.
     pub(crate) fn terms(&self, shared: &Shared) -> Terms {
         let header = self.codec().header_bytes();
-        let mut max = self.most_bytes(shared, self.first_due);
+        let mut max = match self.service.is_datagram() {
+            true => self.most_of_datagram(shared, self.outgoing.is_tagged()),
+            false => self.most_bytes(shared, self.first_due),
+        };
         if !self.is_trusted(shared) {
             max = max.min(self.data_left(shared, header + self.extra_bytes(shared)).min(u64::from(u32::MAX)) as u32);
         }

@@ -139,6 +139,11 @@ impl Chunks {
         }
     }
 
+    /// Whether the first has a tag.
+    pub(super) fn is_tagged(&self) -> bool {
+        self.queue.front().is_some_and(|piece| piece.btag.is_some())
+    }
+
     /// The empty message that went next has been sent.
     pub(super) fn advance_empty(&mut self) {
         self.next += usize::from(self.is_empty_message_next());

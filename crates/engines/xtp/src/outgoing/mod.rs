@@ -184,6 +184,11 @@ impl Outgoing {
         self.queued
     }
 
+    /// Whether the first that has not been acknowledged has a tag.
+    pub(crate) fn is_tagged(&self) -> bool {
+        self.chunks.is_tagged()
+    }
+
     /// Bytes of chunks that [`Outgoing::poll_done`] has not given back, but for those acknowledged.
     pub(crate) fn held(&self) -> u64 {
         self.chunks.first_offset().map_or(0, |low| self.queued - low.max(self.acked))

@@ -419,7 +419,7 @@ fn streams_without_messages_have_no_room_for_tags() {
             let mut scene = Scene::opened_with(config, block(Service::Connection));
             let sent = scene.output(10_000, |output| output);
             let most = sent[1..].iter().map(Got::len).max().expect("sent");
-            let (header, tail) = (codec.header_bytes(), if codec == Codec::Xtp36 { 7 } else { 0 });
+            let (header, tail) = (codec.header_bytes(), if codec == Codec::Xtp36 { 4 } else { 0 });
             assert_eq!(most, 1000 - header - tail - if has_messages { 8 } else { 0 }, "{codec:?}");
             let context = scene.context();
             let buffer = scene.half.memory.add(bytes(0, 10));

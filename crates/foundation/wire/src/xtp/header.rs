@@ -66,6 +66,22 @@ impl Codec {
         }
     }
 
+    /// The most bytes of a segment, whose beginning is whole words, that fit `room` with what follows them.
+    pub const fn data_before_tail(self, room: usize) -> usize {
+        match self {
+            Self::Xtp40 => room,
+            Self::Xtp36 => room.saturating_sub(TRAILER_BYTES) / 4 * 4,
+        }
+    }
+
+    /// Bytes of the traffic specifier of a FIRST.
+    pub const fn traffic_bytes(self) -> usize {
+        match self {
+            Self::Xtp40 => super::TRAFFIC_BYTES,
+            Self::Xtp36 => 0,
+        }
+    }
+
     /// The bits of a key without RTN.
     pub const fn key_mask(self) -> u64 {
         match self {

@@ -215,6 +215,16 @@ pub struct AddressSegment {
     pub source_port: u16,
 }
 
+impl AddressSegment {
+    /// Its length in a packet, in bytes.
+    pub const fn bytes(&self) -> usize {
+        match self.hosts {
+            HostPair::V4 { .. } => super::ADDRESS4_BYTES,
+            HostPair::V6 { .. } => super::ADDRESS6_BYTES,
+        }
+    }
+}
+
 /// The address of a FIRST or a JCNTL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FirstAddress {

@@ -2,9 +2,9 @@
 
 use super::header::padding;
 use super::{
-    ADDRESS4_BYTES, ADDRESS6_BYTES, AddressSegment, BTAG_BYTES, CHECK_AT, CNTL_BYTES, CNTL36_BYTES, Codec, DIAG_BYTES,
-    ECNTL_BYTES, FirstTraffic, Header, HostPair, INTERNET, IPV4, IPV6, Kind, MAX_PREFIX_BYTES, Options, Status,
-    TCNTL_BYTES, TRAFFIC, TRAFFIC_BYTES, Traffic,
+    ADDRESS6_BYTES, AddressSegment, BTAG_BYTES, CHECK_AT, CNTL_BYTES, CNTL36_BYTES, Codec, DIAG_BYTES, ECNTL_BYTES,
+    FirstTraffic, Header, HostPair, INTERNET, IPV4, IPV6, Kind, MAX_PREFIX_BYTES, Options, Status, TCNTL_BYTES,
+    TRAFFIC, TRAFFIC_BYTES, Traffic,
 };
 use crate::checksum::{Cxor, Internet, internet};
 
@@ -203,16 +203,17 @@ fn domain(codec: Codec, traffic: &Traffic) -> u8 {
 
 fn address_segment(address: &AddressSegment, domain: u8) -> ([u8; ADDRESS6_BYTES], usize) {
     let mut bytes = [0; ADDRESS6_BYTES];
-    let (len, format) = match address.hosts {
+    let len = address.bytes();
+    let format = match address.hosts {
         HostPair::V4 { destination, source } => {
             bytes[4..8].copy_from_slice(&destination.octets());
             bytes[8..12].copy_from_slice(&source.octets());
-            (ADDRESS4_BYTES, IPV4)
+            IPV4
         }
         HostPair::V6 { destination, source } => {
             bytes[4..20].copy_from_slice(&destination.octets());
             bytes[20..36].copy_from_slice(&source.octets());
-            (ADDRESS6_BYTES, IPV6)
+            IPV6
         }
     };
     bytes[..4].copy_from_slice(&[0, len as u8, domain, format]);

@@ -403,6 +403,14 @@ impl Xtp {
         self.settle(now, key);
     }
 
+    /// The application could not take the datagram that waited for it to be acknowledged: it is not, and may come again.
+    pub fn not_taken(&mut self, context: ContextId) {
+        let key = context.0;
+        if self.contexts.lookup(key).is_some_and(|context| !context.deferred.is_empty()) {
+            self.forget(key);
+        }
+    }
+
     /// The application has taken so many datagrams ([`Event::Datagram`](crate::Event::Datagram)), of so many bytes in all:
     /// they no longer count against [`Limits`](crate::Limits).
     pub fn release_datagrams(&mut self, count: u64, bytes: u64) {

@@ -489,8 +489,13 @@ impl Context {
             let rbufsize = self.block.rbufsize as usize;
             let structure = self.structure();
             (structure.t_start, structure.t_end) = (now, now);
-            let fits = datagram.bytes.len() <= rbufsize;
-            let len = if fits { datagram.bytes.len() } else { 0 };
+            let len = datagram.bytes.len();
+            if len > rbufsize {
+                if let Some(context) = datagram.context {
+                    self.machine()?.not_taken(context)?;
+                }
+                return Err(errno(libc::EMSGSIZE));
+            }
             // SAFETY: the application has promised `rbufsize` bytes there; `first` has seen that it still says so.
             unsafe { ptr::copy_nonoverlapping(datagram.bytes.as_ptr(), structure.recv_buf.cast::<u8>(), len) };
             let (start, btag) = (datagram.start, datagram.btag);
@@ -502,7 +507,7 @@ impl Context {
                 self.drop_datagram()?;
                 self.datagram = Some(Lying { context: None, is_taken: true, ..lying });
             }
-            return if fits { Ok(Some(XTP_EOM)) } else { Err(errno(libc::EMSGSIZE)) };
+            return Ok(Some(XTP_EOM));
         }
         let Some((peer, address)) = self.machine()?.accept() else { return Ok(None) };
         self.set_peer(peer, &address);

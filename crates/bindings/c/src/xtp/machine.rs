@@ -264,6 +264,14 @@ impl Machine {
         })
     }
 
+    /// The application could not take it.
+    pub(super) fn not_taken(&mut self, context: ContextId) -> Result<(), Errno> {
+        self.call(None, |engine, _, _| {
+            engine.not_taken(context);
+            Ok(())
+        })
+    }
+
     /// Copies and queues an output, `then` follows in the same breath.
     pub(super) fn send(
         &mut self,

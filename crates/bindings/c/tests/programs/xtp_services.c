@@ -164,6 +164,30 @@ static void datagrams(int service, uint32_t mode, uint32_t options) {
     close(soc);
 }
 
+/* A datagram that its receiver has no room for is not acknowledged as delivered. */
+static void too_large(uint32_t mode) {
+    static char data[1000];
+    int soc = bound_socket();
+    int port = port_of(soc);
+    pid_t child = fork();
+    struct end end;
+    CHECK(child >= 0);
+    if (child == 0) {
+        call_to(&end, port, XTP_ACK_DGRAM, RING, mode);
+        end.ctx.cbloc->wtimer = 20;
+        end.ctx.cbloc->retry_count = 2;
+        IS(xoutput(&end.ctx, data, sizeof data, XTP_DREQ), XTP_OK);
+        IS(finish(&end.ctx), XTP_ABANDONED);
+        tear_down(&end);
+        exit(0);
+    }
+    listen_on(&end, soc, XTP_ACK_DGRAM, sizeof data - 1, mode);
+    IS(xf_input(&end.ctx), -EMSGSIZE);
+    CHECK(child_succeeded(child));
+    tear_down(&end);
+    close(soc);
+}
+
 /* A stream without errors, at its pace. What is lost is told; here it is hardly anything. */
 static void iso(uint32_t mode) {
     enum { COUNT = 100, SIZE = 1000 };
@@ -230,6 +254,7 @@ int main(void) {
         datagrams(XTP_ACK_DGRAM, modes[i], 0);
         datagrams(XTP_ACK_DGRAM, modes[i], XTP_DREQ);
         datagrams(XTP_UNACK_DGRAM, modes[i], 0);
+        too_large(modes[i]);
     }
     puts("six services work");
     return 0;

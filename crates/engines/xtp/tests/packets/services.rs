@@ -118,6 +118,28 @@ fn a_datagram_with_dreq_is_acknowledged_when_delivered() {
 }
 
 //= X-7 test
+//= X-21 test
+#[test]
+fn a_datagram_that_its_application_could_not_take_is_not_acknowledged_and_comes_again() {
+    for codec in CODECS {
+        let mut scene = Scene::listening(codec, block(Service::Connection));
+        let mut first = scene.first(all(&[EOM, WCLOSE, RCLOSE, DREQ]), 500);
+        first.service = 2;
+        scene.feed(&first);
+        let context = waiting(&scene);
+        scene.half.call(|engine, _| engine.not_taken(context));
+        assert_eq!(scene.wait(100), [], "{codec:?}");
+        assert_eq!(datagrams(&scene), [500]);
+        scene.half.events.clear();
+        scene.feed(&first);
+        let context = waiting(&scene);
+        scene.half.call(|engine, now| engine.delivered(now, context));
+        assert!(only(scene.half.take()).has(END), "{codec:?}");
+        assert_eq!(datagrams(&scene), [500]);
+    }
+}
+
+//= X-7 test
 //= X-11 test
 //= X-21 test
 #[test]

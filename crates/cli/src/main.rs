@@ -1,7 +1,8 @@
 //! `pinnace`: the command.
 //!
 //! Always true: results go to standard output, everything else (progress, warnings, errors) to standard error; an error is
-//! one plain line; the exit code says what kind it was ([`exit::Exit`]).
+//! one plain line; the exit code says what kind it was ([`exit::Exit`]). With `--json` standard output has objects and nothing
+//! else, one a line, and what happens is among them, errors too; docs/src/json.md has their names.
 //!
 //! To add a subcommand: a module with `Args` and `run(&Args, &Output) -> Result<(), Error>`, a variant in [`Command`],
 //! and an arm in `run` below.
@@ -155,6 +156,10 @@ fn main() -> ExitCode {
         Err(error) => return misread(&error),
     };
     let output = Output::new(cli.json, cli.verbose);
+    let output = match cli.command {
+        Command::Listen(_) | Command::Connect(_) | Command::Run(_) => output.aside(),
+        _ => output,
+    };
     let ended = match run(&cli.command, &output).map_err(mapped::blamed) {
         // What could not be written is why it ended early.
         Err(error) if error.exit != Exit::Interrupted => Err(error),
@@ -175,7 +180,11 @@ fn misread(error: &clap::Error) -> ExitCode {
     if is_json && error.use_stderr() {
         let text = error.render().to_string();
         let text = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
-        Output::new(true, false).error(&Error::usage(text), None);
+        let output = Output::new(true, false);
+        let command = std::env::args_os().skip(1).find(|word| !word.to_string_lossy().starts_with('-'));
+        let is_aside = command.is_some_and(|word| ["listen", "connect", "run"].iter().any(|name| word == *name));
+        let output = if is_aside { output.aside() } else { output };
+        output.error(&Error::usage(text), None);
     } else {
         let _ = error.print();
     }
@@ -253,7 +262,12 @@ fn run(command: &Command, output: &Output) -> Result<ExitCode, Error> {
         Command::Completion { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut public(), "pinnace", &mut script);
-            output.write(|out| out.write_all(&script));
+            if output.json {
+                let (shell, script) = (shell.to_string(), String::from_utf8_lossy(&script));
+                output.result("", &serde_json::json!({ "event": "done", "shell": shell, "script": script }));
+            } else {
+                output.write(|out| out.write_all(&script));
+            }
             Ok(())
         }
     }

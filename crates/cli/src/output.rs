@@ -30,15 +30,28 @@ pub(crate) fn is_unread() -> bool {
 pub(crate) struct Output {
     pub(crate) json: bool,
     pub(crate) verbose: bool,
+    /// Standard output is for something else: objects go to standard error.
+    is_aside: bool,
 }
 
-fn failure(text: &str, exit: u8) -> serde_json::Value {
-    serde_json::json!({ "error": text, "exit": exit })
+/// A failure as an object.
+#[derive(Serialize)]
+struct Failed<'a> {
+    event: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sender: Option<u64>,
+    error: &'a str,
+    exit: u8,
 }
 
 impl Output {
     pub(crate) fn new(json: bool, verbose: bool) -> Self {
-        Self { json, verbose }
+        Self { json, verbose, is_aside: false }
+    }
+
+    /// The same for a command whose standard output is that of a peer, or of another program.
+    pub(crate) fn aside(self) -> Self {
+        Self { is_aside: true, ..self }
     }
 
     /// One result: `text` for people, `object` with `--json`. A reader that has gone away is no failure; what else keeps it
@@ -52,6 +65,11 @@ impl Output {
                 writeln!(out, "{text}")
             }
         });
+    }
+
+    /// Something that happens: a line on standard error for people, and an object for programs.
+    pub(crate) fn event(&self, text: impl fmt::Display, object: &impl Serialize) {
+        if self.json { self.result("", object) } else { self.warn(text) }
     }
 
     /// A result that has a form of its own.
@@ -89,31 +107,35 @@ impl Output {
         }
     }
 
-    /// The last line of a command that failed, or what failed with the n-th sender. Nothing if results cannot be written: the command
-    /// ends with that.
+    /// The last line of a command that failed, or what failed with the n-th sender. Nothing of a sender if results cannot be written:
+    /// the command ends with that.
     pub(crate) fn error(&self, error: &Error, sender: Option<u64>) {
         if sender.is_some() && check().is_err() {
             return;
         }
         match sender {
-            _ if self.json => {
-                let mut object = failure(&error.message, error.exit as u8);
-                if let Some(sender) = sender {
-                    object["sender"] = sender.into();
-                }
-                let _ = writeln!(io::stderr(), "{object}");
-            }
-            Some(sender) => self.warn(format_args!("sender {sender}: {error}")),
-            None => self.warn(error),
+            Some(number) => self.failure(error.exit as u8, sender, error, format_args!("sender {number}: {error}")),
+            None => self.failure(error.exit as u8, sender, error, error),
         }
     }
 
     /// The last line of a command that ends with a code that is not its own.
     pub(crate) fn ends_with(&self, exit: u8, text: impl fmt::Display) {
-        if self.json {
-            let _ = writeln!(io::stderr(), "{}", failure(&text.to_string(), exit));
-        } else {
-            self.warn(text);
+        self.failure(exit, None, &text, &text);
+    }
+
+    /// A line on standard error, and for programs an object: beside the line, so that it is not lost where only one of the two is
+    /// looked at.
+    fn failure(&self, exit: u8, sender: Option<u64>, error: impl fmt::Display, line: impl fmt::Display) {
+        let error = &*error.to_string();
+        let object = Failed { event: "error", sender, error, exit };
+        if self.json && self.is_aside {
+            let _ = writeln!(io::stderr(), "{}", serde_json::to_string(&object).unwrap_or_default());
+            return;
         }
+        if self.json {
+            self.result("", &object);
+        }
+        self.warn(line);
     }
 }

@@ -31,7 +31,7 @@ fn objects(output: &Output) -> Vec<Value> {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let objects: Vec<Value> =
         text(&output.stdout).lines().map(|line| serde_json::from_str(line).expect(line)).collect();
-    assert_eq!(objects.last().expect("a summary")["summary"], true, "{objects:?}");
+    assert_eq!(objects.last().expect("a summary")["event"], "summary", "{objects:?}");
     objects
 }
 

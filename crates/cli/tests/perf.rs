@@ -141,7 +141,7 @@ fn ping_reaches_a_peer_that_listens_and_says_what_is_missing_where_none_does() {
     let mut words = String::new();
     BufReader::new(peer.stdout.take().unwrap()).read_line(&mut words).unwrap();
     let words: Value = serde_json::from_str(&words).expect("one object");
-    let address = words["listening"].as_str().expect("an address").to_owned();
+    let address = words["address"].as_str().expect("an address").to_owned();
     let ping = || pinnace(&["ping", "--json", "--to", &address, "--sizes", "16", "--count", "20", "--half"]);
     let output = ping();
     peer.kill().unwrap();

@@ -32,7 +32,7 @@ fn the_same_seed_gives_the_same_bytes_and_another_one_does_not() {
 fn everything_arrives_and_the_sums_are_right() {
     let (report, code) = json(&["--network", LOSSY, "--sizes", "0,1,64KiB,1MiB", "--count", "2"]);
     assert_eq!((code, &report["arrived"], &report["outcome"]), (Some(0), &Value::Bool(true), &"done".into()));
-    let messages = report["messages"].as_array().expect("messages");
+    let messages = report["deliveries"].as_array().expect("messages");
     assert_eq!(messages.len(), 8);
     assert!(messages.iter().all(|message| message["verified"] == true));
     let bytes = 2 * (1 + 65_536 + 1_048_576);
@@ -42,9 +42,9 @@ fn everything_arrives_and_the_sums_are_right() {
         column.iter().filter_map(Value::as_u64).sum::<u64>()
     };
     assert_eq!(sum("bytes"), bytes);
-    assert_eq!(sum("units_resent"), report["sender"]["units_resent"].as_u64().expect("a count"));
+    assert_eq!(sum("units_resent"), report["sender_counters"]["units_resent"].as_u64().expect("a count"));
     assert!(sum("datagrams_lost") > 0, "{report}");
-    let goodput = report["goodput_bit_s"].as_f64().expect("a rate");
+    let goodput = report["bits_per_second"].as_f64().expect("a rate");
     assert!(goodput > 1e6 && goodput < 50e6, "{goodput}");
 }
 
@@ -71,7 +71,7 @@ fn a_path_that_dies_is_told_to_both_ends() {
     let network = ["--network", "rate=50mbit,delay=10ms,partition=0.2s..1min", "--count", "8"];
     let (report, code) = json(&network);
     assert_eq!((code, &report["arrived"]), (Some(3), &Value::Bool(false)));
-    for message in report["messages"].as_array().expect("messages") {
+    for message in report["deliveries"].as_array().expect("messages") {
         for end in ["receiver_failure", "sender_failure"] {
             assert!(message[end].as_str().is_some_and(|failure| failure.contains("gone")), "{message}");
         }

@@ -135,7 +135,7 @@ fn read(connection: &Connection, is_over: &AtomicBool, tell: &Sender<Told>) -> R
         Ok(Ended::Lossy { at_end }) => {
             if at_end {
                 // Nothing stands behind it that could say so.
-                let _ = tell.send(Told::Aside(Said::Lost(Lost { event: "lost", source: peer.to_string() })));
+                let _ = tell.send(Told::Aside(Said::Lost(Lost { event: "lost", peer: peer.to_string() })));
             }
             // All that was lost was told. But who counts would wait for a message of which nothing came.
             Err(format!("{peer} has closed the connection, and something was lost, perhaps whole messages"))
@@ -198,8 +198,8 @@ fn read_on(
                 has_lost |= lost || !whole;
                 // What is there of a message of which nothing came is nothing.
                 if whole || bytes > 0 {
-                    let source = Some(connection.peer_addr().to_string());
-                    let line = Line { event: "message", message: 0, bytes, sha256, whole, lost, stale: None, source };
+                    let peer = Some(connection.peer_addr().to_string());
+                    let line = Line { event: "message", message: 0, bytes, sha256, whole, lost, stale: None, peer };
                     parts.take(line, received.status, tell);
                 }
                 connection.recycler().recycle(received.data);
@@ -232,7 +232,7 @@ mod tests {
         for status in [start, lost, lost | end, start | end, start, lost | start, lost, lost | end, lost | start] {
             let sha256 = String::new();
             let (whole, lost) = (false, false);
-            let line = Line { event: "message", message: 0, bytes: 1, sha256, whole, lost, stale: None, source: None };
+            let line = Line { event: "message", message: 0, bytes: 1, sha256, whole, lost, stale: None, peer: None };
             parts.take(line, status, &tell);
         }
         parts.end(&tell);

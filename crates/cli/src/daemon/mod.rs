@@ -169,21 +169,19 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         block_bytes,
     };
     let size = |bytes| bytesize::ByteSize::b(bytes).display().iec();
-    output.warn(format_args!(
+    let text = format!(
         "serving a pool of {} in {blocks} blocks of {} at {}",
         size(serving.pool_bytes),
         size(block_bytes),
         serving.socket.display()
-    ));
+    );
+    output.event(text, &serving);
     if serving.pool_bytes != args.pool_size {
         output.warn(format_args!(
             "--pool-size: a pool has a multiple of 32 blocks, so this one has {} and not {}",
             size(serving.pool_bytes),
             size(args.pool_size)
         ));
-    }
-    if output.json {
-        output.result("", &serving);
     }
     serve(&daemon, output)
 }

@@ -122,6 +122,7 @@ struct Line<'a> {
     ratio: Option<f64>,
     rounds: u32,
     method: Option<&'a str>,
+    event: &'static str,
 }
 
 /// Runs `pinnace ping`.
@@ -289,6 +290,7 @@ fn report(args: &Args, output: &Output, all: &[Series]) {
                 ratio: other.map(|other| median(series) / median(other)),
                 rounds: args.rounds,
                 method: series.method.as_deref(),
+                event: "round_trips",
             };
             let ratio = other.map_or_else(String::new, |other| format!("{:.2}", median(other) / median(series)));
             let text = format!(

@@ -150,8 +150,8 @@ fn read(stream: &Stream, sum: &mut Sum, is_proved: &mut bool, is_over: &AtomicBo
         }
     }
     let (bytes, sha256) = sum.finish();
-    let (way, source) = (stream.way().to_string(), Some(stream.peer_addr().to_string()));
-    Ok(Some(Line { event: "message", message: 0, bytes, sha256, way, source }))
+    let (way, peer) = (stream.way().to_string(), Some(stream.peer_addr().to_string()));
+    Ok(Some(Line { event: "message", message: 0, bytes, sha256, way, peer }))
 }
 
 /// Ends our half, and lets the peer know that all of its own has come.

@@ -496,7 +496,7 @@ impl Stream<'_> {
             text += &format!("\nholes         {}", self.losses);
         }
         let mut object = json!({
-            "event": "sent",
+            "event": "done",
             "over": self.args.over.to_string(),
             "frames_offered": offered,
             "frames_sent": sent,
@@ -506,12 +506,12 @@ impl Stream<'_> {
             "source_late": self.source_late,
             "bytes": self.bytes,
             "seconds": seconds,
-            "fps": fps,
-            "bit_s": rate,
+            "frames_per_second": fps,
+            "bits_per_second": rate,
             "acknowledged_after_ms": ages,
         });
         if self.args.over == Carrier::Vrp {
-            object["loss"] = self.losses.json();
+            self.losses.put(&mut object);
         }
         output.result(text, &object);
     }

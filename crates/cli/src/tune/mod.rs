@@ -19,6 +19,7 @@ use crate::output::Output;
 use crate::{transport, units};
 use assembly::{Assembly, Took};
 use display::Display;
+pub(crate) use display::{object, stream};
 use pinnace::a1::{Connection, Options, Qos, Socket};
 use std::fs::File;
 use std::io::{self, Write};

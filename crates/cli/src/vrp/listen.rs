@@ -138,11 +138,11 @@ fn print(output: &Output, tally: &mut Tally, frame: &Received) {
         bytes: frame.len(),
         sha256: sha256(frame),
         holes: Some(pairs(frame.holes())),
-        lost_packets: Some(loss.lost),
+        packets_lost: Some(loss.lost),
         packets: loss.packets,
-        longest_run: Some(loss.longest_run),
-        source: Some(frame.source().to_string()),
-        number: Some(frame.number()),
+        longest_run_packets: Some(loss.longest_run),
+        peer: Some(frame.source().to_string()),
+        frame: Some(frame.number()),
     }
     .print(output);
     tally.frames += 1;

@@ -182,8 +182,8 @@ fn accept<'scope>(
 
 fn line(sum: &mut Sum, service: Service, peer: std::net::SocketAddr) -> Line {
     let (bytes, sha256) = sum.finish();
-    let source = Some(peer.to_string());
-    Line { event: "message", message: 0, bytes, sha256, service: service_name(service), holes: None, source }
+    let peer = Some(peer.to_string());
+    Line { event: "message", message: 0, bytes, sha256, service: service_name(service), holes: None, peer }
 }
 
 /// What has come of a stream.

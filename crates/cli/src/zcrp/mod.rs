@@ -110,11 +110,8 @@ impl Tally {
     /// Message `number`, of the n-th sender where there are several, was refused.
     fn refuse(&mut self, output: &Output, sender: Option<u64>, number: u64, error: &Error) {
         self.refused += 1;
-        output.warn(format_args!("message {number}: {error}"));
-        if output.json {
-            let line = RefusedLine { event: "refused", sender, message: number, error: &error.message };
-            output.result("", &line);
-        }
+        let line = RefusedLine { event: "refused", sender, message: number, error: &error.message };
+        output.event(format_args!("message {number}: {error}"), &line);
     }
 
     /// How the command ends, if nothing else failed.

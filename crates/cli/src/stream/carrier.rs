@@ -124,6 +124,15 @@ impl Outgoing {
         }
     }
 
+    /// Fails if the receiver has ended; to be called now and then also while nothing is under way.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        match self {
+            // Only who ends refuses what it has taken: the header of the next frame, at least.
+            Self::Vrp(vrp) if vrp.sender.counters().frames_dropped > 0 => Err(vrp.ended_there()),
+            Self::Vrp(_) | Self::Tcp(_) => Ok(()),
+        }
+    }
+
     /// Frames under way.
     pub(super) fn in_flight(&self) -> usize {
         match self {
@@ -175,6 +184,10 @@ impl Vrp {
             },
         };
         Ok(Landed { number, buffer: message.map(Message::into_vec), outcome })
+    }
+
+    fn ended_there(&self) -> Error {
+        Error::peer_gone(format!("{} has ended: it was interrupted, or has as many frames as it wanted", self.peer))
     }
 
     fn error(&self, error: pinnace::Error) -> Error {

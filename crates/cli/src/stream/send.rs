@@ -376,6 +376,7 @@ impl Stream<'_> {
     fn land_until(&mut self, moment: Instant) -> Result<(), Error> {
         loop {
             interrupt::check()?;
+            self.outgoing.check()?;
             let now = Instant::now();
             if now >= moment {
                 return Ok(());

@@ -50,8 +50,8 @@ pub(crate) struct Args {
     /// What is needed, in words like 'deadline=50ms' (then --protocol is `service`, the one interface)
     #[arg(long, value_name = "WORDS")]
     service: Option<Words>,
-    /// What to compare it with: tcp (the system's congestion control), tcp-cubic, tcp-bbr, zcrp, xtp, qmp, a1, service,
-    /// service-METHOD
+    /// What to compare it with: tcp (the system's congestion control), tcp-cubic, tcp-bbr, zcrp, vrp, xtp, qmp, a1,
+    /// service, service-METHOD
     #[arg(long, value_delimiter = ',', default_value = "tcp")]
     against: Vec<Transport>,
     /// Message sizes

@@ -45,10 +45,10 @@ pub(crate) struct Args {
     /// Wire the pool: it is never paged out, where the limit allows
     #[arg(long)]
     wired: bool,
-    /// The permissions of the socket, in octal
-    #[arg(long, value_name = "MODE", value_parser = mode, default_value = "0600")]
-    mode: u32,
-    /// A group whose members may use it, by name or number; needs a mode that lets them, such as 0660
+    /// The permissions of the socket, in octal [default: 0600, and 0660 with --group]
+    #[arg(long, value_name = "MODE", value_parser = mode)]
+    mode: Option<u32>,
+    /// A group whose members may use it, by name or number
     #[arg(long, value_name = "NAME")]
     group: Option<String>,
     /// Messages on their way in one direction of a connection
@@ -111,6 +111,17 @@ fn group(name: &str) -> Result<u32, Error> {
 }
 
 impl Args {
+    /// A group that may not use the socket would have been named for nothing.
+    fn mode(&self) -> Result<u32, Error> {
+        match (self.mode, &self.group) {
+            (Some(mode), Some(group)) if mode & 0o060 != 0o060 => Err(Error::usage(format!(
+                "--mode {mode:04o} does not let the group {group} use the socket: write it as 0660, or leave it out"
+            ))),
+            (Some(mode), _) => Ok(mode),
+            (None, group) => Ok(if group.is_some() { 0o660 } else { 0o600 }),
+        }
+    }
+
     fn options(&self) -> Result<DaemonOptions, Error> {
         if !self.block_size.is_power_of_two() || self.block_size < 4096 {
             return Err(Error::usage("--block-size is a power of two, 4KiB at least"));
@@ -139,7 +150,7 @@ impl Args {
                 wired: self.wired,
                 ..PoolOptions::default()
             },
-            mode: self.mode,
+            mode: self.mode()?,
             group: self.group.as_deref().map(group).transpose()?,
             channel_slots: self.slots,
             limits,

@@ -78,6 +78,7 @@ Exit codes:
   3    the peer is gone, or did not answer in time
   4    what arrived is not what was sent, or was refused as unsafe
   130  interrupted (Ctrl-C)
+  141  nobody reads the output any more: the pipe is closed (as after SIGPIPE)
 
 Colours appear on a terminal only; NO_COLOR turns them off.";
 
@@ -162,11 +163,12 @@ fn main() -> ExitCode {
     };
     let ended = match run(&cli.command, &output).map_err(mapped::blamed) {
         // What could not be written is why it ended early.
-        Err(error) if error.exit != Exit::Interrupted => Err(error),
+        Err(error) if !error.is_wanted() => Err(error),
         ended => output::check().and_then(|()| capture()).and_then(|()| mapped::check()).and(ended),
     };
     match ended {
         Ok(code) => code,
+        Err(error) if error.exit == Exit::Unread => ExitCode::from(error.exit as u8),
         Err(error) => {
             output.error(&error, None);
             ExitCode::from(error.exit as u8)

@@ -6,6 +6,8 @@ use serde::Serialize;
 use std::fmt;
 use std::io::{self, Write};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
 
 /// Why a result could not be written; nothing is written after it.
 static UNWRITTEN: OnceLock<String> = OnceLock::new();
@@ -23,6 +25,32 @@ pub(crate) fn is_unread() -> bool {
     // An error or a hang-up is reported whatever is asked for.
     poll(&mut polled, Some(&Timespec::default())).is_ok()
         && polled[0].revents().intersects(PollFlags::ERR | PollFlags::HUP)
+}
+
+/// The command does nothing but print what comes.
+static ONLY_PRINTS: AtomicBool = AtomicBool::new(false);
+static ABANDONED: AtomicBool = AtomicBool::new(false);
+/// Milliseconds between two looks whether anybody reads.
+const GLANCE: u64 = 20;
+
+/// From now on the command does nothing but print what comes: without a reader it has to end.
+pub(crate) fn only_prints() {
+    ONLY_PRINTS.store(true, Ordering::Relaxed);
+}
+
+/// Whether the command does nothing but print, and nobody reads that any more. Cheap enough for every message.
+pub(crate) fn is_abandoned() -> bool {
+    static BEGUN: OnceLock<Instant> = OnceLock::new();
+    static LOOKED: AtomicU64 = AtomicU64::new(0);
+    if !ONLY_PRINTS.load(Ordering::Relaxed) {
+        return false;
+    }
+    let now = BEGUN.get_or_init(Instant::now).elapsed().as_millis() as u64 + GLANCE;
+    if !ABANDONED.load(Ordering::Relaxed) && now >= LOOKED.load(Ordering::Relaxed) + GLANCE {
+        LOOKED.store(now, Ordering::Relaxed);
+        ABANDONED.store(is_unread(), Ordering::Relaxed);
+    }
+    ABANDONED.load(Ordering::Relaxed)
 }
 
 /// What the user wants to see.

@@ -8,7 +8,7 @@ use crate::address::resolve;
 use crate::bare::{self, Crew, Local, Sum, announce, one_line};
 use crate::exit::Error;
 use crate::interrupt;
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::transport;
 use pinnace::a1::{Connection, Socket, Status};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -71,6 +71,7 @@ const LINGER_TRIPS: u32 = 12;
 
 pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     interrupt::install();
+    output::only_prints();
     let qos = args.qos.receiver(args.size)?;
     let address = args.local.address();
     let failed = |error| args.transport.error(address, "a1 listen", error);

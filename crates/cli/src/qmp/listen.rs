@@ -9,7 +9,7 @@ use crate::address::resolve;
 use crate::bare::{self, Crew, Local, Sum, announce, one_line};
 use crate::exit::Error;
 use crate::interrupt;
-use crate::output::Output;
+use crate::output::{self, Output};
 use pinnace::qmp::{Endpoint, Listener, Shutdown, State, Stream, settle};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,6 +52,7 @@ const FAREWELL: Duration = Duration::from_secs(5);
 
 pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     interrupt::install();
+    output::only_prints();
     let Transport { wire, .. } = &args.transport;
     let address = args.local.address();
     let at = resolve(address)?;

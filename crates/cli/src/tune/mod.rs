@@ -15,7 +15,7 @@ use crate::bare::{announce, one_line};
 use crate::cast::{ANSWER, MOST};
 use crate::exit::Error;
 use crate::interrupt;
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::{transport, units};
 use assembly::{Assembly, Took};
 use display::Display;
@@ -148,6 +148,9 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         return Err(Error::usage("-o -: standard output is for the stream: leave --json out, or name a file"));
     }
     interrupt::install();
+    if args.out.is_none() && output.json {
+        output::only_prints();
+    }
     let failed = |error| args.transport.error(&args.address, "tune", error);
     let socket =
         Socket::bind_with(crate::address::resolve(&args.address)?, args.qos(), &args.options()).map_err(failed)?;
@@ -168,8 +171,10 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
 }
 
 fn cannot_write(args: &Args, error: &io::Error) -> Error {
+    if args.is_piped() {
+        return Error::output(error);
+    }
     let name = args.out.as_ref().map_or_else(String::new, |path| path.display().to_string());
-    let name = if args.is_piped() { "standard output".to_owned() } else { name };
     Error::io(format_args!("cannot write {name}"), error)
 }
 

@@ -5,7 +5,7 @@ use crate::address::resolve;
 use crate::bare::{Local, announce, one_line, pairs};
 use crate::exit::Error;
 use crate::interrupt;
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::transport;
 use crate::units::count_of;
 use pinnace::vrp::{Received, Receiver};
@@ -50,6 +50,7 @@ struct Tally {
 
 pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     interrupt::install();
+    output::only_prints();
     let mut options = args.transport.options();
     options.limits.bytes = args.memory;
     let receiver = Receiver::bind(resolve(args.local.address())?, &options)?;

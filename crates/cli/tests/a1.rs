@@ -374,6 +374,7 @@ fn the_demo_shows_a_song_that_is_whole_at_three_sinks() {
         .expect("it runs");
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(begin.elapsed() < Duration::from_secs(60), "a minute is promised, even on a busy machine");
+    assert_eq!(common::json::check("demo a1", &text(&output.stdout)), ["done"]);
     let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
     assert_eq!(report["whole"], true, "{report}");
     let turns = report["turns"].as_array().expect("a list");

@@ -56,6 +56,26 @@ fn it_says_what_it_serves_and_ends_in_good_order() {
 }
 
 #[test]
+fn a_group_that_is_named_may_use_it() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("daemon.sock");
+    let group = rustix::process::getegid().as_raw().to_string();
+    let mode = || std::fs::metadata(&socket).unwrap().permissions().mode() & 0o777;
+    for (more, expected) in
+        [(&[][..], 0o600), (&["--group", &group], 0o660), (&["--group", &group, "--mode", "0670"], 0o670)]
+    {
+        let (mut child, _) = start(&socket, more);
+        assert_eq!(mode(), expected, "{more:?}");
+        signal(&child, "-TERM");
+        assert_eq!(wait(&mut child), Some(0));
+    }
+    let refused = run(&["daemon", "--socket", socket.to_str().unwrap(), "--group", &group, "--mode", "0600"]);
+    let error = text(&refused.stderr);
+    assert!(refused.status.code() == Some(2) && error.contains("--mode 0600 does not let the group"), "{error}");
+}
+
+#[test]
 fn a_second_one_names_the_first() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("daemon.sock");

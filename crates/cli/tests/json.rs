@@ -188,7 +188,7 @@ fn a_daemon_its_pool_and_what_all_do() {
     let socket = folder.path().join("daemon.sock");
     let socket = socket.to_str().unwrap();
     let mut daemon = pinnace(&["daemon", "--socket", socket, "--json"]);
-    let mut daemon = daemon.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let daemon = daemon.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     wait_until("it serves", || run(&["qbuf", "stat", "--daemon", socket]).status.success());
     let pid = daemon.id().to_string();
     let asked = run(&["qbuf", "stat", "--daemon", socket, "--json"]);
@@ -202,7 +202,7 @@ fn a_daemon_its_pool_and_what_all_do() {
     assert_eq!(ended("daemon", &ended_well), (vec!["serving".into()], Some(0)));
     assert!(ended_well.stderr.is_empty(), "{}", text(&ended_well.stderr));
 
-    let _listening = Listening::start(&["zcrp", "listen", "127.0.0.1:0"]);
+    let _listening = Listening::start(&["vrp", "listen", "127.0.0.1:0"]);
     let rows = run(&["top", "--once", "--every", "50ms", "--json"]);
     let (events, code) = ended("top", &rows);
     assert!(code == Some(0) && events.iter().all(|event| event == "row") && !events.is_empty(), "{events:?}");
@@ -243,7 +243,7 @@ fn what_measures_and_explains() {
         (&["perf", "--protocol", "pigeon"][..], &["error"][..], 2),
         (&["ping", "--to", "127.0.0.1:9"], &["error"], 3),
         (&["ping", "--protocol", "udp", "--against", "udp", "--sizes", "16"], &["error"], 1),
-        (&["sim", "--network", "rate=1mbit,loss=100%", "--count", "1"], &["done", "error"], 3),
+        (&["sim", "--network", "rate=50mbit,delay=10ms,partition=0.2s..1min", "--count", "4"], &["done", "error"], 3),
         (&["sim", "--protocol", "vrp"], &["error"], 2),
         (&["explain", "deadline=1us", "--path", "internet"], &["explained", "error"], 1),
         (&["explain", "los=5%"], &["error"], 2),

@@ -190,6 +190,29 @@ fn an_interrupt_ends_both_sides_with_their_tables() {
 }
 
 #[test]
+fn a_sink_that_is_interrupted_tells_its_source_at_once() {
+    for (over, fps) in [("vrp", "100"), ("vrp", "2"), ("tcp", "100")] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut receiver = receiver(folder.path(), &["--over", over]);
+        let args = ["stream", "send", "--to", &receiver.address, "--size", "10kB", "--fps", fps, "--over", over];
+        let mut sender = pinnace(&args);
+        if over == "vrp" {
+            sender.args(["--timeout", "50s"]);
+        }
+        let mut sender = sender.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let log_file = folder.path().join("log.jsonl");
+        common::wait_until("a frame arrives", || std::fs::metadata(&log_file).is_ok_and(|log| log.len() > 0));
+        let begun = std::time::Instant::now();
+        receiver.signal("-INT");
+        assert_eq!(receiver.finish().0, Some(130));
+        assert_eq!(wait(&mut sender), Some(3), "{over} {fps}");
+        assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{over} {fps}: {:?}", begun.elapsed());
+        let error = text(&sender.wait_with_output().unwrap().stderr);
+        assert!(error.lines().count() == 1 && error.contains("ended"), "{over} {fps}: {error}");
+    }
+}
+
+#[test]
 fn a_port_that_is_taken_is_reported_in_one_line() {
     for over in ["vrp", "tcp"] {
         let first = Listening::start(&["stream", "recv", "--bind", "127.0.0.1:0", "--over", over]);

@@ -2,6 +2,8 @@
 //! has to be left out.
 #![allow(clippy::print_stderr)]
 
+mod common;
+
 use nix::sys::socket::{setsockopt, sockopt::UdpGsoSegment};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -129,6 +131,7 @@ fn the_round_trip_takes_its_time() {
     // A busy machine makes some of them longer, and none shorter.
     assert!((60..90).contains(&times.iter().min().unwrap().as_millis()), "{times:?}");
     let report = link.end();
+    assert_eq!(common::json::check("wan", &report.to_string()), ["done"]);
     assert_eq!((&report["network"], &report["exit"]), (&"rate=100mbit,rtt=60ms".into(), &7.into()));
     conserved(&report["near_to_far"]);
     conserved(&report["far_to_near"]);

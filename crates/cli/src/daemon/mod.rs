@@ -20,7 +20,7 @@ const EXAMPLES: &str = "\
 Examples:
   pinnace daemon                                       for programs of this user
   pinnace daemon --pool-size 1GiB --block-size 64KiB   for large messages
-  sudo pinnace daemon --socket /run/pinnace/daemon.sock --group messages --mode 0660
+  sudo pinnace daemon --socket /run/pinnace/daemon.sock --group messages
                                                        for a group of users
   pinnace qbuf stat                                    what is in use, and by whom
 
@@ -128,7 +128,10 @@ impl Args {
         }
         let zone = self.block_size.saturating_mul(32);
         let zones = self.pool_size.div_ceil(zone);
-        if self.pool_size == 0 || zones > 65_536 {
+        if self.pool_size == 0 {
+            return Err(Error::usage("--pool-size: a pool has memory for one message at least; write it as 64MiB"));
+        }
+        if zones > 65_536 {
             let why =
                 format!("--pool-size is at most 65536 times 32 blocks, here {} bytes", zone.saturating_mul(65_536));
             return Err(Error::usage(why));

@@ -299,7 +299,9 @@ mod tests {
                 let (mut ping, _) = ping(&asking).unwrap();
                 [10, 5].map(|count| ping.run(count).unwrap().round_trips)
             });
-            [10, 5].map(|count| pong.run(count).unwrap());
+            for count in [10, 5] {
+                pong.run(count).unwrap();
+            }
             let times = thread.join().unwrap().map(|all| all.iter().map(|(_, times)| times).sum::<u64>());
             assert_eq!(times, [10, 5]);
         }

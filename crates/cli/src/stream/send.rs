@@ -1,6 +1,6 @@
 //! `pinnace stream send`.
 
-use super::carrier::{Carrier, Landed, Outcome, Outgoing, Terms, Vrp};
+use super::carrier::{Carrier, Heard, Landed, Outcome, Outgoing, Terms, Vrp};
 use super::header::{self, Ending, Header};
 use super::source::{self, Choice, Feed, Next};
 use super::tally::{Ages, Losses, of};
@@ -273,7 +273,7 @@ impl Args {
             packet_bytes,
             window,
         };
-        Ok(Outgoing::Vrp(Vrp { sender, terms, peer: self.to.clone(), under_way: VecDeque::new() }))
+        Ok(Outgoing::Vrp(Vrp { sender, terms, peer: self.to.clone(), under_way: VecDeque::new(), heard: Heard::now() }))
     }
 }
 

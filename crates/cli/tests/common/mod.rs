@@ -105,6 +105,11 @@ impl Listening {
         line
     }
 
+    /// Nobody reads what it prints any more.
+    pub(crate) fn close_output(&mut self) {
+        drop((self.child.as_mut().expect("it runs").stdout.take(), self.stdout.take()));
+    }
+
     pub(crate) fn kill(&mut self) {
         let mut child = self.child.take().expect("it runs");
         child.kill().expect("killed");

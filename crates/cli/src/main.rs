@@ -86,7 +86,7 @@ Colours appear on a terminal only; NO_COLOR turns them off.";
 #[derive(Debug, Parser)]
 #[command(name = "pinnace", version, after_help = EXAMPLES, max_term_width = 100)]
 struct Cli {
-    /// Print results as JSON, one object a line
+    /// Print JSON on standard output, one object a line: results, what happens, errors
     #[arg(long, global = true)]
     json: bool,
     /// Say more on standard error

@@ -74,6 +74,11 @@ fn what_is_refused_lost_or_left_out() {
         (check("zcrp listen", &out), code),
         (vec!["listening".into(), "refused".into(), "error".into()], Some(1))
     );
+    // Nobody is there to whom it could be complete in time.
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let to = silent.local_addr().unwrap().to_string();
+    let late = run(&["vrp", "send", "--size", "11", "--to", &to, "--give-up-after", "200ms", "--json"]);
+    assert_eq!(ended("vrp send", &late), (vec!["late".into(), "done".into(), "error".into()], Some(1)));
     // One that counts nothing goes on.
     let mut listening = Listening::start(&["zcrp", "listen", "127.0.0.1:0", "--json"]);
     assert!(run(&["zcrp", "send", "--size", "11", "--to", &listening.address]).status.success());

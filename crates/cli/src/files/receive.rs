@@ -40,7 +40,8 @@ Nothing is ever written outside --dir. A file gets its name when it is whole and
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The address to listen on, or a URI with one; port 0 picks one, and it is printed on standard error
+    /// The address to listen on, or a URI with one; port 0 picks one, and it is printed on standard error (with
+    /// --json on standard output)
     #[arg(long, value_name = "HOST:PORT", default_value = "0.0.0.0:4747", value_parser = service::target)]
     bind: String,
     /// What is needed, in the words of a service, like path=cluster; of those that it cannot meet it says why

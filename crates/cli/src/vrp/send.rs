@@ -120,6 +120,13 @@ impl Args {
     }
 }
 
+/// A frame was not complete within its contract in time.
+#[derive(Serialize)]
+struct Late {
+    event: &'static str,
+    message: u64,
+}
+
 /// Whom the frames go to.
 struct Peer {
     sender: Sender,
@@ -201,7 +208,8 @@ fn send_all(
             Ok(sent) => done.count(output, number, &sent),
             Err(Unsent { error: pinnace::Error::FrameFailed(Failure::Late), .. }) => {
                 done.messages_late += 1;
-                output.warn(format_args!("frame {number} was not complete within its contract in time"));
+                let text = format!("frame {number} was not complete within its contract in time");
+                output.event(text, &Late { event: "late", message: number });
             }
             Err(unsent) => return Err(peer.error(unsent.error)),
         }

@@ -29,6 +29,7 @@ pub(crate) const OBJECTS: &[(&[&str], &str, &str)] = &[
     (&["zcrp listen", "zcrp send"], "refused", "sender? message error"),
     (&["zcrp send"], "done", "messages bytes seconds units_sent units_resent messages_refused"),
     (&["vrp listen"], "message", "message bytes sha256 holes packets packets_lost longest_run_packets peer frame"),
+    (&["vrp send"], "late", "message"),
     (&["vrp send"], "message", "message bytes sha256 holes packets packets_lost longest_run_packets"),
     (
         &["vrp send"],

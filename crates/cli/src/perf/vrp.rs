@@ -181,7 +181,7 @@ impl Peer {
 }
 
 enum Pong {
-    Alone { job: Job, receiver: Option<vrp::Receiver> },
+    Alone { job: Box<Job>, receiver: Option<vrp::Receiver> },
     With(Peer),
 }
 
@@ -189,7 +189,7 @@ enum Pong {
 pub(super) fn pong(job: &Job) -> Result<Opened, Failure> {
     let receiver = vrp::Receiver::bind(job.at(0), &options(job))?;
     let address = receiver.local_addr();
-    Ok((Box::new(Pong::Alone { job: job.clone(), receiver: Some(receiver) }), Some(address)))
+    Ok((Box::new(Pong::Alone { job: Box::new(job.clone()), receiver: Some(receiver) }), Some(address)))
 }
 
 impl End for Pong {

@@ -182,6 +182,9 @@ fn misread(error: &clap::Error) -> ExitCode {
     if is_json && error.use_stderr() {
         let text = error.render().to_string();
         let text = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
+        // Of the subcommands it lists those too that are for nobody.
+        let lines = text.lines().map(str::trim).filter(|line| !line.starts_with("[subcommands"));
+        let text = lines.collect::<Vec<_>>().join(" ");
         let output = Output::new(true, false);
         let command = std::env::args_os().skip(1).find(|word| !word.to_string_lossy().starts_with('-'));
         let is_aside = command.is_some_and(|word| ["listen", "connect", "run"].iter().any(|name| word == *name));

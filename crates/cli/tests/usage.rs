@@ -180,6 +180,7 @@ fn errors_are_objects_for_programs() {
         (&["--json", "qmp", "send", "--size", "5", "--to", "127.0.0.1:1"], 3, "nobody listens"),
         (&["vrp", "send", "--size", "1 parsec", "--to", "127.0.0.1:1", "--json"], 2, "parsec"),
         (&["--json", "sail"], 2, "sail"),
+        (&["--json", "experiment", "e-v9"], 2, "[possible values: e-v1"),
     ] {
         let output = run(args);
         let said = text(&output.stdout);
@@ -191,6 +192,8 @@ fn errors_are_objects_for_programs() {
         let error = text(&output.stderr);
         assert!(error.lines().count() == 1 && error.contains(part), "{args:?}: {error}");
     }
+    let nothing = text(&run(&["--json"]).stdout);
+    assert!(nothing.contains("requires a subcommand") && !nothing.contains("perf-worker"), "{nothing}");
     // Where standard output is for something else, both are one.
     for args in
         [&["--json", "listen"][..], &["--json", "connect", "127.0.0.1:1", "--timeout", "never"], &["--json", "run"]]

@@ -154,7 +154,9 @@ pub(crate) const OBJECTS: &[(&[&str], &str, &str)] = &[
     ),
     (&["experiment"], "row", "experiment *"),
     (&["experiment"], "link", "experiment path link"),
+    (&["experiment"], "link.link", "*"),
     (&["experiment"], "samples", "experiment name samples"),
+    (&["experiment"], "samples.samples", "*"),
     (&["experiment"], "summary", "experiment *"),
     (&["demo"], "done", "quick transfer throughput lossy svg png seconds"),
     (&["demo"], "done.transfer", "files bytes seconds gbit_s verified"),
@@ -166,8 +168,11 @@ pub(crate) const OBJECTS: &[(&[&str], &str, &str)] = &[
     ),
     (&["demo vrp"], "done", "path pictures picture_bytes transports without_tcp png seconds"),
     (&["demo vrp"], "done.transports", "name pictures? frames_per_second? share_missing? received? sent? error?"),
+    (&["demo vrp"], "done.transports.received", "*"),
+    (&["demo vrp"], "done.transports.sent", "*"),
     (&["demo a1"], "done", "quick network turns whole p99_below_bar verdict svg png seconds"),
     (&["demo a1"], "done.turns", "beside bulk_bits_per_second sinks"),
+    (&["demo a1"], "done.turns.sinks", "equal blocks blocks_lost jitter_ms jitter_p99_ms late_p99_ms late_max_ms"),
     (&["wan"], "done", "network exit near_to_far far_to_near seconds processor_seconds"),
     (
         &["wan"],
@@ -227,7 +232,8 @@ fn check_names(command: &str, event: &str, object: &Value) {
         let inner = format!("{event}.{name}");
         let parts = value.as_array().map_or_else(|| std::slice::from_ref(value), Vec::as_slice);
         for part in parts.iter().filter(|part| part.is_object()) {
-            if names(command, &inner).is_some() {
+            // What lies in names that are not fixed is not fixed either.
+            if !is_open || names(command, &inner).is_some() {
                 check_names(command, &inner, part);
             }
         }

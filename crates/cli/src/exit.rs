@@ -20,6 +20,8 @@ pub(crate) enum Exit {
     NotVerified = 4,
     /// Ctrl-C, or another signal that asks to end.
     Interrupted = 130,
+    /// Nobody reads standard output any more: as after SIGPIPE, and as quietly.
+    Unread = 141,
 }
 
 /// Whether the system has no descriptors left, for this program (`EMFILE`) or for all (`ENFILE`).
@@ -58,6 +60,23 @@ impl Error {
 
     pub(crate) fn interrupted() -> Self {
         Self::new(Exit::Interrupted, "interrupted")
+    }
+
+    pub(crate) fn unread() -> Self {
+        Self::new(Exit::Unread, "nobody reads standard output any more")
+    }
+
+    /// What keeps standard output from being written, where all that comes goes there.
+    pub(crate) fn output(error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::unread(),
+            _ => Self::io("cannot write to standard output", error),
+        }
+    }
+
+    /// Whether the command ends because somebody wants it to, who need not be told why.
+    pub(crate) fn is_wanted(&self) -> bool {
+        matches!(self.exit, Exit::Interrupted | Exit::Unread)
     }
 
     /// What was tried, and what the system said.

@@ -27,13 +27,20 @@ pub(crate) fn install() {
     });
 }
 
-/// Whether the command has to end: the user wants it, or its results cannot be written.
+/// Whether the command has to end: the user wants it, or its results cannot be written, or nobody reads them and there is
+/// nothing else to it.
 pub(crate) fn requested() -> bool {
-    REQUESTED.load(Ordering::SeqCst) || output::check().is_err()
+    REQUESTED.load(Ordering::SeqCst) || output::check().is_err() || output::is_abandoned()
 }
 
 /// Fails if the command has to end.
 pub(crate) fn check() -> Result<(), Error> {
     output::check()?;
-    if requested() { Err(Error::interrupted()) } else { Ok(()) }
+    if REQUESTED.load(Ordering::SeqCst) {
+        Err(Error::interrupted())
+    } else if output::is_abandoned() {
+        Err(Error::unread())
+    } else {
+        Ok(())
+    }
 }

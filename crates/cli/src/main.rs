@@ -1,7 +1,8 @@
 //! `pinnace`: the command.
 //!
 //! Always true: results go to standard output, everything else (progress, warnings, errors) to standard error; an error is
-//! one plain line; the exit code says what kind it was ([`exit::Exit`]).
+//! one plain line; the exit code says what kind it was ([`exit::Exit`]). With `--json` standard output has objects and nothing
+//! else, one a line, and what happens is among them, errors too; docs/src/json.md has their names.
 //!
 //! To add a subcommand: a module with `Args` and `run(&Args, &Output) -> Result<(), Error>`, a variant in [`Command`],
 //! and an arm in `run` below.
@@ -77,6 +78,7 @@ Exit codes:
   3    the peer is gone, or did not answer in time
   4    what arrived is not what was sent, or was refused as unsafe
   130  interrupted (Ctrl-C)
+  141  nobody reads the output any more: the pipe is closed (as after SIGPIPE)
 
 Colours appear on a terminal only; NO_COLOR turns them off.";
 
@@ -84,7 +86,7 @@ Colours appear on a terminal only; NO_COLOR turns them off.";
 #[derive(Debug, Parser)]
 #[command(name = "pinnace", version, after_help = EXAMPLES, max_term_width = 100)]
 struct Cli {
-    /// Print results as JSON, one object a line
+    /// Print JSON on standard output, one object a line: results, what happens, errors
     #[arg(long, global = true)]
     json: bool,
     /// Say more on standard error
@@ -155,13 +157,18 @@ fn main() -> ExitCode {
         Err(error) => return misread(&error),
     };
     let output = Output::new(cli.json, cli.verbose);
+    let output = match cli.command {
+        Command::Listen(_) | Command::Connect(_) | Command::Run(_) => output.aside(),
+        _ => output,
+    };
     let ended = match run(&cli.command, &output).map_err(mapped::blamed) {
         // What could not be written is why it ended early.
-        Err(error) if error.exit != Exit::Interrupted => Err(error),
+        Err(error) if !error.is_wanted() => Err(error),
         ended => output::check().and_then(|()| capture()).and_then(|()| mapped::check()).and(ended),
     };
     match ended {
         Ok(code) => code,
+        Err(error) if error.exit == Exit::Unread => ExitCode::from(error.exit as u8),
         Err(error) => {
             output.error(&error, None);
             ExitCode::from(error.exit as u8)
@@ -175,7 +182,14 @@ fn misread(error: &clap::Error) -> ExitCode {
     if is_json && error.use_stderr() {
         let text = error.render().to_string();
         let text = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
-        Output::new(true, false).error(&Error::usage(text), None);
+        // Of the subcommands it lists those too that are for nobody.
+        let lines = text.lines().map(str::trim).filter(|line| !line.starts_with("[subcommands"));
+        let text = lines.collect::<Vec<_>>().join(" ");
+        let output = Output::new(true, false);
+        let command = std::env::args_os().skip(1).find(|word| !word.to_string_lossy().starts_with('-'));
+        let is_aside = command.is_some_and(|word| ["listen", "connect", "run"].iter().any(|name| word == *name));
+        let output = if is_aside { output.aside() } else { output };
+        output.error(&Error::usage(text), None);
     } else {
         let _ = error.print();
     }
@@ -253,7 +267,12 @@ fn run(command: &Command, output: &Output) -> Result<ExitCode, Error> {
         Command::Completion { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut public(), "pinnace", &mut script);
-            output.write(|out| out.write_all(&script));
+            if output.json {
+                let (shell, script) = (shell.to_string(), String::from_utf8_lossy(&script));
+                output.result("", &serde_json::json!({ "event": "done", "shell": shell, "script": script }));
+            } else {
+                output.write(|out| out.write_all(&script));
+            }
             Ok(())
         }
     }

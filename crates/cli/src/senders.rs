@@ -3,7 +3,7 @@
 //! Always true: where the system has no descriptors left, those who are served go on, the others wait as they do for a place, and the
 //! user is told.
 
-use crate::exit::{self, Error, Exit};
+use crate::exit::{self, Error};
 use crate::interrupt;
 use crate::output;
 use crate::thread;
@@ -55,7 +55,7 @@ pub(crate) fn serve<C: Send + 'static>(
                 Err(error) => break error,
             };
         };
-        if error.exit != Exit::Interrupted && output::check().is_ok() && places.are_taken() {
+        if !error.is_wanted() && output::check().is_ok() && places.are_taken() {
             // The command ends with it when they have ended, which may take long.
             warn(&format!("no more senders are taken: {error}"));
         }

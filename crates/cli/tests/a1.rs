@@ -84,14 +84,14 @@ fn messages_that_were_too_old_to_leave_do_not_count_as_sent() {
         assert_eq!(sent.status.code(), Some(code), "{sizes}: {err}");
         assert_eq!(err.contains("--deadline"), code == 1, "{err}");
         let lines: Vec<Value> = text(&sent.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        let (done, messages) = lines.split_last().expect("lines");
-        assert_eq!(messages.len(), 2, "{lines:?}");
+        let (messages, [done, ended @ ..]) = lines.split_at(2) else { panic!("{lines:?}") };
+        assert!(ended.len() == code as usize && ended.iter().all(|line| line["exit"] == code), "{lines:?}");
         for (number, line) in messages.iter().enumerate() {
             let stale = number >= whole;
             assert_eq!((&line["message"], &line["stale"]), (&number.into(), &stale.into()), "{line}");
             assert_eq!((&line["whole"], &line["bytes"]), (&(!stale).into(), &sizes.parse::<u64>().unwrap().into()));
         }
-        assert_eq!((&done["messages"], &done["stale"]), (&whole.into(), &(2 - whole).into()), "{done}");
+        assert_eq!((&done["messages"], &done["messages_stale"]), (&whole.into(), &(2 - whole).into()), "{done}");
         // The burst, and what the rate lets leave within the deadline.
         let (bytes, blocks) = (done["bytes"].as_u64().unwrap(), done["blocks_sent"].as_u64().unwrap());
         assert!((20_000..=30_000).contains(&bytes) && bytes == blocks * 10_000, "{done}");
@@ -113,7 +113,7 @@ fn json_tells_what_people_read() {
     for field in ["event", "message", "bytes", "sha256", "whole", "lost"] {
         assert_eq!(received[1][field], sent[0][field], "{field}");
     }
-    assert!(received[1]["source"].as_str().unwrap().starts_with("127.0.0.1:"));
+    assert!(received[1]["peer"].as_str().unwrap().starts_with("127.0.0.1:"));
 }
 
 #[test]
@@ -198,8 +198,9 @@ fn messages_that_are_lost_whole_at_the_end_are_told_of() {
         assert!(err.contains("has closed the connection, and something was lost"), "{err}");
         assert!(err.contains("after 0 messages") && !err.contains("broke"), "{err}");
         if json {
-            let lost: Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
-            assert_eq!(lost["event"], "lost", "{out}");
+            let lines: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+            let events: Vec<&str> = lines.iter().map(|line| line["event"].as_str().unwrap()).collect();
+            assert_eq!(events, ["listening", "lost", "error"], "{out}");
         } else {
             assert_eq!(out, "lost\n");
         }
@@ -373,12 +374,13 @@ fn the_demo_shows_a_song_that_is_whole_at_three_sinks() {
         .expect("it runs");
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(begin.elapsed() < Duration::from_secs(60), "a minute is promised, even on a busy machine");
+    assert_eq!(common::json::check("demo a1", &text(&output.stdout)), ["done"]);
     let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
     assert_eq!(report["whole"], true, "{report}");
     let turns = report["turns"].as_array().expect("a list");
     assert_eq!(turns.len(), 3);
     assert!(turns.iter().all(|turn| turn["sinks"].as_array().is_some_and(|sinks| sinks.len() == 3)), "{report}");
-    assert!(turns[1]["bulk_bit_s"].as_f64().unwrap() > 1e6, "{report}");
+    assert!(turns[1]["bulk_bits_per_second"].as_f64().unwrap() > 1e6, "{report}");
     let svg = std::fs::read_to_string(out.join("pinnace-demo-a1.svg")).expect("the figure");
     legends_hide_no_point(&roxmltree::Document::parse(&svg).expect("XML"));
     assert!(out.join("pinnace-demo-a1.png").exists());

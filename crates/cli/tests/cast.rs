@@ -168,18 +168,15 @@ fn a_lossy_path_loses_nothing_with_repetitions_and_tells_what_without() {
             assert_eq!(done["blocks_lost"], 0, "{done}");
             continue;
         }
-        let lost: u64 = lines
-            .iter()
-            .filter(|line| line["event"] == "lost")
-            .map(|line| line["blocks"][1].as_u64().unwrap() - line["blocks"][0].as_u64().unwrap())
-            .sum();
+        let lost: u64 =
+            lines.iter().filter(|line| line["event"] == "lost").map(|line| line["blocks_lost"].as_u64().unwrap()).sum();
         assert!(lost > 0 && done["blocks_lost"] == lost, "{done}");
         // Zeros where something is missing, and everything else where it belongs.
         let (copy, original) = (std::fs::read(&out).unwrap(), std::fs::read(&song).unwrap());
         let holes: Vec<[usize; 2]> = serde_json::from_value(done["holes"].clone()).unwrap();
         assert!(copy.len() <= original.len() && !holes.is_empty(), "{done}");
         // If the first header was lost, it was tuned in late.
-        let missed = done["missed_bytes"].as_u64().unwrap() as usize;
+        let missed = done["bytes_missed"].as_u64().unwrap() as usize;
         for (at, byte) in copy.iter().enumerate() {
             let is_hole = holes.iter().any(|[from, to]| (*from..*to).contains(&at));
             let place = if at < 44 { at } else { at + missed };
@@ -285,7 +282,7 @@ fn who_tunes_in_late_gets_the_header_and_what_follows() {
     let (code, said, err) = second.finish();
     assert_eq!(code, Some(0), "{err}");
     let done: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
-    let missed = done["missed_bytes"].as_u64().unwrap() as usize;
+    let missed = done["bytes_missed"].as_u64().unwrap() as usize;
     assert!(missed > 0 && done["blocks_lost"] == 0, "{done}");
     let (copy, original) = (std::fs::read(&late).unwrap(), std::fs::read(&song).unwrap());
     assert_eq!(copy[..44], original[..44]);
@@ -311,8 +308,8 @@ fn a_change_of_quality_is_shown_and_loses_nothing() {
         .collect();
     assert_eq!(priorities, [16, 3], "{said}");
     let status = lines.iter().rev().find(|line| line["event"] == "status").expect("a line");
-    assert_eq!((&status["qos"]["rate_bit_s"], &status["qos_changes"]), (&8_000_000.into(), &1.into()));
-    for field in ["bit_s", "jitter_ms", "p99_ms", "late_p99_ms", "blocks_lost", "window_blocks"] {
+    assert_eq!((&status["qos"]["bits_per_second"], &status["qos_changes"]), (&8_000_000.into(), &1.into()));
+    for field in ["bits_per_second", "jitter_ms", "jitter_p99_ms", "late_p99_ms", "blocks_lost", "window_blocks"] {
         assert!(status[field].is_number(), "{field}: {status}");
     }
     assert!(status["window_full"].is_null(), "a sink cannot know it: {status}");

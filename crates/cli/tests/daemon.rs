@@ -16,11 +16,14 @@ fn start(socket: &Path, more: &[&str]) -> (Child, String) {
         .stderr(Stdio::piped())
         .spawn()
         .expect("it runs");
-    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut said: Box<dyn BufRead> = match more.contains(&"--json") {
+        true => Box::new(BufReader::new(child.stdout.take().unwrap())),
+        false => Box::new(BufReader::new(child.stderr.take().unwrap())),
+    };
     let mut line = String::new();
     while !line.contains("serving") {
         line.clear();
-        assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "it ended before it served");
+        assert_ne!(said.read_line(&mut line).unwrap(), 0, "it ended before it served");
     }
     (child, line)
 }
@@ -34,19 +37,42 @@ fn it_says_what_it_serves_and_ends_in_good_order() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("daemon.sock");
     for ending in ["-TERM", "-INT"] {
-        let (mut child, line) = start(&socket, &["--pool-size", "1MiB", "--block-size", "8KiB", "--json"]);
-        assert!(line.contains("1.0 MiB in 128 blocks of 8.0 KiB") && line.contains(socket.to_str().unwrap()), "{line}");
-        let mut out = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut out).unwrap();
-        let said: serde_json::Value = serde_json::from_str(&out).unwrap();
-        assert_eq!(said["pid"], child.id());
-        assert_eq!((said["pool_bytes"].as_u64(), said["block_bytes"].as_u64()), (Some(1 << 20), Some(8192)));
+        let json: &[&str] = if ending == "-TERM" { &["--json"] } else { &[] };
+        let (mut child, line) = start(&socket, &[&["--pool-size", "1MiB", "--block-size", "8KiB"], json].concat());
+        if ending == "-TERM" {
+            let said: serde_json::Value = serde_json::from_str(&line).unwrap();
+            assert_eq!((&said["event"], &said["pid"]), (&"serving".into(), &child.id().into()));
+            assert_eq!((said["pool_bytes"].as_u64(), said["block_bytes"].as_u64()), (Some(1 << 20), Some(8192)));
+        } else {
+            let (pool, place) = ("1.0 MiB in 128 blocks of 8.0 KiB", socket.to_str().unwrap());
+            assert!(line.contains(pool) && line.contains(place), "{line}");
+        }
         let pool = statistics(&socket).unwrap().totals.pool;
         assert_eq!((pool.blocks, pool.block_bytes), (128, 8192));
         signal(&child, ending);
         assert_eq!(wait(&mut child), Some(0));
         assert!(!socket.exists());
     }
+}
+
+#[test]
+fn a_group_that_is_named_may_use_it() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("daemon.sock");
+    let group = rustix::process::getegid().as_raw().to_string();
+    let mode = || std::fs::metadata(&socket).unwrap().permissions().mode() & 0o777;
+    for (more, expected) in
+        [(&[][..], 0o600), (&["--group", &group], 0o660), (&["--group", &group, "--mode", "0670"], 0o670)]
+    {
+        let (mut child, _) = start(&socket, more);
+        assert_eq!(mode(), expected, "{more:?}");
+        signal(&child, "-TERM");
+        assert_eq!(wait(&mut child), Some(0));
+    }
+    let refused = run(&["daemon", "--socket", socket.to_str().unwrap(), "--group", &group, "--mode", "0600"]);
+    let error = text(&refused.stderr);
+    assert!(refused.status.code() == Some(2) && error.contains("--mode 0600 does not let the group"), "{error}");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! `pinnace demo`, from the beginning to the end.
 
+mod common;
+
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::path::Path;
@@ -43,9 +45,10 @@ fn the_demo_works_and_cleans_up() {
     assert!(output.status.success(), "{complaint}");
     assert!(begin.elapsed() < Duration::from_secs(60), "a minute is promised, even on a busy machine");
 
+    assert_eq!(common::json::check("demo", &common::text(&output.stdout)), ["done"]);
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
-    assert_eq!(report["files"]["files"], report["files"]["verified"]);
-    assert!(report["files"]["bytes"].as_u64().is_some_and(|bytes| bytes > 16 << 20));
+    assert_eq!(report["transfer"]["files"], report["transfer"]["verified"]);
+    assert!(report["transfer"]["bytes"].as_u64().is_some_and(|bytes| bytes > 16 << 20));
     assert_eq!(report["throughput"].as_array().map(Vec::len), Some(2), "{report}");
     let lossy = report["lossy"].as_array().expect("three paths");
     assert!(lossy.len() == 3 && lossy.iter().all(|path| path["complete"] == true), "{report}");

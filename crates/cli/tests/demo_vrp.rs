@@ -28,6 +28,7 @@ fn pictures_cross_the_relay_and_are_drawn_with_their_holes() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(begin.elapsed() < Duration::from_secs(60), "a minute is promised, even on a busy machine");
 
+    assert_eq!(common::json::check("demo vrp", &text(&output.stdout)), ["done"]);
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
     assert!(report["without_tcp"].as_str().is_some_and(|reason| reason.contains("--relay")), "{report}");
     let transports = report["transports"].as_array().expect("a list");

@@ -46,6 +46,43 @@ fn a_sender_says_that_the_listener_is_gone_however_it_ended() {
 }
 
 #[test]
+fn a_listener_that_nobody_reads_ends_as_after_sigpipe_and_its_sender_is_told() {
+    let large = large();
+    for protocol in PROTOCOLS {
+        for json in [&[][..], &["--json"]] {
+            let mut listening = Listening::start(&[&[protocol, "listen", "127.0.0.1:0"], json].concat());
+            let sender = send(protocol, &listening.address, &large);
+            let address = listening.address.clone();
+            listening.wait_until_busy();
+            listening.close_output();
+            assert_eq!(listening.end(), (Some(141), String::new()), "{protocol} {json:?}");
+            let output = sender.wait_with_output().unwrap();
+            let error = text(&output.stderr);
+            assert!(output.status.code() == Some(3) && error.contains(&address), "{protocol} {json:?}: {error}");
+        }
+        // Also if nobody has come.
+        let mut listening = Listening::start(&[protocol, "listen", "127.0.0.1:0", "--count", "3"]);
+        listening.close_output();
+        assert_eq!(listening.end(), (Some(141), String::new()), "{protocol}");
+    }
+}
+
+#[test]
+fn a_netcat_whose_output_nobody_reads_ends_so_too() {
+    let mut listening = Listening::start(&["listen", "127.0.0.1:0", "--no-input"]);
+    let mut endless = Command::new("cat").arg("/dev/zero").stdout(Stdio::piped()).spawn().unwrap();
+    let mut connect = pinnace(&["connect", &listening.address]);
+    let connect = connect.stdin(endless.stdout.take().unwrap()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let connect = connect.spawn().unwrap();
+    listening.close_output();
+    assert_eq!(listening.end(), (Some(141), String::new()));
+    let output = connect.wait_with_output().unwrap();
+    let _ = endless.kill();
+    endless.wait().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+}
+
+#[test]
 fn a_listener_misses_a_killed_sender_in_about_the_time_it_was_given() {
     let large = large();
     for protocol in PROTOCOLS {

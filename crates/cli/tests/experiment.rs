@@ -31,7 +31,8 @@ fn objects(output: &Output) -> Vec<Value> {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let objects: Vec<Value> =
         text(&output.stdout).lines().map(|line| serde_json::from_str(line).expect(line)).collect();
-    assert_eq!(objects.last().expect("a summary")["summary"], true, "{objects:?}");
+    let events = common::json::check("experiment", &text(&output.stdout));
+    assert_eq!(events.last().map(String::as_str), Some("summary"), "{objects:?}");
     objects
 }
 

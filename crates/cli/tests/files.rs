@@ -88,7 +88,7 @@ fn senders_come_one_after_the_other_and_links_are_left_out() {
     assert_eq!(code, Some(130));
     let lines: Vec<serde_json::Value> = out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let events: Vec<&str> = lines.iter().map(|line| line["event"].as_str().unwrap()).collect();
-    assert_eq!(events, ["listening", "file", "done", "file", "done"]);
+    assert_eq!(events, ["listening", "file", "done", "file", "done", "error"]);
     assert_eq!((&lines[1]["path"], &lines[1]["bytes"]), (&"a/b".into(), &3.into()));
     assert!(!to.path().join("a/link").exists());
 }
@@ -427,7 +427,7 @@ fn who_waits_for_another_sender_of_the_same_file_is_named_once() {
             assert_eq!(waits.len(), 1, "{out}");
             let said = ["sender", "path", "held_by"].map(|key| &waits[0][key]);
             assert_eq!(said, [&serde_json::json!(2), &serde_json::json!("large"), &serde_json::json!(1)], "{out}");
-            let addresses = ["address", "held_by_address"].map(|key| waits[0][key].as_str().unwrap().to_owned());
+            let addresses = ["peer", "held_by_peer"].map(|key| waits[0][key].as_str().unwrap().to_owned());
             assert!(addresses.iter().all(|address| address.starts_with("127.0.0.1:")), "{out}");
             assert_ne!(addresses[0], addresses[1]);
         } else {

@@ -141,7 +141,7 @@ fn ping_reaches_a_peer_that_listens_and_says_what_is_missing_where_none_does() {
     let mut words = String::new();
     BufReader::new(peer.stdout.take().unwrap()).read_line(&mut words).unwrap();
     let words: Value = serde_json::from_str(&words).expect("one object");
-    let address = words["listening"].as_str().expect("an address").to_owned();
+    let address = words["address"].as_str().expect("an address").to_owned();
     let ping = || pinnace(&["ping", "--json", "--to", &address, "--sizes", "16", "--count", "20", "--half"]);
     let output = ping();
     peer.kill().unwrap();
@@ -150,6 +150,18 @@ fn ping_reaches_a_peer_that_listens_and_says_what_is_missing_where_none_does() {
     let output = ping();
     assert_eq!(output.status.code(), Some(3), "{}", said(&output));
     assert!(said(&output).contains("pinnace ping --listen"), "{}", said(&output));
+}
+
+#[test]
+fn ping_measures_vrp_and_says_what_to_use_where_nothing_comes_back() {
+    let output =
+        pinnace(&["ping", "--protocol", "vrp", "--sizes", "1,100KiB", "--count", "20", "--rounds", "2", "--json"]);
+    for size in [1, 102_400] {
+        assert_eq!(line(&objects(&output), "vrp", "tcp", size)["count"], 20);
+    }
+    let output = pinnace(&["ping", "--protocol", "udp", "--sizes", "16", "--count", "20", "--rounds", "1"]);
+    let said = said(&output);
+    assert!(output.status.code() == Some(1) && said.contains("`pinnace perf`") && said.contains("zcrp, vrp"), "{said}");
 }
 
 /// Two hosts with a link between them, whose ends have other numbers here than there, and addresses of that link alone.

@@ -63,9 +63,9 @@ fn frames_arrive_as_they_were_and_each_has_a_line() {
             assert!(line["age_ms"].as_f64().is_some_and(|age| age > 0.0) && line["holes"] == Value::Array(vec![]));
         }
         let received = lines(&out).pop().expect("a summary");
-        assert_eq!((&received["event"], &received["frames"]), (&"received".into(), &6.into()));
+        assert_eq!((&received["event"], &received["frames"]), (&"done".into(), &6.into()));
         assert_eq!((&received["frames_offered"], &received["frames_in_time"]), (&6.into(), &6.into()));
-        assert_eq!((&received["deadline_ms"], &received["ending"]["sent"]), (&30_000.0.into(), &6.into()));
+        assert_eq!((&received["deadline_ms"], &received["ending"]["frames_sent"]), (&30_000.0.into(), &6.into()));
         let sent = lines(&text(&sender.stdout)).pop().expect("a summary");
         assert_eq!((&sent["frames_acknowledged"], &sent["frames_left_out"]), (&6.into(), &0.into()));
     }
@@ -136,8 +136,8 @@ fn a_sender_that_was_killed_is_missed_and_what_came_is_reported() {
     let (code, out, err) = receiver.finish();
     assert_eq!(code, Some(3), "{err}");
     assert!(err.contains("the sender was killed"), "{err}");
-    let frames = lines(&out).pop().expect("a summary")["frames"].as_u64();
-    assert_eq!(frames, Some(log(folder.path()).len() as u64));
+    let summary = lines(&out).into_iter().find(|line| line["event"] == "done").expect("a summary");
+    assert_eq!(summary["frames"].as_u64(), Some(log(folder.path()).len() as u64));
 }
 
 /// In the same words as with VRP.
@@ -181,12 +181,35 @@ fn an_interrupt_ends_both_sides_with_their_tables() {
     let kill = std::process::Command::new("kill").args(["-INT", &sender.id().to_string()]).status().unwrap();
     assert!(kill.success());
     let output = sender.wait_with_output().unwrap();
-    let interrupted = "{\"error\":\"interrupted\",\"exit\":130}\n";
-    assert_eq!((output.status.code(), &*text(&output.stderr)), (Some(130), interrupted));
-    assert_eq!(lines(&text(&output.stdout)).pop().expect("a summary")["event"], "sent");
+    assert_eq!((output.status.code(), &*text(&output.stderr)), (Some(130), "pinnace: interrupted\n"));
+    let said = lines(&text(&output.stdout));
+    assert_eq!((&said[0]["event"], &said[1]["event"], said.len()), (&"done".into(), &"error".into(), 2));
     let (code, out, _) = receiver.finish();
     assert_eq!(code, Some(0), "the sender has said that this was the end");
-    assert_eq!(lines(&out).pop().expect("a summary")["event"], "received");
+    assert_eq!(lines(&out).pop().expect("a summary")["event"], "done");
+}
+
+#[test]
+fn a_sink_that_is_interrupted_tells_its_source_at_once() {
+    for (over, fps) in [("vrp", "100"), ("vrp", "2"), ("tcp", "100")] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut receiver = receiver(folder.path(), &["--over", over]);
+        let args = ["stream", "send", "--to", &receiver.address, "--size", "10kB", "--fps", fps, "--over", over];
+        let mut sender = pinnace(&args);
+        if over == "vrp" {
+            sender.args(["--timeout", "50s"]);
+        }
+        let mut sender = sender.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let log_file = folder.path().join("log.jsonl");
+        common::wait_until("a frame arrives", || std::fs::metadata(&log_file).is_ok_and(|log| log.len() > 0));
+        let begun = std::time::Instant::now();
+        receiver.signal("-INT");
+        assert_eq!(receiver.finish().0, Some(130));
+        assert_eq!(wait(&mut sender), Some(3), "{over} {fps}");
+        assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{over} {fps}: {:?}", begun.elapsed());
+        let error = text(&sender.wait_with_output().unwrap().stderr);
+        assert!(error.lines().count() == 1 && error.contains("ended"), "{over} {fps}: {error}");
+    }
 }
 
 #[test]

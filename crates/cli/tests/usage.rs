@@ -180,12 +180,28 @@ fn errors_are_objects_for_programs() {
         (&["--json", "qmp", "send", "--size", "5", "--to", "127.0.0.1:1"], 3, "nobody listens"),
         (&["vrp", "send", "--size", "1 parsec", "--to", "127.0.0.1:1", "--json"], 2, "parsec"),
         (&["--json", "sail"], 2, "sail"),
+        (&["--json", "experiment", "e-v9"], 2, "[possible values: e-v1"),
     ] {
         let output = run(args);
+        let said = text(&output.stdout);
+        let object: serde_json::Value = serde_json::from_str(&said).unwrap_or_else(|_| panic!("{args:?}: {said}"));
+        assert_eq!((output.status.code(), &object["exit"]), (Some(exit), &exit.into()), "{args:?}: {said}");
+        assert_eq!(object["event"], "error", "{said}");
+        assert!(object["error"].as_str().is_some_and(|text| text.contains(part)), "{args:?}: {said}");
+        // Whoever looks at standard error alone reads it there.
         let error = text(&output.stderr);
-        let object: serde_json::Value = serde_json::from_str(&error).unwrap_or_else(|_| panic!("{args:?}: {error}"));
-        assert_eq!((output.status.code(), &object["exit"]), (Some(exit), &exit.into()), "{args:?}: {error}");
-        assert!(object["error"].as_str().is_some_and(|text| text.contains(part)), "{args:?}: {error}");
+        assert!(error.lines().count() == 1 && error.contains(part), "{args:?}: {error}");
+    }
+    let nothing = text(&run(&["--json"]).stdout);
+    assert!(nothing.contains("requires a subcommand") && !nothing.contains("perf-worker"), "{nothing}");
+    // Where standard output is for something else, both are one.
+    for args in
+        [&["--json", "listen"][..], &["--json", "connect", "127.0.0.1:1", "--timeout", "never"], &["--json", "run"]]
+    {
+        let output = run(args);
+        let object: serde_json::Value = serde_json::from_slice(&output.stderr).unwrap();
+        assert_eq!((&object["event"], &object["exit"]), (&"error".into(), &2.into()), "{args:?}");
+        assert!(output.stdout.is_empty(), "{args:?}");
     }
 }
 

@@ -121,23 +121,23 @@ fn holes_are_exact_at_both_ends_and_within_the_contract() {
         assert_eq!((&received["event"], &received["message"]), (&"message".into(), &number.into()));
         assert_eq!(received["sha256"], sha256(&content(number as u64, size, &holes)), "the holes, and no others");
         assert_eq!(sent["sha256"], sha256(&content(number as u64, size, &[])));
-        for field in ["message", "bytes", "holes", "lost_packets", "packets", "longest_run"] {
+        for field in ["message", "bytes", "holes", "packets_lost", "packets", "longest_run_packets"] {
             assert_eq!(received[field], sent[field], "{field}");
         }
         let runs: Vec<usize> = holes.iter().map(|hole| hole.len() / packet).collect();
-        assert_eq!(received["lost_packets"], runs.iter().sum::<usize>());
-        assert_eq!(received["longest_run"], runs.iter().max().copied().unwrap_or(0));
+        assert_eq!(received["packets_lost"], runs.iter().sum::<usize>());
+        assert_eq!(received["longest_run_packets"], runs.iter().max().copied().unwrap_or(0));
         assert!(holes.iter().all(|hole| hole.start % packet == 0 && hole.end % packet == 0), "{holes:?}");
         assert!(runs.iter().all(|&run| run <= 4), "{holes:?}");
         assert!(runs.iter().sum::<usize>() <= 25, "{holes:?}");
         assert!(holes.iter().all(|hole| hole.start >= 1000 && (hole.end <= 50_000 || hole.start >= 52_000)));
-        assert!(received["source"].as_str().unwrap().starts_with("127.0.0.1:") && received["number"].is_u64());
+        assert!(received["peer"].as_str().unwrap().starts_with("127.0.0.1:") && received["frame"].is_u64());
         lost += runs.iter().sum::<usize>();
     }
     assert!(lost > 0, "the relay has dropped a seventh");
     let done = &sent[4];
-    assert_eq!((&done["event"], &done["frames"], &done["late"]), (&"done".into(), &4.into(), &0.into()));
-    assert_eq!((&done["lost_packets"], &done["packets"]), (&lost.into(), &400.into()));
+    assert_eq!((&done["event"], &done["messages"], &done["messages_late"]), (&"done".into(), &4.into(), &0.into()));
+    assert_eq!((&done["packets_lost"], &done["packets"]), (&lost.into(), &400.into()));
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn a_file_is_hashed_as_sha256sum_does() {
     assert_eq!((&lines[0]["event"], &lines[0]["address"]), (&"listening".into(), &(*address).into()));
     assert_eq!((&lines[1]["message"], &lines[1]["bytes"]), (&0.into(), &3.into()));
     assert_eq!(lines[1]["sha256"], "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-    assert_eq!((&lines[1]["holes"], &lines[1]["lost_packets"]), (&Value::Array(vec![]), &0.into()));
+    assert_eq!((&lines[1]["holes"], &lines[1]["packets_lost"]), (&Value::Array(vec![]), &0.into()));
 }
 
 #[test]

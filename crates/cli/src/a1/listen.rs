@@ -8,7 +8,7 @@ use crate::address::resolve;
 use crate::bare::{self, Crew, Local, Sum, announce, one_line};
 use crate::exit::Error;
 use crate::interrupt;
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::transport;
 use pinnace::a1::{Connection, Socket, Status};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -71,6 +71,7 @@ const LINGER_TRIPS: u32 = 12;
 
 pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     interrupt::install();
+    output::only_prints();
     let qos = args.qos.receiver(args.size)?;
     let address = args.local.address();
     let failed = |error| args.transport.error(address, "a1 listen", error);
@@ -135,7 +136,7 @@ fn read(connection: &Connection, is_over: &AtomicBool, tell: &Sender<Told>) -> R
         Ok(Ended::Lossy { at_end }) => {
             if at_end {
                 // Nothing stands behind it that could say so.
-                let _ = tell.send(Told::Aside(Said::Lost(Lost { event: "lost", source: peer.to_string() })));
+                let _ = tell.send(Told::Aside(Said::Lost(Lost { event: "lost", peer: peer.to_string() })));
             }
             // All that was lost was told. But who counts would wait for a message of which nothing came.
             Err(format!("{peer} has closed the connection, and something was lost, perhaps whole messages"))
@@ -198,8 +199,8 @@ fn read_on(
                 has_lost |= lost || !whole;
                 // What is there of a message of which nothing came is nothing.
                 if whole || bytes > 0 {
-                    let source = Some(connection.peer_addr().to_string());
-                    let line = Line { event: "message", message: 0, bytes, sha256, whole, lost, stale: None, source };
+                    let peer = Some(connection.peer_addr().to_string());
+                    let line = Line { event: "message", message: 0, bytes, sha256, whole, lost, stale: None, peer };
                     parts.take(line, received.status, tell);
                 }
                 connection.recycler().recycle(received.data);
@@ -232,7 +233,7 @@ mod tests {
         for status in [start, lost, lost | end, start | end, start, lost | start, lost, lost | end, lost | start] {
             let sha256 = String::new();
             let (whole, lost) = (false, false);
-            let line = Line { event: "message", message: 0, bytes: 1, sha256, whole, lost, stale: None, source: None };
+            let line = Line { event: "message", message: 0, bytes: 1, sha256, whole, lost, stale: None, peer: None };
             parts.take(line, status, &tell);
         }
         parts.end(&tell);

@@ -81,14 +81,14 @@ struct Line {
     #[serde(skip_serializing_if = "Option::is_none")]
     stale: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    source: Option<String>,
+    peer: Option<String>,
 }
 
 /// Something was lost, and nothing came behind it.
 #[derive(Debug, Serialize)]
 struct Lost {
     event: &'static str,
-    source: String,
+    peer: String,
 }
 
 impl Line {

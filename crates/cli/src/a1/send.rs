@@ -47,10 +47,11 @@ struct Done {
     /// What left, also of messages that were too old before all of them had.
     bytes: u64,
     seconds: f64,
+    /// Repetitions included.
     blocks_sent: u64,
-    blocks_repeated: u64,
+    blocks_resent: u64,
     /// Messages that were too old before all of them had left.
-    stale: u64,
+    messages_stale: u64,
     /// Whether the peer has acknowledged all of it.
     acknowledged: bool,
 }
@@ -116,9 +117,9 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         // Without repetitions every block left once.
         bytes: if qos.has_retransmission { sender.bytes } else { counters.bytes_sent },
         seconds: begun.elapsed().as_secs_f64(),
-        blocks_sent: counters.blocks_sent - counters.blocks_repeated,
-        blocks_repeated: counters.blocks_repeated,
-        stale: sender.stale,
+        blocks_sent: counters.blocks_sent,
+        blocks_resent: counters.blocks_repeated,
+        messages_stale: sender.stale,
         acknowledged: qos.has_retransmission,
     };
     done.print(output);
@@ -155,12 +156,12 @@ fn connect(args: &Args, name: &str, to: SocketAddr, qos: Qos) -> Result<(Socket,
 impl Done {
     fn print(&self, output: &Output) {
         let how = if self.acknowledged { "delivered" } else { "sent (what was lost was not repeated)" };
-        let stale = match self.stale {
+        let stale = match self.messages_stale {
             0 => String::new(),
             stale => format!(", {stale} left out as too old"),
         };
         let how = format_args!("{how}{stale}");
-        let blocks = (self.blocks_repeated, self.blocks_sent, "blocks");
+        let blocks = (self.blocks_resent, self.blocks_sent, "blocks");
         output.last(summary(self.messages, how, (self.bytes, self.seconds), blocks), self);
     }
 }
@@ -256,7 +257,7 @@ impl Sender<'_> {
         sum.add(content);
         let (bytes, sha256) = sum.finish();
         let (whole, stale) = (!is_stale, Some(is_stale));
-        let line = Line { event: "message", message, bytes, sha256, whole, lost: false, stale, source: None };
+        let line = Line { event: "message", message, bytes, sha256, whole, lost: false, stale, peer: None };
         self.bar.suspend(|| line.print(self.output));
     }
 

@@ -50,7 +50,8 @@ impl What {
 /// Where a listener listens.
 #[derive(Debug, Args)]
 pub(crate) struct Local {
-    /// The address to listen on; port 0 picks one, and it is printed on standard error
+    /// The address to listen on; port 0 picks one, and it is printed on standard error (with
+    /// --json on standard output)
     #[arg(value_name = "HOST:PORT", value_parser = transport::address, required_unless_present = "bind")]
     address: Option<String>,
     /// The same, by name

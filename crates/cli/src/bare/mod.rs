@@ -110,10 +110,23 @@ struct Listening<'a> {
 
 /// Says where one listens, now that others can reach it.
 pub(crate) fn announce(output: &Output, address: &str) {
-    output.warn(format_args!("listening on {address}"));
-    if output.json {
-        output.result("", &Listening { event: "listening", address });
-    }
+    announce_as(output, format_args!("listening on {address}"), address);
+}
+
+/// The same in other words.
+pub(crate) fn announce_as(output: &Output, text: impl Display, address: &str) {
+    output.event(text, &Listening { event: "listening", address });
+}
+
+/// A connection has ended before its time.
+#[derive(Serialize)]
+struct Broke {
+    event: &'static str,
+    error: String,
+}
+
+fn tell_broken(output: &Output, error: String) {
+    output.event(error.clone(), &Broke { event: "broke", error });
 }
 
 /// What the threads of a listener have to say.
@@ -152,7 +165,7 @@ pub(crate) fn print<L>(
 ) -> Result<(), Error> {
     let mut complaints = Complaints::default();
     let result = print_until(count, output, told, &mut complaints, print);
-    complaints.end(|line| output.warn(line));
+    complaints.end(|line| tell_broken(output, line));
     result
 }
 
@@ -176,11 +189,11 @@ fn print_until<L>(
                 return Err(Error::peer_gone(format!("{why}, after {}", count_of(messages, "message"))));
             }
             Ok(Told::Broken(why) | Told::Unproved(why)) => {
-                complaints.broken(Instant::now(), why, |line| output.warn(line));
+                complaints.broken(Instant::now(), why, |line| tell_broken(output, line));
             }
             Ok(Told::Note(why)) => output.warn(why),
             Ok(Told::Failed(error)) => return Err(error),
-            Err(RecvTimeoutError::Timeout) => complaints.look(Instant::now(), |line| output.warn(line)),
+            Err(RecvTimeoutError::Timeout) => complaints.look(Instant::now(), |line| tell_broken(output, line)),
             Err(RecvTimeoutError::Disconnected) => {
                 // Ctrl-C ends the threads too, and they may be faster.
                 interrupt::check()?;

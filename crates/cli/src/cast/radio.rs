@@ -9,11 +9,13 @@ use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
 use crate::thread;
+use crate::tune;
 use crate::units::count_of;
 use indicatif::ProgressBar;
 use pinnace::a1::{Full, Refused};
 use pinnace_core::Random;
 use serde::Serialize;
+use serde_json::json;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -42,7 +44,7 @@ struct Done {
     bytes: u64,
     blocks: u64,
     /// Blocks for which nobody was there.
-    unheard: u64,
+    blocks_unheard: u64,
     sinks: Vec<Ended>,
 }
 
@@ -108,8 +110,8 @@ impl<'a> Radio<'a> {
     pub(super) fn play(mut self, medium: Medium) -> Result<(), Error> {
         self.changes = change::sorted(&self.args.change)?;
         self.gather()?;
-        let text = format!("{}: {}", self.args.file.display(), about(&self.description));
-        self.say(&format_args!("casting {text}"));
+        let about = about(&self.description);
+        self.say(format_args!("casting {}: {about}", self.args.file.display()), &tune::stream(&about));
         self.begun = Instant::now();
         let pieces = read_ahead(medium)?;
         let sent = self.send_all(&pieces);
@@ -130,8 +132,8 @@ impl<'a> Radio<'a> {
     }
 
     fn done(&self, sinks: &[Ended]) -> Result<(), Error> {
-        let missing: Vec<&str> = sinks.iter().filter(|sink| !sink.delivered).map(|sink| sink.to.as_str()).collect();
-        let repeated: u64 = sinks.iter().map(|sink| sink.blocks_repeated).sum();
+        let missing: Vec<&str> = sinks.iter().filter(|sink| !sink.delivered).map(|sink| sink.peer.as_str()).collect();
+        let repeated: u64 = sinks.iter().map(|sink| sink.blocks_resent).sum();
         let skipped: u64 = sinks.iter().map(|sink| sink.messages_skipped).sum();
         let seconds = self.begun.elapsed().as_secs_f64();
         let (blocks, bytes) = self.next;
@@ -149,7 +151,7 @@ impl<'a> Radio<'a> {
                 missing.join(", ")
             ))
         });
-        let done = Done { event: "done", seconds, bytes, blocks, unheard: self.unheard, sinks: sinks.to_vec() };
+        let done = Done { event: "done", seconds, bytes, blocks, blocks_unheard: self.unheard, sinks: sinks.to_vec() };
         if !self.is_quiet {
             self.output.result(text, &done);
         }
@@ -168,7 +170,7 @@ impl<'a> Radio<'a> {
             let why = is_over.then(|| self.targets.why());
             for news in news {
                 // What ends it is told once.
-                if why.as_ref().is_none_or(|why| self.output.json || news.why.as_ref() != Some(&why.message)) {
+                if why.as_ref().is_none_or(|why| self.output.json || news.error.as_ref() != Some(&why.message)) {
                     self.tell(&news);
                 }
             }
@@ -181,17 +183,14 @@ impl<'a> Radio<'a> {
         }
     }
 
-    fn say(&self, text: &dyn std::fmt::Display) {
+    fn say(&self, text: impl std::fmt::Display, object: &impl Serialize) {
         if !self.is_quiet {
-            self.bar.suspend(|| self.output.warn(text));
+            self.bar.suspend(|| self.output.event(text, object));
         }
     }
 
     fn tell(&self, news: &News) {
-        self.say(news);
-        if self.output.json && !self.is_quiet {
-            self.bar.suspend(|| self.output.result("", news));
-        }
+        self.say(news, news);
     }
 
     fn send_all(&mut self, pieces: &Receiver<io::Result<Piece>>) -> Result<(), Error> {
@@ -276,7 +275,8 @@ impl<'a> Radio<'a> {
             self.cut.qos = change.apply(self.cut.qos);
             self.targets.set_qos(self.cut.qos)?;
             let rate = crate::a1::rate_text((self.cut.qos.send_average, self.cut.qos.send_burst));
-            self.say(&format_args!("another quality of service: {rate}, priority {}", self.cut.qos.priority));
+            let object = json!({ "event": "qos", "qos": tune::object(&self.cut.qos) });
+            self.say(format_args!("another quality of service: {rate}, priority {}", self.cut.qos.priority), &object);
         }
         Ok(())
     }

@@ -62,7 +62,7 @@ impl Target {
             return None;
         }
         self.told = Some(why.clone());
-        Some(News { event: "sink", to: self.name.clone(), state: "absent", why: Some(why) })
+        Some(News { event: "sink", peer: self.name.clone(), state: "absent", error: Some(why) })
     }
 }
 
@@ -70,16 +70,16 @@ impl Target {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct News {
     pub(super) event: &'static str,
-    pub(super) to: String,
+    pub(super) peer: String,
     pub(super) state: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) why: Option<String>,
+    pub(super) error: Option<String>,
 }
 
 impl std::fmt::Display for News {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match &self.why {
-            None => write!(f, "{} tunes in", self.to),
+        match &self.error {
+            None => write!(f, "{} tunes in", self.peer),
             Some(why) => f.write_str(why),
         }
     }
@@ -88,10 +88,10 @@ impl std::fmt::Display for News {
 /// How one has ended.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Ended {
-    pub(super) to: String,
+    pub(super) peer: String,
     /// It was there when the stream was over, and has all that was meant for it.
     pub(super) delivered: bool,
-    pub(super) blocks_repeated: u64,
+    pub(super) blocks_resent: u64,
     pub(super) messages_skipped: u64,
 }
 
@@ -187,7 +187,7 @@ impl Targets {
                     target.state = State::Here(Box::new(sink));
                     (target.told, target.was_here, target.is_silent) = (None, true, false);
                     target.is_closed = false;
-                    news.push(News { event: "sink", to: name, state: "here", why: None });
+                    news.push(News { event: "sink", peer: name, state: "here", error: None });
                 }
                 Tried::Closed => {
                     if matches!(target.state, State::Tried) {
@@ -225,7 +225,7 @@ impl Targets {
                 Ok(()) => format!("{} is gone: it has closed the connection", target.name),
             };
             (target.told, target.exit) = (Some(why.clone()), Exit::PeerGone);
-            news.push(News { event: "sink", to: target.name.clone(), state: "gone", why: Some(why) });
+            news.push(News { event: "sink", peer: target.name.clone(), state: "gone", error: Some(why) });
         }
         self.retry();
         news
@@ -264,11 +264,11 @@ impl Targets {
         self.all
             .iter()
             .map(|target| {
-                let (delivered, (blocks_repeated, messages_skipped)) = match &target.state {
+                let (delivered, (blocks_resent, messages_skipped)) = match &target.state {
                     State::Here(sink) => (sink.result() == Some(Ok(())), counted(sink, target.before)),
                     _ => (false, target.before),
                 };
-                Ended { to: target.name.clone(), delivered, blocks_repeated, messages_skipped }
+                Ended { peer: target.name.clone(), delivered, blocks_resent, messages_skipped }
             })
             .collect()
     }

@@ -20,7 +20,7 @@ const EXAMPLES: &str = "\
 Examples:
   pinnace daemon                                       for programs of this user
   pinnace daemon --pool-size 1GiB --block-size 64KiB   for large messages
-  sudo pinnace daemon --socket /run/pinnace/daemon.sock --group messages --mode 0660
+  sudo pinnace daemon --socket /run/pinnace/daemon.sock --group messages
                                                        for a group of users
   pinnace qbuf stat                                    what is in use, and by whom
 
@@ -45,10 +45,10 @@ pub(crate) struct Args {
     /// Wire the pool: it is never paged out, where the limit allows
     #[arg(long)]
     wired: bool,
-    /// The permissions of the socket, in octal
-    #[arg(long, value_name = "MODE", value_parser = mode, default_value = "0600")]
-    mode: u32,
-    /// A group whose members may use it, by name or number; needs a mode that lets them, such as 0660
+    /// The permissions of the socket, in octal [default: 0600, and 0660 with --group]
+    #[arg(long, value_name = "MODE", value_parser = mode)]
+    mode: Option<u32>,
+    /// A group whose members may use it, by name or number
     #[arg(long, value_name = "NAME")]
     group: Option<String>,
     /// Messages on their way in one direction of a connection
@@ -111,13 +111,27 @@ fn group(name: &str) -> Result<u32, Error> {
 }
 
 impl Args {
+    /// A group that may not use the socket would have been named for nothing.
+    fn mode(&self) -> Result<u32, Error> {
+        match (self.mode, &self.group) {
+            (Some(mode), Some(group)) if mode & 0o060 != 0o060 => Err(Error::usage(format!(
+                "--mode {mode:04o} does not let the group {group} use the socket: write it as 0660, or leave it out"
+            ))),
+            (Some(mode), _) => Ok(mode),
+            (None, group) => Ok(if group.is_some() { 0o660 } else { 0o600 }),
+        }
+    }
+
     fn options(&self) -> Result<DaemonOptions, Error> {
         if !self.block_size.is_power_of_two() || self.block_size < 4096 {
             return Err(Error::usage("--block-size is a power of two, 4KiB at least"));
         }
         let zone = self.block_size.saturating_mul(32);
         let zones = self.pool_size.div_ceil(zone);
-        if self.pool_size == 0 || zones > 65_536 {
+        if self.pool_size == 0 {
+            return Err(Error::usage("--pool-size: a pool has memory for one message at least; write it as 64MiB"));
+        }
+        if zones > 65_536 {
             let why =
                 format!("--pool-size is at most 65536 times 32 blocks, here {} bytes", zone.saturating_mul(65_536));
             return Err(Error::usage(why));
@@ -139,7 +153,7 @@ impl Args {
                 wired: self.wired,
                 ..PoolOptions::default()
             },
-            mode: self.mode,
+            mode: self.mode()?,
             group: self.group.as_deref().map(group).transpose()?,
             channel_slots: self.slots,
             limits,
@@ -169,21 +183,19 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         block_bytes,
     };
     let size = |bytes| bytesize::ByteSize::b(bytes).display().iec();
-    output.warn(format_args!(
+    let text = format!(
         "serving a pool of {} in {blocks} blocks of {} at {}",
         size(serving.pool_bytes),
         size(block_bytes),
         serving.socket.display()
-    ));
+    );
+    output.event(text, &serving);
     if serving.pool_bytes != args.pool_size {
         output.warn(format_args!(
             "--pool-size: a pool has a multiple of 32 blocks, so this one has {} and not {}",
             size(serving.pool_bytes),
             size(args.pool_size)
         ));
-    }
-    if output.json {
-        output.result("", &serving);
     }
     serve(&daemon, output)
 }

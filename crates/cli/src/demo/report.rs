@@ -115,8 +115,9 @@ fn object(findings: &Findings, svg: &Path, png: &Path) -> Value {
     let files = &findings.files;
     let rows = findings.throughput.as_deref().unwrap_or_default().iter();
     json!({
+        "event": "done",
         "quick": findings.quick,
-        "files": {
+        "transfer": {
             "files": files.files,
             "bytes": files.bytes,
             "seconds": files.seconds,
@@ -130,10 +131,10 @@ fn object(findings: &Findings, svg: &Path, png: &Path) -> Value {
             "loss": f64::from(path.percent) / 100.0,
             "complete": path.complete,
             "bytes": path.bytes,
-            "goodput_bit_s": path.goodput,
+            "bits_per_second": path.goodput,
             "share_of_rate": path.goodput / RATE,
-            "goodput_cubic_bit_s": path.cubic,
-            "units": path.units,
+            "cubic_bits_per_second": path.cubic,
+            "units_sent": path.units,
             "units_resent": path.resent,
             "in_place": path.in_place,
         })).collect::<Vec<_>>(),

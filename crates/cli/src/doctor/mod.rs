@@ -30,6 +30,7 @@ pub(crate) struct Args {}
 /// What was found about one thing.
 #[derive(Debug, Serialize)]
 struct Check {
+    event: &'static str,
     check: &'static str,
     found: String,
     verdict: Verdict,
@@ -70,7 +71,7 @@ impl Verdict {
 
 impl Check {
     fn new(check: &'static str, found: impl Into<String>, verdict: Verdict) -> Self {
-        Self { check, found: found.into(), verdict, command: None }
+        Self { event: "check", check, found: found.into(), verdict, command: None }
     }
 
     fn command(mut self, command: impl Into<String>) -> Self {

@@ -33,6 +33,7 @@ struct Packet {
 /// One row as JSON.
 #[derive(Serialize)]
 struct Line<'a> {
+    event: &'static str,
     experiment: &'a str,
     size: usize,
     catenation_ns: f64,
@@ -51,7 +52,7 @@ struct Line<'a> {
 #[derive(Serialize)]
 struct Summary<'a> {
     experiment: &'a str,
-    summary: bool,
+    event: &'static str,
     /// Slowest to fastest over all lengths.
     catenation_spread: f64,
     update_spread: f64,
@@ -86,7 +87,7 @@ pub(super) fn run(run: &Run<'_>) -> Result<(), Error> {
     let (catenation_spread, update_spread) = (spread(|packet| packet.catenation), spread(|packet| packet.update));
     let summary = Summary {
         experiment: run.name,
-        summary: true,
+        event: "summary",
         catenation_spread,
         update_spread,
         reached: catenation_spread <= SAME && update_spread <= SAME,
@@ -161,6 +162,7 @@ fn print(run: &Run<'_>, packet: &Packet) {
         if is_papers { "catenation 60, 12, 4; update 80, 14, 4" } else { "" },
     );
     let line = Line {
+        event: "row",
         experiment: run.name,
         size: *size,
         catenation_ns: catenation.median,

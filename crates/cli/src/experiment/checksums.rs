@@ -90,6 +90,7 @@ fn read_only(bytes: &[u8]) -> u64 {
 /// One row as JSON.
 #[derive(Serialize)]
 struct Line<'a> {
+    event: &'static str,
     experiment: &'a str,
     checksum: &'a str,
     size: usize,
@@ -111,7 +112,7 @@ struct Line<'a> {
 #[derive(Serialize)]
 struct Summary<'a> {
     experiment: &'a str,
-    summary: bool,
+    event: &'static str,
     /// The paper's fastest against its slowest, and against TCP's: least and most over the sizes.
     op4_to_std: (f64, f64),
     op4_to_tcp: (f64, f64),
@@ -192,6 +193,7 @@ fn print(run: &Run<'_>, block: &Block) {
     for (index, way) in WAYS.iter().enumerate() {
         let time = block.times[index];
         let line = Line {
+            event: "row",
             experiment: run.name,
             checksum: way.name,
             size: block.size,
@@ -224,7 +226,7 @@ fn summarize(run: &Run<'_>, blocks: &[Block]) {
     let ratio_read = span(decisive().map(|block| block.ratio(OURS, READ))).0;
     let summary = Summary {
         experiment: run.name,
-        summary: true,
+        event: "summary",
         op4_to_std: span(blocks.iter().map(|block| block.ratio(OP4, STD))),
         op4_to_tcp: span(blocks.iter().map(|block| block.ratio(OP4, TCP))),
         paper_op4_to_std: PAPER_OP4_TO_STD,

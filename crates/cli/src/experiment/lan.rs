@@ -19,6 +19,7 @@ const PAPER: f64 = 0.95;
 /// One row as JSON.
 #[derive(Serialize)]
 struct Line<'a> {
+    event: &'static str,
     experiment: &'a str,
     transport: &'a Transport,
     path: &'a str,
@@ -42,7 +43,7 @@ struct Line<'a> {
 #[derive(Serialize)]
 struct Summary<'a> {
     experiment: &'a str,
-    summary: bool,
+    event: &'static str,
     ratio_min: f64,
     ratio_max: f64,
     paper_ratio: f64,
@@ -92,7 +93,7 @@ pub(super) fn run(run: &Run<'_>) -> Result<(), Error> {
     let (ratio_min, ratio_max) = span(ratios.into_iter());
     let summary = Summary {
         experiment: run.name,
-        summary: true,
+        event: "summary",
         ratio_min,
         ratio_max,
         paper_ratio: PAPER,
@@ -125,6 +126,7 @@ fn print(run: &Run<'_>, (path, size, rows): &Pair) {
             row.resent().map_or_else(String::new, |share| format!("{:.2} %", share * 100.0)),
         );
         let line = Line {
+            event: "row",
             experiment: run.name,
             transport: &row.job.transport,
             path,

@@ -35,6 +35,7 @@ enum Length {
 /// One row as JSON.
 #[derive(Serialize)]
 struct Line<'a> {
+    event: &'static str,
     experiment: &'a str,
     transport: &'a Transport,
     path: String,
@@ -54,7 +55,7 @@ struct Line<'a> {
 #[derive(Serialize)]
 struct Summary<'a> {
     experiment: &'a str,
-    summary: bool,
+    event: &'static str,
     /// Best of XTP to best of TCP over all sizes, the paper's measure: of each path and length, the least.
     best_ratio_min: f64,
     best_ratio_max: f64,
@@ -184,6 +185,7 @@ fn print(run: &Run<'_>, cells: &[Cell]) {
         let (mbit_s_min, mbit_s_max) = span(cell.rounds.iter().map(|(_, mbit_s)| *mbit_s));
         let is_xtp = cell.transport == Transport::Xtp;
         let line = Line {
+            event: "row",
             experiment: run.name,
             transport: &cell.transport,
             path: cell.path.to_string(),
@@ -240,7 +242,7 @@ fn summarize(run: &Run<'_>, cells: &[Cell]) -> Result<(), Error> {
     let (best_ratio_min, best_ratio_max) = span(ratios.into_iter());
     let summary = Summary {
         experiment: run.name,
-        summary: true,
+        event: "summary",
         best_ratio_min,
         best_ratio_max,
         paper_ethernet: PAPER.0,

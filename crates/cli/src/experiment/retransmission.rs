@@ -163,6 +163,7 @@ fn simulate(way: &Way, loss: f64, bytes: usize, seed: u64) -> Result<Transfer, E
 /// One row as JSON.
 #[derive(Serialize)]
 struct Line<'a> {
+    event: &'static str,
     experiment: &'a str,
     name: &'a str,
     go_back_n: bool,
@@ -187,7 +188,7 @@ struct Line<'a> {
 #[derive(Serialize)]
 struct Summary<'a> {
     experiment: &'a str,
-    summary: bool,
+    event: &'static str,
     /// Selective retransmission against go-back-N where anything is lost, over all rows.
     ratio_min: f64,
     ratio_max: f64,
@@ -251,7 +252,7 @@ pub(super) fn run(run: &Run<'_>) -> Result<(), Error> {
     let (ratio_min, ratio_max) = span(ratios.into_iter());
     let summary = Summary {
         experiment: run.name,
-        summary: true,
+        event: "summary",
         ratio_min,
         ratio_max,
         paper: None,
@@ -277,6 +278,7 @@ fn print(run: &Run<'_>, loss: f64, bytes: usize, rows: &[Row]) {
     for (index, (way, row)) in WAYS.iter().zip(rows).enumerate() {
         let (mbit_s_min, mbit_s_max) = span(row.transfers.iter().map(|transfer| transfer.mbit_s));
         let line = Line {
+            event: "row",
             experiment: run.name,
             name: way.name,
             go_back_n: way.go_back_n,

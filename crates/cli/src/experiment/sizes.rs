@@ -31,6 +31,7 @@ const QUICK_WINDOWS: [u16; 3] = [16, 64, 256];
 /// One row as JSON.
 #[derive(Serialize)]
 struct Line<'a> {
+    event: &'static str,
     experiment: &'a str,
     transport: &'a Transport,
     path: &'a str,
@@ -59,7 +60,7 @@ struct Line<'a> {
 #[derive(Serialize)]
 struct Summary<'a> {
     experiment: &'a str,
-    summary: bool,
+    event: &'static str,
     wan: &'a str,
     wan_best_packet_bytes: u16,
     paper_wan_best_packet_bytes: u16,
@@ -174,6 +175,7 @@ fn print(run: &Run<'_>, part: &Part) {
             if row.job.fragment { "fragments" } else { "" },
         );
         let line = Line {
+            event: "row",
             experiment: run.name,
             transport: &row.job.transport,
             path: &part.path,
@@ -210,7 +212,7 @@ fn summarize(run: &Run<'_>, parts: &[Part]) -> Result<(), Error> {
     let resent = windows.values.iter().zip(&windows.rows).filter_map(|(&value, row)| Some((value, row.resent()?)));
     let summary = Summary {
         experiment: run.name,
-        summary: true,
+        event: "summary",
         wan: WAN,
         wan_best_packet_bytes: best,
         paper_wan_best_packet_bytes: 2048,

@@ -197,6 +197,7 @@ fn first_time(counters: &OutgoingCounters) -> u64 {
 /// One setting as JSON: sums over all seeds.
 #[derive(Serialize)]
 struct Line<'a> {
+    event: &'static str,
     experiment: &'a str,
     name: &'a str,
     network: &'a str,
@@ -229,6 +230,7 @@ struct Line<'a> {
 /// The evolution of the first seed of the first setting as JSON.
 #[derive(Serialize)]
 struct Curves<'a> {
+    event: &'static str,
     experiment: &'a str,
     name: &'a str,
     samples: &'a [Sample],
@@ -238,7 +240,7 @@ struct Curves<'a> {
 #[derive(Serialize)]
 struct Summary<'a> {
     experiment: &'a str,
-    summary: bool,
+    event: &'static str,
     /// Of the expirations, those that were not losses: over all networks that lose no acknowledgement.
     share_of_expirations: f64,
     /// Of all packets, those that were repeated though they had not been lost: over the same networks.
@@ -282,7 +284,7 @@ pub(super) fn run(run: &Run<'_>) -> Result<(), Error> {
     }
     let shown = shown.ok_or_else(|| Error::failed("nothing was simulated"))?;
     if run.output.json {
-        let curves = Curves { experiment: run.name, name: SETTINGS[0].name, samples: &shown.samples };
+        let curves = Curves { event: "samples", experiment: run.name, name: SETTINGS[0].name, samples: &shown.samples };
         run.output.result("", &curves);
     }
     // A lost acknowledgement looks like a lost packet to any sender.
@@ -291,7 +293,7 @@ pub(super) fn run(run: &Run<'_>) -> Result<(), Error> {
     let share_of_packets = share(sum(|line| line.not_lost), sum(|line| line.packets));
     let summary = Summary {
         experiment: run.name,
-        summary: true,
+        event: "summary",
         share_of_expirations,
         share_of_packets,
         paper_share: PAPER,
@@ -317,6 +319,7 @@ fn line<'a>(run: &Run<'a>, setting: &'a Setting, runs: &[Evolution]) -> Line<'a>
     let (packets, expired, not_lost) = (sum(first_time), verdict(|of| of.expired), verdict(|of| of.not_lost));
     let range = |of: fn(&Sample) -> f64| span(runs.iter().take(1).flat_map(|run| run.samples.iter().map(of)));
     Line {
+        event: "row",
         experiment: run.name,
         name: setting.name,
         network: setting.network,

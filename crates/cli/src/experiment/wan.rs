@@ -82,6 +82,7 @@ impl Path {
 /// One row as JSON.
 #[derive(Serialize)]
 struct Line<'a> {
+    event: &'static str,
     experiment: &'a str,
     transport: &'a Transport,
     path: &'a str,
@@ -96,7 +97,7 @@ struct Line<'a> {
     vrp_ratio: Option<f64>,
     /// Packets lost for good, with permission, of all packets of the frames delivered.
     loss: Option<f64>,
-    longest_run: Option<u32>,
+    longest_run_packets: Option<u32>,
     #[serde(flatten)]
     repeats: Option<Repeats>,
     rounds: usize,
@@ -109,6 +110,7 @@ struct Line<'a> {
 /// What the emulator did on one path, for all transports together, as JSON.
 #[derive(Serialize)]
 struct LinkLine<'a> {
+    event: &'static str,
     experiment: &'a str,
     path: &'a str,
     link: &'a Report,
@@ -118,7 +120,7 @@ struct LinkLine<'a> {
 #[derive(Serialize)]
 struct Summary<'a> {
     experiment: &'a str,
-    summary: bool,
+    event: &'static str,
     paths: usize,
     /// Of VRP's throughput to that of TCP cubic, over the paths.
     ratio_min: f64,
@@ -222,6 +224,7 @@ fn print(run: &Run<'_>, path: &Path, name: &str, rows: &[Row], report: Option<&R
             percent(row.resent()),
         );
         let line = Line {
+            event: "row",
             experiment: run.name,
             transport: &row.job.transport,
             path: name,
@@ -233,7 +236,7 @@ fn print(run: &Run<'_>, path: &Path, name: &str, rows: &[Row], report: Option<&R
             link_share: mbit_s / link,
             vrp_ratio,
             loss: row.loss(),
-            longest_run: row.longest_run(),
+            longest_run_packets: row.longest_run(),
             repeats: row.repeats(),
             rounds: row.measured.len(),
             rounds_mbit_s: row.measured.iter().map(|one| one.mbit_s).collect(),
@@ -245,7 +248,7 @@ fn print(run: &Run<'_>, path: &Path, name: &str, rows: &[Row], report: Option<&R
     }
     if let Some(link) = report {
         if run.output.json {
-            run.output.result("", &LinkLine { experiment: run.name, path: name, link });
+            run.output.result("", &LinkLine { event: "link", experiment: run.name, path: name, link });
         }
         for line in link.lines() {
             run.output.note(line);
@@ -265,7 +268,7 @@ fn summary<'a>(run: &Run<'a>, question: &Question, results: &[(&Path, Vec<Row>)]
     let bbr = range(2);
     Ok(Summary {
         experiment: run.name,
-        summary: true,
+        event: "summary",
         paths: results.len(),
         ratio_min,
         ratio_max,

@@ -126,5 +126,5 @@ fn resolve(to: &str) -> Result<SocketAddr, Error> {
     } else {
         (bare, 0).to_socket_addrs().ok().and_then(|mut all| all.next())
     };
-    found.ok_or_else(|| Error::usage(format!("`{to}` is no host: there is no address of that name")))
+    found.ok_or_else(|| Error::failed(format!("cannot resolve {to}: there is no address of that name")))
 }

@@ -7,9 +7,10 @@ use std::fmt;
 /// All that was found out.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
+    event: &'static str,
     service: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    to: Option<String>,
+    peer: Option<String>,
     path: PathFacts,
     /// In the order of their cost, those that fit first.
     offers: Vec<Row>,
@@ -24,7 +25,7 @@ struct PathFacts {
     round_trip_us: f64,
     loss: f64,
     datagram_bytes: usize,
-    rate_bits_per_second: Option<u64>,
+    bits_per_second: Option<u64>,
     shared_memory: bool,
     ethernet: bool,
     multicast: bool,
@@ -100,14 +101,15 @@ impl Report {
         });
         let class = service.path_class().unwrap_or(path.class);
         Self {
+            event: "explained",
             service: service.to_string(),
-            to,
+            peer: to,
             path: PathFacts {
                 class: class.name(),
                 round_trip_us: path.round_trip.as_secs_f64() * 1e6,
                 loss: path.loss,
                 datagram_bytes: path.datagram,
-                rate_bits_per_second: path.rate,
+                bits_per_second: path.rate,
                 shared_memory: path.shared_memory,
                 ethernet: path.ethernet,
                 multicast: path.multicast,
@@ -137,7 +139,7 @@ impl fmt::Display for PathFacts {
         let Self { class, round_trip_us, loss, datagram_bytes, .. } = self;
         let lost = units::of_share(*loss);
         write!(f, "{class}, round trip {}, {lost} lost, datagrams of {datagram_bytes} bytes", time(*round_trip_us))?;
-        match self.rate_bits_per_second {
+        match self.bits_per_second {
             Some(rate) => write!(f, ", {}", units::of_bit_rate(rate))?,
             None => f.write_str(", rate unknown")?,
         }
@@ -156,7 +158,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let service = if self.service.is_empty() { "reliable messages, in order" } else { &self.service };
         writeln!(f, "service  {service}")?;
-        if let Some(to) = &self.to {
+        if let Some(to) = &self.peer {
             writeln!(f, "to       {to}")?;
         }
         writeln!(f, "path     {}\n", self.path)?;

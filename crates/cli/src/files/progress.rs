@@ -60,8 +60,8 @@ impl Report {
                 .warn(format_args!("{who} waits: {holder} is sending {path}; it is served when that has ended"));
         }
         let (event, sender, held_by) = ("waiting", who.number, holder.number);
-        let (address, held_by_address) = (who.address, holder.address);
-        let line = WaitingLine { event, sender, address, path, path_bytes, held_by, held_by_address };
+        let (peer, held_by_peer) = (who.address, holder.address);
+        let line = WaitingLine { event, sender, peer, path, path_bytes, held_by, held_by_peer };
         self.bars.suspend(|| self.output.result("", &line));
     }
 
@@ -206,7 +206,7 @@ struct WaitingLine<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     sender: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    address: Option<SocketAddr>,
+    peer: Option<SocketAddr>,
     /// As in [`FileLine`].
     path: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -215,7 +215,7 @@ struct WaitingLine<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     held_by: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    held_by_address: Option<SocketAddr>,
+    held_by_peer: Option<SocketAddr>,
 }
 
 #[derive(Serialize)]

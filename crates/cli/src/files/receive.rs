@@ -11,6 +11,7 @@ use super::schedule::{self, Schedule, Values, Work};
 use super::store::{Claim, Existing, Store, Stores, exists, is_folder};
 use super::{MAX_BYTES, MAX_MESSAGES};
 use crate::address::resolve;
+use crate::bare::announce_as;
 use crate::exit::{Error, Exit};
 use crate::interrupt;
 use crate::output::Output;
@@ -20,7 +21,6 @@ use crate::transport::{self, Transport};
 use indicatif::BinaryBytes;
 use pinnace::Message;
 use pinnace::zcrp::{Listener, Receiving};
-use serde::Serialize;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fs::File;
@@ -40,7 +40,8 @@ Nothing is ever written outside --dir. A file gets its name when it is whole and
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The address to listen on, or a URI with one; port 0 picks one, and it is printed on standard error
+    /// The address to listen on, or a URI with one; port 0 picks one, and it is printed on standard error (with
+    /// --json on standard output)
     #[arg(long, value_name = "HOST:PORT", default_value = "0.0.0.0:4747", value_parser = service::target)]
     bind: String,
     /// What is needed, in the words of a service, like path=cluster; of those that it cannot meet it says why
@@ -62,12 +63,6 @@ pub(crate) struct Args {
     transport: Transport,
 }
 
-#[derive(Serialize)]
-struct Listening {
-    event: &'static str,
-    address: String,
-}
-
 /// Runs `pinnace recv`.
 pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let Asked { authority: bind, service } = super::tool("pinnace recv").asked(&args.bind, args.service.as_deref())?;
@@ -78,10 +73,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let stores = Stores::open(&args.dir, args.overwrite)?;
     listener.warnings().iter().for_each(|warning| output.warn(warning));
     let address = listener.local_addr()?.to_string();
-    output.warn(format_args!("receiving into {} at {address}", args.dir.display()));
-    if output.json {
-        output.result("", &Listening { event: "listening", address });
-    }
+    announce_as(output, format_args!("receiving into {} at {address}", args.dir.display()), &address);
     let receive = |channel, report: &Report| {
         let begun = Instant::now();
         // In this order: nothing is written any more when the peer has been dropped, and then the files are free.

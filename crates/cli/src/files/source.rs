@@ -86,11 +86,9 @@ fn gather_one(path: &Path, name: &[u8], output: &Output, sources: &mut Vec<Sourc
         let location = found.path();
         let cannot = |error| Error::io(format_args!("cannot read {}", location.display()), &error);
         if found.depth() > 0 && found.path_is_symlink() {
-            output.warn(format_args!("left out {}: it is a symbolic link", location.display()));
-            if output.json {
-                let event = serde_json::json!({ "event": "left-out", "path": location, "why": "symbolic link" });
-                output.result("", &event);
-            }
+            let path = location.to_string_lossy();
+            let object = serde_json::json!({ "event": "left_out", "path": path, "why": "symbolic link" });
+            output.event(format_args!("left out {}: it is a symbolic link", location.display()), &object);
             continue;
         }
         let metadata = std::fs::metadata(location).map_err(cannot)?;

@@ -185,7 +185,7 @@ impl Serving {
                 .write_all(head.as_ref().map_or(&[], |head| &head[..]))
                 .and_then(|()| out.write_all(&message))
                 .and_then(|()| out.flush());
-            written.map_err(|error| Error::io("cannot write to standard output", &error))?;
+            written.map_err(|error| Error::output(&error))?;
         }
         Ok(())
     }

@@ -19,13 +19,25 @@ pub(super) enum Event<'a> {
     /// A peer is there.
     Connected { peer: &'a str, method: &'a str, service: &'a str },
     /// Something of a message was lost, with permission.
-    Lost { message: u64, bytes: u64, bytes_lost: u64, holes: &'a [std::ops::Range<usize>] },
+    Lost {
+        message: u64,
+        bytes: u64,
+        bytes_lost: u64,
+        #[serde(serialize_with = "pairs")]
+        holes: &'a [std::ops::Range<usize>],
+    },
     /// The peer has said that it has ended.
     PeerEnded,
     /// Both ends have ended.
+    #[serde(rename = "done")]
     Ended(Totals),
     /// The connection has failed; others may come.
     Broke { error: &'a str },
+}
+
+/// Holes are `[low, high)` in every command.
+fn pairs<S: serde::Serializer>(holes: &[std::ops::Range<usize>], to: S) -> Result<S::Ok, S::Error> {
+    crate::bare::pairs(holes).serialize(to)
 }
 
 /// What has travelled.

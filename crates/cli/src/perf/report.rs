@@ -28,7 +28,7 @@ struct Line<'a> {
     ratio_paired: Option<f64>,
     sys_s_per_gb_tx: f64,
     sys_s_per_gb_rx: f64,
-    bytes_copied: Option<f64>,
+    share_copied: Option<f64>,
     receiver_bytes_beyond_buffers: Option<u64>,
     messages: u64,
     /// Messages queued at a time.
@@ -37,7 +37,7 @@ struct Line<'a> {
     /// Packets lost for good, of all packets of the frames delivered, over all rounds: with permission.
     loss: Option<f64>,
     /// The most of them in a row.
-    longest_run: Option<u32>,
+    longest_run_packets: Option<u32>,
     contract: Option<String>,
     /// Service, codec and link of XTP.
     xtp: Option<&'a super::XtpChoice>,
@@ -48,6 +48,7 @@ struct Line<'a> {
     /// What the one interface was asked for, and the method that it chose.
     service: Option<String>,
     method: Option<&'a str>,
+    event: &'static str,
 }
 
 /// Prints sizes as they are finished.
@@ -188,18 +189,19 @@ impl<'a> Report<'a> {
             ratio_paired: other.map(|other| series.paired_ratio(other)),
             sys_s_per_gb_tx: series.median(|measured| measured.system_tx),
             sys_s_per_gb_rx: series.median(|measured| measured.system_rx),
-            bytes_copied: copied(series),
+            share_copied: copied(series),
             receiver_bytes_beyond_buffers: series.measured.iter().filter_map(|one| one.memory_beyond_buffers).max(),
             messages: last.map_or(0, |measured| measured.messages),
             in_flight: series.job.depth,
             seconds: series.median(|measured| measured.seconds),
             loss: loss(series),
-            longest_run: series.measured.iter().filter_map(|measured| Some(measured.loss?.longest_run)).max(),
+            longest_run_packets: series.measured.iter().filter_map(|measured| Some(measured.loss?.longest_run)).max(),
             xtp: (series.job.transport == Transport::Xtp).then_some(&series.job.xtp),
             qmp: (series.job.transport == Transport::Qmp).then_some(&series.job.qmp),
             a1: (series.job.transport == Transport::A1).then_some(&series.job.a1),
             service: matches!(series.job.transport, Transport::Service(_)).then(|| series.job.service.to_string()),
             method: last.and_then(|measured| measured.method.as_deref()),
+            event: "throughput",
             contract: (series.job.transport == Transport::Vrp).then(|| series.job.contract.to_string()),
         }
     }

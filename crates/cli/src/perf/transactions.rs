@@ -42,6 +42,7 @@ struct Line<'a> {
     ratio_to: Option<&'a Transport>,
     ratio: Option<f64>,
     xtp: Option<&'a super::XtpChoice>,
+    event: &'static str,
 }
 
 /// Runs it.
@@ -164,6 +165,7 @@ fn report(args: &Args, output: &Output, all: &[Series]) {
             ratio_to: (!is_xtp).then_some(&xtp.job.transport),
             ratio: if is_xtp { None } else { series.ratio(xtp) },
             xtp: is_xtp.then_some(&series.job.xtp),
+            event: "round_trips",
         };
         let ratio = xtp.ratio(series).filter(|_| !is_xtp).map_or_else(String::new, |ratio| format!("{ratio:.2}"));
         let text = format!(

@@ -4,12 +4,14 @@
 //! counts is the whole frame, holes included, as in the paper; what was lost is counted beside it.
 
 use super::protocol::{Job, Loss, Placement, Ran, Repeats};
-use super::worker::{End, Failure, Opened, stamp};
+use super::round_trips;
+use super::worker::{self, End, Failure, Opened, stamp};
 use pinnace::Message;
 use pinnace::link::PathMtu;
 use pinnace::vrp::{self, Contract, Frame, Options, Profile, Progress, Received, Sending};
 use std::collections::VecDeque;
-use std::time::Duration;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::{Duration, Instant};
 
 fn options(job: &Job) -> Options {
     let mut options = job.packets.options(Options { idle: job.idle.into(), ..Options::default() });
@@ -137,6 +139,120 @@ impl End for Receiver {
     }
 }
 
+/// Frames that go there and back. VRP has one direction, so each end has a sender and a receiver, and the first frame says at
+/// which port the answers are awaited.
+struct Peer {
+    sender: vrp::Sender,
+    receiver: vrp::Receiver,
+    size: usize,
+    /// The last frame that was sent: that it is acknowledged nobody waits for.
+    last: Option<Sending>,
+}
+
+/// Frames so large may have to wait for the answer to their header.
+const LARGE: usize = 16 << 10;
+/// For a frame to come back.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn receive(receiver: &vrp::Receiver) -> Result<Received, Failure> {
+    let received = receiver.recv_timeout(PATIENCE)?;
+    received.ok_or_else(|| Failure::Failed(format!("no frame has come for {} s", PATIENCE.as_secs())))
+}
+
+impl Peer {
+    fn send(&mut self, message: Message) -> Result<(), Failure> {
+        let frame = Frame::new(message).with_contract(Contract::reliable());
+        let outline = frame.outline();
+        self.last = Some(self.sender.send(frame)?);
+        if self.size >= LARGE {
+            // The next is like this one: its header goes ahead, as `stream` does it too.
+            self.sender.announce(&outline)?;
+        }
+        Ok(())
+    }
+
+    fn receive(&self) -> Result<Message, Failure> {
+        let frame = receive(&self.receiver)?;
+        if frame.len() != self.size {
+            return Err(Failure::Failed(format!("a frame of {} bytes arrived as {}", self.size, frame.len())));
+        }
+        Ok(frame.into_message())
+    }
+}
+
+enum Pong {
+    Alone { job: Box<Job>, receiver: Option<vrp::Receiver> },
+    With(Peer),
+}
+
+/// Sends back what comes.
+pub(super) fn pong(job: &Job) -> Result<Opened, Failure> {
+    let receiver = vrp::Receiver::bind(job.at(0), &options(job))?;
+    let address = receiver.local_addr();
+    Ok((Box::new(Pong::Alone { job: Box::new(job.clone()), receiver: Some(receiver) }), Some(address)))
+}
+
+impl End for Pong {
+    fn run(&mut self, count: u64) -> Result<Ran, Failure> {
+        if let Self::Alone { job, receiver } = self
+            && let Some(receiver) = receiver.take()
+        {
+            let hello = receive(&receiver)?;
+            let port = hello[..].try_into().map(u16::from_be_bytes);
+            let port = port.map_err(|_| Failure::Failed("the first frame names no port".to_owned()))?;
+            let mut to = hello.source();
+            to.set_port(port);
+            drop(hello);
+            let sender = vrp::Sender::connect(to, &options(job))?;
+            *self = Self::With(Peer { sender, receiver, size: job.size, last: None });
+        }
+        let Self::With(peer) = self else { return Err(Failure::Failed("it has failed before".to_owned())) };
+        for _ in 0..count {
+            peer.send(peer.receive()?)?;
+        }
+        Ok(Ran::default())
+    }
+}
+
+/// Times what comes back.
+pub(super) fn ping(job: &Job) -> Result<Opened, Failure> {
+    let to = job.peer.ok_or_else(|| Failure::Failed("nowhere to connect to".into()))?;
+    let sender = vrp::Sender::connect(to, &options(job))?;
+    // Wherever the frames leave from: what comes back comes there.
+    let any: SocketAddr = match to {
+        SocketAddr::V4(to) if to.ip().is_loopback() => (Ipv4Addr::LOCALHOST, 0).into(),
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    let receiver = vrp::Receiver::bind(any, &options(job))?;
+    let port = receiver.local_addr().port().to_be_bytes().to_vec();
+    sender.send(Frame::new(Message::from_vec(port)).with_contract(Contract::reliable()))?.wait()?;
+    let peer = Peer { sender, receiver, size: job.size, last: None };
+    Ok((Box::new(Ping { peer, message: Some(Message::from_vec(vec![1; job.size])) }), None))
+}
+
+struct Ping {
+    peer: Peer,
+    message: Option<Message>,
+}
+
+impl End for Ping {
+    fn run(&mut self, count: u64) -> Result<Ran, Failure> {
+        round_trips(count, |number| {
+            let mut message = self.message.take().unwrap_or_else(|| Message::from_vec(vec![1; self.peer.size]));
+            stamp(&mut message, number);
+            let start = Instant::now();
+            self.peer.send(message)?;
+            // What came back is what goes out next.
+            let message = self.peer.receive()?;
+            let time = start.elapsed();
+            worker::check(&message, number)?;
+            self.message = Some(message);
+            Ok(time)
+        })
+    }
+}
+
 /// Checks what [`stamp`] wrote, where it was not lost: each frame comes once, and holes are zero.
 fn check(frame: &Received, seen: &mut [bool]) -> Result<(), Failure> {
     let altered = |what: &str| Err(Failure::Failed(format!("a frame arrived {what}")));
@@ -166,4 +282,28 @@ fn check(frame: &Received, seen: &mut [bool]) -> Result<(), Failure> {
         None => return altered("altered"),
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::perf::{IdleChoice, Path, Transport};
+
+    #[test]
+    fn what_is_sent_comes_back() {
+        for size in [1, 100, 1 << 20] {
+            let job = Job::new(&Transport::Vrp, size, IdleChoice::Block, Path::Lo);
+            let (mut pong, address) = pong(&job).unwrap();
+            let asking = Job { peer: address, ..job.clone() };
+            let thread = std::thread::spawn(move || {
+                let (mut ping, _) = ping(&asking).unwrap();
+                [10, 5].map(|count| ping.run(count).unwrap().round_trips)
+            });
+            for count in [10, 5] {
+                pong.run(count).unwrap();
+            }
+            let times = thread.join().unwrap().map(|all| all.iter().map(|(_, times)| times).sum::<u64>());
+            assert_eq!(times, [10, 5]);
+        }
+    }
 }

@@ -59,6 +59,8 @@ fn open(job: &Job) -> Result<Opened, Failure> {
         (Transport::Zcrp, Role::Ping) => zcrp::ping(job),
         (Transport::Vrp, Role::Receiver) => vrp::receiver(job),
         (Transport::Vrp, Role::Sender) => vrp::sender(job),
+        (Transport::Vrp, Role::Pong) => vrp::pong(job),
+        (Transport::Vrp, Role::Ping) => vrp::ping(job),
         (Transport::Xtp, Role::Receiver) => xtp::receiver(job),
         (Transport::Xtp, Role::Sender) => xtp::sender(job),
         (Transport::Xtp, Role::Pong) => xtp::pong(job),
@@ -83,9 +85,11 @@ fn open(job: &Job) -> Result<Opened, Failure> {
         (Transport::Tcp(_) | Transport::TcpBatched, Role::Ping) if job.each_alone => tcp::asker(job),
         (Transport::Tcp(_) | Transport::TcpBatched, Role::Pong) => tcp::pong(job),
         (Transport::Tcp(_) | Transport::TcpBatched, Role::Ping) => tcp::ping(job),
-        (Transport::Udp | Transport::Vrp, Role::Ping | Role::Pong) => {
-            Err(Failure::Unavailable(format!("{} only measures throughput; it does not send back", job.transport)))
-        }
+        (Transport::Udp, Role::Ping | Role::Pong) => Err(Failure::Unavailable(
+            "the bare loop over udp sends nothing back, so it has no round trips: measure it with `pinnace perf`, or name \
+             zcrp, vrp, xtp, qmp, a1, service or tcp"
+                .to_owned(),
+        )),
         (_, Role::Counter) => count(),
     }
 }

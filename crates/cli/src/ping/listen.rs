@@ -30,7 +30,8 @@ pub(super) fn run(address: SocketAddr, output: &Output) -> Result<(), Error> {
     let listener = TcpListener::bind(address).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
     let local = listener.local_addr().map_err(failed)?;
-    output.result(format_args!("answering pings on {local}"), &serde_json::json!({ "listening": local.to_string() }));
+    let object = serde_json::json!({ "event": "listening", "address": local.to_string() });
+    output.result(format_args!("answering pings on {local}"), &object);
     loop {
         interrupt::check()?;
         match listener.accept() {

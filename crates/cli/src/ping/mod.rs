@@ -50,8 +50,8 @@ pub(crate) struct Args {
     /// What is needed, in words like 'deadline=50ms' (then --protocol is `service`, the one interface)
     #[arg(long, value_name = "WORDS")]
     service: Option<Words>,
-    /// What to compare it with: tcp (the system's congestion control), tcp-cubic, tcp-bbr, zcrp, xtp, qmp, a1, service,
-    /// service-METHOD
+    /// What to compare it with: tcp (the system's congestion control), tcp-cubic, tcp-bbr, zcrp, vrp, xtp, qmp, a1,
+    /// service, service-METHOD
     #[arg(long, value_delimiter = ',', default_value = "tcp")]
     against: Vec<Transport>,
     /// Message sizes
@@ -122,6 +122,7 @@ struct Line<'a> {
     ratio: Option<f64>,
     rounds: u32,
     method: Option<&'a str>,
+    event: &'static str,
 }
 
 /// Runs `pinnace ping`.
@@ -289,6 +290,7 @@ fn report(args: &Args, output: &Output, all: &[Series]) {
                 ratio: other.map(|other| median(series) / median(other)),
                 rounds: args.rounds,
                 method: series.method.as_deref(),
+                event: "round_trips",
             };
             let ratio = other.map_or_else(String::new, |other| format!("{:.2}", median(other) / median(series)));
             let text = format!(

@@ -75,7 +75,7 @@ struct PoolLine {
     hidden_blocks: u64,
     locked_zones: u64,
     /// Without this command.
-    clients: u64,
+    attached_clients: u64,
     owners: Vec<OwnerLine>,
 }
 
@@ -158,7 +158,7 @@ fn line(found: &Found, pool: &Pool) -> PoolLine {
         deferred_blocks: stats.deferred_blocks,
         hidden_blocks: stats.hidden_blocks,
         locked_zones: stats.locked_zones,
-        clients: stats.clients.saturating_sub(1),
+        attached_clients: stats.clients.saturating_sub(1),
         owners: owners(pool),
     }
 }
@@ -207,7 +207,7 @@ fn text(line: &PoolLine) -> String {
         line.deferred_blocks,
         line.hidden_blocks,
         line.locked_zones,
-        line.clients,
+        line.attached_clients,
     );
     for owner in &line.owners {
         // Writing to a string does not fail.

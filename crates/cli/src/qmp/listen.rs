@@ -9,7 +9,7 @@ use crate::address::resolve;
 use crate::bare::{self, Crew, Local, Sum, announce, one_line};
 use crate::exit::Error;
 use crate::interrupt;
-use crate::output::Output;
+use crate::output::{self, Output};
 use pinnace::qmp::{Endpoint, Listener, Shutdown, State, Stream, settle};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,6 +52,7 @@ const FAREWELL: Duration = Duration::from_secs(5);
 
 pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     interrupt::install();
+    output::only_prints();
     let Transport { wire, .. } = &args.transport;
     let address = args.local.address();
     let at = resolve(address)?;
@@ -150,8 +151,8 @@ fn read(stream: &Stream, sum: &mut Sum, is_proved: &mut bool, is_over: &AtomicBo
         }
     }
     let (bytes, sha256) = sum.finish();
-    let (way, source) = (stream.way().to_string(), Some(stream.peer_addr().to_string()));
-    Ok(Some(Line { event: "message", message: 0, bytes, sha256, way, source }))
+    let (way, peer) = (stream.way().to_string(), Some(stream.peer_addr().to_string()));
+    Ok(Some(Line { event: "message", message: 0, bytes, sha256, way, peer }))
 }
 
 /// Ends our half, and lets the peer know that all of its own has come.

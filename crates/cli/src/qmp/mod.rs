@@ -66,7 +66,7 @@ struct Line {
     /// What carried it.
     way: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    source: Option<String>,
+    peer: Option<String>,
 }
 
 impl Line {

@@ -224,7 +224,7 @@ impl Sender<'_> {
         if !self.output.json && !self.output.verbose {
             return;
         }
-        let line = Line { event: "message", message, bytes, sha256, way: stream.way().to_string(), source: None };
+        let line = Line { event: "message", message, bytes, sha256, way: stream.way().to_string(), peer: None };
         self.bar.suspend(|| line.print(self.output));
     }
 

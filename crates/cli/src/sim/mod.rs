@@ -63,6 +63,9 @@ pub(crate) struct Args {
     /// The network from the receiver to the sender
     #[arg(long, value_name = "NETWORK", value_parser = network)]
     back: Option<Box<NetworkConfig>>,
+    /// What is simulated: zcrp
+    #[arg(long, value_name = "PROTOCOL", default_value = "zcrp")]
+    protocol: String,
     /// Bytes of every message, up to 4GiB less one
     #[arg(long, value_parser = units::size, default_value = "1MiB")]
     size: u32,
@@ -109,6 +112,19 @@ fn network(text: &str) -> Result<Box<NetworkConfig>, ConfigError> {
     text.parse().map(Box::new)
 }
 
+/// What to do about another protocol.
+fn instead(protocol: &str) -> String {
+    let simulated = match protocol {
+        "vrp" => "`pinnace experiment e-v4` simulates VRP, and ",
+        "xtp" => "`pinnace experiment e-x4` simulates XTP, and ",
+        _ => "",
+    };
+    format!(
+        "--protocol {protocol}: only zcrp is simulated here; {simulated}`pinnace wan` makes a link that delays and loses, for any \
+         of them"
+    )
+}
+
 fn seconds(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(seconds) if seconds > 0.0 && seconds <= 86_400.0 => Ok(seconds),
@@ -121,6 +137,9 @@ const MOST_BYTES: u64 = 2 << 30;
 
 impl Args {
     fn plan(&self) -> Result<Plan, String> {
+        if self.protocol != "zcrp" {
+            return Err(instead(&self.protocol));
+        }
         let pattern = if self.sizes.is_empty() { std::slice::from_ref(&self.size) } else { &self.sizes };
         let sizes: Vec<u32> = pattern.repeat(self.count as usize);
         let total: u64 = sizes.iter().map(|&size| u64::from(size)).sum();

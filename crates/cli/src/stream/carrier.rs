@@ -105,6 +105,23 @@ pub(super) struct Vrp {
     pub(super) terms: Terms,
     pub(super) peer: String,
     pub(super) under_way: VecDeque<(u64, Sending)>,
+    pub(super) heard: Heard,
+}
+
+/// When the receiver was heard last.
+#[derive(Debug)]
+pub(super) struct Heard {
+    controls: u64,
+    /// Since then nothing has come, though something was expected.
+    since: Instant,
+    /// Reports of the network that its port is closed, by then.
+    reports: u64,
+}
+
+impl Heard {
+    pub(super) fn now() -> Self {
+        Self { controls: 0, since: Instant::now(), reports: 0 }
+    }
 }
 
 impl Outgoing {
@@ -121,6 +138,14 @@ impl Outgoing {
                 Ok(())
             }
             Self::Tcp(tcp) => tcp.send(number, frame),
+        }
+    }
+
+    /// Fails if the receiver has ended; to be called now and then also while nothing is under way.
+    pub(super) fn check(&mut self) -> Result<(), Error> {
+        match self {
+            Self::Vrp(vrp) => vrp.check(),
+            Self::Tcp(_) => Ok(()),
         }
     }
 
@@ -144,7 +169,22 @@ impl Outgoing {
 /// A frame that lands before an older one is noticed so late.
 const GLANCE: Duration = Duration::from_millis(2);
 
+/// A receiver that has answered, says nothing for so long while frames are under way, and has its port closed, has ended. Anybody can
+/// forge what the network reports, but not that nothing comes.
+const SILENCE: Duration = Duration::from_secs(1);
+
 impl Vrp {
+    fn check(&mut self) -> Result<(), Error> {
+        let counters = self.sender.counters();
+        if counters.controls_received != self.heard.controls || self.under_way.is_empty() {
+            let (controls, reports) = (counters.controls_received, counters.unreachable_reports);
+            self.heard = Heard { controls, since: Instant::now(), reports };
+        }
+        let is_closed = counters.unreachable_reports > self.heard.reports && self.heard.since.elapsed() > SILENCE;
+        // Only who ends refuses what it has taken: the header of the next frame, if that went ahead.
+        if counters.frames_dropped > 0 || is_closed { Err(self.ended_there()) } else { Ok(()) }
+    }
+
     fn landed(&mut self, until: Instant) -> Result<Option<Landed>, Error> {
         loop {
             let ended = self.under_way.iter().position(|(_, sending)| sending.has_ended());
@@ -175,6 +215,13 @@ impl Vrp {
             },
         };
         Ok(Landed { number, buffer: message.map(Message::into_vec), outcome })
+    }
+
+    fn ended_there(&self) -> Error {
+        Error::peer_gone(format!(
+            "{} has ended: it was interrupted or killed, or has as many frames as it wanted",
+            self.peer
+        ))
     }
 
     fn error(&self, error: pinnace::Error) -> Error {

@@ -71,12 +71,16 @@ impl Header {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub(super) struct Ending {
     /// Frames that were due.
+    #[serde(rename = "frames_offered")]
     pub(super) offered: u64,
     /// Those that were handed to the transport.
+    #[serde(rename = "frames_sent")]
     pub(super) sent: u64,
     /// Those that were not, because too many were still under way.
+    #[serde(rename = "frames_left_out")]
     pub(super) left_out: u64,
     /// Those that the transport gave up.
+    #[serde(rename = "frames_given_up")]
     pub(super) given_up: u64,
 }
 

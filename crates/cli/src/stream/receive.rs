@@ -5,6 +5,7 @@ use super::header::{self, Ending, Header};
 use super::tally::{Ages, Losses, of, share};
 use super::tcp;
 use super::words::{self, Expected, take};
+use crate::bare::announce;
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
@@ -37,7 +38,8 @@ Examples:
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// The address to listen on, or a URI with one; port 0 picks one, and it is printed on standard error
+    /// The address to listen on, or a URI with one; port 0 picks one, and it is printed on standard error (with
+    /// --json on standard output)
     #[arg(long, value_name = "HOST:PORT", value_parser = service::target)]
     bind: String,
     /// What is expected, in the words of the sender's service, like 'loss=10% run=8KiB deadline=80ms': frames that are
@@ -120,10 +122,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     };
     incoming.warnings().iter().for_each(|warning| output.warn(warning));
     let address = incoming.local_addr().to_string();
-    output.warn(format_args!("listening on {address}"));
-    if output.json {
-        output.result("", &json!({ "event": "listening", "address": address }));
-    }
+    announce(output, &address);
     let mut sink = Sink {
         source: None,
         ending: None,
@@ -283,16 +282,16 @@ impl Sink {
 
     fn json(&self, args: &Args, offered: u64, (fps, rate): (f64, f64)) -> Value {
         let mut object = json!({
-            "event": "received",
+            "event": "done",
             "over": args.over.to_string(),
             "frames": self.frames,
             "frames_offered": offered,
-            "share": share(self.frames, offered),
+            "share_received": share(self.frames, offered),
             "bytes": self.bytes,
-            "fps": fps,
-            "bit_s": rate,
+            "frames_per_second": fps,
+            "bits_per_second": rate,
             "age_ms": self.ages.percentiles(),
-            "strangers": self.strangers,
+            "messages_dropped": self.strangers,
             "clocks_disagree": self.early > 0,
             "ending": self.ending,
         });
@@ -305,7 +304,7 @@ impl Sink {
             object["frames_as_agreed"] = json!(self.frames.saturating_sub(self.breaches));
         }
         if args.over == Carrier::Vrp {
-            object["loss"] = self.losses.json();
+            self.losses.put(&mut object);
         }
         object
     }
@@ -398,6 +397,6 @@ fn line(header: &Header, age: Duration, arrival: &Arrival) -> Value {
         "bytes_lost": holes.iter().map(|[low, high]| high - low).sum::<usize>(),
         "packets": arrival.loss.packets,
         "packets_lost": arrival.loss.lost,
-        "longest_run": arrival.loss.longest_run,
+        "longest_run_packets": arrival.loss.longest_run,
     })
 }

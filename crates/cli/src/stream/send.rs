@@ -1,6 +1,6 @@
 //! `pinnace stream send`.
 
-use super::carrier::{Carrier, Landed, Outcome, Outgoing, Terms, Vrp};
+use super::carrier::{Carrier, Heard, Landed, Outcome, Outgoing, Terms, Vrp};
 use super::header::{self, Ending, Header};
 use super::source::{self, Choice, Feed, Next};
 use super::tally::{Ages, Losses, of};
@@ -273,7 +273,7 @@ impl Args {
             packet_bytes,
             window,
         };
-        Ok(Outgoing::Vrp(Vrp { sender, terms, peer: self.to.clone(), under_way: VecDeque::new() }))
+        Ok(Outgoing::Vrp(Vrp { sender, terms, peer: self.to.clone(), under_way: VecDeque::new(), heard: Heard::now() }))
     }
 }
 
@@ -376,6 +376,7 @@ impl Stream<'_> {
     fn land_until(&mut self, moment: Instant) -> Result<(), Error> {
         loop {
             interrupt::check()?;
+            self.outgoing.check()?;
             let now = Instant::now();
             if now >= moment {
                 return Ok(());
@@ -496,7 +497,7 @@ impl Stream<'_> {
             text += &format!("\nholes         {}", self.losses);
         }
         let mut object = json!({
-            "event": "sent",
+            "event": "done",
             "over": self.args.over.to_string(),
             "frames_offered": offered,
             "frames_sent": sent,
@@ -506,12 +507,12 @@ impl Stream<'_> {
             "source_late": self.source_late,
             "bytes": self.bytes,
             "seconds": seconds,
-            "fps": fps,
-            "bit_s": rate,
+            "frames_per_second": fps,
+            "bits_per_second": rate,
             "acknowledged_after_ms": ages,
         });
         if self.args.over == Carrier::Vrp {
-            object["loss"] = self.losses.json();
+            self.losses.put(&mut object);
         }
         output.result(text, &object);
     }

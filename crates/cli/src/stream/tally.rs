@@ -85,14 +85,13 @@ impl Losses {
         self.packets_lost as f64 / self.packets.max(1) as f64
     }
 
-    pub(super) fn json(&self) -> Value {
-        json!({
-            "frames_with_holes": self.frames_with_holes,
-            "packets": self.packets,
-            "packets_lost": self.packets_lost,
-            "loss_rate": self.rate(),
-            "longest_run_packets": self.longest_run,
-        })
+    /// Puts them into an object.
+    pub(super) fn put(&self, object: &mut Value) {
+        object["frames_with_holes"] = json!(self.frames_with_holes);
+        object["packets"] = json!(self.packets);
+        object["packets_lost"] = json!(self.packets_lost);
+        object["loss"] = json!(self.rate());
+        object["longest_run_packets"] = json!(self.longest_run);
     }
 }
 

@@ -42,13 +42,15 @@ pub(super) struct Snapshot {
 /// A row, as programs get it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Row {
+    /// `row`.
+    pub(super) event: &'static str,
     pub(super) pid: u32,
     pub(super) program: String,
     /// `connection` or `socket`.
     pub(super) kind: &'static str,
     /// The protocol, or the method that was chosen.
     pub(super) protocol: String,
-    pub(super) local: String,
+    pub(super) address: String,
     pub(super) peer: String,
     pub(super) service: String,
     /// `open` or `closing`.
@@ -61,7 +63,7 @@ pub(super) struct Row {
     #[serde(flatten)]
     pub(super) totals: Totals,
     /// Packets sent again; `null` of a connection whose socket carries others too.
-    pub(super) repeated: Option<u64>,
+    pub(super) packets_resent: Option<u64>,
     pub(super) round_trip_us: Option<f64>,
 }
 
@@ -74,8 +76,10 @@ pub(super) struct Totals {
     pub(super) messages_received: u64,
     pub(super) bytes_received: u64,
     pub(super) datagrams_received: u64,
-    /// Bytes of a connection, packets of a socket.
-    pub(super) lost: u64,
+    /// Of a connection.
+    pub(super) bytes_lost: Option<u64>,
+    /// Of a socket.
+    pub(super) packets_lost: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -112,11 +116,12 @@ impl Row {
         let is_socket = entry.kind == Kind::Socket;
         let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_millis() as u64);
         Self {
+            event: "row",
             pid: process.pid,
             program: process.name.clone(),
             kind: if is_socket { "socket" } else { "connection" },
             protocol: entry.protocol.clone(),
-            local: socket.unwrap_or(entry).local.clone(),
+            address: socket.unwrap_or(entry).local.clone(),
             peer: entry.peer.clone(),
             service: entry.service.clone(),
             state: if entry.is_closing { "closing" } else { "open" },
@@ -132,9 +137,10 @@ impl Row {
                 messages_received: own.messages_received,
                 bytes_received: own.bytes_received,
                 datagrams_received: link.datagrams_received,
-                lost: own.lost,
+                bytes_lost: (!is_socket).then_some(own.lost),
+                packets_lost: is_socket.then_some(own.lost),
             },
-            repeated: (is_socket || socket.is_some()).then_some(link.repeated),
+            packets_resent: (is_socket || socket.is_some()).then_some(link.repeated),
             round_trip_us: micros(link.round_trip_ns),
         }
     }
@@ -143,8 +149,13 @@ impl Row {
         self.bytes_sent_per_second + self.bytes_received_per_second
     }
 
+    /// Bytes of a connection, packets of a socket.
+    pub(super) fn lost(&self) -> u64 {
+        self.totals.bytes_lost.or(self.totals.packets_lost).unwrap_or(0)
+    }
+
     fn losses(&self) -> u64 {
-        self.totals.lost.saturating_add(self.repeated.unwrap_or(0))
+        self.lost().saturating_add(self.packets_resent.unwrap_or(0))
     }
 }
 
@@ -252,7 +263,8 @@ mod tests {
         let before = Snapshot { at, processes: vec![earlier] };
         let after = Snapshot { at: at + Duration::from_secs(2), processes: vec![process] };
         let table = Table::new(&before, &after, Order::Rate, false);
-        let kinds: Vec<_> = table.rows.iter().map(|row| (row.kind, row.repeated, row.bytes_sent_per_second)).collect();
+        let kinds: Vec<_> =
+            table.rows.iter().map(|row| (row.kind, row.packets_resent, row.bytes_sent_per_second)).collect();
         assert_eq!(kinds[0], ("connection", Some(3), 250.0));
         assert!(kinds[1..].contains(&("connection", None, 0.0)) && kinds[1..].contains(&("socket", Some(3), 0.0)));
         assert_eq!(table.rows.len(), 4, "{kinds:?}");

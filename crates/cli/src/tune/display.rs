@@ -3,6 +3,7 @@
 use super::assembly::{Assembly, Lost, Took};
 use super::jitter::{Evenness, Jitter};
 use crate::a1::rate_text;
+use crate::cast::About;
 use crate::exit::Error;
 use crate::output::Output;
 use crate::sim::units;
@@ -43,7 +44,7 @@ pub(super) type Log = io::BufWriter<std::fs::File>;
 struct Line {
     event: &'static str,
     seconds: f64,
-    bit_s: f64,
+    bits_per_second: f64,
     bytes: u64,
     blocks: u64,
     blocks_lost: u64,
@@ -62,12 +63,12 @@ struct Line {
 
 impl Line {
     fn text(&self) -> String {
-        let Evenness { jitter_ms, p99_ms, late_p99_ms, .. } = self.evenness;
+        let Evenness { jitter_ms, jitter_p99_ms, late_p99_ms, .. } = self.evenness;
         format!(
-            "{:>5.0} s {:>12}  jitter {jitter_ms:.2} ms, p99 {p99_ms:.1}, late {late_p99_ms:.1}  lost {} of {}  window {} x \
+            "{:>5.0} s {:>12}  jitter {jitter_ms:.2} ms, p99 {jitter_p99_ms:.1}, late {late_p99_ms:.1}  lost {} of {}  window {} x \
              {} B",
             self.seconds,
-            units::rate(self.bit_s),
+            units::rate(self.bits_per_second),
             self.blocks_lost,
             self.blocks + self.blocks_lost,
             self.window_blocks,
@@ -77,15 +78,28 @@ impl Line {
 }
 
 /// A record, for programs.
-fn object(qos: &Qos) -> Value {
+pub(crate) fn object(qos: &Qos) -> Value {
     json!({
-        "rate_bit_s": qos.send_average * 8,
+        "bits_per_second": qos.send_average * 8,
         "burst_bytes": qos.send_burst,
         "priority": qos.priority,
         "checksum": qos.has_checksum,
         "retransmission": qos.has_retransmission,
-        "outstanding": qos.outstanding,
-        "largest": qos.largest_sent,
+        "messages_outstanding": qos.outstanding,
+        "largest_bytes": qos.largest_sent,
+    })
+}
+
+/// What a stream is, for programs.
+pub(crate) fn stream(about: &About) -> Value {
+    let About { format, bit_rate, period_us, bytes, text } = about;
+    json!({
+        "event": "stream",
+        "format": format,
+        "bits_per_second": bit_rate,
+        "period_us": period_us,
+        "bytes": bytes,
+        "text": text,
     })
 }
 
@@ -125,22 +139,19 @@ impl Display {
 
     /// An event, for people and for programs.
     fn tell(&self, text: &str, object: &Value) {
-        self.say(text);
-        if self.output.json {
-            self.output.result("", object);
-        }
+        self.bar.suspend(|| self.output.event(text, object));
     }
 
     /// A sender has come.
     pub(super) fn sender(&mut self, connection: &Connection) {
         self.qos = None;
         let peer = connection.peer_addr().to_string();
-        self.tell(&format!("{peer} is sending"), &json!({ "event": "sender", "source": peer }));
+        self.tell(&format!("{peer} is sending"), &json!({ "event": "sender", "peer": peer }));
     }
 
     /// A sender has gone before the end.
     pub(super) fn gone(&mut self, why: &str) {
-        self.tell(why, &json!({ "event": "gone", "why": why }));
+        self.tell(why, &json!({ "event": "gone", "error": why }));
     }
 
     /// A message has come.
@@ -148,7 +159,7 @@ impl Display {
         match took {
             Took::Stream(about) => {
                 self.jitter.restart();
-                self.tell(&about.to_string(), &json!({ "event": "stream", "about": about }));
+                self.tell(&about.to_string(), &stream(about));
             }
             Took::Data { number, due, bytes, lost } => {
                 self.bytes += *bytes as u64;
@@ -181,7 +192,13 @@ impl Display {
         let which = if from == to { format!("block {from} was") } else { format!("blocks {from} to {to} were") };
         self.tell(
             &format!("{which} lost (bytes {}..{})", bytes.start, bytes.end),
-            &json!({ "event": "lost", "blocks": [blocks.start, blocks.end], "bytes": [bytes.start, bytes.end] }),
+            &json!({
+                "event": "lost",
+                "block": from,
+                "blocks_lost": blocks.end - from,
+                "bytes_lost": bytes.end - bytes.start,
+                "holes": [[bytes.start, bytes.end]],
+            }),
         );
     }
 
@@ -216,14 +233,14 @@ impl Display {
             None => {}
         }
         let text = format!("quality of service: {}", qos_text(&facts.peer_qos));
-        self.tell(&text, &json!({ "event": "qos", "qos": object(&facts.peer_qos), "changes": self.changes }));
+        self.tell(&text, &json!({ "event": "qos", "qos": object(&facts.peer_qos), "qos_changes": self.changes }));
     }
 
-    fn line<W: Write>(&self, facts: &Facts, assembly: &Assembly<W>, bit_s: f64) -> Line {
+    fn line<W: Write>(&self, facts: &Facts, assembly: &Assembly<W>, bits_per_second: f64) -> Line {
         Line {
             event: "status",
             seconds: self.begun.elapsed().as_secs_f64(),
-            bit_s,
+            bits_per_second,
             bytes: assembly.bytes(),
             blocks: assembly.blocks,
             blocks_lost: assembly.blocks_lost,
@@ -253,18 +270,19 @@ impl Display {
             text.push_str(&format!("\nhole {from}..{to}"));
         }
         let evenness = self.jitter.evenness();
-        let Evenness { jitter_ms, p99_ms, late_p99_ms, late_max_ms } = evenness;
+        let Evenness { jitter_ms, jitter_p99_ms, late_p99_ms, late_max_ms } = evenness;
         let done = json!({
             "event": "done",
+            "seconds": self.begun.elapsed().as_secs_f64(),
             "bytes": bytes,
             "sha256": sha256,
             "holes": holes,
             "blocks": assembly.blocks,
             "blocks_lost": assembly.blocks_lost,
             "streams": assembly.streams,
-            "missed_bytes": assembly.missed,
+            "bytes_missed": assembly.missed,
             "jitter_ms": jitter_ms,
-            "p99_ms": p99_ms,
+            "jitter_p99_ms": jitter_p99_ms,
             "late_p99_ms": late_p99_ms,
             "late_max_ms": late_max_ms,
             "qos_changes": self.changes,
@@ -274,12 +292,14 @@ impl Display {
             missed => format!("; tuned in late, {missed} bytes had passed"),
         };
         let summary = format!(
-            "{}, {} lost{missed}; jitter {jitter_ms:.2} ms, p99 {p99_ms:.1} ms, late {late_p99_ms:.1} ms, at most \
+            "{}, {} lost{missed}; jitter {jitter_ms:.2} ms, p99 {jitter_p99_ms:.1} ms, late {late_p99_ms:.1} ms, at most \
              {late_max_ms:.1} ms",
             count_of(assembly.blocks, "block"),
             assembly.blocks_lost
         );
-        self.output.warn(summary);
+        if !self.output.json {
+            self.output.warn(summary);
+        }
         if self.is_piped {
             self.output.warn(text);
         } else {

@@ -18,7 +18,7 @@ pub(crate) struct Evenness {
     /// Milliseconds: the smoothed difference between the delays of blocks that follow each other (RFC 3550, 6.4.1).
     pub(crate) jitter_ms: f64,
     /// The 99th percentile of these differences.
-    pub(crate) p99_ms: f64,
+    pub(crate) jitter_p99_ms: f64,
     /// The 99th percentile of how much later than the quickest a block came: what a player has to keep ahead.
     pub(crate) late_p99_ms: f64,
     /// The latest.
@@ -79,7 +79,7 @@ impl Jitter {
         let millis = |micros: u64| micros as f64 / 1e3;
         Evenness {
             jitter_ms: self.smooth / 1e3,
-            p99_ms: millis(self.differences.value_at_quantile(0.99)),
+            jitter_p99_ms: millis(self.differences.value_at_quantile(0.99)),
             late_p99_ms: millis(self.lateness.value_at_quantile(0.99)),
             late_max_ms: millis(self.lateness.max()),
         }
@@ -114,7 +114,7 @@ mod tests {
         // J = 0.5 + (8 - 0.5) / 16.
         let found = jitter.evenness();
         assert!((found.jitter_ms - 0.968_75).abs() < 1e-9, "{found:?}");
-        assert!((found.p99_ms - 8.0).abs() < 0.1 && (found.late_max_ms - 8.0).abs() < 0.1, "{found:?}");
+        assert!((found.jitter_p99_ms - 8.0).abs() < 0.1 && (found.late_max_ms - 8.0).abs() < 0.1, "{found:?}");
     }
 
     #[test]
@@ -124,7 +124,7 @@ mod tests {
             jitter.arrive(ms(20 * n + if n % 400 == 99 { 300 } else { 1 }), ms(20 * n));
         }
         let found = jitter.evenness();
-        assert!(found.p99_ms < 1.0 && found.late_p99_ms < 1.0 && found.late_max_ms > 250.0, "{found:?}");
+        assert!(found.jitter_p99_ms < 1.0 && found.late_p99_ms < 1.0 && found.late_max_ms > 250.0, "{found:?}");
     }
 
     #[test]
@@ -132,11 +132,11 @@ mod tests {
         let mut jitter = Jitter::new().unwrap();
         jitter.arrive(ms(0), ms(0));
         jitter.arrive(ms(10), ms(0));
-        assert_eq!(jitter.evenness().p99_ms, 0.0);
+        assert_eq!(jitter.evenness().jitter_p99_ms, 0.0);
         jitter.arrive(ms(20), Duration::MAX);
         jitter.arrive(ms(30), ms(3));
         jitter.restart();
         jitter.arrive(Duration::MAX, ms(3));
-        assert!(jitter.evenness().p99_ms > 1000.0);
+        assert!(jitter.evenness().jitter_p99_ms > 1000.0);
     }
 }

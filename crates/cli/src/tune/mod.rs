@@ -15,10 +15,11 @@ use crate::bare::{announce, one_line};
 use crate::cast::{ANSWER, MOST};
 use crate::exit::Error;
 use crate::interrupt;
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::{transport, units};
 use assembly::{Assembly, Took};
 use display::Display;
+pub(crate) use display::{object, stream};
 use pinnace::a1::{Connection, Options, Qos, Socket};
 use std::fs::File;
 use std::io::{self, Write};
@@ -43,7 +44,8 @@ quickest one 99 of 100 blocks came, which is what a player has to keep ahead.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The address to listen on; port 0 picks one, and it is printed on standard error
+    /// The address to listen on; port 0 picks one, and it is printed on standard error (with
+    /// --json on standard output)
     #[arg(value_name = "HOST:PORT", default_value = "0.0.0.0:4748", value_parser = transport::address)]
     address: String,
     /// Write the stream to this file; `-` is standard output [default: it is only shown]
@@ -147,6 +149,9 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         return Err(Error::usage("-o -: standard output is for the stream: leave --json out, or name a file"));
     }
     interrupt::install();
+    if args.out.is_none() && output.json {
+        output::only_prints();
+    }
     let failed = |error| args.transport.error(&args.address, "tune", error);
     let socket =
         Socket::bind_with(crate::address::resolve(&args.address)?, args.qos(), &args.options()).map_err(failed)?;
@@ -167,8 +172,10 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
 }
 
 fn cannot_write(args: &Args, error: &io::Error) -> Error {
+    if args.is_piped() {
+        return Error::output(error);
+    }
     let name = args.out.as_ref().map_or_else(String::new, |path| path.display().to_string());
-    let name = if args.is_piped() { "standard output".to_owned() } else { name };
     Error::io(format_args!("cannot write {name}"), error)
 }
 

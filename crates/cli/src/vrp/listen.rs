@@ -5,7 +5,7 @@ use crate::address::resolve;
 use crate::bare::{Local, announce, one_line, pairs};
 use crate::exit::Error;
 use crate::interrupt;
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::transport;
 use crate::units::count_of;
 use pinnace::vrp::{Received, Receiver};
@@ -50,6 +50,7 @@ struct Tally {
 
 pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     interrupt::install();
+    output::only_prints();
     let mut options = args.transport.options();
     options.limits.bytes = args.memory;
     let receiver = Receiver::bind(resolve(args.local.address())?, &options)?;
@@ -138,11 +139,11 @@ fn print(output: &Output, tally: &mut Tally, frame: &Received) {
         bytes: frame.len(),
         sha256: sha256(frame),
         holes: Some(pairs(frame.holes())),
-        lost_packets: Some(loss.lost),
+        packets_lost: Some(loss.lost),
         packets: loss.packets,
-        longest_run: Some(loss.longest_run),
-        source: Some(frame.source().to_string()),
-        number: Some(frame.number()),
+        longest_run_packets: Some(loss.longest_run),
+        peer: Some(frame.source().to_string()),
+        frame: Some(frame.number()),
     }
     .print(output);
     tally.frames += 1;

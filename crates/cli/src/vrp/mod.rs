@@ -98,14 +98,14 @@ struct Line {
     sha256: String,
     /// What was lost, `[from, to)` in bytes; at the sender as reported, `null` if the receiver did not say.
     holes: Option<Vec<[usize; 2]>>,
-    lost_packets: Option<u32>,
+    packets_lost: Option<u32>,
     packets: u32,
-    longest_run: Option<u32>,
+    longest_run_packets: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    source: Option<String>,
+    peer: Option<String>,
     /// The frame's number on the wire.
     #[serde(skip_serializing_if = "Option::is_none")]
-    number: Option<u16>,
+    frame: Option<u16>,
 }
 
 impl Line {

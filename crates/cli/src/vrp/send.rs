@@ -48,17 +48,17 @@ pub(super) struct Args {
 #[derive(Default, Serialize)]
 struct Done {
     event: &'static str,
-    frames: u64,
+    messages: u64,
     /// Of the frames that were delivered.
     bytes: u64,
     seconds: f64,
     /// Frames whose time was over before they were complete.
-    late: u64,
+    messages_late: u64,
     packets: u64,
-    lost_packets: u64,
-    longest_run: u32,
+    packets_lost: u64,
+    longest_run_packets: u32,
     /// Frames of which the receiver did not say what was lost.
-    unreported: u64,
+    messages_unreported: u64,
 }
 
 pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
@@ -82,14 +82,14 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     peer.sender.close();
     output.note(one_line(&peer.sender.counters()));
     sent?;
-    let silent = match done.unreported {
+    let silent = match done.messages_unreported {
         0 => String::new(),
         frames => format!("; the receiver does not say what it lost of {frames} of them"),
     };
-    let words = lost(done.lost_packets, done.packets, done.longest_run);
-    let text = format!("{} delivered, {words}{silent}", units::count_of(done.frames, "frame"));
+    let words = lost(done.packets_lost, done.packets, done.longest_run_packets);
+    let text = format!("{} delivered, {words}{silent}", units::count_of(done.messages, "frame"));
     output.last(text, &done);
-    if done.late > 0 {
+    if done.messages_late > 0 {
         // No contract, and no time, would have helped.
         if peer.is_nobody() {
             return Err(peer.presence().nobody());
@@ -97,7 +97,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         return Err(Error::failed(format!(
             "{} of {} frames were not complete within their contract in time; give them longer (--give-up-after), allow \
              more loss, or send less",
-            done.late, args.what.count
+            done.messages_late, args.what.count
         )));
     }
     Ok(())
@@ -118,6 +118,13 @@ impl Args {
         }
         Ok(frame)
     }
+}
+
+/// A frame was not complete within its contract in time.
+#[derive(Serialize)]
+struct Late {
+    event: &'static str,
+    message: u64,
 }
 
 /// Whom the frames go to.
@@ -200,8 +207,9 @@ fn send_all(
         match wait(oldest, look)? {
             Ok(sent) => done.count(output, number, &sent),
             Err(Unsent { error: pinnace::Error::FrameFailed(Failure::Late), .. }) => {
-                done.late += 1;
-                output.warn(format_args!("frame {number} was not complete within its contract in time"));
+                done.messages_late += 1;
+                let text = format!("frame {number} was not complete within its contract in time");
+                output.event(text, &Late { event: "late", message: number });
             }
             Err(unsent) => return Err(peer.error(unsent.error)),
         }
@@ -225,14 +233,14 @@ impl Done {
     fn count(&mut self, output: &Output, number: u64, sent: &Sent) {
         let Sent { message, report, packet_bytes } = sent;
         let packets = message.len().div_ceil(usize::from(*packet_bytes).max(1)) as u32;
-        self.frames += 1;
+        self.messages += 1;
         self.bytes += message.len() as u64;
         self.packets += u64::from(packets);
         match report {
-            None => self.unreported += 1,
+            None => self.messages_unreported += 1,
             Some(report) => {
-                self.lost_packets += u64::from(report.lost);
-                self.longest_run = self.longest_run.max(report.longest_run);
+                self.packets_lost += u64::from(report.lost);
+                self.longest_run_packets = self.longest_run_packets.max(report.longest_run);
             }
         }
         if !output.json && !output.verbose {
@@ -244,11 +252,11 @@ impl Done {
             bytes: message.len(),
             sha256: sha256(message),
             holes: report.as_ref().map(|report| pairs(report.holes())),
-            lost_packets: report.as_ref().map(|report| report.lost),
+            packets_lost: report.as_ref().map(|report| report.lost),
             packets,
-            longest_run: report.as_ref().map(|report| report.longest_run),
-            source: None,
-            number: None,
+            longest_run_packets: report.as_ref().map(|report| report.longest_run),
+            peer: None,
+            frame: None,
         }
         .print(output);
     }

@@ -72,8 +72,9 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// The last line of `--json`.
 #[derive(Debug, Serialize)]
 struct Line {
-    wan: String,
-    exit_code: u8,
+    event: &'static str,
+    network: String,
+    exit: u8,
     #[serde(flatten)]
     report: Report,
 }
@@ -95,7 +96,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode, Error> {
     if let Some(report) = network.finish_emulator() {
         let report = report.map_err(Error::failed)?;
         let text = format!("# link {config}\n{}", report.lines().join("\n"));
-        output.result(text, &Line { wan: config.to_string(), exit_code, report });
+        output.result(text, &Line { event: "done", network: config.to_string(), exit: exit_code, report });
     }
     Ok(ExitCode::from(exit_code))
 }

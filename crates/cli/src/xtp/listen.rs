@@ -9,7 +9,7 @@ use crate::address::resolve;
 use crate::bare::{self, Crew, Local, Sum, announce, one_line, pairs};
 use crate::exit::Error;
 use crate::interrupt;
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::transport;
 use pinnace::Message;
 use pinnace::xtp::{Connection, Endpoint, Failure, Incoming, Listener, Progress, Service, Services, Transaction};
@@ -71,6 +71,7 @@ const LONGEST_TIME_WAIT: Duration = Duration::from_secs(30);
 
 pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     interrupt::install();
+    output::only_prints();
     if args.size == 0 {
         return Err(Error::usage("--size: a buffer has at least one byte"));
     }
@@ -182,8 +183,8 @@ fn accept<'scope>(
 
 fn line(sum: &mut Sum, service: Service, peer: std::net::SocketAddr) -> Line {
     let (bytes, sha256) = sum.finish();
-    let source = Some(peer.to_string());
-    Line { event: "message", message: 0, bytes, sha256, service: service_name(service), holes: None, source }
+    let peer = Some(peer.to_string());
+    Line { event: "message", message: 0, bytes, sha256, service: service_name(service), holes: None, peer }
 }
 
 /// What has come of a stream.

@@ -116,7 +116,7 @@ struct Line {
     #[serde(skip_serializing_if = "Option::is_none")]
     holes: Option<Vec<[usize; 2]>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    source: Option<String>,
+    peer: Option<String>,
 }
 
 impl Line {

@@ -147,7 +147,7 @@ impl Sender<'_> {
             return;
         }
         let service = service_name(self.args.service.into());
-        let line = Line { event: "message", message: number, bytes, sha256, service, holes: None, source: None };
+        let line = Line { event: "message", message: number, bytes, sha256, service, holes: None, peer: None };
         self.bar.suspend(|| line.print(self.output));
     }
 

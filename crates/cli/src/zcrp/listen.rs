@@ -5,7 +5,7 @@ use crate::address::resolve;
 use crate::bare::{Local, announce, one_line};
 use crate::exit::{Error, Exit};
 use crate::interrupt;
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::senders::{self, Place};
 use crate::transport::{self, Transport};
 use crate::units::count_of;
@@ -44,6 +44,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         return Err(Error::usage("--size: a ZCRP message has at most 4294967295 bytes"));
     }
     interrupt::install();
+    output::only_prints();
     let listener = Listener::bind(resolve(args.local.address())?, &args.transport.options())?;
     listener.warnings().iter().for_each(|warning| output.warn(warning));
     announce(output, &listener.local_addr()?.to_string());
@@ -54,7 +55,8 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let serve_one = |number, receiver: Receiver, place: &Place<'_>| {
         match serve(args, output, &receiver, Some(number), || place.is_wanted()) {
             // The whole command says so.
-            Ok(()) | Err(Error { exit: Exit::Interrupted, .. }) => {}
+            Ok(()) => {}
+            Err(error) if error.is_wanted() => {}
             Err(error) if error.exit == Exit::PeerGone => {
                 output.warn(format_args!("sender {number} is silent; listening for others"));
             }

@@ -24,7 +24,7 @@ Examples:
 
 The listener prints one line a message, in their order: `message N bytes SHA256-HEX`, N being its size. With --verbose \
 or --json the sender prints the same lines; with --json they also count the messages from 0, and a listener without --count the senders from 1. A message that is longer \
-than the buffer named for it is refused: both ends say so on standard error (with --json also as an event `refused`), \
+than the buffer named for it is refused: both ends say so on standard error (with --json as an event `refused`), \
 go on with the next, and end with exit code 1.
 
 To ZCRP itself a message that has not begun may wait for its receiver without limit; `send` gives up, with exit code \
@@ -110,11 +110,8 @@ impl Tally {
     /// Message `number`, of the n-th sender where there are several, was refused.
     fn refuse(&mut self, output: &Output, sender: Option<u64>, number: u64, error: &Error) {
         self.refused += 1;
-        output.warn(format_args!("message {number}: {error}"));
-        if output.json {
-            let line = RefusedLine { event: "refused", sender, message: number, error: &error.message };
-            output.result("", &line);
-        }
+        let line = RefusedLine { event: "refused", sender, message: number, error: &error.message };
+        output.event(format_args!("message {number}: {error}"), &line);
     }
 
     /// How the command ends, if nothing else failed.

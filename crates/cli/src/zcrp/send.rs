@@ -45,7 +45,7 @@ struct Done {
     units_sent: u64,
     units_resent: u64,
     /// Messages that were longer than the buffer that the receiver named.
-    refused: u64,
+    messages_refused: u64,
 }
 
 impl Done {
@@ -114,7 +114,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         seconds,
         units_sent: counters.units_sent,
         units_resent: counters.units_resent,
-        refused: tally.refused,
+        messages_refused: tally.refused,
     }
     .print(output);
     tally.result()

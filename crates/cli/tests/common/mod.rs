@@ -1,12 +1,13 @@
 //! Running the real command.
 #![allow(dead_code)] // each test file uses its share
 
+pub(crate) mod json;
 pub(crate) mod relay;
 
 use nix::sched::{CloneFlags, unshare};
 use sha2::{Digest, Sha256};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -36,6 +37,8 @@ pub(crate) fn run(args: &[&str]) -> Output {
 pub(crate) struct Listening {
     child: Option<Child>,
     stderr: BufReader<ChildStderr>,
+    /// Of one that prints objects, and what it has printed so far.
+    stdout: Option<(BufReader<ChildStdout>, String)>,
     pub(crate) address: String,
 }
 
@@ -45,10 +48,20 @@ impl Listening {
         Self::of(pinnace(args).stdout(Stdio::piped()))
     }
 
-    /// The same with a command that was prepared; [`Listening::finish`] needs its standard output.
+    /// The same with a command that was prepared; [`Listening::finish`] needs its standard output, and so does `--json`.
     pub(crate) fn of(command: &mut Command) -> Self {
+        let is_json = command.get_args().any(|word| word == "--json");
         let mut child = command.stderr(Stdio::piped()).spawn().expect("the command runs");
         let mut stderr = BufReader::new(child.stderr.take().expect("piped"));
+        if is_json {
+            let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
+            let mut said = String::new();
+            assert_ne!(stdout.read_line(&mut said).expect("readable"), 0, "it ended before it listened");
+            let object: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+            assert_eq!(object["event"], "listening", "{object}");
+            let address = object["address"].as_str().expect("an address").to_owned();
+            return Self { child: Some(child), stderr, stdout: Some((stdout, said)), address };
+        }
         let address = loop {
             let mut line = String::new();
             assert_ne!(stderr.read_line(&mut line).expect("readable"), 0, "it ended before it listened");
@@ -57,7 +70,7 @@ impl Listening {
                 break line.split_whitespace().last().expect("a word").to_owned();
             }
         };
-        Self { child: Some(child), stderr, address }
+        Self { child: Some(child), stderr, stdout: None, address }
     }
 
     pub(crate) fn signal(&mut self, signal: &str) {
@@ -92,6 +105,11 @@ impl Listening {
         line
     }
 
+    /// Nobody reads what it prints any more.
+    pub(crate) fn close_output(&mut self) {
+        drop((self.child.as_mut().expect("it runs").stdout.take(), self.stdout.take()));
+    }
+
     pub(crate) fn kill(&mut self) {
         let mut child = self.child.take().expect("it runs");
         child.kill().expect("killed");
@@ -101,12 +119,10 @@ impl Listening {
     /// Waits for its end: exit code, standard output, the rest of standard error.
     pub(crate) fn finish(mut self) -> (Option<i32>, String, String) {
         let mut child = self.child.take().expect("it runs");
+        let of_child = |child: &mut Child| BufReader::new(child.stdout.take().expect("piped"));
+        let (mut stdout, mut out) = self.stdout.take().unwrap_or_else(|| (of_child(&mut child), String::new()));
         // A full pipe must not hold it up.
-        let mut stdout = child.stdout.take().expect("piped");
-        let reader = std::thread::spawn(move || {
-            let mut out = String::new();
-            stdout.read_to_string(&mut out).map(|_| out)
-        });
+        let reader = std::thread::spawn(move || stdout.read_to_string(&mut out).map(|_| out));
         let code = wait(&mut child);
         let out = reader.join().expect("read").expect("UTF-8");
         let mut err = String::new();

@@ -103,7 +103,7 @@ fn json_is_one_object_a_line_at_both_ends() {
             assert_eq!(received[field], sent[field], "{field}");
         }
         assert_eq!((&received["message"], &received["way"]), (&number.into(), &"udp".into()));
-        assert!(received["source"].as_str().unwrap().starts_with("127.0.0.1:"));
+        assert!(received["peer"].as_str().unwrap().starts_with("127.0.0.1:"));
     }
     let done = &sent[2];
     assert_eq!((&done["event"], &done["messages"], &done["bytes"]), (&"done".into(), &2.into(), &10_000.into()));

@@ -28,7 +28,7 @@ fn pools_are_found_and_counted_by_owner() {
         ("engine_blocks", 0),
         ("transit_blocks", 0),
         ("deferred_blocks", 0),
-        ("clients", 1),
+        ("attached_clients", 1),
     ] {
         assert_eq!(of_locked[field], value, "{field}: {of_locked}");
     }
@@ -103,9 +103,9 @@ fn refused(socket: &str, exit: i32, part: &str) {
     assert_eq!((output.status.code(), error.lines().count()), (Some(exit), 1), "{error}");
     assert!(error.starts_with("pinnace: ") && error.contains(socket) && error.contains(part), "{error}");
     let output = run(&["qbuf", "stat", "--json", "--daemon", socket]);
-    let error = text(&output.stderr);
-    assert_eq!((output.status.code(), text(&output.stdout), error.lines().count()), (Some(exit), String::new(), 1));
-    let object: Value = serde_json::from_str(&error).expect("an object");
+    let said = text(&output.stdout);
+    assert_eq!((output.status.code(), said.lines().count()), (Some(exit), 1), "{said}");
+    let object: Value = serde_json::from_str(&said).expect("an object");
     assert!(object["exit"] == exit && object["error"].as_str().is_some_and(|why| why.contains(part)), "{object}");
 }
 

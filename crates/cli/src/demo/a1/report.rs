@@ -70,21 +70,22 @@ fn object(findings: &Findings, svg: &Path, png: &Path) -> Value {
     let turns = findings.turns.iter().map(|turn| {
         json!({
             "beside": turn.beside.to_string(),
-            "bulk_bit_s": turn.bulk,
+            "bulk_bits_per_second": turn.bulk,
             "sinks": turn.heard.iter().map(|heard| json!({
                 "equal": heard.is_equal,
                 "blocks": heard.blocks,
                 "blocks_lost": heard.lost,
                 "jitter_ms": heard.jitter,
-                "p99_ms": heard.p99,
+                "jitter_p99_ms": heard.p99,
                 "late_p99_ms": heard.late_p99,
                 "late_max_ms": heard.late_max,
             })).collect::<Vec<_>>(),
         })
     });
     json!({
+        "event": "done",
         "quick": findings.quick,
-        "link": findings.link,
+        "network": findings.link,
         "turns": turns.collect::<Vec<_>>(),
         "whole": findings.is_whole(),
         "p99_below_bar": findings.with_priority().is_some_and(|turn| turn.most(|heard| heard.p99) < BAR_MS),

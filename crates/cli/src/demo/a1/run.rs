@@ -127,7 +127,7 @@ fn of(sink: &Child, is_equal: bool, log: &str) -> Result<Heard, Error> {
         blocks: done["blocks"].as_u64().unwrap_or(0),
         lost: done["blocks_lost"].as_u64().unwrap_or(0),
         jitter: number("jitter_ms"),
-        p99: number("p99_ms"),
+        p99: number("jitter_p99_ms"),
         late_p99: number("late_p99_ms"),
         late_max: number("late_max_ms"),
         line: line.collect(),

@@ -83,7 +83,7 @@ fn panel(findings: &Findings, shown: &Shown, colour: RGBColor) -> Result<Panel, 
 
 /// Pictures a second from the first to the last one.
 pub(super) fn fps(viewed: &Viewed) -> f64 {
-    viewed.received["fps"].as_f64().unwrap_or(0.0)
+    viewed.received["frames_per_second"].as_f64().unwrap_or(0.0)
 }
 
 /// A line that falls with each new picture, and rises until the next.

@@ -86,7 +86,7 @@ fn object(findings: &Findings, png: &Path) -> Value {
         Ok(viewed) => json!({
             "name": name,
             "pictures": viewed.seen.len(),
-            "fps": fps(viewed),
+            "frames_per_second": fps(viewed),
             "share_missing": missing(viewed),
             "received": viewed.received,
             "sent": viewed.sent,
@@ -94,6 +94,7 @@ fn object(findings: &Findings, png: &Path) -> Value {
         Err(error) => json!({ "name": name, "error": error }),
     });
     json!({
+        "event": "done",
         "path": findings.path,
         "pictures": findings.pictures,
         "picture_bytes": movie::BYTES,

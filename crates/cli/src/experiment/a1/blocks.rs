@@ -22,6 +22,7 @@ const PAPER: (f64, f64, f64) = (0.82, 0.85, 0.96);
 /// One row as JSON.
 #[derive(Serialize)]
 struct Line<'a> {
+    event: &'static str,
     experiment: &'a str,
     transport: String,
     path: &'a str,
@@ -34,7 +35,7 @@ struct Line<'a> {
     tcp_ratio: Option<f64>,
     cpu_s_per_gb_tx: Option<f64>,
     cpu_s_per_gb_rx: Option<f64>,
-    bytes_copied: Option<f64>,
+    share_copied: Option<f64>,
     loss: Option<f64>,
     rounds: usize,
 }
@@ -43,7 +44,7 @@ struct Line<'a> {
 #[derive(Serialize)]
 struct Summary<'a> {
     experiment: &'a str,
-    summary: bool,
+    event: &'static str,
     reliable_to_datagrams_min: Option<f64>,
     raw_to_datagrams_min: Option<f64>,
     /// From 4 KB on.
@@ -115,6 +116,7 @@ fn print(run: &Run<'_>, part: &Part) {
         let cpu = row.processor_seconds();
         let against = |other: Kind| part.ratio(*kind, other).filter(|_| *kind != other);
         let line = Line {
+            event: "row",
             experiment: run.name,
             transport: kind.name(),
             path: &part.path,
@@ -126,7 +128,7 @@ fn print(run: &Run<'_>, part: &Part) {
             tcp_ratio: against(Kind::Tcp),
             cpu_s_per_gb_tx: cpu.map(|(tx, _)| tx),
             cpu_s_per_gb_rx: cpu.map(|(_, rx)| rx),
-            bytes_copied: row.copied(),
+            share_copied: row.copied(),
             loss: row.loss(),
             rounds: row.measured.len(),
         };
@@ -140,7 +142,7 @@ fn print(run: &Run<'_>, part: &Part) {
             format!("({mbit_s_min:.1} .. {mbit_s_max:.1})"),
             ratio(line.datagrams_ratio),
             ratio(line.tcp_ratio),
-            line.bytes_copied.map_or_else(String::new, |share| format!("{:.2} %", share * 100.0)),
+            line.share_copied.map_or_else(String::new, |share| format!("{:.2} %", share * 100.0)),
         );
         run.output.result(text, &line);
     }
@@ -152,7 +154,7 @@ fn summarize(run: &Run<'_>, parts: &[Part]) -> Result<(), Error> {
     };
     let summary = Summary {
         experiment: run.name,
-        summary: true,
+        event: "summary",
         reliable_to_datagrams_min: least(RELIABLE, Kind::Datagrams, 0),
         raw_to_datagrams_min: least(RAW, Kind::Datagrams, 0),
         reliable_to_datagrams_large_min: least(RELIABLE, Kind::Datagrams, LARGE),

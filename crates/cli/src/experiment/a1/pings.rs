@@ -23,6 +23,7 @@ type Cell = round_trips::Cell<Kind>;
 /// One row as JSON.
 #[derive(Serialize)]
 struct Line<'a> {
+    event: &'static str,
     experiment: &'a str,
     transport: String,
     path: &'a str,
@@ -42,7 +43,7 @@ struct Line<'a> {
 #[derive(Serialize)]
 struct Summary<'a> {
     experiment: &'a str,
-    summary: bool,
+    event: &'static str,
     /// A1's time with retransmission to TCP's: the least and the most of all rows.
     ratio_min: f64,
     ratio_max: f64,
@@ -91,6 +92,7 @@ fn print(run: &Run<'_>, cells: &[Cell]) {
         let Some(p50) = cell.p50() else { continue };
         let (least, most) = cell.spread();
         let line = Line {
+            event: "row",
             experiment: run.name,
             transport: cell.kind.name(),
             path: &cell.path,
@@ -129,7 +131,7 @@ fn summarize(run: &Run<'_>, cells: &[Cell]) -> Result<(), Error> {
     }
     let (ratio_min, ratio_max) = span(ratios.into_iter());
     let (reached, quick) = (ratio_max < 1.0, run.effort.quick);
-    let summary = Summary { experiment: run.name, summary: true, ratio_min, ratio_max, reached, quick };
+    let summary = Summary { experiment: run.name, event: "summary", ratio_min, ratio_max, reached, quick };
     let text = format!(
         "\nA1 / TCP {ratio_min:.2} to {ratio_max:.2}\nthe paper: slower than TCP for small blocks, and the gap closes with their \
          size; below TCP at every size: {}",

@@ -28,6 +28,7 @@ const BAR: f64 = 0.97;
 /// One row as JSON.
 #[derive(Serialize)]
 struct Line<'a> {
+    event: &'static str,
     experiment: &'a str,
     #[serde(flatten)]
     label: super::Label,
@@ -55,7 +56,7 @@ struct Line<'a> {
 #[derive(Serialize)]
 struct Summary<'a> {
     experiment: &'a str,
-    summary: bool,
+    event: &'static str,
     /// QMP's share of what the link can carry of it: the least of all sizes and links.
     payload_share_min: f64,
     /// QMP to TCP cubic and bbr, over all sizes: over UDP, whose header TCP does not have, and over whichever link is best.
@@ -114,6 +115,7 @@ fn print(run: &Run<'_>, path: &str, part: &Part) {
         let (Some(mbit_s), Some((cpu_tx, cpu_rx))) = (row.mbit_s(), row.processor_seconds()) else { continue };
         let (mbit_s_min, mbit_s_max) = row.spread();
         let line = Line {
+            event: "row",
             experiment: run.name,
             label: kind.label(),
             path,
@@ -170,7 +172,7 @@ fn summarize(run: &Run<'_>, parts: &[Part]) -> Result<(), Error> {
     let reached = payload_share_min >= BAR && ratio_best_min >= 0.9995;
     let summary = Summary {
         experiment: run.name,
-        summary: true,
+        event: "summary",
         payload_share_min,
         ratio_udp_min,
         ratio_best_min,

@@ -25,6 +25,7 @@ type Cell = round_trips::Cell<Kind>;
 /// One row as JSON.
 #[derive(Serialize)]
 struct Line<'a> {
+    event: &'static str,
     experiment: &'a str,
     #[serde(flatten)]
     label: super::Label,
@@ -45,7 +46,7 @@ struct Line<'a> {
 #[derive(Serialize)]
 struct Summary<'a> {
     experiment: &'a str,
-    summary: bool,
+    event: &'static str,
     /// QMP's time to TCP's, sockets against sockets: the least and the most of all rows.
     ratio_min: f64,
     ratio_max: f64,
@@ -102,6 +103,7 @@ fn print(run: &Run<'_>, cells: &[Cell]) {
         let Some(p50_us) = cell.p50() else { continue };
         let (p50_us_min, p50_us_max) = cell.spread();
         let line = Line {
+            event: "row",
             experiment: run.name,
             label: cell.kind.label(),
             path: &cell.path,
@@ -142,7 +144,7 @@ fn summarize(run: &Run<'_>, cells: &[Cell]) -> Result<(), Error> {
     let reached = ratio_max <= 1.0;
     let summary = Summary {
         experiment: run.name,
-        summary: true,
+        event: "summary",
         ratio_min,
         ratio_max,
         paper_ratio,

@@ -22,6 +22,7 @@ const PAPER: f64 = 91.1;
 /// One row as JSON.
 #[derive(Serialize)]
 struct Line<'a> {
+    event: &'static str,
     experiment: &'a str,
     #[serde(flatten)]
     label: super::Label,
@@ -34,7 +35,7 @@ struct Line<'a> {
     qmp_ratio: Option<f64>,
     cpu_s_per_gb_tx: Option<f64>,
     cpu_s_per_gb_rx: Option<f64>,
-    bytes_copied: Option<f64>,
+    share_copied: Option<f64>,
     rounds: usize,
 }
 
@@ -42,7 +43,7 @@ struct Line<'a> {
 #[derive(Serialize)]
 struct Summary<'a> {
     experiment: &'a str,
-    summary: bool,
+    event: &'static str,
     /// QBUF to copies, from 16 KiB on, on the link and on `lo`: the least.
     qbuf_ratio_link_min: Option<f64>,
     qbuf_ratio_lo_min: Option<f64>,
@@ -50,7 +51,7 @@ struct Summary<'a> {
     link_mbit_s: Option<f64>,
     paper_mbit_s: f64,
     /// The largest share of bytes that a receiver with qbufs copied, from 16 KiB on.
-    bytes_copied_max: Option<f64>,
+    share_copied_max: Option<f64>,
     quick: bool,
 }
 
@@ -108,6 +109,7 @@ fn print(run: &Run<'_>, part: &Part) {
         let (mbit_s_min, mbit_s_max) = row.spread();
         let cpu = row.processor_seconds();
         let line = Line {
+            event: "row",
             experiment: run.name,
             label: kind.label(),
             path: &part.path,
@@ -118,7 +120,7 @@ fn print(run: &Run<'_>, part: &Part) {
             qmp_ratio: part.row(QMP).filter(|_| *kind != QMP).and_then(|qmp| qmp.ratio(row)),
             cpu_s_per_gb_tx: cpu.map(|(tx, _)| tx),
             cpu_s_per_gb_rx: cpu.map(|(_, rx)| rx),
-            bytes_copied: row.copied(),
+            share_copied: row.copied(),
             rounds: row.measured.len(),
         };
         let (tx, rx) = cpu.unwrap_or_default();
@@ -129,7 +131,7 @@ fn print(run: &Run<'_>, part: &Part) {
             row.label,
             format!("({mbit_s_min:.1} .. {mbit_s_max:.1})"),
             line.qmp_ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}")),
-            line.bytes_copied.map_or_else(String::new, |share| format!("{:.2} %", share * 100.0)),
+            line.share_copied.map_or_else(String::new, |share| format!("{:.2} %", share * 100.0)),
         );
         run.output.result(text, &line);
     }
@@ -144,12 +146,12 @@ fn summarize(run: &Run<'_>, parts: &[Part]) -> Result<(), Error> {
     let link_mbit_s = large(false).filter_map(|part| part.row(QMP)?.mbit_s()).reduce(f64::max);
     let summary = Summary {
         experiment: run.name,
-        summary: true,
+        event: "summary",
         qbuf_ratio_link_min: least(false),
         qbuf_ratio_lo_min: least(true),
         link_mbit_s,
         paper_mbit_s: PAPER,
-        bytes_copied_max: all().filter_map(|part| part.row(QMP)?.copied()).reduce(f64::max),
+        share_copied_max: all().filter_map(|part| part.row(QMP)?.copied()).reduce(f64::max),
         quick: run.effort.quick,
     };
     if summary.link_mbit_s.is_none() && summary.qbuf_ratio_lo_min.is_none() {

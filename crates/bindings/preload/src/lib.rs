@@ -15,6 +15,7 @@
 //! | `listener`, `accept` | an epoll descriptor over a TCP and a Unix listener |
 //! | `connect`, `diag` | who is reached under a name, and whether it is the right one |
 //! | `options`, `message`, `descriptor` | what TCP would have said |
+//! | `patience` | for how long a peer may be silent |
 //! | `table` | hints, never the truth |
 
 #![warn(missing_docs)]
@@ -33,6 +34,7 @@ mod listener;
 mod message;
 mod name;
 mod options;
+mod patience;
 mod real;
 mod stream;
 mod sys;

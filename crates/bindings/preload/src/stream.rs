@@ -1,6 +1,7 @@
 //! Converted streams: Unix sockets that the application takes for TCP connections.
 
 use crate::name::{Family, Name};
+use crate::patience;
 use crate::sys::{self, End};
 use crate::table::{self, Notes};
 use core::ffi::c_int;
@@ -37,7 +38,7 @@ pub(crate) fn is_ours(address: &[u8]) -> bool {
 }
 
 /// Gives a stream the options of the TCP socket that it replaces, or that it was accepted from. Answers with what is to be
-/// noted of it, and whether every option was as the kernel makes it.
+/// noted of it, and whether every option was as the kernel makes it, but for the times of [`patience`].
 pub(crate) fn carry_options(tcp: c_int, unix: c_int) -> (Notes, bool) {
     let mut plain = true;
     for name in [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO] {
@@ -74,7 +75,7 @@ pub(crate) fn carry_options(tcp: c_int, unix: c_int) -> (Notes, bool) {
         make_room(unix);
     }
     let no_delay = sys::option::<c_int>(tcp, libc::IPPROTO_TCP, libc::TCP_NODELAY) == Ok(1);
-    (Notes::default().with_no_delay(no_delay), plain && !no_delay)
+    (patience::of_tcp(tcp).with_no_delay(no_delay), plain && !no_delay)
 }
 
 /// Which buffers have sizes that were set (Linux 5.14).

@@ -13,16 +13,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const NEAR: &str = "10.79.0.1";
-const FAR: &str = "10.79.0.2";
+pub(crate) const FAR: &str = "10.79.0.2";
 
 /// Two network namespaces, joined.
-struct Hosts {
-    near: String,
-    far: String,
+pub(crate) struct Hosts {
+    pub(crate) near: String,
+    pub(crate) far: String,
 }
 
 impl Hosts {
-    fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             println!("skipped: only root makes network namespaces");
             return None;
@@ -51,6 +51,24 @@ impl Hosts {
         }
         Some(hosts)
     }
+
+    /// From now on neither gets what the other sends, and nobody is told.
+    pub(crate) fn part(&self) {
+        self.neighbours("replace", &["lladdr", "02:00:00:00:00:99", "nud", "permanent"]);
+    }
+
+    /// They are joined again.
+    pub(crate) fn join(&self) {
+        self.neighbours("delete", &[]);
+    }
+
+    fn neighbours(&self, what: &str, more: &[&str]) {
+        for (name, other) in [(&self.near, FAR), (&self.far, NEAR)] {
+            let mut command = Command::new("ip");
+            command.args(["-n", name, "neigh", what, other, "dev", "v0"]).args(more);
+            assert!(command.status().expect("ip runs").success(), "{command:?}");
+        }
+    }
 }
 
 impl Drop for Hosts {
@@ -61,7 +79,7 @@ impl Drop for Hosts {
     }
 }
 
-fn at(name: &str) -> [&str; 4] {
+pub(crate) fn at(name: &str) -> [&str; 4] {
     ["ip", "netns", "exec", name]
 }
 

@@ -172,7 +172,7 @@ pub(crate) fn receive(handover: c_int, class: Class, at: SocketAddr, flags: c_in
 }
 
 /// Whether a descriptor is a stream of another host, by its own name.
-fn is_remote(fd: c_int) -> bool {
+pub(crate) fn is_remote(fd: c_int) -> bool {
     let mut buffer = [0; 128];
     matches!(
         sys::address(fd, sys::End::Own, &mut buffer).map(Name::parse),

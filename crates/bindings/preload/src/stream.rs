@@ -1,9 +1,9 @@
 //! Converted streams: Unix sockets that the application takes for TCP connections.
 
 use crate::name::{Family, Name};
-use crate::patience;
 use crate::sys::{self, End};
 use crate::table::{self, Notes};
+use crate::{carrier, patience};
 use core::ffi::c_int;
 use core::net::SocketAddr;
 
@@ -84,11 +84,14 @@ const SO_BUF_LOCK: c_int = 72;
 /// Between two TCP sockets there is room for megabytes, because both grow; a Unix socket has what it was given, and the
 /// receiver adds nothing.
 const ROOM: c_int = 4 << 20;
+/// To another host there are the companions' queues besides.
+const ROOM_BEFORE_QUEUES: c_int = 512 << 10;
 
 /// Gives a stream as much room for what is not yet read as TCP would find; as much as the system allows, if that is less.
 pub(crate) fn make_room(unix: c_int) {
-    if sys::set_option(unix, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &ROOM).is_err() {
-        let _ = sys::set_option(unix, libc::SOL_SOCKET, libc::SO_SNDBUF, &ROOM);
+    let room = if carrier::is_remote(unix) { ROOM_BEFORE_QUEUES } else { ROOM };
+    if sys::set_option(unix, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &room).is_err() {
+        let _ = sys::set_option(unix, libc::SOL_SOCKET, libc::SO_SNDBUF, &room);
     }
 }
 

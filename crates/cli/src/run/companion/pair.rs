@@ -94,9 +94,10 @@ fn socket() -> io::Result<OwnedFd> {
     Ok(socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?)
 }
 
-/// As much room for what the application has not read as the library makes in the other direction.
+/// As much room for what the application has not read as the library makes in the other direction: there are the stream's
+/// queues besides.
 fn make_room(own: &OwnedFd) {
-    const ROOM: usize = 4 << 20;
+    const ROOM: usize = 512 << 10;
     if set_socket_send_buffer_size_force(own, ROOM).is_err() {
         let _ = set_socket_send_buffer_size(own, ROOM);
     }

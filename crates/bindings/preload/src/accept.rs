@@ -6,7 +6,7 @@ use crate::listener;
 use crate::name::{Class, Family, Name};
 use crate::sys::{self, End, Outcome};
 use crate::table::{self, Members, Notes};
-use crate::{carrier, internet, real, stream};
+use crate::{carrier, internet, patience, real, stream};
 use core::ffi::{c_int, c_long};
 use core::net::{IpAddr, SocketAddr};
 use core::ptr::null;
@@ -112,10 +112,11 @@ unsafe fn accept_unix(members: Members, address: *mut sockaddr, len: *mut sockle
         } else {
             let (carried, plain) = stream::carry_options(members.tcp, accepted);
             notes = carried;
-            table::set_notes(members.unix, listening.with_plain(plain));
+            table::set_notes(members.unix, listening.with_plain(plain && patience::is_usual(carried, family)));
         }
         stream::born(accepted, notes);
         carrier::learn(accepted);
+        patience::born(accepted);
         return Ok(accepted);
     }
 }

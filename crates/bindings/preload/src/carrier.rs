@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `1 CONNECT FAMILY ADDR:PORT` | `OK` with a descriptor, or `TCP` |
 //! | `1 LISTEN FAMILY ADDR:PORT NAME` | `OK`, and the listener lasts as long as the connection; or `TCP` |
+//! | `1 BEAR STREAM ON IDLE INTERVAL COUNT USER` | `OK`: how long the other host of a stream (SO_COOKIE) may be silent; or `TCP` |
 //!
 //! A connection that another host opened comes to the listener's Unix socket as one from a handover name, with the
 //! descriptor of the stream on it ([`receive`]).
@@ -19,6 +20,7 @@ use crate::connect::{self, Refusal};
 use crate::epoll::Registration;
 use crate::listener::hidden_base;
 use crate::name::{Class, Family, Name, UnixAddress};
+use crate::patience;
 use crate::stream;
 use crate::sys::{self, Outcome};
 use crate::table;
@@ -105,8 +107,19 @@ pub(crate) fn connect(
     sys::close(unix);
     replaced?;
     table::set_notes(fd, table::notes(fd).with_remote(true));
+    patience::born(fd);
     config::say(format_args!("connected to {to} by QMP"));
     Ok(())
+}
+
+/// Says a line to which there is no more to answer than that it was heard.
+pub(crate) fn tell(line: fmt::Arguments<'_>) -> Outcome<()> {
+    let (control, descriptor) = ask(line)?;
+    sys::close(control);
+    descriptor.map_or(Ok(()), |unexpected| {
+        sys::close(unexpected);
+        Err(libc::EPROTO)
+    })
 }
 
 /// Asks for the connections of other hosts to a listener. Answers with the descriptor that is to live as long as it.
@@ -159,7 +172,7 @@ pub(crate) fn receive(handover: c_int, class: Class, at: SocketAddr, flags: c_in
 }
 
 /// Whether a descriptor is a stream of another host, by its own name.
-fn is_remote(fd: c_int) -> bool {
+pub(crate) fn is_remote(fd: c_int) -> bool {
     let mut buffer = [0; 128];
     matches!(
         sys::address(fd, sys::End::Own, &mut buffer).map(Name::parse),
@@ -167,17 +180,35 @@ fn is_remote(fd: c_int) -> bool {
     )
 }
 
-/// Whether the stream to another host, which has just ended, was cut off. The companion gives its own end a name before it
-/// ends a stream of which everything has come; so one that was killed has said nothing of the kind.
-fn is_cut_off(fd: c_int) -> bool {
+/// The error with which the stream to another host, which has just ended, was cut off, if it was. The companion gives its own
+/// end a name before it ends a stream of which everything has come; so one that was killed has said nothing of the kind.
+fn cut_off(fd: c_int) -> Option<c_int> {
+    // The note may be stale: what has no such name of its own is none of ours. An end that the application made is no reset.
+    if !is_remote(fd) || is_shut(fd) {
+        return None;
+    }
     let mut buffer = [0; 128];
-    let ended = |address: &[u8]| address.starts_with(UnixAddress::new(END).bytes());
-    // The note may be stale: what has no such name of its own is none of ours.
-    is_remote(fd) && !sys::address(fd, sys::End::Peer, &mut buffer).is_ok_and(ended)
+    let name = sys::address(fd, sys::End::Peer, &mut buffer).unwrap_or_default();
+    let is_named = |beginning| name.starts_with(UnixAddress::new(beginning).bytes());
+    match is_named(END) {
+        true => None,
+        false if is_named(SILENCE) => Some(libc::ETIMEDOUT),
+        false => Some(libc::ECONNRESET),
+    }
+}
+
+/// The error that has ended a stream to another host in both directions, if one has.
+pub(crate) fn error(fd: c_int) -> Option<c_int> {
+    if !table::notes(fd).is_remote() || sys::poll_now(fd, 0) & libc::POLLHUP == 0 {
+        return None;
+    }
+    cut_off(fd)
 }
 
 /// How the name of the companion's end begins when all that the other host said has been passed on.
 const END: &str = "pinnace/1E/";
+/// And when it has been silent for too long.
+const SILENCE: &str = "pinnace/1T/";
 
 /// Notes whether a descriptor, which came through exec, is a stream of another host.
 pub(crate) fn learn(fd: c_int) {
@@ -200,8 +231,12 @@ fn is_shut(fd: c_int) -> bool {
 
 /// Reads of a stream that was cut off end with an error, and not as if everything had been said.
 pub(crate) fn ended(fd: c_int, count: isize, wanted: usize) -> isize {
-    if count == 0 && wanted > 0 && table::notes(fd).is_remote() && is_cut_off(fd) && !is_shut(fd) {
-        sys::set_errno(libc::ECONNRESET);
+    if count == 0
+        && wanted > 0
+        && table::notes(fd).is_remote()
+        && let Some(error) = cut_off(fd)
+    {
+        sys::set_errno(error);
         return -1;
     }
     count

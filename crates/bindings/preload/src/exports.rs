@@ -4,13 +4,13 @@
 
 use crate::sys::{self, End, Outcome};
 use crate::table::{self, Notes};
-use crate::{accept, carrier, connect, descriptor, listener, message, options, real};
-use core::ffi::{c_int, c_uint, c_ulong, c_void};
+use crate::{accept, carrier, connect, descriptor, exec, listener, message, options, real};
+use core::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
 
 use libc::{
     epoll_event, iovec, loff_t, mmsghdr, msghdr, posix_spawn_file_actions_t, size_t, sockaddr, socklen_t, ssize_t,
 };
-use libc::{stat, timespec};
+use libc::{pid_t, posix_spawnattr_t, stat, timespec};
 
 fn answer(saved: c_int, outcome: Outcome) -> c_int {
     match outcome {
@@ -154,6 +154,42 @@ export! {
     fn posix_spawn_file_actions_adddup2(actions: *mut posix_spawn_file_actions_t, old: c_int, new: c_int) -> c_int {
         // SAFETY: the caller's promise.
         unsafe { descriptor::spawn_dup2(actions, old, new) }
+    }
+
+    /// Here and below: a program that is given a listener gets the library as well.
+    fn execve(path: *const c_char, words: *const *const c_char, environment: *const *const c_char) -> c_int {
+        // SAFETY: the caller's promise.
+        unsafe { exec::with_library(environment, false, |all| real::execve(path, words, all)) }
+    }
+
+    fn execvpe(file: *const c_char, words: *const *const c_char, environment: *const *const c_char) -> c_int {
+        // SAFETY: the caller's promise.
+        unsafe { exec::with_library(environment, false, |all| real::execvpe(file, words, all)) }
+    }
+
+    fn fexecve(fd: c_int, words: *const *const c_char, environment: *const *const c_char) -> c_int {
+        // SAFETY: the caller's promise.
+        unsafe { exec::with_library(environment, false, |all| real::fexecve(fd, words, all)) }
+    }
+
+    fn execv(path: *const c_char, words: *const *const c_char) -> c_int {
+        // SAFETY: the caller's promise.
+        unsafe { exec::with_library(exec::environment(), false, |all| real::execve(path, words, all)) }
+    }
+
+    fn execvp(file: *const c_char, words: *const *const c_char) -> c_int {
+        // SAFETY: the caller's promise.
+        unsafe { exec::with_library(exec::environment(), false, |all| real::execvpe(file, words, all)) }
+    }
+
+    fn posix_spawn(child: *mut pid_t, path: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, words: *const *const c_char, environment: *const *const c_char) -> c_int {
+        // SAFETY: the caller's promise.
+        unsafe { exec::with_library(environment, true, |all| real::posix_spawn(child, path, actions, attributes, words, all)) }
+    }
+
+    fn posix_spawnp(child: *mut pid_t, file: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, words: *const *const c_char, environment: *const *const c_char) -> c_int {
+        // SAFETY: the caller's promise.
+        unsafe { exec::with_library(environment, true, |all| real::posix_spawnp(child, file, actions, attributes, words, all)) }
     }
 
     fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {

@@ -15,6 +15,8 @@
 //! | `listener`, `accept` | an epoll descriptor over a TCP and a Unix listener |
 //! | `connect`, `diag` | who is reached under a name, and whether it is the right one |
 //! | `options`, `message`, `descriptor` | what TCP would have said |
+//! | `exec` | what a program needs that is given a listener |
+//! | `patience` | for how long a peer may be silent |
 //! | `table` | hints, never the truth |
 
 #![warn(missing_docs)]
@@ -26,6 +28,7 @@ mod connect;
 mod descriptor;
 mod diag;
 mod epoll;
+mod exec;
 #[allow(dead_code, missing_docs, unreachable_pub, reason = "the manual pages document these functions")]
 mod exports;
 mod internet;
@@ -33,6 +36,7 @@ mod listener;
 mod message;
 mod name;
 mod options;
+mod patience;
 mod real;
 mod stream;
 mod sys;
@@ -44,6 +48,7 @@ extern "C" fn load() {
     real::resolve();
     table::own();
     config::read();
+    exec::keep();
     inherit();
     sys::set_errno(saved);
 }

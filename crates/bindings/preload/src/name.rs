@@ -10,6 +10,7 @@
 //! | `pinnace/1R4/FROM>TO`, `pinnace/1R6/FROM>TO` | the application's end of a connection with another host |
 //! | `pinnace/1H/...` | who hands over such an end |
 //! | `pinnace/1E/...` | the other side of such an end, once everything that the other host said has been passed on |
+//! | `pinnace/1T/...` | the same, once the other host has been silent for too long |
 //!
 //! A listener of several that share a port (SO_REUSEPORT) has `#` and a number behind it. The name of who connects is the
 //! hello: it has the magic word, the version, and both internet addresses, and the kernel hands it over with the
@@ -18,6 +19,7 @@
 //! addresses, because the kernel refuses the second name. Those with other hosts may: one port opens as many streams there as it
 //! likes, and an accepted socket, as the application's end is one, does not keep its name from others.
 
+use core::ffi::c_int;
 use core::fmt::{self, Write};
 use core::mem::offset_of;
 use core::net::{IpAddr, SocketAddr};
@@ -35,6 +37,13 @@ const NAME_MAX: usize = 107;
 pub(crate) enum Family {
     V4,
     V6,
+}
+
+impl Family {
+    /// Its number.
+    pub(crate) fn domain(self) -> c_int {
+        if self == Self::V4 { libc::AF_INET } else { libc::AF_INET6 }
+    }
 }
 
 /// What a listener takes.

@@ -3,7 +3,7 @@
 use crate::name::Family;
 use crate::sys::{self, End, Outcome};
 use crate::table::{self, Members};
-use crate::{internet, listener, real, stream};
+use crate::{carrier, internet, listener, patience, real, stream};
 use core::ffi::{c_int, c_void};
 use libc::{sockaddr, socklen_t};
 
@@ -67,9 +67,15 @@ pub(crate) unsafe fn get(fd: c_int, level: c_int, name: c_int, value: *mut c_voi
                 && sys::option::<c_int>(fd, level, libc::SO_DOMAIN) == Ok(libc::AF_UNIX)
                 && let Some(stream) = stream::find(fd)
             {
-                let answer = if name == libc::SO_PROTOCOL { libc::IPPROTO_TCP } else { domain(stream.family) };
+                let answer = if name == libc::SO_PROTOCOL { libc::IPPROTO_TCP } else { stream.family.domain() };
                 // SAFETY: the caller's promise.
                 return unsafe { answer_number(answer, value, len) };
+            }
+            if (level, name) == (libc::SOL_SOCKET, libc::SO_ERROR)
+                && let Some(error) = carrier::error(fd)
+            {
+                // SAFETY: the caller's promise.
+                return unsafe { answer_number(error, value, len) };
             }
             Ok(done)
         }
@@ -81,10 +87,6 @@ pub(crate) unsafe fn get(fd: c_int, level: c_int, name: c_int, value: *mut c_voi
         }
         Err(error) => Err(error),
     }
-}
-
-fn domain(family: Family) -> c_int {
-    if family == Family::V4 { libc::AF_INET } else { libc::AF_INET6 }
 }
 
 /// Answers as the kernel does for a number: what fits of it.
@@ -112,6 +114,7 @@ unsafe fn get_of_stream(
         (libc::IPPROTO_TCP, libc::TCP_NODELAY) => Some(c_int::from(notes.no_delay())),
         (libc::IPPROTO_TCP, libc::TCP_CORK) => Some(c_int::from(notes.cork())),
         (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => Some(LOOPBACK_SEGMENT),
+        (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => Some(notes.user_timeout()),
         (libc::IPPROTO_TCP, name) => notes.keep_alive(name),
         _ => None,
     };
@@ -120,7 +123,7 @@ unsafe fn get_of_stream(
         return unsafe { answer_number(number, value, len) };
     }
     // What a TCP socket says that nobody touched.
-    let fresh = sys::socket(domain(family), libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0)?;
+    let fresh = sys::socket(family.domain(), libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0)?;
     // SAFETY: the caller's promise.
     let answer = unsafe { real::getsockopt(fresh, level, name, value, len) };
     let error = sys::errno();
@@ -218,6 +221,9 @@ pub(crate) unsafe fn set(fd: c_int, level: c_int, name: c_int, value: *const c_v
                 // The kernel does not tell whether there are any.
                 table::set_notes(fd, table::notes(fd).with_tcp_only(true));
             }
+            if level == libc::SOL_SOCKET {
+                patience::changed(fd, level, name);
+            }
             Ok(done)
         }
         outcome => outcome,
@@ -247,7 +253,7 @@ unsafe fn set_of_stream(
         (libc::IPPROTO_TCP, libc::TCP_QUICKACK, Some(_)) => notes,
         _ => {
             // A TCP socket says whether it would be allowed.
-            let fresh = sys::socket(domain(family), libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0)?;
+            let fresh = sys::socket(family.domain(), libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0)?;
             // SAFETY: the caller's promise.
             let answer = unsafe { real::setsockopt(fresh, level, name, value, len) };
             let error = sys::errno();
@@ -256,11 +262,13 @@ unsafe fn set_of_stream(
                 return Err(error);
             }
             match (level, number) {
+                (libc::IPPROTO_TCP, Some(number)) if name == libc::TCP_USER_TIMEOUT => notes.with_user_timeout(number),
                 (libc::IPPROTO_TCP, Some(number)) => notes.with_keep_alive(name, number),
                 _ => notes,
             }
         }
     };
     table::set_notes(fd, changed);
+    patience::changed(fd, level, name);
     Ok(0)
 }

@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 use libc::{
     epoll_event, iovec, loff_t, mmsghdr, msghdr, posix_spawn_file_actions_t, size_t, sockaddr, socklen_t, ssize_t,
 };
-use libc::{stat, timespec};
+use libc::{pid_t, posix_spawnattr_t, stat, timespec};
 
 fn next(slot: &AtomicPtr<c_void>, name: &'static str) -> *mut c_void {
     let known = slot.load(Ordering::Relaxed);
@@ -74,6 +74,11 @@ functions! {
     fcntl64(fd: c_int, command: c_int, argument: *mut c_void) -> c_int;
     ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int;
     posix_spawn_file_actions_adddup2(actions: *mut posix_spawn_file_actions_t, old: c_int, new: c_int) -> c_int;
+    execve(path: *const c_char, words: *const *const c_char, environment: *const *const c_char) -> c_int;
+    execvpe(file: *const c_char, words: *const *const c_char, environment: *const *const c_char) -> c_int;
+    fexecve(fd: c_int, words: *const *const c_char, environment: *const *const c_char) -> c_int;
+    posix_spawn(child: *mut pid_t, path: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, words: *const *const c_char, environment: *const *const c_char) -> c_int;
+    posix_spawnp(child: *mut pid_t, file: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, words: *const *const c_char, environment: *const *const c_char) -> c_int;
     fstat(fd: c_int, into: *mut stat) -> c_int;
     __fxstat(version: c_int, fd: c_int, into: *mut stat) -> c_int;
     epoll_ctl(epoll: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int;

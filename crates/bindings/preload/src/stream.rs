@@ -3,6 +3,7 @@
 use crate::name::{Family, Name};
 use crate::sys::{self, End};
 use crate::table::{self, Notes};
+use crate::{carrier, patience};
 use core::ffi::c_int;
 use core::net::SocketAddr;
 
@@ -37,7 +38,7 @@ pub(crate) fn is_ours(address: &[u8]) -> bool {
 }
 
 /// Gives a stream the options of the TCP socket that it replaces, or that it was accepted from. Answers with what is to be
-/// noted of it, and whether every option was as the kernel makes it.
+/// noted of it, and whether every option was as the kernel makes it, but for the times of [`patience`].
 pub(crate) fn carry_options(tcp: c_int, unix: c_int) -> (Notes, bool) {
     let mut plain = true;
     for name in [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO] {
@@ -74,7 +75,7 @@ pub(crate) fn carry_options(tcp: c_int, unix: c_int) -> (Notes, bool) {
         make_room(unix);
     }
     let no_delay = sys::option::<c_int>(tcp, libc::IPPROTO_TCP, libc::TCP_NODELAY) == Ok(1);
-    (Notes::default().with_no_delay(no_delay), plain && !no_delay)
+    (patience::of_tcp(tcp).with_no_delay(no_delay), plain && !no_delay)
 }
 
 /// Which buffers have sizes that were set (Linux 5.14).
@@ -83,11 +84,14 @@ const SO_BUF_LOCK: c_int = 72;
 /// Between two TCP sockets there is room for megabytes, because both grow; a Unix socket has what it was given, and the
 /// receiver adds nothing.
 const ROOM: c_int = 4 << 20;
+/// To another host there are the companions' queues besides.
+const ROOM_BEFORE_QUEUES: c_int = 512 << 10;
 
 /// Gives a stream as much room for what is not yet read as TCP would find; as much as the system allows, if that is less.
 pub(crate) fn make_room(unix: c_int) {
-    if sys::set_option(unix, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &ROOM).is_err() {
-        let _ = sys::set_option(unix, libc::SOL_SOCKET, libc::SO_SNDBUF, &ROOM);
+    let room = if carrier::is_remote(unix) { ROOM_BEFORE_QUEUES } else { ROOM };
+    if sys::set_option(unix, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &room).is_err() {
+        let _ = sys::set_option(unix, libc::SOL_SOCKET, libc::SO_SNDBUF, &room);
     }
 }
 

@@ -86,6 +86,7 @@ pub(crate) trait Plain: Copy {}
 impl Plain for u8 {}
 impl Plain for [u8; 16] {}
 impl Plain for c_int {}
+impl Plain for u64 {}
 impl Plain for libc::timeval {}
 impl Plain for libc::linger {}
 impl Plain for libc::ucred {}

@@ -16,6 +16,8 @@ const SIZE: usize = 1 << 16;
 static ROLES: [AtomicU64; SIZE] = [const { AtomicU64::new(0) }; SIZE];
 /// Options of converted streams, and what happened to a TCP socket before it was converted.
 static NOTES: [AtomicU64; SIZE] = [const { AtomicU64::new(0) }; SIZE];
+/// `TCP_USER_TIMEOUT` of converted streams.
+static USER_TIMEOUTS: [AtomicU64; SIZE] = [const { AtomicU64::new(0) }; SIZE];
 /// How a fresh socket is registered in its epoll instance: events, with the age above them, and data.
 static EVENTS: [AtomicU64; SIZE] = [const { AtomicU64::new(0) }; SIZE];
 static DATA: [AtomicU64; SIZE] = [const { AtomicU64::new(0) }; SIZE];
@@ -146,7 +148,7 @@ pub(crate) fn set_listener(fd: c_int, members: Members) {
 
 /// Forgets what a descriptor was; it is closed, or is something new.
 pub(crate) fn reset(fd: c_int) {
-    for table in [&ROLES, &NOTES, &EVENTS] {
+    for table in [&ROLES, &NOTES, &USER_TIMEOUTS, &EVENTS] {
         if let Some(slot) = slot(table, fd) {
             put(slot, 0);
         }
@@ -160,7 +162,7 @@ pub(crate) fn copy(from: c_int, to: c_int) {
         set_listener(to, members);
     }
     // What happened to `from` in an epoll instance did not happen to `to`.
-    set_notes(to, Notes(notes(from).0 & !Notes::EPOLL));
+    set_notes(to, notes(from).with(Notes::EPOLL, false));
 }
 
 /// The listeners of this process.
@@ -183,9 +185,9 @@ pub(crate) enum Place {
     Somewhere,
 }
 
-/// What is noted of one descriptor, in one word.
+/// What is noted of one descriptor: a word of everything else, and the user time-out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Notes(u64);
+pub(crate) struct Notes(u64, u32);
 
 impl Notes {
     const NODELAY: u64 = 1 << 0;
@@ -211,7 +213,7 @@ impl Notes {
     }
 
     fn with(self, bit: u64, on: bool) -> Self {
-        Self(if on { self.0 | bit } else { self.0 & !bit })
+        Self(if on { self.0 | bit } else { self.0 & !bit }, self.1)
     }
 
     fn field(self, at: u32, bits: u32) -> Option<c_int> {
@@ -223,7 +225,7 @@ impl Notes {
 
     fn with_field(self, at: u32, bits: u32, value: c_int) -> Self {
         let mask = (1 << bits) - 1;
-        Self(self.0 & !(mask << at) | (value as u64 & mask) << at)
+        Self(self.0 & !(mask << at) | (value as u64 & mask) << at, self.1)
     }
 
     pub(crate) fn no_delay(self) -> bool {
@@ -247,7 +249,7 @@ impl Notes {
     }
 
     pub(crate) fn fresh() -> Self {
-        Self(Self::FRESH)
+        Self(Self::FRESH, 0)
     }
 
     pub(crate) fn is_tcp_only(self) -> bool {
@@ -307,12 +309,23 @@ impl Notes {
     }
 
     pub(crate) fn with_keep_alive(self, option: c_int, value: c_int) -> Self {
+        // Nobody can set more than there is room for; the system's own value may be more.
+        let fitting = |bits: u32| if value >> bits == 0 { value } else { 0 };
         match option {
-            libc::TCP_KEEPIDLE => self.with_field(Self::IDLE, 15, value),
-            libc::TCP_KEEPINTVL => self.with_field(Self::INTERVAL, 15, value),
-            libc::TCP_KEEPCNT => self.with_field(Self::COUNT, 7, value),
+            libc::TCP_KEEPIDLE => self.with_field(Self::IDLE, 15, fitting(15)),
+            libc::TCP_KEEPINTVL => self.with_field(Self::INTERVAL, 15, fitting(15)),
+            libc::TCP_KEEPCNT => self.with_field(Self::COUNT, 7, fitting(7)),
             _ => self,
         }
+    }
+
+    /// `TCP_USER_TIMEOUT` in milliseconds, 0: none.
+    pub(crate) fn user_timeout(self) -> c_int {
+        self.1 as c_int
+    }
+
+    pub(crate) fn with_user_timeout(self, millis: c_int) -> Self {
+        Self(self.0, millis as u32)
     }
 }
 
@@ -337,12 +350,16 @@ pub(crate) fn is_noted(fd: c_int) -> bool {
 }
 
 pub(crate) fn notes(fd: c_int) -> Notes {
-    Notes(slot(&NOTES, fd).map_or(0, |slot| slot.load(Ordering::Relaxed)))
+    let word = |table| slot(table, fd).map_or(0, |slot| slot.load(Ordering::Relaxed));
+    Notes(word(&NOTES), word(&USER_TIMEOUTS) as u32)
 }
 
 pub(crate) fn set_notes(fd: c_int, notes: Notes) {
     if let Some(slot) = slot(&NOTES, fd) {
         put(slot, notes.0);
+    }
+    if let Some(slot) = slot(&USER_TIMEOUTS, fd) {
+        put(slot, notes.1.into());
     }
 }
 
@@ -366,6 +383,8 @@ mod tests {
         let several = notes.added(7);
         assert_eq!((several.epoll(), several.deleted(7).epoll()), (Place::Somewhere, Place::Somewhere));
         assert_eq!(notes.deleted(7), notes);
+        assert_eq!(notes.with_user_timeout(c_int::MAX).user_timeout(), c_int::MAX);
+        assert_eq!(notes.with_keep_alive(libc::TCP_KEEPIDLE, 86_400).keep_alive(libc::TCP_KEEPIDLE), None);
         let notes = notes.deleted((1 << FD_BITS) - 1).with_cork(false);
         assert_eq!((notes.no_delay(), notes.cork(), notes.epoll()), (true, false, Place::Nowhere));
         assert!(!notes.is_fresh() && !notes.is_plain() && Notes::fresh().is_fresh());

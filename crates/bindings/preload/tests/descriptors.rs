@@ -33,6 +33,7 @@ cases! {
     workers_share_a_listener: "fork";
     duplicates_of_a_listener: "dup";
     listeners_survive_exec: "exec";
+    listeners_survive_an_emptied_environment: "emptied";
     closing_what_one_does_not_know: "sweep";
     threads_accept_at_once: "threads";
     signals_and_cancellation: "signal";

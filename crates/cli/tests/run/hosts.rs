@@ -13,16 +13,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const NEAR: &str = "10.79.0.1";
-const FAR: &str = "10.79.0.2";
+pub(crate) const FAR: &str = "10.79.0.2";
 
 /// Two network namespaces, joined.
-struct Hosts {
-    near: String,
-    far: String,
+pub(crate) struct Hosts {
+    pub(crate) near: String,
+    pub(crate) far: String,
 }
 
 impl Hosts {
-    fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             println!("skipped: only root makes network namespaces");
             return None;
@@ -51,6 +51,24 @@ impl Hosts {
         }
         Some(hosts)
     }
+
+    /// From now on neither gets what the other sends, and nobody is told.
+    pub(crate) fn part(&self) {
+        self.neighbours("replace", &["lladdr", "02:00:00:00:00:99", "nud", "permanent"]);
+    }
+
+    /// They are joined again.
+    pub(crate) fn join(&self) {
+        self.neighbours("delete", &[]);
+    }
+
+    fn neighbours(&self, what: &str, more: &[&str]) {
+        for (name, other) in [(&self.near, FAR), (&self.far, NEAR)] {
+            let mut command = Command::new("ip");
+            command.args(["-n", name, "neigh", what, other, "dev", "v0"]).args(more);
+            assert!(command.status().expect("ip runs").success(), "{command:?}");
+        }
+    }
 }
 
 impl Drop for Hosts {
@@ -61,7 +79,7 @@ impl Drop for Hosts {
     }
 }
 
-fn at(name: &str) -> [&str; 4] {
+pub(crate) fn at(name: &str) -> [&str; 4] {
     ["ip", "netns", "exec", name]
 }
 
@@ -344,6 +362,48 @@ fn two_listeners_of_one_port_take_a_family_each() {
     let (out, said) = client(through(true, &at(&hosts.near), &[program]));
     assert!(said.contains("by QMP"), "{said}");
     assert_eq!((&*out, server.finish()), ("4\n", Some(0)), "{said}");
+}
+
+/// Writes until the peer, which reads nothing, makes no room for a second, and says how many bytes that took.
+const UNREAD: &str = r#"
+#include <arpa/inet.h>
+#include <poll.h>
+#include <stdio.h>
+#include <unistd.h>
+int main(int argc, char **argv)
+{
+    static char bytes[65536];
+    long taken = 0, count;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons(7901) };
+    (void)argv;
+    inet_pton(AF_INET, "10.79.0.2", &at.sin_addr);
+    if (argc > 1) {
+        if (bind(fd, (struct sockaddr *)&at, sizeof at) || listen(fd, 4) || (fd = accept(fd, NULL, NULL)) < 0)
+            return 1;
+        struct pollfd gone = { .fd = fd, .events = 0 };
+        return poll(&gone, 1, 60000) != 1;
+    }
+    if (connect(fd, (struct sockaddr *)&at, sizeof at))
+        return 2;
+    struct pollfd room = { .fd = fd, .events = POLLOUT };
+    while (poll(&room, 1, 1000) == 1 && (count = send(fd, bytes, sizeof bytes, MSG_DONTWAIT)) > 0)
+        taken += count;
+    printf("%ld\n", taken);
+    return 0;
+}
+"#;
+
+#[test]
+fn who_does_not_read_keeps_back_who_writes() {
+    let (Some(cc), Some(hosts)) = (installed("cc", "gcc libc6-dev"), Hosts::new()) else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = &*compiled(&cc, folder.path(), UNREAD);
+    let _server = Server::start(through(true, &at(&hosts.far), &[program, "server"]), folder.path(), 7901, true);
+    let (out, said) = client(through(true, &at(&hosts.near), &[program]));
+    assert!(said.contains("by QMP"), "{said}");
+    let taken: u64 = out.trim().parse().expect("a number");
+    assert!((1 << 20..12 << 20).contains(&taken), "{taken} bytes");
 }
 
 /// Asks, and ends with the end of the answer.

@@ -14,3 +14,4 @@ mod hosts;
 mod programs;
 mod stage;
 mod streams;
+mod vanished;

@@ -111,6 +111,10 @@ impl Server {
         read(&self.printed) + &read(&self.said)
     }
 
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("waited").is_some()
+    }
+
     /// Waits until it ends by itself.
     pub(crate) fn finish(mut self) -> Option<i32> {
         crate::common::wait(&mut self.child)

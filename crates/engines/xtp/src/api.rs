@@ -5,7 +5,7 @@ use crate::context::{Context, Phase, Role};
 use crate::engine::{Birth, Xtp};
 use crate::incoming::Readable;
 use crate::outgoing::{Asking, Chunk};
-use crate::{Close, ContextId, ControlBlock, Facts, ListenerId, Output, Refused, Service, Services};
+use crate::{Close, ContextId, ControlBlock, Facts, ListenerId, Output, Patience, Refused, Service, Services};
 use core::net::IpAddr;
 use core::time::Duration;
 use pinnace_core::{Address, BufferId, BufferRange, ContextKey, Time};
@@ -483,6 +483,22 @@ impl Xtp {
             context.make_ready(&mut self.shared);
         }
         Ok(())
+    }
+
+    /// How long the peer of a context may be silent from now on, where that is less than CTIMER and CTIMEOUT say. Who is given
+    /// up for it ends with [`Failure::Abandoned`](crate::Failure::Abandoned).
+    ///
+    /// # Errors
+    /// [`Refused::NoContext`].
+    //= Q-14
+    pub fn set_patience(&mut self, now: Time, context: ContextId, patience: Patience) -> Result<(), Refused> {
+        self.change(now, context, |context| {
+            // The end of a stream to a group has dates of its own.
+            if !context.is_group() && (context.silence.is_some() || patience != Patience::default()) {
+                context.silence.get_or_insert_default().patience = patience;
+            }
+            Ok(())
+        })
     }
 
     /// Numbers of a context, for whoever shows or mirrors them.

@@ -5,6 +5,7 @@
 
 use crate::incoming::Incoming;
 use crate::outgoing::{Asking, Outgoing, Terms};
+use crate::patience::{KeepAlive, Patience, Silence};
 use crate::shared::{Place, Shared};
 use crate::space::Space;
 use crate::{ContextId, ControlBlock, Event, Failure, ListenerId, Service, XtpCounters};
@@ -131,7 +132,8 @@ pub(crate) struct Context {
     pub(crate) answers_in_vain: u8,
     /// CTIMER.
     pub(crate) last_heard: Time,
-    pub(crate) handshake_since: Option<Time>,
+    /// The handshake of CTIMER, and how much of a silence the application bears.
+    pub(crate) silence: Option<Box<Silence>>,
     pub(crate) paced_until: Option<Time>,
     /// Since when the receive ring is empty.
     pub(crate) ring_idle_since: Option<Time>,
@@ -354,6 +356,21 @@ impl Context {
         } else if restart || self.waiting.is_none() {
             self.waiting = Some(now);
         }
+        let acked = self.owes_acknowledgement().then(|| self.outgoing.acked());
+        if let Some(silence) = &mut self.silence {
+            silence.note(now, acked);
+        }
+    }
+
+    /// Whether anything is queued that the peer has not acknowledged, and still may.
+    fn owes_acknowledgement(&self) -> bool {
+        !self.has_given_up && self.outgoing.acked() < self.outgoing.queued()
+    }
+
+    /// When the application has waited long enough for an acknowledgement.
+    //= Q-14
+    pub(crate) fn overdue_at(&self) -> Option<Time> {
+        self.silence.as_ref()?.overdue_at()
     }
 
     pub(crate) fn wait_until(&self) -> Option<Time> {
@@ -365,11 +382,33 @@ impl Context {
         self.waiting.map(|since| since + wait.max(pause))
     }
 
+    /// A packet of the peer has come: it is there.
+    pub(crate) fn on_heard(&mut self, now: Time) {
+        self.last_heard = now;
+        if let Some(silence) = &mut self.silence {
+            silence.handshake_since = None;
+            self.silence.take_if(|silence| silence.patience == Patience::default());
+        }
+    }
+
+    pub(crate) fn handshake_since(&self) -> Option<Time> {
+        self.silence.as_ref()?.handshake_since
+    }
+
     /// When CTIMER or CTIMEOUT is over.
+    //= Q-14
     pub(crate) fn silent_until(&self) -> Time {
-        match self.handshake_since {
-            Some(since) => since + self.block.ctimeout,
-            None => self.last_heard + self.block.ctimer,
+        let (asked_at, ctimeout) = (self.last_heard + self.block.ctimer, self.block.ctimeout);
+        let keep_alive = self.silence.as_ref().and_then(|silence| silence.patience.keep_alive);
+        let keep_alive = keep_alive.filter(|_| !self.owes_acknowledgement());
+        match (self.handshake_since(), keep_alive) {
+            (None, None) => asked_at,
+            (None, Some(KeepAlive { idle, .. })) => asked_at.min(self.last_heard + idle),
+            // Keep-alive may have asked early, of a peer that then came to owe an acknowledgement.
+            (Some(since), None) => (since + ctimeout).max(asked_at + ctimeout),
+            (Some(since), Some(KeepAlive { limit, .. })) => {
+                (since + limit).min((since + ctimeout).max(asked_at + ctimeout))
+            }
         }
     }
 
@@ -389,7 +428,7 @@ impl Context {
                 let sending = earlier(self.paced_until, self.rest_at);
                 // Groups have dates of their own.
                 let silent = if self.is_group() { None } else { Some(self.silent_until()) };
-                earlier(earlier(ring, silent), earlier(waiting, sending))
+                earlier(earlier(ring, earlier(silent, self.overdue_at())), earlier(waiting, sending))
             }
         }
     }

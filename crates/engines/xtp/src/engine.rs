@@ -205,7 +205,7 @@ impl Xtp {
             expiries: 0,
             answers_in_vain: 0,
             last_heard: now,
-            handshake_since: None,
+            silence: None,
             paced_until: None,
             ring_idle_since: None,
             ring_bytes: 0,

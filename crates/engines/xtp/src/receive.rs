@@ -236,8 +236,7 @@ pub(crate) fn on_context_packet(
 ) {
     let header = packet.header;
     let options = header.options;
-    context.last_heard = now;
-    context.handshake_since = None;
+    context.on_heard(now);
     context.is_blocked = false;
     context.on_came(packet.bytes, header.key.rtn, status.map(|status| status.echo));
     match context.phase {

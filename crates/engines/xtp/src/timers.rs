@@ -56,6 +56,9 @@ impl Context {
                 if self.phase == Phase::Active && !self.is_group() && self.silent_until() <= now {
                     self.on_silence(now, shared);
                 }
+                if self.phase == Phase::Active && is_over(self.overdue_at()) {
+                    self.abandon(now, shared);
+                }
             }
             _ => {}
         }
@@ -87,10 +90,10 @@ impl Context {
     /// CTIMER has expired: is anybody there? Or CTIMEOUT: nobody is.
     //= X-11
     fn on_silence(&mut self, now: Time, shared: &mut Shared) {
-        if self.handshake_since.is_some() {
+        if self.handshake_since().is_some() {
             self.abandon(now, shared);
         } else {
-            self.handshake_since = Some(now);
+            self.silence.get_or_insert_default().handshake_since = Some(now);
             self.ask_again();
         }
     }

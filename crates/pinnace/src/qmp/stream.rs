@@ -1,7 +1,7 @@
 //! Connected sockets.
 
 use super::shared::Shared;
-use super::{Carrier, Endpoint, Options, lingering};
+use super::{Carrier, Endpoint, Options, Patience, lingering};
 use crate::daemon::{Arrival, Client};
 use crate::network::{canonical, with_port};
 use crate::xtp::HostPair;
@@ -513,6 +513,33 @@ impl Stream {
     /// How long a write waits; `None`: for ever.
     pub fn set_write_timeout(&self, timeout: Option<Duration>) {
         self.set(|settings| settings.write_timeout = timeout);
+    }
+
+    /// How long the peer may be silent from now on (SO_KEEPALIVE, TCP_USER_TIMEOUT), where that is less than
+    /// [`Options::peer_timeout`]: then reads and writes fail with [`io::ErrorKind::TimedOut`]. A process of this host, over
+    /// shared memory, does not vanish without a word.
+    ///
+    /// ```
+    /// use pinnace::qmp::{KeepAlive, Listener, Options, Patience, Stream};
+    /// use std::time::Duration;
+    /// # fn main() -> std::io::Result<()> {
+    /// let listener = Listener::bind("127.0.0.1:0", &Options::default())?;
+    /// let stream = Stream::connect(listener.local_addr(), &Options::default())?;
+    /// // Asked after ten seconds without a word, and given up after fifteen more.
+    /// let keep_alive = KeepAlive { idle: Duration::from_secs(10), limit: Duration::from_secs(15) };
+    /// stream.set_patience(Patience { keep_alive: Some(keep_alive), ..Patience::default() })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// If the association is over.
+    //= Q-14
+    pub fn set_patience(&self, patience: Patience) -> io::Result<()> {
+        match self.inner() {
+            Inner::Engine(connection, _) => Ok(connection.set_patience(patience)?),
+            Inner::Shared(_) => Ok(()),
+        }
     }
 
     /// What happens when it is dropped: `None` closes in the background, zero resets the connection, anything else waits so

@@ -4,7 +4,7 @@ use super::exchange::{Association, Exchange, Place};
 use super::port::{Call, End, deadline};
 use super::reading::Partial;
 use super::sending::{self, Unqueued};
-use super::{AddressSegment, Close, ControlBlock, Facts, SendOptions, Sending, Service};
+use super::{AddressSegment, Close, ControlBlock, Facts, Patience, SendOptions, Sending, Service};
 use crate::{Error, Message, Unsent};
 use pinnace_core::Address;
 use pinnace_xtp::{ContextId, Refused};
@@ -412,6 +412,15 @@ impl Connection {
     /// If the block cannot be had, or the context is gone.
     pub fn set_block(&self, block: ControlBlock) -> Result<(), Error> {
         self.call(|Call { now, engine, .. }| engine.set_block(now, self.id, block))
+    }
+
+    /// How long the peer may be silent from now on, where that is less than the block's CTIMER and CTIMEOUT: afterwards the
+    /// association ends as that of a peer that does not answer.
+    ///
+    /// # Errors
+    /// If the context is gone.
+    pub fn set_patience(&self, patience: Patience) -> Result<(), Error> {
+        self.call(|Call { now, engine, .. }| engine.set_patience(now, self.id, patience))
     }
 
     /// Keys, sequence numbers and spans, as they look on the wire.

@@ -60,7 +60,8 @@ pub use pinnace_wire::xtp::HostPair;
 /// The option bits of packets, of which [`ControlBlock::mode_flags`] and [`ControlBlock::listen_flags`] have some.
 pub use pinnace_xtp::Options as Flags;
 pub use pinnace_xtp::{
-    AddressSegment, Close, Codec, ControlBlock, Facts, Failure, Limits, Refused, Service, Services, XtpCounters,
+    AddressSegment, Close, Codec, ControlBlock, Facts, Failure, KeepAlive, Limits, Patience, Refused, Service,
+    Services, XtpCounters,
 };
 pub(crate) use reading::Copied;
 pub use reading::{Filled, Received};

@@ -385,6 +385,58 @@ static void exec_client(int to)
     want(fd, "and again");
 }
 
+/* A program that is started anew with its listener, and an environment that says nothing of the library. */
+static void emptied_server(int listener, int at)
+{
+    (void)at;
+    int step = atoi(setting("STEP", "0")), inherited = step ? atoi(getenv("LISTENER")) : listener;
+    char step_text[32], listener_text[32], expect[64], other[64];
+    char *environment[] = { step_text, listener_text, expect, other, NULL };
+    char *words[] = { "program", "emptied", "server", NULL };
+    snprintf(step_text, sizeof step_text, "STEP=%d", step + 1);
+    snprintf(listener_text, sizeof listener_text, "LISTENER=%d", inherited);
+    snprintf(expect, sizeof expect, "PINNACE_EXPECT=%s", setting("PINNACE_EXPECT", "any"));
+    snprintf(other, sizeof other, "PINNACE_FAMILY=%s", setting("PINNACE_FAMILY", "4"));
+    CHECK(step == 0 || close(listener) == 0);
+    int fd = take(inherited);
+    put(fd, &step, sizeof step);
+    CHECK(close(fd) == 0);
+    /* The port is said only once. */
+    CHECK(fflush(stdout) == 0 && dup2(open("/dev/null", O_WRONLY), 1) == 1);
+    switch (step) {
+    case 0:
+        execve("/proc/self/exe", words, environment);
+        break;
+    case 1:
+        environ = environment;
+        execvp("/proc/self/exe", words);
+        break;
+    case 2:
+        execvpe("/proc/self/exe", words, environment);
+        break;
+    case 3:
+        CHECK(posix_spawn(&(pid_t){ 0 }, "/proc/self/exe", NULL, NULL, words, environment) == 0);
+        reap(1);
+        return;
+    case 4:
+        /* Whoever is given no listener has what it was given. */
+        CHECK(fcntl(inherited, F_SETFD, FD_CLOEXEC) == 0);
+        char *test[] = { "sh", "-c", "test -z \"$LD_PRELOAD\"", NULL };
+        execve("/bin/sh", test, environment);
+        break;
+    }
+    CHECK(!"exec");
+}
+
+static void emptied_client(int to)
+{
+    for (int step = 0; step < 5; step++) {
+        int fd = dial(to), got;
+        get(fd, &got, sizeof got);
+        CHECK(got == step && close(fd) == 0);
+    }
+}
+
 /* A process that closes everything it does not know, before and after fork. */
 static void sweep_server(int listener, int at)
 {
@@ -767,6 +819,7 @@ static const struct side sides[] = {
     { "fork", fork_server, fork_client },
     { "dup", dup_server, dup_client },
     { "exec", exec_server, exec_client },
+    { "emptied", emptied_server, emptied_client },
     { "sweep", sweep_server, sweep_client },
     { "threads", threads_server, threads_client },
     { "signal", signal_server, signal_client },

@@ -246,6 +246,9 @@ static inline int harness(int argc, char **argv, const struct side *sides, size_
             /* What is inherited has to be there before anybody can connect. */
             CHECK(setsockopt(listener, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one) == 0);
             CHECK(setsockopt(listener, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one) == 0);
+            int interval = 33, timeout = 44444;
+            CHECK(setsockopt(listener, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval) == 0);
+            CHECK(setsockopt(listener, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout, sizeof timeout) == 0);
             CHECK(listen(listener, 64) == 0);
             ready(port(listener));
             sides[index].server(listener, port(listener));

@@ -123,6 +123,10 @@ static void options_of(int fd)
     CHECK(getsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &value, &len) == 0 && value == interval);
     CHECK(getsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &value, &len) == 0 && value == count);
     FAILS(setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &zero, sizeof zero), EINVAL);
+    int timeout = 98765, negative = -1;
+    CHECK(setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout, sizeof timeout) == 0);
+    FAILS(setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &negative, sizeof negative), EINVAL);
+    CHECK(getsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &value, &len) == 0 && value == timeout);
     FAILS(setsockopt(fd, IPPROTO_TCP, 9999, &one, sizeof one), ENOPROTOOPT);
     FAILS(getsockopt(fd, IPPROTO_TCP, 9999, &value, &len), ENOPROTOOPT);
     char name[16] = "";
@@ -163,6 +167,8 @@ static void options_server(int listener, int at)
     /* Inherited from the listener (see harness()). */
     CHECK(getsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &value, &len) == 0 && value != 0);
     CHECK(getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &value, &len) == 0 && value == 1);
+    CHECK(getsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &value, &len) == 0 && value == 33);
+    CHECK(getsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &value, &len) == 0 && value == 44444);
     options_of(fd);
     end(fd);
 }

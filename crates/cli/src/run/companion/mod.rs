@@ -14,6 +14,7 @@ mod pair;
 mod peers;
 mod pump;
 mod request;
+mod streams;
 
 use super::contract::Contract;
 use super::inherited;
@@ -36,6 +37,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+use streams::Streams;
 
 /// One end of `pinnace run`: what its commands reach other hosts by
 #[derive(Debug, Parser)]
@@ -130,6 +132,7 @@ struct Shared {
     options: Options,
     peers: Peers,
     endpoints: Endpoints,
+    streams: Streams,
     /// Requests, listeners and streams.
     busy: AtomicUsize,
     talkative: bool,
@@ -171,6 +174,7 @@ pub(crate) fn serve(args: &Args) -> Result<(), Error> {
         options: args.contract.options(),
         peers: Peers::default(),
         endpoints: Endpoints::default(),
+        streams: Streams::default(),
         busy: AtomicUsize::new(0),
         talkative: args.talkative,
     });
@@ -208,12 +212,14 @@ fn answer(shared: &Arc<Shared>, control: &Arc<Control>, busy: Busy) -> io::Resul
     match control.request()? {
         Request::Connect { family, to } => match connect(shared, to) {
             Ok(stream) => {
+                let stream = Arc::new(stream);
                 let (application, own) = pair::make(family, stream.local_addr(), stream.peer_addr())?;
+                let named = shared.streams.name(&application, &stream)?;
                 control.give(&application)?;
                 drop(application);
                 shared.say(format_args!("QMP to {to}"));
                 let passed = pump::run(&stream, &own);
-                drop(own);
+                drop((own, named));
                 // It is this stream's alone.
                 let endpoint = stream.endpoint().cloned();
                 drop(stream);
@@ -227,6 +233,13 @@ fn answer(shared: &Arc<Shared>, control: &Arc<Control>, busy: Busy) -> io::Resul
                 control.refuse()
             }
         },
+        Request::Bear { stream, patience } => {
+            if shared.streams.bear(stream, patience) {
+                control.agree()
+            } else {
+                control.refuse()
+            }
+        }
         Request::Listen { takes, at, name } => {
             let (listener, endpoint) = match shared.endpoints.listen((at, takes), control, &shared.options) {
                 Ok(listening) => listening,
@@ -235,7 +248,7 @@ fn answer(shared: &Arc<Shared>, control: &Arc<Control>, busy: Busy) -> io::Resul
                     return control.refuse();
                 }
             };
-            control.accept_listener()?;
+            control.agree()?;
             shared.say(format_args!("QMP at {at}"));
             let awaited = await_streams(shared, control, (&listener, &endpoint), takes.family(), &name);
             drop(listener);
@@ -261,7 +274,7 @@ fn connect(shared: &Shared, to: SocketAddr) -> io::Result<Stream> {
         Err(error) => {
             // Nothing is to be delivered any more.
             stream.set_linger(Some(Duration::ZERO));
-            shared.peers.is_silent(to);
+            shared.peers.is_silent(to, error.kind() == io::ErrorKind::ConnectionRefused);
             Err(error)
         }
     }
@@ -281,19 +294,21 @@ fn await_streams(
         while let Some(stream) = listener.try_accept()? {
             let Some(busy) = Busy::new(shared) else { continue };
             let (peer, local) = (stream.peer_addr(), stream.local_addr());
-            let (name, endpoint) = (name.to_owned(), endpoint.clone());
+            let (name, endpoint, shared) = (name.to_owned(), endpoint.clone(), shared.clone());
             spawn("stream", move || {
+                let stream = Arc::new(stream);
                 // If it cannot be handed over it is dropped, and the peer sees the end of it.
                 let handed = pair::make(family, local, peer).and_then(|(application, own)| {
+                    let named = shared.streams.name(&application, &stream)?;
                     pair::hand_over(&name, &application)?;
-                    Ok(own)
+                    Ok((own, named))
                 });
                 match handed {
-                    Ok(own) => drop(pump::run(&stream, &own)),
+                    Ok((own, _named)) => drop(pump::run(&stream, &own)),
                     Err(_) => stream.set_linger(Some(Duration::ZERO)),
                 }
                 drop(stream);
-                busy.0.endpoints.release(endpoint);
+                shared.endpoints.release(endpoint);
                 drop(busy);
             });
         }

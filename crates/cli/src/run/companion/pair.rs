@@ -63,8 +63,8 @@ impl Control {
         poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
     }
 
-    /// The listener is served from now on.
-    pub(super) fn accept_listener(&self) -> io::Result<()> {
+    /// It is as whoever asked would have it.
+    pub(super) fn agree(&self) -> io::Result<()> {
         rustix::net::send(&self.0, b"OK", SendFlags::NOSIGNAL)?;
         Ok(())
     }
@@ -94,9 +94,10 @@ fn socket() -> io::Result<OwnedFd> {
     Ok(socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?)
 }
 
-/// As much room for what the application has not read as the library makes in the other direction.
+/// As much room for what the application has not read as the library makes in the other direction: there are the stream's
+/// queues besides.
 fn make_room(own: &OwnedFd) {
-    const ROOM: usize = 4 << 20;
+    const ROOM: usize = 512 << 10;
     if set_socket_send_buffer_size_force(own, ROOM).is_err() {
         let _ = set_socket_send_buffer_size(own, ROOM);
     }
@@ -148,10 +149,19 @@ pub(super) fn hand_over(name: &str, stream: &OwnedFd) -> io::Result<()> {
     pass(handover.as_fd(), stream)
 }
 
-/// Marks our end of a pair: all that the other host said has been passed on. The application's calls look for it when they
-/// see the end, which without it is a reset: so it is one, too, if this process dies.
-pub(super) fn mark_end(own: &OwnedFd) {
-    if let Ok(name) = unique('E') {
+/// How a stream has ended, where it is no reset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// All that the other host said has been passed on.
+    Whole,
+    /// The other host has been silent for too long.
+    Silence,
+}
+
+/// Marks our end of a pair. The application's calls look for it when they see the end, which without it is a reset: so it is
+/// one, too, if this process dies.
+pub(super) fn mark(own: &OwnedFd, end: End) {
+    if let Ok(name) = unique(if end == End::Whole { 'E' } else { 'T' }) {
         let _ = bind(own, &name);
     }
 }

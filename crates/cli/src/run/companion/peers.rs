@@ -12,6 +12,10 @@ const SHORTEST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(1);
 /// What is waited for one of whom nothing is known.
 const UNKNOWN: Duration = Duration::from_millis(150);
+/// A name has addresses of both families, which are tried one after the other, and all of it is to take 200 ms: where the port
+/// was silent in the one family so lately, this is waited for it in the other.
+const LATELY: Duration = Duration::from_millis(250);
+const OTHER_FAMILY: Duration = Duration::from_millis(20);
 /// Addresses that are remembered.
 const MOST: usize = 4096;
 
@@ -24,6 +28,8 @@ enum Known {
 #[derive(Debug, Default)]
 pub(super) struct Peers {
     known: Mutex<BTreeMap<SocketAddr, Known>>,
+    /// The last that was waited for in vain, and until when.
+    timed_out: Mutex<Option<(SocketAddr, Instant)>>,
 }
 
 impl Peers {
@@ -36,8 +42,16 @@ impl Peers {
         match self.known().get(&peer) {
             Some(Known::Silent { until }) if *until > Instant::now() => None,
             Some(Known::Speaks { round_trip }) => Some((*round_trip * 2).clamp(SHORTEST, LONGEST)),
+            _ if self.was_other_family_silent(peer) => Some(OTHER_FAMILY),
             _ => Some(UNKNOWN),
         }
+    }
+
+    fn was_other_family_silent(&self, peer: SocketAddr) -> bool {
+        let timed_out = self.timed_out.lock().unwrap_or_else(PoisonError::into_inner);
+        timed_out.is_some_and(|(other, at)| {
+            other.port() == peer.port() && other.is_ipv4() != peer.is_ipv4() && at.elapsed() < LATELY
+        })
     }
 
     /// It answered, after so long.
@@ -45,8 +59,11 @@ impl Peers {
         self.note(peer, Known::Speaks { round_trip });
     }
 
-    /// It did not.
-    pub(super) fn is_silent(&self, peer: SocketAddr) {
+    /// It did not, for as long as was waited or (`refused`) because nobody is there.
+    pub(super) fn is_silent(&self, peer: SocketAddr, refused: bool) {
+        if !refused {
+            *self.timed_out.lock().unwrap_or_else(PoisonError::into_inner) = Some((peer, Instant::now()));
+        }
         self.note(peer, Known::Silent { until: Instant::now() + MEMORY });
     }
 
@@ -68,7 +85,7 @@ mod tests {
         let peers = Peers::default();
         let peer = |port| SocketAddr::from(([192, 0, 2, 1], port));
         assert_eq!(peers.patience(peer(1)), Some(UNKNOWN));
-        peers.is_silent(peer(1));
+        peers.is_silent(peer(1), true);
         assert_eq!(peers.patience(peer(1)), None);
         assert_eq!(peers.patience(peer(2)), Some(UNKNOWN), "another port may have another program");
         for (round_trip, patience) in [(1, SHORTEST), (200, Duration::from_millis(400)), (5000, LONGEST)] {
@@ -76,8 +93,25 @@ mod tests {
             assert_eq!(peers.patience(peer(1)), Some(patience));
         }
         for port in 0..=u16::MAX {
-            peers.is_silent(peer(port));
+            peers.is_silent(peer(port), true);
         }
         assert!(peers.known().len() <= MOST);
+    }
+
+    #[test]
+    fn both_addresses_of_a_name_are_done_with_in_200_ms() {
+        let peers = Peers::default();
+        let [v4, v6] = ["192.0.2.1:80", "[2001:db8::1]:80"].map(|text| text.parse().expect("an address"));
+        peers.is_silent(v6, true);
+        assert_eq!(peers.patience(v4), Some(UNKNOWN), "the refusal took no time");
+        peers.is_silent(v6, false);
+        let patience = peers.patience(v4).expect("it is not known");
+        assert!(UNKNOWN + patience < Duration::from_millis(200), "{patience:?}");
+        assert_eq!(peers.patience(SocketAddr::new(v4.ip(), 81)), Some(UNKNOWN), "another port");
+        assert_eq!(
+            peers.patience("[2001:db8::2]:80".parse().expect("an address")),
+            Some(UNKNOWN),
+            "of the same family"
+        );
     }
 }

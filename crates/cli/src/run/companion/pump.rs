@@ -4,7 +4,7 @@
 //! Always true: an end goes on as an end, a reset as a reset, and so does the death of this process; and both threads are
 //! gone when it is over.
 
-use super::pair::mark_end;
+use super::pair::{End, mark};
 use pinnace::qmp::{Shutdown, Stream};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{SendFlags, Shutdown as How, send, shutdown};
@@ -26,28 +26,25 @@ pub(super) fn run(stream: &Stream, own: &OwnedFd) -> io::Result<()> {
     stream.set_read_timeout(Some(LOOK));
     stream.set_write_timeout(Some(LOOK));
     // Whoever fails ends the other's wait as well.
-    let fail = |by_network: bool| {
+    let fail = |side: &Side| {
         if !broken.swap(true, Ordering::SeqCst) {
-            if !by_network {
+            match side {
                 // Nothing of an end is to be said but this: when the stream is dropped, it is a forced one.
-                stream.set_linger(Some(Duration::ZERO));
+                Side::Application => stream.set_linger(Some(Duration::ZERO)),
+                Side::Network(io::ErrorKind::TimedOut) => mark(own, End::Silence),
+                Side::Network(_) => {}
             }
             let _ = shutdown(own, How::Both);
         }
     };
     thread::scope(|scope| {
-        thread::Builder::new().name("to-network".into()).stack_size(256 << 10).spawn_scoped(
-            scope,
-            || match to_network(own, stream, &broken) {
-                Ok(()) => {}
-                Err(Side::Network) => fail(true),
-                Err(Side::Application) => fail(false),
-            },
-        )?;
-        match to_application(stream, own, &broken) {
-            Ok(()) => {}
-            Err(Side::Network) => fail(true),
-            Err(Side::Application) => fail(false),
+        thread::Builder::new().name("to-network".into()).stack_size(256 << 10).spawn_scoped(scope, || {
+            if let Err(side) = to_network(own, stream, &broken) {
+                fail(&side);
+            }
+        })?;
+        if let Err(side) = to_application(stream, own, &broken) {
+            fail(&side);
         }
         Ok(())
     })
@@ -55,8 +52,14 @@ pub(super) fn run(stream: &Stream, own: &OwnedFd) -> io::Result<()> {
 
 /// Who failed.
 enum Side {
-    Network,
+    Network(io::ErrorKind),
     Application,
+}
+
+impl Side {
+    fn network(error: &io::Error) -> Self {
+        Self::Network(error.kind())
+    }
 }
 
 fn to_network(own: &OwnedFd, stream: &Stream, broken: &AtomicBool) -> Result<(), Side> {
@@ -67,7 +70,7 @@ fn to_network(own: &OwnedFd, stream: &Stream, broken: &AtomicBool) -> Result<(),
             Ok(0) if broken.load(Ordering::SeqCst) => return Ok(()),
             Ok(0) => {
                 // An application that has closed altogether does not read any more either; writing to it will tell.
-                return stream.shutdown(Shutdown::Write).map_err(|_| Side::Network);
+                return stream.shutdown(Shutdown::Write).map_err(|error| Side::network(&error));
             }
             Ok(count) => count,
             Err(rustix::io::Errno::INTR) => continue,
@@ -78,7 +81,7 @@ fn to_network(own: &OwnedFd, stream: &Stream, broken: &AtomicBool) -> Result<(),
             match stream.write(rest) {
                 Ok(written) => rest = &rest[written..],
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && !broken.load(Ordering::SeqCst) => {}
-                Err(_) => return Err(Side::Network),
+                Err(error) => return Err(Side::network(&error)),
             }
         }
     }
@@ -90,7 +93,7 @@ fn to_application(stream: &Stream, own: &OwnedFd, broken: &AtomicBool) -> Result
     loop {
         let count = match stream.read(&mut buffer) {
             Ok(0) => {
-                mark_end(own);
+                mark(own, End::Whole);
                 let _ = shutdown(own, How::Write);
                 return Ok(());
             }
@@ -101,7 +104,7 @@ fn to_application(stream: &Stream, own: &OwnedFd, broken: &AtomicBool) -> Result
                 }
                 continue;
             }
-            Err(_) => return Err(Side::Network),
+            Err(error) => return Err(Side::network(&error)),
         };
         let mut rest = &buffer[..count];
         while !rest.is_empty() {

@@ -1,7 +1,10 @@
 //! What the preload library says: one line.
 
 use super::pair::Family;
+use pinnace::qmp::{KeepAlive, Patience};
 use std::net::SocketAddr;
+use std::str::Split;
+use std::time::Duration;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Request {
@@ -9,6 +12,8 @@ pub(super) enum Request {
     Connect { family: Family, to: SocketAddr },
     /// The streams of other hosts, to be handed over at the abstract name.
     Listen { takes: Takes, at: SocketAddr, name: String },
+    /// How long the other host of a stream may be silent.
+    Bear { stream: u64, patience: Patience },
 }
 
 /// Whose streams a listener takes.
@@ -36,6 +41,9 @@ impl Request {
             return None;
         }
         let what = words.next()?;
+        if what == "BEAR" {
+            return Self::bear(words);
+        }
         let takes = match words.next()? {
             "4" => Takes::V4,
             "6" => Takes::V6,
@@ -49,6 +57,21 @@ impl Request {
             ("LISTEN", Some(name), None) => Some(Self::Listen { takes, at: address, name }),
             _ => None,
         }
+    }
+
+    //= Q-14
+    fn bear(words: Split<'_, char>) -> Option<Self> {
+        let numbers: Result<Vec<u64>, _> = words.map(str::parse).collect();
+        let &[stream, is_on, idle, interval, count, user_millis] = numbers.ok()?.as_slice() else { return None };
+        // As with TCP the user time-out, if there is one, decides instead of the count, at the next probe.
+        let more = user_millis.saturating_sub(idle.saturating_mul(1000));
+        let count = if user_millis > 0 { more.div_ceil((interval * 1000).max(1)).max(1) } else { count };
+        let (idle, limit) = (Duration::from_secs(idle), Duration::from_secs(interval.checked_mul(count)?));
+        let patience = Patience {
+            keep_alive: (is_on != 0).then_some(KeepAlive { idle, limit }),
+            unacknowledged: (user_millis > 0).then_some(Duration::from_millis(user_millis)),
+        };
+        Some(Self::Bear { stream, patience })
     }
 }
 
@@ -70,6 +93,20 @@ mod tests {
                 name: "pinnace/1LD/[::]:80".into()
             })
         );
+        //= Q-14 test
+        for (times, keep_alive, unacknowledged) in [
+            ("0 2 3 4 0", None, None),
+            ("1 2 3 4 0", Some((2, 12)), None),
+            ("0 2 3 4 1500", None, Some(1500)),
+            ("1 2 3 4 1500", Some((2, 3)), Some(1500)),
+            ("1 2 3 4 9000", Some((2, 9)), Some(9000)),
+        ] {
+            let seconds = Duration::from_secs;
+            let keep_alive = keep_alive.map(|(idle, limit)| KeepAlive { idle: seconds(idle), limit: seconds(limit) });
+            let patience = Patience { keep_alive, unacknowledged: unacknowledged.map(Duration::from_millis) };
+            let line = format!("1 BEAR 7 {times}");
+            assert_eq!(Request::parse(line.as_bytes()), Some(Request::Bear { stream: 7, patience }), "{times}");
+        }
         for wrong in [
             "",
             "1",
@@ -79,6 +116,8 @@ mod tests {
             "1 CONNECT 4 192.0.2.1:80 more",
             "1 LISTEN 4 192.0.2.1:80",
             "1 SPEAK 4 192.0.2.1:80 name",
+            "1 BEAR 7 1 2 3 4",
+            "1 BEAR 7 1 2 3 4 x",
         ] {
             assert_eq!(Request::parse(wrong.as_bytes()), None, "{wrong}");
         }

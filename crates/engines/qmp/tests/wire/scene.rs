@@ -8,7 +8,7 @@ use pinnace_qmp::{Medium, Profile, State};
 use pinnace_testing::hand::Sent;
 use pinnace_wire::checksum::internet;
 use pinnace_wire::xtp::{Kind, Service};
-use pinnace_xtp::{Codec, Config, ContextId, ControlBlock, Event, Failure, Options};
+use pinnace_xtp::{Codec, Config, ContextId, ControlBlock, Event, Failure, Options, Patience};
 
 pub(crate) const PEER: Address = Address::Node(9);
 pub(crate) const PORT: u16 = 7;
@@ -257,6 +257,11 @@ impl Scene {
         let context = self.context();
         self.half.call(|engine, now| socket::write(engine, now, context, buffer, 3, n)).expect("taken");
         self.take()
+    }
+
+    pub(crate) fn set_patience(&mut self, patience: Patience) {
+        let context = self.context();
+        self.half.call(|engine, now| engine.set_patience(now, context, patience)).expect("open");
     }
 
     pub(crate) fn shut_write(&mut self) -> Vec<Got> {

@@ -2,10 +2,11 @@
 
 use crate::half::Packet;
 use crate::scene::*;
+use core::time::Duration;
 use pinnace_qmp::socket::{Errno, Linger};
 use pinnace_qmp::{Profile, State};
 use pinnace_wire::xtp::Kind;
-use pinnace_xtp::{Close, Event};
+use pinnace_xtp::{Close, Event, KeepAlive, Patience};
 
 //= Q-3 test
 #[test]
@@ -142,6 +143,91 @@ fn a_peer_that_has_stopped_is_lost_after_ctimer_and_ctimeout() {
         assert_eq!((scene.state(), scene.errno()), (State::Quiescent, Some(Errno::TimedOut)));
         assert_eq!(scene.outputs(), vec![false; usize::from(bytes > 0)]);
     }
+}
+
+fn patience(keep_alive: Option<(u64, u64)>, unacknowledged: Option<u64>) -> Patience {
+    let millis = Duration::from_millis;
+    let keep_alive = keep_alive.map(|(idle, limit)| KeepAlive { idle: millis(idle), limit: millis(limit) });
+    Patience { keep_alive, unacknowledged: unacknowledged.map(millis) }
+}
+
+//= Q-14 test
+#[test]
+fn keep_alive_asks_a_silent_peer_and_gives_it_up() {
+    let mut scene = Scene::connected(&Profile::default());
+    scene.set_patience(patience(Some((3000, 4000)), Some(100)));
+    for round in 0..3 {
+        assert_eq!(scene.wait(2900), [], "it is not silent for long enough");
+        let asked = scene.wait(200);
+        assert!(!asked.is_empty() && asked.iter().all(|got| (got.kind, got.marks()) == (Kind::Cntl, SREQ)));
+        let status = scene.status(NONE, 0, 1_000_000, asked.last().expect("asked").sync).sync(1001 + round);
+        assert_eq!(scene.feed(&status), []);
+    }
+    scene.wait(6900);
+    assert_eq!(scene.closed(), None);
+    let sent = scene.wait(200);
+    assert_eq!(sent.last().and_then(|got| got.diag), Some((2, 0)));
+    assert_eq!((scene.state(), scene.errno()), (State::Quiescent, Some(Errno::TimedOut)));
+}
+
+//= Q-14 test
+#[test]
+fn keep_alive_waits_while_an_acknowledgement_is_due_and_never_longer_than_without() {
+    // Something is written before the peer is silent; or after it has been asked whether it is there; or the times are long.
+    for (before, after, times) in [(100, 0, (3000, 4000)), (0, 100, (3000, 4000)), (0, 0, (30_000, 600_000))] {
+        let mut scene = Scene::connected(&Profile::default());
+        scene.set_patience(patience(Some(times), None));
+        if before > 0 {
+            scene.write(before);
+        }
+        scene.wait(3100);
+        if after > 0 {
+            scene.write(after);
+        }
+        scene.wait(66_700);
+        assert_eq!(scene.closed(), None, "{times:?}, {before}, {after}");
+        scene.wait(400);
+        assert_eq!(scene.errno(), Some(Errno::TimedOut), "{times:?}, {before}, {after}");
+    }
+}
+
+//= Q-14 test
+#[test]
+fn what_nobody_acknowledges_ends_an_association_in_time() {
+    let mut scene = Scene::connected(&Profile::default());
+    scene.set_patience(patience(None, Some(2000)));
+    scene.wait(10_000);
+    assert_eq!(scene.closed(), None, "nothing is due");
+    let mut asked = scene.write(10_000).last().expect("sent").sync;
+    // As long as it goes on it is borne.
+    for round in 1..5 {
+        scene.wait(1900);
+        assert_eq!(scene.closed(), None);
+        let status = scene.status(NONE, round * 1000, 1_000_000, asked).sync(1000 + round as u32);
+        let sent = scene.feed(&status);
+        asked = sent.last().map_or(asked, |got| got.sync);
+    }
+    scene.wait(1900);
+    assert_eq!(scene.closed(), None);
+    scene.wait(200);
+    assert_eq!((scene.errno(), scene.outputs()), (Some(Errno::TimedOut), vec![false]));
+}
+
+//= Q-14 test
+#[test]
+fn a_peer_that_answers_and_makes_no_room_is_not_borne_either() {
+    let mut scene = Scene::connected(&Profile::default());
+    scene.set_patience(patience(None, Some(2000)));
+    scene.write(1_500_000);
+    for round in 0..19 {
+        let asked = scene.sync();
+        let status = scene.status(NONE, 1_000_000, 1_000_000, asked).sync(1001 + round);
+        scene.feed(&status);
+        scene.wait(100);
+        assert_eq!(scene.closed(), None);
+    }
+    scene.wait(200);
+    assert_eq!(scene.errno(), Some(Errno::TimedOut));
 }
 
 //= Q-4 test

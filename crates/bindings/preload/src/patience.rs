@@ -1,8 +1,6 @@
 //! Keep-alive and user time-out of the connections with other hosts, which the companion keeps: it is told what was set. On one
 //! host nobody vanishes without a word.
 
-//= Q-14
-
 use crate::name::Family;
 use crate::sys::{self, Outcome};
 use crate::table::{self, Notes};

@@ -114,7 +114,6 @@ fn ends_of(hosts: &Hosts, folder: &std::path::Path, program: &str, preloaded: bo
     })
 }
 
-//= Q-14 test
 #[test]
 fn a_host_that_vanishes_is_noticed_when_the_program_said() {
     let (Some(cc), Some(hosts)) = (installed("cc", "gcc libc6-dev"), Hosts::new()) else { return };

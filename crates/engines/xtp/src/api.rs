@@ -490,7 +490,6 @@ impl Xtp {
     ///
     /// # Errors
     /// [`Refused::NoContext`].
-    //= Q-14
     pub fn set_patience(&mut self, now: Time, context: ContextId, patience: Patience) -> Result<(), Refused> {
         self.change(now, context, |context| {
             // The end of a stream to a group has dates of its own.

@@ -368,7 +368,6 @@ impl Context {
     }
 
     /// When the application has waited long enough for an acknowledgement.
-    //= Q-14
     pub(crate) fn overdue_at(&self) -> Option<Time> {
         self.silence.as_ref()?.overdue_at()
     }
@@ -396,7 +395,6 @@ impl Context {
     }
 
     /// When CTIMER or CTIMEOUT is over.
-    //= Q-14
     pub(crate) fn silent_until(&self) -> Time {
         let (asked_at, ctimeout) = (self.last_heard + self.block.ctimer, self.block.ctimeout);
         let keep_alive = self.silence.as_ref().and_then(|silence| silence.patience.keep_alive);

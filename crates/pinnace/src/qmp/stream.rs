@@ -534,7 +534,6 @@ impl Stream {
     ///
     /// # Errors
     /// If the association is over.
-    //= Q-14
     pub fn set_patience(&self, patience: Patience) -> io::Result<()> {
         match self.inner() {
             Inner::Engine(connection, _) => Ok(connection.set_patience(patience)?),

@@ -59,7 +59,6 @@ impl Request {
         }
     }
 
-    //= Q-14
     fn bear(words: Split<'_, char>) -> Option<Self> {
         let numbers: Result<Vec<u64>, _> = words.map(str::parse).collect();
         let &[stream, is_on, idle, interval, count, user_millis] = numbers.ok()?.as_slice() else { return None };
@@ -93,7 +92,6 @@ mod tests {
                 name: "pinnace/1LD/[::]:80".into()
             })
         );
-        //= Q-14 test
         for (times, keep_alive, unacknowledged) in [
             ("0 2 3 4 0", None, None),
             ("1 2 3 4 0", Some((2, 12)), None),

@@ -151,7 +151,6 @@ fn patience(keep_alive: Option<(u64, u64)>, unacknowledged: Option<u64>) -> Pati
     Patience { keep_alive, unacknowledged: unacknowledged.map(millis) }
 }
 
-//= Q-14 test
 #[test]
 fn keep_alive_asks_a_silent_peer_and_gives_it_up() {
     let mut scene = Scene::connected(&Profile::default());
@@ -170,7 +169,6 @@ fn keep_alive_asks_a_silent_peer_and_gives_it_up() {
     assert_eq!((scene.state(), scene.errno()), (State::Quiescent, Some(Errno::TimedOut)));
 }
 
-//= Q-14 test
 #[test]
 fn keep_alive_waits_while_an_acknowledgement_is_due_and_never_longer_than_without() {
     // Something is written before the peer is silent; or after it has been asked whether it is there; or the times are long.
@@ -191,7 +189,6 @@ fn keep_alive_waits_while_an_acknowledgement_is_due_and_never_longer_than_withou
     }
 }
 
-//= Q-14 test
 #[test]
 fn what_nobody_acknowledges_ends_an_association_in_time() {
     let mut scene = Scene::connected(&Profile::default());
@@ -213,7 +210,6 @@ fn what_nobody_acknowledges_ends_an_association_in_time() {
     assert_eq!((scene.errno(), scene.outputs()), (Some(Errno::TimedOut), vec![false]));
 }
 
-//= Q-14 test
 #[test]
 fn a_peer_that_answers_and_makes_no_room_is_not_borne_either() {
     let mut scene = Scene::connected(&Profile::default());

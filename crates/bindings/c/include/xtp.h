@@ -40,6 +40,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sched.h> /* struct timespec, in strict C99 as well */
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <time.h>

@@ -6,6 +6,7 @@
 mod connection;
 mod delivery;
 mod departed;
+mod ending;
 mod error;
 mod listener;
 mod options;

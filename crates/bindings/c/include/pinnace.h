@@ -398,9 +398,9 @@ int pinnace_explain(const char *service,
  * Opens an endpoint. `address` is "host:port", a UDP port of this host to listen at (port 0 picks one, "[::]:4747" is
  * every address); NULL makes one that only connects. `options` may be NULL.
  *
- * Returns NULL if the address is taken (EADDRINUSE), is not this host's (EADDRNOTAVAIL), or does not resolve; if the options
- * have a wrong size or name an unknown method (EINVAL), or say more than the library knows (E2BIG). To be closed with
- * pinnace_endpoint_close.
+ * Returns NULL if the address is taken (EADDRINUSE), is not this host's or does not resolve (EADDRNOTAVAIL), or is none: it has
+ * no port, or a scheme (EINVAL); if the options have a wrong size or name an unknown method (EINVAL), or say more than the
+ * library knows (E2BIG). To be closed with pinnace_endpoint_close.
  */
 pinnace_endpoint_t *pinnace_endpoint_open(const char *address,
                                           const struct pinnace_options *options);
@@ -427,9 +427,10 @@ pinnace_listener_t *pinnace_endpoint_listen(pinnace_endpoint_t *endpoint,
  * if it has one; `service`, as in pinnace_service_text, counts otherwise. Both ends agree on the cheapest method that
  * meets the service. Waits until the peer has answered, at most some 8 seconds for each address of the host.
  *
- * Returns NULL if the service or the URI is not understood (EINVAL), if no method can meet it here (ENOTSUP), if nobody
- * answers (ETIMEDOUT), or the peer refuses (ECONNREFUSED) or is reached by no method (EHOSTUNREACH). pinnace_error says
- * what was tried. To be closed with pinnace_close.
+ * Returns NULL if the service, the URI or the address is not understood, has another scheme, no port or port 0 (EINVAL), if
+ * the host has no address (EADDRNOTAVAIL), if no method can meet the service here (ENOTSUP), if nobody answers (ETIMEDOUT), or
+ * the peer refuses (ECONNREFUSED) or is reached by no method (EHOSTUNREACH). pinnace_error says what was tried. To be closed
+ * with pinnace_close.
  */
 pinnace_connection_t *pinnace_endpoint_connect(pinnace_endpoint_t *endpoint,
                                                const char *peer,
@@ -441,9 +442,10 @@ pinnace_connection_t *pinnace_endpoint_connect(pinnace_endpoint_t *endpoint,
 int pinnace_endpoint_close(pinnace_endpoint_t *endpoint);
 
 /**
- * Listens at `address`, "host:port": pinnace_endpoint_open and pinnace_endpoint_listen in one.
+ * Listens at `address`, "host:port": pinnace_endpoint_open and pinnace_endpoint_listen in one, and returns NULL as they do.
  */
-pinnace_listener_t *pinnace_listen(const char *address, const char *most);
+pinnace_listener_t *pinnace_listen(const char *address,
+                                   const char *most);
 
 /**
  * Connects to a URI, "pinnace://host:port?loss=5%&run=4KiB", or to "host:port" with the default service, by an endpoint with

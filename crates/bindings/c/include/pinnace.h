@@ -594,7 +594,7 @@ int pinnace_fd(pinnace_connection_t *connection);
 
 /**
  * Waits until everything that was sent has arrived; without a limit of time, but that of a peer that is silent
- * (peer_timeout_ms of struct pinnace_options). Returns 0, or -1 if it does not arrive.
+ * (peer_timeout_ms of struct pinnace_options). As pinnace_flush_within with less than 0.
  */
 int pinnace_flush(pinnace_connection_t *connection);
 
@@ -616,6 +616,27 @@ int pinnace_shutdown(pinnace_connection_t *connection,
  * Returns 0; or -1 if it is none (EBADF) or NULL (EINVAL).
  */
 int pinnace_abort(pinnace_connection_t *connection);
+
+/**
+ * Waits until everything that was sent has arrived, at most `timeout_ms` milliseconds (0 does not wait, less than 0 waits as
+ * long as it takes). What the peer has acknowledged stays acknowledged, whatever has become of it since.
+ *
+ * Returns 0; or -1 if it has not arrived in this time (EAGAIN: it goes on, and a later call waits again), another thread closes
+ * the connection (ECANCELED), or something does not arrive: the peer has closed (EPIPE), has broken off (ECONNRESET), or does
+ * not answer any more (ETIMEDOUT).
+ */
+int pinnace_flush_within(pinnace_connection_t *connection,
+                         int timeout_ms);
+
+/**
+ * Tells whether the peer is there, as far as is known, and waits for nothing: for whoever neither sends nor receives for
+ * long, but waits for input from elsewhere. A peer that has been silent for two seconds is asked, and a later call tells: call
+ * it every second or so. Whoever sends or receives finds out by that.
+ *
+ * Returns 0; or -1 if the peer has closed and takes nothing any more (EPIPE), has broken off (ECONNRESET), or does not answer
+ * (ETIMEDOUT: after peer_timeout_ms of struct pinnace_options). What has come before can still be received.
+ */
+int pinnace_check(pinnace_connection_t *connection);
 
 /**
  * Closes a connection: pinnace_shutdown, and the handle is gone, however that ended. Who waits in pinnace_recv is told

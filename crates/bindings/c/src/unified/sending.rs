@@ -146,7 +146,7 @@ unsafe fn send_copied(
         let line: Arc<Line> = find(connection)?;
         // SAFETY: the caller's promise.
         let message = unsafe { copied(data, length)? };
-        drop(send(&line, message).map_err(|unsent| Failure::from(unsent.error))?);
+        drop(send(&line, message).map_err(|unsent| line.failed(unsent.error))?);
         Ok(0)
     })
 }
@@ -233,7 +233,7 @@ pub unsafe extern "C" fn pinnace_sendv(
             Err(unsent) => {
                 drop(unsent.message);
                 if freed.is_free() {
-                    return Err(unsent.error.into());
+                    return Err(line.failed(unsent.error));
                 }
                 // Somebody still has the memory: when not any more, the completion says how it ended.
                 Err(Outcome::failed(&unsent.error))
@@ -313,7 +313,7 @@ pub unsafe extern "C" fn pinnace_write(
             match line.connection.send(piece.to_vec()) {
                 Ok(sending) => drop(sending),
                 Err(_) if taken > 0 => break,
-                Err(unsent) => return Err(unsent.error.into()),
+                Err(unsent) => return Err(line.failed(unsent.error)),
             }
             taken += piece.len();
         }

@@ -727,7 +727,8 @@ int pinnace_recv(pinnace_connection_t *connection,
  * As pinnace_recv, into `size` bytes of yours at `buffer`, which are `data` then. The holes are the library's until
  * pinnace_received_free, which need not be called if there are none.
  *
- * Returns as pinnace_recv does; -1 with EMSGSIZE if the message is longer than that: it is the next to be received again.
+ * Returns as pinnace_recv does; -1 with EMSGSIZE if the message is longer than that: it is the next to be received again, and
+ * pinnace_error says how long it is.
  */
 int pinnace_recv_into(pinnace_connection_t *connection,
                       void *buffer,

@@ -118,7 +118,28 @@ impl Line {
     }
 
     pub(super) fn recv_into(&self, buffer: &mut [u8], timeout_ms: c_int) -> Result<Option<ReceivedInto>, Failure> {
-        self.receive(timeout_ms, |slice| self.connection.recv_into_timeout(buffer, slice))
+        let (room, mut is_too_short) = (buffer.len() as u64, false);
+        let received = self.receive(timeout_ms, |slice| {
+            let received = self.connection.recv_into_timeout(buffer, slice);
+            is_too_short = matches!(received, Err(Error::MessageTooLong(most)) if most == room);
+            received
+        });
+        received.map_err(|failure| if is_too_short { self.too_short(room) } else { failure })
+    }
+
+    /// The next message has more bytes than a buffer of C's has room for.
+    fn too_short(&self, room: u64) -> Failure {
+        let text = match self.connection.waiting_bytes().filter(|bytes| *bytes > room) {
+            Some(bytes) => format!(
+                "the message has {bytes} bytes, and the buffer {room}: receive it again into at least {bytes} bytes, or by \
+                 pinnace_recv"
+            ),
+            None => format!(
+                "the message has more than the {room} bytes of the buffer: receive it again into a larger one, or by \
+                 pinnace_recv"
+            ),
+        };
+        Failure::new(libc::EMSGSIZE, text)
     }
 
     /// Waits until everything that was sent has arrived.

@@ -149,7 +149,8 @@ pub unsafe extern "C" fn pinnace_recv(
 /// As pinnace_recv, into `size` bytes of yours at `buffer`, which are `data` then. The holes are the library's until
 /// pinnace_received_free, which need not be called if there are none.
 ///
-/// Returns as pinnace_recv does; -1 with EMSGSIZE if the message is longer than that: it is the next to be received again.
+/// Returns as pinnace_recv does; -1 with EMSGSIZE if the message is longer than that: it is the next to be received again, and
+/// pinnace_error says how long it is.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pinnace_recv_into(
     connection: *mut pinnace_connection_t,

@@ -23,16 +23,35 @@
  * Results: functions that return a number return -1 if they fail, those that return a pointer NULL; the reason is in errno,
  * and in words in pinnace_error. What errno says, where the function does not say more:
  *
- *     EINVAL        an argument that cannot be: NULL, a wrong size, a word that is no property of a service
+ *     EINVAL        an argument that cannot be: NULL, a wrong size, an address without a port, a word that is no property of a
+ *                   service
+ *     EADDRNOTAVAIL a host without an address, or an address that is not of this host
  *     EBADF         a handle that was closed or freed, of another kind, of a parent process, or none at all
  *     EAGAIN        nothing has happened within the time that was given, or there is no room now; nothing is lost by it
  *     ECANCELED     another thread has closed what was waited on
  *     ENOTSUP       the method, or the service, cannot do this
  *     EMSGSIZE      a message is too long
  *     E2BIG         a structure or a service says more than can be understood, or told to a peer
- *     EPIPE         this end has ended what it sends
- *     ECONNREFUSED, EHOSTUNREACH, ETIMEDOUT, ECONNRESET, ECONNABORTED, EPROTO, EIO
- *                   of the peer, the network, or the system
+ *     EPIPE         this end has ended what it sends, or the peer has closed in order, and takes nothing any more
+ *     ECONNRESET    the peer has broken off (pinnace_abort), or has closed where a response was due
+ *     ETIMEDOUT     nobody answers, or not any more: the peer was killed, its host is down, or the network is
+ *     ECONNREFUSED, EHOSTUNREACH
+ *                   the peer does not want the connection, or there is no way to it
+ *     ECONNABORTED, EPROTO, EIO
+ *                   the peer has said what cannot be, the library's socket has failed, or a stream has a gap
+ *
+ * When the peer is not there any more, every method says the same:
+ *
+ *     the peer                               what sends, flushes, checks    what receives
+ *     has closed in order, or has exited     EPIPE                          0: the end, behind what has come
+ *     has broken off                         ECONNRESET                     ECONNRESET, behind what has come
+ *     was killed, or is cut off              ETIMEDOUT                      ETIMEDOUT
+ *
+ * It takes a while until that is known. Of a peer that has closed, the library still takes for a moment what is sent to it, and
+ * drops it; who is killed says nothing, and is missed when it has left unanswered for peer_timeout_ms what was sent (or asked,
+ * after two seconds of silence, by pinnace_recv and pinnace_check). A killed peer of "vrp" is told of once for what is lost, and
+ * what is sent then is tried anew. pinnace_flush and the completions say whether what was sent before has arrived: if all has,
+ * they succeed, whatever has become of the peer since.
  *
  * Handles look like pointers and are none: each is given once, so one that was closed is EBADF for ever. NULL is EINVAL, and
  * pinnace_error then says as well what has failed before, so that a chain of calls may be checked at its end.
@@ -599,25 +618,6 @@ int pinnace_fd(pinnace_connection_t *connection);
 int pinnace_flush(pinnace_connection_t *connection);
 
 /**
- * Sends no more: waits at most `linger_ms` milliseconds (less than 0: as long as it takes) for what was sent to arrive, and
- * tells the peer, whose pinnace_recv returns 0 behind the last message. What the peer sends can still be received.
- *
- * Returns 0; or -1 if not everything has arrived, or nobody knows. With ETIMEDOUT the end follows what was sent as long as the
- * connection is there, and a second call waits again: so a `linger_ms` of 0 ends what is sent and waits for nothing.
- */
-int pinnace_shutdown(pinnace_connection_t *connection,
-                     int linger_ms);
-
-/**
- * Closes a connection whose content is not complete: what was sent and has not arrived is given up, and the peer, who could
- * not know otherwise that something is missing, gets an error (ECONNRESET, ...) behind what has come, and not 0. The handle is
- * gone, as with pinnace_close. May take a fifth of a second, and over a slow path two seconds.
- *
- * Returns 0; or -1 if it is none (EBADF) or NULL (EINVAL).
- */
-int pinnace_abort(pinnace_connection_t *connection);
-
-/**
  * Waits until everything that was sent has arrived, at most `timeout_ms` milliseconds (0 does not wait, less than 0 waits as
  * long as it takes). What the peer has acknowledged stays acknowledged, whatever has become of it since.
  *
@@ -639,6 +639,25 @@ int pinnace_flush_within(pinnace_connection_t *connection,
 int pinnace_check(pinnace_connection_t *connection);
 
 /**
+ * Sends no more: waits at most `linger_ms` milliseconds (less than 0: as long as it takes) for what was sent to arrive, and
+ * tells the peer, whose pinnace_recv returns 0 behind the last message. What the peer sends can still be received.
+ *
+ * Returns 0; or -1 if not everything has arrived, or nobody knows. With ETIMEDOUT the end follows what was sent as long as the
+ * connection is there, and a second call waits again: so a `linger_ms` of 0 ends what is sent and waits for nothing.
+ */
+int pinnace_shutdown(pinnace_connection_t *connection,
+                     int linger_ms);
+
+/**
+ * Closes a connection whose content is not complete: what was sent and has not arrived is given up, and the peer, who could
+ * not know otherwise that something is missing, gets an error (ECONNRESET, ...) behind what has come, and not 0. The handle is
+ * gone, as with pinnace_close. May take a fifth of a second, and over a slow path two seconds.
+ *
+ * Returns 0; or -1 if it is none (EBADF) or NULL (EINVAL).
+ */
+int pinnace_abort(pinnace_connection_t *connection);
+
+/**
  * Closes a connection: pinnace_shutdown, and the handle is gone, however that ended. Who waits in pinnace_recv is told
  * (ECANCELED) soon. Messages that were received stay until they are freed; of messages that were sent the completions
  * still come.
@@ -653,7 +672,8 @@ int pinnace_close(pinnace_connection_t *connection,
  * method's queue is full, and not until the message has arrived: pinnace_flush and pinnace_close do.
  *
  * Returns 0; or -1 if `length` is more than 4,294,967,295, or than can be sent (EMSGSIZE), the connection was closed at this
- * end (EPIPE), has one direction, which is the other (ENOTSUP), or has failed (ECONNRESET, ETIMEDOUT, ...).
+ * end, or the peer has closed and takes nothing any more (EPIPE), it has one direction, which is the other (ENOTSUP), the peer
+ * has broken off (ECONNRESET), or does not answer any more (ETIMEDOUT).
  */
 int pinnace_send(pinnace_connection_t *connection,
                  const void *data,
@@ -716,8 +736,8 @@ ptrdiff_t pinnace_write(pinnace_connection_t *connection,
  * work. Give the message back with pinnace_received_free, also after the connection was closed.
  *
  * Returns 1; 0 when the peer has closed and everything was received; or -1 if nothing came in this time (EAGAIN), another
- * thread closes the connection (ECANCELED), the message is longer than the endpoint's longest_message (EMSGSIZE), the
- * connection has failed (ECONNRESET, ETIMEDOUT, ...), or `received` still holds a message (EBUSY).
+ * thread closes the connection (ECANCELED), the message is longer than the endpoint's longest_message (EMSGSIZE), the peer has
+ * broken off (ECONNRESET), or does not answer any more (ETIMEDOUT), or `received` still holds a message (EBUSY).
  */
 int pinnace_recv(pinnace_connection_t *connection,
                  struct pinnace_received *received,

@@ -120,8 +120,8 @@ unsafe fn room<'a>(buffer: *mut c_void, size: usize) -> Result<&'a mut [u8], Fai
 /// work. Give the message back with pinnace_received_free, also after the connection was closed.
 ///
 /// Returns 1; 0 when the peer has closed and everything was received; or -1 if nothing came in this time (EAGAIN), another
-/// thread closes the connection (ECANCELED), the message is longer than the endpoint's longest_message (EMSGSIZE), the
-/// connection has failed (ECONNRESET, ETIMEDOUT, ...), or `received` still holds a message (EBUSY).
+/// thread closes the connection (ECANCELED), the message is longer than the endpoint's longest_message (EMSGSIZE), the peer has
+/// broken off (ECONNRESET), or does not answer any more (ETIMEDOUT), or `received` still holds a message (EBUSY).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pinnace_recv(
     connection: *mut pinnace_connection_t,

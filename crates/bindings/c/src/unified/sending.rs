@@ -155,7 +155,8 @@ unsafe fn send_copied(
 /// method's queue is full, and not until the message has arrived: pinnace_flush and pinnace_close do.
 ///
 /// Returns 0; or -1 if `length` is more than 4,294,967,295, or than can be sent (EMSGSIZE), the connection was closed at this
-/// end (EPIPE), has one direction, which is the other (ENOTSUP), or has failed (ECONNRESET, ETIMEDOUT, ...).
+/// end, or the peer has closed and takes nothing any more (EPIPE), it has one direction, which is the other (ENOTSUP), the peer
+/// has broken off (ECONNRESET), or does not answer any more (ETIMEDOUT).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pinnace_send(
     connection: *mut pinnace_connection_t,

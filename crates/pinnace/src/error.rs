@@ -206,34 +206,71 @@ impl From<xtp::Refused> for Error {
     }
 }
 
-/// For those who read and write streams of bytes.
-impl From<Error> for io::Error {
-    fn from(error: Error) -> Self {
-        let kind = match &error {
-            Error::Io { source, .. } => source.kind(),
-            Error::Timeout => io::ErrorKind::TimedOut,
-            Error::Connection(error) => error.kind(),
-            Error::ContextFailed(xtp::Failure::Refused { .. }) => io::ErrorKind::ConnectionRefused,
-            Error::ContextFailed(xtp::Failure::Abandoned) => io::ErrorKind::TimedOut,
-            Error::ContextFailed(xtp::Failure::Aborted) => io::ErrorKind::ConnectionAborted,
-            Error::ContextFailed(_) => io::ErrorKind::ConnectionReset,
-            Error::ConnectionFailed(failure) => match failure {
+impl Error {
+    /// What it is to those who read and write streams of bytes.
+    pub(crate) fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::Io { source, .. } => source.kind(),
+            Self::Timeout => io::ErrorKind::TimedOut,
+            Self::Connection(error) => error.kind(),
+            Self::Failed(Failure::PeerGone)
+            | Self::Refused(Refused::Closed(Failure::PeerGone))
+            | Self::FrameFailed(vrp::Failure::PeerGone) => io::ErrorKind::TimedOut,
+            Self::ContextFailed(xtp::Failure::Refused { .. }) => io::ErrorKind::ConnectionRefused,
+            Self::ContextFailed(xtp::Failure::Abandoned) => io::ErrorKind::TimedOut,
+            Self::ContextFailed(xtp::Failure::Aborted) => io::ErrorKind::ConnectionAborted,
+            Self::ContextFailed(_) => io::ErrorKind::ConnectionReset,
+            Self::ConnectionFailed(failure) => match failure {
                 a1::Failure::Refused { .. } => io::ErrorKind::ConnectionRefused,
                 a1::Failure::TimedOut | a1::Failure::Abandoned => io::ErrorKind::TimedOut,
                 a1::Failure::Aborted => io::ErrorKind::ConnectionAborted,
                 a1::Failure::Unfinished => io::ErrorKind::UnexpectedEof,
                 _ => io::ErrorKind::ConnectionReset,
             },
-            Error::CallRefused(a1::Refused::NoConnection) => io::ErrorKind::BrokenPipe,
-            Error::CallRefused(a1::Refused::NotConnected) => io::ErrorKind::NotConnected,
-            Error::CallRefused(a1::Refused::BeyondMaximum) => io::ErrorKind::PermissionDenied,
-            Error::CallRefused(a1::Refused::Listening) => io::ErrorKind::AddrInUse,
-            Error::CallRefused(_) => io::ErrorKind::InvalidInput,
-            Error::WindowFull(_) => io::ErrorKind::WouldBlock,
-            Error::ContextRefused(xtp::Refused::Closed | xtp::Refused::NoContext) => io::ErrorKind::BrokenPipe,
+            Self::CallRefused(a1::Refused::NoConnection) => io::ErrorKind::BrokenPipe,
+            Self::CallRefused(a1::Refused::NotConnected) => io::ErrorKind::NotConnected,
+            Self::CallRefused(a1::Refused::BeyondMaximum) => io::ErrorKind::PermissionDenied,
+            Self::CallRefused(a1::Refused::Listening) => io::ErrorKind::AddrInUse,
+            Self::CallRefused(_) => io::ErrorKind::InvalidInput,
+            Self::WindowFull(_) => io::ErrorKind::WouldBlock,
+            Self::ContextRefused(xtp::Refused::Closed | xtp::Refused::NoContext) => io::ErrorKind::BrokenPipe,
             _ => io::ErrorKind::Other,
-        };
-        Self::new(kind, error)
+        }
+    }
+
+    /// Whether a method says so that the peer does not answer, or does not know the connection any more.
+    pub(crate) fn is_of_absent_peer(&self) -> bool {
+        match self {
+            Self::Failed(Failure::PeerGone)
+            | Self::Refused(Refused::Closed(Failure::PeerGone))
+            | Self::FrameFailed(vrp::Failure::PeerGone)
+            | Self::ConnectionFailed(a1::Failure::Abandoned)
+            | Self::ContextFailed(
+                xtp::Failure::Abandoned
+                | xtp::Failure::Unknown
+                | xtp::Failure::Forced
+                | xtp::Failure::StoppedReading
+                | xtp::Failure::GivenUpByPeer { .. },
+            ) => true,
+            Self::Connection(error) => matches!(**error, ConnectionError::Undelivered { is_gone: true, .. }),
+            _ => self.is_of_end(),
+        }
+    }
+
+    /// Whether a method says so that there is no connection to send on.
+    pub(crate) fn is_of_end(&self) -> bool {
+        matches!(
+            self,
+            Self::CallRefused(a1::Refused::NoConnection)
+                | Self::ContextRefused(xtp::Refused::Closed | xtp::Refused::NoContext)
+        )
+    }
+}
+
+/// For those who read and write streams of bytes.
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        Self::new(error.kind(), error)
     }
 }
 

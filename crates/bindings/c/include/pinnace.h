@@ -23,16 +23,35 @@
  * Results: functions that return a number return -1 if they fail, those that return a pointer NULL; the reason is in errno,
  * and in words in pinnace_error. What errno says, where the function does not say more:
  *
- *     EINVAL        an argument that cannot be: NULL, a wrong size, a word that is no property of a service
+ *     EINVAL        an argument that cannot be: NULL, a wrong size, an address without a port, a word that is no property of a
+ *                   service
+ *     EADDRNOTAVAIL a host without an address, or an address that is not of this host
  *     EBADF         a handle that was closed or freed, of another kind, of a parent process, or none at all
  *     EAGAIN        nothing has happened within the time that was given, or there is no room now; nothing is lost by it
  *     ECANCELED     another thread has closed what was waited on
  *     ENOTSUP       the method, or the service, cannot do this
  *     EMSGSIZE      a message is too long
  *     E2BIG         a structure or a service says more than can be understood, or told to a peer
- *     EPIPE         this end has ended what it sends
- *     ECONNREFUSED, EHOSTUNREACH, ETIMEDOUT, ECONNRESET, ECONNABORTED, EPROTO, EIO
- *                   of the peer, the network, or the system
+ *     EPIPE         this end has ended what it sends, or the peer has closed in order, and takes nothing any more
+ *     ECONNRESET    the peer has broken off (pinnace_abort), or has closed where a response was due
+ *     ETIMEDOUT     nobody answers, or not any more: the peer was killed, its host is down, or the network is
+ *     ECONNREFUSED, EHOSTUNREACH
+ *                   the peer does not want the connection, or there is no way to it
+ *     ECONNABORTED, EPROTO, EIO
+ *                   the peer has said what cannot be, the library's socket has failed, or a stream has a gap
+ *
+ * When the peer is not there any more, every method says the same:
+ *
+ *     the peer                               what sends, flushes, checks    what receives
+ *     has closed in order, or has exited     EPIPE                          0: the end, behind what has come
+ *     has broken off                         ECONNRESET                     ECONNRESET, behind what has come
+ *     was killed, or is cut off              ETIMEDOUT                      ETIMEDOUT
+ *
+ * It takes a while until that is known. Of a peer that has closed, the library still takes for a moment what is sent to it, and
+ * drops it; who is killed says nothing, and is missed when it has left unanswered for peer_timeout_ms what was sent (or asked,
+ * after two seconds of silence, by pinnace_recv and pinnace_check). A killed peer of "vrp" is told of once for what is lost, and
+ * what is sent then is tried anew. pinnace_flush and the completions say whether what was sent before has arrived: if all has,
+ * they succeed, whatever has become of the peer since.
  *
  * Handles look like pointers and are none: each is given once, so one that was closed is EBADF for ever. NULL is EINVAL, and
  * pinnace_error then says as well what has failed before, so that a chain of calls may be checked at its end.
@@ -398,9 +417,9 @@ int pinnace_explain(const char *service,
  * Opens an endpoint. `address` is "host:port", a UDP port of this host to listen at (port 0 picks one, "[::]:4747" is
  * every address); NULL makes one that only connects. `options` may be NULL.
  *
- * Returns NULL if the address is taken (EADDRINUSE), is not this host's (EADDRNOTAVAIL), or does not resolve; if the options
- * have a wrong size or name an unknown method (EINVAL), or say more than the library knows (E2BIG). To be closed with
- * pinnace_endpoint_close.
+ * Returns NULL if the address is taken (EADDRINUSE), is not this host's or does not resolve (EADDRNOTAVAIL), or is none: it has
+ * no port, or a scheme (EINVAL); if the options have a wrong size or name an unknown method (EINVAL), or say more than the
+ * library knows (E2BIG). To be closed with pinnace_endpoint_close.
  */
 pinnace_endpoint_t *pinnace_endpoint_open(const char *address,
                                           const struct pinnace_options *options);
@@ -427,9 +446,10 @@ pinnace_listener_t *pinnace_endpoint_listen(pinnace_endpoint_t *endpoint,
  * if it has one; `service`, as in pinnace_service_text, counts otherwise. Both ends agree on the cheapest method that
  * meets the service. Waits until the peer has answered, at most some 8 seconds for each address of the host.
  *
- * Returns NULL if the service or the URI is not understood (EINVAL), if no method can meet it here (ENOTSUP), if nobody
- * answers (ETIMEDOUT), or the peer refuses (ECONNREFUSED) or is reached by no method (EHOSTUNREACH). pinnace_error says
- * what was tried. To be closed with pinnace_close.
+ * Returns NULL if the service, the URI or the address is not understood, has another scheme, no port or port 0 (EINVAL), if
+ * the host has no address (EADDRNOTAVAIL), if no method can meet the service here (ENOTSUP), if nobody answers (ETIMEDOUT), or
+ * the peer refuses (ECONNREFUSED) or is reached by no method (EHOSTUNREACH). pinnace_error says what was tried. To be closed
+ * with pinnace_close.
  */
 pinnace_connection_t *pinnace_endpoint_connect(pinnace_endpoint_t *endpoint,
                                                const char *peer,
@@ -441,9 +461,10 @@ pinnace_connection_t *pinnace_endpoint_connect(pinnace_endpoint_t *endpoint,
 int pinnace_endpoint_close(pinnace_endpoint_t *endpoint);
 
 /**
- * Listens at `address`, "host:port": pinnace_endpoint_open and pinnace_endpoint_listen in one.
+ * Listens at `address`, "host:port": pinnace_endpoint_open and pinnace_endpoint_listen in one, and returns NULL as they do.
  */
-pinnace_listener_t *pinnace_listen(const char *address, const char *most);
+pinnace_listener_t *pinnace_listen(const char *address,
+                                   const char *most);
 
 /**
  * Connects to a URI, "pinnace://host:port?loss=5%&run=4KiB", or to "host:port" with the default service, by an endpoint with
@@ -592,9 +613,30 @@ int pinnace_fd(pinnace_connection_t *connection);
 
 /**
  * Waits until everything that was sent has arrived; without a limit of time, but that of a peer that is silent
- * (peer_timeout_ms of struct pinnace_options). Returns 0, or -1 if it does not arrive.
+ * (peer_timeout_ms of struct pinnace_options). As pinnace_flush_within with less than 0.
  */
 int pinnace_flush(pinnace_connection_t *connection);
+
+/**
+ * Waits until everything that was sent has arrived, at most `timeout_ms` milliseconds (0 does not wait, less than 0 waits as
+ * long as it takes). What the peer has acknowledged stays acknowledged, whatever has become of it since.
+ *
+ * Returns 0; or -1 if it has not arrived in this time (EAGAIN: it goes on, and a later call waits again), another thread closes
+ * the connection (ECANCELED), or something does not arrive: the peer has closed (EPIPE), has broken off (ECONNRESET), or does
+ * not answer any more (ETIMEDOUT).
+ */
+int pinnace_flush_within(pinnace_connection_t *connection,
+                         int timeout_ms);
+
+/**
+ * Tells whether the peer is there, as far as is known, and waits for nothing: for whoever neither sends nor receives for
+ * long, but waits for input from elsewhere. A peer that has been silent for two seconds is asked, and a later call tells: call
+ * it every second or so. Whoever sends or receives finds out by that.
+ *
+ * Returns 0; or -1 if the peer has closed and takes nothing any more (EPIPE), has broken off (ECONNRESET), or does not answer
+ * (ETIMEDOUT: after peer_timeout_ms of struct pinnace_options). What has come before can still be received.
+ */
+int pinnace_check(pinnace_connection_t *connection);
 
 /**
  * Sends no more: waits at most `linger_ms` milliseconds (less than 0: as long as it takes) for what was sent to arrive, and
@@ -630,7 +672,8 @@ int pinnace_close(pinnace_connection_t *connection,
  * method's queue is full, and not until the message has arrived: pinnace_flush and pinnace_close do.
  *
  * Returns 0; or -1 if `length` is more than 4,294,967,295, or than can be sent (EMSGSIZE), the connection was closed at this
- * end (EPIPE), has one direction, which is the other (ENOTSUP), or has failed (ECONNRESET, ETIMEDOUT, ...).
+ * end, or the peer has closed and takes nothing any more (EPIPE), it has one direction, which is the other (ENOTSUP), the peer
+ * has broken off (ECONNRESET), or does not answer any more (ETIMEDOUT).
  */
 int pinnace_send(pinnace_connection_t *connection,
                  const void *data,
@@ -693,8 +736,8 @@ ptrdiff_t pinnace_write(pinnace_connection_t *connection,
  * work. Give the message back with pinnace_received_free, also after the connection was closed.
  *
  * Returns 1; 0 when the peer has closed and everything was received; or -1 if nothing came in this time (EAGAIN), another
- * thread closes the connection (ECANCELED), the message is longer than the endpoint's longest_message (EMSGSIZE), the
- * connection has failed (ECONNRESET, ETIMEDOUT, ...), or `received` still holds a message (EBUSY).
+ * thread closes the connection (ECANCELED), the message is longer than the endpoint's longest_message (EMSGSIZE), the peer has
+ * broken off (ECONNRESET), or does not answer any more (ETIMEDOUT), or `received` still holds a message (EBUSY).
  */
 int pinnace_recv(pinnace_connection_t *connection,
                  struct pinnace_received *received,
@@ -704,7 +747,8 @@ int pinnace_recv(pinnace_connection_t *connection,
  * As pinnace_recv, into `size` bytes of yours at `buffer`, which are `data` then. The holes are the library's until
  * pinnace_received_free, which need not be called if there are none.
  *
- * Returns as pinnace_recv does; -1 with EMSGSIZE if the message is longer than that: it is the next to be received again.
+ * Returns as pinnace_recv does; -1 with EMSGSIZE if the message is longer than that: it is the next to be received again, and
+ * pinnace_error says how long it is.
  */
 int pinnace_recv_into(pinnace_connection_t *connection,
                       void *buffer,

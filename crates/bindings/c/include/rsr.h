@@ -24,7 +24,8 @@
  * buffer says what may be lost, and the handler is told what was: rsr_request_get_... fails with ENODATA then.
  *
  * Endpoints, startpoints and rsr_send may be used by any thread; a buffer, and a request, by one at a time. What fails says
- * why in errno, and in words in rsr_error. Null pointers are refused with EINVAL. A child process made by fork() may use
+ * why in errno, and in words in rsr_error. Null pointers are refused with EINVAL; so are they by rsr_request_get_..., which then
+ * reads nothing, and where the request has been read up to stays as it is. A child process made by fork() may use
  * nothing that its parent has opened, and opens its own.
  *
  * Link with -lpinnace, or with libpinnace.a and what `pkg-config --static --libs pinnace` says.
@@ -327,9 +328,10 @@ int rsr_request_get_u8(rsr_request_t *request,
                        uint8_t *value);
 
 /**
- * Gets an array of uint8_t into `values`, which has room for so many; sets `*count` to its length. Returns 0, or -1: the
- * request ends before it (ERANGE), there is not enough room (ENOBUFS; the position stays, and `*count` says how much it
- * takes), or some values were lost (ENODATA): all are set then, and rsr_request_lost says which mean nothing.
+ * Gets an array of uint8_t into `values`, which has room for so many; sets `*count` to its length (`count` may be NULL, and so
+ * may `values` be without room). Returns 0, or -1: the request ends before it (ERANGE), there is not enough room (ENOBUFS; the
+ * position stays, and `*count` says how much it takes), or some values were lost (ENODATA): all are set then, and
+ * rsr_request_lost says which mean nothing.
  */
 int rsr_request_get_u8_array(rsr_request_t *request,
                              uint8_t *values,

@@ -40,6 +40,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sched.h> /* struct timespec, in strict C99 as well */
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <time.h>
@@ -208,7 +209,8 @@ int xoutput(xtpctx *ctx, const void *data, size_t size, uint32_t options);
 /* Listens at cbloc->address_segment.dport, if this is the first call, and waits for a FIRST. XTP_OK or XTP_EOM: it has come, and
  * paddr is its sender. A context that listens for datagrams takes one with each call, and it lies at recv_buf; others take
  * one association, and go on with xd_input() (-EISCONN). XTP_AGAIN with O_NONBLOCK: none yet; one datagram was looked at.
- * -EINVAL: no recv_buf, no dport, or paddr is set; -EADDRINUSE: the port is taken. */
+ * -EINVAL: no recv_buf, no dport, or paddr is set; -EADDRINUSE: the port is taken; -EMSGSIZE: a datagram was longer than rbufsize
+ * and is gone (with XTP_DREQ it is not acknowledged, and comes again). The next call counts as taking the datagram before. */
 int xf_input(xtpctx *ctx);
 
 /* Waits for the next packet and processes it, one datagram. Tells also what has happened otherwise: XTP_CLOSED when the peer's

@@ -47,7 +47,8 @@ impl From<&ConnectionError> for Errno {
             Connection::Unreached { .. } => libc::EHOSTUNREACH,
             Connection::Unfinished { .. } | Connection::BrokenOff { .. } => libc::ECONNRESET,
             Connection::Lost { source, .. } => Self::from(source).0,
-            Connection::Closed => libc::EPIPE,
+            Connection::Closed | Connection::Left { .. } => libc::EPIPE,
+            Connection::Undelivered { is_gone: true, .. } => libc::ETIMEDOUT,
             Connection::Full { .. } => libc::EAGAIN,
             _ => libc::EIO,
         })
@@ -148,7 +149,33 @@ impl From<Errno> for Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        Self::new(Errno::from(&error).0, error.to_string())
+        let errno = if is_given_up(&error) { libc::ECANCELED } else { Errno::from(&error).0 };
+        Self::new(errno, words(&error))
+    }
+}
+
+/// Whether a method says so that this end has given up what was under way.
+pub(crate) fn is_given_up(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::ContextFailed(xtp::Failure::Aborted)
+            | Error::ConnectionFailed(a1::Failure::Aborted)
+            | Error::Failed(zcrp::Failure::Closed)
+            | Error::FrameFailed(vrp::Failure::Closed)
+    )
+}
+
+/// An error in words, in which what helps has the name that it has in C.
+pub(crate) fn words(error: &Error) -> String {
+    match error {
+        Error::MessageTooLong(most) => format!(
+            "a message is longer than {most} bytes, the most that this end receives: raise longest_message of struct \
+             pinnace_options at the endpoint"
+        ),
+        Error::ConnectionFailed(failure @ a1::Failure::LingerOver) => {
+            format!("{failure}: give it more time, or call pinnace_flush before")
+        }
+        error => error.to_string(),
     }
 }
 

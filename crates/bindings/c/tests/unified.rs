@@ -85,6 +85,11 @@ fn what_is_misused_is_an_error() {
 }
 
 #[test]
+fn whoever_is_gone_is_told_by_the_same_number_whatever_the_method() {
+    program("unified_gone.c", &["all say the same\n"]);
+}
+
+#[test]
 fn memory_is_lent_until_its_completion() {
     program("unified_completions.c", &["all memory came back\n"]);
 }

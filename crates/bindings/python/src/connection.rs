@@ -309,6 +309,14 @@ impl Connection {
         wait::attempts(py, wait::timeout(timeout)?, |slice| connection.flush_timeout(slice))
     }
 
+    /// Whether the peer is there, as far as is known; one that has been silent for two seconds is asked, and a later call tells.
+    /// Waits for nothing. For whoever neither sends nor receives for long: whoever does finds out by that.
+    ///
+    /// Raises `LostError` if the peer has gone, has closed and takes nothing any more, or has broken off.
+    fn check(&self, py: Python<'_>) -> PyResult<()> {
+        self.call(py, |connection| connection.check())
+    }
+
     /// A descriptor for `select` and event loops: readable when something may have come. Then `clear()` it, and take what
     /// is there with `recv(0)` until that raises `TimeoutError`. Not to be read from.
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {

@@ -1,7 +1,7 @@
 //! Errors of the library as exceptions of `pinnace.errors`.
 
 use pinnace::service::Malformed;
-use pinnace::{ConnectionError, Error};
+use pinnace::{ConnectionError, Error, vrp, zcrp};
 use pyo3::call::PyCallArgs;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -77,9 +77,12 @@ pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
             ConnectionError::Undelivered { .. } | ConnectionError::Full { .. } => plain("DeliveryError"),
             _ => plain("LostError"),
         },
-        Error::Failed(_) | Error::ContextFailed(_) | Error::ConnectionFailed(_) | Error::Endpoint(_) => {
-            plain("LostError")
-        }
+        Error::Failed(_)
+        | Error::ContextFailed(_)
+        | Error::ConnectionFailed(_)
+        | Error::Endpoint(_)
+        | Error::Refused(zcrp::Refused::Closed(_))
+        | Error::FrameFailed(vrp::Failure::PeerGone) => plain("LostError"),
         Error::FrameFailed(_)
         | Error::FrameRefused(_)
         | Error::Refused(_)

@@ -413,6 +413,42 @@ sys.stdin.read()
     assert isinstance(caught.value, ConnectionError)
 
 
+@pytest.mark.parametrize("method", ["zcrp", "vrp", "xtp", "qmp", "a1"])
+@pytest.mark.parametrize("how", ["killed", "aborted", "closed"])
+def test_whoever_neither_sends_nor_receives_asks_whether_the_peer_is_there(method, how):
+    program = f"""
+import sys, pinnace
+connection = pinnace.connect(sys.argv[1], "direction=duplex", method="{method}", peer_timeout=1)
+connection.send(b"here").wait()
+sys.stdin.readline()
+if "{how}" == "aborted":
+    connection.abort()
+if "{how}" == "closed":
+    connection.close()
+sys.stdin.read()
+"""
+    with pinnace.listen("127.0.0.1:0", peer_timeout=1) as listener:
+        peer = subprocess.Popen([sys.executable, "-c", program, listener.address], stdin=subprocess.PIPE)
+        connection = listener.accept(LONG)
+        assert connection.recv(LONG) == b"here"
+        assert connection.check() is None
+        if how == "killed":
+            os.kill(peer.pid, signal.SIGKILL)
+        else:
+            peer.stdin.write(b"\n")
+            peer.stdin.flush()
+        if how == "closed":
+            assert connection.recv(LONG) is None
+            connection.check()
+        else:
+            with pytest.raises(pinnace.LostError):
+                for _ in range(int(LONG / 0.05)):
+                    connection.check()
+                    time.sleep(0.05)
+        peer.stdin.close()
+        peer.wait(LONG)
+
+
 def test_several_threads_wait_for_one_delivery_each_as_long_as_it_says():
     program = """
 import sys, pinnace

@@ -21,6 +21,7 @@ pub(crate) fn failure(what: &str, error: &Cause) -> Error {
             | ConnectionError::Unfinished { .. }
             | ConnectionError::Undelivered { is_gone: true, .. }
             | ConnectionError::BrokenOff { .. }
+            | ConnectionError::Left { .. }
             | ConnectionError::Lost { .. } => Error::peer_gone(text),
             _ => Error::failed(text),
         },

@@ -349,9 +349,26 @@ impl Carry for A1 {
         self.is_raw()
     }
 
+    fn waiting_bytes(&self) -> Option<u64> {
+        self.again.first_bytes()
+    }
+
+    /// What is unread before the end hides it.
+    fn has_heard_end(&self) -> bool {
+        let mut next = [0; 64];
+        self.has_ended.load(Ordering::Relaxed)
+            || self.connection.peek(&mut next).is_some_and(|(len, status)| {
+                let is_whole = status.contains(Status::START) && status.contains(Status::END);
+                let control = Control::parse(&next[..len], Some(self.nonce));
+                is_whole && control.is_ok_and(|control| control.kind == Kind::End)
+            })
+    }
+
     fn check(&self) -> Result<(), Error> {
-        if let Some(Err(failure)) = self.connection.result() {
-            return Err(Error::ConnectionFailed(failure));
+        match self.connection.result() {
+            Some(Err(failure)) => return Err(Error::ConnectionFailed(failure)),
+            Some(Ok(())) => return Err(Error::CallRefused(Refused::NoConnection)),
+            None => {}
         }
         // Who waits for room has asked already.
         if self.silence.is_due(Instant::now(), Duration::ZERO) {

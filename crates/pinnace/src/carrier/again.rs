@@ -18,6 +18,12 @@ impl Again {
         self.is_any.load(Ordering::Acquire)
     }
 
+    /// The bytes of the next one.
+    pub(super) fn first_bytes(&self) -> Option<u64> {
+        let messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
+        messages.front().map(|received| received.len() as u64)
+    }
+
     pub(super) fn take(&self) -> Option<Received> {
         if !self.is_any() {
             return None;

@@ -12,7 +12,7 @@ use super::{Carry, Received, ReceivedInto, Sending, Special, left, place};
 use crate::endpoint::ConnectionError;
 use crate::qmp::{Shutdown, Stream, Way};
 use crate::service::{Method, Service};
-use crate::xtp::SendOptions;
+use crate::xtp::{self, SendOptions};
 use crate::{Error, Message, Unsent};
 use pinnace_runtime::WakeFd;
 use std::collections::VecDeque;
@@ -300,6 +300,15 @@ impl Carry for Framed {
         connection.set_block(super::xtp::programmed(block, service)).map_err(|error| error.to_string())
     }
 
+    fn has_heard_end(&self) -> bool {
+        self.stream.association().is_some_and(xtp::Connection::is_all_there)
+    }
+
+    fn waiting_bytes(&self) -> Option<u64> {
+        let reading = self.reading.take(Some(Instant::now()))?;
+        reading.again.front().map(|received| received.len() as u64).or_else(|| reading.len())
+    }
+
     /// A peer on this host that is gone is noticed by the channel itself.
     fn check(&self) -> Result<(), Error> {
         self.stream.association().map_or(Ok(()), |connection| super::xtp::check(connection, &self.silence))
@@ -324,7 +333,8 @@ impl Carry for Framed {
             return self.writer.finish(deadline);
         }
         self.stream.shutdown(Shutdown::Write).map_err(|error| self.error(error))?;
-        self.flush(deadline)
+        self.flush(deadline)?;
+        self.stream.association().map_or(Ok(()), super::xtp::check_farewell)
     }
 
     fn abort(&self, _: Instant) {

@@ -48,7 +48,8 @@ pub(crate) use vrp::{Vrp, Ways};
 pub(crate) use xtp::{Xtp, patient, programmed};
 pub(crate) use zcrp::Zcrp;
 
-use crate::service::Service;
+use crate::endpoint::ConnectionError;
+use crate::service::{Method, Service};
 use crate::{Error, Message, Unsent};
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -137,6 +138,16 @@ pub(crate) trait Carry: Sync {
     /// itself. Methods whose sendings fail by themselves then need not look.
     fn look_for_break(&self) -> Result<(), Error> {
         Ok(())
+    }
+
+    /// The bytes of the message that is the next to be received again, as far as is known.
+    fn waiting_bytes(&self) -> Option<u64> {
+        None
+    }
+
+    /// Whether the peer has ended what it sends, in order, as far as is known: also if nobody has received that.
+    fn has_heard_end(&self) -> bool {
+        false
     }
 
     /// An error if the peer has gone or has broken off, as far as is known. One that has been silent is asked, and it will be
@@ -263,6 +274,14 @@ impl Carry for Carrier {
         each!(self, carrier => carrier.look_for_break())
     }
 
+    fn waiting_bytes(&self) -> Option<u64> {
+        each!(self, carrier => carrier.waiting_bytes())
+    }
+
+    fn has_heard_end(&self) -> bool {
+        each!(self, carrier => carrier.has_heard_end())
+    }
+
     fn check(&self) -> Result<(), Error> {
         each!(self, carrier => carrier.check())
     }
@@ -297,6 +316,35 @@ impl Carry for Carrier {
 
     async fn close_async(&self) -> Result<(), Error> {
         each!(self, carrier => carrier.close_async().await)
+    }
+}
+
+impl Carrier {
+    /// What carries the connection.
+    fn method(&self) -> Method {
+        match self {
+            Self::Xtp(_) => Method::Xtp,
+            Self::Framed(framed) => framed.method(),
+            Self::Zcrp(_) => Method::Zcrp,
+            Self::Vrp(_) => Method::Vrp,
+            Self::A1(_) | Self::Cast(_) => Method::A1,
+        }
+    }
+
+    /// What has gone wrong, in the light of what the peer has said: whoever does not answer may have closed or broken off before,
+    /// and each method has its own words for it.
+    #[cold]
+    pub(crate) fn explained(&self, error: Error) -> Error {
+        if !error.is_of_absent_peer() {
+            return error;
+        }
+        if let Err(broken) = self.look_for_break() {
+            return broken;
+        }
+        if error.is_of_end() || self.has_heard_end() {
+            return ConnectionError::Left { method: self.method() }.into();
+        }
+        error
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::{Sending, Special};
 use crate::{Error, Message, Unsent};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Messages under way. VRP itself has a limit of twice as many.
@@ -11,6 +12,30 @@ const MOST_BYTES: u64 = 64 << 20;
 
 /// Who waits for room looks so often whether the peer has broken off.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
+
+/// When it is looked whether the peer has broken off, by whoever finds room for all that it sends.
+#[derive(Debug)]
+pub(super) struct Looks {
+    epoch: Instant,
+    /// In milliseconds from then on.
+    next: AtomicU64,
+}
+
+impl Looks {
+    pub(super) fn new() -> Self {
+        Self { epoch: Instant::now(), next: AtomicU64::new(LOOK.as_millis() as u64) }
+    }
+
+    /// Whether that is now; then it is not again for [`LOOK`].
+    pub(super) fn is_due(&self) -> bool {
+        let (now, next) = (self.epoch.elapsed().as_millis() as u64, self.next.load(Ordering::Relaxed));
+        now >= next
+            && self
+                .next
+                .compare_exchange(next, now + LOOK.as_millis() as u64, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+    }
+}
 
 /// What is under way.
 #[derive(Clone, Copy, Debug, Default)]

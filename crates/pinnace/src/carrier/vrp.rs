@@ -9,7 +9,7 @@
 use super::alarm::within;
 use super::early::{Incoming, NUMBERS, PATIENCE};
 use super::received::Position;
-use super::room::{self, Bounded};
+use super::room::{self, Bounded, Looks};
 use super::turn::{Held, Turn};
 use super::{
     Awaited, Carry, LOOK, MOST_AHEAD, Received, ReceivedInto, Sending, Special, farewell, last_words, left, looking,
@@ -59,6 +59,7 @@ pub(crate) struct Vrp {
     has_heard_end: AtomicBool,
     /// What had not arrived was given up: whoever waits for it waits in vain.
     is_given_up: AtomicBool,
+    looks: Looks,
 }
 
 /// What a service says about each frame.
@@ -131,6 +132,7 @@ impl Vrp {
             incoming,
             has_heard_end: AtomicBool::new(false),
             is_given_up: AtomicBool::new(false),
+            looks: Looks::new(),
         }
     }
 
@@ -176,9 +178,10 @@ impl Vrp {
     }
 
     /// An error if the peer has broken off what we send, for which somebody has `waited`. What it says behind its end nobody
-    /// receives; and whoever waits may be the only one who is about.
+    /// receives; whoever waits may be the only one who is about; and whoever only sends would hear of it when nobody has
+    /// answered for long.
     fn check_peer(&self, waited: Duration) -> Result<(), Error> {
-        let looks = !waited.is_zero() || self.has_heard_end.load(Ordering::Relaxed);
+        let looks = !waited.is_zero() || self.has_heard_end.load(Ordering::Relaxed) || self.looks.is_due();
         if looks { self.look_for_break() } else { Ok(()) }
     }
 
@@ -627,6 +630,15 @@ impl Carry for Vrp {
             waker.wake();
         }
         if incoming.is_broken_off { Err(ConnectionError::BrokenOff { method: Method::Vrp }.into()) } else { Ok(()) }
+    }
+
+    fn waiting_bytes(&self) -> Option<u64> {
+        let incoming = self.incoming.take(Some(Instant::now()))?;
+        incoming.again.front().map(|received| received.len() as u64)
+    }
+
+    fn has_heard_end(&self) -> bool {
+        self.has_heard_end.load(Ordering::Relaxed)
     }
 
     fn check(&self) -> Result<(), Error> {

@@ -40,14 +40,23 @@ pub(crate) struct Xtp {
 
 /// Whether the peer of an association is there, as far as is known; a silent one is asked.
 pub(super) fn check(connection: &xtp::Connection, silence: &Silence) -> Result<(), Error> {
-    if let Some(failure) = connection.failure() {
-        return Err(Error::ContextFailed(failure));
+    match connection.outcome() {
+        Some(Err(failure)) => return Err(Error::ContextFailed(failure)),
+        // Both streams have ended, or the peer has gone behind its own.
+        Some(Ok(())) => return Err(Error::ContextRefused(xtp::Refused::NoContext)),
+        None => {}
     }
     if silence.is_due(Instant::now(), Duration::ZERO) {
         // What has ended in order needs no answer.
         let _ = connection.ask(false);
     }
     Ok(())
+}
+
+/// An error if the peer has gone before its own end, and so has not heard ours, although everything may have arrived.
+pub(super) fn check_farewell(connection: &xtp::Connection) -> Result<(), Error> {
+    let failure = connection.failure().filter(|_| !connection.is_all_there());
+    failure.map_or(Ok(()), |failure| Err(Error::ContextFailed(failure)))
 }
 
 /// Whoever sends or receives where messages are numbered.
@@ -300,6 +309,14 @@ impl Carry for Xtp {
         self.numbers.is_some()
     }
 
+    fn has_heard_end(&self) -> bool {
+        self.connection.is_all_there()
+    }
+
+    fn waiting_bytes(&self) -> Option<u64> {
+        self.again.first_bytes().or_else(|| self.connection.waiting_bytes())
+    }
+
     fn check(&self) -> Result<(), Error> {
         check(&self.connection, &self.silence)
     }
@@ -320,7 +337,8 @@ impl Carry for Xtp {
 
     fn close(&self, deadline: Option<Instant>) -> Result<(), Error> {
         self.connection.finish()?;
-        self.flush(deadline)
+        self.flush(deadline)?;
+        check_farewell(&self.connection)
     }
 
     fn abort(&self, _: Instant) {

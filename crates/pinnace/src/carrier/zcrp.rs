@@ -5,7 +5,7 @@
 
 use super::alarm::within;
 use super::pieces::{self, Pool, buffers};
-use super::room::{self, Bounded};
+use super::room::{self, Bounded, Looks};
 use super::silence::{SILENCE, Silence};
 use super::turn::{Held, Turn};
 use super::{
@@ -16,7 +16,7 @@ use crate::endpoint::ConnectionError;
 use crate::lock::{Lock, Locked};
 use crate::rendezvous::{Control, Kind};
 use crate::service::{Method, Service};
-use crate::zcrp::{Progress, Receiver, Receiving, Refused, Sender};
+use crate::zcrp::{Failure, Progress, Receiver, Receiving, Refused, Sender};
 use crate::{Error, Message, Unsent};
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -42,8 +42,8 @@ pub(crate) struct Zcrp {
     incoming: Turn<Incoming>,
     /// The peer has ended what it sends. It may break off what we send all the same, and nobody receives that any more.
     has_heard_end: AtomicBool,
-    /// As far as nobody receives.
     silence: Silence,
+    looks: Looks,
 }
 
 /// How far sending is.
@@ -91,9 +91,9 @@ impl Zcrp {
         let (sender, receiver) = halves;
         let incoming = Turn::new(Incoming::default());
         let (pool, sending) = (Pool::new(piece), Lock::default());
-        let (has_heard_end, silence) = (AtomicBool::new(false), Silence::new());
+        let (has_heard_end, silence, looks) = (AtomicBool::new(false), Silence::new(), Looks::new());
         let piece = piece as usize;
-        Self { sender, receiver, nonce, piece, longest, pool, sending, incoming, has_heard_end, silence }
+        Self { sender, receiver, nonce, piece, longest, pool, sending, incoming, has_heard_end, silence, looks }
     }
 
     /// Asks for messages. Whoever connects says OPEN first: the other end throws away what comes before the introduction,
@@ -151,9 +151,10 @@ impl Zcrp {
     }
 
     /// An error if the peer has broken off what we send, for which somebody has `waited`. What it says behind its end nobody
-    /// receives; and whoever waits may be the only one who is about.
+    /// receives; whoever waits may be the only one who is about; and whoever only sends would hear of it when nobody has
+    /// answered for long.
     fn check_peer(&self, waited: Duration) -> Result<(), Error> {
-        let looks = !waited.is_zero() || self.has_heard_end.load(Ordering::Relaxed);
+        let looks = !waited.is_zero() || self.has_heard_end.load(Ordering::Relaxed) || self.looks.is_due();
         if looks { self.look_for_break() } else { Ok(()) }
     }
 
@@ -162,14 +163,26 @@ impl Zcrp {
         if incoming.is_broken_off { Err(ConnectionError::BrokenOff { method: Method::Zcrp }.into()) } else { Ok(None) }
     }
 
-    /// Finds out whether the peer that has been silent is there.
-    fn ask(&self, incoming: &mut Incoming) -> Result<(), Error> {
+    /// An error if the peer has not answered what it was asked, or sent.
+    fn check_answer(&self, incoming: &mut Incoming) -> Result<(), Error> {
         if let Some(asked) = incoming.asked.take() {
             match asked.probe() {
                 None => incoming.asked = Some(asked),
                 Some(result) => drop(result?),
             }
         }
+        self.check_gone()
+    }
+
+    /// An error if something was sent that the peer has not answered for too long. Nothing more can be.
+    fn check_gone(&self) -> Result<(), Error> {
+        let failure = self.sender.closed().filter(|failure| *failure == Failure::PeerGone);
+        failure.map_or(Ok(()), |failure| Err(Error::Failed(failure)))
+    }
+
+    /// Finds out whether the peer that has been silent is there.
+    fn ask(&self, incoming: &mut Incoming) -> Result<(), Error> {
+        self.check_answer(incoming)?;
         if incoming.asked.is_none() {
             incoming.asked = Some(self.control(Kind::Alive)?);
         }
@@ -250,6 +263,7 @@ impl Zcrp {
             let wait = at_most(SILENCE, deadline);
             match first.wait_timeout(wait) {
                 Progress::Ended(Ok(message)) => {
+                    self.silence.end();
                     if let Some(received) = self.on_piece(incoming, message)? {
                         return Ok(Some(received));
                     }
@@ -257,10 +271,16 @@ impl Zcrp {
                 Progress::Ended(Err(unsent)) => return Err(unsent.error),
                 Progress::UnderWay(first) => {
                     incoming.posted.push_front(first);
-                    if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                    let now = Instant::now();
+                    // Many short waits are as long as one.
+                    if self.silence.is_due(now, wait) {
+                        self.ask(incoming)?;
+                    } else {
+                        self.check_answer(incoming)?;
+                    }
+                    if deadline.is_some_and(|deadline| deadline <= now) {
                         return Err(Error::Timeout);
                     }
-                    self.ask(incoming)?;
                 }
             }
         }
@@ -274,10 +294,14 @@ impl Zcrp {
         }
         while !incoming.has_ended {
             let first = incoming.posted.front_mut().ok_or_else(no_buffers)?;
-            let Some(message) = within(Instant::now() + SILENCE, first).await else {
-                self.ask(incoming)?;
+            let asks = self.silence.asks_at(Instant::now(), Duration::ZERO);
+            let Some(message) = within(asks, first).await else {
+                if self.silence.is_due(Instant::now(), Duration::ZERO) {
+                    self.ask(incoming)?;
+                }
                 continue;
             };
+            self.silence.end();
             incoming.posted.pop_front();
             if let Some(received) = self.on_piece(incoming, message.map_err(|unsent| unsent.error)?)? {
                 return Ok(Some(received));
@@ -374,13 +398,14 @@ impl Carry for Zcrp {
 
     fn flush(&self, deadline: Option<Instant>) -> Result<(), Error> {
         looking(deadline, room::LOOK, |until| self.sender.flush_until(until), || self.look_for_break().err().map(Err))?;
-        self.check_own()
+        self.check_own()?;
+        self.check_gone()
     }
 
     async fn flush_async(&self) -> Result<(), Error> {
         loop {
             match within(Instant::now() + room::LOOK, self.sender.flush_async()).await {
-                Some(flushed) => return flushed.and_then(|()| self.check_own()),
+                Some(flushed) => return flushed.and_then(|()| self.check_own()).and_then(|()| self.check_gone()),
                 None => self.look_for_break()?,
             }
         }
@@ -411,6 +436,8 @@ impl Carry for Zcrp {
             };
             match came {
                 Ok(received) => incoming.again.extend(received),
+                // Behind the end nothing is missing.
+                Err(_) if incoming.has_ended => break,
                 Err(error) => incoming.failed = Some(error),
             }
             // Whoever sleeps on the descriptor does not see what was taken here.
@@ -419,8 +446,18 @@ impl Carry for Zcrp {
         if incoming.is_broken_off { Err(ConnectionError::BrokenOff { method: Method::Zcrp }.into()) } else { Ok(()) }
     }
 
+    fn waiting_bytes(&self) -> Option<u64> {
+        let incoming = self.incoming.take(Some(Instant::now()))?;
+        incoming.again.front().map(|received| received.len() as u64)
+    }
+
+    fn has_heard_end(&self) -> bool {
+        self.has_heard_end.load(Ordering::Relaxed)
+    }
+
     fn check(&self) -> Result<(), Error> {
         self.look_for_break()?;
+        self.check_gone()?;
         if self.silence.is_due(Instant::now(), Duration::ZERO)
             && let Some(mut incoming) = self.incoming.take(Some(Instant::now()))
         {

@@ -1,16 +1,16 @@
 //! Connections: messages to a peer and back, by whatever method was chosen.
 
+use super::ending::Ending;
 use super::{ConnectionError, Delivery, MessageStream, PerMessage, departed};
 use crate::carrier::{Carrier, Carry, Received, ReceivedInto, Sending, Turn, within};
 use crate::counters::Shown;
 use crate::network::deadline;
 use crate::service::{Choice, Direction, Method, Path, Pattern, Reliability, Selection, Service, choose};
 use crate::{Error, Message, Unsent, a1};
-use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,8 +18,6 @@ use std::time::{Duration, Instant};
 const LINGER: Duration = Duration::from_secs(1);
 /// How long a connection that is broken off tries to say so.
 const FAREWELL: Duration = Duration::from_millis(200);
-/// How often it is looked whether a connection is still there whose end nobody waits for.
-const LOOK: Duration = Duration::from_millis(20);
 /// No end lasts longer: beyond all that clocks tell there is none.
 const LONGEST_LINGER: Duration = Duration::from_secs(1 << 30);
 
@@ -56,78 +54,11 @@ pub struct Connection {
     is_broken_off: AtomicBool,
     /// The same at the other end, as far as anybody here has received it.
     was_broken_off: AtomicBool,
+    /// The peer has closed, and takes nothing any more.
+    has_left: AtomicBool,
     /// The most bytes of a message that the service has named.
     largest: AtomicU64,
     shown: Shown,
-}
-
-/// How what is sent ends, of which a thread may take care.
-#[derive(Debug)]
-struct Ending {
-    /// Had by whoever waits for the end: of what is lost, one is told.
-    turn: Turn<()>,
-    /// The end was told, and nothing is left to be given up.
-    has_ended: AtomicBool,
-    /// The end cannot be told in order any more: something is lost.
-    has_failed: AtomicBool,
-    /// Why, until somebody has been told.
-    failure: Mutex<Option<Error>>,
-    /// A thread takes care of it.
-    is_seen_to: AtomicBool,
-}
-
-impl Ending {
-    fn new() -> Self {
-        let no = || AtomicBool::new(false);
-        let (has_ended, has_failed, is_seen_to) = (no(), no(), no());
-        Self { turn: Turn::new(()), has_ended, has_failed, failure: Mutex::default(), is_seen_to }
-    }
-
-    /// Whether it has come to something.
-    fn is_known(&self) -> bool {
-        self.has_ended.load(Ordering::Relaxed) || self.has_failed.load(Ordering::Relaxed)
-    }
-
-    /// What is known already.
-    fn result(&self, method: Method) -> Option<Result<(), Error>> {
-        if self.has_ended.load(Ordering::Relaxed) {
-            return Some(Ok(()));
-        }
-        self.has_failed.load(Ordering::Relaxed).then(|| {
-            let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
-            let source = || io::Error::other("not everything that was sent has arrived");
-            Err(failure.unwrap_or_else(|| ConnectionError::Lost { method, source: source() }.into()))
-        })
-    }
-
-    /// The end cannot be told in order any more; whoever closes is told why.
-    fn fails(&self, error: Error) {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-        self.has_failed.store(true, Ordering::Relaxed);
-    }
-
-    /// Takes care that the end is told behind what was sent, as long as the connection is there.
-    fn see_to(self: &Arc<Self>, carrier: &Arc<Carrier>) {
-        if self.is_known() || self.is_seen_to.swap(true, Ordering::Relaxed) {
-            return;
-        }
-        let (ending, carrier) = (Arc::clone(self), Arc::downgrade(carrier));
-        // Without a thread the end is told by whoever closes again, or drops the connection.
-        let _ = thread::Builder::new().name("pinnace-end".into()).spawn(move || {
-            loop {
-                let Some(_turn) = ending.turn.take(None) else { return };
-                let Some(carrier) = carrier.upgrade() else { return };
-                if ending.is_known() {
-                    return;
-                }
-                match carrier.close(Some(Instant::now() + LOOK)) {
-                    Ok(()) => ending.has_ended.store(true, Ordering::Relaxed),
-                    Err(Error::Timeout) => {}
-                    Err(error) => ending.fails(error),
-                }
-            }
-        });
-    }
 }
 
 impl Connection {
@@ -153,6 +84,7 @@ impl Connection {
             is_broken_off: AtomicBool::new(false),
             has_received_end: AtomicBool::new(false),
             was_broken_off: AtomicBool::new(false),
+            has_left: AtomicBool::new(false),
             largest,
             shown,
         }
@@ -163,8 +95,8 @@ impl Connection {
     ///
     /// # Errors
     /// [`Unsent`] gives the message back, with the reason: [`ConnectionError::MessageTooLong`] if it has more bytes than the
-    /// service has named as [`largest`](Service::largest); [`ConnectionError::BrokenOff`] once somebody here has received that
-    /// the peer has broken off.
+    /// service has named as [`largest`](Service::largest); [`ConnectionError::BrokenOff`] once it is known that the peer has
+    /// broken off, and [`ConnectionError::Left`] that it has closed in order and takes nothing any more.
     pub fn send(&self, message: impl Into<Message>) -> Result<Delivery, Unsent> {
         self.begin(message.into(), None, None)
     }
@@ -299,6 +231,9 @@ impl Connection {
         if self.was_broken_off.load(Ordering::Relaxed) {
             return Err(Unsent::new(message, ConnectionError::BrokenOff { method: self.method }));
         }
+        if self.has_left.load(Ordering::Relaxed) {
+            return Err(Unsent::new(message, ConnectionError::Left { method: self.method }));
+        }
         let (bytes, most) = (message.len() as u64, self.largest.load(Ordering::Relaxed));
         if bytes > most {
             return Err(Unsent::new(message, ConnectionError::MessageTooLong { bytes, most }));
@@ -318,11 +253,24 @@ impl Connection {
 
     #[inline]
     fn begun(&self, bytes: usize, sent: Result<Sending, Unsent>) -> Result<Delivery, Unsent> {
-        let sending = sent?;
+        let sending = match sent {
+            Ok(sending) => sending,
+            Err(unsent) => return Err(Unsent { error: self.explained(unsent.error), ..unsent }),
+        };
         self.shown.count_sent(bytes);
-        let tells_by_itself = !matches!(*self.carrier, Carrier::Zcrp(_) | Carrier::Vrp(_));
-        let carrier = if tells_by_itself { Weak::new() } else { Arc::downgrade(&self.carrier) };
-        Ok(Delivery::new(sending, carrier))
+        Ok(Delivery::new(sending, &self.carrier))
+    }
+
+    /// What has gone wrong, by whatever method, in the light of what the peer has said.
+    #[cold]
+    fn explained(&self, error: Error) -> Error {
+        let error = if self.is_closed.load(Ordering::Relaxed) && error.is_of_end() {
+            ConnectionError::Closed.into()
+        } else {
+            self.carrier.explained(error)
+        };
+        self.note(&error);
+        error
     }
 
     /// Waits for the next message; `None` when the peer has closed, and everything was received. The waiting thread does
@@ -382,10 +330,11 @@ impl Connection {
     /// ZCRP) would find that out only by not being answered.
     #[cold]
     fn note(&self, error: &Error) {
-        if let Error::Connection(error) = error
-            && matches!(**error, ConnectionError::BrokenOff { .. })
-        {
-            self.was_broken_off.store(true, Ordering::Relaxed);
+        let Error::Connection(error) = error else { return };
+        match **error {
+            ConnectionError::BrokenOff { .. } => self.was_broken_off.store(true, Ordering::Relaxed),
+            ConnectionError::Left { .. } => self.has_left.store(true, Ordering::Relaxed),
+            _ => {}
         }
     }
 
@@ -438,6 +387,12 @@ impl Connection {
             Err(error) => self.note(error),
         }
         received
+    }
+
+    /// How many bytes the message has that was too long for [`Connection::recv_into`], as far as is known.
+    #[doc(hidden)]
+    pub fn waiting_bytes(&self) -> Option<u64> {
+        self.carrier.waiting_bytes()
     }
 
     /// Sends a request, and waits for the next message, which is the response. One request is under way at a time: others
@@ -588,7 +543,7 @@ impl Connection {
     /// # Errors
     /// If it does not.
     pub fn flush(&self) -> Result<(), Error> {
-        self.carrier.flush(None)
+        self.carrier.flush(None).map_err(|error| self.explained(error))
     }
 
     /// Like [`Connection::flush`], waiting for at most `timeout`.
@@ -596,7 +551,7 @@ impl Connection {
     /// # Errors
     /// As [`Connection::flush`], and [`Error::Timeout`].
     pub fn flush_timeout(&self, timeout: Duration) -> Result<(), Error> {
-        self.carrier.flush(deadline(timeout))
+        self.carrier.flush(deadline(timeout)).map_err(|error| self.explained(error))
     }
 
     /// Like [`Connection::flush`], for tasks.
@@ -604,7 +559,7 @@ impl Connection {
     /// # Errors
     /// As [`Connection::flush`].
     pub async fn flush_async(&self) -> Result<(), Error> {
-        self.carrier.flush_async().await
+        self.carrier.flush_async().await.map_err(|error| self.explained(error))
     }
 
     /// Whether the peer is there, as far as is known; one that has been silent for two seconds is asked, and a later call tells.
@@ -625,7 +580,13 @@ impl Connection {
     /// # Ok::<(), pinnace::Error>(())
     /// ```
     pub fn check(&self) -> Result<(), Error> {
-        self.carrier.check()
+        if self.was_broken_off.load(Ordering::Relaxed) {
+            return Err(ConnectionError::BrokenOff { method: self.method }.into());
+        }
+        if self.has_left.load(Ordering::Relaxed) {
+            return Err(ConnectionError::Left { method: self.method }.into());
+        }
+        self.carrier.check().map_err(|error| self.explained(error))
     }
 
     /// A descriptor for event loops: it becomes readable when something may have come. Then [`clear`](Self::clear) it, and
@@ -663,7 +624,7 @@ impl Connection {
         let Some(_turn) = self.ending.turn.take(deadline) else { return Err(Error::Timeout) };
         match self.ending.result(self.method) {
             Some(known) => known,
-            None => self.ended(self.carrier.close(deadline)),
+            None => self.ended(self.carrier.close(deadline).map_err(|error| self.carrier.explained(error))),
         }
     }
 
@@ -678,7 +639,7 @@ impl Connection {
         match &ended {
             Ok(()) => self.ending.has_ended.store(true, Ordering::Relaxed),
             Err(Error::Timeout) => {}
-            Err(_) => self.ending.has_failed.store(true, Ordering::Relaxed),
+            Err(error) => self.ending.has_failed_so(error),
         }
         ended
     }
@@ -746,7 +707,7 @@ impl Connection {
             Err(Error::CallRefused(a1::Refused::NoConnection)) => flushed,
             told => flushed.and(told),
         };
-        self.ended(closed)
+        self.ended(closed.map_err(|error| self.carrier.explained(error)))
     }
 }
 

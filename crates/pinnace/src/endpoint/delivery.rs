@@ -6,7 +6,7 @@ use crate::vrp::Contract;
 use crate::zcrp::Progress;
 use crate::{Error, Message, Unsent};
 use std::pin::Pin;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
@@ -95,15 +95,15 @@ impl PerMessage {
 pub struct Delivery {
     /// `None` once the result was handed out.
     sending: Option<Sending>,
-    /// Who finds out that the peer has broken off, where a sending does not by itself.
+    /// Who knows what the peer has said, and finds out that it has broken off where a sending does not by itself.
     carrier: Weak<Carrier>,
     /// When that is looked for next.
     alarm: Option<Alarm>,
 }
 
 impl Delivery {
-    pub(super) fn new(sending: Sending, carrier: Weak<Carrier>) -> Self {
-        Self { sending: Some(sending), carrier, alarm: None }
+    pub(super) fn new(sending: Sending, carrier: &Arc<Carrier>) -> Self {
+        Self { sending: Some(sending), carrier: Arc::downgrade(carrier), alarm: None }
     }
 
     /// Waits until the message has arrived, and returns it with what was lost of it. The waiting thread does the work.
@@ -135,7 +135,7 @@ impl Delivery {
         let mut left = timeout;
         loop {
             let sending = match self.take().wait_timeout(left.min(LOOK_FOR_BREAK)) {
-                Progress::Ended(result) => return Progress::Ended(result),
+                Progress::Ended(result) => return Progress::Ended(self.explained(result)),
                 Progress::UnderWay(sending) => sending,
             };
             if let Err(error) = self.look_for_break() {
@@ -149,9 +149,20 @@ impl Delivery {
         }
     }
 
+    /// In the light of what the peer has said.
+    fn explained(&self, result: Result<Delivered, Unsent>) -> Result<Delivered, Unsent> {
+        result.map_err(|unsent| match self.carrier.upgrade() {
+            Some(carrier) => Unsent { error: carrier.explained(unsent.error), ..unsent },
+            None => unsent,
+        })
+    }
+
     /// An error if the peer has broken off. It is not looked for at every call.
     fn look_for_break(&mut self) -> Result<(), Error> {
         let Some(carrier) = self.carrier.upgrade() else { return Ok(()) };
+        if !matches!(*carrier, Carrier::Zcrp(_) | Carrier::Vrp(_)) {
+            return Ok(());
+        }
         let now = Instant::now();
         let alarm = self.alarm.get_or_insert_with(|| Alarm::new(now + LOOK_FOR_BREAK));
         if now < alarm.at() {
@@ -168,9 +179,9 @@ impl Future for Delivery {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Some(sending) = &mut self.sending else { return Poll::Pending };
         let polled = Pin::new(sending).poll(context);
-        if polled.is_ready() {
+        if let Poll::Ready(result) = polled {
             (self.sending, self.alarm) = (None, None);
-            return polled;
+            return Poll::Ready(self.explained(result));
         }
         loop {
             if let Err(error) = self.look_for_break() {

@@ -64,6 +64,11 @@ pub enum ConnectionError {
         /// The method.
         method: Method,
     },
+    /// The peer has closed the connection in order, and nobody takes any more what is sent to it.
+    Left {
+        /// The method.
+        method: Method,
+    },
     /// The connection is lost.
     Lost {
         /// The method.
@@ -133,6 +138,9 @@ impl fmt::Display for ConnectionError {
             Self::BrokenOff { method } => {
                 write!(f, "the peer has broken off the connection ({method}): what has come is not all")
             }
+            Self::Left { method } => {
+                write!(f, "the peer has closed the connection ({method}): nobody takes what is sent to it")
+            }
             Self::Lost { method, source } => write!(f, "the connection ({method}) is lost: {source}"),
             Self::Undelivered { method, peer, messages, why, .. } => {
                 let those = if *messages == 1 { "message" } else { "messages" };
@@ -184,6 +192,7 @@ impl ConnectionError {
             Self::Unreached { .. } => io::ErrorKind::HostUnreachable,
             Self::Unfinished { .. } => io::ErrorKind::UnexpectedEof,
             Self::BrokenOff { .. } => io::ErrorKind::ConnectionReset,
+            Self::Left { .. } => io::ErrorKind::BrokenPipe,
             Self::Lost { source, .. } => source.kind(),
             Self::Undelivered { is_gone: true, .. } => io::ErrorKind::TimedOut,
             Self::Undelivered { .. } => io::ErrorKind::Other,

@@ -6,6 +6,7 @@
 mod connection;
 mod delivery;
 mod departed;
+mod ending;
 mod error;
 mod listener;
 mod options;
@@ -23,7 +24,7 @@ pub use stream::{MessageReader, MessageStream};
 
 use crate::Error;
 use crate::rendezvous::{client, server::Server};
-use crate::service::{Service, Uri};
+use crate::service::{Place, Service, Uri, check_address};
 use std::future::poll_fn;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -161,11 +162,13 @@ pub fn connect(peer: &str) -> Result<Connection, Error> {
 /// `host:port`, and the service.
 fn target(peer: &str, service: &Service) -> Result<(String, Service), Error> {
     if !Uri::is_meant(peer) {
+        check_address(peer, Place::There).map_err(ConnectionError::Malformed)?;
         return Ok((peer.to_owned(), service.clone()));
     }
     let uri: Uri = peer.parse().map_err(ConnectionError::Malformed)?;
     let says_something = uri.service != Service::new();
     let authority = uri.authority();
+    check_address(&authority, Place::There).map_err(ConnectionError::Malformed)?;
     Ok((authority, if says_something { uri.service } else { service.clone() }))
 }
 
@@ -174,8 +177,13 @@ fn no_address(name: &str) -> Error {
 }
 
 fn resolve(address: impl ToSocketAddrs, name: &str) -> Result<Vec<SocketAddr>, Error> {
-    let addresses = address.to_socket_addrs().map_err(|error| Error::io(format!("cannot resolve {name}"), error))?;
-    Ok(addresses.collect())
+    let unresolved = |error: io::Error| {
+        // What the resolver says has a number only if the system has failed.
+        let is_unknown = error.raw_os_error().is_none() && error.kind() != io::ErrorKind::InvalidInput;
+        let error = if is_unknown { io::Error::new(io::ErrorKind::AddrNotAvailable, error) } else { error };
+        Error::io(format!("cannot resolve {name}"), error)
+    };
+    Ok(address.to_socket_addrs().map_err(unresolved)?.collect())
 }
 
 /// Does what blocks in a thread of its own, while a task waits.

@@ -6,7 +6,7 @@ use crate::a1::Failure;
 use crate::carrier::{Carrier, Cast};
 use crate::network::canonical;
 use crate::rendezvous::many;
-use crate::service::{Receivers, Service};
+use crate::service::{Place, Receivers, Service, check_address};
 use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -161,7 +161,7 @@ impl Connection {
     fn cast(&self) -> Result<&Cast, Error> {
         match self.carrier() {
             Carrier::Cast(cast) => Ok(cast.as_ref()),
-            _ => Err(unsuited("a connection with one peer gets no others: use Endpoint::connect_all".to_owned())),
+            _ => Err(unsuited("a connection with one peer gets no others: connect to all of them at once".to_owned())),
         }
     }
 
@@ -188,7 +188,9 @@ impl Connection {
     /// # Errors
     /// As [`Endpoint::connect_all`]; [`ConnectionError::Unsuited`] if this connection has one peer.
     pub fn add_receiver(&self, peer: &str) -> Result<(), Error> {
-        many::add(self.cast()?, first_address(peer)?)
+        let cast = self.cast()?;
+        check_address(peer, Place::There).map_err(ConnectionError::Malformed)?;
+        many::add(cast, first_address(peer)?)
     }
 
     /// Removes a receiver: it gets what was sent, within `linger`, and then its connection ends. Waits for that.

@@ -9,6 +9,47 @@ use std::str::FromStr;
 
 const SCHEME: &str = "pinnace://";
 
+/// Where an address is wanted.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A listener is to be there, whose port may be 0: any.
+    Here,
+    /// It is of whoever is to be reached.
+    There,
+}
+
+/// Whether a text is `HOST:PORT`: what may be wrong with a name that does not resolve is said better before it is asked for.
+#[doc(hidden)]
+pub fn check_address(text: &str, place: Place) -> Result<(), Malformed> {
+    let allowed = match place {
+        Place::Here => "HOST:PORT, as `[::]:4747` (every address), `127.0.0.1:4747` or `[::]:0` (any port)",
+        Place::There => "HOST:PORT, as `host:4747` or `[::1]:4747`, or pinnace://HOST:PORT?WORD=VALUE&WORD=VALUE",
+    };
+    let wrong = |what: &str| Err(Malformed::new(text, what, allowed));
+    if text.trim().is_empty() {
+        return wrong("the address is empty");
+    }
+    if let Some((scheme, _)) = text.split_once("://") {
+        return match place {
+            Place::Here => wrong("a listener has an address, and no URI"),
+            Place::There => wrong(&format!("the scheme `{scheme}` is not known")),
+        };
+    }
+    let Some((host, port)) = text.rsplit_once(':').filter(|_| !text.ends_with(']')) else {
+        return wrong("has no port");
+    };
+    if host.ends_with(':') || (host.contains(':') && !(host.starts_with('[') && host.ends_with(']'))) {
+        return wrong("IPv6 wants brackets, and a port behind them");
+    }
+    match port.parse::<u16>() {
+        Err(_) => wrong(&format!("`{port}` is no port: 1 to 65535")),
+        Ok(0) if place == Place::There => wrong("nobody can be reached at port 0: say the listener's own"),
+        Ok(_) if host.is_empty() => wrong("has no host"),
+        Ok(_) => Ok(()),
+    }
+}
+
 /// Whom to reach, and with what service.
 ///
 /// ```

@@ -150,6 +150,21 @@ impl Connection {
         self.end.port.inspect(|_, _, state| state.association(self.place)?.failure())
     }
 
+    /// How the association has ended, if it has.
+    pub(crate) fn outcome(&self) -> Option<Result<(), super::Failure>> {
+        self.end.port.inspect(|_, _, state| state.association(self.place)?.closed)
+    }
+
+    /// The bytes of the message that is the next to be read, if it has come whole, beside what was read of it.
+    pub(crate) fn waiting_bytes(&self) -> Option<u64> {
+        self.end.port.inspect(|engine, _, _| engine.readable(self.id)?.message)
+    }
+
+    /// Whether all that the peer sends has come, with its end; it may not have been read.
+    pub(crate) fn is_all_there(&self) -> bool {
+        self.end.port.inspect(|engine, _, _| engine.readable(self.id).is_some_and(|readable| readable.is_end))
+    }
+
     /// Ends it as the end of the last descriptor of a socket does: with what is unread, or without lingering, the peer
     /// finds its connection reset.
     pub(crate) fn close_socket(&self, linger: pinnace_qmp::socket::Linger) {

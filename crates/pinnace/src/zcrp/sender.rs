@@ -114,6 +114,11 @@ impl Sender {
         Ok(self.port.wait(is_flushed).await?)
     }
 
+    /// Why nothing more can be sent.
+    pub(crate) fn closed(&self) -> Option<pinnace_zcrp::Failure> {
+        self.port.inspect(|_, _, state| state.sends.closed())
+    }
+
     /// Whether [`Sender::send_if_room`] takes a message of so many bytes, or says why it never will.
     pub(crate) fn has_room(&self, len: usize) -> bool {
         self.port.inspect(|_, _, state| has_room(state, len))

@@ -131,9 +131,11 @@ pub unsafe extern "C" fn rsr_request_get_bytes(
     guard(-1, || {
         // SAFETY: C promises a request that nobody else uses.
         let request = unsafe { some(request)? };
+        is_there(data)?;
+        is_there(size)?;
         let mut reader = request.reader();
         let Lossy { values, holes } = reader.get_bytes_lossy().map_err(failure)?;
-        // SAFETY: C promises places, or none.
+        // SAFETY: C promises places.
         unsafe {
             give(data, values.as_ptr().cast());
             give(size, values.len());
@@ -151,13 +153,14 @@ pub unsafe extern "C" fn rsr_request_get_str(request: *mut rsr_request_t, string
     guard(-1, || {
         // SAFETY: C promises a request that nobody else uses.
         let request = unsafe { some(request)? };
+        is_there(string)?;
         let mut reader = request.reader();
         let read = reader.get_str().map(|text| CString::new(text).map_err(|_| ReadError::Invalid));
         let position = reader.position();
         request.position = position;
         request.lost.clear();
         let text = read.and_then(|text| text).map_err(failure)?;
-        // SAFETY: C promises a place, or none. The text does not move when the vector of its owner grows.
+        // SAFETY: C promises a place. The text does not move when the vector of its owner grows.
         unsafe { give(string, text.as_ptr()) };
         request.texts.push(text);
         Ok(0)
@@ -173,6 +176,14 @@ pub unsafe extern "C" fn rsr_request_get_startpoint(request: *mut rsr_request_t)
         let startpoint = unsafe { get(request, |reader| reader.get_startpoint())? };
         Ok(Box::into_raw(Box::new(rsr_startpoint { startpoint })))
     })
+}
+
+/// A place for what is read: without one nothing is, and the position stays.
+fn is_there<T>(place: *mut T) -> Result<(), Failure> {
+    if place.is_null() {
+        return Err(Failure::new(libc::EINVAL, "the place to write what is read to is NULL: nothing was read"));
+    }
+    Ok(())
 }
 
 fn failure(error: ReadError) -> Failure {
@@ -248,6 +259,8 @@ unsafe fn get_value<T>(
 ) -> c_int {
     // SAFETY: the caller's promises.
     guard(-1, || unsafe {
+        some(request)?;
+        is_there(value)?;
         give(value, get(request, read)?);
         Ok(0)
     })
@@ -265,6 +278,9 @@ unsafe fn get_array<T: Copy>(
     guard(-1, || {
         // SAFETY: the caller's promise.
         let request = unsafe { some(request)? };
+        if room > 0 {
+            is_there(values)?;
+        }
         let mut reader = request.reader();
         let array = get(&mut reader);
         let position = reader.position();
@@ -275,9 +291,6 @@ unsafe fn get_array<T: Copy>(
             return Err(Errno(libc::ENOBUFS).into());
         }
         if !read.is_empty() {
-            if values.is_null() {
-                return Err(Errno(libc::EINVAL).into());
-            }
             // SAFETY: the caller's promise of room.
             unsafe { std::ptr::copy_nonoverlapping(read.as_ptr(), values, read.len()) };
         }
@@ -309,9 +322,10 @@ pub unsafe extern "C" fn rsr_request_get_u8(request: *mut rsr_request_t, value: 
     unsafe { get_value(request, value, |reader| reader.get_u8()) }
 }
 
-/// Gets an array of uint8_t into `values`, which has room for so many; sets `*count` to its length. Returns 0, or -1: the
-/// request ends before it (ERANGE), there is not enough room (ENOBUFS; the position stays, and `*count` says how much it
-/// takes), or some values were lost (ENODATA): all are set then, and rsr_request_lost says which mean nothing.
+/// Gets an array of uint8_t into `values`, which has room for so many; sets `*count` to its length (`count` may be NULL, and so
+/// may `values` be without room). Returns 0, or -1: the request ends before it (ERANGE), there is not enough room (ENOBUFS; the
+/// position stays, and `*count` says how much it takes), or some values were lost (ENODATA): all are set then, and
+/// rsr_request_lost says which mean nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rsr_request_get_u8_array(
     request: *mut rsr_request_t,

@@ -10,7 +10,7 @@ use crate::errors::{self, Failure, told};
 use crate::pointers::{text, told_text};
 use libc::{c_char, c_int};
 use pinnace::a1::SlowSink;
-use pinnace::service::{Method, Selection, Service};
+use pinnace::service::{Method, Place, Selection, Service, check_address};
 use pinnace::{Connection, Endpoint, EndpointOptions};
 use std::ptr::null_mut;
 use std::sync::Arc;
@@ -67,9 +67,9 @@ pub unsafe extern "C" fn pinnace_explain(
 /// Opens an endpoint. `address` is "host:port", a UDP port of this host to listen at (port 0 picks one, "[::]:4747" is
 /// every address); NULL makes one that only connects. `options` may be NULL.
 ///
-/// Returns NULL if the address is taken (EADDRINUSE), is not this host's (EADDRNOTAVAIL), or does not resolve; if the options
-/// have a wrong size or name an unknown method (EINVAL), or say more than the library knows (E2BIG). To be closed with
-/// pinnace_endpoint_close.
+/// Returns NULL if the address is taken (EADDRINUSE), is not this host's or does not resolve (EADDRNOTAVAIL), or is none: it has
+/// no port, or a scheme (EINVAL); if the options have a wrong size or name an unknown method (EINVAL), or say more than the
+/// library knows (E2BIG). To be closed with pinnace_endpoint_close.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pinnace_endpoint_open(
     address: *const c_char,
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn pinnace_endpoint_open(
         // SAFETY: C promises a string, or NULL; and options of their size, or NULL.
         let (address, options) = unsafe { (optional(address)?, options_of(options)?) };
         let endpoint = match address {
-            Some(address) => Endpoint::bind_with(address, &options)?,
+            Some(address) => Endpoint::bind_with(listening(address)?, &options)?,
             None => Endpoint::client_with(&options),
         };
         handle(Arc::new(endpoint))
@@ -115,6 +115,11 @@ pub unsafe extern "C" fn pinnace_endpoint_listen(
 ) -> *mut pinnace_listener_t {
     told(null_mut(), || {
         let endpoint: Arc<Endpoint> = find(endpoint)?;
+        if endpoint.local_addr().is_none() {
+            let why =
+                "this endpoint only connects: it is not bound, because pinnace_endpoint_open was given no address";
+            return Err(Failure::new(libc::EINVAL, why));
+        }
         // SAFETY: C promises a string, or NULL.
         let (most, _) = unsafe { service_of(most)? };
         handle(Arc::new(Door::new(&endpoint, &most)?))
@@ -125,9 +130,10 @@ pub unsafe extern "C" fn pinnace_endpoint_listen(
 /// if it has one; `service`, as in pinnace_service_text, counts otherwise. Both ends agree on the cheapest method that
 /// meets the service. Waits until the peer has answered, at most some 8 seconds for each address of the host.
 ///
-/// Returns NULL if the service or the URI is not understood (EINVAL), if no method can meet it here (ENOTSUP), if nobody
-/// answers (ETIMEDOUT), or the peer refuses (ECONNREFUSED) or is reached by no method (EHOSTUNREACH). pinnace_error says
-/// what was tried. To be closed with pinnace_close.
+/// Returns NULL if the service, the URI or the address is not understood, has another scheme, no port or port 0 (EINVAL), if
+/// the host has no address (EADDRNOTAVAIL), if no method can meet the service here (ENOTSUP), if nobody answers (ETIMEDOUT), or
+/// the peer refuses (ECONNREFUSED) or is reached by no method (EHOSTUNREACH). pinnace_error says what was tried. To be closed
+/// with pinnace_close.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pinnace_endpoint_connect(
     endpoint: *mut pinnace_endpoint_t,
@@ -151,13 +157,13 @@ pub unsafe extern "C" fn pinnace_endpoint_close(endpoint: *mut pinnace_endpoint_
     })
 }
 
-/// Listens at `address`, "host:port": pinnace_endpoint_open and pinnace_endpoint_listen in one.
+/// Listens at `address`, "host:port": pinnace_endpoint_open and pinnace_endpoint_listen in one, and returns NULL as they do.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pinnace_listen(address: *const c_char, most: *const c_char) -> *mut pinnace_listener_t {
     told(null_mut(), || {
         // SAFETY: C promises strings; the service may be NULL.
         let (address, (most, _)) = unsafe { (required(address, "address")?, service_of(most)?) };
-        handle(Arc::new(Door::new(&Endpoint::bind(address)?, &most)?))
+        handle(Arc::new(Door::new(&Endpoint::bind(listening(address)?)?, &most)?))
     })
 }
 
@@ -259,6 +265,12 @@ unsafe fn optional<'a>(string: *const c_char) -> Result<Option<&'a str>, Failure
 pub(super) unsafe fn required<'a>(string: *const c_char, name: &str) -> Result<&'a str, Failure> {
     // SAFETY: the caller's promise.
     unsafe { optional(string)? }.ok_or_else(|| Failure::new(libc::EINVAL, format!("the {name} is NULL")))
+}
+
+/// An address to listen at.
+fn listening(address: &str) -> Result<&str, Failure> {
+    let checked = check_address(address, Place::Here).map_err(|why| Failure::new(libc::EINVAL, why.to_string()));
+    checked.map(|()| address)
 }
 
 /// A service, and the host of its URI.

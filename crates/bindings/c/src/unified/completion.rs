@@ -5,10 +5,10 @@
 
 use super::types::{pinnace_completion, pinnace_range};
 use super::waiting;
-use crate::errors::{Errno, Failure};
+use crate::errors::{self, Errno, Failure};
 use crate::kept::lock;
 use libc::{c_int, c_void};
-use pinnace::{Delivered, Delivery, Unsent, zcrp::Progress};
+use pinnace::{ConnectionError, Delivered, Delivery, Error, Unsent, zcrp::Progress};
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::future::poll_fn;
@@ -83,9 +83,12 @@ pub(super) struct Outcome {
 
 impl Outcome {
     /// It did not arrive, or not for sure.
-    pub(super) fn failed(error: &pinnace::Error) -> Self {
-        let text = CString::new(error.to_string()).unwrap_or_default();
-        Self { error: Errno::from(error).0, text, holes: None }
+    pub(super) fn failed(error: &Error) -> Self {
+        let text = CString::new(errors::words(error)).unwrap_or_default();
+        let is_closed = matches!(error, Error::Connection(error) if matches!(**error, ConnectionError::Closed));
+        let is_given_up = is_closed || errors::is_given_up(error);
+        let error = if is_given_up { libc::ECANCELED } else { Errno::from(error).0 };
+        Self { error, text, holes: None }
     }
 
     /// The message is dropped, and its lease with it.

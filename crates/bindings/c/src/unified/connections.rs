@@ -90,11 +90,39 @@ pub unsafe extern "C" fn pinnace_fd(connection: *mut pinnace_connection_t) -> c_
 }
 
 /// Waits until everything that was sent has arrived; without a limit of time, but that of a peer that is silent
-/// (peer_timeout_ms of struct pinnace_options). Returns 0, or -1 if it does not arrive.
+/// (peer_timeout_ms of struct pinnace_options). As pinnace_flush_within with less than 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pinnace_flush(connection: *mut pinnace_connection_t) -> c_int {
     told(-1, || {
-        find::<Line, _>(connection)?.connection.flush()?;
+        find::<Line, _>(connection)?.flush(-1)?;
+        Ok(0)
+    })
+}
+
+/// Waits until everything that was sent has arrived, at most `timeout_ms` milliseconds (0 does not wait, less than 0 waits as
+/// long as it takes). What the peer has acknowledged stays acknowledged, whatever has become of it since.
+///
+/// Returns 0; or -1 if it has not arrived in this time (EAGAIN: it goes on, and a later call waits again), another thread closes
+/// the connection (ECANCELED), or something does not arrive: the peer has closed (EPIPE), has broken off (ECONNRESET), or does
+/// not answer any more (ETIMEDOUT).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pinnace_flush_within(connection: *mut pinnace_connection_t, timeout_ms: c_int) -> c_int {
+    told(-1, || {
+        find::<Line, _>(connection)?.flush(timeout_ms)?;
+        Ok(0)
+    })
+}
+
+/// Tells whether the peer is there, as far as is known, and waits for nothing: for whoever neither sends nor receives for
+/// long, but waits for input from elsewhere. A peer that has been silent for two seconds is asked, and a later call tells: call
+/// it every second or so. Whoever sends or receives finds out by that.
+///
+/// Returns 0; or -1 if the peer has closed and takes nothing any more (EPIPE), has broken off (ECONNRESET), or does not answer
+/// (ETIMEDOUT: after peer_timeout_ms of struct pinnace_options). What has come before can still be received.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pinnace_check(connection: *mut pinnace_connection_t) -> c_int {
+    told(-1, || {
+        find::<Line, _>(connection)?.connection.check()?;
         Ok(0)
     })
 }

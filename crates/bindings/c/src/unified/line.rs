@@ -103,9 +103,14 @@ impl Line {
             match result {
                 Ok(received) => Ok(Some(received)),
                 Err(Error::Timeout) => Ok(None),
-                Err(error) => Err(error.into()),
+                Err(error) => Err(self.failed(error)),
             }
         })
+    }
+
+    /// Why a call has failed. If another thread has closed the connection meanwhile, that is why, whatever the method says.
+    pub(super) fn failed(&self, error: Error) -> Failure {
+        if self.is_closed.load(Ordering::Relaxed) { waiting::closed_meanwhile() } else { error.into() }
     }
 
     pub(super) fn recv(&self, limit: impl Into<Limit>) -> Result<Option<Received>, Failure> {
@@ -113,7 +118,47 @@ impl Line {
     }
 
     pub(super) fn recv_into(&self, buffer: &mut [u8], timeout_ms: c_int) -> Result<Option<ReceivedInto>, Failure> {
-        self.receive(timeout_ms, |slice| self.connection.recv_into_timeout(buffer, slice))
+        let (room, mut is_too_short) = (buffer.len() as u64, false);
+        let received = self.receive(timeout_ms, |slice| {
+            let received = self.connection.recv_into_timeout(buffer, slice);
+            is_too_short = matches!(received, Err(Error::MessageTooLong(most)) if most == room);
+            received
+        });
+        received.map_err(|failure| if is_too_short { self.too_short(room) } else { failure })
+    }
+
+    /// The next message has more bytes than a buffer of C's has room for.
+    fn too_short(&self, room: u64) -> Failure {
+        let text = match self.connection.waiting_bytes().filter(|bytes| *bytes > room) {
+            Some(bytes) => format!(
+                "the message has {bytes} bytes, and the buffer {room}: receive it again into at least {bytes} bytes, or by \
+                 pinnace_recv"
+            ),
+            None => format!(
+                "the message has more than the {room} bytes of the buffer: receive it again into a larger one, or by \
+                 pinnace_recv"
+            ),
+        };
+        Failure::new(libc::EMSGSIZE, text)
+    }
+
+    /// Waits until everything that was sent has arrived.
+    pub(super) fn flush(&self, timeout_ms: c_int) -> Result<(), Failure> {
+        let is_closed = || self.is_closed.load(Ordering::Relaxed);
+        let flushed = waiting::until(timeout_ms, is_closed, |slice| match self.connection.flush_timeout(slice) {
+            // What was given up is not under way any more.
+            Ok(()) if is_closed() => Err(waiting::closed_meanwhile()),
+            Ok(()) => Ok(Some(())),
+            Err(Error::Timeout) => Ok(None),
+            Err(error) => Err(self.failed(error)),
+        });
+        flushed.map_err(|failure| match failure.errno {
+            libc::EAGAIN => {
+                let text = format!("not everything that was sent is known to have arrived within {timeout_ms} ms");
+                Failure::new(libc::EAGAIN, text)
+            }
+            _ => failure,
+        })
     }
 
     pub(super) fn transact(&self, request: Message, timeout_ms: c_int) -> Result<Received, Failure> {
@@ -124,7 +169,7 @@ impl Line {
         while self.connection.responses_owed()? > 0 {
             response()?;
         }
-        drop(self.connection.send(request).map_err(|unsent| Failure::from(unsent.error))?);
+        drop(self.connection.send(request).map_err(|unsent| self.failed(unsent.error))?);
         self.connection.owe_response();
         response()
     }

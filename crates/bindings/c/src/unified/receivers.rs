@@ -89,7 +89,12 @@ pub unsafe extern "C" fn pinnace_add_receiver(connection: *mut pinnace_connectio
     told(-1, || {
         let line: Arc<Line> = find(connection)?;
         // SAFETY: C promises a string.
-        line.connection.add_receiver(unsafe { required(peer, "peer")? })?;
+        let peer = unsafe { required(peer, "peer")? };
+        if line.connection.receivers().is_empty() {
+            let why = "a connection with one peer gets no others: pinnace_connect_all connects to several";
+            return Err(Failure::new(libc::ENOTSUP, why));
+        }
+        line.connection.add_receiver(peer)?;
         Ok(0)
     })
 }

@@ -120,8 +120,8 @@ unsafe fn room<'a>(buffer: *mut c_void, size: usize) -> Result<&'a mut [u8], Fai
 /// work. Give the message back with pinnace_received_free, also after the connection was closed.
 ///
 /// Returns 1; 0 when the peer has closed and everything was received; or -1 if nothing came in this time (EAGAIN), another
-/// thread closes the connection (ECANCELED), the message is longer than the endpoint's longest_message (EMSGSIZE), the
-/// connection has failed (ECONNRESET, ETIMEDOUT, ...), or `received` still holds a message (EBUSY).
+/// thread closes the connection (ECANCELED), the message is longer than the endpoint's longest_message (EMSGSIZE), the peer has
+/// broken off (ECONNRESET), or does not answer any more (ETIMEDOUT), or `received` still holds a message (EBUSY).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pinnace_recv(
     connection: *mut pinnace_connection_t,
@@ -149,7 +149,8 @@ pub unsafe extern "C" fn pinnace_recv(
 /// As pinnace_recv, into `size` bytes of yours at `buffer`, which are `data` then. The holes are the library's until
 /// pinnace_received_free, which need not be called if there are none.
 ///
-/// Returns as pinnace_recv does; -1 with EMSGSIZE if the message is longer than that: it is the next to be received again.
+/// Returns as pinnace_recv does; -1 with EMSGSIZE if the message is longer than that: it is the next to be received again, and
+/// pinnace_error says how long it is.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pinnace_recv_into(
     connection: *mut pinnace_connection_t,

@@ -146,7 +146,7 @@ unsafe fn send_copied(
         let line: Arc<Line> = find(connection)?;
         // SAFETY: the caller's promise.
         let message = unsafe { copied(data, length)? };
-        drop(send(&line, message).map_err(|unsent| Failure::from(unsent.error))?);
+        drop(send(&line, message).map_err(|unsent| line.failed(unsent.error))?);
         Ok(0)
     })
 }
@@ -155,7 +155,8 @@ unsafe fn send_copied(
 /// method's queue is full, and not until the message has arrived: pinnace_flush and pinnace_close do.
 ///
 /// Returns 0; or -1 if `length` is more than 4,294,967,295, or than can be sent (EMSGSIZE), the connection was closed at this
-/// end (EPIPE), has one direction, which is the other (ENOTSUP), or has failed (ECONNRESET, ETIMEDOUT, ...).
+/// end, or the peer has closed and takes nothing any more (EPIPE), it has one direction, which is the other (ENOTSUP), the peer
+/// has broken off (ECONNRESET), or does not answer any more (ETIMEDOUT).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pinnace_send(
     connection: *mut pinnace_connection_t,
@@ -233,7 +234,7 @@ pub unsafe extern "C" fn pinnace_sendv(
             Err(unsent) => {
                 drop(unsent.message);
                 if freed.is_free() {
-                    return Err(unsent.error.into());
+                    return Err(line.failed(unsent.error));
                 }
                 // Somebody still has the memory: when not any more, the completion says how it ended.
                 Err(Outcome::failed(&unsent.error))
@@ -313,7 +314,7 @@ pub unsafe extern "C" fn pinnace_write(
             match line.connection.send(piece.to_vec()) {
                 Ok(sending) => drop(sending),
                 Err(_) if taken > 0 => break,
-                Err(unsent) => return Err(unsent.error.into()),
+                Err(unsent) => return Err(line.failed(unsent.error)),
             }
             taken += piece.len();
         }

@@ -55,6 +55,11 @@ impl Drop for Turn<'_> {
     }
 }
 
+/// Why whoever waited on what another thread has closed did so in vain.
+pub(super) fn closed_meanwhile() -> Failure {
+    Failure::new(libc::ECANCELED, "another thread has closed this meanwhile")
+}
+
 /// Calls `step`, which waits as long as it is told, until it has something.
 pub(super) fn until<T>(
     limit: impl Into<Limit>,
@@ -64,7 +69,7 @@ pub(super) fn until<T>(
     let Limit { timeout_ms, deadline } = limit.into();
     loop {
         if is_closed() {
-            return Err(Failure::new(libc::ECANCELED, "another thread has closed this meanwhile"));
+            return Err(closed_meanwhile());
         }
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let slice = left.map_or(SLICE, |left| left.min(SLICE));

@@ -18,6 +18,13 @@ static void read_wrongly(rsr_request_t *request, void *argument) {
     uint32_t number = 5;
     size_t count;
     uint64_t numbers[1];
+    /* Without a place nothing is read. */
+    REFUSED(rsr_request_get_str(request, NULL) == 0, EINVAL);
+    REFUSED(rsr_request_get_bytes(request, NULL, &count) == 0, EINVAL);
+    REFUSED(rsr_request_get_u8(request, NULL) == 0, EINVAL);
+    CHECK(strstr(rsr_error(), "nothing was read") != NULL);
+    REFUSED(rsr_request_get_f64(request, NULL) == 0, EINVAL);
+    REFUSED(rsr_request_get_u8_array(request, NULL, 4, &count) == 0, EINVAL);
     REFUSED(rsr_request_get_str(request, &text) == 0, EBADMSG);
     REFUSED(rsr_request_get_startpoint(request) != NULL, EBADMSG);
     /* An array that claims to be longer than the request. */

@@ -13,11 +13,22 @@
 
 #include <pthread.h>
 
+/* Names of another language's do not help a program in C. */
+static inline int is_in_terms_of_c(const char *text) {
+    static const char *const foreign[] = {"Endpoint::", "Options::", "Connection::", "Service::", " recv_into", "send_all", "with flush",
+                                          "read it piece", "`None`"};
+    for (size_t at = 0; at < sizeof foreign / sizeof *foreign; at++)
+        if (strstr(text, foreign[at]) != NULL)
+            return 0;
+    return 1;
+}
+
 /* The call must fail, and say why: in a number, and in words that have these in them. */
 #define FAILS(call, why, words)                \
     do {                                       \
         REFUSED(call, why);                    \
         CHECK(strstr(WORDS, (words)) != NULL); \
+        CHECK(is_in_terms_of_c(WORDS));        \
     } while (0)
 
 /* Nothing takes longer, even on a machine that has other things to do. */

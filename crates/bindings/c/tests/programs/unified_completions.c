@@ -105,7 +105,7 @@ static void parts(const char *method) {
     CHECK(pinnace_received_free(&m) == 0 && pinnace_delivery_wait(delivery, NULL, LONG) == 0);
     /* A message that does not fit is the next again. */
     CHECK(pinnace_send(client, text, 15) == 0);
-    FAILS(pinnace_recv_into(server, small, sizeof small, &m, LONG) >= 0, EMSGSIZE, "8 bytes");
+    FAILS(pinnace_recv_into(server, small, sizeof small, &m, LONG) >= 0, EMSGSIZE, "15 bytes, and the buffer 8");
     CHECK(pinnace_recv(server, &m, LONG) == 1 && m.length == 15);
     /* A message outlives its connection, and may be written to. */
     CHECK(pinnace_close(client, LONG) == 0 && pinnace_close(server, LONG) == 0);

@@ -41,6 +41,8 @@ static void handles(void *none, int why, const char *words) {
     FAILS(pinnace_explain_connection(none, text, sizeof text) >= 0, why, words);
     FAILS(pinnace_fd(none) >= 0, why, words);
     FAILS(pinnace_flush(none) == 0, why, words);
+    FAILS(pinnace_flush_within(none, 0) == 0, why, words);
+    FAILS(pinnace_check(none) == 0, why, words);
     FAILS(pinnace_shutdown(none, 0) == 0, why, words);
     FAILS(pinnace_close(none, 0) == 0, why, words);
     FAILS(pinnace_send(none, "x", 1) == 0, why, words);
@@ -114,7 +116,7 @@ static void beginnings(void) {
 
     endpoint = pinnace_endpoint_open(NULL, NULL);
     CHECK(endpoint != NULL && pinnace_endpoint_address(endpoint, text, sizeof text) == 0);
-    FAILS(pinnace_endpoint_listen(endpoint, NULL) != NULL, EINVAL, "not bound");
+    FAILS(pinnace_endpoint_listen(endpoint, NULL) != NULL, EINVAL, "pinnace_endpoint_open was given no address");
     CHECK(pinnace_endpoint_close(endpoint) == 0);
     endpoint = pinnace_endpoint_open("127.0.0.1:0", NULL);
     CHECK(endpoint != NULL && pinnace_endpoint_address(endpoint, text, sizeof text) > 0);
@@ -131,6 +133,150 @@ static void beginnings(void) {
     CHECK(pinnace_endpoint_close(endpoint) == 0 && pinnace_listener_close(listener) == 0);
     FAILS(pinnace_endpoint_close(endpoint) == 0, EBADF, "closed");
     FAILS(pinnace_listener_close(listener) == 0, EBADF, "closed");
+}
+
+/* Addresses that are none: what is wrong, and what is possible. */
+static void addresses(void) {
+    static const struct {
+        const char *text, *wrong;
+    } peers[] = {
+        {"", "empty"},
+        {" ", "empty"},
+        {"tcp://127.0.0.1:1", "the scheme `tcp` is not known"},
+        {"http://127.0.0.1", "the scheme `http` is not known"},
+        {"127.0.0.1", "has no port"},
+        {"ship", "has no port"},
+        {"[::1]", "has no port"},
+        {"127.0.0.1:", "is no port"},
+        {"127.0.0.1:70000", "`70000` is no port"},
+        {"127.0.0.1:http", "`http` is no port"},
+        {"127.0.0.1:0", "port 0"},
+        {"::1:4747", "brackets"},
+        {":4747", "has no host"},
+        {"pinnace://127.0.0.1:0", "port 0"},
+        {"pinnace://127.0.0.1", "has no port"},
+        {"pinnace://:4747", "host"},
+    };
+    pinnace_endpoint_t *endpoint = pinnace_endpoint_open(NULL, NULL);
+    const char *all[2] = {"127.0.0.1:9", NULL};
+    CHECK(endpoint != NULL);
+    for (size_t at = 0; at < sizeof peers / sizeof *peers; at++) {
+        FAILS(pinnace_connect(peers[at].text) != NULL, EINVAL, peers[at].wrong);
+        CHECK(strstr(WORDS, "pinnace://HOST:PORT") != NULL);
+        FAILS(pinnace_endpoint_connect(endpoint, peers[at].text, NULL) != NULL, EINVAL, peers[at].wrong);
+        all[1] = peers[at].text;
+        FAILS(pinnace_connect_all(all, 2, NULL) != NULL, EINVAL, peers[at].wrong);
+        if (strstr(peers[at].wrong, "scheme") == NULL && strncmp(peers[at].text, "pinnace:", 8) != 0 &&
+            strcmp(peers[at].wrong, "port 0") != 0) {
+            FAILS(pinnace_listen(peers[at].text, NULL) != NULL, EINVAL, peers[at].wrong);
+            FAILS(pinnace_endpoint_open(peers[at].text, NULL) != NULL, EINVAL, "HOST:PORT");
+        }
+    }
+    FAILS(pinnace_listen("tcp://127.0.0.1:0", NULL) != NULL, EINVAL, "no URI (allowed: HOST:PORT");
+    FAILS(pinnace_endpoint_open("pinnace://127.0.0.1:0", NULL) != NULL, EINVAL, "no URI (allowed: HOST:PORT");
+    FAILS(pinnace_connect("nobody.invalid:1") != NULL, EADDRNOTAVAIL, "nobody.invalid");
+    FAILS(pinnace_listen("nobody.invalid:1", NULL) != NULL, EADDRNOTAVAIL, "resolve");
+    CHECK(pinnace_endpoint_close(endpoint) == 0);
+}
+
+/* Messages that are too long, for a buffer or for an endpoint: how long they are, and what may be. */
+static void too_long(const char *method) {
+    static char bytes[3 << 20];
+    struct pinnace_options options = PINNACE_OPTIONS_INIT;
+    struct pinnace_received m = PINNACE_RECEIVED_INIT;
+    pinnace_connection_t *client, *server;
+    pinnace_endpoint_t *endpoint;
+    pinnace_listener_t *listener;
+    char there[64];
+    pair_of(method, "", &client, &server);
+    CHECK(pinnace_send(client, bytes, 4000) == 0 && pinnace_flush(client) == 0);
+    FAILS(pinnace_recv_into(server, bytes, 16, &m, LONG) >= 0, EMSGSIZE, "the buffer 16: receive it again");
+    CHECK(strstr(WORDS, "the message has 4000 bytes") != NULL && strstr(WORDS, "pinnace_recv") != NULL);
+    FAILS(pinnace_recv_into(server, bytes, 3999, &m, LONG) >= 0, EMSGSIZE, "at least 4000 bytes");
+    CHECK(pinnace_recv_into(server, bytes, 4000, &m, LONG) == 1 && m.length == 4000);
+    CHECK(pinnace_close(client, LONG) == 0 && pinnace_close(server, LONG) == 0);
+
+    /* A1 and VRP agree before on what the receiver takes. */
+    if (strcmp(method, "a1") == 0 || strcmp(method, "vrp") == 0)
+        return;
+    options.longest_message = 1 << 20;
+    endpoint = pinnace_endpoint_open("127.0.0.1:0", &options);
+    listener = pinnace_endpoint_listen(endpoint, NULL);
+    CHECK(pinnace_listener_address(listener, there, sizeof there) > 0 && pinnace_endpoint_close(endpoint) == 0);
+    options.longest_message = 0;
+    options.force = method;
+    endpoint = pinnace_endpoint_open(NULL, &options);
+    client = pinnace_endpoint_connect(endpoint, there, NULL);
+    CHECK(client != NULL);
+    server = pinnace_accept(listener, LONG);
+    CHECK(server != NULL && pinnace_send(client, bytes, sizeof bytes) == 0);
+    FAILS(pinnace_recv(server, &m, LONG) >= 0, EMSGSIZE, "longer than 1048576 bytes");
+    CHECK(strstr(WORDS, "longest_message of struct pinnace_options") != NULL);
+    CHECK(pinnace_abort(client) == 0 && pinnace_abort(server) == 0);
+    CHECK(pinnace_listener_close(listener) == 0 && pinnace_endpoint_close(endpoint) == 0);
+}
+
+static char megabyte[1 << 20];
+
+/* Who waits for room, for what was sent to arrive, or for a message. */
+static void *waiting(void *how) {
+    struct pinnace_received m = PINNACE_RECEIVED_INIT;
+    int result = 0;
+    errno = 0;
+    switch (*(char *)how) {
+    case 's':
+        while (result == 0)
+            result = pinnace_send(waiting_on, megabyte, sizeof megabyte);
+        break;
+    case 'f': result = pinnace_flush(waiting_on); break;
+    default: result = pinnace_recv(waiting_on, &m, -1);
+    }
+    /* Where the other end takes all that finds room, everything may have arrived before. */
+    if (result != 0 || *(char *)how != 'f')
+        CHECK(result == -1 && errno == ECANCELED && strstr(WORDS, "another thread") != NULL);
+    return NULL;
+}
+
+/* Whatever the method, and however another thread closes. */
+static void closed_meanwhile(const char *method, int (*end)(pinnace_connection_t *)) {
+    for (const char *how = "sfr"; *how != 0; how++) {
+        pinnace_connection_t *server;
+        pthread_t thread;
+        pair_of(method, "direction=duplex", &waiting_on, &server);
+        while (*how == 'f' && pinnace_try_send(waiting_on, megabyte, sizeof megabyte) == 0)
+            continue;
+        CHECK(pthread_create(&thread, NULL, waiting, (void *)(uintptr_t)how) == 0);
+        usleep(200000);
+        end(waiting_on);
+        CHECK(pthread_join(thread, NULL) == 0 && pinnace_abort(server) == 0);
+    }
+}
+
+static int close_at_once(pinnace_connection_t *connection) {
+    return pinnace_close(connection, 0);
+}
+
+/* What does not arrive in the time that there is for it. */
+static void flushing(void) {
+    struct pinnace_received m = PINNACE_RECEIVED_INIT;
+    pinnace_connection_t *client, *server;
+    char *bytes = calloc(1, 8 << 20);
+    double begin;
+    CHECK(bytes != NULL);
+    pair_of("qmp", "", &client, &server);
+    CHECK(pinnace_flush_within(client, 0) == 0 && pinnace_check(client) == 0 && pinnace_check(server) == 0);
+    /* Nobody reads so much. */
+    while (pinnace_try_send(client, bytes, 8 << 20) == 0)
+        continue;
+    FAILS(pinnace_flush_within(client, 0) == 0, EAGAIN, "within 0 ms");
+    begin = now();
+    FAILS(pinnace_flush_within(client, 300) == 0, EAGAIN, "within 300 ms");
+    CHECK(now() - begin > 0.25 && now() - begin < 5);
+    while (pinnace_flush_within(client, 0) != 0)
+        CHECK(errno == EAGAIN && pinnace_recv(server, &m, LONG) == 1 && pinnace_received_free(&m) == 0);
+    CHECK(pinnace_flush_within(client, -1) == 0 && pinnace_flush(client) == 0);
+    CHECK(pinnace_abort(client) == 0 && pinnace_abort(server) == 0);
+    free(bytes);
 }
 
 static void sending(pinnace_connection_t *client) {
@@ -207,11 +353,19 @@ static void receiving(pinnace_connection_t *client, pinnace_connection_t *server
 }
 
 int main(void) {
+    const char *const methods[] = {"zcrp", "vrp", "xtp", "qmp", "a1"};
     pinnace_connection_t *client, *server;
     pthread_t thread;
     int status;
     pid_t child;
     beginnings();
+    addresses();
+    for (size_t at = 0; at < sizeof methods / sizeof *methods; at++) {
+        too_long(methods[at]);
+        closed_meanwhile(methods[at], close_at_once);
+        closed_meanwhile(methods[at], pinnace_abort);
+    }
+    flushing();
     handles(NULL, EINVAL, "is NULL");
     handles(&status, EBADF, "this is no ");
     handles((void *)7, EBADF, "this is no ");

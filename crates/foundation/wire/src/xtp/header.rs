@@ -77,7 +77,7 @@ impl Codec {
     /// Bytes of the traffic specifier of a FIRST.
     pub const fn traffic_bytes(self) -> usize {
         match self {
-            Self::Xtp40 => super::TRAFFIC_BYTES,
+            Self::Xtp40 => TRAFFIC_BYTES,
             Self::Xtp36 => 0,
         }
     }

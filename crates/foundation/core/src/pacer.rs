@@ -37,10 +37,18 @@ pub struct Pacer {
     datagram: u16,
     grain: u32,
     is_spent: bool,
+    /// And what may be made up for at once who wakes up too late, in bytes; 0: no more than a burst.
+    late: u32,
 }
 
 /// Nobody who waits wakes up more exactly; whoever sent with each datagram's credit would make a system call for each.
 const GRAINS_A_SECOND: u64 = 5000;
+/// Whoever waits for a processor on a busy machine waits for some milliseconds, and would only ever send what a burst is.
+const LATENESSES_A_SECOND: u64 = 100;
+/// The most bytes that are made up for.
+const MOST_LATE: u64 = 1 << 19;
+/// Whoever has sent nothing for so long has had nothing to send.
+const IDLE_NANOS: u64 = 50_000_000;
 
 impl Pacer {
     /// A full bucket: on average `rate` bytes a second, at most `burst` bytes at once.
@@ -48,7 +56,7 @@ impl Pacer {
     /// `None` or 0 is no limit.
     pub fn new(rate: Option<u64>, burst: u64) -> Self {
         let (rate, credit) = (rate.and_then(NonZeroU64::new), full(burst));
-        Self { rate, burst, credit, updated_at: Time::ZERO, datagram: 0, grain: 0, is_spent: false }
+        Self { rate, burst, credit, updated_at: Time::ZERO, datagram: 0, grain: 0, is_spent: false, late: 0 }
     }
 
     /// A bucket that lets everything through.
@@ -71,12 +79,16 @@ impl Pacer {
 
     /// Takes over the pace of a congestion controller: bursts of a millisecond, of at least two datagrams of `datagram` bytes,
     /// and at most `most` bytes. When it is used up, what may be sent in 200 microseconds is waited for: at a gigabit a second
-    /// datagrams leave in trains of seventeen, and below 116 Mbit/s, 1,450 bytes each, one by one.
+    /// datagrams leave in trains of seventeen, and below 116 Mbit/s, 1,450 bytes each, one by one. Whoever waits for that and
+    /// comes late makes up for up to 10 milliseconds, and up to 512 KiB.
     pub fn follow(&mut self, now: Time, rate: Option<u64>, datagram: u64, most: u64) {
         if rate != self.rate() {
             self.set_rate(now, rate);
             let second = rate.unwrap_or(u64::MAX);
-            self.set_burst(now, (second / 1000).clamp(2 * datagram, most.max(2 * datagram)));
+            self.burst = (second / 1000).clamp(2 * datagram, most.max(2 * datagram));
+            let late = (second / LATENESSES_A_SECOND).clamp(self.burst, MOST_LATE.max(self.burst));
+            self.late = u32::try_from(late).unwrap_or(u32::MAX);
+            self.credit = self.credit.min(full(late));
             let grain = (second / GRAINS_A_SECOND).min(self.burst);
             self.grain = if grain < 2 * datagram { 0 } else { u32::try_from(grain).unwrap_or(u32::MAX) };
             self.datagram = u16::try_from(datagram).unwrap_or(u16::MAX);
@@ -152,11 +164,19 @@ impl Pacer {
 
     fn credit_at(&self, now: Time) -> i128 {
         let elapsed = now.as_nanos().saturating_sub(self.updated_at.as_nanos());
-        match self.rate {
-            None => full(self.burst),
-            Some(rate) => (self.credit.saturating_add(i128::from(rate.get()).saturating_mul(i128::from(elapsed))))
-                .min(full(self.burst)),
-        }
+        let Some(rate) = self.rate else { return full(self.burst) };
+        let most = match self.late {
+            // Whoever has waited earns more, and keeps it until it is used up.
+            late if late > 0 && elapsed <= IDLE_NANOS => {
+                if self.is_spent {
+                    full(late.into())
+                } else {
+                    full(self.burst).max(self.credit)
+                }
+            }
+            _ => full(self.burst),
+        };
+        self.credit.saturating_add(i128::from(rate.get()).saturating_mul(i128::from(elapsed))).min(most)
     }
 }
 
@@ -254,6 +274,42 @@ mod tests {
         assert_eq!(trains(125_000_000), 17);
         assert_eq!(trains(12_500_000), 1);
         assert_eq!(trains(1_000_000), 1);
+    }
+
+    #[test]
+    fn who_follows_a_controller_and_wakes_up_late_makes_up_for_it_and_who_was_idle_does_not() {
+        let rate = 25_000_000;
+        let millis = |count| Time::ZERO + Duration::from_millis(count);
+        // Sends all that it may whenever it has a processor: in a second.
+        let sent_every = |pause: u64| {
+            let mut pacer = Pacer::unlimited();
+            pacer.follow(Time::ZERO, Some(rate), 1_450, 65_535);
+            let mut sent = 0;
+            for now in (0..1000).step_by(pause as usize).map(millis) {
+                while pacer.try_take(now, 1_450).is_ok() {
+                    sent += 1_450;
+                }
+                // The pace changes all the time, and hardly.
+                pacer.follow(now, Some(rate + 1), 1_450, 65_535);
+                pacer.follow(now, Some(rate), 1_450, 65_535);
+            }
+            sent
+        };
+        for pause in [1, 4, 10] {
+            assert!(sent_every(pause) * 100 > rate * 97, "every {pause} ms: {} of {rate}", sent_every(pause));
+        }
+        assert!((rate / 3..rate / 2).contains(&sent_every(25)), "every 25 ms: {}", sent_every(25));
+        // A burst every 100 ms, as of who has had nothing to send.
+        assert!(sent_every(100) < rate / 50, "every 100 ms: {}", sent_every(100));
+        // Not before, either: the first burst is one.
+        let mut pacer = Pacer::unlimited();
+        pacer.follow(Time::ZERO, Some(rate), 1_450, 65_535);
+        assert!(pacer.available(millis(40)) <= rate / 1000);
+        pacer.take(millis(40), 25_000);
+        assert_eq!(pacer.available(millis(44)), 100_000);
+        pacer.take(millis(44), 1_450);
+        assert_eq!(pacer.available(millis(45)), 100_000 - 1_450, "it is not used up yet, and does not grow");
+        assert_eq!(pacer.available(millis(200)), 25_000);
     }
 
     #[test]

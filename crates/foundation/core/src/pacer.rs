@@ -2,7 +2,8 @@
 //!
 //! Credit is kept in billionths of a byte, so a nanosecond at `r` bytes a second is worth exactly `r` of them: nothing is
 //! rounded and the average cannot drift. Always true, while every send waits for [`Pacer::ready_at`]: in any interval
-//! of `t` seconds at most `max(burst, largest send) + rate * t` bytes leave.
+//! of `t` seconds at most `max(burst, largest send) + rate * t` bytes leave. (Of who follows a congestion controller the burst is
+//! what [`Pacer::follow`] says.)
 //!
 //! A send larger than the burst counts as one burst: it may go when the bucket is full, and its excess is paid back
 //! before the next.
@@ -37,8 +38,6 @@ pub struct Pacer {
     datagram: u16,
     grain: u32,
     is_spent: bool,
-    /// And what may be made up for at once who wakes up too late, in bytes; 0: no more than a burst.
-    late: u32,
 }
 
 /// Nobody who waits wakes up more exactly; whoever sent with each datagram's credit would make a system call for each.
@@ -56,7 +55,7 @@ impl Pacer {
     /// `None` or 0 is no limit.
     pub fn new(rate: Option<u64>, burst: u64) -> Self {
         let (rate, credit) = (rate.and_then(NonZeroU64::new), full(burst));
-        Self { rate, burst, credit, updated_at: Time::ZERO, datagram: 0, grain: 0, is_spent: false, late: 0 }
+        Self { rate, burst, credit, updated_at: Time::ZERO, datagram: 0, grain: 0, is_spent: false }
     }
 
     /// A bucket that lets everything through.
@@ -86,9 +85,7 @@ impl Pacer {
             self.set_rate(now, rate);
             let second = rate.unwrap_or(u64::MAX);
             self.burst = (second / 1000).clamp(2 * datagram, most.max(2 * datagram));
-            let late = (second / LATENESSES_A_SECOND).clamp(self.burst, MOST_LATE.max(self.burst));
-            self.late = u32::try_from(late).unwrap_or(u32::MAX);
-            self.credit = self.credit.min(full(late));
+            self.credit = self.credit.min(full(self.late()));
             let grain = (second / GRAINS_A_SECOND).min(self.burst);
             self.grain = if grain < 2 * datagram { 0 } else { u32::try_from(grain).unwrap_or(u32::MAX) };
             self.datagram = u16::try_from(datagram).unwrap_or(u16::MAX);
@@ -157,6 +154,16 @@ impl Pacer {
         Ok(())
     }
 
+    /// What may be made up for at once by whoever follows a controller and wakes up too late, in bytes; otherwise a burst.
+    fn late(&self) -> u64 {
+        match self.rate {
+            Some(rate) if self.datagram > 0 => {
+                (rate.get() / LATENESSES_A_SECOND).clamp(self.burst, MOST_LATE.max(self.burst))
+            }
+            _ => self.burst,
+        }
+    }
+
     fn earn(&mut self, now: Time) {
         self.credit = self.credit_at(now);
         self.updated_at = self.updated_at.max(now);
@@ -165,15 +172,10 @@ impl Pacer {
     fn credit_at(&self, now: Time) -> i128 {
         let elapsed = now.as_nanos().saturating_sub(self.updated_at.as_nanos());
         let Some(rate) = self.rate else { return full(self.burst) };
-        let most = match self.late {
-            // Whoever has waited earns more, and keeps it until it is used up.
-            late if late > 0 && elapsed <= IDLE_NANOS => {
-                if self.is_spent {
-                    full(late.into())
-                } else {
-                    full(self.burst).max(self.credit)
-                }
-            }
+        let most = match elapsed {
+            0..=IDLE_NANOS if self.is_spent => full(self.late()),
+            // What was made up for is kept until it is used up.
+            0..=IDLE_NANOS => full(self.burst).max(self.credit),
             _ => full(self.burst),
         };
         self.credit.saturating_add(i128::from(rate.get()).saturating_mul(i128::from(elapsed))).min(most)

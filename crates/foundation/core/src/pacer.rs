@@ -44,7 +44,9 @@ pub struct Pacer {
 const GRAINS_A_SECOND: u64 = 5000;
 /// Whoever waits for a processor on a busy machine waits for some milliseconds, and would only ever send what a burst is.
 const LATENESSES_A_SECOND: u64 = 100;
-/// The most bytes that are made up for.
+/// No more bursts than this are made up for,
+const MOST_BURSTS_LATE: u64 = 10;
+/// and no more bytes.
 const MOST_LATE: u64 = 1 << 19;
 /// Whoever has sent nothing for so long has had nothing to send.
 const IDLE_NANOS: u64 = 50_000_000;
@@ -79,7 +81,7 @@ impl Pacer {
     /// Takes over the pace of a congestion controller: bursts of a millisecond, of at least two datagrams of `datagram` bytes,
     /// and at most `most` bytes. When it is used up, what may be sent in 200 microseconds is waited for: at a gigabit a second
     /// datagrams leave in trains of seventeen, and below 116 Mbit/s, 1,450 bytes each, one by one. Whoever waits for that and
-    /// comes late makes up for up to 10 milliseconds, and up to 512 KiB.
+    /// comes late makes up for up to 10 milliseconds, ten bursts, and 512 KiB.
     pub fn follow(&mut self, now: Time, rate: Option<u64>, datagram: u64, most: u64) {
         if rate != self.rate() {
             self.set_rate(now, rate);
@@ -158,7 +160,8 @@ impl Pacer {
     fn late(&self) -> u64 {
         match self.rate {
             Some(rate) if self.datagram > 0 => {
-                (rate.get() / LATENESSES_A_SECOND).clamp(self.burst, MOST_LATE.max(self.burst))
+                let late = (rate.get() / LATENESSES_A_SECOND).min(self.burst.saturating_mul(MOST_BURSTS_LATE));
+                late.clamp(self.burst, MOST_LATE.max(self.burst))
             }
             _ => self.burst,
         }

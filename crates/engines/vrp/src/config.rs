@@ -18,7 +18,8 @@ pub struct Config {
     pub congestion: ControllerKind,
     /// Never send faster than this, in bytes of datagrams a second.
     pub rate: Option<u64>,
-    /// The most bytes of datagrams that leave at once, where sending is paced; who gets a processor late makes up for ten of these.
+    /// The most bytes of datagrams that leave at once, where sending is paced; who gets a processor late makes up for ten of
+    /// these.
     pub burst: u64,
     /// A frame of which nothing valid was heard for so long ends (V-S11).
     pub life_timeout: Duration,

@@ -228,11 +228,8 @@ impl Connection {
         if self.is_closed.load(Ordering::Relaxed) {
             return Err(Unsent::new(message, ConnectionError::Closed));
         }
-        if self.was_broken_off.load(Ordering::Relaxed) {
-            return Err(Unsent::new(message, ConnectionError::BrokenOff { method: self.method }));
-        }
-        if self.has_left.load(Ordering::Relaxed) {
-            return Err(Unsent::new(message, ConnectionError::Left { method: self.method }));
+        if let Err(gone) = self.check_known() {
+            return Err(Unsent::new(message, gone));
         }
         let (bytes, most) = (message.len() as u64, self.largest.load(Ordering::Relaxed));
         if bytes > most {
@@ -245,6 +242,16 @@ impl Connection {
             Ok(()) => Ok(message),
             Err(what) => Err(Unsent::new(message, ConnectionError::Cannot { method: self.method, what })),
         }
+    }
+
+    /// An error if it is known already that the peer takes nothing any more.
+    #[inline]
+    fn check_known(&self) -> Result<(), ConnectionError> {
+        let method = self.method;
+        if self.was_broken_off.load(Ordering::Relaxed) {
+            return Err(ConnectionError::BrokenOff { method });
+        }
+        if self.has_left.load(Ordering::Relaxed) { Err(ConnectionError::Left { method }) } else { Ok(()) }
     }
 
     pub(crate) fn carrier(&self) -> &Carrier {
@@ -580,12 +587,7 @@ impl Connection {
     /// # Ok::<(), pinnace::Error>(())
     /// ```
     pub fn check(&self) -> Result<(), Error> {
-        if self.was_broken_off.load(Ordering::Relaxed) {
-            return Err(ConnectionError::BrokenOff { method: self.method }.into());
-        }
-        if self.has_left.load(Ordering::Relaxed) {
-            return Err(ConnectionError::Left { method: self.method }.into());
-        }
+        self.check_known()?;
         self.carrier.check().map_err(|error| self.explained(error))
     }
 

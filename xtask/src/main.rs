@@ -2,12 +2,14 @@
 //!
 //! `test` runs every test, `check` every check that is not a test, `ci` both. `lint` and `trace` are the checks that
 //! no ready-made tool does: the rules of ARCHITECTURE.md, and requirement identifiers against the code that fulfils
-//! them. `install` puts the command and the C library where other programs find them.
+//! them. `goals` measures what the transports should reach; `install` puts the command and the C library where other
+//! programs find them.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line program talks on its standard streams")]
 
 mod ci;
 mod floors;
+mod goals;
 mod install;
 mod lint;
 mod python;
@@ -46,6 +48,8 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
+    /// Measure the goals of xtask/goals.toml, in some twelve minutes on a machine that does nothing else
+    Goals(goals::Options),
     /// Build and install the command, the C library with its headers, manual pages and completions
     Install(install::Options),
 }
@@ -70,6 +74,7 @@ fn run() -> Result<()> {
         Command::Lint => lint::run(&root),
         Command::Trace { write: true, .. } => trace::run(&root, trace::Table::Write),
         Command::Trace { check: true, .. } => trace::run(&root, trace::Table::Exact),
+        Command::Goals(options) => goals::run(&root, &options),
         Command::Install(options) => install::run(&root, &options),
         Command::Trace { .. } => trace::run(&root, trace::Table::Report),
     }

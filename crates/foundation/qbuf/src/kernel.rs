@@ -4,10 +4,10 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
+use rustix::process::{Pid, getpid};
 
+use crate::host::Process;
 use crate::recovery::{Identity, Judge};
 
 /// Asks the kernel, from the pid namespace of this process.
@@ -50,16 +50,9 @@ impl Judge for Kernel {
             let start = start_time(&identity.pid().to_string());
             identity.start() != 0 && start.is_some_and(|start| Identity::new(identity.pid(), start) != identity)
         };
-        match pidfd_open(pid, PidfdFlags::empty()) {
+        match Process::open(pid) {
             // The descriptor comes before the start time: while it says alive, the number cannot have changed hands.
-            Ok(process) => {
-                is_other() || {
-                    // Readable when every thread is gone, reaped or not.
-                    let mut fds = [PollFd::new(&process, PollFlags::IN)];
-                    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-                    matches!(poll(&mut fds, Some(&now)), Ok(1))
-                }
-            }
+            Ok(process) => is_other() || process.has_ended(),
             Err(Errno::SRCH) => true,
             Err(_) => is_other(),
         }

@@ -20,6 +20,8 @@ mod deferred;
 #[cfg(not(loom))]
 mod error;
 #[cfg(not(loom))]
+mod host;
+#[cfg(not(loom))]
 mod kernel;
 mod layout;
 mod locked;

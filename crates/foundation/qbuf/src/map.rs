@@ -7,12 +7,10 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::{NonNull, null_mut};
 
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
-use rustix::mm::{
-    Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mlock, mmap, mmap_anonymous, mprotect, munlock, munmap,
-};
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mlock, mmap, mmap_anonymous, mprotect, munlock, munmap};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use crate::host;
 use crate::layout::{BLOCKS, ClientSlot, Header, Tables, Zone};
 use crate::owner::MAX_CLIENTS;
 
@@ -89,7 +87,7 @@ impl Region {
         // SAFETY: the kernel picks an address where nothing lies; the advice concerns this page alone.
         let base = unsafe {
             let base = mmap_anonymous(null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)?;
-            madvise(base, bytes, Advice::LinuxWipeOnFork)?;
+            host::wipe_on_fork(base, bytes)?;
             base
         };
         NonNull::new(base.cast()).map(|base| Self { base, bytes }).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
@@ -130,29 +128,14 @@ unsafe impl Sync for Map {}
 impl Map {
     /// A new file of that geometry, all zero, sealed.
     pub(crate) fn file(geometry: Geometry) -> io::Result<OwnedFd> {
-        let mut flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        if geometry.huge_pages {
-            flags |= MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
-        }
-        let file = memfd_create("pinnace-qbuf", flags)?;
-        ftruncate(&file, geometry.file_bytes() as u64)?;
-        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-        Ok(file)
-    }
-
-    /// Whether nobody can change the size of the file, and its size.
-    pub(crate) fn size_of_sealed(file: &OwnedFd) -> io::Result<Option<usize>> {
-        // Not a memfd: it has no seals.
-        let Ok(seals) = fcntl_get_seals(file) else { return Ok(None) };
-        let size = fstat(file)?.st_size;
-        Ok(if seals.contains(SealFlags::SHRINK) { usize::try_from(size).ok() } else { None })
+        host::sealed_file("pinnace-qbuf", geometry.file_bytes(), geometry.huge_pages)
     }
 
     /// The first page of the file, copied: magic, version, variant, zones, block shift, flags.
     pub(crate) fn peek(file: &OwnedFd) -> io::Result<[u32; 7]> {
         let mut bytes = [0; 28];
         // Hugetlbfs cannot be read, so it is mapped.
-        let page = Region::of_file(file, 0, HUGE_PAGE.min(Self::size_of_sealed(file)?.unwrap_or(0)), ProtFlags::READ)?;
+        let page = Region::of_file(file, 0, HUGE_PAGE.min(host::sealed_bytes(file)?.unwrap_or(0)), ProtFlags::READ)?;
         if page.bytes < bytes.len() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use crate::counters::Counters;
 use crate::error::PoolError;
+use crate::host;
 use crate::kernel::Kernel;
 use crate::layout::{BLOCKS, MAGIC, Tables, VERSION, Variant};
 use crate::map::{Geometry, Map};
@@ -161,7 +162,7 @@ impl Pool {
     /// assert!(matches!(Pool::attach(file.into()), Err(PoolError::NotSealed)));
     /// ```
     pub fn attach(fd: OwnedFd) -> Result<Self, PoolError> {
-        let bytes = Map::size_of_sealed(&fd)?.ok_or(PoolError::NotSealed)?;
+        let bytes = host::sealed_bytes(&fd)?.ok_or(PoolError::NotSealed)?;
         let [low, high, version, variant, zones, shift, flags] = Map::peek(&fd)?;
         if u64::from(high) << 32 | u64::from(low) != MAGIC {
             return Err(PoolError::NotAPool);

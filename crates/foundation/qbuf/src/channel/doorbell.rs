@@ -5,38 +5,21 @@
 //! so (the kernel refuses): it looks for room and makes the bell non-blocking again before. A peer could make it wait only by
 //! filling the counter to its brim (2^64 - 2) *and* taking the property away in the instant between.
 
-use std::io::{self, IoSliceMut};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::io;
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::OFlags;
-use rustix::io::{Errno, ReadWriteFlags};
+use rustix::io::Errno;
 
-/// A bell that has not been rung.
-pub(super) fn create() -> io::Result<OwnedFd> {
-    Ok(rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
-}
+pub(super) use crate::host::{bell as create, silence};
 
 /// Rings: `bell` is readable from now on. That a full counter refuses is no error: such a bell is readable already.
 #[cold]
 pub(super) fn ring(bell: BorrowedFd<'_>) {
     if is_ready(bell, PollFlags::OUT) && rustix::fs::fcntl_setfl(bell, OFlags::NONBLOCK).is_ok() {
         let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
-    }
-}
-
-/// Silences the bell.
-pub(super) fn silence(bell: BorrowedFd<'_>) {
-    let mut count = [0; 8];
-    // The offset that means none.
-    let read = rustix::io::preadv2(bell, &mut [IoSliceMut::new(&mut count)], u64::MAX, ReadWriteFlags::NOWAIT);
-    if matches!(read, Err(Errno::OPNOTSUPP | Errno::NOSYS))
-        && is_ready(bell, PollFlags::IN)
-        && rustix::fs::fcntl_setfl(bell, OFlags::NONBLOCK).is_ok()
-    {
-        // Kernels before 5.12 do not know it of eventfds.
-        let _ = rustix::io::read(bell, &mut count);
     }
 }
 

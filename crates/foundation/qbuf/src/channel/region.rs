@@ -21,13 +21,12 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
 use super::ring::{CLOSED, Control, Line, Ring, Slot};
 use super::sync::{AtomicU64, Ordering, fence};
 use super::{ChannelError, Side};
-use crate::ClientId;
+use crate::{ClientId, host};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"PNCHAN01");
 const VERSION: u32 = 1;
@@ -90,10 +89,8 @@ fn bytes_for(slots: u32) -> usize {
 impl Region {
     /// Makes the file of a channel.
     pub(super) fn create(slots: u32, number: u32, clients: [Option<ClientId>; 2]) -> io::Result<OwnedFd> {
-        let fd = rustix::fs::memfd_create("pinnace-channel", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         let bytes = bytes_for(slots);
-        rustix::fs::ftruncate(&fd, bytes as u64)?;
-        rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        let fd = host::sealed_file("pinnace-channel", bytes, false)?;
         let region = Region { base: map(fd.as_fd(), bytes)?, bytes, slots, number };
         let header = region.header();
         header.geometry.store(u64::from(VERSION) | u64::from(slots) << 32, Ordering::Relaxed);
@@ -113,11 +110,9 @@ impl Region {
     //= B-9
     //= B-13
     pub(super) fn map(fd: BorrowedFd<'_>) -> Result<Arc<Region>, ChannelError> {
-        let seals = rustix::fs::fcntl_get_seals(fd).unwrap_or(SealFlags::empty());
-        if !seals.contains(SealFlags::SHRINK) {
+        let Some(bytes) = host::sealed_bytes(fd)? else {
             return Err(ChannelError::Refused("the region is not sealed against shrinking"));
-        }
-        let bytes = usize::try_from(rustix::fs::fstat(fd).map_err(io::Error::from)?.st_size).unwrap_or(0);
+        };
         if bytes < SLOTS_AT || bytes > bytes_for(MAX_SLOTS) {
             return Err(ChannelError::Refused("the region has no size that a channel can have"));
         }

@@ -3,7 +3,7 @@
 use crate::context::{Context, Phase, Role};
 use crate::diag::{answer_to, is_answerable};
 use crate::engine::Xtp;
-use crate::incoming::{Fate, Piece, Taken};
+use crate::incoming::{Fate, Incoming, Piece, Taken};
 use crate::outgoing::{Heard, SAFE_DATAGRAM};
 use crate::shared::Shared;
 use crate::{Event, Failure, Service};
@@ -535,24 +535,41 @@ fn on_status(
     }
     if header.options.contains(Options::WCLOSE) {
         on_end_told(context, shared, now, rx, header);
+    } else if header.kind == Kind::Cntl && header.options.contains(Options::SREQ) && context.incoming.shows_holes() {
+        // Its sender has waited for an answer to what it had sent: what has not come of that is lost. It may be all that
+        // the sender may send, and then nothing would come behind it that shows so.
+        //= X-15
+        on_told(context, shared, now, rx, header, Incoming::on_sent);
     }
 }
 
 /// In a control packet WCLOSE says that the stream ends at its seq.
 pub(crate) fn on_end_told(context: &mut Context, shared: &mut Shared, now: Time, rx: &mut Placed<'_>, header: &Header) {
-    if let Some(end) = context.space.offset(header.seq, context.incoming.rseq()) {
-        context.wclose_heard = true;
-        if !context.stopped_reading {
-            if end > context.incoming.hseq() && context.incoming.shows_holes() && context.incoming.needs_ring() {
-                // All that was sent may be lost: then a hole is shown, which takes room as bytes do.
-                give_ring(context, shared, rx);
-            }
-            context.incoming.set_proved(context.is_believed(shared));
-            let before = context.incoming.rseq();
-            let taken = context.incoming.on_end(end);
-            on_taken(context, shared, now, &taken, before);
-        }
+    context.wclose_heard |= context.space.offset(header.seq, context.incoming.rseq()).is_some();
+    on_told(context, shared, now, rx, header, Incoming::on_end);
+}
+
+/// What the seq of a control packet says of the stream.
+fn on_told(
+    context: &mut Context,
+    shared: &mut Shared,
+    now: Time,
+    rx: &mut Placed<'_>,
+    header: &Header,
+    learn: impl FnOnce(&mut Incoming, u64) -> Taken,
+) {
+    let Some(sent) = context.space.offset(header.seq, context.incoming.rseq()) else { return };
+    if context.stopped_reading {
+        return;
     }
+    if sent > context.incoming.hseq() && context.incoming.shows_holes() && context.incoming.needs_ring() {
+        // All that was sent may be lost: then a hole is shown, which takes room as bytes do.
+        give_ring(context, shared, rx);
+    }
+    context.incoming.set_proved(context.is_believed(shared));
+    let before = context.incoming.rseq();
+    let taken = learn(&mut context.incoming, sent);
+    on_taken(context, shared, now, &taken, before);
 }
 
 /// The smaller of what each end allows (specs/xtp.md, 3.12).

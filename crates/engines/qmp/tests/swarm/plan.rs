@@ -156,7 +156,10 @@ impl Plan {
             };
             Profile::default().config(medium, base)
         });
-        let configs = configs.collect();
+        let mut configs: Vec<_> = configs.collect();
+        // One for all: whoever asks nobody for a proof gives none either, and could not be sent anything.
+        let validates = configs[0].validates;
+        configs.iter_mut().for_each(|config| config.validates = validates);
         let (there, back) = (network(random, is_tame), network(random, is_tame));
         let hosts = (0..count).map(|_| {
             let host = swarm::host(random);

@@ -385,6 +385,18 @@ impl Incoming {
         Taken { fate, is_gap: false, completed: self.completes(false) }
     }
 
+    /// Everything below `sent` has been sent a while ago, and is not repeated: what has not come is lost.
+    //= X-15
+    pub(crate) fn on_sent(&mut self, sent: u64) -> Taken {
+        if self.end.is_some_and(|end| sent > end) {
+            return Taken::only(Fate::Contradiction);
+        }
+        let (was_complete, before) = (self.is_complete(), self.rseq);
+        self.lose(sent);
+        let fate = if self.rseq > before { Fate::New } else { Fate::Duplicate };
+        Taken { fate, is_gap: false, completed: self.completes(was_complete) }
+    }
+
     /// Whether the stream has become complete.
     fn completes(&mut self, was_complete: bool) -> bool {
         let completed = !was_complete && self.is_complete();

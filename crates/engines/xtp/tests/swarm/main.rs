@@ -176,3 +176,12 @@ fn what_is_read_is_right_and_everybody_is_told() {
     println!("{flows} associations in {seeds} worlds, {calm} of them had to succeed");
     assert!(calm * 50 > flows, "hardly anything had to succeed: {calm} of {flows}");
 }
+
+/// The last bytes that a stream without repetition might send were lost, and nothing came behind them that showed so.
+//= X-15 test
+#[test]
+fn worlds_that_stood_still_once() {
+    for seed in [36_878, 46_259] {
+        run(Plan::from_seed(seed));
+    }
+}

@@ -279,7 +279,7 @@ impl Plan {
             _ => Limits::default(),
         };
         let datagram_bytes = pick(random, &[1472, 1472, 1472, 548, 8972, 300]);
-        let configs: Vec<_> = (0..count)
+        let mut configs: Vec<_> = (0..count)
             .map(|_| Config {
                 codec,
                 congestion,
@@ -291,6 +291,9 @@ impl Plan {
                 ..Config::default()
             })
             .collect();
+        // One for all: whoever asks nobody for a proof gives none either, and could not be sent anything.
+        let validates = configs[0].validates;
+        configs.iter_mut().for_each(|config| config.validates = validates);
         let listens: Vec<_> = (0..count)
             .map(|_| {
                 let mut block = block(random, Service::Connection, codec, is_tame);

@@ -152,6 +152,24 @@ fn without_error_control_a_sender_that_outran_the_ring_is_caught_up_with() {
     assert_eq!((incoming.rseq(), incoming.end()), (2600, None));
 }
 
+//= X-15 test
+#[test]
+fn without_error_control_what_an_ask_says_was_sent_and_has_not_come_is_a_hole() {
+    let mut incoming = stream(Keeping::NoError);
+    assert_eq!(incoming.fate(&piece(0..500)), Fate::New);
+    assert_eq!(incoming.on_sent(500).fate, Fate::Duplicate);
+    let edge = incoming.alloc();
+    assert_eq!(edge, 1000);
+    assert_eq!(incoming.on_sent(edge + 200).fate, Fate::New, "all that the sender may send is lost, and more");
+    assert_eq!((incoming.rseq(), incoming.readable().len), (1000, 1000));
+    assert_eq!(incoming.holes().collect::<Vec<_>>(), one(500..1000));
+    incoming.consume(1000);
+    assert_eq!((incoming.rseq(), incoming.alloc()), (1200, 2000), "so that it may go on");
+    let mut incoming = stream(Keeping::Selective);
+    assert_eq!(incoming.on_sent(500).fate, Fate::Duplicate, "what is missing is repeated");
+    assert_eq!(incoming.rseq(), 0);
+}
+
 #[test]
 fn spans_and_holes_are_bounded() {
     for keeping in [Keeping::Selective, Keeping::NoError] {

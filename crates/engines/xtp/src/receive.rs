@@ -250,7 +250,7 @@ pub(crate) fn on_context_packet(
         }
         Phase::Fresh | Phase::Over => return,
     }
-    if status.is_some_and(|status| !is_possible(context, status)) {
+    if status.is_some_and(|status| !is_possible(context, header, status)) {
         // Of another association with the same key, or forged: nothing of it counts.
         shared.counters.statuses_invalid += 1;
         return;
@@ -293,8 +293,12 @@ pub(crate) fn on_context_packet(
     }
 }
 
-/// Whether a status speaks only of what has been sent.
-fn is_possible(context: &Context, status: &Status<'_>) -> bool {
+/// Whether a status speaks only of what has been sent. Whoever has our key has heard a sync of ours, too; before, an
+/// initiator has none that it could say.
+fn is_possible(context: &Context, header: &Header, status: &Status<'_>) -> bool {
+    if header.key.rtn && !context.outgoing.may_echo(status.echo) {
+        return false;
+    }
     let (space, acked, sent) = (context.space, context.outgoing.acked(), context.outgoing.sent());
     let is_sent = |number| space.offset(number, acked).is_some_and(|offset| offset <= sent);
     is_sent(status.rseq) && status.spans.iter().all(|(low, high)| is_sent(low) && is_sent(high))

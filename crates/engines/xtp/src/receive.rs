@@ -500,6 +500,7 @@ fn on_status(
     );
     let alloc = space.offset(status.alloc, rseq).unwrap_or(0);
     let heard = Heard { rseq, alloc, echo: status.echo, spans: &spans, is_old };
+    let alloc_before = context.outgoing.alloc();
     let outcome = context.outgoing.on_status(now, &heard);
     shared.spans = spans;
     if outcome.is_invalid {
@@ -513,6 +514,9 @@ fn on_status(
     shared.round_trip = context.outgoing.round_trip().or(shared.round_trip);
     if outcome.echoes_expiry {
         context.expiries = 0;
+    }
+    if context.outgoing.alloc() > alloc_before {
+        context.wait_for_room_again();
     }
     if !outcome.is_still_shut || context.ignores_alloc() {
         context.answers_in_vain = 0;

@@ -5,7 +5,7 @@
 
 use crate::incoming::Incoming;
 use crate::outgoing::{Asking, Outgoing, Terms};
-use crate::patience::{KeepAlive, Patience, Silence};
+use crate::patience::{KeepAlive, Silence};
 use crate::shared::{Place, Shared};
 use crate::space::Space;
 use crate::{ContextId, ControlBlock, Event, Failure, ListenerId, Service, XtpCounters};
@@ -19,8 +19,6 @@ use std::sync::Arc;
 const RESPONSE_TIME: Duration = Duration::from_millis(20);
 /// Between two questions whether there is room again no more time passes, save where WTIMER is longer.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// Whoever need not heed alloc, but can wait, waits no longer for a peer that makes no room.
-const LONGEST_WAIT_FOR_ROOM: Duration = Duration::from_secs(1);
 /// WTIMER doubles at most so often.
 const MOST_DOUBLINGS: u32 = 4;
 /// Time-wait lasts no longer.
@@ -132,9 +130,6 @@ pub(crate) struct Context {
     pub(crate) expiries: u32,
     /// How many questions in a row have been answered, and the window is shut as before.
     pub(crate) answers_in_vain: u8,
-    /// Since when alloc alone holds back what need not heed it, and whether that has been too long.
-    pub(crate) held_back_since: Option<Time>,
-    pub(crate) has_waited: bool,
     /// CTIMER.
     pub(crate) last_heard: Time,
     /// The handshake of CTIMER, and how much of a silence the application bears.
@@ -223,18 +218,8 @@ impl Context {
     /// Whether data leave whatever the peer has allowed.
     //= X-8
     pub(crate) fn ignores_alloc(&self) -> bool {
-        self.options.contains(Options::NOFLOW) && (!self.block.holds_back || self.has_waited)
-    }
-
-    /// WTIMER has expired: whoever can wait for room waits no longer for a peer that makes none.
-    //= X-8
-    pub(crate) fn wait_no_longer(&mut self, now: Time) {
-        self.has_waited |= self.held_back_since.is_some_and(|since| now.since(since) >= LONGEST_WAIT_FOR_ROOM);
-    }
-
-    /// The peer has made room.
-    pub(crate) fn wait_for_room_again(&mut self) {
-        (self.held_back_since, self.has_waited) = (None, false);
+        let has_waited = || self.silence.as_deref().is_some_and(Silence::has_waited);
+        self.options.contains(Options::NOFLOW) && (!self.block.holds_back || has_waited())
     }
 
     /// How data are sent now.
@@ -373,7 +358,7 @@ impl Context {
             self.waiting = Some(now);
         }
         if self.options.contains(Options::NOFLOW) && self.block.holds_back && self.outgoing.is_beyond_alloc() {
-            self.held_back_since.get_or_insert(now);
+            self.silence.get_or_insert_default().wait_for_room(now);
         }
         let acked = self.owes_acknowledgement().then(|| self.outgoing.acked());
         if let Some(silence) = &mut self.silence {
@@ -405,7 +390,7 @@ impl Context {
         self.last_heard = now;
         if let Some(silence) = &mut self.silence {
             silence.handshake_since = None;
-            self.silence.take_if(|silence| silence.patience == Patience::default());
+            self.silence.take_if(|silence| silence.is_over());
         }
     }
 

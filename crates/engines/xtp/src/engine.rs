@@ -204,8 +204,6 @@ impl Xtp {
             waiting: None,
             expiries: 0,
             answers_in_vain: 0,
-            held_back_since: None,
-            has_waited: false,
             last_heard: now,
             silence: None,
             paced_until: None,

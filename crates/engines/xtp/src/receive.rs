@@ -505,6 +505,10 @@ fn on_status(
     shared.spans = spans;
     if outcome.is_invalid {
         shared.counters.statuses_invalid += 1;
+        // Whoever has not heard us says of its own stream what is right.
+        if header.options.contains(Options::WCLOSE) && !is_old {
+            on_end_told(context, shared, now, rx, header);
+        }
         return;
     }
     if outcome.lost > 0 && context.outgoing.take_doubt(now) {
@@ -515,8 +519,8 @@ fn on_status(
     if outcome.echoes_expiry {
         context.expiries = 0;
     }
-    if context.outgoing.alloc() > alloc_before {
-        context.wait_for_room_again();
+    if let Some(silence) = context.silence.as_deref_mut().filter(|_| context.outgoing.alloc() > alloc_before) {
+        silence.on_room();
     }
     if !outcome.is_still_shut || context.ignores_alloc() {
         context.answers_in_vain = 0;

@@ -444,10 +444,16 @@ fn nothing_counts_of_a_status_with_an_echo_that_cannot_be() {
                 assert!(scene.send(100).iter().all(|packet| !packet.has(RCLOSE) && !packet.has(END)));
             }
         }
-        // An initiator that has not heard us has no echo to say, whatever stands there; its END counts.
+        // An initiator that has not heard us has no echo to say, whatever stands there; its closes count.
         let mut scene = Scene::accepted(codec, block(Service::Connection), NONE, 100);
-        let mut end = scene.status(END, 0, 1_000_000, echo_of(&scene).wrapping_add(3)).sync(1001);
-        (end.key, end.rtn) = (KEY, false);
+        let unheard = |scene: &Scene, options: Options, sync| {
+            let mut packet = scene.status(options, 0, 1_000_000, echo_of(scene).wrapping_add(3)).sync(sync);
+            (packet.key, packet.rtn, packet.seq) = (KEY, false, scene.n(100));
+            packet
+        };
+        let close = unheard(&scene, WCLOSE | SREQ, 1001);
+        assert_eq!(only(scene.feed(&close)).marks(), RCLOSE);
+        let end = unheard(&scene, END, 1002);
         scene.feed(&end);
         assert_eq!(scene.closed(), Some(Err(Failure::Forced)));
     }

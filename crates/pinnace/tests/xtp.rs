@@ -490,6 +490,43 @@ fn a_full_queue_makes_the_sender_wait_or_says_so() {
     }
 }
 
+/// Fills the queue of a connection that nobody reads, and the peer's window.
+fn fill(connection: &Connection) {
+    while connection.try_write(&[0; 1000]).unwrap().is_some() {
+        while connection.try_write(&[0; 1000]).unwrap().is_some() {}
+        // What is acknowledged makes room.
+        thread::sleep(Duration::from_millis(200));
+    }
+}
+
+#[test]
+fn whoever_waits_for_room_learns_that_another_thread_has_ended_the_stream() {
+    let (server, listener, client) = pair(&options(Codec::Xtp40), HOSTS[0]);
+    type Wait = fn(&Connection) -> Result<(), Error>;
+    let waits: [Wait; 3] = [
+        |connection| connection.send(pattern(200_000, 0)).map(drop).map_err(|unsent| unsent.error),
+        |connection| connection.write(&[0; 1000]).map(drop),
+        |connection| connection.send_all(vec![pattern(200_000, 0).into()]).map(drop).map_err(|(_, error)| error),
+    ];
+    for wait in waits {
+        let mut block = client.block(Service::Connection);
+        block.wbufsize = 200_000;
+        let connection = Arc::new(client.connect_with(server.local_addr(), block).unwrap());
+        connection.establish_timeout(LONG).unwrap();
+        let _unread = accepted(&listener);
+        fill(&connection);
+        let (tell, told) = std::sync::mpsc::channel();
+        thread::spawn({
+            let connection = Arc::clone(&connection);
+            move || tell.send(wait(&connection))
+        });
+        thread::sleep(Duration::from_millis(100));
+        connection.finish().unwrap();
+        let result = told.recv_timeout(Duration::from_secs(5)).expect("it does not wait any more");
+        assert!(matches!(result, Err(Error::ContextRefused(Refused::Closed))), "{result:?}");
+    }
+}
+
 #[test]
 fn a_control_block_programs_the_context() {
     let (server, listener, client) = pair(&options(Codec::Xtp40), HOSTS[0]);

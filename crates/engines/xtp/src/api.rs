@@ -543,6 +543,7 @@ impl Xtp {
     /// refused for another reason.
     pub fn queue_room(&self, context: ContextId) -> u64 {
         self.contexts.lookup(context.0).map_or(u64::MAX, |context| match context.waiting() {
+            _ if context.outgoing.end().is_some() => u64::MAX,
             0 => u64::MAX,
             waiting => u64::from(context.block.wbufsize).saturating_sub(waiting),
         })

@@ -166,7 +166,8 @@ pub struct ControlBlock {
     /// Go-back-N in both directions, instead of selective retransmission.
     pub go_back_n: bool,
     /// Although nobody has to heed alloc where NOFLOW is set, no more leaves than it allows: for who can wait, so that a
-    /// peer whose application is slower loses nothing by that. The wire does not show it.
+    /// peer whose application is slower loses nothing by that. A peer that has made no room for a second is not waited for
+    /// until it makes some. The wire does not show it.
     pub holds_back: bool,
     /// Packets from one SREQ to the next; 0: the application decides.
     pub sreq_every: u32,

@@ -5,7 +5,7 @@
 
 use crate::incoming::Incoming;
 use crate::outgoing::{Asking, Outgoing, Terms};
-use crate::patience::{KeepAlive, Patience, Silence};
+use crate::patience::{KeepAlive, Silence};
 use crate::shared::{Place, Shared};
 use crate::space::Space;
 use crate::{ContextId, ControlBlock, Event, Failure, ListenerId, Service, XtpCounters};
@@ -218,7 +218,8 @@ impl Context {
     /// Whether data leave whatever the peer has allowed.
     //= X-8
     pub(crate) fn ignores_alloc(&self) -> bool {
-        self.options.contains(Options::NOFLOW) && !self.block.holds_back
+        let has_waited = || self.silence.as_deref().is_some_and(Silence::has_waited);
+        self.options.contains(Options::NOFLOW) && (!self.block.holds_back || has_waited())
     }
 
     /// How data are sent now.
@@ -356,6 +357,9 @@ impl Context {
         } else if restart || self.waiting.is_none() {
             self.waiting = Some(now);
         }
+        if self.options.contains(Options::NOFLOW) && self.block.holds_back && self.outgoing.is_beyond_alloc() {
+            self.silence.get_or_insert_default().wait_for_room(now);
+        }
         let acked = self.owes_acknowledgement().then(|| self.outgoing.acked());
         if let Some(silence) = &mut self.silence {
             silence.note(now, acked);
@@ -386,7 +390,7 @@ impl Context {
         self.last_heard = now;
         if let Some(silence) = &mut self.silence {
             silence.handshake_since = None;
-            self.silence.take_if(|silence| silence.patience == Patience::default());
+            self.silence.take_if(|silence| silence.is_over());
         }
     }
 

@@ -1,10 +1,13 @@
 //! How long an application bears a peer that does not answer, where that is less than CTIMER and CTIMEOUT: what sockets call
-//! keep-alive and user time-out.
+//! keep-alive and user time-out. And how long it waits for room where it need not.
 //!
 //! Always true: nothing of it is on the wire but the questions of 3.5, and it never makes an association last longer.
 
 use core::time::Duration;
 use pinnace_core::Time;
+
+/// Whoever need not heed alloc, but can wait, waits no longer for a peer that makes no room.
+const LONGEST_WAIT_FOR_ROOM: Duration = Duration::from_secs(1);
 
 /// How long a silent peer is borne. By default as long as CTIMER and CTIMEOUT say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,6 +35,9 @@ pub(crate) struct Silence {
     pub(crate) handshake_since: Option<Time>,
     /// How far the peer had acknowledged, and since when it has not gone on.
     stalled: Option<(u64, Time)>,
+    /// Since when alloc alone holds back what need not heed it, and whether that has been too long.
+    held_back_since: Option<Time>,
+    has_waited: bool,
 }
 
 impl Silence {
@@ -41,6 +47,31 @@ impl Silence {
         if !is_as_before {
             self.stalled = acked.map(|acked| (acked, now));
         }
+    }
+
+    /// The peer has spoken; whether nothing has to be kept any more.
+    pub(crate) fn is_over(&self) -> bool {
+        self.patience == Patience::default() && self.held_back_since.is_none()
+    }
+
+    /// Alloc holds back what need not heed it.
+    pub(crate) fn wait_for_room(&mut self, now: Time) {
+        self.held_back_since.get_or_insert(now);
+    }
+
+    /// WTIMER has expired: a peer that makes no room is not waited for longer.
+    //= X-8
+    pub(crate) fn wait_no_longer(&mut self, now: Time) {
+        self.has_waited |= self.held_back_since.is_some_and(|since| now.since(since) >= LONGEST_WAIT_FOR_ROOM);
+    }
+
+    /// The peer has made room.
+    pub(crate) fn on_room(&mut self) {
+        (self.held_back_since, self.has_waited) = (None, false);
+    }
+
+    pub(crate) fn has_waited(&self) -> bool {
+        self.has_waited
     }
 
     /// When what is queued has not been acknowledged for too long.

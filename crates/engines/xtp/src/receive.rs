@@ -250,7 +250,7 @@ pub(crate) fn on_context_packet(
         }
         Phase::Fresh | Phase::Over => return,
     }
-    if status.is_some_and(|status| !is_possible(context, status)) {
+    if status.is_some_and(|status| !is_possible(context, header, status)) {
         // Of another association with the same key, or forged: nothing of it counts.
         shared.counters.statuses_invalid += 1;
         return;
@@ -293,8 +293,12 @@ pub(crate) fn on_context_packet(
     }
 }
 
-/// Whether a status speaks only of what has been sent.
-fn is_possible(context: &Context, status: &Status<'_>) -> bool {
+/// Whether a status speaks only of what has been sent. Whoever has our key has heard a sync of ours, too; before, an
+/// initiator has none that it could say.
+fn is_possible(context: &Context, header: &Header, status: &Status<'_>) -> bool {
+    if header.key.rtn && !context.outgoing.may_echo(status.echo) {
+        return false;
+    }
     let (space, acked, sent) = (context.space, context.outgoing.acked(), context.outgoing.sent());
     let is_sent = |number| space.offset(number, acked).is_some_and(|offset| offset <= sent);
     is_sent(status.rseq) && status.spans.iter().all(|(low, high)| is_sent(low) && is_sent(high))
@@ -496,10 +500,15 @@ fn on_status(
     );
     let alloc = space.offset(status.alloc, rseq).unwrap_or(0);
     let heard = Heard { rseq, alloc, echo: status.echo, spans: &spans, is_old };
+    let alloc_before = context.outgoing.alloc();
     let outcome = context.outgoing.on_status(now, &heard);
     shared.spans = spans;
     if outcome.is_invalid {
         shared.counters.statuses_invalid += 1;
+        // Whoever has not heard us says of its own stream what is right.
+        if header.options.contains(Options::WCLOSE) && !is_old {
+            on_end_told(context, shared, now, rx, header);
+        }
         return;
     }
     if outcome.lost > 0 && context.outgoing.take_doubt(now) {
@@ -509,6 +518,9 @@ fn on_status(
     shared.round_trip = context.outgoing.round_trip().or(shared.round_trip);
     if outcome.echoes_expiry {
         context.expiries = 0;
+    }
+    if let Some(silence) = context.silence.as_deref_mut().filter(|_| context.outgoing.alloc() > alloc_before) {
+        silence.on_room();
     }
     if !outcome.is_still_shut || context.ignores_alloc() {
         context.answers_in_vain = 0;

@@ -68,6 +68,9 @@ impl Context {
     //= X-11
     fn on_wait_over(&mut self, now: Time, shared: &mut Shared) {
         shared.counters.timeouts += 1;
+        if let Some(silence) = &mut self.silence {
+            silence.wait_no_longer(now);
+        }
         if self.expiries >= self.block.retry_count && !(shared.config.is_patient && self.heard) {
             self.abandon(now, shared);
             return;

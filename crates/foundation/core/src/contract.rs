@@ -31,7 +31,7 @@ pub const MAX_PACKETS_AHEAD: u32 = 16_384;
 pub struct LossContract {
     /// The share that may be lost: 0 to 255 stands for nothing to everything.
     pub rate: u8,
-    /// The longest run of packets that may be lost.
+    /// The longest run of packets that may be lost; 255 does not limit it.
     pub run: u8,
     /// Packets that may not be lost.
     pub critical: IntervalSet,
@@ -58,6 +58,11 @@ impl LossContract {
         }
     }
 
+    //= V-R5
+    fn longest_run(&self) -> u32 {
+        if self.run == u8::MAX { u32::MAX } else { u32::from(self.run) }
+    }
+
     /// How many of `window` packets in a row may be lost, rounded to nearest.
     //= V-R5
     pub fn max_lost(&self, window: u32) -> u32 {
@@ -77,7 +82,7 @@ impl LossContract {
     pub fn permits(&self, lost: &[Range<u32>], packets: u32, window: u32) -> bool {
         let window = window.clamp(1, packets.max(1));
         let most = u64::from(self.max_lost(window));
-        let run = if self.run == u8::MAX { u32::MAX } else { u32::from(self.run) };
+        let run = self.longest_run();
         let (mut first, mut count) = (0, 0);
         // As many as in any other window are in one that ends with a run.
         lost.iter().all(|last| {
@@ -170,7 +175,7 @@ impl LossDecider {
             packets,
             window,
             max_lost: contract.max_lost(window),
-            max_run: u32::from(contract.run),
+            max_run: contract.longest_run(),
             received: Bits::new(packets),
             valid: Bits::new(packets),
             next_expected: 0,

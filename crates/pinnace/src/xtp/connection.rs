@@ -356,7 +356,13 @@ impl Connection {
     /// # Errors
     /// If the association is over.
     pub fn close(&self, how: Close) -> Result<(), Error> {
-        self.call(|Call { now, engine, .. }| engine.close(now, self.id, how))
+        self.call(|Call { now, engine, state, .. }| {
+            engine.close(now, self.id, how)?;
+            if let Some(association) = state.association(self.place) {
+                association.finish();
+            }
+            Ok(())
+        })
     }
 
     /// No more is read: the peer drops what it has not sent, and is told so if it sends on.

@@ -42,6 +42,8 @@ pub(super) struct Association {
     /// There may be something to read that nobody has looked at.
     pub(super) is_readable: bool,
     pub(super) closed: Option<Result<(), Failure>>,
+    /// The application has ended its stream: whoever waits to send is to be told.
+    is_finished: bool,
     /// Nobody reads or writes any more.
     is_released: bool,
     posted: VecDeque<Posted>,
@@ -63,6 +65,7 @@ impl Association {
             is_connected: false,
             is_readable: false,
             closed: None,
+            is_finished: false,
             is_released: false,
             posted: VecDeque::new(),
             full: VecDeque::new(),
@@ -71,6 +74,17 @@ impl Association {
             ends: VecDeque::new(),
             watch: None,
         }
+    }
+
+    /// The application has ended its stream.
+    pub(super) fn finish(&mut self) {
+        self.is_finished = true;
+        self.stir();
+    }
+
+    /// Whether an attempt to queue something would be answered otherwise than when so many messages had ended.
+    pub(super) fn has_room_since(&self, ended: u64) -> bool {
+        self.lane.ended() != ended || self.is_finished || self.closed.is_some()
     }
 
     /// Something has happened.

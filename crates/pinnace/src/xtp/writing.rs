@@ -88,10 +88,7 @@ impl Connection {
     }
 
     pub(super) fn has_room(&self, state: &mut Exchange, ended: u64) -> Option<()> {
-        state
-            .association(self.place)
-            .is_none_or(|association| association.lane.ended() != ended || association.closed.is_some())
-            .then_some(())
+        state.association(self.place).is_none_or(|association| association.has_room_since(ended)).then_some(())
     }
 
     /// A descriptor that becomes readable when something has happened to this connection: it was established, there is

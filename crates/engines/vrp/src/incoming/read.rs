@@ -38,8 +38,10 @@ impl Incoming {
         let mut scratch = core::mem::take(&mut self.scratch);
         // Runs of packets of one frame are the rule: it is looked up once.
         let mut known: Option<(u16, u32)> = None;
+        // What does not parse changes nothing, and is no sign of life.
+        let mut is_heard = false;
         while let Some(segment) = rx.next_segment() {
-            match rx.head::<HEADER_BYTES>(&segment).map(|head| Header::parse(&head)) {
+            is_heard |= match rx.head::<HEADER_BYTES>(&segment).map(|head| Header::parse(&head)) {
                 Some(Header::Data { frame, packet }) => {
                     let index = match known {
                         Some((number, index)) if number == frame => Some(index),
@@ -48,36 +50,50 @@ impl Incoming {
                     match index {
                         Some(index) => {
                             known = Some((frame, index));
-                            self.on_data(now, meta, &segment, rx, index, packet);
+                            self.on_data(now, meta, &segment, rx, index, packet)
                         }
-                        None => self.on_stray(now, meta, rx.whole(&segment, &mut scratch), frame, packet),
+                        None => {
+                            self.on_stray(now, meta, rx.whole(&segment, &mut scratch), frame, packet);
+                            true
+                        }
                     }
                 }
                 Some(Header::Control { .. }) => {
                     known = None;
                     let bytes = rx.whole(&segment, &mut scratch);
-                    self.on_control(now, meta, &segment, rx, bytes);
+                    self.on_control(now, meta, &segment, rx, bytes)
                 }
-                None => self.counters.datagrams_malformed += 1,
+                None => {
+                    self.counters.datagrams_malformed += 1;
+                    false
+                }
             }
         }
-        if let Some(source) = self.sources.find_mut(&meta.source) {
+        if let Some(source) = self.sources.find_mut(&meta.source).filter(|_| is_heard) {
             source.heard = now;
         }
         self.scratch = scratch;
     }
 
-    /// A data packet of a known frame.
-    fn on_data(&mut self, now: Time, meta: &RxMeta, segment: &Segment, rx: &mut Placed<'_>, index: u32, packet: u32) {
+    /// A data packet of a known frame. Returns whether it parses.
+    fn on_data(
+        &mut self,
+        now: Time,
+        meta: &RxMeta,
+        segment: &Segment,
+        rx: &mut Placed<'_>,
+        index: u32,
+        packet: u32,
+    ) -> bool {
         let waits = |frame: &Frame| frame.incomplete().is_some_and(|it| crowding::waits_for_room(&it.contract));
         let size = self.frames.get(index).filter(|frame| waits(frame)).map(|frame| frame.size);
         let is_crowded = size.is_some_and(|size| self.is_crowded(size));
-        let Some(frame) = self.frames.get_mut(index) else { return };
+        let Some(frame) = self.frames.get_mut(index) else { return true };
         let is_new = packet >= frame.next_expected();
         match frame.on_data(now, meta.destination, packet, segment.len, is_crowded) {
             Outcome::Malformed => {
                 self.counters.datagrams_malformed += 1;
-                return;
+                return false;
             }
             Outcome::Unwanted => self.counters.packets_unwanted += 1,
             Outcome::HeldBack => self.hold_back(index),
@@ -95,7 +111,7 @@ impl Incoming {
                 }
             }
         }
-        let Some(frame) = self.frames.get_mut(index) else { return };
+        let Some(frame) = self.frames.get_mut(index) else { return true };
         if meta.ecn == Ecn::Congested {
             frame.marks = frame.marks.saturating_add(1);
             self.counters.congestion_marks += 1;
@@ -104,6 +120,7 @@ impl Incoming {
             self.deliver(now, index);
         }
         self.announce(index);
+        true
     }
 
     /// A data packet of a frame that has no block.
@@ -141,11 +158,11 @@ impl Incoming {
         }
     }
 
-    /// A control packet: it is read to its end before anything is done.
-    fn on_control(&mut self, now: Time, meta: &RxMeta, segment: &Segment, rx: &mut Placed<'_>, bytes: &[u8]) {
+    /// A control packet: it is read to its end before anything is done. Returns whether it parses.
+    fn on_control(&mut self, now: Time, meta: &RxMeta, segment: &Segment, rx: &mut Placed<'_>, bytes: &[u8]) -> bool {
         let Ok(control) = Control::parse(bytes) else {
             self.counters.datagrams_malformed += 1;
-            return;
+            return false;
         };
         let credit = bytes.len() - self.answer_pings(meta, &control, bytes.len());
         let offer = Offer::read(&control);
@@ -184,6 +201,7 @@ impl Incoming {
             }
         }
         self.on_rates(now, meta, &control, if has_offer { 0 } else { credit });
+        true
     }
 
     /// Whether a frame header has been overtaken by the sender's next life: it must not end that. It is not answered either:

@@ -349,6 +349,23 @@ fn a_sender_is_forgotten_after_two_life_timeouts_of_silence() {
 }
 
 #[test]
+fn what_does_not_parse_does_not_keep_a_sender_known() {
+    //= V-R17 test
+    let mut half = new();
+    half.feed(&header(9, 100, 100, &[Tag::Epoch(3)]));
+    half.feed(&data(9, 100, 100, 0));
+    half.feed(&control(0, &[Tag::FrameClose(9)]));
+    half.take();
+    half.millis(9_000);
+    for malformed in [&[0x80; 5][..], &[0x80, 0, 0, 0, 0, 0], &[0x80, 9, 0, 0, 0, 0, 6, 0, 9]] {
+        half.feed(malformed);
+    }
+    assert_eq!((half.counters().datagrams_malformed, half.rx().sources()), (3, 1));
+    half.millis(1_001);
+    assert_eq!(half.rx().sources(), 0);
+}
+
+#[test]
 fn a_frame_of_which_nothing_is_heard_ends() {
     //= V-R17, V-S11 test
     let mut half = new();

@@ -68,13 +68,18 @@ impl Outgoing {
         outcome.progressed |= outcome.acked > 0;
         outcome.opened = was_shut && !self.is_shut();
         let is_news = self.alloc != alloc || outcome.acked > 0 || outcome.lost > 0;
-        outcome.is_still_shut = !is_news && self.next_offset().is_some_and(|offset| offset >= self.alloc);
+        outcome.is_still_shut = !is_news && self.is_beyond_alloc();
         outcome
     }
 
     /// Whether what has to leave next is beyond alloc.
     fn is_shut(&self) -> bool {
         self.next_offset().unwrap_or(self.sent) >= self.alloc
+    }
+
+    /// Whether something has to leave and is beyond alloc.
+    pub(crate) fn is_beyond_alloc(&self) -> bool {
+        self.next_offset().is_some_and(|offset| offset >= self.alloc)
     }
 
     /// Raises rseq; returns how many bytes are new.

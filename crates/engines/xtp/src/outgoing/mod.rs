@@ -225,6 +225,11 @@ impl Outgoing {
         self.asks.has_said(echo)
     }
 
+    /// Whether `echo` may be what a peer says who has heard us: it is not of a packet that never left.
+    pub(crate) fn may_echo(&self, echo: u32) -> bool {
+        self.asks.named(echo) != asks::Named::Nothing
+    }
+
     /// Whether a status that was asked for with SREQ has not come. A DREQ is never missing.
     pub(crate) fn is_ask_missing(&self) -> bool {
         self.asks.is_missing()

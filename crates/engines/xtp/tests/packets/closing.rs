@@ -425,3 +425,36 @@ fn a_reset_before_the_first_answer_is_told_too() {
         assert_eq!((peer.closed(), peer.half.take()), (Some(Err(Failure::Forced)), vec![]), "{codec:?}");
     }
 }
+
+//= X-10 test
+//= X-20 test
+#[test]
+fn nothing_counts_of_a_status_with_an_echo_that_cannot_be() {
+    for codec in CODECS {
+        for close in [RCLOSE, WCLOSE, END, all(&[RCLOSE, WCLOSE, END])] {
+            let accepted = Scene::accepted(codec, block(Service::Connection), NONE, 100);
+            let opened = Scene::connected(codec, block(Service::Connection), 100);
+            for mut scene in [accepted, opened] {
+                let (sync, rseq) = (echo_of(&scene), scene.half.xtp().facts(scene.context()).expect("there").acked);
+                let mut forged = scene.status(close, 0, 1_000_000, sync.wrapping_add(3)).sync(1001);
+                (forged.rseq, forged.seq) = (rseq, scene.n(if scene.at(rseq) > 0 { 0 } else { 100 }));
+                assert_eq!(scene.feed(&forged), []);
+                assert_eq!(scene.closed(), None, "{codec:?} {close:?}");
+                assert_eq!(scene.half.xtp().counters().statuses_invalid, 1);
+                assert!(scene.send(100).iter().all(|packet| !packet.has(RCLOSE) && !packet.has(END)));
+            }
+        }
+        // An initiator that has not heard us has no echo to say, whatever stands there; its closes count.
+        let mut scene = Scene::accepted(codec, block(Service::Connection), NONE, 100);
+        let unheard = |scene: &Scene, options: Options, sync| {
+            let mut packet = scene.status(options, 0, 1_000_000, echo_of(scene).wrapping_add(3)).sync(sync);
+            (packet.key, packet.rtn, packet.seq) = (KEY, false, scene.n(100));
+            packet
+        };
+        let close = unheard(&scene, WCLOSE | SREQ, 1001);
+        assert_eq!(only(scene.feed(&close)).marks(), RCLOSE);
+        let end = unheard(&scene, END, 1002);
+        scene.feed(&end);
+        assert_eq!(scene.closed(), Some(Err(Failure::Forced)));
+    }
+}

@@ -385,6 +385,40 @@ fn an_isochronous_stream_ends_with_a_control_packet() {
 
 //= X-8 test
 #[test]
+fn who_can_wait_does_not_wait_for_a_peer_that_never_makes_room() {
+    for (codec, answers) in CODECS.into_iter().flat_map(|codec| [(codec, false), (codec, true)]) {
+        let mut scene = Scene::opened(codec, ControlBlock { holds_back: true, ..block(Service::IsoStream) });
+        let mut sent = scene.send(200_000);
+        let mut left = 0;
+        let mut began = None;
+        for millis in 0..3_000 {
+            let data = sent.iter().filter(|packet| packet.data.is_some());
+            left = data.map(|packet| scene.at(packet.seq) + packet.len() as u64).fold(left, u64::max);
+            if left > 65_536 && began.is_none() {
+                began = Some(millis);
+            }
+            let asks = sent.iter().rfind(|packet| packet.has(SREQ)).map(|packet| packet.sync);
+            sent = match asks {
+                Some(sync) if answers => {
+                    let status = scene.status(NONE, left, 65_536, sync);
+                    scene.feed(&status)
+                }
+                _ => scene.wait(1),
+            };
+        }
+        assert_eq!(left, 200_000, "{codec:?}");
+        assert!(began.is_some_and(|millis| (1_000..2_500).contains(&millis)), "{began:?}");
+        // One that makes room is waited for again.
+        let sync = scene.half.xtp().facts(scene.context()).expect("there").sync;
+        let status = scene.status(NONE, 200_000, 201_000, sync);
+        scene.feed(&status);
+        let more: usize = scene.send(100_000).iter().map(Got::len).sum();
+        assert_eq!(more, 1_000);
+    }
+}
+
+//= X-8 test
+#[test]
 fn who_can_wait_sends_an_isochronous_stream_no_faster_than_it_is_read() {
     for codec in CODECS {
         for holds_back in [false, true] {

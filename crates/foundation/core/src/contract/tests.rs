@@ -65,6 +65,20 @@ fn the_rate_is_rounded_to_nearest_and_kept_by_short_frames() {
     assert!(LossDecider::new(0, 64, contract(0, 0)).is_complete());
 }
 
+//= V-R5 test
+#[test]
+fn a_run_of_255_does_not_limit_how_many_may_be_lost_in_a_row() {
+    let mut free = LossDecider::new(3_000, 16_384, contract(255, 255));
+    assert!(take(&mut free, 2_999).0.iter().all(|decision| matches!(decision, Decision::Lost(_))));
+    assert!(free.is_complete());
+    assert_eq!(free.longest_run(), 2_999);
+
+    let mut limited = LossDecider::new(3_000, 16_384, contract(255, 254));
+    let asked: Vec<_> =
+        take(&mut limited, 600).0.into_iter().filter(|decision| matches!(decision, Decision::Nack(_))).collect();
+    assert_eq!(asked, [Decision::Nack(254), Decision::Nack(509)]);
+}
+
 //= V-R7 test
 //= V-R9 test
 #[test]
@@ -169,7 +183,8 @@ impl Literal {
                 let loss_cnt = 1 + history.iter().filter(|cell| cell.valid && !cell.received).count();
                 self.cons_loss += 1;
                 let required = self.contract.critical.contains(m as u64);
-                if self.cons_loss > u32::from(self.contract.run) || loss_cnt > self.max_lost || required {
+                let is_long = self.contract.run < u8::MAX && self.cons_loss > u32::from(self.contract.run);
+                if is_long || loss_cnt > self.max_lost || required {
                     decisions.push(Decision::Nack(m as u32));
                     self.cons_loss = 0;
                     self.cells[m].waiting = true;
@@ -206,7 +221,7 @@ fn contract_holds(frame: &LossDecider, window: u32, contract: &LossContract) -> 
     let mut run = 0;
     for (number, lost) in lost.iter().enumerate() {
         run = if *lost { run + 1 } else { 0 };
-        if run > u32::from(contract.run) {
+        if contract.run < u8::MAX && run > u32::from(contract.run) {
             return Err(format!("{run} lost in a row at {number}"));
         }
         if *lost && contract.critical.contains(number as u64) {

@@ -69,6 +69,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     lint::run(root)?;
     trace::run(root, trace::Table::Report)?;
     cmd!(shell, "cargo clippy --workspace --all-targets --locked -- -D warnings").run()?;
+    elsewhere(&shell)?;
     {
         let _flags = shell.push_env("RUSTDOCFLAGS", "-D warnings");
         cmd!(shell, "cargo doc --workspace --exclude pinnace-c --lib --no-deps --locked").run()?;
@@ -85,6 +86,29 @@ pub(crate) fn check(root: &Path) -> Result<()> {
         cmd!(shell, "cargo deny check bans licenses sources").run()?;
     } else {
         println!("skipped: licences and sources of dependencies are not checked (cargo install cargo-deny)");
+    }
+    Ok(())
+}
+
+/// What is to compile elsewhere than on Linux does.
+fn elsewhere(shell: &Shell) -> Result<()> {
+    const ELSEWHERE: &str = "x86_64-apple-darwin";
+    const PACKAGES: [&str; 8] = [
+        "-ppinnace-link",
+        "-ppinnace-runtime",
+        "-ppinnace-sim",
+        "-ppinnace-qbuf",
+        "-ppinnace-zcrp",
+        "-ppinnace-vrp",
+        "-ppinnace-qmp",
+        "-ppinnace-a1",
+    ];
+    let installed = cmd!(shell, "rustup target list --installed").quiet().ignore_stderr().read().unwrap_or_default();
+    if installed.lines().any(|target| target == ELSEWHERE) {
+        let _flags = shell.push_env("RUSTFLAGS", "-D warnings");
+        cmd!(shell, "cargo check --locked --target {ELSEWHERE} --target-dir target/elsewhere {PACKAGES...}").run()?;
+    } else {
+        println!("skipped: nothing is compiled for {ELSEWHERE} (rustup target add {ELSEWHERE})");
     }
     Ok(())
 }

@@ -142,6 +142,7 @@ pinnace_core::counters! {
 
 impl LinkCounters {
     /// A train has left, but for so many of its datagrams, which were refused for good.
+    #[cfg(target_os = "linux")]
     pub(crate) fn count_train(&mut self, train: &Train, lost: usize) {
         let sent = train.segments() - lost;
         if sent > 0 {

@@ -59,7 +59,8 @@ pub struct Config {
     /// What bounds the bytes in transit below that.
     pub congestion: ControllerKind,
     /// An acknowledgement goes out when at least this many units and [`Config::ack_bytes`] are unreported at the end of
-    /// a batch of reads (Z-11). The specification's 16, *or one batch read*: any batch of two units here.
+    /// a batch of reads (Z-11). The specification's 16, *or one batch read*: any batch of two units here. Whatever the bytes, at
+    /// first after 16 units, and after twice as many each time until the sender is seen to wait.
     pub ack_units: u32,
     /// See [`Config::ack_units`]; 0 leaves the decision to the units.
     pub ack_bytes: u64,

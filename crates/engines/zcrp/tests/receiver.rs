@@ -721,6 +721,34 @@ fn posts_under_way_are_bounded() {
 }
 
 #[test]
+fn a_sender_with_the_usual_window_is_answered_after_sixteen_units_however_small_they_are() {
+    //= Z-11 test
+    // A megabyte may be under way here; how much the sender's window holds, nobody knows yet.
+    let mut half = posted(&Config::default().for_cluster(1 << 20), &[1 << 20, 1 << 20]);
+    let unit = |number: u32| plain_unit(0, number, number, &[1; 100], false);
+    // Who answers an acknowledgement with more is not kept waiting by longer and longer ones between.
+    let mut sent = 0;
+    for due in [16, 32, 64] {
+        (sent..sent + due - 1).for_each(|number| half.feed(&unit(number)));
+        assert!(half.take().is_empty(), "{due} are not there yet");
+        half.feed(&unit(sent + due - 1));
+        sent += due;
+        assert_eq!(half.take_acks(), [[(0, sent, true)]]);
+    }
+    // Who is seen to wait with 100 under way is answered after a quarter of them from now on.
+    (sent..sent + 100).for_each(|number| half.feed(&unit(number)));
+    assert!(half.take().is_empty());
+    half.millis(5);
+    sent += 100;
+    assert_eq!(half.take_acks(), [[(0, sent, true)]]);
+    for _ in 0..3 {
+        (sent..sent + 25).for_each(|number| half.feed(&unit(number)));
+        sent += 25;
+        assert_eq!(half.take_acks(), [[(0, sent, true)]]);
+    }
+}
+
+#[test]
 fn a_report_that_is_interrupted_forgets_nothing() {
     //= Z-11 test
     // So many holes that one datagram of the smallest size cannot say them all.

@@ -17,6 +17,9 @@ use std::collections::VecDeque;
 const LIFE_SPAN: u64 = 1 << 16;
 /// Ranges not reported yet after which a report goes out whatever the timers say.
 const MANY_RANGES: usize = 64;
+/// Units after which a report goes out at first, however few bytes they are: the specification's number, a quarter of the
+/// window that a sender has if it says nothing else.
+const FIRST_UNITS: u32 = 16;
 /// Reports of which the next one says again what they said: a burst of losses is seldom longer.
 const REMEMBERED: usize = 16;
 /// Bytes of a datagram for each range that may be said again: so these take half of it at most, with both numbers of each.
@@ -57,6 +60,9 @@ pub(super) struct Report {
     courtesy: Duration,
     /// Bytes that may stay unreported between batches; falls when the sender is seen to wait for us.
     patience: u64,
+    /// Units that may, whatever their bytes; grows until the sender is seen to wait, and then never again.
+    most_units: u32,
+    has_waited: bool,
     /// The newest acknowledgement, for the end.
     newest: Vec<u8>,
     /// It is to be repeated, unless there is a newer one to send.
@@ -81,6 +87,8 @@ impl Report {
             urgent: None,
             courtesy: Duration::ZERO,
             patience: config.ack_bytes,
+            most_units: FIRST_UNITS,
+            has_waited: false,
             newest: Vec::new(),
             is_repeated: false,
         }
@@ -215,6 +223,9 @@ impl Report {
     /// The acknowledgement timer found the sender in mid-message: it waits for us, so report more often.
     pub(super) fn lose_patience(&mut self) {
         self.patience /= 2;
+        // What has come is about what its window holds.
+        self.most_units = (self.units / 4).clamp(FIRST_UNITS, self.most_units);
+        self.has_waited = true;
     }
 
     /// Whether a report is due.
@@ -226,6 +237,7 @@ impl Report {
         let Some(since) = self.since else { return false };
         self.urgent.is_some_and(|urgent| answered || urgent + self.courtesy <= now)
             || (self.units >= config.ack_units && self.bytes >= self.patience)
+            || self.units >= self.most_units
             || self.ranges() >= self.reported_ranges + MANY_RANGES
             || since + config.ack_delay <= now
     }
@@ -363,6 +375,9 @@ impl Report {
             self.lost.pop_front_below(low);
         }
         self.reported_ranges = self.ranges();
+        if self.units >= self.most_units && !self.has_waited {
+            self.most_units = self.most_units.saturating_mul(2);
+        }
         self.low = self.numbers.as_ref().map_or(0, |numbers| numbers.highest() + 1);
         self.units = 0;
         self.bytes = 0;

@@ -77,6 +77,7 @@ functions! {
     execve(path: *const c_char, words: *const *const c_char, environment: *const *const c_char) -> c_int;
     execvpe(file: *const c_char, words: *const *const c_char, environment: *const *const c_char) -> c_int;
     fexecve(fd: c_int, words: *const *const c_char, environment: *const *const c_char) -> c_int;
+    execveat(folder: c_int, path: *const c_char, words: *const *const c_char, environment: *const *const c_char, flags: c_int) -> c_int;
     posix_spawn(child: *mut pid_t, path: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, words: *const *const c_char, environment: *const *const c_char) -> c_int;
     posix_spawnp(child: *mut pid_t, file: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, words: *const *const c_char, environment: *const *const c_char) -> c_int;
     fstat(fd: c_int, into: *mut stat) -> c_int;

@@ -429,6 +429,41 @@ static void emptied_server(int listener, int at)
         reap(1);
         return;
     case 4:
+        CHECK(posix_spawnp(&(pid_t){ 0 }, "/proc/self/exe", NULL, NULL, words, environment) == 0);
+        reap(1);
+        return;
+    case 5:
+        execle("/proc/self/exe", "program", "emptied", "server", "4", "5", "6", "7", "8", "9", NULL, environment);
+        break;
+    case 6: {
+        /* So many words that some of them were on the stack. */
+        static const char expected[] = "program\0emptied\0server\0004\0005\0006\0007\08\09";
+        char given[100];
+        CHECK(read(open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC), given, sizeof given) == sizeof expected);
+        CHECK(memcmp(given, expected, sizeof expected) == 0);
+        environ = environment;
+        FAILS(execl("/nonexistent", "program", "1", "2", "3", "4", "5", "6", NULL), ENOENT);
+        execl("/proc/self/exe", "program", "emptied", "server", NULL);
+        break;
+    }
+    case 7:
+        environ = environment;
+        execlp("/proc/self/exe", "program", "emptied", "server", NULL);
+        break;
+    case 8:
+        execveat(AT_FDCWD, "/proc/self/exe", words, environment, 0);
+        break;
+    case 9:
+        fexecve(open("/proc/self/exe", O_RDONLY | O_CLOEXEC), words, environment);
+        break;
+    case 10:
+        if (vfork() == 0) {
+            execve("/proc/self/exe", words, environment);
+            _exit(1);
+        }
+        reap(1);
+        return;
+    case 11:
         /* Whoever is given no listener has what it was given. */
         CHECK(fcntl(inherited, F_SETFD, FD_CLOEXEC) == 0);
         char *test[] = { "sh", "-c", "test -z \"$LD_PRELOAD\"", NULL };
@@ -440,7 +475,7 @@ static void emptied_server(int listener, int at)
 
 static void emptied_client(int to)
 {
-    for (int step = 0; step < 5; step++) {
+    for (int step = 0; step < 12; step++) {
         int fd = dial(to), got;
         get(fd, &got, sizeof got);
         CHECK(got == step && close(fd) == 0);

@@ -274,7 +274,7 @@ fn connect(shared: &Shared, to: SocketAddr) -> io::Result<Stream> {
         Err(error) => {
             // Nothing is to be delivered any more.
             stream.set_linger(Some(Duration::ZERO));
-            shared.peers.is_silent(to, error.kind() == io::ErrorKind::ConnectionRefused);
+            shared.peers.is_silent(to, error.kind() == io::ErrorKind::ConnectionRefused, begin);
             Err(error)
         }
     }

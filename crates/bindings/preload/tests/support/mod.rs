@@ -38,7 +38,7 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
             let cc = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
             let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("preload-{name}-{}", std::process::id()));
             let compiled = Command::new(&cc)
-                .args(["-O2", "-D_FORTIFY_SOURCE=2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"])
+                .args(["-O2", "-D_FORTIFY_SOURCE=2", "-Wall", "-Wextra", "-Werror", "-pthread", "-rdynamic", "-o"])
                 .arg(&out)
                 .arg(root().join("tests/programs").join(name).with_extension("c"))
                 .output();

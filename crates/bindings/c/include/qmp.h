@@ -290,7 +290,7 @@ int qmp_close(int fd);
 /**
  * Reads an option. Of SOL_SOCKET: SO_ERROR (what the connection has failed with, once), SO_TYPE, SO_DOMAIN, SO_PROTOCOL,
  * SO_ACCEPTCONN, SO_LINGER, SO_RCVTIMEO, SO_SNDTIMEO, SO_REUSEADDR, SO_REUSEPORT, SO_KEEPALIVE, SO_RCVBUF, SO_SNDBUF; of
- * IPPROTO_TCP: TCP_NODELAY (1); of SOL_QMP: all.
+ * IPPROTO_TCP: TCP_NODELAY (1), TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_KEEPCNT, TCP_USER_TIMEOUT; of SOL_QMP: all.
  *
  * Returns 0, or -1: ENOPROTOOPT: no such option; EINVAL: `*length` is negative; EFAULT, EBADF, ENOTSOCK.
  *
@@ -306,8 +306,9 @@ int qmp_getsockopt(int fd,
 
 /**
  * Sets an option. Of SOL_SOCKET: SO_LINGER, SO_RCVTIMEO, SO_SNDTIMEO, SO_RCVBUF (QMP_WINDOW, and a wish once the socket is
- * bound); SO_REUSEADDR, SO_REUSEPORT, SO_KEEPALIVE and SO_SNDBUF are kept and do nothing; of IPPROTO_TCP: TCP_NODELAY, which
- * is so anyway; of SOL_QMP: QMP_STATUS_EVERY, QMP_WINDOW, QMP_LINK, QMP_GO_BACK_N, QMP_PEER_TIMEOUT,
+ * bound), SO_KEEPALIVE; SO_REUSEADDR, SO_REUSEPORT and SO_SNDBUF are kept and do nothing; of IPPROTO_TCP: TCP_NODELAY, which
+ * is so anyway, TCP_KEEPIDLE, TCP_KEEPINTVL and TCP_KEEPCNT (at which times of silence keep-alive gives the peer up with
+ * ETIMEDOUT) and TCP_USER_TIMEOUT, all of them where that is earlier than QMP_PEER_TIMEOUT; of SOL_QMP: QMP_STATUS_EVERY, QMP_WINDOW, QMP_LINK, QMP_GO_BACK_N, QMP_PEER_TIMEOUT,
  * QMP_SAME_HOST, QMP_POOL.
  *
  * Returns 0, or -1: ENOPROTOOPT: no such option, or it is only read; EINVAL: not a value of it, or `length` is too small;

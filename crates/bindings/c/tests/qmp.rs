@@ -93,6 +93,11 @@ fn options_are_set_and_told() {
 }
 
 #[test]
+fn a_peer_that_is_silent_for_too_long() {
+    check_c("qmp_silence.c", "it is told how long it lasts\n");
+}
+
+#[test]
 fn the_header_is_cpp_as_well() {
     check(&test_program("qmp_header.cpp"), "-std=c++11", "from C++\n");
 }

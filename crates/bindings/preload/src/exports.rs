@@ -172,6 +172,11 @@ export! {
         unsafe { exec::with_library(environment, false, |all| real::fexecve(fd, words, all)) }
     }
 
+    fn execveat(folder: c_int, path: *const c_char, words: *const *const c_char, environment: *const *const c_char, flags: c_int) -> c_int {
+        // SAFETY: the caller's promise.
+        unsafe { exec::with_library(environment, false, |all| real::execveat(folder, path, words, all, flags)) }
+    }
+
     fn execv(path: *const c_char, words: *const *const c_char) -> c_int {
         // SAFETY: the caller's promise.
         unsafe { exec::with_library(exec::environment(), false, |all| real::execve(path, words, all)) }

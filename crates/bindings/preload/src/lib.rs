@@ -15,7 +15,7 @@
 //! | `listener`, `accept` | an epoll descriptor over a TCP and a Unix listener |
 //! | `connect`, `diag` | who is reached under a name, and whether it is the right one |
 //! | `options`, `message`, `descriptor` | what TCP would have said |
-//! | `exec` | what a program needs that is given a listener |
+//! | `exec`, `listed` | what a program needs that is given a listener |
 //! | `patience` | for how long a peer may be silent |
 //! | `table` | hints, never the truth |
 
@@ -32,6 +32,8 @@ mod exec;
 #[allow(dead_code, missing_docs, unreachable_pub, reason = "the manual pages document these functions")]
 mod exports;
 mod internet;
+#[allow(dead_code, unreachable_pub, reason = "whoever loads this calls them")]
+mod listed;
 mod listener;
 mod message;
 mod name;

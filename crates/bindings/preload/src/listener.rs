@@ -131,6 +131,11 @@ fn adopt(fd: c_int, backlog: c_int) -> Outcome {
     if options::is_tcp_only(fd) {
         return Err(libc::EOPNOTSUPP);
     }
+    // To io_uring an epoll descriptor is no socket.
+    if real::has_rings() {
+        config::say(format_args!("{at}: TCP only, the program has io_uring (liburing)"));
+        return Err(libc::EOPNOTSUPP);
+    }
     let registered = epoll::registration(fd)?;
     let unix = sys::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0)?;
     let bound = bind(unix, fd, name).and_then(|name| sys::listen(unix, backlog).map(|_| name));

@@ -4,7 +4,7 @@
 
 use core::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use libc::{
     epoll_event, iovec, loff_t, mmsghdr, msghdr, posix_spawn_file_actions_t, size_t, sockaddr, socklen_t, ssize_t,
 };
@@ -19,6 +19,13 @@ fn next(slot: &AtomicPtr<c_void>, name: &'static str) -> *mut c_void {
     let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr().cast::<c_char>()) };
     slot.store(found, Ordering::Relaxed);
     found
+}
+
+static HAS_RINGS: AtomicBool = AtomicBool::new(false);
+
+/// Whether the program has liburing, and so may ask the kernel for connections past the functions that are replaced here.
+pub(crate) fn has_rings() -> bool {
+    HAS_RINGS.load(Ordering::Relaxed)
 }
 
 macro_rules! functions {
@@ -51,6 +58,9 @@ macro_rules! functions {
         /// Looks up all of them.
         pub(crate) fn resolve() {
             $(next(&slots::$name, concat!(stringify!($name), "\0"));)*
+            // SAFETY: the name ends with a zero byte.
+            let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"io_uring_queue_init".as_ptr()) };
+            HAS_RINGS.store(!found.is_null(), Ordering::Relaxed);
         }
     };
 }
@@ -77,6 +87,7 @@ functions! {
     execve(path: *const c_char, words: *const *const c_char, environment: *const *const c_char) -> c_int;
     execvpe(file: *const c_char, words: *const *const c_char, environment: *const *const c_char) -> c_int;
     fexecve(fd: c_int, words: *const *const c_char, environment: *const *const c_char) -> c_int;
+    execveat(folder: c_int, path: *const c_char, words: *const *const c_char, environment: *const *const c_char, flags: c_int) -> c_int;
     posix_spawn(child: *mut pid_t, path: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, words: *const *const c_char, environment: *const *const c_char) -> c_int;
     posix_spawnp(child: *mut pid_t, file: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, words: *const *const c_char, environment: *const *const c_char) -> c_int;
     fstat(fd: c_int, into: *mut stat) -> c_int;

@@ -121,3 +121,11 @@ fn the_way_within_the_host_can_be_switched_off() {
     let Some(program) = program("streams") else { return };
     run(&program, "names", MIXES[0], &[("PINNACE_SAME_HOST", "on")]);
 }
+
+#[test]
+fn a_program_that_has_io_uring_listens_by_tcp() {
+    let Some(program) = program("rings") else { return };
+    for mix in MIXES {
+        run(&program, "ring", mix, &[("PINNACE_EXPECT", "tcp")]);
+    }
+}

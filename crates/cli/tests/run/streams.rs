@@ -3,9 +3,9 @@
 use crate::common::relay::Relay;
 use crate::common::wait_until;
 use crate::hosts::compiled;
-use crate::stage::{Server, installed, port, through};
+use crate::stage::{Server, client, installed, port, through};
 use pinnace::qmp::{Endpoint, Options, Shutdown, Stream};
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
 use std::process::Command;
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -185,6 +185,56 @@ fn a_server_that_is_started_anew_at_once_has_its_port_again() {
         stream.shutdown(Shutdown::Write).expect("it goes on");
         assert_eq!(server.finish(), Some(0));
     }
+}
+
+/// Says how many milliseconds listen() takes where another program has the UDP port.
+const LISTENS: &str = r#"
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+static long now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time.tv_sec * 1000 + time.tv_nsec / 1000000;
+}
+int main(int argc, char **argv)
+{
+    int fd = socket(AF_INET, SOCK_STREAM, 0), other = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons(atoi(argv[argc - 1])) };
+    /* The companion is there, too, once it has answered. */
+    if (listen(other, 1) || bind(fd, (struct sockaddr *)&at, sizeof at))
+        return 1;
+    long begun = now();
+    if (listen(fd, 1))
+        return 2;
+    printf("%ld\n", now() - begun);
+    return 0;
+}
+"#;
+
+#[test]
+fn whoever_has_the_udp_port_keeps_nobody_waiting() {
+    let Some(cc) = installed("cc", "gcc libc6-dev") else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = compiled(&cc, folder.path(), LISTENS);
+    let (taken, port) = loop {
+        let port = port();
+        if let Ok(taken) = UdpSocket::bind(("0.0.0.0", port)) {
+            break (taken, port.to_string());
+        }
+    };
+    // On a busy machine one may be unlucky.
+    let listens = || {
+        let (out, said) = client(through(true, &[], &[&program, &port]));
+        assert!(said.contains(&format!("no QMP at 0.0.0.0:{port}: ")), "{said}");
+        out.trim().parse::<u64>().expect("a number")
+    };
+    let least = (0..3).map(|_| listens()).min();
+    drop(taken);
+    assert!(least < Some(200), "{least:?} ms");
 }
 
 #[test]

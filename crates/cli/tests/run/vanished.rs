@@ -2,7 +2,7 @@
 
 use crate::common::text;
 use crate::hosts::{Hosts, at, compiled};
-use crate::stage::{Server, installed, through};
+use crate::stage::{Server, client, installed, through};
 use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
 
@@ -138,4 +138,49 @@ fn a_host_that_vanishes_is_noticed_when_the_program_said() {
         let (least, most) = if what == "keep" { (500, 6000) } else { (1000, 6000) };
         assert!(took.iter().all(|took| (least..most).contains(took)), "{what}, {when}, {preloaded}: {took:?} ms");
     }
+}
+
+/// The server kills what brings its stream, without a word to the other host; the client goes on writing, and says how long that
+/// went well, in seconds.
+const GOES_ON: &str = r#"
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+int main(int argc, char **argv)
+{
+    char byte = 'x';
+    int fd = socket(AF_INET, SOCK_STREAM, 0), tenths;
+    struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons(7821) };
+    (void)argv;
+    inet_pton(AF_INET, "10.79.0.2", &at.sin_addr);
+    if (argc > 1) {
+        struct ucred peer;
+        socklen_t len = sizeof peer;
+        if (bind(fd, (struct sockaddr *)&at, sizeof at) || listen(fd, 4) || (fd = accept(fd, NULL, NULL)) < 0)
+            return 1;
+        return read(fd, &byte, 1) != 1 || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) || kill(peer.pid, SIGKILL);
+    }
+    signal(SIGPIPE, SIG_IGN);
+    if (connect(fd, (struct sockaddr *)&at, sizeof at))
+        return 2;
+    for (tenths = 0; tenths < 200 && write(fd, &byte, 1) == 1; tenths++)
+        usleep(100000);
+    printf("%d\n", tenths / 10);
+    return 0;
+}
+"#;
+
+#[test]
+fn a_companion_that_is_killed_is_missed_soon_by_who_writes() {
+    let (Some(cc), Some(hosts)) = (installed("cc", "gcc libc6-dev"), Hosts::new()) else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = &*compiled(&cc, folder.path(), GOES_ON);
+    let server = Server::start(through(true, &at(&hosts.far), &[program, "server"]), folder.path(), 7821, true);
+    let (out, said) = client(through(true, &at(&hosts.near), &[program]));
+    assert!(said.contains("by QMP"), "{said}");
+    assert_eq!(server.finish(), Some(0));
+    assert!(out.trim().parse::<u32>().expect("a number") < 15, "{out}");
 }

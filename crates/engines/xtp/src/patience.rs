@@ -18,6 +18,28 @@ pub struct Patience {
     pub unacknowledged: Option<Duration>,
 }
 
+impl Patience {
+    /// What the options of TCP sockets mean: `keep_alive` are TCP_KEEPIDLE, TCP_KEEPINTVL and TCP_KEEPCNT where SO_KEEPALIVE is set;
+    /// `user_timeout` is TCP_USER_TIMEOUT, if there is one. As with TCP it decides instead of the count, at the next probe.
+    ///
+    /// ```
+    /// use pinnace_xtp::Patience;
+    /// use std::time::Duration;
+    /// let patience = Patience::of_socket(Some((Duration::from_secs(60), Duration::from_secs(5), 3)), None);
+    /// assert_eq!(patience.keep_alive.map(|it| it.limit), Some(Duration::from_secs(15)));
+    /// ```
+    pub fn of_socket(keep_alive: Option<(Duration, Duration, u32)>, user_timeout: Option<Duration>) -> Self {
+        let keep_alive = keep_alive.map(|(idle, interval, count)| {
+            let probes = |left: Duration| {
+                left.as_millis().div_ceil(interval.as_millis().max(1)).clamp(1, u32::MAX.into()) as u32
+            };
+            let count = user_timeout.map_or(count, |time| probes(time.saturating_sub(idle)));
+            KeepAlive { idle, limit: interval.saturating_mul(count) }
+        });
+        Self { keep_alive, unacknowledged: user_timeout }
+    }
+}
+
 /// When a silent peer is asked whether it is there, and given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeepAlive {

@@ -7,8 +7,25 @@ use super::options::*;
 use crate::descriptors::{self, Descriptor};
 use crate::errors::Errno;
 use libc::c_int;
-use pinnace::qmp::{Carrier, Options, Stream, Way};
+use pinnace::qmp::{Carrier, Options, Patience, Stream, Way};
 use std::time::Duration;
+
+/// When a silent peer is asked whether it is there, how often, and how many times: as Linux has it of itself.
+#[derive(Clone, Debug)]
+struct KeepAlive {
+    is_on: bool,
+    idle_secs: c_int,
+    interval_secs: c_int,
+    count: c_int,
+    /// Milliseconds; 0: none.
+    user_timeout: c_int,
+}
+
+impl Default for KeepAlive {
+    fn default() -> Self {
+        Self { is_on: false, idle_secs: 7200, interval_secs: 75, count: 9, user_timeout: 0 }
+    }
+}
 
 /// The settings of a socket.
 #[derive(Clone, Debug, Default)]
@@ -20,7 +37,7 @@ pub(super) struct Settings {
     pub(super) send_timeout: Option<Duration>,
     is_reused: bool,
     is_port_reused: bool,
-    is_kept_alive: bool,
+    keep_alive: KeepAlive,
     send_buffer: Option<c_int>,
     /// The number of the pool, as it was set.
     pool: Option<c_int>,
@@ -29,6 +46,9 @@ pub(super) struct Settings {
 const LEAST_WINDOW: c_int = 65_536;
 const LARGEST_WINDOW: c_int = 1 << 30;
 const MOST_PACKETS: c_int = 65_536;
+/// TCP's: seconds, and probes.
+const LONGEST: c_int = 32_767;
+const MOST_PROBES: c_int = 127;
 
 impl Settings {
     /// Sets an option. `is_fixed`: the socket is bound, connected, or was accepted.
@@ -44,7 +64,7 @@ impl Settings {
             (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => self.send_timeout = timeout(value)?,
             (libc::SOL_SOCKET, libc::SO_REUSEADDR) => self.is_reused = int(value)? != 0,
             (libc::SOL_SOCKET, libc::SO_REUSEPORT) => self.is_port_reused = int(value)? != 0,
-            (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => self.is_kept_alive = int(value)? != 0,
+            (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => self.keep_alive.is_on = int(value)? != 0,
             (libc::SOL_SOCKET, libc::SO_SNDBUF) => self.send_buffer = Some(int(value)?),
             // A program that sets it later means TCP's, where it is a wish.
             (libc::SOL_SOCKET, libc::SO_RCVBUF) => {
@@ -54,6 +74,10 @@ impl Settings {
                 }
             }
             (libc::IPPROTO_TCP, libc::TCP_NODELAY) => drop(int(value)?),
+            (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE) => self.keep_alive.idle_secs = from(1, LONGEST, value)?,
+            (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL) => self.keep_alive.interval_secs = from(1, LONGEST, value)?,
+            (libc::IPPROTO_TCP, libc::TCP_KEEPCNT) => self.keep_alive.count = from(1, MOST_PROBES, value)?,
+            (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => self.keep_alive.user_timeout = from(0, c_int::MAX, value)?,
             (SOL_QMP, QMP_STATE) => return Err(Errno(libc::ENOPROTOOPT)),
             (SOL_QMP, _) => return self.set_own(name, int(value)?, is_fixed),
             _ => return Err(Errno(libc::ENOPROTOOPT)),
@@ -113,13 +137,17 @@ impl Settings {
             (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => Ok(timeval(self.send_timeout)),
             (libc::SOL_SOCKET, libc::SO_REUSEADDR) => flag(self.is_reused),
             (libc::SOL_SOCKET, libc::SO_REUSEPORT) => flag(self.is_port_reused),
-            (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => flag(self.is_kept_alive),
+            (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => flag(self.keep_alive.is_on),
             (libc::SOL_SOCKET, libc::SO_SNDBUF) => number(self.send_buffer.unwrap_or(window)),
             (libc::SOL_SOCKET, libc::SO_RCVBUF) | (SOL_QMP, QMP_WINDOW) => number(window),
             (libc::SOL_SOCKET, libc::SO_TYPE) => number(libc::SOCK_STREAM),
             (libc::SOL_SOCKET, libc::SO_PROTOCOL) => number(0),
             // Nothing is ever delayed.
             (libc::IPPROTO_TCP, libc::TCP_NODELAY) => flag(true),
+            (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE) => number(self.keep_alive.idle_secs),
+            (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL) => number(self.keep_alive.interval_secs),
+            (libc::IPPROTO_TCP, libc::TCP_KEEPCNT) => number(self.keep_alive.count),
+            (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => number(self.keep_alive.user_timeout),
             (SOL_QMP, QMP_STATUS_EVERY) => number(self.options.status_every as c_int),
             (SOL_QMP, QMP_GO_BACK_N) => flag(self.options.go_back_n),
             (SOL_QMP, QMP_POOL) => number(self.pool.unwrap_or(-1)),
@@ -142,6 +170,15 @@ impl Settings {
         stream.set_linger(self.linger);
         stream.set_read_timeout(self.receive_timeout);
         stream.set_write_timeout(self.send_timeout);
+        // Of one that is over nothing is waited for any more.
+        let _ = stream.set_patience(self.patience());
+    }
+
+    fn patience(&self) -> Patience {
+        let KeepAlive { is_on, idle_secs, interval_secs, count, user_timeout } = self.keep_alive;
+        let seconds = |number: c_int| Duration::from_secs(number as u64);
+        let keep_alive = is_on.then(|| (seconds(idle_secs), seconds(interval_secs), count as u32));
+        Patience::of_socket(keep_alive, (user_timeout > 0).then(|| Duration::from_millis(user_timeout as u64)))
     }
 }
 
@@ -157,6 +194,11 @@ pub(super) fn link_of(stream: &Stream) -> c_int {
 
 fn int(value: &[u8]) -> Result<c_int, Errno> {
     value.first_chunk().map(|bytes| c_int::from_ne_bytes(*bytes)).ok_or(Errno(libc::EINVAL))
+}
+
+/// A number from `low` to `high`.
+fn from(low: c_int, high: c_int, value: &[u8]) -> Result<c_int, Errno> {
+    int(value).and_then(|value| if (low..=high).contains(&value) { Ok(value) } else { Err(Errno(libc::EINVAL)) })
 }
 
 /// A `struct timeval`; zero is for ever.

@@ -266,18 +266,29 @@ static void fork_client(int to)
     }
 }
 
-static void is_free(int at, int expected)
+/* Which TCP socket is behind a listener. A port that it leaves may be anybody's the next moment: it is not looked at. */
+static unsigned long behind(int listener)
 {
-    struct sockaddr_storage here;
-    int fd = socket(family(), SOCK_STREAM, 0);
-    int one = 1;
-    CHECK(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) == 0);
-    socklen_t len = address(&here, at, is_any());
-    if (expected)
-        CHECK(bind(fd, (struct sockaddr *)&here, len) == 0 && listen(fd, 1) == 0);
-    else
-        FAILS(bind(fd, (struct sockaddr *)&here, len), EADDRINUSE);
-    CHECK(close(fd) == 0);
+    struct stat facts;
+    CHECK(fstat(listener, &facts) == 0 && S_ISSOCK(facts.st_mode));
+    return facts.st_ino;
+}
+
+/* Whether some process of this host has it, and it listens. */
+static int is_there(unsigned long socket)
+{
+    static const char *const tables[] = { "/proc/net/tcp", "/proc/net/tcp6" };
+    int found = 0;
+    for (int index = 0; index < 2; index++) {
+        FILE *table = fopen(tables[index], "re");
+        char line[512];
+        unsigned long inode;
+        while (table && fgets(line, sizeof line, table))
+            found |= sscanf(line, " %*s %*s %*s 0A %*s %*s %*s %*s %*s %lu", &inode) == 1 && inode == socket;
+        if (table)
+            fclose(table);
+    }
+    return found;
 }
 
 static int open_descriptors(void)
@@ -294,6 +305,7 @@ static void dup_server(int listener, int at)
     int other = bound(0);
     CHECK(listen(other, 4) == 0 && close(other) == 0);
     int before = open_descriptors();
+    unsigned long socket = behind(listener);
     int copies[4];
     copies[0] = dup(listener);
     copies[1] = fcntl(listener, F_DUPFD, 40);
@@ -309,13 +321,12 @@ static void dup_server(int listener, int at)
         put(fd, "copy", 4);
         CHECK(close(fd) == 0);
     }
-    is_free(at, 0);
-    CHECK(close(copies[0]) == 0 && close(copies[1]) == 0 && close(copies[2]) == 0);
-    is_free(at, 0);
+    CHECK(is_there(socket) && close(copies[0]) == 0 && close(copies[1]) == 0 && close(copies[2]) == 0);
+    CHECK(is_there(socket));
     /* The last one is overwritten. */
     int null = open("/dev/null", O_RDONLY);
     CHECK(dup2(null, 78) == 78);
-    is_free(at, 1);
+    CHECK(!is_there(socket));
     CHECK(close(null) == 0 && close(78) == 0);
     CHECK(open_descriptors() < before);
     FAILS(accept(78, NULL, NULL), EBADF);
@@ -339,19 +350,18 @@ static void exec_server(int listener, int at)
     (void)at;
     char *step = getenv("STEP");
     if (step) {
-        int inherited = atoi(getenv("LISTENER")), given = port(inherited);
-        struct stat facts;
-        CHECK(fstat(inherited, &facts) == 0 && S_ISSOCK(facts.st_mode));
+        int inherited = atoi(getenv("LISTENER"));
+        unsigned long socket = behind(inherited);
         put(take(inherited), "after exec", 10);
         /* The one that was closed on exec left no socket behind. */
-        is_free(atoi(getenv("GONE")), 1);
+        CHECK(!is_there(strtoul(getenv("GONE"), NULL, 10)));
         struct epoll_event event = { .events = EPOLLIN | EPOLLEXCLUSIVE };
         CHECK(epoll_ctl(epoll_create1(0), EPOLL_CTL_ADD, inherited, &event) == 0);
         int copy = dup(inherited);
         CHECK(close(inherited) == 0);
         put(take(copy), "and again", 9);
         CHECK(close(copy) == 0);
-        is_free(given, 1);
+        CHECK(!is_there(socket));
         return;
     }
     int gone = bound(0), kept = bound(SOCK_CLOEXEC), flagged = bound(0);
@@ -359,8 +369,8 @@ static void exec_server(int listener, int at)
     CHECK(fcntl(gone, F_SETFD, FD_CLOEXEC) == 0);
     CHECK(ioctl(flagged, FIOCLEX) == 0);
     CHECK(fcntl(kept, F_GETFD) == FD_CLOEXEC);
-    char text[16];
-    snprintf(text, sizeof text, "%d", port(gone));
+    char text[32];
+    snprintf(text, sizeof text, "%lu", behind(gone));
     CHECK(setenv("GONE", text, 1) == 0 && setenv("STEP", "2", 1) == 0);
     snprintf(text, sizeof text, "%d", listener);
     CHECK(setenv("LISTENER", text, 1) == 0);
@@ -419,6 +429,41 @@ static void emptied_server(int listener, int at)
         reap(1);
         return;
     case 4:
+        CHECK(posix_spawnp(&(pid_t){ 0 }, "/proc/self/exe", NULL, NULL, words, environment) == 0);
+        reap(1);
+        return;
+    case 5:
+        execle("/proc/self/exe", "program", "emptied", "server", "4", "5", "6", "7", "8", "9", NULL, environment);
+        break;
+    case 6: {
+        /* So many words that some of them were on the stack. */
+        static const char expected[] = "program\0emptied\0server\0004\0005\0006\0007\08\09";
+        char given[100];
+        CHECK(read(open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC), given, sizeof given) == sizeof expected);
+        CHECK(memcmp(given, expected, sizeof expected) == 0);
+        environ = environment;
+        FAILS(execl("/nonexistent", "program", "1", "2", "3", "4", "5", "6", NULL), ENOENT);
+        execl("/proc/self/exe", "program", "emptied", "server", NULL);
+        break;
+    }
+    case 7:
+        environ = environment;
+        execlp("/proc/self/exe", "program", "emptied", "server", NULL);
+        break;
+    case 8:
+        execveat(AT_FDCWD, "/proc/self/exe", words, environment, 0);
+        break;
+    case 9:
+        fexecve(open("/proc/self/exe", O_RDONLY | O_CLOEXEC), words, environment);
+        break;
+    case 10:
+        if (vfork() == 0) {
+            execve("/proc/self/exe", words, environment);
+            _exit(1);
+        }
+        reap(1);
+        return;
+    case 11:
         /* Whoever is given no listener has what it was given. */
         CHECK(fcntl(inherited, F_SETFD, FD_CLOEXEC) == 0);
         char *test[] = { "sh", "-c", "test -z \"$LD_PRELOAD\"", NULL };
@@ -430,7 +475,7 @@ static void emptied_server(int listener, int at)
 
 static void emptied_client(int to)
 {
-    for (int step = 0; step < 5; step++) {
+    for (int step = 0; step < 12; step++) {
         int fd = dial(to), got;
         get(fd, &got, sizeof got);
         CHECK(got == step && close(fd) == 0);
@@ -440,6 +485,8 @@ static void emptied_client(int to)
 /* A process that closes everything it does not know, before and after fork. */
 static void sweep_server(int listener, int at)
 {
+    unsigned long socket = behind(listener);
+    (void)at;
     if (fork() == 0) {
         for (int fd = listener + 1; fd < 1024; fd++)
             close(fd);
@@ -472,7 +519,7 @@ static void sweep_server(int listener, int at)
     reap(1);
     CHECK(close_range(listener, listener, 0) == 0);
     FAILS(accept(listener, NULL, NULL), EBADF);
-    is_free(at, 1);
+    CHECK(!is_there(socket));
 }
 
 static void sweep_client(int to)
@@ -645,10 +692,9 @@ static void flags_server(int listener, int at)
     (void)at;
     char *step = getenv("STEP"), text[64];
     if (step) {
-        int gone[3];
-        CHECK(sscanf(getenv("GONE"), "%d %d %d", &gone[0], &gone[1], &gone[2]) == 3);
-        for (int index = 0; index < 3; index++)
-            is_free(gone[index], 1);
+        unsigned long gone[3];
+        CHECK(sscanf(getenv("GONE"), "%lu %lu %lu", &gone[0], &gone[1], &gone[2]) == 3);
+        CHECK(!is_there(gone[0]) && !is_there(gone[1]) && !is_there(gone[2]));
         put(take(atoi(getenv("LISTENER"))), "kept", 4);
         return;
     }
@@ -666,7 +712,8 @@ static void flags_server(int listener, int at)
     CHECK(dup3(control, copy, O_CLOEXEC) == copy);
     CHECK(syscall(SYS_fcntl, gone[2], F_GETFD) == 0);
     CHECK(close_range(gone[2], gone[2], CLOSE_RANGE_CLOEXEC) == 0);
-    snprintf(text, sizeof text, "%d %d %d", port(gone[0]), port(gone[1]), port(gone[2]));
+    snprintf(text, sizeof text, "%lu %lu %lu", behind(gone[0]), behind(gone[1]), behind(gone[2]));
+    CHECK(is_there(behind(gone[0])));
     CHECK(setenv("GONE", text, 1) == 0 && setenv("STEP", "2", 1) == 0);
     CHECK(dup2(open("/dev/null", O_WRONLY), 1) == 1);
     execl("/proc/self/exe", "program", "flags", "server", NULL);
@@ -725,14 +772,18 @@ static void resume(int listener)
 static void pause_server(int listener, int at)
 {
     (void)at;
-    int control = take(listener), one = 1, probe = bound(0), to = port(probe);
-    struct sockaddr_storage here;
-    socklen_t len = address(&here, to, is_any());
-    /* A port that the kernel chose would be another one afterwards. */
-    CHECK(close(probe) == 0);
-    listener = socket(family(), SOCK_STREAM | SOCK_NONBLOCK, 0);
-    CHECK(setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) == 0);
-    CHECK(bind(listener, (struct sockaddr *)&here, len) == 0 && listen(listener, 64) == 0);
+    int control = take(listener), one = 1, to = 0;
+    /* A port that the kernel chose would be another one afterwards. Somebody else may be quicker to have it. */
+    for (int is_ours = 0; !is_ours;) {
+        struct sockaddr_storage here;
+        int probe = bound(0);
+        socklen_t len = address(&here, to = port(probe), is_any());
+        CHECK(close(probe) == 0);
+        listener = socket(family(), SOCK_STREAM | SOCK_NONBLOCK, 0);
+        CHECK(setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) == 0);
+        is_ours = bind(listener, (struct sockaddr *)&here, len) == 0 && listen(listener, 64) == 0;
+        CHECK(is_ours || (errno == EADDRINUSE && close(listener) == 0));
+    }
     put(control, &to, sizeof to);
     pid_t child = 0;
     for (int round = 0; round < 3; round++) {
@@ -767,7 +818,8 @@ static void pause_client(int to)
 /* A child that has its parent's memory closes a listener: its own descriptor, and nothing of the parent's. */
 static void borrow_server(int listener, int at)
 {
-    struct stat facts;
+    unsigned long socket = behind(getenv("STEP") ? 99 : listener);
+    (void)at;
     int pipes[2], null = open("/dev/null", O_WRONLY);
     if (getenv("STEP")) {
         put(take(99), "by a child", 10);
@@ -794,11 +846,11 @@ static void borrow_server(int listener, int at)
     }
     int status;
     CHECK(other > 0 && waitpid(other, &status, 0) == other && WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    CHECK(fstat(listener, &facts) == 0 && S_ISSOCK(facts.st_mode));
+    CHECK(behind(listener) == socket);
     put(take(listener), "still there", 11);
     CHECK(close(listener) == 0);
     /* Neither the parent nor what the child became has it. */
-    is_free(at, 1);
+    CHECK(!is_there(socket));
     CHECK(close(pipes[1]) == 0);
     reap(1);
 }

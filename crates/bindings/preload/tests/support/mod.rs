@@ -38,7 +38,7 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
             let cc = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
             let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("preload-{name}-{}", std::process::id()));
             let compiled = Command::new(&cc)
-                .args(["-O2", "-D_FORTIFY_SOURCE=2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"])
+                .args(["-O2", "-D_FORTIFY_SOURCE=2", "-Wall", "-Wextra", "-Werror", "-pthread", "-rdynamic", "-o"])
                 .arg(&out)
                 .arg(root().join("tests/programs").join(name).with_extension("c"))
                 .output();
@@ -98,33 +98,43 @@ pub(crate) fn serve(mut command: Command) -> (Running, String) {
     (Running(child), line.trim().to_owned())
 }
 
-/// Waits for a good end.
-pub(crate) fn finish(mut running: Running, what: &str) {
+/// Waits for the end: whether it was a good one, and what was said.
+fn end(running: &mut Running) -> (bool, String) {
     let mut said = String::new();
     if let Some(mut stderr) = running.0.stderr.take() {
         stderr.read_to_string(&mut said).expect("text");
     }
     let status = running.0.wait().expect("waited");
-    assert!(status.success(), "{what}: {status}\n{said}");
+    (status.success(), format!("{status}\n{said}"))
+}
+
+/// Waits for a good end.
+pub(crate) fn finish(mut running: Running, what: &str) {
+    let (good, said) = end(&mut running);
+    assert!(good, "{what}: {said}");
 }
 
 /// Runs both ends of a case, with the given environment.
 pub(crate) fn run(program: &Path, case: &str, mix: Mix, environment: &[(&str, &str)]) {
     let what = format!("{case}, {mix:?}, {environment:?}");
     let way = if mix.server && mix.client { "unix" } else { "tcp" };
-    let end = |preloaded| {
+    let begin = |preloaded| {
         let mut command = command(program, preloaded);
         command.env("PINNACE_EXPECT", way).envs(environment.iter().copied());
         command
     };
-    let mut server = end(mix.server);
+    let mut server = begin(mix.server);
     server.args([case, "server"]);
-    let (server, port) = serve(server);
+    let (mut server, port) = serve(server);
     if port.is_empty() {
         finish(server, &format!("server of {what}"));
         panic!("the server of {what} said nothing");
     }
-    let client = end(mix.client).args([case, "client", &port]).stderr(Stdio::piped()).spawn().expect("it runs");
-    finish(Running(client), &format!("client of {what}"));
-    finish(server, &format!("server of {what}"));
+    let client = begin(mix.client).args([case, "client", &port]).stderr(Stdio::piped()).spawn().expect("it runs");
+    let (good, said) = end(&mut Running(client));
+    // A server that fails takes its client with it: the cause is what it said.
+    if good || matches!(server.0.try_wait(), Ok(Some(_))) {
+        finish(server, &format!("server of {what}, client: {said}"));
+    }
+    assert!(good, "client of {what}: {said}");
 }

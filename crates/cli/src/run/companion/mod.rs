@@ -15,6 +15,7 @@ mod peers;
 mod pump;
 mod request;
 mod streams;
+mod watch;
 
 use super::contract::Contract;
 use super::inherited;
@@ -38,6 +39,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use streams::Streams;
+use watch::Watch;
 
 /// One end of `pinnace run`: what its commands reach other hosts by
 #[derive(Debug, Parser)]
@@ -218,7 +220,7 @@ fn answer(shared: &Arc<Shared>, control: &Arc<Control>, busy: Busy) -> io::Resul
                 control.give(&application)?;
                 drop(application);
                 shared.say(format_args!("QMP to {to}"));
-                let passed = pump::run(&stream, &own);
+                let passed = pump::run(&stream, &own, Some(Watch::new(to)));
                 drop((own, named));
                 // It is this stream's alone.
                 let endpoint = stream.endpoint().cloned();
@@ -274,7 +276,7 @@ fn connect(shared: &Shared, to: SocketAddr) -> io::Result<Stream> {
         Err(error) => {
             // Nothing is to be delivered any more.
             stream.set_linger(Some(Duration::ZERO));
-            shared.peers.is_silent(to, error.kind() == io::ErrorKind::ConnectionRefused);
+            shared.peers.is_silent(to, error.kind() == io::ErrorKind::ConnectionRefused, begin);
             Err(error)
         }
     }
@@ -304,7 +306,7 @@ fn await_streams(
                     Ok((own, named))
                 });
                 match handed {
-                    Ok((own, _named)) => drop(pump::run(&stream, &own)),
+                    Ok((own, _named)) => drop(pump::run(&stream, &own, None)),
                     Err(_) => stream.set_linger(Some(Duration::ZERO)),
                 }
                 drop(stream);

@@ -5,6 +5,7 @@
 //! gone when it is over.
 
 use super::pair::{End, mark};
+use super::watch::Watch;
 use pinnace::qmp::{Shutdown, Stream};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{SendFlags, Shutdown as How, send, shutdown};
@@ -19,8 +20,8 @@ const LOOK: Duration = Duration::from_secs(1);
 /// What is passed at a time.
 const BUFFER: usize = 256 << 10;
 
-/// Passes bytes both ways until both ways are at their ends.
-pub(super) fn run(stream: &Stream, own: &OwnedFd) -> io::Result<()> {
+/// Passes bytes both ways until both ways are at their ends. `watch` looks after the other host while it is silent.
+pub(super) fn run(stream: &Stream, own: &OwnedFd, watch: Option<Watch>) -> io::Result<()> {
     let broken = AtomicBool::new(false);
     // Who waits for the network looks now and then whether it still has to: nothing else ends its wait.
     stream.set_read_timeout(Some(LOOK));
@@ -43,7 +44,7 @@ pub(super) fn run(stream: &Stream, own: &OwnedFd) -> io::Result<()> {
                 fail(&side);
             }
         })?;
-        if let Err(side) = to_application(stream, own, &broken) {
+        if let Err(side) = to_application(stream, own, &broken, watch) {
             fail(&side);
         }
         Ok(())
@@ -87,7 +88,7 @@ fn to_network(own: &OwnedFd, stream: &Stream, broken: &AtomicBool) -> Result<(),
     }
 }
 
-fn to_application(stream: &Stream, own: &OwnedFd, broken: &AtomicBool) -> Result<(), Side> {
+fn to_application(stream: &Stream, own: &OwnedFd, broken: &AtomicBool, mut watch: Option<Watch>) -> Result<(), Side> {
     let mut buffer = vec![0; BUFFER];
     let mut is_shut = false;
     loop {
@@ -101,6 +102,11 @@ fn to_application(stream: &Stream, own: &OwnedFd, broken: &AtomicBool) -> Result
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 if broken.load(Ordering::SeqCst) {
                     return Ok(());
+                }
+                if watch.as_mut().is_some_and(|watch| watch.is_gone(stream)) {
+                    // What is queued will not arrive, and nobody is to be told.
+                    stream.abort();
+                    return Err(Side::Network(io::ErrorKind::ConnectionReset));
                 }
                 continue;
             }

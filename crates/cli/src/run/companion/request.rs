@@ -1,7 +1,7 @@
 //! What the preload library says: one line.
 
 use super::pair::Family;
-use pinnace::qmp::{KeepAlive, Patience};
+use pinnace::qmp::Patience;
 use std::net::SocketAddr;
 use std::str::Split;
 use std::time::Duration;
@@ -62,14 +62,11 @@ impl Request {
     fn bear(words: Split<'_, char>) -> Option<Self> {
         let numbers: Result<Vec<u64>, _> = words.map(str::parse).collect();
         let &[stream, is_on, idle, interval, count, user_millis] = numbers.ok()?.as_slice() else { return None };
-        // As with TCP the user time-out, if there is one, decides instead of the count, at the next probe.
-        let more = user_millis.saturating_sub(idle.saturating_mul(1000));
-        let count = if user_millis > 0 { more.div_ceil((interval * 1000).max(1)).max(1) } else { count };
-        let (idle, limit) = (Duration::from_secs(idle), Duration::from_secs(interval.checked_mul(count)?));
-        let patience = Patience {
-            keep_alive: (is_on != 0).then_some(KeepAlive { idle, limit }),
-            unacknowledged: (user_millis > 0).then_some(Duration::from_millis(user_millis)),
-        };
+        let seconds = Duration::from_secs;
+        let count = u32::try_from(count).ok()?;
+        let keep_alive = (is_on != 0).then_some((seconds(idle), seconds(interval), count));
+        let user_timeout = (user_millis > 0).then_some(Duration::from_millis(user_millis));
+        let patience = Patience::of_socket(keep_alive, user_timeout);
         Some(Self::Bear { stream, patience })
     }
 }
@@ -77,6 +74,7 @@ impl Request {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pinnace::qmp::KeepAlive;
 
     #[test]
     fn lines_are_read() {

@@ -527,8 +527,8 @@ impl Serving {
             self.natives[native].is_watched = false;
         }
         let service = whole(&control.service, &service).unwrap_or(service);
-        let selection = self.options.selection.clone();
-        self.shared.push(Connection::new(carrier, Parts { method, service, path, peer, selection }));
+        let (selection, longest) = (self.options.selection.clone(), self.options.longest_message);
+        self.shared.push(Connection::new(carrier, Parts { method, service, path, peer, selection, longest }));
     }
 
     /// Gives up what is too old.

@@ -367,6 +367,11 @@ impl Service {
         self.size.unwrap_or(TYPICAL.min(self.largest.unwrap_or(TYPICAL)))
     }
 
+    /// Whether it says anything of how long messages are.
+    pub(crate) fn says_sizes(&self) -> bool {
+        self.largest.is_some() || self.size.is_some()
+    }
+
     /// Bytes of the largest message, said or not.
     pub(crate) fn largest_bytes(&self) -> u64 {
         self.largest.or(self.size).unwrap_or(LARGEST).max(self.typical_bytes())

@@ -330,6 +330,7 @@ impl Carry for Framed {
 
     fn close(&self, deadline: Option<Instant>) -> Result<(), Error> {
         if self.stream.association().is_none() {
+            self.writer.stop();
             return self.writer.finish(deadline);
         }
         self.stream.shutdown(Shutdown::Write).map_err(|error| self.error(error))?;

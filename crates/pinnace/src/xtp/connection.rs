@@ -356,7 +356,15 @@ impl Connection {
     /// # Errors
     /// If the association is over.
     pub fn close(&self, how: Close) -> Result<(), Error> {
-        self.call(|Call { now, engine, .. }| engine.close(now, self.id, how))
+        self.call(|Call { now, engine, state, .. }| {
+            if let Some(association) = state.association(self.place) {
+                association.is_ending = true;
+            }
+            engine.close(now, self.id, how)
+        })?;
+        // Whoever waits for room waits in vain.
+        self.end.port.notify();
+        Ok(())
     }
 
     /// No more is read: the peer drops what it has not sent, and is told so if it sends on.

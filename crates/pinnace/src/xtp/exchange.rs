@@ -42,6 +42,8 @@ pub(super) struct Association {
     /// There may be something to read that nobody has looked at.
     pub(super) is_readable: bool,
     pub(super) closed: Option<Result<(), Failure>>,
+    /// The application has ended what it sends: nothing more finds room.
+    pub(super) is_ending: bool,
     /// Nobody reads or writes any more.
     is_released: bool,
     posted: VecDeque<Posted>,
@@ -63,6 +65,7 @@ impl Association {
             is_connected: false,
             is_readable: false,
             closed: None,
+            is_ending: false,
             is_released: false,
             posted: VecDeque::new(),
             full: VecDeque::new(),

@@ -90,7 +90,7 @@ impl Connection {
     pub(super) fn has_room(&self, state: &mut Exchange, ended: u64) -> Option<()> {
         state
             .association(self.place)
-            .is_none_or(|association| association.lane.ended() != ended || association.closed.is_some())
+            .is_none_or(|it| it.lane.ended() != ended || it.closed.is_some() || it.is_ending)
             .then_some(())
     }
 

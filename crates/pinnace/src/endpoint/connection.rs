@@ -377,7 +377,10 @@ impl Connection {
     fn note(&self, error: &Error) {
         let Error::Connection(error) = error else { return };
         match **error {
-            ConnectionError::BrokenOff { .. } => self.was_broken_off.store(true, Ordering::Relaxed),
+            // Shared memory would take what it has room for.
+            ConnectionError::BrokenOff { .. } | ConnectionError::Lost { .. } => {
+                self.was_broken_off.store(true, Ordering::Relaxed);
+            }
             ConnectionError::Left { .. } => self.has_left.store(true, Ordering::Relaxed),
             _ => {}
         }

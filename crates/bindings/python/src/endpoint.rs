@@ -122,6 +122,15 @@ pub(crate) struct Listener {
     address: String,
 }
 
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let listener = self.listener.take();
+        // It waits for its thread.
+        let dropped = Python::try_attach(|py| buffer::detached(py, || drop(listener)));
+        debug_assert!(dropped.is_some(), "objects are dropped while there is an interpreter");
+    }
+}
+
 impl Listener {
     pub(crate) fn get(&self, py: Python<'_>) -> PyResult<Arc<pinnace::Listener>> {
         open(self.listener.get(py)?).map_err(|error| errors::raise(py, &error))

@@ -79,7 +79,8 @@ impl Shared {
         inbox.limits = None;
         let waiting = std::mem::take(&mut inbox.waiting);
         drop(inbox);
-        drop(waiting);
+        // Nobody has promised them anything, and their peers may keep whoever stops waiting.
+        waiting.into_iter().for_each(Connection::give_up);
         self.watch.clear();
     }
 

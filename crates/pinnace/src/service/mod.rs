@@ -45,7 +45,8 @@ pub use cost::Cost;
 pub use methods::Method;
 pub use offer::{Mode, Offer};
 pub use path::{Path, PathClass};
-pub use uri::{Place, Uri, check_address};
+pub use uri::Uri;
+pub(crate) use uri::{Place, check_address};
 pub use words::{Malformed, PROPERTIES, Property};
 
 use crate::vrp::Contract;

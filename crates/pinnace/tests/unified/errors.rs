@@ -45,6 +45,45 @@ fn an_endpoint_where_nobody_listens_says_so_and_one_that_listens_has_the_next() 
 }
 
 #[test]
+fn whoever_stops_listening_waits_for_nobody_who_was_not_accepted() {
+    for method in [Method::Xtp, Method::Qmp, Method::Zcrp, Method::Vrp, Method::A1] {
+        let endpoint = Endpoint::bind("127.0.0.1:0").unwrap();
+        let listener = endpoint.listen(&Service::new()).unwrap();
+        // Nobody answers for these.
+        let client = Endpoint::client_with(&EndpointOptions { worker: false, ..forced(method) });
+        let connect =
+            || client.connect(&listener.local_addr().to_string(), &"direction=duplex".parse().unwrap()).unwrap();
+        let clients = [connect(), connect(), connect()];
+        std::thread::sleep(Duration::from_millis(100));
+        let begin = std::time::Instant::now();
+        drop(listener);
+        assert!(begin.elapsed() < Duration::from_millis(900), "{method}: {:?}", begin.elapsed());
+        for client in clients {
+            let told = client.recv_timeout(LONG);
+            assert!(told.is_err() && !matches!(told, Err(Error::Timeout)), "{method}: {told:?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_no_address_to_bind_is_named_with_what_is() {
+    for (address, says) in [
+        ("", "empty"),
+        ("127.0.0.1", "has no port"),
+        ("127.0.0.1:x", "`x` is no port: 0 to 65535"),
+        ("127.0.0.1:65536", "`65536` is no port"),
+        (":4747", "has no host"),
+        ("::1:4747", "IPv6 wants brackets"),
+        ("pinnace://127.0.0.1:4747", "no URI"),
+    ] {
+        let error = Endpoint::bind(address).map(drop).expect_err(address);
+        let text = error.to_string();
+        assert_eq!(std::io::Error::from(error).kind(), std::io::ErrorKind::InvalidInput, "{text}");
+        assert!(text.contains(says) && text.contains("HOST:PORT"), "{text}");
+    }
+}
+
+#[test]
 fn a_service_that_no_method_meets_is_refused_before_anything_is_sent() {
     let error = Endpoint::client().connect("192.0.2.1:7", &"size=100GiB in-place=yes".parse().unwrap());
     let error = error.unwrap_err().to_string();

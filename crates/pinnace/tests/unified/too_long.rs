@@ -18,10 +18,9 @@ fn no_piece_of_a_message_that_is_too_long_is_taken_for_one() {
     // Pieces are as long as the largest message, and the last one is shorter than the others: of 8 MiB and one longer piece,
     // of one of a mebibyte and a byte and of several; and of nothing behind whole ones.
     let (mib, piece) = (1 << 20, (1 << 20) + 1);
-    for (largest, longest, sizes) in [
-        (8, 10, vec![20 * mib, 25 * mib]),
-        (1, 1, vec![3 * mib, 2 * piece, 10 * piece + 5]),
-    ] {
+    for (largest, longest, sizes) in
+        [(8, 10, vec![20 * mib, 25 * mib]), (1, 1, vec![3 * mib, 2 * piece, 10 * piece + 5])]
+    {
         let longest = longest * mib;
         for size in sizes {
             let service = format!("direction=duplex size={largest}MiB");
@@ -37,7 +36,10 @@ fn no_piece_of_a_message_that_is_too_long_is_taken_for_one() {
                 assert_eq!(server.recv_timeout(LONG).unwrap().unwrap().len(), 7);
                 for _ in 0..3 {
                     let error = server.recv_timeout(LONG).unwrap_err();
-                    assert!(matches!(error, Error::MessageTooLong(limit) if limit == longest as u64), "{size}: {error}");
+                    assert!(
+                        matches!(error, Error::MessageTooLong(limit) if limit == longest as u64),
+                        "{size}: {error}"
+                    );
                 }
             });
         }

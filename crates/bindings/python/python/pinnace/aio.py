@@ -50,23 +50,33 @@ def _reactor(loop: asyncio.AbstractEventLoop) -> Reactor:
     return reactor
 
 
-async def _end(operation: Any) -> Any:
-    """What an operation ends with, if it is one. It goes on only in the task's own turn: a task that is cancelled has done
-    nothing."""
+async def _end(
+    operation: Any, again: deque[Any] | None = None, waiting: dict[asyncio.Future[None], None] | None = None
+) -> Any:
+    """What an operation ends with, if it is one, or what is put `again` meanwhile, by whoever ends those that are `waiting`. It
+    goes on only in the task's own turn: a task that is cancelled has done nothing."""
     if not isinstance(operation, Operation):
         return operation
     loop = asyncio.get_running_loop()
+    waiting = {} if waiting is None else waiting
     try:
-        while True:
+        while not again:
             future = loop.create_future()
             operation.wakes(future)
-            await future
-            ended = operation.look()
-            if ended is not operation:
-                return ended
+            waiting[future] = None
+            try:
+                await future
+            finally:
+                del waiting[future]
+            if not again:
+                ended = operation.look()
+                if ended is not operation:
+                    return ended
     except asyncio.CancelledError:
         operation.cancel()
         raise
+    operation.cancel()
+    return again.popleft()
 
 
 def _writable(buffer: Buffer) -> memoryview:
@@ -133,7 +143,7 @@ class Connection:
         reactor = self._reacts()
         received = self._connection._recv(reactor, not self._ready)
         if isinstance(received, Operation):
-            return self._paid(await self._come(received))
+            return self._paid(await _end(received, self._again, self._receiving))
         if not isinstance(received, tuple):
             return self._paid(received)
         # The loop's thread has waited itself, often: the others have their turn first.
@@ -143,30 +153,6 @@ class Connection:
             self._put_back(received[0])
             raise
         return self._paid(received[0])
-
-    async def _come(self, operation: Operation) -> Received | None:
-        """What comes, or what another task has put back meanwhile."""
-        loop = asyncio.get_running_loop()
-        ended: Any = operation
-        try:
-            while ended is operation and not self._again:
-                future = loop.create_future()
-                operation.wakes(future)
-                self._receiving[future] = None
-                try:
-                    await future
-                finally:
-                    del self._receiving[future]
-                if not self._again:
-                    ended = operation.look()
-        except asyncio.CancelledError:
-            operation.cancel()
-            raise
-        if ended is operation:
-            operation.cancel()
-            ended = self._again.popleft()
-        received: Received | None = ended
-        return received
 
     def _put_back(self, received: Received | None) -> None:
         """The next to be received, also by a task that waits."""
@@ -273,6 +259,20 @@ class Connection:
                 await _end(flushing)
         except builtins.TimeoutError:
             raise TimeoutError("the time was over before everything had arrived") from None
+
+    def check(self) -> None:
+        """Whether the peer is there, as far as is known; one that has been silent for two seconds is asked, and a later call
+        tells. Does not wait, and is not awaited. For tasks that neither send nor receive for long: those that do find out by
+        that.
+
+        >>> async def watch(connection):
+        ...     while True:
+        ...         connection.check()
+        ...         await asyncio.sleep(1)
+
+        Raises `LostError` if the peer has gone, has closed and takes nothing any more, or has broken off.
+        """
+        self._connection.check()
 
     async def close(self, linger: float = 1.0) -> None:
         """Ends what is sent: waits at most `linger` seconds for it to arrive, and tells the peer. After `TimeoutError` the

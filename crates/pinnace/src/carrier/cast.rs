@@ -274,6 +274,10 @@ impl Carry for Cast {
         self.sent(self.socket.send_unless_async(message, &self.is_over).await)
     }
 
+    fn check_receives(&self) -> Result<(), Error> {
+        Err(one_way())
+    }
+
     fn recv(&self, _: Option<Instant>) -> Result<Option<Received>, Error> {
         Err(one_way())
     }

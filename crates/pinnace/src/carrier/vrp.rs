@@ -624,6 +624,10 @@ impl Carry for Vrp {
         Ok(())
     }
 
+    fn check_receives(&self) -> Result<(), Error> {
+        self.back().map(drop)
+    }
+
     fn missing_at_end(&self) -> u64 {
         self.incoming.take(Some(Instant::now())).map_or(0, |incoming| incoming.missing())
     }

@@ -354,6 +354,9 @@ impl Connection {
         if is_too_long || self.has_refused.load(Ordering::Relaxed) {
             return Err(self.refuse());
         }
+        if self.is_broken_off.load(Ordering::Relaxed) && !matches!(error, Error::Timeout) {
+            return Err(ConnectionError::Closed.into());
+        }
         self.note(error);
         Ok(())
     }
@@ -471,6 +474,8 @@ impl Connection {
     /// Whether it is sure that so many come.
     #[doc(hidden)]
     pub fn check_owed(&self, owed: u64) -> Result<(), Error> {
+        // Before a request is sent that nobody can answer.
+        self.carrier.check_receives()?;
         if owed > 0 && self.current().reliability != Reliability::Full {
             let what = "tell the response from one to an earlier request that nobody waited for, and that may be lost: \
                 connect anew, or say which request a response belongs to";

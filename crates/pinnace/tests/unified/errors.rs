@@ -2,7 +2,7 @@
 
 use super::body::{LONG, forced, pair_of};
 use pinnace::service::{Method, Selection, Service};
-use pinnace::{Connection, Endpoint, EndpointOptions, Error, PerMessage};
+use pinnace::{Connection, ConnectionError, Endpoint, EndpointOptions, Error, PerMessage};
 use std::time::Duration;
 
 #[test]
@@ -176,6 +176,25 @@ fn one_way_is_one_way_where_the_method_has_two() {
     assert!(error.contains("vrp cannot send back") && error.contains("duplex"), "{error}");
     let error = pair.client.recv().unwrap_err().to_string();
     assert!(error.contains("vrp cannot receive"), "{error}");
+    // Nothing is sent that cannot be answered.
+    let errors = [pair.client.transact(vec![1; 9]), pollster::block_on(pair.client.transact_async(vec![1; 9]))];
+    for error in errors.map(|response| response.unwrap_err().to_string()) {
+        assert!(error.contains("vrp cannot receive"), "{error}");
+    }
+    pair.client.close(LONG).unwrap();
+    assert!(pair.server.recv_timeout(LONG).unwrap().is_none());
+}
+
+#[test]
+fn whoever_has_broken_off_is_told_so_by_whatever_method() {
+    for method in [Method::Xtp, Method::Qmp, Method::Zcrp, Method::Vrp, Method::A1] {
+        let pair = pair_of(method, &"direction=duplex".parse().unwrap());
+        pair.client.abort();
+        for told in [pair.client.recv_timeout(LONG), pollster::block_on(pair.client.recv_async())] {
+            let is_closed = |error: &ConnectionError| matches!(error, ConnectionError::Closed);
+            assert!(matches!(&told, Err(Error::Connection(error)) if is_closed(error)), "{method}: {told:?}");
+        }
+    }
 }
 
 #[test]

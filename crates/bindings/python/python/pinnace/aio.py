@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _pinnace
 from ._pinnace import Delivered, Delivery, Explanation, Operation, Reactor, Received, ReceivedInto, Receiver, Service
-from .errors import Error, MessageTooLongError, NoResponseError, TimeoutError
+from .errors import ClosedError, Error, MessageTooLongError, NoResponseError, TimeoutError
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer, Self, Unpack
@@ -196,9 +196,10 @@ class Connection:
         If it is cancelled, the response that comes all the same is not taken for that to a later request.
         """
         async with self._transacting:
+            self._connection._check_owed(self._owed)
             while self._owed:
-                self._connection._check_owed(self._owed)
                 await self._response()
+                self._connection._check_owed(self._owed)
             await self.send(request)
             self._owed += 1
             return await self._response()
@@ -313,10 +314,17 @@ class Listener:
 
     def __init__(self, listener: _pinnace.Listener) -> None:
         self._listener = listener
+        # What tasks wait for that accept, and that it is over for them.
+        self._accepting: dict[asyncio.Future[None], None] = {}
+        self._over: deque[None] = deque()
 
     async def accept(self) -> Connection:
-        """Waits for the next connection."""
-        return Connection(await _end(_reactor(asyncio.get_running_loop()).accept(self._listener)))
+        """Waits for the next connection. Raises `ClosedError` if the listener is closed, also meanwhile."""
+        operation = _reactor(asyncio.get_running_loop()).accept(self._listener)
+        accepted = await _end(operation, self._over, self._accepting)
+        if accepted is None:
+            raise ClosedError("the listener was closed at this end")
+        return Connection(accepted)
 
     @property
     def address(self) -> str:
@@ -331,12 +339,19 @@ class Listener:
     def close(self) -> None:
         """Accepts no more; connections that were accepted go on."""
         self._listener.close()
+        for future in self._accepting:
+            if not future.done():
+                self._over.append(None)
+                future.set_result(None)
 
     def __aiter__(self) -> AsyncIterator[Connection]:
         return self
 
     async def __anext__(self) -> Connection:
-        return await self.accept()
+        try:
+            return await self.accept()
+        except ClosedError:
+            raise StopAsyncIteration from None
 
     async def __aenter__(self) -> Self:
         return self

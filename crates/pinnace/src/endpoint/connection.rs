@@ -350,7 +350,10 @@ impl Connection {
     #[cold]
     fn check_failure(&self, error: &Error) -> Result<(), Error> {
         // Memory of the caller's may be too short as well, which is no reason to refuse anything.
-        let is_too_long = matches!(error, Error::MessageTooLong(most) if *most >= self.longest);
+        let is_too_long = match error {
+            Error::MessageTooLong(most) => *most >= self.longest || self.waiting_bytes() > Some(self.longest),
+            _ => false,
+        };
         if is_too_long || self.has_refused.load(Ordering::Relaxed) {
             return Err(self.refuse());
         }
@@ -439,6 +442,12 @@ impl Connection {
             Err(error) => self.check_failure(error)?,
         }
         received
+    }
+
+    /// Whether a message has come that was longer than this end takes, so that nothing more does.
+    #[doc(hidden)]
+    pub fn has_refused(&self) -> bool {
+        self.has_refused.load(Ordering::Relaxed)
     }
 
     /// How many bytes the message has that was too long for [`Connection::recv_into`], as far as is known.

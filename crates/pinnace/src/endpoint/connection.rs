@@ -1,6 +1,6 @@
 //! Connections: messages to a peer and back, by whatever method was chosen.
 
-use super::ending::Ending;
+use super::ending::{Ending, Unwaited};
 use super::{ConnectionError, Delivery, MessageStream, PerMessage, departed};
 use crate::carrier::{Carrier, Carry, Received, ReceivedInto, Sending, Turn, within};
 use crate::counters::Shown;
@@ -383,8 +383,8 @@ impl Connection {
     fn note(&self, error: &Error) {
         let Error::Connection(error) = error else { return };
         match **error {
-            // Shared memory would take what it has room for.
-            ConnectionError::BrokenOff { .. } | ConnectionError::Lost { .. } => {
+            // Shared memory would take what it has room for. A source may lose all its receivers, and have others later.
+            ConnectionError::BrokenOff { .. } | ConnectionError::Lost { method: Method::SharedMemory, .. } => {
                 self.was_broken_off.store(true, Ordering::Relaxed);
             }
             ConnectionError::Left { .. } => self.has_left.store(true, Ordering::Relaxed),
@@ -671,7 +671,7 @@ impl Connection {
     /// # Errors
     /// If not everything has arrived, or nobody knows.
     pub fn close(&self, linger: Duration) -> Result<(), Error> {
-        let _unwaited = Unwaited(self);
+        let _unwaited = Unwaited(&self.ending, &self.carrier);
         self.end(linger)
     }
 
@@ -751,7 +751,7 @@ impl Connection {
     /// # Errors
     /// As [`Connection::close`].
     pub async fn close_async(&self, linger: Duration) -> Result<(), Error> {
-        let _unwaited = Unwaited(self);
+        let _unwaited = Unwaited(&self.ending, &self.carrier);
         self.stop_sending();
         let until = Instant::now() + linger.min(LONGEST_LINGER);
         let Some(_turn) = within(until, self.ending.turn.take_async()).await else { return Err(Error::Timeout) };
@@ -766,17 +766,6 @@ impl Connection {
             told => flushed.and(told),
         };
         self.ended(closed.map_err(|error| self.carrier.explained(error)))
-    }
-}
-
-/// Whoever closes waits no longer, or has been given up: the end that is not told yet is told all the same.
-struct Unwaited<'a>(&'a Connection);
-
-impl Drop for Unwaited<'_> {
-    fn drop(&mut self) {
-        self.0.ending.see_to(&self.0.carrier);
-        // The peer says its end, too.
-        self.0.carrier.hand_over();
     }
 }
 

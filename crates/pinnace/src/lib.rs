@@ -45,8 +45,8 @@ pub mod zcrp;
 
 pub use carrier::{Delivered, Received, ReceivedInto};
 pub use endpoint::{
-    Connection, ConnectionError, Delivery, Endpoint, EndpointOptions, Listener, MessageReader, MessageStream,
-    PerMessage, ReceiverState, ReceiverStatus, connect,
+    BindAddress, Connection, ConnectionError, Delivery, Endpoint, EndpointOptions, Listener, MessageReader,
+    MessageStream, PerMessage, ReceiverState, ReceiverStatus, connect,
 };
 pub use error::{Error, Unsent};
 pub use fault::incomplete_capture;

@@ -135,7 +135,14 @@ fn processes() {
     for len in [20_000_000, 1 << 20, 5000, 100] {
         full::full(&client, &server, len);
     }
-    drop((client, server, listener));
+    drop((client, server));
+    full::is_closed_here(|| {
+        let client = Endpoint::client_with(&options(Some(Method::SharedMemory)))
+            .connect(&listener.local_addr().to_string(), &"direction=duplex".parse().unwrap())
+            .unwrap();
+        (client, listener.accept_timeout(LONG).unwrap().expect("somebody has come"), ())
+    });
+    drop(listener);
 
     // A process without the daemon gets another method.
     let (connection, peer, said) = accepted(&endpoint, "any", "off");
@@ -196,6 +203,35 @@ fn ends(connection: &Connection, method: &str) {
     let took = begin.elapsed();
     assert!(result.is_err() && !matches!(result, Err(Error::Timeout)), "{method}: {result:?} after {took:?}");
     assert!(took < FOUND_OUT, "{method}: {took:?}");
+    goes_on_so(connection, method);
+}
+
+/// And so does whatever is called afterwards.
+fn goes_on_so(connection: &Connection, method: &str) {
+    type Call = fn(&Connection) -> Result<(), Error>;
+    let mut calls: Vec<(&str, Call)> = vec![
+        ("recv", |it| it.recv_timeout(Duration::from_secs(1)).map(drop)),
+        ("recv_async", |it| pollster::block_on(it.recv_async()).map(drop)),
+        ("check", |it| it.check()),
+    ];
+    if connection.service() != Service::new() {
+        calls.extend([
+            ("send", (|it| it.send(vec![1; 1000]).map(drop).map_err(|unsent| unsent.error)) as Call),
+            ("try_send", |it| it.try_send(vec![1; 1000]).map(drop).map_err(|unsent| unsent.error)),
+            ("send_async", |it| {
+                pollster::block_on(it.send_async(vec![1; 1000])).map(drop).map_err(|unsent| unsent.error)
+            }),
+        ]);
+    }
+    for _ in 0..2 {
+        for (name, call) in &calls {
+            let begin = Instant::now();
+            let told = call(connection);
+            let took = begin.elapsed();
+            assert!(told.is_err() && !matches!(told, Err(Error::Timeout)), "{method} {name}: {told:?} after {took:?}");
+            assert!(took < Duration::from_secs(1), "{method} {name}: {took:?}");
+        }
+    }
 }
 
 /// So do many short ones.

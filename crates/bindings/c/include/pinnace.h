@@ -49,9 +49,8 @@
  *
  * It takes a while until that is known. Of a peer that has closed, the library still takes for a moment what is sent to it, and
  * drops it; who is killed says nothing, and is missed when it has left unanswered for peer_timeout_ms what was sent (or asked,
- * after two seconds of silence, by pinnace_recv and pinnace_check). A killed peer of "vrp" is told of once for what is lost, and
- * what is sent then is tried anew. pinnace_flush and the completions say whether what was sent before has arrived: if all has,
- * they succeed, whatever has become of the peer since.
+ * after two seconds of silence, by pinnace_recv and pinnace_check). pinnace_flush and the completions say whether what was sent
+ * before has arrived: if all has, they succeed, whatever has become of the peer since.
  *
  * Handles look like pointers and are none: each is given once, so one that was closed is EBADF for ever. NULL is EINVAL, and
  * pinnace_error then says as well what has failed before, so that a chain of calls may be checked at its end.

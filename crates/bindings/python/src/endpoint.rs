@@ -22,8 +22,8 @@ pub(crate) fn address(address: &Bound<'_, PyAny>) -> PyResult<String> {
     if let Ok(text) = address.cast::<PyString>() {
         return Ok(text.to_cow()?.into_owned());
     }
-    let wrong = || PyTypeError::new_err("an address is a text, host:port, or the pair of a host and a port");
-    let (host, port) = address.extract::<(String, u16)>().map_err(|_| wrong())?;
+    let wrong = "an address is a text, host:port, or the pair of a host and a port from 0 to 65535";
+    let (host, port) = address.extract::<(String, u16)>().map_err(|_| PyTypeError::new_err(wrong))?;
     Ok(if host.contains(':') && !host.starts_with('[') { format!("[{host}]:{port}") } else { format!("{host}:{port}") })
 }
 
@@ -37,8 +37,14 @@ pub(crate) fn options(keywords: Option<&Bound<'_, PyDict>>) -> PyResult<Endpoint
             "method" => method = Some(value.extract::<String>()?),
             "exclude" => exclude = Some(value),
             "peer_timeout" => {
-                let seconds = wait::timeout(Some(value.extract()?))?;
-                options.peer_timeout = seconds.unwrap_or(options.peer_timeout).max(Duration::from_millis(1));
+                let seconds: f64 = value.extract()?;
+                if seconds <= 0.0 {
+                    return Err(PyValueError::new_err(
+                        "peer_timeout is the seconds until a silent peer counts as gone: more than 0",
+                    ));
+                }
+                let timeout = wait::timeout(Some(seconds))?.unwrap_or(options.peer_timeout);
+                options.peer_timeout = timeout.max(Duration::from_millis(1));
             }
             "connect_timeout" => options.connect_timeout = wait::timeout(Some(value.extract()?))?,
             "longest_message" => options.longest_message = explain::bytes(&value)?,
@@ -122,6 +128,15 @@ pub(crate) struct Listener {
     address: String,
 }
 
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let listener = self.listener.take();
+        // It waits for its thread.
+        let dropped = Python::try_attach(|py| buffer::detached(py, || drop(listener)));
+        debug_assert!(dropped.is_some(), "objects are dropped while there is an interpreter");
+    }
+}
+
 impl Listener {
     pub(crate) fn get(&self, py: Python<'_>) -> PyResult<Arc<pinnace::Listener>> {
         open(self.listener.get(py)?).map_err(|error| errors::raise(py, &error))
@@ -193,10 +208,10 @@ impl Listener {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Connection> {
-        if lock(self.listener.get(py)?).is_none() {
-            return Err(PyStopIteration::new_err(()));
-        }
-        self.accept(py, None)
+        let accepted = self.accept(py, None);
+        // Also if another thread has closed it meanwhile.
+        let is_over = accepted.is_err() && lock(self.listener.get(py)?).is_none();
+        if is_over { Err(PyStopIteration::new_err(())) } else { accepted }
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {

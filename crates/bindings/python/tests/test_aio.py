@@ -1,6 +1,8 @@
 """Connections of tasks, over every method."""
 
 import asyncio
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -429,3 +431,69 @@ def test_nothing_is_left_of_a_flush_or_a_close_that_is_given_up(method):
     begin = time.monotonic()
     run(main())
     assert time.monotonic() - begin < 20
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_a_task_that_neither_sends_nor_receives_asks_whether_the_peer_is_there(method, is_killed):
+    program = f"""
+import sys, pinnace
+connection = pinnace.connect(sys.argv[1], "direction=duplex", method="{method}", peer_timeout=1)
+connection.send(b"here").wait()
+sys.stdin.readline()
+connection.abort()
+sys.stdin.read()
+"""
+
+    async def main():
+        async with pinnace.aio.listen("127.0.0.1:0", peer_timeout=1) as listener:
+            peer = subprocess.Popen([sys.executable, "-c", program, listener.address], stdin=subprocess.PIPE)
+            connection = await listener.accept()
+            assert await connection.recv() == b"here"
+            assert connection.check() is None
+            if is_killed:
+                peer.kill()
+            else:
+                peer.stdin.write(b"\n")
+                peer.stdin.flush()
+            with pytest.raises(pinnace.LostError):
+                for _ in range(int(LONG / 0.05)):
+                    connection.check()
+                    await asyncio.sleep(0.05)
+            # And says so from now on, as everything else does.
+            with pytest.raises(pinnace.LostError):
+                connection.check()
+            with pytest.raises(pinnace.LostError):
+                await connection.send(b"are you there?")
+            peer.stdin.close()
+            peer.wait(LONG)
+
+    run(main())
+
+
+def test_whoever_waits_to_accept_is_told_that_the_listener_is_closed():
+    async def main():
+        listener = pinnace.aio.listen("127.0.0.1:0")
+
+        async def accept_all():
+            return [connection async for connection in listener]
+
+        waiting = [asyncio.create_task(listener.accept()) for _ in range(2)]
+        given_up = asyncio.create_task(listener.accept())
+        all_of_them = asyncio.create_task(accept_all())
+        await asyncio.sleep(0.05)
+        listener.close()
+        given_up.cancel()
+        for task in waiting:
+            with pytest.raises(pinnace.ClosedError):
+                await asyncio.wait_for(task, 5)
+        with pytest.raises(asyncio.CancelledError):
+            await given_up
+        assert await asyncio.wait_for(all_of_them, 5) == []
+        with pytest.raises(pinnace.ClosedError):
+            await listener.accept()
+        # Nobody listens there, although tasks have waited.
+        with pytest.raises(pinnace.Error):
+            await pinnace.aio.connect(listener.address, connect_timeout=2)
+
+    run(main())

@@ -501,3 +501,26 @@ def test_a_message_beyond_the_largest_is_refused_where_it_is_sent():
                 client.send(bytes(1025))
             assert error.value.most == 1024
             client.send(bytes(1024))
+
+
+def test_an_address_that_is_none_is_named_with_what_is():
+    for address, says in ("127.0.0.1", "has no port"), (":4747", "has no host"), ("pinnace://127.0.0.1:4747", "no URI"):
+        for listen in pinnace.listen, pinnace.aio.listen:
+            with pytest.raises(pinnace.ServiceError, match=f"{says}.*HOST:PORT"):
+                listen(address)
+
+
+def test_a_loop_over_a_listener_ends_when_another_thread_closes_it():
+    listener, accepted = pinnace.listen("127.0.0.1:0"), []
+    thread = threading.Thread(target=lambda: accepted.append(list(listener)))
+    thread.start()
+    time.sleep(0.05)
+    listener.close()
+    thread.join(LONG)
+    assert accepted == [[]]
+
+
+def test_a_peer_counts_as_gone_after_some_time():
+    for seconds in 0, -1:
+        with pytest.raises(ValueError, match="more than 0"):
+            pinnace.connect("127.0.0.1:9", peer_timeout=seconds)

@@ -15,6 +15,7 @@ use pinnace_core::BufferId;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::ops::Deref;
+use std::sync::atomic::AtomicBool;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -267,7 +268,7 @@ impl Socket {
     /// [`Refused::NotConnected`]: there is no sink, or none that lives.
     //= A-15, A-16
     pub fn send(&self, message: impl Into<Message>, full: Full) -> Result<(), Unsent> {
-        self.send_until(message.into(), full, None, false).map(drop)
+        self.send_until(message.into(), false, Patience::new(full, None)).map(drop)
     }
 
     /// Like [`Socket::send`]; what it returns tells when the message has arrived at every sink that lives then, and gives
@@ -290,18 +291,34 @@ impl Socket {
     /// As [`Socket::send`].
     //= A-15, A-16
     pub fn send_tracked(&self, message: impl Into<Message>, full: Full) -> Result<Sending, Unsent> {
-        self.send_tracked_until(message.into(), full, None)
+        let sent = self.send_until(message.into(), true, Patience::new(full, None))?;
+        Ok(self.sending(sent))
     }
 
-    /// The same, waiting until a deadline at most.
-    pub(crate) fn send_tracked_until(
+    /// The same, waiting until a deadline at most, or until `is_over` is set and [looked at](Self::look_again).
+    pub(crate) fn send_unless(
         &self,
         message: Message,
-        full: Full,
         deadline: Option<Instant>,
+        is_over: &AtomicBool,
     ) -> Result<Sending, Unsent> {
-        let (cast, ticket) = self.send_until(message, full, deadline, true)?;
-        Ok(Sending::new(&self.inner.end, Way::Many(cast), ticket))
+        let sent = self.send_until(message, true, Patience::unless(deadline, is_over))?;
+        Ok(self.sending(sent))
+    }
+
+    /// The same, for tasks.
+    pub(crate) async fn send_unless_async(&self, message: Message, is_over: &AtomicBool) -> Result<Sending, Unsent> {
+        let sent = self.send_until_async(message, true, Patience::unless(None, is_over)).await?;
+        Ok(self.sending(sent))
+    }
+
+    /// Has everybody who waits look again whether it is over.
+    pub(crate) fn look_again(&self) {
+        self.inner.end.port.notify();
+    }
+
+    fn sending(&self, (cast, ticket): (CastId, u64)) -> Sending {
+        Sending::new(&self.inner.end, Way::Many(cast), ticket)
     }
 
     /// Like [`Socket::send`], waiting for at most `timeout`.
@@ -309,18 +326,16 @@ impl Socket {
     /// # Errors
     /// As [`Socket::send`], and [`Error::Timeout`].
     pub fn send_timeout(&self, message: impl Into<Message>, timeout: Duration) -> Result<(), Unsent> {
-        self.send_until(message.into(), Full::Block, deadline(timeout), false).map(drop)
+        self.send_until(message.into(), false, Patience::new(Full::Block, deadline(timeout))).map(drop)
     }
 
     /// Returns the set of sinks, and the message's ticket there.
     fn send_until(
         &self,
         mut message: Message,
-        full: Full,
-        deadline: Option<Instant>,
         is_tracked: bool,
+        mut patience: Patience<'_>,
     ) -> Result<(CastId, u64), Unsent> {
-        let mut patience = Patience::new(full, deadline);
         loop {
             let (unsent, error, full_at) = match self.cast(message, is_tracked)? {
                 Ok(queued) => return Ok(queued),
@@ -338,7 +353,7 @@ impl Socket {
     /// # Errors
     /// As [`Socket::send`].
     pub async fn send_async(&self, message: impl Into<Message>) -> Result<(), Unsent> {
-        self.send_until_async(message.into(), false).await.map(drop)
+        self.send_until_async(message.into(), false, Patience::new(Full::Block, None)).await.map(drop)
     }
 
     /// Like [`Socket::send_tracked`], for tasks: the future waits for room.
@@ -346,23 +361,25 @@ impl Socket {
     /// # Errors
     /// As [`Socket::send`].
     pub async fn send_tracked_async(&self, message: impl Into<Message>) -> Result<Sending, Unsent> {
-        let (cast, ticket) = self.send_until_async(message.into(), true).await?;
-        Ok(Sending::new(&self.inner.end, Way::Many(cast), ticket))
+        let sent = self.send_until_async(message.into(), true, Patience::new(Full::Block, None)).await?;
+        Ok(self.sending(sent))
     }
 
-    async fn send_until_async(&self, mut message: Message, is_tracked: bool) -> Result<(CastId, u64), Unsent> {
+    async fn send_until_async(
+        &self,
+        mut message: Message,
+        is_tracked: bool,
+        patience: Patience<'_>,
+    ) -> Result<(CastId, u64), Unsent> {
         loop {
-            message = match self.cast(message, is_tracked)? {
+            let (unsent, error, full_at) = match self.cast(message, is_tracked)? {
                 Ok(queued) => return Ok(queued),
-                Err((message, _, Some((cast, room)))) => {
-                    let waited = self.inner.end.port.wait(|state| has_room(state, (cast, room))).await;
-                    if let Err(error) = waited {
-                        return Err(Unsent::new(message, error));
-                    }
-                    message
-                }
-                Err((message, error, None)) => return Err(Unsent::new(message, error)),
+                Err(uncast) => uncast,
+            };
+            if let Err(error) = patience.wait_async(&self.inner.end.port, error, full_at, has_room).await {
+                return Err(Unsent::new(unsent, error));
             }
+            message = unsent;
         }
     }
 

@@ -7,6 +7,7 @@ use super::exchange::{Exchange, Place, Way};
 use super::node::Node;
 use super::port::{Call, End, Port, deadline};
 use super::{Failure, Refused, Status};
+use crate::endpoint::ConnectionError;
 use crate::zcrp::Progress;
 use crate::{Error, Message, Unsent};
 use pinnace_a1::{ConnectionId, Output};
@@ -16,6 +17,7 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -31,15 +33,30 @@ pub enum Full {
 }
 
 /// How long somebody waits whose message finds no room, which it does again and again.
-pub(super) struct Patience {
+pub(super) struct Patience<'a> {
     full: Full,
     deadline: Option<Instant>,
     has_looked: bool,
+    /// It was ended by whoever has set this.
+    is_over: Option<&'a AtomicBool>,
 }
 
-impl Patience {
+impl<'a> Patience<'a> {
     pub(super) fn new(full: Full, deadline: Option<Instant>) -> Self {
-        Self { full, deadline, has_looked: false }
+        Self { full, deadline, has_looked: false, is_over: None }
+    }
+
+    /// Until then, or until somebody sets this and has everybody look again.
+    pub(super) fn unless(deadline: Option<Instant>, is_over: &'a AtomicBool) -> Self {
+        Self { is_over: Some(is_over), ..Self::new(Full::Block, deadline) }
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over.is_some_and(|is_over| is_over.load(Ordering::SeqCst))
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        if self.is_over() { Err(ConnectionError::Closed.into()) } else { Ok(()) }
     }
 
     /// It was not queued for `error`; `full_at` is where there was no room. Returns when it is worth another attempt.
@@ -51,7 +68,11 @@ impl Patience {
         mut has_room: impl FnMut(&mut Exchange, R) -> Option<()>,
     ) -> Result<(), Error> {
         match (full_at, self.full) {
-            (Some(room), Full::Block) => Ok(port.wait_until(|state| has_room(state, room), self.deadline)?),
+            (Some(room), Full::Block) => {
+                let look = |state: &mut Exchange| has_room(state, room).or_else(|| self.is_over().then_some(()));
+                port.wait_until(look, self.deadline)?;
+                self.check()
+            }
             // What has been acknowledged meanwhile makes room.
             (Some(_), Full::Report) if !std::mem::replace(&mut self.has_looked, true) => {
                 port.progress()?;
@@ -59,6 +80,19 @@ impl Patience {
             }
             _ => Err(error),
         }
+    }
+
+    /// The same, for tasks, and without a deadline.
+    pub(super) async fn wait_async<R: Copy>(
+        &self,
+        port: &Port,
+        error: Error,
+        full_at: Option<R>,
+        mut has_room: impl FnMut(&mut Exchange, R) -> Option<()>,
+    ) -> Result<(), Error> {
+        let Some(room) = full_at else { return Err(error) };
+        port.wait(|state| has_room(state, room).or_else(|| self.is_over().then_some(()))).await?;
+        self.check()
     }
 }
 
@@ -145,7 +179,7 @@ impl Connection {
     /// [`Refused::TooLarge`], or the connection has ended.
     //= A-2, A-16
     pub fn send(&self, message: impl Into<Message>, full: Full) -> Result<(), Unsent> {
-        self.send_until(message.into(), full, false, None).map(drop)
+        self.send_until(message.into(), false, Patience::new(full, None)).map(drop)
     }
 
     /// Like [`Connection::send`], waiting for at most `timeout`.
@@ -153,7 +187,7 @@ impl Connection {
     /// # Errors
     /// As [`Connection::send`], and [`Error::Timeout`].
     pub fn send_timeout(&self, message: impl Into<Message>, timeout: Duration) -> Result<(), Unsent> {
-        self.send_until(message.into(), Full::Block, false, deadline(timeout)).map(drop)
+        self.send_until(message.into(), false, Patience::new(Full::Block, deadline(timeout))).map(drop)
     }
 
     /// Like [`Connection::send`]; what it returns tells when the message has arrived, and gives its memory back.
@@ -161,28 +195,37 @@ impl Connection {
     /// # Errors
     /// As [`Connection::send`].
     pub fn send_tracked(&self, message: impl Into<Message>, full: Full) -> Result<Sending, Unsent> {
-        self.send_tracked_until(message.into(), full, None)
+        let ticket = self.send_until(message.into(), true, Patience::new(full, None))?;
+        Ok(self.sending(ticket))
     }
 
-    /// The same, waiting until a deadline at most.
-    pub(crate) fn send_tracked_until(
+    /// The same, waiting until a deadline at most, or until `is_over` is set and [looked at](Self::look_again).
+    pub(crate) fn send_unless(
         &self,
         message: Message,
-        full: Full,
         deadline: Option<Instant>,
+        is_over: &AtomicBool,
     ) -> Result<Sending, Unsent> {
-        let ticket = self.send_until(message, full, true, deadline)?;
-        Ok(Sending::new(&self.line.end, Way::One(self.line.place), ticket))
+        let ticket = self.send_until(message, true, Patience::unless(deadline, is_over))?;
+        Ok(self.sending(ticket))
     }
 
-    fn send_until(
-        &self,
-        mut message: Message,
-        full: Full,
-        is_tracked: bool,
-        deadline: Option<Instant>,
-    ) -> Result<u64, Unsent> {
-        let mut patience = Patience::new(full, deadline);
+    /// The same, for tasks.
+    pub(crate) async fn send_unless_async(&self, message: Message, is_over: &AtomicBool) -> Result<Sending, Unsent> {
+        let ticket = self.send_until_async(message, true, Patience::unless(None, is_over)).await?;
+        Ok(self.sending(ticket))
+    }
+
+    /// Has everybody who waits look again whether it is over.
+    pub(crate) fn look_again(&self) {
+        self.line.end.port.notify();
+    }
+
+    fn sending(&self, ticket: u64) -> Sending {
+        Sending::new(&self.line.end, Way::One(self.line.place), ticket)
+    }
+
+    fn send_until(&self, mut message: Message, is_tracked: bool, mut patience: Patience<'_>) -> Result<u64, Unsent> {
         loop {
             let Unqueued { message: unsent, error, full_at } = match self.queue(message, is_tracked)? {
                 Ok(ticket) => return Ok(ticket),
@@ -200,7 +243,7 @@ impl Connection {
     /// # Errors
     /// As [`Connection::send`].
     pub async fn send_async(&self, message: impl Into<Message>) -> Result<(), Unsent> {
-        self.send_until_async(message.into(), false).await.map(drop)
+        self.send_until_async(message.into(), false, Patience::new(Full::Block, None)).await.map(drop)
     }
 
     /// Like [`Connection::send_tracked`], for tasks: the future waits for room.
@@ -208,22 +251,27 @@ impl Connection {
     /// # Errors
     /// As [`Connection::send`].
     pub async fn send_tracked_async(&self, message: impl Into<Message>) -> Result<Sending, Unsent> {
-        let ticket = self.send_until_async(message.into(), true).await?;
-        Ok(Sending::new(&self.line.end, Way::One(self.line.place), ticket))
+        let ticket = self.send_until_async(message.into(), true, Patience::new(Full::Block, None)).await?;
+        Ok(self.sending(ticket))
     }
 
-    async fn send_until_async(&self, mut message: Message, is_tracked: bool) -> Result<u64, Unsent> {
+    async fn send_until_async(
+        &self,
+        mut message: Message,
+        is_tracked: bool,
+        patience: Patience<'_>,
+    ) -> Result<u64, Unsent> {
+        let port = &self.line.end.port;
         loop {
-            message = match self.queue(message, is_tracked)? {
+            let Unqueued { message: unsent, error, full_at } = match self.queue(message, is_tracked)? {
                 Ok(ticket) => return Ok(ticket),
-                Err(Unqueued { message, full_at: Some(room), .. }) => {
-                    if let Err(error) = self.line.end.port.wait(|state| self.has_room(state, room)).await {
-                        return Err(Unsent::new(message, error));
-                    }
-                    message
-                }
-                Err(unqueued) => return Err(Unsent::new(unqueued.message, unqueued.error)),
+                Err(unqueued) => unqueued,
+            };
+            let has_room = |state: &mut Exchange, room| self.has_room(state, room);
+            if let Err(error) = patience.wait_async(port, error, full_at, has_room).await {
+                return Err(Unsent::new(unsent, error));
             }
+            message = unsent;
         }
     }
 
@@ -300,7 +348,7 @@ impl Connection {
         Ok(())
     }
 
-    fn wait_for_room(&self, patience: &mut Patience, error: Error, full_at: Option<u64>) -> Result<(), Error> {
+    fn wait_for_room(&self, patience: &mut Patience<'_>, error: Error, full_at: Option<u64>) -> Result<(), Error> {
         patience.wait(&self.line.end.port, error, full_at, |state, room| self.has_room(state, room))
     }
 

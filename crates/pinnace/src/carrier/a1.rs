@@ -194,7 +194,9 @@ impl A1 {
 
     /// Nothing more begins to be sent. Returns whether everything has that had begun to.
     fn stop_sending(&self) -> bool {
-        self.is_over.store(true, Ordering::SeqCst);
+        if !self.is_over.swap(true, Ordering::SeqCst) {
+            self.connection.look_again();
+        }
         self.sending.load(Ordering::SeqCst) == 0
     }
 
@@ -253,7 +255,7 @@ impl A1 {
 impl Carry for A1 {
     fn send(&self, message: Message, _: Option<&Special>, deadline: Option<Instant>) -> Result<Sending, Unsent> {
         let (message, _about) = self.may_send(message)?;
-        Ok(Sending::A1(self.connection.send_tracked_until(message, Full::Block, deadline)?))
+        Ok(Sending::A1(self.connection.send_unless(message, deadline, &self.is_over)?))
     }
 
     fn try_send(&self, message: Message, _: Option<&Special>) -> Result<Sending, Unsent> {
@@ -263,7 +265,7 @@ impl Carry for A1 {
 
     async fn send_async(&self, message: Message, _: Option<&Special>) -> Result<Sending, Unsent> {
         let (message, _about) = self.may_send(message)?;
-        Ok(Sending::A1(self.connection.send_tracked_async(message).await?))
+        Ok(Sending::A1(self.connection.send_unless_async(message, &self.is_over).await?))
     }
 
     fn recv(&self, deadline: Option<Instant>) -> Result<Option<Received>, Error> {

@@ -35,6 +35,8 @@ pub(crate) struct Cast {
     receivers: Mutex<Vec<Receiver>>,
     /// Held while somebody is invited.
     inviting: Mutex<()>,
+    /// Nothing more is sent.
+    is_over: AtomicBool,
     /// The end is behind what was sent.
     is_end_said: AtomicBool,
 }
@@ -71,6 +73,7 @@ impl Cast {
             invitation,
             receivers: Mutex::default(),
             inviting: Mutex::new(()),
+            is_over: AtomicBool::new(false),
             is_end_said: AtomicBool::new(false),
         }
     }
@@ -90,6 +93,13 @@ impl Cast {
 
     fn lock(&self) -> MutexGuard<'_, Vec<Receiver>> {
         self.receivers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whoever waits for room waits in vain.
+    fn stop_sending(&self) {
+        if !self.is_over.swap(true, Ordering::SeqCst) {
+            self.socket.look_again();
+        }
     }
 
     /// Whether somebody lives there.
@@ -253,7 +263,7 @@ fn has_all_arrived(new: &[(SocketAddr, Sink)], until: Instant) -> Result<(), (Op
 
 impl Carry for Cast {
     fn send(&self, message: Message, _: Option<&Special>, deadline: Option<Instant>) -> Result<Sending, Unsent> {
-        self.sent(self.socket.send_tracked_until(message, Full::Block, deadline))
+        self.sent(self.socket.send_unless(message, deadline, &self.is_over))
     }
 
     fn try_send(&self, message: Message, _: Option<&Special>) -> Result<Sending, Unsent> {
@@ -261,7 +271,11 @@ impl Carry for Cast {
     }
 
     async fn send_async(&self, message: Message, _: Option<&Special>) -> Result<Sending, Unsent> {
-        self.sent(self.socket.send_tracked_async(message).await)
+        self.sent(self.socket.send_unless_async(message, &self.is_over).await)
+    }
+
+    fn check_receives(&self) -> Result<(), Error> {
+        Err(one_way())
     }
 
     fn recv(&self, _: Option<Instant>) -> Result<Option<Received>, Error> {
@@ -308,6 +322,7 @@ impl Carry for Cast {
     fn clear(&self) {}
 
     fn close(&self, deadline: Option<Instant>) -> Result<(), Error> {
+        self.stop_sending();
         let flushed = self.flush(deadline);
         let told = match left(deadline) {
             _ if self.is_end_said.load(Ordering::SeqCst) => Ok(()),
@@ -325,6 +340,7 @@ impl Carry for Cast {
     }
 
     async fn close_async(&self) -> Result<(), Error> {
+        self.stop_sending();
         // With a window that is full there is no room for the end yet.
         if !self.is_end_said.load(Ordering::SeqCst) {
             let said = self.socket.send_async(self.end()).await;

@@ -311,7 +311,14 @@ impl Carry for Framed {
 
     /// A peer on this host that is gone is noticed by the channel itself.
     fn check(&self) -> Result<(), Error> {
-        self.stream.association().map_or(Ok(()), |connection| super::xtp::check(connection, &self.silence))
+        if let Some(connection) = self.stream.association() {
+            return super::xtp::check(connection, &self.silence);
+        }
+        match self.stream.failure() {
+            Some(_) => Err(self.error(io::ErrorKind::ConnectionReset.into())),
+            None if self.stream.is_read() => Ok(()),
+            None => Err(ConnectionError::Left { method: self.method() }.into()),
+        }
     }
 
     fn descriptor(&self) -> Result<BorrowedFd<'_>, Error> {
@@ -330,6 +337,7 @@ impl Carry for Framed {
 
     fn close(&self, deadline: Option<Instant>) -> Result<(), Error> {
         if self.stream.association().is_none() {
+            self.writer.stop();
             return self.writer.finish(deadline);
         }
         self.stream.shutdown(Shutdown::Write).map_err(|error| self.error(error))?;

@@ -129,6 +129,11 @@ pub(crate) trait Carry: Sync {
         false
     }
 
+    /// An error if nothing comes this way. Methods with both ways need not look.
+    fn check_receives(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// Messages that were sent behind the last one that was received, and before the end, and have not come.
     fn missing_at_end(&self) -> u64 {
         0
@@ -264,6 +269,10 @@ impl Carry for Carrier {
 
     fn repeats_nothing(&self) -> bool {
         each!(self, carrier => carrier.repeats_nothing())
+    }
+
+    fn check_receives(&self) -> Result<(), Error> {
+        each!(self, carrier => carrier.check_receives())
     }
 
     fn missing_at_end(&self) -> u64 {

@@ -57,6 +57,8 @@ pub(crate) struct Vrp {
     incoming: Turn<Incoming>,
     /// The peer has ended what it sends. It may break off what we send all the same, and nobody receives that any more.
     has_heard_end: AtomicBool,
+    /// The peer, which cannot be asked, has not shown that it is there for too long.
+    has_fallen_silent: AtomicBool,
     /// What had not arrived was given up: whoever waits for it waits in vain.
     is_given_up: AtomicBool,
     looks: Looks,
@@ -131,6 +133,7 @@ impl Vrp {
             terms,
             incoming,
             has_heard_end: AtomicBool::new(false),
+            has_fallen_silent: AtomicBool::new(false),
             is_given_up: AtomicBool::new(false),
             looks: Looks::new(),
         }
@@ -188,6 +191,15 @@ impl Vrp {
     /// An error if what had not arrived was given up here: whoever waits for it waits in vain.
     fn check_own(&self) -> Result<(), Error> {
         if self.is_given_up.load(Ordering::Relaxed) { Err(ConnectionError::Closed.into()) } else { Ok(()) }
+    }
+
+    fn is_gone(&self) -> bool {
+        self.has_fallen_silent.load(Ordering::Relaxed) || self.out.as_ref().is_some_and(Sender::is_peer_gone)
+    }
+
+    /// An error if the peer has not answered for too long. The protocol would try anew with each frame.
+    fn check_gone(&self) -> Result<(), Error> {
+        if self.is_gone() { Err(Error::FrameFailed(Failure::PeerGone)) } else { Ok(()) }
     }
 
     /// Waits until nothing is under way, unless one of the ends breaks off.
@@ -295,7 +307,10 @@ impl Vrp {
         match self.back()?.silence_of(source) {
             Some(silence) if silence < longest => Ok(()),
             // Of whom nothing is known any more has been silent for longer.
-            _ => Err(Error::FrameFailed(Failure::PeerGone)),
+            _ => {
+                self.has_fallen_silent.store(true, Ordering::Relaxed);
+                self.check_gone()
+            }
         }
     }
 
@@ -312,7 +327,8 @@ impl Vrp {
 
     /// Whether all that was sent has arrived, now that nothing is under way.
     fn arrived(&self) -> Result<(), Error> {
-        self.told(self.out.as_ref().and_then(Sender::take_losses))
+        self.told(self.out.as_ref().and_then(Sender::take_losses))?;
+        self.check_gone()
     }
 
     /// A word of the connection's own was lost, of which the application need not know; but its number is missing.
@@ -420,7 +436,8 @@ impl Vrp {
             if let Some(ready) = self.ready(back, incoming, now) {
                 return ready;
             }
-            let until = incoming.look_at(now);
+            let is_gone = self.is_gone();
+            let until = if is_gone { now } else { incoming.look_at(now) };
             let until = deadline.map_or(until, |deadline| deadline.min(until));
             match back.recv_until(Some(until))? {
                 Some(frame) => {
@@ -428,6 +445,8 @@ impl Vrp {
                         return Ok(Some(received));
                     }
                 }
+                // What has come is received all the same.
+                None if is_gone && incoming.early.is_empty() => return Err(Error::FrameFailed(Failure::PeerGone)),
                 None => {
                     let now = Instant::now();
                     if incoming.silence.is_due(now, Duration::ZERO) {
@@ -453,7 +472,10 @@ impl Vrp {
             if let Some(ready) = self.ready(back, incoming, now) {
                 return ready;
             }
-            match within(incoming.look_at(now), back.recv_async()).await {
+            let is_gone = self.is_gone();
+            let until = if is_gone { now } else { incoming.look_at(now) };
+            match within(until, back.recv_async()).await {
+                None if is_gone && incoming.early.is_empty() => return Err(Error::FrameFailed(Failure::PeerGone)),
                 None => {
                     if incoming.silence.is_due(Instant::now(), Duration::ZERO) {
                         self.ask(incoming)?;
@@ -602,6 +624,10 @@ impl Carry for Vrp {
         Ok(())
     }
 
+    fn check_receives(&self) -> Result<(), Error> {
+        self.back().map(drop)
+    }
+
     fn missing_at_end(&self) -> u64 {
         self.incoming.take(Some(Instant::now())).map_or(0, |incoming| incoming.missing())
     }
@@ -643,6 +669,7 @@ impl Carry for Vrp {
 
     fn check(&self) -> Result<(), Error> {
         self.look_for_break()?;
+        self.check_gone()?;
         let now = Instant::now();
         if let Some(mut incoming) = self.incoming.take(Some(now))
             && incoming.silence.is_due(now, Duration::ZERO)
@@ -666,6 +693,7 @@ impl Carry for Vrp {
         self.flush_out(out, deadline)?;
         // What is lost makes it no end in order, of which the peer is told when the connection goes.
         self.told(out.take_untold())?;
+        self.check_gone()?;
         self.say_end(deadline)?;
         self.check_own()?;
         self.arrived()
@@ -716,6 +744,7 @@ impl Carry for Vrp {
         self.check_peer(Duration::ZERO)?;
         self.flush_out_async(out).await?;
         self.told(out.take_untold())?;
+        self.check_gone()?;
         self.say_end_async().await?;
         self.check_own()?;
         self.arrived()

@@ -4,8 +4,9 @@
 //! there is no more room, a thread of the library goes on with it, and the others wait for their turn.
 
 use super::Sending;
+use super::alarm::within;
 use super::later::Later;
-use super::turn::Turn;
+use super::turn::{Held, Turn};
 use crate::endpoint::ConnectionError;
 use crate::qmp::Stream;
 use crate::service::Method;
@@ -19,7 +20,7 @@ use std::time::{Duration, Instant};
 pub(super) const HEAD_BYTES: usize = 8;
 /// A message up to here is copied behind its length: that is cheaper than two pieces.
 pub(super) const MOST_COPIED: usize = 4 << 10;
-/// The thread that goes on looks so often whether the connection was given up.
+/// Whoever waits looks so often whether the connection is closed, or was given up.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// See the [module](self).
@@ -27,6 +28,8 @@ const LOOK: Duration = Duration::from_millis(100);
 pub(super) struct Writer {
     stream: Arc<Stream>,
     turn: Turn<()>,
+    /// Nothing more begins to be written.
+    is_closing: AtomicBool,
     /// Nobody has the connection any more.
     is_over: AtomicBool,
 }
@@ -42,7 +45,8 @@ enum Begun {
 
 impl Writer {
     pub(super) fn new(stream: Arc<Stream>) -> Arc<Self> {
-        Arc::new(Self { stream, turn: Turn::new(()), is_over: AtomicBool::new(false) })
+        let no = || AtomicBool::new(false);
+        Arc::new(Self { stream, turn: Turn::new(()), is_closing: no(), is_over: no() })
     }
 
     /// Writes from `at` on, until `write` has no room. Returns where it has come to.
@@ -71,12 +75,49 @@ impl Writer {
 
     /// Waits for its turn, and for room, until the deadline.
     pub(super) fn send(self: &Arc<Self>, message: Message, deadline: Option<Instant>) -> Result<Sending, Unsent> {
-        if let Some(deadline) = deadline {
-            return self.begin_until(message, deadline)?.map_err(|message| Unsent::new(message, Error::Timeout));
+        let mut message = message;
+        loop {
+            if self.is_closing.load(Ordering::Relaxed) {
+                return Err(Unsent::new(message, ConnectionError::Closed));
+            }
+            let now = Instant::now();
+            let until = deadline.map_or(now + LOOK, |deadline| deadline.min(now + LOOK));
+            // Whoever has the turn waits for room.
+            if let Some(turn) = self.turn.take(Some(until)) {
+                message = match (self.begin(message, until)?, deadline) {
+                    (Begun::Done(message), _) => return Ok(Sending::Done(message)),
+                    (Begun::Full(message), _) => message,
+                    (Begun::Until(message, at), None) => return self.write_rest(message, at),
+                    (Begun::Until(message, at), Some(deadline)) => {
+                        return self.write_until(message, at, turn, deadline);
+                    }
+                };
+            }
+            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                return Err(Unsent::new(message, Error::Timeout));
+            }
         }
-        let _turn = self.turn.take(None);
-        match Self::write_from(&message, 0, |bytes| self.stream.write(bytes).map(Some)) {
+    }
+
+    /// Whoever sends waits for the rest of a message that has begun: it ends, or the stream does.
+    fn write_rest(&self, message: Message, at: usize) -> Result<Sending, Unsent> {
+        match Self::write_from(&message, at, |bytes| self.stream.write(bytes).map(Some)) {
             Ok(_) => Ok(Sending::Done(message)),
+            Err(error) => Err(Unsent::new(message, lost(error))),
+        }
+    }
+
+    /// Whoever sends waits until then, and a thread goes on.
+    fn write_until(
+        self: &Arc<Self>,
+        message: Message,
+        at: usize,
+        turn: Held<'_, ()>,
+        deadline: Instant,
+    ) -> Result<Sending, Unsent> {
+        match Self::write_from(&message, at, |bytes| self.stream.write_until(bytes, deadline)) {
+            Ok(at) if at == HEAD_BYTES + message.len() => Ok(Sending::Done(message)),
+            Ok(at) => Ok(self.write_later(message, at, turn)),
             Err(error) => Err(Unsent::new(message, lost(error))),
         }
     }
@@ -95,11 +136,15 @@ impl Writer {
     fn begin_until(self: &Arc<Self>, message: Message, deadline: Instant) -> Result<Result<Sending, Message>, Unsent> {
         // Whoever has the turn waits for room.
         let Some(turn) = self.turn.take(Some(deadline)) else { return Ok(Err(message)) };
-        let (message, at) = match self.begin(message, deadline)? {
-            Begun::Done(message) => return Ok(Ok(Sending::Done(message))),
-            Begun::Full(message) => return Ok(Err(message)),
-            Begun::Until(message, at) => (message, at),
-        };
+        match self.begin(message, deadline)? {
+            Begun::Done(message) => Ok(Ok(Sending::Done(message))),
+            Begun::Full(message) => Ok(Err(message)),
+            Begun::Until(message, at) => Ok(Ok(self.write_later(message, at, turn))),
+        }
+    }
+
+    /// A thread goes on with a message that has begun.
+    fn write_later(self: &Arc<Self>, message: Message, at: usize, turn: Held<'_, ()>) -> Sending {
         let later = Arc::new(Later::new(message));
         let (this, its, turn) = (Arc::clone(self), Arc::clone(&later), turn.detach().unwrap_or_default());
         let go_on = move || {
@@ -107,14 +152,14 @@ impl Writer {
             this.go_on(&its, at);
         };
         match std::thread::Builder::new().name("pinnace-write".into()).spawn(go_on) {
-            Ok(_) => Ok(Ok(Sending::Later(later))),
+            Ok(_) => {}
             // What has begun ends; otherwise the stream would.
             Err(_) => {
                 let _turn = self.turn.hold(Box::new(()));
                 self.go_on(&later, at);
-                Ok(Ok(Sending::Later(later)))
             }
         }
+        Sending::Later(later)
     }
 
     fn go_on(&self, later: &Later, at: usize) {
@@ -140,12 +185,15 @@ impl Writer {
     /// As a task.
     pub(super) async fn send_async(self: &Arc<Self>, mut message: Message) -> Result<Sending, Unsent> {
         loop {
+            if self.is_closing.load(Ordering::Relaxed) {
+                return Err(Unsent::new(message, ConnectionError::Closed));
+            }
             message = match self.begin_until(message, Instant::now())? {
                 Ok(sending) => return Ok(sending),
                 Err(message) => message,
             };
             // Somebody may write: then there is room in the end, but not for us.
-            drop(self.turn.take_async().await);
+            drop(within(Instant::now() + LOOK, self.turn.take_async()).await);
             self.stream.writable().await;
         }
     }
@@ -164,6 +212,11 @@ impl Writer {
     pub(super) fn finish(&self, deadline: Option<Instant>) -> Result<(), Error> {
         let _turn = self.turn.take(deadline).ok_or(Error::Timeout)?;
         if self.stream.finish_until(deadline) { Ok(()) } else { Err(Error::Timeout) }
+    }
+
+    /// Nothing more is to be written behind what has begun.
+    pub(super) fn stop(&self) {
+        self.is_closing.store(true, Ordering::Relaxed);
     }
 
     /// Nobody has the connection any more: what is being written is given up.

@@ -42,6 +42,8 @@ pub(crate) struct Zcrp {
     incoming: Turn<Incoming>,
     /// The peer has ended what it sends. It may break off what we send all the same, and nobody receives that any more.
     has_heard_end: AtomicBool,
+    /// The peer has not answered for too long, as one of the halves knows. The other would find out by itself, and late.
+    is_gone: AtomicBool,
     silence: Silence,
     looks: Looks,
 }
@@ -91,9 +93,23 @@ impl Zcrp {
         let (sender, receiver) = halves;
         let incoming = Turn::new(Incoming::default());
         let (pool, sending) = (Pool::new(piece), Lock::default());
-        let (has_heard_end, silence, looks) = (AtomicBool::new(false), Silence::new(), Looks::new());
+        let (has_heard_end, is_gone) = (AtomicBool::new(false), AtomicBool::new(false));
+        let (silence, looks) = (Silence::new(), Looks::new());
         let piece = piece as usize;
-        Self { sender, receiver, nonce, piece, longest, pool, sending, incoming, has_heard_end, silence, looks }
+        Self {
+            sender,
+            receiver,
+            nonce,
+            piece,
+            longest,
+            pool,
+            sending,
+            incoming,
+            has_heard_end,
+            is_gone,
+            silence,
+            looks,
+        }
     }
 
     /// Asks for messages. Whoever connects says OPEN first: the other end throws away what comes before the introduction,
@@ -176,8 +192,16 @@ impl Zcrp {
 
     /// An error if something was sent that the peer has not answered for too long. Nothing more can be.
     fn check_gone(&self) -> Result<(), Error> {
-        let failure = self.sender.closed().filter(|failure| *failure == Failure::PeerGone);
-        failure.map_or(Ok(()), |failure| Err(Error::Failed(failure)))
+        let is_gone = || self.sender.closed() == Some(Failure::PeerGone);
+        if self.is_gone.load(Ordering::Relaxed) || is_gone() { Err(Error::Failed(Failure::PeerGone)) } else { Ok(()) }
+    }
+
+    /// Why nothing more comes.
+    fn failed(&self, error: Error) -> Error {
+        if matches!(error, Error::Failed(Failure::PeerGone) | Error::Refused(Refused::Closed(Failure::PeerGone))) {
+            self.is_gone.store(true, Ordering::Relaxed);
+        }
+        error
     }
 
     /// Finds out whether the peer that has been silent is there.
@@ -268,7 +292,7 @@ impl Zcrp {
                         return Ok(Some(received));
                     }
                 }
-                Progress::Ended(Err(unsent)) => return Err(unsent.error),
+                Progress::Ended(Err(unsent)) => return Err(self.failed(unsent.error)),
                 Progress::UnderWay(first) => {
                     incoming.posted.push_front(first);
                     let now = Instant::now();
@@ -303,7 +327,7 @@ impl Zcrp {
             };
             self.silence.end();
             incoming.posted.pop_front();
-            if let Some(received) = self.on_piece(incoming, message.map_err(|unsent| unsent.error)?)? {
+            if let Some(received) = self.on_piece(incoming, message.map_err(|unsent| self.failed(unsent.error))?)? {
                 return Ok(Some(received));
             }
         }
@@ -327,6 +351,9 @@ impl Bounded for Zcrp {
         let phase = self.sending();
         if *phase != Phase::Open {
             return Err(Unsent::new(message, ConnectionError::Closed));
+        }
+        if self.is_gone.load(Ordering::Relaxed) {
+            return Err(Unsent::new(message, Error::Failed(Failure::PeerGone)));
         }
         if message.len() < self.piece {
             return self.sender.send_if_room(message).map(Sending::Zcrp);
@@ -428,7 +455,7 @@ impl Carry for Zcrp {
             let Some(first) = incoming.posted.pop_front() else { break };
             let came = match first.wait_timeout(Duration::ZERO) {
                 Progress::Ended(Ok(message)) => self.on_piece(&mut incoming, message),
-                Progress::Ended(Err(unsent)) => Err(unsent.error),
+                Progress::Ended(Err(unsent)) => Err(self.failed(unsent.error)),
                 Progress::UnderWay(first) => {
                     incoming.posted.push_front(first);
                     break;

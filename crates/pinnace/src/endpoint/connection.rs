@@ -1,6 +1,6 @@
 //! Connections: messages to a peer and back, by whatever method was chosen.
 
-use super::ending::Ending;
+use super::ending::{Ending, Unwaited};
 use super::{ConnectionError, Delivery, MessageStream, PerMessage, departed};
 use crate::carrier::{Carrier, Carry, Received, ReceivedInto, Sending, Turn, within};
 use crate::counters::Shown;
@@ -28,6 +28,8 @@ pub(crate) struct Parts {
     pub(crate) path: Path,
     pub(crate) peer: SocketAddr,
     pub(crate) selection: Selection,
+    /// Bytes of the longest message that is received.
+    pub(crate) longest: u64,
 }
 
 /// Messages to a peer and back, by the method that was chosen for the service.
@@ -58,12 +60,16 @@ pub struct Connection {
     has_left: AtomicBool,
     /// The most bytes of a message that the service has named.
     largest: AtomicU64,
+    /// The most bytes of a message that is received.
+    longest: u64,
+    /// A longer one has come.
+    has_refused: AtomicBool,
     shown: Shown,
 }
 
 impl Connection {
     pub(crate) fn new(carrier: Carrier, parts: Parts) -> Self {
-        let Parts { method, service, path, peer, selection } = parts;
+        let Parts { method, service, path, peer, selection, longest } = parts;
         let (transacting, owed, is_closed) = (Turn::new(()), AtomicU64::new(0), AtomicBool::new(false));
         let service_text = service.to_string();
         let shown = Shown::new(method.name(), &peers(&carrier, peer), &service_text);
@@ -86,6 +92,8 @@ impl Connection {
             was_broken_off: AtomicBool::new(false),
             has_left: AtomicBool::new(false),
             largest,
+            longest,
+            has_refused: AtomicBool::new(false),
             shown,
         }
     }
@@ -285,8 +293,8 @@ impl Connection {
     ///
     /// # Errors
     /// If the connection has failed; [`Error::MessageTooLong`] if a message is longer than
-    /// [`EndpointOptions::longest_message`](super::EndpointOptions::longest_message): where messages are parts of a stream
-    /// (XTP, QMP, shared memory) nothing is received behind it; over ZCRP the next message is.
+    /// [`EndpointOptions::longest_message`](super::EndpointOptions::longest_message). Then nothing is received behind it, by
+    /// whatever method, and the connection is broken off, so that the peer knows ([`ConnectionError::BrokenOff`]).
     pub fn recv(&self) -> Result<Option<Received>, Error> {
         self.counted(self.carrier.recv(None))
     }
@@ -312,20 +320,56 @@ impl Connection {
     fn counted(&self, received: Result<Option<Received>, Error>) -> Result<Option<Received>, Error> {
         match &received {
             Ok(Some(message)) => {
+                self.check_length(message.len() as u64)?;
                 self.shown.count_received(message.len(), message.bytes_lost());
                 self.pay();
             }
-            // It is gone.
-            Err(Error::MessageTooLong(_)) => self.pay(),
             Ok(None) => self.check_end()?,
-            Err(error) => self.note(error),
+            Err(error) => self.check_failure(error)?,
         }
         received
+    }
+
+    /// Whether so long a message is received, and no longer one has come before.
+    #[inline]
+    fn check_length(&self, bytes: u64) -> Result<(), Error> {
+        if bytes > self.longest || self.has_refused.load(Ordering::Relaxed) { Err(self.refuse()) } else { Ok(()) }
+    }
+
+    /// A message that is too long for this end is the last: who has sent it learns of that by the end, and so would not of
+    /// one that was left out. It is not waited for: a task may have asked.
+    #[cold]
+    fn refuse(&self) -> Error {
+        if !self.has_refused.swap(true, Ordering::Relaxed) {
+            self.abort_until(Instant::now());
+        }
+        Error::MessageTooLong(self.longest)
+    }
+
+    /// What no message has come for.
+    #[cold]
+    fn check_failure(&self, error: &Error) -> Result<(), Error> {
+        // Memory of the caller's may be too short as well, which is no reason to refuse anything.
+        let is_too_long = match error {
+            Error::MessageTooLong(most) => *most >= self.longest || self.waiting_bytes() > Some(self.longest),
+            _ => false,
+        };
+        if is_too_long || self.has_refused.load(Ordering::Relaxed) {
+            return Err(self.refuse());
+        }
+        if self.is_broken_off.load(Ordering::Relaxed) && !matches!(error, Error::Timeout) {
+            return Err(ConnectionError::Closed.into());
+        }
+        self.note(error);
+        Ok(())
     }
 
     /// Of whoever has broken off nobody knows whether the peer's end was reached in order.
     #[cold]
     fn check_end(&self) -> Result<(), Error> {
+        if self.has_refused.load(Ordering::Relaxed) {
+            return Err(self.refuse());
+        }
         if self.is_broken_off.load(Ordering::Relaxed) {
             return Err(ConnectionError::Closed.into());
         }
@@ -339,7 +383,10 @@ impl Connection {
     fn note(&self, error: &Error) {
         let Error::Connection(error) = error else { return };
         match **error {
-            ConnectionError::BrokenOff { .. } => self.was_broken_off.store(true, Ordering::Relaxed),
+            // Shared memory would take what it has room for. A source may lose all its receivers, and have others later.
+            ConnectionError::BrokenOff { .. } | ConnectionError::Lost { method: Method::SharedMemory, .. } => {
+                self.was_broken_off.store(true, Ordering::Relaxed);
+            }
             ConnectionError::Left { .. } => self.has_left.store(true, Ordering::Relaxed),
             _ => {}
         }
@@ -387,13 +434,20 @@ impl Connection {
     fn counted_into(&self, received: Result<Option<ReceivedInto>, Error>) -> Result<Option<ReceivedInto>, Error> {
         match &received {
             Ok(Some(ReceivedInto { len, holes, .. })) => {
+                self.check_length(*len as u64)?;
                 self.shown.count_received(*len, holes.iter().map(ExactSizeIterator::len).sum());
                 self.pay();
             }
             Ok(None) => self.check_end()?,
-            Err(error) => self.note(error),
+            Err(error) => self.check_failure(error)?,
         }
         received
+    }
+
+    /// Whether a message has come that was longer than this end takes, so that nothing more does.
+    #[doc(hidden)]
+    pub fn has_refused(&self) -> bool {
+        self.has_refused.load(Ordering::Relaxed)
     }
 
     /// How many bytes the message has that was too long for [`Connection::recv_into`], as far as is known.
@@ -429,6 +483,8 @@ impl Connection {
     /// Whether it is sure that so many come.
     #[doc(hidden)]
     pub fn check_owed(&self, owed: u64) -> Result<(), Error> {
+        // Before a request is sent that nobody can answer.
+        self.carrier.check_receives()?;
         if owed > 0 && self.current().reliability != Reliability::Full {
             let what = "tell the response from one to an earlier request that nobody waited for, and that may be lost: \
                 connect anew, or say which request a response belongs to";
@@ -615,7 +671,7 @@ impl Connection {
     /// # Errors
     /// If not everything has arrived, or nobody knows.
     pub fn close(&self, linger: Duration) -> Result<(), Error> {
-        let _unwaited = Unwaited(self);
+        let _unwaited = Unwaited(&self.ending, &self.carrier);
         self.end(linger)
     }
 
@@ -695,7 +751,7 @@ impl Connection {
     /// # Errors
     /// As [`Connection::close`].
     pub async fn close_async(&self, linger: Duration) -> Result<(), Error> {
-        let _unwaited = Unwaited(self);
+        let _unwaited = Unwaited(&self.ending, &self.carrier);
         self.stop_sending();
         let until = Instant::now() + linger.min(LONGEST_LINGER);
         let Some(_turn) = within(until, self.ending.turn.take_async()).await else { return Err(Error::Timeout) };
@@ -710,17 +766,6 @@ impl Connection {
             told => flushed.and(told),
         };
         self.ended(closed.map_err(|error| self.carrier.explained(error)))
-    }
-}
-
-/// Whoever closes waits no longer, or has been given up: the end that is not told yet is told all the same.
-struct Unwaited<'a>(&'a Connection);
-
-impl Drop for Unwaited<'_> {
-    fn drop(&mut self) {
-        self.0.ending.see_to(&self.0.carrier);
-        // The peer says its end, too.
-        self.0.carrier.hand_over();
     }
 }
 

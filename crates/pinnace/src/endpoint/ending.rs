@@ -99,3 +99,14 @@ impl Ending {
         });
     }
 }
+
+/// Whoever closes waits no longer, or has been given up: the end that is not told yet is told all the same.
+pub(super) struct Unwaited<'a>(pub(super) &'a Arc<Ending>, pub(super) &'a Arc<Carrier>);
+
+impl Drop for Unwaited<'_> {
+    fn drop(&mut self) {
+        self.0.see_to(self.1);
+        // The peer says its end, too.
+        self.1.hand_over();
+    }
+}

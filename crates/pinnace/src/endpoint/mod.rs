@@ -9,6 +9,7 @@ mod departed;
 mod ending;
 mod error;
 mod listener;
+mod local;
 mod options;
 mod receivers;
 mod stream;
@@ -18,6 +19,7 @@ pub(crate) use connection::Parts;
 pub use delivery::{Delivery, PerMessage};
 pub use error::ConnectionError;
 pub use listener::Listener;
+pub use local::BindAddress;
 pub use options::EndpointOptions;
 pub use receivers::{ReceiverState, ReceiverStatus};
 pub use stream::{MessageReader, MessageStream};
@@ -64,8 +66,9 @@ impl Endpoint {
     /// Binds to `address`, a UDP port; port 0 picks one.
     ///
     /// # Errors
-    /// If the address does not resolve or cannot be bound: it may be taken.
-    pub fn bind(address: impl ToSocketAddrs) -> Result<Self, Error> {
+    /// [`ConnectionError::Malformed`] if a text is no address, with what is possible; otherwise if it does not resolve or cannot
+    /// be bound: it may be taken.
+    pub fn bind(address: impl BindAddress) -> Result<Self, Error> {
         Self::bind_with(address, &EndpointOptions::default())
     }
 
@@ -73,8 +76,8 @@ impl Endpoint {
     ///
     /// # Errors
     /// As [`Endpoint::bind`].
-    pub fn bind_with(address: impl ToSocketAddrs, options: &EndpointOptions) -> Result<Self, Error> {
-        let address = *resolve(address, "the address")?.first().ok_or_else(|| no_address("the address"))?;
+    pub fn bind_with(address: impl BindAddress, options: &EndpointOptions) -> Result<Self, Error> {
+        let address = *address.addresses()?.first().ok_or_else(|| no_address("the address"))?;
         let server = Some(Server::start(address, options)?);
         Ok(Self { inner: Arc::new(Inner { options: options.clone(), server }) })
     }

@@ -34,7 +34,9 @@ pub struct EndpointOptions {
     /// as long as it takes, which is some 7 seconds where nobody answers. Over a path that loses much, or is slow, a short time
     /// is too short.
     pub connect_timeout: Option<Duration>,
-    /// The longest message that is received, in bytes.
+    /// The longest message that is received, in bytes. A longer one ends the connection: whoever receives has
+    /// [`Error::MessageTooLong`](crate::Error::MessageTooLong), and the peer learns that the connection is broken off. Who
+    /// connects, and says how long its messages are, takes as long ones as answers.
     pub longest_message: u64,
     /// Connections that wait to be accepted, and those that are being set up; more are turned away.
     pub backlog: usize,
@@ -87,6 +89,13 @@ impl EndpointOptions {
     /// The faults of the next link.
     pub(crate) fn next_fault(&self) -> Option<FaultOptions> {
         self.fault.as_ref().map(another)
+    }
+
+    /// Bytes of the longest message that whoever connects receives: those that say how long theirs are mean also those that
+    /// come back.
+    pub(crate) fn longest(&self, service: &Service) -> u64 {
+        let said = if service.says_sizes() { service.largest_bytes() } else { 0 };
+        self.longest_message.max(said)
     }
 
     /// When a call that connects now has to end.

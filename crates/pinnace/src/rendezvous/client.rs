@@ -105,7 +105,8 @@ pub(crate) fn connect(
         match open(&agreed, to, &told.open, service, &path, options, deadline) {
             Ok(carrier) => {
                 let selection = options.selection.clone();
-                let parts = Parts { method, service: service.clone(), path, peer: agreed.to, selection };
+                let longest = options.longest(service);
+                let parts = Parts { method, service: service.clone(), path, peer: agreed.to, selection, longest };
                 return Ok(Connection::new(carrier, parts));
             }
             Err(error) => {
@@ -229,11 +230,11 @@ fn open(
     let &Agreed { method, to, piece, nonce } = agreed;
     let is_ours = path.class != PathClass::Internet;
     let mut control = Control { service: text.to_owned(), ..Control::new(Kind::Open, nonce) };
-    // Who says how long its messages are means also those that come back.
-    let longest = options.longest_message.max(service.largest_bytes());
+    let longest = options.longest(service);
     let carrier = match method {
         Method::Xtp => {
-            let endpoint = xtp::Endpoint::client_of(to, &options.xtp(is_ours))?;
+            let settings = xtp::Options { longest_message: longest, ..options.xtp(is_ours) };
+            let endpoint = xtp::Endpoint::client_of(to, &settings)?;
             let kind = match method.probe(service, path).mode {
                 Mode::Xtp(kind) if !kind.is_group() => kind,
                 _ => xtp::Service::Connection,

@@ -36,9 +36,8 @@ fn list(names: &[&str]) -> String {
 fn within(service: &Service, limits: &Service, longest: u64) -> Result<(), Refusal> {
     let beyond = |why: String| Err((Status::BeyondLimits, why));
     // Who says nothing of sizes learns of a limit with the first message beyond it.
-    if service.largest.is_some() || service.size.is_some() {
-        let says = limits.largest.is_some() || limits.size.is_some();
-        let most = if says { limits.largest_bytes().min(longest) } else { longest };
+    if service.says_sizes() {
+        let most = if limits.says_sizes() { limits.largest_bytes().min(longest) } else { longest };
         let asked = service.largest_bytes();
         if asked > most {
             return beyond(format!("messages of {asked} bytes; at most {most} are taken"));

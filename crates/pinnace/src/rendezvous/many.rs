@@ -72,7 +72,8 @@ pub(crate) fn connect_all(
     let cast = Cast::new(socket(peers, service, &path, options)?, invitation);
     invite_all(&cast, peers, options.connect_deadline())?;
     let selection = options.selection.clone();
-    let parts = Parts { method, service: service.clone(), path, peer: first, selection };
+    let parts =
+        Parts { method, service: service.clone(), path, peer: first, selection, longest: options.longest(service) };
     Ok(Connection::new(Carrier::Cast(Box::new(cast)), parts))
 }
 

@@ -79,7 +79,8 @@ impl Shared {
         inbox.limits = None;
         let waiting = std::mem::take(&mut inbox.waiting);
         drop(inbox);
-        drop(waiting);
+        // Nobody has promised them anything, and their peers may keep whoever stops waiting.
+        waiting.into_iter().for_each(Connection::give_up);
         self.watch.clear();
     }
 
@@ -527,8 +528,8 @@ impl Serving {
             self.natives[native].is_watched = false;
         }
         let service = whole(&control.service, &service).unwrap_or(service);
-        let selection = self.options.selection.clone();
-        self.shared.push(Connection::new(carrier, Parts { method, service, path, peer, selection }));
+        let (selection, longest) = (self.options.selection.clone(), self.options.longest_message);
+        self.shared.push(Connection::new(carrier, Parts { method, service, path, peer, selection, longest }));
     }
 
     /// Gives up what is too old.

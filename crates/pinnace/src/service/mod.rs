@@ -45,7 +45,8 @@ pub use cost::Cost;
 pub use methods::Method;
 pub use offer::{Mode, Offer};
 pub use path::{Path, PathClass};
-pub use uri::{Place, Uri, check_address};
+pub use uri::Uri;
+pub(crate) use uri::{Place, check_address};
 pub use words::{Malformed, PROPERTIES, Property};
 
 use crate::vrp::Contract;
@@ -365,6 +366,11 @@ impl Service {
     /// Bytes of a typical message, said or not.
     pub(crate) fn typical_bytes(&self) -> u64 {
         self.size.unwrap_or(TYPICAL.min(self.largest.unwrap_or(TYPICAL)))
+    }
+
+    /// Whether it says anything of how long messages are.
+    pub(crate) fn says_sizes(&self) -> bool {
+        self.largest.is_some() || self.size.is_some()
     }
 
     /// Bytes of the largest message, said or not.

@@ -10,9 +10,8 @@ use std::str::FromStr;
 const SCHEME: &str = "pinnace://";
 
 /// Where an address is wanted.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub(crate) enum Place {
     /// A listener is to be there, whose port may be 0: any.
     Here,
     /// It is of whoever is to be reached.
@@ -20,8 +19,7 @@ pub enum Place {
 }
 
 /// Whether a text is `HOST:PORT`: what may be wrong with a name that does not resolve is said better before it is asked for.
-#[doc(hidden)]
-pub fn check_address(text: &str, place: Place) -> Result<(), Malformed> {
+pub(crate) fn check_address(text: &str, place: Place) -> Result<(), Malformed> {
     let allowed = match place {
         Place::Here => "HOST:PORT, as `[::]:4747` (every address), `127.0.0.1:4747` or `[::]:0` (any port)",
         Place::There => "HOST:PORT, as `host:4747` or `[::1]:4747`, or pinnace://HOST:PORT?WORD=VALUE&WORD=VALUE",
@@ -43,6 +41,7 @@ pub fn check_address(text: &str, place: Place) -> Result<(), Malformed> {
         return wrong("IPv6 wants brackets, and a port behind them");
     }
     match port.parse::<u16>() {
+        Err(_) if place == Place::Here => wrong(&format!("`{port}` is no port: 0 to 65535")),
         Err(_) => wrong(&format!("`{port}` is no port: 1 to 65535")),
         Ok(0) if place == Place::There => wrong("nobody can be reached at port 0: say the listener's own"),
         Ok(_) if host.is_empty() => wrong("has no host"),

@@ -43,6 +43,8 @@ pub(super) struct Sends {
     ended: usize,
     /// Those that failed, and for which nobody waits who would learn of it.
     untold: Option<Losses>,
+    /// The peer had not answered for too long when the last frame ended.
+    is_peer_gone: bool,
     opened: Option<Result<Duration, Failure>>,
     opening: bool,
     closed: bool,
@@ -58,6 +60,7 @@ impl Sends {
     fn end(&mut self, ticket: u64, result: Result<Sent, Failure>) {
         let Some((buffer, Slot::UnderWay { message, abandoned })) = self.slots.remove(&ticket) else { return };
         self.under_way.end(message.len());
+        self.is_peer_gone = matches!(result, Err(Failure::PeerGone));
         if abandoned {
             self.note(&result);
         } else {
@@ -72,6 +75,11 @@ impl Sends {
             let frames = self.untold.map_or(0, |untold| untold.frames) + 1;
             self.untold = Some(Losses { frames, failure });
         }
+    }
+
+    /// Whether nothing was heard of the peer for too long, nor since.
+    pub(super) fn is_peer_gone(&self) -> bool {
+        self.is_peer_gone
     }
 
     /// Whether frames have failed of which nobody has been told.
@@ -334,7 +342,9 @@ mod tests {
         assert_eq!(sends.take_untold(), Some(Losses { frames: 2, failure: Failure::Refused }));
         assert_eq!(sends.take_untold(), None);
         // Whoever still has it can ask.
+        assert!(!sends.is_peer_gone());
         end(&mut sends, 2, Err(Failure::PeerGone));
+        assert!(sends.is_peer_gone());
         let held = Some(Losses { frames: 1, failure: Failure::PeerGone });
         assert_eq!((sends.take_untold(), sends.take_losses(), sends.take_losses()), (None, held, held));
         assert!(sends.take(2).is_some() && sends.take_losses().is_none());

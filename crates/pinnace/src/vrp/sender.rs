@@ -122,22 +122,30 @@ impl Sender {
     /// [`Unsent`] gives the message back, with the reason: [`Error::FrameRefused`] for a contract that cannot be kept or does
     /// not fit a header, too large a frame, or too many of them.
     pub fn send(&self, frame: impl Into<Frame>) -> Result<Sending, Unsent> {
-        self.send_where(frame.into(), |_, _| true)
+        self.send_where(frame.into(), |_, _| Ok(()))
     }
 
     /// The same, but [`Refused::TooMany`](super::Refused::TooMany) already where more would take too much memory, or where
-    /// losses have to be [told of](Sender::take_untold) before.
+    /// losses have to be [told of](Sender::take_untold) before; and not to a peer that [is gone](Sender::is_peer_gone).
     pub(crate) fn send_if_room(&self, frame: Frame) -> Result<Sending, Unsent> {
-        self.send_where(frame, |state, len| !state.has_untold() && state.has_room(len))
+        self.send_where(frame, |state, len| match state.has_room(len) && !state.has_untold() {
+            true if state.is_peer_gone() => Err(Error::FrameFailed(pinnace_vrp::Failure::PeerGone)),
+            true => Ok(()),
+            false => Err(Error::FrameRefused(pinnace_vrp::Refused::TooMany)),
+        })
     }
 
-    fn send_where(&self, frame: Frame, has_room: impl FnOnce(&Sends, usize) -> bool) -> Result<Sending, Unsent> {
+    fn send_where(
+        &self,
+        frame: Frame,
+        check: impl FnOnce(&Sends, usize) -> Result<(), Error>,
+    ) -> Result<Sending, Unsent> {
         let (sizes, path) = (&self.end.sizes, self.end.look_at_path());
         let len = frame.message.len();
         let mut frame = Some(frame);
-        let queued = self.end.port.call(|mut call| match has_room(call.state, len) {
-            true => queue(&mut call, &mut frame, sizes, &path),
-            false => Err(Error::FrameRefused(pinnace_vrp::Refused::TooMany)),
+        let queued = self.end.port.call(|mut call| {
+            check(call.state, len)?;
+            queue(&mut call, &mut frame, sizes, &path)
         });
         self.sending(queued.unwrap_or_else(|error| Err(error.into())), frame)
     }
@@ -258,6 +266,11 @@ impl Sender {
     /// The same, and those that somebody may still wait for.
     pub(crate) fn take_losses(&self) -> Option<Losses> {
         self.end.port.inspect(|_, _, state| state.take_losses())
+    }
+
+    /// Whether nothing was heard of the peer for too long, nor since.
+    pub(crate) fn is_peer_gone(&self) -> bool {
+        self.end.port.inspect(|_, _, state| state.is_peer_gone())
     }
 
     /// Waits until no frame is under way, at most until the deadline.

@@ -361,8 +361,11 @@ impl Connection {
             if let Some(association) = state.association(self.place) {
                 association.finish();
             }
-            Ok(())
-        })
+            Ok::<_, Error>(())
+        })?;
+        // Whoever waits for room waits in vain.
+        self.end.port.notify();
+        Ok(())
     }
 
     /// No more is read: the peer drops what it has not sent, and is told so if it sends on.

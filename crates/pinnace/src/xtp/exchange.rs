@@ -42,8 +42,8 @@ pub(super) struct Association {
     /// There may be something to read that nobody has looked at.
     pub(super) is_readable: bool,
     pub(super) closed: Option<Result<(), Failure>>,
-    /// The application has ended its stream: whoever waits to send is to be told.
-    is_finished: bool,
+    /// The application has ended its stream: nothing more finds room, and whoever waits for some is told.
+    pub(super) is_finished: bool,
     /// Nobody reads or writes any more.
     is_released: bool,
     posted: VecDeque<Posted>,

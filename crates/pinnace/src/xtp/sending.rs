@@ -67,6 +67,12 @@ pub(super) fn queue(
     queue_next(call, place, id, message, options, false)
 }
 
+/// Whether there will be room for so many bytes, and is none. What nothing is sent on any more says so itself.
+fn is_full(call: &mut Call<'_>, place: Place, id: ContextId, bytes: u64) -> bool {
+    call.engine.queue_room(id) < bytes
+        && call.state.association(place).is_some_and(|association| !association.is_finished)
+}
+
 /// Queues a copy of a head and a message behind it, or neither.
 pub(super) fn queue_behind(
     call: &mut Call<'_>,
@@ -79,8 +85,7 @@ pub(super) fn queue_behind(
     if head.is_empty() {
         return queue(call, place, id, message, options);
     }
-    let room = call.engine.queue_room(id);
-    let copied = match room < (head.len() + message.len()) as u64 {
+    let copied = match is_full(call, place, id, (head.len() + message.len()) as u64) {
         true => Err(Uncopied {
             error: Error::ContextRefused(Refused::Full),
             full_at: Some(call.state.association(place).map_or(0, |association| association.lane.ended())),
@@ -150,12 +155,14 @@ pub(super) fn copy(
     bytes: &[u8],
     asks: bool,
 ) -> Result<usize, Uncopied> {
+    // Crumbs are not worth a packet.
+    let crumb = u64::from(call.engine.block(id).map_or(0, |block| block.wbufsize / CRUMB));
+    let is_full = is_full(call, place, id, crumb.min(bytes.len() as u64));
     let Call { now, engine, memory, state } = call;
     let association = state.association(place);
     let ended = association.as_ref().map_or(0, |association| association.lane.ended());
     let (len, room) = (bytes.len() as u64, engine.queue_room(id));
-    // Crumbs are not worth a packet.
-    let refused = if room >= len.min(u64::from(engine.block(id).map_or(0, |block| block.wbufsize / CRUMB))) {
+    let refused = if !is_full {
         let bytes = &bytes[..len.min(room) as usize];
         let Some(buffer) = memory.allocate_copy(bytes) else {
             let error = io::Error::from(io::ErrorKind::OutOfMemory);

@@ -2,7 +2,7 @@
 
 use super::body::{LONG, forced, pair_of};
 use pinnace::service::{Method, Selection, Service};
-use pinnace::{Connection, Endpoint, EndpointOptions, Error, PerMessage};
+use pinnace::{Connection, ConnectionError, Endpoint, EndpointOptions, Error, PerMessage};
 use std::time::Duration;
 
 #[test]
@@ -42,6 +42,45 @@ fn an_endpoint_where_nobody_listens_says_so_and_one_that_listens_has_the_next() 
     drop(listener);
     assert!(pinnace::connect(&address).is_err());
     assert!(Endpoint::client().listen(&Service::new()).is_err(), "it is not bound");
+}
+
+#[test]
+fn whoever_stops_listening_waits_for_nobody_who_was_not_accepted() {
+    for method in [Method::Xtp, Method::Qmp, Method::Zcrp, Method::Vrp, Method::A1] {
+        let endpoint = Endpoint::bind("127.0.0.1:0").unwrap();
+        let listener = endpoint.listen(&Service::new()).unwrap();
+        // Nobody answers for these.
+        let client = Endpoint::client_with(&EndpointOptions { worker: false, ..forced(method) });
+        let connect =
+            || client.connect(&listener.local_addr().to_string(), &"direction=duplex".parse().unwrap()).unwrap();
+        let clients = [connect(), connect(), connect()];
+        std::thread::sleep(Duration::from_millis(100));
+        let begin = std::time::Instant::now();
+        drop(listener);
+        assert!(begin.elapsed() < Duration::from_millis(900), "{method}: {:?}", begin.elapsed());
+        for client in clients {
+            let told = client.recv_timeout(LONG);
+            assert!(told.is_err() && !matches!(told, Err(Error::Timeout)), "{method}: {told:?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_no_address_to_bind_is_named_with_what_is() {
+    for (address, says) in [
+        ("", "empty"),
+        ("127.0.0.1", "has no port"),
+        ("127.0.0.1:x", "`x` is no port: 0 to 65535"),
+        ("127.0.0.1:65536", "`65536` is no port"),
+        (":4747", "has no host"),
+        ("::1:4747", "IPv6 wants brackets"),
+        ("pinnace://127.0.0.1:4747", "no URI"),
+    ] {
+        let error = Endpoint::bind(address).map(drop).expect_err(address);
+        let text = error.to_string();
+        assert_eq!(std::io::Error::from(error).kind(), std::io::ErrorKind::InvalidInput, "{text}");
+        assert!(text.contains(says) && text.contains("HOST:PORT"), "{text}");
+    }
 }
 
 #[test]
@@ -137,6 +176,25 @@ fn one_way_is_one_way_where_the_method_has_two() {
     assert!(error.contains("vrp cannot send back") && error.contains("duplex"), "{error}");
     let error = pair.client.recv().unwrap_err().to_string();
     assert!(error.contains("vrp cannot receive"), "{error}");
+    // Nothing is sent that cannot be answered.
+    let errors = [pair.client.transact(vec![1; 9]), pollster::block_on(pair.client.transact_async(vec![1; 9]))];
+    for error in errors.map(|response| response.unwrap_err().to_string()) {
+        assert!(error.contains("vrp cannot receive"), "{error}");
+    }
+    pair.client.close(LONG).unwrap();
+    assert!(pair.server.recv_timeout(LONG).unwrap().is_none());
+}
+
+#[test]
+fn whoever_has_broken_off_is_told_so_by_whatever_method() {
+    for method in [Method::Xtp, Method::Qmp, Method::Zcrp, Method::Vrp, Method::A1] {
+        let pair = pair_of(method, &"direction=duplex".parse().unwrap());
+        pair.client.abort();
+        for told in [pair.client.recv_timeout(LONG), pollster::block_on(pair.client.recv_async())] {
+            let is_closed = |error: &ConnectionError| matches!(error, ConnectionError::Closed);
+            assert!(matches!(&told, Err(Error::Connection(error)) if is_closed(error)), "{method}: {told:?}");
+        }
+    }
 }
 
 #[test]

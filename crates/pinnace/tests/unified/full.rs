@@ -1,7 +1,7 @@
 //! What happens where more is sent than the peer receives: whoever must not wait is told so, and loses nothing.
 
 use pinnace::service::Method;
-use pinnace::{Connection, Delivery, Error, Unsent};
+use pinnace::{Connection, ConnectionError, Delivery, Error, Unsent};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -152,6 +152,46 @@ fn wait(how: &str, client: &Connection, last: Delivery) -> Result<(), Error> {
         "a recv" => client.recv().map(drop),
         "a receiving task" => pollster::block_on(client.recv_async()).map(drop),
         other => panic!("{other} is no way to wait"),
+    }
+}
+
+/// Whoever waits for room waits no longer once another has closed this end, and nothing else is lost.
+pub(crate) fn is_closed_here<T>(pair: impl Fn() -> (Connection, Connection, T)) {
+    for (is_task, is_closing_task) in [(false, false), (true, false), (false, true)] {
+        let (client, server, _kept) = pair();
+        let (sent, last) = fill(&client, 5000);
+        let says = std::thread::scope(|scope| {
+            let client = &client;
+            let waiting = scope.spawn(move || match is_task {
+                true => pollster::block_on(client.send_async(message(sent, 5000))),
+                false => client.send(message(sent, 5000)),
+            });
+            std::thread::sleep(Duration::from_millis(50));
+            assert!(!waiting.is_finished(), "it waits");
+            let closed = match is_closing_task {
+                true => pollster::block_on(client.close_async(Duration::ZERO)),
+                false => client.close(Duration::ZERO),
+            };
+            assert!(matches!(closed, Ok(()) | Err(Error::Timeout)), "{closed:?}");
+            let end = Instant::now() + LONG / 2;
+            while !waiting.is_finished() && Instant::now() < end {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            let is_finished = waiting.is_finished();
+            // Whoever waits all the same is let go.
+            receive(&server, 0..sent, 5000);
+            assert!(is_finished, "it still waits, a task: {is_task}");
+            waiting.join().unwrap()
+        });
+        let unsent = says.expect_err("it was closed");
+        assert!(
+            matches!(unsent.error, Error::Connection(ref it) if matches!(**it, ConnectionError::Closed)),
+            "{unsent}"
+        );
+        assert!(*unsent.message.expect("it comes back") == *message(sent, 5000));
+        assert!(server.recv_timeout(LONG).unwrap().is_none(), "and then the end");
+        last.wait().unwrap();
+        client.close(LONG).unwrap();
     }
 }
 

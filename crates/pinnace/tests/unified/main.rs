@@ -97,6 +97,14 @@ macro_rules! over_every_method {
                 }
 
                 #[test]
+                fn whoever_waits_for_room_is_told_that_another_thread_closes() {
+                    full::is_closed_here(|| {
+                        let Pair { client, server, _endpoint } = pair();
+                        (client, server, _endpoint)
+                    });
+                }
+
+                #[test]
                 fn whoever_waits_is_told_that_another_thread_breaks_off() {
                     full::is_broken_off_here(|| {
                         let Pair { client, server, _endpoint } = pair();

@@ -1,5 +1,5 @@
-//! Messages that are longer than whoever receives them takes: nothing else is made of them, and nothing else is lost with
-//! them.
+//! Messages that are longer than whoever receives them takes: nothing else is made of them, and both ends are told; and
+//! those that do not fit a buffer, of which nothing is lost.
 
 use super::body::{LONG, Pair, duplex, pair_of, pair_with, pattern};
 use pinnace::service::Method;
@@ -13,39 +13,84 @@ fn limited(method: Method, service: &str, longest_message: u64) -> Pair {
     pair_with(method, &service.parse().unwrap(), &EndpointOptions { longest_message, ..EndpointOptions::default() })
 }
 
-/// What is received until the end: lengths, and `None` for what was too long.
-fn lengths(from: &Connection, longest: u64) -> Vec<Option<usize>> {
-    let received = std::iter::from_fn(|| match from.recv_timeout(LONG) {
-        Ok(message) => message.map(|message| Some(message.len())),
-        Err(Error::MessageTooLong(limit)) if limit == longest => Some(None),
-        Err(error) => panic!("{error}"),
-    });
-    received.collect()
-}
-
 #[test]
 fn no_piece_of_a_message_that_is_too_long_is_taken_for_one() {
     // Pieces are as long as the largest message, and the last one is shorter than the others: of 8 MiB and one longer piece,
     // of one of a mebibyte and a byte and of several; and of nothing behind whole ones.
     let (mib, piece) = (1 << 20, (1 << 20) + 1);
-    for (largest, longest, sizes) in [
-        (8, 10, vec![20 * mib, mib, 25 * mib, 9 * mib, 5]),
-        (1, 1, vec![3 * mib, 7, 2 * piece, mib, 10 * piece + 5, 0]),
-    ] {
+    for (largest, longest, sizes) in
+        [(8, 10, vec![20 * mib, 25 * mib]), (1, 1, vec![3 * mib, 2 * piece, 10 * piece + 5])]
+    {
         let longest = longest * mib;
-        let service = format!("direction=duplex size={largest}MiB");
-        let Pair { client, server, _endpoint } = limited(Method::Zcrp, &service, longest as u64);
-        std::thread::scope(|scope| {
-            let sizes = &sizes;
-            scope.spawn(move || {
-                for size in sizes {
-                    drop(client.send(vec![1; *size]).unwrap());
+        for size in sizes {
+            let service = format!("direction=duplex size={largest}MiB");
+            let Pair { client, server, _endpoint } = limited(Method::Zcrp, &service, longest as u64);
+            std::thread::scope(|scope| {
+                let client = &client;
+                scope.spawn(move || {
+                    for size in [7, size, 5] {
+                        // The last may come too late.
+                        drop(client.send(vec![1; size]));
+                    }
+                });
+                assert_eq!(server.recv_timeout(LONG).unwrap().unwrap().len(), 7);
+                for _ in 0..3 {
+                    let error = server.recv_timeout(LONG).unwrap_err();
+                    assert!(
+                        matches!(error, Error::MessageTooLong(limit) if limit == longest as u64),
+                        "{size}: {error}"
+                    );
                 }
-                client.close(LONG).unwrap();
             });
-            let expected: Vec<_> = sizes.iter().map(|size| Some(*size).filter(|size| *size <= longest)).collect();
-            assert_eq!(lengths(&server, longest as u64), expected);
-        });
+        }
+    }
+}
+
+/// Whoever has sent something too long is told, by a call that would wait or by one that does not.
+fn is_told(sender: &Connection, method: Method) {
+    let end = Instant::now() + LONG;
+    let error = loop {
+        if let Err(error) = sender.check() {
+            break error;
+        }
+        assert!(Instant::now() < end, "{method}: nobody tells the sender");
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    assert!(!matches!(error, Error::Timeout), "{method}: {error}");
+    assert!(sender.send(b"behind it".to_vec()).is_err(), "{method}");
+    assert!(sender.close(LONG).is_err(), "{method}: not everything was received");
+}
+
+#[test]
+fn a_message_that_is_too_long_is_refused_and_both_ends_are_told() {
+    type Call = fn(&Connection) -> Result<Option<usize>, Error>;
+    let ways: [Call; 5] = [
+        // What is too long is no message that is too long for this memory alone.
+        |it| match it.recv_into_timeout(&mut [0; 10], LONG) {
+            Err(Error::MessageTooLong(10)) => it.recv_timeout(LONG).map(|it| it.map(|it| it.len())),
+            received => received.map(|it| it.map(|it| it.len)),
+        },
+        |it| it.recv_timeout(LONG).map(|it| it.map(|it| it.len())),
+        |it| pollster::block_on(it.recv_async()).map(|it| it.map(|it| it.len())),
+        |it| it.recv_into_timeout(&mut vec![0; 30_000], LONG).map(|it| it.map(|it| it.len)),
+        |it| pollster::block_on(it.recv_into_async(&mut vec![0; 30_000])).map(|it| it.map(|it| it.len)),
+    ];
+    for method in [Method::Xtp, Method::Qmp, Method::Zcrp, Method::Vrp, Method::A1] {
+        for (way, is_answer) in ways.iter().flat_map(|way| [(way, false), (way, true)]) {
+            let Pair { client, server, _endpoint } = limited(method, "direction=duplex", 10_000);
+            let (from, to) = if is_answer { (server, client) } else { (client, server) };
+            drop(from.send(pattern(10_000, 1)).unwrap());
+            drop(from.send(pattern(10_001, 2)).unwrap());
+            assert_eq!(way(&to).unwrap(), Some(10_000), "{method}, an answer: {is_answer}");
+            for _ in 0..2 {
+                let refused = way(&to);
+                assert!(
+                    matches!(refused, Err(Error::MessageTooLong(10_000))),
+                    "{method}, an answer: {is_answer}: {refused:?}"
+                );
+            }
+            is_told(&from, method);
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::errors::{self, Failure, told};
 use crate::pointers::{text, told_text};
 use libc::{c_char, c_int};
 use pinnace::a1::SlowSink;
-use pinnace::service::{Method, Place, Selection, Service, check_address};
+use pinnace::service::{Method, Selection, Service};
 use pinnace::{Connection, Endpoint, EndpointOptions};
 use std::ptr::null_mut;
 use std::sync::Arc;
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn pinnace_endpoint_open(
         // SAFETY: C promises a string, or NULL; and options of their size, or NULL.
         let (address, options) = unsafe { (optional(address)?, options_of(options)?) };
         let endpoint = match address {
-            Some(address) => Endpoint::bind_with(listening(address)?, &options)?,
+            Some(address) => Endpoint::bind_with(address, &options)?,
             None => Endpoint::client_with(&options),
         };
         handle(Arc::new(endpoint))
@@ -163,7 +163,7 @@ pub unsafe extern "C" fn pinnace_listen(address: *const c_char, most: *const c_c
     told(null_mut(), || {
         // SAFETY: C promises strings; the service may be NULL.
         let (address, (most, _)) = unsafe { (required(address, "address")?, service_of(most)?) };
-        handle(Arc::new(Door::new(&Endpoint::bind(listening(address)?)?, &most)?))
+        handle(Arc::new(Door::new(&Endpoint::bind(address)?, &most)?))
     })
 }
 
@@ -265,12 +265,6 @@ unsafe fn optional<'a>(string: *const c_char) -> Result<Option<&'a str>, Failure
 pub(super) unsafe fn required<'a>(string: *const c_char, name: &str) -> Result<&'a str, Failure> {
     // SAFETY: the caller's promise.
     unsafe { optional(string)? }.ok_or_else(|| Failure::new(libc::EINVAL, format!("the {name} is NULL")))
-}
-
-/// An address to listen at.
-fn listening(address: &str) -> Result<&str, Failure> {
-    let checked = check_address(address, Place::Here).map_err(|why| Failure::new(libc::EINVAL, why.to_string()));
-    checked.map(|()| address)
 }
 
 /// A service, and the host of its URI.

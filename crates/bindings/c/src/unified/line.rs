@@ -121,7 +121,8 @@ impl Line {
         let (room, mut is_too_short) = (buffer.len() as u64, false);
         let received = self.receive(timeout_ms, |slice| {
             let received = self.connection.recv_into_timeout(buffer, slice);
-            is_too_short = matches!(received, Err(Error::MessageTooLong(most)) if most == room);
+            let is_short = matches!(received, Err(Error::MessageTooLong(most)) if most == room);
+            is_too_short = is_short && !self.connection.has_refused();
             received
         });
         received.map_err(|failure| if is_too_short { self.too_short(room) } else { failure })

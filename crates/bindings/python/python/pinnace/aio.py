@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _pinnace
 from ._pinnace import Delivered, Delivery, Explanation, Operation, Reactor, Received, ReceivedInto, Receiver, Service
-from .errors import Error, MessageTooLongError, NoResponseError, TimeoutError
+from .errors import ClosedError, Error, MessageTooLongError, NoResponseError, TimeoutError
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer, Self, Unpack
@@ -50,23 +50,33 @@ def _reactor(loop: asyncio.AbstractEventLoop) -> Reactor:
     return reactor
 
 
-async def _end(operation: Any) -> Any:
-    """What an operation ends with, if it is one. It goes on only in the task's own turn: a task that is cancelled has done
-    nothing."""
+async def _end(
+    operation: Any, again: deque[Any] | None = None, waiting: dict[asyncio.Future[None], None] | None = None
+) -> Any:
+    """What an operation ends with, if it is one, or what is put `again` meanwhile, by whoever ends those that are `waiting`. It
+    goes on only in the task's own turn: a task that is cancelled has done nothing."""
     if not isinstance(operation, Operation):
         return operation
     loop = asyncio.get_running_loop()
+    waiting = {} if waiting is None else waiting
     try:
-        while True:
+        while not again:
             future = loop.create_future()
             operation.wakes(future)
-            await future
-            ended = operation.look()
-            if ended is not operation:
-                return ended
+            waiting[future] = None
+            try:
+                await future
+            finally:
+                del waiting[future]
+            if not again:
+                ended = operation.look()
+                if ended is not operation:
+                    return ended
     except asyncio.CancelledError:
         operation.cancel()
         raise
+    operation.cancel()
+    return again.popleft()
 
 
 def _writable(buffer: Buffer) -> memoryview:
@@ -133,7 +143,7 @@ class Connection:
         reactor = self._reacts()
         received = self._connection._recv(reactor, not self._ready)
         if isinstance(received, Operation):
-            return self._paid(await self._come(received))
+            return self._paid(await _end(received, self._again, self._receiving))
         if not isinstance(received, tuple):
             return self._paid(received)
         # The loop's thread has waited itself, often: the others have their turn first.
@@ -143,30 +153,6 @@ class Connection:
             self._put_back(received[0])
             raise
         return self._paid(received[0])
-
-    async def _come(self, operation: Operation) -> Received | None:
-        """What comes, or what another task has put back meanwhile."""
-        loop = asyncio.get_running_loop()
-        ended: Any = operation
-        try:
-            while ended is operation and not self._again:
-                future = loop.create_future()
-                operation.wakes(future)
-                self._receiving[future] = None
-                try:
-                    await future
-                finally:
-                    del self._receiving[future]
-                if not self._again:
-                    ended = operation.look()
-        except asyncio.CancelledError:
-            operation.cancel()
-            raise
-        if ended is operation:
-            operation.cancel()
-            ended = self._again.popleft()
-        received: Received | None = ended
-        return received
 
     def _put_back(self, received: Received | None) -> None:
         """The next to be received, also by a task that waits."""
@@ -210,9 +196,10 @@ class Connection:
         If it is cancelled, the response that comes all the same is not taken for that to a later request.
         """
         async with self._transacting:
+            self._connection._check_owed(self._owed)
             while self._owed:
-                self._connection._check_owed(self._owed)
                 await self._response()
+                self._connection._check_owed(self._owed)
             await self.send(request)
             self._owed += 1
             return await self._response()
@@ -274,6 +261,20 @@ class Connection:
         except builtins.TimeoutError:
             raise TimeoutError("the time was over before everything had arrived") from None
 
+    def check(self) -> None:
+        """Whether the peer is there, as far as is known; one that has been silent for two seconds is asked, and a later call
+        tells. Does not wait, and is not awaited. For tasks that neither send nor receive for long: those that do find out by
+        that.
+
+        >>> async def watch(connection):
+        ...     while True:
+        ...         connection.check()
+        ...         await asyncio.sleep(1)
+
+        Raises `LostError` if the peer has gone, has closed and takes nothing any more, or has broken off.
+        """
+        self._connection.check()
+
     async def close(self, linger: float = 1.0) -> None:
         """Ends what is sent: waits at most `linger` seconds for it to arrive, and tells the peer. After `TimeoutError` the
         end follows what was sent as long as the connection is there, and to close again is to wait again."""
@@ -313,10 +314,17 @@ class Listener:
 
     def __init__(self, listener: _pinnace.Listener) -> None:
         self._listener = listener
+        # What tasks wait for that accept, and that it is over for them.
+        self._accepting: dict[asyncio.Future[None], None] = {}
+        self._over: deque[None] = deque()
 
     async def accept(self) -> Connection:
-        """Waits for the next connection."""
-        return Connection(await _end(_reactor(asyncio.get_running_loop()).accept(self._listener)))
+        """Waits for the next connection. Raises `ClosedError` if the listener is closed, also meanwhile."""
+        operation = _reactor(asyncio.get_running_loop()).accept(self._listener)
+        accepted = await _end(operation, self._over, self._accepting)
+        if accepted is None:
+            raise ClosedError("the listener was closed at this end")
+        return Connection(accepted)
 
     @property
     def address(self) -> str:
@@ -331,12 +339,19 @@ class Listener:
     def close(self) -> None:
         """Accepts no more; connections that were accepted go on."""
         self._listener.close()
+        for future in self._accepting:
+            if not future.done():
+                self._over.append(None)
+                future.set_result(None)
 
     def __aiter__(self) -> AsyncIterator[Connection]:
         return self
 
     async def __anext__(self) -> Connection:
-        return await self.accept()
+        try:
+            return await self.accept()
+        except ClosedError:
+            raise StopAsyncIteration from None
 
     async def __aenter__(self) -> Self:
         return self

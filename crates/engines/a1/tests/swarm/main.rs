@@ -13,7 +13,7 @@ use core::time::Duration;
 use pinnace_a1::{A1, Config, ConnectionId, Event, Qos};
 use pinnace_core::{ControllerKind, Random, Time};
 use pinnace_sim::{Coalesce, HostConfig, HostId, Outcome};
-use pinnace_testing::swarm::{Swarm, pick};
+use pinnace_testing::swarm::{Swarm, Traced, pick};
 use std::collections::BTreeMap;
 use support::*;
 
@@ -289,7 +289,7 @@ fn is_right(read: &[Vec<u8>], sent: &[Vec<u8>], is_reliable: bool) -> bool {
 /// Returns what decides whether two runs were the same, and how many flows had to succeed.
 fn run(plan: &Plan) -> (u64, [u64; 1]) {
     let seed = plan.seed;
-    let mut world = world(plan);
+    let mut world = Traced::new(world(plan), describe);
     // Who does not read keeps the other end waiting; in the end everybody lets go.
     let outcome = world.run_until_quiet(Time::ZERO + Duration::from_secs(2000));
     if outcome == Outcome::DeadlineReached {

@@ -33,7 +33,7 @@ fn traced_events() -> Option<u64> {
 pub struct Traced<E: Engine, A: Application<E>>(Simulation<E, A>);
 
 impl<E: Engine, A: Application<E>> Traced<E, A> {
-    /// `describe` turns a datagram into a short text.
+    /// `describe` turns a datagram into a short text ([`hex`], if nothing better is at hand).
     pub fn new(mut world: Simulation<E, A>, describe: fn(&[u8]) -> String) -> Self {
         if let Some(events) = traced_events() {
             world.trace_mut().set_limit(usize::try_from(events).unwrap_or(usize::MAX));
@@ -64,6 +64,11 @@ impl<E: Engine, A: Application<E>> Drop for Traced<E, A> {
             print!("{}", self.0.trace());
         }
     }
+}
+
+/// The first bytes of a datagram.
+pub fn hex(datagram: &[u8]) -> String {
+    datagram.iter().take(40).map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The runs of one test.

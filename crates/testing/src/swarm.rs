@@ -1,13 +1,15 @@
 //! Swarms: many runs of one engine on the simulator, each decided by a seed.
 //!
 //! `PINNACE_SEEDS=n` runs that many seeds, from `PINNACE_FROM` on; `PINNACE_SEED=x` only that one, twice, and prints its
-//! plan; `PINNACE_FAILURES` seeds that fail (3) end a swarm. Always true: the same seed is the same course of events.
+//! plan; with `PINNACE_TRACE=n` it runs once, and prints the latest n datagrams ([`Traced`]; `-- --nocapture`, if it passes).
+//! `PINNACE_FAILURES` seeds that fail (3) end a swarm. Always true: the same seed is the same course of events.
 
 use core::fmt::Debug;
 use core::time::Duration;
-use pinnace_core::Random;
+use pinnace_core::{Engine, Random};
 use pinnace_sim::nodes::GilbertElliott;
-use pinnace_sim::{Coalesce, HostConfig, NetworkConfig};
+use pinnace_sim::{Application, Coalesce, HostConfig, NetworkConfig, Simulation};
+use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,6 +21,54 @@ pub(crate) fn number_from(name: &str) -> Option<u64> {
 /// The only seed that is to be run: then a run may print what it finds.
 pub fn only_seed() -> Option<u64> {
     number_from("PINNACE_SEED")
+}
+
+/// How many datagrams are to be printed of the only seed.
+fn traced_events() -> Option<u64> {
+    only_seed().and_then(|_| number_from("PINNACE_TRACE"))
+}
+
+/// A simulation that prints its trace when it ends, however it does, if `PINNACE_TRACE` asks for that.
+#[derive(Debug)]
+pub struct Traced<E: Engine, A: Application<E>>(Simulation<E, A>);
+
+impl<E: Engine, A: Application<E>> Traced<E, A> {
+    /// `describe` turns a datagram into a short text ([`hex`], if nothing better is at hand).
+    pub fn new(mut world: Simulation<E, A>, describe: fn(&[u8]) -> String) -> Self {
+        if let Some(events) = traced_events() {
+            world.trace_mut().set_limit(usize::try_from(events).unwrap_or(usize::MAX));
+            world.trace_mut().set_formatter(describe);
+        }
+        Self(world)
+    }
+}
+
+impl<E: Engine, A: Application<E>> Deref for Traced<E, A> {
+    type Target = Simulation<E, A>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl<E: Engine, A: Application<E>> DerefMut for Traced<E, A> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
+}
+
+impl<E: Engine, A: Application<E>> Drop for Traced<E, A> {
+    #[allow(clippy::print_stdout, reason = "whoever runs the tests has asked for it")]
+    fn drop(&mut self) {
+        if traced_events().is_some() {
+            print!("{}", self.0.trace());
+        }
+    }
+}
+
+/// The first bytes of a datagram.
+pub fn hex(datagram: &[u8]) -> String {
+    datagram.iter().take(40).map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The runs of one test.
@@ -53,7 +103,7 @@ impl Swarm {
         };
         if let Some(seed) = only_seed() {
             println!("{:#?}", plan(seed));
-            run_twice(seed, true);
+            run_twice(seed, traced_events().is_none());
             return None;
         }
         let seeds = number_from("PINNACE_SEEDS").unwrap_or(self.seeds);

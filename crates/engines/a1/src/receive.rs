@@ -132,10 +132,10 @@ impl A1 {
 /// What tells how far the peer is.
 #[derive(Clone, Copy)]
 enum Said<'a> {
-    /// An ACK with these ranges, or a NACK.
-    Answer(Ranges<'a>),
-    /// A SYNC_REPLY.
-    Measured,
+    /// An ACK with these ranges.
+    Ack(Ranges<'a>),
+    /// A NACK, or a SYNC_REPLY.
+    Report,
 }
 
 impl Connection {
@@ -245,7 +245,7 @@ impl Connection {
             (Phase::Closing, Body::CloseReply(_)) => self.on_close_reply(now, shared),
             (Phase::Open, Body::Ack(ranges)) => {
                 shared.counters.answers_received += 1;
-                self.on_ack(now, shared, header, Said::Answer(*ranges));
+                self.on_ack(now, shared, header, Said::Ack(*ranges));
             }
             (Phase::Open, Body::Nack(ranges)) => {
                 shared.counters.answers_received += 1;
@@ -258,7 +258,7 @@ impl Connection {
             }
             (Phase::Open, Body::SyncReply) => {
                 self.on_round_trip(now, shared, header.stamp);
-                self.on_ack(now, shared, header, Said::Measured);
+                self.on_ack(now, shared, header, Said::Report);
             }
             (Phase::Open, Body::Qos(change)) => {
                 self.on_edge(header);
@@ -288,8 +288,8 @@ impl Connection {
             next => (next, edge),
         };
         let acked = match said {
-            Said::Measured => self.outgoing.on_sync_reply(now, next, edge),
-            Said::Answer(ranges) => {
+            Said::Report => self.outgoing.on_report(now, next, edge),
+            Said::Ack(ranges) => {
                 let places = self.places(shared, ranges);
                 let acked = self.outgoing.on_ack(now, next, &places, edge);
                 shared.ranges = places;
@@ -301,7 +301,7 @@ impl Connection {
     }
 
     fn on_nack(&mut self, now: Time, shared: &mut Shared, header: &Header, ranges: Ranges<'_>) {
-        if !self.on_ack(now, shared, header, Said::Answer(Ranges::EMPTY)) {
+        if !self.on_ack(now, shared, header, Said::Report) {
             return;
         }
         let places = self.places(shared, ranges);

@@ -1,10 +1,11 @@
-//! What it costs that the receiver cannot see the sender's congestion window: ACKs that come too late, and too many.
+//! What it costs that the receiver cannot see the sender's congestion window: ACKs that come too late, too many, or not at all.
 #![allow(clippy::print_stdout, reason = "the figures are told to whoever runs the tests with --nocapture")]
 mod support;
 
 use core::time::Duration;
 use pinnace_a1::{Config, Event, Qos};
 use pinnace_core::ControllerKind;
+use pinnace_wire::a1::Kind;
 use support::*;
 
 const SEED: u64 = 5;
@@ -74,4 +75,22 @@ fn a_steady_stream_is_acknowledged_no_more_often() {
         println!("seed {SEED}, {network}: {blocks} blocks took {times:?}, {acks} ACKs");
         assert!(acks <= steady + 32, "{network}: {acks}");
     }
+}
+
+/// The sender does not know that all but the first have come, and has more under way, it thinks, than it may. The receiver has
+/// no more to acknowledge, and asks.
+//= A-7 test
+#[test]
+fn lost_acks_do_not_hold_back_what_is_asked_for() {
+    let configs = [0, 1].map(|end| Config { congestion: ControllerKind::Cubic, ..config(reliable(), SEED + end) });
+    let client = Program::opening(reliable(), patterns(&[50_000]), Some(LINGER));
+    let mut world = world_of(configs, "delay=5ms", Program::listening(vec![], None), client);
+    let mut is_first = true;
+    tap(&mut world, CLIENT, SERVER, move |sight| sight.kind() == Kind::Data && core::mem::take(&mut is_first));
+    tap(&mut world, SERVER, CLIENT, |sight| sight.kind() == Kind::Ack && sight.at < millis(60));
+    quiet(&mut world);
+    assert_eq!(seen(&world, CLIENT).closed, Some(Ok(())));
+    assert_eq!(seen(&world, SERVER).messages, patterns(&[50_000]));
+    assert!(seen(&world, SERVER).times[0] < millis(500), "{:?}", seen(&world, SERVER).times);
+    clean(&world);
 }

@@ -13,7 +13,7 @@ use pinnace_core::{
 };
 use pinnace_sim::nodes::{Adversary, AdversaryConfig};
 use pinnace_sim::{HostConfig, HostId, Inbox, NetworkConfig, Outcome, Path, QueueSize, Simulation};
-use pinnace_testing::swarm::{self, Swarm, millis, pick};
+use pinnace_testing::swarm::{self, Swarm, Traced, millis, pick};
 use pinnace_wire::zcrp::{ControlWriter, encode_idle};
 use pinnace_zcrp::{Config, Event, Failure, Receiver, Sender, UnitSize, Zcrp};
 use std::cell::RefCell;
@@ -297,7 +297,6 @@ fn build(plan: &Plan) -> World {
     sender.credit(28, 1);
     receiver.credit(28, 1);
     let mut world = Simulation::new(plan.seed);
-    world.trace_mut().set_limit(16);
     for (engine, host) in [sender, receiver].into_iter().zip(plan.hosts) {
         world.add_host_with(Connected { engine, strangers: 0 }, Inbox::default(), host);
     }
@@ -322,7 +321,7 @@ fn build(plan: &Plan) -> World {
 fn run(plan: &Plan) -> u64 {
     let seed = plan.seed;
     let calls = Rc::new(RefCell::new(Calls::default()));
-    let mut world = build(plan);
+    let mut world = Traced::new(build(plan), swarm::hex);
     schedule(plan, &mut world, &calls);
     let (sends, posts) = (plan.sends.len(), plan.posts.len());
     let pairs = sends.min(posts);

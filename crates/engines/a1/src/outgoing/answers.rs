@@ -38,8 +38,7 @@ pub(crate) enum Expired {
 }
 
 impl Outgoing {
-    /// An ACK came, or a NACK, which has the same fields. `ranges` have arrived beyond `next_expected`; raw mode has none.
-    /// The edge never goes back.
+    /// An ACK came. `ranges` have arrived beyond `next_expected`; raw mode has none. The edge never goes back.
     pub(crate) fn on_ack(&mut self, now: Time, next_expected: u64, ranges: &[(u64, u64)], edge: u64) -> Acked {
         let acked = self.learn(now, next_expected, ranges, edge);
         if !acked.invalid {
@@ -48,9 +47,9 @@ impl Outgoing {
         acked
     }
 
-    /// A SYNC_REPLY came. It says as much, and is no ACK unless it acknowledges something: whoever answers questions and
-    /// gets no blocks is waited for no longer than whoever says nothing.
-    pub(crate) fn on_sync_reply(&mut self, now: Time, next_expected: u64, edge: u64) -> Acked {
+    /// A SYNC_REPLY came, or a NACK, whose ranges go to [`Outgoing::on_nack`]. It says as much, and is no ACK unless it
+    /// acknowledges something: whoever answers questions and gets no blocks is waited for no longer than whoever says nothing.
+    pub(crate) fn on_report(&mut self, now: Time, next_expected: u64, edge: u64) -> Acked {
         let acked = self.learn(now, next_expected, &[], edge);
         if acked.newly > 0 {
             self.restart(now);
@@ -99,8 +98,11 @@ impl Outgoing {
         }
     }
 
-    /// A NACK came; its sequence and edge have gone to [`Outgoing::on_ack`]. What it names is repeated, unless it has
+    /// A NACK came; its sequence and edge have gone to [`Outgoing::on_report`]. What it names is repeated, unless it has
     /// arrived or left less than a round trip ago. Raw mode repeats nothing.
+    ///
+    /// One that names what is to be repeated anyway is an answer, and no ACK: where the last ACK was lost, blocks that have
+    /// arrived count as under way, and may hold back for ever what it asks for, unless the time-out comes.
     //= A-7
     pub(crate) fn on_nack(&mut self, now: Time, ranges: &[(u64, u64)]) -> Nacked {
         if self.speaks_of_unsent(ranges) {
@@ -126,7 +128,9 @@ impl Outgoing {
             let in_flight_after = blocks.bytes();
             let loss = LossSample { now, lost_bytes: lost.wire, sent_at: lost.sent_at, in_flight_after };
             path.on_feedback(now, Some(loss), None);
+            self.restart(now);
         }
+        self.repetitions = 0;
         Nacked { newly: lost.blocks, invalid: false }
     }
 

@@ -333,8 +333,8 @@ fn congestion_holds_back_all_but_what_the_timeout_repeats() {
     outgoing.on_nack(at(30), &[(1, 2)]);
     assert_eq!(outgoing.in_flight(), 2 * 1_032, "what is lost is not under way");
     assert_eq!(numbers(&send(&mut outgoing, at(30))), [1]);
-    assert_eq!(outgoing.expire(at(250)), Expired::Repeat);
-    assert_eq!(numbers(&send(&mut outgoing, at(250))), [0]);
+    assert_eq!(outgoing.expire(at(280)), Expired::Repeat);
+    assert_eq!(numbers(&send(&mut outgoing, at(280))), [0]);
     let mut cubic = Outgoing::new(&Opening { congestion: ControllerKind::Cubic, ..opening(terms()) });
     for ticket in 0..4 {
         cubic.queue(&message(ticket, 16_000)).unwrap();
@@ -391,7 +391,7 @@ fn stale_blocks_of_raw_mode_are_dropped_before_they_leave() {
     outgoing.on_ack(at(31), 8, &[], 64);
     assert_eq!(done(&mut outgoing), [(2, false)]);
     assert_eq!((outgoing.queued_blocks(), outgoing.sent(), outgoing.is_quiet()), (0, 9, false), "one is to be told of");
-    assert_eq!(outgoing.on_sync_reply(at(32), 9, 64), Acked::default());
+    assert_eq!(outgoing.on_report(at(32), 9, 64), Acked::default());
     assert!(outgoing.is_quiet());
 }
 
@@ -407,7 +407,7 @@ fn what_is_too_old_is_numbered_as_far_as_the_window_reaches_and_all_of_it_at_the
     assert!(outgoing.has_passed_window() && outgoing.needs_sync() && !outgoing.is_quiet() && outgoing.is_full());
     assert!(outgoing.is_flushed(), "CLOSE tells of the rest");
     // The peer hears of four, and makes room for seven more.
-    assert_eq!(outgoing.on_sync_reply(at(11), 4, 11), Acked::default());
+    assert_eq!(outgoing.on_report(at(11), 4, 11), Acked::default());
     assert!(!outgoing.is_full());
     outgoing.queue(&Message { deadline: Some(at(90)), ..message(2, 1_000) }).unwrap();
     assert_eq!(numbers(&send(&mut outgoing, at(12))), [9]);
@@ -419,7 +419,7 @@ fn what_is_too_old_is_numbered_as_far_as_the_window_reaches_and_all_of_it_at_the
 /// What a SYNC_REPLY says that acknowledges nothing.
 fn answer_question(outgoing: &mut Outgoing, now: Time) {
     let (acked, edge) = (outgoing.acked(), outgoing.edge());
-    assert_eq!(outgoing.on_sync_reply(now, acked, edge), Acked::default());
+    assert_eq!(outgoing.on_report(now, acked, edge), Acked::default());
 }
 
 //= A-6 test
@@ -448,8 +448,29 @@ fn an_answer_to_a_question_that_acknowledges_something_starts_the_time_out_anew(
     let mut outgoing = outgoing(terms());
     outgoing.queue(&message(0, 3_000)).unwrap();
     send(&mut outgoing, at(0));
-    assert_eq!(outgoing.on_sync_reply(at(100), 1, 64), Acked { newly: 1, invalid: false });
+    assert_eq!(outgoing.on_report(at(100), 1, 64), Acked { newly: 1, invalid: false });
     assert_eq!(outgoing.expires_at(), Some(at(350)));
+}
+
+//= A-7 test
+#[test]
+fn what_a_nack_names_is_not_held_back_for_ever_by_blocks_of_which_the_ack_was_lost() {
+    let mut outgoing = Outgoing::new(&Opening { congestion: ControllerKind::Cubic, ..opening(terms()) });
+    outgoing.queue(&message(0, 16_000)).unwrap();
+    let sent = send(&mut outgoing, at(0)).len() as u64;
+    // All but the first have come, and nobody hears of it.
+    let (mut now, mut repeated) = (at(0), Vec::new());
+    while now < at(5_000) {
+        now += MS * 20;
+        outgoing.on_report(now, 0, 64);
+        outgoing.on_nack(now, &[(0, 1)]);
+        assert_ne!(outgoing.expire(now), Expired::GivenUp, "it does answer");
+        repeated.extend(numbers(&send(&mut outgoing, now)).into_iter().map(|number| (number, now)));
+    }
+    assert_eq!(repeated.first(), Some(&(0, at(280))), "the window is smaller than what seems to be under way");
+    assert!(repeated.len() > 8 && repeated.iter().all(|(number, _)| *number == 0), "{repeated:?}");
+    outgoing.on_ack(now, sent, &[], 64);
+    assert!(!send(&mut outgoing, now).is_empty());
 }
 
 //= A-7 test

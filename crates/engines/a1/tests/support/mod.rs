@@ -8,7 +8,7 @@ use pinnace_core::{Address, ControllerKind, Random, Time};
 use pinnace_sim::{
     Application, Exits, Fate, HostHandle, HostId, NetworkConfig, Node, Outcome, Packet, Path, Position, Simulation,
 };
-use pinnace_wire::a1::{Body, HEADER_BYTES, Head, Kind};
+use pinnace_wire::a1::{Body, HEADER_BYTES, Head, Header, Kind};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -397,6 +397,23 @@ pub fn patterns(sizes: &[usize]) -> Vec<Vec<u8>> {
 
 pub fn millis(millis: u64) -> Time {
     Time::ZERO + Duration::from_millis(millis)
+}
+
+/// What a datagram says, for a trace.
+pub fn describe(datagram: &[u8]) -> String {
+    let Ok(head) = Head::parse(datagram, datagram.len(), false) else { return "malformed".to_owned() };
+    let Header { connection, sequence, edge, stamp, is_retransmitted, .. } = head.header;
+    let again = if is_retransmitted { " again" } else { "" };
+    let body = match Body::parse(&head, &datagram[HEADER_BYTES..]) {
+        Ok(Body::Data(block)) => format!(": message {}, {} of {}", block.message(), block.index(), block.count()),
+        Ok(Body::Ack(ranges)) if ranges.iter().next().is_none() => String::new(),
+        Ok(Body::Ack(ranges) | Body::Nack(ranges)) => format!(": {:?}", ranges.iter().collect::<Vec<_>>()),
+        Ok(Body::Reject(reject)) => format!(": {reject:?}"),
+        Ok(Body::Close(code) | Body::CloseReply(code)) => format!(": {code:?}"),
+        Ok(_) => String::new(),
+        Err(_) => ": malformed".to_owned(),
+    };
+    format!("{:?}{again} {connection:x} sequence {sequence} edge {edge} stamp {stamp}{body}", head.kind)
 }
 
 /// A datagram, as the network sees it.

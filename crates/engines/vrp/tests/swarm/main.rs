@@ -14,7 +14,7 @@ use check::Ledger;
 use core::time::Duration;
 use pinnace_core::{PathEvent, Time};
 use pinnace_sim::{HostId, Inbox, Outcome, Simulation};
-use pinnace_testing::swarm::{self, Swarm};
+use pinnace_testing::swarm::{self, Swarm, Traced};
 use pinnace_vrp::{Event, FrameSpec, Incoming, Outgoing, Vrp};
 use plan::{End, Plan};
 use std::cell::RefCell;
@@ -101,7 +101,7 @@ fn take_now_and_then(world: &mut World, at: Time, every: Duration) {
 /// Runs one seed and returns what decides whether two runs were the same.
 fn run(plan: &Plan) -> u64 {
     let seed = plan.seed;
-    let mut world = build(plan);
+    let mut world = Traced::new(build(plan), swarm::hex);
     let ledger = Rc::new(RefCell::new(Ledger::new(plan)));
     schedule(plan, &mut world, &ledger);
     take_now_and_then(&mut world, Time::ZERO + plan.takes_every, plan.takes_every);

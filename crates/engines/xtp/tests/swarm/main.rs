@@ -13,7 +13,7 @@ mod program;
 use core::time::Duration;
 use pinnace_core::Time;
 use pinnace_sim::{HostId, Outcome, Simulation};
-use pinnace_testing::swarm::{self, Swarm};
+use pinnace_testing::swarm::{self, Swarm, Traced};
 use pinnace_xtp::{Close, Config, Service, Xtp};
 use plan::{Death, Ending, Plan, Reading};
 use program::{Program, Seat};
@@ -149,7 +149,7 @@ fn check_delivered(plan: &Plan, index: usize, sender: &Seat, readers: &[&Seat], 
 /// Returns what decides whether two runs were the same, and how many flows there were and had to succeed.
 fn run(plan: Plan) -> (u64, [u64; 2]) {
     let plan = Rc::new(plan);
-    let mut world = build(&plan);
+    let mut world = Traced::new(build(&plan), swarm::hex);
     let outcome = world.run_until_quiet(Time::ZERO + Duration::from_secs(1000));
     if swarm::only_seed().is_some() {
         for host in world.hosts().collect::<Vec<_>>() {

@@ -101,12 +101,12 @@ fn repetitions_count_and_wait_before_new_blocks() {
     assert_eq!((outgoing.next(at(30)), outgoing.is_rate_exceeded(at(30))), (Next::At(at(31)), true));
     assert_eq!(numbers(&send(&mut outgoing, at(31))), [0]);
     assert_eq!(outgoing.next(at(31)), Next::At(at(32)));
-    assert_eq!(numbers(&send(&mut outgoing, at(250))), [4, 5]);
+    assert_eq!(numbers(&send(&mut outgoing, at(280))), [4, 5]);
     // The time-out breaks through congestion, never through the rate.
-    assert_eq!(outgoing.expire(at(250)), Expired::Repeat);
-    assert_eq!((outgoing.next(at(250)), outgoing.expires_at()), (Next::At(at(251)), None));
-    assert_eq!(numbers(&send(&mut outgoing, at(251))), [0]);
-    assert_eq!(outgoing.expires_at(), Some(at(251 + 500)), "the time-out runs from when it left");
+    assert_eq!(outgoing.expire(at(280)), Expired::Repeat);
+    assert_eq!((outgoing.next(at(280)), outgoing.expires_at()), (Next::At(at(281)), None));
+    assert_eq!(numbers(&send(&mut outgoing, at(281))), [0]);
+    assert_eq!(outgoing.expires_at(), Some(at(281 + 500)), "the time-out runs from when it left");
 }
 
 proptest! {

@@ -361,7 +361,7 @@ impl Connection {
             if let Some(association) = state.association(self.place) {
                 association.finish();
             }
-            Ok::<_, Error>(())
+            Ok(())
         })?;
         // Whoever waits for room waits in vain.
         self.end.port.notify();

@@ -349,6 +349,12 @@ impl OutFrame {
         HEADER_BYTES + self.data_of(packet).len as usize
     }
 
+    /// Bytes of the largest datagram that the frame sends.
+    pub(super) fn largest_datagram(&self) -> usize {
+        let data = if self.size > 0 { self.datagram_bytes(0) } else { 0 };
+        data.max(self.header_bytes())
+    }
+
     pub(super) fn packet_header(&self, packet: u32) -> [u8; HEADER_BYTES] {
         Header::Data { frame: self.number, packet }.encode()
     }

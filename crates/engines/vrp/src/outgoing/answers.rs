@@ -10,6 +10,9 @@ use crate::{Event, Failure, LossSummary, Sent};
 use pinnace_core::{IntervalSet, Placed, RxMeta, Time};
 use pinnace_wire::vrp::{Control, REPORT_OVERFLOW, Tag};
 
+/// So many headers of a frame are followed by early data at most, if its receiver misses them.
+const HEADERS_WITH_DATA: u32 = 3;
+
 /// Something was acknowledged, or asked for, that cannot be.
 struct Impossible;
 
@@ -35,6 +38,7 @@ impl Outgoing {
         let mut accepted = None;
         let mut reported = false;
         let mut is_of_path = false;
+        let mut is_missing = false;
         for tag in control.tags() {
             let result = match tag {
                 Tag::Pong(stamp) => {
@@ -55,7 +59,7 @@ impl Outgoing {
                     //= V-S4
                     match self.by_number.get(&number) {
                         Some(&slot) => {
-                            let is_taken = |frame: &OutFrame| frame.state == State::Accepted;
+                            let is_taken = |frame: &OutFrame| frame.answered_at.is_some();
                             let was_taken = self.slots[slot].as_deref().is_some_and(is_taken);
                             if let Some(frame) = self.slots[slot].as_deref_mut() {
                                 // Who refuses its header has read it.
@@ -68,7 +72,10 @@ impl Outgoing {
                     }
                     continue;
                 }
-                Tag::MissingHeader(number) => self.on_missing_header(now, number).map_err(|Impossible| number),
+                Tag::MissingHeader(number) => {
+                    is_missing = true;
+                    self.on_missing_header(now, number).map_err(|Impossible| number)
+                }
                 Tag::Ack(packet) => {
                     acknowledged = acknowledged.max(Some(packet));
                     continue;
@@ -99,7 +106,7 @@ impl Outgoing {
         }
         // Also without a tag: so a receiver answers that waits for the first packet, or for its application.
         if !is_of_path && self.by_number.contains_key(&number) {
-            self.hear(now, number);
+            self.on_answer(now, number, accepted.is_none() && !is_missing);
         }
         for number in [Some(number), accepted].into_iter().flatten() {
             let report = reported.then_some(control).filter(|control| control.frame() == number);
@@ -152,6 +159,13 @@ impl Outgoing {
         Some(slot)
     }
 
+    /// An answer for a frame, whatever it says; `is_of_data` if it answers data, and not as those of an unknown frame.
+    fn on_answer(&mut self, now: Time, number: u16, is_of_data: bool) {
+        let Some(slot) = self.hear(now, number) else { return };
+        let Some(frame) = self.slots[slot].as_deref_mut() else { return };
+        frame.unknown_since = frame.unknown_since.filter(|_| !is_of_data);
+    }
+
     /// FRAME_OK, or an acknowledgement that stands for it: where the frame is.
     fn on_accepted(&mut self, now: Time, number: u16) -> Option<usize> {
         let slot = self.hear(now, number)?;
@@ -161,6 +175,10 @@ impl Outgoing {
             return Some(slot);
         }
         frame.state = State::Accepted;
+        if core::mem::take(&mut frame.is_unknown) {
+            let ticket = frame.ticket;
+            self.again.extend(frame.queued().map(|packet| (slot, ticket, packet)));
+        }
         // A repetition that has not left yet is no longer wanted.
         frame.header_queued = false;
         let flight = core::mem::take(&mut frame.header_flight);
@@ -316,8 +334,21 @@ impl Outgoing {
         }
         frame.heard_at = now;
         self.heard_at = now;
+        frame.unknown_since.get_or_insert(now);
+        let is_old = |at: Time| now.since(at) >= timeout;
         // Repetitions are at least a time-out apart; the first may follow the header at once, because it may have been lost.
-        if frame.headers_sent == 1 || (frame.headers_sent > 1 && now.since(frame.header_sent_at) >= timeout) {
+        let repeats = frame.headers_sent == 1 || (frame.headers_sent > 1 && is_old(frame.header_sent_at));
+        // If the receiver has forgotten the frame, or repetitions do not reach it, then data that nobody takes fill the path,
+        // and may be what keeps the header out. So it goes alone until it is answered.
+        //= V-S4
+        let goes_alone = match frame.state {
+            State::Accepted => repeats && frame.answered_at.is_none_or(is_old),
+            State::Announced => frame.headers_sent >= HEADERS_WITH_DATA,
+        };
+        if goes_alone {
+            (frame.state, frame.is_unknown) = (State::Announced, true);
+        }
+        if repeats {
             self.queue_header(slot);
         }
         Ok(())

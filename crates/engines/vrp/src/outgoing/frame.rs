@@ -86,6 +86,11 @@ pub(super) struct OutFrame {
     pub(super) served_at: Time,
     /// The newest answer but MISSING_HDR.
     pub(super) answered_at: Option<Time>,
+    /// The receiver knows nothing of the frame: its data wait until the repeated header is answered, which they would stand
+    /// in the way of.
+    pub(super) is_unknown: bool,
+    /// When the receiver said so first; it has answered none of its data since.
+    pub(super) unknown_since: Option<Time>,
     /// Its header goes ahead: there is no data yet.
     pub(super) is_announced: bool,
     pub(super) is_ready: bool,
@@ -156,6 +161,8 @@ impl OutFrame {
             heard_at: Time::ZERO,
             served_at: Time::ZERO,
             answered_at: None,
+            is_unknown: false,
+            unknown_since: None,
             is_announced: false,
             is_ready: false,
             stint: 0,
@@ -184,7 +191,8 @@ impl OutFrame {
 
     /// Whether data may leave now: the header is answered, or need not be.
     pub(super) fn may_send(&self) -> bool {
-        self.state == State::Accepted || (self.packets <= EARLY_PACKETS && !self.may_be_inline() && !self.header_queued)
+        let may_be_early = self.packets <= EARLY_PACKETS && !self.may_be_inline() && !self.header_queued;
+        self.state == State::Accepted || (may_be_early && !self.is_unknown)
     }
 
     /// Whether a packet that was never sent may leave (V-S5).
@@ -377,6 +385,11 @@ impl OutFrame {
         packet == self.first && self.acked > 0
     }
 
+    /// The packets that wait to be sent again.
+    pub(super) fn queued(&self) -> impl Iterator<Item = u32> {
+        (self.first..).zip(&self.cells).filter(|(_, cell)| cell.queued && !cell.acked).map(|(packet, _)| packet)
+    }
+
     /// Whether the peer owes no answer: what comes next is ours to send.
     pub(super) fn waits_for_us(&self) -> bool {
         match self.state {
@@ -388,7 +401,12 @@ impl OutFrame {
     /// When the frame ends without an answer, or is given up.
     pub(super) fn ends_at(&self, config: &Config) -> Time {
         let life = self.heard_at + config.life_timeout;
-        self.give_up_at.map_or(life, |give_up_at| life.min(give_up_at))
+        [Some(life), self.give_up_at, self.lost_at(config)].into_iter().flatten().min().unwrap_or(life)
+    }
+
+    /// When a frame is given up that its receiver does not get to know, although it answers: nothing waits for ever.
+    pub(super) fn lost_at(&self, config: &Config) -> Option<Time> {
+        self.unknown_since.filter(|_| !self.any_acked).map(|since| since + config.life_timeout * LIVES_UNKNOWN)
     }
 
     /// Whether nothing of it has left for half of the time after which its receiver takes it for dead.
@@ -409,6 +427,9 @@ impl OutFrame {
         self.ends_at(config).min(next)
     }
 }
+
+/// Life time-outs for which a receiver may say that it does not know a frame.
+const LIVES_UNKNOWN: u32 = 4;
 
 /// How often a silent frame is asked about, at least, in its life time-out.
 const URGES_IN_A_LIFE: u32 = 16;

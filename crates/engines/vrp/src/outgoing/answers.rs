@@ -160,10 +160,20 @@ impl Outgoing {
     }
 
     /// An answer for a frame, whatever it says; `is_of_data` if it answers data, and not as those of an unknown frame.
+    ///
+    /// If the last packet of a late frame has gone again, and answers acknowledge no more than before, then the receiver waits
+    /// for the first that was let go, and cannot say so: packets of a few bytes buy no answer with SINGLE_ACK or NACK in it
+    /// (V-R13).
+    //= V-S11
     fn on_answer(&mut self, now: Time, number: u16, is_of_data: bool) {
         let Some(slot) = self.hear(now, number) else { return };
         let Some(frame) = self.slots[slot].as_deref_mut() else { return };
         frame.unknown_since = frame.unknown_since.filter(|_| !is_of_data);
+        let says_no_more = frame.answered_first.replace(frame.first) == Some(frame.first);
+        let is_late = frame.repeat_until.is_some_and(|until| until <= now);
+        if says_no_more && is_late && frame.is_last_repeated() {
+            self.repeat_if_let_go(slot);
+        }
     }
 
     /// FRAME_OK, or an acknowledgement that stands for it: where the frame is.
@@ -238,10 +248,17 @@ impl Outgoing {
 
     /// In a late frame, packets that were let go are sent again once it shows that the receiver waits for them.
     fn repeat_what_is_waited_for(&mut self, slot: usize) {
+        if self.slots[slot].as_deref().is_some_and(|frame| frame.is_waited_for(frame.first)) {
+            self.repeat_if_let_go(slot);
+        }
+    }
+
+    /// The first packet goes again that is not acknowledged, if it was let go.
+    fn repeat_if_let_go(&mut self, slot: usize) {
         let Some(frame) = self.slots[slot].as_deref_mut() else { return };
         let (ticket, packet) = (frame.ticket, frame.first);
         let was_let_go = frame.cell(packet).is_some_and(|cell| cell.flight == 0 && !cell.queued);
-        if was_let_go && frame.is_waited_for(packet) && frame.send_again(packet, true).is_some() {
+        if was_let_go && frame.send_again(packet, true).is_some() {
             self.again.push_back((slot, ticket, packet));
         }
     }

@@ -86,6 +86,8 @@ pub(super) struct OutFrame {
     pub(super) served_at: Time,
     /// The newest answer but MISSING_HDR.
     pub(super) answered_at: Option<Time>,
+    /// `ack_expected` when the last answer had been read.
+    pub(super) answered_first: Option<u32>,
     /// The receiver knows nothing of the frame: its data wait until the repeated header is answered, which they would stand
     /// in the way of.
     pub(super) is_unknown: bool,
@@ -161,6 +163,7 @@ impl OutFrame {
             heard_at: Time::ZERO,
             served_at: Time::ZERO,
             answered_at: None,
+            answered_first: None,
             is_unknown: false,
             unknown_since: None,
             is_announced: false,
@@ -242,6 +245,11 @@ impl OutFrame {
     /// The last packet that was sent and is not acknowledged.
     pub(super) fn last_pending(&self) -> Option<u32> {
         self.cells.iter().rposition(|cell| !cell.acked).map(|index| self.first + index as u32)
+    }
+
+    /// Whether that has left more than once.
+    pub(super) fn is_last_repeated(&self) -> bool {
+        self.last_pending().and_then(|packet| self.cell(packet)).is_some_and(|cell| cell.resent)
     }
 
     /// Packet `next` leaves for the first time.

@@ -10,6 +10,9 @@ use crate::{Event, Failure, LossSummary, Sent};
 use pinnace_core::{IntervalSet, Placed, RxMeta, Time};
 use pinnace_wire::vrp::{Control, REPORT_OVERFLOW, Tag};
 
+/// So many headers of a frame are followed by early data at most, if its receiver misses them.
+const HEADERS_WITH_DATA: u32 = 3;
+
 /// Something was acknowledged, or asked for, that cannot be.
 struct Impossible;
 
@@ -35,6 +38,7 @@ impl Outgoing {
         let mut accepted = None;
         let mut reported = false;
         let mut is_of_path = false;
+        let mut is_missing = false;
         for tag in control.tags() {
             let result = match tag {
                 Tag::Pong(stamp) => {
@@ -55,7 +59,7 @@ impl Outgoing {
                     //= V-S4
                     match self.by_number.get(&number) {
                         Some(&slot) => {
-                            let is_taken = |frame: &OutFrame| frame.state == State::Accepted;
+                            let is_taken = |frame: &OutFrame| frame.answered_at.is_some();
                             let was_taken = self.slots[slot].as_deref().is_some_and(is_taken);
                             if let Some(frame) = self.slots[slot].as_deref_mut() {
                                 // Who refuses its header has read it.
@@ -68,7 +72,10 @@ impl Outgoing {
                     }
                     continue;
                 }
-                Tag::MissingHeader(number) => self.on_missing_header(now, number).map_err(|Impossible| number),
+                Tag::MissingHeader(number) => {
+                    is_missing = true;
+                    self.on_missing_header(now, number).map_err(|Impossible| number)
+                }
                 Tag::Ack(packet) => {
                     acknowledged = acknowledged.max(Some(packet));
                     continue;
@@ -99,7 +106,7 @@ impl Outgoing {
         }
         // Also without a tag: so a receiver answers that waits for the first packet, or for its application.
         if !is_of_path && self.by_number.contains_key(&number) {
-            self.hear(now, number);
+            self.on_answer(now, number, accepted.is_none() && !is_missing);
         }
         for number in [Some(number), accepted].into_iter().flatten() {
             let report = reported.then_some(control).filter(|control| control.frame() == number);
@@ -152,6 +159,23 @@ impl Outgoing {
         Some(slot)
     }
 
+    /// An answer for a frame, whatever it says; `is_of_data` if it answers data, and not as those of an unknown frame.
+    ///
+    /// If the last packet of a late frame has gone again, and answers acknowledge no more than before, then the receiver waits
+    /// for the first that was let go, and cannot say so: packets of a few bytes buy no answer with SINGLE_ACK or NACK in it
+    /// (V-R13).
+    //= V-S11
+    fn on_answer(&mut self, now: Time, number: u16, is_of_data: bool) {
+        let Some(slot) = self.hear(now, number) else { return };
+        let Some(frame) = self.slots[slot].as_deref_mut() else { return };
+        frame.unknown_since = frame.unknown_since.filter(|_| !is_of_data);
+        let says_no_more = frame.answered_first.replace(frame.first) == Some(frame.first);
+        let is_late = frame.repeat_until.is_some_and(|until| until <= now);
+        if says_no_more && is_late && frame.is_last_repeated() {
+            self.repeat_if_let_go(slot);
+        }
+    }
+
     /// FRAME_OK, or an acknowledgement that stands for it: where the frame is.
     fn on_accepted(&mut self, now: Time, number: u16) -> Option<usize> {
         let slot = self.hear(now, number)?;
@@ -161,6 +185,10 @@ impl Outgoing {
             return Some(slot);
         }
         frame.state = State::Accepted;
+        if core::mem::take(&mut frame.is_unknown) {
+            let ticket = frame.ticket;
+            self.again.extend(frame.queued().map(|packet| (slot, ticket, packet)));
+        }
         // A repetition that has not left yet is no longer wanted.
         frame.header_queued = false;
         let flight = core::mem::take(&mut frame.header_flight);
@@ -220,10 +248,17 @@ impl Outgoing {
 
     /// In a late frame, packets that were let go are sent again once it shows that the receiver waits for them.
     fn repeat_what_is_waited_for(&mut self, slot: usize) {
+        if self.slots[slot].as_deref().is_some_and(|frame| frame.is_waited_for(frame.first)) {
+            self.repeat_if_let_go(slot);
+        }
+    }
+
+    /// The first packet goes again that is not acknowledged, if it was let go.
+    fn repeat_if_let_go(&mut self, slot: usize) {
         let Some(frame) = self.slots[slot].as_deref_mut() else { return };
         let (ticket, packet) = (frame.ticket, frame.first);
         let was_let_go = frame.cell(packet).is_some_and(|cell| cell.flight == 0 && !cell.queued);
-        if was_let_go && frame.is_waited_for(packet) && frame.send_again(packet, true).is_some() {
+        if was_let_go && frame.send_again(packet, true).is_some() {
             self.again.push_back((slot, ticket, packet));
         }
     }
@@ -316,8 +351,21 @@ impl Outgoing {
         }
         frame.heard_at = now;
         self.heard_at = now;
+        frame.unknown_since.get_or_insert(now);
+        let is_old = |at: Time| now.since(at) >= timeout;
         // Repetitions are at least a time-out apart; the first may follow the header at once, because it may have been lost.
-        if frame.headers_sent == 1 || (frame.headers_sent > 1 && now.since(frame.header_sent_at) >= timeout) {
+        let repeats = frame.headers_sent == 1 || (frame.headers_sent > 1 && is_old(frame.header_sent_at));
+        // If the receiver has forgotten the frame, or repetitions do not reach it, then data that nobody takes fill the path,
+        // and may be what keeps the header out. So it goes alone until it is answered.
+        //= V-S4
+        let goes_alone = match frame.state {
+            State::Accepted => repeats && frame.answered_at.is_none_or(is_old),
+            State::Announced => frame.headers_sent >= HEADERS_WITH_DATA,
+        };
+        if goes_alone {
+            (frame.state, frame.is_unknown) = (State::Announced, true);
+        }
+        if repeats {
             self.queue_header(slot);
         }
         Ok(())

@@ -86,6 +86,13 @@ pub(super) struct OutFrame {
     pub(super) served_at: Time,
     /// The newest answer but MISSING_HDR.
     pub(super) answered_at: Option<Time>,
+    /// `ack_expected` when the last answer had been read.
+    pub(super) answered_first: Option<u32>,
+    /// The receiver knows nothing of the frame: its data wait until the repeated header is answered, which they would stand
+    /// in the way of.
+    pub(super) is_unknown: bool,
+    /// When the receiver said so first; it has answered none of its data since.
+    pub(super) unknown_since: Option<Time>,
     /// Its header goes ahead: there is no data yet.
     pub(super) is_announced: bool,
     pub(super) is_ready: bool,
@@ -156,6 +163,9 @@ impl OutFrame {
             heard_at: Time::ZERO,
             served_at: Time::ZERO,
             answered_at: None,
+            answered_first: None,
+            is_unknown: false,
+            unknown_since: None,
             is_announced: false,
             is_ready: false,
             stint: 0,
@@ -184,7 +194,8 @@ impl OutFrame {
 
     /// Whether data may leave now: the header is answered, or need not be.
     pub(super) fn may_send(&self) -> bool {
-        self.state == State::Accepted || (self.packets <= EARLY_PACKETS && !self.may_be_inline() && !self.header_queued)
+        let may_be_early = self.packets <= EARLY_PACKETS && !self.may_be_inline() && !self.header_queued;
+        self.state == State::Accepted || (may_be_early && !self.is_unknown)
     }
 
     /// Whether a packet that was never sent may leave (V-S5).
@@ -234,6 +245,11 @@ impl OutFrame {
     /// The last packet that was sent and is not acknowledged.
     pub(super) fn last_pending(&self) -> Option<u32> {
         self.cells.iter().rposition(|cell| !cell.acked).map(|index| self.first + index as u32)
+    }
+
+    /// Whether that has left more than once.
+    pub(super) fn is_last_repeated(&self) -> bool {
+        self.last_pending().and_then(|packet| self.cell(packet)).is_some_and(|cell| cell.resent)
     }
 
     /// Packet `next` leaves for the first time.
@@ -349,6 +365,12 @@ impl OutFrame {
         HEADER_BYTES + self.data_of(packet).len as usize
     }
 
+    /// Bytes of the largest datagram that the frame sends.
+    pub(super) fn largest_datagram(&self) -> usize {
+        let data = if self.size > 0 { self.datagram_bytes(0) } else { 0 };
+        data.max(self.header_bytes())
+    }
+
     pub(super) fn packet_header(&self, packet: u32) -> [u8; HEADER_BYTES] {
         Header::Data { frame: self.number, packet }.encode()
     }
@@ -371,6 +393,11 @@ impl OutFrame {
         packet == self.first && self.acked > 0
     }
 
+    /// The packets that wait to be sent again.
+    pub(super) fn queued(&self) -> impl Iterator<Item = u32> {
+        (self.first..).zip(&self.cells).filter(|(_, cell)| cell.queued && !cell.acked).map(|(packet, _)| packet)
+    }
+
     /// Whether the peer owes no answer: what comes next is ours to send.
     pub(super) fn waits_for_us(&self) -> bool {
         match self.state {
@@ -382,7 +409,12 @@ impl OutFrame {
     /// When the frame ends without an answer, or is given up.
     pub(super) fn ends_at(&self, config: &Config) -> Time {
         let life = self.heard_at + config.life_timeout;
-        self.give_up_at.map_or(life, |give_up_at| life.min(give_up_at))
+        [Some(life), self.give_up_at, self.lost_at(config)].into_iter().flatten().min().unwrap_or(life)
+    }
+
+    /// When a frame is given up that its receiver does not get to know, although it answers: nothing waits for ever.
+    pub(super) fn lost_at(&self, config: &Config) -> Option<Time> {
+        self.unknown_since.filter(|_| !self.any_acked).map(|since| since + config.life_timeout * LIVES_UNKNOWN)
     }
 
     /// Whether nothing of it has left for half of the time after which its receiver takes it for dead.
@@ -403,6 +435,9 @@ impl OutFrame {
         self.ends_at(config).min(next)
     }
 }
+
+/// Life time-outs for which a receiver may say that it does not know a frame.
+const LIVES_UNKNOWN: u32 = 4;
 
 /// How often a silent frame is asked about, at least, in its life time-out.
 const URGES_IN_A_LIFE: u32 = 16;

@@ -64,6 +64,11 @@ enum Path {
     Open,
 }
 
+/// Bytes of a full packet's datagram.
+fn full_datagram(config: &Config) -> usize {
+    HEADER_BYTES + usize::from(config.packet_bytes)
+}
+
 /// Sends frames to one destination.
 #[derive(Debug)]
 pub struct Outgoing {
@@ -86,6 +91,8 @@ pub struct Outgoing {
     pacer: Pacer,
     paced_until: Option<Time>,
     flights: Flights,
+    /// Bytes of the largest datagram of the frames that have begun, and at least of a full packet.
+    largest: usize,
     /// Frames that have begun, by slot.
     slots: Vec<Option<Box<OutFrame>>>,
     free: Vec<usize>,
@@ -150,7 +157,7 @@ impl Outgoing {
             initial: INITIAL_TIMEOUT,
             ..RttConfig::default()
         });
-        let mss = (HEADER_BYTES + usize::from(config.packet_bytes)) as u64;
+        let full = full_datagram(&config);
         let mut outgoing = Self {
             epoch: random.next_u32(),
             next_number: (random.next_u32() as u16) % FRAME_NUMBERS,
@@ -162,11 +169,12 @@ impl Outgoing {
             alive_wait: INITIAL_TIMEOUT,
             pings: VecDeque::new(),
             rtt,
-            congestion: config.congestion.build(mss, now),
+            congestion: config.congestion.build(full as u64, now),
             delivery: DeliveryRate::new(),
             pacer: Pacer::unlimited(),
             paced_until: None,
             flights: Flights::new(),
+            largest: full,
             slots: Vec::new(),
             free: Vec::new(),
             by_number: BTreeMap::new(),
@@ -370,7 +378,7 @@ impl Outgoing {
     /// Bytes that may be in flight: whatever the controller says, two packets, or nothing would ever come behind a lost one
     /// that makes the receiver ask for it.
     fn window(&self) -> u64 {
-        self.congestion.window().max(2 * (HEADER_BYTES as u64 + u64::from(self.config.packet_bytes)))
+        self.congestion.window().max(2 * self.largest as u64)
     }
 
     fn frame(&self, slot: usize, ticket: u64) -> Option<&OutFrame> {
@@ -460,7 +468,12 @@ impl Outgoing {
         frame.unsent = if frame.inline { 0 } else { frame.size };
         self.unsent_bytes[usize::from(frame.is_small())] += u64::from(frame.unsent);
         self.allowed.on_begin(&frame);
+        let largest = frame.largest_datagram();
         self.slots[slot] = Some(frame);
+        if largest > self.largest {
+            self.largest = largest;
+            self.set_pace(now);
+        }
         self.unanswered.push_back((slot, ticket));
         self.headers.push_back((slot, ticket));
     }
@@ -472,6 +485,13 @@ impl Outgoing {
         self.by_number.remove(&frame.number);
         self.unsent_bytes[usize::from(frame.is_small())] -= u64::from(frame.unsent);
         self.allowed.on_end(&frame);
+        let least = full_datagram(&self.config);
+        if self.largest > least && frame.largest_datagram() == self.largest {
+            let others = self.slots.iter().flatten().map(|frame| frame.largest_datagram());
+            if others.clone().all(|bytes| bytes < self.largest) {
+                self.largest = others.fold(least, usize::max);
+            }
+        }
         for id in frame.flights().chain([frame.header_flight]) {
             self.flights.settle(id);
         }
@@ -537,10 +557,21 @@ impl Outgoing {
         }
     }
 
+    /// The controller reckons in packets of the endpoint's size. Where a frame's own are so much larger that the window has to
+    /// be more than the controller's, it leaves in a round trip all the same: at the controller's pace a packet might wait
+    /// for longer than its receiver does. In bytes a second.
+    fn least_pace(&self) -> u64 {
+        let (window, round_trip) = (self.window(), self.rtt.smoothed().unwrap_or(INITIAL_TIMEOUT));
+        if window <= self.congestion.window() {
+            return 0;
+        }
+        u64::try_from(u128::from(window) * 1_000_000_000 / round_trip.as_nanos().max(1)).unwrap_or(u64::MAX)
+    }
+
     fn set_pace(&mut self, now: Time) {
-        let rate = [self.congestion.pacing_rate(), self.config.rate].into_iter().flatten().min();
-        let packet = (HEADER_BYTES + usize::from(self.config.packet_bytes)) as u64;
-        self.pacer.follow(now, rate, packet, self.config.burst);
+        let pace = self.congestion.pacing_rate().map(|rate| rate.max(self.least_pace()));
+        let rate = [pace, self.config.rate].into_iter().flatten().min();
+        self.pacer.follow(now, rate, self.largest as u64, self.config.burst);
     }
 
     /// A transmission counts as lost for the congestion controller.

@@ -210,6 +210,7 @@ impl Outgoing {
         }
         frame.timer = None;
         let late = frame.give_up_at.is_some_and(|give_up_at| give_up_at <= now);
+        let is_lost = frame.lost_at(config).is_some_and(|lost_at| lost_at <= now);
         if !late && now.since(self.heard_at) >= self.config.life_timeout {
             // Who has answered nothing at all for a life will not answer what waits for its turn: that would have another
             // life then, a few frames at a time.
@@ -220,7 +221,14 @@ impl Outgoing {
                 }
             }
         }
-        self.fail(slot, if late { Failure::Late } else { Failure::PeerGone });
+        let failure = if late {
+            Failure::Late
+        } else if is_lost {
+            Failure::Protocol
+        } else {
+            Failure::PeerGone
+        };
+        self.fail(slot, failure);
     }
 
     /// The frame's turn is now. Where the path carries little and loses much, all turns together may take longer than its

@@ -2,7 +2,7 @@
 //! of all frames in turn.
 
 use super::flights::Cargo;
-use super::frame::State;
+use super::frame::{Cell, OutFrame, State};
 use super::{Outgoing, Path, SENDING_TOGETHER};
 use pinnace_core::{Address, BufferRange, DeliveryStamp, Ecn, Time, Train};
 use pinnace_wire::vrp::{ControlWriter, END, HEADER_BYTES, MAX_ANSWER_BYTES, MAX_PACKET_BYTES, Tag, tag_bytes};
@@ -293,14 +293,14 @@ impl Outgoing {
     //= V-S12
     fn pick(&mut self) -> Option<Pick> {
         while let Some(&(slot, ticket, packet)) = self.again.front() {
-            let is_wanted = |cell: &super::frame::Cell| cell.queued && !cell.acked;
-            if self.frame(slot, ticket).and_then(|frame| frame.cell(packet)).is_some_and(is_wanted) {
+            let is_wanted = |cell: &Cell| cell.queued && !cell.acked;
+            if self.known(slot, ticket).and_then(|frame| frame.cell(packet)).is_some_and(is_wanted) {
                 return Some(Pick { slot, packet, from: Source::Again });
             }
             self.again.pop_front();
         }
         while let Some(&(slot, ticket, packet)) = self.echoes.front() {
-            if self.frame(slot, ticket).and_then(|frame| frame.cell(packet)).is_some_and(|cell| !cell.acked) {
+            if self.known(slot, ticket).and_then(|frame| frame.cell(packet)).is_some_and(|cell| !cell.acked) {
                 return Some(Pick { slot, packet, from: Source::Echo });
             }
             self.echoes.pop_front();
@@ -322,6 +322,11 @@ impl Outgoing {
             return Some(Pick { slot, packet: frame.next, from: Source::New });
         }
         None
+    }
+
+    /// A frame, unless its data wait until its receiver knows it: what is to be sent again is queued anew then.
+    fn known(&self, slot: usize, ticket: u64) -> Option<&OutFrame> {
+        self.frame(slot, ticket).filter(|frame| !frame.is_unknown)
     }
 
     fn write_packet(&mut self, now: Time, train: &mut Train, pick: Pick, bytes: usize, stamp: DeliveryStamp) {

@@ -1,6 +1,8 @@
 //! What the receiver says: acknowledgements, requests, missing headers, refusals, reports.
 
-use crate::half::{Half, answer, answer_and_report, closes, config, data, is_control, ms, number, single_acks, tags};
+use crate::half::{
+    Half, answer, answer_and_report, closes, config, data, is_control, is_header, ms, number, single_acks, tags,
+};
 use pinnace_core::TrainLimits;
 use pinnace_vrp::{Failure, LossSummary, Terms};
 use pinnace_wire::vrp::{REPORT_OVERFLOW, Tag};
@@ -183,7 +185,7 @@ fn a_missing_header_is_sent_again_after_frame_ok_too() {
     half.say(frame, &[Tag::MissingHeader(frame), Tag::MissingHeader(frame)]);
     let left = half.take();
     assert_eq!(left.len(), 1);
-    assert!(crate::half::is_header(&left[0]) && number(&left[0]) == frame);
+    assert!(is_header(&left[0]) && number(&left[0]) == frame);
     half.say(frame, &[Tag::FrameOk(frame)]);
     half.advance(ms(298));
     half.say(frame, &[Tag::MissingHeader(frame)]);
@@ -197,6 +199,90 @@ fn a_missing_header_is_sent_again_after_frame_ok_too() {
     half.say(frame, &[Tag::MissingHeader(frame)]);
     assert_eq!(half.take_headers().len(), 1);
     assert!(half.take_events().is_empty());
+}
+
+#[test]
+fn the_header_of_a_forgotten_frame_goes_alone_until_it_is_answered() {
+    //= V-S4, V-S8 test
+    let (mut half, frame) = under_way();
+    half.advance(ms(1500));
+    assert_eq!(half.take_packets()[..8], (0..8).collect::<Vec<_>>(), "late packets are repeated");
+    half.say(frame, &[Tag::MissingHeader(frame)]);
+    // On a path that its data fill, nothing else would get through.
+    half.advance(ms(2000));
+    let left = half.take();
+    assert!(left.len() > 1 && left.iter().all(|datagram| is_header(datagram)), "it is repeated, and nothing else");
+    half.say(frame, &[Tag::FrameOk(frame)]);
+    assert_eq!(half.take_packets(), (0..8).collect::<Vec<_>>());
+    half.say(frame, &[Tag::Ack(7)]);
+    assert_eq!(half.take_packets(), (8..16).collect::<Vec<_>>());
+}
+
+#[test]
+fn early_data_follow_a_header_that_was_missing_once_but_not_for_ever() {
+    //= V-S8 test
+    let mut half = Half::open(&config());
+    let (frame, left) = half.begin(1000, |_| ());
+    assert_eq!(left.len(), 11);
+    half.advance(ms(100));
+    half.say(frame, &[Tag::MissingHeader(frame)]);
+    assert_eq!(half.take(), left[..1], "perhaps it was lost alone");
+    half.advance(ms(200));
+    assert_eq!(half.take_packets(), (0..10).collect::<Vec<_>>());
+    for _ in 0..20 {
+        half.advance(ms(100));
+        half.say(frame, &[Tag::MissingHeader(frame)]);
+    }
+    half.take();
+    half.advance(ms(4000));
+    let left = half.take();
+    assert!(
+        !left.is_empty() && left.iter().all(|datagram| is_header(datagram)),
+        "repeated in vain with data behind it"
+    );
+    half.say(frame, &[Tag::SingleAck(9), Tag::Ack(3)]);
+    assert_eq!(half.take_packets(), [4, 5, 6, 7, 8], "an acknowledgement says that it is known after all");
+}
+
+#[test]
+fn a_frame_that_its_receiver_forgets_again_and_again_ends() {
+    //= V-S11 test
+    for answers_headers in [false, true] {
+        let (mut half, frame) = under_way();
+        let start = half.now;
+        let ends = loop {
+            half.advance(ms(700));
+            if answers_headers && !half.take_headers().is_empty() {
+                half.say(frame, &[Tag::FrameOk(frame)]);
+                half.advance(ms(700));
+            }
+            half.say(frame, &[Tag::MissingHeader(frame)]);
+            let ends = half.take_ends();
+            assert!(half.now.since(start) < ms(60_000), "it would go on for ever: {answers_headers}");
+            if !ends.is_empty() {
+                break ends;
+            }
+        };
+        assert_eq!(ends, [(0, Err(Failure::Protocol))], "the receiver lives, and loses it");
+        assert!(half.now.since(start) > ms(15_000));
+    }
+}
+
+#[test]
+fn a_frame_that_its_receiver_knows_after_all_waits_as_long_as_any_other() {
+    //= V-S11 test
+    let mut half = Half::open(&config());
+    let (frame, _) = half.begin(1000, |_| ());
+    half.say(frame, &[Tag::MissingHeader(frame)]);
+    half.say(frame, &[Tag::FrameOk(frame)]);
+    // A receiver whose application is slow takes no last packet, and says nothing in its answers.
+    for _ in 0..60 {
+        half.advance(ms(1000));
+        half.say(frame, &[]);
+    }
+    assert!(half.take_events().is_empty());
+    half.say(frame, &[Tag::Ack(9)]);
+    assert_eq!(half.take_ends(), [(0, Ok(()))]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The path: PING and PONG, round trips and time-outs.
 
 use crate::half::{Half, answer, config, is_header, ms, number, tags};
-use pinnace_core::Time;
+use pinnace_core::{ControllerKind, Time};
 use pinnace_vrp::{Config, Event, Failure};
 use pinnace_wire::vrp::Tag;
 
@@ -218,4 +218,31 @@ fn an_open_path_with_nothing_to_do_waits_for_nothing() {
     let (frame, left) = half.begin(1, |_| ());
     assert_eq!(number(&left[0]), frame);
     assert!(half.now > Time::ZERO);
+}
+
+#[test]
+fn packets_larger_than_those_of_the_endpoint_are_not_paced_to_death() {
+    //= V-S11, V-S12 test
+    for congestion in [ControllerKind::Cubic, ControllerKind::Bbr] {
+        let mut half = Half::open(&Config { packet_bytes: 20, congestion, ..config() });
+        let (frame, _) = half.begin(90_000, |spec| spec.packet_bytes = Some(9_000));
+        half.say(frame, &[Tag::FrameOk(frame)]);
+        half.advance(ms(100));
+        half.say(frame, &[Tag::Ack(0)]);
+        // What follows is lost, and a controller of packets of 20 bytes has a window of 52 then. At its pace the next of 9,000
+        // would wait for longer than the life time-out.
+        half.advance(ms(350));
+        let start = half.now;
+        let mut acked = 1;
+        while acked < 10 {
+            half.advance(ms(100));
+            let packets = half.take_packets();
+            if let Some(last) = packets.last() {
+                acked = last + 1;
+                half.say(frame, &[Tag::Ack(*last)]);
+            }
+            assert!(half.now.since(start) < ms(4_000), "{congestion}: {acked} after {:?}", half.now.since(start));
+        }
+        assert_eq!(half.take_ends(), [(0, Ok(()))]);
+    }
 }

@@ -68,6 +68,33 @@ fn what_was_let_go_is_sent_again_when_the_receiver_waits_for_it() {
 }
 
 #[test]
+fn a_late_frame_repeats_what_the_receiver_waits_for_though_it_cannot_say_so() {
+    //= V-S11 test
+    // Packets of a few bytes buy no answer with more than the cumulative acknowledgement in it (V-R13), if that.
+    let said: [&[Tag<'_>]; 2] = [&[], &[Tag::Ack(7)]];
+    for tags in said {
+        let mut half = Half::open(&config());
+        let late = half.now + ms(50);
+        let (frame, _) = half.begin(1000, |spec| {
+            spec.terms = Some(Terms { rate: Some(128), run_bytes: Some(u64::MAX), ..Terms::default() });
+            spec.repeat_until = Some(late);
+        });
+        half.say(frame, &[Tag::FrameOk(frame)]);
+        half.say(frame, tags);
+        half.advance(ms(1000));
+        let waited_for = if tags.is_empty() { 0 } else { 8 };
+        let first = |half: &mut Half| half.take_packets().contains(&waited_for);
+        half.take();
+        let is_repeated = (0..30).any(|_| {
+            half.say(frame, tags);
+            half.advance(ms(400));
+            first(&mut half)
+        });
+        assert!(is_repeated, "the last packet alone, for ever: {tags:?}");
+    }
+}
+
+#[test]
 fn a_late_frame_that_nobody_answers_still_ends() {
     //= V-S11 test
     let (mut half, _) = with_deadline(Time::ZERO + ms(150));

@@ -131,7 +131,8 @@ fn run(plan: &Plan) -> u64 {
     let is_done = |world: &World| expected.iter().all(|&(host, count)| taken(world, host) >= count);
     let mut seen = progress(&world);
     let outcome = loop {
-        let outcome = world.run_until(world.now() + LONGEST_STANDSTILL, is_done);
+        let deadline = world.now() + LONGEST_STANDSTILL;
+        let outcome = world.run_until(deadline, is_done);
         let before = core::mem::replace(&mut seen, progress(&world));
         if outcome != Outcome::DeadlineReached || seen == before || world.now() > Time::ZERO + LONGEST_RUN {
             break outcome;

@@ -11,9 +11,6 @@ use pinnace_wire::zcrp::ControlWriter;
 /// Pairs in the first request to a peer that introduced itself and has been sent little: it must fit three times the
 /// 28 bytes of an idle datagram.
 const CAUTIOUS_PAIRS: usize = 4;
-/// What the repetition of a request takes at least, with the headers below: the first answer leaves as much of what an idle
-/// datagram earns, so that its loss costs 50 ms and not the second until the next one.
-const REPETITION: usize = Allowance::LOWER_HEADERS as usize + MIN_REPORT;
 /// Bytes of the largest and of the smallest acknowledgement sent.
 const SPACE: usize = 512;
 const MIN_REPORT: usize = 16;
@@ -99,10 +96,7 @@ impl Receiver {
     //= Z-13
     fn poll_requests(&mut self, now: Time, train: &mut Train, path: &mut Path) -> bool {
         let capacity = self.capacity(path);
-        let cautious = self.cautious(path);
-        let pairs_in =
-            |bytes: usize| (bytes.saturating_sub(8) / 8).min(if cautious { CAUTIOUS_PAIRS } else { usize::MAX });
-        let pairs = pairs_in(capacity);
+        let pairs = (capacity.saturating_sub(8) / 8).min(if self.cautious(path) { CAUTIOUS_PAIRS } else { usize::MAX });
         if self.repeating.is_some() && pairs > 0 && self.poll_repetitions(now, train, path, pairs) {
             return true;
         }
@@ -111,7 +105,6 @@ impl Receiver {
         if fresh == 0 {
             return false;
         }
-        let pairs = if self.awaits_first_unit(path) { pairs_in(capacity.saturating_sub(REPETITION)) } else { pairs };
         if self.requests_wait(now, fresh, pairs) {
             return false;
         }
@@ -149,11 +142,6 @@ impl Receiver {
     /// Whether the peer has shown too little of itself for a long answer.
     fn cautious(&self, path: &Path) -> bool {
         path.is_limited() && self.stride == 0
-    }
-
-    /// Whether the peer has been asked for something, and has shown nothing of itself yet.
-    fn awaits_first_unit(&self, path: &Path) -> bool {
-        self.cautious(path) && self.requested > self.base
     }
 
     /// Requests again what has waited long enough (Z-13).
@@ -217,8 +205,8 @@ impl Receiver {
 
     //= Z-21
     fn poll_flow(&mut self, train: &mut Train, path: &mut Path) -> bool {
-        // What may not leave yet leaves when more has come; what has been asked for may have to be asked for again before.
-        if !self.flow_due || self.awaits_first_unit(path) || !path.may_send(16) {
+        // What may not leave yet leaves when more has come.
+        if !self.flow_due || !path.may_send(16) {
             return false;
         }
         self.flow_due = false;

@@ -4,14 +4,18 @@
 //! waits to take over. A background worker drives while no application thread is inside.
 
 use crate::shared::{EndpointCounters, Locked, Role, Seat, Shared};
+use crate::wake::is_readable;
 use crate::{DriverCounters, EndpointConfig, EndpointError, EventSink, Idle, Progress, WaitError, Waiting, worker};
 use pinnace_core::{Engine, Time};
 use pinnace_link::{BufferTable, Link, LinkCounters};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use std::{fmt, io};
+
+/// How often a thread that follows looks at the descriptor that it watches beside.
+const BESIDE_FOLLOWING: Duration = Duration::from_millis(1);
 
 /// What a call of the application works on.
 #[derive(Debug)]
@@ -128,15 +132,39 @@ where
     /// [`WaitError::Endpoint`] if the endpoint is of no use any more.
     pub fn wait_until<R>(
         &self,
-        mut ready: impl FnMut(&mut S) -> Option<R>,
+        ready: impl FnMut(&mut S) -> Option<R>,
         deadline: Option<Instant>,
     ) -> Result<R, WaitError> {
+        self.wait_and_watch(None, ready, deadline).and_then(|found| found.ok_or(WaitError::Timeout))
+    }
+
+    /// Like [`Endpoint::wait_until`], for a thread that serves other descriptors as well: returns `None` as soon as `beside` (an
+    /// epoll descriptor, say) is readable. Where another thread waits on this endpoint already, it is looked at once a
+    /// millisecond only.
+    ///
+    /// # Errors
+    /// As [`Endpoint::wait_until`].
+    pub fn wait_beside<R>(
+        &self,
+        beside: BorrowedFd<'_>,
+        ready: impl FnMut(&mut S) -> Option<R>,
+        deadline: Option<Instant>,
+    ) -> Result<Option<R>, WaitError> {
+        self.wait_and_watch(Some(beside), ready, deadline)
+    }
+
+    fn wait_and_watch<R>(
+        &self,
+        beside: Option<BorrowedFd<'_>>,
+        mut ready: impl FnMut(&mut S) -> Option<R>,
+        deadline: Option<Instant>,
+    ) -> Result<Option<R>, WaitError> {
         let mut place = Place { endpoint: self, core: self.handle.shared.lock(), drives: false };
         let core = &mut place.core;
         self.handle.shared.rest.count();
         loop {
             if let Some(result) = ready(&mut core.state) {
-                return Ok(result);
+                return Ok(Some(result));
             }
             core.check()?;
             if core.seat != Seat::Application {
@@ -145,9 +173,13 @@ where
             if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                 return Err(WaitError::Timeout);
             }
+            if beside.is_some_and(is_readable) {
+                return Ok(None);
+            }
             core.followers += 1;
             core.counters.application_follows += 1;
-            core.wait(&self.handle.shared.turn, deadline);
+            let look = beside.map(|_| Instant::now() + BESIDE_FOLLOWING);
+            core.wait(&self.handle.shared.turn, look.into_iter().chain(deadline).min());
             core.followers -= 1;
         }
         // The worker, if it has the seat, steps aside when it wakes; nobody waits for that.
@@ -155,7 +187,7 @@ where
         core.seat = Seat::Application;
         core.counters.application_drives += 1;
         place.drives = true;
-        place.drive(ready, deadline)
+        place.drive(beside, ready, deadline)
     }
 
     /// Like [`Endpoint::wait_until`], for a task: the task is woken when there may be something new. Starts the
@@ -362,9 +394,10 @@ where
 {
     fn drive<R>(
         &mut self,
+        beside: Option<BorrowedFd<'_>>,
         mut ready: impl FnMut(&mut S) -> Option<R>,
         deadline: Option<Instant>,
-    ) -> Result<R, WaitError> {
+    ) -> Result<Option<R>, WaitError> {
         let core = &mut self.core;
         let deadline = deadline.map(|deadline| core.driver.time_of(deadline));
         let mut idle_since = None;
@@ -372,18 +405,21 @@ where
         loop {
             let progress = core.turn(Some(Role::Application));
             if let Some(result) = ready(&mut core.state) {
-                return Ok(result);
+                return Ok(Some(result));
             }
             core.check()?;
             let Some(progress) = progress else { continue };
             if deadline.is_some_and(|deadline| deadline <= progress.now) {
                 return Err(WaitError::Timeout);
             }
+            if beside.is_some_and(is_readable) {
+                return Ok(None);
+            }
             if progress.worked() {
                 idle_since = None;
                 core.give_way();
             } else if !core.spin(&mut idle_since) {
-                core.sleep(Role::Application, deadline);
+                core.sleep(Role::Application, deadline, beside);
             }
         }
     }

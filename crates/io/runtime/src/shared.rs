@@ -22,7 +22,7 @@ use pinnace_link::Link;
 use std::hint::spin_loop;
 use std::io;
 use std::ops::{Deref, DerefMut};
-use std::os::fd::RawFd;
+use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
@@ -470,8 +470,8 @@ where
         }
     }
 
-    /// Sleeps until the link is ready, the next timer or `deadline` is due, or somebody rouses this role.
-    pub(crate) fn sleep(&mut self, role: Role, deadline: Option<Time>) {
+    /// Sleeps until the link is ready, the next timer or `deadline` is due, somebody rouses this role, or `beside` is readable.
+    pub(crate) fn sleep(&mut self, role: Role, deadline: Option<Time>, beside: Option<BorrowedFd<'_>>) {
         let next = self.next().min(PollAt::at(deadline));
         let until = match next {
             PollAt::Now => return,
@@ -497,7 +497,7 @@ where
             Role::Worker => self.counters.worker_sleeps += 1,
         }
         let bed = &self.shared.beds[role as usize];
-        self.unlocked(|| bed.sleep(descriptors, writable, timeout));
+        self.unlocked(|| bed.sleep(descriptors, writable, beside, timeout));
         self.sleeps[role as usize] = None;
     }
 }

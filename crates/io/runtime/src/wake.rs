@@ -164,12 +164,19 @@ impl Bed {
         self.wake.signal();
     }
 
-    /// Sleeps until the link is ready (to be written to as well, if `writable`), or it is signalled, or `timeout` is over.
-    /// May return early.
-    pub(crate) fn sleep(&self, link: Descriptors, writable: bool, timeout: Option<Duration>) {
+    /// Sleeps until the link is ready (to be written to as well, if `writable`), or `beside` is readable, or it is signalled, or
+    /// `timeout` is over. May return early.
+    pub(crate) fn sleep(
+        &self,
+        link: Descriptors,
+        writable: bool,
+        beside: Option<BorrowedFd<'_>>,
+        timeout: Option<Duration>,
+    ) {
         #[cfg(target_os = "linux")]
         if let Some(most) = link.busy_poll
             && !writable
+            && beside.is_none()
             && link.readable >= 0
             // The kernel polls to the end, whatever the timeout.
             && timeout.is_none_or(|timeout| timeout >= most)
@@ -180,7 +187,7 @@ impl Bed {
             }
             return;
         }
-        if sleep(link, writable, &self.wake, timeout) {
+        if sleep(link, writable, beside, &self.wake, timeout) {
             self.wake.clear();
         }
     }
@@ -265,23 +272,38 @@ fn timespec(time: Duration) -> libc::timespec {
     libc::timespec { tv_sec: time.as_secs().min(1 << 30) as libc::time_t, tv_nsec: time.subsec_nanos() as libc::c_long }
 }
 
-/// Sleeps until the link is ready (to be written to as well, if `writable`), or `wake` is signalled, or `timeout` is
-/// over. Returns whether `wake` was signalled. May return early.
-fn sleep(link: Descriptors, writable: bool, wake: &WakeFd, timeout: Option<Duration>) -> bool {
-    let entry = |fd: RawFd, events: libc::c_short| libc::pollfd { fd, events, revents: 0 };
+fn entry(fd: RawFd, events: libc::c_short) -> libc::pollfd {
+    libc::pollfd { fd, events, revents: 0 }
+}
+
+/// Whether a descriptor is readable now.
+pub(crate) fn is_readable(fd: BorrowedFd<'_>) -> bool {
+    poll(&mut [entry(fd.as_raw_fd(), libc::POLLIN)], Some(Duration::ZERO))
+}
+
+/// Sleeps until the link is ready (to be written to as well, if `writable`), or `beside` is readable, or `wake` is signalled, or
+/// `timeout` is over. Returns whether `wake` was signalled. May return early.
+fn sleep(
+    link: Descriptors,
+    writable: bool,
+    beside: Option<BorrowedFd<'_>>,
+    wake: &WakeFd,
+    timeout: Option<Duration>,
+) -> bool {
     let shared = writable && link.readable == link.writable;
     let mut entries = [
         entry(wake.as_fd().as_raw_fd(), libc::POLLIN),
         entry(link.readable, if shared { libc::POLLIN | libc::POLLOUT } else { libc::POLLIN }),
         // Negative descriptors are passed over.
         entry(if writable && !shared { link.writable } else { -1 }, libc::POLLOUT),
+        entry(beside.map_or(-1, |beside| beside.as_raw_fd()), libc::POLLIN),
     ];
     poll(&mut entries, timeout) && entries[0].revents != 0
 }
 
 /// Returns whether something is ready.
 #[cfg(target_os = "linux")]
-fn poll(entries: &mut [libc::pollfd; 3], timeout: Option<Duration>) -> bool {
+fn poll(entries: &mut [libc::pollfd], timeout: Option<Duration>) -> bool {
     let timeout = timeout.map(timespec);
     let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     // SAFETY: `entries` has as many entries as the call is told, `timeout` is null or points to a live timespec, and a
@@ -291,7 +313,7 @@ fn poll(entries: &mut [libc::pollfd; 3], timeout: Option<Duration>) -> bool {
 
 /// Returns whether something is ready.
 #[cfg(not(target_os = "linux"))]
-fn poll(entries: &mut [libc::pollfd; 3], timeout: Option<Duration>) -> bool {
+fn poll(entries: &mut [libc::pollfd], timeout: Option<Duration>) -> bool {
     let millis =
         timeout.map_or(-1, |timeout| timeout.as_nanos().div_ceil(1_000_000).min(i32::MAX as u128) as libc::c_int);
     // SAFETY: `entries` has as many entries as the call is told.

@@ -82,7 +82,7 @@ where
             return;
         }
         if !progress.worked() {
-            core.sleep(Role::Worker, None);
+            core.sleep(Role::Worker, None, None);
             if core.seat != Seat::Worker {
                 return;
             }

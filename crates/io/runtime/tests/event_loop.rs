@@ -4,8 +4,9 @@ mod common;
 
 use common::*;
 use pinnace_link::Link;
-use pinnace_runtime::{EndpointConfig, Idle};
-use std::time::Duration;
+use pinnace_runtime::{EndpointConfig, Idle, WaitError, WakeFd};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
 /// Whether the link of an endpoint has something to read, within so many milliseconds.
 fn readable(endpoint: &ToyEndpoint, timeout: i32) -> bool {
@@ -88,4 +89,48 @@ fn the_worker_reads_again_when_it_is_told() {
     }
     let resent = client.inspect(|engine, _, _| engine.resent);
     assert!(resent < 20, "{resent} of 200 came too late");
+}
+
+fn soon() -> Option<Instant> {
+    Some(Instant::now() + Duration::from_secs(20))
+}
+
+#[test]
+fn a_thread_serves_another_descriptor_beside_the_link() {
+    for idle in [Idle::Block, Idle::ADAPTIVE] {
+        let (client, server) = endpoints(alone(idle));
+        let beside = WakeFd::new().unwrap();
+        let wait = |deadline| {
+            let ready = |inbox: &mut Inbox| inbox.received.pop_first();
+            server.wait_beside(beside.as_fd(), ready, deadline)
+        };
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(20));
+                beside.signal();
+                std::thread::sleep(Duration::from_millis(20));
+                send(&client, 7);
+            });
+            assert!(matches!(wait(soon()), Ok(None)), "asleep on the link, it looks beside");
+            beside.clear();
+            assert!(matches!(wait(soon()), Ok(Some(7))), "and on the link meanwhile");
+            other.join().unwrap();
+        });
+        assert!(matches!(wait(Some(Instant::now())), Err(WaitError::Timeout)), "nothing is left");
+        beside.signal();
+        assert!(matches!(wait(soon()), Ok(None)), "what is there ends it at once");
+    }
+}
+
+#[test]
+fn a_thread_that_follows_another_sees_its_descriptor_as_well() {
+    let (client, server) = endpoints(alone(Idle::Block));
+    let beside = WakeFd::new().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| receive(&server, 8).unwrap());
+        eventually("it drives", || server.counters().application_drives > 0);
+        beside.signal();
+        assert!(matches!(server.wait_beside(beside.as_fd(), |_| None::<()>, soon()), Ok(None)));
+        send(&client, 8);
+    });
 }

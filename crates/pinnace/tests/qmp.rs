@@ -1,7 +1,10 @@
 //! QMP's sockets, from outside: over real UDP, and over links that lose.
 
 use pinnace::Idle;
-use pinnace::qmp::{Endpoint, Listener, Options, Pool, PoolOptions, Shutdown, State, Stream, Way, settle};
+use pinnace::qmp::{
+    Endpoint, Listener, Options, Pool, PoolOptions, Shown, Shutdown, State, Stream, StreamId, WakeFd, Way, Woken,
+    settle,
+};
 use std::io::{self, ErrorKind, Read, Write};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -449,4 +452,115 @@ fn who_waits_finds_the_end_when_reading_is_shut() {
     });
     client.write(b"the other way").unwrap();
     assert_eq!(server.read(&mut [0; 20]).unwrap(), 13);
+}
+
+/// Serves all streams that come to a listener, each of which is to say the same as it was told, until `count` have ended.
+fn echo_all(listener: &Listener, count: usize) {
+    let (beside, mut told) = (WakeFd::new().unwrap(), Vec::new());
+    let mut streams: Vec<(Stream, Vec<u8>)> = Vec::new();
+    let mut ended = 0;
+    while ended < count {
+        let woken = listener.endpoint().wait_any(&beside, Some(Duration::from_secs(20)), &mut told).unwrap();
+        assert_eq!(woken, Woken::Sockets, "{ended} of {count} streams have ended");
+        while listener.has_arrivals() {
+            let stream = listener.try_accept().unwrap().unwrap();
+            told.extend(stream.id());
+            streams.push((stream, Vec::new()));
+        }
+        for id in told.drain(..) {
+            let Some(at) = streams.iter().position(|(stream, _)| stream.id() == Some(id)) else { continue };
+            loop {
+                let (stream, unsaid) = &mut streams[at];
+                // At most a part of it at once, so that there is more.
+                let shown = stream.try_show(|parts| {
+                    let part = &parts[0][..parts[0].len().min(3000)];
+                    unsaid.extend_from_slice(part);
+                    part.len()
+                });
+                while let Some(len @ 1..) = stream.try_write(unsaid).unwrap() {
+                    unsaid.drain(..len);
+                }
+                match shown.unwrap() {
+                    Some(Shown::Used(_)) => {}
+                    Some(Shown::End) if unsaid.is_empty() => {
+                        drop(streams.swap_remove(at));
+                        ended += 1;
+                        break;
+                    }
+                    Some(Shown::End) | None => break,
+                }
+            }
+        }
+    }
+    // Nobody else does the work.
+    listener.endpoint().leave(Duration::from_secs(10));
+}
+
+//= Q-12 test
+#[test]
+fn one_thread_serves_many_streams_of_one_endpoint() {
+    const STREAMS: usize = 40;
+    let listener = Listener::bind("127.0.0.1:0", &Options { worker: false, ..options() }).unwrap();
+    let to = listener.local_addr();
+    let endpoint = Endpoint::client_of(to, &options()).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| echo_all(&listener, STREAMS));
+        for number in 0..STREAMS {
+            let stream = endpoint.begin(to).unwrap();
+            scope.spawn(move || {
+                let sent = pattern(number * 10_000, number as u64);
+                let mut received = Vec::new();
+                thread::scope(|scope| {
+                    scope.spawn(|| {
+                        (&stream).write_all(&sent).unwrap();
+                        stream.shutdown(Shutdown::Write).unwrap();
+                    });
+                    (&stream).read_to_end(&mut received).unwrap();
+                });
+                assert!(received == sent, "stream {number}: {} of {} bytes", received.len(), sent.len());
+            });
+        }
+    });
+}
+
+#[test]
+fn each_stream_that_something_has_happened_to_is_told_once() {
+    let listener = Listener::bind("127.0.0.1:0", &options()).unwrap();
+    let to = listener.local_addr();
+    let endpoint = Endpoint::client_of(to, &Options { worker: false, ..options() }).unwrap();
+    let (beside, mut told) = (WakeFd::new().unwrap(), Vec::new());
+    let mut wait = |timeout| {
+        told.clear();
+        let woken = endpoint.wait_any(&beside, Some(timeout), &mut told).unwrap();
+        (woken, told.clone())
+    };
+    let (none, long): (Vec<StreamId>, _) = (Vec::new(), Duration::from_secs(20));
+    assert_eq!(wait(Duration::ZERO), (Woken::Timeout, none.clone()));
+    let streams = [(); 2].map(|()| endpoint.connect(to).unwrap());
+    let accepted = [(); 2].map(|()| listener.accept().unwrap());
+    let mut ids: Vec<_> = streams.iter().filter_map(Stream::id).collect();
+    let (woken, mut found) = wait(long);
+    found.sort();
+    ids.sort();
+    assert_eq!((woken, &found), (Woken::Sockets, &ids), "established");
+    accepted[1].write(b"two").unwrap();
+    let second = streams[1].id().into_iter().collect::<Vec<_>>();
+    assert_eq!(wait(long), (Woken::Sockets, second.clone()));
+    assert_eq!(wait(Duration::from_millis(20)), (Woken::Timeout, none.clone()), "once, although nobody has read it");
+    beside.signal();
+    assert_eq!(wait(long), (Woken::Beside, none.clone()));
+    beside.clear();
+    drop(accepted);
+    let mut found = Vec::new();
+    while found.len() < 2 {
+        let (woken, more) = wait(long);
+        assert_eq!(woken, Woken::Sockets);
+        found.extend(more);
+        found.sort();
+        found.dedup();
+    }
+    assert_eq!(found, ids, "both have ended");
+    // Nothing is said of a stream that has been dropped.
+    drop(streams);
+    assert_eq!(wait(Duration::from_millis(50)).1, none);
 }

@@ -1,15 +1,28 @@
 //! Endpoints: what several sockets of one process share.
 
 use super::owned::{self, Place};
+use super::stream::StreamId;
 use super::{Carrier, EtherAddress, Listener, Options, Pool, Stream, Way};
 use crate::network::host_of;
 use crate::xtp;
-use crate::xtp::qmp::{interface_of, ipv4_of, way_to};
+use crate::xtp::qmp::{Stirred, interface_of, ipv4_of, way_to};
 use pinnace_link::Link;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// What ended [`Endpoint::wait_any`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Woken {
+    /// Something has happened to streams, or somebody has come to a listener.
+    Sockets,
+    /// The other descriptor is readable.
+    Beside,
+    /// It was long enough.
+    Timeout,
+}
 
 /// One UDP socket (or one IP address, with protocol 36), and QMP on it. Clones are the same endpoint.
 ///
@@ -171,6 +184,81 @@ impl Endpoint {
         let connection = self.inner.connect(to)?;
         connection.begin_now()?;
         Ok(Stream::of(self.clone(), connection))
+    }
+
+    /// As [`Endpoint::begin`], from another port, as far as the other end is told ([`Stream::said_peer_addr`]): the streams of one
+    /// endpoint all have its UDP port, and some programs tell their peers apart by their ports.
+    ///
+    /// ```
+    /// use pinnace::qmp::{Endpoint, Listener, Options};
+    /// # fn main() -> std::io::Result<()> {
+    /// let listener = Listener::bind("127.0.0.1:0", &Options::default())?;
+    /// let endpoint = Endpoint::client_of(listener.local_addr(), &Options::default())?;
+    /// let stream = endpoint.begin_from(listener.local_addr(), 7001)?;
+    /// let accepted = listener.accept()?;
+    /// assert_eq!(accepted.said_peer_addr().port(), 7001);
+    /// assert_eq!(accepted.peer_addr(), endpoint.local_addr());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// If there are too many contexts.
+    pub fn begin_from(&self, to: SocketAddr, port: u16) -> io::Result<Stream> {
+        let connection = self.inner.connect_from(to, port)?;
+        connection.begin_now()?;
+        Ok(Stream::of(self.clone(), connection))
+    }
+
+    /// For a thread that serves all sockets of this endpoint, and other descriptors as well: waits until something has happened
+    /// to a stream (it was established, there is something to read, room to write, or it has ended), or somebody has come
+    /// to a listener, or `beside` is readable (an epoll descriptor, say). The waiting thread does the protocol's work. Each
+    /// stream that something has happened to since the last time is added to `streams` once; look at it until nothing is there
+    /// ([`Stream::try_show`], [`Stream::try_write`]), and look at each once after it was opened or accepted. One thread at a
+    /// time; streams through shared memory are not among them.
+    ///
+    /// ```
+    /// use pinnace::qmp::{Endpoint, Listener, Options, Woken};
+    /// # fn main() -> std::io::Result<()> {
+    /// let listener = Listener::bind("127.0.0.1:0", &Options::default())?;
+    /// let endpoint = Endpoint::client_of(listener.local_addr(), &Options::default())?;
+    /// let (never, mut told) = (pinnace::qmp::WakeFd::new()?, Vec::new());
+    /// let stream = endpoint.begin(listener.local_addr())?;
+    /// let accepted = listener.accept()?;
+    /// accepted.write(b"ahoy")?;
+    /// while stream.readable_bytes() == 0 {
+    ///     assert_eq!(endpoint.wait_any(&never, None, &mut told)?, Woken::Sockets);
+    /// }
+    /// assert_eq!(told.first().copied(), stream.id());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// If the endpoint is of no use any more.
+    pub fn wait_any(
+        &self,
+        beside: impl AsFd,
+        timeout: Option<Duration>,
+        streams: &mut Vec<StreamId>,
+    ) -> io::Result<Woken> {
+        let told = |place| streams.push(StreamId::of(place));
+        Ok(match self.inner.wait_stirred(beside.as_fd(), timeout, told)? {
+            Stirred::Associations => Woken::Sockets,
+            Stirred::Beside => Woken::Beside,
+            Stirred::Nothing => Woken::Timeout,
+        })
+    }
+
+    /// Whether all its streams have come to their ends, those that were closed included.
+    pub fn is_quiet(&self) -> bool {
+        self.inner.is_quiet()
+    }
+
+    /// Says the end of streams that have just ended well once more, as it may be lost, without waiting. How long to wait until
+    /// it is to be said the next time, of three; `None`: there is none to be said.
+    pub fn say_ends(&self) -> Option<Duration> {
+        self.inner.say_ends()
     }
 
     /// Says the end of streams that have just ended well a few times more, as it may be lost: see [`xtp::Endpoint::part`].

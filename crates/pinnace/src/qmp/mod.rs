@@ -33,7 +33,7 @@ mod shared_tests;
 mod stream;
 
 pub use crate::xtp::{KeepAlive, Patience};
-pub use endpoint::Endpoint;
+pub use endpoint::{Endpoint, Woken};
 pub use lingering::settle;
 pub use listener::Listener;
 pub use options::{Carrier, Options};
@@ -42,4 +42,4 @@ pub use pinnace_qbuf::{Pool, PoolOptions, Qbuf};
 pub use pinnace_qmp::State;
 pub use pinnace_runtime::WakeFd;
 pub use qbufs::Full;
-pub use stream::{Shutdown, Stream, Way};
+pub use stream::{Shown, Shutdown, Stream, StreamId, Way};

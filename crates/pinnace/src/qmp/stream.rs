@@ -18,6 +18,15 @@ use std::time::{Duration, Instant};
 /// Which half of a stream is closed.
 pub use std::net::Shutdown;
 
+/// What [`Stream::try_show`] has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Shown {
+    /// So many bytes were used.
+    Used(usize),
+    /// The stream has ended.
+    End,
+}
+
 /// What carries a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Way {
@@ -39,6 +48,16 @@ impl std::fmt::Display for Way {
             Self::Ether => "ether",
             Self::SharedMemory => "shm",
         })
+    }
+}
+
+/// A stream of an endpoint, as [`Endpoint::wait_any`] names it. Once it is dropped another may have its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamId(xtp::Place);
+
+impl StreamId {
+    pub(super) fn of(place: xtp::Place) -> Self {
+        Self(place)
     }
 }
 
@@ -294,6 +313,21 @@ impl Stream {
         SocketAddr::new(ip, port)
     }
 
+    /// The address of the other end, with the port that it says it has: that of its socket, unless it says otherwise
+    /// ([`Endpoint::begin_from`]). Anybody can say anything.
+    pub fn said_peer_addr(&self) -> SocketAddr {
+        let peer = self.peer_addr();
+        let Inner::Engine(connection, endpoint) = self.inner() else { return peer };
+        let address = connection.address();
+        let is_said = address.destination_port == endpoint.local_addr().port() && address.source_port != 0;
+        if is_said { with_port(peer, address.source_port) } else { peer }
+    }
+
+    /// Its name among the streams of its endpoint ([`Endpoint::wait_any`]); `None` over shared memory.
+    pub fn id(&self) -> Option<StreamId> {
+        Some(StreamId(self.association()?.place()))
+    }
+
     /// Whether the peer has shown that it is where its packets come from: until then anybody may have sent what has come, in
     /// anybody's name. It shows that with its first answer; whom this end has connected to, and who comes through shared
     /// memory, has nothing to show.
@@ -350,6 +384,51 @@ impl Stream {
             Inner::Engine(connection, _) => would_block(connection.read_timeout(into, Duration::ZERO)),
             Inner::Shared(shared) => shared.read(into, Some(Instant::now())),
         })
+    }
+
+    /// Shows what is there to `view`, where it lies, in one piece or two, without waiting: nothing is copied. `view` says how
+    /// many bytes it has used; they are gone then. `None`: nothing is there. The endpoint does nothing else meanwhile: `view`
+    /// should be quick, and must not call it.
+    ///
+    /// ```
+    /// use pinnace::qmp::{Listener, Options, Shown, Stream};
+    /// # fn main() -> std::io::Result<()> {
+    /// let listener = Listener::bind("127.0.0.1:0", &Options::default())?;
+    /// let client = Stream::connect(listener.local_addr(), &Options::default())?;
+    /// client.write(b"ahoy")?;
+    /// let server = listener.accept()?;
+    /// server.peek(&mut [0])?;
+    /// let mut first = None;
+    /// let shown = server.try_show(|parts| {
+    ///     first = parts[0].first().copied();
+    ///     1
+    /// })?;
+    /// assert_eq!((shown, first), (Some(Shown::Used(1)), Some(b'a')));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Stream::read`].
+    pub fn try_show(&self, mut view: impl FnMut(&[&[u8]]) -> usize) -> io::Result<Option<Shown>> {
+        match self.inner() {
+            Inner::Engine(connection, _) => Ok(match connection.show(&mut view)? {
+                xtp::Look::Found(used) => Some(Shown::Used(used)),
+                xtp::Look::Ended => Some(Shown::End),
+                xtp::Look::Nothing => None,
+            }),
+            Inner::Shared(shared) => {
+                let mut bytes = vec![0; shared.readable_bytes().max(1)];
+                let Some(len) = none_yet(shared.peek(&mut bytes, Some(Instant::now())))? else { return Ok(None) };
+                if len == 0 {
+                    return Ok(Some(Shown::End));
+                }
+                let used = view(&[&bytes[..len]]).min(len);
+                let taken = if used > 0 { shared.read(&mut bytes[..used], Some(Instant::now()))? } else { 0 };
+                debug_assert_eq!(taken, used, "it was there");
+                Ok(Some(Shown::Used(used)))
+            }
+        }
     }
 
     /// Like [`Stream::read`], for tasks.

@@ -358,9 +358,7 @@ impl Connection {
     pub fn close(&self, how: Close) -> Result<(), Error> {
         self.call(|Call { now, engine, state, .. }| {
             engine.close(now, self.id, how)?;
-            if let Some(association) = state.association(self.place) {
-                association.finish();
-            }
+            state.finish(self.place);
             Ok(())
         })?;
         // Whoever waits for room waits in vain.

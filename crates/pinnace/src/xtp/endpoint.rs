@@ -170,7 +170,7 @@ impl Endpoint {
     }
 
     /// The way to `to`, and the block with its address.
-    fn target(
+    pub(super) fn target(
         &self,
         to: impl ToSocketAddrs,
         block: ControlBlock,
@@ -206,6 +206,10 @@ impl Endpoint {
 
     fn stream(&self, to: impl ToSocketAddrs, block: ControlBlock, service: Service) -> Result<Connection, Error> {
         let (to, block) = self.target(to, block, service)?;
+        self.open_stream(to, block, service)
+    }
+
+    pub(super) fn open_stream(&self, to: Address, block: ControlBlock, service: Service) -> Result<Connection, Error> {
         let address = block.address_segment;
         let opened = self.end.port.call(|mut call| Self::open(&mut call, to, block))??;
         Ok(Connection::new(&self.end, opened, service, to, address))

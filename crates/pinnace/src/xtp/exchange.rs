@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// The name of an association here. The engine uses its own names again sooner.
-pub(super) type Place = u32;
+pub(crate) type Place = u32;
 
 /// A buffer that waits to be filled (bulk data).
 #[derive(Debug)]
@@ -55,6 +55,8 @@ pub(super) struct Association {
     pub(super) ends: VecDeque<u64>,
     /// Signalled when something has happened here.
     pub(super) watch: Option<Arc<WakeFd>>,
+    /// It is among those that are told to whoever serves all of them.
+    is_told: bool,
 }
 
 impl Association {
@@ -73,25 +75,13 @@ impl Association {
             taken_bytes: 0,
             ends: VecDeque::new(),
             watch: None,
+            is_told: false,
         }
-    }
-
-    /// The application has ended its stream.
-    pub(super) fn finish(&mut self) {
-        self.is_finished = true;
-        self.stir();
     }
 
     /// Whether an attempt to queue something would be answered otherwise than when so many messages had ended.
     pub(super) fn has_room_since(&self, ended: u64) -> bool {
         self.lane.ended() != ended || self.is_finished || self.closed.is_some()
-    }
-
-    /// Something has happened.
-    fn stir(&self) {
-        if let Some(watch) = &self.watch {
-            watch.signal();
-        }
     }
 
     /// This message waits to be filled.
@@ -162,6 +152,8 @@ pub(super) struct Exchange {
     lingering: usize,
     /// Datagrams, and their bytes, that were taken and still count in the engine.
     pub(super) taken_datagrams: (u64, u64),
+    /// Where something has happened, each once; `None`: nobody serves all of them.
+    stirred: Option<Vec<Place>>,
 }
 
 impl Exchange {
@@ -202,6 +194,43 @@ impl Exchange {
         let place = self.by_slot.get(ContextKey::from(id).slot as usize)?.checked_sub(1)?;
         let association = self.association(place)?;
         (association.id == id).then_some((place, association))
+    }
+
+    /// Something has happened there.
+    fn stir(&mut self, place: Place) {
+        let Some(association) = self.places.get_mut(place as usize).and_then(Option::as_deref_mut) else { return };
+        if let Some(watch) = &association.watch {
+            watch.signal();
+        }
+        if let Some(stirred) = &mut self.stirred
+            && !association.is_released
+            && !std::mem::replace(&mut association.is_told, true)
+        {
+            stirred.push(place);
+        }
+    }
+
+    /// Adds the associations where something has happened since the last time to `stirred`; those of before the first time are
+    /// left out. True: there are some, or somebody waits for a listener.
+    pub(super) fn take_stirred(&mut self, mut stirred: impl FnMut(Place)) -> bool {
+        let mut places = self.stirred.take().unwrap_or_default();
+        let is_any = !places.is_empty();
+        for place in places.drain(..) {
+            if let Some(association) = self.association(place) {
+                association.is_told = false;
+                stirred(place);
+            }
+        }
+        self.stirred = Some(places);
+        is_any || self.listeners.values().any(|backlog| !backlog.arrivals.is_empty())
+    }
+
+    /// The application has ended its stream.
+    pub(super) fn finish(&mut self, place: Place) {
+        if let Some(association) = self.association(place) {
+            association.is_finished = true;
+            self.stir(place);
+        }
     }
 
     /// Nobody reads or writes there any more. What was queued still goes on.
@@ -306,15 +335,15 @@ impl EventSink<Event> for Exchange {
                 }
             }
             Event::Connected { context } => {
-                if let Some((_, association)) = self.find(context) {
+                if let Some((place, association)) = self.find(context) {
                     association.is_connected = true;
-                    association.stir();
+                    self.stir(place);
                 }
             }
             Event::Readable { context } => {
-                if let Some((_, association)) = self.find(context) {
+                if let Some((place, association)) = self.find(context) {
                     association.is_readable = true;
-                    association.stir();
+                    self.stir(place);
                 }
             }
             Event::Sent { context, ticket, buffer, delivered } => {
@@ -324,7 +353,7 @@ impl EventSink<Event> for Exchange {
                 }
                 if let Some((place, association)) = self.find(context) {
                     association.lane.end(ticket, delivered);
-                    association.stir();
+                    self.stir(place);
                     self.tidy(place);
                 }
             }
@@ -356,12 +385,12 @@ impl EventSink<Event> for Exchange {
             Event::Closed { context, result } => {
                 let Some((place, association)) = self.find(context) else { return };
                 association.is_readable = true;
-                association.stir();
                 let is_released = association.is_released;
                 if association.closed.replace(result).is_none() {
                     self.open -= 1;
                     self.lingering -= usize::from(is_released);
                 }
+                self.stir(place);
                 self.tidy(place);
             }
             Event::ShutDown => {}

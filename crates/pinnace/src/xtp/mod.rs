@@ -54,6 +54,7 @@ mod writing;
 pub use crate::zcrp::{Profile, Progress};
 pub use connection::Connection;
 pub use endpoint::Endpoint;
+pub(crate) use exchange::Place;
 pub use listener::{Datagram, Incoming, Listener, Transaction};
 pub use options::{Carrier, Options};
 pub use pinnace_wire::xtp::HostPair;
@@ -63,6 +64,6 @@ pub use pinnace_xtp::{
     AddressSegment, Close, Codec, ControlBlock, Facts, Failure, KeepAlive, Limits, Patience, Refused, Service,
     Services, XtpCounters,
 };
-pub(crate) use reading::Copied;
+pub(crate) use reading::{Copied, Look};
 pub use reading::{Filled, Received};
 pub use sending::{SendOptions, Sending};

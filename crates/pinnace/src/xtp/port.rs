@@ -23,7 +23,7 @@ const LINGER: Duration = Duration::from_secs(1);
 /// And for resets that are said again: a little longer than the engine takes for that.
 pub(super) const FAREWELL: Duration = Duration::from_millis(200);
 /// How often the last END is said again, and how long after each time, with a round trip, its peer may ask for it.
-const PARTINGS: u32 = 3;
+pub(super) const PARTINGS: u32 = 3;
 const PARTING: Duration = Duration::from_millis(10);
 const LONGEST_PARTING: Duration = Duration::from_millis(300);
 /// How often somebody looks whether all of them have been.
@@ -206,13 +206,17 @@ impl End {
     /// Says the last END again, several times within three round trips and a little more.
     pub(super) fn part(&self) {
         for _ in 0..PARTINGS {
-            let said = self.port.call(|Call { now, engine, .. }| engine.repeat_ends(now));
-            let Ok(Some(round_trip)) = said else { return };
-            let wait = (round_trip + PARTING).min(LONGEST_PARTING);
+            let Some(wait) = self.say_ends() else { return };
             if let Err(WaitError::Endpoint(_)) = self.port.wait_until(|_| None::<()>, deadline(wait)) {
                 return;
             }
         }
+    }
+
+    /// Says the last END once more; how long to wait until the next time, or `None` if there is none to be said.
+    pub(super) fn say_ends(&self) -> Option<Duration> {
+        let said = self.port.call(|Call { now, engine, .. }| engine.repeat_ends(now));
+        Some((said.ok().flatten()? + PARTING).min(LONGEST_PARTING))
     }
 
     /// The internet address of a peer, as far as it has one.

@@ -1,5 +1,6 @@
 //! What QMP needs of an endpoint: XTP set up as its profile says.
 
+use super::exchange::{Exchange, Place};
 use super::port::{self, Bound, Call, End, Names, deadline};
 use super::reading::{Look, Partial, first};
 use super::{Connection, Endpoint, Options, SendOptions, Service, ether, sending};
@@ -12,6 +13,7 @@ use pinnace_runtime::WaitError;
 use pinnace_xtp::Config;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -138,6 +140,57 @@ impl Endpoint {
         }
         end.asks_after_writes = true;
         Ok(Self::at(end))
+    }
+}
+
+/// What ended a wait for anything on an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stirred {
+    Associations,
+    Beside,
+    Nothing,
+}
+
+impl Endpoint {
+    /// Opens a stream whose FIRST says this source port; nothing is sent.
+    pub(crate) fn connect_from(&self, to: SocketAddr, source_port: u16) -> Result<Connection, Error> {
+        let (to, mut block) = self.target(to, self.block(Service::Connection), Service::Connection)?;
+        block.address_segment.source_port = source_port;
+        self.open_stream(to, block, Service::Connection)
+    }
+
+    /// Waits until something has happened to an association, or somebody has come for a listener, or `beside` is readable. Each
+    /// association that something has happened to since the last time is told once.
+    pub(crate) fn wait_stirred(
+        &self,
+        beside: BorrowedFd<'_>,
+        timeout: Option<Duration>,
+        mut told: impl FnMut(Place),
+    ) -> Result<Stirred, Error> {
+        let ready = |state: &mut Exchange| state.take_stirred(&mut told).then_some(());
+        match self.end.port.wait_beside(beside, ready, timeout.and_then(deadline)) {
+            Ok(Some(())) => Ok(Stirred::Associations),
+            Ok(None) => Ok(Stirred::Beside),
+            Err(WaitError::Timeout) => Ok(Stirred::Nothing),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Whether every association has come to its end.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.end.port.inspect(|_, _, state| state.is_quiet())
+    }
+
+    /// Says the last ENDs once more; how long to wait until the next time, or `None` if there are none to be said.
+    pub(crate) fn say_ends(&self) -> Option<Duration> {
+        self.end.say_ends()
+    }
+}
+
+impl Connection {
+    /// The name of its association in the endpoint.
+    pub(crate) fn place(&self) -> Place {
+        self.place
     }
 }
 

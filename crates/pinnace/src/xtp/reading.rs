@@ -107,7 +107,8 @@ pub struct Filled {
 }
 
 /// What a look at the ring has found.
-pub(super) enum Look<T> {
+#[derive(Debug)]
+pub(crate) enum Look<T> {
     Found(T),
     Ended,
     Nothing,
@@ -459,35 +460,41 @@ impl Connection {
     pub fn read_with(&self, mut view: impl FnMut(&[&[u8]]) -> usize) -> Result<Option<usize>, Error> {
         self.check_ring()?;
         loop {
-            let mut partial = self.partial();
-            if !partial.message.data.is_empty() {
-                let bytes = &mut partial.message.data;
-                let used = view(&[bytes]).min(bytes.len());
-                bytes.drain(..used);
-                partial.message.holes.clear();
-                return Ok(Some(used));
+            if self.partial().len() == 0 {
+                self.end.port.wait_until(|state| self.may_read(state), None)?;
             }
-            drop(partial);
-            self.end.port.wait_until(|state| self.may_read(state), None)?;
-            let look = self.look(|call, connection, _, readable| {
-                if readable.len == 0 {
-                    // An empty message.
-                    return Ok((0, None));
-                }
-                for hole in connection.holes_of(call, readable.len) {
-                    zero(call.memory, &readable, hole);
-                }
-                let parts = readable.parts.map(|part| call.memory.bytes(part));
-                let parts = if parts[1].is_empty() { &parts[..1] } else { &parts[..] };
-                let used = (view(parts) as u64).min(readable.len);
-                Ok((used, Some(used as usize)))
-            })?;
-            match look {
+            match self.show(&mut view)? {
                 Look::Found(used) => return Ok(Some(used)),
                 Look::Ended => return Ok(None),
                 Look::Nothing => {}
             }
         }
+    }
+
+    /// Shows the bytes that are there to `view`, as [`Connection::read_with`] does.
+    pub(crate) fn show(&self, view: &mut impl FnMut(&[&[u8]]) -> usize) -> Result<Look<usize>, Error> {
+        let mut partial = self.partial();
+        if !partial.message.data.is_empty() {
+            let bytes = &mut partial.message.data;
+            let used = view(&[bytes]).min(bytes.len());
+            bytes.drain(..used);
+            partial.message.holes.clear();
+            return Ok(Look::Found(used));
+        }
+        drop(partial);
+        self.look(|call, connection, _, readable| {
+            if readable.len == 0 {
+                // An empty message.
+                return Ok((0, None));
+            }
+            for hole in connection.holes_of(call, readable.len) {
+                zero(call.memory, &readable, hole);
+            }
+            let parts = readable.parts.map(|part| call.memory.bytes(part));
+            let parts = if parts[1].is_empty() { &parts[..1] } else { &parts[..] };
+            let used = (view(parts) as u64).min(readable.len);
+            Ok((used, Some(used as usize)))
+        })
     }
 
     /// What is missing among the bytes that can be read now, of a stream without errors: half-open ranges from the next

@@ -11,6 +11,7 @@ mod common;
 
 mod command;
 mod hosts;
+mod many;
 mod programs;
 mod stage;
 mod streams;

@@ -1,19 +1,22 @@
-//! The endpoints of listeners, by their addresses.
+//! The endpoints that are there, by what they are for, and the pumps that serve them ([`Pump`]).
 //!
-//! Always true: an endpoint lasts as long as a listener of it, or a stream that came to it, and meanwhile its address is
-//! listened at by it alone. So a server that closes its listener and makes it anew, while its streams go on, has it back. Who
-//! is the last to let go of it says its last words.
+//! Always true: an endpoint is known as long as its pump runs; meanwhile its address is listened at by it alone, and streams to its
+//! peer are opened by it. So a server that closes its listener and makes it anew, while its streams go on, has it back.
 
+use super::Shared;
+use super::inbox::Inbox;
 use super::pair::Control;
+use super::pump::Pump;
 use super::request::Takes;
 use pinnace::link::UdpOptions;
 use pinnace::qmp::{Endpoint, Listener, Options};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -26,9 +29,27 @@ const LOOK: Duration = Duration::from_millis(5);
 /// What the last bytes of the last streams have to reach the other side.
 pub(super) const LAST_WORDS: Duration = Duration::from_secs(10);
 
+/// What an endpoint is for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Place {
+    /// Streams that are opened to this address.
+    To(SocketAddr),
+    /// Listeners at this address; true: IPv4 is left to others.
+    At(SocketAddr, bool),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::To(peer) => peer.fmt(f),
+            Self::At(at, _) => write!(f, "listeners at {at}"),
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Known {
-    endpoint: Weak<Endpoint>,
+    inbox: Arc<Inbox>,
     /// The last listener's.
     control: Weak<Control>,
 }
@@ -41,24 +62,37 @@ impl Known {
 
 #[derive(Debug, Default)]
 pub(super) struct Endpoints {
-    /// By address, and whether IPv4 is left to others.
-    known: Mutex<BTreeMap<(SocketAddr, bool), Known>>,
+    known: Mutex<BTreeMap<Place, Known>>,
 }
 
 impl Endpoints {
-    /// Listens at an address for as long as `control` lasts. What it answers with beside is to be kept with every stream, and
-    /// to be let go of by [`Endpoints::release`].
+    fn known(&self) -> MutexGuard<'_, BTreeMap<Place, Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The endpoint that leads to an address: the one that is there already, or a new one.
+    pub(super) fn to(&self, shared: &Arc<Shared>, peer: SocketAddr) -> io::Result<Arc<Inbox>> {
+        let mut known = self.known();
+        let place = Place::To(peer);
+        if let Some(found) = known.get(&place) {
+            return Ok(Arc::clone(&found.inbox));
+        }
+        let inbox = Inbox::new(Endpoint::client_of(peer, &shared.options)?)?;
+        Pump::start(shared, place.clone(), &inbox)?;
+        known.insert(place, Known { inbox: Arc::clone(&inbox), control: Weak::new() });
+        Ok(inbox)
+    }
+
+    /// Listens at an address, for as long as `control` lasts, on the endpoint that is there already, or a new one.
     pub(super) fn listen(
         &self,
+        shared: &Arc<Shared>,
         (at, takes): (SocketAddr, Takes),
         control: &Arc<Control>,
-        options: &Options,
-    ) -> io::Result<(Listener, Arc<Endpoint>)> {
-        let udp = UdpOptions { v6_only: takes == Takes::V6, ..options.udp.clone() };
-        let options = &Options { udp, ..options.clone() };
+    ) -> io::Result<(Listener, Arc<Inbox>)> {
         let begin = Instant::now();
         loop {
-            match self.try_listen(at, control, options) {
+            match self.try_listen(shared, (at, takes), control) {
                 Err((_, Some(limit))) if begin.elapsed() < limit => thread::sleep(LOOK),
                 Err((error, _)) => return Err(error),
                 Ok(listening) => return Ok(listening),
@@ -66,61 +100,64 @@ impl Endpoints {
         }
     }
 
-    /// Lets go of an endpoint. Whoever is the last to do so has its ends said again: nobody answers who asks for them later.
-    /// Meanwhile it is there for a listener that is made anew.
-    pub(super) fn release(&self, endpoint: Arc<Endpoint>) {
-        // Under the lock there is a last one, also where all let go at the same moment.
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if Arc::strong_count(&endpoint) > 1 {
-            drop(endpoint);
-            return;
-        }
-        drop(known);
-        // Whoever starts the program anew waits for it, and for nobody else.
-        let _going = Going::say(endpoint.local_addr());
-        endpoint.leave(LAST_WORDS);
-        drop(endpoint);
-    }
-
     /// An error comes with how long it may last, if it may pass.
     fn try_listen(
         &self,
-        at: SocketAddr,
+        shared: &Arc<Shared>,
+        (at, takes): (SocketAddr, Takes),
         control: &Arc<Control>,
-        options: &Options,
-    ) -> Result<(Listener, Arc<Endpoint>), (io::Error, Option<Duration>)> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (at, options.udp.v6_only);
-        let before = known.get(&key);
-        let endpoint = before.and_then(|before| before.endpoint.upgrade());
-        let listener = match &endpoint {
-            Some(endpoint) => endpoint.listen(at.port()),
-            None => Listener::bind(at, options),
+    ) -> Result<(Listener, Arc<Inbox>), (io::Error, Option<Duration>)> {
+        let mut known = self.known();
+        let place = Place::At(at, takes == Takes::V6);
+        let before = known.get_mut(&place);
+        let listening = match &before {
+            Some(before) => {
+                before.inbox.endpoint.listen(at.port()).map(|listener| (listener, Arc::clone(&before.inbox)))
+            }
+            None => begin(shared, &place, at),
         };
-        let listener = listener.map_err(|error| {
-            let limit = match before {
+        let (listener, inbox) = listening.map_err(|error| {
+            let limit = match &before {
                 Some(before) => before.is_going().then_some(GOING),
                 None if error.kind() != io::ErrorKind::AddrInUse => None,
                 None => Some(if Going::is_said(at) { GOING } else { NOTICE }),
             };
             (error, limit)
         })?;
-        let endpoint = endpoint.unwrap_or_else(|| Arc::new(listener.endpoint().clone()));
-        known.retain(|_, known| known.endpoint.strong_count() > 0);
-        known.insert(key, Known { endpoint: Arc::downgrade(&endpoint), control: Arc::downgrade(control) });
-        Ok((listener, endpoint))
+        known.insert(place, Known { inbox: Arc::clone(&inbox), control: Arc::downgrade(control) });
+        Ok((listener, inbox))
     }
+
+    /// A pump is about to end. False: somebody has something for it to do.
+    pub(super) fn retire(&self, place: &Place, inbox: &Arc<Inbox>) -> bool {
+        let mut known = self.known();
+        // Whoever has it may tell it something. Here are the pump's and the one that is known.
+        let is_wanted = Arc::strong_count(inbox) > 2 || !inbox.is_empty();
+        if !is_wanted {
+            known.remove(place);
+        }
+        !is_wanted
+    }
+}
+
+/// A listener on an endpoint of its own, and a pump for it.
+fn begin(shared: &Arc<Shared>, place: &Place, at: SocketAddr) -> io::Result<(Listener, Arc<Inbox>)> {
+    let udp = UdpOptions { v6_only: matches!(place, Place::At(_, true)), ..shared.options.udp.clone() };
+    let listener = Listener::bind(at, &Options { udp, ..shared.options.clone() })?;
+    let inbox = Inbox::new(listener.endpoint().clone())?;
+    Pump::start(shared, place.clone(), &inbox)?;
+    Ok((listener, inbox))
 }
 
 /// The name, beside a UDP port, that says: whoever has the port is about to go. It is taken as long as this lives.
 #[derive(Debug)]
-struct Going {
+pub(super) struct Going {
     _socket: OwnedFd,
 }
 
 impl Going {
     /// If the name is taken it is said already.
-    fn say(at: SocketAddr) -> io::Result<Self> {
+    pub(super) fn say(at: SocketAddr) -> io::Result<Self> {
         let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
         bind(&socket, &SocketAddrUnix::new_abstract_name(format!("pinnace/1G/{}", at.port()).as_bytes())?)?;
         Ok(Self { _socket: socket })

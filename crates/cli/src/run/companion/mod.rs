@@ -2,14 +2,16 @@
 //!
 //! The preload library asks it, over a SEQPACKET socket with an abstract name that the command's environment says, for
 //! connections to other hosts and for those of other hosts (the table is in the library's `carrier` module). What it gives is
-//! one end of a pair of Unix sockets ([`pair`]); between the other end and the network it passes the bytes ([`pump`]).
+//! one end of a pair of Unix sockets ([`pair`]); between the other end and the network it passes the bytes ([`pump`], [`carried`]).
 //!
 //! Always true: it answers its own user and root, and nobody else. It lasts as long as one of the command's processes, one
 //! of their listeners, or one of their streams, and no longer.
 
 //= Q-13
 
+mod carried;
 mod endpoints;
+mod inbox;
 mod pair;
 mod peers;
 mod pump;
@@ -22,15 +24,16 @@ use super::inherited;
 use crate::exit::Error;
 use clap::Parser;
 use endpoints::{Endpoints, LAST_WORDS};
+use inbox::{Command as ForPump, Listen, Open};
 use pair::Control;
 use peers::Peers;
-use pinnace::qmp::{Endpoint, Listener, Options, Stream};
+use pinnace::qmp::Options;
 use request::Request;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -39,7 +42,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use streams::Streams;
-use watch::Watch;
 
 /// One end of `pinnace run`: what its commands reach other hosts by
 #[derive(Debug, Parser)]
@@ -148,6 +150,18 @@ impl Busy {
         let busy = Self(shared.clone());
         (shared.busy.fetch_add(1, Ordering::SeqCst) < MOST).then_some(busy)
     }
+
+    /// Of somebody who is not one of those that may be refused.
+    fn always(shared: &Arc<Shared>) -> Self {
+        shared.busy.fetch_add(1, Ordering::SeqCst);
+        Self(shared.clone())
+    }
+}
+
+impl fmt::Debug for Busy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Busy")
+    }
 }
 
 impl Drop for Busy {
@@ -157,10 +171,16 @@ impl Drop for Busy {
 }
 
 impl Shared {
-    fn say(&self, text: std::fmt::Arguments<'_>) {
+    fn say(&self, text: fmt::Arguments<'_>) {
         if self.talkative {
             eprintln!("pinnace: {text}");
         }
+    }
+
+    /// Whoever asked takes TCP.
+    fn refuse(&self, asked: &Open, error: &io::Error) {
+        self.say(format_args!("TCP to {}: {error}", asked.to));
+        let _ = asked.control.refuse();
     }
 }
 
@@ -173,7 +193,8 @@ pub(crate) fn serve(args: &Args) -> Result<(), Error> {
         .and_then(|control| Ok((control, clone(io::stdout().as_fd())?)))
         .map_err(|error| Error::io("this command is a part of `pinnace run`", &error))?;
     let shared = Arc::new(Shared {
-        options: args.contract.options(),
+        // The pumps do all the work; and who is on this host is reached without us.
+        options: Options { worker: false, same_host: false, ..args.contract.options() },
         peers: Peers::default(),
         endpoints: Endpoints::default(),
         streams: Streams::default(),
@@ -196,45 +217,31 @@ pub(crate) fn serve(args: &Args) -> Result<(), Error> {
             && let Some(busy) = Busy::new(&shared)
         {
             let shared = shared.clone();
-            spawn("request", move || {
-                // Whoever does not get an answer takes TCP.
-                let _ = answer(&shared, &Arc::new(control), busy);
-            });
+            // Whoever does not get an answer takes TCP.
+            let _ = spawn("request", move || drop(answer(&shared, Arc::new(control), busy)));
         }
     }
     pinnace::qmp::settle(LAST_WORDS);
     Ok(())
 }
 
-fn spawn(name: &str, work: impl FnOnce() + Send + 'static) {
-    let _ = thread::Builder::new().name(name.to_owned()).stack_size(256 << 10).spawn(work);
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    thread::Builder::new().name(name.to_owned()).stack_size(256 << 10).spawn(work).map(drop)
 }
 
-fn answer(shared: &Arc<Shared>, control: &Arc<Control>, busy: Busy) -> io::Result<()> {
+fn answer(shared: &Arc<Shared>, control: Arc<Control>, busy: Busy) -> io::Result<()> {
     match control.request()? {
-        Request::Connect { family, to } => match connect(shared, to) {
-            Ok(stream) => {
-                let stream = Arc::new(stream);
-                let (application, own) = pair::make(family, stream.local_addr(), stream.peer_addr())?;
-                let named = shared.streams.name(&application, &stream)?;
-                control.give(&application)?;
-                drop(application);
-                shared.say(format_args!("QMP to {to}"));
-                let passed = pump::run(&stream, &own, Some(Watch::new(to)));
-                drop((own, named));
-                // It is this stream's alone.
-                let endpoint = stream.endpoint().cloned();
-                drop(stream);
-                endpoint.iter().for_each(|endpoint| endpoint.leave(LAST_WORDS));
-                // Everything has been said before it counts as gone.
-                drop((endpoint, busy));
-                passed
+        Request::Connect { family, to } => {
+            let patience = shared.peers.patience(to).ok_or_else(|| {
+                io::Error::new(io::ErrorKind::ConnectionRefused, "it did not speak QMP within the last minute")
+            });
+            let asked = |patience| Open { control, family, to, patience, busy };
+            match patience.and_then(|patience| Ok((patience, shared.endpoints.to(shared, to)?))) {
+                Ok((patience, inbox)) => inbox.tell(ForPump::Open(asked(patience))),
+                Err(error) => shared.refuse(&asked(Duration::ZERO), &error),
             }
-            Err(error) => {
-                shared.say(format_args!("TCP to {to}: {error}"));
-                control.refuse()
-            }
-        },
+            Ok(())
+        }
         Request::Bear { stream, patience } => {
             if shared.streams.bear(stream, patience) {
                 control.agree()
@@ -242,86 +249,18 @@ fn answer(shared: &Arc<Shared>, control: &Arc<Control>, busy: Busy) -> io::Resul
                 control.refuse()
             }
         }
-        Request::Listen { takes, at, name } => {
-            let (listener, endpoint) = match shared.endpoints.listen((at, takes), control, &shared.options) {
-                Ok(listening) => listening,
-                Err(error) => {
-                    shared.say(format_args!("no QMP at {at}: {error}"));
-                    return control.refuse();
-                }
-            };
-            control.agree()?;
-            shared.say(format_args!("QMP at {at}"));
-            let awaited = await_streams(shared, control, (&listener, &endpoint), takes.family(), &name);
-            drop(listener);
-            shared.endpoints.release(endpoint);
-            drop(busy);
-            awaited
-        }
-    }
-}
-
-/// A stream, if the other side answers with QMP soon.
-fn connect(shared: &Shared, to: SocketAddr) -> io::Result<Stream> {
-    let patience = shared.peers.patience(to).ok_or_else(|| {
-        io::Error::new(io::ErrorKind::ConnectionRefused, "it did not speak QMP within the last minute")
-    })?;
-    let begin = Instant::now();
-    let stream = Stream::begin(to, &shared.options)?;
-    match stream.wait_established(Some(patience)) {
-        Ok(()) => {
-            shared.peers.speaks(to, begin.elapsed());
-            Ok(stream)
-        }
-        Err(error) => {
-            // Nothing is to be delivered any more.
-            stream.set_linger(Some(Duration::ZERO));
-            shared.peers.is_silent(to, error.kind() == io::ErrorKind::ConnectionRefused, begin);
-            Err(error)
-        }
-    }
-}
-
-/// Hands streams of other hosts over, until the listener is closed.
-fn await_streams(
-    shared: &Arc<Shared>,
-    control: &Control,
-    (listener, endpoint): (&Listener, &Arc<Endpoint>),
-    family: pair::Family,
-    name: &str,
-) -> io::Result<()> {
-    let watch = listener.watch()?;
-    loop {
-        watch.clear();
-        while let Some(stream) = listener.try_accept()? {
-            let Some(busy) = Busy::new(shared) else { continue };
-            let (peer, local) = (stream.peer_addr(), stream.local_addr());
-            let (name, endpoint, shared) = (name.to_owned(), endpoint.clone(), shared.clone());
-            spawn("stream", move || {
-                let stream = Arc::new(stream);
-                // If it cannot be handed over it is dropped, and the peer sees the end of it.
-                let handed = pair::make(family, local, peer).and_then(|(application, own)| {
-                    let named = shared.streams.name(&application, &stream)?;
-                    pair::hand_over(&name, &application)?;
-                    Ok((own, named))
-                });
-                match handed {
-                    Ok((own, _named)) => drop(pump::run(&stream, &own, None)),
-                    Err(_) => stream.set_linger(Some(Duration::ZERO)),
-                }
-                drop(stream);
-                shared.endpoints.release(endpoint);
-                drop(busy);
-            });
-        }
-        let mut fds = [PollFd::new(control, PollFlags::IN), PollFd::new(&*watch, PollFlags::IN)];
-        match poll(&mut fds, None) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-        // Nothing is said on it: its end is the listener's.
-        if !fds[0].revents().is_empty() {
-            return Ok(());
-        }
+        Request::Listen { takes, at, name } => match shared.endpoints.listen(shared, (at, takes), &control) {
+            Ok((listener, inbox)) => {
+                control.agree()?;
+                shared.say(format_args!("QMP at {at}"));
+                let family = takes.family();
+                inbox.tell(ForPump::Listen(Listen { listener, control, family, name, _busy: busy }));
+                Ok(())
+            }
+            Err(error) => {
+                shared.say(format_args!("no QMP at {at}: {error}"));
+                control.refuse()
+            }
+        },
     }
 }

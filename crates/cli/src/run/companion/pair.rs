@@ -141,10 +141,12 @@ pub(super) fn make(family: Family, local: SocketAddr, peer: SocketAddr) -> io::R
     }
 }
 
-/// Gives the listener behind an abstract name a stream, as the next that it accepts.
-pub(super) fn hand_over(name: &str, stream: &OwnedFd) -> io::Result<()> {
+/// Gives the listener behind an abstract name a stream, as the next that it accepts. Where it has as many as it takes: waits, or
+/// says so ([`io::ErrorKind::WouldBlock`]).
+pub(super) fn hand_over(name: &str, stream: &OwnedFd, waits: bool) -> io::Result<()> {
     let handover = socket()?;
     bind(&handover, &unique('H')?)?;
+    ioctl_fionbio(&handover, !waits)?;
     connect(&handover, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
     pass(handover.as_fd(), stream)
 }

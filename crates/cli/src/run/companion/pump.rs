@@ -1,140 +1,427 @@
-//! Bytes between a stream and a socket of the application: two threads, each of which waits for one side and writes to the
-//! other.
+//! The thread that serves an endpoint: it opens and accepts its streams, and carries their bytes to and from the application's
+//! sockets.
 //!
-//! Always true: an end goes on as an end, a reset as a reset, and so does the death of this process; and both threads are
-//! gone when it is over.
+//! One thread for all streams of an endpoint: where many have little to say each, a thread a stream would do little else than
+//! wake others. It sleeps on the endpoint's link and on an epoll descriptor of all the sockets at once.
+//!
+//! Always true: it does not wait for anybody alone; it counts as busy from the first command until the ends of its last streams
+//! have been said often enough, and is known to [`Endpoints`](super::endpoints::Endpoints) until it ends.
 
-use super::pair::{End, mark};
+use super::carried::{BUFFER, Carried, Kept, Turn};
+use super::endpoints::{Going, LAST_WORDS, Place};
+use super::inbox::{Command, Inbox, Listen, Open};
+use super::pair::{self, Family};
 use super::watch::Watch;
-use pinnace::qmp::{Shutdown, Stream};
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::net::{SendFlags, Shutdown as How, send, shutdown};
+use super::{Busy, Shared, spawn};
+use pinnace::qmp::{Stream, StreamId, Woken};
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use std::collections::BTreeMap;
 use std::io;
+use std::mem::MaybeUninit;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// How long a read or a write of the network waits at a time.
+/// How often it is looked whether the other host of silent streams is still there.
 const LOOK: Duration = Duration::from_secs(1);
-/// What is passed at a time.
-const BUFFER: usize = 256 << 10;
+/// The same, whether closed streams have ended.
+const LOOK_FOR_ENDS: Duration = Duration::from_millis(5);
+/// How long an endpoint that has no streams waits for the next that is opened to its peer.
+const REST: Duration = Duration::from_secs(10);
+/// How often the ends of the last streams are said again.
+const PARTINGS: u32 = 3;
+/// Ports below are root's: nobody else is believed to have one.
+const FIRST_FREE_PORT: u16 = 1024;
+/// Events that are taken at a time.
+const EVENTS: usize = 128;
 
-/// Passes bytes both ways until both ways are at their ends. `watch` looks after the other host while it is silent.
-pub(super) fn run(stream: &Stream, own: &OwnedFd, watch: Option<Watch>) -> io::Result<()> {
-    let broken = AtomicBool::new(false);
-    // Who waits for the network looks now and then whether it still has to: nothing else ends its wait.
-    stream.set_read_timeout(Some(LOOK));
-    stream.set_write_timeout(Some(LOOK));
-    // Whoever fails ends the other's wait as well.
-    let fail = |side: &Side| {
-        if !broken.swap(true, Ordering::SeqCst) {
-            match side {
-                // Nothing of an end is to be said but this: when the stream is dropped, it is a forced one.
-                Side::Application => stream.set_linger(Some(Duration::ZERO)),
-                Side::Network(io::ErrorKind::TimedOut) => mark(own, End::Silence),
-                Side::Network(_) => {}
-            }
-            let _ = shutdown(own, How::Both);
-        }
-    };
-    thread::scope(|scope| {
-        thread::Builder::new().name("to-network".into()).stack_size(256 << 10).spawn_scoped(scope, || {
-            if let Err(side) = to_network(own, stream, &broken) {
-                fail(&side);
-            }
-        })?;
-        if let Err(side) = to_application(stream, own, &broken, watch) {
-            fail(&side);
-        }
-        Ok(())
-    })
+/// What an event is about: a stream's index, or one of these, or a listener's beyond the second.
+const COMMANDS: u64 = u64::MAX;
+const LISTENERS: u64 = 1 << 32;
+
+/// A stream that has not been established yet.
+struct Opening {
+    stream: Stream,
+    begun: Instant,
+    port: UdpSocket,
+    asked: Open,
 }
 
-/// Who failed.
-enum Side {
-    Network(io::ErrorKind),
-    Application,
+/// What is left to do once there are no streams.
+enum Leaving {
+    /// Streams that were closed come to their ends, until then at most.
+    Ends { until: Instant },
+    /// The ends are said again, the next time then.
+    Partings { left: u32, at: Instant },
+    /// Everything has been said. It ends then, unless it is wanted again.
+    Rests { until: Instant },
 }
 
-impl Side {
-    fn network(error: &io::Error) -> Self {
-        Self::Network(error.kind())
-    }
+/// See the [module](self).
+pub(super) struct Pump {
+    shared: Arc<Shared>,
+    place: Place,
+    inbox: Arc<Inbox>,
+    epoll: OwnedFd,
+    carried: Vec<Option<Carried>>,
+    free: Vec<usize>,
+    by_id: BTreeMap<StreamId, usize>,
+    openings: Vec<Opening>,
+    listeners: BTreeMap<u64, Listen>,
+    next_listener: u64,
+    /// Streams that wait for an application to have room among its unaccepted ones, each in a thread.
+    handovers: usize,
+    /// Streams whose turn it is again.
+    waiting: Vec<usize>,
+    /// Streams whose turn it is at a time.
+    dated: Vec<(Instant, usize)>,
+    look_at: Instant,
+    /// The peer has answered, so it may be wanted again.
+    has_opened: bool,
+    leaving: Option<Leaving>,
+    going: Option<Going>,
+    busy: Option<Busy>,
+    buffer: Vec<u8>,
 }
 
-fn to_network(own: &OwnedFd, stream: &Stream, broken: &AtomicBool) -> Result<(), Side> {
-    let mut buffer = vec![0; BUFFER];
-    loop {
-        let count = match rustix::io::read(own, &mut buffer[..]) {
-            // What the other direction did, and no word of the application.
-            Ok(0) if broken.load(Ordering::SeqCst) => return Ok(()),
-            Ok(0) => {
-                // An application that has closed altogether does not read any more either; writing to it will tell.
-                return stream.shutdown(Shutdown::Write).map_err(|error| Side::network(&error));
-            }
-            Ok(count) => count,
-            Err(rustix::io::Errno::INTR) => continue,
-            Err(_) => return Err(Side::Application),
+impl Pump {
+    /// Starts it. It does what the inbox says from now on.
+    pub(super) fn start(shared: &Arc<Shared>, place: Place, inbox: &Arc<Inbox>) -> io::Result<()> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        epoll::add(&epoll, &inbox.wake, EventData::new_u64(COMMANDS), EventFlags::IN)?;
+        let pump = Self {
+            shared: Arc::clone(shared),
+            place,
+            inbox: Arc::clone(inbox),
+            epoll,
+            carried: Vec::new(),
+            free: Vec::new(),
+            by_id: BTreeMap::new(),
+            openings: Vec::new(),
+            listeners: BTreeMap::new(),
+            next_listener: LISTENERS,
+            handovers: 0,
+            waiting: Vec::new(),
+            dated: Vec::new(),
+            look_at: Instant::now() + LOOK,
+            has_opened: false,
+            leaving: None,
+            going: None,
+            busy: Some(Busy::always(shared)),
+            buffer: vec![0; BUFFER],
         };
-        let mut rest = &buffer[..count];
-        while !rest.is_empty() {
-            match stream.write(rest) {
-                Ok(written) => rest = &rest[written..],
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock && !broken.load(Ordering::SeqCst) => {}
-                Err(error) => return Err(Side::network(&error)),
+        spawn("pump", move || pump.run())
+    }
+
+    fn run(mut self) {
+        let mut told = Vec::new();
+        loop {
+            let timeout = self.next().map(|next| next.saturating_duration_since(Instant::now()));
+            let woken = match self.inbox.endpoint.wait_any(&self.epoll, timeout, &mut told) {
+                Ok(woken) => woken,
+                Err(error) => {
+                    self.shared.say(format_args!("the socket for {} has failed: {error}", self.place));
+                    return self.break_off();
+                }
+            };
+            if woken == Woken::Sockets {
+                self.accept();
+                told.drain(..).for_each(|id| self.on_stream(id));
+            }
+            self.take_events();
+            for index in std::mem::take(&mut self.waiting) {
+                self.carry(index);
+            }
+            if self.keep_dates() {
+                return;
             }
         }
     }
-}
 
-fn to_application(stream: &Stream, own: &OwnedFd, broken: &AtomicBool, mut watch: Option<Watch>) -> Result<(), Side> {
-    let mut buffer = vec![0; BUFFER];
-    let mut is_shut = false;
-    loop {
-        let count = match stream.read(&mut buffer) {
-            Ok(0) => {
-                mark(own, End::Whole);
-                let _ = shutdown(own, How::Write);
-                return Ok(());
+    /// When there is something to do, if nothing happens.
+    fn next(&self) -> Option<Instant> {
+        if !self.waiting.is_empty() {
+            return Some(Instant::now());
+        }
+        let openings = self.openings.iter().map(|opening| opening.begun + opening.asked.patience);
+        let dated = self.dated.iter().map(|(at, _)| *at);
+        let look = (!self.by_id.is_empty()).then_some(self.look_at);
+        let leaving = self.leaving.as_ref().map(|leaving| match leaving {
+            Leaving::Ends { until } => (*until).min(Instant::now() + LOOK_FOR_ENDS),
+            Leaving::Rests { until } => *until,
+            Leaving::Partings { at, .. } => *at,
+        });
+        openings.chain(dated).chain(look).chain(leaving).min()
+    }
+
+    fn take_events(&mut self) {
+        let mut events = [MaybeUninit::<Event>::uninit(); EVENTS];
+        let Ok((events, _)) = epoll::wait(&self.epoll, &mut events, Some(&Timespec::default())) else { return };
+        for event in events {
+            // A copy: the structure is packed.
+            let Event { flags, data } = *event;
+            match (data.u64(), flags) {
+                (COMMANDS, _) => self.inbox.take().into_iter().for_each(|command| self.obey(command)),
+                // Nothing is said on its control: the end of that is the listener's.
+                (listener @ LISTENERS.., _) => drop(self.listeners.remove(&listener)),
+                (index, flags) => {
+                    if let Some(Some(carried)) = self.carried.get_mut(index as usize) {
+                        carried.on_event(flags);
+                        self.carry(index as usize);
+                    }
+                }
             }
-            Ok(count) => count,
+        }
+    }
+
+    fn obey(&mut self, command: Command) {
+        self.leaving = None;
+        self.going = None;
+        if self.busy.is_none() {
+            self.busy = Some(Busy::always(&self.shared));
+        }
+        match command {
+            Command::Open(asked) => self.open(asked),
+            Command::Listen(listen) => {
+                let token = self.next_listener;
+                self.next_listener += 1;
+                let data = EventData::new_u64(token);
+                if epoll::add(&self.epoll, &*listen.control, data, EventFlags::IN).is_ok() {
+                    self.listeners.insert(token, listen);
+                    // Who has come before.
+                    self.accept();
+                }
+            }
+            Command::Carry(carried) => {
+                self.handovers -= 1;
+                if let Some(carried) = carried {
+                    self.add(*carried);
+                }
+            }
+        }
+    }
+
+    fn open(&mut self, asked: Open) {
+        // The streams of this endpoint have one UDP port, and programs tell their peers apart by theirs: each stream says one that
+        // nobody else has.
+        let any = if asked.to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        let begun = UdpSocket::bind(SocketAddr::new(any, 0)).and_then(|port| {
+            let number = port.local_addr()?.port();
+            Ok((self.inbox.endpoint.begin_from(asked.to, number)?, port))
+        });
+        match begun {
+            Ok((stream, port)) => self.openings.push(Opening { stream, begun: Instant::now(), port, asked }),
+            Err(error) => self.shared.refuse(&asked, &error),
+        }
+    }
+
+    /// Something has happened to a stream.
+    fn on_stream(&mut self, id: StreamId) {
+        if let Some(index) = self.by_id.get(&id) {
+            self.carry(*index);
+        } else if let Some(at) = self.openings.iter().position(|opening| opening.stream.id() == Some(id)) {
+            self.look_at_opening(at);
+        }
+    }
+
+    fn look_at_opening(&mut self, at: usize) {
+        let opening = &self.openings[at];
+        let waited = opening.begun.elapsed();
+        let result = match opening.stream.established() {
+            Some(result) => result,
+            None if waited >= opening.asked.patience => Err(io::ErrorKind::TimedOut.into()),
+            None => return,
+        };
+        let Opening { stream, begun, port, asked } = self.openings.swap_remove(at);
+        match result {
+            Ok(()) => {
+                self.has_opened = true;
+                self.shared.peers.speaks(asked.to, waited);
+                if let Ok(carried) = self.give(stream, port, asked) {
+                    self.add(carried);
+                }
+            }
+            Err(error) => {
+                // Nothing is to be delivered any more.
+                stream.set_linger(Some(Duration::ZERO));
+                self.shared.peers.is_silent(asked.to, error.kind() == io::ErrorKind::ConnectionRefused, begun);
+                self.shared.refuse(&asked, &error);
+            }
+        }
+    }
+
+    /// Gives a stream to whoever asked for it.
+    fn give(&self, stream: Stream, port: UdpSocket, asked: Open) -> io::Result<Carried> {
+        let Open { control, family, to, busy, .. } = asked;
+        let local = SocketAddr::new(stream.local_addr().ip(), port.local_addr()?.port());
+        let (application, own) = pair::make(family, local, stream.peer_addr())?;
+        let stream = Arc::new(stream);
+        let named = self.shared.streams.name(&application, &stream)?;
+        control.give(&application)?;
+        self.shared.say(format_args!("QMP to {to}"));
+        let kept = Kept { named, port: Some(port), busy };
+        Ok(Carried::new(stream, own, Some(Watch::new(to)), kept))
+    }
+
+    fn accept(&mut self) {
+        let mut accepted = Vec::new();
+        for listen in self.listeners.values() {
+            while listen.listener.has_arrivals()
+                && let Ok(Some(stream)) = listen.listener.try_accept()
+            {
+                // Dropped it is closed, and the peer sees the end of it.
+                if let Some(busy) = Busy::new(&self.shared) {
+                    accepted.push((stream, listen.family, listen.name.clone(), busy));
+                }
+            }
+        }
+        for (stream, family, name, busy) in accepted {
+            // Dropped it is reset.
+            stream.set_linger(Some(Duration::ZERO));
+            if let Ok(Some(carried)) = self.hand_over(stream, family, name, busy) {
+                self.add(carried);
+            }
+        }
+    }
+
+    /// Hands a stream over to the application. `None`: somebody waits until it has room.
+    fn hand_over(&mut self, stream: Stream, family: Family, name: String, busy: Busy) -> io::Result<Option<Carried>> {
+        let said = stream.said_peer_addr();
+        let peer = if said.port() >= FIRST_FREE_PORT { said } else { stream.peer_addr() };
+        let (application, own) = pair::make(family, stream.local_addr(), peer)?;
+        let stream = Arc::new(stream);
+        let named = self.shared.streams.name(&application, &stream)?;
+        let carried = Carried::new(Arc::clone(&stream), own, None, Kept { named, port: None, busy });
+        match pair::hand_over(&name, &application, false) {
+            Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                if broken.load(Ordering::SeqCst) {
-                    return Ok(());
-                }
-                if watch.as_mut().is_some_and(|watch| watch.is_gone(stream)) {
-                    // What is queued will not arrive, and nobody is to be told.
-                    stream.abort();
-                    return Err(Side::Network(io::ErrorKind::ConnectionReset));
-                }
-                continue;
+                let inbox = Arc::clone(&self.inbox);
+                spawn("hand-over", move || {
+                    let handed = pair::hand_over(&name, &application, true);
+                    let carried = handed.is_ok().then(|| {
+                        stream.set_linger(None);
+                        Box::new(carried)
+                    });
+                    inbox.tell(Command::Carry(carried));
+                })?;
+                self.handovers += 1;
+                return Ok(None);
             }
-            Err(error) => return Err(Side::network(&error)),
-        };
-        let mut rest = &buffer[..count];
-        while !rest.is_empty() {
-            match send(own, rest, SendFlags::NOSIGNAL) {
-                Ok(written) => rest = &rest[written..],
-                Err(rustix::io::Errno::INTR) => {}
-                // As with TCP the peer is not told that nobody reads what it says.
-                Err(rustix::io::Errno::PIPE) if may_speak(own, is_shut) => {
-                    is_shut = true;
-                    break;
-                }
-                Err(_) => return Err(Side::Application),
-            }
+            Err(error) => return Err(error),
+        }
+        stream.set_linger(None);
+        Ok(Some(carried))
+    }
+
+    /// Carries a stream from now on.
+    fn add(&mut self, carried: Carried) {
+        let Some(id) = carried.id() else { return };
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.carried.push(None);
+            self.carried.len() - 1
+        });
+        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        let added = epoll::add(&self.epoll, carried.own(), EventData::new_u64(index as u64), flags);
+        self.by_id.insert(id, index);
+        self.carried[index] = Some(carried);
+        match added {
+            // What has happened before.
+            Ok(()) => self.carry(index),
+            Err(_) => self.remove(index),
         }
     }
-}
 
-/// Whether an application that reads no more may still write: it has shut down its reading, and has neither closed nor shut
-/// down everything. Of one that closes that shows a moment later than that it does not read, and the moment is longer where
-/// the system is busy; `is_known`: it is over.
-fn may_speak(own: &OwnedFd, is_known: bool) -> bool {
-    const MOMENT: Duration = Duration::from_millis(100);
-    let timeout = if is_known { Duration::ZERO } else { MOMENT }.try_into().ok();
-    let mut fds = [PollFd::new(own, PollFlags::empty())];
-    // The end of both directions is reported unasked.
-    poll(&mut fds, timeout.as_ref()).is_ok_and(|ready| ready == 0)
+    fn carry(&mut self, index: usize) {
+        let Some(Some(carried)) = self.carried.get_mut(index) else { return };
+        match carried.carry(&mut self.buffer) {
+            Turn::Waits => {}
+            Turn::Again => self.waiting.push(index),
+            Turn::Until(at) => self.dated.push((at, index)),
+            Turn::Over => self.remove(index),
+        }
+    }
+
+    fn remove(&mut self, index: usize) {
+        if let Some(carried) = self.carried[index].take() {
+            if let Some(id) = carried.id() {
+                self.by_id.remove(&id);
+            }
+            self.free.push(index);
+        }
+    }
+
+    /// Does what is due. True: that was all.
+    fn keep_dates(&mut self) -> bool {
+        let now = Instant::now();
+        let (due, later) = std::mem::take(&mut self.dated).into_iter().partition(|(at, _)| *at <= now);
+        self.dated = later;
+        let due: Vec<(Instant, usize)> = due;
+        due.into_iter().for_each(|(_, index)| self.carry(index));
+        for at in (0..self.openings.len()).rev() {
+            if self.openings[at].begun + self.openings[at].asked.patience <= now {
+                self.look_at_opening(at);
+            }
+        }
+        if self.look_at <= now {
+            self.look_at = now + LOOK;
+            for index in 0..self.carried.len() {
+                if self.carried[index].as_mut().is_some_and(Carried::look_for_peer) {
+                    self.remove(index);
+                }
+            }
+        }
+        let is_wanted = !self.by_id.is_empty() || !self.openings.is_empty() || !self.listeners.is_empty();
+        !is_wanted && self.handovers == 0 && self.leave(now)
+    }
+
+    /// Nobody is left here. True: it is over.
+    fn leave(&mut self, now: Instant) -> bool {
+        let leaving = self.leaving.take().unwrap_or_else(|| {
+            // Whoever starts the program anew waits for its port, and for nobody else.
+            if let Place::At(at, _) = self.place {
+                self.going = Going::say(at).ok();
+            }
+            Leaving::Ends { until: now + LAST_WORDS }
+        });
+        let leaving = match leaving {
+            Leaving::Ends { .. } if self.inbox.endpoint.is_quiet() => self.part(PARTINGS, now),
+            Leaving::Ends { until } if until <= now => self.rest(now),
+            Leaving::Partings { left, at } if at <= now => self.part(left, now),
+            other => other,
+        };
+        let mut is_over = false;
+        if let Leaving::Rests { until } = leaving {
+            self.busy = None;
+            is_over = until <= now;
+        }
+        self.leaving = Some(leaving);
+        is_over && self.shared.endpoints.retire(&self.place, &self.inbox)
+    }
+
+    fn part(&self, left: u32, now: Instant) -> Leaving {
+        match self.inbox.endpoint.say_ends() {
+            Some(wait) if left > 0 => Leaving::Partings { left: left - 1, at: now + wait },
+            _ => self.rest(now),
+        }
+    }
+
+    fn rest(&self, now: Instant) -> Leaving {
+        let rest = if self.has_opened { REST } else { Duration::ZERO };
+        Leaving::Rests { until: now + rest }
+    }
+
+    /// The endpoint is of no use any more, and so are its streams.
+    fn break_off(mut self) {
+        while !self.shared.endpoints.retire(&self.place, &self.inbox) {
+            self.inbox.take().into_iter().for_each(|command| self.obey(command));
+            thread::sleep(LOOK_FOR_ENDS);
+        }
+        for opening in std::mem::take(&mut self.openings) {
+            self.shared.refuse(&opening.asked, &io::ErrorKind::NotConnected.into());
+        }
+        self.carried.iter_mut().flatten().for_each(Carried::break_off);
+    }
 }

@@ -9,15 +9,15 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Streams {
-    known: Mutex<BTreeMap<u64, Weak<Stream>>>,
+    known: Arc<Mutex<BTreeMap<u64, Weak<Stream>>>>,
 }
 
 /// A stream can be named for as long as this lives.
 #[derive(Debug)]
-pub(super) struct Named<'a> {
-    streams: &'a Streams,
+pub(super) struct Named {
+    streams: Streams,
     number: u64,
 }
 
@@ -27,10 +27,10 @@ impl Streams {
     }
 
     /// Knows a stream by the application's socket.
-    pub(super) fn name(&self, application: &OwnedFd, stream: &Arc<Stream>) -> io::Result<Named<'_>> {
+    pub(super) fn name(&self, application: &OwnedFd, stream: &Arc<Stream>) -> io::Result<Named> {
         let number = socket_cookie(application)?;
         self.known().insert(number, Arc::downgrade(stream));
-        Ok(Named { streams: self, number })
+        Ok(Named { streams: self.clone(), number })
     }
 
     /// Says how long the other host of a stream may be silent. False: there is no such stream here.
@@ -40,7 +40,7 @@ impl Streams {
     }
 }
 
-impl Drop for Named<'_> {
+impl Drop for Named {
     fn drop(&mut self) {
         self.streams.known().remove(&self.number);
     }

@@ -1,0 +1,303 @@
+//! One stream, carried between the network and a socket of the application.
+//!
+//! Nothing here waits: [`Carried::carry`] passes on what there is, both ways, and is called again when something has happened
+//! to the stream ([`Endpoint::wait_any`](pinnace::qmp::Endpoint::wait_any)) or to the socket ([`Carried::on_event`],
+//! edge-triggered).
+//!
+//! Always true: an end goes on as an end, a reset as a reset, and so does the death of this process; what has come from the
+//! network and does not fit into the socket stays in the stream, whose window closes.
+
+use super::Busy;
+use super::pair::{End, mark};
+use super::streams::Named;
+use super::watch::Watch;
+use pinnace::qmp::{Shown, Shutdown, Stream, StreamId};
+use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown as How, recv, sendmsg, shutdown};
+use std::io::{self, IoSlice};
+use std::net::UdpSocket;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What is passed at a time, in each direction, before others have their turn.
+pub(super) const BUFFER: usize = 256 << 10;
+/// How often in its turn a stream is looked at for more.
+const LOOKS: usize = 4;
+/// Of an application that closes it shows a moment later than that it does not read, and the moment is longer where the system
+/// is busy. Who only reads no more is told apart by it.
+const MOMENT: Duration = Duration::from_millis(100);
+
+/// What is known of the application's reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hearing {
+    Hears,
+    /// It does not read any more; whether it has closed shows until then.
+    InDoubt(Instant),
+    /// It has shut down its reading, and may still write. As with TCP the peer is not told that nobody reads what it says.
+    Deaf,
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(super) struct Carried {
+    stream: Arc<Stream>,
+    own: OwnedFd,
+    /// Looks after the other host while it is silent.
+    watch: Option<Watch>,
+    was_heard: bool,
+    /// The socket may have something to read, or room.
+    may_read: bool,
+    may_write: bool,
+    /// The application writes no more, or has closed: what can be read ends with an end.
+    is_ending: bool,
+    has_closed: bool,
+    hearing: Hearing,
+    /// What was read and found no room in the stream, from `unsent_from` on.
+    unsent: Vec<u8>,
+    unsent_from: usize,
+    /// The direction to the network, or to the application, has come to its end.
+    is_sent: bool,
+    is_delivered: bool,
+    _named: Named,
+    /// Whose port the peer is told.
+    _port: Option<UdpSocket>,
+    _busy: Busy,
+}
+
+/// What keeps a stream's place as long as it lasts.
+#[derive(Debug)]
+pub(super) struct Kept {
+    pub(super) named: Named,
+    pub(super) port: Option<UdpSocket>,
+    pub(super) busy: Busy,
+}
+
+/// How a turn has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// Until something happens.
+    Waits,
+    /// It is the turn of others, and there may be more.
+    Again,
+    /// Until then at most.
+    Until(Instant),
+    /// There is nothing left to do.
+    Over,
+}
+
+/// Who failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Network(io::ErrorKind),
+    Application,
+}
+
+impl Side {
+    fn network(error: &io::Error) -> Self {
+        Self::Network(error.kind())
+    }
+}
+
+impl Carried {
+    /// `own` does not block.
+    pub(super) fn new(stream: Arc<Stream>, own: OwnedFd, watch: Option<Watch>, kept: Kept) -> Self {
+        let Kept { named, port, busy } = kept;
+        Self {
+            stream,
+            own,
+            watch,
+            was_heard: true,
+            may_read: true,
+            may_write: true,
+            is_ending: false,
+            has_closed: false,
+            hearing: Hearing::Hears,
+            unsent: Vec::new(),
+            unsent_from: 0,
+            is_sent: false,
+            is_delivered: false,
+            _named: named,
+            _port: port,
+            _busy: busy,
+        }
+    }
+
+    pub(super) fn id(&self) -> Option<StreamId> {
+        self.stream.id()
+    }
+
+    pub(super) fn own(&self) -> &OwnedFd {
+        &self.own
+    }
+
+    /// Something has happened to the application's socket.
+    pub(super) fn on_event(&mut self, flags: EventFlags) {
+        let ends = EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR;
+        self.may_read |= flags.intersects(EventFlags::IN | ends);
+        self.may_write |= flags.intersects(EventFlags::OUT | EventFlags::HUP | EventFlags::ERR);
+        self.is_ending |= flags.intersects(ends);
+        self.has_closed |= flags.contains(EventFlags::HUP);
+    }
+
+    /// Passes on what there is. `buffer` is for bytes on their way, [`BUFFER`] of them.
+    pub(super) fn carry(&mut self, buffer: &mut [u8]) -> Turn {
+        let sent = self.to_network(buffer);
+        let both = sent.and_then(|sent| self.to_application().map(|delivered| sent || delivered));
+        match (both, self.hearing) {
+            (Err(side), _) => {
+                self.fail(side);
+                Turn::Over
+            }
+            (Ok(_), _) if self.is_sent && self.is_delivered => Turn::Over,
+            (Ok(true), _) => Turn::Again,
+            (Ok(false), Hearing::InDoubt(until)) => Turn::Until(until),
+            (Ok(false), _) => Turn::Waits,
+        }
+    }
+
+    /// Looks, once in a while, whether the other host still has the port. True: it has not, and that is the end.
+    pub(super) fn look_for_peer(&mut self) -> bool {
+        let was_heard = std::mem::take(&mut self.was_heard);
+        if was_heard || !self.watch.as_mut().is_some_and(|watch| watch.is_gone(&self.stream)) {
+            return false;
+        }
+        // What is queued will not arrive, and nobody is to be told.
+        self.stream.abort();
+        self.fail(Side::Network(io::ErrorKind::ConnectionReset));
+        true
+    }
+
+    /// The endpoint is of no use any more.
+    pub(super) fn break_off(&mut self) {
+        self.fail(Side::Network(io::ErrorKind::Other));
+    }
+
+    fn fail(&self, side: Side) {
+        match side {
+            // Nothing of an end is to be said but this: when the stream is dropped, it is a forced one.
+            Side::Application => self.stream.set_linger(Some(Duration::ZERO)),
+            Side::Network(io::ErrorKind::TimedOut) => mark(&self.own, End::Silence),
+            Side::Network(_) => {}
+        }
+        let _ = shutdown(&self.own, How::Both);
+    }
+
+    /// True: there may be more.
+    fn to_network(&mut self, buffer: &mut [u8]) -> Result<bool, Side> {
+        if self.is_sent || !self.send_rest()? {
+            return Ok(false);
+        }
+        while self.may_read {
+            match recv(&self.own, &mut *buffer, RecvFlags::DONTWAIT) {
+                Ok((0, _)) => {
+                    // An application that has closed altogether does not read any more either; writing to it will tell.
+                    self.is_sent = true;
+                    self.stream.shutdown(Shutdown::Write).map_err(|error| Side::network(&error))?;
+                    return Ok(false);
+                }
+                Ok((count, _)) => {
+                    // Fewer than were asked for are all, and behind them there is an event for what comes, but for an end
+                    // that has been reported already.
+                    self.may_read = count == buffer.len() || self.is_ending;
+                    let taken = offer(&self.stream, &buffer[..count])?;
+                    if taken < count {
+                        self.unsent.extend_from_slice(&buffer[taken..count]);
+                        return Ok(false);
+                    }
+                    return Ok(self.may_read);
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => self.may_read = false,
+                Err(_) => return Err(Side::Application),
+            }
+        }
+        Ok(false)
+    }
+
+    /// False: there is no room yet.
+    fn send_rest(&mut self) -> Result<bool, Side> {
+        if self.unsent.is_empty() {
+            return Ok(true);
+        }
+        self.unsent_from += offer(&self.stream, &self.unsent[self.unsent_from..])?;
+        let is_done = self.unsent_from == self.unsent.len();
+        if is_done {
+            (self.unsent, self.unsent_from) = (Vec::new(), 0);
+        }
+        Ok(is_done)
+    }
+
+    /// True: there may be more.
+    fn to_application(&mut self) -> Result<bool, Side> {
+        if let Hearing::InDoubt(until) = self.hearing {
+            if self.has_closed {
+                return Err(Side::Application);
+            }
+            if Instant::now() < until {
+                return Ok(false);
+            }
+            self.hearing = Hearing::Deaf;
+        }
+        for _ in 0..LOOKS {
+            if self.is_delivered || !self.may_write {
+                return Ok(false);
+            }
+            let (own, is_deaf) = (&self.own, self.hearing == Hearing::Deaf);
+            let (mut failed, mut offered) = (None, 0);
+            let shown = self.stream.try_show(|parts| {
+                offered = parts.iter().map(|part| part.len()).sum();
+                if is_deaf {
+                    return offered;
+                }
+                send_parts(own, parts).unwrap_or_else(|error| {
+                    failed = Some(error);
+                    0
+                })
+            });
+            match (shown.map_err(|error| Side::network(&error))?, failed) {
+                (_, Some(Errno::AGAIN)) => self.may_write = false,
+                (_, Some(Errno::PIPE)) if !self.has_closed => {
+                    self.hearing = Hearing::InDoubt(Instant::now() + MOMENT);
+                    return Ok(false);
+                }
+                (_, Some(_)) => return Err(Side::Application),
+                (None, _) => return Ok(false),
+                (Some(Shown::End), _) => {
+                    mark(&self.own, End::Whole);
+                    let _ = shutdown(&self.own, How::Write);
+                    self.is_delivered = true;
+                }
+                (Some(Shown::Used(used)), _) => {
+                    self.was_heard = true;
+                    self.may_write = used == offered;
+                }
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Queues what there is room for. Returns how much that was.
+fn offer(stream: &Stream, bytes: &[u8]) -> Result<usize, Side> {
+    let mut taken = 0;
+    while taken < bytes.len() {
+        match stream.try_write(&bytes[taken..]) {
+            Ok(Some(count)) => taken += count,
+            Ok(None) => break,
+            Err(error) => return Err(Side::network(&error)),
+        }
+    }
+    Ok(taken)
+}
+
+fn send_parts(own: &OwnedFd, parts: &[&[u8]]) -> Result<usize, Errno> {
+    let slices = [0, 1].map(|part| IoSlice::new(parts.get(part).copied().unwrap_or_default()));
+    loop {
+        match sendmsg(own, &slices, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+            Err(Errno::INTR) => {}
+            result => return result,
+        }
+    }
+}

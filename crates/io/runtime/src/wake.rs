@@ -332,10 +332,10 @@ mod tests {
         let wake = WakeFd::new().unwrap();
         wake.signal();
         wake.signal();
-        assert!(sleep(NO_LINK, true, &wake, None));
+        assert!(sleep(NO_LINK, true, None, &wake, None));
         wake.clear();
         let before = Instant::now();
-        assert!(!sleep(NO_LINK, false, &wake, Some(Duration::from_millis(20))));
+        assert!(!sleep(NO_LINK, false, None, &wake, Some(Duration::from_millis(20))));
         assert!(before.elapsed() >= Duration::from_millis(19));
     }
 
@@ -350,7 +350,7 @@ mod tests {
             let fd = socket.as_raw_fd();
             let before = Instant::now();
             let link = Descriptors { busy_poll: Some(Duration::from_micros(1)), ..Descriptors::new(fd, fd) };
-            bed.sleep(link, false, Some(Duration::from_millis(most)));
+            bed.sleep(link, false, None, Some(Duration::from_millis(most)));
             assert!(bed.device.lock().unwrap().as_ref().is_some_and(|(of, _)| *of == fd));
             before.elapsed()
         };
@@ -377,9 +377,9 @@ mod tests {
         std::thread::spawn(move || {
             wake.clear();
             wake.signal();
-            assert!(sleep(NO_LINK, false, &wake, Some(Duration::ZERO)));
+            assert!(sleep(NO_LINK, false, None, &wake, Some(Duration::ZERO)));
             wake.clear();
-            assert!(!sleep(NO_LINK, false, &wake, Some(Duration::ZERO)));
+            assert!(!sleep(NO_LINK, false, None, &wake, Some(Duration::ZERO)));
             // To the brim.
             (&wake.read).write_all(&(u64::MAX - 1).to_ne_bytes()).unwrap();
             // SAFETY: `fd` is open as long as `wake` lives; F_SETFL takes an integer.
@@ -398,10 +398,10 @@ mod tests {
         let fd = socket.as_raw_fd();
         let wake = WakeFd::new().unwrap();
         let before = Instant::now();
-        assert!(!sleep(Descriptors::new(fd, fd), true, &wake, Some(Duration::from_secs(20))));
-        assert!(!sleep(Descriptors::new(-1, fd), true, &wake, Some(Duration::from_secs(20))));
+        assert!(!sleep(Descriptors::new(fd, fd), true, None, &wake, Some(Duration::from_secs(20))));
+        assert!(!sleep(Descriptors::new(-1, fd), true, None, &wake, Some(Duration::from_secs(20))));
         assert!(before.elapsed() < Duration::from_secs(10));
-        assert!(!sleep(Descriptors::new(fd, fd), false, &wake, Some(Duration::from_millis(5))));
+        assert!(!sleep(Descriptors::new(fd, fd), false, None, &wake, Some(Duration::from_millis(5))));
         assert!(before.elapsed() >= Duration::from_millis(5));
     }
 
@@ -417,7 +417,7 @@ mod tests {
         let bed = Bed::new().unwrap();
         let slept = |timeout| {
             let before = Instant::now();
-            bed.sleep(link, false, timeout);
+            bed.sleep(link, false, None, timeout);
             before.elapsed()
         };
         assert!(slept(Some(Duration::from_millis(20))) >= Duration::from_millis(19));
@@ -434,7 +434,7 @@ mod tests {
         socket.recv(&mut [0; 8]).unwrap();
         // Shorter than the polling, and for a link that can be written to: the kernel does not poll there.
         assert!(slept(Some(Duration::from_micros(10))) < Duration::from_secs(5));
-        bed.sleep(link, true, None);
+        bed.sleep(link, true, None, None);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 std::thread::sleep(Duration::from_millis(5));

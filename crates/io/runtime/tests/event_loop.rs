@@ -5,7 +5,6 @@ mod common;
 use common::*;
 use pinnace_link::Link;
 use pinnace_runtime::{EndpointConfig, Idle, WaitError, WakeFd};
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 /// Whether the link of an endpoint has something to read, within so many milliseconds.

@@ -31,10 +31,24 @@ impl Xtp {
             context.make_ready(&mut self.shared);
             self.settle(now, key);
             if sent {
+                self.share(now, train);
                 return true;
             }
         }
         multicast::transmit(self, train)
+    }
+
+    /// Others whose turn it is share a train with their one small packet to the same peer: where many have little to say each, a
+    /// train a packet costs both ends most of their time.
+    fn share(&mut self, now: Time, train: &mut Train) {
+        while let Some(key) = self.shared.queue.first()
+            && let Some(context) = self.contexts.lookup_mut(key)
+            && context.share(now, &mut self.shared, train)
+        {
+            context.stand_down(&mut self.shared);
+            context.make_ready(&mut self.shared);
+            self.settle(now, key);
+        }
     }
 }
 
@@ -73,7 +87,7 @@ impl Context {
             return true;
         }
         if self.owed.is_some() && self.heard && self.may_say(shared) {
-            if !self.write_lone_data(now, shared, train) {
+            if !self.write_lone_data(now, shared, train, true) {
                 self.write_status(now, shared, train, Options::NONE, None);
             }
             return true;
@@ -132,16 +146,50 @@ impl Context {
         shared.farewells.begin(now, Farewell { to, from, my_key, peer_key, bytes, most });
     }
 
-    /// One packet of data ahead of the status that is due: somebody waits for it, and reads the status while we wait. False,
-    /// and nothing is written: there is no such packet, or more than one, which is a train of its own.
-    fn write_lone_data(&mut self, now: Time, shared: &mut Shared, train: &mut Train) -> bool {
-        let is_simple = self.phase == Phase::Active
+    /// Whether nothing but data and statuses without gaps is exchanged at the moment.
+    fn is_simple(&self, shared: &Shared) -> bool {
+        self.phase == Phase::Active
             && self.service == Service::Connection
             && !(self.first_due || self.end_due || self.must_tell_key(shared))
             // A peer that does not know our key waits for the status.
             && (self.role == Role::Initiator || self.has_used_key)
-            && self.incoming.spans().next().is_none();
-        if !is_simple {
+            && self.incoming.spans().next().is_none()
+    }
+
+    /// Adds a packet to a train that others have begun; false, and nothing is written: it is not for them, or has no room.
+    fn share(&mut self, now: Time, shared: &mut Shared, train: &mut Train) -> bool {
+        let fits = self.peer == train.destination()
+            && self.from == train.source()
+            && train.checksum().is_none()
+            && self.options.contains(Options::NOCHECK)
+            && self.codec() == Codec::Xtp40
+            && train.has_room_for(1, MOST_PIECES + 2);
+        let is_question_due = self.ask_due.is_some() || self.abort_due || self.control_due(&self.terms(shared));
+        if !fits || is_question_due || !self.is_trusted(shared) || !self.is_simple(shared) {
+            return false;
+        }
+        let is_due = self.owed.is_some() && self.heard && self.may_say(shared);
+        // One that is shorter than those before is the last: statuses to statuses, data to data.
+        let is_among_its_like = is_due && train.segment_size() == PLAIN_STATUS_BYTES;
+        if !is_among_its_like && self.write_lone_data(now, shared, train, false) {
+            return true;
+        }
+        if !is_due || !train.has_room_for(PLAIN_STATUS_BYTES, 1) {
+            return false;
+        }
+        let mut status = core::mem::take(&mut shared.status);
+        self.make_status(now, shared, Options::NONE, None, &mut status);
+        debug_assert_eq!(status.len(), PLAIN_STATUS_BYTES, "neither gaps nor a key");
+        train.inline(&status);
+        train.end_segment();
+        shared.status = status;
+        true
+    }
+
+    /// One packet of data ahead of the status that is due: somebody waits for it, and reads the status while we wait. False,
+    /// and nothing is written: there is no such packet, or more than one, which is a train of its own.
+    fn write_lone_data(&mut self, now: Time, shared: &mut Shared, train: &mut Train, is_first: bool) -> bool {
+        if !self.is_simple(shared) {
             return false;
         }
         let terms = self.terms(shared);
@@ -152,7 +200,7 @@ impl Context {
         if cut.ends || self.outgoing.queued() > cut.high() {
             return false;
         }
-        let is_written = self.write_cut(now, shared, train, &cut, true);
+        let is_written = self.write_cut(now, shared, train, &cut, is_first);
         self.update_wait(now, shared, false);
         is_written
     }

@@ -139,8 +139,8 @@ where
     }
 
     /// Like [`Endpoint::wait_until`], for a thread that serves other descriptors as well: returns `None` as soon as `beside` (an
-    /// epoll descriptor, say) is readable. Where another thread waits on this endpoint already, it is looked at once a
-    /// millisecond only.
+    /// epoll descriptor, say) is readable. What arrives is left to such a thread from now on: calls do not read. Where another
+    /// thread waits on this endpoint already, `beside` is looked at once a millisecond only.
     ///
     /// # Errors
     /// As [`Endpoint::wait_until`].
@@ -161,6 +161,7 @@ where
     ) -> Result<Option<R>, WaitError> {
         let mut place = Place { endpoint: self, core: self.handle.shared.lock(), drives: false };
         let core = &mut place.core;
+        core.is_served |= beside.is_some();
         self.handle.shared.rest.count();
         loop {
             if let Some(result) = ready(&mut core.state) {

@@ -108,6 +108,8 @@ pub(crate) struct Core<E, L, S> {
     pub(crate) wakers: Wakers,
     /// Tasks have waited lately, and will again.
     pub(crate) prompt_until: Time,
+    /// A thread serves it beside other descriptors, and will be back soon.
+    pub(crate) is_served: bool,
     /// Somebody asked for the readiness descriptor.
     pub(crate) announces: bool,
     pub(crate) announced: bool,
@@ -158,7 +160,9 @@ impl<E: Engine, L: Link, S: EventSink<E::Event>> Core<E, L, S> {
 
     /// Whether a call should read as well.
     pub(crate) fn should_read(&self) -> bool {
-        self.seat != Seat::Application && self.driver.last_now().since(self.last_read) >= self.config.call_reads_after
+        self.seat != Seat::Application
+            && !self.is_served
+            && self.driver.last_now().since(self.last_read) >= self.config.call_reads_after
     }
 
     /// When the next turn is due if nothing arrives.
@@ -214,6 +218,7 @@ where
             is_crowded: false,
             wakers: Wakers::default(),
             prompt_until: Time::ZERO,
+            is_served: false,
             announces: false,
             announced: false,
             error: None,

@@ -250,6 +250,34 @@ impl Endpoint {
         })
     }
 
+    /// Writes to several of its streams at once, without waiting ([`Stream::try_write`]): what they have to say to one peer leaves
+    /// together. How much each has taken, in their order; 0 if there is no room.
+    ///
+    /// ```
+    /// use pinnace::qmp::{Endpoint, Listener, Options};
+    /// # fn main() -> std::io::Result<()> {
+    /// let listener = Listener::bind("127.0.0.1:0", &Options::default())?;
+    /// let endpoint = Endpoint::client_of(listener.local_addr(), &Options::default())?;
+    /// let streams = [endpoint.connect(listener.local_addr())?, endpoint.connect(listener.local_addr())?];
+    /// let taken = endpoint.write_each(&[(&streams[0], b"ahoy"), (&streams[1], b"hello")])?;
+    /// assert_eq!(taken.into_iter().collect::<std::io::Result<Vec<_>>>()?, [4, 5]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The outer one if the endpoint is of no use any more; the inner ones as [`Stream::write`], and
+    /// [`io::ErrorKind::InvalidInput`] for a stream of another endpoint.
+    pub fn write_each(&self, writes: &[(&Stream, &[u8])]) -> io::Result<Vec<io::Result<usize>>> {
+        let known = writes.iter().filter_map(|(stream, bytes)| Some((stream.association()?, *bytes)));
+        let known: Vec<_> = known.collect();
+        if known.len() < writes.len() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a stream through shared memory has no endpoint"));
+        }
+        let taken = self.inner.write_each(&known)?;
+        Ok(taken.into_iter().map(|taken| Ok(taken?)).collect())
+    }
+
     /// Whether all its streams have come to their ends, those that were closed included.
     pub fn is_quiet(&self) -> bool {
         self.inner.is_quiet()

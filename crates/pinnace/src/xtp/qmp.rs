@@ -176,6 +176,11 @@ impl Endpoint {
         }
     }
 
+    /// Copies as much of each as there is room for into these streams.
+    pub(crate) fn write_each(&self, writes: &[(&Connection, &[u8])]) -> Result<Vec<Result<usize, Error>>, Error> {
+        Connection::write_each(&self.end, writes)
+    }
+
     /// Whether every association has come to its end.
     pub(crate) fn is_quiet(&self) -> bool {
         self.end.port.inspect(|_, _, state| state.is_quiet())

@@ -5,7 +5,7 @@
 
 use super::Connection;
 use super::exchange::Exchange;
-use super::port::{Call, deadline};
+use super::port::{Call, End, deadline};
 use super::sending::{self, Uncopied};
 use crate::Error;
 use pinnace_runtime::{WaitError, WakeFd};
@@ -85,6 +85,24 @@ impl Connection {
             Err(Uncopied { full_at: Some(ended), .. }) => Ok(Err(ended)),
             Err(Uncopied { error, .. }) => Err(error),
         }
+    }
+
+    /// Copies as much of each as there is room for into streams of `end`, in one call: what they have to say leaves together.
+    pub(super) fn write_each(end: &Arc<End>, writes: &[(&Self, &[u8])]) -> Result<Vec<Result<usize, Error>>, Error> {
+        Ok(end.port.call(|mut call| {
+            let mut write = |(this, bytes): &(&Self, &[u8])| {
+                if !Arc::ptr_eq(&this.end, end) {
+                    let why = "it is a stream of another endpoint";
+                    return Err(Error::io("cannot write", io::Error::new(io::ErrorKind::InvalidInput, why)));
+                }
+                let bytes = &bytes[..bytes.len().min(MOST_WRITTEN)];
+                match sending::copy(&mut call, this.place, this.id, bytes, this.asks_after_writes) {
+                    Err(Uncopied { full_at: None, error }) => Err(error),
+                    copied => Ok(copied.unwrap_or(0)),
+                }
+            };
+            writes.iter().map(&mut write).collect()
+        })?)
     }
 
     pub(super) fn has_room(&self, state: &mut Exchange, ended: u64) -> Option<()> {

@@ -11,7 +11,7 @@ use super::Busy;
 use super::pair::{End, mark};
 use super::streams::Named;
 use super::watch::Watch;
-use pinnace::qmp::{Shown, Shutdown, Stream, StreamId};
+use pinnace::qmp::{Shown, Shutdown, Stream};
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown as How, recv, sendmsg, shutdown};
@@ -21,8 +21,6 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What is passed at a time, in each direction, before others have their turn.
-pub(super) const BUFFER: usize = 256 << 10;
 /// How often in its turn a stream is looked at for more.
 const LOOKS: usize = 4;
 /// Of an application that closes it shows a moment later than that it does not read, and the moment is longer where the system
@@ -54,6 +52,8 @@ pub(super) struct Carried {
     is_ending: bool,
     has_closed: bool,
     hearing: Hearing,
+    /// What was read is about to be sent.
+    is_pending: bool,
     /// What was read and found no room in the stream, from `unsent_from` on.
     unsent: Vec<u8>,
     unsent_from: usize,
@@ -77,15 +77,16 @@ pub(super) struct Kept {
 /// How a turn has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// Until something happens.
-    Waits,
-    /// It is the turn of others, and there may be more.
-    Again,
-    /// Until then at most.
-    Until(Instant),
+    /// So many bytes were read for the network. There may be more, when others have had their turn; its next is then, if nothing
+    /// happens.
+    Goes { read: usize, has_more: bool, until: Option<Instant> },
     /// There is nothing left to do.
     Over,
 }
+
+/// There is nothing left to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Over;
 
 /// Who failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,6 +115,7 @@ impl Carried {
             is_ending: false,
             has_closed: false,
             hearing: Hearing::Hears,
+            is_pending: false,
             unsent: Vec::new(),
             unsent_from: 0,
             is_sent: false,
@@ -124,8 +126,13 @@ impl Carried {
         }
     }
 
-    pub(super) fn id(&self) -> Option<StreamId> {
-        self.stream.id()
+    pub(super) fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// Whether something was read that has not been sent yet.
+    pub(super) fn is_pending(&self) -> bool {
+        self.is_pending
     }
 
     pub(super) fn own(&self) -> &OwnedFd {
@@ -141,19 +148,38 @@ impl Carried {
         self.has_closed |= flags.contains(EventFlags::HUP);
     }
 
-    /// Passes on what there is. `buffer` is for bytes on their way, [`BUFFER`] of them.
+    /// Passes on what there is: to the application at once; what is for the network is read into `buffer`, to be sent with what
+    /// others have to say ([`Carried::on_sent`]).
     pub(super) fn carry(&mut self, buffer: &mut [u8]) -> Turn {
-        let sent = self.to_network(buffer);
-        let both = sent.and_then(|sent| self.to_application().map(|delivered| sent || delivered));
-        match (both, self.hearing) {
-            (Err(side), _) => {
+        let read = self.from_application(buffer);
+        let both = read.and_then(|read| self.to_application().map(|has_more| (read, has_more)));
+        let (read, has_more) = match both {
+            Ok(both) => both,
+            Err(side) => {
                 self.fail(side);
-                Turn::Over
+                return Turn::Over;
             }
-            (Ok(_), _) if self.is_sent && self.is_delivered => Turn::Over,
-            (Ok(true), _) => Turn::Again,
-            (Ok(false), Hearing::InDoubt(until)) => Turn::Until(until),
-            (Ok(false), _) => Turn::Waits,
+        };
+        if read == 0 && self.is_sent && self.is_delivered {
+            return Turn::Over;
+        }
+        self.is_pending = read > 0;
+        let until = if let Hearing::InDoubt(until) = self.hearing { Some(until) } else { None };
+        Turn::Goes { read, has_more: has_more || (read > 0 && self.may_read), until }
+    }
+
+    /// So many of the bytes that were read have been sent.
+    pub(super) fn on_sent(&mut self, read: &[u8], sent: io::Result<usize>) -> Result<(), Over> {
+        self.is_pending = false;
+        match sent {
+            Ok(taken) => {
+                self.unsent.extend_from_slice(&read[taken..]);
+                Ok(())
+            }
+            Err(error) => {
+                self.fail(Side::network(&error));
+                Err(Over)
+            }
         }
     }
 
@@ -184,10 +210,10 @@ impl Carried {
         let _ = shutdown(&self.own, How::Both);
     }
 
-    /// True: there may be more.
-    fn to_network(&mut self, buffer: &mut [u8]) -> Result<bool, Side> {
+    /// Reads what the application has written, as much as finds room in `buffer`, or sends its end on. Returns how much.
+    fn from_application(&mut self, buffer: &mut [u8]) -> Result<usize, Side> {
         if self.is_sent || !self.send_rest()? {
-            return Ok(false);
+            return Ok(0);
         }
         while self.may_read {
             match recv(&self.own, &mut *buffer, RecvFlags::DONTWAIT) {
@@ -195,38 +221,35 @@ impl Carried {
                     // An application that has closed altogether does not read any more either; writing to it will tell.
                     self.is_sent = true;
                     self.stream.shutdown(Shutdown::Write).map_err(|error| Side::network(&error))?;
-                    return Ok(false);
+                    return Ok(0);
                 }
-                Ok((count, _)) => {
+                Ok((read, _)) => {
                     // Fewer than were asked for are all, and behind them there is an event for what comes, but for an end
                     // that has been reported already.
-                    self.may_read = count == buffer.len() || self.is_ending;
-                    let taken = offer(&self.stream, &buffer[..count])?;
-                    if taken < count {
-                        self.unsent.extend_from_slice(&buffer[taken..count]);
-                        return Ok(false);
-                    }
-                    return Ok(self.may_read);
+                    self.may_read = read == buffer.len() || self.is_ending;
+                    return Ok(read);
                 }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => self.may_read = false,
                 Err(_) => return Err(Side::Application),
             }
         }
-        Ok(false)
+        Ok(0)
     }
 
     /// False: there is no room yet.
     fn send_rest(&mut self) -> Result<bool, Side> {
-        if self.unsent.is_empty() {
-            return Ok(true);
+        while self.unsent_from < self.unsent.len() {
+            match self.stream.try_write(&self.unsent[self.unsent_from..]) {
+                Ok(Some(taken)) => self.unsent_from += taken,
+                Ok(None) => return Ok(false),
+                Err(error) => return Err(Side::network(&error)),
+            }
         }
-        self.unsent_from += offer(&self.stream, &self.unsent[self.unsent_from..])?;
-        let is_done = self.unsent_from == self.unsent.len();
-        if is_done {
+        if self.unsent_from > 0 {
             (self.unsent, self.unsent_from) = (Vec::new(), 0);
         }
-        Ok(is_done)
+        Ok(true)
     }
 
     /// True: there may be more.
@@ -277,19 +300,6 @@ impl Carried {
         }
         Ok(true)
     }
-}
-
-/// Queues what there is room for. Returns how much that was.
-fn offer(stream: &Stream, bytes: &[u8]) -> Result<usize, Side> {
-    let mut taken = 0;
-    while taken < bytes.len() {
-        match stream.try_write(&bytes[taken..]) {
-            Ok(Some(count)) => taken += count,
-            Ok(None) => break,
-            Err(error) => return Err(Side::network(&error)),
-        }
-    }
-    Ok(taken)
 }
 
 fn send_parts(own: &OwnedFd, parts: &[&[u8]]) -> Result<usize, Errno> {

@@ -7,7 +7,7 @@
 //! Always true: it does not wait for anybody alone; it counts as busy from the first command until the ends of its last streams
 //! have been said often enough, and is known to [`Endpoints`](super::endpoints::Endpoints) until it ends.
 
-use super::carried::{BUFFER, Carried, Kept, Turn};
+use super::carried::{Carried, Kept, Turn};
 use super::endpoints::{Going, LAST_WORDS, Place};
 use super::inbox::{Command, Inbox, Listen, Open};
 use super::pair::{self, Family};
@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread;
@@ -35,6 +36,10 @@ const REST: Duration = Duration::from_secs(10);
 const PARTINGS: u32 = 3;
 /// Ports below are root's: nobody else is believed to have one.
 const FIRST_FREE_PORT: u16 = 1024;
+/// Bytes for the network that are read at a time, of all streams.
+const BUFFER: usize = 256 << 10;
+/// Where less room is left in it, what is there leaves first.
+const WORTH_READING: usize = 32 << 10;
 /// Events that are taken at a time.
 const EVENTS: usize = 128;
 
@@ -84,7 +89,10 @@ pub(super) struct Pump {
     leaving: Option<Leaving>,
     going: Option<Going>,
     busy: Option<Busy>,
+    /// What was read for the network, one stream's behind the other's, and whose it is.
     buffer: Vec<u8>,
+    filled: usize,
+    read: Vec<(usize, Range<usize>)>,
 }
 
 impl Pump {
@@ -112,6 +120,8 @@ impl Pump {
             going: None,
             busy: Some(Busy::always(shared)),
             buffer: vec![0; BUFFER],
+            filled: 0,
+            read: Vec::new(),
         };
         spawn("pump", move || pump.run())
     }
@@ -135,7 +145,9 @@ impl Pump {
             for index in std::mem::take(&mut self.waiting) {
                 self.carry(index);
             }
-            if self.keep_dates() {
+            let is_over = self.keep_dates();
+            self.send();
+            if is_over {
                 return;
             }
         }
@@ -318,7 +330,7 @@ impl Pump {
 
     /// Carries a stream from now on.
     fn add(&mut self, carried: Carried) {
-        let Some(id) = carried.id() else { return };
+        let Some(id) = carried.stream().id() else { return };
         let index = self.free.pop().unwrap_or_else(|| {
             self.carried.push(None);
             self.carried.len() - 1
@@ -335,18 +347,50 @@ impl Pump {
     }
 
     fn carry(&mut self, index: usize) {
+        let is_pending = self.carried.get(index).and_then(Option::as_ref).is_some_and(Carried::is_pending);
+        // What it said before leaves before its end.
+        if is_pending || BUFFER - self.filled < WORTH_READING {
+            self.send();
+        }
         let Some(Some(carried)) = self.carried.get_mut(index) else { return };
-        match carried.carry(&mut self.buffer) {
-            Turn::Waits => {}
-            Turn::Again => self.waiting.push(index),
-            Turn::Until(at) => self.dated.push((at, index)),
+        match carried.carry(&mut self.buffer[self.filled..]) {
+            Turn::Goes { read, has_more, until } => {
+                if read > 0 {
+                    self.read.push((index, self.filled..self.filled + read));
+                    self.filled += read;
+                }
+                if has_more {
+                    self.waiting.push(index);
+                }
+                self.dated.extend(until.map(|at| (at, index)));
+            }
             Turn::Over => self.remove(index),
+        }
+    }
+
+    /// Sends what was read for the network.
+    fn send(&mut self) {
+        let read = std::mem::take(&mut self.read);
+        self.filled = 0;
+        let streams = read.iter().filter_map(|(index, range)| {
+            let carried = self.carried.get(*index)?.as_ref()?;
+            Some((carried.stream(), &self.buffer[range.clone()]))
+        });
+        let writes: Vec<(&Stream, &[u8])> = streams.collect();
+        debug_assert_eq!(writes.len(), read.len(), "nothing is removed meanwhile");
+        // If the endpoint is of no use any more, waiting for it says so.
+        let sent = self.inbox.endpoint.write_each(&writes).unwrap_or_default();
+        for ((index, range), sent) in read.iter().zip(sent) {
+            let Some(carried) = self.carried[*index].as_mut() else { continue };
+            if carried.on_sent(&self.buffer[range.clone()], sent).is_err() {
+                self.remove(*index);
+            }
         }
     }
 
     fn remove(&mut self, index: usize) {
         if let Some(carried) = self.carried[index].take() {
-            if let Some(id) = carried.id() {
+            if let Some(id) = carried.stream().id() {
                 self.by_id.remove(&id);
             }
             self.free.push(index);
@@ -367,6 +411,7 @@ impl Pump {
         }
         if self.look_at <= now {
             self.look_at = now + LOOK;
+            self.send();
             for index in 0..self.carried.len() {
                 if self.carried[index].as_mut().is_some_and(Carried::look_for_peer) {
                     self.remove(index);

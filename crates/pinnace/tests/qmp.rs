@@ -145,7 +145,7 @@ fn waits_end_with_their_time_and_tries_do_not_wait() {
 #[test]
 fn descriptors_tell_event_loops() {
     use std::os::fd::AsRawFd;
-    let ready = |fd: &pinnace::qmp::WakeFd, timeout: i32| {
+    let ready = |fd: &WakeFd, timeout: i32| {
         let mut entry = libc::pollfd { fd: fd.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
         // SAFETY: one entry, as the call is told.
         unsafe { libc::poll(&raw mut entry, 1, timeout) == 1 }

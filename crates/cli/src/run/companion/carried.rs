@@ -48,6 +48,8 @@ pub(super) struct Carried {
     /// The socket may have something to read, or room.
     may_read: bool,
     may_write: bool,
+    /// That there is room is told.
+    is_told_of_room: bool,
     /// The application writes no more, or has closed: what can be read ends with an end.
     is_ending: bool,
     has_closed: bool,
@@ -62,7 +64,7 @@ pub(super) struct Carried {
     is_delivered: bool,
     _named: Named,
     /// Whose port the peer is told.
-    _port: Option<UdpSocket>,
+    port: Option<UdpSocket>,
     _busy: Busy,
 }
 
@@ -112,6 +114,7 @@ impl Carried {
             was_heard: true,
             may_read: true,
             may_write: true,
+            is_told_of_room: false,
             is_ending: false,
             has_closed: false,
             hearing: Hearing::Hears,
@@ -121,7 +124,7 @@ impl Carried {
             is_sent: false,
             is_delivered: false,
             _named: named,
-            _port: port,
+            port,
             _busy: busy,
         }
     }
@@ -135,8 +138,24 @@ impl Carried {
         self.is_pending
     }
 
+    pub(super) fn take_port(&mut self) -> Option<UdpSocket> {
+        self.port.take()
+    }
+
     pub(super) fn own(&self) -> &OwnedFd {
         &self.own
+    }
+
+    /// What is to be told of the application's socket. That there is room only where there was none: it would be after everything
+    /// that the application has read.
+    pub(super) fn events(&self) -> EventFlags {
+        let always = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
+        if self.may_write { always } else { always | EventFlags::OUT }
+    }
+
+    /// Whether that is another now, of which nobody has been told.
+    pub(super) fn has_other_events(&mut self) -> bool {
+        std::mem::replace(&mut self.is_told_of_room, !self.may_write) == self.may_write
     }
 
     /// Something has happened to the application's socket.
@@ -151,8 +170,8 @@ impl Carried {
     /// Passes on what there is: to the application at once; what is for the network is read into `buffer`, to be sent with what
     /// others have to say ([`Carried::on_sent`]).
     pub(super) fn carry(&mut self, buffer: &mut [u8]) -> Turn {
-        let read = self.from_application(buffer);
-        let both = read.and_then(|read| self.to_application().map(|has_more| (read, has_more)));
+        let read = self.receive(buffer);
+        let both = read.and_then(|read| self.deliver().map(|has_more| (read, has_more)));
         let (read, has_more) = match both {
             Ok(both) => both,
             Err(side) => {
@@ -211,7 +230,7 @@ impl Carried {
     }
 
     /// Reads what the application has written, as much as finds room in `buffer`, or sends its end on. Returns how much.
-    fn from_application(&mut self, buffer: &mut [u8]) -> Result<usize, Side> {
+    fn receive(&mut self, buffer: &mut [u8]) -> Result<usize, Side> {
         if self.is_sent || !self.send_rest()? {
             return Ok(0);
         }
@@ -253,7 +272,7 @@ impl Carried {
     }
 
     /// True: there may be more.
-    fn to_application(&mut self) -> Result<bool, Side> {
+    fn deliver(&mut self) -> Result<bool, Side> {
         if let Hearing::InDoubt(until) = self.hearing {
             if self.has_closed {
                 return Err(Side::Application);

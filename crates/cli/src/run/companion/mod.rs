@@ -216,9 +216,7 @@ pub(crate) fn serve(args: &Args) -> Result<(), Error> {
             && let Ok(control) = Control::accept(&control)
             && let Some(busy) = Busy::new(&shared)
         {
-            let shared = shared.clone();
-            // Whoever does not get an answer takes TCP.
-            let _ = spawn("request", move || drop(answer(&shared, Arc::new(control), busy)));
+            receive(&shared, Arc::new(control), busy);
         }
     }
     pinnace::qmp::settle(LAST_WORDS);
@@ -229,8 +227,21 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     thread::Builder::new().name(name.to_owned()).stack_size(256 << 10).spawn(work).map(drop)
 }
 
-fn answer(shared: &Arc<Shared>, control: Arc<Control>, busy: Busy) -> io::Result<()> {
-    match control.request()? {
+/// Answers whoever asks; in a thread of its own, if that may take time. Whoever does not get an answer takes TCP.
+fn receive(shared: &Arc<Shared>, control: Arc<Control>, busy: Busy) {
+    let shared = shared.clone();
+    let _ = match control.request(false) {
+        Ok(request @ Request::Listen { .. }) => spawn("request", move || drop(answer(&shared, request, control, busy))),
+        Ok(request) => answer(&shared, request, control, busy),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => spawn("request", move || {
+            let _ = control.request(true).and_then(|request| answer(&shared, request, control, busy));
+        }),
+        Err(_) => Ok(()),
+    };
+}
+
+fn answer(shared: &Arc<Shared>, request: Request, control: Arc<Control>, busy: Busy) -> io::Result<()> {
+    match request {
         Request::Connect { family, to } => {
             let patience = shared.peers.patience(to).ok_or_else(|| {
                 io::Error::new(io::ErrorKind::ConnectionRefused, "it did not speak QMP within the last minute")

@@ -8,7 +8,7 @@ use rustix::net::sockopt::{
 };
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
-    SocketType, accept_with, bind, connect, listen, recv, sendmsg, socket_with,
+    SocketType, accept_with, bind, connect, listen, recv, sendmsg, socket_with, socketpair,
 };
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, IoSlice};
@@ -45,9 +45,11 @@ impl Control {
         Ok(Self(fd))
     }
 
-    pub(super) fn request(&self) -> io::Result<Request> {
+    /// What is asked for. Waits for it a while, or says that nothing has been ([`io::ErrorKind::WouldBlock`]).
+    pub(super) fn request(&self, waits: bool) -> io::Result<Request> {
         let mut line = [0_u8; 512];
-        let (count, _) = recv(&self.0, &mut line, RecvFlags::empty())?;
+        let flags = if waits { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
+        let (count, _) = recv(&self.0, &mut line, flags)?;
         Request::parse(&line[..count]).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
@@ -96,11 +98,13 @@ fn socket() -> io::Result<OwnedFd> {
 
 /// As much room for what the application has not read as the library makes in the other direction: there are the stream's
 /// queues besides.
-fn make_room(own: &OwnedFd) {
+fn make_ready(own: &OwnedFd) -> io::Result<()> {
     const ROOM: usize = 512 << 10;
     if set_socket_send_buffer_size_force(own, ROOM).is_err() {
         let _ = set_socket_send_buffer_size(own, ROOM);
     }
+    // A byte that is said to be urgent stays where it is in the stream: this end asks for none, and would lose it.
+    Ok(set_socket_oobinline(own, true)?)
 }
 
 /// A name that no other socket has.
@@ -112,20 +116,32 @@ fn unique(kind: char) -> io::Result<SocketAddrUnix> {
     Ok(SocketAddrUnix::new_abstract_name(name.as_bytes())?)
 }
 
-/// A pair of sockets: the application's, whose own name says both addresses, and ours.
-pub(super) fn make(family: Family, local: SocketAddr, peer: SocketAddr) -> io::Result<(OwnedFd, OwnedFd)> {
+/// A pair of sockets: the application's, whose own name says both addresses, and ours. `is_alone`: no other stream has both as
+/// long as the application has this one.
+///
+/// # Errors
+/// Also if it is not: [`io::ErrorKind::AddrInUse`].
+pub(super) fn make(
+    family: Family,
+    (local, peer): (SocketAddr, SocketAddr),
+    is_alone: bool,
+) -> io::Result<(OwnedFd, OwnedFd)> {
     let digit = if family == Family::V4 { '4' } else { '6' };
     let plain = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
     let name = format!("pinnace/1R{digit}/{}>{}", plain(local), plain(peer));
     let name = SocketAddrUnix::new_abstract_name(name.as_bytes())?;
-    // Streams that one port has opened have one name, in which there is no room for more, and it is taken until the listener
-    // is gone. So they are made one after the other: the listener goes before the lock.
+    if is_alone {
+        let (application, own) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        make_ready(&own)?;
+        bind(&application, &name)?;
+        return Ok((application, own));
+    }
+    // Streams that one port has opened have one name, in which there is no room for more. What a listener accepts has its name,
+    // too, and that is taken only until the listener is gone. So they are made one after the other: it goes before the lock.
     static NAMED: Mutex<()> = Mutex::new(());
     let _named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
     let (listener, own) = (socket()?, socket()?);
-    make_room(&own);
-    // A byte that is said to be urgent stays where it is in the stream: this end asks for none, and would lose it.
-    set_socket_oobinline(&own, true)?;
+    make_ready(&own)?;
     bind(&listener, &name)?;
     listen(&listener, 8)?;
     // Strangers who fill the queue do not keep those waiting who want the lock.
@@ -177,7 +193,7 @@ mod tests {
     #[test]
     fn an_urgent_byte_is_one_of_the_stream() {
         let [local, peer] = [1, 2].map(|host| SocketAddr::from(([192, 0, 2, host], 7002)));
-        let (application, own) = make(Family::V4, local, peer).expect("a pair");
+        let (application, own) = make(Family::V4, (local, peer), true).expect("a pair");
         for (bytes, flags) in [(b"ab", SendFlags::empty()), (b"cd", SendFlags::OOB), (b"ef", SendFlags::empty())] {
             assert_eq!(send(&application, bytes, flags), Ok(2));
         }
@@ -196,7 +212,7 @@ mod tests {
             for _ in 0..8 {
                 scope.spawn(|| {
                     for round in 0..2000 {
-                        let made = make(Family::V4, local, peer);
+                        let made = make(Family::V4, (local, peer), false);
                         assert!(made.is_ok(), "round {round}: {made:?}");
                     }
                 });

@@ -16,7 +16,7 @@ use super::{Busy, Shared, spawn};
 use pinnace::qmp::{Stream, StreamId, Woken};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -40,6 +40,9 @@ const FIRST_FREE_PORT: u16 = 1024;
 const BUFFER: usize = 256 << 10;
 /// Where less room is left in it, what is there leaves first.
 const WORTH_READING: usize = 32 << 10;
+/// A port that a stream has had is used again after so many others at least, and so many are kept.
+const PORTS_BETWEEN: usize = 64;
+const MOST_PORTS: usize = 256;
 /// Events that are taken at a time.
 const EVENTS: usize = 128;
 
@@ -75,6 +78,8 @@ pub(super) struct Pump {
     free: Vec<usize>,
     by_id: BTreeMap<StreamId, usize>,
     openings: Vec<Opening>,
+    /// Ports of streams that have ended, for those that are opened later.
+    ports: VecDeque<UdpSocket>,
     listeners: BTreeMap<u64, Listen>,
     next_listener: u64,
     /// Streams that wait for an application to have room among its unaccepted ones, each in a thread.
@@ -109,6 +114,7 @@ impl Pump {
             free: Vec::new(),
             by_id: BTreeMap::new(),
             openings: Vec::new(),
+            ports: VecDeque::new(),
             listeners: BTreeMap::new(),
             next_listener: LISTENERS,
             handovers: 0,
@@ -220,7 +226,9 @@ impl Pump {
         // The streams of this endpoint have one UDP port, and programs tell their peers apart by theirs: each stream says one that
         // nobody else has.
         let any = if asked.to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-        let begun = UdpSocket::bind(SocketAddr::new(any, 0)).and_then(|port| {
+        let before = if self.ports.len() > PORTS_BETWEEN { self.ports.pop_front() } else { None };
+        let port = before.map_or_else(|| UdpSocket::bind(SocketAddr::new(any, 0)), Ok);
+        let begun = port.and_then(|port| {
             let number = port.local_addr()?.port();
             Ok((self.inbox.endpoint.begin_from(asked.to, number)?, port))
         });
@@ -269,7 +277,7 @@ impl Pump {
     fn give(&self, stream: Stream, port: UdpSocket, asked: Open) -> io::Result<Carried> {
         let Open { control, family, to, busy, .. } = asked;
         let local = SocketAddr::new(stream.local_addr().ip(), port.local_addr()?.port());
-        let (application, own) = pair::make(family, local, stream.peer_addr())?;
+        let (application, own) = pair::make(family, (local, stream.peer_addr()), true)?;
         let stream = Arc::new(stream);
         let named = self.shared.streams.name(&application, &stream)?;
         control.give(&application)?;
@@ -301,9 +309,11 @@ impl Pump {
 
     /// Hands a stream over to the application. `None`: somebody waits until it has room.
     fn hand_over(&mut self, stream: Stream, family: Family, name: String, busy: Busy) -> io::Result<Option<Carried>> {
-        let said = stream.said_peer_addr();
-        let peer = if said.port() >= FIRST_FREE_PORT { said } else { stream.peer_addr() };
-        let (application, own) = pair::make(family, stream.local_addr(), peer)?;
+        let (local, peer, said) = (stream.local_addr(), stream.peer_addr(), stream.said_peer_addr());
+        // Whoever says a port of its own has it alone; behind an address that several share it may not.
+        let is_believed = said != peer && said.port() >= FIRST_FREE_PORT;
+        let alone = is_believed.then(|| pair::make(family, (local, said), true).ok()).flatten();
+        let (application, own) = alone.map_or_else(|| pair::make(family, (local, peer), false), Ok)?;
         let stream = Arc::new(stream);
         let named = self.shared.streams.name(&application, &stream)?;
         let carried = Carried::new(Arc::clone(&stream), own, None, Kept { named, port: None, busy });
@@ -335,8 +345,7 @@ impl Pump {
             self.carried.push(None);
             self.carried.len() - 1
         });
-        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        let added = epoll::add(&self.epoll, carried.own(), EventData::new_u64(index as u64), flags);
+        let added = epoll::add(&self.epoll, carried.own(), EventData::new_u64(index as u64), carried.events());
         self.by_id.insert(id, index);
         self.carried[index] = Some(carried);
         match added {
@@ -355,6 +364,11 @@ impl Pump {
         let Some(Some(carried)) = self.carried.get_mut(index) else { return };
         match carried.carry(&mut self.buffer[self.filled..]) {
             Turn::Goes { read, has_more, until } => {
+                if carried.has_other_events() {
+                    // What has happened before is told again. Fails only if there was nothing to modify.
+                    let data = EventData::new_u64(index as u64);
+                    let _ = epoll::modify(&self.epoll, carried.own(), data, carried.events());
+                }
                 if read > 0 {
                     self.read.push((index, self.filled..self.filled + read));
                     self.filled += read;
@@ -389,7 +403,8 @@ impl Pump {
     }
 
     fn remove(&mut self, index: usize) {
-        if let Some(carried) = self.carried[index].take() {
+        if let Some(mut carried) = self.carried[index].take() {
+            self.ports.extend(carried.take_port().filter(|_| self.ports.len() < MOST_PORTS));
             if let Some(id) = carried.stream().id() {
                 self.by_id.remove(&id);
             }

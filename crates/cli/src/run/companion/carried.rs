@@ -54,6 +54,8 @@ pub(super) struct Carried {
     is_ending: bool,
     has_closed: bool,
     hearing: Hearing,
+    /// There may be more, and it is to have another turn for that.
+    is_next: bool,
     /// What was read is about to be sent.
     is_pending: bool,
     /// What was read and found no room in the stream, from `unsent_from` on.
@@ -79,9 +81,9 @@ pub(super) struct Kept {
 /// How a turn has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// So many bytes were read for the network. There may be more, when others have had their turn; its next is then, if nothing
-    /// happens.
-    Goes { read: usize, has_more: bool, until: Option<Instant> },
+    /// So many bytes were read for the network. There may be more from now on: it has another turn after others. Whatever
+    /// happens, it has one then.
+    Goes { read: usize, is_next: bool, until: Option<Instant> },
     /// There is nothing left to do.
     Over,
 }
@@ -118,6 +120,7 @@ impl Carried {
             is_ending: false,
             has_closed: false,
             hearing: Hearing::Hears,
+            is_next: false,
             is_pending: false,
             unsent: Vec::new(),
             unsent_from: 0,
@@ -131,6 +134,11 @@ impl Carried {
 
     pub(super) fn stream(&self) -> &Stream {
         &self.stream
+    }
+
+    /// It is the turn that was wanted because there might be more.
+    pub(super) fn has_its_turn(&mut self) {
+        self.is_next = false;
     }
 
     /// Whether something was read that has not been sent yet.
@@ -170,6 +178,7 @@ impl Carried {
     /// Passes on what there is: to the application at once; what is for the network is read into `buffer`, to be sent with what
     /// others have to say ([`Carried::on_sent`]).
     pub(super) fn carry(&mut self, buffer: &mut [u8]) -> Turn {
+        let before = self.hearing;
         let read = self.receive(buffer);
         let both = read.and_then(|read| self.deliver().map(|has_more| (read, has_more)));
         let (read, has_more) = match both {
@@ -184,7 +193,10 @@ impl Carried {
         }
         self.is_pending = read > 0;
         let until = if let Hearing::InDoubt(until) = self.hearing { Some(until) } else { None };
-        Turn::Goes { read, has_more: has_more || (read > 0 && self.may_read), until }
+        let has_more = has_more || (read > 0 && self.may_read);
+        let is_next = has_more && !self.is_next;
+        self.is_next |= has_more;
+        Turn::Goes { read, is_next, until: until.filter(|_| self.hearing != before) }
     }
 
     /// So many of the bytes that were read have been sent.

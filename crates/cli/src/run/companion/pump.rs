@@ -149,7 +149,10 @@ impl Pump {
             }
             self.take_events();
             for index in std::mem::take(&mut self.waiting) {
-                self.carry(index);
+                if let Some(Some(carried)) = self.carried.get_mut(index) {
+                    carried.has_its_turn();
+                    self.carry(index);
+                }
             }
             let is_over = self.keep_dates();
             self.send();
@@ -363,7 +366,7 @@ impl Pump {
         }
         let Some(Some(carried)) = self.carried.get_mut(index) else { return };
         match carried.carry(&mut self.buffer[self.filled..]) {
-            Turn::Goes { read, has_more, until } => {
+            Turn::Goes { read, is_next, until } => {
                 if carried.has_other_events() {
                     // What has happened before is told again. Fails only if there was nothing to modify.
                     let data = EventData::new_u64(index as u64);
@@ -373,7 +376,7 @@ impl Pump {
                     self.read.push((index, self.filled..self.filled + read));
                     self.filled += read;
                 }
-                if has_more {
+                if is_next {
                     self.waiting.push(index);
                 }
                 self.dated.extend(until.map(|at| (at, index)));

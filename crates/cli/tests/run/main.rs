@@ -10,6 +10,7 @@
 mod common;
 
 mod command;
+mod ends;
 mod hosts;
 mod many;
 mod programs;

@@ -278,9 +278,9 @@ impl Endpoint {
         Ok(taken.into_iter().map(|taken| Ok(taken?)).collect())
     }
 
-    /// Whether all its streams have come to their ends, those that were closed included.
+    /// Whether all its streams have come to their ends, those that were closed included, and no reset is to be said again.
     pub fn is_quiet(&self) -> bool {
-        self.inner.is_quiet()
+        self.inner.is_quiet() && !self.inner.is_lingering()
     }
 
     /// Says the end of streams that have just ended well once more, as it may be lost, without waiting. How long to wait until

@@ -33,7 +33,7 @@ enum Hearing {
     Hears,
     /// It does not read any more; whether it has closed shows until then.
     InDoubt(Instant),
-    /// It has shut down its reading, and may still write. As with TCP the peer is not told that nobody reads what it says.
+    /// It has shut down its reading, and may write as long as it has not closed. As with TCP the peer is not told that nobody reads what it says.
     Deaf,
 }
 
@@ -48,6 +48,8 @@ pub(super) struct Carried {
     /// The socket may have something to read, or room.
     may_read: bool,
     may_write: bool,
+    /// There is a byte that was said to be urgent, where reading stops once.
+    is_marked: bool,
     /// That there is room is told.
     is_told_of_room: bool,
     /// The application writes no more, or has closed: what can be read ends with an end.
@@ -116,6 +118,7 @@ impl Carried {
             was_heard: true,
             may_read: true,
             may_write: true,
+            is_marked: false,
             is_told_of_room: false,
             is_ending: false,
             has_closed: false,
@@ -157,7 +160,7 @@ impl Carried {
     /// What is to be told of the application's socket. That there is room only where there was none: it would be after everything
     /// that the application has read.
     pub(super) fn events(&self) -> EventFlags {
-        let always = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
+        let always = EventFlags::IN | EventFlags::PRI | EventFlags::RDHUP | EventFlags::ET;
         if self.may_write { always } else { always | EventFlags::OUT }
     }
 
@@ -172,6 +175,7 @@ impl Carried {
         self.may_read |= flags.intersects(EventFlags::IN | ends);
         self.may_write |= flags.intersects(EventFlags::OUT | EventFlags::HUP | EventFlags::ERR);
         self.is_ending |= flags.intersects(ends);
+        self.is_marked |= flags.contains(EventFlags::PRI);
         self.has_closed |= flags.contains(EventFlags::HUP);
     }
 
@@ -231,6 +235,11 @@ impl Carried {
         self.fail(Side::Network(io::ErrorKind::Other));
     }
 
+    /// It cannot be carried: the peer is told as well.
+    pub(super) fn give_up(&mut self) {
+        self.fail(Side::Application);
+    }
+
     fn fail(&self, side: Side) {
         match side {
             // Nothing of an end is to be said but this: when the stream is dropped, it is a forced one.
@@ -256,12 +265,12 @@ impl Carried {
                 }
                 Ok((read, _)) => {
                     // Fewer than were asked for are all, and behind them there is an event for what comes, but for an end
-                    // that has been reported already.
-                    self.may_read = read == buffer.len() || self.is_ending;
+                    // that has been reported already, and for what is behind an urgent byte.
+                    self.may_read = read == buffer.len() || self.is_ending || self.is_marked;
                     return Ok(read);
                 }
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => self.may_read = false,
+                Err(Errno::AGAIN) => (self.may_read, self.is_marked) = (false, false),
                 Err(_) => return Err(Side::Application),
             }
         }
@@ -317,6 +326,8 @@ impl Carried {
                     return Ok(false);
                 }
                 (_, Some(_)) => return Err(Side::Application),
+                // One that has closed in the end is told apart from one that only reads no more.
+                (Some(Shown::Used(1..)), _) if is_deaf && self.has_closed => return Err(Side::Application),
                 (None, _) => return Ok(false),
                 (Some(Shown::End), _) => {
                     mark(&self.own, End::Whole);

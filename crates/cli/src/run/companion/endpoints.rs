@@ -1,13 +1,13 @@
 //! The endpoints that are there, by what they are for, and the pumps that serve them ([`Pump`]).
 //!
-//! Always true: an endpoint is known as long as its pump runs; meanwhile its address is listened at by it alone, and streams to its
+//! Always true: an endpoint that is known has a pump, which does what it is told; meanwhile its address is listened at by it alone, and streams to its
 //! peer are opened by it. So a server that closes its listener and makes it anew, while its streams go on, has it back.
 
-use super::Shared;
-use super::inbox::Inbox;
+use super::inbox::{Command, Inbox};
 use super::pair::Control;
 use super::pump::Pump;
 use super::request::Takes;
+use super::{Busy, Shared};
 use pinnace::link::UdpOptions;
 use pinnace::qmp::{Endpoint, Listener, Options};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with};
@@ -26,8 +26,6 @@ const GOING: Duration = Duration::from_millis(500);
 /// What such a companion may take until it says that it goes. Of anybody else who has the port no more is waited for.
 const NOTICE: Duration = Duration::from_millis(30);
 const LOOK: Duration = Duration::from_millis(5);
-/// What the last bytes of the last streams have to reach the other side.
-pub(super) const LAST_WORDS: Duration = Duration::from_secs(10);
 
 /// What an endpoint is for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -131,13 +129,33 @@ impl Endpoints {
     /// A pump is about to end. False: somebody has something for it to do.
     pub(super) fn retire(&self, place: &Place, inbox: &Arc<Inbox>) -> bool {
         let mut known = self.known();
+        let is_known = is_at(&known, place, inbox);
         // Whoever has it may tell it something. Here are the pump's and the one that is known.
-        let is_wanted = Arc::strong_count(inbox) > 2 || !inbox.is_empty();
-        if !is_wanted {
+        let is_wanted = Arc::strong_count(inbox) > 1 + usize::from(is_known) || !inbox.is_empty();
+        if is_known && !is_wanted {
             known.remove(place);
         }
         !is_wanted
     }
+
+    /// Nobody is left who could want any of them.
+    pub(super) fn end(&self, shared: &Arc<Shared>) {
+        for known in self.known().values() {
+            known.inbox.tell(Command::End(Busy::always(shared)));
+        }
+    }
+
+    /// Nobody else is to have this one.
+    pub(super) fn forget(&self, place: &Place, inbox: &Arc<Inbox>) {
+        let mut known = self.known();
+        if is_at(&known, place, inbox) {
+            known.remove(place);
+        }
+    }
+}
+
+fn is_at(known: &BTreeMap<Place, Known>, place: &Place, inbox: &Arc<Inbox>) -> bool {
+    known.get(place).is_some_and(|known| Arc::ptr_eq(&known.inbox, inbox))
 }
 
 /// A listener on an endpoint of its own, and a pump for it.

@@ -18,6 +18,8 @@ pub(super) enum Command {
     Listen(Listen),
     /// A stream that it has accepted, and that waited to be handed over. `None`: nobody wanted it.
     Carry(Option<Box<Carried>>),
+    /// Nobody is left who could want it: say the last words, once its streams have ended.
+    End(#[expect(dead_code, reason = "it counts as long as it lives")] Busy),
 }
 
 /// Open a stream, and give it to whoever asked.

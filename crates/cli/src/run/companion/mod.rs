@@ -12,18 +12,20 @@
 mod carried;
 mod endpoints;
 mod inbox;
+mod leaving;
 mod pair;
 mod peers;
 mod pump;
 mod request;
 mod streams;
+mod talk;
 mod watch;
 
 use super::contract::Contract;
 use super::inherited;
 use crate::exit::Error;
 use clap::Parser;
-use endpoints::{Endpoints, LAST_WORDS};
+use endpoints::Endpoints;
 use inbox::{Command as ForPump, Listen, Open};
 use pair::Control;
 use peers::Peers;
@@ -42,6 +44,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use streams::Streams;
+use talk::Talk;
 
 /// One end of `pinnace run`: what its commands reach other hosts by
 #[derive(Debug, Parser)]
@@ -66,6 +69,8 @@ pub(super) struct Companion {
     process: Child,
 }
 
+/// How long the command's end waits for the companion, and that for streams that linger in the background.
+const LAST_WORDS: Duration = Duration::from_secs(10);
 /// Where the descriptor that the command's processes inherit is: out of their way.
 const HIDDEN: i32 = 896;
 
@@ -90,6 +95,9 @@ impl Companion {
             .stdin(Stdio::from(control))
             .stdout(Stdio::from(watched))
             .env_remove("LD_PRELOAD")
+            // The C library keeps large blocks once they have been freed, for the process's next ones, by default: after a burst of
+            // connections, half a gigabyte.
+            .env("MALLOC_MMAP_THRESHOLD_", "131072")
             // Signals of the terminal are for the command.
             .process_group(0);
         if verbose {
@@ -139,7 +147,7 @@ struct Shared {
     streams: Streams,
     /// Requests, listeners and streams.
     busy: AtomicUsize,
-    talkative: bool,
+    talk: Option<Talk>,
 }
 
 /// Counts as long as it lives.
@@ -172,8 +180,8 @@ impl Drop for Busy {
 
 impl Shared {
     fn say(&self, text: fmt::Arguments<'_>) {
-        if self.talkative {
-            eprintln!("pinnace: {text}");
+        if let Some(talk) = &self.talk {
+            talk.say(format!("pinnace: {text}"));
         }
     }
 
@@ -199,7 +207,11 @@ pub(crate) fn serve(args: &Args) -> Result<(), Error> {
         endpoints: Endpoints::default(),
         streams: Streams::default(),
         busy: AtomicUsize::new(0),
-        talkative: args.talkative,
+        talk: args
+            .talkative
+            .then(Talk::begin)
+            .transpose()
+            .map_err(|error| Error::io("cannot start a thread", &error))?,
     });
     let mut alive = true;
     while alive || shared.busy.load(Ordering::SeqCst) > 0 {
@@ -211,7 +223,10 @@ pub(crate) fn serve(args: &Args) -> Result<(), Error> {
             Err(error) => return Err(Error::io("cannot wait", &error.into())),
         }
         // Nobody ever writes: it is readable when the last process is gone.
-        alive = alive && fds[1].revents().is_empty();
+        if alive && !fds[1].revents().is_empty() {
+            alive = false;
+            shared.endpoints.end(&shared);
+        }
         if fds[0].revents().contains(PollFlags::IN)
             && let Ok(control) = Control::accept(&control)
             && let Some(busy) = Busy::new(&shared)
@@ -220,6 +235,7 @@ pub(crate) fn serve(args: &Args) -> Result<(), Error> {
         }
     }
     pinnace::qmp::settle(LAST_WORDS);
+    shared.talk.iter().for_each(Talk::end);
     Ok(())
 }
 

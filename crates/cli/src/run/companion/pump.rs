@@ -8,8 +8,9 @@
 //! have been said often enough, and is known to [`Endpoints`](super::endpoints::Endpoints) until it ends.
 
 use super::carried::{Carried, Kept, Turn};
-use super::endpoints::{Going, LAST_WORDS, Place};
+use super::endpoints::{Going, Place};
 use super::inbox::{Command, Inbox, Listen, Open};
+use super::leaving::Leaving;
 use super::pair::{self, Family};
 use super::watch::Watch;
 use super::{Busy, Shared, spawn};
@@ -23,17 +24,10 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 /// How often it is looked whether the other host of silent streams is still there.
 const LOOK: Duration = Duration::from_secs(1);
-/// The same, whether closed streams have ended.
-const LOOK_FOR_ENDS: Duration = Duration::from_millis(5);
-/// How long an endpoint that has no streams waits for the next that is opened to its peer.
-const REST: Duration = Duration::from_secs(10);
-/// How often the ends of the last streams are said again.
-const PARTINGS: u32 = 3;
 /// Ports below are root's: nobody else is believed to have one.
 const FIRST_FREE_PORT: u16 = 1024;
 /// Bytes for the network that are read at a time, of all streams.
@@ -54,18 +48,10 @@ const LISTENERS: u64 = 1 << 32;
 struct Opening {
     stream: Stream,
     begun: Instant,
+    /// The application's socket, and ours.
+    pair: (OwnedFd, OwnedFd),
     port: UdpSocket,
     asked: Open,
-}
-
-/// What is left to do once there are no streams.
-enum Leaving {
-    /// Streams that were closed come to their ends, until then at most.
-    Ends { until: Instant },
-    /// The ends are said again, the next time then.
-    Partings { left: u32, at: Instant },
-    /// Everything has been said. It ends then, unless it is wanted again.
-    Rests { until: Instant },
 }
 
 /// See the [module](self).
@@ -75,7 +61,9 @@ pub(super) struct Pump {
     inbox: Arc<Inbox>,
     epoll: OwnedFd,
     carried: Vec<Option<Carried>>,
+    /// Indexes that are free, and those that will be after this round: events that were taken before may mean them still.
     free: Vec<usize>,
+    freed: Vec<usize>,
     by_id: BTreeMap<StreamId, usize>,
     openings: Vec<Opening>,
     /// Ports of streams that have ended, for those that are opened later.
@@ -91,6 +79,8 @@ pub(super) struct Pump {
     look_at: Instant,
     /// The peer has answered, so it may be wanted again.
     has_opened: bool,
+    /// The companion is about to end.
+    is_ending: bool,
     leaving: Option<Leaving>,
     going: Option<Going>,
     busy: Option<Busy>,
@@ -112,6 +102,7 @@ impl Pump {
             epoll,
             carried: Vec::new(),
             free: Vec::new(),
+            freed: Vec::new(),
             by_id: BTreeMap::new(),
             openings: Vec::new(),
             ports: VecDeque::new(),
@@ -122,6 +113,7 @@ impl Pump {
             dated: Vec::new(),
             look_at: Instant::now() + LOOK,
             has_opened: false,
+            is_ending: false,
             leaving: None,
             going: None,
             busy: Some(Busy::always(shared)),
@@ -154,8 +146,11 @@ impl Pump {
                     self.carry(index);
                 }
             }
+            // Before it is looked whether somebody is left.
+            self.send();
             let is_over = self.keep_dates();
             self.send();
+            self.free.append(&mut self.freed);
             if is_over {
                 return;
             }
@@ -164,17 +159,15 @@ impl Pump {
 
     /// When there is something to do, if nothing happens.
     fn next(&self) -> Option<Instant> {
+        let now = Instant::now();
         if !self.waiting.is_empty() {
-            return Some(Instant::now());
+            return Some(now);
         }
         let openings = self.openings.iter().map(|opening| opening.begun + opening.asked.patience);
         let dated = self.dated.iter().map(|(at, _)| *at);
         let look = (!self.by_id.is_empty()).then_some(self.look_at);
-        let leaving = self.leaving.as_ref().map(|leaving| match leaving {
-            Leaving::Ends { until } => (*until).min(Instant::now() + LOOK_FOR_ENDS),
-            Leaving::Rests { until } => *until,
-            Leaving::Partings { at, .. } => *at,
-        });
+        let leaving =
+            if self.is_wanted() { None } else { Some(self.leaving.as_ref().and_then(Leaving::next).unwrap_or(now)) };
         openings.chain(dated).chain(look).chain(leaving).min()
     }
 
@@ -216,6 +209,7 @@ impl Pump {
                     self.accept();
                 }
             }
+            Command::End(_) => self.is_ending = true,
             Command::Carry(carried) => {
                 self.handovers -= 1;
                 if let Some(carried) = carried {
@@ -226,19 +220,38 @@ impl Pump {
     }
 
     fn open(&mut self, asked: Open) {
-        // The streams of this endpoint have one UDP port, and programs tell their peers apart by theirs: each stream says one that
-        // nobody else has.
-        let any = if asked.to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-        let before = if self.ports.len() > PORTS_BETWEEN { self.ports.pop_front() } else { None };
-        let port = before.map_or_else(|| UdpSocket::bind(SocketAddr::new(any, 0)), Ok);
-        let begun = port.and_then(|port| {
+        let begun = self.make_pair(&asked).and_then(|(port, pair)| {
             let number = port.local_addr()?.port();
-            Ok((self.inbox.endpoint.begin_from(asked.to, number)?, port))
+            Ok((self.inbox.endpoint.begin_from(asked.to, number)?, port, pair))
         });
         match begun {
-            Ok((stream, port)) => self.openings.push(Opening { stream, begun: Instant::now(), port, asked }),
+            Ok((stream, port, pair)) => {
+                self.openings.push(Opening { stream, begun: Instant::now(), pair, port, asked });
+            }
             Err(error) => self.shared.refuse(&asked, &error),
         }
+    }
+
+    /// A pair of sockets, and the port that its name says. The streams of this endpoint have one UDP port, and programs tell their
+    /// peers apart by theirs: each stream says one that nobody else has.
+    fn make_pair(&mut self, asked: &Open) -> io::Result<(UdpSocket, (OwnedFd, OwnedFd))> {
+        let pair_at = |port: &UdpSocket| {
+            let local = SocketAddr::new(self.inbox.endpoint.local_addr().ip(), port.local_addr()?.port());
+            pair::make(asked.family, (local, asked.to), true)
+        };
+        if self.ports.len() > PORTS_BETWEEN
+            && let Some(port) = self.ports.pop_front()
+        {
+            match pair_at(&port) {
+                Ok(pair) => return Ok((port, pair)),
+                // The stream has ended, and the application has its socket still.
+                Err(_) => self.ports.push_back(port),
+            }
+        }
+        let any = if asked.to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        let port = UdpSocket::bind(SocketAddr::new(any, 0))?;
+        let pair = pair_at(&port)?;
+        Ok((port, pair))
     }
 
     /// Something has happened to a stream.
@@ -258,18 +271,23 @@ impl Pump {
             None if waited >= opening.asked.patience => Err(io::ErrorKind::TimedOut.into()),
             None => return,
         };
-        let Opening { stream, begun, port, asked } = self.openings.swap_remove(at);
+        let Opening { stream, begun, pair, port, asked } = self.openings.swap_remove(at);
+        // If it cannot be given, nothing is to be delivered any more.
+        stream.set_linger(Some(Duration::ZERO));
         match result {
             Ok(()) => {
                 self.has_opened = true;
                 self.shared.peers.speaks(asked.to, waited);
-                if let Ok(carried) = self.give(stream, port, asked) {
+                if let Ok(carried) = self.give(stream, pair, port, asked) {
                     self.add(carried);
                 }
             }
             Err(error) => {
-                // Nothing is to be delivered any more.
-                stream.set_linger(Some(Duration::ZERO));
+                if error.kind() == io::ErrorKind::TimedOut {
+                    // This host may have another address by now: the next one that is opened has an endpoint of its own.
+                    self.shared.endpoints.forget(&self.place, &self.inbox);
+                    self.has_opened = false;
+                }
                 self.shared.peers.is_silent(asked.to, error.kind() == io::ErrorKind::ConnectionRefused, begun);
                 self.shared.refuse(&asked, &error);
             }
@@ -277,16 +295,22 @@ impl Pump {
     }
 
     /// Gives a stream to whoever asked for it.
-    fn give(&self, stream: Stream, port: UdpSocket, asked: Open) -> io::Result<Carried> {
-        let Open { control, family, to, busy, .. } = asked;
-        let local = SocketAddr::new(stream.local_addr().ip(), port.local_addr()?.port());
-        let (application, own) = pair::make(family, (local, stream.peer_addr()), true)?;
+    fn give(
+        &self,
+        stream: Stream,
+        (application, own): (OwnedFd, OwnedFd),
+        port: UdpSocket,
+        asked: Open,
+    ) -> io::Result<Carried> {
+        let Open { control, to, busy, .. } = asked;
         let stream = Arc::new(stream);
         let named = self.shared.streams.name(&application, &stream)?;
         control.give(&application)?;
+        stream.set_linger(None);
         self.shared.say(format_args!("QMP to {to}"));
+        let watch = Watch::new(to, &stream);
         let kept = Kept { named, port: Some(port), busy };
-        Ok(Carried::new(stream, own, Some(Watch::new(to)), kept))
+        Ok(Carried::new(stream, own, Some(watch), kept))
     }
 
     fn accept(&mut self) {
@@ -350,11 +374,15 @@ impl Pump {
         });
         let added = epoll::add(&self.epoll, carried.own(), EventData::new_u64(index as u64), carried.events());
         self.by_id.insert(id, index);
-        self.carried[index] = Some(carried);
+        let carried = self.carried[index].insert(carried);
         match added {
             // What has happened before.
             Ok(()) => self.carry(index),
-            Err(_) => self.remove(index),
+            // No descriptor, no memory: both ends find a reset.
+            Err(_) => {
+                carried.give_up();
+                self.remove(index);
+            }
         }
     }
 
@@ -411,7 +439,7 @@ impl Pump {
             if let Some(id) = carried.stream().id() {
                 self.by_id.remove(&id);
             }
-            self.free.push(index);
+            self.freed.push(index);
         }
     }
 
@@ -436,8 +464,12 @@ impl Pump {
                 }
             }
         }
-        let is_wanted = !self.by_id.is_empty() || !self.openings.is_empty() || !self.listeners.is_empty();
-        !is_wanted && self.handovers == 0 && self.leave(now)
+        !self.is_wanted() && self.leave(now)
+    }
+
+    fn is_wanted(&self) -> bool {
+        let is_alone = self.by_id.is_empty() && self.openings.is_empty() && self.listeners.is_empty();
+        !is_alone || self.handovers > 0
     }
 
     /// Nobody is left here. True: it is over.
@@ -447,44 +479,32 @@ impl Pump {
             if let Place::At(at, _) = self.place {
                 self.going = Going::say(at).ok();
             }
-            Leaving::Ends { until: now + LAST_WORDS }
+            Leaving::begin(now)
         });
-        let leaving = match leaving {
-            Leaving::Ends { .. } if self.inbox.endpoint.is_quiet() => self.part(PARTINGS, now),
-            Leaving::Ends { until } if until <= now => self.rest(now),
-            Leaving::Partings { left, at } if at <= now => self.part(left, now),
-            other => other,
-        };
-        let mut is_over = false;
-        if let Leaving::Rests { until } = leaving {
+        let leaving = leaving.go_on(&self.inbox.endpoint, self.has_opened && !self.is_ending, now);
+        if !leaving.is_busy() {
             self.busy = None;
-            is_over = until <= now;
+        } else if self.busy.is_none() {
+            self.busy = Some(Busy::always(&self.shared));
         }
         self.leaving = Some(leaving);
-        is_over && self.shared.endpoints.retire(&self.place, &self.inbox)
+        matches!(leaving, Leaving::Over) && self.shared.endpoints.retire(&self.place, &self.inbox)
     }
 
-    fn part(&self, left: u32, now: Instant) -> Leaving {
-        match self.inbox.endpoint.say_ends() {
-            Some(wait) if left > 0 => Leaving::Partings { left: left - 1, at: now + wait },
-            _ => self.rest(now),
-        }
-    }
-
-    fn rest(&self, now: Instant) -> Leaving {
-        let rest = if self.has_opened { REST } else { Duration::ZERO };
-        Leaving::Rests { until: now + rest }
-    }
-
-    /// The endpoint is of no use any more, and so are its streams.
-    fn break_off(mut self) {
-        while !self.shared.endpoints.retire(&self.place, &self.inbox) {
-            self.inbox.take().into_iter().for_each(|command| self.obey(command));
-            thread::sleep(LOOK_FOR_ENDS);
-        }
+    /// The endpoint is of no use any more, and neither are its streams.
+    fn break_off(&mut self) {
+        self.shared.endpoints.forget(&self.place, &self.inbox);
+        self.carried.iter_mut().flatten().for_each(Carried::break_off);
         for opening in std::mem::take(&mut self.openings) {
             self.shared.refuse(&opening.asked, &io::ErrorKind::NotConnected.into());
         }
-        self.carried.iter_mut().flatten().for_each(Carried::break_off);
+        // What it is told from now on is dropped, and whoever asked takes TCP.
+    }
+}
+
+impl Drop for Pump {
+    /// Also if it has panicked.
+    fn drop(&mut self) {
+        self.shared.endpoints.forget(&self.place, &self.inbox);
     }
 }

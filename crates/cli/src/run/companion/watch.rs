@@ -1,7 +1,7 @@
 //! Whether the other host still has the port that a stream was opened to: TCP would have been told by a reset, but whoever
 //! dies takes its QMP with it, and says nothing.
 //!
-//! Always true: it is the word of that host that counts (ICMP port unreachable, of which the stream's own socket is told), again and
+//! Always true: it is the word of that host that counts (ICMP port unreachable, of which the socket to it is told), again and
 //! again while it acknowledges nothing: anybody can forge one. That no way leads there says nothing.
 
 use pinnace::qmp::Stream;
@@ -19,9 +19,10 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Of a stream that was opened from here, whose socket is its alone.
-    pub(super) fn new(peer: SocketAddr) -> Self {
-        Self { peer, acknowledged: 0, reports: 0, refusals: 0 }
+    /// Of a stream that was opened from here, by a socket that leads to its peer alone.
+    pub(super) fn new(peer: SocketAddr, stream: &Stream) -> Self {
+        let reports = stream.endpoint().map_or(0, |endpoint| endpoint.link_counters().unreachable_reports);
+        Self { peer, acknowledged: 0, reports, refusals: 0 }
     }
 
     /// Looks, after a time in which nothing has come: whether nobody has the port any more.

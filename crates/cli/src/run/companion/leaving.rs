@@ -1,0 +1,79 @@
+//! What is left to do for an endpoint that has no streams any more.
+//!
+//! Always true: streams that were closed are driven to their ends as long as something of them gets through, and resets are said
+//! as often as they are; when the endpoint goes, the last ends are said a few times more, as nobody acknowledges the last word,
+//! and nobody is left later to be asked for it.
+
+use pinnace::qmp::Endpoint;
+use std::time::{Duration, Instant};
+
+/// How long closed streams may stand still: afterwards a peer that does not read finds its connection gone.
+const LONGEST: Duration = Duration::from_secs(60);
+/// How often it is looked whether closed streams have ended.
+const LOOK: Duration = Duration::from_millis(5);
+/// How often the ends are said again.
+const PARTINGS: u32 = 3;
+/// How long an endpoint waits for the next stream that is opened to its peer.
+const REST: Duration = Duration::from_secs(10);
+
+/// See the [module](self).
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Leaving {
+    /// Streams that were closed come to their ends. So much has got through, the last of it then.
+    Ends { through: u64, since: Instant, look_at: Instant },
+    /// It may be wanted again until then.
+    Rests { until: Instant },
+    /// The ends are said again, the next time then.
+    Partings { left: u32, at: Instant },
+    /// Everything has been said.
+    Over,
+}
+
+impl Leaving {
+    pub(super) fn begin(now: Instant) -> Self {
+        Self::Ends { through: 0, since: now, look_at: now }
+    }
+
+    /// When it goes on.
+    pub(super) fn next(&self) -> Option<Instant> {
+        match *self {
+            Self::Ends { look_at: at, .. } | Self::Partings { at, .. } | Self::Rests { until: at } => Some(at),
+            Self::Over => None,
+        }
+    }
+
+    /// Whether the companion stays for this.
+    pub(super) fn is_busy(&self) -> bool {
+        matches!(self, Self::Ends { .. } | Self::Partings { .. })
+    }
+
+    /// Goes on. `rests`: the endpoint may be wanted again, and so waits a while.
+    pub(super) fn go_on(self, endpoint: &Endpoint, rests: bool, now: Instant) -> Self {
+        let part = |left: u32| match endpoint.say_ends() {
+            Some(wait) if left > 0 => Self::Partings { left: left - 1, at: now + wait },
+            _ => Self::Over,
+        };
+        match self {
+            Self::Ends { .. } if endpoint.is_quiet() => {
+                if rests {
+                    Self::Rests { until: now + REST }
+                } else {
+                    part(PARTINGS)
+                }
+            }
+            Self::Ends { through, since, .. } => {
+                let seen = endpoint.counters();
+                let sent = seen.data_packets_sent - seen.data_packets_resent;
+                let seen = sent + seen.contexts_closed + seen.contexts_failed;
+                let since = if seen == through { since } else { now };
+                if since + LONGEST <= now {
+                    return Self::Over;
+                }
+                Self::Ends { through: seen, since, look_at: now + LOOK }
+            }
+            Self::Rests { until } if until <= now => part(PARTINGS),
+            Self::Partings { left, at } if at <= now => part(left),
+            other => other,
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! How connections between hosts end, when an end is not the usual one. Needs root, and python3 for the programs.
+
+use crate::common::wait_until;
+use crate::hosts::{Hosts, at};
+use crate::stage::{Server, client, installed, printed, through};
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// What both programs begin with; the server listens at `port`.
+const COMMON: &str = "
+import socket, sys, time
+port = int(sys.argv[1])
+def listening():
+    s = socket.socket()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    s.bind(('10.79.0.2', port))
+    s.listen(200)
+    return s
+def connected():
+    return socket.create_connection(('10.79.0.2', port), 20)
+";
+
+/// The server, and a client that has run to its end: what that printed, and what it said.
+fn run(hosts: &Hosts, folder: &Path, port: u16, server: &str, asks: &str) -> Option<(Server, String, String)> {
+    let python = installed("python3", "python3")?;
+    let python = python.to_str().expect("UTF-8");
+    let number = port.to_string();
+    let [server, asks] = [server, asks].map(|text| format!("{COMMON}{text}"));
+    let words = [python, "-u", "-c", &server, &number];
+    let server = Server::start(through(true, &at(&hosts.far), &words), folder, port, true);
+    wait_until("a listener for other hosts", || server.said().contains("QMP, for other hosts"));
+    let (out, said) = client(through(true, &at(&hosts.near), &[python, "-u", "-c", &asks, &number]));
+    assert!(said.contains("by QMP"), "{said}");
+    Some((server, out, said))
+}
+
+#[test]
+fn who_only_reads_no_more_is_found_to_have_closed() {
+    let Some(hosts) = Hosts::new() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = "
+s = listening()
+c, _ = s.accept()
+c.shutdown(socket.SHUT_RD)
+time.sleep(1)
+c.send(b'k')
+c.close()
+";
+    let asks = "
+s = connected()
+begun = time.time()
+try:
+    while time.time() - begun < 15:
+        s.send(b'x' * 100)
+        time.sleep(0.02)
+    print('nobody told it')
+except ConnectionError:
+    print('told' if time.time() - begun > 0.9 else 'too early')
+";
+    let Some((_server, out, said)) = run(&hosts, folder.path(), 7951, server, asks) else { return };
+    assert_eq!(out, "told\n", "{said}");
+}
+
+#[test]
+fn what_is_behind_an_urgent_byte_does_not_wait_for_more() {
+    let Some(hosts) = Hosts::new() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = "
+s = listening()
+for number in range(20):
+    c, _ = s.accept()
+    c.settimeout(10)
+    got = b''
+    while len(got) < 6:
+        got += c.recv(100)
+    print(got == b'abcdef' and 'whole' or got)
+    c.send(b'k')
+";
+    let asks = "
+for number in range(20):
+    s = connected()
+    time.sleep(0.02)
+    s.send(b'ab')
+    s.send(b'cd', socket.MSG_OOB)
+    s.send(b'ef')
+    assert s.recv(1) == b'k'
+";
+    let Some((server, _, _)) = run(&hosts, folder.path(), 7952, server, asks) else { return };
+    assert_eq!(server.finish(), Some(0));
+    assert_eq!(String::from_utf8_lossy(&printed(folder.path(), 7952)), "whole\n".repeat(20));
+}
+
+#[test]
+fn sockets_that_outlive_their_streams_keep_their_ports() {
+    let Some(hosts) = Hosts::new() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    // What is unread makes resets of the ends; the client holds its sockets all the same.
+    let server = "
+s = listening()
+taken = []
+for number in range(100):
+    c, _ = s.accept()
+    c.recv(1, socket.MSG_PEEK)
+    taken.append(c)
+for c in taken:
+    c.close()
+for number in range(100):
+    c, _ = s.accept()
+    c.recv(1)
+    c.send(b'k')
+    taken.append(c)
+print('all')
+";
+    let asks = "
+old = [connected() for number in range(100)]
+for s in old:
+    s.send(b'a')
+for s in old:
+    try:
+        assert s.recv(1) == b''
+    except ConnectionError:
+        pass
+ports = {s.getsockname()[1] for s in old}
+new = []
+for s in old:
+    new.append(connected())
+    assert new[-1].getsockname()[1] not in ports
+    new[-1].send(b'a')
+    assert new[-1].recv(1) == b'k'
+";
+    let Some((server, _, said)) = run(&hosts, folder.path(), 7953, server, asks) else { return };
+    assert_eq!(said.matches("connected to 10.79.0.2:7953 by QMP").count(), 200, "{said}");
+    assert_eq!(server.finish(), Some(0));
+}
+
+#[test]
+fn a_port_whose_last_stream_was_reset_is_free_at_once() {
+    let Some(hosts) = Hosts::new() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = "
+s = listening()
+c, _ = s.accept()
+c.recv(1)
+c.send(b'k')
+time.sleep(0.3)
+s.close()
+time.sleep(0.1)
+c.close()
+time.sleep(1)
+s = listening()
+c, _ = s.accept()
+c.send(b'again')
+";
+    let asks = "
+s = connected()
+s.send(b'a')
+s.recv(1)
+s.send(b'never read')
+try:
+    print(s.recv(5) or 'ended')
+except ConnectionError:
+    print('reset')
+time.sleep(2)
+print(connected().recv(5).decode())
+";
+    let Some((server, out, said)) = run(&hosts, folder.path(), 7954, server, asks) else { return };
+    assert_eq!(out, "reset\nagain\n", "{said}\n{}", server.said());
+    assert_eq!(said.matches("connected to 10.79.0.2:7954 by QMP").count(), 2, "{said}");
+    assert_eq!(server.finish(), Some(0));
+    is_left_soon(&hosts.far);
+}
+
+/// With its programs goes what carried their streams.
+fn is_left_soon(host: &str) {
+    let begun = Instant::now();
+    let is_left = || {
+        let pids = Command::new("ip").args(["netns", "pids", host]).output().expect("ip runs").stdout;
+        pids.is_empty()
+    };
+    while !is_left() {
+        assert!(begun.elapsed() < Duration::from_secs(5), "the companion is still there");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn who_writes_to_the_last_who_has_gone_is_told_and_left() {
+    let Some(hosts) = Hosts::new() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = "
+import os
+s = listening()
+for number in range(3):
+    c, _ = s.accept()
+    c.close()
+s.close()
+time.sleep(0.5)
+os._exit(0)
+";
+    let asks = "
+for number in range(3):
+    s = connected()
+    assert s.recv(1) == b''
+    told = False
+    for number in range(100):
+        time.sleep(0.05)
+        try:
+            s.send(b'x')
+        except ConnectionError:
+            told = True
+            break
+    print(told)
+";
+    let Some((_server, out, said)) = run(&hosts, folder.path(), 7956, server, asks) else { return };
+    assert_eq!(out, "True\n".repeat(3), "{said}");
+    is_left_soon(&hosts.near);
+    is_left_soon(&hosts.far);
+}
+
+#[test]
+fn one_connection_after_the_other_costs_few_packets() {
+    let Some(hosts) = Hosts::new() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = "
+s = listening()
+for number in range(200):
+    c, _ = s.accept()
+    c.send(c.recv(1))
+    c.recv(1)
+    c.close()
+";
+    let asks = "
+def sent():
+    return int(open('/sys/class/net/v0/statistics/tx_packets').read())
+before = sent()
+for number in range(200):
+    s = connected()
+    s.send(b'a')
+    assert s.recv(1) == b'a'
+    s.close()
+print((sent() - before) // 200)
+";
+    let Some((server, out, _)) = run(&hosts, folder.path(), 7957, server, asks) else { return };
+    assert_eq!(server.finish(), Some(0));
+    let each: u64 = out.trim().parse().expect("a number");
+    assert!(each < 20, "{each} packets each");
+}
+
+#[test]
+fn the_last_bytes_reach_a_slow_reader() {
+    let Some(hosts) = Hosts::new() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = "
+s = listening()
+c, _ = s.accept()
+s.close()
+c.sendall(bytes(3 << 20))
+";
+    // Nothing is left to be carried, but for what is queued, and nothing gets through for a while.
+    let asks = "
+s = connected()
+s.shutdown(socket.SHUT_WR)
+time.sleep(13)
+count = 0
+while True:
+    got = s.recv(1 << 16)
+    if not got:
+        break
+    count += len(got)
+print(count)
+";
+    let Some((server, out, said)) = run(&hosts, folder.path(), 7955, server, asks) else { return };
+    assert_eq!(out, format!("{}\n", 3 << 20), "{said}");
+    assert_eq!(server.finish(), Some(0));
+}

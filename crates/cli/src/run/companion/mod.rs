@@ -95,9 +95,6 @@ impl Companion {
             .stdin(Stdio::from(control))
             .stdout(Stdio::from(watched))
             .env_remove("LD_PRELOAD")
-            // The C library keeps large blocks once they have been freed, for the process's next ones, by default: after a burst of
-            // connections, half a gigabyte.
-            .env("MALLOC_MMAP_THRESHOLD_", "131072")
             // Signals of the terminal are for the command.
             .process_group(0);
         if verbose {

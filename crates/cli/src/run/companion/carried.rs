@@ -33,7 +33,8 @@ enum Hearing {
     Hears,
     /// It does not read any more; whether it has closed shows until then.
     InDoubt(Instant),
-    /// It has shut down its reading, and may write as long as it has not closed. As with TCP the peer is not told that nobody reads what it says.
+    /// It has shut down its reading, and may write as long as it has not closed. As with TCP the peer is not told that nobody
+    /// reads what it says.
     Deaf,
 }
 
@@ -83,8 +84,8 @@ pub(super) struct Kept {
 /// How a turn has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// So many bytes were read for the network. There may be more from now on: it has another turn after others. Whatever
-    /// happens, it has one then.
+    /// So many bytes were read for the network. `is_next`: there may be more, and it is to have another turn after others.
+    /// `until`: it is to have one at that time, too.
     Goes { read: usize, is_next: bool, until: Option<Instant> },
     /// There is nothing left to do.
     Over,

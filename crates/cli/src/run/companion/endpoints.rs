@@ -1,7 +1,8 @@
 //! The endpoints that are there, by what they are for, and the pumps that serve them ([`Pump`]).
 //!
-//! Always true: an endpoint that is known has a pump, which does what it is told; meanwhile its address is listened at by it alone, and streams to its
-//! peer are opened by it. So a server that closes its listener and makes it anew, while its streams go on, has it back.
+//! Always true: an endpoint that is known has a pump, which does what it is told; meanwhile its address is listened at by it alone,
+//! and streams to its peer are opened by it. So a server that closes its listener and makes it anew, while its streams go on,
+//! has it back.
 
 use super::inbox::{Command, Inbox};
 use super::pair::Control;

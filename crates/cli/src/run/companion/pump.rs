@@ -5,7 +5,7 @@
 //! wake others. It sleeps on the endpoint's link and on an epoll descriptor of all the sockets at once.
 //!
 //! Always true: it does not wait for anybody alone; it counts as busy from the first command until the ends of its last streams
-//! have been said often enough, and is known to [`Endpoints`](super::endpoints::Endpoints) until it ends.
+//! have been said often enough ([`Leaving`]).
 
 use super::carried::{Carried, Kept, Turn};
 use super::endpoints::{Going, Place};

@@ -7,7 +7,7 @@ use pinnace_core::{
     Storage, Summing, Time, Train, TrainLimits,
 };
 use pinnace_wire::checksum::{Cxor, Internet};
-use pinnace_xtp::{Config, ContextId, ControlBlock, Event, Output, Service, Services, Xtp};
+use pinnace_xtp::{Config, ContextId, ControlBlock, Event, Options, Output, Service, Services, Xtp};
 
 /// Storage that keeps nothing: only names are looked at.
 #[derive(Debug, Default)]
@@ -51,6 +51,9 @@ pub(crate) struct Pair {
     pub(crate) accepted: Vec<ContextId>,
     pub(crate) opened: Vec<ContextId>,
     pub(crate) packets: u64,
+    pub(crate) trains: u64,
+    /// What the contexts of both ends are set up with.
+    flags: Options,
     train: Train,
     storage: Nowhere,
     moves: Vec<Move>,
@@ -61,6 +64,11 @@ pub(crate) struct Pair {
 impl Pair {
     /// A server that listens, with room for so many contexts.
     pub(crate) fn new(contexts: usize) -> Self {
+        Self::with(contexts, ControlBlock::default().mode_flags)
+    }
+
+    /// The same, with these options in every packet.
+    pub(crate) fn with(contexts: usize, flags: Options) -> Self {
         let mut limits = Config::default().limits;
         limits.contexts = contexts;
         limits.half_open = contexts;
@@ -71,7 +79,7 @@ impl Pair {
             ..Config::default()
         };
         let mut server = Xtp::new(config(2), Time::ZERO);
-        let mut block = ControlBlock::default();
+        let mut block = ControlBlock { mode_flags: flags, ..ControlBlock::default() };
         block.address_segment.destination_port = 7;
         server.listen(block, Services::ALL).expect("free");
         Self {
@@ -81,6 +89,8 @@ impl Pair {
             accepted: Vec::new(),
             opened: Vec::new(),
             packets: 0,
+            trains: 0,
+            flags,
             train: Train::new(TrainLimits::GSO),
             storage: Nowhere::default(),
             moves: Vec::new(),
@@ -92,7 +102,7 @@ impl Pair {
     /// Opens contexts, each with a message of ten bytes, which is read.
     pub(crate) fn open(&mut self, count: usize, service: Service) {
         for _ in 0..count {
-            let mut block = ControlBlock::new(service);
+            let mut block = ControlBlock { mode_flags: self.flags, ..ControlBlock::new(service) };
             block.address_segment.destination_port = 7;
             let context = self.client.open(self.now, SERVER, block).expect("room");
             self.opened.push(context);
@@ -116,6 +126,7 @@ impl Pair {
 
     fn carry(&mut self, from_client: bool) -> bool {
         let Self { client, server, train, storage, moves, sums, flat, .. } = self;
+
         let (from, to, source) = if from_client { (client, server, CLIENT) } else { (server, client, SERVER) };
         train.reset(TrainLimits::GSO);
         if !from.poll_transmit(self.now, train) {
@@ -126,6 +137,7 @@ impl Pair {
         flat.clear();
         train.for_each_datagram(payload, |datagram| flat.extend_from_slice(datagram));
         self.packets += train.segments() as u64;
+        self.trains += 1;
         let slots = [Slot::Pooled(flat.len() as u32)];
         let pieces = [&flat[..]];
         let mut placed = Placed::new(&slots, &pieces, flat.len(), train.segment_size(), moves).with_storage(storage);

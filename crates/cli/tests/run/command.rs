@@ -69,7 +69,7 @@ fn signals_reach_the_command() {
 
 /// Whether this process ignores a signal, as those do that a shell has started in the background.
 fn is_ignored(number: u32) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").expect("readable");
+    let status = fs::read_to_string("/proc/self/status").expect("readable");
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).expect("Linux says so");
     u64::from_str_radix(mask.trim(), 16).expect("a mask") & (1 << (number - 1)) != 0
 }

@@ -135,6 +135,7 @@ where
         ready: impl FnMut(&mut S) -> Option<R>,
         deadline: Option<Instant>,
     ) -> Result<R, WaitError> {
+        // With nothing beside there is something, or an error.
         self.wait_and_watch(None, ready, deadline).and_then(|found| found.ok_or(WaitError::Timeout))
     }
 
@@ -153,6 +154,7 @@ where
         self.wait_and_watch(Some(beside), ready, deadline)
     }
 
+    /// `None`: `beside` is readable.
     fn wait_and_watch<R>(
         &self,
         beside: Option<BorrowedFd<'_>>,

@@ -23,7 +23,7 @@ const LINGER: Duration = Duration::from_secs(1);
 /// And for resets that are said again: a little longer than the engine takes for that.
 pub(super) const FAREWELL: Duration = Duration::from_millis(200);
 /// How often the last END is said again, and how long after each time, with a round trip, its peer may ask for it.
-pub(super) const PARTINGS: u32 = 3;
+const PARTINGS: u32 = 3;
 const PARTING: Duration = Duration::from_millis(10);
 const LONGEST_PARTING: Duration = Duration::from_millis(300);
 /// How often somebody looks whether all of them have been.

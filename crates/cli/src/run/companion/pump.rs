@@ -40,7 +40,7 @@ const MOST_PORTS: usize = 256;
 /// Events that are taken at a time.
 const EVENTS: usize = 128;
 
-/// What an event is about: a stream's index, or one of these, or a listener's beyond the second.
+/// What an event is about: the commands, or a listener, of which the numbers begin at the second, or else a stream's index.
 const COMMANDS: u64 = u64::MAX;
 const LISTENERS: u64 = 1 << 32;
 

@@ -6,7 +6,7 @@ use crate::engine::{A1, Listener};
 use crate::outgoing::{self, Message};
 use crate::{ConnectionId, Facts, Failure, Output, Qos, Readable, Refused, Status, qos};
 use core::time::Duration;
-use pinnace_core::{Address, Time};
+use pinnace_core::{Address, BufferRange, Time};
 use pinnace_wire::a1::{self, CloseCode};
 
 impl A1 {
@@ -133,6 +133,12 @@ impl A1 {
     pub fn readable(&self, connection: ConnectionId) -> Option<Readable> {
         let part = self.connections.lookup(connection.0)?.incoming.readable()?;
         Some(readable(&part))
+    }
+
+    /// Where the messages lie that have come whole and wait to be read, the first before the others. Of one that has been
+    /// begun, [`A1::readable`] says where the rest lies.
+    pub fn unread(&self, connection: ConnectionId) -> impl Iterator<Item = BufferRange> + '_ {
+        self.connections.lookup(connection.0).into_iter().flat_map(|found| found.incoming.unread())
     }
 
     /// Whether something has been lost behind what was consumed last: all that is ever seen of messages that are lost at

@@ -484,6 +484,14 @@ impl Connection {
             Some((len, if len == bytes.len() { readable.status } else { without_end(readable.status) }))
         })
     }
+
+    /// Whether `is_it` says so of a message that has come whole, and that nobody has received.
+    pub(crate) fn has_unread(&self, is_it: impl Fn(&[u8]) -> bool) -> bool {
+        self.line
+            .end
+            .port
+            .inspect(|engine, memory, _| engine.unread(self.line.id).any(|range| is_it(memory.bytes(range))))
+    }
 }
 
 /// Some of the bytes were left.

@@ -355,15 +355,12 @@ impl Carry for A1 {
         self.again.first_bytes()
     }
 
-    /// What is unread before the end hides it.
     fn has_heard_end(&self) -> bool {
-        let mut next = [0; 64];
-        self.has_ended.load(Ordering::Relaxed)
-            || self.connection.peek(&mut next).is_some_and(|(len, status)| {
-                let is_whole = status.contains(Status::START) && status.contains(Status::END);
-                let control = Control::parse(&next[..len], Some(self.nonce));
-                is_whole && control.is_ok_and(|control| control.kind == Kind::End)
-            })
+        let is_end = |message: &[u8]| {
+            Control::may_be(message, self.nonce)
+                && Control::parse(message, Some(self.nonce)).is_ok_and(|control| control.kind == Kind::End)
+        };
+        self.has_ended.load(Ordering::Relaxed) || self.connection.has_unread(is_end)
     }
 
     fn check(&self) -> Result<(), Error> {
@@ -439,5 +436,44 @@ impl Carry for A1 {
 impl Drop for A1 {
     fn drop(&mut self) {
         self.leave();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::carrier::Carrier;
+    use crate::service::Selection;
+    use crate::{Endpoint, EndpointOptions};
+
+    #[test]
+    fn an_end_behind_what_nobody_has_received_explains_why_the_peer_is_gone() {
+        for unread in [0, 1, 3] {
+            let service = "direction=duplex".parse().unwrap();
+            let listener = Endpoint::bind("127.0.0.1:0").unwrap().listen(&service).unwrap();
+            let selection = Selection { forced: Some(Method::A1), ..Selection::default() };
+            let client = Endpoint::client_with(&EndpointOptions { selection, ..EndpointOptions::default() });
+            let client = client.connect(&listener.local_addr().to_string(), &service).unwrap();
+            let server = listener.accept().unwrap();
+            let after_silence = |carrier: &Carrier| {
+                // What the engine says of a peer whose CLOSE was lost, and that is gone.
+                carrier.explained(Error::ConnectionFailed(crate::a1::Failure::Abandoned)).to_string()
+            };
+            for len in 0..unread {
+                drop(client.send(vec![7; len * 2000]).unwrap());
+            }
+            client.flush().unwrap();
+            assert!(
+                !after_silence(server.carrier()).contains("has closed"),
+                "{unread}: it has said nothing of the kind"
+            );
+            client.close(Duration::from_secs(20)).unwrap();
+            let told = after_silence(server.carrier());
+            assert!(told.contains("has closed"), "{unread}: {told}");
+            for len in 0..unread {
+                assert_eq!(server.recv().unwrap().map(|it| it.len()), Some(len * 2000));
+            }
+            assert!(server.recv().unwrap().is_none());
+        }
     }
 }

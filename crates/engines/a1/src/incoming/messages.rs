@@ -105,6 +105,11 @@ impl Message {
         Some(BufferRange::new(self.buffer?, offset, len)).filter(|range| range.len > 0)
     }
 
+    /// Where all of it lies, once its last block has come.
+    pub(super) fn all(&self) -> Option<BufferRange> {
+        Some(BufferRange::new(self.buffer?, 0, u32::try_from(self.size).ok()?))
+    }
+
     /// Bytes of storage that it has.
     pub(super) fn held(&self) -> u64 {
         if self.buffer.is_some() { self.capacity } else { 0 }
@@ -168,6 +173,11 @@ impl Messages {
 
     pub(super) fn front_mut(&mut self) -> Option<&mut Message> {
         self.slots.front_mut().filter(|message| message.count > 0)
+    }
+
+    /// Messages from the first on, as long as nothing between them is unknown.
+    pub(super) fn known(&self) -> impl Iterator<Item = &Message> {
+        self.slots.iter().take_while(|message| message.count > 0)
     }
 
     /// Messages from `number` on, as long as nothing between them is unknown.

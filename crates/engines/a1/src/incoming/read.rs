@@ -1,5 +1,6 @@
 //! What the application takes, in order: bytes of a message, or the message in its buffer.
 
+use super::messages::Message;
 use super::{Incoming, Part};
 use pinnace_core::BufferRange;
 
@@ -15,6 +16,19 @@ impl Incoming {
     /// that is ever seen of messages that are lost at the end.
     pub(crate) fn is_lost(&self) -> bool {
         self.is_lost
+    }
+
+    /// Where the messages lie that have come whole, and of which nothing has been consumed, in order; empty ones lie nowhere.
+    pub(crate) fn unread(&self) -> impl Iterator<Item = BufferRange> + '_ {
+        let has_come = |message: &&Message| message.full_end() <= self.expected as i64;
+        let is_whole = |message: &&Message| {
+            let (base, end) = (message.base, message.full_end());
+            !message.is_begun
+                && base >= self.next as i64
+                && message.end() == end
+                && !self.holes.overlaps(base as u64..end as u64)
+        };
+        self.messages.known().take_while(has_come).filter(is_whole).filter_map(Message::all)
     }
 
     /// The part, and one past its last block.

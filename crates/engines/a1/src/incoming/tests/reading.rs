@@ -54,6 +54,30 @@ fn a_whole_message_is_taken_in_its_buffer() {
 }
 
 #[test]
+fn whatever_waits_whole_is_seen_behind_what_is_in_front() {
+    let seen = |half: &Half| half.incoming.unread().map(|it| (it.buffer.index(), it.len)).collect::<Vec<_>>();
+    let mut half = Half::new(policy(true));
+    half.blocks(0, 0, 250, 0..3);
+    half.blocks(3, 1, 0, 0..1);
+    half.blocks(4, 2, 50, 0..1);
+    half.blocks(6, 4, 70, 0..1);
+    assert_eq!(seen(&half), [(0, 250), (1, 50)], "message 3 has not come");
+    half.incoming.consume(1);
+    assert_eq!(seen(&half), [(1, 50)]);
+    half.blocks(5, 3, 60, 0..1);
+    assert_eq!(seen(&half), [(1, 50), (3, 60), (2, 70)]);
+    half.read_all();
+    assert_eq!(seen(&half), []);
+    // What has a hole is not whole, in front or behind.
+    let mut half = Half::new(policy(false));
+    half.blocks(0, 0, 250, [1, 2]);
+    half.blocks(3, 1, 250, [0, 2]);
+    half.blocks(6, 2, 50, 0..1);
+    half.blocks(7, 3, 250, [0, 1]);
+    assert_eq!(seen(&half), [(2, 50)]);
+}
+
+#[test]
 fn consuming_nothing_changes_nothing() {
     let mut half = Half::new(policy(true));
     half.incoming.consume(0);

@@ -221,6 +221,8 @@ pub struct Hand<S: Subject> {
     pub destination: Option<Address>,
     /// Nothing is sent after a read until [`Hand::drain`]: several reads share an answer.
     pub holds_back: bool,
+    /// So much later than the clock says do its trains leave.
+    pub lateness: Duration,
     /// What its tests know of it.
     pub subject: S,
     trains: usize,
@@ -246,6 +248,7 @@ impl<S: Subject> Hand<S> {
             coalesce: 64,
             destination: None,
             holds_back: false,
+            lateness: Duration::ZERO,
             subject,
             trains: 0,
         }
@@ -276,7 +279,8 @@ impl<S: Subject> Hand<S> {
             assert!(train.segments() <= self.limits.segments, "a train of {} datagrams", train.segments());
             let Self { engine, memory, sent, traffic, subject, .. } = self;
             train.fill_checksum(|range| memory.payload(range), &mut Sums::default());
-            let (at, to, from, ecn) = (self.now, train.destination(), train.source(), train.ecn());
+            let at = self.now + self.lateness;
+            let (to, from, ecn) = (train.destination(), train.source(), train.ecn());
             train.for_each_datagram(
                 |range| memory.payload(range),
                 |bytes| {
@@ -287,6 +291,9 @@ impl<S: Subject> Hand<S> {
                     sent.push(datagram);
                 },
             );
+            if train.is_awaited() {
+                self.engine.handle_left(at);
+            }
         }
         for turn in 0.. {
             assert!(turn < MANY, "events without an end");

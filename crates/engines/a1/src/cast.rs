@@ -461,7 +461,7 @@ impl A1 {
                 }
             }
             stream.sent += 1;
-            self.shared.on_left(now, len);
+            self.shared.on_sent(now, len);
             let counters = &mut self.shared.counters;
             counters.blocks_sent += 1;
             counters.blocks_to_groups += 1;
@@ -478,8 +478,11 @@ impl A1 {
         let members: Vec<_> = cast.members.iter().map(|member| (member.key, member.base)).collect();
         if wrote {
             for (key, base) in members {
-                if let Some(connection) = self.connections.lookup_mut(key).filter(|found| found.has_joined) {
-                    connection.group_sent = sent.saturating_sub(base);
+                if let Some(connection) = self.connections.lookup_mut(key) {
+                    if connection.has_joined {
+                        connection.group_sent = sent.saturating_sub(base);
+                    }
+                    self.shared.await_leaving(key, connection.outgoing.is_limited(), train);
                 }
                 self.settle(now, key);
             }

@@ -337,6 +337,10 @@ impl Engine for A1 {
         self.transmit(now, train)
     }
 
+    fn handle_left(&mut self, now: Time) {
+        self.on_left(now);
+    }
+
     fn poll_at(&self) -> PollAt {
         let shared = &self.shared;
         let is_farewell_due = self.is_shut_down == Some(false);

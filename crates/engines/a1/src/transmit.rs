@@ -15,6 +15,9 @@ impl A1 {
     pub(crate) fn transmit(&mut self, now: Time, train: &mut Train) -> bool {
         train.begin(Address::Peer, 0);
         self.shared.paths.expire(now);
+        // If nothing was said of the last one, it was dropped.
+        self.shared.leaving.clear();
+        self.shared.leaving_bytes = 0;
         if let Some(reply) = self.shared.replies.pop_front() {
             write(train, reply.to, reply.from, &reply.bytes);
             return true;
@@ -61,6 +64,25 @@ impl A1 {
             }
         }
         false
+    }
+}
+
+impl A1 {
+    /// The blocks of the last train have left by `now`.
+    //= A-11
+    pub(crate) fn on_left(&mut self, now: Time) {
+        let mut keys = core::mem::take(&mut self.shared.leaving);
+        for key in keys.drain(..) {
+            if self.connections.lookup_mut(key).is_some_and(|found| found.outgoing.on_left(now)) {
+                // Its next blocks wait longer than was thought.
+                self.settle(now, key);
+            }
+        }
+        self.shared.leaving = keys;
+        let bytes = core::mem::take(&mut self.shared.leaving_bytes);
+        if let Some(pacer) = &mut self.shared.link {
+            pacer.on_left(now, bytes);
+        }
     }
 }
 
@@ -282,7 +304,7 @@ impl Connection {
                 break;
             }
             self.outgoing.on_sent(now, &cut);
-            shared.on_left(now, len as u64);
+            shared.on_sent(now, len as u64);
             let counters = &mut shared.counters;
             counters.blocks_sent += 1;
             counters.blocks_repeated += u64::from(cut.is_repetition);
@@ -292,6 +314,7 @@ impl Connection {
         if train.is_empty() {
             return false;
         }
+        shared.await_leaving(self.key, self.outgoing.is_limited(), train);
         self.incoming.on_answered();
         self.follow_with_ack(now, shared, train);
         true

@@ -81,6 +81,13 @@ pub trait Engine {
     /// Out: the next train. Returns false, and leaves the train empty, when there is nothing to send now.
     fn poll_transmit(&mut self, now: Time, train: &mut Train) -> bool;
 
+    /// In: the train that [`Engine::poll_transmit`] gave last, and that asked for this ([`Train::await_leaving`]), has left by
+    /// `now`, which may be later than the time of the next calls: between reading the clock and sending anything may come.
+    /// Nothing is said of one that is dropped instead.
+    fn handle_left(&mut self, now: Time) {
+        let _ = now;
+    }
+
     /// Out: when to call again if nothing arrives.
     fn poll_at(&self) -> PollAt;
 
@@ -154,6 +161,12 @@ impl<E: Engine> Driven<E> {
         debug_assert_eq!(more, !train.is_empty(), "poll_transmit must say what it did");
         self.untransmitted = more;
         more
+    }
+
+    /// See [`Engine::handle_left`].
+    pub fn handle_left(&mut self, now: Time) {
+        self.untransmitted = true;
+        self.engine.handle_left(now);
     }
 
     /// The link cannot take more now; what is left is polled when it can. Suspends the rule for transmission.

@@ -2,7 +2,8 @@
 //!
 //! Credit is kept in billionths of a byte, so a nanosecond at `r` bytes a second is worth exactly `r` of them: nothing is
 //! rounded and the average cannot drift. Always true, while every send waits for [`Pacer::ready_at`]: in any interval
-//! of `t` seconds at most `max(burst, largest send) + rate * t` bytes leave. (Of who follows a congestion controller the burst is
+//! of `t` seconds at most `max(burst, largest send) + rate * t` bytes are paid for; and as many leave, where
+//! [`Pacer::on_left`] is told of that. (Of who follows a congestion controller the burst is
 //! what [`Pacer::follow`] says.)
 //!
 //! A send larger than the burst counts as one burst: it may go when the bucket is full, and its excess is paid back
@@ -140,6 +141,18 @@ impl Pacer {
             self.credit = self.credit.saturating_sub(full(bytes));
             self.is_spent = self.credit < full(self.datagram.into());
         }
+    }
+
+    /// `bytes` that were paid for have left by `now` at the latest, which may be later than when they were paid for. A bucket
+    /// that was full then earned nothing until they left: otherwise an interval that begins when they do would hold more than
+    /// it may. Returns whether that makes a difference.
+    pub fn on_left(&mut self, now: Time, bytes: u64) -> bool {
+        let most = full(self.burst) - full(bytes);
+        let is_too_much = self.rate.is_some() && self.credit_at(now) > most;
+        if is_too_much {
+            (self.credit, self.updated_at) = (most, self.updated_at.max(now));
+        }
+        is_too_much
     }
 
     /// Pays for `bytes` if they may be sent `now`.
@@ -330,7 +343,55 @@ mod tests {
         assert_eq!(huge.ready_at(Time::MAX, u64::MAX), Time::MAX);
     }
 
+    #[test]
+    fn a_full_bucket_earns_nothing_until_what_was_paid_for_has_left() {
+        let at = |millis| Time::ZERO + Duration::from_millis(millis);
+        let mut pacer = Pacer::new(Some(1_000_000), 3_000);
+        pacer.take(at(1), 3_000);
+        assert!(pacer.on_left(at(3), 3_000));
+        assert_eq!(pacer.ready_at(at(3), 1_000), at(4), "and not at 2 ms");
+        // A bucket that was not full loses nothing.
+        pacer.take(at(4), 1_000);
+        assert!(!pacer.on_left(at(5), 1_000));
+        assert_eq!(pacer.available(at(5)), 1_000);
+        // One that would have become full earns up to that.
+        pacer.take(at(6), 1_000);
+        assert!(pacer.on_left(at(9), 1_000));
+        assert_eq!(pacer.available(at(9)), 2_000);
+        assert!(!Pacer::unlimited().on_left(at(1), 1_000));
+    }
+
     proptest! {
+        #[test]
+        fn no_interval_holds_more_whenever_what_was_paid_for_leaves(
+            rate in 1_000_u64..2_000_000_000,
+            burst in 1_u64..200_000,
+            sends in prop::collection::vec((0_u64..5_000_000, 1_u64..70_000, 0_u64..2_000_000, 0_u64..2_000_000), 1..60),
+        ) {
+            let mut pacer = Pacer::new(Some(rate), burst);
+            let (mut now, mut clock) = (Time::ZERO, Time::ZERO);
+            let mut sent: Vec<(u64, u64)> = Vec::new();
+            for (idle, size, late, later) in sends {
+                now = pacer.ready_at((now + Duration::from_nanos(idle)).max(clock), size);
+                pacer.take(now, size);
+                let left = now + Duration::from_nanos(late);
+                sent.push((left.as_nanos(), size));
+                // Whoever looks at the clock behind it may be interrupted, too.
+                clock = left + Duration::from_nanos(later);
+                pacer.on_left(clock, size);
+            }
+            for first in 0..sent.len() {
+                let (mut total, mut largest) = (0_u128, 0);
+                for (at, size) in &sent[first..] {
+                    total += u128::from(*size);
+                    largest = largest.max(*size);
+                    let elapsed = u128::from(at - sent[first].0);
+                    let allowed = u128::from(burst.max(largest)) * 1_000_000_000 + u128::from(rate) * elapsed;
+                    prop_assert!(total * 1_000_000_000 <= allowed);
+                }
+            }
+        }
+
         #[test]
         fn no_interval_holds_more_than_burst_and_rate_allow(
             rate in 1_000_u64..2_000_000_000,

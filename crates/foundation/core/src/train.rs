@@ -131,6 +131,7 @@ pub struct Train {
     open: usize,
     tail: bool,
     checksum: Option<Checksum>,
+    is_awaited: bool,
     parts: Vec<Part>,
     inline: Vec<u8>,
 }
@@ -149,6 +150,7 @@ impl Train {
             open: 0,
             tail: false,
             checksum: None,
+            is_awaited: false,
             parts: Vec::new(),
             inline: Vec::new(),
         }
@@ -171,6 +173,7 @@ impl Train {
         self.open = 0;
         self.tail = false;
         self.checksum = None;
+        self.is_awaited = false;
         self.parts.clear();
         self.inline.clear();
     }
@@ -188,6 +191,17 @@ impl Train {
     /// Asks whoever sends the train to fill this checksum in, in every datagram. [`Train::begin`] forgets it.
     pub fn set_checksum(&mut self, checksum: Option<Checksum>) {
         self.checksum = checksum;
+    }
+
+    /// Asks whoever sends the train to say when it has left ([`Engine::handle_left`](crate::Engine::handle_left)).
+    /// [`Train::begin`] forgets it.
+    pub fn await_leaving(&mut self) {
+        self.is_awaited = true;
+    }
+
+    /// Whether the engine asks when it has left.
+    pub fn is_awaited(&self) -> bool {
+        self.is_awaited
     }
 
     /// The checksum that still has to be filled in.

@@ -6,7 +6,7 @@
 //! Always true:
 //! - the engine is drained when a method returns (transmission is suspended while the link is full, and after
 //!   [`DriverConfig::trains_per_batch`] trains; then [`Progress::next`] says so);
-//! - the clock is read once a turn, not once a datagram;
+//! - the clock is read once a turn, not once a datagram, and again behind a train of which the engine asks when it left;
 //! - a train that the link did not take is sent again before any other, and never from memory that has changed hands
 //!   since;
 //! - a turn that finds nothing to do costs one read of the clock and one attempt to read the link.
@@ -437,6 +437,10 @@ impl<E: Engine, L: Link> Driver<E, L> {
             }
         }
         match outcome {
+            SendOutcome::Sent if self.train.is_awaited() => {
+                let left_by = self.time_of(Instant::now());
+                self.engine.handle_left(left_by);
+            }
             SendOutcome::Sent => {}
             SendOutcome::Blocked => return Ok(false),
             SendOutcome::TooLarge(_) => self.counters.trains_discarded += 1,

@@ -24,6 +24,9 @@ struct Tiles {
     timer: Option<Time>,
     /// Sends a tile with a trailer behind it, for this checksum.
     checksum: Option<Checksum>,
+    /// Asks when its trains leave.
+    asks: bool,
+    left: Vec<Time>,
     log: Vec<&'static str>,
 }
 
@@ -66,10 +69,17 @@ impl Engine for Tiles {
         let trailer = if self.checksum.is_some() { 4 } else { 0 };
         train.begin(Address::Peer, range.len as usize + trailer);
         train.set_checksum(self.checksum);
+        if self.asks {
+            train.await_leaving();
+        }
         train.payload(range);
         train.zeros(trailer);
         train.end_segment();
         true
+    }
+
+    fn handle_left(&mut self, now: Time) {
+        self.left.push(now);
     }
 
     fn poll_at(&self) -> PollAt {
@@ -263,6 +273,31 @@ fn a_held_train_leaves_first_unless_its_memory_has_changed_hands() {
     driver.progress(&mut sink).unwrap();
     assert_eq!(driver.link().sent[2..], [b"other"]);
     assert_eq!((driver.counters().trains_held, driver.counters().trains_discarded), (2, 1));
+}
+
+#[test]
+fn who_asks_is_told_when_a_train_has_left_and_not_when_it_was_made() {
+    let mut driver = driver(Script::default());
+    let mut sink = Numbers::default();
+    let mut memory = *b"train";
+    // SAFETY: the array outlives the driver's use of it and is only read.
+    let buffer = unsafe { driver.memory().insert(memory.as_mut_ptr(), 5) };
+    let mut send = |outcome, asks| {
+        driver.link_mut().sends.push_back(outcome);
+        driver.call(None, |engine, _, _| {
+            engine.asks = asks;
+            engine.sends.push_back(BufferRange::new(buffer, 0, 5));
+        });
+        driver.drain(&mut sink).unwrap();
+        let made = driver.last_now();
+        let told = driver.engine().left.len();
+        driver.progress(&mut sink).unwrap();
+        (told, driver.engine().left.iter().filter(|at| **at > made).count())
+    };
+    assert_eq!(send(SendOutcome::Sent, false), (0, 0));
+    assert_eq!(send(SendOutcome::TooLarge(None), true), (0, 0), "it was dropped");
+    assert_eq!(send(SendOutcome::Sent, true), (1, 1));
+    assert_eq!(send(SendOutcome::Blocked, true), (1, 1), "only with the next turn");
 }
 
 #[test]

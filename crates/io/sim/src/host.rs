@@ -308,7 +308,7 @@ impl<E: Engine> Host<E> {
     pub(crate) fn step(&mut self, now: Time, delivered: &mut Vec<Packet>) {
         if self.held && self.blocked_until <= now {
             self.held = false;
-            self.flush_train();
+            self.flush_train(now);
             self.drain(now);
         }
         if self.busy_until <= now && self.has_input() {
@@ -357,7 +357,7 @@ impl<E: Engine> Host<E> {
                 self.counters.sends_blocked += 1;
                 self.held = true;
             } else {
-                self.flush_train();
+                self.flush_train(now);
             }
         }
         for round in 0.. {
@@ -372,7 +372,7 @@ impl<E: Engine> Host<E> {
     }
 
     /// Copies the train's datagrams together and puts them where the simulation picks them up.
-    fn flush_train(&mut self) {
+    fn flush_train(&mut self, now: Time) {
         let (train, memory, counters) = (&self.train, &self.memory, &mut self.counters);
         // Reported where it is sent, so that the datagrams cut below are right.
         let bad = train.parts().iter().any(|part| match part {
@@ -405,6 +405,9 @@ impl<E: Engine> Host<E> {
             ecn: train.ecn(),
             datagrams,
         });
+        if self.train.is_awaited() {
+            self.driven.handle_left(now);
+        }
     }
 
     /// How many of the waiting datagrams the next read brings.

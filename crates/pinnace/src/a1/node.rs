@@ -85,6 +85,10 @@ impl Engine for Node {
         self.engine.poll_transmit(now, train)
     }
 
+    fn handle_left(&mut self, now: Time) {
+        self.engine.handle_left(now);
+    }
+
     fn poll_at(&self) -> PollAt {
         if self.answers.is_empty() { self.engine.poll_at() } else { PollAt::Now }
     }

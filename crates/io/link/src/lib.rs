@@ -41,6 +41,7 @@ mod memory_link;
 mod meter;
 mod pool;
 mod read;
+mod socket;
 mod sums;
 #[cfg(target_os = "linux")]
 mod sys;
@@ -63,8 +64,11 @@ use pinnace_core::{ReceivePlan, RxMeta, Train, TrainLimits};
 pub use read::ReadBuffer;
 pub use sums::Sums;
 #[cfg(target_os = "linux")]
-pub use udp::{GroupLink, GroupsLink, Memberships, MulticastOptions, Offload, probe_multicast};
-pub use udp::{PathMtu, PortableUdpLink, UdpLink, UdpOptions};
+pub use udp::Offload;
+pub use udp::{
+    GroupLink, GroupsLink, Memberships, MulticastOptions, PathMtu, PortableUdpLink, UdpLink, UdpOptions,
+    probe_multicast,
+};
 
 /// What Ethernet frames of XTP and QMP say that they carry (specs/qmp.md).
 const ETHER_TYPE: u16 = 0x817D;
@@ -162,7 +166,6 @@ impl LinkCounters {
     }
 
     /// What has come over another socket of the same link.
-    #[cfg(target_os = "linux")]
     pub(crate) fn add_reads(&mut self, other: &Self) {
         self.reads += other.reads;
         self.datagrams_received += other.datagrams_received;

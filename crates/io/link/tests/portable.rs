@@ -58,6 +58,42 @@ fn datagrams_arrive_from_a_known_sender() {
 }
 
 #[test]
+fn a_socket_of_both_families_knows_a_peer_of_ipv4_by_one_name() {
+    let options = UdpOptions::default();
+    let mut both = PortableUdpLink::bind("[::]:0".parse().unwrap(), &options).unwrap();
+    let other = UdpSocket::bind("127.0.0.1:0").unwrap();
+    other.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let name = other.local_addr().unwrap();
+    for to in [name.into(), Address::Inet(format!("[::ffff:127.0.0.1]:{}", name.port()).parse().unwrap())] {
+        assert_eq!(send_bytes(&mut both, to, b"question", Ecn::NotCapable), SendOutcome::Sent);
+        let (bytes, asker) = other.recv_from(&mut [0; 10]).unwrap();
+        assert_eq!((bytes, asker.port()), (8, both.local_address().unwrap().port()));
+        other.send_to(b"answer", asker).unwrap();
+        let (bytes, Received { meta, .. }) = receive_bytes(&mut both).unwrap();
+        assert_eq!((&bytes[..], meta.source), (&b"answer"[..], name.into()));
+    }
+    both.connect_to(name).unwrap();
+    assert_eq!((both.peer_address(), both.local_address().map(|it| it.is_ipv4())), (Some(name), Some(true)));
+    for to in [Address::Peer, name.into()] {
+        assert_eq!(send_bytes(&mut both, to, b"question", Ecn::NotCapable), SendOutcome::Sent);
+        let (_, asker) = other.recv_from(&mut [0; 10]).unwrap();
+        other.send_to(b"answer", asker).unwrap();
+        assert_eq!(receive_bytes(&mut both).unwrap().0, b"answer");
+    }
+    assert_eq!(both.counters().datagrams_from_strangers, 0);
+}
+
+#[test]
+fn a_socket_of_ipv6_alone_leaves_the_port_of_ipv4_to_others() {
+    let options = UdpOptions { v6_only: true, ..UdpOptions::default() };
+    let link = PortableUdpLink::bind("[::]:0".parse().unwrap(), &options).unwrap();
+    let port = link.local_address().unwrap().port();
+    assert!(UdpSocket::bind(("0.0.0.0", port)).is_ok());
+    let both = PortableUdpLink::bind("[::]:0".parse().unwrap(), &UdpOptions::default()).unwrap();
+    assert!(UdpSocket::bind(("0.0.0.0", both.local_address().unwrap().port())).is_err());
+}
+
+#[test]
 fn a_closed_port_is_unreachable() {
     let gone = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut link = PortableUdpLink::connect(None, gone, &UdpOptions::default()).unwrap();

@@ -14,6 +14,7 @@ use std::os::fd::RawFd;
 
 use libc::{c_int, socklen_t};
 
+pub(crate) use crate::socket::{canonical, set_option};
 pub(crate) use outgoing::{MAX_PIECES, Outgoing, fingerprint};
 pub(crate) use packet::FrameKind;
 pub(crate) use path::{Family, Refusal, datagram_family, discover, foreign_family, mtu_of, route};
@@ -49,13 +50,6 @@ pub(crate) unsafe fn send_messages(fd: RawFd, messages: &mut [libc::mmsghdr], fl
 pub(crate) unsafe fn receive_message(fd: RawFd, message: &mut libc::msghdr, flags: c_int) -> isize {
     // SAFETY: the caller's promise.
     (unsafe { libc::syscall(libc::SYS_recvmsg, fd, &raw mut *message, flags) }) as isize
-}
-
-/// Sets a socket option that is an `int`.
-pub(crate) fn set_option(fd: RawFd, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
-    // SAFETY: the pointer and the length are those of `value`.
-    let done = unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), size_of::<c_int>() as socklen_t) };
-    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Reads a socket option that is an `int`.
@@ -199,17 +193,6 @@ impl Name {
         // SAFETY: the pointer and the length are those of `self.raw`.
         let done = unsafe { libc::connect(fd, (&raw const self.raw).cast(), self.len) };
         if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-    }
-}
-
-/// IPv4-mapped addresses as IPv4, flow labels gone: so that one peer has one name.
-pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
-    match address {
-        SocketAddr::V6(v6) => match v6.ip().to_ipv4_mapped() {
-            Some(v4) => SocketAddrV4::new(v4, v6.port()).into(),
-            None => SocketAddrV6::new(*v6.ip(), v6.port(), 0, v6.scope_id()).into(),
-        },
-        SocketAddr::V4(_) => address,
     }
 }
 

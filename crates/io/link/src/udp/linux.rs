@@ -5,12 +5,7 @@
 //! socket was full goes on where it stopped when the same train is offered again.
 
 mod beside;
-mod groups;
-mod multicast;
 mod unsegmented;
-
-pub use groups::{GroupsLink, Memberships};
-pub use multicast::{GroupLink, MulticastOptions, probe_multicast};
 
 use super::{ASSUMED_MTU, HEADERS_V4, HEADERS_V6, MAX_PAYLOAD, Offload, PathMtu, UdpOptions};
 use crate::sys::{
@@ -296,6 +291,12 @@ impl UdpLink {
         link.receive_buffer = halved(sys::option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF));
         link.refresh_mtu();
         Ok(link)
+    }
+
+    /// The socket, if it is this link's own, to set options of it.
+    pub(super) fn own_socket(&self) -> io::Result<&UdpSocket> {
+        let refused = || io::Error::new(io::ErrorKind::Unsupported, "options of a caller's socket are not changed");
+        self.socket.as_ref().ok_or_else(refused)
     }
 
     fn new(read_fd: RawFd, write_fd: RawFd, family: Family, options: &UdpOptions) -> Self {

@@ -8,16 +8,21 @@
 //! Always true: the descriptors of a caller ("foreign") are used as they are, without a change to any option or flag; on
 //! a connected link nothing is taken for the peer's that the peer did not send, not even what was queued before.
 
+mod groups;
 #[cfg(target_os = "linux")]
 mod linux;
+mod multicast;
 mod portable;
 #[cfg(target_os = "linux")]
 mod probe;
+mod readable;
 
 use std::time::Duration;
 
+pub use groups::{GroupsLink, Memberships};
 #[cfg(target_os = "linux")]
-pub use linux::{GroupLink, GroupsLink, Memberships, MulticastOptions, UdpLink, probe_multicast};
+pub use linux::UdpLink;
+pub use multicast::{GroupLink, MulticastOptions, probe_multicast};
 pub use portable::PortableUdpLink;
 #[cfg(not(target_os = "linux"))]
 pub use portable::PortableUdpLink as UdpLink;
@@ -57,7 +62,7 @@ pub struct UdpOptions {
     pub ecn: bool,
     /// Learn the local address of arriving datagrams, on a socket bound to all of them.
     pub local_address: bool,
-    /// Linux: a socket of IPv6 takes nothing of IPv4, which another socket may have the same port for.
+    /// A socket of IPv6 takes nothing of IPv4, which another socket may have the same port for.
     pub v6_only: bool,
     /// What to do about datagrams larger than the path carries.
     pub path_mtu: PathMtu,

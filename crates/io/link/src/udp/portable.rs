@@ -2,8 +2,11 @@
 //! systems other than Linux; there on Linux too, to be tested and compared.
 //!
 //! Needs a Unix, for descriptors to sleep on.
+//!
+//! Always true: a peer of IPv4 has one name, on a socket of IPv6 as well, which says another to the system.
 
 use super::{ASSUMED_MTU, HEADERS_V4, HEADERS_V6, MAX_PAYLOAD, UdpOptions};
+use crate::socket::{canonical, set_option};
 use crate::{BufferTable, Descriptors, Link, LinkCounters, ReadBuffer, ReadOutcome, Received, SendOutcome};
 use pinnace_core::{Address, BufferRange, Ecn, ReceivePlan, RxMeta, Train, TrainLimits};
 use std::io::{self, ErrorKind};
@@ -22,6 +25,8 @@ pub struct PortableUdpLink {
     kept: Option<[OwnedFd; 2]>,
     /// The caller's, and without a peer.
     unconnected: bool,
+    /// Of IPv6.
+    is_v6: bool,
     local: Option<SocketAddr>,
     peer: Option<SocketAddr>,
     staging: Box<[u8]>,
@@ -42,15 +47,45 @@ impl PortableUdpLink {
     ///
     /// # Errors
     /// If the address cannot be bound.
-    pub fn bind(local: SocketAddr, _options: &UdpOptions) -> io::Result<Self> {
-        let socket = UdpSocket::bind(local)?;
-        socket.set_nonblocking(true)?;
-        let local = socket.local_addr().ok();
+    pub fn bind(local: SocketAddr, options: &UdpOptions) -> io::Result<Self> {
+        let socket = open(local)?;
+        // Systems differ in what they do by themselves.
+        if local.is_ipv6() && (options.v6_only || local.ip().is_unspecified()) {
+            set_option(socket.as_raw_fd(), libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, options.v6_only.into())?;
+        }
+        Self::on(socket, local)
+    }
+
+    /// A link bound to `at`, beside others that are.
+    #[cfg_attr(target_os = "linux", allow(dead_code, reason = "where it is the UDP link, groups are heard on it"))]
+    pub(super) fn bind_shared(at: SocketAddr, _options: &UdpOptions) -> io::Result<Self> {
+        let socket = open(at)?;
+        set_option(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+        Self::on(socket, at)
+    }
+
+    /// The socket, if it is this link's own, to set options of it.
+    #[cfg_attr(target_os = "linux", allow(dead_code, reason = "where it is the UDP link, it sends to groups"))]
+    pub(super) fn own_socket(&self) -> io::Result<&UdpSocket> {
+        let refused = || io::Error::new(ErrorKind::Unsupported, "options of a caller's socket are not changed");
+        if self.owned { Ok(&self.read) } else { Err(refused()) }
+    }
+
+    /// A link on a new socket, bound to `at`.
+    fn on(socket: UdpSocket, at: SocketAddr) -> io::Result<Self> {
         let fd = socket.as_raw_fd();
+        let (name, len) = name_of(at);
+        // SAFETY: the name and its length are those of `name_of`.
+        if unsafe { libc::bind(fd, (&raw const name).cast(), len) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        socket.set_nonblocking(true)?;
+        let local = socket.local_addr()?;
         // SAFETY: `fd` stays open as long as the link; only `read` closes it.
         let write = ManuallyDrop::new(unsafe { UdpSocket::from_raw_fd(fd) });
         let mut link = Self::new(ManuallyDrop::new(socket), write);
-        link.local = local;
+        link.is_v6 = local.is_ipv6();
+        link.local = Some(canonical(local));
         link.owned = true;
         Ok(link)
     }
@@ -90,9 +125,9 @@ impl PortableUdpLink {
         if !self.owned {
             return Err(io::Error::new(ErrorKind::Unsupported, "a caller's socket is not connected elsewhere"));
         }
-        self.write.connect(peer)?;
-        self.local = self.write.local_addr().ok();
-        self.peer = Some(peer);
+        self.write.connect(self.named(peer))?;
+        self.local = self.write.local_addr().ok().map(canonical);
+        self.peer = Some(canonical(peer));
         Ok(())
     }
 
@@ -121,8 +156,10 @@ impl PortableUdpLink {
         let mut link = Self::new(ManuallyDrop::new(read), ManuallyDrop::new(write));
         link.read.take_error()?;
         link.write.take_error()?;
-        link.local = link.read.local_addr().ok();
-        link.peer = link.read.peer_addr().ok();
+        let local = link.read.local_addr().ok();
+        link.is_v6 = local.is_some_and(|local| local.is_ipv6());
+        link.local = local.map(canonical);
+        link.peer = link.read.peer_addr().ok().map(canonical);
         Ok(link)
     }
 
@@ -160,6 +197,7 @@ impl PortableUdpLink {
             owned: false,
             kept: None,
             unconnected: false,
+            is_v6: false,
             local: None,
             peer: None,
             staging,
@@ -193,6 +231,14 @@ impl PortableUdpLink {
     /// The one peer, if there is one and it has an internet address.
     pub fn peer_address(&self) -> Option<SocketAddr> {
         self.peer
+    }
+
+    /// As the socket's family names it.
+    fn named(&self, address: SocketAddr) -> SocketAddr {
+        match canonical(address) {
+            SocketAddr::V4(v4) if self.is_v6 => (v4.ip().to_ipv6_mapped(), v4.port()).into(),
+            address => address,
+        }
     }
 
     fn connected(&self) -> bool {
@@ -234,6 +280,24 @@ impl PortableUdpLink {
         }
         Ok((read as usize, if self.unconnected { address_of(&from) } else { None }))
     }
+}
+
+/// A new socket for addresses like `at`.
+fn open(at: SocketAddr) -> io::Result<UdpSocket> {
+    let family = if at.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    // SAFETY: no pointers.
+    let fd = unsafe { libc::socket(family, libc::SOCK_DGRAM, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is new, and nobody else's.
+    let socket = unsafe { UdpSocket::from_raw_fd(fd) };
+    // Not every system does both at once.
+    // SAFETY: the descriptor is open; F_SETFD takes an integer.
+    if unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(socket)
 }
 
 /// An address as the system knows it, and its length.
@@ -330,8 +394,8 @@ impl Link for PortableUdpLink {
     fn send(&mut self, train: &Train, memory: &BufferTable) -> io::Result<SendOutcome> {
         let to = match train.destination() {
             Address::Peer if self.connected() => None,
-            Address::Inet(address) if self.peer == Some(address) => None,
-            Address::Inet(address) if !self.connected() => Some(address),
+            Address::Inet(address) if self.peer == Some(canonical(address)) => None,
+            Address::Inet(address) if !self.connected() => Some(self.named(address)),
             other => return Err(io::Error::new(ErrorKind::NotConnected, format!("no way to {other}"))),
         };
         let mut result = Ok(());
@@ -390,6 +454,7 @@ impl Link for PortableUdpLink {
                     return Ok(ReadOutcome::Unreachable);
                 }
             };
+            let from = from.map(canonical);
             if self.peer.is_some() && from.is_some() && from != self.peer {
                 self.counters.datagrams_from_strangers += 1;
                 continue;

@@ -6,12 +6,17 @@
 
 use super::{UdpLink, canonical};
 use crate::UdpOptions;
-use crate::sys;
+use crate::sys::{self, Name};
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::os::fd::RawFd;
 
 impl UdpLink {
+    /// A link bound to `at`, beside others that are.
+    pub(in crate::udp) fn bind_shared(at: SocketAddr, options: &UdpOptions) -> io::Result<Self> {
+        Self::on(Self::bind_with(at, (libc::SOL_SOCKET, libc::SO_REUSEADDR), Name::bind)?, options)
+    }
+
     /// A link to `peer` alone, on the port of this one, which goes on hearing everybody else: from the address that the peer wrote
     /// to, if it sent what was read last and that was told ([`UdpOptions::local_address`]).
     ///

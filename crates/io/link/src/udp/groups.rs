@@ -7,13 +7,13 @@
 //! Always true: as long as there is no group, the link is its own socket and nothing else; what comes to the socket of a
 //! group was sent to that group; what this host sends to a group comes back to the members on this host.
 
-use super::{MulticastOptions, UdpLink};
-use crate::udp::UdpOptions;
+use super::readable::Readable;
+use super::{MulticastOptions, UdpLink, UdpOptions};
 use crate::{BufferTable, Descriptors, Link, LinkCounters, ReadBuffer, ReadOutcome, SendOutcome};
 use pinnace_core::{Address, ReceivePlan, Train};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -26,8 +26,8 @@ struct Shared {
     own_fd: RawFd,
     udp: UdpOptions,
     multicast: MulticastOptions,
-    /// Readable when a socket is; made with the first group.
-    readable: OnceLock<OwnedFd>,
+    /// When a socket is; made with the first group.
+    readable: OnceLock<Readable>,
     /// `members` is not what the link reads.
     has_changed: AtomicBool,
     members: Mutex<Vec<Member>>,
@@ -50,30 +50,15 @@ impl Shared {
     /// The descriptor that is readable when `fd` is, and when those before it are.
     fn watch(&self, fd: RawFd) -> io::Result<()> {
         let readable = match self.readable.get() {
-            Some(readable) => readable.as_raw_fd(),
+            Some(readable) => readable,
             None => {
-                // SAFETY: no pointers.
-                let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
-                if epoll < 0 {
-                    return Err(io::Error::last_os_error());
-                }
-                // SAFETY: the descriptor is new, and nobody else's.
-                let epoll = unsafe { OwnedFd::from_raw_fd(epoll) };
-                add(epoll.as_raw_fd(), self.own_fd)?;
-                self.readable.get_or_init(|| epoll).as_raw_fd()
+                let readable = Readable::new()?;
+                readable.add(self.own_fd)?;
+                self.readable.get_or_init(|| readable)
             }
         };
-        add(readable, fd)
+        readable.add(fd)
     }
-}
-
-fn add(epoll: RawFd, fd: RawFd) -> io::Result<()> {
-    let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
-    // SAFETY: `event` lives until the call is over.
-    if unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &raw mut event) } < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
 }
 
 /// Joins groups for a [`GroupsLink`], and leaves them. What is called here, the link knows with its next read.
@@ -101,7 +86,7 @@ impl Memberships {
         }
         let mut link = UdpLink::bind_shared(group, &self.shared.udp)?;
         link.join_multicast(group.ip(), &self.shared.multicast)?;
-        self.shared.watch(link.read_fd)?;
+        self.shared.watch(link.descriptors().readable)?;
         members.push(Member { group, uses: 1, link: Some(Box::new(link)) });
         self.shared.has_changed.store(true, Ordering::Release);
         Ok(())
@@ -155,7 +140,7 @@ impl GroupsLink {
             own.send_multicast(std::net::Ipv4Addr::UNSPECIFIED.into(), multicast)?;
         }
         let shared = Arc::new(Shared {
-            own_fd: own.read_fd,
+            own_fd: own.descriptors().readable,
             udp: udp.clone(),
             multicast: *multicast,
             readable: OnceLock::new(),
@@ -219,13 +204,16 @@ impl Link for GroupsLink {
                 return Ok(outcome);
             }
         }
+        if let Some(readable) = self.shared.readable.get() {
+            readable.settle();
+        }
         Ok(ReadOutcome::Empty)
     }
 
     /// The readable one changes with the first group: who sleeps on the other then hears of groups with what comes next.
     fn descriptors(&self) -> Descriptors {
         let own = self.own.descriptors();
-        self.shared.readable.get().map_or(own, |fd| Descriptors::new(fd.as_raw_fd(), own.writable))
+        self.shared.readable.get().map_or(own, |all| Descriptors::new(all.as_raw_fd(), own.writable))
     }
 
     fn counters(&self) -> LinkCounters {

@@ -6,15 +6,15 @@
 //!
 //! Always true: what this host sends to a group comes back to the members on this host.
 
-use super::UdpLink;
-use crate::sys::{self, Name};
-use crate::udp::UdpOptions;
+use super::readable::Readable;
+use super::{UdpLink, UdpOptions};
+use crate::socket::set_option;
 use crate::{BufferTable, Descriptors, Link, LinkCounters, ReadBuffer, ReadOutcome, SendOutcome};
 use libc::c_int;
 use pinnace_core::{Address, ReceivePlan, Train};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::AsRawFd;
 
 /// How groups are reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl UdpLink {
     /// How datagrams to groups like `group` leave.
     pub(super) fn send_multicast(&mut self, group: IpAddr, options: &MulticastOptions) -> io::Result<()> {
         let fd = self.own_socket()?.as_raw_fd();
-        let set = |level, name, value| sys::set_option(fd, level, name, value);
+        let set = |level, name, value| set_option(fd, level, name, value);
         match group {
             IpAddr::V4(_) => {
                 let interface = c_int::from_ne_bytes(options.interface.octets());
@@ -79,16 +79,6 @@ impl UdpLink {
                 set(libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_HOPS, options.ttl.into())
             }
         }
-    }
-
-    fn own_socket(&self) -> io::Result<&UdpSocket> {
-        let refused = || io::Error::new(io::ErrorKind::Unsupported, "options of a caller's socket are not changed");
-        self.socket.as_ref().ok_or_else(refused)
-    }
-
-    /// A link that hears what is sent to `group`, beside others that do the same.
-    pub(super) fn bind_shared(group: SocketAddr, options: &UdpOptions) -> io::Result<Self> {
-        Self::on(Self::bind_with(group, (libc::SOL_SOCKET, libc::SO_REUSEADDR), Name::bind)?, options)
     }
 }
 
@@ -109,8 +99,8 @@ pub struct GroupLink {
     own: UdpLink,
     of_group: UdpLink,
     group: SocketAddr,
-    /// Readable when one of the two is.
-    readable: OwnedFd,
+    /// When one of the two is.
+    readable: Readable,
     /// Whose turn it is to be read first.
     is_groups_turn: bool,
 }
@@ -134,19 +124,9 @@ impl GroupLink {
         own.send_multicast(group.ip(), multicast)?;
         let mut of_group = UdpLink::bind_shared(group, options)?;
         of_group.join_multicast(group.ip(), multicast)?;
-        // SAFETY: no pointers.
-        let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the descriptor is new, and nobody else's.
-        let readable = unsafe { OwnedFd::from_raw_fd(fd) };
+        let readable = Readable::new()?;
         for link in [&own, &of_group] {
-            let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
-            // SAFETY: `event` lives until the call is over.
-            if unsafe { libc::epoll_ctl(fd, libc::EPOLL_CTL_ADD, link.read_fd, &raw mut event) } < 0 {
-                return Err(io::Error::last_os_error());
-            }
+            readable.add(link.descriptors().readable)?;
         }
         Ok(Self { own, of_group, group, readable, is_groups_turn: false })
     }
@@ -197,11 +177,12 @@ impl Link for GroupLink {
                 outcome @ ReadOutcome::Unreachable => return Ok(outcome),
             }
         }
+        self.readable.settle();
         Ok(ReadOutcome::Empty)
     }
 
     fn descriptors(&self) -> Descriptors {
-        Descriptors::new(self.readable.as_raw_fd(), self.own.write_fd)
+        Descriptors::new(self.readable.as_raw_fd(), self.own.descriptors().writable)
     }
 
     fn counters(&self) -> LinkCounters {

@@ -2,8 +2,8 @@
 //!
 //! A [`Link`] moves datagrams between application memory and a network. It knows nothing of any protocol: it takes a
 //! [`Train`] (parts in memory that a [`BufferTable`] resolves) and fills a [`ReceivePlan`]. Implementations: [`MemoryLink`]
-//! (two ends in one process), [`UdpLink`] (vectored, with segmentation offload on Linux) and, on Linux only, `Ip36Link` (raw
-//! IP, protocol 36) and `EtherLink` (Ethernet frames). Middlewares wrap a link and are links themselves: [`Fault`], [`Capture`], [`Meter`].
+//! (two ends in one process), [`UdpLink`] (vectored, with segmentation offload on Linux) and, on Linux only, [`Ip36Link`] (raw
+//! IP, protocol 36) and [`EtherLink`] (Ethernet frames). Middlewares wrap a link and are links themselves: [`Fault`], [`Capture`], [`Meter`].
 //!
 //! Always true: a link never blocks, never touches memory that neither the train nor the plan names, and never sends a
 //! datagram other than those of the train.
@@ -31,10 +31,10 @@ macro_rules! forward_sizes {
 }
 
 mod capture;
-#[cfg(target_os = "linux")]
+#[cfg(not(target_os = "linux"))]
+mod elsewhere;
 mod ether;
 mod fault;
-#[cfg(target_os = "linux")]
 mod ip36;
 mod memory;
 mod memory_link;
@@ -52,10 +52,8 @@ use std::os::fd::RawFd;
 use std::time::Duration;
 
 pub use capture::{Capture, CaptureOptions, Carrier};
-#[cfg(target_os = "linux")]
 pub use ether::{EtherAddress, EtherAddressError, EtherLink, EtherOptions, Neighbour, neighbour};
 pub use fault::{Burst, Fault, FaultCounters, FaultOptions};
-#[cfg(target_os = "linux")]
 pub use ip36::{Ip36Link, Ip36Options};
 pub use memory::{BufferTable, Piece, Source};
 pub use memory_link::{MemoryLink, MemoryOptions};

@@ -1,7 +1,6 @@
 //! A station as people write it: `LINK-ADDRESS%INTERFACE`.
 
-use super::Mac;
-use super::interface::absent;
+use super::{Mac, absent};
 use pinnace_core::Address;
 use std::ffi::CString;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Raw IP, protocol 36: XTP's own number (specs/xtp.md, sections "Links" and 3.11).
+//! [`Ip36Link`] on Linux.
 //!
 //! A train leaves by `sendmmsg`, gathered from application memory: the kernel segments nothing that is not TCP or UDP. A
 //! read brings one packet, scattered into application memory; the header that the kernel delivers with a packet of IPv4
@@ -9,6 +9,7 @@
 //! holds the abstract Unix socket `pinnace-ip36-ADDRESS`); nothing is handed up that was not sent to that address, nor, on
 //! a connected link, that the peer did not send, not even what was queued before the socket was bound.
 
+use super::Ip36Options;
 use crate::sys::{self, Buffer, Control, Family, Name, Outgoing, Refusal, canonical, fingerprint, mtu_of, route};
 use crate::{BufferTable, Descriptors, Link, LinkCounters, PathMtu, ReadBuffer, ReadOutcome, Received, SendOutcome};
 use libc::c_int;
@@ -20,7 +21,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddress, UnixDatagram};
 
 /// The protocol number that IANA gave XTP.
-pub(crate) const PROTOCOL: u8 = 36;
+const PROTOCOL: u8 = 36;
 /// The header of IPv4 without options.
 const HEADER_V4: usize = 20;
 /// The header of IPv6.
@@ -33,26 +34,6 @@ const ASSUMED_MTU: usize = 1500;
 const SEGMENTS: usize = 32;
 /// Packets for others thrown away in one call, before the driver may do something else.
 const STRANGERS_A_READ: usize = 64;
-
-/// How a link over raw IP is set up.
-#[derive(Clone, Debug)]
-pub struct Ip36Options {
-    /// Bytes of receive buffer to ask for. A protocol's window should stay at or below half of what was given
-    /// ([`Ip36Link::receive_buffer_bytes`]).
-    pub receive_buffer: usize,
-    /// Bytes of send buffer to ask for.
-    pub send_buffer: usize,
-    /// Send and receive ECN bits.
-    pub ecn: bool,
-    /// What to do about datagrams larger than the path carries.
-    pub path_mtu: PathMtu,
-}
-
-impl Default for Ip36Options {
-    fn default() -> Self {
-        Self { receive_buffer: 4 << 20, send_buffer: 1 << 20, ecn: true, path_mtu: PathMtu::Discover }
-    }
-}
 
 /// A link over raw IP. See the [crate documentation](crate).
 ///

@@ -3,15 +3,14 @@
 //!
 //! Always true: what is not on the same link is refused, never guessed; the wait has an end.
 
-use super::Mac;
 use super::interface::Interface;
+use crate::ether::{Mac, Neighbour};
 use netlink_packet_core::{NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::neighbour::{NeighbourAttribute, NeighbourMessage, NeighbourState};
 use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr as NetlinkAddress};
-use pinnace_core::Address;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::os::fd::AsRawFd;
@@ -26,26 +25,6 @@ const WAITS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(20
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// No answer about one route or one neighbour is longer.
 const ANSWER_BYTES: usize = 16 << 10;
-
-/// A station on the same link as an interface of this host.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Neighbour {
-    /// The index of the interface that it is seen through.
-    pub interface: u32,
-    /// The name of that interface.
-    pub name: String,
-    /// The station's MAC address.
-    pub mac: [u8; 6],
-    /// The address of this host that the station sees.
-    pub local: IpAddr,
-}
-
-impl Neighbour {
-    /// The address that a link over that interface knows the station by.
-    pub fn address(&self) -> Address {
-        Address::Ethernet { interface: self.interface, mac: self.mac }
-    }
-}
 
 /// The station that `ip` is the address of. If the kernel does not know it, it is made to ask, for at most `within`.
 ///

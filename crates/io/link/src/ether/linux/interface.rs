@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::RawFd;
 
-use super::Mac;
+use crate::ether::{Mac, absent};
 
 /// An Ethernet interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,10 +52,6 @@ impl Interface {
         request.ask(socket, libc::SIOCGIFFLAGS)?;
         Ok(Self { index, name, mac, mtu, is_up: request.is_up() })
     }
-}
-
-pub(super) fn absent(name: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::NotFound, format!("there is no interface {name} (`ip link` lists them)"))
 }
 
 /// Room for one question and its answer.

@@ -24,7 +24,6 @@
 pub mod a1;
 mod carrier;
 pub mod counters;
-#[cfg(target_os = "linux")]
 pub mod daemon;
 mod endpoint;
 mod error;

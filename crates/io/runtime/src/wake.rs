@@ -7,9 +7,9 @@
 use pinnace_link::Descriptors;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 #[cfg(target_os = "linux")]
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::FromRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 #[cfg(target_os = "linux")]
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -35,8 +35,9 @@ pub struct WakeFd {
     /// Of an eventfd that others have as well: whether it is non-blocking is theirs, too.
     #[cfg(target_os = "linux")]
     is_shared: bool,
+    /// The other end of a pipe; of what others ring there is none.
     #[cfg(not(target_os = "linux"))]
-    write: File,
+    write: Option<File>,
 }
 
 impl WakeFd {
@@ -61,7 +62,6 @@ impl WakeFd {
     /// If the system has no descriptors left.
     #[cfg(not(target_os = "linux"))]
     pub fn new() -> io::Result<Self> {
-        use std::os::fd::OwnedFd;
         let (read, write) = io::pipe()?;
         for fd in [read.as_raw_fd(), write.as_raw_fd()] {
             // SAFETY: `fd` is open; F_SETFL takes an integer.
@@ -69,7 +69,7 @@ impl WakeFd {
                 return Err(io::Error::last_os_error());
             }
         }
-        Ok(Self { read: File::from(OwnedFd::from(read)), write: File::from(OwnedFd::from(write)) })
+        Ok(Self { read: File::from(OwnedFd::from(read)), write: Some(File::from(OwnedFd::from(write))) })
     }
 
     /// Makes the descriptor readable.
@@ -82,7 +82,7 @@ impl WakeFd {
         #[cfg(target_os = "linux")]
         let _ = (&self.read).write(&1u64.to_ne_bytes());
         #[cfg(not(target_os = "linux"))]
-        let _ = (&self.write).write(&[1]);
+        let _ = self.write.as_ref().unwrap_or(&self.read).write(&[1]);
     }
 
     /// Makes the descriptor unreadable until the next signal.
@@ -123,11 +123,17 @@ impl WakeFd {
 }
 
 /// Of an eventfd that others signal. Neither signals nor clearing wait, also if one of them has made it a blocking one. (A
-/// signal would if he did so in the middle of it, with the counter full.)
-#[cfg(target_os = "linux")]
+/// signal would if he did so in the middle of it, with the counter full.) Elsewhere than on Linux nobody makes such
+/// descriptors.
 impl From<OwnedFd> for WakeFd {
     fn from(eventfd: OwnedFd) -> Self {
-        Self { read: File::from(eventfd), is_shared: true }
+        Self {
+            read: File::from(eventfd),
+            #[cfg(target_os = "linux")]
+            is_shared: true,
+            #[cfg(not(target_os = "linux"))]
+            write: None,
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use super::Group;
 use super::Options;
 use crate::Error;
 use crate::network::random_seed;
-use pinnace_link::{Link, UdpLink};
+use pinnace_link::{GroupsLink, Link, Memberships, UdpLink};
 use std::io;
 use std::net::SocketAddrV4;
 use std::num::NonZeroU32;
@@ -12,13 +12,11 @@ use std::num::NonZeroU32;
 /// Joins groups, where the link can.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
-    #[cfg(target_os = "linux")]
-    memberships: Option<pinnace_link::Memberships>,
+    memberships: Option<Memberships>,
 }
 
 impl Groups {
     /// The link, and what lets it join groups.
-    #[cfg(target_os = "linux")]
     pub(super) fn of_udp(link: UdpLink, options: &Options) -> io::Result<(Box<dyn Link>, Self)> {
         let Some(multicast) = &options.multicast else { return Ok((Box::new(link), Self::default())) };
         let mut multicast = *multicast;
@@ -28,41 +26,25 @@ impl Groups {
             // Who is bound to one address speaks and hears there.
             multicast.interface = local;
         }
-        let (link, memberships) = pinnace_link::GroupsLink::new(link, &options.udp, &multicast)?;
+        let (link, memberships) = GroupsLink::new(link, &options.udp, &multicast)?;
         Ok((Box::new(link), Self { memberships: Some(memberships) }))
-    }
-
-    /// The link. Groups are joined on Linux only.
-    #[cfg(not(target_os = "linux"))]
-    pub(super) fn of_udp(link: UdpLink, _options: &Options) -> io::Result<(Box<dyn Link>, Self)> {
-        Ok((Box::new(link), Self {}))
     }
 
     /// Whether groups are joined at all.
     pub(super) fn joins(&self) -> bool {
-        #[cfg(target_os = "linux")]
-        return self.memberships.is_some();
-        #[cfg(not(target_os = "linux"))]
-        false
+        self.memberships.is_some()
     }
 
     /// Joins a group; false if that is not possible.
     pub(super) fn join(&mut self, group: SocketAddrV4) -> bool {
-        #[cfg(target_os = "linux")]
-        if let Some(memberships) = &mut self.memberships {
-            return memberships.join(group.into()).is_ok();
-        }
-        let _ = group;
-        false
+        self.memberships.as_mut().is_some_and(|memberships| memberships.join(group.into()).is_ok())
     }
 
     /// Leaves a group, if nobody else here is in it.
     pub(super) fn leave(&mut self, group: SocketAddrV4) {
-        #[cfg(target_os = "linux")]
         if let Some(memberships) = &mut self.memberships {
             memberships.leave(group.into());
         }
-        let _ = group;
     }
 }
 

@@ -6,13 +6,10 @@ use crate::network::{Profile, random_seed};
 use crate::{Error, Idle};
 use pinnace_a1::Config;
 use pinnace_core::ControllerKind;
-use pinnace_link::{FaultOptions, UdpOptions};
+use pinnace_link::{FaultOptions, MulticastOptions, UdpOptions};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
-
-#[cfg(target_os = "linux")]
-use pinnace_link::MulticastOptions;
 
 /// A record with retransmission: what is lost is sent again. Messages of up to 1 MiB each way, 16 of them under way, blocks
 /// as large as the path carries in one piece, no limit of the rate, and priority 128.
@@ -57,7 +54,6 @@ pub struct Options {
     /// Sinks that can get their data from this IP multicast group.
     pub group: Option<Group>,
     /// How groups are joined, and reached. `None`: none is joined (blocks come over the connection).
-    #[cfg(target_os = "linux")]
     pub multicast: Option<MulticastOptions>,
     /// How long what is queued may take to arrive after its handle was dropped.
     pub linger: Duration,
@@ -97,7 +93,6 @@ impl Default for Options {
             congestion: None,
             slow_sink: SlowSink::default(),
             group: None,
-            #[cfg(target_os = "linux")]
             multicast: Some(MulticastOptions::default()),
             linger: Duration::from_secs(5),
             sync_every: config.sync_every,

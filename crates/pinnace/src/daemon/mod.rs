@@ -38,17 +38,35 @@
 //!
 //! Whoever shares the pool can read and write all of it: clients of a daemon trust each other's data. They do not trust each
 //! other with anything else: what one writes into shared memory, or says to the daemon, cannot crash, hang or exhaust another.
+//!
+//! # Where
+//!
+//! On Linux: elsewhere shared memory cannot be trusted (no file there is sealed), nobody is found by [`Client::current`], and what
+//! asks for a daemon is told [`std::io::ErrorKind::Unsupported`]. Connections within the host are UDP's there.
+#![cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "what a daemon says of itself, nobody says elsewhere"))]
 
+#[cfg(target_os = "linux")]
 mod client;
+#[cfg(not(target_os = "linux"))]
+mod elsewhere;
+mod options;
 mod path;
+#[cfg(target_os = "linux")]
 mod protocol;
 mod refusal;
+#[cfg(target_os = "linux")]
 mod server;
+#[cfg(target_os = "linux")]
 mod socket;
 mod statistics;
 
+#[cfg(target_os = "linux")]
 pub use client::{Arrival, Client, Registration, statistics};
+#[cfg(not(target_os = "linux"))]
+pub use elsewhere::{Arrival, Client, Daemon, Registration, statistics};
+pub use options::{DaemonOptions, Limits};
 pub use path::{ENVIRONMENT, default_path};
 pub use refusal::Refusal;
-pub use server::{Daemon, DaemonOptions, Limits};
+#[cfg(target_os = "linux")]
+pub use server::Daemon;
 pub use statistics::{ClientStatistics, Statistics, Totals};

@@ -146,7 +146,6 @@ impl EndpointOptions {
     pub(crate) fn a1(&self, is_ours: bool, joins: bool) -> a1::Options {
         let options = a1::Options::default();
         a1::Options {
-            #[cfg(target_os = "linux")]
             multicast: options.multicast.filter(|_| joins),
             profile: profile(is_ours),
             silence: self.peer_timeout,

@@ -10,9 +10,11 @@ use pinnace_qbuf::Pool;
 use pinnace_qbuf::channel::{Channel, ChannelError, Interest, Received, Rejected};
 use pinnace_qmp::State;
 use pinnace_runtime::WakeFd;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::Poll;
@@ -613,17 +615,10 @@ fn broken(error: ChannelError) -> io::Error {
 
 /// Sleeps until `fd` is readable, or for `timeout`. Whether it is.
 fn sleep_on(fd: BorrowedFd<'_>, timeout: Duration) -> io::Result<bool> {
-    let mut entry = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    let timeout = libc::timespec {
-        tv_sec: timeout.as_secs().min(1 << 30) as libc::time_t,
-        tv_nsec: timeout.subsec_nanos() as libc::c_long,
-    };
-    // SAFETY: one entry, as the call is told, and a live timespec; a null signal mask changes nothing.
-    match unsafe { libc::ppoll(&raw mut entry, 1, &raw const timeout, std::ptr::null()) } {
-        -1 => {
-            let error = io::Error::last_os_error();
-            if error.kind() == io::ErrorKind::Interrupted { Ok(false) } else { Err(error) }
-        }
-        ready => Ok(ready > 0),
+    let timeout = Timespec::try_from(timeout).ok();
+    match poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], timeout.as_ref()) {
+        Ok(ready) => Ok(ready > 0),
+        Err(Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }

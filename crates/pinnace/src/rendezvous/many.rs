@@ -103,15 +103,9 @@ fn group(service: &Service, path: &Path, local: IpAddr) -> Result<Option<a1::Gro
     }
 }
 
-#[cfg(target_os = "linux")]
 fn can_send(local: IpAddr) -> bool {
     let IpAddr::V4(interface) = local else { return false };
     pinnace_link::probe_multicast(&pinnace_link::MulticastOptions { interface, ..Default::default() }).is_ok()
-}
-
-#[cfg(not(target_os = "linux"))]
-fn can_send(_: IpAddr) -> bool {
-    false
 }
 
 /// Another receiver, from now on.

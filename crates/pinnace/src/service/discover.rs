@@ -1,6 +1,7 @@
 //! What can be found out of a path without sending anything.
 
 use super::{Path, PathClass, Service};
+use crate::daemon::Client;
 use crate::network::with_port;
 use pinnace_link::{Link, UdpLink, UdpOptions};
 use std::io;
@@ -37,7 +38,7 @@ impl Path {
         let local = link.local_address().map(|local| local.ip());
         let datagram = link.max_datagram();
         if peer.ip().is_loopback() || local.is_some_and(|local| same(local, peer.ip())) {
-            let shared_memory = has_daemon();
+            let shared_memory = Client::current().is_some();
             return Ok(Self { datagram, shared_memory, multicast: true, ..Self::of_class(PathClass::Host) });
         }
         let internet = Self { datagram, ..Self::of_class(PathClass::Internet) };
@@ -136,16 +137,6 @@ fn is_neighbour(peer: IpAddr) -> bool {
         }
         _ => false,
     })
-}
-
-#[cfg(target_os = "linux")]
-fn has_daemon() -> bool {
-    crate::daemon::Client::current().is_some()
-}
-
-#[cfg(not(target_os = "linux"))]
-fn has_daemon() -> bool {
-    false
 }
 
 /// Whether this process has `CAP_NET_RAW`.

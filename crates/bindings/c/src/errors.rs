@@ -232,6 +232,12 @@ pub(crate) fn guard<R>(failed: R, body: impl FnOnce() -> Result<R, Errno>) -> R 
     failed
 }
 
+#[cfg(not(target_os = "freebsd"))]
+pub(crate) use libc::ENODATA as NO_DATA;
+/// What FreeBSD has no name for.
+#[cfg(target_os = "freebsd")]
+pub(crate) use libc::ENOMSG as NO_DATA;
+
 #[cfg(any(target_os = "netbsd", target_os = "openbsd", target_os = "android"))]
 use libc::__errno as location;
 #[cfg(target_os = "linux")]

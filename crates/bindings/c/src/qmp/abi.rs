@@ -2,7 +2,7 @@
 #![allow(clippy::missing_safety_doc, reason = "the comments are written for C, where nothing is safe")]
 
 use super::conversation::{Conversation, Lack, Wait};
-use super::{Socket, polling, vectors};
+use super::{Socket, names, polling, vectors};
 use crate::descriptors::{self, Descriptor, Number};
 use crate::errors::{Errno, guard};
 use crate::xtp::address;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 #[unsafe(no_mangle)]
 pub extern "C" fn qmp_socket(domain: c_int, r#type: c_int, protocol: c_int) -> c_int {
     guard(-1, || {
-        let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+        let flags = names::SOCK_NONBLOCK | names::SOCK_CLOEXEC;
         if !matches!(domain, libc::AF_INET | libc::AF_INET6) {
             return Err(Errno(libc::EAFNOSUPPORT));
         }
@@ -33,7 +33,7 @@ pub extern "C" fn qmp_socket(domain: c_int, r#type: c_int, protocol: c_int) -> c
         if protocol != 0 {
             return Err(Errno(libc::EPROTONOSUPPORT));
         }
-        Ok(Socket::new(domain, r#type & libc::SOCK_NONBLOCK == 0)?.publish())
+        Ok(Socket::new(domain, r#type & names::SOCK_NONBLOCK == 0)?.publish())
     })
 }
 
@@ -93,13 +93,13 @@ pub unsafe extern "C" fn qmp_accept(fd: c_int, address: *mut sockaddr, length: *
 pub unsafe extern "C" fn qmp_accept4(fd: c_int, address: *mut sockaddr, length: *mut socklen_t, flags: c_int) -> c_int {
     guard(-1, || {
         let socket = descriptors::current().socket(fd)?;
-        if flags & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) != 0 {
+        if flags & !(names::SOCK_NONBLOCK | names::SOCK_CLOEXEC) != 0 {
             return Err(Errno(libc::EINVAL));
         }
         if !address.is_null() && length.is_null() {
             return Err(Errno(libc::EFAULT));
         }
-        let (accepted, peer) = socket.accept(flags & libc::SOCK_NONBLOCK == 0)?;
+        let (accepted, peer) = socket.accept(flags & names::SOCK_NONBLOCK == 0)?;
         if !address.is_null() {
             // SAFETY: C promises so much room.
             unsafe { write_address(peer, address, length)? };
@@ -438,7 +438,7 @@ impl Sending {
 
     fn new(fd: c_int, flags: c_int) -> Result<Self, Errno> {
         const KNOWN: c_int =
-            libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_MORE | libc::MSG_DONTROUTE | libc::MSG_CONFIRM;
+            libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | names::MSG_MORE | libc::MSG_DONTROUTE | names::MSG_CONFIRM;
         let socket = descriptors::current().socket(fd)?;
         let conversation = socket.conversation()?;
         if flags & !KNOWN != 0 {
@@ -515,7 +515,7 @@ struct Receiving {
 impl Receiving {
     fn new(fd: c_int, flags: c_int) -> Result<Self, Errno> {
         const KNOWN: c_int =
-            libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_PEEK | libc::MSG_WAITALL | libc::MSG_CMSG_CLOEXEC;
+            libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_PEEK | libc::MSG_WAITALL | names::MSG_CMSG_CLOEXEC;
         let socket = descriptors::current().socket(fd)?;
         let conversation = socket.conversation()?;
         if flags & !KNOWN != 0 {

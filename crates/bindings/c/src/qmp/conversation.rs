@@ -5,6 +5,7 @@
 //! that nobody can want to know.
 
 use super::errors::{errno, of_failure};
+use super::names;
 use crate::errors::Errno;
 use libc::c_short;
 use pinnace::qmp::{Endpoint, Full, Qbuf, Shutdown, State, Stream};
@@ -283,7 +284,7 @@ impl Conversation {
                     | libc::POLLWRNORM
                     | libc::POLLERR
                     | libc::POLLHUP
-                    | libc::POLLRDHUP;
+                    | names::POLLRDHUP;
             }
             Some(_) => {}
         }
@@ -297,7 +298,7 @@ impl Conversation {
             events |= libc::POLLIN | libc::POLLRDNORM;
         }
         if has_ended {
-            events |= libc::POLLRDHUP;
+            events |= names::POLLRDHUP;
         }
         if is_over || is_failed || is_shut(&self.shut_write) || self.stream.is_writable() {
             events |= libc::POLLOUT | libc::POLLWRNORM;

@@ -3,6 +3,7 @@
 //! Always true: what is set has effect, or is refused; only what every TCP program sets, and what has no meaning here, is
 //! taken and kept.
 
+use super::names;
 use super::options::*;
 use crate::descriptors::{self, Descriptor};
 use crate::errors::Errno;
@@ -74,10 +75,10 @@ impl Settings {
                 }
             }
             (libc::IPPROTO_TCP, libc::TCP_NODELAY) => drop(int(value)?),
-            (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE) => self.keep_alive.idle_secs = from(1, LONGEST, value)?,
+            (libc::IPPROTO_TCP, names::TCP_KEEPIDLE) => self.keep_alive.idle_secs = from(1, LONGEST, value)?,
             (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL) => self.keep_alive.interval_secs = from(1, LONGEST, value)?,
             (libc::IPPROTO_TCP, libc::TCP_KEEPCNT) => self.keep_alive.count = from(1, MOST_PROBES, value)?,
-            (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => self.keep_alive.user_timeout = from(0, c_int::MAX, value)?,
+            (libc::IPPROTO_TCP, names::TCP_USER_TIMEOUT) => self.keep_alive.user_timeout = from(0, c_int::MAX, value)?,
             (SOL_QMP, QMP_STATE) => return Err(Errno(libc::ENOPROTOOPT)),
             (SOL_QMP, _) => return self.set_own(name, int(value)?, is_fixed),
             _ => return Err(Errno(libc::ENOPROTOOPT)),
@@ -141,13 +142,13 @@ impl Settings {
             (libc::SOL_SOCKET, libc::SO_SNDBUF) => number(self.send_buffer.unwrap_or(window)),
             (libc::SOL_SOCKET, libc::SO_RCVBUF) | (SOL_QMP, QMP_WINDOW) => number(window),
             (libc::SOL_SOCKET, libc::SO_TYPE) => number(libc::SOCK_STREAM),
-            (libc::SOL_SOCKET, libc::SO_PROTOCOL) => number(0),
+            (libc::SOL_SOCKET, names::SO_PROTOCOL) => number(0),
             // Nothing is ever delayed.
             (libc::IPPROTO_TCP, libc::TCP_NODELAY) => flag(true),
-            (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE) => number(self.keep_alive.idle_secs),
+            (libc::IPPROTO_TCP, names::TCP_KEEPIDLE) => number(self.keep_alive.idle_secs),
             (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL) => number(self.keep_alive.interval_secs),
             (libc::IPPROTO_TCP, libc::TCP_KEEPCNT) => number(self.keep_alive.count),
-            (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => number(self.keep_alive.user_timeout),
+            (libc::IPPROTO_TCP, names::TCP_USER_TIMEOUT) => number(self.keep_alive.user_timeout),
             (SOL_QMP, QMP_STATUS_EVERY) => number(self.options.status_every as c_int),
             (SOL_QMP, QMP_GO_BACK_N) => flag(self.options.go_back_n),
             (SOL_QMP, QMP_POOL) => number(self.pool.unwrap_or(-1)),

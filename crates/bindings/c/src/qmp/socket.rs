@@ -7,6 +7,7 @@
 
 use super::conversation::{Conversation, Wait};
 use super::errors::errno;
+use super::names;
 use super::options::*;
 use super::settings::{Settings, link_of};
 use crate::descriptors::{self, Descriptor, Number};
@@ -446,7 +447,7 @@ impl Socket {
         match (level, name) {
             (libc::SOL_SOCKET, libc::SO_ERROR) => number(self.take_error()),
             (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => number(matches!(self.role(), Role::Listening(_)).into()),
-            (libc::SOL_SOCKET, libc::SO_DOMAIN) => number(self.domain),
+            (libc::SOL_SOCKET, names::SO_DOMAIN) => number(self.domain),
             (SOL_QMP, QMP_STATE) => number(match self.role() {
                 Role::Fresh(_) => QMP_QUIESCENT,
                 Role::Listening(_) => QMP_LISTENING,

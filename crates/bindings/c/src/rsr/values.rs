@@ -5,7 +5,7 @@ use super::abi::{
     give, rsr_buffer, rsr_buffer_t, rsr_range, rsr_request_t, rsr_startpoint, rsr_startpoint_t, some, text,
 };
 use super::{Failure, guard};
-use crate::errors::Errno;
+use crate::errors::{Errno, NO_DATA};
 use libc::{c_char, c_int, c_void};
 use pinnace::rsr::{Buffer, Lossy, ReadError, Reader};
 use std::ffi::CString;
@@ -189,14 +189,14 @@ fn is_there<T>(place: *mut T) -> Result<(), Failure> {
 fn failure(error: ReadError) -> Failure {
     Errno(match error {
         ReadError::Truncated => libc::ERANGE,
-        ReadError::Lost => libc::ENODATA,
+        ReadError::Lost => NO_DATA,
         ReadError::Invalid => libc::EBADMSG,
     })
     .into()
 }
 
 fn outcome(lost: &[rsr_range]) -> Result<c_int, Failure> {
-    if lost.is_empty() { Ok(0) } else { Err(Errno(libc::ENODATA).into()) }
+    if lost.is_empty() { Ok(0) } else { Err(Errno(NO_DATA).into()) }
 }
 
 /// # Safety

@@ -6,8 +6,8 @@
 //!
 //! Always true: a peer that is silent, or says what cannot be, costs at most [`HANDSHAKE`], and then the next one is heard.
 
-use super::refused;
 use crate::errors::Errno;
+use crate::qbuf::refused;
 use pinnace_qbuf::channel::{Channel, ChannelFds, ChannelOptions, Side};
 use pinnace_qbuf::{Pool, PoolOptions};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -37,7 +37,7 @@ const LONGEST: usize = 64;
 const DESCRIPTORS: usize = 4;
 
 /// Opens the pool called `name` and one end of a channel in it: as the first, which waits for the other, or as the second.
-pub(super) fn meet(
+pub(in crate::qbuf) fn meet(
     name: &[u8],
     options: &PoolOptions,
     slots: u32,

@@ -14,6 +14,15 @@ pub(crate) fn set_option(fd: RawFd, level: c_int, name: c_int, value: c_int) -> 
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Reads a socket option that is an `int`.
+pub(crate) fn option(fd: RawFd, level: c_int, name: c_int) -> io::Result<c_int> {
+    let mut value: c_int = 0;
+    let mut len = size_of::<c_int>() as socklen_t;
+    // SAFETY: the pointer and the length are those of `value`.
+    let done = unsafe { libc::getsockopt(fd, level, name, (&raw mut value).cast(), &raw mut len) };
+    if done == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
+}
+
 /// IPv4-mapped addresses as IPv4, flow labels gone: so that one peer has one name.
 pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
     match address {

@@ -84,6 +84,15 @@ fn a_socket_of_both_families_knows_a_peer_of_ipv4_by_one_name() {
 }
 
 #[test]
+fn the_receive_buffer_is_asked_for_and_read_back() {
+    for wanted in [50_000, 100_000] {
+        let options = UdpOptions { receive_buffer: wanted, ..UdpOptions::default() };
+        let link = PortableUdpLink::bind("127.0.0.1:0".parse().unwrap(), &options).unwrap();
+        assert_eq!(link.receive_buffer_bytes(), wanted);
+    }
+}
+
+#[test]
 fn a_socket_of_ipv6_alone_leaves_the_port_of_ipv4_to_others() {
     let options = UdpOptions { v6_only: true, ..UdpOptions::default() };
     let link = PortableUdpLink::bind("[::]:0".parse().unwrap(), &options).unwrap();

@@ -14,7 +14,7 @@ use std::os::fd::RawFd;
 
 use libc::{c_int, socklen_t};
 
-pub(crate) use crate::socket::{canonical, set_option};
+pub(crate) use crate::socket::{canonical, option, set_option};
 pub(crate) use outgoing::{MAX_PIECES, Outgoing, fingerprint};
 pub(crate) use packet::FrameKind;
 pub(crate) use path::{Family, Refusal, datagram_family, discover, foreign_family, mtu_of, route};
@@ -50,15 +50,6 @@ pub(crate) unsafe fn send_messages(fd: RawFd, messages: &mut [libc::mmsghdr], fl
 pub(crate) unsafe fn receive_message(fd: RawFd, message: &mut libc::msghdr, flags: c_int) -> isize {
     // SAFETY: the caller's promise.
     (unsafe { libc::syscall(libc::SYS_recvmsg, fd, &raw mut *message, flags) }) as isize
-}
-
-/// Reads a socket option that is an `int`.
-pub(crate) fn option(fd: RawFd, level: c_int, name: c_int) -> io::Result<c_int> {
-    let mut value: c_int = 0;
-    let mut len = size_of::<c_int>() as socklen_t;
-    // SAFETY: the pointer and the length are those of `value`.
-    let done = unsafe { libc::getsockopt(fd, level, name, (&raw mut value).cast(), &raw mut len) };
-    if done == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
 }
 
 /// What the kernel says of a buffer is twice what was asked for: it counts its own bookkeeping.

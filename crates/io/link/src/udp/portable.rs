@@ -6,13 +6,16 @@
 //! Always true: a peer of IPv4 has one name, on a socket of IPv6 as well, which says another to the system.
 
 use super::{ASSUMED_MTU, HEADERS_V4, HEADERS_V6, MAX_PAYLOAD, UdpOptions};
-use crate::socket::{canonical, set_option};
+use crate::socket::{canonical, option, set_option};
 use crate::{BufferTable, Descriptors, Link, LinkCounters, ReadBuffer, ReadOutcome, Received, SendOutcome};
 use pinnace_core::{Address, BufferRange, Ecn, ReceivePlan, RxMeta, Train, TrainLimits};
 use std::io::{self, ErrorKind};
 use std::mem::{ManuallyDrop, zeroed};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+/// Every system gives as much as this.
+const LEAST_BUFFER: usize = 128 << 10;
 
 /// UDP without the offloads of Linux. See [`crate::UdpLink`] for the methods they share.
 #[derive(Debug)]
@@ -27,6 +30,7 @@ pub struct PortableUdpLink {
     unconnected: bool,
     /// Of IPv6.
     is_v6: bool,
+    receive_buffer: usize,
     local: Option<SocketAddr>,
     peer: Option<SocketAddr>,
     staging: Box<[u8]>,
@@ -53,15 +57,15 @@ impl PortableUdpLink {
         if local.is_ipv6() && (options.v6_only || local.ip().is_unspecified()) {
             set_option(socket.as_raw_fd(), libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, options.v6_only.into())?;
         }
-        Self::on(socket, local)
+        Self::on(socket, local, options)
     }
 
     /// A link bound to `at`, beside others that are.
     #[cfg_attr(target_os = "linux", allow(dead_code, reason = "where it is the UDP link, groups are heard on it"))]
-    pub(super) fn bind_shared(at: SocketAddr, _options: &UdpOptions) -> io::Result<Self> {
+    pub(super) fn bind_shared(at: SocketAddr, options: &UdpOptions) -> io::Result<Self> {
         let socket = open(at)?;
         set_option(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
-        Self::on(socket, at)
+        Self::on(socket, at, options)
     }
 
     /// The socket, if it is this link's own, to set options of it.
@@ -72,7 +76,7 @@ impl PortableUdpLink {
     }
 
     /// A link on a new socket, bound to `at`.
-    fn on(socket: UdpSocket, at: SocketAddr) -> io::Result<Self> {
+    fn on(socket: UdpSocket, at: SocketAddr, options: &UdpOptions) -> io::Result<Self> {
         let fd = socket.as_raw_fd();
         let (name, len) = name_of(at);
         // SAFETY: the name and its length are those of `name_of`.
@@ -87,6 +91,8 @@ impl PortableUdpLink {
         link.is_v6 = local.is_ipv6();
         link.local = Some(canonical(local));
         link.owned = true;
+        link.receive_buffer = size_buffer(fd, libc::SO_RCVBUF, options.receive_buffer);
+        size_buffer(fd, libc::SO_SNDBUF, options.send_buffer);
         Ok(link)
     }
 
@@ -198,6 +204,7 @@ impl PortableUdpLink {
             kept: None,
             unconnected: false,
             is_v6: false,
+            receive_buffer: LEAST_BUFFER,
             local: None,
             peer: None,
             staging,
@@ -213,9 +220,9 @@ impl PortableUdpLink {
         Ok(())
     }
 
-    /// Bytes of receive buffer: not known here, so a cautious guess.
+    /// Bytes of receive buffer that the system gave, at most as many as were asked for; of a caller's socket a cautious guess.
     pub fn receive_buffer_bytes(&self) -> usize {
-        128 << 10
+        self.receive_buffer
     }
 
     /// What works less well than it could.
@@ -280,6 +287,21 @@ impl PortableUdpLink {
         }
         Ok((read as usize, if self.unconnected { address_of(&from) } else { None }))
     }
+}
+
+/// Asks for a buffer of so many bytes, or of as many as the system grants. Returns what was granted.
+fn size_buffer(fd: RawFd, name: libc::c_int, wanted: usize) -> usize {
+    let mut ask = wanted;
+    // Linux gives what it may; others refuse what is too much.
+    while set_option(fd, libc::SOL_SOCKET, name, libc::c_int::try_from(ask).unwrap_or(libc::c_int::MAX)).is_err()
+        && ask > LEAST_BUFFER
+    {
+        ask /= 2;
+    }
+    let given = option(fd, libc::SOL_SOCKET, name).map_or(LEAST_BUFFER, |given| usize::try_from(given).unwrap_or(0));
+    // Linux doubles it for what it needs itself.
+    let given = if cfg!(target_os = "linux") { given / 2 } else { given };
+    given.min(wanted)
 }
 
 /// A new socket for addresses like `at`.

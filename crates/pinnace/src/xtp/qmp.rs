@@ -232,20 +232,14 @@ impl Connection {
 
     /// Waits at most `timeout` until everything that was queued has arrived.
     pub(crate) fn flush_timeout(&self, timeout: Duration) -> Result<(), Error> {
-        match self.end.port.wait_until(|state| self.flushed(state), deadline(timeout)) {
-            Err(WaitError::Timeout) => Err(Error::Timeout),
-            result => result?,
-        }
+        self.end.port.wait_until(|state| self.flushed(state), deadline(timeout))?
     }
 
     /// Copies what can be read, and leaves it there; waits for the first byte, at most `timeout`.
     pub(crate) fn peek(&self, into: &mut [u8], timeout: Option<Duration>) -> Result<usize, Error> {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
-            match self.end.port.wait_until(|state| self.may_read(state), deadline) {
-                Err(WaitError::Timeout) => return Err(Error::Timeout),
-                result => result?,
-            }
+            self.end.port.wait_until(|state| self.may_read(state), deadline)?;
             if let Some(seen) = self.peek_bytes(into)? {
                 return Ok(seen);
             }
@@ -296,10 +290,7 @@ impl Connection {
     pub(crate) fn take_qbuf(&self, pool: &Pool, timeout: Option<Duration>) -> Result<Option<Qbuf>, Error> {
         let deadline = timeout.and_then(deadline);
         loop {
-            match self.end.port.wait_until(|state| self.may_read(state), deadline) {
-                Err(WaitError::Timeout) => return Err(Error::Timeout),
-                result => result?,
-            }
+            self.end.port.wait_until(|state| self.may_read(state), deadline)?;
             match self.take_storage(pool)? {
                 Look::Found(qbuf) => return Ok(Some(qbuf)),
                 Look::Ended => return Ok(None),

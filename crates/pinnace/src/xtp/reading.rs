@@ -9,7 +9,6 @@ use super::{Connection, Failure, Service};
 use crate::{Error, Message, Unsent};
 use pinnace_core::BufferRange;
 use pinnace_link::BufferTable;
-use pinnace_runtime::WaitError;
 use pinnace_xtp::Readable;
 use std::io;
 use std::ops::{Deref, Range};
@@ -581,10 +580,7 @@ impl Connection {
             if let Some(filled) = self.filled_or_ended()? {
                 return Ok(filled);
             }
-            match self.end.port.wait_until(|state| self.may_read(state), deadline) {
-                Err(WaitError::Timeout) => return Err(Error::Timeout),
-                result => result?,
-            }
+            self.end.port.wait_until(|state| self.may_read(state), deadline)?;
         }
     }
 

@@ -22,6 +22,7 @@
 #![warn(missing_docs)]
 
 pub mod a1;
+mod attempts;
 mod carrier;
 pub mod counters;
 pub mod daemon;

@@ -6,9 +6,10 @@
 
 use super::exchange::{Exchange, Lane, Way};
 use super::port::{Call, canonical, deadline, resolve_to};
-use super::sending::{Patience, status_of};
+use super::sending::status_of;
 use super::socket::Inner;
 use super::{Connection, Failure, Full, Group, Qos, Refused, Sending, SlowSink, Socket};
+use crate::attempts::{Attempts, Unqueued};
 use crate::{Error, Message, Unsent};
 use pinnace_a1::{CastId, Output};
 use pinnace_core::BufferId;
@@ -268,7 +269,7 @@ impl Socket {
     /// [`Refused::NotConnected`]: there is no sink, or none that lives.
     //= A-15, A-16
     pub fn send(&self, message: impl Into<Message>, full: Full) -> Result<(), Unsent> {
-        self.send_until(message.into(), false, Patience::new(full, None)).map(drop)
+        self.send_until(message.into(), false, full.into()).map(drop)
     }
 
     /// Like [`Socket::send`]; what it returns tells when the message has arrived at every sink that lives then, and gives
@@ -291,7 +292,7 @@ impl Socket {
     /// As [`Socket::send`].
     //= A-15, A-16
     pub fn send_tracked(&self, message: impl Into<Message>, full: Full) -> Result<Sending, Unsent> {
-        let sent = self.send_until(message.into(), true, Patience::new(full, None))?;
+        let sent = self.send_until(message.into(), true, full.into())?;
         Ok(self.sending(sent))
     }
 
@@ -302,13 +303,13 @@ impl Socket {
         deadline: Option<Instant>,
         is_over: &AtomicBool,
     ) -> Result<Sending, Unsent> {
-        let sent = self.send_until(message, true, Patience::unless(deadline, is_over))?;
+        let sent = self.send_until(message, true, Attempts::Unless(deadline, is_over))?;
         Ok(self.sending(sent))
     }
 
     /// The same, for tasks.
     pub(crate) async fn send_unless_async(&self, message: Message, is_over: &AtomicBool) -> Result<Sending, Unsent> {
-        let sent = self.send_until_async(message, true, Patience::unless(None, is_over)).await?;
+        let sent = self.send_until_async(message, true, Attempts::Unless(None, is_over)).await?;
         Ok(self.sending(sent))
     }
 
@@ -326,26 +327,12 @@ impl Socket {
     /// # Errors
     /// As [`Socket::send`], and [`Error::Timeout`].
     pub fn send_timeout(&self, message: impl Into<Message>, timeout: Duration) -> Result<(), Unsent> {
-        self.send_until(message.into(), false, Patience::new(Full::Block, deadline(timeout))).map(drop)
+        self.send_until(message.into(), false, Attempts::Until(deadline(timeout))).map(drop)
     }
 
     /// Returns the set of sinks, and the message's ticket there.
-    fn send_until(
-        &self,
-        mut message: Message,
-        is_tracked: bool,
-        mut patience: Patience<'_>,
-    ) -> Result<(CastId, u64), Unsent> {
-        loop {
-            let (unsent, error, full_at) = match self.cast(message, is_tracked)? {
-                Ok(queued) => return Ok(queued),
-                Err(uncast) => uncast,
-            };
-            if let Err(error) = patience.wait(&self.inner.end.port, error, full_at, has_room) {
-                return Err(Unsent::new(unsent, error));
-            }
-            message = unsent;
-        }
+    fn send_until(&self, message: Message, is_tracked: bool, attempts: Attempts<'_>) -> Result<(CastId, u64), Unsent> {
+        attempts.queue(&self.inner.end.port, message, |message| self.cast(message, is_tracked), has_room)
     }
 
     /// Like [`Socket::send`], for tasks: the future waits for room.
@@ -353,7 +340,7 @@ impl Socket {
     /// # Errors
     /// As [`Socket::send`].
     pub async fn send_async(&self, message: impl Into<Message>) -> Result<(), Unsent> {
-        self.send_until_async(message.into(), false, Patience::new(Full::Block, None)).await.map(drop)
+        self.send_until_async(message.into(), false, Attempts::Until(None)).await.map(drop)
     }
 
     /// Like [`Socket::send_tracked`], for tasks: the future waits for room.
@@ -361,26 +348,17 @@ impl Socket {
     /// # Errors
     /// As [`Socket::send`].
     pub async fn send_tracked_async(&self, message: impl Into<Message>) -> Result<Sending, Unsent> {
-        let sent = self.send_until_async(message.into(), true, Patience::new(Full::Block, None)).await?;
+        let sent = self.send_until_async(message.into(), true, Attempts::Until(None)).await?;
         Ok(self.sending(sent))
     }
 
     async fn send_until_async(
         &self,
-        mut message: Message,
+        message: Message,
         is_tracked: bool,
-        patience: Patience<'_>,
+        attempts: Attempts<'_>,
     ) -> Result<(CastId, u64), Unsent> {
-        loop {
-            let (unsent, error, full_at) = match self.cast(message, is_tracked)? {
-                Ok(queued) => return Ok(queued),
-                Err(uncast) => uncast,
-            };
-            if let Err(error) = patience.wait_async(&self.inner.end.port, error, full_at, has_room).await {
-                return Err(Unsent::new(unsent, error));
-            }
-            message = unsent;
-        }
+        attempts.queue_async(&self.inner.end.port, message, |message| self.cast(message, is_tracked), has_room).await
     }
 
     /// Queues a copy of `bytes`, as [`Connection::send_copy`] does.
@@ -388,15 +366,11 @@ impl Socket {
     /// # Errors
     /// As [`Socket::send`].
     pub fn send_copy(&self, bytes: &[u8], full: Full) -> Result<(), Error> {
-        let mut patience = Patience::new(full, None);
-        loop {
-            let Some((error, full_at)) = self.cast_copy(bytes)?.err() else { return Ok(()) };
-            patience.wait(&self.inner.end.port, error, full_at, has_room)?;
-        }
+        Attempts::from(full).queue(&self.inner.end.port, (), |()| self.cast_copy(bytes), has_room)
     }
 
     /// Queues a message; the inner error says what was in its way.
-    fn cast(&self, mut message: Message, is_tracked: bool) -> Result<Result<(CastId, u64), Uncast>, Unsent> {
+    fn cast(&self, mut message: Message, is_tracked: bool) -> Result<Result<(CastId, u64), Uncast<Message>>, Unsent> {
         let Some(cast) = self.inner.casting().cast else {
             return Err(Unsent::new(message, Error::CallRefused(Refused::NotConnected)));
         };
@@ -412,8 +386,7 @@ impl Socket {
                 }
                 Err(refused) => {
                     call.memory.remove(buffer);
-                    let (error, full_at) = obstacle(&mut call, cast, refused);
-                    Err((message, error, full_at))
+                    Err(uncast(&mut call, cast, message, refused))
                 }
             }
         });
@@ -421,11 +394,12 @@ impl Socket {
     }
 
     /// Queues a copy, in storage of the socket's.
-    fn cast_copy(&self, bytes: &[u8]) -> Result<Result<(), Obstacle>, Error> {
+    fn cast_copy(&self, bytes: &[u8]) -> Result<Result<(), Uncast<()>>, Error> {
         let cast = self.inner.casting().cast.ok_or(Error::CallRefused(Refused::NotConnected))?;
         let queued = self.inner.end.port.call(|mut call| {
             let Some(buffer) = call.memory.allocate_copy(bytes) else {
-                return Err((Error::io("cannot copy bytes", io::ErrorKind::OutOfMemory.into()), None));
+                let error = Error::io("cannot copy bytes", io::ErrorKind::OutOfMemory.into());
+                return Err(Unqueued { message: (), error, full_at: None });
             };
             match queue(&mut call, cast, buffer, bytes.len()) {
                 Ok((_, lane)) => {
@@ -436,7 +410,7 @@ impl Socket {
                     if let Some(copy) = call.memory.take(buffer) {
                         call.memory.recycle(copy);
                     }
-                    Err(obstacle(&mut call, cast, refused))
+                    Err(uncast(&mut call, cast, (), refused))
                 }
             }
         });
@@ -505,10 +479,8 @@ impl Socket {
     }
 }
 
-/// Why a message was not queued, and if a sink had no room, how often there had been some.
-type Obstacle = (Error, Option<(CastId, u64)>);
-/// The message, and its obstacle.
-type Uncast = (Message, Error, Option<(CastId, u64)>);
+/// Why a message was not queued; if a sink had no room, how often there had been some.
+type Uncast<M> = Unqueued<M, (CastId, u64)>;
 
 /// Queues a message; returns its ticket, and where what is under way is kept.
 fn queue<'a>(
@@ -521,14 +493,14 @@ fn queue<'a>(
     call.state.cast(cast).map(|lane| (ticket, lane)).ok_or(Refused::NoConnection)
 }
 
-fn obstacle(call: &mut Call<'_>, cast: CastId, refused: Refused) -> Obstacle {
+fn uncast<M>(call: &mut Call<'_>, cast: CastId, message: M, refused: Refused) -> Uncast<M> {
     if refused != Refused::Full {
-        return (Error::CallRefused(refused), None);
+        return Unqueued { message, error: Error::CallRefused(refused), full_at: None };
     }
     let sinks = call.engine.sinks(cast).into_iter();
     let status = sinks.map(|sink| status_of(call.engine, call.now, sink)).reduce(|a, b| a | b);
     let room = call.state.cast(cast).map_or(0, |lane| lane.room);
-    (Error::WindowFull(status.unwrap_or_default()), Some((cast, room)))
+    Unqueued { message, error: Error::WindowFull(status.unwrap_or_default()), full_at: Some((cast, room)) }
 }
 
 fn has_room(state: &mut Exchange, (cast, room): (CastId, u64)) -> Option<()> {

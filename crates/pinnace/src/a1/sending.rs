@@ -5,9 +5,9 @@
 use super::Connection;
 use super::exchange::{Exchange, Place, Way};
 use super::node::Node;
-use super::port::{Call, End, Port, deadline};
+use super::port::{Call, End, deadline};
 use super::{Failure, Refused, Status};
-use crate::endpoint::ConnectionError;
+use crate::attempts::{Attempts, Unqueued};
 use crate::zcrp::Progress;
 use crate::{Error, Message, Unsent};
 use pinnace_a1::{ConnectionId, Output};
@@ -17,7 +17,7 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -32,76 +32,13 @@ pub enum Full {
     Report,
 }
 
-/// How long somebody waits whose message finds no room, which it does again and again.
-pub(super) struct Patience<'a> {
-    full: Full,
-    deadline: Option<Instant>,
-    has_looked: bool,
-    /// It was ended by whoever has set this.
-    is_over: Option<&'a AtomicBool>,
-}
-
-impl<'a> Patience<'a> {
-    pub(super) fn new(full: Full, deadline: Option<Instant>) -> Self {
-        Self { full, deadline, has_looked: false, is_over: None }
-    }
-
-    /// Until then, or until somebody sets this and has everybody look again.
-    pub(super) fn unless(deadline: Option<Instant>, is_over: &'a AtomicBool) -> Self {
-        Self { is_over: Some(is_over), ..Self::new(Full::Block, deadline) }
-    }
-
-    fn is_over(&self) -> bool {
-        self.is_over.is_some_and(|is_over| is_over.load(Ordering::SeqCst))
-    }
-
-    fn check(&self) -> Result<(), Error> {
-        if self.is_over() { Err(ConnectionError::Closed.into()) } else { Ok(()) }
-    }
-
-    /// It was not queued for `error`; `full_at` is where there was no room. Returns when it is worth another attempt.
-    pub(super) fn wait<R: Copy>(
-        &mut self,
-        port: &Port,
-        error: Error,
-        full_at: Option<R>,
-        mut has_room: impl FnMut(&mut Exchange, R) -> Option<()>,
-    ) -> Result<(), Error> {
-        match (full_at, self.full) {
-            (Some(room), Full::Block) => {
-                let look = |state: &mut Exchange| has_room(state, room).or_else(|| self.is_over().then_some(()));
-                port.wait_until(look, self.deadline)?;
-                self.check()
-            }
-            // What has been acknowledged meanwhile makes room.
-            (Some(_), Full::Report) if !std::mem::replace(&mut self.has_looked, true) => {
-                port.progress()?;
-                Ok(())
-            }
-            _ => Err(error),
+impl From<Full> for Attempts<'_> {
+    fn from(full: Full) -> Self {
+        match full {
+            Full::Block => Self::Until(None),
+            Full::Report => Self::AtOnce,
         }
     }
-
-    /// The same, for tasks, and without a deadline.
-    pub(super) async fn wait_async<R: Copy>(
-        &self,
-        port: &Port,
-        error: Error,
-        full_at: Option<R>,
-        mut has_room: impl FnMut(&mut Exchange, R) -> Option<()>,
-    ) -> Result<(), Error> {
-        let Some(room) = full_at else { return Err(error) };
-        port.wait(|state| has_room(state, room).or_else(|| self.is_over().then_some(()))).await?;
-        self.check()
-    }
-}
-
-/// Why a message was not queued.
-pub(super) struct Unqueued<M> {
-    pub(super) message: M,
-    pub(super) error: Error,
-    /// If the window is full: how often there had been room before.
-    pub(super) full_at: Option<u64>,
 }
 
 /// What a refusal of the engine means to the sender of a message.
@@ -179,7 +116,7 @@ impl Connection {
     /// [`Refused::TooLarge`], or the connection has ended.
     //= A-2, A-16
     pub fn send(&self, message: impl Into<Message>, full: Full) -> Result<(), Unsent> {
-        self.send_until(message.into(), false, Patience::new(full, None)).map(drop)
+        self.send_until(message.into(), false, full.into()).map(drop)
     }
 
     /// Like [`Connection::send`], waiting for at most `timeout`.
@@ -187,7 +124,7 @@ impl Connection {
     /// # Errors
     /// As [`Connection::send`], and [`Error::Timeout`].
     pub fn send_timeout(&self, message: impl Into<Message>, timeout: Duration) -> Result<(), Unsent> {
-        self.send_until(message.into(), false, Patience::new(Full::Block, deadline(timeout))).map(drop)
+        self.send_until(message.into(), false, Attempts::Until(deadline(timeout))).map(drop)
     }
 
     /// Like [`Connection::send`]; what it returns tells when the message has arrived, and gives its memory back.
@@ -195,7 +132,7 @@ impl Connection {
     /// # Errors
     /// As [`Connection::send`].
     pub fn send_tracked(&self, message: impl Into<Message>, full: Full) -> Result<Sending, Unsent> {
-        let ticket = self.send_until(message.into(), true, Patience::new(full, None))?;
+        let ticket = self.send_until(message.into(), true, full.into())?;
         Ok(self.sending(ticket))
     }
 
@@ -206,13 +143,13 @@ impl Connection {
         deadline: Option<Instant>,
         is_over: &AtomicBool,
     ) -> Result<Sending, Unsent> {
-        let ticket = self.send_until(message, true, Patience::unless(deadline, is_over))?;
+        let ticket = self.send_until(message, true, Attempts::Unless(deadline, is_over))?;
         Ok(self.sending(ticket))
     }
 
     /// The same, for tasks.
     pub(crate) async fn send_unless_async(&self, message: Message, is_over: &AtomicBool) -> Result<Sending, Unsent> {
-        let ticket = self.send_until_async(message, true, Patience::unless(None, is_over)).await?;
+        let ticket = self.send_until_async(message, true, Attempts::Unless(None, is_over)).await?;
         Ok(self.sending(ticket))
     }
 
@@ -225,17 +162,13 @@ impl Connection {
         Sending::new(&self.line.end, Way::One(self.line.place), ticket)
     }
 
-    fn send_until(&self, mut message: Message, is_tracked: bool, mut patience: Patience<'_>) -> Result<u64, Unsent> {
-        loop {
-            let Unqueued { message: unsent, error, full_at } = match self.queue(message, is_tracked)? {
-                Ok(ticket) => return Ok(ticket),
-                Err(unqueued) => unqueued,
-            };
-            if let Err(error) = self.wait_for_room(&mut patience, error, full_at) {
-                return Err(Unsent::new(unsent, error));
-            }
-            message = unsent;
-        }
+    fn send_until(&self, message: Message, is_tracked: bool, attempts: Attempts<'_>) -> Result<u64, Unsent> {
+        attempts.queue(
+            &self.line.end.port,
+            message,
+            |message| self.queue(message, is_tracked),
+            |state, room| self.has_room(state, room),
+        )
     }
 
     /// Like [`Connection::send`], for tasks: the future waits for room.
@@ -243,7 +176,7 @@ impl Connection {
     /// # Errors
     /// As [`Connection::send`].
     pub async fn send_async(&self, message: impl Into<Message>) -> Result<(), Unsent> {
-        self.send_until_async(message.into(), false, Patience::new(Full::Block, None)).await.map(drop)
+        self.send_until_async(message.into(), false, Attempts::Until(None)).await.map(drop)
     }
 
     /// Like [`Connection::send_tracked`], for tasks: the future waits for room.
@@ -251,28 +184,24 @@ impl Connection {
     /// # Errors
     /// As [`Connection::send`].
     pub async fn send_tracked_async(&self, message: impl Into<Message>) -> Result<Sending, Unsent> {
-        let ticket = self.send_until_async(message.into(), true, Patience::new(Full::Block, None)).await?;
+        let ticket = self.send_until_async(message.into(), true, Attempts::Until(None)).await?;
         Ok(self.sending(ticket))
     }
 
     async fn send_until_async(
         &self,
-        mut message: Message,
+        message: Message,
         is_tracked: bool,
-        patience: Patience<'_>,
+        attempts: Attempts<'_>,
     ) -> Result<u64, Unsent> {
-        let port = &self.line.end.port;
-        loop {
-            let Unqueued { message: unsent, error, full_at } = match self.queue(message, is_tracked)? {
-                Ok(ticket) => return Ok(ticket),
-                Err(unqueued) => unqueued,
-            };
-            let has_room = |state: &mut Exchange, room| self.has_room(state, room);
-            if let Err(error) = patience.wait_async(port, error, full_at, has_room).await {
-                return Err(Unsent::new(unsent, error));
-            }
-            message = unsent;
-        }
+        attempts
+            .queue_async(
+                &self.line.end.port,
+                message,
+                |message| self.queue(message, is_tracked),
+                |state, room| self.has_room(state, room),
+            )
+            .await
     }
 
     fn queue(&self, message: Message, is_tracked: bool) -> Result<Result<u64, Unqueued<Message>>, Unsent> {
@@ -289,14 +218,12 @@ impl Connection {
     /// # Errors
     /// As [`Connection::send`].
     pub fn send_copy(&self, bytes: &[u8], full: Full) -> Result<(), Error> {
-        let line = &self.line;
-        let mut patience = Patience::new(full, None);
-        loop {
-            match line.end.port.call(|mut call| copy(&mut call, line.place, line.id, bytes))? {
-                Ok(()) => return Ok(()),
-                Err(Unqueued { error, full_at, .. }) => self.wait_for_room(&mut patience, error, full_at)?,
-            }
-        }
+        Attempts::from(full).queue(
+            &self.line.end.port,
+            (),
+            |()| self.queue_copy(bytes),
+            |state, room| self.has_room(state, room),
+        )
     }
 
     /// Like [`Connection::send_copy`], for tasks.
@@ -304,16 +231,14 @@ impl Connection {
     /// # Errors
     /// As [`Connection::send`].
     pub async fn send_copy_async(&self, bytes: &[u8]) -> Result<(), Error> {
+        Attempts::Until(None)
+            .queue_async(&self.line.end.port, (), |()| self.queue_copy(bytes), |state, room| self.has_room(state, room))
+            .await
+    }
+
+    fn queue_copy(&self, bytes: &[u8]) -> Result<Result<(), Unqueued<()>>, Error> {
         let line = &self.line;
-        loop {
-            match line.end.port.call(|mut call| copy(&mut call, line.place, line.id, bytes))? {
-                Ok(()) => return Ok(()),
-                Err(Unqueued { full_at: Some(room), .. }) => {
-                    line.end.port.wait(|state| self.has_room(state, room)).await?;
-                }
-                Err(Unqueued { error, .. }) => return Err(error),
-            }
-        }
+        Ok(line.end.port.call(|mut call| copy(&mut call, line.place, line.id, bytes))?)
     }
 
     /// Queues many messages in few calls, and waits where the window is full. All of them have been queued when it
@@ -322,34 +247,10 @@ impl Connection {
     /// # Errors
     /// The messages that were not queued, and why.
     pub fn send_all(&self, messages: Vec<Message>) -> Result<(), (Vec<Message>, Error)> {
-        let (line, mut patience) = (&self.line, Patience::new(Full::Block, None));
-        let mut left = messages.into_iter();
-        let mut next = left.next();
-        while next.is_some() {
-            let many = |mut call: Call<'_>| {
-                while let Some(message) = next.take().or_else(|| left.next()) {
-                    if let Err(unqueued) = queue(&mut call, line.place, line.id, message, false) {
-                        return Some(unqueued);
-                    }
-                }
-                None
-            };
-            let refused = match line.end.port.call(many) {
-                Ok(None) => break,
-                Ok(Some(refused)) => refused,
-                Err(error) => return Err((left.collect(), error.into())),
-            };
-            let Unqueued { message, error, full_at } = refused;
-            if let Err(error) = self.wait_for_room(&mut patience, error, full_at) {
-                return Err((std::iter::once(message).chain(left).collect(), error));
-            }
-            next = Some(message);
-        }
-        Ok(())
-    }
-
-    fn wait_for_room(&self, patience: &mut Patience<'_>, error: Error, full_at: Option<u64>) -> Result<(), Error> {
-        patience.wait(&self.line.end.port, error, full_at, |state, room| self.has_room(state, room))
+        let line = &self.line;
+        let queue = |call: &mut Call<'_>, message| queue(call, line.place, line.id, message, false).map(drop);
+        let has_room = |state: &mut Exchange, room| self.has_room(state, room);
+        Attempts::Until(None).queue_all(&line.end.port, messages, queue, has_room)
     }
 
     fn has_room(&self, state: &mut Exchange, room: u64) -> Option<()> {

@@ -3,8 +3,9 @@
 use super::exchange::{Association, Exchange, Place};
 use super::port::{Call, End, deadline};
 use super::reading::Partial;
-use super::sending::{self, Unqueued};
+use super::sending;
 use super::{AddressSegment, Close, ControlBlock, Facts, Patience, SendOptions, Sending, Service};
+use crate::attempts::{Attempts, Unqueued};
 use crate::{Error, Message, Unsent};
 use pinnace_core::Address;
 use pinnace_xtp::{ContextId, Refused};
@@ -178,22 +179,11 @@ impl Connection {
     pub(crate) fn send_behind(
         &self,
         head: &[u8],
-        mut message: Message,
+        message: Message,
         options: &SendOptions,
         deadline: Option<Instant>,
     ) -> Result<Sending, Unsent> {
-        loop {
-            message = match self.queue(head, message, options)? {
-                Ok(number) => return Ok(self.sending(number)),
-                Err(Unqueued { message, full_at: Some(ended), .. }) => {
-                    if let Err(error) = self.end.port.wait_until(|state| self.has_room(state, ended), deadline) {
-                        return Err(Unsent::new(message, error));
-                    }
-                    message
-                }
-                Err(unqueued) => return Err(Unsent::new(unqueued.message, unqueued.error)),
-            }
-        }
+        self.send_with_attempts(head, message, options, Attempts::Until(deadline))
     }
 
     /// The same without waiting, as [`Connection::try_send`].
@@ -203,43 +193,46 @@ impl Connection {
         message: Message,
         options: &SendOptions,
     ) -> Result<Sending, Unsent> {
-        let message = match self.queue(head, message, options)? {
-            Ok(number) => return Ok(self.sending(number)),
-            Err(Unqueued { message, full_at: Some(_), .. }) => message,
-            Err(unqueued) => return Err(Unsent::new(unqueued.message, unqueued.error)),
-        };
-        // What has been acknowledged meanwhile makes room.
-        if let Err(error) = self.end.port.progress() {
-            return Err(Unsent::new(message, error));
-        }
-        match self.queue(head, message, options)? {
-            Ok(number) => Ok(self.sending(number)),
-            Err(unqueued) => Err(Unsent::new(unqueued.message, unqueued.error)),
-        }
+        self.send_with_attempts(head, message, options, Attempts::AtOnce)
+    }
+
+    fn send_with_attempts(
+        &self,
+        head: &[u8],
+        message: Message,
+        options: &SendOptions,
+        attempts: Attempts<'_>,
+    ) -> Result<Sending, Unsent> {
+        let queued = attempts.queue(
+            &self.end.port,
+            message,
+            |message| self.queue(head, message, options),
+            |state, ended| self.has_room(state, ended),
+        );
+        queued.map(|number| self.sending(number))
     }
 
     /// The same for tasks, as [`Connection::send_async`].
     pub(crate) async fn send_behind_async(
         &self,
         head: &[u8],
-        mut message: Message,
+        message: Message,
         options: &SendOptions,
     ) -> Result<Sending, Unsent> {
-        loop {
-            message = match self.queue(head, message, options)? {
-                Ok(number) => return Ok(self.sending(number)),
-                Err(Unqueued { message, full_at: Some(ended), .. }) => {
-                    if let Err(error) = self.end.port.wait(|state| self.has_room(state, ended)).await {
-                        return Err(Unsent::new(message, error));
-                    }
-                    message
-                }
-                Err(unqueued) => return Err(Unsent::new(unqueued.message, unqueued.error)),
-            }
-        }
+        let queue = |message| self.queue(head, message, options);
+        Ok(self.sending(
+            Attempts::Until(None)
+                .queue_async(&self.end.port, message, queue, |state, ended| self.has_room(state, ended))
+                .await?,
+        ))
     }
 
-    fn queue(&self, head: &[u8], message: Message, options: &SendOptions) -> Result<Result<u64, Unqueued>, Unsent> {
+    fn queue(
+        &self,
+        head: &[u8],
+        message: Message,
+        options: &SendOptions,
+    ) -> Result<Result<u64, Unqueued<Message>>, Unsent> {
         self.end
             .port
             .call(|mut call| sending::queue_behind(&mut call, self.place, self.id, head, message, options))
@@ -274,33 +267,12 @@ impl Connection {
         options: &SendOptions,
     ) -> Result<Vec<Sending>, (Vec<Message>, Error)> {
         let mut numbers = Vec::with_capacity(messages.len());
-        let mut left = messages.into_iter();
-        let mut next = left.next();
-        while next.is_some() {
-            let many = |mut call: Call<'_>| {
-                while let Some(message) = next.take().or_else(|| left.next()) {
-                    match sending::queue(&mut call, self.place, self.id, message, options) {
-                        Ok(number) => numbers.push(number),
-                        Err(unqueued) => return Some(unqueued),
-                    }
-                }
-                None
-            };
-            let refused = match self.end.port.call(many) {
-                Ok(None) => break,
-                Ok(Some(refused)) => refused,
-                Err(error) => return Err((left.collect(), error.into())),
-            };
-            let Unqueued { message, error, full_at } = refused;
-            let waited = match full_at {
-                Some(ended) => self.end.port.wait_until(|state| self.has_room(state, ended), None).map_err(Error::from),
-                None => Err(error),
-            };
-            if let Err(error) = waited {
-                return Err((std::iter::once(message).chain(left).collect(), error));
-            }
-            next = Some(message);
-        }
+        let queue = |call: &mut Call<'_>, message| {
+            numbers.push(sending::queue(call, self.place, self.id, message, options)?);
+            Ok(())
+        };
+        let has_room = |state: &mut Exchange, ended| self.has_room(state, ended);
+        Attempts::Until(None).queue_all(&self.end.port, messages, queue, has_room)?;
         Ok(numbers.into_iter().map(|number| self.sending(number)).collect())
     }
 

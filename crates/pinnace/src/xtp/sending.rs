@@ -5,6 +5,7 @@
 use super::Failure;
 use super::exchange::Place;
 use super::port::{Call, End, deadline};
+use crate::attempts::Unqueued;
 use crate::zcrp::Progress;
 use crate::{Error, Message, Unsent};
 use pinnace_runtime::{WaitError, Waiting};
@@ -48,14 +49,6 @@ impl Default for SendOptions {
     }
 }
 
-/// Why a message was not queued.
-pub(super) struct Unqueued {
-    pub(super) message: Message,
-    pub(super) error: Error,
-    /// If the queue is full: how many messages had ended then.
-    pub(super) full_at: Option<u64>,
-}
-
 /// Queues a message of an association that is here. Returns its number.
 pub(super) fn queue(
     call: &mut Call<'_>,
@@ -63,7 +56,7 @@ pub(super) fn queue(
     id: ContextId,
     message: Message,
     options: &SendOptions,
-) -> Result<u64, Unqueued> {
+) -> Result<u64, Unqueued<Message>> {
     queue_next(call, place, id, message, options, false)
 }
 
@@ -81,12 +74,13 @@ pub(super) fn queue_behind(
     head: &[u8],
     message: Message,
     options: &SendOptions,
-) -> Result<u64, Unqueued> {
+) -> Result<u64, Unqueued<Message>> {
     if head.is_empty() {
         return queue(call, place, id, message, options);
     }
     let copied = match is_full(call, place, id, (head.len() + message.len()) as u64) {
-        true => Err(Uncopied {
+        true => Err(Unqueued {
+            message: (),
             error: Error::ContextRefused(Refused::Full),
             full_at: Some(call.state.association(place).map_or(0, |association| association.lane.ended())),
         }),
@@ -94,7 +88,7 @@ pub(super) fn queue_behind(
     };
     match copied {
         Ok(_) => queue_next(call, place, id, message, options, true),
-        Err(Uncopied { error, full_at }) => Err(Unqueued { message, error, full_at }),
+        Err(Unqueued { error, full_at, .. }) => Err(Unqueued { message, error, full_at }),
     }
 }
 
@@ -106,7 +100,7 @@ fn queue_next(
     mut message: Message,
     options: &SendOptions,
     joins: bool,
-) -> Result<u64, Unqueued> {
+) -> Result<u64, Unqueued<Message>> {
     let Call { now, engine, memory, state } = call;
     let len = message.len();
     // SAFETY: the message moves into the association's lane, which keeps it, untouched, until the event that takes the
@@ -140,13 +134,6 @@ fn queue_next(
 /// A stream has room for copies when this part of its queue is free.
 pub(super) const CRUMB: u32 = 4;
 
-/// Why bytes were not copied.
-pub(super) struct Uncopied {
-    pub(super) error: Error,
-    /// If the queue is full: how many outputs had ended then.
-    pub(super) full_at: Option<u64>,
-}
-
 /// Queues a copy of as much of `bytes` as there is room for, in storage of the endpoint's. Returns how much.
 pub(super) fn copy(
     call: &mut Call<'_>,
@@ -154,7 +141,7 @@ pub(super) fn copy(
     id: ContextId,
     bytes: &[u8],
     asks: bool,
-) -> Result<usize, Uncopied> {
+) -> Result<usize, Unqueued<()>> {
     // Crumbs are not worth a packet.
     let crumb = u64::from(call.engine.block(id).map_or(0, |block| block.wbufsize / CRUMB));
     let is_full = is_full(call, place, id, crumb.min(bytes.len() as u64));
@@ -166,7 +153,7 @@ pub(super) fn copy(
         let bytes = &bytes[..len.min(room) as usize];
         let Some(buffer) = memory.allocate_copy(bytes) else {
             let error = io::Error::from(io::ErrorKind::OutOfMemory);
-            return Err(Uncopied { error: Error::io("cannot copy bytes", error), full_at: None });
+            return Err(Unqueued { message: (), error: Error::io("cannot copy bytes", error), full_at: None });
         };
         let output = Output { asks, ..Output::bytes(buffer, bytes.len() as u64) };
         match (engine.send(*now, id, output), association) {
@@ -188,7 +175,7 @@ pub(super) fn copy(
         (Refused::Closed | Refused::NoContext, Some(failure)) => Error::ContextFailed(failure),
         _ => Error::ContextRefused(refused),
     };
-    Err(Uncopied { error, full_at: (refused == Refused::Full).then_some(ended) })
+    Err(Unqueued { message: (), error, full_at: (refused == Refused::Full).then_some(ended) })
 }
 
 /// A message on its way out. Dropping it lets the message go on, and its buffer be freed at the end; what then becomes

@@ -3,15 +3,16 @@
 //! Always true: what was copied is in memory that the endpoint uses again and again; a watch is signalled after every
 //! change, and once when it is set.
 
-use super::Connection;
 use super::exchange::Exchange;
 use super::port::{Call, End, deadline};
-use super::sending::{self, Uncopied};
+use super::sending;
+use super::{Connection, Refused};
 use crate::Error;
-use pinnace_runtime::{WaitError, WakeFd};
+use crate::attempts::{Attempts, Unqueued};
+use pinnace_runtime::WakeFd;
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The most bytes that one write takes: they are copied.
 const MOST_WRITTEN: usize = 256 << 10;
@@ -23,7 +24,7 @@ impl Connection {
     /// # Errors
     /// [`Error::ContextFailed`] or [`Error::ContextRefused`] if the stream has ended.
     pub fn write(&self, bytes: &[u8]) -> Result<usize, Error> {
-        self.write_until(bytes, None)
+        self.write_attempts(bytes, Attempts::Until(None))
     }
 
     /// Like [`Connection::write`], for at most `timeout`.
@@ -31,19 +32,11 @@ impl Connection {
     /// # Errors
     /// As [`Connection::write`], and [`Error::Timeout`].
     pub fn write_timeout(&self, bytes: &[u8], timeout: Duration) -> Result<usize, Error> {
-        self.write_until(bytes, deadline(timeout))
+        self.write_attempts(bytes, Attempts::Until(deadline(timeout)))
     }
 
-    fn write_until(&self, bytes: &[u8], deadline: Option<Instant>) -> Result<usize, Error> {
-        loop {
-            match self.copy_in(bytes)? {
-                Ok(taken) => return Ok(taken),
-                Err(ended) => match self.end.port.wait_until(|state| self.has_room(state, ended), deadline) {
-                    Err(WaitError::Timeout) => return Err(Error::Timeout),
-                    result => result?,
-                },
-            }
-        }
+    fn write_attempts(&self, bytes: &[u8], attempts: Attempts<'_>) -> Result<usize, Error> {
+        attempts.queue(&self.end.port, (), |()| self.copy_in(bytes), |state, ended| self.has_room(state, ended))
     }
 
     /// Like [`Connection::write`], for tasks.
@@ -51,12 +44,9 @@ impl Connection {
     /// # Errors
     /// As [`Connection::write`].
     pub async fn write_async(&self, bytes: &[u8]) -> Result<usize, Error> {
-        loop {
-            match self.copy_in(bytes)? {
-                Ok(taken) => return Ok(taken),
-                Err(ended) => self.end.port.wait(|state| self.has_room(state, ended)).await?,
-            }
-        }
+        Attempts::Until(None)
+            .queue_async(&self.end.port, (), |()| self.copy_in(bytes), |state, ended| self.has_room(state, ended))
+            .await
     }
 
     /// Like [`Connection::write`], but does not wait: `None` if there is no room now.
@@ -64,27 +54,22 @@ impl Connection {
     /// # Errors
     /// As [`Connection::write`].
     pub fn try_write(&self, bytes: &[u8]) -> Result<Option<usize>, Error> {
-        if let Ok(taken) = self.copy_in(bytes)? {
-            return Ok(Some(taken));
+        match self.write_attempts(bytes, Attempts::AtOnce) {
+            Err(Error::ContextRefused(Refused::Full)) => Ok(None),
+            written => Ok(Some(written?)),
         }
-        // What has been acknowledged meanwhile makes room.
-        self.end.port.progress()?;
-        Ok(self.copy_in(bytes)?.ok())
     }
 
-    /// Queues a copy. The inner error: it is full, after so many outputs had ended.
-    fn copy_in(&self, bytes: &[u8]) -> Result<Result<usize, u64>, Error> {
-        let bytes = &bytes[..bytes.len().min(MOST_WRITTEN)];
+    fn copy_in(&self, bytes: &[u8]) -> Result<Result<usize, Unqueued<()>>, Error> {
         if bytes.is_empty() {
             return Ok(Ok(0));
         }
-        let asks = self.asks_after_writes;
-        let queued = self.end.port.call(|mut call| sending::copy(&mut call, self.place, self.id, bytes, asks))?;
-        match queued {
-            Ok(taken) => Ok(Ok(taken)),
-            Err(Uncopied { full_at: Some(ended), .. }) => Ok(Err(ended)),
-            Err(Uncopied { error, .. }) => Err(error),
-        }
+        Ok(self.end.port.call(|mut call| self.queue_copy(&mut call, bytes))?)
+    }
+
+    fn queue_copy(&self, call: &mut Call<'_>, bytes: &[u8]) -> Result<usize, Unqueued<()>> {
+        let bytes = &bytes[..bytes.len().min(MOST_WRITTEN)];
+        sending::copy(call, self.place, self.id, bytes, self.asks_after_writes)
     }
 
     /// Copies as much of each as there is room for into streams of `end`, in one call: what they have to say leaves together.
@@ -95,9 +80,8 @@ impl Connection {
                     let why = "it is a stream of another endpoint";
                     return Err(Error::io("cannot write", io::Error::new(io::ErrorKind::InvalidInput, why)));
                 }
-                let bytes = &bytes[..bytes.len().min(MOST_WRITTEN)];
-                match sending::copy(&mut call, this.place, this.id, bytes, this.asks_after_writes) {
-                    Err(Uncopied { full_at: None, error }) => Err(error),
+                match this.queue_copy(&mut call, bytes) {
+                    Err(Unqueued { full_at: None, error, .. }) => Err(error),
                     copied => Ok(copied.unwrap_or(0)),
                 }
             };

@@ -331,7 +331,12 @@ impl Socket {
     }
 
     /// Returns the set of sinks, and the message's ticket there.
-    fn send_until(&self, message: Message, is_tracked: bool, attempts: Attempts<'_>) -> Result<(CastId, u64), Unsent> {
+    pub(crate) fn send_until(
+        &self,
+        message: Message,
+        is_tracked: bool,
+        attempts: Attempts<'_>,
+    ) -> Result<(CastId, u64), Unsent> {
         attempts.queue(&self.inner.end.port, message, |message| self.cast(message, is_tracked), has_room)
     }
 
@@ -433,7 +438,7 @@ impl Socket {
         self.flush_until(deadline(timeout))
     }
 
-    fn flush_until(&self, deadline: Option<Instant>) -> Result<(), Error> {
+    pub(crate) fn flush_until(&self, deadline: Option<Instant>) -> Result<(), Error> {
         let Some(cast) = self.inner.casting().cast else { return Ok(()) };
         Ok(self.inner.end.port.wait_until(|state| is_flushed(state, cast), deadline)?)
     }

@@ -162,7 +162,7 @@ impl Connection {
         Sending::new(&self.line.end, Way::One(self.line.place), ticket)
     }
 
-    fn send_until(&self, message: Message, is_tracked: bool, attempts: Attempts<'_>) -> Result<u64, Unsent> {
+    pub(crate) fn send_until(&self, message: Message, is_tracked: bool, attempts: Attempts<'_>) -> Result<u64, Unsent> {
         attempts.queue(
             &self.line.end.port,
             message,
@@ -265,7 +265,7 @@ impl Connection {
     /// # Errors
     /// [`Error::ConnectionFailed`] if something did not.
     pub fn flush(&self) -> Result<(), Error> {
-        self.line.end.port.wait_until(|state| self.flushed(state), None)?
+        self.flush_until(None)
     }
 
     /// Like [`Connection::flush`], for at most `timeout`.
@@ -273,7 +273,11 @@ impl Connection {
     /// # Errors
     /// As [`Connection::flush`], and [`Error::Timeout`].
     pub fn flush_timeout(&self, timeout: Duration) -> Result<(), Error> {
-        self.line.end.port.wait_until(|state| self.flushed(state), deadline(timeout))?
+        self.flush_until(deadline(timeout))
+    }
+
+    pub(crate) fn flush_until(&self, deadline: Option<Instant>) -> Result<(), Error> {
+        self.line.end.port.wait_until(|state| self.flushed(state), deadline)?
     }
 
     /// Like [`Connection::flush`], for tasks.

@@ -6,8 +6,10 @@
 use super::again::Again;
 use super::alarm::{Alarm, within};
 use super::silence::{SILENCE, Silence};
+use super::watch::Watch;
 use super::{Awaited, Carry, Received, ReceivedInto, Sending, Special, at_most, left, place};
 use crate::a1::{Connection, Full, Qos, Refused, Socket, Status, WINDOW_LIMIT, raw, reliable};
+use crate::attempts::Attempts;
 use crate::endpoint::ConnectionError;
 use crate::rendezvous::{Control, Kind};
 use crate::service::{Checksum, Method, Pattern, Reliability, Service};
@@ -15,7 +17,7 @@ use crate::{Error, Message, Unsent};
 use pinnace_runtime::WakeFd;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
@@ -53,7 +55,7 @@ pub(crate) struct A1 {
     silence: Silence,
     /// Makes the descriptor readable when it is time to look again.
     alarm: Mutex<Option<Alarm>>,
-    watch: OnceLock<Arc<WakeFd>>,
+    watch: Watch,
 }
 
 /// Makes event loops look.
@@ -132,7 +134,7 @@ impl A1 {
             again: Again::default(),
             silence: Silence::new(),
             alarm: Mutex::default(),
-            watch: OnceLock::new(),
+            watch: Watch::default(),
         }
     }
 
@@ -206,11 +208,7 @@ impl A1 {
             return Ok(());
         }
         let end = self.control(Kind::End);
-        match left(deadline) {
-            None => self.connection.send(end, Full::Block),
-            Some(left) => self.connection.send_timeout(end, left),
-        }
-        .map_err(|unsent| unsent.error)?;
+        self.connection.send_until(end, false, Attempts::Until(deadline))?;
         self.is_end_said.store(true, Ordering::SeqCst);
         Ok(())
     }
@@ -333,10 +331,7 @@ impl Carry for A1 {
     }
 
     fn flush(&self, deadline: Option<Instant>) -> Result<(), Error> {
-        match left(deadline) {
-            None => self.connection.flush(),
-            Some(left) => self.connection.flush_timeout(left),
-        }
+        self.connection.flush_until(deadline)
     }
 
     async fn flush_async(&self) -> Result<(), Error> {
@@ -377,17 +372,11 @@ impl Carry for A1 {
     }
 
     fn descriptor(&self) -> Result<BorrowedFd<'_>, Error> {
-        if self.watch.get().is_none() {
-            let watch = self.connection.watch()?;
-            let _ = self.watch.set(watch);
-        }
-        self.watch.get().map(|watch| watch.as_fd()).ok_or(Error::Timeout)
+        self.watch.descriptor(|| self.connection.watch())
     }
 
     fn clear(&self) {
-        if let Some(watch) = self.watch.get() {
-            watch.clear();
-        }
+        self.watch.clear();
     }
 
     fn close(&self, deadline: Option<Instant>) -> Result<(), Error> {

@@ -7,8 +7,9 @@
 //= A-15
 
 use super::a1::ANSWERS;
-use super::{Carry, Received, ReceivedInto, Sending, Special, at_most, left, most_of, qos_of};
+use super::{Carry, Received, ReceivedInto, Sending, Special, at_most, most_of, qos_of};
 use crate::a1::{Failure, Full, Qos, Refused, Sink, Socket};
+use crate::attempts::Attempts;
 use crate::endpoint::{ConnectionError, ReceiverState, ReceiverStatus};
 use crate::rendezvous::{Control, Invitation, Kind};
 use crate::service::{Method, Service};
@@ -295,10 +296,7 @@ impl Carry for Cast {
     }
 
     fn flush(&self, deadline: Option<Instant>) -> Result<(), Error> {
-        match left(deadline) {
-            None => self.socket.flush(),
-            Some(left) => self.socket.flush_timeout(left),
-        }
+        self.socket.flush_until(deadline)
     }
 
     async fn flush_async(&self) -> Result<(), Error> {
@@ -324,10 +322,9 @@ impl Carry for Cast {
     fn close(&self, deadline: Option<Instant>) -> Result<(), Error> {
         self.stop_sending();
         let flushed = self.flush(deadline);
-        let told = match left(deadline) {
-            _ if self.is_end_said.load(Ordering::SeqCst) => Ok(()),
-            None => self.socket.send(self.end(), Full::Block),
-            Some(left) => self.socket.send_timeout(self.end(), left),
+        let told = match self.is_end_said.load(Ordering::SeqCst) {
+            true => Ok(()),
+            false => self.socket.send_until(self.end(), false, Attempts::Until(deadline)).map(drop),
         };
         self.is_end_said.fetch_or(told.is_ok(), Ordering::SeqCst);
         self.told(told.map_err(|unsent| unsent.error).and_then(|()| self.flush(deadline))).and(flushed)

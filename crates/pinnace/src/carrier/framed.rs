@@ -7,18 +7,18 @@
 use super::sending::in_its_place;
 use super::silence::Silence;
 use super::turn::{Held, Turn};
+use super::watch::Watch;
 use super::writer::{HEAD_BYTES, MOST_COPIED, Writer};
-use super::{Carry, Received, ReceivedInto, Sending, Special, left, place};
+use super::{Carry, Received, ReceivedInto, Sending, Special, place};
 use crate::endpoint::ConnectionError;
 use crate::qmp::{Shutdown, Stream, Way};
 use crate::service::{Method, Service};
 use crate::xtp::{self, SendOptions};
 use crate::{Error, Message, Unsent};
-use pinnace_runtime::WakeFd;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// The last packet asks for a status, so that the sender learns soon that it is there.
@@ -34,7 +34,7 @@ pub(crate) struct Framed {
     reading: Turn<Reading>,
     /// As far as nobody receives.
     silence: Silence,
-    watch: OnceLock<Arc<WakeFd>>,
+    watch: Watch,
 }
 
 /// What has been read of a message.
@@ -81,7 +81,7 @@ impl Framed {
         let stream = Arc::new(stream);
         let writer = Writer::new(Arc::clone(&stream));
         let (reading, silence) = (Turn::new(Reading::default()), Silence::new());
-        Self { stream, longest, writer, reading, silence, watch: OnceLock::new() }
+        Self { stream, longest, writer, reading, silence, watch: Watch::default() }
     }
 
     pub(crate) fn method(&self) -> Method {
@@ -277,10 +277,9 @@ impl Carry for Framed {
     }
 
     fn flush(&self, deadline: Option<Instant>) -> Result<(), Error> {
-        match (self.stream.association(), left(deadline)) {
-            (Some(connection), Some(left)) => connection.flush_timeout(left),
-            (Some(connection), None) => connection.flush(),
-            (None, _) => self.writer.flush(deadline),
+        match self.stream.association() {
+            Some(connection) => connection.flush_until(deadline),
+            None => self.writer.flush(deadline),
         }
     }
 
@@ -322,17 +321,11 @@ impl Carry for Framed {
     }
 
     fn descriptor(&self) -> Result<BorrowedFd<'_>, Error> {
-        if self.watch.get().is_none() {
-            let watch = self.stream.watch().map_err(|error| self.error(error))?;
-            let _ = self.watch.set(watch);
-        }
-        self.watch.get().map(|watch| watch.as_fd()).ok_or(Error::Timeout)
+        self.watch.descriptor(|| self.stream.watch().map_err(|error| self.error(error)))
     }
 
     fn clear(&self) {
-        if let Some(watch) = self.watch.get() {
-            watch.clear();
-        }
+        self.watch.clear();
     }
 
     fn close(&self, deadline: Option<Instant>) -> Result<(), Error> {

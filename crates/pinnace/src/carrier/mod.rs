@@ -30,6 +30,7 @@ mod silence;
 mod tags;
 mod turn;
 mod vrp;
+mod watch;
 mod writer;
 mod xtp;
 mod zcrp;

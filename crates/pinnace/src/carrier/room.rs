@@ -2,7 +2,7 @@
 
 use super::{Sending, Special};
 use crate::{Error, Message, Unsent};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Messages under way. VRP itself has a limit of twice as many.
@@ -13,21 +13,41 @@ const MOST_BYTES: u64 = 64 << 20;
 /// Who waits for room looks so often whether the peer has broken off.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
 
-/// When it is looked whether the peer has broken off, by whoever finds room for all that it sends.
+/// When whoever sends looks whether the peer has broken off.
 #[derive(Debug)]
 pub(super) struct Looks {
     epoch: Instant,
     /// In milliseconds from then on.
     next: AtomicU64,
+    /// The peer has ended what it sends. It may break off what we send all the same, and nobody receives that any more.
+    has_heard_end: AtomicBool,
 }
 
 impl Looks {
     pub(super) fn new() -> Self {
-        Self { epoch: Instant::now(), next: AtomicU64::new(LOOK.as_millis() as u64) }
+        Self {
+            epoch: Instant::now(),
+            next: AtomicU64::new(LOOK.as_millis() as u64),
+            has_heard_end: AtomicBool::new(false),
+        }
     }
 
-    /// Whether that is now; then it is not again for [`LOOK`].
-    pub(super) fn is_due(&self) -> bool {
+    pub(super) fn has_heard_end(&self) -> bool {
+        self.has_heard_end.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn hear(&self, is_end: bool) {
+        self.has_heard_end.fetch_or(is_end, Ordering::Relaxed);
+    }
+
+    /// `look`s for whoever has `waited`, if it is time: what the peer says behind its end nobody receives; whoever waits may
+    /// be the only one who is about; and whoever only sends would hear of a break when nobody has answered for long.
+    pub(super) fn check(&self, waited: Duration, look: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
+        if !waited.is_zero() || self.has_heard_end() || self.is_due() { look() } else { Ok(()) }
+    }
+
+    /// Whether [`LOOK`] is over; then it is not again for as long.
+    fn is_due(&self) -> bool {
         let (now, next) = (self.epoch.elapsed().as_millis() as u64, self.next.load(Ordering::Relaxed));
         now >= next
             && self

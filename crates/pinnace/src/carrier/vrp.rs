@@ -55,8 +55,6 @@ pub(crate) struct Vrp {
     said: Lock<Option<crate::vrp::Sending>>,
     terms: Lock<Terms>,
     incoming: Turn<Incoming>,
-    /// The peer has ended what it sends. It may break off what we send all the same, and nobody receives that any more.
-    has_heard_end: AtomicBool,
     /// The peer, which cannot be asked, has not shown that it is there for too long.
     has_fallen_silent: AtomicBool,
     /// What had not arrived was given up: whoever waits for it waits in vain.
@@ -132,7 +130,6 @@ impl Vrp {
             said: Lock::default(),
             terms,
             incoming,
-            has_heard_end: AtomicBool::new(false),
             has_fallen_silent: AtomicBool::new(false),
             is_given_up: AtomicBool::new(false),
             looks: Looks::new(),
@@ -180,12 +177,9 @@ impl Vrp {
         }
     }
 
-    /// An error if the peer has broken off what we send, for which somebody has `waited`. What it says behind its end nobody
-    /// receives; whoever waits may be the only one who is about; and whoever only sends would hear of it when nobody has
-    /// answered for long.
+    /// An error if the peer has broken off what we send, for which somebody has `waited`.
     fn check_peer(&self, waited: Duration) -> Result<(), Error> {
-        let looks = !waited.is_zero() || self.has_heard_end.load(Ordering::Relaxed) || self.looks.is_due();
-        if looks { self.look_for_break() } else { Ok(()) }
+        self.looks.check(waited, || self.look_for_break())
     }
 
     /// An error if what had not arrived was given up here: whoever waits for it waits in vain.
@@ -236,7 +230,7 @@ impl Vrp {
                 Kind::Abort => (incoming.end, incoming.is_broken_off) = (Some(number), true),
                 Kind::Open | Kind::Alive => {}
             }
-            self.has_heard_end.fetch_or(incoming.end.is_some(), Ordering::Relaxed);
+            self.looks.hear(incoming.end.is_some());
             incoming.on_word(number);
             return None;
         }
@@ -664,7 +658,7 @@ impl Carry for Vrp {
     }
 
     fn has_heard_end(&self) -> bool {
-        self.has_heard_end.load(Ordering::Relaxed)
+        self.looks.has_heard_end()
     }
 
     fn check(&self) -> Result<(), Error> {

@@ -16,14 +16,13 @@ use super::sending::in_its_place;
 use super::silence::Silence;
 use super::tags::{self, Tag};
 use super::turn::{Held, Turn};
-use super::{Carry, Received, ReceivedInto, Sending, Special, left, place};
+use super::watch::Watch;
+use super::{Carry, Received, ReceivedInto, Sending, Special, place};
 use crate::endpoint::ConnectionError;
 use crate::service::{Method, Service};
 use crate::xtp::Copied;
 use crate::{Error, Message, Unsent, xtp};
-use pinnace_runtime::WakeFd;
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// See the [module](self).
@@ -35,7 +34,7 @@ pub(crate) struct Xtp {
     again: Again,
     /// As far as nobody receives.
     silence: Silence,
-    watch: OnceLock<Arc<WakeFd>>,
+    watch: Watch,
 }
 
 /// Whether the peer of an association is there, as far as is known; a silent one is asked.
@@ -138,7 +137,7 @@ impl Xtp {
     pub(crate) fn new(connection: xtp::Connection) -> Self {
         let is_numbered = connection.service() == xtp::Service::IsoStream;
         let numbers = is_numbered.then(|| Numbers { sending: Turn::new(0), receiving: Turn::new(0) });
-        Self { connection, numbers, again: Again::default(), silence: Silence::new(), watch: OnceLock::new() }
+        Self { connection, numbers, again: Again::default(), silence: Silence::new(), watch: Watch::default() }
     }
 
     /// The next numbered message. The outer `None`: what came was none.
@@ -146,13 +145,6 @@ impl Xtp {
         match received {
             Some(received) => tags::sort(received, next).map(Some),
             None => Some(None),
-        }
-    }
-
-    fn come(&self, deadline: Option<Instant>) -> Result<Option<xtp::Received>, Error> {
-        match left(deadline) {
-            None => self.connection.recv(),
-            Some(left) => self.connection.recv_timeout(left),
         }
     }
 
@@ -247,10 +239,10 @@ impl Carry for Xtp {
         if let Some(received) = self.again.take() {
             return Ok(Some(received));
         }
-        let Some(numbers) = &self.numbers else { return whole(self.come(deadline)?) };
+        let Some(numbers) = &self.numbers else { return whole(self.connection.recv_until(deadline)?) };
         let mut next = numbers.receiving.take(deadline).ok_or(Error::Timeout)?;
         loop {
-            if let Some(sorted) = Self::sorted(self.come(deadline)?, &mut next) {
+            if let Some(sorted) = Self::sorted(self.connection.recv_until(deadline)?, &mut next) {
                 return Ok(sorted);
             }
         }
@@ -290,10 +282,7 @@ impl Carry for Xtp {
     }
 
     fn flush(&self, deadline: Option<Instant>) -> Result<(), Error> {
-        match left(deadline) {
-            None => self.connection.flush(),
-            Some(left) => self.connection.flush_timeout(left),
-        }
+        self.connection.flush_until(deadline)
     }
 
     async fn flush_async(&self) -> Result<(), Error> {
@@ -322,17 +311,11 @@ impl Carry for Xtp {
     }
 
     fn descriptor(&self) -> Result<BorrowedFd<'_>, Error> {
-        if self.watch.get().is_none() {
-            let watch = self.connection.watch()?;
-            let _ = self.watch.set(watch);
-        }
-        self.watch.get().map(|watch| watch.as_fd()).ok_or(Error::Timeout)
+        self.watch.descriptor(|| self.connection.watch())
     }
 
     fn clear(&self) {
-        if let Some(watch) = self.watch.get() {
-            watch.clear();
-        }
+        self.watch.clear();
     }
 
     fn close(&self, deadline: Option<Instant>) -> Result<(), Error> {

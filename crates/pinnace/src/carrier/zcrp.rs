@@ -40,8 +40,6 @@ pub(crate) struct Zcrp {
     /// Held while the pieces of a message are queued, which belong together.
     sending: Lock<Phase>,
     incoming: Turn<Incoming>,
-    /// The peer has ended what it sends. It may break off what we send all the same, and nobody receives that any more.
-    has_heard_end: AtomicBool,
     /// The peer has not answered for too long, as one of the halves knows. The other would find out by itself, and late.
     is_gone: AtomicBool,
     silence: Silence,
@@ -93,23 +91,9 @@ impl Zcrp {
         let (sender, receiver) = halves;
         let incoming = Turn::new(Incoming::default());
         let (pool, sending) = (Pool::new(piece), Lock::default());
-        let (has_heard_end, is_gone) = (AtomicBool::new(false), AtomicBool::new(false));
-        let (silence, looks) = (Silence::new(), Looks::new());
+        let (is_gone, silence, looks) = (AtomicBool::new(false), Silence::new(), Looks::new());
         let piece = piece as usize;
-        Self {
-            sender,
-            receiver,
-            nonce,
-            piece,
-            longest,
-            pool,
-            sending,
-            incoming,
-            has_heard_end,
-            is_gone,
-            silence,
-            looks,
-        }
+        Self { sender, receiver, nonce, piece, longest, pool, sending, incoming, is_gone, silence, looks }
     }
 
     /// Asks for messages. Whoever connects says OPEN first: the other end throws away what comes before the introduction,
@@ -144,7 +128,7 @@ impl Zcrp {
         {
             incoming.has_ended |= matches!(control.kind, Kind::End | Kind::Abort);
             incoming.is_broken_off |= control.kind == Kind::Abort;
-            self.has_heard_end.fetch_or(incoming.has_ended, Ordering::Relaxed);
+            self.looks.hear(incoming.has_ended);
             self.pool.give_back(message);
             return Ok(None);
         }
@@ -166,12 +150,9 @@ impl Zcrp {
         Ok(is_last.then(|| Received::bytes(std::mem::take(&mut incoming.partial), Vec::new())))
     }
 
-    /// An error if the peer has broken off what we send, for which somebody has `waited`. What it says behind its end nobody
-    /// receives; whoever waits may be the only one who is about; and whoever only sends would hear of it when nobody has
-    /// answered for long.
+    /// An error if the peer has broken off what we send, for which somebody has `waited`.
     fn check_peer(&self, waited: Duration) -> Result<(), Error> {
-        let looks = !waited.is_zero() || self.has_heard_end.load(Ordering::Relaxed) || self.looks.is_due();
-        if looks { self.look_for_break() } else { Ok(()) }
+        self.looks.check(waited, || self.look_for_break())
     }
 
     /// Nothing more comes.
@@ -470,7 +451,7 @@ impl Carry for Zcrp {
             // Whoever sleeps on the descriptor does not see what was taken here.
             self.receiver.signal_readiness();
         }
-        if incoming.is_broken_off { Err(ConnectionError::BrokenOff { method: Method::Zcrp }.into()) } else { Ok(()) }
+        self.end(&incoming).map(drop)
     }
 
     fn waiting_bytes(&self) -> Option<u64> {
@@ -479,7 +460,7 @@ impl Carry for Zcrp {
     }
 
     fn has_heard_end(&self) -> bool {
-        self.has_heard_end.load(Ordering::Relaxed)
+        self.looks.has_heard_end()
     }
 
     fn check(&self) -> Result<(), Error> {

@@ -3,6 +3,7 @@
 use super::shared::Shared;
 use super::{Carrier, Endpoint, Options, Patience, lingering};
 use crate::daemon::{Arrival, Client};
+pub(super) use crate::network::deadline;
 use crate::network::{canonical, with_port};
 use crate::xtp::HostPair;
 use crate::{Error, xtp};
@@ -694,11 +695,6 @@ impl Stream {
     }
 }
 
-/// The moment `timeout` from now, or never if that is beyond all clocks.
-pub(super) fn deadline(timeout: Duration) -> Option<Instant> {
-    Instant::now().checked_add(timeout)
-}
-
 /// What would wait is nothing yet.
 pub(super) fn none_yet<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
@@ -723,7 +719,7 @@ impl Drop for Stream {
                 let is_reset = linger == Some(Duration::ZERO);
                 if let Some(wait) = linger.filter(|_| !is_reset) {
                     let _ = connection.finish();
-                    let _ = connection.flush_timeout(wait);
+                    let _ = connection.flush_until(deadline(wait));
                 }
                 connection.close_socket(if is_reset { Linger::Zero } else { Linger::Background });
                 drop(connection);

@@ -281,7 +281,11 @@ impl Connection {
     /// # Errors
     /// [`Error::ContextFailed`] if something did not.
     pub fn flush(&self) -> Result<(), Error> {
-        self.end.port.wait_until(|state| self.flushed(state), None)?
+        self.flush_until(None)
+    }
+
+    pub(crate) fn flush_until(&self, deadline: Option<Instant>) -> Result<(), Error> {
+        self.end.port.wait_until(|state| self.flushed(state), deadline)?
     }
 
     /// Like [`Connection::flush`], for tasks.

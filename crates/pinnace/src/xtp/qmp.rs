@@ -230,11 +230,6 @@ impl Connection {
         self.end.port.inspect(|engine, _, _| State::of(engine, self.id))
     }
 
-    /// Waits at most `timeout` until everything that was queued has arrived.
-    pub(crate) fn flush_timeout(&self, timeout: Duration) -> Result<(), Error> {
-        self.end.port.wait_until(|state| self.flushed(state), deadline(timeout))?
-    }
-
     /// Copies what can be read, and leaves it there; waits for the first byte, at most `timeout`.
     pub(crate) fn peek(&self, into: &mut [u8], timeout: Option<Duration>) -> Result<usize, Error> {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));

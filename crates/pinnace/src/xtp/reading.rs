@@ -198,7 +198,7 @@ impl Connection {
         })
     }
 
-    pub(super) fn recv_until(&self, deadline: Option<Instant>) -> Result<Option<Received>, Error> {
+    pub(crate) fn recv_until(&self, deadline: Option<Instant>) -> Result<Option<Received>, Error> {
         loop {
             self.end.port.wait_until(|state| self.may_read(state), deadline)?;
             if let Some(result) = self.take_message(u64::MAX)? {

@@ -3,7 +3,7 @@
 mod common;
 
 use common::relay::Relay;
-use common::{Listening, content, fed, line, pinnace, run, text, wait};
+use common::{Listening, content, fed, line, objects, pinnace, run, text, wait};
 use serde_json::Value;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -83,7 +83,7 @@ fn messages_that_were_too_old_to_leave_do_not_count_as_sent() {
         let err = text(&sent.stderr);
         assert_eq!(sent.status.code(), Some(code), "{sizes}: {err}");
         assert_eq!(err.contains("--deadline"), code == 1, "{err}");
-        let lines: Vec<Value> = text(&sent.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let lines = objects(&text(&sent.stdout));
         let (messages, [done, ended @ ..]) = lines.split_at(2) else { panic!("{lines:?}") };
         assert!(ended.len() == code as usize && ended.iter().all(|line| line["exit"] == code), "{lines:?}");
         for (number, line) in messages.iter().enumerate() {
@@ -105,8 +105,6 @@ fn json_tells_what_people_read() {
     let listening = listen(&["--count", "1", "--json"]);
     let sent = run(&["a1", "send", "--to", &listening.address, "--size", "5000", "--json"]);
     assert_eq!(sent.status.code(), Some(0), "{}", text(&sent.stderr));
-    let objects =
-        |text: &str| -> Vec<Value> { text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect() };
     let (received, sent) = (objects(&listening.finish().1), objects(&text(&sent.stdout)));
     assert_eq!((received.len(), sent.len()), (2, 2));
     assert_eq!(received[0]["event"], "listening");
@@ -198,7 +196,7 @@ fn messages_that_are_lost_whole_at_the_end_are_told_of() {
         assert!(err.contains("has closed the connection, and something was lost"), "{err}");
         assert!(err.contains("after 0 messages") && !err.contains("broke"), "{err}");
         if json {
-            let lines: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+            let lines = objects(&out);
             let events: Vec<&str> = lines.iter().map(|line| line["event"].as_str().unwrap()).collect();
             assert_eq!(events, ["listening", "lost", "error"], "{out}");
         } else {

@@ -4,7 +4,7 @@
 mod common;
 
 use common::relay::Relay;
-use common::{Listening, pinnace, run, text, wait};
+use common::{Listening, objects, pinnace, run, text, wait};
 use serde_json::Value;
 use std::io::Write;
 use std::net::UdpSocket;
@@ -161,7 +161,7 @@ fn a_lossy_path_loses_nothing_with_repetitions_and_tells_what_without() {
         assert_eq!(code, Some(0), "{mode}: {err}");
         let (code, said, err) = sink.finish();
         assert_eq!(code, Some(0), "{mode}: {err}");
-        let lines: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let lines = objects(&said);
         let done = lines.last().unwrap();
         if mode == "reliable" {
             assert!(same(&out, &song), "{err}");
@@ -300,7 +300,7 @@ fn a_change_of_quality_is_shown_and_loses_nothing() {
     assert_eq!(code, Some(0), "{err}");
     let (code, said, err) = sink.finish();
     assert_eq!(code, Some(0), "{err}");
-    let lines: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let lines = objects(&said);
     let priorities: Vec<u64> = lines
         .iter()
         .filter(|line| line["event"] == "qos")

@@ -3,34 +3,17 @@
 
 mod common;
 
-use common::{run, text};
+use common::{able, run, text};
 use rustix::process::geteuid;
 use serde_json::Value;
 use std::fs;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Command, Output};
-
-/// Whether this host lets us; says what is missing.
-fn able() -> bool {
-    let missing = if !geteuid().is_root() {
-        "root"
-    } else if !Path::new("/dev/net/tun").exists() {
-        "/dev/net/tun"
-    } else if Command::new("ip").arg("-V").output().is_err() {
-        "the program ip"
-    } else {
-        return true;
-    };
-    eprintln!("left out: needs {missing}");
-    false
-}
 
 /// The objects printed, one a line; the last one is the summary.
 fn objects(output: &Output) -> Vec<Value> {
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let objects: Vec<Value> =
-        text(&output.stdout).lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+    let objects = common::objects(&text(&output.stdout));
     let events = common::json::check("experiment", &text(&output.stdout));
     assert_eq!(events.last().map(String::as_str), Some("summary"), "{objects:?}");
     objects

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Listening, pinnace, run, short_of_descriptors, text, wait, wait_until};
+use common::{Listening, objects, pinnace, run, short_of_descriptors, text, wait, wait_until};
 use rustix::process::geteuid;
 use std::ffi::OsStr;
 use std::fs;
@@ -86,7 +86,7 @@ fn senders_come_one_after_the_other_and_links_are_left_out() {
     receiving.signal("-INT");
     let (code, out, _) = receiving.finish();
     assert_eq!(code, Some(130));
-    let lines: Vec<serde_json::Value> = out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let lines = objects(&out);
     let events: Vec<&str> = lines.iter().map(|line| line["event"].as_str().unwrap()).collect();
     assert_eq!(events, ["listening", "file", "done", "file", "done", "error"]);
     assert_eq!((&lines[1]["path"], &lines[1]["bytes"]), (&"a/b".into(), &3.into()));
@@ -366,7 +366,7 @@ fn several_senders_are_served_at_once_and_one_that_was_killed_is_followed() {
     let (code, out, err) = receiving.finish();
     assert_eq!(code, Some(130), "{err}");
     assert!(err.contains("has not answered"), "{err}");
-    let lines: Vec<serde_json::Value> = out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let lines = objects(&out);
     let done: Vec<_> = lines.iter().filter(|line| line["event"] == "done").collect();
     assert_eq!(done.len(), 4, "{out}");
     let mut senders: Vec<u64> = done.iter().map(|line| line["sender"].as_u64().unwrap()).collect();

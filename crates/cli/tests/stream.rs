@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Listening, pinnace, run, text, wait};
+use common::{Listening, objects, pinnace, run, text, wait};
 use serde_json::Value;
 use std::io::Write;
 use std::net::UdpSocket;
@@ -17,12 +17,8 @@ fn receiver(folder: &Path, more: &[&str]) -> Listening {
     Listening::start(&[&args[..], more].concat())
 }
 
-fn lines(text: &str) -> Vec<Value> {
-    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
-}
-
 fn log(folder: &Path) -> Vec<Value> {
-    lines(&std::fs::read_to_string(folder.join("log.jsonl")).expect("the log"))
+    objects(&std::fs::read_to_string(folder.join("log.jsonl")).expect("the log"))
 }
 
 /// The frames as they were written, by number.
@@ -62,11 +58,11 @@ fn frames_arrive_as_they_were_and_each_has_a_line() {
             assert_eq!((line["bytes"].as_u64(), line["bytes_lost"].as_u64()), (Some(frame.len() as u64), Some(0)));
             assert!(line["age_ms"].as_f64().is_some_and(|age| age > 0.0) && line["holes"] == Value::Array(vec![]));
         }
-        let received = lines(&out).pop().expect("a summary");
+        let received = objects(&out).pop().expect("a summary");
         assert_eq!((&received["event"], &received["frames"]), (&"done".into(), &6.into()));
         assert_eq!((&received["frames_offered"], &received["frames_in_time"]), (&6.into(), &6.into()));
         assert_eq!((&received["deadline_ms"], &received["ending"]["frames_sent"]), (&30_000.0.into(), &6.into()));
-        let sent = lines(&text(&sender.stdout)).pop().expect("a summary");
+        let sent = objects(&text(&sender.stdout)).pop().expect("a summary");
         assert_eq!((&sent["frames_acknowledged"], &sent["frames_left_out"]), (&6.into(), &0.into()));
     }
 }
@@ -136,7 +132,7 @@ fn a_sender_that_was_killed_is_missed_and_what_came_is_reported() {
     let (code, out, err) = receiver.finish();
     assert_eq!(code, Some(3), "{err}");
     assert!(err.contains("the sender was killed"), "{err}");
-    let summary = lines(&out).into_iter().find(|line| line["event"] == "done").expect("a summary");
+    let summary = objects(&out).into_iter().find(|line| line["event"] == "done").expect("a summary");
     assert_eq!(summary["frames"].as_u64(), Some(log(folder.path()).len() as u64));
 }
 
@@ -182,11 +178,11 @@ fn an_interrupt_ends_both_sides_with_their_tables() {
     assert!(kill.success());
     let output = sender.wait_with_output().unwrap();
     assert_eq!((output.status.code(), &*text(&output.stderr)), (Some(130), "pinnace: interrupted\n"));
-    let said = lines(&text(&output.stdout));
+    let said = objects(&text(&output.stdout));
     assert_eq!((&said[0]["event"], &said[1]["event"], said.len()), (&"done".into(), &"error".into(), 2));
     let (code, out, _) = receiver.finish();
     assert_eq!(code, Some(0), "the sender has said that this was the end");
-    assert_eq!(lines(&out).pop().expect("a summary")["event"], "done");
+    assert_eq!(objects(&out).pop().expect("a summary")["event"], "done");
 }
 
 #[test]
@@ -271,7 +267,7 @@ fn a_service_says_what_the_options_say() {
     assert_eq!(sender.status.code(), Some(0), "{}", text(&sender.stderr));
     let (code, out, err) = receiver.finish();
     assert_eq!((code, &*err), (Some(0), ""));
-    let ended = lines(&out).pop().expect("a summary");
+    let ended = objects(&out).pop().expect("a summary");
     assert_eq!((&ended["frames"], &ended["deadline_ms"]), (&5.into(), &2000.0.into()), "{ended}");
     let log = log(folder.path());
     assert!(log.len() == 5 && log.iter().all(|line| line["bytes"] == 50_000), "{log:?}");
@@ -312,7 +308,7 @@ fn a_sink_takes_the_service_of_its_source() {
         assert_eq!(sender.status.code(), Some(0), "{}", text(&sender.stderr));
         let (code, out, err) = receiver.finish();
         assert_eq!((code, &*err), (Some(0), ""));
-        let ended = lines(&out).pop().expect("a summary");
+        let ended = objects(&out).pop().expect("a summary");
         assert_eq!((&ended["frames"], &ended["deadline_ms"]), (&4.into(), &2000.0.into()), "{ended}");
         assert_eq!((&ended["frames_in_time"], &ended["frames_as_agreed"]), (&4.into(), &4.into()), "{ended}");
     }
@@ -328,7 +324,7 @@ fn a_sink_tells_of_frames_that_are_not_as_its_service_says() {
     let (code, out, err) = receiver.finish();
     assert_eq!(code, Some(0));
     assert_eq!(err.matches("not as the service says: it has 20000 bytes, not 10000").count(), 1, "{err}");
-    let ended = lines(&out).pop().expect("a summary");
+    let ended = objects(&out).pop().expect("a summary");
     assert_eq!((&ended["frames"], &ended["frames_as_agreed"]), (&3.into(), &0.into()), "{ended}");
 }
 

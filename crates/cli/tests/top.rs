@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Listening, pinnace, run, text, wait_until};
+use common::{Listening, objects, pinnace, run, text, wait_until};
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Stdio};
@@ -13,7 +13,7 @@ fn seen(folder: &str, options: &[&str]) -> Vec<Value> {
     let args = [&["top", "--once", "--json", "--every", "200ms"], options].concat();
     let output = pinnace(&args).env("PINNACE_COUNTERS", folder).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    text(&output.stdout).lines().map(|line| serde_json::from_str(line).expect(line)).collect()
+    objects(&text(&output.stdout))
 }
 
 struct Killed(Child);
@@ -160,7 +160,7 @@ fn words_of_a_service_are_measured_over_the_one_interface() {
     let lines = |args: &[&str]| -> Vec<Value> {
         let output = run(args);
         assert_eq!(output.status.code(), Some(0), "{args:?}: {}", text(&output.stderr));
-        text(&output.stdout).lines().map(|line| serde_json::from_str(line).expect(line)).collect()
+        objects(&text(&output.stdout))
     };
     let perf = ["perf", "--rounds", "1", "--bytes", "2MiB", "--json", "--against", "service-xtp"];
     let measured = lines(&[&perf[..], &["--service", "size=64KiB in-place=yes"]].concat());

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Listening, run, text};
+use common::{Listening, objects, run, text};
 
 #[test]
 fn wrong_arguments_end_with_2_and_say_so() {
@@ -74,8 +74,7 @@ fn doctor_reports_and_ends_well() {
     assert!(text(&table.stdout).contains("net.core.rmem_max") && !table.stdout.contains(&0x1b));
     let json = run(&["doctor", "--json"]);
     assert_eq!(json.status.code(), Some(0));
-    let checks: Vec<serde_json::Value> =
-        text(&json.stdout).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let checks = objects(&text(&json.stdout));
     assert!(checks.iter().any(|check| check["check"] == "UDP_SEGMENT"));
     for check in &checks {
         let verdict = check["verdict"].as_str().expect("a verdict");

@@ -3,7 +3,7 @@
 mod common;
 
 use common::relay::Relay;
-use common::{Listening, pinnace, run, text, wait};
+use common::{Listening, kill_either_end, objects, pinnace, run, text, wait};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::ops::Range;
@@ -106,8 +106,6 @@ fn holes_are_exact_at_both_ends_and_within_the_contract() {
     assert_eq!(sent.status.code(), Some(0), "{}", text(&sent.stderr));
     let (code, out, err) = listening.finish();
     assert_eq!(code, Some(0), "{err}");
-    let objects =
-        |text: &str| -> Vec<Value> { text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect() };
     let (received, sent) = (objects(&out), objects(&text(&sent.stdout)));
     assert_eq!((received.len(), sent.len()), (1 + 4, 4 + 1), "{out}");
     let mut lost = 0;
@@ -165,7 +163,7 @@ fn a_file_is_hashed_as_sha256sum_does() {
     assert!(run(&["vrp", "send", "--to", &address, "--file", file.path().to_str().unwrap()]).status.success());
     let (code, out, _) = listening.finish();
     assert_eq!(code, Some(0));
-    let lines: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let lines = objects(&out);
     assert_eq!((&lines[0]["event"], &lines[0]["address"]), (&"listening".into(), &(*address).into()));
     assert_eq!((&lines[1]["message"], &lines[1]["bytes"]), (&0.into(), &3.into()));
     assert_eq!(lines[1]["sha256"], "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
@@ -221,24 +219,7 @@ fn a_receiver_without_room_is_reported() {
 
 #[test]
 fn a_killed_peer_is_reported_in_time_at_either_end() {
-    // The listener dies: it takes some of endless frames.
-    let mut listening = listen(&[]);
-    let send = |to: &str| {
-        let args = ["vrp", "send", "--to", to, "--size", "1MiB", "--count", "1000000", "--timeout", "1"];
-        pinnace(&args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
-    };
-    let mut sender = send(&listening.address);
-    listening.wait_until_busy();
-    listening.kill();
-    assert_eq!(wait(&mut sender), Some(3));
-    // The sender dies.
-    let listening = listen(&["--count", "1000000", "--timeout", "1"]);
-    let mut sender = send(&listening.address);
-    listening.wait_until_busy();
-    sender.kill().unwrap();
-    sender.wait().unwrap();
-    let (code, out, err) = listening.finish();
-    assert_eq!(code, Some(3), "{err}");
+    let (out, err, _) = kill_either_end("vrp");
     assert!(err.contains("the sender has not sent anything"), "{err}");
     assert!(out.lines().count() > 0);
 }
@@ -349,8 +330,7 @@ fn perf_measures_frames_beside_others() {
     let brief = ["perf", "--frame", "100KB", "--rounds", "2", "--seconds", "0.02"];
     let output = run(&[&brief[..], &contract, &["--protocol", "vrp", "--against", "tcp,zcrp", "--json"]].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let lines: Vec<Value> =
-        text(&output.stdout).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let lines = objects(&text(&output.stdout));
     assert_eq!(lines.len(), 4, "{lines:?}");
     for (transport, other) in [("vrp", "tcp"), ("vrp", "zcrp"), ("tcp", "vrp"), ("zcrp", "vrp")] {
         let line = lines.iter().find(|line| line["transport"] == transport && line["ratio_to"] == other).unwrap();

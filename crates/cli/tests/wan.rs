@@ -4,6 +4,7 @@
 
 mod common;
 
+use common::able;
 use nix::sys::socket::{setsockopt, sockopt::UdpGsoSegment};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -21,21 +22,6 @@ use std::time::{Duration, Instant};
 const PINNACE: &str = env!("CARGO_BIN_EXE_pinnace");
 const NEAR: &str = "10.77.0.1:0";
 const FAR: &str = "10.77.0.2:7000";
-
-/// Whether this host lets us; says what is missing.
-fn able() -> bool {
-    let missing = if !geteuid().is_root() {
-        "root"
-    } else if !Path::new("/dev/net/tun").exists() {
-        "/dev/net/tun"
-    } else if Command::new("ip").arg("-V").output().is_err() {
-        "the program ip"
-    } else {
-        return true;
-    };
-    eprintln!("left out: needs {missing}");
-    false
-}
 
 fn pinnace(arguments: &[&str]) -> Output {
     Command::new(PINNACE).args(arguments).output().expect("the program runs")

@@ -5,7 +5,9 @@ mod common;
 #[path = "qmp/relay.rs"]
 mod relay;
 
-use common::{Listening, content, fed, line, many_senders, pinnace, protocol_36, run, text, wait};
+use common::{
+    Listening, content, fed, kill_either_end, line, many_senders, objects, pinnace, protocol_36, run, text, wait,
+};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::process::{Command, Stdio};
@@ -248,8 +250,6 @@ fn json_is_one_object_a_line_at_both_ends() {
         run(&["xtp", "send", "--to", &address, "--size", "5000", "--count", "2", "--service", "iso-stream", "--json"]);
     let (code, out, _) = listening.finish();
     assert_eq!((sent.status.code(), code), (Some(0), Some(0)), "{}", text(&sent.stderr));
-    let objects =
-        |text: &str| -> Vec<Value> { text.lines().map(|line| serde_json::from_str(line).expect(line)).collect() };
     let (received, sent) = (objects(&out), objects(&text(&sent.stdout)));
     assert_eq!((received.len(), sent.len()), (3, 3), "{out}");
     assert_eq!((&received[0]["event"], &received[0]["address"]), (&"listening".into(), &(*address).into()));
@@ -317,26 +317,8 @@ fn a_datagram_that_does_not_fit_says_what_would() {
 
 #[test]
 fn a_killed_peer_is_reported_in_time_at_either_end() {
-    // The listener dies: it takes some of endless messages.
-    let mut listening = listen(&[]);
-    let send = |to: &str| {
-        let args = ["xtp", "send", "--to", to, "--size", "1MiB", "--count", "1000000", "--timeout", "1"];
-        pinnace(&args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
-    };
-    let mut sender = send(&listening.address);
-    listening.wait_until_busy();
-    listening.kill();
-    assert_eq!(wait(&mut sender), Some(3));
-    // The sender dies.
-    let listening = listen(&["--count", "1000000", "--timeout", "1"]);
-    let mut sender = send(&listening.address);
-    listening.wait_until_busy();
-    sender.kill().unwrap();
-    sender.wait().unwrap();
-    let begun = Instant::now();
-    let (code, out, err) = listening.finish();
-    assert_eq!(code, Some(3), "{err}");
-    assert!(err.contains("broke") && begun.elapsed() < Duration::from_secs(10), "{err}");
+    let (out, err, took) = kill_either_end("xtp");
+    assert!(err.contains("broke") && took < Duration::from_secs(10), "{err}");
     assert!(out.lines().count() > 0);
 }
 
@@ -483,28 +465,18 @@ fn help_and_completion_know_the_services() {
     }
 }
 
+/// What a short measurement against TCP says, whose other options are words.
+fn measured(options: &str) -> Vec<Value> {
+    let args = format!("--json perf --protocol xtp --against tcp-cubic --rounds 1 {options}");
+    let measured = run(&args.split(' ').collect::<Vec<_>>());
+    assert_eq!(measured.status.code(), Some(0), "{options}: {}", text(&measured.stderr));
+    objects(&text(&measured.stdout))
+}
+
 #[test]
 fn services_are_measured_against_tcp() {
     for service in ["connection", "bulk-data", "iso-stream", "ack-dgram", "unack-dgram"] {
-        let measured = run(&[
-            "--json",
-            "perf",
-            "--protocol",
-            "xtp",
-            "--service",
-            service,
-            "--size",
-            "16384",
-            "--against",
-            "tcp-cubic",
-            "--rounds",
-            "1",
-            "--seconds",
-            "0.05",
-        ]);
-        assert_eq!(measured.status.code(), Some(0), "{service}: {}", text(&measured.stderr));
-        let lines: Vec<Value> =
-            text(&measured.stdout).lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+        let lines = measured(&format!("--service {service} --size 16384 --seconds 0.05"));
         assert_eq!((&lines[0]["transport"], &lines[0]["ratio_to"]), (&"xtp".into(), &"tcp-cubic".into()), "{lines:?}");
         assert_eq!(lines[0]["xtp"]["service"], service);
         assert!(lines[0]["gbit_s"].as_f64().unwrap() > 0.001, "{lines:?}");
@@ -513,25 +485,7 @@ fn services_are_measured_against_tcp() {
 
 #[test]
 fn transactions_are_timed_against_connections_of_tcp() {
-    let measured = run(&[
-        "--json",
-        "perf",
-        "--protocol",
-        "xtp",
-        "--service",
-        "transaction",
-        "--size",
-        "100",
-        "--against",
-        "tcp-cubic",
-        "--rounds",
-        "1",
-        "--codec",
-        "xtp36",
-    ]);
-    assert_eq!(measured.status.code(), Some(0), "{}", text(&measured.stderr));
-    let lines: Vec<Value> =
-        text(&measured.stdout).lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+    let lines = measured("--service transaction --size 100 --codec xtp36");
     let [xtp, tcp] = &lines[..] else { panic!("{lines:?}") };
     assert_eq!(
         (&xtp["transport"], &tcp["transport"], &tcp["ratio_to"]),

@@ -2,9 +2,8 @@
 
 mod common;
 
-use common::{Listening, pinnace, run, text, wait};
+use common::{Listening, kill_either_end, objects, run, text};
 use std::net::UdpSocket;
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 #[test]
@@ -49,7 +48,7 @@ fn a_file_is_hashed_as_sha256sum_does_and_json_is_one_object_a_line() {
     assert!(run(&["zcrp", "send", "--to", &address, "--file", file.path().to_str().unwrap()]).status.success());
     let (code, out, _) = listening.finish();
     assert_eq!(code, Some(0));
-    let lines: Vec<serde_json::Value> = out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let lines = objects(&out);
     assert_eq!((&lines[0]["event"], &lines[0]["address"]), (&"listening".into(), &(*address).into()));
     assert_eq!((&lines[1]["message"], &lines[1]["bytes"]), (&0.into(), &3.into()));
     assert_eq!(lines[1]["sha256"], "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
@@ -68,9 +67,6 @@ fn a_message_longer_than_its_buffer_fails_at_both_ends() {
 #[test]
 fn messages_behind_a_refused_one_go_on() {
     //= Z-16, Z-20 test
-    let lines = |text: &str| -> Vec<serde_json::Value> {
-        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
-    };
     let shown = |line: &serde_json::Value| (line["event"].to_string(), line["message"].as_u64());
     let event = |name: &str, number: u64| (format!("\"{name}\""), Some(number));
     let args = ["zcrp", "listen", "--bind", "127.0.0.1:0", "--count", "3", "--size", "1000", "--json"];
@@ -108,7 +104,7 @@ fn messages_behind_a_refused_one_go_on() {
     let (code, out, err) = listening.finish();
     assert_eq!(code, Some(1), "{err}");
     assert!(err.contains("1 of 3 messages"), "{err}");
-    let out = lines(&out);
+    let out = objects(&out);
     assert_eq!(
         [shown(&out[1]), shown(&out[2]), shown(&out[3])],
         [event("message", 0), event("refused", 1), event("message", 2)]
@@ -118,7 +114,7 @@ fn messages_behind_a_refused_one_go_on() {
     let sent =
         run(&["zcrp", "send", "--to", &listening.address.clone(), "--size", "11", "--count", "2", "--json", "-v"]);
     assert_eq!(sent.status.code(), Some(1));
-    let out = lines(&text(&sent.stdout));
+    let out = objects(&text(&sent.stdout));
     assert_eq!([shown(&out[0]), shown(&out[1])], [event("refused", 0), event("refused", 1)]);
     assert!(text(&sent.stderr).contains("2 of 2 messages"), "{}", text(&sent.stderr));
     assert_eq!(listening.finish().0, Some(1));
@@ -147,26 +143,7 @@ fn a_sender_that_ends_between_two_messages_is_reported() {
 
 #[test]
 fn a_killed_peer_is_reported_in_time_at_either_end() {
-    // The listener dies: it takes one of endless messages.
-    let mut listening = Listening::start(&["zcrp", "listen", "--bind", "127.0.0.1:0"]);
-    let address = listening.address.clone();
-    let send = |count: &str, to: &str| {
-        let args = ["zcrp", "send", "--to", to, "--size", "1MiB", "--count", count, "--timeout", "1"];
-        pinnace(&args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
-    };
-    let mut sender = send("1000000", &address);
-    listening.wait_until_busy();
-    listening.kill();
-    assert_eq!(wait(&mut sender), Some(3));
-    // The sender dies.
-    let args = ["zcrp", "listen", "--bind", "127.0.0.1:0", "--count", "1000000", "--timeout", "1"];
-    let listening = Listening::start(&args);
-    let mut sender = send("1000000", &listening.address);
-    listening.wait_until_busy();
-    sender.kill().unwrap();
-    sender.wait().unwrap();
-    let (code, _, err) = listening.finish();
-    assert_eq!(code, Some(3), "{err}");
+    let (_, err, _) = kill_either_end("zcrp");
     assert!(err.contains("has not answered"), "{err}");
 }
 
@@ -208,7 +185,7 @@ fn a_sender_is_served_while_another_one_is_idle() {
     listening.signal("-INT");
     let (code, out, err) = listening.finish();
     assert_eq!(code, Some(130), "{err}");
-    let lines: Vec<serde_json::Value> = out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let lines = objects(&out);
     let messages = lines.iter().filter(|line| line["event"] == "message");
     let mut seen: Vec<_> =
         messages.map(|line| [&line["sender"], &line["message"], &line["bytes"]].map(|n| n.as_u64().unwrap())).collect();

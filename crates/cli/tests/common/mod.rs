@@ -179,6 +179,51 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("UTF-8")
 }
 
+/// A listener that takes endless messages dies, of which their sender hears; then the sender of such messages does, of which
+/// the listener hears: what that printed, what it said, and how long it took.
+pub(crate) fn kill_either_end(protocol: &str) -> (String, String, Duration) {
+    let listen = |more: &[&str]| Listening::start(&[&[protocol, "listen", "--bind", "127.0.0.1:0"], more].concat());
+    let send = |to: &str| {
+        let args = [protocol, "send", "--to", to, "--size", "1MiB", "--count", "1000000", "--timeout", "1"];
+        pinnace(&args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the command runs")
+    };
+    let mut listening = listen(&[]);
+    let mut sender = send(&listening.address);
+    listening.wait_until_busy();
+    listening.kill();
+    assert_eq!(wait(&mut sender), Some(3));
+    let listening = listen(&["--count", "1000000", "--timeout", "1"]);
+    let mut sender = send(&listening.address);
+    listening.wait_until_busy();
+    sender.kill().expect("killed");
+    sender.wait().expect("waited");
+    let begun = Instant::now();
+    let (code, out, err) = listening.finish();
+    assert_eq!(code, Some(3), "{err}");
+    (out, err, begun.elapsed())
+}
+
+/// Whether this host lets us emulate networks; says what is missing.
+#[allow(clippy::print_stderr, reason = "a test that is left out says so")]
+pub(crate) fn able() -> bool {
+    let missing = if !rustix::process::geteuid().is_root() {
+        "root"
+    } else if !std::path::Path::new("/dev/net/tun").exists() {
+        "/dev/net/tun"
+    } else if Command::new("ip").arg("-V").output().is_err() {
+        "the program ip"
+    } else {
+        return true;
+    };
+    eprintln!("left out: needs {missing}");
+    false
+}
+
+/// The objects of JSON, one a line.
+pub(crate) fn objects(text: &str) -> Vec<serde_json::Value> {
+    text.lines().map(|line| serde_json::from_str(line).expect(line)).collect()
+}
+
 /// What the sender of a bare protocol sends as message `number`.
 pub(crate) fn content(number: u64, size: usize) -> Vec<u8> {
     let mut hasher = blake3::Hasher::new();

@@ -1,6 +1,6 @@
 //! Both ends, and what they print.
 
-use crate::common::{content, fed, line, many_senders, protocol_36, run, text};
+use crate::common::{content, fed, line, many_senders, objects, protocol_36, run, text};
 use crate::listen;
 use crate::relay::{lossy, without_ends};
 use serde_json::Value;
@@ -92,8 +92,6 @@ fn json_is_one_object_a_line_at_both_ends() {
     let sent = run(&["qmp", "send", "--to", &address, "--size", "5000", "--count", "2", "--json"]);
     let (code, out, _) = listening.finish();
     assert_eq!((sent.status.code(), code), (Some(0), Some(0)), "{}", text(&sent.stderr));
-    let objects =
-        |text: &str| -> Vec<Value> { text.lines().map(|line| serde_json::from_str(line).expect(line)).collect() };
     let (received, sent) = (objects(&out), objects(&text(&sent.stdout)));
     assert_eq!((received.len(), sent.len()), (3, 3), "{out}");
     assert_eq!((&received[0]["event"], &received[0]["address"]), (&"listening".into(), &(*address).into()));

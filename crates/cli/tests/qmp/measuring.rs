@@ -6,7 +6,7 @@ use serde_json::Value;
 fn objects(args: &[&str]) -> Vec<Value> {
     let measured = run(args);
     assert_eq!(measured.status.code(), Some(0), "{args:?}: {}", text(&measured.stderr));
-    text(&measured.stdout).lines().map(|line| serde_json::from_str(line).expect(line)).collect()
+    crate::common::objects(&text(&measured.stdout))
 }
 
 const PERF: [&str; 10] =

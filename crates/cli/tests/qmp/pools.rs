@@ -1,13 +1,13 @@
 //! `pinnace qbuf stat`, on pools of this process.
 
-use crate::common::{run, text, wait_until};
+use crate::common::{objects, run, text, wait_until};
 use pinnace_qbuf::{Pool, PoolOptions, Variant};
 use serde_json::Value;
 
 fn stat(pid: &str) -> Vec<Value> {
     let output = run(&["qbuf", "stat", "--json", "--pid", pid]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    text(&output.stdout).lines().map(|line| serde_json::from_str(line).expect(line)).collect()
+    objects(&text(&output.stdout))
 }
 
 #[test]

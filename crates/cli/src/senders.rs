@@ -9,8 +9,8 @@ use crate::output;
 use crate::thread;
 use crate::transport;
 use pinnace::zcrp::{Listener, Options, Successor, Unaccepted};
-use rustix::fs::{Mode, OFlags};
-use std::io;
+use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -32,7 +32,7 @@ pub(crate) fn serve<C: Send + 'static>(
     serve_one: impl Fn(u64, C, &Place<'_>) + Sync,
 ) -> Result<(), Error> {
     let (places, serve_one, address) = (Places::default(), &serve_one, listener.local_addr()?);
-    let mut shortage = Shortage { places: &places, warn: &warn, is_told: false };
+    let mut shortage = Shortage { places: &places, before: open_descriptors(), warn: &warn, is_told: false };
     std::thread::scope(|scope| {
         let mut number = 0;
         let error = loop {
@@ -72,7 +72,7 @@ pub(crate) fn serve_in_turn<C: Send + 'static>(
     serve_one: impl Fn(u64, C, &Place<'_>),
 ) -> Result<(), Error> {
     let (places, address) = (Places::default(), listener.local_addr()?);
-    let mut shortage = Shortage { places: &places, warn: &warn, is_told: false };
+    let mut shortage = Shortage { places: &places, before: open_descriptors(), warn: &warn, is_told: false };
     let mut number = 0;
     loop {
         let next = match transport::interruptible(move || accept(listener))? {
@@ -99,6 +99,8 @@ fn is_shortage(error: &pinnace::Error) -> bool {
 /// That descriptors are missing for the next sender: waits for them, and tells the user once, until nobody is served any more.
 struct Shortage<'a> {
     places: &'a Places,
+    /// Descriptors that were open when nobody was served.
+    before: usize,
     warn: &'a dyn Fn(&str),
     is_told: bool,
 }
@@ -113,8 +115,8 @@ impl<'a> Shortage<'a> {
         self.is_told &= self.places.are_taken();
         let place = self.places.take()?;
         loop {
-            while let Err(error) = has_descriptors() {
-                self.wait(&Error::io("cannot open what serving it takes", &error))?;
+            while !self.has_descriptors() {
+                self.wait(&Error::io("cannot open what serving it takes", &Errno::MFILE.into()))?;
             }
             match transport::interruptible(move || accept(listener))? {
                 Ok(accepted) => {
@@ -129,6 +131,14 @@ impl<'a> Shortage<'a> {
                 Err(unaccepted) => return Err(unaccepted.error.into()),
             }
         }
+    }
+
+    /// Whether there are as many descriptors as all who have a place may take: whoever is served could fail for want of them as
+    /// well, and has not opened all of his yet. They are counted: to open some, to see whether it can be done, would take them from
+    /// others.
+    fn has_descriptors(&self) -> bool {
+        let wanted = self.before + self.places.taken() * DESCRIPTORS;
+        getrlimit(Resource::Nofile).current.is_none_or(|most| wanted as u64 <= most)
     }
 
     /// The port again, which was lost for `error`.
@@ -155,18 +165,10 @@ impl<'a> Shortage<'a> {
     }
 }
 
-/// Fails if there are no descriptors for another sender. Whoever is served could fail for want of them as well.
-fn has_descriptors() -> io::Result<()> {
-    let mut opened = Vec::with_capacity(DESCRIPTORS);
-    for _ in 0..DESCRIPTORS {
-        match rustix::fs::open("/", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
-            Ok(descriptor) => opened.push(descriptor),
-            Err(error) if exit::lacks_descriptors(&error.into()) => return Err(error.into()),
-            // It says nothing of descriptors.
-            Err(_) => break,
-        }
-    }
-    Ok(())
+/// How many descriptors this program has open, as far as the system tells.
+fn open_descriptors() -> usize {
+    let listed = ["/proc/self/fd", "/dev/fd"].into_iter().find_map(|folder| std::fs::read_dir(folder).ok());
+    listed.map_or(0, Iterator::count)
 }
 
 /// Counts the senders that are served.
@@ -192,8 +194,12 @@ impl Places {
         Ok(Place(self))
     }
 
+    fn taken(&self) -> usize {
+        *self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn are_taken(&self) -> bool {
-        *self.taken.lock().unwrap_or_else(PoisonError::into_inner) > 0
+        self.taken() > 0
     }
 }
 

@@ -490,6 +490,23 @@ fn a_full_queue_makes_the_sender_wait_or_says_so() {
     }
 }
 
+#[test]
+fn messages_that_were_queued_ahead_of_one_that_cannot_be_are_not_kept() {
+    let (server, listener, client) = pair(&options(Codec::Xtp40), HOSTS[0]);
+    let connection = client.connect(server.local_addr()).unwrap();
+    let memory = Arc::new(std::sync::Mutex::new(pattern(1000, 0)));
+    let base = memory.lock().unwrap().as_mut_ptr();
+    // SAFETY: the message holds the vector, which nobody else touches.
+    let first = unsafe { Message::from_owner(Arc::clone(&memory), base, 1000) };
+    let sent = connection.send_all(vec![first, Message::from_vec(Vec::new()), pattern(1000, 1).into()]);
+    let Err((left, error)) = sent else { panic!("an empty message was queued") };
+    assert!(matches!(error, Error::ContextRefused(Refused::Empty)) && left.len() == 2, "{error}");
+    let peer = accepted(&listener);
+    assert_eq!(peer.recv().unwrap().map(|received| received.data), Some(pattern(1000, 0)));
+    connection.flush().unwrap();
+    assert_eq!(Arc::strong_count(&memory), 1, "nobody can ask for it");
+}
+
 /// Fills the queue of a connection that nobody reads, and the peer's window.
 fn fill(connection: &Connection) {
     while connection.try_write(&[0; 1000]).unwrap().is_some() {

@@ -272,8 +272,10 @@ impl Connection {
             Ok(())
         };
         let has_room = |state: &mut Exchange, ended| self.has_room(state, ended);
-        Attempts::Until(None).queue_all(&self.end.port, messages, queue, has_room)?;
-        Ok(numbers.into_iter().map(|number| self.sending(number)).collect())
+        let queued = Attempts::Until(None).queue_all(&self.end.port, messages, queue, has_room);
+        // With an error they are dropped: nobody asks for those that were queued before it.
+        let sendings = numbers.into_iter().map(|number| self.sending(number)).collect();
+        queued.map(|()| sendings)
     }
 
     /// Waits until everything that was queued has arrived.

@@ -1,7 +1,8 @@
 //! `pinnace sim`, as its users run it.
 
 use serde_json::Value;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 fn sim(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_pinnace")).arg("sim").args(arguments).output().expect("the program starts")
@@ -28,6 +29,22 @@ fn the_same_seed_gives_the_same_bytes_and_another_one_does_not() {
         assert!(run("5") == run("5"), "{extra:?}");
         assert!(run("5") != run("6"), "{extra:?}");
     }
+}
+
+#[test]
+fn an_interrupt_ends_it_with_one_line() {
+    // An hour of simulated time, and seconds of ours.
+    let network = ["--network", "rate=100mbit,delay=30ms,loss=5%", "--congestion", "cubic"];
+    let long = [&network[..], &["--count", "200", "--until", "86400", "--json"]].concat();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pinnace"));
+    let child = command.arg("sim").args(long).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    // Its handler has to be there.
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill runs").success());
+    let output = child.wait_with_output().expect("it ends");
+    let object: Value = serde_json::from_slice(&output.stdout).expect("a JSON object");
+    assert_eq!((output.status.code(), &object["event"]), (Some(130), &"error".into()));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "pinnace: interrupted\n");
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! The path that loses datagrams, simulated: what reaches the receiver, against the rate of the link.
 
 use crate::exit::Error;
-use crate::interrupt;
 use crate::sim::Line;
 use crate::sim::transfer::{self, Plan, Transfer};
 use core::time::Duration;
@@ -34,14 +33,12 @@ pub(super) fn simulate(quick: bool) -> Result<Vec<Path>, Error> {
 }
 
 fn path(percent: u32, messages: usize) -> Result<Path, Error> {
-    interrupt::check()?;
     let text = format!("rate=100mbit,delay=30ms,loss={percent}%");
     let network: NetworkConfig = text.parse().map_err(|error| Error::failed(format!("{text}: {error}")))?;
     let plan = Plan::new(network.clone(), network, vec![1 << 20; messages], 7);
-    let bbr = transfer::run(&plan);
-    interrupt::check()?;
+    let bbr = transfer::run(&plan)?;
     // It may take minutes; ten seconds show how fast it is.
-    let cubic = transfer::run(&Plan { congestion: ControllerKind::Cubic, until: Duration::from_secs(10), ..plan });
+    let cubic = transfer::run(&Plan { congestion: ControllerKind::Cubic, until: Duration::from_secs(10), ..plan })?;
     let placed = bbr.receiver.units_in_place + bbr.receiver.units_copied;
     Ok(Path {
         percent,

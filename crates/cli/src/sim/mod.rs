@@ -10,6 +10,7 @@ pub(crate) mod transfer;
 pub(crate) mod units;
 
 use crate::exit::{Error, Exit};
+use crate::interrupt;
 use crate::output::Output;
 use clap::{ArgGroup, ValueEnum};
 use core::time::Duration;
@@ -173,7 +174,9 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     if let Some(path) = &args.plot {
         crate::picture::check(path)?;
     }
-    let transfer = transfer::run(&args.plan().map_err(Error::usage)?);
+    let plan = args.plan().map_err(Error::usage)?;
+    interrupt::install();
+    let transfer = transfer::run(&plan)?;
     if let Some(path) = &args.plot {
         plot::write(path, &transfer)
             .map_err(|error| Error::failed(format!("cannot write {}: {error}", path.display())))?;

@@ -4,6 +4,8 @@
 //! sender's was.
 
 use super::timeline::{Line, Moment};
+use crate::exit::Error;
+use crate::interrupt;
 use core::time::Duration;
 use pinnace_core::{BufferId, ControllerKind, Random, Time};
 use pinnace_sim::{Application, Fate, HostCounters, HostHandle, HostId, NetworkConfig, Outcome, Simulation};
@@ -173,7 +175,10 @@ fn content(seed: u64, number: usize, size: u32) -> Vec<u8> {
 }
 
 /// Does it.
-pub(crate) fn run(plan: &Plan) -> Transfer {
+///
+/// # Errors
+/// If the command has to end before.
+pub(crate) fn run(plan: &Plan) -> Result<Transfer, Error> {
     let config = plan.config();
     let mut simulation: Simulation<Zcrp, Tally> = Simulation::new(plan.seed);
     let sender = Zcrp::new(Some(Sender::new(config.clone(), Time::ZERO)), None);
@@ -207,7 +212,7 @@ pub(crate) fn run(plan: &Plan) -> Transfer {
         }
     });
 
-    let (outcome, line) = drive(&mut simulation, Time::ZERO + plan.until);
+    let (outcome, line) = drive(&mut simulation, Time::ZERO + plan.until)?;
     let messages = plan.sizes.iter().enumerate().map(|(number, &size)| {
         let received = simulation.application(RECEIVER).ends[number];
         let (from, into) = buffers[number];
@@ -222,7 +227,7 @@ pub(crate) fn run(plan: &Plan) -> Transfer {
     let trace = simulation.trace();
     let fates = Fate::ALL.into_iter().map(|fate| (fate, trace.count(fate))).filter(|&(_, count)| count > 0);
     let sender = simulation.engine(SENDER).sender();
-    Transfer {
+    Ok(Transfer {
         outcome,
         end: simulation.now().since(Time::ZERO),
         messages: messages.collect(),
@@ -235,14 +240,15 @@ pub(crate) fn run(plan: &Plan) -> Transfer {
         trace: trace.events().map(ToString::to_string).collect(),
         digest: simulation.digest(),
         plan: plan.clone(),
-    }
+    })
 }
 
 /// Runs to the end in the steps of a time line.
-fn drive(simulation: &mut Simulation<Zcrp, Tally>, deadline: Time) -> (Outcome, Line) {
+fn drive(simulation: &mut Simulation<Zcrp, Tally>, deadline: Time) -> Result<(Outcome, Line), Error> {
     let mut line = Line::new();
     let mut before = Moment::default();
     loop {
+        interrupt::check()?;
         let end = (Time::ZERO + line.next_end()).min(deadline);
         let outcome = simulation.run(end);
         let now = Moment {
@@ -257,7 +263,7 @@ fn drive(simulation: &mut Simulation<Zcrp, Tally>, deadline: Time) -> (Outcome, 
         });
         before = now;
         if outcome != Outcome::DeadlineReached || end == deadline {
-            return (outcome, line);
+            return Ok((outcome, line));
         }
     }
 }

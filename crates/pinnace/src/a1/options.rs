@@ -114,13 +114,26 @@ impl Default for Options {
 /// Bytes of a datagram beside its block.
 const HEADER_BYTES: usize = 32;
 
-/// The record, with the largest block that the path carries in one piece, if it says none.
+/// Blocks of a burst, where the blocks are ours to choose. What is earned while a timer is late must find room in the bucket
+/// beside the next block, or the average is missed.
+const BLOCKS_A_BURST: u32 = 8;
+/// Blocks are not made smaller for that: so much every path carries.
+const LEAST_BLOCK: u32 = 1440;
+
+/// The record, if it names no block, with the largest that the path carries in one piece; but not a large part of a burst.
+//= A-11
 pub(super) fn fill(qos: Qos, path: &Path) -> Qos {
     if qos.block_size > 0 {
         return qos;
     }
-    let most = path.datagram.saturating_sub(HEADER_BYTES).max(1) as u32;
-    Qos { block_size: most.min(MAX_BLOCK_BYTES), ..qos }
+    let most = (path.datagram.saturating_sub(HEADER_BYTES).max(1) as u32).min(MAX_BLOCK_BYTES);
+    if qos.send_average == 0 {
+        return Qos { block_size: most, ..qos };
+    }
+    let paced = Qos { block_size: most.min((qos.send_burst / BLOCKS_A_BURST).max(LEAST_BLOCK)), ..qos };
+    // Messages so long that they cannot be counted in small blocks need large ones.
+    let fits = check(&paced).is_ok() && qos.largest_sent.div_ceil(paced.block_size) <= u16::MAX.into();
+    if fits { paced } else { Qos { block_size: most, ..qos } }
 }
 
 impl Options {
@@ -172,6 +185,14 @@ mod tests {
         let near = Path { datagram: 65_507, receive_buffer: Some(1 << 20), is_local: true };
         assert_eq!((fill(reliable(), &far).block_size, fill(raw(), &near).block_size), (1440, 65_475));
         assert_eq!(fill(Qos { block_size: 7, ..raw() }, &near).block_size, 7);
+        let paced = |send_burst, largest_sent| Qos { send_average: 1, send_burst, largest_sent, ..raw() };
+        let block = |qos, path| fill(qos, path).block_size;
+        assert_eq!((block(paced(65_536, 1000), &near), block(paced(1 << 20, 1000), &near)), (8192, 65_475));
+        assert_eq!((block(paced(4096, 1000), &near), block(paced(65_536, 1000), &far)), (1440, 1440));
+        for longest in [100 << 20, u32::MAX / 4] {
+            let qos = Qos { outstanding: 1, ..paced(4096, longest) };
+            assert_eq!(block(qos, &near), 65_475, "of smaller ones there would be too many");
+        }
         let options = Options::default();
         let local = "127.0.0.1:7".parse().unwrap();
         let (internet, loopback) = (options.config(&far, local, raw()), options.config(&near, local, raw()));

@@ -69,7 +69,8 @@ pub(crate) struct QosArgs {
     /// Sum every datagram; both ends must say the same
     #[arg(long)]
     pub(crate) checksum: bool,
-    /// Bytes of a block, up to 65475 [default: what the path carries in one piece]
+    /// Bytes of a block, up to 65475 [default: what the path carries in one piece, with a rate an eighth of
+    /// its burst]
     #[arg(long, value_name = "BYTES", value_parser = transport::bytes)]
     pub(crate) block: Option<u64>,
     /// Messages under way, acknowledged or not consumed: the window, with their size

@@ -88,7 +88,8 @@ pub(crate) struct Args {
     /// Sum every datagram; `pinnace tune` must say the same
     #[arg(long, help_heading = "Quality of service")]
     checksum: bool,
-    /// Bytes of a block, up to 65475 [default: what the path carries in one piece; with --mode raw 1400]
+    /// Bytes of a block, up to 65475 [default: what the path carries in one piece, an eighth of the burst at
+    /// most; with --mode raw 1400]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(256..=65_475),
           help_heading = "Quality of service")]
     block: Option<u32>,

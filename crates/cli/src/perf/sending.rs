@@ -34,7 +34,7 @@ pub(super) struct SendingArgs {
     /// The priority of a1's connection, 0 is the most urgent [default: 128]
     #[arg(long, value_name = "0..255")]
     priority: Option<u8>,
-    /// Bytes of a block of a1 [default: what the path carries in one piece]
+    /// Bytes of a block of a1 [default: what the path carries in one piece, with a rate an eighth of its burst]
     #[arg(long, value_name = "BYTES", value_parser = units::bytes)]
     block: Option<u64>,
     /// Sum every datagram of a1

@@ -12,7 +12,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// A record with retransmission: what is lost is sent again. Messages of up to 1 MiB each way, 16 of them under way, blocks
-/// as large as the path carries in one piece, no limit of the rate, and priority 128.
+/// as large as the path carries in one piece (of who declares a rate an eighth of the burst at most, or 1,440 bytes), no limit of
+/// the rate, and priority 128.
 ///
 /// ```
 /// use pinnace::a1::{Qos, reliable};
@@ -127,10 +128,10 @@ pub(super) fn fill(qos: Qos, path: &Path) -> Qos {
         return qos;
     }
     let most = (path.datagram.saturating_sub(HEADER_BYTES).max(1) as u32).min(MAX_BLOCK_BYTES);
-    if qos.send_average == 0 {
-        return Qos { block_size: most, ..qos };
-    }
-    let paced = Qos { block_size: most.min((qos.send_burst / BLOCKS_A_BURST).max(LEAST_BLOCK)), ..qos };
+    let directions = [(qos.send_average, qos.send_burst), (qos.receive_average, qos.receive_burst)];
+    let burst = directions.into_iter().filter(|(average, _)| *average > 0).map(|(_, burst)| burst).min();
+    let paced = burst.map_or(most, |burst| most.min((burst / BLOCKS_A_BURST).max(LEAST_BLOCK)));
+    let paced = Qos { block_size: paced, ..qos };
     // Messages so long that they cannot be counted in small blocks need large ones.
     let fits = check(&paced).is_ok() && qos.largest_sent.div_ceil(paced.block_size) <= u16::MAX.into();
     if fits { paced } else { Qos { block_size: most, ..qos } }
@@ -189,6 +190,7 @@ mod tests {
         let block = |qos, path| fill(qos, path).block_size;
         assert_eq!((block(paced(65_536, 1000), &near), block(paced(1 << 20, 1000), &near)), (8192, 65_475));
         assert_eq!((block(paced(4096, 1000), &near), block(paced(65_536, 1000), &far)), (1440, 1440));
+        assert_eq!(block(Qos { receive_average: 1, receive_burst: 32_768, ..paced(65_536, 1000) }, &near), 4096);
         for longest in [100 << 20, u32::MAX / 4] {
             let qos = Qos { outstanding: 1, ..paced(4096, longest) };
             assert_eq!(block(qos, &near), 65_475, "of smaller ones there would be too many");

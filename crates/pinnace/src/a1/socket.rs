@@ -32,7 +32,7 @@ pub(super) struct Inner {
 
 impl Socket {
     /// Binds to `address`; port 0 picks one. No connection will have more than `max_qos` says; its block size may be 0:
-    /// as large as the path carries in one piece (on a loopback address, nearly 64 KiB).
+    /// as large as the path carries in one piece (on a loopback address, nearly 64 KiB), or an eighth of a declared burst.
     ///
     /// ```
     /// use pinnace::a1::{Full, Socket, reliable};

@@ -18,7 +18,7 @@
 //! The expected rounds: of `n` packets that are lost with probability `p` each time, and must arrive, some are still missing after `k`
 //! rounds with probability `1 - (1 - p^k)^n`; the rounds are the sum of that over all `k` from 1 on.
 //!
-//! The constants of [`Engine`] are rounded from docs/performance.md (one way, spinning, two cores), except those said to be
+//! The constants of [`Engine`] are rounded from docs/machines.md (one way, spinning, two cores), except those said to be
 //! assumed. They order the methods; they predict nobody's machine.
 
 use super::{Path, Pattern, Preference, Service};

@@ -361,6 +361,19 @@ mod tests {
         assert!(!Pacer::unlimited().on_left(at(1), 1_000));
     }
 
+    /// Of what left when, and had how many bytes.
+    fn no_interval_holds_more(sent: &[(u64, u64)], burst: u64, rate: u64) -> bool {
+        (0..sent.len()).all(|first| {
+            let (mut total, mut largest) = (0_u128, 0);
+            sent[first..].iter().all(|(at, size)| {
+                total += u128::from(*size);
+                largest = largest.max(*size);
+                let elapsed = u128::from(at - sent[first].0);
+                total * 1_000_000_000 <= u128::from(burst.max(largest)) * 1_000_000_000 + u128::from(rate) * elapsed
+            })
+        })
+    }
+
     proptest! {
         #[test]
         fn no_interval_holds_more_whenever_what_was_paid_for_leaves(
@@ -380,16 +393,7 @@ mod tests {
                 clock = left + Duration::from_nanos(later);
                 pacer.on_left(clock, size);
             }
-            for first in 0..sent.len() {
-                let (mut total, mut largest) = (0_u128, 0);
-                for (at, size) in &sent[first..] {
-                    total += u128::from(*size);
-                    largest = largest.max(*size);
-                    let elapsed = u128::from(at - sent[first].0);
-                    let allowed = u128::from(burst.max(largest)) * 1_000_000_000 + u128::from(rate) * elapsed;
-                    prop_assert!(total * 1_000_000_000 <= allowed);
-                }
-            }
+            prop_assert!(no_interval_holds_more(&sent, burst, rate));
         }
 
         #[test]
@@ -412,16 +416,7 @@ mod tests {
                 prop_assert_eq!(pacer.try_take(now, size), Ok(()));
                 sent.push((now.as_nanos(), size));
             }
-            for first in 0..sent.len() {
-                let (mut total, mut largest) = (0_u128, 0);
-                for (at, size) in &sent[first..] {
-                    total += u128::from(*size);
-                    largest = largest.max(*size);
-                    let elapsed = u128::from(at - sent[first].0);
-                    let allowed = u128::from(burst.max(largest)) * 1_000_000_000 + u128::from(rate) * elapsed;
-                    prop_assert!(total * 1_000_000_000 <= allowed);
-                }
-            }
+            prop_assert!(no_interval_holds_more(&sent, burst, rate));
         }
     }
 }

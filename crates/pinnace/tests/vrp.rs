@@ -334,19 +334,25 @@ fn what_may_be_lost_is_not_repeated_after_the_soft_deadline() {
     let patient = Options { life_timeout: Duration::from_secs(10), ..internet() };
     let (sender, receiver) = faulty_pair(&patient, &out, &back);
     let receiving = std::thread::spawn(move || {
-        for _ in 0..20 {
-            check(&receiver.recv().unwrap(), &data(100_000, 1), &[0..3000]);
+        loop {
+            let received = receiver.recv().unwrap();
+            if received.is_empty() {
+                // It answers repetitions until the sender has heard of the last frame.
+                return receiver;
+            }
+            check(&received, &data(100_000, 1), &[0..3000]);
         }
-        // It answers repetitions until the sender has heard of the last frame.
-        receiver
     });
     let contract = Contract::new().loss_percent(50.0).critical(0..3000);
-    for _ in 0..20 {
+    // Whether the sender's time is over before the receiver has let a loss pass is a matter of luck, in every frame.
+    let mut tries = 0;
+    while sender.counters().packets_let_go == 0 {
+        assert!(tries < 500, "{:?}", sender.counters());
         let frame = Frame::from(data(100_000, 1)).with_contract(contract.clone()).repeat_for(Duration::ZERO);
         sender.send(frame).unwrap().wait().unwrap();
+        tries += 1;
     }
-    let seen = sender.counters();
-    assert!(seen.packets_let_go > 0, "{seen:?}");
+    sender.send(Vec::new()).unwrap().wait().unwrap();
     drop(receiving.join().unwrap());
 }
 

@@ -59,6 +59,11 @@ impl Transport {
         }
     }
 
+    /// The same, for whoever sends `rate` bits a second at most.
+    pub(crate) fn options_of_sender(&self, rate: Option<u64>) -> Options {
+        Options { rate: rate.map(|bits| bits.div_ceil(8)), ..self.options() }
+    }
+
     /// Whether every datagram is written to a file.
     pub(crate) fn captures(&self) -> bool {
         self.capture.is_some()

@@ -4,6 +4,7 @@ mod common;
 
 use common::{Listening, objects, pinnace, run, short_of_descriptors, text, wait, wait_until};
 use rustix::process::geteuid;
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::net::UdpSocket;
@@ -143,9 +144,10 @@ fn resumes(dir: &Path, file: &str) {
     assert!(!dir.join(".pinnace-partial").exists());
 }
 
-/// A transfer slow enough to be caught in the middle: small datagrams, and congestion control.
+/// A transfer slow enough to be caught in the middle.
 fn slow_send(file: &str, address: &str) -> std::process::Child {
-    let args = ["send", file, address, "--chunk", "256KiB", "--timeout", "1", "--unit", "300", "--profile", "internet"];
+    let args =
+        ["send", file, address, "--chunk", "256KiB", "--timeout", "1", "--profile", "internet", "--rate", "40mbit"];
     pinnace(&args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
@@ -203,6 +205,25 @@ fn an_interrupted_end_tells_the_other() {
         assert_eq!((sent, received), expected, "{interrupted}: {err}");
         assert!(chunks_kept(to.path()) > 0);
     }
+}
+
+#[test]
+fn a_rate_is_not_exceeded() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let file = from.path().join("file");
+    fs::write(&file, content(1_000_000)).unwrap();
+    let receiving = receiver(to.path(), &["--overwrite"]);
+    // Slower than loopback by far, and so slow that a large unit would take longer than the receiver waits.
+    for (rate, size, least) in [("8mbit", 1_000_000, 0.9), ("80kbit", 30_000, 2.5)] {
+        fs::write(&file, content(size)).unwrap();
+        let begun = Instant::now();
+        let sent = run(&["send", file.to_str().unwrap(), &receiving.address, "--rate", rate]);
+        assert_eq!(sent.status.code(), Some(0), "{}", text(&sent.stderr));
+        assert!(begun.elapsed().as_secs_f64() > least, "{rate}: {:?}", begun.elapsed());
+        assert_eq!(fs::read(to.path().join("file")).unwrap(), content(size));
+    }
+    let refused = run(&["send", file.to_str().unwrap(), &receiving.address, "--rate", "fast"]);
+    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
 }
 
 #[test]
@@ -318,7 +339,7 @@ fn a_service_is_met_or_refused() {
     }
     let uri = |words: &str| format!("pinnace://{at}?{words}");
     for (args, whys) in [
-        (vec![uri("rate=100mbit&burst=64KiB")], &["rate=100mbit (", "burst=64KiB (", "no rate to keep"][..]),
+        (vec![uri("rate=100mbit&burst=64KiB")], &["rate=100mbit (", "burst=64KiB (", "promises no rate"][..]),
         (vec![at.clone(), "--service".to_owned(), "priority=3".to_owned()], &["priority=3", "priorities"]),
         (vec![uri("lifespan=1s")], &["lifespan=1s", "nothing of it is dropped"]),
         (vec![uri("multicast=3")], &["multicast=3", "one receiver"]),
@@ -448,7 +469,7 @@ fn the_bars_of_several_senders_say_whose_they_are() {
     }
     let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let command = format!(
-        "stty cols 80; exec {} recv --bind 127.0.0.1:0 --dir {}",
+        "stty cols 80; exec timeout --foreground 60 {} recv --bind 127.0.0.1:0 --dir {}",
         env!("CARGO_BIN_EXE_pinnace"),
         to.path().display()
     );
@@ -461,18 +482,19 @@ fn the_bars_of_several_senders_say_whose_they_are() {
         fs::write(&file, content(LARGE)).unwrap();
         slow_send(file.to_str().unwrap(), &receiving.address)
     });
-    let partial = to.path().join(".pinnace-partial");
-    wait_until("both are under way", || fs::read_dir(&partial).is_ok_and(|folder| folder.count() == 4));
-    std::thread::sleep(Duration::from_millis(500));
     let address = receiving.address.clone();
+    let names = |shown: &str| -> BTreeSet<String> {
+        let bars = shown.split(['\r', '\n']).filter(|line| line.contains(" left"));
+        let named =
+            bars.flat_map(str::split_whitespace).filter_map(|word| word.find("127.0.0.1:").map(|at| &word[at..]));
+        named.filter(|name| *name != address).map(str::to_owned).collect()
+    };
+    let shown = receiving.shown_until(|shown| names(shown).len() == 2);
     receiving.signal("-TERM");
-    let shown = receiving.end().1;
+    receiving.end();
     for sender in &mut senders {
         sender.kill().unwrap();
         sender.wait().unwrap();
     }
-    let bars = shown.split(['\r', '\n']).filter(|line| line.contains(" left"));
-    let named = bars.flat_map(str::split_whitespace).filter_map(|word| word.find("127.0.0.1:").map(|at| &word[at..]));
-    let names: std::collections::BTreeSet<&str> = named.filter(|name| *name != address).collect();
-    assert_eq!(names.len(), 2, "{shown:?}");
+    assert_eq!(names(&shown).len(), 2, "{shown:?}");
 }

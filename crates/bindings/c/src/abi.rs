@@ -170,6 +170,7 @@ pub extern "C" fn zcrp_rcv_close() -> nbyte {
 ///   control_bytes             size of control datagrams at most, 16 to 65,504
 ///   window_units              units in transit at most
 ///   window_bytes              bytes in transit at most
+///   rate                      bytes of unit datagrams a second at most; by default what the path takes
 ///   congestion_fixed          a fixed window of so many bytes, and no congestion control: for closed networks
 ///   congestion_cubic          1: the CUBIC congestion controller
 ///   congestion_bbr            1: the BBR congestion controller

@@ -57,6 +57,13 @@ static SETTINGS: &[Setting] = &[
         },
     },
     setting!("control_bytes", 16, 65_504, control_bytes as usize),
+    Setting {
+        name: "rate",
+        low: 1,
+        high: ANY,
+        write: |config, value| config.rate = Some(value),
+        read: |config| config.rate.unwrap_or(0),
+    },
     setting!("window_units", 1, 32_768, window_units as u32),
     setting!("window_bytes", 1, ANY, window_bytes as u64),
     setting!("ack_units", 1, 65_536, ack_units as u32),
@@ -188,12 +195,13 @@ fn congestion(name: &str, kind: ControllerKind) -> Option<c_long> {
 /// How a channel is set up.
 pub(crate) fn options() -> Options {
     let chosen = CHOSEN.lock().unwrap_or_else(PoisonError::into_inner);
-    let window_bytes = position("window_bytes").and_then(|index| chosen.numbers[index]);
+    let number = |name| position(name).and_then(|index| chosen.numbers[index]);
     Options {
         profile: chosen.profile,
         idle: chosen.idle,
         congestion: chosen.congestion,
-        window_bytes,
+        window_bytes: number("window_bytes"),
+        rate: number("rate"),
         ..Options::default()
     }
 }

@@ -35,7 +35,8 @@ const fn tool(name: &'static str) -> Tool {
         method: Method::Zcrp,
         cannot: |word| {
             Some(match word {
-                "rate" | "burst" => "ZCRP has no rate to keep",
+                "rate" => "ZCRP promises no rate; --rate of `pinnace send` bounds it",
+                "burst" => "ZCRP promises no bursts",
                 "priority" => "ZCRP knows no priorities",
                 "deadline" | "lifespan" => "a file is of use whenever it comes, and nothing of it is dropped",
                 "size" | "largest" => "--chunk says how large the messages are",

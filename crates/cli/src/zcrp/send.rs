@@ -8,6 +8,7 @@ use crate::exit::{Error, Exit};
 use crate::interrupt;
 use crate::output::Output;
 use crate::transport::{self, Transport};
+use crate::units;
 use pinnace::zcrp::{Sender, Sending};
 use serde::Serialize;
 use std::collections::VecDeque;
@@ -31,6 +32,9 @@ Examples:
 pub(super) struct Args {
     #[command(flatten)]
     what: What,
+    /// Never send faster: 100mbit
+    #[arg(long, value_name = "RATE", value_parser = units::bit_rate)]
+    rate: Option<u64>,
     #[command(flatten)]
     transport: Transport,
 }
@@ -58,7 +62,7 @@ impl Done {
 pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let (content, to) = args.what.open("a ZCRP message")?;
     // Before standard input is read, which may take any time: an address that leads nowhere is known at once.
-    let sender = Sender::connect(resolve(&to)?, &args.transport.options())?;
+    let sender = Sender::connect(resolve(&to)?, &args.transport.options_of_sender(args.rate))?;
     let source = content.measured()?;
     interrupt::install();
     let ahead = (AHEAD_BYTES / source.len().max(1)).clamp(1, AHEAD);

@@ -105,6 +105,21 @@ impl Listening {
         line
     }
 
+    /// Standard error until it is `enough`, or has ended.
+    pub(crate) fn shown_until(&mut self, enough: impl Fn(&str) -> bool) -> String {
+        let mut shown = Vec::new();
+        loop {
+            let more = self.stderr.fill_buf().expect("readable");
+            let bytes = more.len();
+            shown.extend_from_slice(more);
+            self.stderr.consume(bytes);
+            let text = String::from_utf8_lossy(&shown).into_owned();
+            if bytes == 0 || enough(&text) {
+                return text;
+            }
+        }
+    }
+
     /// Nobody reads what it prints any more.
     pub(crate) fn close_output(&mut self) {
         drop((self.child.as_mut().expect("it runs").stdout.take(), self.stdout.take()));

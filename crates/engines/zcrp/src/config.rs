@@ -58,6 +58,8 @@ pub struct Config {
     pub window_bytes: u64,
     /// What bounds the bytes in transit below that.
     pub congestion: ControllerKind,
+    /// Bytes of unit datagrams a second at most, whatever the congestion controller says. `None`: only that bounds them.
+    pub rate: Option<u64>,
     /// An acknowledgement goes out when at least this many units and [`Config::ack_bytes`] are unreported at the end of
     /// a batch of reads (Z-11). The specification's 16, *or one batch read*: any batch of two units here. Whatever the bytes, at
     /// first after 16 units, and after twice as many each time until the sender is seen to wait.
@@ -103,6 +105,7 @@ impl Default for Config {
             window_units: 64,
             window_bytes: u64::MAX,
             congestion: ControllerKind::Cubic,
+            rate: None,
             ack_units: 2,
             ack_bytes: 0,
             ack_delay: Duration::from_millis(5),

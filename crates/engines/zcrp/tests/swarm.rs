@@ -130,6 +130,7 @@ impl Plan {
         let common = Config {
             unit_size: if random.chance(0.3) { UnitSize::UpTo(unit) } else { UnitSize::Fixed(unit) },
             congestion,
+            rate: seed.is_multiple_of(7).then_some(50 * unit as u64),
             window_units: pick(random, &[1, 3, 64, 64, 1000]),
             ack_units: pick(random, &[1, 2, 16]),
             ack_bytes: pick(random, &[0, 0, 10_000]),

@@ -4,7 +4,7 @@ mod common;
 
 use common::{RECEIVER, SENDER, World};
 use core::time::Duration;
-use pinnace_core::ControllerKind;
+use pinnace_core::{ControllerKind, Time};
 use pinnace_zcrp::{Config, Failure, UnitSize};
 
 fn fixed() -> Config {
@@ -42,6 +42,25 @@ fn without_loss_almost_everything_is_received_in_place() {
             let share = seen.units_in_place as f64 / (seen.units_in_place + seen.units_copied) as f64;
             assert!(share >= 0.99, "{size} bytes in units of {unit}: {share} in place");
             assert_eq!(seen.units_duplicate, 0);
+        }
+    }
+}
+
+#[test]
+fn nothing_leaves_faster_than_the_rate_that_was_set() {
+    for congestion in [ControllerKind::Fixed { window: u64::MAX }, ControllerKind::Cubic, ControllerKind::Bbr] {
+        for unit in [1472, 8972, 65_507] {
+            let config = Config { congestion, rate: Some(1_000_000), unit_size: UnitSize::Fixed(unit), ..fixed() };
+            let mut world = World::new(6, &config, "delay=20ms,rate=1gbit");
+            for _ in 0..3 {
+                world.send(1_000_000);
+                world.post(1_000_000);
+            }
+            world.check_all_arrived(10);
+            // Round trips at both ends, and at most two units at once at the beginning.
+            let took = world.sim.now().since(Time::ZERO).as_secs_f64();
+            assert!((2.87..3.3).contains(&took), "{congestion}, units of {unit}: {took} s");
+            assert_eq!(world.sender().counters().units_resent, 0);
         }
     }
 }

@@ -10,6 +10,11 @@ use pinnace_zcrp::{Config, UnitSize};
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// How many units of who has a rate leave a second at least, as long as they are larger than [`SLOWEST_UNIT`].
+const UNITS_A_SECOND: u64 = 10;
+/// Bytes of a unit of whoever is very slow: less would be mostly trailers.
+const SLOWEST_UNIT: usize = 256;
+
 /// Settings of an endpoint. The defaults are safe anywhere and fast on loopback.
 ///
 /// ```
@@ -27,6 +32,8 @@ pub struct Options {
     pub unit_bytes: Option<usize>,
     /// Congestion controller; by default the profile's: `fixed` (cluster) or `bbr` (Internet).
     pub congestion: Option<ControllerKind>,
+    /// Never send faster than this, in bytes a second, headers of UDP and IP not counted. By default, what the path takes.
+    pub rate: Option<u64>,
     /// Bytes in transit at most; by default from the receive buffer (cluster) or unbounded (Internet).
     pub window_bytes: Option<u64>,
     /// When a silent peer counts as gone.
@@ -50,6 +57,7 @@ impl Default for Options {
             idle: Idle::default(),
             unit_bytes: None,
             congestion: None,
+            rate: None,
             window_bytes: None,
             peer_timeout: Duration::from_secs(10),
             worker: true,
@@ -66,11 +74,15 @@ impl Options {
     pub(super) fn config(&self, path: &Path) -> Config {
         let unit_size = match self.unit_bytes {
             Some(bytes) => UnitSize::Fixed(bytes),
-            None => UnitSize::UpTo(path.datagram),
+            // Some leave every second, however slow that is: between them the peer hears nothing of us.
+            None => UnitSize::UpTo(self.rate.map_or(path.datagram, |rate| {
+                path.datagram.min(usize::try_from(rate / UNITS_A_SECOND).unwrap_or(usize::MAX).max(SLOWEST_UNIT))
+            })),
         };
         let base = Config {
             unit_size,
             peer_timeout: self.peer_timeout,
+            rate: self.rate,
             seed: self.seed.unwrap_or_else(random_seed),
             ..Config::default()
         };

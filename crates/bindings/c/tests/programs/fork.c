@@ -7,7 +7,7 @@ int main(void) {
     zcrp_sender_t *other;
     pid_t child;
     CHECK(out != NULL && in != NULL);
-    CHECK(zcrp_set("peer_timeout_ms", 3000) == 1);
+    CHECK(zcrp_set("peer_timeout_ms", 3000) == 1 && zcrp_set("rate", 100000000) == 1);
     udp_pair(pair);
     sender[0] = sender[1] = pair[0];
     receiver[0] = receiver[1] = pair[1];
@@ -25,7 +25,7 @@ int main(void) {
             CHECK(!zcrp_rcv(out, 1) && errno == ENOTCONN);
             CHECK(!zcrp_sender_send(other, out, 1) && errno == ENOTCONN);
             zcrp_sender_close(other);
-            CHECK(zcrp_get("peer_timeout_ms") == 3000);
+            CHECK(zcrp_get("peer_timeout_ms") == 3000 && zcrp_get("rate") == 100000000);
             /* A conversation of its own. */
             udp_pair(pair);
             sender[0] = sender[1] = pair[0];

@@ -468,8 +468,9 @@ impl Sender {
 
     fn set_pace(&mut self, now: Time) {
         let unit = u64::from(self.fragment) + TRAILER_BYTES as u64;
+        let rate = [self.congestion.pacing_rate(), self.config.rate].into_iter().flatten().min();
         // At most one system call's worth.
-        self.pacer.follow(now, self.congestion.pacing_rate(), unit, 65_535);
+        self.pacer.follow(now, rate, unit, 65_535);
     }
 
     /// Whether progress depends on the peer (Z-19).

@@ -459,6 +459,10 @@ impl Engine for Xtp {
         self.transmit(now, train)
     }
 
+    fn handle_left(&mut self, now: Time) {
+        self.on_left(now);
+    }
+
     fn poll_at(&self) -> PollAt {
         if !self.shared.events.is_empty() || !self.shared.diags.is_empty() || !self.shared.queue.is_empty() {
             return PollAt::Now;

@@ -17,6 +17,8 @@ const STATUS_BYTES: usize = 1232;
 impl Xtp {
     pub(crate) fn transmit(&mut self, now: Time, train: &mut Train) -> bool {
         train.begin(Address::Peer, 0);
+        // Of one that was dropped nobody says when it left.
+        self.shared.leaving.clear();
         self.shared.paths.expire(now);
         if let Some(reply) = self.shared.diags.pop() {
             write(train, reply.to, reply.from, &reply.bytes);
@@ -36,6 +38,16 @@ impl Xtp {
             }
         }
         multicast::transmit(self, train)
+    }
+
+    /// The data of the last train have left by `now`.
+    //= X-19
+    pub(crate) fn on_left(&mut self, now: Time) {
+        for (key, bytes) in self.shared.leaving.drain(..) {
+            if let Some(context) = self.contexts.lookup_mut(key) {
+                context.outgoing.on_left(now, bytes);
+            }
+        }
     }
 
     /// Others whose turn it is share a train with their one small packet to the same peer: where many have little to say each, a
@@ -473,6 +485,9 @@ impl Context {
         train.zeros(tail);
         train.end_segment();
         self.outgoing.commit(now, cut, asking, &terms);
+        if self.outgoing.is_limited() {
+            shared.await_leaving(self.key, cut.len, train);
+        }
         while self.service != Service::AckDgram && self.asks_at.front().is_some_and(|(point, _)| *point <= cut.high()) {
             self.asks_at.pop_front();
         }

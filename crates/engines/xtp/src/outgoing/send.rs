@@ -172,6 +172,19 @@ impl Outgoing {
         self.limit.as_deref().map_or(now, |limit| limit.pacer.ready_at(now, u64::from(len)))
     }
 
+    /// Whether it matters when the bytes leave that were committed.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.limit.is_some()
+    }
+
+    /// So many user bytes have left by `now`, which may be later than they were committed: what follows waits accordingly.
+    //= X-19
+    pub(crate) fn on_left(&mut self, now: Time, bytes: u32) {
+        if let Some(limit) = &mut self.limit {
+            limit.pacer.on_left(now, u64::from(bytes));
+        }
+    }
+
     fn cut(&self, terms: &Terms, room_ends: u64) -> Option<Cut> {
         let most = u64::from(terms.max.max(1));
         let (low, bounds, is_repetition) = match self.first_lost() {

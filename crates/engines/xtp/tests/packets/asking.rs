@@ -283,47 +283,6 @@ fn a_packet_has_bytes_of_one_message_only() {
     }
 }
 
-//= X-19 test
-#[test]
-fn no_interval_sees_more_than_burst_and_rate() {
-    for codec in CODECS {
-        for (rate, burst, peer) in
-            [(100_000, 5000, None), (0, 0, Some((50_000, 3000))), (100_000, 9000, Some((50_000, 3000)))]
-        {
-            let limited = ControlBlock { output_rate: rate, output_burst: burst, ..block(Service::Connection) };
-            let mut scene = Scene::opened(codec, limited);
-            let first = scene.send(10);
-            let mut status = scene.status(NONE, 10, 1_000_000, first[0].sync);
-            if let Some((inrate, inburst)) = peer {
-                (status.traffic.inrate, status.traffic.inburst) = (inrate, inburst);
-                (status.clock.rate, status.clock.burst) = (inrate, inburst);
-            }
-            scene.wait(1000);
-            scene.half.take();
-            scene.feed(&status);
-            let (rate, burst) =
-                peer.map_or((u64::from(rate), u64::from(burst)), |(rate, burst)| (rate.into(), burst.into()));
-            let mut left: Vec<(u64, u64)> = Vec::new();
-            let mut sent = scene.send(60_000);
-            for _ in 0..3000 {
-                let at = scene.half.now.as_nanos();
-                left.extend(sent.iter().map(|packet| (at, packet.len() as u64)));
-                sent = scene.wait(1);
-            }
-            let total: u64 = left.iter().map(|(_, n)| n).sum();
-            assert!(total >= 60_000, "{total}");
-            for (from, (begun, _)) in left.iter().enumerate() {
-                let mut bytes = 0;
-                for (at, n) in &left[from..] {
-                    bytes += n;
-                    let allowed = burst.max(1400) + (at - begun) * rate / 1_000_000_000 + 1;
-                    assert!(bytes <= allowed, "{codec:?}: {bytes} bytes in {} ns, not {allowed}", at - begun);
-                }
-            }
-        }
-    }
-}
-
 //= X-18 test
 #[test]
 fn lower_sort_values_leave_first() {

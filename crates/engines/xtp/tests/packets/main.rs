@@ -10,6 +10,7 @@ mod found;
 mod keys;
 mod losses;
 mod paths;
+mod rates;
 mod scene;
 mod services;
 mod setup;

@@ -390,13 +390,13 @@ impl Vrp {
     }
 
     async fn say_end_async(&self) -> Result<(), Error> {
-        let before = self.unreachable();
         loop {
+            let before = self.unreachable();
             self.said_end()?;
             loop {
                 match within(Instant::now() + LOOK, self.out()?.flush_async()).await {
                     Some(flushed) => break flushed?,
-                    None if self.unreachable() > before => return Ok(()),
+                    None if self.unreachable() > before => break,
                     None => self.look_for_break()?,
                 }
             }

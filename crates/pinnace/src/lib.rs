@@ -34,6 +34,7 @@ mod inline;
 mod lock;
 mod message;
 mod network;
+mod places;
 mod process;
 pub mod qmp;
 mod rendezvous;

@@ -1,10 +1,11 @@
 //! A connection, for applications: its life.
 
-use super::exchange::{Association, Exchange, Place};
+use super::exchange::{Association, Exchange};
 use super::port::{Call, End, deadline};
 use super::reading::Partial;
 use super::{Address, Facts, Failure, Qos, Refused, Status, Stream};
 use crate::Error;
+use crate::places::Place;
 use pinnace_a1::ConnectionId;
 use pinnace_core::Address as Name;
 use pinnace_runtime::{WaitError, WakeFd};

@@ -6,15 +6,13 @@
 
 use super::{Address, Failure};
 use crate::Message;
+use crate::places::{Place, Places};
 use pinnace_a1::{CastId, ConnectionId, Event};
 use pinnace_core::{Address as Name, BufferId, ContextKey, Storage};
 use pinnace_link::BufferTable;
 use pinnace_runtime::{EventSink, WakeFd};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-
-/// The name of an association here. The engine uses its own names again sooner.
-pub(super) type Place = u32;
 
 /// A message of the application's that is under way.
 #[derive(Debug)]
@@ -174,10 +172,7 @@ pub(super) struct Backlog {
 /// The state of a socket.
 #[derive(Debug, Default)]
 pub(super) struct Exchange {
-    places: Vec<Option<Box<Association>>>,
-    free: Vec<Place>,
-    /// The place of the association in each slot of the engine's table, plus one.
-    by_slot: Vec<Place>,
+    places: Places<Association>,
     pub(super) backlog: Backlog,
     casts: BTreeMap<CastId, Lane>,
     /// Associations that have not closed.
@@ -189,34 +184,17 @@ pub(super) struct Exchange {
 impl Exchange {
     /// A new connection has a place from now on.
     pub(super) fn insert(&mut self, id: ConnectionId) -> Place {
-        let association = Some(Box::new(Association::new(id)));
-        let place = match self.free.pop() {
-            Some(place) => {
-                self.places[place as usize] = association;
-                place
-            }
-            None => {
-                self.places.push(association);
-                self.places.len() as Place - 1
-            }
-        };
-        let slot = ContextKey::from(id).slot as usize;
-        if self.by_slot.len() <= slot {
-            self.by_slot.resize(slot + 1, 0);
-        }
-        self.by_slot[slot] = place + 1;
         self.open += 1;
-        place
+        self.places.insert(id.into(), Association::new(id))
     }
 
     pub(super) fn association(&mut self, place: Place) -> Option<&mut Association> {
-        self.places.get_mut(place as usize)?.as_deref_mut()
+        self.places.get_mut(place)
     }
 
     /// The association of a connection, if it is here.
     fn find(&mut self, id: ConnectionId) -> Option<(Place, &mut Association)> {
-        let place = self.by_slot.get(ContextKey::from(id).slot as usize)?.checked_sub(1)?;
-        let association = self.association(place)?;
+        let (place, association) = self.places.newest(ContextKey::from(id).slot)?;
         (association.id == id).then_some((place, association))
     }
 
@@ -232,8 +210,7 @@ impl Exchange {
     /// Frees the place of an association that nobody needs.
     pub(super) fn tidy(&mut self, place: Place) {
         if self.association(place).is_some_and(|association| association.is_forgotten()) {
-            self.places[place as usize] = None;
-            self.free.push(place);
+            self.places.remove(place);
         }
     }
 

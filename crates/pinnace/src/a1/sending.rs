@@ -3,11 +3,12 @@
 //! Always true: a message that was queued is sent before those that are queued after it; one that was not is given back.
 
 use super::Connection;
-use super::exchange::{Exchange, Place, Way};
+use super::exchange::{Exchange, Way};
 use super::node::Node;
 use super::port::{Call, End, deadline};
 use super::{Failure, Refused, Status};
 use crate::attempts::{Attempts, Unqueued};
+use crate::places::Place;
 use crate::zcrp::Progress;
 use crate::{Error, Message, Unsent};
 use pinnace_a1::{ConnectionId, Output};

@@ -5,6 +5,7 @@ use super::{Carrier, Endpoint, Options, Patience, lingering};
 use crate::daemon::{Arrival, Client};
 pub(super) use crate::network::deadline;
 use crate::network::{canonical, with_port};
+use crate::places::Place;
 use crate::xtp::HostPair;
 use crate::{Error, xtp};
 use pinnace_qbuf::channel::Interest;
@@ -54,10 +55,10 @@ impl std::fmt::Display for Way {
 
 /// A stream of an endpoint, as [`Endpoint::wait_any`] names it. Once it is dropped another may have its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct StreamId(xtp::Place);
+pub struct StreamId(Place);
 
 impl StreamId {
-    pub(super) fn of(place: xtp::Place) -> Self {
+    pub(super) fn of(place: Place) -> Self {
         Self(place)
     }
 }

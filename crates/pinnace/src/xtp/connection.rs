@@ -1,11 +1,12 @@
 //! An association, for applications: its life and its sending half.
 
-use super::exchange::{Association, Exchange, Place};
+use super::exchange::{Association, Exchange};
 use super::port::{Call, End, deadline};
 use super::reading::Partial;
 use super::sending;
 use super::{AddressSegment, Close, ControlBlock, Facts, Patience, SendOptions, Sending, Service};
 use crate::attempts::{Attempts, Unqueued};
+use crate::places::Place;
 use crate::{Error, Message, Unsent};
 use pinnace_core::Address;
 use pinnace_xtp::{ContextId, Refused};

@@ -1,6 +1,7 @@
 //! One socket with any number of associations, opened here or accepted from others.
 
-use super::exchange::{Arrival, Place};
+use super::exchange::Arrival;
+use crate::places::Place;
 
 use super::port::{self, Bound, Call, End, canonical, deadline};
 use super::sending;

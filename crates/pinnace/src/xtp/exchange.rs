@@ -7,15 +7,13 @@
 use super::lane::Lane;
 use super::{AddressSegment, Failure, Service};
 use crate::Message;
+use crate::places::{Place, Places};
 use pinnace_core::{Address, BufferId, ContextKey, Storage};
 use pinnace_link::BufferTable;
 use pinnace_runtime::{EventSink, WakeFd};
 use pinnace_xtp::{ContextId, Event, ListenerId};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-
-/// The name of an association here. The engine uses its own names again sooner.
-pub(crate) type Place = u32;
 
 /// A buffer that waits to be filled (bulk data).
 #[derive(Debug)]
@@ -141,10 +139,7 @@ impl Backlog {
 /// The state of an endpoint.
 #[derive(Debug, Default)]
 pub(super) struct Exchange {
-    places: Vec<Option<Box<Association>>>,
-    free: Vec<Place>,
-    /// The place of the association in each slot of the engine's table, plus one.
-    by_slot: Vec<Place>,
+    places: Places<Association>,
     listeners: BTreeMap<ListenerId, Backlog>,
     /// Associations that have not closed.
     open: usize,
@@ -165,40 +160,23 @@ impl Exchange {
 
     /// A new context has a place from now on.
     pub(super) fn insert(&mut self, id: ContextId) -> Place {
-        let association = Some(Box::new(Association::new(id)));
-        let place = match self.free.pop() {
-            Some(place) => {
-                self.places[place as usize] = association;
-                place
-            }
-            None => {
-                self.places.push(association);
-                self.places.len() as Place - 1
-            }
-        };
-        let slot = ContextKey::from(id).slot as usize;
-        if self.by_slot.len() <= slot {
-            self.by_slot.resize(slot + 1, 0);
-        }
-        self.by_slot[slot] = place + 1;
         self.open += 1;
-        place
+        self.places.insert(id.into(), Association::new(id))
     }
 
     pub(super) fn association(&mut self, place: Place) -> Option<&mut Association> {
-        self.places.get_mut(place as usize)?.as_deref_mut()
+        self.places.get_mut(place)
     }
 
     /// The association of a context, if it is here.
     fn find(&mut self, id: ContextId) -> Option<(Place, &mut Association)> {
-        let place = self.by_slot.get(ContextKey::from(id).slot as usize)?.checked_sub(1)?;
-        let association = self.association(place)?;
+        let (place, association) = self.places.newest(ContextKey::from(id).slot)?;
         (association.id == id).then_some((place, association))
     }
 
     /// Something has happened there.
     fn stir(&mut self, place: Place) {
-        let Some(association) = self.places.get_mut(place as usize).and_then(Option::as_deref_mut) else { return };
+        let Some(association) = self.places.get_mut(place) else { return };
         if let Some(watch) = &association.watch {
             watch.signal();
         }
@@ -248,8 +226,7 @@ impl Exchange {
     /// Frees the place of an association that nobody needs.
     fn tidy(&mut self, place: Place) {
         if self.association(place).is_some_and(|association| association.is_forgotten()) {
-            self.places[place as usize] = None;
-            self.free.push(place);
+            self.places.remove(place);
         }
     }
 

@@ -54,7 +54,6 @@ mod writing;
 pub use crate::zcrp::{Profile, Progress};
 pub use connection::Connection;
 pub use endpoint::Endpoint;
-pub(crate) use exchange::Place;
 pub use listener::{Datagram, Incoming, Listener, Transaction};
 pub use options::{Carrier, Options};
 pub use pinnace_wire::xtp::HostPair;

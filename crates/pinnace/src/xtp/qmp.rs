@@ -1,10 +1,11 @@
 //! What QMP needs of an endpoint: XTP set up as its profile says.
 
-use super::exchange::{Exchange, Place};
+use super::exchange::Exchange;
 use super::port::{self, Bound, Call, End, Names, deadline};
 use super::reading::{Look, Partial, first};
 use super::{Connection, Endpoint, Options, SendOptions, Service, ether, sending};
 use crate::counters::Seen;
+use crate::places::Place;
 use crate::{Error, Idle, Message, qmp};
 use pinnace_link::{Link, Piece, Source};
 use pinnace_qbuf::{Pool, Qbuf, Role};

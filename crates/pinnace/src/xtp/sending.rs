@@ -3,9 +3,9 @@
 //! Always true: a message that was queued either came whole to the peer, or its sender is told why not.
 
 use super::Failure;
-use super::exchange::Place;
 use super::port::{Call, End, deadline};
 use crate::attempts::Unqueued;
+use crate::places::Place;
 use crate::zcrp::Progress;
 use crate::{Error, Message, Unsent};
 use pinnace_runtime::{WaitError, Waiting};

@@ -393,10 +393,16 @@ impl Connection {
         self.phase == Phase::Open && self.is_validated
     }
 
+    /// A SYNC may leave: also before the peer has shown that it receives at its address, since the answer shows it. (Otherwise
+    /// nothing would ever leave, if the peer has nothing to send, and its own SYNC was lost.) ACCEPT leaves before.
+    fn may_measure(&self) -> bool {
+        self.phase == Phase::Open && self.largest_allowed() >= HEADER_BYTES
+    }
+
     /// When the next SYNC leaves of itself.
     //= A-8
     fn next_sync(&self, shared: &Shared) -> Option<Time> {
-        if !self.is_talking() {
+        if !self.may_measure() {
             return None;
         }
         let config = &shared.config;
@@ -425,7 +431,7 @@ impl Connection {
 
     pub(crate) fn sync_is_due(&self, now: Time, shared: &Shared) -> bool {
         let windows = self.outgoing.terms().window.saturating_mul(WINDOWS_A_SYNC);
-        self.is_talking()
+        self.may_measure()
             && (self.sync.is_due
                 || self.next_sync(shared).is_some_and(|at| at <= now)
                 || (self.outgoing.has_passed_window() && self.sync.sent < self.outgoing.sent())
@@ -452,10 +458,8 @@ impl Connection {
             Phase::Open => {
                 self.accept_may_leave()
                     || (self.is_validated
-                        && (self.sync_reply_due.is_some()
-                            || self.qos_reply_due.is_some()
-                            || self.change.qos.is_due
-                            || self.sync_is_due(now, shared)))
+                        && (self.sync_reply_due.is_some() || self.qos_reply_due.is_some() || self.change.qos.is_due))
+                    || self.sync_is_due(now, shared)
                     || (self.list_may_leave()
                         && (self.incoming.ack_due(now, self.rtt.smoothed()) == Due::Now
                             || self.incoming.nack_due(now, self.rtt.smoothed()) == Due::Now))

@@ -185,6 +185,7 @@ impl Connection {
             self.write_qos(now, out);
         } else if self.sync_is_due(now, shared) {
             self.write_sync(now, shared, out);
+            self.allowance.spend(1, out.len());
         }
     }
 

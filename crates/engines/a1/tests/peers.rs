@@ -160,7 +160,7 @@ fn an_open_that_comes_again_is_answered_although_closing_has_begun() {
         let open = liar.open(PORT, &[], None);
         half.feed(PEER, &open);
         let lost = half.take();
-        assert_eq!(lost.iter().map(Got::kind).collect::<Vec<_>>(), [Kind::Accept]);
+        assert_eq!(lost.iter().map(Got::kind).collect::<Vec<_>>(), [Kind::Accept, Kind::Sync]);
         let id = accepted(&half);
         if is_normal {
             half.call(|engine, now| engine.close(now, id, Duration::ZERO)).expect("it lives");
@@ -294,6 +294,26 @@ fn every_type_of_a_connection_tells_an_edge_and_none_is_none() {
             assert_eq!(half.a1().facts(half.now, id).expect("there").edge, 1000);
         }
     }
+}
+
+//= A-8 test
+#[test]
+fn who_accepts_asks_first_if_the_opener_says_nothing() {
+    let mut half = server_of(Config { validates: false, ..config() });
+    let mut liar = Liar::new(PEER, 0x77, record());
+    half.feed(PEER, &liar.open(PORT, &[], None));
+    let sent = half.take();
+    liar.learn(&sent);
+    // What the opener asks at start-up, and what it answers first, is lost.
+    assert_eq!(sent.iter().map(Got::kind).collect::<Vec<_>>(), [Kind::Accept, Kind::Sync]);
+    let id = accepted(&half);
+    send(&mut half, id, 300);
+    half.advance(Duration::from_millis(101));
+    let sent = half.take();
+    assert_eq!(sent.iter().map(Got::kind).collect::<Vec<_>>(), [Kind::Sync]);
+    half.feed(PEER, &Lie { stamp: sent[0].header().stamp, ..liar.answer(Kind::SyncReply, 0, &[]) }.bytes());
+    assert!(!of(&half.take(), Kind::Data).is_empty(), "it is there");
+    assert_eq!(half.a1().counters().round_trips, 1);
 }
 
 //= A-10 test
@@ -452,7 +472,7 @@ fn data_of_a_group_are_answered_before_anything_comes_over_the_connection() {
 fn data_of_a_group_earn_three_times_their_bytes_until_the_sender_is_known() {
     let (mut half, liar, group) = joined();
     let lower = |count: u64| 28 * count;
-    let (mut received, mut answers) = (1, 1);
+    let (mut received, mut answers) = (1, 2);
     // Every other block is missing, and never comes: as much is asked for as ever may be.
     for number in (0..200).step_by(2) {
         half.feed(PEER, &to_group(&liar, &group, number));

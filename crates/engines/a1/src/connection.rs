@@ -236,7 +236,8 @@ pub(crate) struct Connection {
     pub(crate) close_by: Option<Time>,
     pub(crate) close: Repeated,
     pub(crate) close_code: CloseCode,
-    pub(crate) close_reply_due: Option<(CloseCode, u32)>,
+    /// The CLOSEs to answer: every one is.
+    pub(crate) close_replies_due: VecDeque<(CloseCode, u32)>,
     /// The code that was answered last.
     pub(crate) close_replied: Option<CloseCode>,
     /// When the first and the last CLOSE were answered.
@@ -341,7 +342,7 @@ impl Connection {
             close_by: None,
             close: Repeated::default(),
             close_code: CloseCode::Normal,
-            close_reply_due: None,
+            close_replies_due: VecDeque::new(),
             close_replied: None,
             close_replied_at: None,
             close_is_unanswered: false,
@@ -464,8 +465,8 @@ impl Connection {
                         && (self.incoming.ack_due(now, self.rtt.smoothed()) == Due::Now
                             || self.incoming.nack_due(now, self.rtt.smoothed()) == Due::Now))
             }
-            Phase::Closing => self.accept_may_leave() || self.close.is_due || self.close_reply_due.is_some(),
-            Phase::TimeWait(_) => self.close_reply_due.is_some(),
+            Phase::Closing => self.accept_may_leave() || self.close.is_due || !self.close_replies_due.is_empty(),
+            Phase::TimeWait(_) => !self.close_replies_due.is_empty(),
         }
     }
 
@@ -631,7 +632,8 @@ impl Connection {
     /// A CLOSE that leaves once, whatever becomes of it.
     pub(crate) fn last_words(&mut self, now: Time) -> Option<Reply> {
         let mut bytes = Vec::new();
-        (self.accept_due, self.close_reply_due) = (None, None);
+        self.accept_due = None;
+        self.close_replies_due.clear();
         self.write_farewell(now, &mut bytes);
         (!bytes.is_empty()).then_some(Reply { to: self.peer, from: self.from, bytes })
     }

@@ -16,6 +16,8 @@ use pinnace_wire::a1::{Block, Body, Change, CloseCode, HEADER_BYTES, Head, Heade
 
 /// Control datagrams that are larger are malformed: no path carries them.
 const MAX_CONTROL_BYTES: usize = 65_535;
+/// CLOSEs of one batch that are answered: nobody says it so often in all.
+const MAX_CLOSE_REPLIES: usize = 16;
 /// Ranges of an ACK or a NACK that are looked at.
 const MAX_RANGES: usize = 8192;
 
@@ -241,7 +243,7 @@ impl Connection {
         let header = &head.header;
         match (self.phase, body) {
             (Phase::Open | Phase::Closing, Body::Close(code)) => self.on_close(now, shared, header, *code),
-            (Phase::TimeWait(_), Body::Close(code)) => self.close_reply_due = Some((*code, header.stamp)),
+            (Phase::TimeWait(_), Body::Close(code)) => self.answer_close(header, *code),
             (Phase::Closing, Body::CloseReply(_)) => self.on_close_reply(now, shared),
             (Phase::Open, Body::Ack(ranges)) => {
                 shared.counters.answers_received += 1;
@@ -364,10 +366,17 @@ impl Connection {
         }
     }
 
+    /// Every CLOSE is answered, also if several are read together.
+    fn answer_close(&mut self, header: &Header, code: CloseCode) {
+        if self.close_replies_due.len() < MAX_CLOSE_REPLIES {
+            self.close_replies_due.push_back((code, header.stamp));
+        }
+    }
+
     /// CLOSE: what has come is delivered, what we had not sent is dropped.
     //= A-18
     fn on_close(&mut self, now: Time, shared: &mut Shared, header: &Header, code: CloseCode) {
-        self.close_reply_due = Some((code, header.stamp));
+        self.answer_close(header, code);
         let has_all = self.on_told_sent(now, shared, header.sequence);
         if code == CloseCode::Normal {
             // It has acknowledged what it has.

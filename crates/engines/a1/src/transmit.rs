@@ -253,7 +253,7 @@ impl Connection {
             return;
         }
         let edge = self.edge();
-        if let Some((code, echo)) = self.close_reply_due.take() {
+        if let Some((code, echo)) = self.close_replies_due.pop_front() {
             let expected = self.in_numbers.wire(self.incoming.next_expected());
             let is_again = self.close_replied.replace(code) == Some(code);
             let first = self.close_replied_at.map_or(now, |(first, _)| first);

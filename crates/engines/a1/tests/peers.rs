@@ -5,7 +5,7 @@ use core::time::Duration;
 use half::liar::{END, Liar, Lie, MULTICAST, RELIABLE, RETRANSMITTED, START, seal};
 use half::{Got, Half};
 use pinnace_a1::{Address as Name, Config, ConnectionId, Event, Failure, Group, Output, Qos};
-use pinnace_core::{Address, ControllerKind, Engine, PathEvent};
+use pinnace_core::{Address, ControllerKind, Ecn, Engine, PathEvent};
 use pinnace_wire::a1::{Body, Kind, RejectCode};
 
 const PEER: Address = Address::Node(1);
@@ -108,6 +108,23 @@ fn an_answer_that_was_given_before_is_marked() {
         assert_eq!(replies.len(), 1, "{code}");
         assert_eq!(replies[0].header().is_retransmitted, is_marked, "{code}");
     }
+}
+
+//= A-18 test
+#[test]
+fn every_close_is_answered_also_of_those_that_are_read_together() {
+    let (mut half, liar, _) = connected();
+    let close = |stamp: u32| {
+        let lie = liar.lie(Kind::Close);
+        Lie { stamp, flags: lie.flags | if stamp > 1 { RETRANSMITTED } else { 0 }, body: vec![0, 0], ..lie }.bytes()
+    };
+    half.read(PEER, Ecn::NotCapable, &[close(1), close(2), close(3)]);
+    let sent = half.take();
+    let echo = |reply: &&Got| (reply.header().stamp, reply.header().is_retransmitted);
+    let replies: Vec<_> = of(&sent, Kind::CloseReply).iter().map(echo).collect();
+    assert_eq!(replies, [(1, false), (2, true), (3, true)]);
+    half.read(PEER, Ecn::NotCapable, &(4..100).map(close).collect::<Vec<_>>());
+    assert_eq!(half.take().len(), 16, "a flood is not");
 }
 
 //= A-5 test

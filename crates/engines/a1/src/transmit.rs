@@ -200,13 +200,13 @@ impl Connection {
     fn write_nack(&mut self, now: Time, shared: &mut Shared, expected: u32, out: &mut Vec<u8>) {
         let mut missing = core::mem::take(&mut shared.ranges);
         let most = Ranges::max_count(shared.control_bytes(self.peer).min(self.largest_allowed())).max(1);
-        self.incoming.take_nack(now, self.rtt.smoothed(), most, &mut missing);
+        let is_again = self.incoming.take_nack(now, self.rtt.smoothed(), most, &mut missing);
         if !missing.is_empty() {
             let (edge, echo) = (self.edge(), self.peer_stamp.unwrap_or(0));
             let numbers = self.in_numbers;
             shared.wire_ranges.clear();
             shared.wire_ranges.extend(missing.iter().map(|(low, high)| (numbers.wire(*low), numbers.wire(*high))));
-            a1::nack(&self.header(expected, edge, echo, false), Ranges::from_slice(&shared.wire_ranges), out);
+            a1::nack(&self.header(expected, edge, echo, is_again), Ranges::from_slice(&shared.wire_ranges), out);
             shared.counters.nacks_sent += 1;
         }
         shared.ranges = missing;

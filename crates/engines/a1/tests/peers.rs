@@ -110,6 +110,34 @@ fn an_answer_that_was_given_before_is_marked() {
     }
 }
 
+//= A-5 test
+//= A-7 test
+#[test]
+fn a_nack_that_says_nothing_new_is_marked() {
+    let (mut half, liar, _) = connected();
+    let nacks = |half: &mut Half| {
+        let sent = half.take();
+        let told = of(&sent, Kind::Nack).into_iter().map(|nack| {
+            let Some(Body::Nack(ranges)) = nack.body() else { panic!() };
+            let ranges: Vec<_> = ranges.iter().map(|(low, _)| low.wrapping_sub(liar.start)).collect();
+            (ranges, nack.header().is_retransmitted)
+        });
+        told.collect::<Vec<_>>()
+    };
+    let block = |number: u32| liar.block(number, number, (0, 1), b"alone").bytes();
+    half.feed(PEER, &block(0));
+    half.feed(PEER, &block(2));
+    assert_eq!(nacks(&mut half), [(vec![1], false)]);
+    half.advance(Duration::from_millis(21));
+    assert_eq!(nacks(&mut half), [(vec![1], true)]);
+    // What is asked for anew goes with what was asked for before.
+    half.now += Duration::from_millis(21);
+    half.feed(PEER, &block(4));
+    assert_eq!(nacks(&mut half), [(vec![1, 3], false)]);
+    half.advance(Duration::from_millis(21));
+    assert_eq!(nacks(&mut half), [(vec![1, 3], true)]);
+}
+
 //= A-18 test
 #[test]
 fn every_close_is_answered_also_of_those_that_are_read_together() {

@@ -465,9 +465,15 @@ impl Incoming {
     }
 
     /// What a NACK says: at most `max` ranges that are missing, rising, into `out`, which may stay empty. If there are
-    /// more, [`Incoming::nack_due`] says so.
-    pub(crate) fn take_nack(&mut self, now: Time, rtt: Option<Duration>, max: usize, out: &mut Vec<(u64, u64)>) {
-        self.nacks.take(now, rtt, max, &self.ahead, self.expected, out);
+    /// more, [`Incoming::nack_due`] says so. Returns whether it says nothing but what was said before.
+    pub(crate) fn take_nack(
+        &mut self,
+        now: Time,
+        rtt: Option<Duration>,
+        max: usize,
+        out: &mut Vec<(u64, u64)>,
+    ) -> bool {
+        self.nacks.take(now, rtt, max, &self.ahead, self.expected, out)
     }
 
     /// Storage that is not needed any more goes back to whoever made it.

@@ -52,6 +52,7 @@ impl Nacks {
     }
 
     /// Moves at most `max` ranges that are due into `out`, rising. `ahead` are the blocks that have come above `expected`.
+    /// Says whether all of them were asked for before.
     pub(super) fn take(
         &mut self,
         now: Time,
@@ -60,7 +61,7 @@ impl Nacks {
         ahead: &IntervalSet,
         expected: u64,
         out: &mut Vec<(u64, u64)>,
-    ) {
+    ) -> bool {
         out.clear();
         let wait = wait(rtt);
         // Those that are asked for now stand behind these.
@@ -73,6 +74,7 @@ impl Nacks {
                 self.asked.push_front((rest, at));
             }
         }
+        let again = out.len();
         while out.len() < max
             && let Some(gap) = self.fresh.pop_front()
         {
@@ -81,6 +83,7 @@ impl Nacks {
             }
         }
         out.sort_unstable();
+        out.len() == again
     }
 
     /// Asks for what is missing in `gap`; returns what there was no room for.

@@ -418,9 +418,10 @@ impl World {
         let rtt = rtt.map(Duration::from_millis);
         let due = self.incoming.nack_due(self.now, rtt);
         let mut ranges = Vec::new();
-        self.incoming.take_nack(self.now, rtt, max, &mut ranges);
+        let is_again = self.incoming.take_nack(self.now, rtt, max, &mut ranges);
         let named: Vec<u64> = ranges.iter().flat_map(|&(low, high)| low..high).collect();
         assert!(ranges.len() <= max && named.is_sorted_by(|a, b| a < b));
+        assert_eq!(is_again, named.iter().all(|number| self.oracle.asked.contains_key(number)));
         let wait = rtt.unwrap_or(Duration::from_millis(20)).max(Duration::from_micros(10));
         let is_due = |number: &u64| self.oracle.asked.get(number).is_none_or(|at| *at + wait <= self.now);
         let all: Vec<u64> = self.oracle.missing().into_iter().filter(is_due).collect();

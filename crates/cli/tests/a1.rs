@@ -77,7 +77,7 @@ fn messages_that_were_too_old_to_leave_do_not_count_as_sent() {
     // At this rate the burst leaves at once, and nothing else in time.
     for (sizes, code, whole) in [("300000", 1, 0), ("20000", 0, 1)] {
         let mut listening = listen(&["--mode", "raw"]);
-        let send = ["--json", "a1", "send", "--to", &listening.address, "--mode", "raw", "--deadline", "20ms"];
+        let send = ["--json", "a1", "send", "--to", &listening.address, "--mode", "raw", "--deadline", "150ms"];
         let more = ["--rate", "400kbit", "--burst", "20kB", "--block", "10000", "--count", "2", "--size", sizes];
         let sent = run(&[&send[..], &more].concat());
         let err = text(&sent.stderr);
@@ -162,13 +162,14 @@ fn a_listener_that_is_killed_is_noticed_and_ctrl_c_ends_both() {
         pinnace(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs")
     };
     let mut sender = sending(&listening.address);
-    std::thread::sleep(Duration::from_millis(500));
+    // A message has come, and there are more.
+    listening.next_bytes(1);
     listening.kill();
     assert_eq!(wait(&mut sender), Some(3));
 
     let mut listening = listen(&[]);
     let mut sender = sending(&listening.address);
-    std::thread::sleep(Duration::from_millis(500));
+    listening.next_bytes(1);
     let id = sender.id().to_string();
     assert!(std::process::Command::new("kill").args(["-INT", &id]).status().expect("kill runs").success());
     assert_eq!(wait(&mut sender), Some(130));

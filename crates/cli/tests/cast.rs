@@ -4,7 +4,7 @@
 mod common;
 
 use common::relay::Relay;
-use common::{Listening, objects, pinnace, run, text, wait};
+use common::{Listening, objects, pinnace, run, text, wait, wait_for_size};
 use serde_json::Value;
 use std::io::Write;
 use std::net::UdpSocket;
@@ -211,11 +211,11 @@ fn who_is_here_does_not_wait_for_who_is_not() {
 #[test]
 fn a_sink_that_is_killed_does_not_stop_the_others() {
     let folder = tempfile::tempdir().unwrap();
-    let song = wav(folder.path(), 2500);
-    let out = folder.path().join("out");
-    let (sink, mut dies) = (tune(&out, &[]), tune(&folder.path().join("dies"), &[]));
+    let song = wav(folder.path(), 4000);
+    let (out, part) = (folder.path().join("out"), folder.path().join("part"));
+    let (sink, mut dies) = (tune(&out, &[]), tune(&part, &[]));
     let casting = cast(&song, &[&sink.address, &dies.address], &["--timeout", "1"]);
-    std::thread::sleep(Duration::from_millis(700));
+    wait_for_size(&part, 8000);
     dies.kill();
     let (code, _, err) = end(casting);
     assert_eq!(code, Some(3), "{err}");
@@ -229,11 +229,11 @@ fn a_sink_that_is_killed_does_not_stop_the_others() {
 fn a_sink_that_stands_still_is_dropped_and_the_others_go_on() {
     let folder = tempfile::tempdir().unwrap();
     let song = wav(folder.path(), 4000);
-    let out = folder.path().join("out");
-    let (sink, mut slow) = (tune(&out, &[]), tune(&folder.path().join("slow"), &[]));
-    let more = ["--slow-sink", "drop", "--patience", "200ms", "--buffer", "200ms", "--timeout", "30"];
+    let (out, part) = (folder.path().join("out"), folder.path().join("part"));
+    let (sink, mut slow) = (tune(&out, &[]), tune(&part, &[]));
+    let more = ["--slow-sink", "drop", "--patience", "300ms", "--buffer", "200ms", "--timeout", "30"];
     let casting = cast(&song, &[&sink.address, &slow.address], &more);
-    std::thread::sleep(Duration::from_millis(700));
+    wait_for_size(&part, 8000);
     slow.signal("-STOP");
     let (code, _, err) = end(casting);
     slow.signal("-CONT");
@@ -247,11 +247,11 @@ fn a_sink_that_stands_still_is_dropped_and_the_others_go_on() {
 #[test]
 fn a_sender_that_starts_anew_goes_on_in_the_same_output() {
     let folder = tempfile::tempdir().unwrap();
-    let song = wav(folder.path(), 1000);
+    let song = wav(folder.path(), 3000);
     let out = folder.path().join("out");
     let sink = tune(&out, &["--timeout", "3"]);
     let mut first = cast(&song, &[&sink.address], &[]);
-    std::thread::sleep(Duration::from_millis(500));
+    wait_for_size(&out, 8000);
     first.kill().unwrap();
     first.wait().unwrap();
     let (code, _, err) = end(cast(&song, &[&sink.address], &[]));
@@ -268,13 +268,13 @@ fn a_sender_that_starts_anew_goes_on_in_the_same_output() {
 #[test]
 fn who_tunes_in_late_gets_the_header_and_what_follows() {
     let folder = tempfile::tempdir().unwrap();
-    let song = wav(folder.path(), 4000);
+    let song = wav(folder.path(), 6000);
     let (early, late) = (folder.path().join("early"), folder.path().join("late"));
     let sink = tune(&early, &[]);
     // A port that is free, most probably also when the other sink takes it.
     let free = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let casting = cast(&song, &[&sink.address, &free], &["--timeout", "1"]);
-    std::thread::sleep(Duration::from_millis(1800));
+    wait_for_size(&early, 32_000);
     let second = Listening::start(&["tune", &free, "-o", late.to_str().unwrap(), "--json"]);
     let (code, _, err) = end(casting);
     assert_eq!(code, Some(0), "{err}");
@@ -323,14 +323,15 @@ fn ctrl_c_ends_both_in_good_order() {
     let out = folder.path().join("out");
     let sink = tune(&out, &[]);
     let casting = cast(&song, &[&sink.address], &["--loop"]);
-    std::thread::sleep(Duration::from_millis(1500));
+    // Round and round, the header once.
+    let original = std::fs::read(&song).unwrap();
+    wait_for_size(&out, 2 * original.len() as u64 + 9000);
     signal(&casting, "-INT");
     assert_eq!(end(casting).0, Some(130));
     let (code, said, err) = sink.finish();
     assert_eq!(code, Some(0), "the sender has said that it is over: {err}");
     assert!(said.starts_with("stream "), "{said}");
-    // Round and round, the header once.
-    let (copy, original) = (std::fs::read(&out).unwrap(), std::fs::read(&song).unwrap());
+    let copy = std::fs::read(&out).unwrap();
     assert!(copy.len() > 2 * original.len() && copy.starts_with(&original), "{}", copy.len());
     assert_eq!(copy[original.len()..][..9000], original[44..][..9000]);
 

@@ -138,7 +138,8 @@ fn a_listener_says_that_the_sender_is_gone_and_after_how_many_bytes() {
             let args = [&[protocol, "send", "-", &listening.address], more].concat();
             let mut sender = pinnace(&args).stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
             let mut stdin = sender.stdin.take().unwrap();
-            std::io::Write::write_all(&mut stdin, &[7; 1_000_000]).unwrap();
+            // More than the sender takes before anything has arrived.
+            std::io::Write::write_all(&mut stdin, &[7; 30_000_000]).unwrap();
             std::thread::sleep(Duration::from_millis(500));
             let id = sender.id().to_string();
             assert!(Command::new("kill").args(["-KILL", &id]).status().unwrap().success());

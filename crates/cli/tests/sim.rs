@@ -1,8 +1,10 @@
 //! `pinnace sim`, as its users run it.
 
+mod common;
+
+use common::wait_until_interruptible;
 use serde_json::Value;
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
 
 fn sim(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_pinnace")).arg("sim").args(arguments).output().expect("the program starts")
@@ -38,8 +40,7 @@ fn an_interrupt_ends_it_with_one_line() {
     let long = [&network[..], &["--count", "200", "--until", "86400", "--json"]].concat();
     let mut command = Command::new(env!("CARGO_BIN_EXE_pinnace"));
     let child = command.arg("sim").args(long).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
-    // Its handler has to be there.
-    std::thread::sleep(Duration::from_millis(500));
+    wait_until_interruptible(&child);
     assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill runs").success());
     let output = child.wait_with_output().expect("it ends");
     let object: Value = serde_json::from_slice(&output.stdout).expect("a JSON object");

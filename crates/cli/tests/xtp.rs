@@ -7,6 +7,7 @@ mod relay;
 
 use common::{
     Listening, content, fed, kill_either_end, line, many_senders, objects, pinnace, protocol_36, run, text, wait,
+    wait_until,
 };
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -354,8 +355,9 @@ fn an_interrupt_ends_both_ends_with_130() {
     for service in STREAMS {
         let args =
             ["xtp", "send", "--to", &*listening.address, "--size", "1MiB", "--count", "1000000", "--service", service];
+        let before = listening.ticks();
         let mut sender = pinnace(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        std::thread::sleep(Duration::from_millis(300));
+        wait_until("it is in the midst of it", || listening.ticks() >= before + 5);
         let id = sender.id().to_string();
         assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
         assert_eq!(wait(&mut sender), Some(130), "{service}");

@@ -98,6 +98,14 @@ impl Listening {
         wait_until("it works", || self.ticks() >= 10);
     }
 
+    /// Waits until it has printed so many bytes more, and returns them.
+    pub(crate) fn next_bytes(&mut self, count: usize) -> Vec<u8> {
+        let mut bytes = vec![0; count];
+        let stdout = self.child.as_mut().expect("it runs").stdout.as_mut().expect("piped");
+        stdout.read_exact(&mut bytes).expect("so many come");
+        bytes
+    }
+
     /// The next line of standard error; empty if it has ended.
     pub(crate) fn next_line(&mut self) -> String {
         let mut line = String::new();
@@ -179,6 +187,22 @@ pub(crate) fn wait(child: &mut Child) -> Option<i32> {
         }
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Waits until a command would hear an interrupt: before, one ends it as any other program.
+pub(crate) fn wait_until_interruptible(child: &Child) {
+    const INT: u64 = 1 << (2 - 1);
+    let status = format!("/proc/{}/status", child.id());
+    wait_until("it catches SIGINT", || {
+        let status = std::fs::read_to_string(&status).expect("it runs");
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).expect("Linux says so");
+        u64::from_str_radix(caught.trim(), 16).expect("a mask") & INT != 0
+    });
+}
+
+/// Waits until a file has so many bytes.
+pub(crate) fn wait_for_size(path: &std::path::Path, len: u64) {
+    wait_until(&format!("{len} bytes in {}", path.display()), || path.metadata().is_ok_and(|found| found.len() >= len));
 }
 
 /// Waits until `ready`.

@@ -1,6 +1,7 @@
 //! Programs that nobody here wrote, on one host: with the library at both ends, at one, and at none.
 
-use crate::stage::{Server, client, installed, noise, port, printed, through, wait_for_size};
+use crate::common::wait_for_size;
+use crate::stage::{Server, client, installed, noise, port, printed, through};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

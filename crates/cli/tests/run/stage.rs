@@ -1,6 +1,6 @@
 //! The library, servers, and where their ports are.
 
-use crate::common::{PATIENCE, pinnace, wait_until};
+use crate::common::{PATIENCE, pinnace};
 use std::fs::{self, File};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -154,13 +154,6 @@ pub(crate) fn client(mut command: Command) -> (String, String) {
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{command:?}: {}\n{out}\n{err}", output.status);
     (out.into_owned(), err.into_owned())
-}
-
-/// Waits until a file has a size.
-pub(crate) fn wait_for_size(path: &Path, len: u64) {
-    wait_until(&format!("{} bytes in {}", len, path.display()), || {
-        path.metadata().is_ok_and(|found| found.len() >= len)
-    });
 }
 
 /// `pinnace run`, as a person would type it.

@@ -48,8 +48,9 @@ c.send(b'k')
 c.close()
 ";
     let asks = "
-s = connected()
+# Before it is accepted: however late it goes on, it is not told sooner.
 begun = time.time()
+s = connected()
 try:
     while time.time() - begun < 15:
         s.send(b'x' * 100)
@@ -143,7 +144,7 @@ s = listening()
 c, _ = s.accept()
 c.recv(1)
 c.send(b'k')
-time.sleep(0.3)
+c.recv(1, socket.MSG_PEEK)
 s.close()
 time.sleep(0.1)
 c.close()

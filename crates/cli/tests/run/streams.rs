@@ -85,7 +85,7 @@ int main(int argc, char **argv)
             /* Deaf: what comes meanwhile is for nobody. */
             if (shutdown(fd, SHUT_RD) || write(fd, bytes, 1) != 1)
                 return 3;
-            usleep(500000);
+            sleep(2);
             if (write(fd, bytes, 1000) != 1000)
                 return 4;
         } else {

@@ -56,7 +56,7 @@ fn a_wait_ends_at_its_deadline() {
         let before = Instant::now();
         let result = client.wait_until(|_| None::<()>, Some(before + Duration::from_millis(30)));
         assert!(matches!(result, Err(WaitError::Timeout)));
-        assert!((30..2000).contains(&before.elapsed().as_millis()), "{:?}", before.elapsed());
+        assert!((30..10_000).contains(&before.elapsed().as_millis()), "{:?}", before.elapsed());
     }
 }
 
@@ -139,7 +139,7 @@ fn a_call_by_another_thread_moves_the_sleepers_timer() {
     let server = endpoint(b, alone(Idle::Block));
     thread::scope(|scope| {
         scope.spawn(|| acked(&client, 7).unwrap());
-        thread::sleep(Duration::from_millis(20));
+        eventually("it sleeps", || client.counters().application_sleeps > 0);
         send(&client, 7);
         eventually("sent again", || client.inspect(|engine, _, _| engine.resent) >= 2);
         receive(&server, 7).unwrap();
@@ -442,7 +442,7 @@ fn a_panic_in_the_engine_fails_the_others_instead_of_hanging_them() {
                     })
                 })
                 .collect();
-            thread::sleep(Duration::from_millis(20));
+            eventually("one drives", || client.counters().application_drives == 1);
             server.call(|c| c.engine.bomb = true).unwrap();
             let results: Vec<_> = waits.into_iter().map(|wait| wait.join()).collect();
             assert_eq!(results.iter().filter(|result| result.is_err()).count(), 1, "the driver's own panic");

@@ -394,7 +394,7 @@ fn every_sink_gets_every_message_and_one_that_dies_does_not_stop_the_others() {
 #[test]
 fn a_slow_sink_is_waited_for_or_cut_off_or_left_out() {
     let small = Qos { largest_sent: 10_000, largest_received: 10_000, outstanding: 4, ..reliable() };
-    for slow_sink in [SlowSink::Block, SlowSink::Drop { patience: Duration::from_millis(200) }, SlowSink::Degrade] {
+    for slow_sink in [SlowSink::Block, SlowSink::Drop { patience: Duration::from_millis(600) }, SlowSink::Degrade] {
         let source = Socket::bind_with(LOCAL, small, &Options { slow_sink, ..options() }).unwrap();
         let (quick, slow) = (listening(small), listening(small));
         let quick_sink = source.add_sink_timeout(quick.1, small, LONG).unwrap();

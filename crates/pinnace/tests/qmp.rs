@@ -412,7 +412,7 @@ fn a_peer_on_this_host_is_reached_through_shared_memory() {
     }
     let begin = Instant::now();
     client.shutdown(Shutdown::Write).unwrap();
-    assert!(client.try_write(&[7; 16]).is_err() && begin.elapsed() < Duration::from_secs(1));
+    assert!(client.try_write(&[7; 16]).is_err() && begin.elapsed() < Duration::from_secs(10));
     drop(client);
     assert!(!settle(Duration::from_millis(20)), "its end waits for room");
     let mut all = Vec::new();

@@ -25,6 +25,15 @@ fn pair(options: &Options) -> (Sender, Receiver, SocketAddr) {
     (sender, receiver, address)
 }
 
+/// Waits until `ready`, for as long as a machine that is busy may take.
+fn wait_until(what: &str, mut ready: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !ready() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 fn data(size: usize, salt: usize) -> Vec<u8> {
     (0..size).map(|index| (index.wrapping_mul(13) ^ (index >> 7) ^ salt) as u8).collect()
 }
@@ -50,16 +59,20 @@ fn waiting_blocks_polls_or_gives_up_and_goes_on() {
     pollster::block_on(sending).unwrap();
     let (sending, receiving) =
         (sender.send(Message::from_vec(data(5, 3))).unwrap(), receiver.post(Message::with_capacity(9)).unwrap());
-    let deadline = Instant::now() + Duration::from_secs(5);
-    while !(receiving.has_ended() && sending.has_ended()) {
-        assert!(Instant::now() < deadline, "probing makes progress");
-    }
+    wait_until("probing makes progress", || receiving.has_ended() && sending.has_ended());
     assert_eq!(receiving.wait().unwrap().into_vec(), data(5, 3));
 }
 
 #[test]
 fn a_stranger_who_introduces_itself_keeps_nobody_out() {
     //= Z-19, Z-21 test
+    // Asked at once, and not with the next repetition; on a busy machine one may be unlucky.
+    let mut took = std::iter::repeat_with(behind_a_stranger).take(5);
+    assert!(took.any(|took| took < Duration::from_millis(500)), "nobody is asked at once");
+}
+
+/// A sender comes behind a stranger who has introduced itself: how long its message takes.
+fn behind_a_stranger() -> Duration {
     let options = Options { peer_timeout: Duration::from_millis(500), ..options() };
     let listener = Listener::bind("127.0.0.1:0", &options).unwrap();
     let address = listener.local_addr().unwrap();
@@ -80,7 +93,7 @@ fn a_stranger_who_introduces_itself_keeps_nobody_out() {
     let sending = sender.send(Message::from_vec(data(50_000, 1))).unwrap();
     assert_eq!(receiving.wait().unwrap().into_vec(), data(50_000, 1));
     sending.wait().unwrap();
-    assert!(begun.elapsed() < Duration::from_millis(500), "asked at once, not with the next repetition");
+    let took = begun.elapsed();
     stranger.set_nonblocking(true).unwrap();
     while let Ok(bytes) = stranger.recv(&mut answer) {
         answered += 28 + bytes;
@@ -92,6 +105,7 @@ fn a_stranger_who_introduces_itself_keeps_nobody_out() {
     sender.send(Message::from_vec(data(10, 2))).unwrap().wait().unwrap();
     assert_eq!(receiving.wait().unwrap().into_vec(), data(10, 2));
     assert!(stranger.recv(&mut answer).is_err());
+    took
 }
 
 /// Sends a datagram of UDP in anybody's name; false if this user may not.
@@ -184,11 +198,7 @@ fn dropped_handles_let_their_messages_go_on() {
     let message = receiver.post(Message::with_capacity(10)).unwrap().wait().unwrap();
     assert_eq!(message.into_vec(), data(10, 2), "the second message went into the second buffer");
     sending.wait().unwrap();
-    let deadline = Instant::now() + Duration::from_secs(5);
-    while sender.counters().messages_sent < 3 {
-        assert!(Instant::now() < deadline, "{:?}", sender.counters());
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait_until("the dropped ones have arrived", || sender.counters().messages_sent >= 3);
 }
 
 #[test]
@@ -246,7 +256,7 @@ fn a_peer_that_vanishes_is_reported_within_its_timeout() {
     assert!(matches!(unsent.error, Error::Failed(Failure::PeerGone)), "{unsent}");
     assert_eq!(unsent.message.unwrap().into_vec(), data(100_000, 1), "the buffer is the caller's again");
     let took = begun.elapsed();
-    assert!(took > Duration::from_millis(1900) && took < Duration::from_secs(4), "{took:?}");
+    assert!(took > Duration::from_millis(1900) && took < Duration::from_secs(10), "{took:?}");
     assert!(matches!(waiting.wait().unwrap_err().error, Error::Failed(Failure::PeerGone)));
     let refused = sender.send(Message::from_vec(vec![1])).unwrap_err();
     assert!(matches!(refused.error, Error::Refused(Refused::Closed(Failure::PeerGone))), "{refused}");
@@ -261,10 +271,8 @@ fn a_port_where_nobody_listens_is_counted_and_no_failure() {
     drop(nobody);
     let sender = Sender::connect(address, &options()).unwrap();
     let sending = sender.send(Message::from_vec(vec![1, 2, 3])).unwrap();
-    let Progress::UnderWay(sending) = sending.wait_timeout(Duration::from_millis(300)) else {
-        panic!("nobody listens")
-    };
-    assert!(sender.counters().unreachable_reports > 0, "{:?}", sender.counters());
+    wait_until("its host says that the port is closed", || sender.counters().unreachable_reports > 0);
+    assert!(!sending.has_ended(), "nobody listens");
     // Somebody starts to listen: the next announcement finds him.
     let listener = Listener::bind(address, &options()).unwrap();
     let receiver = listener.accept_receiver().unwrap();

@@ -206,11 +206,14 @@ fn ends(connection: &Connection, method: &str) {
     goes_on_so(connection, method);
 }
 
+/// As long as what is known already takes on a machine that does much else; to find it out anew would take longer.
+const SOON: Duration = Duration::from_secs(3);
+
 /// And so does whatever is called afterwards.
 fn goes_on_so(connection: &Connection, method: &str) {
     type Call = fn(&Connection) -> Result<(), Error>;
     let mut calls: Vec<(&str, Call)> = vec![
-        ("recv", |it| it.recv_timeout(Duration::from_secs(1)).map(drop)),
+        ("recv", |it| it.recv_timeout(FOUND_OUT).map(drop)),
         ("recv_async", |it| pollster::block_on(it.recv_async()).map(drop)),
         ("check", |it| it.check()),
     ];
@@ -229,7 +232,7 @@ fn goes_on_so(connection: &Connection, method: &str) {
             let told = call(connection);
             let took = begin.elapsed();
             assert!(told.is_err() && !matches!(told, Err(Error::Timeout)), "{method} {name}: {told:?} after {took:?}");
-            assert!(took < Duration::from_secs(1), "{method} {name}: {took:?}");
+            assert!(took < SOON, "{method} {name}: {took:?}");
         }
     }
 }

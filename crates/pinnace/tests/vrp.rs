@@ -304,7 +304,7 @@ fn give_up(sender: &Sender) {
     assert!(matches!(unsent.error, Error::FrameFailed(Failure::Late)), "{unsent}");
     assert_eq!(unsent.message.unwrap().into_vec(), data(300_000, 1));
     let took = begun.elapsed();
-    assert!(took >= Duration::from_millis(140) && took < Duration::from_secs(1), "{took:?}");
+    assert!(took >= Duration::from_millis(140) && took < Duration::from_secs(4), "{took:?}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ fn nobody_at_the_port_is_named_soon() {
     let begin = std::time::Instant::now();
     let error = Endpoint::client().connect("127.0.0.1:9", &Service::new()).unwrap_err().to_string();
     assert!(error.contains("127.0.0.1:9") && error.contains("nothing is bound"), "{error}");
-    assert!(begin.elapsed() < Duration::from_secs(3));
+    assert!(begin.elapsed() < LONG / 2);
 }
 
 #[test]
@@ -25,7 +25,7 @@ fn who_does_not_answer_is_waited_for_as_long_as_was_said() {
         let begin = std::time::Instant::now();
         let error = connect().unwrap_err().to_string();
         assert!(error.contains(&silent) && error.contains("does not answer"), "{error}");
-        assert!((timeout..timeout * 10).contains(&begin.elapsed()), "{:?}", begin.elapsed());
+        assert!((timeout..LONG / 2).contains(&begin.elapsed()), "{:?}", begin.elapsed());
     }
 }
 
@@ -53,11 +53,12 @@ fn whoever_stops_listening_waits_for_nobody_who_was_not_accepted() {
         let client = Endpoint::client_with(&EndpointOptions { worker: false, ..forced(method) });
         let connect =
             || client.connect(&listener.local_addr().to_string(), &"direction=duplex".parse().unwrap()).unwrap();
-        let clients = [connect(), connect(), connect()];
+        let clients: Vec<_> = (0..8).map(|_| connect()).collect();
         std::thread::sleep(Duration::from_millis(100));
         let begin = std::time::Instant::now();
         drop(listener);
-        assert!(begin.elapsed() < Duration::from_millis(900), "{method}: {:?}", begin.elapsed());
+        // One after the other they would be waited for as many seconds.
+        assert!(begin.elapsed() < Duration::from_secs(4), "{method}: {:?}", begin.elapsed());
         for client in clients {
             let told = client.recv_timeout(LONG);
             assert!(told.is_err() && !matches!(told, Err(Error::Timeout)), "{method}: {told:?}");

@@ -203,7 +203,7 @@ fn who_drops_out_is_told_of_and_the_others_do_not_notice() {
 #[test]
 fn who_is_too_slow_is_cut_off() {
     let fleet = fleet(2);
-    let slow_receiver = SlowSink::Drop { patience: Duration::from_millis(300) };
+    let slow_receiver = SlowSink::Drop { patience: Duration::from_secs(1) };
     let options = EndpointOptions { slow_receiver, ..EndpointOptions::default() };
     let source = Endpoint::client_with(&options).connect_all(&fleet.addresses, &"size=10KB".parse().unwrap()).unwrap();
     let there = fleet.accepted();

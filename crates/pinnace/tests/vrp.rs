@@ -375,13 +375,16 @@ fn nobody_listens_yet_and_then_somebody_does() {
     let nobody = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = nobody.local_addr().unwrap();
     drop(nobody);
-    let sender = Sender::connect(address, &options()).unwrap();
+    // Longer than a machine that is busy lets it wait for the receiver.
+    let patient = Options { life_timeout: Duration::from_secs(30), ..options() };
+    let sender = Sender::connect(address, &patient).unwrap();
     let sending = sender.send(data(5000, 1)).unwrap();
     let Progress::UnderWay(sending) = sending.wait_timeout(Duration::from_millis(300)) else {
         panic!("an ICMP error ends nothing")
     };
     let receiver = Receiver::bind(address, &options()).unwrap();
-    check(&receiver.recv().unwrap(), &data(5000, 1), &[]);
+    let frame = receiver.recv_timeout(Duration::from_secs(30)).unwrap().expect("it comes");
+    check(&frame, &data(5000, 1), &[]);
     sending.wait().unwrap();
 }
 

@@ -14,6 +14,11 @@ pub(crate) fn target(text: &str) -> Result<String, String> {
     if Uri::is_meant(text) { said(text).map(|_| text.to_owned()) } else { transport::address(text) }
 }
 
+/// The same of this end: a port alone, too.
+pub(crate) fn place(text: &str) -> Result<String, String> {
+    if Uri::is_meant(text) { target(text) } else { transport::local(text) }
+}
+
 /// Whom a tool is to talk with, and how.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {

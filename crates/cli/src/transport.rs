@@ -104,7 +104,8 @@ impl Transport {
 
 /// `host:port`, as text: it is resolved when it is used.
 pub(crate) fn address(text: &str) -> Result<String, String> {
-    let (host, port) = text.rsplit_once(':').ok_or("has no port; write it as HOST:PORT")?;
+    let lacking = if is_number(text) { "host" } else { "port" };
+    let (host, port) = text.rsplit_once(':').ok_or_else(|| format!("has no {lacking}; write it as HOST:PORT"))?;
     port.parse::<u16>().map_err(|_| format!("`{port}` is no port; write the address as HOST:PORT"))?;
     if crate::address::station(text).is_some() {
         return Ok(text.to_owned());
@@ -113,6 +114,20 @@ pub(crate) fn address(text: &str) -> Result<String, String> {
         return Err("write it as HOST:PORT, with an IPv6 address in brackets: [::1]:4747".to_owned());
     }
     Ok(text.to_owned())
+}
+
+/// The same of this end, where a port alone is that of every IPv4 address.
+pub(crate) fn local(text: &str) -> Result<String, String> {
+    let port = text.strip_prefix(':').unwrap_or(text);
+    if !is_number(port) {
+        return address(text).map_err(|why| format!("{why}, or a port alone"));
+    }
+    let port: u16 = port.parse().map_err(|_| format!("{port} is no port; ports are 0 to 65535"))?;
+    Ok(format!("0.0.0.0:{port}"))
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit())
 }
 
 /// Whether the peer has said anything that only a receiver says.
@@ -193,5 +208,17 @@ mod tests {
         for text in ["", "host", "host:", "host:99999", ":80", "::1:80"] {
             assert!(address(text).is_err(), "{text}");
         }
+        assert!(address("4747").unwrap_err().contains("no host") && address("host").unwrap_err().contains("no port"));
+    }
+
+    #[test]
+    fn whoever_listens_may_say_a_port_alone() {
+        for (text, meant) in [("4747", "0.0.0.0:4747"), (":0", "0.0.0.0:0"), ("[::1]:4747", "[::1]:4747")] {
+            assert_eq!(local(text).as_deref(), Ok(meant));
+        }
+        for text in ["", ":", "host", "::1:80", "+80"] {
+            assert!(local(text).unwrap_err().contains("or a port alone"), "{text}");
+        }
+        assert!(local("99999").unwrap_err().contains("99999 is no port"));
     }
 }

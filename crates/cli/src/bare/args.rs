@@ -50,12 +50,12 @@ impl What {
 /// Where a listener listens.
 #[derive(Debug, Args)]
 pub(crate) struct Local {
-    /// The address to listen on; port 0 picks one, and it is printed on standard error (with
-    /// --json on standard output)
-    #[arg(value_name = "HOST:PORT", value_parser = transport::address, required_unless_present = "bind")]
+    /// The address to listen on, or a port alone, of every IPv4 address; port 0 picks one, and it is printed on standard
+    /// error (with --json on standard output)
+    #[arg(value_name = "[HOST:]PORT", value_parser = transport::local, required_unless_present = "bind")]
     address: Option<String>,
     /// The same, by name
-    #[arg(long, value_name = "HOST:PORT", value_parser = transport::address, conflicts_with = "address")]
+    #[arg(long, value_name = "[HOST:]PORT", value_parser = transport::local, conflicts_with = "address")]
     bind: Option<String>,
 }
 

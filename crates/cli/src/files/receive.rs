@@ -40,9 +40,9 @@ Nothing is ever written outside --dir. A file gets its name when it is whole and
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The address to listen on, or a URI with one; port 0 picks one, and it is printed on standard error (with
-    /// --json on standard output)
-    #[arg(long, value_name = "HOST:PORT", default_value = "0.0.0.0:4747", value_parser = service::target)]
+    /// The address to listen on, a port alone (of every IPv4 address), or a URI; port 0 picks one, and it is printed on
+    /// standard error (with --json on standard output)
+    #[arg(long, value_name = "[HOST:]PORT", default_value = "0.0.0.0:4747", value_parser = service::place)]
     bind: String,
     /// What is needed, in the words of a service, like path=cluster; of those that it cannot meet it says why
     #[arg(long, value_name = "WORDS")]

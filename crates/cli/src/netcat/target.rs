@@ -105,16 +105,8 @@ pub(super) fn connecting(peers: &[String], words: Option<&str>) -> Result<Peers,
 /// Where to listen: also a port alone, on all addresses.
 pub(super) fn listening(address: &str, words: Option<&str>) -> Result<Target, Error> {
     let Said { service, authority } = one_of(address, words)?;
-    let authority = authority.unwrap_or_default();
-    let port = authority.strip_prefix(':').unwrap_or(&authority);
-    let authority = match port.parse::<u16>() {
-        Ok(port) => format!("0.0.0.0:{port}"),
-        Err(_) if !port.is_empty() && port.bytes().all(|digit| digit.is_ascii_digit()) => {
-            return Err(Error::usage(format!("the address {address}: {port} is no port; ports are 0 to 65535")));
-        }
-        Err(_) => crate::transport::address(&authority)
-            .map_err(|why| Error::usage(format!("the address {address}: {why}, or a port alone")))?,
-    };
+    let authority = crate::transport::local(&authority.unwrap_or_default())
+        .map_err(|why| Error::usage(format!("the address {address}: {why}")))?;
     Ok(Target { authority, service })
 }
 

@@ -36,10 +36,10 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// Answer the pings of other hosts, at this address, until Ctrl-C
-    #[arg(long, value_name = "HOST:PORT", value_parser = transport::address, conflicts_with_all = ["to", "path"])]
+    #[arg(long, value_name = "[HOST:]PORT", value_parser = transport::local, conflicts_with_all = ["to", "path"])]
     listen: Option<String>,
     /// Ping this host, where `pinnace ping --listen` runs
-    #[arg(long, value_name = "HOST:PORT", conflicts_with = "path")]
+    #[arg(long, value_name = "HOST:PORT", value_parser = transport::address, conflicts_with = "path")]
     to: Option<String>,
     /// Ping over this path on this host; all but lo need root
     #[arg(long, value_enum, default_value_t = Path::Lo)]

@@ -38,9 +38,9 @@ Examples:
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// The address to listen on, or a URI with one; port 0 picks one, and it is printed on standard error (with
-    /// --json on standard output)
-    #[arg(long, value_name = "HOST:PORT", value_parser = service::target)]
+    /// The address to listen on, a port alone (of every IPv4 address), or a URI; port 0 picks one, and it is printed on
+    /// standard error (with --json on standard output)
+    #[arg(long, value_name = "[HOST:]PORT", value_parser = service::place)]
     bind: String,
     /// What is expected, in the words of the sender's service, like 'loss=10% run=8KiB deadline=80ms': frames that are
     /// otherwise are counted

@@ -44,9 +44,9 @@ quickest one 99 of 100 blocks came, which is what a player has to keep ahead.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The address to listen on; port 0 picks one, and it is printed on standard error (with
-    /// --json on standard output)
-    #[arg(value_name = "HOST:PORT", default_value = "0.0.0.0:4748", value_parser = transport::address)]
+    /// The address to listen on, or a port alone, of every IPv4 address; port 0 picks one, and it is printed on standard
+    /// error (with --json on standard output)
+    #[arg(value_name = "[HOST:]PORT", default_value = "0.0.0.0:4748", value_parser = transport::local)]
     address: String,
     /// Write the stream to this file; `-` is standard output [default: it is only shown]
     #[arg(short, long, value_name = "FILE|-")]

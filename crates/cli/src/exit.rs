@@ -81,9 +81,19 @@ impl Error {
 
     /// What was tried, and what the system said.
     pub(crate) fn io(action: impl fmt::Display, error: &io::Error) -> Self {
+        let action = action.to_string();
+        // What the library says where it binds a port.
+        let is_listening = action.starts_with("cannot listen on");
         let advice = match error.kind() {
             io::ErrorKind::AddrInUse => "; another program has the port: choose another one, or end that program",
             io::ErrorKind::StorageFull => "; free some space and run the command again",
+            io::ErrorKind::AddrNotAvailable if is_listening => {
+                "; no interface of this host has that address: `ip address` shows those that there are, and 0.0.0.0 or [::] \
+                 means all of them"
+            }
+            io::ErrorKind::PermissionDenied if is_listening => {
+                "; ports below 1024 need root: choose another one, or run the command with sudo"
+            }
             io::ErrorKind::PermissionDenied => "; check the owner and the permissions",
             _ if error.raw_os_error() == Some(Errno::MFILE.raw_os_error()) => {
                 "; start this program with a higher `ulimit -n`"
@@ -109,5 +119,20 @@ impl From<pinnace::Error> for Error {
             pinnace::Error::Io { action, source } => Self::io(action, source),
             _ => Self::failed(error.to_string()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_help_depends_on_what_was_tried() {
+        let advice = |action: &str, errno: Errno| Error::io(action, &errno.into()).message;
+        let low = advice("cannot listen on 127.0.0.1:80", Errno::ACCESS);
+        assert!(low.contains("below 1024") && !low.contains("owner"), "{low}");
+        assert!(advice("cannot read notes", Errno::ACCESS).contains("owner"));
+        assert!(advice("cannot listen on 203.0.113.1:80", Errno::ADDRNOTAVAIL).contains("no interface"));
+        assert!(advice("cannot listen on 127.0.0.1:80", Errno::ADDRINUSE).contains("another program"));
     }
 }

@@ -1,8 +1,69 @@
-//! Addresses, as people write them.
+//! Names of several addresses, and addresses that are a port alone.
+#![allow(clippy::print_stderr, reason = "a test that is left out says so")]
 
 mod common;
 
-use common::{Listening, pinnace, text};
+use common::{Listening, PATIENCE, pinnace, text};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::process::{Command, Output};
+use std::time::Instant;
+
+/// Runs `pinnace` where the name `both` has an address of IPv6, where nobody listens, and one of IPv4; `None`: not here.
+fn where_both_has_two(args: &[&str]) -> Option<Output> {
+    let folder = tempfile::tempdir().unwrap();
+    let hosts = folder.path().join("hosts");
+    std::fs::write(&hosts, "127.0.0.1 localhost\n::1 both\n127.0.0.1 both\n").unwrap();
+    let mut command = Command::new("unshare");
+    command.args(["-rm", "sh", "-c", "mount --bind \"$0\" /etc/hosts || exit 77; exec \"$@\""]);
+    command.arg(hosts).arg(env!("CARGO_BIN_EXE_pinnace")).args(args).env("NO_COLOR", "1");
+    match command.output() {
+        Ok(output) if output.status.code() != Some(77) && !text(&output.stderr).contains("unshare failed") => {
+            Some(output)
+        }
+        _ => {
+            eprintln!("left out: this user may not make a namespace of mounts");
+            None
+        }
+    }
+}
+
+fn sent_to_both(to: &str, args: &[&str]) -> bool {
+    let port = to.parse::<SocketAddr>().unwrap().port();
+    let both = format!("both:{port}");
+    let Some(sent) = where_both_has_two(&[args, &["--to", &both]].concat()) else { return false };
+    assert_eq!(sent.status.code(), Some(0), "{args:?}: {}", text(&sent.stderr));
+    true
+}
+
+#[test]
+fn the_address_of_a_name_is_one_that_answers() {
+    for protocol in ["zcrp", "vrp", "xtp", "qmp", "a1"] {
+        let listening = Listening::start(&[protocol, "listen", "127.0.0.1:0", "--count", "1"]);
+        if !sent_to_both(&listening.address, &[protocol, "send", "--size", "1000"]) {
+            return;
+        }
+        let (code, out, err) = listening.finish();
+        assert_eq!(code, Some(0), "{protocol}: {err}");
+        assert!(out.starts_with("message 1000 bytes"), "{protocol}: {out}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().to_str().unwrap();
+    let receiving = Listening::start(&["recv", "--bind", "127.0.0.1:0", "--once", "--dir", dir]);
+    assert!(sent_to_both(&receiving.address, &["send", "Cargo.toml"]));
+    assert_eq!(receiving.finish().0, Some(0));
+}
+
+#[test]
+fn a_name_whose_addresses_are_all_closed_is_said_as_it_was_given() {
+    let taken = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = taken.local_addr().unwrap().port();
+    drop(taken);
+    let both = format!("both:{port}");
+    let begun = Instant::now();
+    let Some(sent) = where_both_has_two(&["send", "Cargo.toml", &both]) else { return };
+    assert_eq!(sent.status.code(), Some(3), "{}", text(&sent.stderr));
+    assert!(text(&sent.stderr).contains(&both) && begun.elapsed() < PATIENCE);
+}
 
 #[test]
 fn whoever_listens_may_say_a_port_alone() {

@@ -1,7 +1,7 @@
 //! `pinnace a1 send`.
 
 use super::{Line, QosArgs, Transport};
-use crate::address::resolve;
+use crate::address::resolve_peer;
 use crate::bare::{Sum, What, bar, summary};
 use crate::content::DATA;
 use crate::exit::Error;
@@ -76,7 +76,7 @@ struct Sender<'a> {
 
 pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let (mut content, name) = args.what.open("an A1 message")?;
-    let to = resolve(&name)?;
+    let to = resolve_peer(&name)?;
     interrupt::install();
     // Standard input is as long as it turns out to be, and the record has to say that.
     let mut first = Some(content.whole(0)?);

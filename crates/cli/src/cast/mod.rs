@@ -19,7 +19,7 @@ pub(crate) use media::Format;
 pub(crate) use media::MOST;
 
 use crate::a1::{Mode, Transport};
-use crate::address::resolve;
+use crate::address::resolve_peer;
 use crate::exit::Error;
 use crate::output::Output;
 use crate::{interrupt, transport, units};
@@ -140,7 +140,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let medium = Medium::open(&args.file, args.rate, args.again)?;
     let description = medium.description().clone();
     let cut = Cut::new(args, &description)?;
-    let sinks = args.to.iter().map(|to| Ok((to.clone(), resolve(to)?))).collect::<Result<Vec<_>, Error>>()?;
+    let sinks = args.to.iter().map(|to| Ok((to.clone(), resolve_peer(to)?))).collect::<Result<Vec<_>, Error>>()?;
     interrupt::install();
     let socket = socket(args, &cut, &sinks)?;
     socket.warnings().iter().for_each(|warning| output.warn(warning));

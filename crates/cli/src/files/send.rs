@@ -7,7 +7,7 @@ use super::protocol::{self, Decision, Held, Holding, Kind, Offer, Problem, ToRec
 use super::schedule::{Item, Schedule, Values, Work};
 use super::source::{self, Source};
 use super::{MAX_BYTES, MAX_MESSAGES};
-use crate::address::resolve;
+use crate::address::resolve_peer;
 use crate::exit::{Error, Exit};
 use crate::interrupt;
 use crate::mapped;
@@ -93,7 +93,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let sources = source::gather(&paths, output)?;
     let begun = Instant::now();
     let options = transport.options_of_sender(args.rate);
-    let channel = zcrp::connect(resolve(&to)?, &options)?;
+    let channel = zcrp::connect(resolve_peer(&to)?, &options)?;
     let peer = Peer::new(channel, to, &transport);
     let report = Report::new(output);
     let mut transfer = Transfer::new(&peer, &sources, args.chunk, &report)?;

@@ -2,7 +2,7 @@
 
 use super::Line;
 use super::settings::{LinkName, Transport, Wire};
-use crate::address::{resolve, station};
+use crate::address::{resolve, resolve_peer, station};
 use crate::bare::{Content, Sum, What, bar, one_line, summary};
 use crate::content::DATA;
 use crate::exit::Error;
@@ -74,6 +74,7 @@ impl Peer {
     fn of(name: &str, link: LinkName) -> Result<Self, Error> {
         match station(name) {
             Some((station, port)) if link == LinkName::Ether => Ok(Self::Station(station, port)),
+            _ if link == LinkName::Udp => resolve_peer(name).map(Self::Host),
             _ => resolve(name).map(Self::Host),
         }
     }

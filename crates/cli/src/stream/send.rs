@@ -231,7 +231,7 @@ impl Args {
             profile: path.map(service::profile).unwrap_or_default(),
             ..vrp::Options::default()
         };
-        let sender = vrp::Sender::connect(crate::address::resolve(&self.to)?, &options)?;
+        let sender = vrp::Sender::connect(crate::address::resolve_peer(&self.to)?, &options)?;
         let opener = sender.clone();
         let presence = Presence::new(&self.to, "stream recv");
         let look = || {

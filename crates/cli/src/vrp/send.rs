@@ -1,7 +1,7 @@
 //! `pinnace vrp send`.
 
 use super::{ContractArgs, Line, Packets, Transport, lost, sha256};
-use crate::address::resolve;
+use crate::address::resolve_peer;
 use crate::bare::{Presence, WHOLE, What, one_line, pairs};
 use crate::content::{DATA, Source};
 use crate::exit::Error;
@@ -69,7 +69,7 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     }
     let (content, to) = args.what.open("a VRP frame")?;
     // Before standard input is read, which may take any time: an address that leads nowhere is known at once.
-    let sender = Sender::connect(resolve(&to)?, &args.options())?;
+    let sender = Sender::connect(resolve_peer(&to)?, &args.options())?;
     let source = content.measured()?;
     let contract = args.contract.contract(source.len() as u64)?;
     interrupt::install();

@@ -3,7 +3,6 @@
 use super::settings::{Programming, ServiceName, service_name};
 use super::watch::Watch;
 use super::{Line, Transport};
-use crate::address::resolve;
 use crate::bare::{Content, Sum, What, bar, one_line, summary};
 use crate::content::DATA;
 use crate::exit::Error;
@@ -85,9 +84,9 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
             args.service
         )));
     }
-    let to = resolve(&address)?;
-    interrupt::install();
     let Transport { wire, timeout, .. } = &args.transport;
+    let to = wire.peer(&address)?;
+    interrupt::install();
     let endpoint = wire.client_of(to, &args.programming.apply(args.transport.options())?)?;
     endpoint.warnings().iter().for_each(|warning| output.warn(warning));
     let block = args.programming.block(&endpoint, args.service.into(), *timeout)?;

@@ -1,7 +1,7 @@
 //! What both ends of XTP can be told on the command line, here and in `pinnace perf`.
 
 use crate::exit::Error;
-use crate::{transport, units};
+use crate::{address, transport, units};
 use clap::{Args, ValueEnum};
 use pinnace::xtp::{Carrier, Codec, ControlBlock, Endpoint, Flags, Options, Service};
 use serde::{Deserialize, Serialize};
@@ -143,6 +143,14 @@ impl Wire {
     /// The options that it stands for.
     pub(crate) fn apply(self, options: Options) -> Options {
         Options { codec: self.codec.into(), carrier: self.link.into(), ..options }
+    }
+
+    /// The address of the peer that `text`, HOST:PORT, names.
+    pub(super) fn peer(self, text: &str) -> Result<SocketAddr, Error> {
+        match self.link {
+            LinkName::Udp => address::resolve_peer(text),
+            LinkName::Ip36 => address::resolve(text),
+        }
     }
 
     /// An endpoint that talks with `peer`.

@@ -4,7 +4,6 @@ use super::Transport;
 use super::send::transacted;
 use super::settings::Programming;
 use super::watch::Watch;
-use crate::address::resolve;
 use crate::bare::Content;
 use crate::exit::Error;
 use crate::interrupt;
@@ -54,11 +53,11 @@ struct Response {
 pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let file = args.size.is_none().then_some(args.file.as_path());
     let mut content = Content::open(file, args.size, 1, "an XTP message")?;
-    let to = resolve(&args.to)?;
+    let Transport { wire, timeout, .. } = &args.transport;
+    let to = wire.peer(&args.to)?;
     interrupt::install();
     let request = content.whole(0)?;
     let request_bytes = request.len();
-    let Transport { wire, timeout, .. } = &args.transport;
     let endpoint = wire.client_of(to, &args.programming.apply(args.transport.options())?)?;
     let block = args.programming.block(&endpoint, Service::Transaction, *timeout)?;
     let mut watch = Watch::new(&endpoint, &args.to, wire.link, *timeout);

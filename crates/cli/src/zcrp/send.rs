@@ -1,7 +1,7 @@
 //! `pinnace zcrp send`.
 
 use super::Tally;
-use crate::address::resolve;
+use crate::address::resolve_peer;
 use crate::bare::{Presence, WHOLE, What, one_line, summary};
 use crate::content::DATA;
 use crate::exit::{Error, Exit};
@@ -62,7 +62,7 @@ impl Done {
 pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let (content, to) = args.what.open("a ZCRP message")?;
     // Before standard input is read, which may take any time: an address that leads nowhere is known at once.
-    let sender = Sender::connect(resolve(&to)?, &args.transport.options_of_sender(args.rate))?;
+    let sender = Sender::connect(resolve_peer(&to)?, &args.transport.options_of_sender(args.rate))?;
     let source = content.measured()?;
     interrupt::install();
     let ahead = (AHEAD_BYTES / source.len().max(1)).clamp(1, AHEAD);

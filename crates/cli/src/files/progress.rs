@@ -3,6 +3,7 @@
 use super::digest::{Value, hex};
 use crate::exit::Error;
 use crate::output::Output;
+use crate::units::count_of;
 use indicatif::{BinaryBytes, MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use std::fmt;
@@ -95,23 +96,9 @@ impl Report {
     /// The last line of a transfer.
     pub(super) fn totals(&self, totals: Totals, begun: Instant) {
         let elapsed = begun.elapsed().max(Duration::from_millis(1));
-        let travelled = totals.bytes - totals.bytes_resumed;
-        let rate = travelled as f64 / elapsed.as_secs_f64();
-        let resumed = match totals.bytes_resumed {
-            0 => String::new(),
-            bytes => format!(", {} of them there before", BinaryBytes(bytes)),
-        };
-        let text = format!(
-            "{} {}, {}{resumed}, verified, in {:.1} s ({}/s)",
-            totals.files,
-            if totals.files == 1 { "file" } else { "files" },
-            BinaryBytes(totals.bytes),
-            elapsed.as_secs_f64(),
-            BinaryBytes(rate as u64)
-        );
         let (event, seconds) = ("done", elapsed.as_secs_f64());
         let line = DoneLine { event, sender: self.sender, totals, seconds, verified: true };
-        self.bars.suspend(|| self.output.result(text, &line));
+        self.bars.suspend(|| self.output.result(totals.summary(seconds), &line));
     }
 }
 
@@ -242,6 +229,22 @@ pub(super) struct Totals {
     pub(super) bytes_resumed: u64,
 }
 
+impl Totals {
+    fn summary(self, seconds: f64) -> String {
+        let resumed = match self.bytes_resumed {
+            0 => String::new(),
+            bytes => format!(", {} of them there before", BinaryBytes(bytes)),
+        };
+        // Of nothing there is no rate.
+        let rate = match self.bytes - self.bytes_resumed {
+            0 => String::new(),
+            travelled => format!(" ({}/s)", BinaryBytes((travelled as f64 / seconds) as u64)),
+        };
+        let (files, bytes) = (count_of(self.files, "file"), BinaryBytes(self.bytes));
+        format!("{files}, {bytes}{resumed}, verified, in {seconds:.1} s{rate}")
+    }
+}
+
 #[derive(Serialize)]
 struct DoneLine {
     event: &'static str,
@@ -251,4 +254,17 @@ struct DoneLine {
     totals: Totals,
     seconds: f64,
     verified: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_that_of_what_has_travelled() {
+        let of = |bytes_resumed| Totals { files: 1, bytes: 4 << 20, bytes_resumed }.summary(2.0);
+        assert_eq!(of(0), "1 file, 4.00 MiB, verified, in 2.0 s (2.00 MiB/s)");
+        assert_eq!(of(2 << 20), "1 file, 4.00 MiB, 2.00 MiB of them there before, verified, in 2.0 s (1.00 MiB/s)");
+        assert_eq!(of(4 << 20), "1 file, 4.00 MiB, 4.00 MiB of them there before, verified, in 2.0 s");
+    }
 }

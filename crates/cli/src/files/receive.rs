@@ -212,6 +212,8 @@ impl<'a, 's> Transfer<'a, 's> {
         for item in &self.items {
             let held = if item.is_file() { self.present(item)? } else { None };
             present.push(held);
+            // To look at what is here takes long, and the sender may be tired of it.
+            self.peer.wait_on()?;
         }
         self.check_space(&present)?;
         let mut holdings = Vec::new();
@@ -225,7 +227,7 @@ impl<'a, 's> Transfer<'a, 's> {
             }
         }
         for page in protocol::pages(holdings)? {
-            self.peer.tell(&ToSender::Holdings(page), || Ok(()))?;
+            self.peer.tell(&ToSender::Holdings(page), || self.peer.wait_on())?;
         }
         self.hear_decisions(&mut present)?;
         for (entry, (item, held)) in self.items.iter().zip(present).enumerate() {

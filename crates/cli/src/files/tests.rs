@@ -57,6 +57,8 @@ fn receive_with(
         let transport = transport();
         let peer = Peer::new(zcrp::connect(address, &transport.options()).unwrap(), "the receiver", &transport);
         let sent = sender(&peer);
+        // Who has said everything goes, and is not waited for for ever.
+        drop(peer);
         (receiver.join().unwrap(), sent)
     })
 }
@@ -260,6 +262,24 @@ fn a_sender_that_gives_up_is_believed_and_gone_if_it_was_interrupted() {
         crate::transport::wait(sending, || Ok(()), |error| peer.error(error)).map(drop)
     });
     assert_eq!(received.unwrap_err().exit, Exit::Failed);
+}
+
+#[test]
+fn a_sender_that_gives_up_while_the_receiver_says_what_it_has_is_heard() {
+    let folder = tempfile::tempdir().unwrap();
+    let (received, sent) = receive_from(folder.path(), |peer| {
+        peer.listen()?;
+        tell(peer, &ToReceiver::Offer(Offer::new(CHUNK)))?;
+        // Nothing is posted for the holdings: they cannot arrive.
+        assert!(matches!(peer.hear(None)?.0, ToSender::Accept));
+        tell(peer, &ToReceiver::Manifest(Page { items: vec![entry("a", 5)], last: true }))?;
+        peer.give_up(&Error::interrupted());
+        Ok(())
+    });
+    sent.unwrap();
+    let error = received.unwrap_err();
+    assert_eq!(error.exit, Exit::PeerGone);
+    assert!(error.message.contains("the sender was interrupted"), "{error}");
 }
 
 #[test]

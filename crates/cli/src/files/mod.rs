@@ -23,8 +23,9 @@ use digest::{Place, Value};
 use pinnace::service::Method;
 use std::fs::File;
 
-/// Messages under way at most, at either end.
-const MAX_MESSAGES: usize = 128;
+/// Messages under way at most, at either end: as many as a batch has files, because its digests wait for all of them. Small files
+/// travel no faster than this in a round trip.
+const MAX_MESSAGES: usize = schedule::BATCH_FILES;
 /// Bytes under way at which no more are begun.
 const MAX_BYTES: u64 = 64 << 20;
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 /// Files of a batch at most.
-const BATCH_FILES: usize = 512;
+pub(super) const BATCH_FILES: usize = 512;
 /// A batch is closed when so many bytes of it have to travel.
 const BATCH_BYTES: u64 = 1 << 30;
 

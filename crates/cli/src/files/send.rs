@@ -17,6 +17,7 @@ use crate::transport::{self, Transport};
 use crate::units;
 use pinnace::Message;
 use pinnace::zcrp::{self, Sending};
+use rustix::process::{Resource, getrlimit};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
@@ -119,6 +120,12 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     }
     report.totals(totals, begun);
     Ok(())
+}
+
+/// Messages under way at most: each keeps its file open until it is hashed, and half of the descriptors are for others.
+fn most_messages() -> usize {
+    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from(descriptors / 2).map_or(MAX_MESSAGES, |half| half.clamp(1, MAX_MESSAGES))
 }
 
 struct Transfer<'a> {
@@ -303,10 +310,10 @@ impl<'a> Transfer<'a> {
         let mut schedule = Schedule::new(self.chunk_bytes);
         let mut next = schedule.next(work);
         let mut under_way: VecDeque<Queued> = VecDeque::new();
-        let mut bytes = 0;
+        let (most, mut bytes) = (most_messages(), 0);
         loop {
             while let Some(item) = &next
-                && under_way.len() < MAX_MESSAGES
+                && under_way.len() < most
                 && bytes < MAX_BYTES
             {
                 let queued = match item {

@@ -12,6 +12,7 @@ mod a1;
 mod address;
 mod bare;
 mod cast;
+mod completion;
 mod content;
 mod daemon;
 mod demo;
@@ -219,15 +220,6 @@ fn signed(command: clap::Command) -> clap::Command {
     command.mut_subcommands(signed)
 }
 
-/// What completion is made from: of the commands, those that are for people. It would offer hidden ones too.
-fn public() -> clap::Command {
-    let whole = Cli::command();
-    clap::Command::new("pinnace")
-        .version(env!("CARGO_PKG_VERSION"))
-        .args(whole.get_arguments().cloned())
-        .subcommands(whole.get_subcommands().filter(|command| !command.is_hide_set()).cloned())
-}
-
 /// Fails if a capture that was asked for is not whole.
 fn capture() -> Result<(), Error> {
     let Some((path, error)) = pinnace::incomplete_capture() else { return Ok(()) };
@@ -265,13 +257,12 @@ fn run(command: &Command, output: &Output) -> Result<ExitCode, Error> {
         Command::Doctor(args) => doctor::run(args, output),
         Command::Man(args) => man::run(args, &Cli::command(), output),
         Command::Completion { shell } => {
-            let mut script = Vec::new();
-            clap_complete::generate(*shell, &mut public(), "pinnace", &mut script);
+            let script = completion::script(*shell, &Cli::command());
             if output.json {
-                let (shell, script) = (shell.to_string(), String::from_utf8_lossy(&script));
+                let shell = shell.to_string();
                 output.result("", &serde_json::json!({ "event": "done", "shell": shell, "script": script }));
             } else {
-                output.write(|out| out.write_all(&script));
+                output.write(|out| out.write_all(script.as_bytes()));
             }
             Ok(())
         }

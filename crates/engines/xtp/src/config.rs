@@ -89,7 +89,8 @@ pub struct Limits {
     pub contexts: usize,
     /// Accepted contexts whose peer has not yet shown that it is there. At the limit, the one idle for longest gives way.
     pub half_open: usize,
-    /// Bytes of receive rings and datagrams that the application has not released.
+    /// Bytes of receive rings and datagrams that the application has not released. Contexts whose peer has not yet shown that
+    /// it is there get no ring of the last quarter.
     pub bytes: u64,
     /// Datagrams that the application has not taken, empty ones included.
     pub datagrams: u64,

@@ -424,12 +424,20 @@ fn on_taken(context: &mut Context, shared: &mut Shared, now: Time, taken: &Taken
     }
 }
 
+/// Whether so much more storage may be lent to a context. A packet from nobody costs a whole ring: the last quarter is for
+/// those who have shown that they are there, and for datagrams.
+fn has_room(context: &Context, shared: &Shared, bytes: u64) -> bool {
+    let most = shared.config.limits.bytes;
+    let is_known = context.is_there() || context.is_believed(shared);
+    shared.bytes + bytes <= if is_known { most } else { most - most / 4 }
+}
+
 /// Storage for a context's receive ring, of the driver's.
 //= X-4
 fn give_ring(context: &mut Context, shared: &mut Shared, rx: &mut Placed<'_>) {
     let (block, window) = (&context.block, context.incoming.window());
     let bytes = u64::from(block.rbufsize.max(window).max(block.maxdata).max(1));
-    if shared.bytes + bytes > shared.config.limits.bytes {
+    if !has_room(context, shared, bytes) {
         return;
     }
     if let Some(buffer) = rx.allocate(bytes, &[]) {
@@ -469,7 +477,7 @@ fn widen(context: &mut Context, shared: &mut Shared, rx: &mut Placed<'_>) {
 fn give_areas(context: &mut Context, shared: &mut Shared, rx: &mut Placed<'_>, high: u64) {
     let bytes = u64::from(shared.config.area_bytes);
     while context.incoming.takes_areas() && context.incoming.needs_area(high, bytes) {
-        if shared.bytes + bytes > shared.config.limits.bytes {
+        if !has_room(context, shared, bytes) {
             return;
         }
         let Some(buffer) = rx.allocate(bytes, &[]) else { return };

@@ -255,6 +255,31 @@ fn what_gives_way_leaves_its_ring_to_others_where_memory_is_short() {
     }
 }
 
+//= X-2 test
+#[test]
+fn who_is_not_there_leaves_memory_to_others() {
+    for codec in CODECS {
+        let mut half = server(codec, Limits { bytes: 8 << 20, ..Limits::default() });
+        for number in 1..=200 {
+            let mut flood = first(codec, Options::SREQ, 1);
+            flood.key = number;
+            half.feed(Address::Node(100 + number as u32), &flood.bytes());
+        }
+        half.feed(PEER, &first(codec, Options::SREQ, 10).bytes());
+        let proved = accepted(&half)[200];
+        let mut packet = Packet::new(codec, Kind::Data);
+        (packet.key, packet.rtn, packet.seq, packet.data) =
+            (half.xtp().facts(proved).expect("there").my_key, true, 0, vec![1; 10]);
+        half.feed(PEER, &packet.bytes());
+        let read = half.xtp().readable(proved).map(|readable| readable.len);
+        assert_eq!(read, Some(10), "{codec:?}: there is room for who uses our key");
+        let close = Options::EOM | Options::WCLOSE | Options::RCLOSE | Options::SREQ;
+        half.feed(PEER, &Packet { service: 2, key: 99, ..first(codec, close, 10) }.bytes());
+        let told = half.events.iter().any(|event| matches!(event, Event::Datagram { .. }));
+        assert!(told, "{codec:?}: and for a datagram");
+    }
+}
+
 /// The application lets go of what has ended.
 fn release_ended(half: &mut Half) {
     for event in half.events.split_off(0) {

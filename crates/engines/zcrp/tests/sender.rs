@@ -282,6 +282,27 @@ fn a_transmission_whose_unit_has_arrived_is_no_timeout() {
     assert_eq!((half.tx().counters().timeouts, half.tx().counters().units_timed_out), (1, 1));
 }
 
+#[test]
+fn a_report_that_was_lost_and_is_repeated_measures_nothing() {
+    //= Z-12 test
+    let (mut half, _, first) = started(&config(), 300);
+    let number = |step: u32| first.wrapping_add(step);
+    half.millis(10);
+    // Of unit 0 nothing is heard until it has been sent again.
+    half.feed(&ack(true, &[number(1), number(3)]));
+    half.millis(100);
+    assert_eq!(names(&units(&mut half)), [(0, 0)]);
+    half.millis(5000);
+    half.take();
+    half.feed(&ack(true, &[first, number(1)]));
+    assert!(half.take_events().iter().any(sent(0, Ok(()))));
+    half.send(&bytes(10));
+    half.feed(&request(&[(1, 10)]));
+    half.take();
+    // 10 + 4 * 5 + 5; an acknowledgement has ended the doubling.
+    assert_eq!(transmissions(&mut half, 100), [35]);
+}
+
 /// A sender that knows a round trip of 10 ms and whose eight units in transit left one a millisecond. The first of them
 /// expires 35 ms after it left: 10 + 4 * 5 + 5.
 fn flight(congestion: ControllerKind) -> Half {

@@ -53,6 +53,9 @@ pub struct Sender {
     announced: Option<UnitRef>,
     transit: Transit,
     rtt: RttEstimator,
+    /// No sequence number from here on has been reported as received. Only those measure the round trip: a report of one before may
+    /// repeat what was lost, and the time since is that of the loss.
+    measured_to: u64,
     /// When the oldest transmission may have been unanswered for too long. Never late.
     timer: Option<Time>,
     /// When the time-out was last doubled, and what it had been: what had left before then keeps it.
@@ -103,6 +106,7 @@ impl Sender {
             announced: None,
             transit: Transit::new(random.next_u64() as u32),
             rtt,
+            measured_to: 0,
             timer: None,
             backed_off: None,
             probing: false,
@@ -379,12 +383,13 @@ impl Sender {
     fn on_acknowledgement(&mut self, now: Time, block: Block<'_>) {
         self.counters.acknowledgements_received += 1;
         let mut newest_sent = None;
+        let mut has_arrived = false;
         let mut lost_bytes = 0;
         let mut lost_sent_at = Time::ZERO;
         for (low, high, positive) in block.intervals() {
             let (low, high) = self.numbers(low, high);
             if positive {
-                self.on_delivered(now, low, high, &mut newest_sent);
+                has_arrived |= self.on_delivered(now, low, high, &mut newest_sent);
             } else {
                 let (bytes, sent_at) = self.on_lost(low, high);
                 lost_bytes += bytes;
@@ -396,6 +401,8 @@ impl Sender {
         if let Some(rtt) = rtt {
             // Every transmission has a number of its own, so no measure is ambiguous and Karn's rule is kept for free.
             self.rtt.on_sample(now, rtt);
+        }
+        if has_arrived {
             self.rtt.reset_back_off();
             // The timer was set by an older, longer estimate, perhaps.
             self.timer = self.timer.map(|timer| timer.min(now + self.rtt.timeout()));
@@ -410,15 +417,21 @@ impl Sender {
         self.set_pace(now);
     }
 
+    /// Returns whether any of it is news, and when the newest of what measures the round trip left.
     //= Z-8
     //= Z-15
-    fn on_delivered(&mut self, now: Time, low: u64, high: u64, newest_sent: &mut Option<Time>) {
-        let Self { transit, messages, base, delivery, events, counters, .. } = self;
+    fn on_delivered(&mut self, now: Time, low: u64, high: u64, newest_sent: &mut Option<Time>) -> bool {
+        let Self { transit, messages, base, delivery, events, counters, measured_to, .. } = self;
+        let mut is_news = false;
         transit.decide(low, high, Fate::Acknowledged, |run| {
             if run.fate == Fate::InTransit {
                 delivery.on_packet_acked(now, run.total_bytes(), &run.stamp);
             }
-            *newest_sent = (*newest_sent).max(Some(run.stamp.sent_at));
+            is_news = true;
+            if run.end() > *measured_to {
+                *measured_to = run.end();
+                *newest_sent = Some(run.stamp.sent_at);
+            }
             let Some(message) = run.message.checked_sub(*base).and_then(|index| messages.get_mut(index as usize))
             else {
                 return true;
@@ -442,6 +455,7 @@ impl Sender {
             self.messages.pop_front();
             self.base += 1;
         }
+        is_news
     }
 
     /// Moves reported losses back to the units to send. Returns their bytes and when the newest of them left.

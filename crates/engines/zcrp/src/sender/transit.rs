@@ -34,7 +34,7 @@ pub(super) struct Run {
 }
 
 impl Run {
-    fn end(&self) -> u64 {
+    pub(super) fn end(&self) -> u64 {
         self.first + u64::from(self.count)
     }
 

@@ -9,7 +9,7 @@
 use super::open_link::{Candidate, OpenLink};
 use super::options::Path;
 use super::port::{self, Halves, Introduction, Port};
-use super::successor::{Predecessor, Successor, Unaccepted, succession};
+use super::successor::{Predecessor, Served, Successor, Unaccepted, succession};
 use super::{Options, Receiver, Sender};
 use crate::Error;
 use crate::network::with_port;
@@ -31,6 +31,7 @@ pub struct Listener {
     /// Those who have introduced themselves already.
     candidates: VecDeque<Candidate>,
     options: Options,
+    served: Served,
 }
 
 impl Listener {
@@ -42,11 +43,11 @@ impl Listener {
         let address = port::resolve(address)?;
         let link = UdpLink::bind(address, &hears_everybody(options))
             .map_err(|error| Error::io(format!("cannot listen on {address}"), error))?;
-        Ok(Self::on(link, VecDeque::new(), options.clone()))
+        Ok(Self::on(link, VecDeque::new(), options.clone(), Served::default()))
     }
 
-    pub(super) fn on(link: UdpLink, candidates: VecDeque<Candidate>, options: Options) -> Self {
-        Self { link, candidates, options }
+    pub(super) fn on(link: UdpLink, candidates: VecDeque<Candidate>, options: Options, served: Served) -> Self {
+        Self { link, candidates, options, served }
     }
 
     /// The address it is bound to.
@@ -131,7 +132,7 @@ impl Listener {
     }
 
     fn accept_followed(self, halves: Halves) -> Result<(Port, Successor), Unaccepted> {
-        let (predecessor, successor) = succession(self.local_addr()?, self.options.clone());
+        let (predecessor, successor) = succession(self.local_addr()?, self.options.clone(), self.served.clone());
         match self.accept_port(halves, None, Some(predecessor)) {
             Ok(port) => Ok((port, successor)),
             // There is no endpoint to wait for: what was its link is here, or lost.
@@ -205,7 +206,9 @@ impl Listener {
                         // Others may have come with it in one read, such as a request of its own: they come again.
                         reads.pieces(received.segment.min(received.bytes), &mut pieces);
                         let idle = is_idle(&pieces.concat());
-                        if let (true, Address::Inet(peer)) = (idle && !received.truncated, received.meta.source) {
+                        if let (true, Address::Inet(peer)) = (idle && !received.truncated, received.meta.source)
+                            && !self.served.has(peer)
+                        {
                             return Ok((peer, Candidate::of(&received), Introduction { bytes: received.bytes }));
                         }
                     }

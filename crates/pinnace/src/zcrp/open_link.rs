@@ -9,7 +9,7 @@
 //! that a request or a unit holds can be guessed.
 
 use super::exchange::KnownPeer;
-use super::successor::{Followed, Predecessor};
+use super::successor::{Followed, OwnLink, Predecessor};
 use pinnace_core::{Address, Allowance, Part, ReceivePlan, Train, TrainLimits};
 use pinnace_link::{
     BufferTable, Descriptors, Link, LinkCounters, ReadBuffer, ReadOutcome, Received, SendOutcome, UdpLink,
@@ -62,9 +62,21 @@ pub(super) struct OpenLink {
     /// What was sent last: for whoever comes after it.
     last: Vec<u8>,
     succession: Option<Predecessor>,
+    before: Option<Before>,
+    /// The link is the peer's, and another hears everybody.
+    own: Option<OwnLink>,
     peer: KnownPeer,
     /// Datagrams that were for nobody.
     thrown_away: u64,
+}
+
+/// The link that hears everybody, while what is read next from it came from the peer, before that had a link of its own.
+#[derive(Debug)]
+struct Before {
+    link: UdpLink,
+    peer: SocketAddr,
+    /// Those who may be peers of the next one.
+    others: VecDeque<Candidate>,
 }
 
 /// What a read says of who sent it.
@@ -80,8 +92,8 @@ impl OpenLink {
     /// The link, and one candidate or more.
     pub(super) fn new(link: UdpLink, candidates: impl Into<VecDeque<Candidate>>, sends: bool) -> Self {
         let link = ManuallyDrop::new(link);
-        let (last, succession, peer, thrown_away) = Default::default();
-        Self { link, sends, candidates: candidates.into(), last, succession, peer, thrown_away }
+        let (last, succession, before, own, peer, thrown_away) = Default::default();
+        Self { link, sends, candidates: candidates.into(), last, succession, before, own, peer, thrown_away }
     }
 
     /// Another link follows this one on its port, once this one has its peer.
@@ -118,10 +130,39 @@ impl OpenLink {
     /// it wrote. False if it cannot be reached, or not now: what was read is lost then, and comes again.
     fn settle(&mut self, peer: SocketAddr, others: VecDeque<Candidate>) -> bool {
         let succession = self.succession.as_mut();
-        match succession.map_or(Followed::No, |succession| succession.is_known(&mut self.link, peer, others)) {
-            Followed::Yes => true,
+        match succession.map_or(Followed::No, |succession| succession.is_known(&mut self.link, peer)) {
+            Followed::Yes(link, own) => {
+                self.own = Some(own);
+                self.before = Some(Before { link: *link, peer, others });
+                self.go_on();
+                true
+            }
             Followed::NotYet => false,
             Followed::No => self.link.connect_to(peer).is_ok(),
+        }
+    }
+
+    /// The link that hears everybody goes on, unless what is read next from it is for the peer.
+    fn go_on(&mut self) {
+        if let Some(before) = self.before.take_if(|before| !before.link.next_is_from(before.peer))
+            && let Some(succession) = self.succession.take()
+        {
+            succession.goes_on(before.link, before.others);
+        }
+    }
+
+    /// What came from the peer before it had a link of its own.
+    fn receive_before(&mut self, plan: &ReceivePlan, memory: &BufferTable, pool: &mut ReadBuffer) -> Option<Received> {
+        let before = self.before.as_mut()?;
+        let outcome = before.link.receive(plan, memory, pool);
+        let peer = Address::Inet(before.peer);
+        self.go_on();
+        match outcome {
+            Ok(ReadOutcome::Received(mut read)) if read.meta.source == peer => {
+                read.meta.source = Address::Peer;
+                Some(read)
+            }
+            _ => None,
         }
     }
 
@@ -142,7 +183,7 @@ impl OpenLink {
                 self.last = Vec::new();
             }
             Some(index) if introduces => self.candidates[index].credit(read),
-            None if introduces => {
+            None if introduces && !self.succession.as_ref().is_some_and(|succession| succession.serves(source)) => {
                 if self.candidates.len() == CANDIDATES {
                     self.candidates.pop_front();
                 }
@@ -165,7 +206,9 @@ impl Drop for OpenLink {
         // SAFETY: it is taken once, here, and nothing else is done with this any more.
         let link = unsafe { ManuallyDrop::take(&mut self.link) };
         let Some(succession) = self.succession.take() else { return };
-        if self.candidates.is_empty() {
+        if let Some(before) = self.before.take() {
+            succession.goes_on(before.link, before.others);
+        } else if self.candidates.is_empty() {
             succession.ends(link);
         } else {
             // Not with the candidates: they have been asked, and none has answered.
@@ -225,6 +268,9 @@ impl Link for OpenLink {
     }
 
     fn receive(&mut self, plan: &ReceivePlan, memory: &BufferTable, pool: &mut ReadBuffer) -> io::Result<ReadOutcome> {
+        if let Some(read) = self.receive_before(plan, memory, pool) {
+            return Ok(ReadOutcome::Received(read));
+        }
         for _ in 0..STRANGERS_A_LOOK {
             let is_settled = self.candidates.is_empty();
             match self.link.receive(plan, memory, pool)? {
@@ -246,7 +292,9 @@ impl Link for OpenLink {
     }
 
     fn descriptors(&self) -> Descriptors {
-        self.link.descriptors()
+        let readable = self.before.as_ref().map(|before| before.link.descriptors().readable);
+        let own = self.link.descriptors();
+        Descriptors { readable: readable.unwrap_or(own.readable), ..own }
     }
 
     fn counters(&self) -> LinkCounters {
@@ -260,6 +308,8 @@ impl Link for OpenLink {
 mod tests {
     use super::*;
     use crate::Message;
+    use crate::zcrp::listener::hears_everybody;
+    use crate::zcrp::successor::{Served, succession};
     use crate::zcrp::{Listener, Options, Profile};
     use pinnace_core::{Ecn, RxMeta};
     use pinnace_link::UdpOptions;
@@ -324,6 +374,39 @@ mod tests {
             let expected = if sends { (12, 0) } else { (TRAILER_BYTES, 3) };
             assert_eq!((said.bytes, link.candidates.len()), expected);
         }
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn what_came_before_the_peer_had_its_own_link_is_for_it() {
+        //= Z-21 test
+        let options = Options::default();
+        let link = UdpLink::bind("127.0.0.1:0".parse().unwrap(), &hears_everybody(&options)).unwrap();
+        let address = link.local_address().unwrap();
+        let (predecessor, successor) = succession(address, options, Served::default());
+        let [peer, other] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+        let of_peer = of_nobody(&peer.local_addr().unwrap().to_string());
+        let mut link = OpenLink::new(link, [Candidate::of(&of_peer)], false).followed(Some(predecessor));
+        for bytes in 1..=5 {
+            let unit = [&vec![7; bytes][..], &[0; 23], &[bytes as u8, 2, 0, 0, 0]].concat();
+            peer.send_to(&unit, address).unwrap();
+        }
+        other.send_to(&[0], address).unwrap();
+        // A copy that comes late introduces nobody.
+        peer.send_to(&encode_idle(0), address).unwrap();
+        other.send_to(&encode_idle(0), address).unwrap();
+        let mut pool = ReadBuffer::new();
+        for bytes in 1..=5 {
+            let read = read(&mut link, &mut pool);
+            assert_eq!((read.bytes, read.meta.source), (bytes + TRAILER_BYTES, Address::Peer));
+        }
+        // Behind it everything is the next one's.
+        let (next, _receiver) = successor.wait().unwrap().accept_timeout(Duration::from_secs(5)).unwrap();
+        drop(next.send(Message::from_vec(vec![1])).unwrap());
+        other.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        assert_eq!(other.recv(&mut [0; 100]).unwrap(), TRAILER_BYTES);
+        peer.set_nonblocking(true).unwrap();
+        assert!(peer.recv(&mut [0; 100]).is_err(), "it has been served");
     }
 
     #[test]

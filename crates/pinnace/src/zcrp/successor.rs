@@ -1,8 +1,8 @@
 //! Who listens on a listener's port once that has become an endpoint.
 //!
 //! The endpoint's link is open to everybody until it knows its peer. Then the peer gets a link of its own on the same port, and the
-//! one that hears everybody goes on to the next listener, with all that waits in it and with the other candidates: they have been
-//! asked, and would not introduce themselves again.
+//! one that hears everybody goes on to the next listener, with all that waits in it behind what is the peer's and with the other
+//! candidates: they have been asked, and would not introduce themselves again.
 //!
 //! Always true: at any time one link at most hears those who are nobody's peer yet.
 
@@ -14,12 +14,38 @@ use pinnace_link::UdpLink;
 use std::collections::VecDeque;
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+
+/// The peers that have links of their own on a port. What hears everybody there may still hold datagrams of theirs, or copies: who
+/// took one of them for an introduction would share the peer with the endpoint that has it, and each would get a part.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Served(Arc<Mutex<OwnLinks>>);
+
+type OwnLinks = Vec<(SocketAddr, Weak<()>)>;
+
+/// A peer has a link of its own as long as this lives.
+pub(super) type OwnLink = Arc<()>;
+
+impl Served {
+    fn add(&self, peer: SocketAddr) -> OwnLink {
+        let own = OwnLink::default();
+        let mut served = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        served.retain(|(_, own)| own.strong_count() > 0);
+        served.push((peer, Arc::downgrade(&own)));
+        own
+    }
+
+    pub(super) fn has(&self, peer: SocketAddr) -> bool {
+        let served = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        served.iter().any(|(address, own)| *address == peer && own.strong_count() > 0)
+    }
+}
 
 #[derive(Debug)]
 struct Place {
     bound: SocketAddr,
     options: Options,
+    served: Served,
     link: Mutex<Next>,
     changed: Condvar,
 }
@@ -61,8 +87,8 @@ pub(super) struct Predecessor {
 
 /// What became of a link whose peer is known.
 pub(super) enum Followed {
-    /// It is the peer's own, and the one that hears everybody has gone on.
-    Yes,
+    /// It is the peer's own, and this is the one that hears everybody.
+    Yes(Box<UdpLink>, OwnLink),
     /// It still hears everybody: there is no descriptor for another one now.
     NotYet,
     /// It cannot be, or nobody wants it: the link is the peer's.
@@ -75,23 +101,25 @@ impl Predecessor {
         self.reserve = Some(reserve);
     }
 
-    /// Gives the peer a link of its own, if it can have one, and `link` with the other candidates to the successor.
-    pub(super) fn is_known(&mut self, link: &mut UdpLink, peer: SocketAddr, others: VecDeque<Candidate>) -> Followed {
+    /// Whether somebody has a link of its own already.
+    pub(super) fn serves(&self, peer: SocketAddr) -> bool {
+        self.place.served.has(peer)
+    }
+
+    /// Gives the peer a link of its own in the place of `link`, if it can have one.
+    pub(super) fn is_known(&mut self, link: &mut UdpLink, peer: SocketAddr) -> Followed {
         if !matches!(*self.place.link(), Next::Waits) {
             return Followed::No;
         }
         self.reserve = None;
         match link.connect_beside(peer, &self.place.options.udp) {
-            Ok(own) => {
-                self.place.set(Next::Ready(Box::new(std::mem::replace(link, own)), others));
-                Followed::Yes
-            }
+            Ok(own) => Followed::Yes(Box::new(std::mem::replace(link, own)), self.place.served.add(peer)),
             Err(error) if is_of_this_host(&error) => Followed::NotYet,
             Err(_) => Followed::No,
         }
     }
 
-    /// The link still hears everybody, and will have no peer: it goes on with those who may be another's.
+    /// The link still hears everybody, and has no peer: it goes on with those who may be another's.
     pub(super) fn goes_on(self, link: UdpLink, candidates: VecDeque<Candidate>) {
         // Dropped behind the link, if that is not wanted.
         self.place.set(Next::Ready(Box::new(link), candidates));
@@ -121,8 +149,8 @@ impl Drop for Predecessor {
 #[derive(Debug)]
 pub struct Successor(Arc<Place>);
 
-pub(super) fn succession(bound: SocketAddr, options: Options) -> (Predecessor, Successor) {
-    let place = Arc::new(Place { bound, options, link: Mutex::new(Next::Waits), changed: Condvar::new() });
+pub(super) fn succession(bound: SocketAddr, options: Options, served: Served) -> (Predecessor, Successor) {
+    let place = Arc::new(Place { bound, options, served, link: Mutex::new(Next::Waits), changed: Condvar::new() });
     (Predecessor { place: place.clone(), reserve: None }, Successor(place))
 }
 
@@ -136,7 +164,9 @@ impl Successor {
         let waits = |next: &mut Next| matches!(next, Next::Waits);
         let mut next = self.0.changed.wait_while(self.0.link(), waits).unwrap_or_else(PoisonError::into_inner);
         match std::mem::replace(&mut *next, Next::Settled) {
-            Next::Ready(link, candidates) => Ok(Listener::on(*link, candidates, self.0.options.clone())),
+            Next::Ready(link, candidates) => {
+                Ok(Listener::on(*link, candidates, self.0.options.clone(), self.0.served.clone()))
+            }
             Next::Waits | Next::Free | Next::Settled => Listener::bind(self.0.bound, &self.0.options),
         }
     }

@@ -104,6 +104,11 @@ impl PortableUdpLink {
         Err(io::Error::new(ErrorKind::Unsupported, "a port has one socket here"))
     }
 
+    /// Whether what is read next came from a peer that has a link of its own: here none has.
+    pub fn next_is_from(&self, _peer: SocketAddr) -> bool {
+        false
+    }
+
     /// A link in the place of this one: not every system has such.
     ///
     /// # Errors

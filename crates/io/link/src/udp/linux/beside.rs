@@ -37,6 +37,16 @@ impl UdpLink {
         Ok(link)
     }
 
+    /// Whether what is read next from this link came from `peer`: what came before that had a link of its own waits here.
+    pub fn next_is_from(&self, peer: SocketAddr) -> bool {
+        let mut name = Name::room();
+        let mut header = sys::header();
+        name.attach(&mut header);
+        // SAFETY: the header points to `name` alone, which stays where it is.
+        let read = unsafe { sys::receive_message(self.read_fd, &mut header, libc::MSG_PEEK | libc::MSG_DONTWAIT) };
+        read >= 0 && name.address() == Some(canonical(peer))
+    }
+
     /// A link that hears everybody at `bound` in the place of this one, which was bound there and is to be closed.
     ///
     /// # Errors

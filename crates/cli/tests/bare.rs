@@ -32,7 +32,7 @@ fn a_file_and_standard_input_are_sent_to_an_address() {
 fn who_says_too_little_or_too_much_is_told_what_would_be_right() {
     for protocol in ["zcrp", "vrp", "xtp", "qmp", "a1"] {
         for (args, part) in [
-            (&["listen"][..], "HOST:PORT"),
+            (&["listen"][..], "[HOST:]PORT"),
             (&["send"], "FILE HOST:PORT"),
             (&["send", "/dev/null"], "FILE HOST:PORT"),
             (&["send", "/dev/null", "127.0.0.1:1", "more"], "HOST:PORT"),

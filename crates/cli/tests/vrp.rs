@@ -281,7 +281,7 @@ fn wrong_arguments_end_with_2_and_say_what_would_be_right() {
     let perf = |more: &[&'static str]| [&["perf"][..], more].concat();
     for (args, part) in [
         (vec!["vrp"], "listen"),
-        (vec!["vrp", "listen"], "HOST:PORT"),
+        (vec!["vrp", "listen"], "[HOST:]PORT"),
         (vec!["vrp", "listen", "--bind", "nowhere"], "HOST:PORT"),
         (vec!["vrp", "send", "--to", "127.0.0.1:1"], "--size"),
         (send(&["--loss-rate", "10"]), "write 10%"),

@@ -435,7 +435,7 @@ fn protocol_36_carries_every_service() {
 fn wrong_arguments_end_with_2_and_say_what_would_be_right() {
     for (args, part) in [
         (&["xtp"][..], "transact"),
-        (&["xtp", "listen"], "HOST:PORT"),
+        (&["xtp", "listen"], "[HOST:]PORT"),
         (&["xtp", "listen", "nowhere"], "HOST:PORT"),
         (&["xtp", "listen", "127.0.0.1:0", "--link", "ip36"], "give one"),
         (&["xtp", "listen", "127.0.0.1:0", "--service", "telegram"], "ack-dgram"),

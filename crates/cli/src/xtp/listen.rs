@@ -301,15 +301,19 @@ impl Shared<'_> {
         print: &mut dyn FnMut(Line),
     ) -> Result<(), Stopped> {
         let post = |message| connection.post(message).map_err(|unsent| Stopped::Error(unsent.error));
-        for _ in 0..self.args.ahead {
-            post(Message::with_capacity(self.args.size as usize))?;
-        }
+        let fresh = || Message::with_capacity(self.args.size as usize);
+        // The others when something has come: whoever opens in somebody else's name takes the memory of one.
+        post(fresh())?;
+        let mut others = self.args.ahead.saturating_sub(1);
         let mut sum = Sum::default();
         let mut filled = || {
             look();
             connection.filled_timeout(interrupt::LOOK)
         };
         while let Some(filled) = self.wait(&mut filled)? {
+            for _ in 0..std::mem::take(&mut others) {
+                post(fresh())?;
+            }
             let mut from = 0;
             for end in filled.ends {
                 sum.add(&filled.message[from..end]);

@@ -149,7 +149,7 @@ fn what_is_missing_is_named() {
 fn wrong_arguments_end_with_2_and_say_what_would_be_right() {
     for (args, part) in [
         (&["qmp"][..], "listen"),
-        (&["qmp", "listen"], "HOST:PORT"),
+        (&["qmp", "listen"], "[HOST:]PORT"),
         (&["qmp", "listen", "nowhere"], "HOST:PORT"),
         (&["qmp", "listen", "127.0.0.1:0", "--link", "ip36"], "give one"),
         (&["qmp", "listen", "127.0.0.1:0", "--link", "carrier-pigeon"], "ip36"),

@@ -17,7 +17,7 @@ use crate::daemon::{Client, Registration};
 use crate::endpoint::{Connection, EndpointOptions, Parts};
 use crate::network::host_of;
 use crate::qmp::Stream;
-use crate::service::{Method, Path, PathClass, Service};
+use crate::service::{Method, Path, PathClass, Pattern, Service};
 use pinnace_runtime::{Waiting, WakeFd, Wakers};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -528,8 +528,16 @@ impl Serving {
             self.natives[native].is_watched = false;
         }
         let service = whole(&control.service, &service).unwrap_or(service);
-        let (selection, longest) = (self.options.selection.clone(), self.options.longest_message);
+        let (selection, longest) = (self.options.selection.clone(), self.longest(&service));
         self.shared.push(Connection::new(carrier, Parts { method, service, path, peer, selection, longest }));
+    }
+
+    /// Bytes of the longest message that is received of whoever asked for `service`: also who said nothing of sizes keeps to
+    /// the listener's limit.
+    fn longest(&self, service: &Service) -> u64 {
+        let inbox = self.shared.lock();
+        let limit = inbox.limits.as_ref().filter(|limits| limits.says_sizes() && service.pattern != Pattern::Stream);
+        limit.map_or(u64::MAX, Service::largest_bytes).min(self.options.longest_message)
     }
 
     /// Gives up what is too old.

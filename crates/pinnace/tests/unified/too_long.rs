@@ -1,9 +1,9 @@
 //! Messages that are longer than whoever receives them takes: nothing else is made of them, and both ends are told; and
 //! those that do not fit a buffer, of which nothing is lost.
 
-use super::body::{LONG, Pair, duplex, pair_of, pair_with, pattern};
-use pinnace::service::Method;
-use pinnace::{Connection, EndpointOptions, Error, Received, ReceivedInto};
+use super::body::{LONG, Pair, duplex, forced, pair_of, pair_with, pattern};
+use pinnace::service::{Method, Service};
+use pinnace::{Connection, Endpoint, EndpointOptions, Error, Received, ReceivedInto};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
@@ -11,6 +11,28 @@ use std::time::{Duration, Instant};
 
 fn limited(method: Method, service: &str, longest_message: u64) -> Pair {
     pair_with(method, &service.parse().unwrap(), &EndpointOptions { longest_message, ..EndpointOptions::default() })
+}
+
+/// Also whoever says nothing of sizes keeps to the listener's limit.
+#[test]
+fn what_is_longer_than_the_listener_takes_is_refused() {
+    for method in [Method::Zcrp, Method::Vrp, Method::Xtp, Method::Qmp, Method::A1] {
+        let endpoint = Endpoint::bind("127.0.0.1:0").unwrap();
+        let listener = endpoint.listen(&"largest=10kB path=cluster".parse().unwrap()).unwrap();
+        let client = Endpoint::client_with(&forced(method));
+        let client = client.connect(&listener.local_addr().to_string(), &Service::new()).unwrap();
+        let server = listener.accept_timeout(LONG).unwrap().expect("somebody has come");
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for size in [10_000, 10_001] {
+                    drop(client.send(vec![1; size]));
+                }
+            });
+            assert_eq!(server.recv_timeout(LONG).unwrap().unwrap().len(), 10_000, "{method}");
+            let error = server.recv_timeout(LONG).unwrap_err();
+            assert!(matches!(error, Error::MessageTooLong(10_000)), "{method}: {error}");
+        });
+    }
 }
 
 #[test]

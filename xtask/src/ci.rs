@@ -50,10 +50,6 @@ const TOOLS: &[Tool] = &[
 /// How many tests of one program run at a time.
 const THREADS: &str = "RUST_TEST_THREADS";
 
-fn processors() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
-}
-
 /// Every test of the workspace, documentation examples included; its closing lines are those of `cargo test`.
 pub(crate) fn test(root: &Path) -> Result<()> {
     let shell = shell(root)?;
@@ -66,7 +62,8 @@ pub(crate) fn test(root: &Path) -> Result<()> {
     }
     let python = python::test(&shell, root);
     // Most tests wait for most of their time: one for each processor would leave half of the machine idle.
-    let threads = std::env::var(THREADS).unwrap_or_else(|_| (2 * processors()).to_string());
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = std::env::var(THREADS).unwrap_or_else(|_| (2 * processors).to_string());
     let _threads = shell.push_env(THREADS, threads);
     cmd!(shell, "cargo test --workspace --locked --no-fail-fast").run()?;
     python

@@ -82,26 +82,30 @@ impl Error {
     /// What was tried, and what the system said.
     pub(crate) fn io(action: impl fmt::Display, error: &io::Error) -> Self {
         let action = action.to_string();
-        // What the library says where it binds a port.
-        let is_listening = action.starts_with("cannot listen on");
-        let advice = match error.kind() {
-            io::ErrorKind::AddrInUse => "; another program has the port: choose another one, or end that program",
-            io::ErrorKind::StorageFull => "; free some space and run the command again",
-            io::ErrorKind::AddrNotAvailable if is_listening => {
-                "; no interface of this host has that address: `ip address` shows those that there are, and 0.0.0.0 or [::] \
-                 means all of them"
-            }
-            io::ErrorKind::PermissionDenied if is_listening => {
-                "; ports below 1024 need root: choose another one, or run the command with sudo"
-            }
-            io::ErrorKind::PermissionDenied => "; check the owner and the permissions",
-            _ if error.raw_os_error() == Some(Errno::MFILE.raw_os_error()) => {
-                "; start this program with a higher `ulimit -n`"
-            }
-            _ if lacks_descriptors(error) => "; end programs that have many files open, or raise `sysctl fs.file-max`",
-            _ => "",
-        };
-        Self::failed(format!("{action}: {error}{advice}"))
+        Self::failed(format!("{action}: {error}{}", advice(&action, error)))
+    }
+}
+
+/// What may help against `error`, of which it is said what was tried.
+pub(crate) fn advice(said: &str, error: &io::Error) -> &'static str {
+    // What the library says where it binds a port.
+    let is_listening = said.starts_with("cannot listen on");
+    match error.kind() {
+        io::ErrorKind::AddrInUse => "; another program has the port: choose another one, or end that program",
+        io::ErrorKind::StorageFull => "; free some space and run the command again",
+        io::ErrorKind::AddrNotAvailable if is_listening => {
+            "; no interface of this host has that address: `ip address` shows those that there are, and 0.0.0.0 or [::] \
+             means all of them"
+        }
+        io::ErrorKind::PermissionDenied if is_listening => {
+            "; ports below 1024 need root: choose another one, or run the command with sudo"
+        }
+        io::ErrorKind::PermissionDenied => "; check the owner and the permissions",
+        _ if error.raw_os_error() == Some(Errno::MFILE.raw_os_error()) => {
+            "; start this program with a higher `ulimit -n`"
+        }
+        _ if lacks_descriptors(error) => "; end programs that have many files open, or raise `sysctl fs.file-max`",
+        _ => "",
     }
 }
 

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Listening, PATIENCE, pinnace, text};
+use common::{Listening, PATIENCE, pinnace, run, text};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::process::{Command, Output};
 use std::time::Instant;
@@ -92,5 +92,28 @@ fn whoever_listens_may_say_a_port_alone() {
         let output = pinnace(args).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{args:?}");
         assert!(text(&output.stderr).contains(why), "{args:?}: {}", text(&output.stderr));
+    }
+}
+
+/// The advice hangs on the words of the library, which every protocol has to use.
+#[test]
+fn an_address_of_another_host_is_named_as_the_reason() {
+    let to = tempfile::tempdir().unwrap();
+    let dir = to.path().to_str().unwrap();
+    // Of the networks for examples (RFC 5737): nobody has it.
+    let at = "203.0.113.1:4747";
+    for args in [
+        &["recv", "--bind", at, "--dir", dir][..],
+        &["zcrp", "listen", at],
+        &["vrp", "listen", at],
+        &["xtp", "listen", at],
+        &["qmp", "listen", at],
+        &["a1", "listen", at],
+        &["listen", at],
+    ] {
+        let output = run(args);
+        let error = text(&output.stderr);
+        assert_ne!(output.status.code(), Some(0), "{args:?}: {error}");
+        assert!(error.contains("no interface of this host has that address"), "{args:?}: {error}");
     }
 }

@@ -1,7 +1,7 @@
 //! What both ends of QMP can be told on the command line, here and in `pinnace perf`.
 
 use crate::bare::seconds;
-use crate::exit::Error;
+use crate::exit::{Error, advice};
 use crate::transport;
 use crate::waiting::Waiting;
 use crate::xtp::client_address;
@@ -119,10 +119,10 @@ impl Wire {
             io::ErrorKind::AddrInUse if link == LinkName::Ether => {
                 Error::failed(format!("{error}; one process owns QMP on an interface: end that one, or use another"))
             }
-            io::ErrorKind::AddrInUse => {
-                Error::failed(format!("{error}; another program has the port: choose another one, or end that program"))
+            _ => {
+                let said = error.to_string();
+                Error::failed(format!("{said}{}", advice(&said, error)))
             }
-            _ => Error::failed(error.to_string()),
         }
     }
 }

@@ -10,7 +10,7 @@
 use crate::connection::{Birth, Connection, Phase, Role};
 use crate::engine::A1;
 use crate::outgoing::{Message, Next, Terms};
-use crate::shared::{DataPlace, Sender, Shared};
+use crate::shared::{DataPlace, Payer, Sender, Shared};
 use crate::transmit::add_block;
 use crate::{CastId, ConnectionId, Event, Failure, Output, Refused, SlowSink, qos};
 use core::net::SocketAddr;
@@ -458,10 +458,13 @@ impl A1 {
                     && let Next::Block(cut) = connection.outgoing.next_new(now)
                 {
                     connection.outgoing.on_sent(now, &cut);
+                    if connection.outgoing.is_limited() {
+                        self.shared.departure.add(Payer::Connection(member.key), cut.place.len.into(), train);
+                    }
                 }
             }
             stream.sent += 1;
-            self.shared.on_sent(now, len);
+            self.shared.on_sent(now, len, train);
             let counters = &mut self.shared.counters;
             counters.blocks_sent += 1;
             counters.blocks_to_groups += 1;
@@ -478,11 +481,10 @@ impl A1 {
         let members: Vec<_> = cast.members.iter().map(|member| (member.key, member.base)).collect();
         if wrote {
             for (key, base) in members {
-                if let Some(connection) = self.connections.lookup_mut(key) {
-                    if connection.has_joined {
-                        connection.group_sent = sent.saturating_sub(base);
-                    }
-                    self.shared.await_leaving(key, connection.outgoing.is_limited(), train);
+                if let Some(connection) = self.connections.lookup_mut(key)
+                    && connection.has_joined
+                {
+                    connection.group_sent = sent.saturating_sub(base);
                 }
                 self.settle(now, key);
             }

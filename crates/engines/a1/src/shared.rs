@@ -4,7 +4,7 @@
 use crate::cookie::Baker;
 use crate::{A1Counters, CastId, Config, ConnectionId, Event};
 use core::time::Duration;
-use pinnace_core::{Address, ContextKey, Pacer, Secrets, SmallPaths, Time, TimerWheel, Train};
+use pinnace_core::{Address, ContextKey, Departure, Pacer, Secrets, SmallPaths, Time, TimerWheel, Train};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// A datagram for somebody who has no connection.
@@ -36,9 +36,7 @@ pub(crate) struct Shared {
     pub(crate) link: Option<Pacer>,
     /// Nobody sends data before, because of that.
     pub(crate) link_at: Option<Time>,
-    /// Of the train that was handed over last: whose blocks it has, if these have a rate, and its bytes as `link` counts them.
-    pub(crate) leaving: Vec<ContextKey>,
-    pub(crate) leaving_bytes: u64,
+    pub(crate) departure: Departure<Payer>,
     /// Bytes of storage that the driver allocated and the application has not taken.
     pub(crate) bytes: u64,
     /// The application is still queueing.
@@ -73,8 +71,7 @@ impl Shared {
             baker,
             link,
             link_at: None,
-            leaving: Vec::new(),
-            leaving_bytes: 0,
+            departure: Departure::default(),
             bytes: 0,
             is_held: false,
             held: Vec::new(),
@@ -112,22 +109,21 @@ impl Shared {
         self.link_at.is_none()
     }
 
-    pub(crate) fn on_sent(&mut self, now: Time, bytes: u64) {
+    /// A datagram of so many bytes is in the train.
+    pub(crate) fn on_sent(&mut self, now: Time, bytes: u64, train: &mut Train) {
         if let Some(pacer) = &mut self.link {
             pacer.take(now, bytes);
-            self.leaving_bytes += bytes;
+            self.departure.add(Payer::Link, bytes, train);
         }
     }
+}
 
-    /// A train of blocks is ready, with some of this connection's.
-    pub(crate) fn await_leaving(&mut self, key: ContextKey, is_limited: bool, train: &mut Train) {
-        if is_limited {
-            self.leaving.push(key);
-        }
-        if is_limited || self.link.is_some() {
-            train.await_leaving();
-        }
-    }
+/// Whose rate a train is paid for with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Payer {
+    /// All connections' together.
+    Link,
+    Connection(ContextKey),
 }
 
 /// Who sends data: a connection, or a set of sinks to its group.

@@ -4,7 +4,7 @@ use crate::connection::{Answered, Connection, Phase, stamp};
 use crate::engine::A1;
 use crate::incoming::Due;
 use crate::outgoing::{Block as Cut, Next};
-use crate::shared::{Sender, Shared, Turn};
+use crate::shared::{Payer, Sender, Shared, Turn};
 use core::num::NonZeroU32;
 use pinnace_core::{Address, Checksum, ChecksumAt, ChecksumKind, Time, Train};
 use pinnace_wire::a1::{self, Block, CHECK_AT, HEADER_BYTES, Header, Ranges};
@@ -15,9 +15,7 @@ impl A1 {
     pub(crate) fn transmit(&mut self, now: Time, train: &mut Train) -> bool {
         train.begin(Address::Peer, 0);
         self.shared.paths.expire(now);
-        // If nothing was said of the last one, it was dropped.
-        self.shared.leaving.clear();
-        self.shared.leaving_bytes = 0;
+        self.shared.departure.begin();
         if let Some(reply) = self.shared.replies.pop_front() {
             write(train, reply.to, reply.from, &reply.bytes);
             return true;
@@ -71,18 +69,23 @@ impl A1 {
     /// The blocks of the last train have left by `now`.
     //= A-11
     pub(crate) fn on_left(&mut self, now: Time) {
-        let mut keys = core::mem::take(&mut self.shared.leaving);
-        for key in keys.drain(..) {
-            if self.connections.lookup_mut(key).is_some_and(|found| found.outgoing.on_left(now)) {
-                // Its next blocks wait longer than was thought.
-                self.settle(now, key);
+        let mut departure = core::mem::take(&mut self.shared.departure);
+        for (payer, bytes) in departure.drain() {
+            match payer {
+                Payer::Link => {
+                    if let Some(pacer) = &mut self.shared.link {
+                        pacer.on_left(now, bytes);
+                    }
+                }
+                Payer::Connection(key) => {
+                    if self.connections.lookup_mut(key).is_some_and(|found| found.outgoing.on_left(now, bytes)) {
+                        // Its next blocks wait longer than was thought.
+                        self.settle(now, key);
+                    }
+                }
             }
         }
-        self.shared.leaving = keys;
-        let bytes = core::mem::take(&mut self.shared.leaving_bytes);
-        if let Some(pacer) = &mut self.shared.link {
-            pacer.on_left(now, bytes);
-        }
+        self.shared.departure = departure;
     }
 }
 
@@ -305,7 +308,10 @@ impl Connection {
                 break;
             }
             self.outgoing.on_sent(now, &cut);
-            shared.on_sent(now, len as u64);
+            if self.outgoing.is_limited() {
+                shared.departure.add(Payer::Connection(self.key), cut.place.len.into(), train);
+            }
+            shared.on_sent(now, len as u64, train);
             let counters = &mut shared.counters;
             counters.blocks_sent += 1;
             counters.blocks_repeated += u64::from(cut.is_repetition);
@@ -315,7 +321,6 @@ impl Connection {
         if train.is_empty() {
             return false;
         }
-        shared.await_leaving(self.key, self.outgoing.is_limited(), train);
         self.incoming.on_answered();
         self.follow_with_ack(now, shared, train);
         true

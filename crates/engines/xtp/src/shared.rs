@@ -6,7 +6,7 @@ use crate::ended::Ended;
 use crate::farewell::Farewells;
 use crate::{Config, ContextId, Event, XtpCounters};
 use core::time::Duration;
-use pinnace_core::{Address, ContextKey, Secrets, SmallPaths, Time, TimerWheel, Train};
+use pinnace_core::{Address, ContextKey, Departure, Secrets, SmallPaths, Time, TimerWheel};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Every path carries datagrams of so many bytes: 576 (RFC 791) less the headers of IP and UDP.
@@ -35,8 +35,8 @@ pub(crate) struct Shared {
     pub(crate) is_held: bool,
     /// Contexts that have sent meanwhile, and may still have to ask.
     pub(crate) held: Vec<ContextKey>,
-    /// Contexts whose rate is limited, and how many of their user bytes are in the last train.
-    pub(crate) leaving: Vec<(ContextKey, u32)>,
+    /// Contexts whose rate is limited: their user bytes.
+    pub(crate) departure: Departure<ContextKey>,
     /// When the first context became active: the base of `time` in xtp36.
     clock_base: Option<Time>,
     tickets: u64,
@@ -65,7 +65,7 @@ impl Shared {
             datagrams: 0,
             is_held: false,
             held: Vec::new(),
-            leaving: Vec::new(),
+            departure: Departure::default(),
             clock_base: None,
             tickets: 0,
             scratch: Vec::new(),
@@ -78,15 +78,6 @@ impl Shared {
     pub(crate) fn next_ticket(&mut self) -> u64 {
         self.tickets += 1;
         self.tickets
-    }
-
-    /// So many user bytes of a context whose rate is limited are in the train.
-    pub(crate) fn await_leaving(&mut self, key: ContextKey, bytes: u32, train: &mut Train) {
-        match self.leaving.last_mut().filter(|last| last.0 == key) {
-            Some((_, before)) => *before += bytes,
-            None => self.leaving.push((key, bytes)),
-        }
-        train.await_leaving();
     }
 
     /// Resets whose date has come leave again.

@@ -17,8 +17,7 @@ const STATUS_BYTES: usize = 1232;
 impl Xtp {
     pub(crate) fn transmit(&mut self, now: Time, train: &mut Train) -> bool {
         train.begin(Address::Peer, 0);
-        // Of one that was dropped nobody says when it left.
-        self.shared.leaving.clear();
+        self.shared.departure.begin();
         self.shared.paths.expire(now);
         if let Some(reply) = self.shared.diags.pop() {
             write(train, reply.to, reply.from, &reply.bytes);
@@ -43,7 +42,7 @@ impl Xtp {
     /// The data of the last train have left by `now`.
     //= X-19
     pub(crate) fn on_left(&mut self, now: Time) {
-        for (key, bytes) in self.shared.leaving.drain(..) {
+        for (key, bytes) in self.shared.departure.drain() {
             if let Some(context) = self.contexts.lookup_mut(key) {
                 context.outgoing.on_left(now, bytes);
             }
@@ -486,7 +485,7 @@ impl Context {
         train.end_segment();
         self.outgoing.commit(now, cut, asking, &terms);
         if self.outgoing.is_limited() {
-            shared.await_leaving(self.key, cut.len, train);
+            shared.departure.add(self.key, cut.len.into(), train);
         }
         while self.service != Service::AckDgram && self.asks_at.front().is_some_and(|(point, _)| *point <= cut.high()) {
             self.asks_at.pop_front();

@@ -13,6 +13,7 @@ mod congestion;
 mod context;
 mod contract;
 mod counters;
+mod departure;
 mod engine;
 mod interval;
 mod pacer;
@@ -38,6 +39,7 @@ pub use congestion::{
 };
 pub use context::{ContextKey, ContextTable, KeyLayout, TableFull, TranslationMap};
 pub use contract::{Arrival, Decision, LossContract, LossDecider, MAX_PACKETS_AHEAD};
+pub use departure::Departure;
 pub use engine::{Driven, Engine, PathEvent, PollAt};
 pub use interval::{IntervalSet, Missing, TooFragmented, Unwrapper32, unwrap32};
 pub use pacer::Pacer;

@@ -76,8 +76,6 @@ pub(crate) struct Outgoing {
     active: Option<Box<Active>>,
     /// The limit on bodies.
     limiter: Option<Box<Pacer>>,
-    /// Bytes that it has let pass, and that are not known to have left.
-    leaving: u32,
     acked: u64,
     sent: u64,
     edge: u64,
@@ -109,7 +107,6 @@ impl Outgoing {
             agreement: Agreement::new(terms),
             active: None,
             limiter: send::limit(terms.average, terms.burst, terms.block_bytes),
-            leaving: 0,
             acked: 0,
             sent: 0,
             edge: edge.min(MAX_WINDOW),

@@ -153,7 +153,6 @@ impl Outgoing {
         path.on_sent(now, wire, in_flight);
         if let Some(pacer) = &mut self.limiter {
             pacer.take(now, u64::from(len));
-            self.leaving = self.leaving.saturating_add(len);
         }
         if is_new {
             self.sent += 1;
@@ -170,16 +169,15 @@ impl Outgoing {
         }
     }
 
-    /// Whether it matters when the blocks leave that [`Outgoing::on_sent`] was told of.
+    /// Whether there is a rate, so that it matters when the blocks leave that [`Outgoing::on_sent`] was told of.
     pub(crate) fn is_limited(&self) -> bool {
         self.limiter.is_some()
     }
 
-    /// They have left by `now`. Returns whether the next have to wait longer.
+    /// Blocks of so many bytes have left by `now`. Returns whether the next have to wait longer.
     //= A-11
-    pub(crate) fn on_left(&mut self, now: Time) -> bool {
-        let bytes = core::mem::take(&mut self.leaving);
-        self.limiter.as_deref_mut().is_some_and(|pacer| pacer.on_left(now, u64::from(bytes)))
+    pub(crate) fn on_left(&mut self, now: Time, bytes: u64) -> bool {
+        self.limiter.as_deref_mut().is_some_and(|pacer| pacer.on_left(now, bytes))
     }
 
     /// The rate of the terms in force.

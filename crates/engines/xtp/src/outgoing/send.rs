@@ -179,9 +179,9 @@ impl Outgoing {
 
     /// So many user bytes have left by `now`, which may be later than they were committed: what follows waits accordingly.
     //= X-19
-    pub(crate) fn on_left(&mut self, now: Time, bytes: u32) {
+    pub(crate) fn on_left(&mut self, now: Time, bytes: u64) {
         if let Some(limit) = &mut self.limit {
-            limit.pacer.on_left(now, u64::from(bytes));
+            limit.pacer.on_left(now, bytes);
         }
     }
 

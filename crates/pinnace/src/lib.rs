@@ -53,6 +53,7 @@ pub use error::{Error, Unsent};
 pub use fault::incomplete_capture;
 use fault::{faulty, wrapped};
 pub use message::Message;
+pub use network::resolve_peer;
 pub use pinnace_core::ControllerKind;
 pub use pinnace_link as link;
 pub use pinnace_runtime::{EndpointError, Idle};

@@ -7,7 +7,7 @@
 
 mod listen;
 
-use crate::address::resolve;
+use crate::address::{resolve, resolve_peer};
 use crate::exit::Error;
 use crate::interrupt;
 use crate::output::Output;
@@ -181,7 +181,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<(), Error> {
 
 fn network(args: &Args) -> Result<Network, Error> {
     let Some(to) = &args.to else { return Network::new(args.path) };
-    Ok(Network::to(resolve(to)?))
+    Ok(Network::to(resolve_peer(to)?))
 }
 
 /// The transport measured, and then those that it is compared with, each once.

@@ -8,7 +8,7 @@
 
 use super::carrier::{Arrival, Landed, Outcome};
 use super::header::{self, Header};
-use crate::address::resolve;
+use crate::address::{resolve, resolve_all};
 use crate::exit::Error;
 use crate::interrupt;
 use crate::thread;
@@ -50,14 +50,19 @@ pub(super) struct Outgoing {
 
 impl Outgoing {
     pub(super) fn connect(peer: &str, congestion: Option<&str>) -> Result<Self, Error> {
-        let address = resolve(peer)?;
-        let socket = socket(address, congestion)?;
-        socket.connect_timeout(&address.into(), OPENING).map_err(|error| {
+        let mut connected = Err(io::ErrorKind::AddrNotAvailable.into());
+        for address in resolve_all(peer)? {
+            let socket = socket(address, congestion)?;
+            connected = socket.connect_timeout(&address.into(), OPENING).map(|()| TcpStream::from(socket));
+            if connected.is_ok() {
+                break;
+            }
+        }
+        let stream = connected.map_err(|error| {
             Error::peer_gone(format!(
                 "cannot connect to {peer}: {error}; is `pinnace stream recv --over tcp` running there?"
             ))
         })?;
-        let stream = TcpStream::from(socket);
         let reader = stream.try_clone().map_err(|error| Error::io("cannot share a socket", &error))?;
         let ((frames, to_write), (told, ended)) = (channel(), channel());
         let tell = told.clone();

@@ -135,7 +135,7 @@ impl Socket {
 
     fn begin_sink(&self, address: impl ToSocketAddrs, qos: Qos) -> Result<Sink, Error> {
         let end = &self.inner.end;
-        let (to, name) = resolve_to(address, |to| end.name(to))?;
+        let (to, name) = resolve_to(address, end.reaches_many(), |to| end.name(to))?;
         let destination = super::to_address(to);
         let begun = end.port.call(|Call { now, engine, state, .. }| {
             // Held in here only: behind it tasks are woken, which may ask for it at once.

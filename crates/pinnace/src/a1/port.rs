@@ -7,7 +7,7 @@ use super::options::{self, Path};
 use super::{Options, Qos};
 use crate::counters::Seen;
 use crate::network::{NOWHERE, same_family};
-pub(super) use crate::network::{canonical, deadline, resolve, resolve_to};
+pub(super) use crate::network::{canonical, deadline, resolve, resolve_peer, resolve_to};
 use crate::{Error, wrapped};
 use pinnace_a1::{A1, Config};
 use pinnace_core::{Address, Time};
@@ -93,6 +93,11 @@ pub(super) fn start(bound: Bound, max_qos: Qos, options: &Options) -> Result<End
 }
 
 impl End {
+    /// Whether it talks with more than one peer.
+    pub(super) fn reaches_many(&self) -> bool {
+        self.peer.is_none()
+    }
+
     /// How the engine names `to`.
     pub(super) fn name(&self, to: SocketAddr) -> Result<Address, Error> {
         let failed = |error| Error::io(format!("cannot connect to {to}"), error);

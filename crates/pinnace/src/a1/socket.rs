@@ -80,7 +80,7 @@ impl Socket {
     /// # Errors
     /// As [`Socket::bind`], and if the system has no way to the peer.
     pub fn client_of(peer: impl ToSocketAddrs, max_qos: Qos, options: &Options) -> Result<Self, Error> {
-        let peer = canonical(port::resolve(peer)?);
+        let peer = canonical(port::resolve_peer(peer)?);
         let local = route(peer).map_err(|error| Error::io(format!("cannot reach {peer}"), error))?;
         Self::on(Bound::udp(local, options)?, max_qos, options)
     }
@@ -102,7 +102,7 @@ impl Socket {
     /// # Errors
     /// As [`Socket::bind`], and if the system has no way to the peer.
     pub fn connected(peer: impl ToSocketAddrs, max_qos: Qos, options: &Options) -> Result<Self, Error> {
-        Self::on(Bound::connected(canonical(port::resolve(peer)?), options)?, max_qos, options)
+        Self::on(Bound::connected(canonical(port::resolve_peer(peer)?), options)?, max_qos, options)
     }
 
     /// A socket on a link of one's own, for middlewares such as [`Fault`](crate::link::Fault). `local` is where it is bound
@@ -284,7 +284,7 @@ impl Socket {
 
     fn begin(&self, to: impl ToSocketAddrs, qos: Qos) -> Result<Connection, Error> {
         let end = &self.inner.end;
-        let (to, name) = port::resolve_to(to, |to| end.name(to))?;
+        let (to, name) = port::resolve_to(to, end.reaches_many(), |to| end.name(to))?;
         let destination = super::to_address(to);
         let opened = end.port.call(|Call { now, engine, state, .. }| {
             let id = engine.open(now, name, destination, end.fill(qos))?;

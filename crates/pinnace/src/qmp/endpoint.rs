@@ -3,7 +3,7 @@
 use super::owned::{self, Place};
 use super::stream::StreamId;
 use super::{Carrier, EtherAddress, Listener, Options, Pool, Stream, Way};
-use crate::network::host_of;
+use crate::network::{host_of, resolve, resolve_peer};
 use crate::xtp;
 use crate::xtp::qmp::{Stirred, interface_of, ipv4_of, way_to};
 use pinnace_link::Link;
@@ -42,8 +42,7 @@ impl Endpoint {
     /// # Errors
     /// If the address does not resolve or cannot be bound.
     pub fn bind(address: impl ToSocketAddrs, options: &Options) -> io::Result<Self> {
-        let none = || io::Error::new(io::ErrorKind::AddrNotAvailable, "the name has no address");
-        let address = address.to_socket_addrs()?.next().ok_or_else(none)?;
+        let address = resolve(address)?;
         let place = match options.carrier {
             Carrier::Udp | Carrier::SharedMemory => None,
             Carrier::Ip36 => Some(Place::Host(host_of(address))),
@@ -58,11 +57,10 @@ impl Endpoint {
     /// # Errors
     /// If the address does not resolve, or the system has no way to it.
     pub fn client_of(peer: impl ToSocketAddrs, options: &Options) -> io::Result<Self> {
-        let none = || io::Error::new(io::ErrorKind::AddrNotAvailable, "the name has no address");
-        let peer = peer.to_socket_addrs()?.next().ok_or_else(none)?;
         if matches!(options.carrier, Carrier::Udp | Carrier::SharedMemory) {
-            return Ok(Self::of(xtp::Endpoint::client_of_qmp(peer, options)?, options));
+            return Ok(Self::of(xtp::Endpoint::client_of_qmp(resolve_peer(peer)?, options)?, options));
         }
+        let peer = resolve(peer)?;
         let (local, interface) = way_to(peer, &options.carrier)?;
         match interface {
             Some(interface) => Self::on_interface(&interface, local, options),

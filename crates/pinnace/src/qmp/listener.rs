@@ -3,6 +3,7 @@
 use super::arrivals::{self, Arrivals};
 use super::{Endpoint, Options, Stream};
 use crate::daemon::Arrival;
+use crate::network::resolve;
 use crate::xtp;
 use pinnace_runtime::WakeFd;
 use std::io;
@@ -35,8 +36,7 @@ impl Listener {
     /// # Errors
     /// If the address does not resolve or cannot be bound: it may be taken, or a right may be missing.
     pub fn bind(address: impl ToSocketAddrs, options: &Options) -> io::Result<Self> {
-        let none = || io::Error::new(io::ErrorKind::AddrNotAvailable, "the name has no address");
-        let address = address.to_socket_addrs()?.next().ok_or_else(none)?;
+        let address = resolve(address)?;
         let endpoint = Endpoint::bind(address, options)?;
         let port = if address.port() == 0 { endpoint.local_addr().port() } else { address.port() };
         endpoint.listen(port)

@@ -5,7 +5,7 @@ use super::options::Path;
 use super::{Options, Receiver, Sender};
 use crate::counters::Seen;
 pub(super) use crate::network::deadline;
-use crate::network::resolve;
+use crate::network::{resolve, resolve_peer};
 use crate::{Error, wrapped};
 use pinnace_core::Time;
 use pinnace_link::{CaptureOptions, Link, UdpLink};
@@ -101,7 +101,7 @@ where
 
 /// A link to `peer` alone, and what is known of the path.
 pub(super) fn connect(peer: impl ToSocketAddrs, options: &Options) -> Result<(Box<dyn Link>, Path), Error> {
-    let peer = resolve(peer)?;
+    let peer = resolve_peer(peer)?;
     let link = UdpLink::connect(None, peer, &options.udp(false))
         .map_err(|error| Error::io(format!("cannot open a socket to {peer}"), error))?;
     let path = Path::of_udp(&link);

@@ -6,8 +6,8 @@ use crate::places::Place;
 use super::port::{self, Bound, Call, End, canonical, deadline};
 use super::sending;
 use super::{
-    AddressSegment, Connection, ControlBlock, HostPair, Listener, Options, Received, SendOptions, Sending, Service,
-    Services, XtpCounters,
+    AddressSegment, Carrier, Connection, ControlBlock, HostPair, Listener, Options, Received, SendOptions, Sending,
+    Service, Services, XtpCounters,
 };
 use crate::{Error, Message, Unsent};
 use pinnace_core::Address;
@@ -62,7 +62,11 @@ impl Endpoint {
     /// # Errors
     /// If the address does not resolve, or the system has no way to it.
     pub fn client_of(peer: impl ToSocketAddrs, options: &Options) -> Result<Self, Error> {
-        Self::on(port::client_of(port::resolve(peer)?, options)?, options)
+        let peer = match options.carrier {
+            Carrier::Udp => port::resolve_peer(peer)?,
+            Carrier::Ip36 => port::resolve(peer)?,
+        };
+        Self::on(port::client_of(peer, options)?, options)
     }
 
     /// An endpoint on a link of one's own, for middlewares such as [`Fault`](crate::link::Fault). `local` is where it is
@@ -177,7 +181,7 @@ impl Endpoint {
         block: ControlBlock,
         service: Service,
     ) -> Result<(Address, ControlBlock), Error> {
-        let (to, name) = port::resolve_to(to, |to| self.end.name(to))?;
+        let (to, name) = port::resolve_to(to, self.end.is_udp(), |to| self.end.name(to))?;
         Ok((name, self.addressed(to, block, service)))
     }
 

@@ -4,7 +4,7 @@ use super::exchange::Exchange;
 use super::options::Path;
 use super::{Carrier, ControlBlock, Options, ether};
 use crate::counters::Seen;
-pub(super) use crate::network::{NOWHERE, canonical, deadline, resolve, resolve_to};
+pub(super) use crate::network::{NOWHERE, canonical, deadline, resolve, resolve_peer, resolve_to};
 use crate::network::{host_of, route, same_family};
 use crate::{Error, wrapped};
 use pinnace_core::{Address, Time};
@@ -162,6 +162,11 @@ pub(super) fn start_as(
 }
 
 impl End {
+    /// Whether it reaches many, over UDP.
+    pub(super) fn is_udp(&self) -> bool {
+        self.peer.is_none() && matches!(self.names, Names::Sockets)
+    }
+
     /// How the engine names `to`.
     pub(super) fn name(&self, to: SocketAddr) -> Result<Address, Error> {
         let failed = |error| Error::io(format!("cannot send to {to}"), error);

@@ -5,6 +5,7 @@ use super::open_link::OpenLink;
 use super::options::Path;
 use super::{Options, Receiver, Sender};
 use crate::counters::Seen;
+use crate::network::resolve_peer;
 pub(super) use crate::network::{deadline, resolve};
 use crate::{Error, wrapped};
 use pinnace_link::{CaptureOptions, Link, UdpLink};
@@ -87,7 +88,7 @@ pub(super) fn start(
 }
 
 fn connect_link(peer: impl ToSocketAddrs, options: &Options) -> Result<(UdpLink, SocketAddr), Error> {
-    let peer = resolve(peer)?;
+    let peer = resolve_peer(peer)?;
     let link = UdpLink::connect(None, peer, &options.udp)
         .map_err(|error| Error::io(format!("cannot open a socket to {peer}"), error))?;
     Ok((link, peer))

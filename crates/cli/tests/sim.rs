@@ -69,6 +69,18 @@ fn everything_arrives_and_the_sums_are_right() {
 }
 
 #[test]
+fn a_third_party_s_datagrams_are_dropped_and_cost_less_than_a_tenth() {
+    let goodput = |network: &str| {
+        let (report, code) = json(&["--network", network, "--count", "8"]);
+        assert_eq!((code, &report["arrived"]), (Some(0), &Value::Bool(true)), "{network}: {report}");
+        report["bits_per_second"].as_f64().expect("a rate")
+    };
+    let quiet = "rate=50mbit,delay=10ms";
+    let (alone, beside) = (goodput(quiet), goodput(&format!("{quiet},adversary=1000")));
+    assert!(beside > 0.9 * alone, "{beside} of {alone} bit/s");
+}
+
+#[test]
 fn the_report_for_people_says_what_happened() {
     let output = sim(&["--count", "2", "--trace", "7"]);
     let text = String::from_utf8(output.stdout).expect("text");

@@ -8,7 +8,9 @@ use crate::exit::Error;
 use crate::interrupt;
 use core::time::Duration;
 use pinnace_core::{BufferId, ControllerKind, Random, Time};
-use pinnace_sim::{Application, Fate, HostCounters, HostHandle, HostId, NetworkConfig, Outcome, Simulation};
+use pinnace_sim::{
+    Application, Fate, HostConfig, HostCounters, HostHandle, HostId, NetworkConfig, Outcome, Simulation,
+};
 use pinnace_wire::zcrp::{Control, TRAILER_BYTES, Trailer};
 use pinnace_zcrp::{Config, Event, Failure, Receiver, ReceiverCounters, Sender, SenderCounters, UnitSize, Zcrp};
 
@@ -183,8 +185,11 @@ pub(crate) fn run(plan: &Plan) -> Result<Transfer, Error> {
     let mut simulation: Simulation<Zcrp, Tally> = Simulation::new(plan.seed);
     let sender = Zcrp::new(Some(Sender::new(config.clone(), Time::ZERO)), None);
     let receiver = Zcrp::new(None, Some(Receiver::new(config)));
-    simulation.add_host(sender, Tally::new(plan.sizes.len()));
-    simulation.add_host(receiver, Tally::new(plan.sizes.len()));
+    // As the endpoints' sockets are.
+    let host = HostConfig { is_connected: true, ..HostConfig::default() };
+    for engine in [sender, receiver] {
+        simulation.add_host_with(engine, Tally::new(plan.sizes.len()), host);
+    }
     simulation.link(SENDER, RECEIVER, &plan.there, &plan.back);
     simulation.trace_mut().set_formatter(describe);
     simulation.trace_mut().set_limit(plan.trace);

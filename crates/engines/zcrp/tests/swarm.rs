@@ -8,9 +8,7 @@ mod common;
 
 use common::content;
 use core::time::Duration;
-use pinnace_core::{
-    BufferId, ControllerKind, Engine, PathEvent, Placed, PollAt, Random, ReceivePlan, RxMeta, Time, Train,
-};
+use pinnace_core::{BufferId, ControllerKind, Engine, Random, Time};
 use pinnace_sim::nodes::{Adversary, AdversaryConfig};
 use pinnace_sim::{HostConfig, HostId, Inbox, NetworkConfig, Outcome, Path, QueueSize, Simulation};
 use pinnace_testing::swarm::{self, Swarm, Traced, millis, pick};
@@ -24,46 +22,7 @@ const SENDER: HostId = HostId::new(0);
 const RECEIVER: HostId = HostId::new(1);
 const GUARD: usize = 64;
 
-/// An engine on a connected socket: what comes from elsewhere never reaches it.
-struct Connected {
-    engine: Zcrp,
-    strangers: u64,
-}
-
-impl Engine for Connected {
-    type Event = Event;
-
-    fn handle_datagrams(&mut self, now: Time, meta: &RxMeta, rx: &mut Placed<'_>) {
-        if meta.source == pinnace_core::Address::Peer {
-            self.engine.handle_datagrams(now, meta, rx);
-        } else {
-            self.strangers += 1;
-        }
-    }
-    fn handle_timeout(&mut self, now: Time) {
-        self.engine.handle_timeout(now);
-    }
-    fn handle_path_event(&mut self, now: Time, event: PathEvent) {
-        self.engine.handle_path_event(now, event);
-    }
-    fn plan_receive(&self, plan: &mut ReceivePlan) {
-        self.engine.plan_receive(plan);
-    }
-    fn poll_transmit(&mut self, now: Time, train: &mut Train) -> bool {
-        self.engine.poll_transmit(now, train)
-    }
-    fn poll_at(&self) -> PollAt {
-        self.engine.poll_at()
-    }
-    fn poll_event(&mut self) -> Option<Event> {
-        self.engine.poll_event()
-    }
-    fn handle_hold(&mut self, held: bool) {
-        self.engine.handle_hold(held);
-    }
-}
-
-type World = Simulation<Connected>;
+type World = Simulation<Zcrp>;
 
 /// What somebody does to a transfer.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -246,7 +205,7 @@ fn schedule(plan: &Plan, world: &mut World, calls: &Rc<RefCell<Calls>>) {
             let number = calls.borrow().sent.len() as u64;
             let buffer = world.add_buffer(SENDER, content(seed, number, size));
             let now = world.now();
-            let sender = |engine: &mut Connected| engine.engine.sender_mut().unwrap().send(now, buffer, size);
+            let sender = |engine: &mut Zcrp| engine.sender_mut().unwrap().send(now, buffer, size);
             if world.call(SENDER, sender) == Ok(number) {
                 calls.borrow_mut().sent.push(size);
             }
@@ -258,7 +217,7 @@ fn schedule(plan: &Plan, world: &mut World, calls: &Rc<RefCell<Calls>>) {
             let number = calls.borrow().posted.len() as u64;
             let buffer = world.add_buffer(RECEIVER, vec![0xA5; capacity as usize + GUARD]);
             let now = world.now();
-            let post = |engine: &mut Connected| engine.engine.receiver_mut().unwrap().post(now, buffer, capacity);
+            let post = |engine: &mut Zcrp| engine.receiver_mut().unwrap().post(now, buffer, capacity);
             if world.call(RECEIVER, post) == Ok(number) {
                 calls.borrow_mut().posted.push((buffer, capacity));
             }
@@ -278,8 +237,8 @@ fn schedule(plan: &Plan, world: &mut World, calls: &Rc<RefCell<Calls>>) {
             match end {
                 End::Kill(host) => world.kill(host),
                 End::PowerOff(host) => world.power_off(host),
-                End::Close(SENDER) => world.call(SENDER, |engine| engine.engine.sender_mut().unwrap().close()),
-                End::Close(_) => world.call(RECEIVER, |engine| engine.engine.receiver_mut().unwrap().close(now)),
+                End::Close(SENDER) => world.call(SENDER, |engine| engine.sender_mut().unwrap().close()),
+                End::Close(_) => world.call(RECEIVER, |engine| engine.receiver_mut().unwrap().close(now)),
             }
         });
     }
@@ -299,7 +258,7 @@ fn build(plan: &Plan) -> World {
     receiver.credit(28, 1);
     let mut world = Simulation::new(plan.seed);
     for (engine, host) in [sender, receiver].into_iter().zip(plan.hosts) {
-        world.add_host_with(Connected { engine, strangers: 0 }, Inbox::default(), host);
+        world.add_host_with(engine, Inbox::default(), HostConfig { is_connected: true, ..host });
     }
     world.connect(SENDER, RECEIVER);
     for (from, to, network) in [(SENDER, RECEIVER, &plan.there), (RECEIVER, SENDER, &plan.back)] {
@@ -373,19 +332,19 @@ fn introduce(plan: &Plan, world: &mut World, calls: &Calls, outcome: Outcome) {
     let mut waits = false;
     if swarm::only_seed().is_some() {
         println!("{outcome:?} at {:?}", world.now());
-        println!("{:?}", world.engine(SENDER).engine.sender().unwrap().counters());
-        println!("{:?}", world.engine(RECEIVER).engine.receiver().unwrap().counters());
+        println!("{:?}", world.engine(SENDER).sender().unwrap().counters());
+        println!("{:?}", world.engine(RECEIVER).receiver().unwrap().counters());
         println!("sent {:?}", told(world, SENDER, seed));
         println!("received {:?}", told(world, RECEIVER, seed));
     }
     if missing(world, SENDER) {
-        let seen = world.engine(SENDER).engine.sender().unwrap().counters();
+        let seen = world.engine(SENDER).sender().unwrap().counters();
         assert_eq!(seen.flow_hints_received, 0, "seed {seed}: the sender waits for ever: {seen:?} {plan:#?}");
         world.inject(RECEIVER.address(), SENDER, &hint);
         waits = true;
     }
     if missing(world, RECEIVER) {
-        let seen = world.engine(RECEIVER).engine.receiver().unwrap().counters();
+        let seen = world.engine(RECEIVER).receiver().unwrap().counters();
         assert_eq!(seen.idles_received, 0, "seed {seed}: the receiver waits for ever: {seen:?} {plan:#?}");
         world.inject(SENDER.address(), RECEIVER, &encode_idle(0));
         waits = true;

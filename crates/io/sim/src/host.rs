@@ -7,7 +7,7 @@
 //! the receive buffer.
 
 use crate::memory::Memory;
-use crate::packet::Packet;
+use crate::packet::{Fate, Packet};
 use crate::sums::Sums;
 use core::time::Duration;
 use pinnace_core::{
@@ -73,6 +73,8 @@ pub struct HostConfig {
     pub receive_buffer: usize,
     /// The largest datagram that the host's own link takes, in bytes; a larger one is refused at once.
     pub max_datagram: usize,
+    /// Whether the socket is connected: what comes from others than its peer never reaches the engine.
+    pub is_connected: bool,
 }
 
 impl Default for HostConfig {
@@ -87,6 +89,7 @@ impl Default for HostConfig {
             read_cost: Duration::ZERO,
             receive_buffer: 4 << 20,
             max_datagram: 65_507,
+            is_connected: false,
         }
     }
 }
@@ -119,6 +122,8 @@ pinnace_core::counters! {
         bytes_received,
         /// Datagrams lost because the receive buffer was full.
         receive_buffer_drops,
+        /// Datagrams of others than the peer that the socket is connected to.
+        strangers_dropped,
         /// Bytes that a read put into application memory, rightly or not.
         bytes_placed,
         /// Bytes that had to be moved to application memory after the read.
@@ -253,18 +258,22 @@ impl<E: Engine> Host<E> {
         self.wakes.clear();
     }
 
-    /// A datagram reached the socket; returns false if there is no room for it.
-    pub(crate) fn arrive(&mut self, now: Time, packet: Packet) -> bool {
+    /// A datagram reached the socket, which is connected to `peer` if it is connected; returns why it was dropped, if it was.
+    pub(crate) fn arrive(&mut self, now: Time, peer: Option<Address>, packet: Packet) -> Option<Fate> {
+        if self.config.is_connected && peer != Some(packet.source) {
+            self.counters.strangers_dropped += 1;
+            return Some(Fate::Stranger);
+        }
         if self.queued_bytes + packet.data().len() > self.config.receive_buffer {
             self.counters.receive_buffer_drops += 1;
-            return false;
+            return Some(Fate::ReceiveBufferFull);
         }
         if self.queue.is_empty() {
             self.read_at = now + self.config.read_delay;
         }
         self.queued_bytes += packet.data().len();
         self.queue.push_back(packet);
-        true
+        None
     }
 
     /// The network said something about the path.

@@ -128,6 +128,8 @@ pub enum Fate {
     HostDown,
     /// The receive buffer of the host was full.
     ReceiveBufferFull,
+    /// Its source is not the one that the host's socket is connected to.
+    Stranger,
     /// Damaged, and passed on all the same. It goes on.
     Altered,
     /// Doubled: both go on.
@@ -140,7 +142,7 @@ pub enum Fate {
 
 impl Fate {
     /// Every fate.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Sent,
         Self::Delivered,
         Self::Injected,
@@ -154,19 +156,21 @@ impl Fate {
         Self::NoRoute,
         Self::HostDown,
         Self::ReceiveBufferFull,
+        Self::Stranger,
         Self::Altered,
         Self::Duplicated,
         Self::HeldBack,
         Self::Marked,
     ];
 
-    /// Whether the datagram is gone.
+    /// Whether the datagram is gone, and somebody may miss it.
     pub const fn is_loss(self) -> bool {
         !matches!(
             self,
             Self::Sent
                 | Self::Delivered
                 | Self::Injected
+                | Self::Stranger
                 | Self::Altered
                 | Self::Duplicated
                 | Self::HeldBack
@@ -190,6 +194,7 @@ impl Fate {
             Self::NoRoute => "no route",
             Self::HostDown => "host down",
             Self::ReceiveBufferFull => "receive buffer full",
+            Self::Stranger => "from a stranger, dropped",
             Self::Altered => "altered",
             Self::Duplicated => "duplicated",
             Self::HeldBack => "held back",

@@ -599,13 +599,18 @@ impl<E: Engine, A: Application<E>> Simulation<E, A> {
 
     fn arrive(&mut self, packet: Packet) {
         let now = self.now;
-        let Some(host) = self.hosts.get_mut(packet.position.to.index() as usize) else { return };
+        let index = packet.position.to.index() as usize;
+        if index >= self.hosts.len() {
+            return;
+        }
+        let peer = self.peer(index);
+        let host = &mut self.hosts[index];
         match host.state {
             State::Alive => {
                 // The trace needs the packet only if it is lost here.
                 let copy = packet.clone();
-                if !host.arrive(now, packet) {
-                    self.trace.record(now, &copy, Fate::ReceiveBufferFull);
+                if let Some(fate) = host.arrive(now, peer, packet) {
+                    self.trace.record(now, &copy, fate);
                 }
             }
             State::Dead { tells } => {

@@ -269,6 +269,26 @@ fn an_adversary_injects_all_kinds_from_a_third_address() {
 }
 
 #[test]
+fn a_connected_socket_hears_its_peer_alone() {
+    let mut simulation: Simulation<Probe> = Simulation::new(16);
+    for _ in 0..2 {
+        let config = HostConfig { is_connected: true, ..HostConfig::default() };
+        simulation.add_host_with(Probe::default(), Inbox::default(), config);
+    }
+    let network: NetworkConfig = "delay=1ms,adversary=1000".parse().unwrap();
+    simulation.link(A, B, &network, &network);
+    for i in 0..100 {
+        simulation.schedule(ms(10 * i), |simulation| simulation.call(A, |probe| probe.send(Address::Peer, 40, 1)));
+    }
+    simulation.run_for(Duration::from_secs(2));
+    let dropped = simulation.counters(B).strangers_dropped;
+    assert!(dropped > 1000, "{dropped}");
+    assert_eq!(simulation.trace().count(Fate::Stranger), dropped + simulation.counters(A).strangers_dropped);
+    assert_eq!(arrivals(&simulation, B).len(), 100);
+    assert_eq!(simulation.trace().lost(), 0, "nobody misses them");
+}
+
+#[test]
 fn an_adversary_can_forge_and_is_no_life() {
     let forger = AdversaryConfig { source: None, garbage: 0, high: ms(50), ..AdversaryConfig::default() };
     let mut simulation = with_node(13, Adversary::new(forger));

@@ -22,6 +22,7 @@ use crate::exit::Error;
 use crate::output::Output;
 use clap::{Args as ClapArgs, Subcommand};
 
+pub(crate) use header::BYTES as HEADER_BYTES;
 pub(crate) use scene::Scene;
 
 const EXAMPLES: &str = "\

@@ -1,13 +1,14 @@
 //! The moving picture of the demo: painted in code, sent tile by tile, and put together again with its holes marked.
 //!
 //! Always true: a tile fills a packet, so a lost packet is a square that is missing; the topmost row of tiles says which
-//! picture it is, and is critical, so it is never missing.
+//! picture it is, and is critical, so it is never missing. The stream's header leaves with the first tile, whose first bytes
+//! stay behind for that.
 
 use super::FPS;
 use crate::exit::Error;
 use crate::interrupt;
 use crate::picture::{self, FONT};
-use crate::stream::Scene;
+use crate::stream::{HEADER_BYTES, Scene};
 use plotters::prelude::*;
 use plotters::style::FontStyle;
 use std::ops::Range;
@@ -21,10 +22,10 @@ const TILES: (usize, usize) = (18, 12);
 pub(super) const SIZE: (usize, usize) = (TILES.0 * TILE, TILES.1 * TILE);
 /// Bytes of a tile.
 pub(super) const TILE_BYTES: usize = TILE * TILE * 3;
-/// Bytes of a picture.
+/// Bytes of a picture; as it travels, of its header and its tiles.
 pub(super) const BYTES: usize = SIZE.0 * SIZE.1 * 3;
-/// The bytes that say which picture it is.
-pub(super) const CAPTION: Range<usize> = 0..TILES.0 * TILE_BYTES;
+/// The bytes of a file that say which picture it is.
+pub(super) const CAPTION: Range<usize> = 0..TILES.0 * TILE_BYTES - HEADER_BYTES;
 /// How many pictures of the scene pass by between two of the movie, and before the first.
 const PACE: (u64, u64) = (2, 24);
 
@@ -74,16 +75,19 @@ fn place(byte: usize) -> usize {
 }
 
 fn to_tiles(pixels: &[u8]) -> Vec<u8> {
-    (0..BYTES).map(|byte| pixels[place(byte)]).collect()
+    (HEADER_BYTES..BYTES).map(|byte| pixels[place(byte)]).collect()
 }
 
-/// The picture from its tiles, with what is missing hatched.
+/// The picture from its tiles, with what is missing hatched. Where the header was, it is as one row below.
 pub(super) fn from_tiles(tiles: &[u8], holes: &[Range<usize>]) -> Vec<u8> {
     let mut pixels = vec![0; BYTES];
-    for (byte, value) in tiles.iter().enumerate().take(BYTES) {
+    for (byte, value) in (HEADER_BYTES..BYTES).zip(tiles) {
         pixels[place(byte)] = *value;
     }
-    for byte in holes.iter().flat_map(|hole| hole.start..hole.end.min(BYTES)) {
+    for byte in 0..HEADER_BYTES {
+        pixels[place(byte)] = pixels[place(byte + TILE * 3)];
+    }
+    for byte in holes.iter().flat_map(|hole| hole.start + HEADER_BYTES..(hole.end + HEADER_BYTES).min(BYTES)) {
         let at = place(byte);
         let (x, y) = (at / 3 % SIZE.0, at / 3 / SIZE.0);
         let stripe = (x + y) / 4 % 2 == 0;
@@ -104,22 +108,26 @@ mod tests {
     fn pictures_come_back_from_their_tiles_and_holes_are_squares() {
         let pixels = still(7).unwrap();
         let tiles = to_tiles(&pixels);
-        assert_eq!(from_tiles(&tiles, &[]), pixels);
+        assert_eq!(from_tiles(&tiles, &[])[HEADER_BYTES..], pixels[HEADER_BYTES..]);
+        // The packet in which the tile is, behind the header, as the stream cuts it.
         let tile = TILES.0 + 2;
-        let marked = from_tiles(&tiles, std::slice::from_ref(&(tile * TILE_BYTES..(tile + 1) * TILE_BYTES)));
+        let packet = tile * TILE_BYTES - HEADER_BYTES..(tile + 1) * TILE_BYTES - HEADER_BYTES;
+        let marked = from_tiles(&tiles, std::slice::from_ref(&packet));
         let is_hole = |x: usize, y: usize| {
             let at = (y * SIZE.0 + x) * 3;
             let pixel = &marked[at..at + 3];
             pixel == HOLE.0 || pixel == HOLE.1
         };
         assert!(is_hole(2 * TILE, TILE) && is_hole(3 * TILE - 1, 2 * TILE - 1));
-        assert!(!is_hole(2 * TILE - 1, TILE) && !is_hole(3 * TILE, TILE) && !is_hole(2 * TILE, 2 * TILE));
+        let holes = (0..SIZE.0 * SIZE.1).filter(|pixel| is_hole(pixel % SIZE.0, pixel / SIZE.0)).count();
+        assert_eq!(holes, TILE * TILE, "and nothing else");
         assert_eq!(from_tiles(&tiles, std::slice::from_ref(&(BYTES - 1..BYTES + 99))).len(), BYTES);
     }
 
     #[test]
     fn a_tile_fits_a_packet() {
         const { assert!(TILE_BYTES <= 1466) };
-        assert_eq!((place(0), place(CAPTION.end) / 3), (0, TILE * SIZE.0), "the caption is the first row");
+        assert_eq!(place(CAPTION.end + HEADER_BYTES) / 3, TILE * SIZE.0, "the caption is the first row");
+        const { assert!(HEADER_BYTES < TILE * 3, "there is a row below") };
     }
 }

@@ -1,13 +1,20 @@
-//! Which crate of the workspace may depend on which: the floors of ARCHITECTURE.md.
+//! Which crate of the workspace may depend on which: the floors of ARCHITECTURE.md; and that docs/dependencies.md says why
+//! each crate of others is here.
 //!
 //! A crate may use what stands below it, never what stands beside or above it, save where [`FLOORS`] says so. Only
 //! what ends up in the product counts: tests may use anything (an engine is tested on the simulator).
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use toml::{Table, Value};
+
+use crate::source;
+
+/// Where each dependency has a row.
+const DEPENDENCIES: &str = "docs/dependencies.md";
 
 /// A crate (or a folder of crates, with `*`) and the crates it may use.
 struct Floor {
@@ -82,20 +89,43 @@ fn problems_of(manifest: &Table) -> Vec<String> {
     if !TOP.contains(&name) && FLOORS.iter().all(|f| f.name != name) {
         return vec![format!("{name}: on no floor; add it to xtask/src/floors.rs and ARCHITECTURE.md")];
     }
-    let ours = |used: &String| used == "xtask" || used == "pinnace" || used.starts_with("pinnace-");
-    let used = dependencies(manifest);
-    let wrong = used.into_iter().filter(|used| ours(used) && !may_use(used));
+    let used = dependencies(manifest, &["dependencies", "build-dependencies"]);
+    let wrong = used.into_iter().filter(|used| is_ours(used) && !may_use(used));
     wrong.map(|used| format!("{name} may not depend on {used}: it does not stand below it")).collect()
 }
 
-/// The crates that a manifest names in `dependencies` and `build-dependencies`, for any target.
-fn dependencies(manifest: &Table) -> Vec<String> {
+/// What DEPENDENCIES has no row for, and what it has a row for that nobody uses.
+pub(crate) fn unexplained(root: &Path) -> Result<Vec<String>> {
+    let mut used = BTreeSet::new();
+    for manifest in source::files(root, ".", &["toml"])?.iter().filter(|file| file.path.ends_with("Cargo.toml")) {
+        let table: Table = manifest.text.parse().with_context(|| manifest.path.display().to_string())?;
+        let of_tests = ["dependencies", "build-dependencies", "dev-dependencies"];
+        used.extend(dependencies(&table, &of_tests).into_iter().filter(|name| !is_ours(name)));
+    }
+    let text = fs::read_to_string(root.join(DEPENDENCIES)).context(DEPENDENCIES)?;
+    Ok(differences(&used, &text))
+}
+
+fn differences(used: &BTreeSet<String>, text: &str) -> Vec<String> {
+    let rows = text.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` |"));
+    let told: BTreeSet<String> = rows.flat_map(|(names, _)| names.split("`, `").map(str::to_owned)).collect();
+    let missing = used.difference(&told).map(|name| format!("{DEPENDENCIES} does not say why {name} is here"));
+    let stale = told.difference(used).map(|name| format!("{DEPENDENCIES} speaks of {name}, which nobody uses"));
+    missing.chain(stale).collect()
+}
+
+fn is_ours(name: &str) -> bool {
+    name == "xtask" || name == "pinnace" || name.starts_with("pinnace-")
+}
+
+/// The crates that a manifest names in these sections, for any target.
+fn dependencies(manifest: &Table, sections: &[&str]) -> Vec<String> {
     let targets = manifest.get("target").and_then(Value::as_table).into_iter().flat_map(Table::values);
     let tables = std::iter::once(manifest).chain(targets.filter_map(Value::as_table));
     let mut names = Vec::new();
     for table in tables {
-        for section in ["dependencies", "build-dependencies"] {
-            let entries = table.get(section).and_then(Value::as_table).into_iter().flatten();
+        for section in sections {
+            let entries = table.get(*section).and_then(Value::as_table).into_iter().flatten();
             names.extend(entries.map(|(key, value)| {
                 // `package = "..."` is the true name behind a renamed dependency.
                 value.get("package").and_then(Value::as_str).unwrap_or(key).to_owned()
@@ -138,6 +168,15 @@ mod tests {
     fn the_top_floor_may_use_all_below_and_nothing_beside() {
         assert!(check("[package]\nname='pinnace-cli'\n[dependencies]\npinnace='1'\npinnace-sim='1'").is_empty());
         assert_eq!(check("[package]\nname='pinnace-cli'\n[dependencies]\npinnace-c='1'").len(), 1);
+    }
+
+    #[test]
+    fn a_dependency_without_a_row_and_a_row_without_a_dependency_are_found() {
+        let used = ["libc", "png", "serde"].map(str::to_owned).into();
+        let told = "| crate | used by | why |\n| `libc` | a | b |\n| `serde`, `toml` | `libc` | c |\n";
+        let found = differences(&used, told);
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].contains("png") && found[1].contains("toml"), "{found:?}");
     }
 
     #[test]

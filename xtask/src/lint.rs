@@ -20,6 +20,10 @@ const BANNED: &[(&[&str], &str)] = &[
     (&["thread", "sleep"], "an engine never blocks: it says in poll_at when to call it"),
     (&["thread", "spawn"], "an engine has no threads: a driver calls it"),
     (&["std", "net"], "pure crates open no sockets; core::net has the address types"),
+    (&["std", "env"], "pure crates read no environment: they are configured"),
+    (&["thread_local"], "pure crates have no global state: the same input gives the same trace"),
+    (&["OnceLock"], "pure crates have no global state: the same input gives the same trace"),
+    (&["LazyLock"], "pure crates have no global state: the same input gives the same trace"),
 ];
 
 /// The folders under `crates/`, and a file, whose code may say `unsafe`: they talk to the kernel or to C, or share memory.
@@ -57,6 +61,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     }
     problems.extend(clippy_problems(root, &pure));
     problems.extend(floors::problems(root)?);
+    problems.extend(floors::unexplained(root)?);
     let missing = SPECIFICATIONS.iter().filter(|name| !root.join("specs").join(name).is_file());
     problems.extend(missing.map(|name| format!("specs/{name} is missing")));
     if problems.is_empty() {

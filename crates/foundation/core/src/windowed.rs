@@ -38,11 +38,6 @@ impl<V: Copy + PartialOrd> Windowed<V> {
         self.best.map(|best| best[0].1)
     }
 
-    /// When the best sample was taken.
-    pub fn taken_at(&self) -> Option<u64> {
-        self.best.map(|best| best[0].0)
-    }
-
     /// Forgets all samples.
     pub fn clear(&mut self) {
         self.best = None;

@@ -120,11 +120,6 @@ impl<L: Link> Fault<L> {
         }
     }
 
-    /// Other faults from now on; the seed stays.
-    pub fn set_options(&mut self, options: FaultOptions) {
-        self.options = options;
-    }
-
     /// What was done so far.
     pub fn faults(&self) -> FaultCounters {
         self.faults

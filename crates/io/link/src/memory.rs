@@ -141,15 +141,6 @@ impl BufferTable {
         self.enter(base, len, Owner::Lent)
     }
 
-    /// As [`BufferTable::insert`], of memory that `owner` keeps. It is dropped when the buffer is removed or released, or
-    /// comes back from [`BufferTable::take_owner`].
-    ///
-    /// # Safety
-    /// As [`BufferTable::insert`], until `owner` is dropped.
-    pub unsafe fn insert_owned(&mut self, piece: Piece) -> BufferId {
-        self.enter(piece.base, piece.len, Owner::Value(piece.owner))
-    }
-
     /// One name for the bytes of other buffers, one behind the other, to be sent: their first bytes, as many as are said. Their
     /// names go with it ([`BufferTable::remove`]).
     pub fn join(&mut self, buffers: impl IntoIterator<Item = (BufferId, usize)>) -> BufferId {

@@ -5,7 +5,7 @@
 
 use crate::shared::{EndpointCounters, Locked, Role, Seat, Shared};
 use crate::wake::is_readable;
-use crate::{DriverCounters, EndpointConfig, EndpointError, EventSink, Idle, Progress, WaitError, Waiting, worker};
+use crate::{DriverCounters, EndpointConfig, EndpointError, EventSink, Progress, WaitError, Waiting, worker};
 use pinnace_core::{Engine, Time};
 use pinnace_link::{BufferTable, Link, LinkCounters};
 use std::os::fd::BorrowedFd;
@@ -319,11 +319,6 @@ where
         core.rouse_outdated();
         self.ensure_worker(&mut core);
         Ok(progress.is_some_and(|progress| progress.reads > 0))
-    }
-
-    /// Changes what waiting threads do while there is nothing to do. Threads that sleep already sleep on.
-    pub fn set_idle(&self, idle: Idle) {
-        self.handle.shared.lock().config.idle = idle;
     }
 
     /// Stops the worker, and fails every call and wait from now on, those under way included. Returns when the worker

@@ -186,12 +186,6 @@ impl<E: Engine, A: Application<E>> Simulation<E, A> {
         self.events_per_second = events_per_second;
     }
 
-    /// Counts delivered bytes per `interval` from now on (100 ms at first). Forgets what was counted.
-    pub fn set_timeline_interval(&mut self, interval: Duration) {
-        self.interval = interval;
-        self.timelines.fill(Timeline::new(interval));
-    }
-
     /// The trace, to set it up.
     pub fn trace_mut(&mut self) -> &mut Trace {
         &mut self.trace
@@ -221,11 +215,6 @@ impl<E: Engine, A: Application<E>> Simulation<E, A> {
     /// A host's application.
     pub fn application(&self, host: HostId) -> &A {
         &self.applications[host.index() as usize]
-    }
-
-    /// A host's application, to change. It does not see the host: see [`Simulation::with_application`].
-    pub fn application_mut(&mut self, host: HostId) -> &mut A {
-        &mut self.applications[host.index() as usize]
     }
 
     /// A host's own address.

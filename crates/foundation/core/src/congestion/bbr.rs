@@ -93,11 +93,6 @@ impl Bbr {
         }
     }
 
-    /// The model's rate of the path in bytes a second, once something was delivered.
-    pub fn bottleneck_rate(&self) -> Option<u64> {
-        self.rate.value()
-    }
-
     /// The model's bare round trip.
     pub fn min_rtt(&self) -> Option<Duration> {
         self.min_rtt

@@ -86,15 +86,6 @@ pub enum Rejected {
     Foreign(Qbuf),
 }
 
-impl Rejected {
-    /// The qbuf.
-    pub fn into_qbuf(self) -> Qbuf {
-        match self {
-            Self::Full(qbuf) | Self::Closed(qbuf) | Self::Foreign(qbuf) => qbuf,
-        }
-    }
-}
-
 impl core::fmt::Display for Rejected {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {

@@ -50,8 +50,6 @@ pub use write::{Prefix, data_prefix, diag, first_prefix, join, status};
 
 /// The most bytes that lie before the user's in DATA and FIRST, in both codecs.
 pub const MAX_PREFIX_BYTES: usize = 112;
-/// Bytes that a sender may send before the first status (specs/xtp.md, 3.6).
-pub const INITIAL_ALLOCATION: u32 = 65_536;
 /// The largest window in bytes (specs/xtp.md, 3.1).
 pub const MAX_WINDOW: u32 = 1 << 30;
 

@@ -24,15 +24,6 @@ impl GilbertElliott {
     pub fn new(enter: f64, leave: f64) -> Self {
         Self { enter, leave, loss_bad: 1.0, loss_good: 0.0 }
     }
-
-    /// The share of packets that is lost in the long run.
-    pub fn mean_loss(&self) -> f64 {
-        let both = self.enter + self.leave;
-        if both <= 0.0 {
-            return self.loss_good;
-        }
-        (self.enter * self.loss_bad + self.leave * self.loss_good) / both
-    }
 }
 
 /// Drops packets in bursts.

@@ -256,6 +256,15 @@ impl BufferTable {
         self.pool.put(vector);
     }
 
+    /// Forgets a buffer, as [`BufferTable::remove`]; if the memory is the table's own, it is kept as [`BufferTable::recycle`]
+    /// says.
+    pub fn give_back(&mut self, buffer: BufferId) {
+        match self.take(buffer) {
+            Some(vector) => self.recycle(vector),
+            None => self.remove(buffer),
+        }
+    }
+
     /// Keeps at most `bytes` bytes of memory to be used again, instead of [`BufferTable::POOL_BYTES`]; 0 for none.
     pub fn limit_pool(&mut self, bytes: usize) {
         self.pool.set_limit(bytes);

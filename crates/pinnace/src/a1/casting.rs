@@ -412,9 +412,7 @@ impl Socket {
                     Ok(())
                 }
                 Err(refused) => {
-                    if let Some(copy) = call.memory.take(buffer) {
-                        call.memory.recycle(copy);
-                    }
+                    call.memory.give_back(buffer);
                     Err(uncast(&mut call, cast, (), refused))
                 }
             }

@@ -8,7 +8,7 @@ use super::{Address, Failure};
 use crate::Message;
 use crate::places::{Place, Places};
 use pinnace_a1::{CastId, ConnectionId, Event};
-use pinnace_core::{Address as Name, BufferId, ContextKey, Storage};
+use pinnace_core::{Address as Name, ContextKey, Storage};
 use pinnace_link::BufferTable;
 use pinnace_runtime::{EventSink, WakeFd};
 use std::collections::{BTreeMap, VecDeque};
@@ -283,13 +283,6 @@ impl Exchange {
     }
 }
 
-fn give_back(memory: &mut BufferTable, buffer: BufferId) {
-    match memory.take(buffer) {
-        Some(copy) => memory.recycle(copy),
-        None => memory.remove(buffer),
-    }
-}
-
 impl EventSink<Event> for Exchange {
     fn handle_event(&mut self, event: Event, memory: &mut BufferTable) {
         match event {
@@ -317,7 +310,7 @@ impl EventSink<Event> for Exchange {
                 }
             }
             Event::Sent { connection, ticket, buffer, delivered } => {
-                give_back(memory, buffer);
+                memory.give_back(buffer);
                 if let Some((place, association)) = self.find(connection) {
                     association.lane.end(ticket, delivered, delivered);
                     if association.lane.is_quiet() {
@@ -327,7 +320,7 @@ impl EventSink<Event> for Exchange {
                 }
             }
             Event::Cast { cast, ticket, buffer, delivered, sinks } => {
-                give_back(memory, buffer);
+                memory.give_back(buffer);
                 if let Some(lane) = self.cast(cast) {
                     lane.end(ticket, delivered == sinks, delivered > 0);
                 }

@@ -101,9 +101,7 @@ fn copy(call: &mut Call<'_>, place: Place, id: ConnectionId, bytes: &[u8]) -> Re
         (Ok(_), None) => Refused::NoConnection,
         (Err(refused), _) => refused,
     };
-    if let Some(copy) = call.memory.take(buffer) {
-        call.memory.recycle(copy);
-    }
+    call.memory.give_back(buffer);
     Err(unqueued(call, place, id, (), refused))
 }
 

@@ -324,10 +324,7 @@ impl EventSink<Event> for Exchange {
                 }
             }
             Event::Sent { context, ticket, buffer, delivered } => {
-                match memory.take(buffer) {
-                    Some(copy) => memory.recycle(copy),
-                    None => memory.remove(buffer),
-                }
+                memory.give_back(buffer);
                 if let Some((place, association)) = self.find(context) {
                     association.lane.end(ticket, delivered);
                     self.stir(place);

@@ -1,7 +1,7 @@
 //! What a number of `qb_open` stands for.
 //!
 //! Always true: no lock is held while a thread sleeps, so that one may wait for a message while another sends. That the process
-//! at the other end has died is found out also if nobody waits, by a thread.
+//! at the other end has died is found out also if nobody waits: by who writes, and where somebody may poll by a thread.
 
 use super::{claim, claim_to_pass, give, rendezvous};
 use crate::descriptors::Number;
@@ -124,6 +124,7 @@ impl Buffers {
     pub(super) fn write(&self, pointer: NonNull<u8>, len: usize) -> Result<(), Errno> {
         let end = self.end()?;
         let mut qbuf = claim_to_pass(&self.pool, pointer, len)?;
+        end.misses_the_dead(&self.pool);
         loop {
             match end.lock().try_send(qbuf) {
                 Ok(()) => return Ok(()),
@@ -136,13 +137,9 @@ impl Buffers {
                 }
             }
             let waited = if self.is_blocking { self.wait(end, Interest::Writable) } else { Err(Errno(libc::EAGAIN)) };
-            match waited {
-                Ok(true) => {}
-                Ok(false) => return Err(Errno(libc::EPIPE)),
-                Err(error) => {
-                    give(qbuf);
-                    return Err(error);
-                }
+            if let Err(error) = waited {
+                give(qbuf);
+                return Err(error);
             }
         }
     }
@@ -167,11 +164,7 @@ impl Buffers {
                         return Err(Errno(libc::EAGAIN));
                     }
                 }
-                Ok(None) => {
-                    if !self.wait(end, Interest::Readable)? {
-                        return Ok(None);
-                    }
-                }
+                Ok(None) => self.wait(end, Interest::Readable)?,
                 Err(ChannelError::Closed) => return Ok(None),
                 Err(error) => return Err(Errno::from(&io::Error::from(error))).or_else(of_corrupt),
             }
@@ -183,8 +176,8 @@ impl Buffers {
         self.end()?.lock().arm(interest).map_err(|error| Errno::from(&io::Error::from(error))).or_else(of_corrupt)
     }
 
-    /// Waits until it may be ready. False: the process at the other end is gone.
-    fn wait(&self, end: &End, interest: Interest) -> Result<bool, Errno> {
+    /// Waits until it may be ready, or the process at the other end is gone.
+    fn wait(&self, end: &End, interest: Interest) -> Result<(), Errno> {
         let begin = Instant::now();
         while begin.elapsed() < self.spin {
             let now = Some(Instant::now());
@@ -193,7 +186,7 @@ impl Buffers {
                 _ => end.lock().wait_readable(Duration::ZERO, now),
             };
             if ready.unwrap_or(true) {
-                return Ok(true);
+                return Ok(());
             }
         }
         let (is_ready, sleeper) = {
@@ -201,7 +194,7 @@ impl Buffers {
             (channel.arm(interest), channel.begin_sleep())
         };
         if is_ready.map_err(|error| Errno::from(&io::Error::from(error))).or_else(of_corrupt)? {
-            return Ok(true);
+            return Ok(());
         }
         let rest = Timespec::try_from(LIFE_SIGN).ok();
         let heard = poll(&mut [PollFd::new(&end.bell.as_fd(), PollFlags::IN)], rest.as_ref());
@@ -210,20 +203,10 @@ impl Buffers {
             thread::yield_now();
         }
         drop(sleeper);
-        match heard {
-            Ok(0) => {
-                let mut channel = end.lock();
-                let is_alive = channel.peer_is_alive();
-                // What it had sent before it died is still there.
-                let has_sent = interest == Interest::Readable
-                    && channel.wait_readable(Duration::ZERO, Some(Instant::now())).unwrap_or(true);
-                if !is_alive {
-                    self.pool.sweep();
-                }
-                Ok(is_alive || has_sent)
-            }
-            _ => Ok(true),
+        if matches!(heard, Ok(0)) {
+            end.misses_the_dead(&self.pool);
         }
+        Ok(())
     }
 }
 

@@ -1,8 +1,34 @@
 /* A process at the other end that is killed, while it has buffers, and while some are on their way to it. */
 #include "qbuf_common.h"
 
+/* Who only writes is told as well, long before there is no room. */
+static void a_writer_is_told(void) {
+    const char *name = fresh_name("unread");
+    int fd, written = 0;
+    void *out;
+    ssize_t taken;
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        CHECK(qb_open(name, NULL) >= 0);
+        for (;;)
+            pause();
+    }
+    fd = qb_open(name, NULL);
+    CHECK(fd >= 0 && kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
+    do {
+        CHECK((out = qb_alloc(fd, 100)) != NULL);
+        taken = qb_write(fd, out, 100);
+        pause_ms(5);
+    } while (taken == 100 && ++written < 1000);
+    CHECK(taken == -1 && errno == EPIPE);
+    CHECK(stats_of(fd).free_blocks == stats_of(fd).blocks);
+    CHECK(qb_close(fd) == 0);
+}
+
 int main(void) {
     int round;
+    a_writer_is_told();
     for (round = 0; round < 10; round++) {
         const char *name = fresh_name("death");
         struct qb_options options;
@@ -41,6 +67,8 @@ int main(void) {
         /* What it has sent is read, and then the end is told. */
         CHECK(qb_read(fd, &in, &size) == 10000 && qb_free(fd, in) == 0);
         CHECK(qb_read(fd, &in, &size) == 0);
+        CHECK((in = qb_alloc(fd, 10000)) != NULL);
+        CHECK(qb_write(fd, in, 10000) == -1 && errno == EPIPE);
         until = now() + 20;
         do {
             /* An allocation looks for the dead if it must; here reading the end did. */

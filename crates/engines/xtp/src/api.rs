@@ -525,6 +525,7 @@ impl Xtp {
             is_proved: context.is_believed(&self.shared),
             is_allocated: !outgoing.waits_for_room(&context.terms(&self.shared)),
             tells_key: context.role == Role::Responder && !context.has_used_key,
+            is_shut: outgoing.end().is_some(),
             is_sent_whole: outgoing.end().is_some_and(|end| outgoing.acked() >= end),
             is_received_whole: context.is_incoming_done(),
             is_in_time_wait: matches!(context.phase, Phase::TimeWait(_)),

@@ -112,6 +112,8 @@ pub struct Facts {
     pub is_allocated: bool,
     /// A status of ours carries our key: the peer has not used it yet.
     pub tells_key: bool,
+    /// Our stream ends: nothing more is taken for it.
+    pub is_shut: bool,
     /// Our stream has ended, and every byte of it is acknowledged.
     pub is_sent_whole: bool,
     /// The peer's stream has come whole.

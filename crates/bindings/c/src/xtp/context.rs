@@ -419,7 +419,10 @@ impl Context {
         let room = machine.room();
         let is_used_up = room == 0 || (room < bytes.len() as u64 && machine.has_unacknowledged());
         if !bytes.is_empty() && (is_full || is_used_up) {
-            return Ok(XTP_AGAIN);
+            // Waiting for room is of no use to whoever has closed.
+            let is_shut = machine.facts().is_some_and(|facts| facts.is_shut);
+            let is_over = is_shut && !(is_repeatable(service) && is_initiator);
+            return if is_over { Err(errno(libc::EPIPE)) } else { Ok(XTP_AGAIN) };
         }
         let (len, asks) = (bytes.len() as u64, is_on(Options::SREQ));
         let output = |buffer| Output {

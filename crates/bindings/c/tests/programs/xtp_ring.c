@@ -133,6 +133,12 @@ static void window_is_used_up(uint32_t mode) {
     while (distance(&receiver.ctx, receiver.ctx.init_seq, receiver.ctx.rseq) < seen + 1000)
         IS(next(), XTP_OK);
     CHECK(verify(&receiver) == 1000);
+    /* Whoever has closed is not told to wait for room. */
+    while ((code = xoutput(&sender.ctx, data, 1000, 0)) == XTP_OK)
+        ;
+    IS(code, XTP_AGAIN);
+    IS(xtp_close(&sender.ctx, 1), XTP_OK);
+    IS(xoutput(&sender.ctx, data, 1000, 0), -EPIPE);
     over();
 }
 

@@ -259,9 +259,9 @@ int qb_free(int fd, void *p);
  *     if (qb_write(fd, data, size) < 0 && errno == EAGAIN)
  *         ...
  */
-ptrdiff_t qb_write(int fd,
-                   void *p,
-                   size_t len);
+ssize_t qb_write(int fd,
+                 void *p,
+                 size_t len);
 
 /**
  * The next buffer that comes: what the other end has written; or, if `fd` is a connected socket of QMP with a pool, bytes of
@@ -279,9 +279,9 @@ ptrdiff_t qb_write(int fd,
  *         qb_free(fd, data);
  *     }
  */
-ptrdiff_t qb_read(int fd,
-                  void **p,
-                  size_t *len);
+ssize_t qb_read(int fd,
+                void **p,
+                size_t *len);
 
 /**
  * Registers a user of a pool.

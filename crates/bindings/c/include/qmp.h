@@ -135,7 +135,7 @@ extern "C" {
 
 /**
  * Makes a socket. `domain` is AF_INET or AF_INET6, `type` SOCK_STREAM, with SOCK_NONBLOCK or SOCK_CLOEXEC or both added if
- * you like (every socket is closed on exec), and `protocol` 0.
+ * you like (every socket is closed on exec), and `protocol` 0 (or IPPROTO_TCP, which is the same here).
  *
  * Returns its number, or -1: EAFNOSUPPORT, ESOCKTNOSUPPORT, EPROTONOSUPPORT for another domain, type, protocol; EMFILE or
  * ENFILE: there are no descriptors left.
@@ -223,10 +223,10 @@ int qmp_connect(int fd,
  *
  *     ssize_t sent = qmp_send(fd, data, size, MSG_NOSIGNAL);
  */
-ptrdiff_t qmp_send(int fd,
-                   const void *data,
-                   size_t size,
-                   int flags);
+ssize_t qmp_send(int fd,
+                 const void *data,
+                 size_t size,
+                 int flags);
 
 /**
  * Receives what is there, and waits for the first byte (SO_RCVTIMEO), but not with MSG_DONTWAIT or if the socket does not
@@ -239,10 +239,10 @@ ptrdiff_t qmp_send(int fd,
  *     while ((size = qmp_recv(fd, data, sizeof data, 0)) > 0)
  *         take(data, (size_t)size);
  */
-ptrdiff_t qmp_recv(int fd,
-                   void *data,
-                   size_t size,
-                   int flags);
+ssize_t qmp_recv(int fd,
+                 void *data,
+                 size_t size,
+                 int flags);
 
 /**
  * qmp_send of several buffers in a row. An address and control data have no meaning here.
@@ -253,7 +253,7 @@ ptrdiff_t qmp_recv(int fd,
  *     struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
  *     ssize_t sent = qmp_sendmsg(fd, &message, 0);
  */
-ptrdiff_t qmp_sendmsg(int fd, const struct msghdr *message, int flags);
+ssize_t qmp_sendmsg(int fd, const struct msghdr *message, int flags);
 
 /**
  * qmp_recv into several buffers in a row. `msg_namelen`, `msg_controllen` and `msg_flags` become 0.
@@ -262,7 +262,7 @@ ptrdiff_t qmp_sendmsg(int fd, const struct msghdr *message, int flags);
  *
  *     ssize_t size = qmp_recvmsg(fd, &message, MSG_WAITALL);
  */
-ptrdiff_t qmp_recvmsg(int fd, struct msghdr *message, int flags);
+ssize_t qmp_recvmsg(int fd, struct msghdr *message, int flags);
 
 /**
  * Ends one half of the connection, or both: SHUT_WR: the peer reads what was sent, and then the end of the stream; SHUT_RD:
@@ -281,7 +281,7 @@ int qmp_shutdown(int fd,
  * process that exits waits at most 5 s for its closed sockets. A call of another thread that waits on this socket goes on
  * waiting, and the socket is open until it returns.
  *
- * Returns 0, or -1: EBADF: no socket.
+ * Returns 0, or -1: EBADF, ENOTSOCK: no socket.
  *
  *     qmp_close(fd);
  */

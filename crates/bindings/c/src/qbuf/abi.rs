@@ -6,7 +6,7 @@ use super::buffers::{Buffers, How};
 use super::{give, transfer};
 use crate::descriptors::{self, Descriptor};
 use crate::errors::{Errno, guard};
-use libc::{c_char, c_int, c_void};
+use libc::{c_char, c_int, c_void, ssize_t};
 use pinnace_qbuf::{Pool, PoolOptions, Variant};
 use std::ffi::CStr;
 use std::ptr::NonNull;
@@ -195,7 +195,7 @@ pub unsafe extern "C" fn qb_free(fd: c_int, p: *mut c_void) -> c_int {
 ///     if (qb_write(fd, data, size) < 0 && errno == EAGAIN)
 ///         ...
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn qb_write(fd: c_int, p: *mut c_void, len: usize) -> isize {
+pub unsafe extern "C" fn qb_write(fd: c_int, p: *mut c_void, len: usize) -> ssize_t {
     guard(-1, || {
         let pointer = given(p)?;
         match descriptors::current().find(fd)? {
@@ -221,7 +221,7 @@ pub unsafe extern "C" fn qb_write(fd: c_int, p: *mut c_void, len: usize) -> isiz
 ///         qb_free(fd, data);
 ///     }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn qb_read(fd: c_int, p: *mut *mut c_void, len: *mut usize) -> isize {
+pub unsafe extern "C" fn qb_read(fd: c_int, p: *mut *mut c_void, len: *mut usize) -> ssize_t {
     guard(-1, || {
         let (p, len) = (NonNull::new(p), NonNull::new(len));
         let (p, len) = p.zip(len).ok_or(Errno(libc::EFAULT))?;

@@ -6,13 +6,13 @@ use super::{Socket, names, polling, vectors};
 use crate::descriptors::{self, Descriptor, Number};
 use crate::errors::{Errno, guard};
 use crate::xtp::address;
-use libc::{c_int, c_ulong, c_void, msghdr, nfds_t, pollfd, sockaddr, sockaddr_storage, socklen_t};
+use libc::{c_int, c_ulong, c_void, msghdr, nfds_t, pollfd, sockaddr, sockaddr_storage, socklen_t, ssize_t};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
 /// Makes a socket. `domain` is AF_INET or AF_INET6, `type` SOCK_STREAM, with SOCK_NONBLOCK or SOCK_CLOEXEC or both added if
-/// you like (every socket is closed on exec), and `protocol` 0.
+/// you like (every socket is closed on exec), and `protocol` 0 (or IPPROTO_TCP, which is the same here).
 ///
 /// Returns its number, or -1: EAFNOSUPPORT, ESOCKTNOSUPPORT, EPROTONOSUPPORT for another domain, type, protocol; EMFILE or
 /// ENFILE: there are no descriptors left.
@@ -30,7 +30,7 @@ pub extern "C" fn qmp_socket(domain: c_int, r#type: c_int, protocol: c_int) -> c
         if r#type & !flags != libc::SOCK_STREAM {
             return Err(Errno(libc::ESOCKTNOSUPPORT));
         }
-        if protocol != 0 {
+        if !matches!(protocol, 0 | libc::IPPROTO_TCP) {
             return Err(Errno(libc::EPROTONOSUPPORT));
         }
         Ok(Socket::new(domain, r#type & names::SOCK_NONBLOCK == 0)?.publish())
@@ -138,7 +138,7 @@ pub unsafe extern "C" fn qmp_connect(fd: c_int, address: *const sockaddr, length
 ///
 ///     ssize_t sent = qmp_send(fd, data, size, MSG_NOSIGNAL);
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn qmp_send(fd: c_int, data: *const c_void, size: usize, flags: c_int) -> isize {
+pub unsafe extern "C" fn qmp_send(fd: c_int, data: *const c_void, size: usize, flags: c_int) -> ssize_t {
     sending(flags, || {
         let call = Sending::new(fd, flags)?;
         let piece = vectors::piece(data, size)?;
@@ -157,7 +157,7 @@ pub unsafe extern "C" fn qmp_send(fd: c_int, data: *const c_void, size: usize, f
 ///     while ((size = qmp_recv(fd, data, sizeof data, 0)) > 0)
 ///         take(data, (size_t)size);
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn qmp_recv(fd: c_int, data: *mut c_void, size: usize, flags: c_int) -> isize {
+pub unsafe extern "C" fn qmp_recv(fd: c_int, data: *mut c_void, size: usize, flags: c_int) -> ssize_t {
     guard(-1, || {
         let call = Receiving::new(fd, flags)?;
         let piece = vectors::piece(data, size)?;
@@ -174,7 +174,7 @@ pub unsafe extern "C" fn qmp_recv(fd: c_int, data: *mut c_void, size: usize, fla
 ///     struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
 ///     ssize_t sent = qmp_sendmsg(fd, &message, 0);
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn qmp_sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> isize {
+pub unsafe extern "C" fn qmp_sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
     sending(flags, || {
         let call = Sending::new(fd, flags)?;
         // SAFETY: C promises a message, or NULL.
@@ -195,7 +195,7 @@ pub unsafe extern "C" fn qmp_sendmsg(fd: c_int, message: *const msghdr, flags: c
 ///
 ///     ssize_t size = qmp_recvmsg(fd, &message, MSG_WAITALL);
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn qmp_recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> isize {
+pub unsafe extern "C" fn qmp_recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
     guard(-1, || {
         let call = Receiving::new(fd, flags)?;
         // SAFETY: C promises a message, or NULL.
@@ -232,7 +232,7 @@ pub extern "C" fn qmp_shutdown(fd: c_int, how: c_int) -> c_int {
 /// process that exits waits at most 5 s for its closed sockets. A call of another thread that waits on this socket goes on
 /// waiting, and the socket is open until it returns.
 ///
-/// Returns 0, or -1: EBADF: no socket.
+/// Returns 0, or -1: EBADF, ENOTSOCK: no socket.
 ///
 ///     qmp_close(fd);
 #[unsafe(no_mangle)]

@@ -36,6 +36,9 @@ int main(void) {
     FAILS(qmp_socket(AF_UNIX, SOCK_STREAM, 0), EAFNOSUPPORT);
     FAILS(qmp_socket(AF_INET, SOCK_DGRAM, 0), ESOCKTNOSUPPORT);
     FAILS(qmp_socket(AF_INET, SOCK_STREAM, IPPROTO_UDP), EPROTONOSUPPORT);
+    /* What programs say that were written for TCP. */
+    value = qmp_socket(AF_INET, SOCK_STREAM, IPPROTO_TCP);
+    CHECK(value >= 0 && qmp_close(value) == 0);
 
     /* Numbers that are no sockets, in every call. */
     for (value = 0; value < 3; value++) {

@@ -109,7 +109,7 @@ enum {
 #define XTP_MODE_BINDING UINT32_C(0x10000000)   /* refuse who would send faster than input_rate, instead of slowing him down */
 
 /* cbloc->field_flags: which of the members behind it count. The others are as xtp_bloc_init() wrote them, whatever stands
- * there. code and value are the library's. */
+ * there. Other bits say nothing. code and value are the library's. */
 #define XTP_FIELD_SERVICE UINT32_C(0x0001)
 #define XTP_FIELD_RBUFSIZE UINT32_C(0x0002)
 #define XTP_FIELD_WBUFSIZE UINT32_C(0x0004)
@@ -128,7 +128,7 @@ enum {
 /* Two hosts and their ports. */
 typedef struct {
     uint16_t alen;            /* bytes on the wire: not looked at */
-    uint8_t adomain, aformat; /* 1; 1 (IPv4) or 6 (IPv6) */
+    uint8_t adomain, aformat; /* 1; 1 (IPv4) or 6 (IPv6); 0: not said, and the same as 1 */
     uint8_t dst[16], src[16]; /* IPv4 in the first 4 bytes; 0: not said */
     uint16_t dport, sport;    /* in host order */
 } adrseg;
@@ -189,7 +189,8 @@ void xtp_bloc_init(xtpcbloc *block);
 
 /* Initialises a context: a control block with defaults, a key, and a socket: a new one if ctx->soc is negative, otherwise the
  * one that ctx->soc names, which stays yours. Everything but ctx->soc is overwritten. The new socket is for IPv4, and becomes
- * one for IPv6, under the same number, when that is needed. -EBUSY: the context, or the socket, is in use already. */
+ * one for IPv6, under the same number, when that is needed. A context whose association has ended gives way to the new one.
+ * -EBUSY: the context, or the socket, is in use already; -EBADF, -ENOTSOCK, -EPROTOTYPE, -EAFNOSUPPORT: no socket of UDP. */
 int xtp_ctx_init(xtpctx *ctx);
 
 /* The paper's other name of it. */
@@ -214,7 +215,10 @@ int xoutput(xtpctx *ctx, const void *data, size_t size, uint32_t options);
 int xf_input(xtpctx *ctx);
 
 /* Waits for the next packet and processes it, one datagram. Tells also what has happened otherwise: XTP_CLOSED when the peer's
- * stream has ended, once; and when the association has, the way it did, from then on without waiting. */
+ * stream has ended, once; and when the association has, the way it did, from then on without waiting: XTP_CLOSED, XTP_REFUSED,
+ * XTP_ABANDONED, or -ECONNRESET: the peer has ended it in the middle, or knows nothing of it; -EPIPE: the peer stopped reading;
+ * -EPROTO: it broke the protocol. XTP_AGAIN with O_NONBLOCK: nothing has come. -ENOTCONN: nothing was put out, and nobody has
+ * come; -EINVAL: dseq is none of dseq to rseq, or there is no recv_buf (whoever called needs none until data come). */
 int xd_input(xtpctx *ctx);
 
 /* Lets happen what is due in all contexts, tells peers of dseq that was moved since the last call on a context, and listens

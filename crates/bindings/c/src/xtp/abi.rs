@@ -50,8 +50,12 @@ pub unsafe extern "C" fn xtp_ctx_init(ctx: *mut xtpctx) -> c_int {
     negative(|| {
         let at = given(ctx)?;
         // SAFETY: C promises that `soc` has been set.
-        let soc = unsafe { (&raw const (*ctx).soc).read() };
+        let mut soc = unsafe { (&raw const (*ctx).soc).read() };
         let registry = registry::current();
+        // It still stands there.
+        if registry.retire(ctx.addr()) == Some(soc) {
+            soc = -1;
+        }
         if soc >= 0 && registry.has_socket(soc) {
             return Err(Errno(libc::EBUSY));
         }

@@ -69,7 +69,7 @@ impl adrseg {
         Self { alen: 16, adomain: 1, aformat: IPV4, dst: [0; 16], src: [0; 16], dport: 0, sport: 0 };
 
     pub(super) fn is_valid(&self) -> bool {
-        self.adomain == 1 && matches!(self.aformat, IPV4 | IPV6)
+        matches!(self.adomain, 0 | 1) && matches!(self.aformat, 0 | IPV4 | IPV6)
     }
 
     fn ip(&self, bytes: &[u8; 16]) -> IpAddr {
@@ -116,7 +116,7 @@ impl adrseg {
         self.sport = segment.source_port;
         self.src = [0; 16];
         match segment.hosts {
-            HostPair::V4 { source, .. } if self.aformat == IPV4 => self.src[..4].copy_from_slice(&source.octets()),
+            HostPair::V4 { source, .. } if self.aformat != IPV6 => self.src[..4].copy_from_slice(&source.octets()),
             HostPair::V6 { source, .. } if self.aformat == IPV6 => self.src = source.octets(),
             _ => {}
         }

@@ -78,9 +78,6 @@ impl xtpcbloc {
     pub(super) fn checked(&self) -> Result<Self, Errno> {
         let mut block = Self::new();
         let is_on = |field| self.field_flags & field != 0;
-        if self.field_flags & !XTP_FIELD_ALL != 0 {
-            return invalid();
-        }
         (block.mode_flags, block.sort_value) = (self.mode_flags, self.sort_value);
         (block.listen_flags, block.field_flags) = (self.listen_flags, self.field_flags);
         (block.code, block.value) = (self.code, self.value);

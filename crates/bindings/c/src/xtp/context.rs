@@ -251,8 +251,7 @@ impl Context {
             None if at.is_null() => Ok(()),
             None => {
                 // SAFETY: the application has promised `rbufsize` bytes at `recv_buf`, until the context is closed.
-                unsafe { machine.lend(at.cast(), bytes) };
-                machine.attach_ring()
+                unsafe { machine.lend(at.cast(), bytes) }
             }
         }
     }
@@ -536,15 +535,14 @@ impl Context {
 
     /// `xd_input`.
     pub(super) fn data(&mut self) -> Result<c_int, Errno> {
-        // Whoever sends datagrams gets no data.
-        let needs_ring = self.role != Role::Initiator || !self.service().is_datagram();
-        if needs_ring && self.structure().recv_buf.is_null() {
-            return Err(errno(libc::EINVAL));
-        }
         if !self.machine()?.has_association() {
             return Err(errno(libc::ENOTCONN));
         }
         self.lend_ring()?;
+        // Whoever only sends needs no memory; data that come without it are nowhere.
+        if self.structure().recv_buf.is_null() && (self.role != Role::Initiator || self.has_data()) {
+            return Err(errno(libc::EINVAL));
+        }
         loop {
             if self.has_news() {
                 // Late packets are answered, but not waited for.
@@ -572,6 +570,10 @@ impl Context {
             }
             self.wait()?;
         }
+    }
+
+    fn has_data(&self) -> bool {
+        self.machine.as_ref().and_then(Machine::readable).is_some_and(|readable| readable.len > 0)
     }
 
     /// What decides whether a datagram has brought something: the next byte to be received, and whether a message waits.
@@ -653,6 +655,16 @@ impl Context {
         }
         machine.tell(|engine, now, id| engine.close(now, id, how))?;
         Ok(XTP_OK)
+    }
+
+    /// Whether its association has ended: nothing happens any more but that late packets are answered.
+    pub(super) fn has_ended(&self) -> bool {
+        self.machine.as_ref().is_some_and(|machine| machine.end().is_some())
+    }
+
+    /// The socket, if it was made here.
+    pub(super) fn own_socket(&self) -> Option<c_int> {
+        self.socket.is_own().then(|| self.socket.descriptor())
     }
 
     /// The end of the context: of an association that is alive the peer is told.

@@ -178,16 +178,20 @@ impl Machine {
         })
     }
 
-    /// Lends the engine the application's ring.
+    /// Lends the engine the application's ring, once. Refused where data have come before there was a place for them.
     ///
     /// # Safety
     /// It must stay there as long as the machine lives.
-    pub(super) unsafe fn lend(&mut self, at: *mut u8, bytes: u32) {
-        if self.ring.is_none() {
-            // SAFETY: the caller's promise.
-            let buffer = unsafe { self.driver.memory().insert(at, bytes as usize) };
-            self.ring = Some((buffer, at.addr(), bytes));
+    pub(super) unsafe fn lend(&mut self, at: *mut u8, bytes: u32) -> Result<(), Errno> {
+        // SAFETY: the caller's promise.
+        let buffer = unsafe { self.driver.memory().insert(at, bytes as usize) };
+        self.ring = Some((buffer, at.addr(), bytes));
+        let attached = self.attach_ring();
+        if attached.is_err() {
+            self.ring = None;
+            self.driver.memory().remove(buffer);
         }
+        attached
     }
 
     /// Where the ring lies that was lent.
@@ -195,12 +199,14 @@ impl Machine {
         self.ring.map(|(_, at, bytes)| (at, bytes))
     }
 
-    /// Gives the ring to the present context, if it has none.
-    pub(super) fn attach_ring(&mut self) -> Result<(), Errno> {
+    /// Gives the ring to the present context.
+    fn attach_ring(&mut self) -> Result<(), Errno> {
         let (Some(id), Some((buffer, _, bytes))) = (self.id, self.ring) else { return Ok(()) };
-        // Refused where there is one already, and then it is this.
-        let _ = self.call(None, |engine, _, now| engine.set_ring(now, id, buffer, bytes.into()));
-        Ok(())
+        self.call(None, |engine, _, now| match engine.set_ring(now, id, buffer, bytes.into()) {
+            // Nothing comes any more.
+            Err(Refused::NoContext) => Ok(()),
+            set => set,
+        })
     }
 
     pub(super) fn listen(&mut self, block: ControlBlock) -> Result<(), Errno> {

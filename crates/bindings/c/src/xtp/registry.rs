@@ -86,6 +86,20 @@ impl Registry {
         Ok(())
     }
 
+    /// A context whose association has ended gives its structure up to a new one; what is returned is its socket, if it was
+    /// made here, which it closes.
+    pub(super) fn retire(&self, address: usize) -> Option<i32> {
+        let slot = self.find(address).ok()?;
+        let mut held = slot.try_lock().ok()?;
+        if !held.as_ref()?.has_ended() {
+            return None;
+        }
+        let context = held.take()?;
+        drop(held);
+        self.remove(address).ok()?;
+        context.own_socket()
+    }
+
     /// Whether a context of this process has this socket.
     pub(super) fn has_socket(&self, descriptor: i32) -> bool {
         lock(&self.table).contexts.values().any(|entry| entry.descriptor == descriptor)

@@ -42,6 +42,10 @@ static void nobody(void) {
     IS(xd_input(&caller.ctx), XTP_ABANDONED);
     /* 20, 40 and 80 ms. */
     CHECK(now() - before > 0.13 && now() - before < 20);
+    /* It gives way to a new one, whose socket is new as well, whatever number still stands there. */
+    IS(xtp_ctx_init(&caller.ctx), XTP_OK);
+    CHECK(caller.ctx.cstate == XTP_QUIESCENT && fcntl(caller.ctx.soc, F_GETFL) >= 0);
+    IS(xtp_ctx_init(&caller.ctx), -EBUSY);
     tear_down(&caller);
 }
 

@@ -28,7 +28,6 @@ static void wrong_block(struct end *end, int port) {
     REFUSES(block->input_rate = -1);
     REFUSES(block->output_burst = INT64_C(1) << 32);
     REFUSES(block->wtimer = 0);
-    REFUSES(block->field_flags = 1u << 13);
     REFUSES(block->mode_flags = XTP_MULTI);
     REFUSES(block->mode_flags = 1);
     REFUSES(block->mode_flags = XTP_SREQ);
@@ -36,7 +35,7 @@ static void wrong_block(struct end *end, int port) {
     REFUSES(block->mode_flags = 1u << 31);
     REFUSES(block->listen_flags = 1u << 24);
     REFUSES(block->address_segment.aformat = 2);
-    REFUSES(block->address_segment.adomain = 0);
+    REFUSES(block->address_segment.adomain = 2);
     *block = good;
     end->ctx.cbloc = NULL;
     IS(xoutput(&end->ctx, "x", 1, XTP_EOM), -EINVAL);
@@ -72,9 +71,34 @@ static void fields(int port) {
     own.service = XTP_CONNECTION;
     own.wbufsize = 3000;
     IS(xoutput(&end.ctx, "hello", 5, XTP_EOM), XTP_OK);
+    /* Whoever says all says enough. */
+    own.field_flags = UINT32_MAX;
+    IS(xoutput(&end.ctx, "hello", 5, XTP_EOM), XTP_OK);
     end.ctx.recv_buf++;
     IS(xd_input(&end.ctx), -EINVAL);
     tear_down(&end);
+}
+
+/* Whoever only sends needs no memory to receive into. */
+static void only_sends(void) {
+    struct end listener, caller;
+    int soc = bound_socket();
+    listen_on(&listener, soc, XTP_CONNECTION, RING, 0);
+    call_to(&caller, port_of(soc), XTP_CONNECTION, RING, 0);
+    caller.ctx.recv_buf = NULL;
+    IS(xoutput(&caller.ctx, "x", 1, XTP_EOM), XTP_OK);
+    IS(xf_input(&listener.ctx), XTP_EOM);
+    IS(xd_input(&caller.ctx), XTP_OK);
+    /* What comes all the same is nowhere, and it is too late for a place. */
+    IS(xoutput(&listener.ctx, "x", 1, XTP_EOM), XTP_OK);
+    IS(xd_input(&caller.ctx), XTP_EOM);
+    IS(xd_input(&caller.ctx), -EINVAL);
+    caller.ctx.recv_buf = caller.ring;
+    IS(xd_input(&caller.ctx), -EINVAL);
+    IS(xd_input(&caller.ctx), -EINVAL);
+    tear_down(&caller);
+    tear_down(&listener);
+    close(soc);
 }
 
 int main(void) {
@@ -194,6 +218,7 @@ int main(void) {
 
     /* A structure, and a socket, serve again. */
     fields(port_of(soc));
+    only_sends();
     listen_on(&end, soc, XTP_CONNECTION, RING, 0);
     tear_down(&end);
     puts("every error was told");

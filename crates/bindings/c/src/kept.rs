@@ -32,12 +32,15 @@ pub(crate) trait Kept: Send + Sync + Sized + 'static {
 #[derive(Debug)]
 pub(crate) struct Place<T> {
     known: AtomicPtr<T>,
+    /// That of the parent, which nobody uses any more: so that it does not look like a leak.
+    inherited: AtomicPtr<T>,
     hooks: Once,
 }
 
 impl<T: Kept> Place<T> {
     pub(crate) const fn new() -> Self {
-        Self { known: AtomicPtr::new(ptr::null_mut()), hooks: Once::new() }
+        let (known, inherited) = (AtomicPtr::new(ptr::null_mut()), AtomicPtr::new(ptr::null_mut()));
+        Self { known, inherited, hooks: Once::new() }
     }
 
     fn known(&self) -> Option<&'static T> {
@@ -73,7 +76,9 @@ impl<T: Kept> Place<T> {
 }
 
 extern "C" fn in_child<T: Kept>() {
-    T::place().known.store(ptr::null_mut(), Ordering::Release);
+    let place = T::place();
+    let inherited = place.known.swap(ptr::null_mut(), Ordering::AcqRel);
+    place.inherited.store(inherited, Ordering::Release);
 }
 
 extern "C" fn at_exit<T: Kept>() {

@@ -13,7 +13,7 @@ mod support;
 
 use std::path::Path;
 use std::process::Command;
-use support::{Linkage, check, compile, compiler, examples, library, root, run, test_program};
+use support::{Linkage, check, check_linked, compile, compiler, examples, library, root, run, test_program};
 
 macro_rules! programs {
     ($($test:ident: $folder:expr, $file:literal, $said:literal;)*) => {
@@ -38,6 +38,13 @@ programs! {
     a_half_is_opened_again: root().join("tests/programs"), "reopen.c", "opened three times\n";
     ipv6_and_simplex_channels: root().join("tests/programs"), "ipv6.c", "over IPv6\n";
     a_child_process_starts_with_nothing: root().join("tests/programs"), "fork.c", "parent and children do not meet\n";
+}
+
+#[test]
+fn nothing_of_a_parent_looks_like_a_leak_at_the_exit_of_a_child() {
+    if support::sanitizes() {
+        check_linked(&test_program("fork_exit.c"), "-std=c99", &[Linkage::Sanitized], &["nothing leaks\n"]);
+    }
 }
 
 #[test]

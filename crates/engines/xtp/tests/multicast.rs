@@ -108,6 +108,28 @@ fn receivers_answer_to_the_group_late_and_as_themselves() {
 
 //= X-22 test
 #[test]
+fn whoever_has_everything_says_so_with_rclose() {
+    let sender = sending(block(Service::Multicast), vec![pattern(20_000, 1)]);
+    let loses = |sight: &Sight| sight.to == HostId::new(2) && sight.is_data() && sight.at < millis(100);
+    let (mut world, sights) = tapped(5, 3, sender, |_| joining(), loses);
+    quiet(&mut world);
+    let sights = sights.borrow();
+    let start = sights[0].header.seq;
+    let closing: BTreeSet<_> =
+        sights.iter().filter(|it| it.from == SENDER && it.has(Options::WCLOSE)).map(|it| it.header.sync).collect();
+    let (mut whole, mut others) = (0, 0);
+    for sight in sights.iter().filter(|it| it.from != SENDER && it.is_to_group) {
+        let Body::Status(status) = sight.body() else { panic!("{sight:?}") };
+        let (is_whole, knows_end) = (status.rseq == start.wrapping_add(20_000), closing.contains(&status.echo));
+        assert!(is_whole || !sight.has(Options::RCLOSE), "{sight:?}");
+        assert!(sight.has(Options::RCLOSE) || !is_whole || !knows_end, "{sight:?}");
+        *(if is_whole { &mut whole } else { &mut others }) += 1;
+    }
+    assert!(whole > 0 && others > 0, "{whole} {others}");
+}
+
+//= X-22 test
+#[test]
 fn whoever_hears_its_own_answer_is_silent() {
     let run = |hears: bool| {
         let sender = sending(block(Service::Multicast), vec![pattern(60_000, 1)]);

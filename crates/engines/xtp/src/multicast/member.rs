@@ -136,7 +136,7 @@ impl Member {
     }
 }
 
-/// CNTL or ECNTL, with the sender's key, RTN and MULTI; our own sync and seq are 0.
+/// CNTL or ECNTL, with the sender's key, RTN and MULTI, and RCLOSE once everything is here; our own sync and seq are 0.
 fn write_answer(shared: &mut Shared, context: &mut Context, echo: u32) -> Vec<u8> {
     let space = context.space;
     let mut spans = core::mem::take(&mut shared.spans);
@@ -144,7 +144,8 @@ fn write_answer(shared: &mut Shared, context: &mut Context, echo: u32) -> Vec<u8
     let most = context.codec().max_spans(STATUS_BYTES.min(shared.datagram_bytes(context.peer)));
     spans.extend(context.incoming.spans().take(most).map(|span| (space.number(span.start), space.number(span.end))));
     let kind = if spans.is_empty() { Kind::Cntl } else { Kind::Ecntl };
-    let header = context.header(kind, Options::NONE, 0, 0);
+    let options = Options::NONE.with_if(context.incoming.is_complete(), Options::RCLOSE);
+    let header = context.header(kind, options, 0, 0);
     let status = Status {
         rseq: space.number(context.incoming.rseq()),
         alloc: space.number(context.incoming.alloc()),

@@ -261,6 +261,36 @@ fn lost_asks_are_asked_again() {
 
 //= X-22 test
 #[test]
+fn one_that_has_shown_everything_may_be_gone() {
+    let end = Rc::new(Cell::new(None));
+    let told = Cell::new(false);
+    let is_lost = move |sight: &Sight| {
+        if sight.from == SENDER {
+            end.set(end.get().or_else(|| sight.has(Options::WCLOSE).then(|| end_of(sight))));
+            return false;
+        }
+        let Body::Status(status) = sight.body() else { panic!("{sight:?}") };
+        Some(status.rseq) == end.get() && told.replace(true)
+    };
+    let (mut world, sights) =
+        tapped(6, 1, sending(block(Service::Multicast), vec![pattern(3000, 1)]), |_| joining(), is_lost);
+    quiet(&mut world);
+    assert_eq!(seen(&world, SENDER).closed, Some(Ok(())));
+    assert_eq!(seen(&world, HostId::new(1)).closed, Some(Ok(())));
+    let ends = sights.borrow().iter().filter(|it| it.from == SENDER && it.has(Options::END)).count();
+    assert!(ends > 0, "the receiver is told");
+}
+
+/// Where the stream of a packet with WCLOSE ends.
+fn end_of(sight: &Sight) -> u64 {
+    match sight.body() {
+        Body::Data { data, .. } | Body::First { data, .. } => sight.header.seq.wrapping_add(data.len() as u64),
+        _ => sight.header.seq,
+    }
+}
+
+//= X-22 test
+#[test]
 fn one_that_dies_does_not_stop_the_others() {
     for at in [0, 8, 30, 400, 900] {
         let dies = HostId::new(4);

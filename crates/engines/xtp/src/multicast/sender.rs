@@ -161,7 +161,7 @@ impl Sender {
         while context.phase == Phase::Active
             && let Some(bucket) = self.buckets.pop_front_if(|bucket| bucket.closes_at <= now)
         {
-            self.close(now, shared, context, &bucket);
+            self.close(now, shared, context, bucket);
         }
         match context.phase {
             Phase::Active => self.ask(now, shared, context),
@@ -302,13 +302,18 @@ impl Sender {
         start
     }
 
-    fn close(&mut self, now: Time, shared: &mut Shared, context: &mut Context, bucket: &Bucket) {
+    fn close(&mut self, now: Time, shared: &mut Shared, context: &mut Context, mut bucket: Bucket) {
+        let sent = context.outgoing.sent();
+        if bucket.answers == 0 && context.wclose_sent && self.agreed.back() == Some(&sent) {
+            // Who has shown everything may be gone; who lacks something would say so.
+            bucket.add(sent, context.outgoing.alloc(), &[]);
+        }
+        let bucket = &bucket;
         if bucket.answers == 0 {
             self.on_silence(now, shared, context, bucket);
             return;
         }
         self.silent = 0;
-        let sent = context.outgoing.sent();
         let rseq = bucket.rseq.min(sent);
         self.agreed.push_back(rseq);
         while self.agreed.len() > AGREEING {

@@ -78,9 +78,10 @@ pub(crate) fn answer_to(packet: &Header, options: Options) -> Header {
     }
 }
 
-/// Whether a packet may be answered by a DIAG at all.
+/// Whether a packet may be answered by a DIAG at all. Who asks to join a stream may, whether he sets MULTI or not.
 pub(crate) fn is_answerable(packet: &Header) -> bool {
-    packet.kind != Kind::Diag && !packet.options.intersects(Options::END.with(Options::MULTI))
+    let is_to_many = packet.options.contains(Options::MULTI) && packet.kind != Kind::Jcntl;
+    packet.kind != Kind::Diag && !is_to_many && !packet.options.contains(Options::END)
 }
 
 #[cfg(test)]

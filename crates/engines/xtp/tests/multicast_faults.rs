@@ -231,6 +231,36 @@ fn a_join_that_is_denied_is_not_repeated() {
     assert_eq!(world.engine(MEMBER).contexts(), 1);
 }
 
+/// A whole JCNTL that asks.
+fn join(header: &Header) -> Vec<u8> {
+    let status =
+        Status { rseq: 0, alloc: 0, echo: 0, spans: Spans::EMPTY, xkey: 0, traffic: None, clock: None, hseq: 0 };
+    let traffic = Traffic { service: 6, maxdata: 1400, ..Traffic::default() };
+    let mut bytes = Vec::new();
+    xtp::join(header, &status, &segment(), &traffic, &mut bytes);
+    bytes
+}
+
+//= X-22 test
+#[test]
+fn whoever_asks_to_join_what_is_not_there_is_told_so_with_multi_too() {
+    let (mut world, _) = standing(2);
+    let strange = Key { rtn: true, value: 12_345 };
+    for (options, destination, diags) in [
+        (Options::SREQ, SENDER.address(), 1),
+        (Options::SREQ | Options::MULTI, SENDER.address(), 1),
+        // All of the group would answer.
+        (Options::SREQ, GROUP, 0),
+        (Options::SREQ | Options::MULTI, GROUP, 0),
+    ] {
+        let before = world.engine(MEMBER).counters().diags_sent;
+        world.inject_to(STRANGER, MEMBER, destination, &join(&header(Kind::Jcntl, strange, options, 1, 0)));
+        let until = world.now().as_nanos() / 1_000_000 + 100;
+        run(&mut world, until);
+        assert_eq!(world.engine(MEMBER).counters().diags_sent - before, diags, "{options:?} {destination:?}");
+    }
+}
+
 //= X-22 test
 #[test]
 fn a_join_that_nobody_answers_is_given_up() {

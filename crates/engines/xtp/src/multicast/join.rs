@@ -78,6 +78,15 @@ impl Groups {
         }
     }
 
+    /// Whether a packet that was sent there has gone to many.
+    fn is_group(&self, destination: Option<Address>) -> bool {
+        match destination {
+            Some(Address::Inet(to)) => to.ip().is_multicast(),
+            Some(to) => self.memberships.values().any(|membership| membership.group == to),
+            None => false,
+        }
+    }
+
     /// Who listens for the group that a packet was sent to; `address`: what its FIRST says.
     fn listener_for(&self, meta: &RxMeta, address: Option<&AddressSegment>) -> Option<ListenerId> {
         let is_wanted = |membership: &&Membership| {
@@ -275,8 +284,12 @@ impl Xtp {
         }
     }
 
-    /// JCNTL to a sender.
+    /// JCNTL to a sender. One that was sent to the whole group would be denied by all but one.
     pub(super) fn on_join_asked(&mut self, now: Time, meta: &RxMeta, header: &Header) {
+        if self.groups.is_group(meta.destination) {
+            self.shared.counters.packets_unknown += 1;
+            return;
+        }
         let Self { shared, contexts, groups, .. } = self;
         let key = contexts.layout().unpack(header.key.value);
         let found = key.and_then(|key| Some((key, groups.senders.get_mut(&key)?, contexts.lookup(key)?)));

@@ -263,6 +263,26 @@ fn whoever_asks_to_join_what_is_not_there_is_told_so_with_multi_too() {
 
 //= X-22 test
 #[test]
+fn nothing_is_repeated_for_who_joins_and_never_says_that_he_lacks_it() {
+    let (mut world, sights) = tapped(4, 2, trickling(block(Service::Multicast), 100), |_| joining(), |_| false);
+    run(&mut world, 30);
+    let named = Key { rtn: true, value: sights.borrow()[0].header.key.value };
+    for sync in 1..200 {
+        world.inject(STRANGER, SENDER, &join(&header(Kind::Jcntl, named, Options::SREQ, sync, 0)));
+        run(&mut world, 30 + 5 * u64::from(sync));
+    }
+    quiet(&mut world);
+    assert_eq!(world.engine(SENDER).counters().data_packets_resent, 0);
+    for host in world.hosts() {
+        assert_eq!(seen(&world, host).closed, Some(Ok(())), "{host}");
+    }
+    for member in receivers(2) {
+        assert!(seen(&world, member).bytes == trickle(0..100));
+    }
+}
+
+//= X-22 test
+#[test]
 fn a_join_that_nobody_answers_is_given_up() {
     // Of the smaller packet three times as much is less than all that would be asked.
     for (n, times) in [(1000, 5..10), (100, 1..4)] {

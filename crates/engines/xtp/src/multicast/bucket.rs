@@ -18,6 +18,8 @@ pub(super) struct Bucket {
     pub(super) answers: u32,
     /// The smallest rseq and alloc.
     pub(super) rseq: u64,
+    /// Bytes from here on somebody lacks who has joined since, and cannot answer.
+    guest: u64,
     pub(super) alloc: u64,
     /// The largest.
     pub(super) most_rseq: u64,
@@ -34,6 +36,7 @@ impl Bucket {
             closes_at,
             answers: 0,
             rseq: u64::MAX,
+            guest: u64::MAX,
             alloc: u64::MAX,
             most_rseq: 0,
             most_alloc: 0,
@@ -47,15 +50,6 @@ impl Bucket {
         self.alloc = self.alloc.min(alloc);
         self.most_rseq = self.most_rseq.max(rseq);
         self.most_alloc = self.most_alloc.max(alloc);
-        self.lack(rseq, spans);
-    }
-
-    /// Somebody has joined, who has nothing from `start` on.
-    pub(super) fn add_guest(&mut self, start: u64) {
-        self.lack(start, &[]);
-    }
-
-    fn lack(&mut self, rseq: u64, spans: &[(u64, u64)]) {
         self.rseq = self.rseq.min(rseq);
         let mut low = rseq;
         for (span_low, span_high) in spans.iter().copied().chain([(NEVER, NEVER)]) {
@@ -65,6 +59,17 @@ impl Bucket {
             }
             low = span_high;
         }
+    }
+
+    /// Somebody has joined, who has nothing from `start` on. That keeps what is held; it repeats nothing, for nobody has yet
+    /// said that it was lost.
+    pub(super) fn add_guest(&mut self, start: u64) {
+        self.guest = self.guest.min(start);
+    }
+
+    /// Nobody needs what lies below.
+    pub(super) fn needed_from(&self) -> u64 {
+        self.rseq.min(self.guest)
     }
 
     /// What all have beyond rseq, below `sent`.
@@ -111,7 +116,8 @@ mod tests {
         assert_eq!((all.rseq, all.missing(600)), (600, 0));
         let mut with_guest = bucket(&[(600, 900, &[])]);
         with_guest.add_guest(400);
-        assert_eq!((with_guest.rseq, with_guest.missing(600), with_guest.answers), (400, 200, 1));
+        assert_eq!((with_guest.needed_from(), with_guest.answers), (400, 1));
+        assert_eq!((with_guest.rseq, with_guest.missing(600)), (600, 0), "nothing is repeated for a guest");
     }
 
     #[test]

@@ -315,7 +315,7 @@ impl Sender {
         }
         self.silent = 0;
         let rseq = bucket.rseq.min(sent);
-        self.agreed.push_back(rseq);
+        self.agreed.push_back(bucket.needed_from().min(sent));
         while self.agreed.len() > AGREEING {
             self.agreed.pop_front();
         }
@@ -341,10 +341,10 @@ impl Sender {
     /// Nobody waits for one receiver: if nothing goes on because of what the last ones say, the foremost one has its way.
     fn pass_by(&mut self, now: Time, context: &mut Context, bucket: &Bucket, alloc_before: u64, is_new_round: bool) {
         let (acked, sent) = (context.outgoing.acked(), context.outgoing.sent());
-        let goes_on = bucket.rseq > self.hindmost || context.outgoing.alloc() > alloc_before;
+        let goes_on = bucket.needed_from() > self.hindmost || context.outgoing.alloc() > alloc_before;
         let is_all = acked == sent && context.outgoing.queued() == sent;
         if goes_on || is_all {
-            self.hindmost = self.hindmost.max(bucket.rseq);
+            self.hindmost = self.hindmost.max(bucket.needed_from());
             (self.stuck, self.foremost) = (0, (0, 0));
             return;
         }
@@ -377,7 +377,8 @@ impl Sender {
             return;
         }
         let (base, rseq, missing) = self.shown;
-        let shown = (acked.max(base), bucket.rseq.min(sent).max(rseq), bucket.missing(sent).min(missing));
+        let needed_from = bucket.needed_from().min(sent);
+        let shown = (acked.max(base), needed_from.max(rseq), bucket.missing(sent).min(missing));
         if shown != self.shown {
             (self.shown, self.fruitless) = (shown, 0);
             return;

@@ -371,8 +371,9 @@ impl Xtp {
                 context.owe_unasked();
             }
             //= X-7
-            let dseq = context.incoming.dseq();
-            while let Some((_, sync)) = context.deferred.pop_front_if(|(point, _)| *point <= dseq) {
+            while !context.is_member()
+                && let Some(sync) = context.pop_deferred()
+            {
                 context.owe(sync);
             }
         }

@@ -254,6 +254,12 @@ impl Context {
         self.answer_by = None;
     }
 
+    /// The sync of a packet whose DREQ has become due.
+    pub(crate) fn pop_deferred(&mut self) -> Option<u32> {
+        let dseq = self.incoming.dseq();
+        self.deferred.pop_front_if(|(point, _)| *point <= dseq).map(|(_, sync)| sync)
+    }
+
     /// A status is due that nobody asked for; whoever was never heard of is told nothing.
     pub(crate) fn owe_unasked(&mut self) {
         if self.owed.is_none() && self.heard {

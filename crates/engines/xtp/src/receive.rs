@@ -307,7 +307,7 @@ fn is_possible(context: &Context, header: &Header, status: &Status<'_>) -> bool 
 /// SREQ and DREQ, of what may ask: if answers did, two ends could go on answering each other for ever.
 //= X-7
 fn on_asked(context: &mut Context, courtesy: Duration, now: Time, packet: &Packet<'_>) {
-    let Header { kind, options, sync, seq, .. } = *packet.header;
+    let Header { kind, options, sync, .. } = *packet.header;
     if !matches!(kind, Kind::Data | Kind::First | Kind::Cntl) {
         return;
     }
@@ -326,18 +326,24 @@ fn on_asked(context: &mut Context, courtesy: Duration, now: Time, packet: &Packe
             context.owe(sync);
         }
     }
-    if options.contains(Options::DREQ) {
-        let n = packet.data.as_ref().map_or(0, |data| data.len() as u64);
-        let point = context.space.offset(seq, context.incoming.rseq()).unwrap_or(0) + n;
-        if context.incoming.dseq() < point {
-            if context.deferred.len() == MAX_DEFERRED {
-                context.deferred.pop_back();
-            }
-            context.deferred.push_back((point, sync));
-        } else if !options.contains(Options::SREQ) {
-            context.owe(sync);
-        }
+    if options.contains(Options::DREQ) && !is_deferred(context, packet) && !options.contains(Options::SREQ) {
+        context.owe(sync);
     }
+}
+
+/// Whether the answer to a packet with DREQ waits until the application has taken the data.
+pub(crate) fn is_deferred(context: &mut Context, packet: &Packet<'_>) -> bool {
+    let Header { sync, seq, .. } = *packet.header;
+    let n = packet.data.as_ref().map_or(0, |data| data.len() as u64);
+    let point = context.space.offset(seq, context.incoming.rseq()).unwrap_or(0) + n;
+    if context.incoming.dseq() >= point {
+        return false;
+    }
+    if context.deferred.len() == MAX_DEFERRED {
+        context.deferred.pop_back();
+    }
+    context.deferred.push_back((point, sync));
+    true
 }
 
 pub(crate) fn on_data(

@@ -57,6 +57,11 @@ fn run(world: &mut World, until: u64) {
 
 /// One stream that goes on: its sender has sent 1000 bytes, and has more to say some day.
 fn standing(count: u32) -> (World, Sights) {
+    standing_before(count, joining)
+}
+
+/// The same, to such receivers.
+fn standing_before(count: u32, receiver: fn() -> Program) -> (World, Sights) {
     let sender = Program::new(
         |now, host| {
             let context = host.call(|engine| engine.open_group(now, GROUP, block(Service::Multicast))).expect("room");
@@ -65,7 +70,7 @@ fn standing(count: u32) -> (World, Sights) {
         },
         |_, _, _, _| {},
     );
-    let (mut world, sights) = tapped(1, count, sender, |_| joining(), |_| false);
+    let (mut world, sights) = tapped(1, count, sender, |_| receiver(), |_| false);
     run(&mut world, 1000);
     (world, sights)
 }
@@ -208,6 +213,30 @@ fn a_receiver_leaves_without_a_word_and_does_not_come_back() {
     let left = left.get().expect("left");
     assert!(!sights.borrow().iter().any(|sight| sight.from == MEMBER && sight.at > left));
     assert_eq!(seen(&world, SENDER).closed, Some(Ok(())));
+}
+
+//= X-7 test
+//= X-22 test
+#[test]
+fn a_dreq_to_a_group_is_answered_when_the_data_are_delivered() {
+    let deaf = || {
+        let mut receiver = joining();
+        receiver.is_deaf = true;
+        receiver
+    };
+    for (receiver, is_deaf) in [(joining as fn() -> Program, false), (deaf, true)] {
+        let (mut world, sights) = standing_before(1, receiver);
+        let first = sights.borrow()[0].header;
+        let context = *world.application(SENDER).seen.keys().next().expect("open");
+        let sync = world.engine(SENDER).facts(context).expect("open").sync.wrapping_add(1);
+        let key = Key { rtn: false, value: first.key.value };
+        let asking = header(Kind::Data, key, Options::MULTI | Options::DREQ, sync, first.seq.wrapping_add(1000));
+        world.inject_to(SENDER.address(), MEMBER, GROUP, &data(&asking, 6, 100));
+        run(&mut world, 1030);
+        let is_answer = |it: &&Sight| matches!(it.body(), Body::Status(status) if status.echo == sync);
+        let answers = sights.borrow().iter().filter(|it| it.from == MEMBER).filter(is_answer).count();
+        assert_eq!(answers, usize::from(!is_deaf), "{is_deaf}");
+    }
 }
 
 //= X-22 test

@@ -61,8 +61,12 @@ impl Member {
         } else if options.contains(Options::WCLOSE) {
             receive::on_end_told(context, shared, now, rx, packet.header);
         }
-        if options.contains(Options::SREQ) && !is_old && context.service == Service::Multicast {
-            self.owe(now, shared, packet.header.sync);
+        if !is_old && context.service == Service::Multicast {
+            //= X-7
+            let is_due = options.contains(Options::DREQ) && !receive::is_deferred(context, packet);
+            if is_due || options.contains(Options::SREQ) {
+                self.owe(now, shared, packet.header.sync);
+            }
         }
         if is_last(options) {
             let result = if context.incoming.is_complete() { Ok(()) } else { Err(Failure::Forced) };
@@ -130,6 +134,9 @@ impl Member {
 
     /// Something has happened; what is to be told unasked waits like everything else.
     pub(super) fn settle(&mut self, now: Time, shared: &mut Shared, context: &mut Context) {
+        while let Some(sync) = context.pop_deferred() {
+            self.owe(now, shared, sync);
+        }
         if context.owed.take().is_some() && self.answers.is_empty() && context.service == Service::Multicast {
             self.owe(now, shared, context.recv_sync);
         }

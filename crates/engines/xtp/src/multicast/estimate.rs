@@ -1,10 +1,7 @@
-//! The round trip of a group: that of whoever answers first, its delay included.
+//! The round trip of a group: of all who answer while it counts, their delays included.
 //= X-12
 
 use core::time::Duration;
-
-/// No honest round trip is longer, and no sum of such overflows.
-const MOST: Duration = Duration::from_secs(3600);
 
 /// Jacobson's estimate with the gains of the control block.
 #[derive(Clone, Copy, Debug)]
@@ -13,18 +10,20 @@ pub(super) struct Estimate {
     deviation: Duration,
     gain: u32,
     deviation_gain: u32,
+    /// What is longer counts as so long: whoever always answers last would make everybody wait longer and longer.
+    most: Duration,
 }
 
 impl Estimate {
     /// Gains as 1/2^n; 0: 1/8 and 1/4.
-    pub(super) fn new(gain: u16, deviation_gain: u16) -> Self {
+    pub(super) fn new(gain: u16, deviation_gain: u16, most: Duration) -> Self {
         let shift = |gain: u16, default| if gain == 0 { default } else { u32::from(gain.min(16)) };
         let (gain, deviation_gain) = (shift(gain, 3), shift(deviation_gain, 2));
-        Self { smoothed: None, deviation: Duration::ZERO, gain, deviation_gain }
+        Self { smoothed: None, deviation: Duration::ZERO, gain, deviation_gain, most }
     }
 
     pub(super) fn on_sample(&mut self, sample: Duration) {
-        let sample = sample.min(MOST);
+        let sample = sample.min(self.most);
         let Some(smoothed) = self.smoothed else {
             (self.smoothed, self.deviation) = (Some(sample), sample / 2);
             return;
@@ -53,7 +52,7 @@ mod tests {
     fn the_control_block_sets_the_gains() {
         let millis = Duration::from_millis;
         let after = |gain, deviation_gain| {
-            let mut estimate = Estimate::new(gain, deviation_gain);
+            let mut estimate = Estimate::new(gain, deviation_gain, millis(1000));
             assert_eq!(estimate.timeout(), None);
             estimate.on_sample(millis(80));
             assert_eq!(estimate.timeout(), Some(millis(80 + 4 * 40)));
@@ -64,5 +63,17 @@ mod tests {
         assert_eq!(after(3, 2), after(0, 0));
         assert_eq!(after(1, 1), (millis(120), millis(60)));
         assert_eq!(after(2, 3), (millis(100), millis(45)));
+    }
+
+    //= X-22 test
+    #[test]
+    fn whoever_always_answers_last_is_not_waited_for_longer_and_longer() {
+        let mut estimate = Estimate::new(0, 0, Duration::from_secs(1));
+        estimate.on_sample(Duration::from_millis(10));
+        for _ in 0..1000 {
+            let (slot, wtimer) = (estimate.smoothed().expect("a sample"), estimate.timeout().expect("a sample"));
+            estimate.on_sample(slot + wtimer);
+            assert!(slot <= Duration::from_secs(1) && wtimer <= Duration::from_secs(3), "{slot:?} {wtimer:?}");
+        }
     }
 }

@@ -20,6 +20,8 @@ use std::collections::VecDeque;
 const MAX_BUCKETS: usize = 256;
 /// WTIMER is never shorter.
 const FLOOR: Duration = Duration::from_millis(10);
+/// No round trip counts as longer than so many times the WTIMER that waits for the first of them.
+const MOST_WAITS: u32 = 4;
 /// WTIMER doubles at most so often.
 const MOST_DOUBLINGS: u32 = 4;
 /// END is sent so often: nobody answers it.
@@ -59,10 +61,12 @@ pub(super) struct Sender {
 
 impl Sender {
     pub(super) fn new(block: &ControlBlock, sync: u32) -> Self {
+        // No honest round trip is longer than an hour, and no sum of such overflows.
+        let most = block.wtimer.max(FLOOR).saturating_mul(MOST_WAITS).min(Duration::from_secs(3600));
         Self {
             buckets: VecDeque::new(),
             asked: sync,
-            round_trip: Estimate::new(block.mc_rttgain, block.mc_rttvgain),
+            round_trip: Estimate::new(block.mc_rttgain, block.mc_rttvgain, most),
             agreed: VecDeque::new(),
             silent: 0,
             judged_at: Time::ZERO,

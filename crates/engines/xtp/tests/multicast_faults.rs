@@ -312,6 +312,24 @@ fn nothing_is_repeated_for_who_joins_and_never_says_that_he_lacks_it() {
 
 //= X-22 test
 #[test]
+fn with_a_retry_count_of_1_one_bucket_is_enough() {
+    let asks = |retry_count| {
+        let mut block = block(Service::Multicast);
+        block.retry_count = retry_count;
+        let (mut world, sights) = tapped(9, 2, sending(block, vec![pattern(1000, 1)]), |_| joining(), |_| false);
+        quiet(&mut world);
+        for host in world.hosts() {
+            assert_eq!(seen(&world, host).closed, Some(Ok(())), "{host}");
+        }
+        let sights = sights.borrow();
+        sights.iter().filter(|it| it.from == SENDER && it.to == MEMBER && it.has(Options::SREQ)).count()
+    };
+    // The data ask, and so does the end of the stream.
+    assert_eq!([asks(1), asks(2), asks(6)], [2, 2, 3]);
+}
+
+//= X-22 test
+#[test]
 fn a_join_that_nobody_answers_is_given_up() {
     // Of the smaller packet three times as much is less than all that would be asked.
     for (n, times) in [(1000, 5..10), (100, 1..4)] {

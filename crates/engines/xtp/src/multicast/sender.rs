@@ -34,7 +34,7 @@ pub(super) struct Sender {
     /// The newest ask that has, or had, a bucket.
     asked: u32,
     round_trip: Estimate,
-    /// rseq of the last answered buckets, at most [`AGREEING`].
+    /// rseq of the last answered buckets, at most [`agreeing`].
     agreed: VecDeque<u64>,
     /// Expiries in a row.
     silent: u32,
@@ -57,6 +57,11 @@ pub(super) struct Sender {
     /// What had been sent when `next` was put off last.
     seen_sent: u64,
     pub(super) date: Option<Time>,
+}
+
+/// So many answered buckets in a row have to agree: as X-22 says, no more than `retry_count`.
+fn agreeing(context: &Context) -> usize {
+    AGREEING.min(context.block.retry_count.max(1) as usize)
 }
 
 impl Sender {
@@ -320,11 +325,11 @@ impl Sender {
         self.silent = 0;
         let rseq = bucket.rseq.min(sent);
         self.agreed.push_back(bucket.needed_from().min(sent));
-        while self.agreed.len() > AGREEING {
+        while self.agreed.len() > agreeing(context) {
             self.agreed.pop_front();
         }
         let held_from = match self.agreed.iter().min() {
-            Some(least) if self.agreed.len() == AGREEING => *least,
+            Some(least) if self.agreed.len() == agreeing(context) => *least,
             _ => 0,
         };
         let spans: Vec<_> = bucket.spans(sent).map(|span| (span.start, span.end)).collect();
@@ -376,7 +381,8 @@ impl Sender {
         is_new_round: bool,
     ) {
         let (acked, sent) = (context.outgoing.acked(), context.outgoing.sent());
-        if acked == sent && self.agreed.len() == AGREEING && self.agreed.iter().all(|rseq| *rseq == sent) {
+        let retries = context.block.retry_count.max(1);
+        if acked == sent && self.agreed.len() == agreeing(context) && self.agreed.iter().all(|rseq| *rseq == sent) {
             self.end(now, shared, context);
             return;
         }
@@ -388,7 +394,7 @@ impl Sender {
             return;
         }
         self.fruitless += u32::from(is_new_round);
-        if self.fruitless >= context.block.retry_count.max(1) {
+        if self.fruitless >= retries {
             context.failure = Some(Failure::Abandoned);
             self.end(now, shared, context);
         }

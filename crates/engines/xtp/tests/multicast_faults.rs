@@ -312,6 +312,36 @@ fn nothing_is_repeated_for_who_joins_and_never_says_that_he_lacks_it() {
 
 //= X-22 test
 #[test]
+fn whoever_lacks_a_byte_less_each_time_is_not_waited_for() {
+    let (mut world, sights) =
+        tapped(6, 2, sending(block(Service::Multicast), vec![pattern(20_000, 1)]), |_| joining(), |_| false);
+    run(&mut world, 50);
+    let context = *world.application(SENDER).seen.keys().next().expect("open");
+    let first = sights.borrow()[0].header;
+    let named = Key { rtn: true, value: first.key.value };
+    let (mut answered, mut has) = (first.sync, 0);
+    for step in 1..2000 {
+        let Some(facts) = world.engine(SENDER).facts(context).filter(|_| seen(&world, SENDER).closed.is_none()) else {
+            break;
+        };
+        while answered != facts.sync {
+            (answered, has) = (answered.wrapping_add(1), has + 1);
+            let (rseq, alloc) = (first.seq.wrapping_add(has), first.seq.wrapping_add(1 << 18));
+            let crawl = status(&header(Kind::Cntl, named, Options::MULTI, 0, 0), rseq, alloc, answered, &[]);
+            world.inject_to(STRANGER, SENDER, GROUP, &crawl);
+        }
+        run(&mut world, 50 + 5 * step);
+    }
+    quiet(&mut world);
+    for host in world.hosts() {
+        assert_eq!(seen(&world, host).closed, Some(Ok(())), "{host}");
+    }
+    let (bytes, took) = (world.engine(SENDER).counters().bytes_sent, seen(&world, SENDER).closed_at.expect("closed"));
+    assert!(bytes <= 9 * 20_000 && took < millis(3000), "{bytes} {took:?}");
+}
+
+//= X-22 test
+#[test]
 fn with_a_retry_count_of_1_one_bucket_is_enough() {
     let asks = |retry_count| {
         let mut block = block(Service::Multicast);

@@ -44,6 +44,9 @@ pub(super) struct Sender {
     fruitless: u32,
     /// The best that was shown since: base, rseq, bytes missing.
     shown: (u64, u64, u64),
+    /// The most bytes that were missing since, and how many were to be repeated.
+    most_missing: u64,
+    repeated: u64,
     /// So many rounds in a row nothing has gone on: the largest of the buckets' rseq, and the largest rseq and alloc that
     /// anybody has shown meanwhile.
     stuck: u32,
@@ -77,6 +80,8 @@ impl Sender {
             judged_at: Time::ZERO,
             fruitless: 0,
             shown: (0, 0, u64::MAX),
+            most_missing: 0,
+            repeated: 0,
             stuck: 0,
             hindmost: 0,
             foremost: (0, 0),
@@ -335,7 +340,7 @@ impl Sender {
         let spans: Vec<_> = bucket.spans(sent).map(|span| (span.start, span.end)).collect();
         let alloc_before = context.outgoing.alloc();
         let heard = GroupHeard { rseq, spans: &spans, alloc: bucket.alloc, echo: bucket.echo, held_from };
-        context.outgoing.on_group(now, &heard);
+        let repeated = context.outgoing.on_group(now, &heard);
         let is_new_round = bucket.asked_at >= self.judged_at;
         if is_new_round {
             self.judged_at = now;
@@ -343,6 +348,7 @@ impl Sender {
         self.pass_by(now, context, bucket, alloc_before, is_new_round);
         context.is_blocked = false;
         if context.wclose_sent {
+            self.repeated = self.repeated.saturating_add(repeated);
             self.on_closing(now, shared, context, bucket, is_new_round);
         }
     }
@@ -371,7 +377,8 @@ impl Sender {
         context.outgoing.on_group(now, &heard);
     }
 
-    /// The stream has ended: do all have it?
+    /// The stream has ended: do all have it? While they get on, more buckets are asked for than `retry_count`, but no more is
+    /// repeated than in so many if all of them showed the same: who says that he lacks a byte less each time has no right to more.
     fn on_closing(
         &mut self,
         now: Time,
@@ -386,16 +393,20 @@ impl Sender {
             self.end(now, shared, context);
             return;
         }
+        self.most_missing = self.most_missing.max(bucket.missing(sent));
+        let is_spent = self.repeated > self.most_missing.saturating_mul(retries.into());
         let (base, rseq, missing) = self.shown;
         let needed_from = bucket.needed_from().min(sent);
         let shown = (acked.max(base), needed_from.max(rseq), bucket.missing(sent).min(missing));
-        if shown != self.shown {
+        if shown != self.shown && !is_spent {
             (self.shown, self.fruitless) = (shown, 0);
             return;
         }
         self.fruitless += u32::from(is_new_round);
-        if self.fruitless >= retries {
-            context.failure = Some(Failure::Abandoned);
+        if self.fruitless >= retries || is_spent {
+            // Nobody waits for one receiver.
+            let is_left_behind = is_spent && bucket.most_rseq >= sent;
+            context.failure = if is_left_behind { None } else { Some(Failure::Abandoned) };
             self.end(now, shared, context);
         }
     }

@@ -1,5 +1,5 @@
-//! What the tests and fuzz targets of engines and drivers share: [one engine driven by hand](hand), [corpora](corpus),
-//! [swarms](swarm), and an [engine that needs storage](scrolls).
+//! What the tests and fuzz targets of engines and drivers share: [one engine driven by hand](hand), [corpora](corpus) and
+//! the [scripts](script) that their inputs are, [swarms](swarm), and an [engine that needs storage](scrolls).
 //!
 //! Panics are this crate's way to report: it is for tests only.
 #![forbid(unsafe_code)]
@@ -7,6 +7,7 @@
 
 pub mod corpus;
 pub mod hand;
+pub mod script;
 pub mod scrolls;
 pub mod swarm;
 

@@ -16,6 +16,7 @@ use half::Half;
 use half::liar::{Liar, Lie, seal};
 use pinnace_a1::{Address as Name, CastId, Config, ConnectionId, Event, Group, Limits, Output, Qos, SlowSink};
 use pinnace_core::{Address, ControllerKind, PathEvent, Storage};
+use pinnace_testing::script::Script;
 use pinnace_wire::a1::{self, Body, Change, Header, Kind, Reject};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,101 +25,75 @@ const STEPS: usize = 400;
 /// Somebody who never repeats a cookie.
 const SPOOFED: Address = Address::Node(9);
 
-/// The bytes of a script, zero behind their end.
-struct Script<'a>(&'a [u8]);
-
-impl Script<'_> {
-    fn byte(&mut self) -> u8 {
-        let Some((&first, rest)) = self.0.split_first() else { return 0 };
-        self.0 = rest;
-        first
+/// Mostly near `base`, seldom anything.
+fn near(script: &mut Script<'_>, base: u32) -> u32 {
+    match script.byte() {
+        0xff => script.long(),
+        0xfe => base.wrapping_add(script.word().into()),
+        0xfd => base.wrapping_sub(script.word().into()),
+        near if near >= 0x80 => base.wrapping_add(u32::from(near & 31)).wrapping_sub(8),
+        _ => base,
     }
+}
 
-    fn word(&mut self) -> u16 {
-        u16::from_be_bytes([self.byte(), self.byte()])
+/// A record that is mostly like `base`.
+fn record(script: &mut Script<'_>, base: Qos) -> Qos {
+    let mut qos = base;
+    let said = script.byte();
+    if said & 1 != 0 {
+        (qos.send_average, qos.send_burst) = (u64::from(script.word()) * 100, script.word().into());
     }
-
-    fn long(&mut self) -> u32 {
-        u32::from(self.word()) << 16 | u32::from(self.word())
+    if said & 2 != 0 {
+        (qos.receive_average, qos.receive_burst) = (u64::from(script.word()) * 100, script.word().into());
     }
-
-    fn pick<T: Copy>(&mut self, of: &[T]) -> T {
-        of[usize::from(self.byte()) % of.len()]
+    if said & 4 != 0 {
+        qos.outstanding = script.pick(&[0, 1, 2, 3, 8, u32::MAX]);
     }
-
-    /// Mostly near `base`, seldom anything.
-    fn near(&mut self, base: u32) -> u32 {
-        match self.byte() {
-            0xff => self.long(),
-            0xfe => base.wrapping_add(self.word().into()),
-            0xfd => base.wrapping_sub(self.word().into()),
-            near if near >= 0x80 => base.wrapping_add(u32::from(near & 31)).wrapping_sub(8),
-            _ => base,
-        }
+    if said & 8 != 0 {
+        qos.largest_sent = script.pick(&[0, 1, 99, 1000, 3000, u32::MAX]);
     }
-
-    /// A record that is mostly like `base`.
-    fn qos(&mut self, base: Qos) -> Qos {
-        let mut qos = base;
-        let said = self.byte();
-        if said & 1 != 0 {
-            (qos.send_average, qos.send_burst) = (u64::from(self.word()) * 100, self.word().into());
-        }
-        if said & 2 != 0 {
-            (qos.receive_average, qos.receive_burst) = (u64::from(self.word()) * 100, self.word().into());
-        }
-        if said & 4 != 0 {
-            qos.outstanding = self.pick(&[0, 1, 2, 3, 8, u32::MAX]);
-        }
-        if said & 8 != 0 {
-            qos.largest_sent = self.pick(&[0, 1, 99, 1000, 3000, u32::MAX]);
-        }
-        if said & 16 != 0 {
-            qos.largest_received = self.pick(&[0, 1, 99, 1000, 3000, u32::MAX]);
-        }
-        if said & 32 != 0 {
-            qos.priority = self.byte();
-        }
-        if said & 0xc0 == 0xc0 {
-            qos.block_size = self.pick(&[0, 1, 50, 100, 101, 65_475, u32::MAX]);
-            (qos.has_checksum, qos.has_retransmission) = (said & 32 != 0, said & 1 != 0);
-        }
-        qos
+    if said & 16 != 0 {
+        qos.largest_received = script.pick(&[0, 1, 99, 1000, 3000, u32::MAX]);
     }
+    if said & 32 != 0 {
+        qos.priority = script.byte();
+    }
+    if said & 0xc0 == 0xc0 {
+        qos.block_size = script.pick(&[0, 1, 50, 100, 101, 65_475, u32::MAX]);
+        (qos.has_checksum, qos.has_retransmission) = (said & 32 != 0, said & 1 != 0);
+    }
+    qos
+}
 
-    fn config(&mut self) -> Config {
-        let said = self.byte();
-        let limits = if said & 1 == 0 {
-            Limits::default()
-        } else {
-            Limits { connections: 6, bytes: 20_000, casts: 2, replies: 3 }
-        };
-        let max_qos = Qos {
-            has_checksum: said & 2 != 0,
-            has_retransmission: said & 4 == 0,
-            priority: 0,
-            block_size: 100,
-            largest_sent: 3000,
-            largest_received: 3000,
-            outstanding: 8,
-            deadline: if said & 8 != 0 { 20_000 } else { 0 },
-            ..Qos::default()
-        };
-        Config {
-            max_qos,
-            local: Name { host: 0, port: 7 },
-            validates: said & 16 == 0,
-            congestion: match said >> 5 & 3 {
-                0 => ControllerKind::Fixed { window: u64::MAX },
-                1 => ControllerKind::Fixed { window: 500 },
-                2 => ControllerKind::Cubic,
-                _ => ControllerKind::Bbr,
-            },
-            link_average: if said & 128 != 0 { 50_000 } else { 0 },
-            limits,
-            seed: self.byte().into(),
-            ..Config::default()
-        }
+fn config(script: &mut Script<'_>) -> Config {
+    let said = script.byte();
+    let limits =
+        if said & 1 == 0 { Limits::default() } else { Limits { connections: 6, bytes: 20_000, casts: 2, replies: 3 } };
+    let max_qos = Qos {
+        has_checksum: said & 2 != 0,
+        has_retransmission: said & 4 == 0,
+        priority: 0,
+        block_size: 100,
+        largest_sent: 3000,
+        largest_received: 3000,
+        outstanding: 8,
+        deadline: if said & 8 != 0 { 20_000 } else { 0 },
+        ..Qos::default()
+    };
+    Config {
+        max_qos,
+        local: Name { host: 0, port: 7 },
+        validates: said & 16 == 0,
+        congestion: match said >> 5 & 3 {
+            0 => ControllerKind::Fixed { window: u64::MAX },
+            1 => ControllerKind::Fixed { window: 500 },
+            2 => ControllerKind::Cubic,
+            _ => ControllerKind::Bbr,
+        },
+        link_average: if said & 128 != 0 { 50_000 } else { 0 },
+        limits,
+        seed: script.byte().into(),
+        ..Config::default()
     }
 }
 
@@ -251,9 +226,9 @@ impl Wires {
         let number = u32::from(script.byte() % 48);
         let header = Header {
             connection: NonZeroU32::new(liar.theirs).unwrap_or(NonZeroU32::MIN),
-            sequence: script.near(liar.start.wrapping_add(number)),
-            edge: script.near(liar.their_start.wrapping_add(number + 20)),
-            stamp: script.near(liar.stamp),
+            sequence: near(script, liar.start.wrapping_add(number)),
+            edge: near(script, liar.their_start.wrapping_add(number + 20)),
+            stamp: near(script, liar.stamp),
             is_checked: qos.has_checksum,
             is_retransmitted: said & 64 != 0,
         };
@@ -261,20 +236,20 @@ impl Wires {
         match kind {
             Kind::Data => {
                 let count = script.pick(&[1, 1, 2, 3, 4, 30, 65_535]);
-                let index = (script.near(number % u32::from(count)) as u16).min(count - 1);
+                let index = (near(script, number % u32::from(count)) as u16).min(count - 1);
                 let len = if index + 1 == count { script.byte() % 101 } else { 100 };
-                let message = script.near(number / u32::from(count));
+                let message = near(script, number / u32::from(count));
                 let mut block = liar.block(0, message, (index, count), &vec![said; len.into()]);
                 (block.sequence, block.edge, block.stamp) = (header.sequence, header.edge, header.stamp);
                 block.flags |= u8::from(header.is_retransmitted);
                 bytes = block.bytes();
             }
             Kind::Ack | Kind::Nack => {
-                let next = script.near(sent);
-                let low = script.near(next.wrapping_add(1));
-                let mut ranges = vec![(low, script.near(sent))];
+                let next = near(script, sent);
+                let low = near(script, next.wrapping_add(1));
+                let mut ranges = vec![(low, near(script, sent))];
                 if said & 128 != 0 {
-                    ranges.push((script.near(sent), script.near(sent)));
+                    ranges.push((near(script, sent), near(script, sent)));
                 }
                 if kind == Kind::Ack && said & 32 != 0 {
                     ranges.clear();
@@ -283,7 +258,7 @@ impl Wires {
             }
             Kind::Qos | Kind::QosReply => {
                 let epoch = u32::from(script.byte() % 6);
-                let change = Change { epoch, qos: script.qos(qos) };
+                let change = Change { epoch, qos: record(script, qos) };
                 if kind == Kind::Qos {
                     a1::qos(&header, &change, &mut bytes);
                 } else {
@@ -292,7 +267,7 @@ impl Wires {
             }
             Kind::Accept => {
                 let name = Name { host: 1, port: 9 };
-                let (identifier, qos) = (liar.id, script.qos(qos));
+                let (identifier, qos) = (liar.id, record(script, qos));
                 let has_joined = said & 32 != 0;
                 let accept = a1::Accept { destination: name, source: name, identifier, qos, has_joined };
                 a1::accept(&header, &accept, &mut bytes);
@@ -323,8 +298,8 @@ impl Wires {
 
     fn opening(&self, script: &mut Script<'_>, said: u8, qos: Qos) -> (Address, Vec<u8>) {
         let address = if said & 8 != 0 { SPOOFED } else { Address::Node(u32::from(script.byte() % 3)) };
-        let mut liar = Liar::new(address, 1 + u32::from(script.byte() % 5), script.qos(qos));
-        liar.window = script.near(50);
+        let mut liar = Liar::new(address, 1 + u32::from(script.byte() % 5), record(script, qos));
+        liar.window = near(script, 50);
         let cookie = self.cookies.get(&(address, liar.id.get())).filter(|_| address != SPOOFED);
         let group = (said & 16 != 0).then(group);
         (address, liar.open(7, cookie.map_or(&[][..], |cookie| cookie), group))
@@ -333,14 +308,14 @@ impl Wires {
 
 /// An engine between an application and peers, all of which follow the script.
 pub fn engine(bytes: &[u8]) {
-    let mut script = Script(bytes);
-    let config = script.config();
+    let mut script = Script::new(bytes);
+    let config = config(&mut script);
     let (qos, validates) = (config.max_qos, config.validates);
     let mut half = Half::new(config);
     half.call(|engine, _| engine.listen(4, true)).expect("nobody listens");
     let (mut known, mut wires) = (Known::default(), Wires::default());
     for _ in 0..STEPS {
-        if script.0.is_empty() {
+        if script.is_over() {
             break;
         }
         let step = script.byte();
@@ -390,7 +365,7 @@ pub fn engine(bytes: &[u8]) {
 
 fn open(script: &mut Script<'_>, half: &mut Half, known: &mut Known, qos: Qos) {
     let said = script.byte();
-    let (to, qos) = (Address::Node(u32::from(said % 3)), script.qos(qos));
+    let (to, qos) = (Address::Node(u32::from(said % 3)), record(script, qos));
     let name = Name { host: 1, port: 9 };
     let opened = match said >> 4 {
         0..=7 => half.call(|engine, now| engine.open(now, to, name, qos)).ok(),
@@ -468,7 +443,7 @@ fn rest(script: &mut Script<'_>, half: &mut Half, known: &mut Known, qos: Qos) {
         }
         1 => {
             let Some(id) = known.pick(script) else { return };
-            let qos = script.qos(qos);
+            let qos = record(script, qos);
             half.call(|engine, now| engine.set_qos(now, id, qos)).ok();
         }
         2 => {

@@ -1,9 +1,10 @@
 //! An incoming endpoint against peers that say anything, at any time.
 
 use super::half::Half;
-use super::script::{STEPS, Script};
+use super::script::{STEPS, config, near, packet_bytes, size, terms, time};
 use core::time::Duration;
 use pinnace_core::{Address, Ecn, LossContract, PollAt, mix64};
+use pinnace_testing::script::Script;
 use pinnace_vrp::{Delivery, Event, FrameId, Limits};
 use pinnace_wire::vrp::{Control, ControlWriter, FRAME_NUMBERS, Header, Inline, Tag};
 
@@ -64,11 +65,11 @@ impl Peers {
 fn announce(script: &mut Script<'_>, peers: &mut Peers) {
     let peer = usize::from(script.byte() % 3);
     let source = Address::Node(peer as u32);
-    let number = (script.near(peers.numbers[peer].wrapping_add(8)) % u32::from(FRAME_NUMBERS)) as u16;
+    let number = (near(script, peers.numbers[peer].wrapping_add(8)) % u32::from(FRAME_NUMBERS)) as u16;
     peers.numbers[peer] = u32::from(number) + 1;
-    let size = if script.one_in(32) { script.long() } else { script.size() };
-    let packet_bytes = script.packet_bytes();
-    let terms = script.terms(u64::from(size));
+    let size = if script.one_in(32) { script.long() } else { size(script) };
+    let packet_bytes = packet_bytes(script);
+    let terms = terms(script, u64::from(size));
     let mut contract = LossContract { rate: terms.rate.unwrap_or(0), ..LossContract::reliable() };
     let mut tags = vec![Tag::FrameCreate { frame: number, size, packet_bytes }];
     if let Some(run) = terms.run_bytes {
@@ -90,14 +91,14 @@ fn announce(script: &mut Script<'_>, peers: &mut Peers) {
     let packets = frame.packets();
     let mut frame = frame;
     for range in &terms.critical {
-        let (first, last) = (script.near(range.start as u32 % packets.max(1)), script.near(packets / 2));
+        let (first, last) = (near(script, range.start as u32 % packets.max(1)), near(script, packets / 2));
         tags.push(Tag::CriticalInterval { first, last });
         if first <= last && first < packets {
             frame.contract.critical.insert(u64::from(first)..u64::from(last.min(packets - 1)) + 1);
         }
     }
     if flags & 8 != 0 {
-        let packet = script.near(8);
+        let packet = near(script, 8);
         tags.push(Tag::CriticalPacket(packet));
         if packet < packets {
             frame.contract.critical.insert(u64::from(packet)..u64::from(packet) + 1);
@@ -109,7 +110,7 @@ fn announce(script: &mut Script<'_>, peers: &mut Peers) {
         tags.push(Tag::InlineData(Inline { bytes: &inline, at: 0 }));
     }
     if flags & 32 != 0 {
-        tags.push(Tag::FrameClose(script.near(u32::from(number)) as u16));
+        tags.push(Tag::FrameClose(near(script, u32::from(number)) as u16));
     }
     let mut space = [0; 1472];
     let mut writer = ControlWriter::new(&mut space, number);
@@ -131,11 +132,11 @@ fn announce(script: &mut Script<'_>, peers: &mut Peers) {
 /// Any tags at all.
 fn babble(script: &mut Script<'_>, peers: &mut Peers) -> (Address, Vec<u8>) {
     let peer = usize::from(script.byte() % 3);
-    let frame = script.near(peers.numbers[peer]) as u16 % FRAME_NUMBERS;
+    let frame = near(script, peers.numbers[peer]) as u16 % FRAME_NUMBERS;
     let mut space = [0; 200];
     let mut writer = ControlWriter::new(&mut space, frame);
     for _ in 0..script.byte() % 8 {
-        let value = script.near(8);
+        let value = near(script, 8);
         writer.push(&match script.byte() % 12 {
             0 => Tag::Ping([value as u8; 8]),
             1 => Tag::FrameClose(frame),
@@ -185,7 +186,7 @@ fn check(half: &Half, peers: &Peers, delivery: &Delivery) {
 /// The target.
 pub fn incoming(bytes: &[u8]) {
     let mut script = Script::new(bytes);
-    let mut config = script.config();
+    let mut config = config(&mut script);
     let small = script.byte();
     config.limits = Limits {
         frames: if small & 1 != 0 { 3 } else { 1024 },
@@ -202,12 +203,12 @@ pub fn incoming(bytes: &[u8]) {
     let mut held: Vec<(FrameId, pinnace_core::BufferId)> = Vec::new();
     let mut closed = 0;
     for _ in 0..STEPS {
-        if script.done() {
+        if script.is_over() {
             break;
         }
         let step = script.byte() % 16;
         match step {
-            0..=2 => half.advance(script.time(step)),
+            0..=2 => half.advance(time(&mut script, step)),
             3 => {
                 let len = usize::from(script.byte());
                 let datagram = script.take(len);
@@ -246,7 +247,7 @@ pub fn incoming(bytes: &[u8]) {
                 let mut is_honest = peers.is_honest;
                 let Some(frame) = peers.pick(&mut script) else { continue };
                 if script.one_in(8) {
-                    frame.next = script.near(frame.next);
+                    frame.next = near(&mut script, frame.next);
                 }
                 let mut read: Vec<Vec<u8>> = Vec::new();
                 for turn in 0..=count {

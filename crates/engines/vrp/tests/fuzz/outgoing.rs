@@ -1,9 +1,10 @@
 //! An outgoing endpoint whose peer says anything, at any time.
 
 use super::half::{Half, check_request};
-use super::script::{STEPS, Script};
+use super::script::{STEPS, config, near, packet_bytes, size, terms, time, window};
 use core::time::Duration;
 use pinnace_core::{Address, Ecn, PathEvent, PollAt};
+use pinnace_testing::script::Script;
 use pinnace_vrp::{Event, FrameSpec, Refused, Vrp};
 use pinnace_wire::vrp::{Control, ControlWriter, FRAME_NUMBERS, Header, MIN_FRAME_HEADER_BYTES, Tag};
 use std::collections::{BTreeMap, BTreeSet};
@@ -118,7 +119,7 @@ impl Peer {
             near @ 0..0xFC => newest.saturating_sub(u32::from(near & 63)),
             0xFC => newest,
             0xFD => newest.wrapping_add(1),
-            _ => script.near(newest),
+            _ => near(script, newest),
         }
     }
 }
@@ -162,19 +163,19 @@ fn honest(frame: u16, seen: &Seen) -> Vec<u8> {
 }
 
 fn send(half: &mut Half, script: &mut Script<'_>, tickets: &mut u64) {
-    let size = if script.one_in(64) { 300_000 } else { script.size() };
+    let size = if script.one_in(64) { 300_000 } else { size(script) };
     let bytes: Vec<u8> = (0..size as usize).map(|at| content(*tickets, at)).collect();
     let buffer = half.memory.add(bytes);
     let mut spec = FrameSpec::new(buffer, u64::from(size));
     let flags = script.byte();
     if flags & 1 != 0 {
-        spec.terms = Some(script.terms(u64::from(size)));
+        spec.terms = Some(terms(script, u64::from(size)));
     }
     if flags & 2 != 0 {
-        spec.packet_bytes = Some(if flags == 0xFF { script.word() } else { script.packet_bytes() });
+        spec.packet_bytes = Some(if flags == 0xFF { script.word() } else { packet_bytes(script) });
     }
     if flags & 4 != 0 {
-        spec.window = Some(if flags == 0xFF { script.word() } else { script.window() });
+        spec.window = Some(if flags == 0xFF { script.word() } else { window(script) });
     }
     if flags & 8 != 0 {
         spec.repeat_until = Some(half.now + Duration::from_millis(u64::from(script.byte())));
@@ -195,7 +196,7 @@ fn send(half: &mut Half, script: &mut Script<'_>, tickets: &mut u64) {
 /// The target.
 pub fn outgoing(bytes: &[u8]) {
     let mut script = Script::new(bytes);
-    let mut half = Half::outgoing(script.config());
+    let mut half = Half::outgoing(config(&mut script));
     let mut peer = Peer::default();
     let (mut tickets, mut ended) = (0u64, BTreeMap::new());
     let feed = |half: &mut Half, peer: &mut Peer, datagram: &[u8]| {
@@ -203,12 +204,12 @@ pub fn outgoing(bytes: &[u8]) {
         peer.look(half);
     };
     for _ in 0..STEPS {
-        if script.done() {
+        if script.is_over() {
             break;
         }
         let step = script.byte() % 16;
         match step {
-            0..=2 => half.advance(script.time(step)),
+            0..=2 => half.advance(time(&mut script, step)),
             3 => {
                 let len = usize::from(script.byte());
                 let datagram = script.take(len);
@@ -279,8 +280,10 @@ pub fn outgoing(bytes: &[u8]) {
                         0..=2 => writer.push(&Tag::MissingHeader(frame)),
                         3 => writer.push(&Tag::FrameRefused(frame)),
                         4 => writer.push(&Tag::EcnEcho(value)),
-                        5 => writer
-                            .push_report(&[(value, u32::from(script.byte())), (script.near(value), script.near(1))]),
+                        5 => writer.push_report(&[
+                            (value, u32::from(script.byte())),
+                            (near(&mut script, value), near(&mut script, 1)),
+                        ]),
                         6 => writer.push(&Tag::LossRateNow { count: script.byte(), rate: script.byte() }),
                         _ => writer.push(&Tag::FrameCreate { frame, size: value, packet_bytes: 1 }),
                     };

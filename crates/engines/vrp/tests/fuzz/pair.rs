@@ -3,9 +3,10 @@
 
 use super::half::{Half, Sent, check_request};
 use super::outgoing::content;
-use super::script::{STEPS, Script};
+use super::script::{STEPS, config, packet_bytes, size, terms, time, window};
 use core::time::Duration;
 use pinnace_core::{Address, Ecn, Random, Time};
+use pinnace_testing::script::Script;
 use pinnace_vrp::{Delivery, Event, Failure, FrameSpec, LossSummary, Refused, Terms, Vrp};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -200,10 +201,10 @@ impl Pair {
         let flags = script.byte();
         let mut spec = FrameSpec::new(pinnace_core::BufferId::new(0), 0);
         if flags & 1 != 0 {
-            spec.packet_bytes = Some(script.packet_bytes());
+            spec.packet_bytes = Some(packet_bytes(script));
         }
         if flags & 2 != 0 {
-            spec.window = Some(script.window());
+            spec.window = Some(window(script));
         }
         let config = self.sender.tx().config();
         let packet_bytes = spec.packet_bytes.unwrap_or(config.packet_bytes);
@@ -212,11 +213,11 @@ impl Pair {
         // A packet of less than 6 bytes does not pay for its ACK, so in a window of 1 it goes twice, 2 s apart.
         let packets = if packet_bytes < 6 { FEW_PACKETS } else { PACKETS };
         let most = (packets * u64::from(packet_bytes)).min(100_000);
-        spec.size = (u64::from(script.size()) * 2).min(most);
+        spec.size = (u64::from(size(script)) * 2).min(most);
         while !self.sizes.insert(spec.size) {
             spec.size += 1;
         }
-        let terms = script.terms(spec.size);
+        let terms = terms(script, spec.size);
         spec.terms = Some(terms.clone());
         if flags & 12 == 12 {
             spec.repeat_until = Some(self.now() + Duration::from_millis(u64::from(script.byte())));
@@ -289,7 +290,7 @@ fn weather(script: &mut Script<'_>) -> Weather {
 /// The target.
 pub fn pair(bytes: &[u8]) {
     let mut script = Script::new(bytes);
-    let mut config = script.config();
+    let mut config = config(&mut script);
     config.max_frames = 200;
     let dice = Random::from_seed(u64::from(script.long()));
     let mut pair = Pair {
@@ -305,12 +306,12 @@ pub fn pair(bytes: &[u8]) {
         sizes: BTreeSet::new(),
     };
     for _ in 0..STEPS.min(60) {
-        if script.done() {
+        if script.is_over() {
             break;
         }
         match script.byte() % 8 {
             step @ 0..=1 => {
-                let end = pair.now() + script.time(step);
+                let end = pair.now() + time(&mut script, step);
                 pair.run(end);
             }
             2..=3 => {

@@ -11,6 +11,7 @@ mod half;
 use core::time::Duration;
 use half::{Half, Packet, counted, fill};
 use pinnace_core::{Address, ControllerKind, PathEvent, Storage};
+use pinnace_testing::script::Script;
 use pinnace_wire::xtp::Kind;
 use pinnace_xtp::{Close, Codec, Config, ContextId, ControlBlock, Event, Limits, Options, Output, Service, Services};
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,105 +21,78 @@ const STEPS: usize = 400;
 /// Who never sees what is sent to it.
 const STRANGER: Address = Address::Node(9);
 
-/// The bytes of a script, zero behind their end.
-struct Script<'a>(&'a [u8]);
-
-impl Script<'_> {
-    fn byte(&mut self) -> u8 {
-        let Some((&first, rest)) = self.0.split_first() else { return 0 };
-        self.0 = rest;
-        first
+/// Mostly near `base`, seldom anything.
+fn near(script: &mut Script<'_>, base: u64) -> u64 {
+    match script.byte() {
+        0xff => u64::from(script.long()) << 32 | u64::from(script.long()),
+        0xfe => base.wrapping_add(u64::from(script.word())),
+        0xfd => base.wrapping_sub(u64::from(script.word())),
+        near if near >= 0xc0 => base.wrapping_add(u64::from(near & 31) * 100),
+        near if near >= 0x80 => base.wrapping_add(u64::from(near & 31)).wrapping_sub(8),
+        _ => base,
     }
+}
 
-    fn word(&mut self) -> u16 {
-        u16::from_be_bytes([self.byte(), self.byte()])
+fn block(script: &mut Script<'_>, codec: Codec) -> ControlBlock {
+    let mut block = ControlBlock::new(script.pick(&Service::OF_THE_PAPER));
+    let said = script.byte();
+    if said & 1 != 0 {
+        block.rwindow = script.pick(&[1, 100, 3000, 65_536]);
+        block.rbufsize = script.pick(&[1, 100, 3000, 65_536]);
     }
-
-    fn long(&mut self) -> u32 {
-        u32::from(self.word()) << 16 | u32::from(self.word())
+    if said & 2 != 0 {
+        block.maxdata = script.pick(&[1, 10, 100, 1000]);
+        block.wbufsize = script.pick(&[1, 1000, 100_000]);
     }
-
-    fn pick<T: Copy>(&mut self, of: &[T]) -> T {
-        of[usize::from(self.byte()) % of.len()]
+    block.go_back_n = said & 4 != 0;
+    block.holds_back = block.go_back_n;
+    if said & 8 != 0 {
+        block.mode_flags = Options::from_bits(script.word() & Options::ALL.bits()).unwrap_or(Options::NONE);
+        block.sort_value = script.word().into();
     }
-
-    /// Mostly near `base`, seldom anything.
-    fn near(&mut self, base: u64) -> u64 {
-        match self.byte() {
-            0xff => u64::from(self.long()) << 32 | u64::from(self.long()),
-            0xfe => base.wrapping_add(u64::from(self.word())),
-            0xfd => base.wrapping_sub(u64::from(self.word())),
-            near if near >= 0xc0 => base.wrapping_add(u64::from(near & 31) * 100),
-            near if near >= 0x80 => base.wrapping_add(u64::from(near & 31)).wrapping_sub(8),
-            _ => base,
-        }
+    if said & 16 != 0 {
+        block.retry_count = script.pick(&[0, 1, 3]);
+        block.sreq_every = script.pick(&[0, 1, 3]);
     }
-
-    fn service(&mut self) -> Service {
-        self.pick(&Service::OF_THE_PAPER)
+    if said & 32 != 0 {
+        block.output_rate = u32::from(script.word()) + 10_000;
+        block.output_burst = script.word().into();
     }
-
-    fn block(&mut self, codec: Codec) -> ControlBlock {
-        let mut block = ControlBlock::new(self.service());
-        let said = self.byte();
-        if said & 1 != 0 {
-            block.rwindow = self.pick(&[1, 100, 3000, 65_536]);
-            block.rbufsize = self.pick(&[1, 100, 3000, 65_536]);
-        }
-        if said & 2 != 0 {
-            block.maxdata = self.pick(&[1, 10, 100, 1000]);
-            block.wbufsize = self.pick(&[1, 1000, 100_000]);
-        }
-        block.go_back_n = said & 4 != 0;
-        block.holds_back = block.go_back_n;
-        if said & 8 != 0 {
-            block.mode_flags = Options::from_bits(self.word() & Options::ALL.bits()).unwrap_or(Options::NONE);
-            block.sort_value = self.word().into();
-        }
-        if said & 16 != 0 {
-            block.retry_count = self.pick(&[0, 1, 3]);
-            block.sreq_every = self.pick(&[0, 1, 3]);
-        }
-        if said & 32 != 0 {
-            block.output_rate = u32::from(self.word()) + 10_000;
-            block.output_burst = self.word().into();
-        }
-        if said & 64 != 0 {
-            block.ctimer = Duration::from_millis(u64::from(self.word()) + 1);
-            block.ctimeout = Duration::from_millis(u64::from(self.word()) + 1);
-            block.wtimer = Duration::from_millis(u64::from(self.byte()) + 1);
-        }
-        if said & 128 != 0 {
-            block.listen_flags = Options::NONE;
-        }
-        if codec == Codec::Xtp36 {
-            block.mode_flags = block.mode_flags.without(Options::MULTI);
-        }
-        block.address_segment.destination_port = 7;
-        block
+    if said & 64 != 0 {
+        block.ctimer = Duration::from_millis(u64::from(script.word()) + 1);
+        block.ctimeout = Duration::from_millis(u64::from(script.word()) + 1);
+        block.wtimer = Duration::from_millis(u64::from(script.byte()) + 1);
     }
+    if said & 128 != 0 {
+        block.listen_flags = Options::NONE;
+    }
+    if codec == Codec::Xtp36 {
+        block.mode_flags = block.mode_flags.without(Options::MULTI);
+    }
+    block.address_segment.destination_port = 7;
+    block
+}
 
-    fn config(&mut self) -> Config {
-        let said = self.byte();
-        let limits = if said & 1 == 0 {
-            Limits::default()
-        } else {
-            Limits { contexts: 6, half_open: 3, bytes: 200_000, spans: 3, boundaries: 4, ..Limits::default() }
-        };
-        Config {
-            codec: if said & 2 == 0 { Codec::Xtp40 } else { Codec::Xtp36 },
-            validates: said & 4 == 0,
-            congestion: match said >> 3 & 3 {
-                0 => ControllerKind::Fixed { window: u64::MAX },
-                1 => ControllerKind::Fixed { window: 3000 },
-                2 => ControllerKind::Cubic,
-                _ => ControllerKind::Bbr,
-            },
-            datagram_bytes: self.pick(&[1472, 1472, 576, 200]),
-            limits,
-            seed: self.byte().into(),
-            ..Config::default()
-        }
+fn config(script: &mut Script<'_>) -> Config {
+    let said = script.byte();
+    let limits = if said & 1 == 0 {
+        Limits::default()
+    } else {
+        Limits { contexts: 6, half_open: 3, bytes: 200_000, spans: 3, boundaries: 4, ..Limits::default() }
+    };
+    Config {
+        codec: if said & 2 == 0 { Codec::Xtp40 } else { Codec::Xtp36 },
+        validates: said & 4 == 0,
+        congestion: match said >> 3 & 3 {
+            0 => ControllerKind::Fixed { window: u64::MAX },
+            1 => ControllerKind::Fixed { window: 3000 },
+            2 => ControllerKind::Cubic,
+            _ => ControllerKind::Bbr,
+        },
+        datagram_bytes: script.pick(&[1472, 1472, 576, 200]),
+        limits,
+        seed: script.byte().into(),
+        ..Config::default()
     }
 }
 
@@ -184,19 +158,19 @@ fn release(half: &mut Half, known: &mut Known, context: ContextId) {
 
 /// An engine between an application and peers, all of which follow the script.
 pub fn engine(bytes: &[u8]) {
-    let mut script = Script(bytes);
-    let config = script.config();
+    let mut script = Script::new(bytes);
+    let config = config(&mut script);
     let codec = config.codec;
     let validates = config.validates;
     let mut half = Half::new(config);
-    let listens = script.block(codec);
+    let listens = block(&mut script, codec);
     half.call(|engine, _| engine.listen(listens, Services::ALL)).ok();
     let mut known = Known::default();
     let mut released = BTreeSet::new();
     // From the stranger.
     let mut received = 0;
     for _ in 0..STEPS {
-        if script.0.is_empty() {
+        if script.is_over() {
             break;
         }
         let step = script.byte();
@@ -211,7 +185,7 @@ pub fn engine(bytes: &[u8]) {
             7 => half.advance(Duration::from_micros(u64::from(script.byte()) * 50)),
             8 => half.advance(Duration::from_millis(u64::from(script.byte()) * 10)),
             9 => {
-                let block = script.block(codec);
+                let block = block(&mut script, codec);
                 let to = Address::Node(u32::from(script.byte() % 3));
                 if let Ok(context) = half.call(|engine, now| engine.open(now, to, block)) {
                     known.closed.remove(&context);
@@ -278,7 +252,7 @@ pub fn engine(bytes: &[u8]) {
                         half.call(|engine, now| engine.connect(now, context)).ok();
                     }
                     4 => {
-                        let block = script.block(codec);
+                        let block = block(&mut script, codec);
                         half.call(|engine, now| engine.set_block(now, context, block)).ok();
                     }
                     _ => {
@@ -357,20 +331,20 @@ fn packet(script: &mut Script<'_>, half: &Half, known: &Known, codec: Codec) -> 
     if let Some(facts) = &facts {
         (packet.rtn, packet.key) =
             if said & 4 == 0 || facts.peer_key == 0 { (true, facts.my_key) } else { (false, facts.peer_key) };
-        packet.sync = script.near(facts.recv_sync.into()) as u32;
-        packet.seq = script.near(facts.rseq);
-        packet.rseq = script.near(facts.acked);
-        packet.alloc = script.near(facts.sent.wrapping_add(5000));
-        packet.echo = script.near(facts.sync.into()) as u32;
-        let low = script.near(facts.acked.wrapping_add(100));
-        packet.spans = vec![(low, script.near(facts.sent))];
+        packet.sync = near(script, facts.recv_sync.into()) as u32;
+        packet.seq = near(script, facts.rseq);
+        packet.rseq = near(script, facts.acked);
+        packet.alloc = near(script, facts.sent.wrapping_add(5000));
+        packet.echo = near(script, facts.sync.into()) as u32;
+        let low = near(script, facts.acked.wrapping_add(100));
+        packet.spans = vec![(low, near(script, facts.sent))];
         if said & 16 != 0 {
-            packet.spans.push((script.near(facts.sent), script.near(facts.sent)));
+            packet.spans.push((near(script, facts.sent), near(script, facts.sent)));
         }
     }
     if kind == Kind::First {
         (packet.rtn, packet.key) = (false, 1 + u64::from(said % 8));
-        packet.seq = script.near(1000);
+        packet.seq = near(script, 1000);
     }
     packet.xkey = 1 + u64::from(said);
     packet.service = script.byte() % 7;

@@ -7,6 +7,7 @@
 use crate::half::{Half, ack, flow, parse_unit, request, unit};
 use core::time::Duration;
 use pinnace_core::{ControllerKind, Engine, PathEvent, Time};
+use pinnace_testing::script::Script;
 use pinnace_wire::zcrp::{Control, ControlWriter, MIN_CONTROL_BYTES, TRAILER_BYTES, Trailer, Unit, encode_idle};
 use pinnace_zcrp::{Config, Event, UnitSize};
 use std::collections::BTreeSet;
@@ -21,44 +22,13 @@ pub const TARGETS: [(&str, Target); 4] =
 /// Steps of a script; more only take time.
 const MANY: usize = 600;
 
-/// The bytes of a script, zero behind their end.
-struct Script<'a> {
-    bytes: &'a [u8],
-}
-
-impl Script<'_> {
-    fn byte(&mut self) -> u8 {
-        let Some((&first, rest)) = self.bytes.split_first() else { return 0 };
-        self.bytes = rest;
-        first
-    }
-
-    fn word(&mut self) -> u16 {
-        u16::from_be_bytes([self.byte(), self.byte()])
-    }
-
-    fn long(&mut self) -> u32 {
-        u32::from(self.word()) << 16 | u32::from(self.word())
-    }
-
-    /// Mostly near `base`, seldom anything.
-    fn near(&mut self, base: u32) -> u32 {
-        match self.byte() {
-            0xFF => self.long(),
-            0xFE => base.wrapping_add(u32::from(self.word())),
-            0xFD => base.wrapping_sub(u32::from(self.word())),
-            near => base.wrapping_add(u32::from(near)).wrapping_sub(16),
-        }
-    }
-
-    fn take(&mut self, len: usize) -> Vec<u8> {
-        let (now, later) = self.bytes.split_at(len.min(self.bytes.len()));
-        self.bytes = later;
-        now.to_vec()
-    }
-
-    fn done(&self) -> bool {
-        self.bytes.is_empty()
+/// Mostly near `base`, seldom anything.
+fn near(script: &mut Script<'_>, base: u32) -> u32 {
+    match script.byte() {
+        0xFF => script.long(),
+        0xFE => base.wrapping_add(u32::from(script.word())),
+        0xFD => base.wrapping_sub(u32::from(script.word())),
+        near => base.wrapping_add(u32::from(near)).wrapping_sub(16),
     }
 }
 
@@ -197,11 +167,11 @@ fn withdraw(half: &mut Half, ended: &mut BTreeSet<u64>, messages: &mut u64) {
 
 /// A sender whose peer is the script.
 pub fn sender(data: &[u8]) {
-    let mut script = Script { bytes: data };
+    let mut script = Script::new(data);
     let mut half = Half::sender(&config(&mut script));
     let (mut messages, mut newest, mut ended) = (0u64, 0u32, BTreeSet::new());
     for _ in 0..MANY {
-        if script.done() {
+        if script.is_over() {
             break;
         }
         let step = script.byte() % 16;
@@ -221,13 +191,13 @@ pub fn sender(data: &[u8]) {
                 let base = messages as u32;
                 let mut pairs: Vec<(u32, u32)> = Vec::new();
                 for _ in 0..count {
-                    pairs.push((script.near(base), script.near(u32::from(u16::MAX))));
+                    pairs.push((near(&mut script, base), near(&mut script, u32::from(u16::MAX))));
                 }
                 half.feed(&request(&pairs));
             }
             12..=14 => {
                 let positive = !script.byte().is_multiple_of(4);
-                let mut numbers = vec![script.near(newest.wrapping_sub(8))];
+                let mut numbers = vec![near(&mut script, newest.wrapping_sub(8))];
                 for _ in 0..1 + script.byte() % 6 {
                     let last = numbers[numbers.len() - 1];
                     numbers.push(last.wrapping_add(u32::from(script.byte() % 32)));
@@ -265,12 +235,12 @@ fn lie(script: &mut Script<'_>, base: u32, newest: &mut u32, fragment: usize) ->
         2 => usize::from(script.byte()),
         _ => usize::from(script.word()) % 3000,
     };
-    let sequence = if flags & 8 != 0 { script.near(*newest) } else { newest.wrapping_add(1) };
+    let sequence = if flags & 8 != 0 { near(script, *newest) } else { newest.wrapping_add(1) };
     *newest = sequence;
-    let next = if flags & 1 != 0 { Some((script.near(base), script.near(16))) } else { None };
+    let next = if flags & 1 != 0 { Some((near(script, base), near(script, 16))) } else { None };
     let of = Unit {
-        message: script.near(base.wrapping_add(12)),
-        unit: script.near(16),
+        message: near(script, base.wrapping_add(12)),
+        unit: near(script, 16),
         sequence,
         next,
         length: length as u32,
@@ -282,12 +252,12 @@ fn lie(script: &mut Script<'_>, base: u32, newest: &mut u32, fragment: usize) ->
 
 /// A receiver whose peer is the script.
 pub fn receiver(data: &[u8]) {
-    let mut script = Script { bytes: data };
+    let mut script = Script::new(data);
     let mut half = Half::receiver(&config(&mut script));
     let fragment = [1, 2, 100, 100, 1444, 300][usize::from(script.byte() % 6)];
     let (mut messages, mut newest) = (0u64, script.long());
     for _ in 0..MANY {
-        if script.done() {
+        if script.is_over() {
             break;
         }
         let step = script.byte() % 16;

@@ -35,7 +35,7 @@ fn who_connects_sends_65536_bytes_before_the_first_status() {
 #[test]
 fn who_accepts_sends_65536_bytes_before_the_first_status() {
     let mut scene = Scene::listening(&Profile::default());
-    scene.accept(0);
+    scene.accept(SREQ, 0);
     let sent = scene.write(200_000);
     assert_eq!(total(&sent), 65_536);
     assert!(sent.last().expect("sent").has(SREQ));
@@ -46,7 +46,7 @@ fn who_accepts_sends_65536_bytes_before_the_first_status() {
 fn a_receiver_takes_65536_bytes_although_its_window_is_smaller() {
     for window in [1, 1000, 65_536] {
         let mut scene = Scene::listening(&Profile { window, ..Profile::default() });
-        scene.accept(0);
+        scene.accept(SREQ, 0);
         let mut low = 0;
         while low < 65_536 {
             let n = (65_536 - low).min(1024);
@@ -66,7 +66,7 @@ fn a_receiver_takes_65536_bytes_although_its_window_is_smaller() {
 #[test]
 fn rseq_is_one_past_the_last_contiguous_byte_and_alloc_the_edge() {
     let mut scene = Scene::listening(&Profile { window: 100_000, ..Profile::default() });
-    let answer = scene.accept(0);
+    let answer = scene.accept(SREQ, 0);
     assert_eq!((answer.rseq, answer.alloc), (scene.n(0), scene.n(100_000)));
     let data = scene.data(SREQ, 0, 1000).sync(1001);
     let answer = only(scene.feed(&data));

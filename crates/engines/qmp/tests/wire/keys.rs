@@ -77,7 +77,7 @@ fn the_listener_notes_the_key_of_first_and_returns_it_with_rtn() {
 #[test]
 fn rtn_clear_is_looked_up_in_full_and_rtn_set_directly() {
     let mut scene = Scene::listening(&Profile::default());
-    scene.accept(0);
+    scene.accept(SREQ, 0);
     let its = scene.its_key;
     let mut low = 0;
     let data = |scene: &mut Scene, source: Address, rtn: bool, key: u64, low: u64| {

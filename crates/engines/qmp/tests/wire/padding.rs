@@ -64,7 +64,7 @@ fn a_datagram_that_is_longer_than_its_packet_is_dropped_in_silence() {
     let first = padded(&scene.first(SREQ, 5), 1);
     assert_eq!(scene.feed_bytes(&first), []);
     assert_eq!(scene.half.xtp().contexts(), 0);
-    scene.accept(5);
+    scene.accept(SREQ, 5);
     for packet in [
         scene.data(SREQ, 5, 10).sync(1001),
         scene.status(SREQ, 0, 1000, scene.sync()).sync(1001),
@@ -81,7 +81,7 @@ fn a_datagram_that_is_longer_than_its_packet_is_dropped_in_silence() {
 fn a_packet_that_is_cut_short_is_dropped_on_both() {
     for medium in [Medium::Internet, Medium::Ethernet] {
         let mut scene = Scene::listening_with(medium, Profile::default().block(PORT));
-        scene.accept(5);
+        scene.accept(SREQ, 5);
         let data = scene.data(SREQ, 5, 100).sync(1001).bytes();
         for len in [31, 32, 33, data.len() - 1] {
             assert_eq!(scene.feed_bytes(&data[..len]), []);

@@ -22,7 +22,7 @@ fn every_type_of_packet_has_nocheck_and_fastnak() {
     seen.extend(scene.write(100).iter().map(|got| got.kind));
     seen.extend(scene.due(10).iter().map(|got| got.kind));
     let mut scene = Scene::listening(&Profile::default());
-    seen.push(scene.accept(10).kind);
+    seen.push(scene.accept(SREQ, 10).kind);
     let gap = scene.data(NONE, 20, 10);
     seen.extend(scene.feed(&gap).iter().map(|got| got.kind));
     let stray = scene.data(NONE, 20, 10);

@@ -35,7 +35,7 @@ fn a_context_has_one_stream_each_way() {
 fn who_listens_goes_from_quiescent_over_active_to_inactive_and_back() {
     let mut scene = Scene::listening(&Profile::default());
     assert_eq!(scene.state(), State::Quiescent);
-    scene.accept(100);
+    scene.accept(SREQ, 100);
     assert_eq!(scene.state(), State::Active);
     // Its own stream ends first.
     let sent = only(scene.shut_write());

@@ -2,6 +2,7 @@
 #![allow(dead_code, unreachable_pub, unused_imports, reason = "every user uses its own part")]
 
 mod packet;
+pub mod scene;
 
 pub use packet::{Got, Packet, fill};
 

@@ -198,3 +198,22 @@ pub fn host(random: &mut Random) -> HostConfig {
         _ => base,
     }
 }
+
+/// Mixes the bits of a number.
+pub const fn mix(mut value: u64) -> u64 {
+    value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    value ^ (value >> 31)
+}
+
+/// The bytes from `low` on of what one end of a flow sends.
+pub fn content(seed: u64, flow: usize, is_initiator: bool, low: u64, len: u64) -> Vec<u8> {
+    let stream = mix(seed ^ (flow as u64) << 33 ^ u64::from(is_initiator) << 32);
+    let mut bytes = Vec::with_capacity(len as usize + 8);
+    for block in low / 8..(low + len).div_ceil(8) {
+        bytes.extend_from_slice(&mix(stream ^ block).to_le_bytes());
+    }
+    bytes.drain(..(low % 8) as usize);
+    bytes.truncate(len as usize);
+    bytes
+}

@@ -5,6 +5,7 @@ use core::time::Duration;
 use pinnace_core::{BufferId, Time};
 use pinnace_qmp::{Profile, socket};
 use pinnace_sim::{Application, HostHandle, HostId};
+use pinnace_testing::swarm::{content, mix};
 use pinnace_xtp::{ContextId, Event, Failure, Refused, Xtp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -48,19 +49,6 @@ const FLOW: u64 = 0;
 const READ: u64 = 1;
 const CLOSE: u64 = 2;
 const LAST: u64 = 3;
-
-fn mix(mut value: u64) -> u64 {
-    value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    value ^ (value >> 31)
-}
-
-/// The bytes of a stream from `low` on.
-fn content(seed: u64, flow: usize, is_initiator: bool, low: u64, len: u64) -> Vec<u8> {
-    let stream = mix(seed ^ (flow as u64) << 33 ^ u64::from(is_initiator) << 32);
-    let blocks = (low / 8..(low + len).div_ceil(8)).flat_map(|block| mix(stream ^ block).to_le_bytes());
-    blocks.skip((low % 8) as usize).take(len as usize).collect()
-}
 
 impl Program {
     pub(crate) fn new(plan: Rc<Plan>, me: usize) -> Self {

@@ -4,6 +4,7 @@ use crate::plan::{End, Ending, PORT, Plan, Reading};
 use core::time::Duration;
 use pinnace_core::{BufferId, Time};
 use pinnace_sim::{Application, HostHandle, HostId};
+use pinnace_testing::swarm::{content, mix};
 use pinnace_xtp::{
     AddressSegment, Close, ContextId, ControlBlock, Event, Failure, Output, Refused, Service, Services, Xtp,
 };
@@ -56,24 +57,6 @@ const READ: u64 = 1;
 const ABORT: u64 = 2;
 const RELEASE: u64 = 3;
 const LAST: u64 = 4;
-
-fn mix(mut value: u64) -> u64 {
-    value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    value ^ (value >> 31)
-}
-
-/// The bytes of a stream from `low` on.
-fn content(seed: u64, flow: usize, is_initiator: bool, low: u64, len: u64) -> Vec<u8> {
-    let stream = mix(seed ^ (flow as u64) << 33 ^ u64::from(is_initiator) << 32);
-    let mut bytes = Vec::with_capacity(len as usize + 8);
-    for block in low / 8..(low + len).div_ceil(8) {
-        bytes.extend_from_slice(&mix(stream ^ block).to_le_bytes());
-    }
-    bytes.drain(..(low % 8) as usize);
-    bytes.truncate(len as usize);
-    bytes
-}
 
 fn tag(flow: usize, is_initiator: bool, low: u64) -> [u8; 8] {
     mix((flow as u64) << 33 ^ u64::from(is_initiator) << 32 ^ low ^ 0x7A6).to_le_bytes()

@@ -15,7 +15,7 @@ mod neighbour;
 pub use neighbour::neighbour;
 
 use super::{EtherOptions, Mac};
-use crate::sys::{self, Buffer, Control, FrameKind, Name, Outgoing, Refusal, fingerprint};
+use crate::sys::{self, Buffer, Control, FrameKind, Name, Outgoing, Refusal};
 use crate::{BufferTable, Descriptors, Link, LinkCounters, ReadBuffer, ReadOutcome, Received, SendOutcome};
 use interface::Interface;
 use libc::c_int;
@@ -57,8 +57,6 @@ pub struct EtherLink {
     last_drops: u32,
     to: Name,
     out: Outgoing,
-    /// How much of a train has left already, and which train it was.
-    resume: Option<(usize, u64)>,
     from: Name,
     control: Control,
 }
@@ -135,7 +133,6 @@ impl EtherLink {
             last_drops: 0,
             to,
             out: Outgoing::new(),
-            resume: None,
             from: Name::room(),
             control: Control::new(),
         })
@@ -305,10 +302,7 @@ impl Link for EtherLink {
         if !self.out.gather_singly(train, memory, Some(&mut self.to)) {
             return self.refused(Refusal::Other, 0);
         }
-        let mut done = match self.resume.take() {
-            Some((done, which)) if which == fingerprint(train) => done,
-            _ => 0,
-        };
+        let mut done = self.out.resume(train);
         let mut lost = 0;
         let fd = self.socket.as_raw_fd();
         loop {
@@ -328,7 +322,7 @@ impl Link for EtherLink {
                 continue;
             }
             if matches!(refusal, Refusal::Blocked | Refusal::QueueFull) {
-                self.resume = (done > 0).then(|| (done, fingerprint(train)));
+                self.out.interrupt(train, done);
             }
             return self.refused(refusal, train.segment_size());
         }

@@ -10,7 +10,7 @@
 //! a connected link, that the peer did not send, not even what was queued before the socket was bound.
 
 use super::Ip36Options;
-use crate::sys::{self, Buffer, Control, Family, Name, Outgoing, Refusal, canonical, fingerprint, mtu_of, route};
+use crate::sys::{self, Buffer, Control, Family, Name, Outgoing, Refusal, canonical, mtu_of, route};
 use crate::{BufferTable, Descriptors, Link, LinkCounters, PathMtu, ReadBuffer, ReadOutcome, Received, SendOutcome};
 use libc::c_int;
 use pinnace_core::{Address, Ecn, ReceivePlan, RxMeta, Train, TrainLimits};
@@ -63,8 +63,6 @@ pub struct Ip36Link {
     last_drops: u32,
     to: Name,
     out: Outgoing,
-    /// How much of a train has left already, and which train it was.
-    resume: Option<(usize, u64)>,
     read: Incoming,
 }
 
@@ -144,7 +142,6 @@ impl Ip36Link {
             last_drops: 0,
             to,
             out: Outgoing::new(),
-            resume: None,
             read: Incoming {
                 from: Name::room(),
                 control: Control::new(),
@@ -436,10 +433,7 @@ impl Link for Ip36Link {
         if !self.out.gather_singly(train, memory, named.then_some(&mut self.to)) {
             return self.refused(Refusal::Other, 0);
         }
-        let mut done = match self.resume.take() {
-            Some((done, which)) if which == fingerprint(train) => done,
-            _ => 0,
-        };
+        let mut done = self.out.resume(train);
         let mut lost = 0;
         let fd = self.socket.as_raw_fd();
         loop {
@@ -449,7 +443,7 @@ impl Link for Ip36Link {
             let Some(refusal) = (unsafe { self.out.send_singly(fd, &mut done, calls) }) else { break };
             match refusal {
                 Refusal::Blocked | Refusal::QueueFull => {
-                    self.resume = (done > 0).then(|| (done, fingerprint(train)));
+                    self.out.interrupt(train, done);
                     return self.refused(Refusal::Blocked, 0);
                 }
                 Refusal::Unwilling if self.give_up_ecn(train) => return self.send(train, memory),

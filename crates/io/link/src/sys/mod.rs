@@ -15,7 +15,7 @@ use std::os::fd::RawFd;
 use libc::{c_int, socklen_t};
 
 pub(crate) use crate::socket::{canonical, option, set_option};
-pub(crate) use outgoing::{MAX_PIECES, Outgoing, fingerprint};
+pub(crate) use outgoing::{MAX_PIECES, Outgoing};
 pub(crate) use packet::FrameKind;
 pub(crate) use path::{Family, Refusal, datagram_family, discover, foreign_family, mtu_of, route};
 

@@ -24,6 +24,8 @@ pub(crate) struct Outgoing {
     starts: Vec<u32>,
     messages: Vec<libc::mmsghdr>,
     pub(crate) control: Control,
+    /// How much of a train has left already, sent one by one, and which train it was.
+    left: Option<(usize, u64)>,
 }
 
 // SAFETY: the pointers in `pieces` and `messages` are only used within the call that laid them out.
@@ -40,6 +42,7 @@ impl Outgoing {
             starts: Vec::new(),
             messages: Vec::new(),
             control: Control::new(),
+            left: None,
         }
     }
 
@@ -161,10 +164,25 @@ impl Outgoing {
         }
         None
     }
+
+    /// How many datagrams of the train have left already: it may be offered again.
+    pub(crate) fn resume(&mut self, train: &Train) -> usize {
+        self.left.take().filter(|(_, which)| *which == fingerprint(train)).map_or(0, |(done, _)| done)
+    }
+
+    /// The train has left but for what is behind its first `done` datagrams, and will be offered again.
+    pub(crate) fn interrupt(&mut self, train: &Train, done: usize) {
+        self.left = (done > 0).then(|| (done, fingerprint(train)));
+    }
+
+    /// Whatever train is offered next begins anew.
+    pub(crate) fn forget(&mut self) {
+        self.left = None;
+    }
 }
 
 /// Tells one train from another, for a train that is offered again.
-pub(crate) fn fingerprint(train: &Train) -> u64 {
+fn fingerprint(train: &Train) -> u64 {
     let mut hasher = DefaultHasher::new();
     (train.segment_size(), train.bytes(), train.destination()).hash(&mut hasher);
     train.inline_bytes().hash(&mut hasher);

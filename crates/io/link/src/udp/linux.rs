@@ -9,8 +9,8 @@ mod unsegmented;
 
 use super::{ASSUMED_MTU, HEADERS_V4, HEADERS_V6, MAX_PAYLOAD, Offload, PathMtu, UdpOptions};
 use crate::sys::{
-    self, Buffer, Control, Family, Name, Outgoing, Refusal, canonical, datagram_family, fingerprint, foreign_family,
-    halved, mtu_of, route,
+    self, Buffer, Control, Family, Name, Outgoing, Refusal, canonical, datagram_family, foreign_family, halved, mtu_of,
+    route,
 };
 use crate::{BufferTable, Descriptors, Link, LinkCounters, ReadBuffer, ReadOutcome, Received, SendOutcome};
 use libc::c_int;
@@ -98,8 +98,6 @@ pub struct UdpLink {
     to: Name,
     from: Name,
     out: Outgoing,
-    /// How much of a train has left already, and which train it was.
-    resume: Option<(usize, u64)>,
     control: Control,
 }
 
@@ -216,7 +214,7 @@ impl UdpLink {
         }
         self.peer = Some(peer);
         self.settling = SETTLING_READS;
-        self.resume = None;
+        self.out.forget();
         self.refresh_mtu();
         Ok(())
     }
@@ -331,7 +329,6 @@ impl UdpLink {
             to: Name::room(),
             from: Name::room(),
             out: Outgoing::new(),
-            resume: None,
             control: Control::new(),
         }
     }
@@ -562,10 +559,7 @@ impl UdpLink {
         if !self.out.gather_singly(train, memory, named.then_some(&mut self.to)) {
             return self.refused(Refusal::Other, 0);
         }
-        let mut done = match self.resume.take() {
-            Some((done, which)) if which == fingerprint(train) => done,
-            _ => 0,
-        };
+        let mut done = self.out.resume(train);
         let (mut lost, mut old) = (0, None);
         let fd = self.write_fd;
         loop {
@@ -575,7 +569,7 @@ impl UdpLink {
             let Some(refusal) = (unsafe { self.out.send_singly(fd, &mut done, calls) }) else { break };
             match refusal {
                 Refusal::Blocked | Refusal::QueueFull => {
-                    self.resume = (done > 0).then(|| (done, fingerprint(train)));
+                    self.out.interrupt(train, done);
                     return self.refused(Refusal::Blocked, 0);
                 }
                 Refusal::Unwilling if self.give_up_ecn(train) => return self.send_singly(train, memory, named),

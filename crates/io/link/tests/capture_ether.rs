@@ -6,24 +6,19 @@ mod support;
 use etherparse::{LinkHeader, SlicedPacket};
 use pcap_file::DataLink;
 use pcap_file::pcap::PcapReader;
-use pinnace_core::{Address, BufferRange, Checksum, ChecksumAt, ChecksumKind, Ecn, Train};
+use pinnace_core::{Address, BufferRange, Checksum, ChecksumAt, ChecksumKind, Train};
 use pinnace_link::{Capture, CaptureOptions, Link, MemoryLink, MemoryOptions, Sums};
 use std::process::{Command, Stdio};
-use support::{Memory, receive_bytes, send_bytes};
+use support::{Memory, answer, data_header};
 
 const LOCAL: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const PEER: [u8; 6] = [2, 0, 0, 0, 0, 2];
 const OTHER: [u8; 6] = [2, 0, 0, 0, 0, 3];
 
 /// A DATA packet of 32 + `data` bytes with NOCHECK: only the header is summed.
-fn data_header(data: u32, seq: u64) -> [u8; 32] {
-    let mut header = [0; 32];
-    header[..8].copy_from_slice(&77u64.to_be_bytes());
+fn unchecked(data: u32, seq: u64) -> [u8; 32] {
+    let mut header = data_header(data, seq);
     header[8] = 0x40;
-    header[11] = 1 << 5;
-    header[12..16].copy_from_slice(&data.to_be_bytes());
-    header[20..24].copy_from_slice(&5u32.to_be_bytes());
-    header[24..].copy_from_slice(&seq.to_be_bytes());
     header
 }
 
@@ -37,20 +32,13 @@ fn capture() -> Vec<u8> {
         let mut train = Train::new(capture.train_limits());
         train.begin(to.map_or(Address::Peer, |mac| Address::Ethernet { interface: 3, mac }), 32 + len as usize);
         train.set_checksum(Some(Checksum { kind: ChecksumKind::Internet, skip_head: 0, skip_tail: len as usize, at }));
-        train.inline(&data_header(len, seq));
+        train.inline(&unchecked(len, seq));
         train.payload(BufferRange::new(source.id, seq, len));
         train.end_segment();
         train.fill_checksum(|range| source.table.bytes(range), &mut Sums::default());
         capture.send(&train, &source.table).unwrap();
     }
-    let mut answer = Train::new(b.train_limits());
-    answer.begin(Address::Peer, 32);
-    answer.set_checksum(Some(Checksum { kind: ChecksumKind::Internet, skip_head: 0, skip_tail: 0, at }));
-    answer.inline(&data_header(0, 1));
-    answer.end_segment();
-    answer.fill_checksum(|_| &[], &mut Sums::default());
-    send_bytes(&mut b, Address::Peer, answer.inline_bytes(), Ecn::NotCapable);
-    assert_eq!(receive_bytes(&mut capture).unwrap().0.len(), 32);
+    answer(&mut capture, &mut b, &unchecked(0, 1));
     capture.finish().unwrap().1
 }
 

@@ -10,21 +10,10 @@ use pinnace_link::{Capture, CaptureOptions, Link, MemoryLink, MemoryOptions, Sum
 use std::io::Write;
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
-use support::{Memory, receive_bytes, send_bytes};
+use support::{Memory, answer, data_header};
 
 const V4: [&str; 2] = ["192.0.2.1", "192.0.2.2"];
 const V6: [&str; 2] = ["2001:db8::1", "2001:db8::2"];
-
-/// An XTP DATA packet of 32 + `data` bytes, all but its checksum.
-fn data_header(data: u32, seq: u64) -> [u8; 32] {
-    let mut header = [0; 32];
-    header[..8].copy_from_slice(&77u64.to_be_bytes());
-    header[11] = 1 << 5;
-    header[12..16].copy_from_slice(&data.to_be_bytes());
-    header[20..24].copy_from_slice(&5u32.to_be_bytes());
-    header[24..].copy_from_slice(&seq.to_be_bytes());
-    header
-}
 
 /// Five packets sent in a train, the last one shorter, and one received.
 fn capture([local, peer]: [&str; 2]) -> Vec<u8> {
@@ -46,14 +35,7 @@ fn capture([local, peer]: [&str; 2]) -> Vec<u8> {
     }
     train.fill_checksum(|range| source.table.bytes(range), &mut Sums::default());
     capture.send(&train, &source.table).unwrap();
-    let mut answer = Train::new(b.train_limits());
-    answer.begin(Address::Peer, 32);
-    answer.set_checksum(Some(Checksum { kind: ChecksumKind::Internet, skip_head: 0, skip_tail: 0, at }));
-    answer.inline(&data_header(0, 1));
-    answer.end_segment();
-    answer.fill_checksum(|_| &[], &mut Sums::default());
-    send_bytes(&mut b, Address::Peer, answer.inline_bytes(), Ecn::NotCapable);
-    assert_eq!(receive_bytes(&mut capture).unwrap().0.len(), 32);
+    answer(&mut capture, &mut b, &data_header(0, 1));
     capture.finish().unwrap().1
 }
 

@@ -1,8 +1,10 @@
 //! What the tests of links share: messages that are cut into trains with a trailer a datagram, and a reader of them.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
-use pinnace_core::{Address, BufferId, BufferRange, Ecn, Placed, ReceivePlan, Train};
-use pinnace_link::{BufferTable, Link, ReadBuffer, ReadOutcome, Received, SendOutcome};
+use pinnace_core::{
+    Address, BufferId, BufferRange, Checksum, ChecksumAt, ChecksumKind, Ecn, Placed, ReceivePlan, Train,
+};
+use pinnace_link::{BufferTable, Link, ReadBuffer, ReadOutcome, Received, SendOutcome, Sums};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::FromRawFd;
 use std::time::{Duration, Instant};
@@ -238,4 +240,28 @@ pub(crate) fn forge_icmp(code: u8, mtu: u16, from: SocketAddr, to: SocketAddr) {
         UdpSocket::from_raw_fd(fd)
     };
     assert_eq!(socket.send_to(&icmp, (*from.ip(), 0)).unwrap(), icmp.len());
+}
+
+/// The header of an XTP DATA packet of 32 + `data` bytes, all but its checksum.
+pub(crate) fn data_header(data: u32, seq: u64) -> [u8; 32] {
+    let mut header = [0; 32];
+    header[..8].copy_from_slice(&77u64.to_be_bytes());
+    header[11] = 1 << 5;
+    header[12..16].copy_from_slice(&data.to_be_bytes());
+    header[20..24].copy_from_slice(&5u32.to_be_bytes());
+    header[24..].copy_from_slice(&seq.to_be_bytes());
+    header
+}
+
+/// One end receives a packet of XTP that is nothing but this header, with the checksum in its place.
+pub(crate) fn answer(to: &mut dyn Link, from: &mut dyn Link, header: &[u8; 32]) {
+    let mut train = Train::new(from.train_limits());
+    train.begin(Address::Peer, header.len());
+    let at = ChecksumAt::Head(16);
+    train.set_checksum(Some(Checksum { kind: ChecksumKind::Internet, skip_head: 0, skip_tail: 0, at }));
+    train.inline(header);
+    train.end_segment();
+    train.fill_checksum(|_| &[], &mut Sums::default());
+    send_bytes(from, Address::Peer, train.inline_bytes(), Ecn::NotCapable);
+    assert_eq!(receive_bytes(to).unwrap().0.len(), header.len());
 }

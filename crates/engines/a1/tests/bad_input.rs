@@ -3,35 +3,10 @@ mod half;
 
 use core::time::Duration;
 use half::liar::{CHECKED, END, Liar, Lie, MULTICAST, RELIABLE, RETRANSMITTED, START, seal};
-use half::{Got, Half};
+use half::{Got, Half, PEER, PORT, config, record};
 use pinnace_a1::{Address as Name, Config, ConnectionId, Event, Failure, Limits, Output, Qos};
-use pinnace_core::{Address, ControllerKind, Ecn, Random, Storage};
+use pinnace_core::{Address, Ecn, Random, Storage};
 use pinnace_wire::a1::{Body, Kind, RejectCode};
-
-const PEER: Address = Address::Node(1);
-const PORT: u32 = 7;
-
-fn record() -> Qos {
-    Qos {
-        has_retransmission: true,
-        priority: 128,
-        block_size: 100,
-        largest_sent: 10_000,
-        largest_received: 10_000,
-        outstanding: 4,
-        ..Qos::default()
-    }
-}
-
-fn config(max: Qos) -> Config {
-    Config {
-        max_qos: max,
-        local: Name { host: 0, port: PORT },
-        congestion: ControllerKind::Fixed { window: 1 << 20 },
-        seed: 5,
-        ..Config::default()
-    }
-}
 
 fn server_of(config: Config) -> Half {
     let mut half = Half::new(config);

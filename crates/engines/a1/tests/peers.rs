@@ -3,35 +3,10 @@ mod half;
 
 use core::time::Duration;
 use half::liar::{END, Liar, Lie, MULTICAST, RELIABLE, RETRANSMITTED, START, seal};
-use half::{Got, Half};
+use half::{Got, Half, PEER, PORT, config, record};
 use pinnace_a1::{Address as Name, Config, ConnectionId, Event, Failure, Group, Output, Qos};
-use pinnace_core::{Address, ControllerKind, Ecn, Engine, PathEvent};
+use pinnace_core::{Address, Ecn, Engine, PathEvent};
 use pinnace_wire::a1::{Body, Kind, RejectCode};
-
-const PEER: Address = Address::Node(1);
-const PORT: u32 = 7;
-
-fn record() -> Qos {
-    Qos {
-        has_retransmission: true,
-        priority: 128,
-        block_size: 100,
-        largest_sent: 10_000,
-        largest_received: 10_000,
-        outstanding: 4,
-        ..Qos::default()
-    }
-}
-
-fn config() -> Config {
-    Config {
-        max_qos: record(),
-        local: Name { host: 0, port: PORT },
-        congestion: ControllerKind::Fixed { window: 1 << 20 },
-        seed: 5,
-        ..Config::default()
-    }
-}
 
 fn server_of(config: Config) -> Half {
     let mut half = Half::new(config);
@@ -48,7 +23,7 @@ fn accepted(half: &Half) -> ConnectionId {
 
 /// A server, and a peer with a connection to it.
 fn connected() -> (Half, Liar, ConnectionId) {
-    let mut half = server_of(config());
+    let mut half = server_of(config(record()));
     half.advance(Duration::from_millis(5));
     let mut liar = Liar::new(PEER, 0x77, record());
     liar.connect(&mut half, PORT);
@@ -59,7 +34,7 @@ fn connected() -> (Half, Liar, ConnectionId) {
 
 /// An engine whose OPEN has left.
 fn opening() -> (Half, Got) {
-    let mut half = Half::new(config());
+    let mut half = Half::new(config(record()));
     let name = Name { host: 1, port: 9 };
     half.call(|engine, now| engine.open(now, PEER, name, record())).expect("room");
     let open = half.take().remove(0);
@@ -200,7 +175,7 @@ fn nobody_waits_for_a_peer_whose_close_has_crossed() {
 #[test]
 fn an_open_that_comes_again_is_answered_although_closing_has_begun() {
     for is_normal in [true, false] {
-        let mut half = server_of(Config { validates: false, ..config() });
+        let mut half = server_of(Config { validates: false, ..config(record()) });
         let mut liar = Liar::new(PEER, 0x77, record());
         let open = liar.open(PORT, &[], None);
         half.feed(PEER, &open);
@@ -298,7 +273,7 @@ fn ranges_come_in_any_order_and_may_overlap() {
 fn a_change_has_the_window_and_the_blocks_that_its_reply_says() {
     // The peer would have larger blocks, and more messages on their way, than we take: 100 messages of 200 blocks.
     let record = Qos { block_size: 50, outstanding: 8, ..record() };
-    let mut half = server_of(Config { max_qos: record, ..config() });
+    let mut half = server_of(config(record));
     let asked = Qos { block_size: 100, outstanding: 2, ..record };
     let mut liar = Liar::new(PEER, 0x77, asked);
     liar.connect(&mut half, PORT);
@@ -330,7 +305,7 @@ fn every_type_of_a_connection_tells_an_edge_and_none_is_none() {
     assert_eq!(edge(&half), 1200, "QOS_REPLY");
     // Whoever believes that a type does not tell it says 0, wherever the numbers are.
     for start in 1..5_u32 {
-        let mut half = server_of(Config { seed: start.into(), ..config() });
+        let mut half = server_of(Config { seed: start.into(), ..config(record()) });
         let mut liar = Liar::new(PEER, 0x77, record());
         liar.connect(&mut half, PORT);
         let id = accepted(&half);
@@ -344,7 +319,7 @@ fn every_type_of_a_connection_tells_an_edge_and_none_is_none() {
 //= A-8 test
 #[test]
 fn who_accepts_asks_first_if_the_opener_says_nothing() {
-    let mut half = server_of(Config { validates: false, ..config() });
+    let mut half = server_of(Config { validates: false, ..config(record()) });
     let mut liar = Liar::new(PEER, 0x77, record());
     half.feed(PEER, &liar.open(PORT, &[], None));
     let sent = half.take();
@@ -365,7 +340,7 @@ fn who_accepts_asks_first_if_the_opener_says_nothing() {
 #[test]
 fn a_window_above_the_limit_is_taken_for_the_largest_below_it() {
     for window in [(1 << 20) - 1, 1 << 20, 1 << 31, u32::MAX] {
-        let mut half = server_of(Config { validates: false, ..config() });
+        let mut half = server_of(Config { validates: false, ..config(record()) });
         let mut open = Liar::new(PEER, 3, record()).open(PORT, &[], None);
         open[20..24].copy_from_slice(&window.to_be_bytes());
         seal(&mut open);
@@ -413,7 +388,7 @@ fn a_reject_that_echoes_no_stamp_of_ours_answers_nothing() {
 
 #[test]
 fn every_bit_of_an_identifier_is_random() {
-    let mut half = server_of(config());
+    let mut half = server_of(config(record()));
     let mut seen = std::collections::BTreeSet::new();
     let (mut ones, mut zeros) = (0_u32, 0_u32);
     for number in 1..=100 {
@@ -433,7 +408,7 @@ fn every_bit_of_an_identifier_is_random() {
 
 /// A server without cookies, and a sender with a group that it has joined, which has sent nothing over the connection.
 fn joined() -> (Half, Liar, Group) {
-    let mut half = server_of(Config { validates: false, ..config() });
+    let mut half = server_of(Config { validates: false, ..config(record()) });
     let socket = "239.255.7.7:9777".parse().expect("an address");
     let group = Group::new(99.try_into().expect("not 0"), socket).expect("a group");
     let mut liar = Liar::new(PEER, 3, record());
@@ -450,7 +425,7 @@ fn joined() -> (Half, Liar, Group) {
 #[test]
 fn who_takes_smaller_blocks_than_a_group_has_does_not_join_it() {
     for block_size in [100, 99] {
-        let mut half = server_of(Config { validates: false, max_qos: Qos { block_size, ..record() }, ..config() });
+        let mut half = server_of(Config { validates: false, ..config(Qos { block_size, ..record() }) });
         let socket = "239.255.7.7:9777".parse().expect("an address");
         let group = Group::new(99.try_into().expect("not 0"), socket).expect("a group");
         half.feed(PEER, &Liar::new(PEER, 3, record()).open(PORT, &[], Some(group)));
@@ -466,7 +441,7 @@ fn who_takes_smaller_blocks_than_a_group_has_does_not_join_it() {
 //= A-15 test
 #[test]
 fn who_is_refused_while_a_group_is_joined_needs_it_no_more() {
-    let mut half = server_of(Config { validates: false, ..config() });
+    let mut half = server_of(Config { validates: false, ..config(record()) });
     let socket = "239.255.7.7:9777".parse().expect("an address");
     let group = Group::new(99.try_into().expect("not 0"), socket).expect("a group");
     for is_released in [false, true] {
@@ -540,7 +515,7 @@ fn data_of_a_group_earn_three_times_their_bytes_until_the_sender_is_known() {
 fn an_ack_that_waited_for_an_answer_leaves_with_it() {
     for has_checksum in [false, true] {
         let qos = Qos { has_checksum, ..record() };
-        let mut half = server_of(Config { max_qos: qos, ..config() });
+        let mut half = server_of(config(qos));
         half.advance(Duration::from_millis(5));
         let mut liar = Liar::new(PEER, 0x77, qos);
         liar.connect(&mut half, PORT);
@@ -577,7 +552,7 @@ fn a_report_that_nobody_is_there_ends_only_what_nobody_has_answered() {
     let name = Name { host: 1, port: 9 };
     let refused = Err(Failure::Refused { code: RejectCode::NoListener, text: String::new() });
     let opening = |trusts_reports, to| {
-        let mut half = Half::new(Config { trusts_reports, ..config() });
+        let mut half = Half::new(Config { trusts_reports, ..config(record()) });
         let id = half.call(|engine, now| engine.open(now, to, name, record())).expect("room");
         let open = half.take().remove(0);
         (half, open, id)
@@ -625,7 +600,7 @@ fn a_report_that_nobody_is_there_ends_only_what_nobody_has_answered() {
 #[test]
 fn whoever_is_not_heard_of_is_asked_several_times_and_then_given_up() {
     let millis = Duration::from_millis;
-    let mut half = server_of(Config { idle: millis(500), silence: millis(400), ..config() });
+    let mut half = server_of(Config { idle: millis(500), silence: millis(400), ..config(record()) });
     half.advance(millis(5));
     let mut liar = Liar::new(PEER, 0x77, record());
     liar.connect(&mut half, PORT);
@@ -642,7 +617,7 @@ fn whoever_is_not_heard_of_is_asked_several_times_and_then_given_up() {
 
 #[test]
 fn a_small_path_is_one_peers_alone() {
-    let mut half = server_of(config());
+    let mut half = server_of(config(record()));
     let mut liars = [1, 2].map(|number| Liar::new(Address::Node(number), number, record()));
     for liar in &mut liars {
         liar.connect(&mut half, PORT);
@@ -681,7 +656,7 @@ fn whoever_has_a_window_full_of_what_was_too_old_to_leave_is_told_at_once() {
     let millis = Duration::from_millis;
     let raw = Qos { has_retransmission: false, ..record() };
     let qos = Qos { deadline: 10_000, send_average: 1000, send_burst: 100, ..raw };
-    let mut half = server_of(Config { max_qos: qos, ..config() });
+    let mut half = server_of(config(qos));
     half.advance(millis(5));
     let mut liar = Liar { window: 20, ..Liar::new(PEER, 0x77, raw) };
     liar.connect(&mut half, PORT);

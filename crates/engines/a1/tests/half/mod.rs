@@ -3,10 +3,36 @@
 
 pub mod liar;
 
-use pinnace_a1::{A1, Config, Event};
-use pinnace_core::{Address, Time};
+use pinnace_a1::{A1, Address as Name, Config, Event, Qos};
+use pinnace_core::{Address, ControllerKind, Time};
 use pinnace_testing::hand::{Hand, Memory, Returned, Sent, Subject, Traffic};
 use pinnace_wire::a1::{Body, HEADER_BYTES, Head, Header, Kind};
+
+/// Who speaks to the engine, and where that listens.
+pub const PEER: Address = Address::Node(1);
+pub const PORT: u32 = 7;
+
+pub fn record() -> Qos {
+    Qos {
+        has_retransmission: true,
+        priority: 128,
+        block_size: 100,
+        largest_sent: 10_000,
+        largest_received: 10_000,
+        outstanding: 4,
+        ..Qos::default()
+    }
+}
+
+pub fn config(max: Qos) -> Config {
+    Config {
+        max_qos: max,
+        local: Name { host: 0, port: PORT },
+        congestion: ControllerKind::Fixed { window: 1 << 20 },
+        seed: 5,
+        ..Config::default()
+    }
+}
 
 /// A datagram that was sent.
 #[derive(Clone, Debug)]

@@ -3,10 +3,10 @@
 
 use core::time::Duration;
 use pinnace_core::{
-    Address, BufferId, BufferRange, ChecksumKind, ControllerKind, Ecn, Engine, Move, Placed, PollAt, RxMeta, Slot,
-    Storage, Summing, Time, Train, TrainLimits,
+    Address, BufferId, BufferRange, ControllerKind, Ecn, Engine, Move, Placed, PollAt, RxMeta, Slot, Storage, Time,
+    Train, TrainLimits,
 };
-use pinnace_wire::checksum::{Cxor, Internet};
+use pinnace_sim::Sums;
 use pinnace_xtp::{Config, ContextId, ControlBlock, Event, Options, Output, Service, Services, Xtp};
 
 /// Storage that keeps nothing: only names are looked at.
@@ -20,23 +20,6 @@ impl Storage for Nowhere {
     }
 
     fn release(&mut self, _: BufferId) {}
-}
-
-#[derive(Default)]
-struct Sums(Internet, Cxor, bool);
-
-impl Summing for Sums {
-    fn start(&mut self, kind: ChecksumKind) {
-        *self = Self(Internet::new(), Cxor::new(), kind == ChecksumKind::Cxor);
-    }
-
-    fn add(&mut self, bytes: &[u8]) {
-        if self.2 { self.1.add(bytes) } else { self.0.add(bytes) }
-    }
-
-    fn finish(&mut self) -> u32 {
-        if self.2 { self.1.finish() } else { self.0.finish().into() }
-    }
 }
 
 const CLIENT: Address = Address::Node(1);

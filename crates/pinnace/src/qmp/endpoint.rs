@@ -281,10 +281,10 @@ impl Endpoint {
         self.inner.is_quiet() && !self.inner.is_lingering()
     }
 
-    /// Says the end of streams that have just ended well once more, as it may be lost, without waiting. How long to wait until
-    /// it is to be said the next time, of three; `None`: there is none to be said.
-    pub fn say_ends(&self) -> Option<Duration> {
-        self.inner.say_ends()
+    /// Says the end of streams that have just ended well once more, as it may be lost, without waiting. `said`: how often that
+    /// was done before; three times are enough. How long to wait until the next; `None`: there is none to be said any more.
+    pub fn say_ends(&self, said: u32) -> Option<Duration> {
+        self.inner.say_ends(said)
     }
 
     /// Says the end of streams that have just ended well a few times more, as it may be lost: see [`xtp::Endpoint::part`].

@@ -210,18 +210,21 @@ impl End {
 
     /// Says the last END again, several times within three round trips and a little more.
     pub(super) fn part(&self) {
-        for _ in 0..PARTINGS {
-            let Some(wait) = self.say_ends() else { return };
+        for wait in (0..).map_while(|said| self.say_ends(said)) {
             if let Err(WaitError::Endpoint(_)) = self.port.wait_until(|_| None::<()>, deadline(wait)) {
                 return;
             }
         }
     }
 
-    /// Says the last END once more; how long to wait until the next time, or `None` if there is none to be said.
-    pub(super) fn say_ends(&self) -> Option<Duration> {
-        let said = self.port.call(|Call { now, engine, .. }| engine.repeat_ends(now));
-        Some((said.ok().flatten()? + PARTING).min(LONGEST_PARTING))
+    /// Says the last END once more, if it has been said again fewer than [`PARTINGS`] times; how long to wait until the next
+    /// time, or `None` if there is none to be said.
+    pub(super) fn say_ends(&self, said: u32) -> Option<Duration> {
+        if said >= PARTINGS {
+            return None;
+        }
+        let trip = self.port.call(|Call { now, engine, .. }| engine.repeat_ends(now));
+        Some((trip.ok().flatten()? + PARTING).min(LONGEST_PARTING))
     }
 
     /// The internet address of a peer, as far as it has one.

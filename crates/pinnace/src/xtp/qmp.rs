@@ -188,8 +188,8 @@ impl Endpoint {
     }
 
     /// Says the last ENDs once more; how long to wait until the next time, or `None` if there are none to be said.
-    pub(crate) fn say_ends(&self) -> Option<Duration> {
-        self.end.say_ends()
+    pub(crate) fn say_ends(&self, said: u32) -> Option<Duration> {
+        self.end.say_ends(said)
     }
 }
 

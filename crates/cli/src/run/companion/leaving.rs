@@ -11,8 +11,6 @@ use std::time::{Duration, Instant};
 const LONGEST: Duration = Duration::from_secs(60);
 /// How often it is looked whether closed streams have ended.
 const LOOK: Duration = Duration::from_millis(5);
-/// How often the ends are said again.
-const PARTINGS: u32 = 3;
 /// How long an endpoint waits for the next stream that is opened to its peer.
 const REST: Duration = Duration::from_secs(10);
 
@@ -23,8 +21,8 @@ pub(super) enum Leaving {
     Ends { through: u64, since: Instant, look_at: Instant },
     /// It may be wanted again until then.
     Rests { until: Instant },
-    /// The ends are said again, the next time then.
-    Partings { left: u32, at: Instant },
+    /// The ends have been said again so often, and are the next time then.
+    Partings { said: u32, at: Instant },
     /// Everything has been said.
     Over,
 }
@@ -49,16 +47,16 @@ impl Leaving {
 
     /// Goes on. `rests`: the endpoint may be wanted again, and so waits a while.
     pub(super) fn go_on(self, endpoint: &Endpoint, rests: bool, now: Instant) -> Self {
-        let part = |left: u32| match endpoint.say_ends() {
-            Some(wait) if left > 0 => Self::Partings { left: left - 1, at: now + wait },
-            _ => Self::Over,
+        let part = |said: u32| match endpoint.say_ends(said) {
+            Some(wait) => Self::Partings { said: said + 1, at: now + wait },
+            None => Self::Over,
         };
         match self {
             Self::Ends { .. } if endpoint.is_quiet() => {
                 if rests {
                     Self::Rests { until: now + REST }
                 } else {
-                    part(PARTINGS)
+                    part(0)
                 }
             }
             Self::Ends { through, since, .. } => {
@@ -71,9 +69,43 @@ impl Leaving {
                 }
                 Self::Ends { through: seen, since, look_at: now + LOOK }
             }
-            Self::Rests { until } if until <= now => part(PARTINGS),
-            Self::Partings { left, at } if at <= now => part(left),
+            Self::Rests { until } if until <= now => part(0),
+            Self::Partings { said, at } if at <= now => part(said),
             other => other,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pinnace::qmp::{Listener, Options};
+
+    /// The last ends are said again three times, as often as [`Endpoint::part`] does it; fewer times, if all this takes long.
+    #[test]
+    fn the_ends_are_said_again_three_times() {
+        let listener = Listener::bind("127.0.0.1:0", &Options::default()).unwrap();
+        let options = Options { worker: false, ..Options::default() };
+        let endpoint = Endpoint::client_of(listener.local_addr(), &options).unwrap();
+        let stream = endpoint.connect(listener.local_addr()).unwrap();
+        drop(listener.accept().unwrap());
+        assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+        drop(stream);
+        let (mut leaving, mut now, mut said) = (Leaving::begin(Instant::now()), Instant::now(), 0);
+        while !matches!(leaving, Leaving::Over) {
+            let before = endpoint.counters().statuses_sent;
+            leaving = leaving.go_on(&endpoint, false, now);
+            match leaving {
+                Leaving::Ends { .. } => {
+                    std::thread::sleep(LOOK);
+                    now = Instant::now();
+                    continue;
+                }
+                Leaving::Partings { at, .. } => now = at,
+                _ => {}
+            }
+            said += endpoint.counters().statuses_sent - before;
+        }
+        assert!(said <= 3, "{said} times");
     }
 }

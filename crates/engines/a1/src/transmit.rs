@@ -17,7 +17,7 @@ impl A1 {
         self.shared.paths.expire(now);
         self.shared.departure.begin();
         if let Some(reply) = self.shared.replies.pop_front() {
-            write(train, reply.to, reply.from, &reply.bytes);
+            train.single(reply.to, reply.from, &reply.bytes);
             return true;
         }
         let mut may_send_data = true;
@@ -92,13 +92,6 @@ impl A1 {
 /// Bytes of a CLOSE.
 const CLOSE_BYTES: usize = HEADER_BYTES + 2;
 
-fn write(train: &mut Train, to: Address, from: Option<Address>, bytes: &[u8]) {
-    train.begin(to, bytes.len());
-    train.set_source(from);
-    train.inline(bytes);
-    train.end_segment();
-}
-
 /// The checksum that the driver fills in.
 pub(crate) fn checksum(has_checksum: bool) -> Option<Checksum> {
     has_checksum.then_some(Checksum {
@@ -157,7 +150,7 @@ impl Connection {
         }
         let has_bytes = !bytes.is_empty();
         if has_bytes {
-            write(train, self.peer, self.from, &bytes);
+            train.single(self.peer, self.from, &bytes);
         }
         shared.scratch = bytes;
         has_bytes

@@ -20,7 +20,7 @@ impl Xtp {
         self.shared.departure.begin();
         self.shared.paths.expire(now);
         if let Some(reply) = self.shared.diags.pop() {
-            write(train, reply.to, reply.from, &reply.bytes);
+            train.single(reply.to, reply.from, &reply.bytes);
             return true;
         }
         while let Some(key) = self.shared.queue.first() {
@@ -61,13 +61,6 @@ impl Xtp {
             self.settle(now, key);
         }
     }
-}
-
-pub(crate) fn write(train: &mut Train, to: Address, from: Option<Address>, bytes: &[u8]) {
-    train.begin(to, bytes.len());
-    train.set_source(from);
-    train.inline(bytes);
-    train.end_segment();
 }
 
 /// The checksum that the driver fills in, if the data are summed.
@@ -277,13 +270,13 @@ impl Context {
         let asks = asking.is_some_and(|asking| asking != Asking::No);
         if asks && self.tells_gaps_apart(shared, train) {
             self.make_status(now, shared, extra, None, &mut status);
-            write(train, self.peer, self.from, &status);
+            train.single(self.peer, self.from, &status);
             self.make_status(now, shared, extra, asking, &mut status);
             train.inline(&status);
             train.end_segment();
         } else {
             self.make_status(now, shared, extra, asking, &mut status);
-            write(train, self.peer, self.from, &status);
+            train.single(self.peer, self.from, &status);
         }
         shared.status = status;
     }

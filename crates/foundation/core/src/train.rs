@@ -178,6 +178,24 @@ impl Train {
         self.inline.clear();
     }
 
+    /// Makes it a train of one datagram, which is these bytes, from a local address if that matters.
+    ///
+    /// ```
+    /// use pinnace_core::{Address, Train, TrainLimits};
+    /// let mut train = Train::new(TrainLimits::SINGLE);
+    /// train.single(Address::Node(1), None, b"ahoy");
+    /// assert_eq!((train.segments(), train.inline_bytes()), (1, &b"ahoy"[..]));
+    /// ```
+    ///
+    /// # Panics
+    /// As [`Train::end_segment`].
+    pub fn single(&mut self, destination: Address, source: Option<Address>, bytes: &[u8]) {
+        self.begin(destination, bytes.len());
+        self.set_source(source);
+        self.inline(bytes);
+        self.end_segment();
+    }
+
     /// Sends with these ECN bits.
     pub fn set_ecn(&mut self, ecn: Ecn) {
         self.ecn = ecn;

@@ -92,10 +92,7 @@ impl Socket {
 
     fn send(&mut self, bytes: &[u8], to: Address, from: Option<Address>) -> io::Result<SendOutcome> {
         self.train.reset(self.link.train_limits());
-        self.train.begin(to, bytes.len());
-        self.train.set_source(from);
-        self.train.inline(bytes);
-        self.train.end_segment();
+        self.train.single(to, from, bytes);
         self.link.send(&self.train, &self.memory)
     }
 

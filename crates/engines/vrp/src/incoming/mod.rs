@@ -246,7 +246,7 @@ impl Incoming {
         while let Some(&(index, id)) = self.pending.front() {
             if let Some(frame) = self.frames.get_mut(index).filter(|frame| frame.id == id) {
                 if let Some(len) = frame.write_answer(&mut self.space, &mut self.counters) {
-                    write(train, frame.source, frame.local, &self.space[..len]);
+                    train.single(frame.source, frame.local, &self.space[..len]);
                     return true;
                 }
                 frame.is_pending = false;
@@ -255,7 +255,7 @@ impl Incoming {
         }
         if let Some(Reply { to, from, bytes }) = self.replies.pop_front() {
             self.counters.controls_sent += 1;
-            write(train, to, from, &bytes);
+            train.single(to, from, &bytes);
             return true;
         }
         train.begin(Address::Peer, 0);
@@ -283,11 +283,4 @@ impl Incoming {
         }
         None
     }
-}
-
-fn write(train: &mut Train, to: Address, from: Option<Address>, bytes: &[u8]) {
-    train.begin(to, bytes.len());
-    train.set_source(from);
-    train.inline(bytes);
-    train.end_segment();
 }

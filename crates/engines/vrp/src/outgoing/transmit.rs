@@ -177,7 +177,7 @@ impl Outgoing {
             let mut writer = ControlWriter::new(&mut bytes, frame.number);
             writer.push(&Tag::LossRateNow { count: frame.rate_count, rate: frame.rate_now });
             let len = writer.finish();
-            write_control(train, &bytes[..len]);
+            train.single(Address::Peer, None, &bytes[..len]);
             self.counters.bytes_sent += len as u64;
             return true;
         }
@@ -204,7 +204,7 @@ impl Outgoing {
             return false;
         }
         let len = writer.finish();
-        write_control(train, &bytes[..len]);
+        train.single(Address::Peer, None, &bytes[..len]);
         self.counters.bytes_sent += len as u64;
         true
     }
@@ -226,7 +226,7 @@ impl Outgoing {
             writer.push(&Tag::FrameClose(number));
         }
         let len = writer.finish();
-        write_control(train, &bytes[..len]);
+        train.single(Address::Peer, None, &bytes[..len]);
         self.counters.bytes_sent += len as u64;
         self.farewell_sent += 1;
         if self.farewell_sent.is_multiple_of(packets) {
@@ -396,11 +396,4 @@ impl Outgoing {
             }
         }
     }
-}
-
-/// A train of one control packet.
-fn write_control(train: &mut Train, bytes: &[u8]) {
-    train.begin(Address::Peer, bytes.len());
-    train.inline(bytes);
-    train.end_segment();
 }

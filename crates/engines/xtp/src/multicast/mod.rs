@@ -302,7 +302,7 @@ fn tell_too_late(now: Time, shared: &mut Shared, to: Address, packet: &Header) {
 
 pub(crate) fn transmit(engine: &mut Xtp, train: &mut Train) -> bool {
     let Some(packet) = engine.groups.outbox.pop_front() else { return false };
-    crate::transmit::write(train, packet.to, packet.from, &packet.bytes);
+    train.single(packet.to, packet.from, &packet.bytes);
     true
 }
 

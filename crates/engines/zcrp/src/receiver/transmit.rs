@@ -50,9 +50,7 @@ impl Receiver {
     }
 
     fn put(train: &mut Train, path: &mut Path, datagram: &[u8]) {
-        train.begin(Address::Peer, datagram.len());
-        train.inline(datagram);
-        train.end_segment();
+        train.single(Address::Peer, None, datagram);
         path.pay(datagram.len());
     }
 

@@ -40,9 +40,7 @@ impl Sender {
         path.pay(TRAILER_BYTES);
         self.idle_due = Some(now + self.config.idle_interval);
         self.counters.idles_sent += 1;
-        train.begin(Address::Peer, TRAILER_BYTES);
-        train.inline(&encode_idle(self.next_number() as u32));
-        train.end_segment();
+        train.single(Address::Peer, None, &encode_idle(self.next_number() as u32));
         true
     }
 

@@ -3,9 +3,9 @@
 use crate::common::wait_until;
 use crate::hosts::{Hosts, at};
 use crate::stage::{Server, client, installed, printed, through};
-use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// What both programs begin with; the server listens at `port`.
 const COMMON: &str = "
@@ -21,24 +21,33 @@ def connected():
     return socket.create_connection(('10.79.0.2', port), 20)
 ";
 
-/// The server, and a client that has run to its end: what that printed, and what it said.
-fn run(hosts: &Hosts, folder: &Path, port: u16, server: &str, asks: &str) -> Option<(Server, String, String)> {
-    let python = installed("python3", "python3")?;
+/// Two programs on two hosts, of which the client has run to its end.
+struct Ran {
+    server: Server,
+    /// What the client printed.
+    out: String,
+    /// What was said beside that.
+    said: String,
+    folder: TempDir,
+    hosts: Hosts,
+}
+
+fn run(port: u16, server: &str, asks: &str) -> Option<Ran> {
+    let (hosts, python) = (Hosts::new()?, installed("python3", "python3")?);
+    let folder = tempfile::tempdir().expect("a folder");
     let python = python.to_str().expect("UTF-8");
     let number = port.to_string();
     let [server, asks] = [server, asks].map(|text| format!("{COMMON}{text}"));
     let words = [python, "-u", "-c", &server, &number];
-    let server = Server::start(through(true, &at(&hosts.far), &words), folder, port, true);
+    let server = Server::start(through(true, &at(&hosts.far), &words), folder.path(), port, true);
     wait_until("a listener for other hosts", || server.said().contains("QMP, for other hosts"));
     let (out, said) = client(through(true, &at(&hosts.near), &[python, "-u", "-c", &asks, &number]));
     assert!(said.contains("by QMP"), "{said}");
-    Some((server, out, said))
+    Some(Ran { server, out, said, folder, hosts })
 }
 
 #[test]
 fn who_only_reads_no_more_is_found_to_have_closed() {
-    let Some(hosts) = Hosts::new() else { return };
-    let folder = tempfile::tempdir().expect("a folder");
     let server = "
 s = listening()
 c, _ = s.accept()
@@ -59,14 +68,12 @@ try:
 except ConnectionError:
     print('told' if time.time() - begun > 0.9 else 'too early')
 ";
-    let Some((_server, out, said)) = run(&hosts, folder.path(), 7951, server, asks) else { return };
-    assert_eq!(out, "told\n", "{said}");
+    let Some(ran) = run(7951, server, asks) else { return };
+    assert_eq!(ran.out, "told\n", "{}", ran.said);
 }
 
 #[test]
 fn what_is_behind_an_urgent_byte_does_not_wait_for_more() {
-    let Some(hosts) = Hosts::new() else { return };
-    let folder = tempfile::tempdir().expect("a folder");
     let server = "
 s = listening()
 for number in range(20):
@@ -87,15 +94,13 @@ for number in range(20):
     s.send(b'ef')
     assert s.recv(1) == b'k'
 ";
-    let Some((server, _, _)) = run(&hosts, folder.path(), 7952, server, asks) else { return };
-    assert_eq!(server.finish(), Some(0));
-    assert_eq!(String::from_utf8_lossy(&printed(folder.path(), 7952)), "whole\n".repeat(20));
+    let Some(ran) = run(7952, server, asks) else { return };
+    assert_eq!(ran.server.finish(), Some(0));
+    assert_eq!(String::from_utf8_lossy(&printed(ran.folder.path(), 7952)), "whole\n".repeat(20));
 }
 
 #[test]
 fn sockets_that_outlive_their_streams_keep_their_ports() {
-    let Some(hosts) = Hosts::new() else { return };
-    let folder = tempfile::tempdir().expect("a folder");
     // What is unread makes resets of the ends; the client holds its sockets all the same.
     let server = "
 s = listening()
@@ -130,15 +135,13 @@ for s in old:
     new[-1].send(b'a')
     assert new[-1].recv(1) == b'k'
 ";
-    let Some((server, _, said)) = run(&hosts, folder.path(), 7953, server, asks) else { return };
-    assert_eq!(said.matches("connected to 10.79.0.2:7953 by QMP").count(), 200, "{said}");
-    assert_eq!(server.finish(), Some(0));
+    let Some(ran) = run(7953, server, asks) else { return };
+    assert_eq!(ran.said.matches("connected to 10.79.0.2:7953 by QMP").count(), 200, "{}", ran.said);
+    assert_eq!(ran.server.finish(), Some(0));
 }
 
 #[test]
 fn a_port_whose_last_stream_was_reset_is_free_at_once() {
-    let Some(hosts) = Hosts::new() else { return };
-    let folder = tempfile::tempdir().expect("a folder");
     let server = "
 s = listening()
 c, _ = s.accept()
@@ -165,11 +168,11 @@ except ConnectionError:
 time.sleep(2)
 print(connected().recv(5).decode())
 ";
-    let Some((server, out, said)) = run(&hosts, folder.path(), 7954, server, asks) else { return };
-    assert_eq!(out, "reset\nagain\n", "{said}\n{}", server.said());
-    assert_eq!(said.matches("connected to 10.79.0.2:7954 by QMP").count(), 2, "{said}");
-    assert_eq!(server.finish(), Some(0));
-    is_left_soon(&hosts.far);
+    let Some(ran) = run(7954, server, asks) else { return };
+    assert_eq!(ran.out, "reset\nagain\n", "{}\n{}", ran.said, ran.server.said());
+    assert_eq!(ran.said.matches("connected to 10.79.0.2:7954 by QMP").count(), 2, "{}", ran.said);
+    assert_eq!(ran.server.finish(), Some(0));
+    is_left_soon(&ran.hosts.far);
 }
 
 /// With its programs goes what carried their streams.
@@ -187,8 +190,6 @@ fn is_left_soon(host: &str) {
 
 #[test]
 fn who_writes_to_the_last_who_has_gone_is_told_and_left() {
-    let Some(hosts) = Hosts::new() else { return };
-    let folder = tempfile::tempdir().expect("a folder");
     let server = "
 import os
 s = listening()
@@ -213,16 +214,14 @@ for number in range(3):
             break
     print(told)
 ";
-    let Some((_server, out, said)) = run(&hosts, folder.path(), 7956, server, asks) else { return };
-    assert_eq!(out, "True\n".repeat(3), "{said}");
-    is_left_soon(&hosts.near);
-    is_left_soon(&hosts.far);
+    let Some(ran) = run(7956, server, asks) else { return };
+    assert_eq!(ran.out, "True\n".repeat(3), "{}", ran.said);
+    is_left_soon(&ran.hosts.near);
+    is_left_soon(&ran.hosts.far);
 }
 
 #[test]
 fn one_connection_after_the_other_costs_few_packets() {
-    let Some(hosts) = Hosts::new() else { return };
-    let folder = tempfile::tempdir().expect("a folder");
     let server = "
 s = listening()
 for number in range(200):
@@ -242,16 +241,14 @@ for number in range(200):
     s.close()
 print((sent() - before) // 200)
 ";
-    let Some((server, out, _)) = run(&hosts, folder.path(), 7957, server, asks) else { return };
-    assert_eq!(server.finish(), Some(0));
-    let each: u64 = out.trim().parse().expect("a number");
+    let Some(ran) = run(7957, server, asks) else { return };
+    assert_eq!(ran.server.finish(), Some(0));
+    let each: u64 = ran.out.trim().parse().expect("a number");
     assert!(each < 20, "{each} packets each");
 }
 
 #[test]
 fn the_last_bytes_reach_a_slow_reader() {
-    let Some(hosts) = Hosts::new() else { return };
-    let folder = tempfile::tempdir().expect("a folder");
     let server = "
 s = listening()
 c, _ = s.accept()
@@ -271,7 +268,7 @@ while True:
     count += len(got)
 print(count)
 ";
-    let Some((server, out, said)) = run(&hosts, folder.path(), 7955, server, asks) else { return };
-    assert_eq!(out, format!("{}\n", 3 << 20), "{said}");
-    assert_eq!(server.finish(), Some(0));
+    let Some(ran) = run(7955, server, asks) else { return };
+    assert_eq!(ran.out, format!("{}\n", 3 << 20), "{}", ran.said);
+    assert_eq!(ran.server.finish(), Some(0));
 }

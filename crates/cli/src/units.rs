@@ -13,6 +13,16 @@ pub(crate) fn count_of(count: u64, what: &str) -> String {
     format!("{count} {what}{ending}")
 }
 
+/// A share in percent, if it is known.
+pub(crate) fn percent(share: Option<f64>) -> String {
+    share.map_or_else(String::new, |share| format!("{:.2} %", share * 100.0))
+}
+
+/// A ratio, if it is known.
+pub(crate) fn ratio(ratio: Option<f64>) -> String {
+    ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}"))
+}
+
 /// A time that is not nothing.
 pub(crate) fn some_time(text: &str) -> Result<Duration, String> {
     duration(text).and_then(|time| if time.is_zero() { Err("must be longer than 0".to_owned()) } else { Ok(time) })

@@ -2,11 +2,11 @@
 
 use super::Run;
 use super::figure::{Alone, Bar, Bars, Group};
-use super::measure::{Row, measure};
+use super::measure::{Row, Speed, Taken, measure};
 use crate::exit::Error;
 use crate::perf::{IdleChoice, Job, Network, Path, Repeats, Transport, progress, size_name, span};
 use crate::picture::COLOURS;
-use crate::units::count_of;
+use crate::units::{count_of, percent, ratio};
 use serde::Serialize;
 
 /// Bytes of a frame: the paper's, and a large one.
@@ -25,17 +25,14 @@ struct Line<'a> {
     path: &'a str,
     size: usize,
     contract: Option<String>,
-    mbit_s: f64,
-    mbit_s_min: f64,
-    mbit_s_max: f64,
+    #[serde(flatten)]
+    speed: Speed,
     /// VRP's throughput, divided by this one: the median of the rounds' ratios.
     vrp_ratio: Option<f64>,
     #[serde(flatten)]
     repeats: Option<Repeats>,
-    rounds: usize,
-    rounds_mbit_s: Vec<f64>,
-    messages: u64,
-    seconds: f64,
+    #[serde(flatten)]
+    taken: Taken,
     in_flight: usize,
 }
 
@@ -113,17 +110,17 @@ fn name_of(size: usize) -> String {
 
 fn print(run: &Run<'_>, (path, size, rows): &Pair) {
     for row in rows {
-        let Some(mbit_s) = row.mbit_s() else { continue };
-        let (mbit_s_min, mbit_s_max) = row.spread();
+        let Some(speed) = row.speed() else { continue };
         let is_vrp = row.job.transport == Transport::Vrp;
         let vrp_ratio = rows.first().filter(|_| !is_vrp).and_then(|vrp| vrp.ratio(row));
         let text = format!(
-            "{path:<10} {:>9} {:<10} {mbit_s:>10.0} {:>23} {:>8} {:>8}",
+            "{path:<10} {:>9} {:<10} {:>10.0} {:>23} {:>8} {:>8}",
             name_of(*size),
             row.label,
-            format!("({mbit_s_min:.0} .. {mbit_s_max:.0})"),
-            vrp_ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}")),
-            row.resent().map_or_else(String::new, |share| format!("{:.2} %", share * 100.0)),
+            speed.mbit_s,
+            speed.range(0),
+            ratio(vrp_ratio),
+            percent(row.resent()),
         );
         let line = Line {
             event: "row",
@@ -132,15 +129,10 @@ fn print(run: &Run<'_>, (path, size, rows): &Pair) {
             path,
             size: *size,
             contract: is_vrp.then(|| row.job.contract.to_string()),
-            mbit_s,
-            mbit_s_min,
-            mbit_s_max,
+            speed,
             vrp_ratio,
             repeats: row.repeats(),
-            rounds: row.measured.len(),
-            rounds_mbit_s: row.measured.iter().map(|one| one.mbit_s).collect(),
-            messages: row.measured.last().map_or(0, |one| one.messages),
-            seconds: row.measured.iter().map(|one| one.seconds).sum::<f64>() / row.measured.len() as f64,
+            taken: row.taken(),
             in_flight: row.job.depth,
         };
         run.output.result(text, &line);

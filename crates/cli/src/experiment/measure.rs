@@ -6,6 +6,7 @@ use super::Run;
 use crate::exit::Error;
 use crate::perf::{self, Failure, Job, Network, Pair, Repeats, Role, Trouble, median, span};
 use indicatif::ProgressBar;
+use serde::Serialize;
 
 /// How much is done.
 #[derive(Clone, Copy, Debug)]
@@ -32,9 +33,9 @@ pub(super) struct Row {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Measured {
     round: u32,
-    pub(super) mbit_s: f64,
-    pub(super) seconds: f64,
-    pub(super) messages: u64,
+    mbit_s: f64,
+    seconds: f64,
+    messages: u64,
     /// Of the frames delivered: packets, those lost for good, and the most of those in a row.
     packets: u64,
     lost: u64,
@@ -45,6 +46,38 @@ pub(super) struct Measured {
     cpu_rx: f64,
     /// The share of the bytes that the receiver copied, where that is counted.
     copied: Option<f64>,
+}
+
+/// A throughput as lines of JSON have it: the median of the rounds, the slowest and the fastest.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) struct Speed {
+    pub(super) mbit_s: f64,
+    mbit_s_min: f64,
+    mbit_s_max: f64,
+}
+
+impl Speed {
+    /// `None` if there were no rounds.
+    pub(super) fn of(rounds: Vec<f64>) -> Option<Self> {
+        let (mbit_s_min, mbit_s_max) = span(rounds.iter().copied());
+        Some(Self { mbit_s: median(rounds)?, mbit_s_min, mbit_s_max })
+    }
+
+    /// The slowest and the fastest, with so many digits behind the point.
+    pub(super) fn range(self, digits: usize) -> String {
+        format!("({:.digits$} .. {:.digits$})", self.mbit_s_min, self.mbit_s_max)
+    }
+}
+
+/// What a row was measured from, as lines of JSON have it.
+#[derive(Debug, Serialize)]
+pub(super) struct Taken {
+    rounds: usize,
+    rounds_mbit_s: Vec<f64>,
+    /// Of the last round.
+    messages: u64,
+    /// The mean of the rounds.
+    seconds: f64,
 }
 
 impl Row {
@@ -62,9 +95,20 @@ impl Row {
         median(self.measured.iter().map(|one| one.mbit_s).collect())
     }
 
-    /// The slowest and the fastest.
-    pub(super) fn spread(&self) -> (f64, f64) {
-        span(self.measured.iter().map(|one| one.mbit_s))
+    /// The throughput; `None` if nothing was measured.
+    pub(super) fn speed(&self) -> Option<Speed> {
+        Speed::of(self.measured.iter().map(|one| one.mbit_s).collect())
+    }
+
+    /// What it was measured from.
+    pub(super) fn taken(&self) -> Taken {
+        let seconds: f64 = self.measured.iter().map(|one| one.seconds).sum();
+        Taken {
+            rounds: self.measured.len(),
+            rounds_mbit_s: self.measured.iter().map(|one| one.mbit_s).collect(),
+            messages: self.measured.last().map_or(0, |one| one.messages),
+            seconds: seconds / self.measured.len() as f64,
+        }
     }
 
     /// How many times the throughput of `other` this is: the median of the rounds' ratios.
@@ -109,6 +153,24 @@ impl Row {
     /// The share of what was sent that was sent again.
     pub(super) fn resent(&self) -> Option<f64> {
         self.repeats().map(|of| of.packets_resent as f64 / of.packets_sent.max(1) as f64)
+    }
+}
+
+/// All kinds over one path with one size.
+pub(super) struct Part<K> {
+    pub(super) path: String,
+    pub(super) size: usize,
+    pub(super) rows: Vec<(K, Row)>,
+}
+
+impl<K: Copy + PartialEq> Part<K> {
+    pub(super) fn row(&self, kind: K) -> Option<&Row> {
+        self.rows.iter().find(|(other, _)| *other == kind).map(|(_, row)| row)
+    }
+
+    /// How many times the throughput of `other` that of `kind` is.
+    pub(super) fn ratio(&self, kind: K, other: K) -> Option<f64> {
+        self.row(kind)?.ratio(self.row(other)?)
     }
 }
 
@@ -225,7 +287,7 @@ mod tests {
     fn ratios_pair_the_measurements_of_a_round() {
         let (own, other) = (row(&[(1, 10.0), (2, 30.0), (3, 8.0)]), row(&[(1, 5.0), (3, 2.0)]));
         assert_eq!(own.ratio(&other), Some(3.0), "the mean of 2 and 4; the second round has no pair");
-        assert_eq!((own.mbit_s(), own.spread()), (Some(10.0), (8.0, 30.0)));
+        assert_eq!(own.speed(), Some(Speed { mbit_s: 10.0, mbit_s_min: 8.0, mbit_s_max: 30.0 }));
         assert_eq!((own.loss(), own.longest_run(), own.resent()), (Some(0.03), Some(3), None));
         assert_eq!((row(&[]).mbit_s(), row(&[]).loss(), row(&[]).ratio(&own)), (None, None, None));
     }

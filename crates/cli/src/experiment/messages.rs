@@ -3,11 +3,11 @@
 
 use super::Run;
 use super::figure::{Curve, Panel, Panels};
-use super::measure::{Row, measure};
+use super::measure::{Row, Speed, measure};
 use crate::exit::Error;
 use crate::perf::{Failure, IdleChoice, Job, Network, Pair, Path, Role, Transport, Trouble, median, progress, span};
 use crate::picture::COLOURS;
-use crate::units::count_of;
+use crate::units::{count_of, ratio};
 use serde::Serialize;
 
 /// Bytes of a message: the paper's.
@@ -43,9 +43,8 @@ struct Line<'a> {
     length: Length,
     /// Messages of a short run.
     messages: Option<u64>,
-    mbit_s: f64,
-    mbit_s_min: f64,
-    mbit_s_max: f64,
+    #[serde(flatten)]
+    speed: Speed,
     /// XTP's throughput, divided by this one: the median of the rounds' ratios.
     xtp_ratio: Option<f64>,
     rounds: usize,
@@ -78,8 +77,12 @@ struct Cell {
 }
 
 impl Cell {
+    fn speed(&self) -> Option<Speed> {
+        Speed::of(self.rounds.iter().map(|(_, mbit_s)| *mbit_s).collect())
+    }
+
     fn mbit_s(&self) -> Option<f64> {
-        median(self.rounds.iter().map(|(_, mbit_s)| *mbit_s).collect())
+        self.speed().map(|speed| speed.mbit_s)
     }
 
     fn ratio(&self, other: &Self) -> Option<f64> {
@@ -181,8 +184,7 @@ fn is_tcp(cell: &Cell) -> bool {
 fn print(run: &Run<'_>, cells: &[Cell]) {
     let xtp = cells.iter().find(|cell| cell.transport == Transport::Xtp);
     for cell in cells {
-        let Some(mbit_s) = cell.mbit_s() else { continue };
-        let (mbit_s_min, mbit_s_max) = span(cell.rounds.iter().map(|(_, mbit_s)| *mbit_s));
+        let Some(speed) = cell.speed() else { continue };
         let is_xtp = cell.transport == Transport::Xtp;
         let line = Line {
             event: "row",
@@ -192,9 +194,7 @@ fn print(run: &Run<'_>, cells: &[Cell]) {
             size: cell.size,
             length: cell.length,
             messages: (cell.length == Length::Short).then_some(SHORT),
-            mbit_s,
-            mbit_s_min,
-            mbit_s_max,
+            speed,
             xtp_ratio: xtp.filter(|_| !is_xtp).and_then(|xtp| xtp.ratio(cell)),
             rounds: cell.rounds.len(),
         };
@@ -204,9 +204,9 @@ fn print(run: &Run<'_>, cells: &[Cell]) {
             line.size,
             if cell.length == Length::Short { "short" } else { "sustained" },
             cell.transport.to_string(),
-            mbit_s,
-            format!("({:.0} .. {:.0})", line.mbit_s_min, line.mbit_s_max),
-            line.xtp_ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}")),
+            speed.mbit_s,
+            speed.range(0),
+            ratio(line.xtp_ratio),
         );
         run.output.result(text, &line);
     }

@@ -4,10 +4,12 @@
 
 use super::Run;
 use super::figure::{Alone, Bar, Bars, Group};
+use super::measure::Speed;
 use crate::exit::Error;
 use crate::interrupt;
-use crate::perf::{median, progress, span};
+use crate::perf::{progress, span};
 use crate::picture::COLOURS;
+use crate::units;
 use pinnace_core::{Address, BufferId, ControllerKind, Time};
 use pinnace_sim::{Application, HostHandle, HostId, NetworkConfig, Outcome, Simulation};
 use pinnace_xtp::{Close, Codec, Config, ControlBlock, Event, Failure, Output, Service, Services, Xtp, XtpCounters};
@@ -172,9 +174,8 @@ struct Line<'a> {
     loss: f64,
     bytes: usize,
     seeds: u32,
-    mbit_s: f64,
-    mbit_s_min: f64,
-    mbit_s_max: f64,
+    #[serde(flatten)]
+    speed: Speed,
     /// The throughput of selective retransmission with the same control, divided by this one.
     selective_ratio: Option<f64>,
     packets_sent: u64,
@@ -204,8 +205,12 @@ struct Row {
 }
 
 impl Row {
+    fn speed(&self) -> Option<Speed> {
+        Speed::of(self.transfers.iter().map(|transfer| transfer.mbit_s).collect())
+    }
+
     fn mbit_s(&self) -> f64 {
-        median(self.transfers.iter().map(|transfer| transfer.mbit_s).collect()).unwrap_or(0.0)
+        self.speed().map_or(0.0, |speed| speed.mbit_s)
     }
 
     fn sum(&self, of: fn(&XtpCounters) -> u64) -> u64 {
@@ -276,7 +281,7 @@ fn ratio(rows: &[Row], way: usize) -> Option<f64> {
 
 fn print(run: &Run<'_>, loss: f64, bytes: usize, rows: &[Row]) {
     for (index, (way, row)) in WAYS.iter().zip(rows).enumerate() {
-        let (mbit_s_min, mbit_s_max) = span(row.transfers.iter().map(|transfer| transfer.mbit_s));
+        let Some(speed) = row.speed() else { continue };
         let line = Line {
             event: "row",
             experiment: run.name,
@@ -287,9 +292,7 @@ fn print(run: &Run<'_>, loss: f64, bytes: usize, rows: &[Row]) {
             loss: loss / 100.0,
             bytes,
             seeds: run.effort.rounds,
-            mbit_s: row.mbit_s(),
-            mbit_s_min,
-            mbit_s_max,
+            speed,
             selective_ratio: ratio(rows, index),
             packets_sent: row.sum(|of| of.data_packets_sent),
             packets_resent: row.sum(|of| of.data_packets_resent),
@@ -300,9 +303,9 @@ fn print(run: &Run<'_>, loss: f64, bytes: usize, rows: &[Row]) {
             "{:>7}  {:<18} {:>8.1} {:>19} {:>12} {:>9} {:>9}",
             format!("{loss} %"),
             way.name,
-            line.mbit_s,
-            format!("({:.1} .. {:.1})", line.mbit_s_min, line.mbit_s_max),
-            line.selective_ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}")),
+            speed.mbit_s,
+            speed.range(1),
+            units::ratio(line.selective_ratio),
             format!("{:.2} %", line.share_resent * 100.0),
             line.timeouts,
         );

@@ -7,11 +7,11 @@
 
 use super::Run;
 use super::figure::{Curve, Panel, Panels};
-use super::measure::{Effort, Row, measure};
+use super::measure::{Effort, Row, Speed, Taken, measure};
 use crate::exit::Error;
 use crate::perf::{IdleChoice, Job, Network, Path, Repeats, Transport, progress};
 use crate::picture::COLOURS;
-use crate::units::count_of;
+use crate::units::{count_of, percent};
 use crate::vrp::{Congestion, Packets};
 use crate::wan;
 use serde::Serialize;
@@ -44,16 +44,13 @@ struct Line<'a> {
     size: usize,
     contract: String,
     congestion: &'a str,
-    mbit_s: f64,
-    mbit_s_min: f64,
-    mbit_s_max: f64,
+    #[serde(flatten)]
+    speed: Speed,
     #[serde(flatten)]
     repeats: Option<Repeats>,
     resent: Option<f64>,
-    rounds: usize,
-    rounds_mbit_s: Vec<f64>,
-    messages: u64,
-    seconds: f64,
+    #[serde(flatten)]
+    taken: Taken,
 }
 
 /// The last line of JSON.
@@ -163,15 +160,15 @@ impl Part {
 
 fn print(run: &Run<'_>, part: &Part) {
     for (index, row) in part.rows.iter().enumerate() {
-        let Some(mbit_s) = row.mbit_s() else { continue };
-        let (mbit_s_min, mbit_s_max) = row.spread();
+        let Some(speed) = row.speed() else { continue };
         let (packet_bytes, window) = part.of(index);
         let resent = row.resent();
         let text = format!(
-            "{:<36} {packet_bytes:>8} {window:>7} {mbit_s:>10.2} {:>21} {:>8}  {}",
+            "{:<36} {packet_bytes:>8} {window:>7} {:>10.2} {:>21} {:>8}  {}",
             part.path,
-            format!("({mbit_s_min:.2} .. {mbit_s_max:.2})"),
-            resent.map_or_else(String::new, |share| format!("{:.2} %", share * 100.0)),
+            speed.mbit_s,
+            speed.range(2),
+            percent(resent),
             if row.job.fragment { "fragments" } else { "" },
         );
         let line = Line {
@@ -186,15 +183,10 @@ fn print(run: &Run<'_>, part: &Part) {
             size: row.job.size,
             contract: row.job.contract.to_string(),
             congestion: "fixed",
-            mbit_s,
-            mbit_s_min,
-            mbit_s_max,
+            speed,
             repeats: row.repeats(),
             resent,
-            rounds: row.measured.len(),
-            rounds_mbit_s: row.measured.iter().map(|one| one.mbit_s).collect(),
-            messages: row.measured.last().map_or(0, |one| one.messages),
-            seconds: row.measured.iter().map(|one| one.seconds).sum::<f64>() / row.measured.len() as f64,
+            taken: row.taken(),
         };
         run.output.result(text, &line);
     }

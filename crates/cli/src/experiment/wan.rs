@@ -6,11 +6,11 @@
 
 use super::Run;
 use super::figure::{Bar, Bars, Dotted, Group, Ratios, Sides};
-use super::measure::{Effort, Row, measure, wan_job};
+use super::measure::{Effort, Row, Speed, Taken, measure, wan_job};
 use crate::exit::Error;
 use crate::perf::{Network, Repeats, Transport, progress};
 use crate::picture::COLOURS;
-use crate::units::count_of;
+use crate::units::{count_of, percent, ratio};
 use crate::vrp::ContractArgs;
 use crate::wan::{self, Report};
 use serde::Serialize;
@@ -88,9 +88,8 @@ struct Line<'a> {
     path: &'a str,
     size: usize,
     contract: Option<String>,
-    mbit_s: f64,
-    mbit_s_min: f64,
-    mbit_s_max: f64,
+    #[serde(flatten)]
+    speed: Speed,
     /// The throughput's share of the link's rate.
     link_share: f64,
     /// VRP's throughput, divided by this one: the median of the rounds' ratios.
@@ -100,10 +99,8 @@ struct Line<'a> {
     longest_run_packets: Option<u32>,
     #[serde(flatten)]
     repeats: Option<Repeats>,
-    rounds: usize,
-    rounds_mbit_s: Vec<f64>,
-    messages: u64,
-    seconds: f64,
+    #[serde(flatten)]
+    taken: Taken,
     in_flight: usize,
 }
 
@@ -208,18 +205,17 @@ fn tcp(congestion: &str) -> Transport {
 fn print(run: &Run<'_>, path: &Path, name: &str, rows: &[Row], report: Option<&Report>) {
     let link = f64::from(path.0);
     for row in rows {
-        let Some(mbit_s) = row.mbit_s() else { continue };
-        let (mbit_s_min, mbit_s_max) = row.spread();
+        let Some(speed) = row.speed() else { continue };
         let is_vrp = row.job.transport == Transport::Vrp;
         let vrp_ratio = rows.first().filter(|_| !is_vrp).and_then(|vrp| vrp.ratio(row));
-        let percent = |share: Option<f64>| share.map_or_else(String::new, |share| format!("{:.2} %", share * 100.0));
         let text = format!(
-            "{:<36} {:<10} {mbit_s:>8.2} {:>19} {:>6.1} % {:>8} {:>8} {:>8}",
+            "{:<36} {:<10} {:>8.2} {:>19} {:>6.1} % {:>8} {:>8} {:>8}",
             name,
             row.label,
-            format!("({mbit_s_min:.2} .. {mbit_s_max:.2})"),
-            mbit_s / link * 100.0,
-            vrp_ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}")),
+            speed.mbit_s,
+            speed.range(2),
+            speed.mbit_s / link * 100.0,
+            ratio(vrp_ratio),
             percent(row.loss()),
             percent(row.resent()),
         );
@@ -230,18 +226,13 @@ fn print(run: &Run<'_>, path: &Path, name: &str, rows: &[Row], report: Option<&R
             path: name,
             size: FRAME,
             contract: is_vrp.then(|| row.job.contract.to_string()),
-            mbit_s,
-            mbit_s_min,
-            mbit_s_max,
-            link_share: mbit_s / link,
+            speed,
+            link_share: speed.mbit_s / link,
             vrp_ratio,
             loss: row.loss(),
             longest_run_packets: row.longest_run(),
             repeats: row.repeats(),
-            rounds: row.measured.len(),
-            rounds_mbit_s: row.measured.iter().map(|one| one.mbit_s).collect(),
-            messages: row.measured.last().map_or(0, |one| one.messages),
-            seconds: row.measured.iter().map(|one| one.seconds).sum::<f64>() / row.measured.len() as f64,
+            taken: row.taken(),
             in_flight: row.job.depth,
         };
         run.output.result(text, &line);

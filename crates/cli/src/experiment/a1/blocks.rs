@@ -5,9 +5,9 @@ use super::{Kind, RAW, RELIABLE, paths};
 use crate::exit::Error;
 use crate::experiment::Run;
 use crate::experiment::figure::{Curve, Panel, Panels};
-use crate::experiment::measure::{Row, measure};
+use crate::experiment::measure::{self, Row, Speed, measure};
 use crate::perf::{IdleChoice, Network, progress};
-use crate::units::count_of;
+use crate::units::{count_of, percent, ratio};
 use serde::Serialize;
 
 /// Bytes that the application sends at a time.
@@ -19,6 +19,8 @@ const LARGE: usize = 4_096;
 /// The paper's: with retransmission against bare datagrams and TCP, without against datagrams.
 const PAPER: (f64, f64, f64) = (0.82, 0.85, 0.96);
 
+type Part = measure::Part<Kind>;
+
 /// One row as JSON.
 #[derive(Serialize)]
 struct Line<'a> {
@@ -27,9 +29,8 @@ struct Line<'a> {
     transport: String,
     path: &'a str,
     size: usize,
-    mbit_s: f64,
-    mbit_s_min: f64,
-    mbit_s_max: f64,
+    #[serde(flatten)]
+    speed: Speed,
     /// The throughput divided by that of bare datagrams and of TCP: the medians of the rounds' ratios.
     datagrams_ratio: Option<f64>,
     tcp_ratio: Option<f64>,
@@ -55,23 +56,6 @@ struct Summary<'a> {
     paper_reliable_to_tcp: f64,
     paper_raw_to_datagrams: f64,
     quick: bool,
-}
-
-/// All kinds over one path with one size.
-struct Part {
-    path: String,
-    size: usize,
-    rows: Vec<(Kind, Row)>,
-}
-
-impl Part {
-    fn row(&self, kind: Kind) -> Option<&Row> {
-        self.rows.iter().find(|(other, _)| *other == kind).map(|(_, row)| row)
-    }
-
-    fn ratio(&self, kind: Kind, other: Kind) -> Option<f64> {
-        self.row(kind)?.ratio(self.row(other)?)
-    }
 }
 
 /// Runs it.
@@ -111,8 +95,7 @@ pub(in crate::experiment) fn run(run: &Run<'_>) -> Result<(), Error> {
 
 fn print(run: &Run<'_>, part: &Part) {
     for (kind, row) in &part.rows {
-        let Some(mbit_s) = row.mbit_s() else { continue };
-        let (mbit_s_min, mbit_s_max) = row.spread();
+        let Some(speed) = row.speed() else { continue };
         let cpu = row.processor_seconds();
         let against = |other: Kind| part.ratio(*kind, other).filter(|_| *kind != other);
         let line = Line {
@@ -121,9 +104,7 @@ fn print(run: &Run<'_>, part: &Part) {
             transport: kind.name(),
             path: &part.path,
             size: part.size,
-            mbit_s,
-            mbit_s_min,
-            mbit_s_max,
+            speed,
             datagrams_ratio: against(Kind::Datagrams),
             tcp_ratio: against(Kind::Tcp),
             cpu_s_per_gb_tx: cpu.map(|(tx, _)| tx),
@@ -133,16 +114,16 @@ fn print(run: &Run<'_>, part: &Part) {
             rounds: row.measured.len(),
         };
         let (tx, rx) = cpu.unwrap_or_default();
-        let ratio = |ratio: Option<f64>| ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}"));
         let text = format!(
-            "{:<9} {:>6}  {:<12} {mbit_s:>9.1} {:>21} {:>7} {:>7} {tx:>7.2} {rx:>7.2} {:>8}",
+            "{:<9} {:>6}  {:<12} {:>9.1} {:>21} {:>7} {:>7} {tx:>7.2} {rx:>7.2} {:>8}",
             part.path,
             part.size,
             row.label,
-            format!("({mbit_s_min:.1} .. {mbit_s_max:.1})"),
+            speed.mbit_s,
+            speed.range(1),
             ratio(line.datagrams_ratio),
             ratio(line.tcp_ratio),
-            line.share_copied.map_or_else(String::new, |share| format!("{:.2} %", share * 100.0)),
+            percent(line.share_copied),
         );
         run.output.result(text, &line);
     }

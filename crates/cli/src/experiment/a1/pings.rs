@@ -7,7 +7,7 @@ use crate::experiment::Run;
 use crate::experiment::figure::{Curve, Panel, Panels};
 use crate::experiment::round_trips;
 use crate::perf::{IdleChoice, Network, progress, span};
-use crate::units::count_of;
+use crate::units::{count_of, ratio};
 use serde::Serialize;
 
 /// Bytes each way.
@@ -114,7 +114,7 @@ fn print(run: &Run<'_>, cells: &[Cell]) {
             line.half_p50_us,
             format!("({:.1} .. {:.1})", line.half_p50_us_min, line.half_p50_us_max),
             line.half_p99_us.unwrap_or(0.0),
-            line.tcp_ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}")),
+            ratio(line.tcp_ratio),
         );
         run.output.result(text, &line);
     }

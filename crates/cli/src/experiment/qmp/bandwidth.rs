@@ -5,10 +5,10 @@ use super::{BBR, CUBIC, Kind, LINK_MBIT_S, PAPER, QMP, QMP_COPIED, link};
 use crate::exit::Error;
 use crate::experiment::Run;
 use crate::experiment::figure::{Bar, Bars, Group, Two};
-use crate::experiment::measure::{Row, measure};
+use crate::experiment::measure::{Row, Speed, Taken, measure};
 use crate::perf::{IdleChoice, Path, progress, size_name};
 use crate::qmp::LinkName;
-use crate::units::count_of;
+use crate::units::{count_of, percent};
 use serde::Serialize;
 
 /// Bytes of a message: the paper went to 32 blocks of 4 KiB.
@@ -34,9 +34,8 @@ struct Line<'a> {
     label: super::Label,
     path: &'a str,
     size: usize,
-    mbit_s: f64,
-    mbit_s_min: f64,
-    mbit_s_max: f64,
+    #[serde(flatten)]
+    speed: Speed,
     /// The throughput's share of the payload that full frames of this kind can carry.
     payload_share: f64,
     /// QMP's throughput (with qbufs, over UDP), divided by this one: the median of the rounds' ratios.
@@ -46,10 +45,8 @@ struct Line<'a> {
     /// The share of the bytes that the receiver copied in user space.
     bytes_copied: Option<f64>,
     resent: Option<f64>,
-    rounds: usize,
-    rounds_mbit_s: Vec<f64>,
-    messages: u64,
-    seconds: f64,
+    #[serde(flatten)]
+    taken: Taken,
 }
 
 /// The last line of JSON.
@@ -112,34 +109,28 @@ fn payload_share(kind: Kind, mbit_s: f64) -> f64 {
 fn print(run: &Run<'_>, path: &str, part: &Part) {
     let qmp = part.rows.first();
     for (kind, row) in &part.rows {
-        let (Some(mbit_s), Some((cpu_tx, cpu_rx))) = (row.mbit_s(), row.processor_seconds()) else { continue };
-        let (mbit_s_min, mbit_s_max) = row.spread();
+        let (Some(speed), Some((cpu_tx, cpu_rx))) = (row.speed(), row.processor_seconds()) else { continue };
         let line = Line {
             event: "row",
             experiment: run.name,
             label: kind.label(),
             path,
             size: part.size,
-            mbit_s,
-            mbit_s_min,
-            mbit_s_max,
-            payload_share: payload_share(*kind, mbit_s),
+            speed,
+            payload_share: payload_share(*kind, speed.mbit_s),
             qmp_ratio: qmp.filter(|_| *kind != QMP).and_then(|(_, qmp)| qmp.ratio(row)),
             cpu_s_per_gb_tx: cpu_tx,
             cpu_s_per_gb_rx: cpu_rx,
             bytes_copied: row.copied(),
             resent: row.resent(),
-            rounds: row.measured.len(),
-            rounds_mbit_s: row.measured.iter().map(|one| one.mbit_s).collect(),
-            messages: row.measured.last().map_or(0, |one| one.messages),
-            seconds: row.measured.iter().map(|one| one.seconds).sum::<f64>() / row.measured.len() as f64,
+            taken: row.taken(),
         };
-        let percent = |share: Option<f64>| share.map_or_else(String::new, |share| format!("{:.2} %", share * 100.0));
         let text = format!(
-            "{:>9}  {:<16} {mbit_s:>8.2} {:>17} {:>8.3} {:>7} {cpu_tx:>8.2} {cpu_rx:>8.2} {:>8} {:>8}",
+            "{:>9}  {:<16} {:>8.2} {:>17} {:>8.3} {:>7} {cpu_tx:>8.2} {cpu_rx:>8.2} {:>8} {:>8}",
             size_name(part.size),
             row.label,
-            format!("({mbit_s_min:.2} .. {mbit_s_max:.2})"),
+            speed.mbit_s,
+            speed.range(2),
             line.payload_share,
             line.qmp_ratio.map_or_else(String::new, |ratio| format!("{ratio:.3}")),
             percent(line.bytes_copied),

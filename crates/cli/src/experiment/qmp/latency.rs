@@ -6,7 +6,7 @@ use crate::experiment::Run;
 use crate::experiment::figure::{Curve, Panel, Panels};
 use crate::experiment::round_trips;
 use crate::perf::{IdleChoice, Network, Path, progress, span};
-use crate::units::count_of;
+use crate::units::{count_of, ratio};
 use serde::Serialize;
 
 /// Bytes each way.
@@ -124,7 +124,7 @@ fn print(run: &Run<'_>, cells: &[Cell]) {
             cell.kind.name(),
             format!("({:.1} .. {:.1})", line.p50_us_min, line.p50_us_max),
             line.p99_us.unwrap_or(0.0),
-            line.tcp_ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}")),
+            ratio(line.tcp_ratio),
         );
         run.output.result(text, &line);
     }

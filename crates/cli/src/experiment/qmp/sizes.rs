@@ -5,9 +5,9 @@ use super::{BBR, CUBIC, Kind, QMP, QMP_COPIED, link};
 use crate::exit::Error;
 use crate::experiment::Run;
 use crate::experiment::figure::{Curve, Panel, Panels};
-use crate::experiment::measure::{Row, measure};
+use crate::experiment::measure::{self, Row, Speed, measure};
 use crate::perf::{IdleChoice, Network, Path, progress};
-use crate::units::count_of;
+use crate::units::{count_of, percent, ratio};
 use serde::Serialize;
 
 /// Bytes of a message: the paper's range, and beyond.
@@ -19,6 +19,8 @@ const LARGE: usize = 16_384;
 /// Where the paper's QMP settled, in Mbit/s.
 const PAPER: f64 = 91.1;
 
+type Part = measure::Part<Kind>;
+
 /// One row as JSON.
 #[derive(Serialize)]
 struct Line<'a> {
@@ -28,9 +30,8 @@ struct Line<'a> {
     label: super::Label,
     path: &'a str,
     size: usize,
-    mbit_s: f64,
-    mbit_s_min: f64,
-    mbit_s_max: f64,
+    #[serde(flatten)]
+    speed: Speed,
     /// QMP's throughput with qbufs, divided by this one: the median of the rounds' ratios.
     qmp_ratio: Option<f64>,
     cpu_s_per_gb_tx: Option<f64>,
@@ -53,19 +54,6 @@ struct Summary<'a> {
     /// The largest share of bytes that a receiver with qbufs copied, from 16 KiB on.
     share_copied_max: Option<f64>,
     quick: bool,
-}
-
-/// All kinds over one path with one size.
-struct Part {
-    path: String,
-    size: usize,
-    rows: Vec<(Kind, Row)>,
-}
-
-impl Part {
-    fn row(&self, kind: Kind) -> Option<&Row> {
-        self.rows.iter().find(|(other, _)| *other == kind).map(|(_, row)| row)
-    }
 }
 
 /// Runs it.
@@ -105,8 +93,7 @@ pub(in crate::experiment) fn run(run: &Run<'_>) -> Result<(), Error> {
 
 fn print(run: &Run<'_>, part: &Part) {
     for (kind, row) in &part.rows {
-        let Some(mbit_s) = row.mbit_s() else { continue };
-        let (mbit_s_min, mbit_s_max) = row.spread();
+        let Some(speed) = row.speed() else { continue };
         let cpu = row.processor_seconds();
         let line = Line {
             event: "row",
@@ -114,9 +101,7 @@ fn print(run: &Run<'_>, part: &Part) {
             label: kind.label(),
             path: &part.path,
             size: part.size,
-            mbit_s,
-            mbit_s_min,
-            mbit_s_max,
+            speed,
             qmp_ratio: part.row(QMP).filter(|_| *kind != QMP).and_then(|qmp| qmp.ratio(row)),
             cpu_s_per_gb_tx: cpu.map(|(tx, _)| tx),
             cpu_s_per_gb_rx: cpu.map(|(_, rx)| rx),
@@ -125,13 +110,14 @@ fn print(run: &Run<'_>, part: &Part) {
         };
         let (tx, rx) = cpu.unwrap_or_default();
         let text = format!(
-            "{:<9} {:>8}  {:<12} {mbit_s:>9.1} {:>21} {:>7} {tx:>8.2} {rx:>8.2} {:>8}",
+            "{:<9} {:>8}  {:<12} {:>9.1} {:>21} {:>7} {tx:>8.2} {rx:>8.2} {:>8}",
             part.path,
             part.size,
             row.label,
-            format!("({mbit_s_min:.1} .. {mbit_s_max:.1})"),
-            line.qmp_ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}")),
-            line.share_copied.map_or_else(String::new, |share| format!("{:.2} %", share * 100.0)),
+            speed.mbit_s,
+            speed.range(1),
+            ratio(line.qmp_ratio),
+            percent(line.share_copied),
         );
         run.output.result(text, &line);
     }
@@ -141,7 +127,7 @@ fn summarize(run: &Run<'_>, parts: &[Part]) -> Result<(), Error> {
     let large = |is_lo: bool| {
         parts.iter().filter(move |part| part.size >= LARGE && (part.path == Path::Lo.to_string()) == is_lo)
     };
-    let least = |is_lo| large(is_lo).filter_map(|part| part.row(QMP)?.ratio(part.row(QMP_COPIED)?)).reduce(f64::min);
+    let least = |is_lo| large(is_lo).filter_map(|part| part.ratio(QMP, QMP_COPIED)).reduce(f64::min);
     let all = || large(false).chain(large(true));
     let link_mbit_s = large(false).filter_map(|part| part.row(QMP)?.mbit_s()).reduce(f64::max);
     let summary = Summary {

@@ -3,6 +3,7 @@
 use super::body::LONG;
 use pinnace::service::{Method, Path, PathClass, Selection, Service, choose};
 use pinnace::{ConnectionError, Endpoint, EndpointOptions, Error};
+use pinnace_core::mix64;
 
 const CONNECTIONS: usize = 200;
 
@@ -28,10 +29,9 @@ pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
     fn below(&mut self, end: usize) -> usize {
+        let mixed = mix64(self.0);
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((mixed ^ (mixed >> 31)) % end as u64) as usize
+        (mixed % end as u64) as usize
     }
 
     fn method(&mut self) -> Method {

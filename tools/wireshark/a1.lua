@@ -341,12 +341,8 @@ end
 function a1.dissector(tvb, pinfo, root)
   pinfo.cols.protocol:set("A1")
   local size, have = tvb:reported_len(), tvb:len()
-  local tree = have > 0 and root:add(a1, tvb()) or root:add(a1)
-  if have < HEADER then
-    pinfo.cols.info:set(common.plural(size, "byte"))
-    if have < size then return raise.cut(pinfo, tree) end
-    return raise.malformed(pinfo, tree, "shorter than a header")
-  end
+  local tree = raise.unless_headed(a1, HEADER, tvb, pinfo, root)
+  if not tree then return end
   local kind, names = tvb(0, 1):uint(), flag_names(tvb(1, 1):uint())
   local status, fault, more = dissect_header(tvb, tree), fault_of_header(tvb), nil
   if kind == DATA then

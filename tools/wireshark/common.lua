@@ -79,6 +79,14 @@ function common.experts(name)
     tree:add_proto_expert_info(experts.cut, "Cut by the capture")
     pinfo.cols.info:append(" [cut by the capture]")
   end
+  -- The tree of a datagram that has a header of so many bytes; of another there is none, and it is said why.
+  function raise.unless_headed(proto, header, tvb, pinfo, root)
+    local size, have = tvb:reported_len(), tvb:len()
+    local tree = have > 0 and root:add(proto, tvb()) or root:add(proto)
+    if have >= header then return tree end
+    pinfo.cols.info:set(common.plural(size, "byte"))
+    if have < size then raise.cut(pinfo, tree) else raise.malformed(pinfo, tree, "shorter than a header") end
+  end
   return experts, raise
 end
 

@@ -207,12 +207,8 @@ end
 function vrp.dissector(tvb, pinfo, root)
   pinfo.cols.protocol:set("VRP")
   local size, have = tvb:reported_len(), tvb:len()
-  local tree = have > 0 and root:add(vrp, tvb()) or root:add(vrp)
-  if have < HEADER then
-    pinfo.cols.info:set(common.plural(size, "byte"))
-    if have < size then return raise.cut(pinfo, tree) end
-    return raise.malformed(pinfo, tree, "shorter than a header")
-  end
+  local tree = raise.unless_headed(vrp, HEADER, tvb, pinfo, root)
+  if not tree then return end
   local word = tvb(0, 2):uint()
   local frame, packet = word % 32768, tvb(2, 4):uint()
   tree:add(f.kind, tvb(0, 2))

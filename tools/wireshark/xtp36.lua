@@ -318,12 +318,8 @@ end
 function xtp.dissector(tvb, pinfo, root)
   pinfo.cols.protocol:set("XTP 3.6")
   local size, have = tvb:reported_len(), tvb:len()
-  local tree = have > 0 and root:add(xtp, tvb()) or root:add(xtp)
-  if have < HEADER then
-    pinfo.cols.info:set(common.plural(size, "byte"))
-    if have < size then return raise.cut(pinfo, tree) end
-    return raise.malformed(pinfo, tree, "shorter than a header")
-  end
+  local tree = raise.unless_headed(xtp, HEADER, tvb, pinfo, root)
+  if not tree then return end
   local options, kind, key = tvb(0, 2):uint(), tvb(3, 1):uint(), tvb(4, 4):uint()
   local status = dissect_header(tvb, tree)
   local fault, is_cut, more = fault_of_header(tvb), have < size, nil

@@ -2,6 +2,7 @@
 
 use crate::parts::{Named, Process, Served, exchange, wait_until};
 use pinnace::daemon::Client;
+use pinnace_core::Random;
 use pinnace_qbuf::channel::ChannelError;
 use std::time::{Duration, Instant};
 
@@ -20,26 +21,11 @@ fn kills(by_default: usize) -> usize {
     std::env::var("PINNACE_KILLS").ok().map_or(by_default, |text| text.parse().expect("a number"))
 }
 
-struct Random(u64);
-
-impl Random {
-    fn new() -> Self {
-        Self(u64::from(std::process::id()) << 20 | 1)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
-}
-
 //= B-12 test
 fn killed_clients() {
     let mut served = Served::start(&[]);
     let address = "127.0.0.1:7001";
-    let mut random = Random::new();
+    let mut random = Random::from_seed(std::process::id().into());
     let start = |part: &str, path: &str| {
         let mut process = Process::start(part, &[path, address]);
         assert_eq!(process.line(), "ready");
@@ -153,7 +139,7 @@ fn udp_without() {
 fn replaced_daemon() {
     let mut served = Served::start(&[]);
     let address = "127.0.0.1:7001";
-    let mut random = Random::new();
+    let mut random = Random::from_seed(std::process::id().into());
     for _ in 0..kills(100).div_ceil(10) {
         let mut echo = Process::start("echo", &[served.path(), address]);
         echo.line();

@@ -46,4 +46,14 @@ static inline int send_frame(vrp_outgoing_t outgoing, size_t frame, size_t size)
     return result;
 }
 
+static inline pthread_t start(void *(*run)(void *), void *argument) {
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, run, argument) == 0);
+    return thread;
+}
+
+static inline void join(pthread_t thread) {
+    CHECK(pthread_join(thread, NULL) == 0);
+}
+
 #endif

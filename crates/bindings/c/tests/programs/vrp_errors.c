@@ -86,16 +86,6 @@ static void *refused(void *argument) {
     return NULL;
 }
 
-static pthread_t start(void *(*run)(void *), void *argument) {
-    pthread_t thread;
-    CHECK(pthread_create(&thread, NULL, run, argument) == 0);
-    return thread;
-}
-
-static void join(pthread_t thread) {
-    CHECK(pthread_join(thread, NULL) == 0);
-}
-
 static void arguments(int port) {
     static unsigned char data[1000];
     vrp_buffer_t buffer = vrp_buffer_construct(data, sizeof data), other;

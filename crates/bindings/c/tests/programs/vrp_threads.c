@@ -86,16 +86,6 @@ static vrp_outgoing_t sender_to(int port) {
     return outgoing;
 }
 
-static pthread_t start(void *(*run)(void *), void *argument) {
-    pthread_t thread;
-    CHECK(pthread_create(&thread, NULL, run, argument) == 0);
-    return thread;
-}
-
-static void join(pthread_t thread) {
-    CHECK(pthread_join(thread, NULL) == 0);
-}
-
 static void *send_many(void *outgoing) {
     int i;
     for (i = 0; i < EACH; i++) {

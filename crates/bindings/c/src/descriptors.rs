@@ -87,10 +87,6 @@ impl Kept for Descriptors {
         static PLACE: Place<Descriptors> = Place::new();
         &PLACE
     }
-
-    fn fresh() -> Self {
-        Self::default()
-    }
 }
 
 /// Those of this process.

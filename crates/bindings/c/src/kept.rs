@@ -10,16 +10,13 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError, RwLock, RwLockWriteGuard};
 
-/// What every process has one of.
-pub(crate) trait Kept: Send + Sync + Sized + 'static {
+/// What every process has one of; it begins with the default.
+pub(crate) trait Kept: Default + Send + Sync + 'static {
     /// What is to be done with it when the process exits.
     const AT_EXIT: Option<fn(&'static Self)> = None;
 
     /// Where it is.
     fn place() -> &'static Place<Self>;
-
-    /// What a process begins with.
-    fn fresh() -> Self;
 
     /// That of this process.
     fn current() -> &'static Self {
@@ -60,7 +57,7 @@ impl<T: Kept> Place<T> {
                 libc::pthread_atfork(None, None, Some(in_child::<T>));
             }
         });
-        let fresh = Box::into_raw(Box::new(T::fresh()));
+        let fresh = Box::into_raw(Box::<T>::default());
         match self.known.compare_exchange(ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire) {
             // SAFETY: leaked just now.
             Ok(_) => unsafe { &*fresh },

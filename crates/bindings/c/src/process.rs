@@ -168,10 +168,6 @@ impl Kept for Process {
         static PLACE: Place<Process> = Place::new();
         &PLACE
     }
-
-    fn fresh() -> Self {
-        Self::default()
-    }
 }
 
 /// The state of this process.

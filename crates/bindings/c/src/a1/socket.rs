@@ -44,10 +44,6 @@ impl Kept for Sockets {
         static PLACE: Place<Sockets> = Place::new();
         &PLACE
     }
-
-    fn fresh() -> Self {
-        Self::default()
-    }
 }
 
 impl Sockets {

@@ -51,13 +51,8 @@ fn errno_of(cause: &Cause) -> c_int {
 #[derive(Debug)]
 struct Methods(Context);
 
-impl Kept for Methods {
-    fn place() -> &'static Place<Self> {
-        static PLACE: Place<Methods> = Place::new();
-        &PLACE
-    }
-
-    fn fresh() -> Self {
+impl Default for Methods {
+    fn default() -> Self {
         let methods: Vec<Arc<dyn Method>> = vec![
             Arc::new(Local::default()),
             Arc::new(Vrp::default()),
@@ -65,6 +60,13 @@ impl Kept for Methods {
             Arc::new(Unified::default()),
         ];
         Self(Context::with_methods(methods))
+    }
+}
+
+impl Kept for Methods {
+    fn place() -> &'static Place<Self> {
+        static PLACE: Place<Methods> = Place::new();
+        &PLACE
     }
 }
 

@@ -82,10 +82,6 @@ impl Kept for Handles {
         static PLACE: Place<Handles> = Place::new();
         &PLACE
     }
-
-    fn fresh() -> Self {
-        Self::default()
-    }
 }
 
 /// Those of this process.

@@ -45,10 +45,6 @@ impl Kept for Registry {
         static PLACE: Place<Registry> = Place::new();
         &PLACE
     }
-
-    fn fresh() -> Self {
-        Self::default()
-    }
 }
 
 /// That of this process.

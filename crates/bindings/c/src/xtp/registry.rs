@@ -55,14 +55,16 @@ impl Table {
     }
 }
 
+impl Default for Registry {
+    fn default() -> Self {
+        Self { epoch: Instant::now(), table: Mutex::default() }
+    }
+}
+
 impl Kept for Registry {
     fn place() -> &'static Place<Self> {
         static PLACE: Place<Registry> = Place::new();
         &PLACE
-    }
-
-    fn fresh() -> Self {
-        Self { epoch: Instant::now(), table: Mutex::default() }
     }
 }
 
@@ -202,7 +204,7 @@ mod tests {
 
     /// One with a context that has this date, and is left alone.
     fn with_date(date: u64) -> Registry {
-        let registry = Registry::fresh();
+        let registry = Registry::default();
         let slot = Arc::new(Mutex::new(None));
         let mut table = lock(&registry.table);
         table.contexts.insert(ADDRESS, Entry { slot, descriptor: -1, date: None, is_touched: false });

@@ -7,8 +7,8 @@
 use core::ops::Range;
 use core::time::Duration;
 use pinnace_core::{
-    Address, BufferId, BufferRange, Driven, Ecn, Engine, Move, Placed, PollAt, ReceivePlan, RxMeta, Slot, Storage,
-    Time, Train, TrainLimits,
+    Address, BufferId, BufferRange, Driven, Ecn, Engine, Move, Placed, PollAt, ReceivePlan, RxMeta, Slot, Source,
+    Storage, Time, Train, TrainLimits,
 };
 use pinnace_sim::Sums;
 use std::collections::BTreeMap;
@@ -338,10 +338,16 @@ impl<S: Subject> Hand<S> {
         let mut placed =
             Placed::new(plan.slots(), &pieces, bytes.len(), segment, &mut moves).with_storage(&mut self.memory);
         self.engine.handle_datagrams(self.now, &meta, &mut placed);
-        for Move { at, to } in moves {
+        for Move { from, to } in moves {
             // Storage may have been released after the move was noted.
             if self.memory.bytes(to.buffer).is_some() {
-                self.memory.write(to, &bytes[at..at + to.len as usize]);
+                self.memory.write(
+                    to,
+                    match &from {
+                        Source::Read(at) => &bytes[*at..at + to.len as usize],
+                        Source::Kept(kept) => kept,
+                    },
+                );
             }
         }
         if !self.holds_back {

@@ -57,7 +57,7 @@ pinnace_core::counters! {
         units_unrequested,
         /// Units beyond their buffer, or that contradict earlier ones, dropped.
         units_contradictory,
-        /// Last units that came before the fragment size was known, dropped; they come again.
+        /// Last units that came before the fragment size was known and found no room, dropped; they come again.
         units_unplaceable,
         /// Units whose sequence number is of another life of the sender, dropped.
         units_stale,

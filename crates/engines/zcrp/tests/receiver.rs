@@ -293,18 +293,6 @@ fn what_nobody_asked_for_or_does_not_fit_is_dropped_without_acknowledgement() {
 }
 
 #[test]
-fn a_last_unit_whose_place_is_not_known_is_kept_or_dropped_but_never_misplaced() {
-    //= Z-20 test
-    let mut half = posted(&Config::default(), &[300]);
-    dropped(&mut half, &piece(0, 2, 12, 250), |seen| seen.units_unplaceable);
-    half.feed(&piece(0, 1, 13, 250));
-    half.feed(&piece(0, 2, 14, 250));
-    half.feed(&piece(0, 0, 15, 250));
-    assert!(half.take_events().iter().any(received(0, Ok(250))));
-    assert_eq!(half.buffer(0)[..250], bytes(250));
-}
-
-#[test]
 fn numbers_of_another_life_are_dropped_without_acknowledgement() {
     //= Z-6 test
     let mut half = posted(&Config::default(), &[10_000]);

@@ -44,7 +44,7 @@ pub use engine::{Driven, Engine, PathEvent, PollAt};
 pub use interval::{IntervalSet, Missing, TooFragmented, Unwrapper32, unwrap32};
 pub use pacer::Pacer;
 pub use paths::SmallPaths;
-pub use plan::{Move, Placed, ReceivePlan, RxMeta, Segment, Slot};
+pub use plan::{Move, Placed, ReceivePlan, RxMeta, Segment, Slot, Source};
 pub use random::{Random, mix64};
 pub use rtt::{RttConfig, RttEstimator};
 pub use secrets::Secrets;

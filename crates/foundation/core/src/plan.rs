@@ -118,11 +118,20 @@ impl ReceivePlan {
     }
 }
 
-/// Bytes of a read that must move to application memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Where bytes are that must move to application memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// In the read, from this offset on.
+    Read(usize),
+    /// They came in an earlier read, and the engine has kept them: nobody knew where they belong.
+    Kept(Vec<u8>),
+}
+
+/// Bytes that must move to application memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Move {
-    /// Offset of the first byte in the read.
-    pub at: usize,
+    /// Where they are.
+    pub from: Source,
     /// Where the bytes belong, and how many.
     pub to: BufferRange,
 }
@@ -307,8 +316,14 @@ impl<'a> Placed<'a> {
         if payload.start > 0 && self.lies_at(self.forward(segment.first, payload.start), to) {
             return 0;
         }
-        self.moves.push(Move { at: segment.at + payload.start, to });
+        self.moves.push(Move { from: Source::Read(segment.at + payload.start), to });
         to.len
+    }
+
+    /// Says that `bytes`, which came in an earlier read, belong to `buffer` from `offset` on.
+    pub fn restore(&mut self, bytes: Vec<u8>, buffer: BufferId, offset: u64) {
+        let to = BufferRange::new(buffer, offset, bytes.len() as u32);
+        self.moves.push(Move { from: Source::Kept(bytes), to });
     }
 
     fn lies_at(&self, position: Position, to: BufferRange) -> bool {
@@ -419,7 +434,7 @@ mod tests {
             let copied = placed.settle(&segment, 0..16, BufferRange::new(BUFFER, u64::from(i) * 16, 16));
             assert_eq!(copied, if i == 0 { 0 } else { 16 });
         }
-        assert_eq!(moves.iter().map(|m| m.at).collect::<Vec<_>>(), [20, 40]);
+        assert_eq!(moves.iter().map(|m| m.from.clone()).collect::<Vec<_>>(), [20, 40].map(Source::Read));
     }
 
     #[test]

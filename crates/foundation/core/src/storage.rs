@@ -59,7 +59,7 @@ pub trait Storage: Debug {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{BufferRange, Move, Placed, Slot};
+    use crate::{BufferRange, Move, Placed, Slot, Source};
 
     /// Notes what it is asked.
     #[derive(Debug, Default)]
@@ -94,7 +94,7 @@ mod tests {
         let body = placed.next_segment().unwrap();
         assert_eq!(placed.settle(&body, 0..4, BufferRange::new(buffer, 20, 4)), 4);
         placed.release(buffer);
-        assert_eq!(moves, [Move { at: 4, to: BufferRange::new(BufferId::new(7), 20, 4) }]);
+        assert_eq!(moves, [Move { from: Source::Read(4), to: BufferRange::new(BufferId::new(7), 20, 4) }]);
         assert_eq!((ledger.allocated, ledger.released), (vec![(50, 1)], vec![buffer]));
     }
 

@@ -5,7 +5,7 @@
 //! so that no move of a read can overwrite what another still needs.
 
 use crate::BufferTable;
-use pinnace_core::{BufferRange, Move, ReceivePlan, Slot};
+use pinnace_core::{BufferRange, Move, ReceivePlan, Slot, Source};
 
 /// Pooled memory of a link's driver, and where each slot of the last read lies.
 #[derive(Debug)]
@@ -103,7 +103,10 @@ impl ReadBuffer {
     pub fn carry_out(&mut self, moves: &[Move], memory: &BufferTable) {
         self.scratch.clear();
         for step in moves {
-            self.gather(step.at, step.to.len as usize);
+            match &step.from {
+                Source::Read(at) => self.gather(*at, step.to.len as usize),
+                Source::Kept(bytes) => self.scratch.extend_from_slice(bytes),
+            }
         }
         let mut at = 0;
         for step in moves {
@@ -164,9 +167,12 @@ mod tests {
         buffer.pieces(9, &mut pieces);
         assert_eq!(pieces, [&b"EFGH"[..], b"ABCD", b"!"]);
         // Each half belongs where the other landed.
-        let swap = [Move { at: 0, to: BufferRange::new(id, 4, 4) }, Move { at: 4, to: BufferRange::new(id, 0, 4) }];
-        buffer.carry_out(&swap, &table);
+        let mut moves =
+            [(0, 4), (4, 0)].map(|(at, to)| Move { from: Source::Read(at), to: BufferRange::new(id, to, 4) }).to_vec();
+        // What came before goes where a part of the read landed that belongs elsewhere.
+        moves.push(Move { from: Source::Kept(b"xy".to_vec()), to: BufferRange::new(id, 3, 2) });
+        buffer.carry_out(&moves, &table);
         table.remove(id);
-        assert_eq!(&memory, b"ABCDEFGH");
+        assert_eq!(&memory, b"ABCxyFGH");
     }
 }

@@ -11,8 +11,8 @@ use crate::packet::{Fate, Packet};
 use crate::sums::Sums;
 use core::time::Duration;
 use pinnace_core::{
-    Address, BufferId, Driven, Engine, Move, PathEvent, Placed, PollAt, Random, ReceivePlan, RxMeta, Slot, Time, Train,
-    TrainLimits,
+    Address, BufferId, Driven, Engine, Move, PathEvent, Placed, PollAt, Random, ReceivePlan, RxMeta, Slot, Source,
+    Time, Train, TrainLimits,
 };
 use std::collections::{BTreeMap, VecDeque};
 
@@ -558,7 +558,11 @@ impl<E: Engine> Host<E> {
 
 /// Appends the bytes of a move's source to `into`.
 fn gather(plan: &ReceivePlan, memory: &Memory, read: &[u8], step: &Move, into: &mut Vec<u8>) {
-    let (mut at, mut len, mut base) = (step.at, step.to.len as usize, 0);
+    let mut at = match &step.from {
+        Source::Read(at) => *at,
+        Source::Kept(bytes) => return into.extend_from_slice(bytes),
+    };
+    let (mut len, mut base) = (step.to.len as usize, 0);
     for slot in plan.slots() {
         if len == 0 {
             return;

@@ -125,6 +125,11 @@ impl Incoming {
         Ok(self.total == Some(self.prefix))
     }
 
+    /// It is known where the message ends, now that it is known where its last unit lies.
+    pub(super) fn ends_at(&mut self, end: u64) {
+        self.size = end as u32;
+    }
+
     fn has_come(&self, number: u32) -> bool {
         number < self.prefix || self.ahead.contains(u64::from(number))
     }

@@ -7,6 +7,7 @@ mod incoming;
 mod plan;
 mod report;
 mod transmit;
+mod unplaced;
 
 use crate::liveness::Liveness;
 use crate::path::Path;
@@ -17,6 +18,7 @@ use pinnace_core::{BufferId, BufferRange, Placed, PollAt, Segment, Time, unwrap3
 use pinnace_wire::zcrp::{TRAILER_BYTES, Unit};
 use report::Report;
 use std::collections::VecDeque;
+use unplaced::{Unplaced, UnplacedUnits};
 
 /// How often the newest acknowledgement is repeated at the end, and how far apart (Z-15).
 const FAREWELLS: u32 = 2;
@@ -50,6 +52,8 @@ pub struct Receiver {
     repeating: Option<u64>,
     /// Data bytes of every unit but the last, `F`, once a unit has shown it.
     fragment: Option<u32>,
+    /// Last units that came before that.
+    unplaced: UnplacedUnits,
     /// Bytes of the datagrams of the newest read: the best guess for the next.
     stride: usize,
     /// The unit that the newest one announced.
@@ -81,6 +85,7 @@ impl Receiver {
             request_timer: None,
             repeating: None,
             fragment: None,
+            unplaced: UnplacedUnits::default(),
             stride: 0,
             announced: None,
             usual: None,
@@ -174,6 +179,7 @@ impl Receiver {
             }
         }
         self.begun = 0;
+        self.unplaced = UnplacedUnits::default();
         self.request_timer = None;
         self.repeating = None;
         self.announced = None;
@@ -264,17 +270,28 @@ impl Receiver {
         let Some(offset) = self.offset_of(unit) else {
             return;
         };
+        let is_unplaced = self.fragment.is_none() && unit.is_last && unit.unit > 0;
         let index = (number - self.base) as usize;
         let message = &mut self.messages[index];
+        if is_unplaced && message.misses(unit.unit) && !self.unplaced.has_room(unit.length) {
+            self.counters.units_unplaceable += 1;
+            return;
+        }
         let fresh = message.state == State::Posted;
         match message.accept(unit, offset) {
             Ok(complete) => {
                 self.begun += usize::from(fresh);
-                if !unit.is_last {
-                    self.fragment = Some(unit.length);
+                let payload = 0..unit.length as usize;
+                let copied = if is_unplaced {
+                    let data = rx.pieces(segment, payload).collect::<Vec<_>>().concat();
+                    self.unplaced.keep(Unplaced { message: number, unit: unit.unit, data });
+                    unit.length
+                } else {
+                    rx.settle(segment, payload, BufferRange::new(message.buffer, offset, unit.length))
+                };
+                if !unit.is_last && self.fragment.replace(unit.length).is_none() {
+                    self.place_kept(unit.length, rx);
                 }
-                let to = BufferRange::new(message.buffer, offset, unit.length);
-                let copied = rx.settle(segment, 0..unit.length as usize, to);
                 self.counters.units_in_place += u64::from(copied == 0);
                 self.counters.units_copied += u64::from(copied > 0);
                 self.counters.bytes_copied += u64::from(copied);
@@ -336,7 +353,19 @@ impl Receiver {
         (count, stray)
     }
 
-    /// Where a unit's data belongs, if its number and length agree with the fragment size.
+    /// `F` is known: what was kept goes to its place.
+    fn place_kept(&mut self, fragment: u32, rx: &mut Placed<'_>) {
+        for Unplaced { message, unit, data } in self.unplaced.take() {
+            let offset = u64::from(unit) * u64::from(fragment);
+            if let Some(message) = self.messages.get_mut((message - self.base) as usize) {
+                message.ends_at(offset + data.len() as u64);
+                rx.restore(data, message.buffer, offset);
+            }
+        }
+    }
+
+    /// Where a unit's data belongs, if its number and length agree with the fragment size. Of a last unit that comes before that
+    /// is known: where it belongs at least.
     fn offset_of(&mut self, unit: &Unit) -> Option<u64> {
         match self.fragment {
             Some(fragment)
@@ -347,10 +376,12 @@ impl Receiver {
                 None
             }
             Some(fragment) => Some(u64::from(unit.unit) * u64::from(fragment)),
-            None if unit.unit == 0 => Some(0),
-            None if !unit.is_last => Some(u64::from(unit.unit) * u64::from(unit.length)),
+            None if unit.is_last => Some(u64::from(unit.unit) * u64::from(unit.length.max(1))),
+            None if self.unplaced.agree_with(unit.length, |number| self.message(number).map(|m| m.capacity)) => {
+                Some(u64::from(unit.unit) * u64::from(unit.length))
+            }
             None => {
-                self.counters.units_unplaceable += 1;
+                self.counters.units_contradictory += 1;
                 None
             }
         }

@@ -51,7 +51,7 @@ pinnace_core::counters! {
         frames_refused,
         /// Frame headers of a sender's life before this one, ignored.
         headers_stale,
-        /// Frames given up to make room for others: nothing of them had come.
+        /// Frames ended to make room for others: nothing of them had come, or they were finished and their senders silent.
         frames_evicted,
         /// Data packets stored.
         packets_received,

@@ -58,6 +58,8 @@ pub struct Incoming {
     crowding: Crowding,
     /// Blocks in order of creation of which no data packet had come when they were last looked at.
     empty: VecDeque<(u32, FrameId)>,
+    /// Blocks of finished frames, about in the order in which their senders were heard.
+    finished: VecDeque<(u32, FrameId)>,
     early: Early,
     wheel: TimerWheel<Timer>,
     /// Blocks that have something to say.
@@ -91,6 +93,7 @@ impl Incoming {
             delivered_bytes: 0,
             crowding: Crowding::default(),
             empty: VecDeque::new(),
+            finished: VecDeque::new(),
             early: Early::default(),
             wheel: TimerWheel::new(now),
             pending: VecDeque::new(),

@@ -411,6 +411,7 @@ impl Incoming {
         self.delivered_bytes += kept;
         self.crowding.on_delivered(kept);
         self.delivered.insert(delivery.id, kept);
+        self.push_finished(index, delivery.id);
         self.counters.frames_received += 1;
         self.counters.packets_lost += u64::from(delivery.loss.lost);
         self.events.push_back(Event::Received(delivery));

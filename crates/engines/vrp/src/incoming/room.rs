@@ -3,6 +3,7 @@
 use super::frame::{Frame, State};
 use super::{Incoming, Timer};
 use crate::{Event, FrameId};
+use core::time::Duration;
 use pinnace_core::{Address, BufferId, Placed, Time};
 
 /// Blocks by index. Indices are used again.
@@ -48,10 +49,16 @@ impl Slab {
     }
 }
 
+/// A sender that misses the answer to a finished frame asks again within its longest time-out (V-S10).
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(2);
+/// Finished frames looked at for a new one.
+const LOOKS: usize = 8;
+
 impl Incoming {
     /// Makes room for a frame of `cost` bytes; says whether there is any.
     ///
-    /// An accepted frame keeps its place. Only where the configuration says so ([`Limits::grace`](crate::Limits::grace)), so
+    /// An accepted frame keeps its place until it is finished; then it gives way once nobody seems to ask about it any more: its
+    /// sender may have gone without a word. Only where the configuration says so ([`Limits::grace`](crate::Limits::grace)), so
     /// that a flood of headers does not stop honest frames, the oldest block of which no data has come gives way, once it
     /// has had its time. Its number counts as not created, so a repetition of its header creates it again.
     //= V-R1
@@ -62,6 +69,9 @@ impl Incoming {
             return false;
         }
         while self.frames.len() >= frames || self.bytes.saturating_add(cost) > bytes {
+            if self.frames.len() >= frames && self.evict_finished(now) {
+                continue;
+            }
             let Some(grace) = grace else { return false };
             let Some(&(index, id)) = self.empty.front() else { return false };
             let is_empty = |frame: &&Frame| frame.id == id && !frame.has_data && frame.incomplete().is_some();
@@ -75,6 +85,31 @@ impl Incoming {
             self.empty.pop_front();
         }
         true
+    }
+
+    /// Ends a finished frame whose sender had nothing to ask for longer than it would wait, if one is found soon.
+    //= V-R17
+    fn evict_finished(&mut self, now: Time) -> bool {
+        for _ in 0..LOOKS {
+            let Some((index, id)) = self.finished.pop_front() else { return false };
+            let Some(frame) = self.frames.get(index).filter(|frame| frame.id == id) else { continue };
+            if frame.heard + LONGEST_TIMEOUT <= now {
+                self.counters.frames_evicted += 1;
+                self.end_frame(index, None, false);
+                return true;
+            }
+            self.finished.push_back((index, id));
+        }
+        false
+    }
+
+    /// Notes a finished frame.
+    pub(super) fn push_finished(&mut self, index: u32, id: FrameId) {
+        if self.finished.len() > 2 * self.config.limits.frames {
+            let frames = &self.frames;
+            self.finished.retain(|(index, id)| frames.get(*index).is_some_and(|frame| frame.id == *id));
+        }
+        self.finished.push_back((index, id));
     }
 
     /// Notes a new block of which no data has come.

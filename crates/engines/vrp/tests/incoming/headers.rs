@@ -522,6 +522,32 @@ fn an_accepted_frame_keeps_its_place_for_its_life_timeout() {
 }
 
 #[test]
+fn finished_frames_that_nobody_asks_about_any_more_give_way() {
+    //= V-R1, V-R17 test
+    let limits = Limits { frames: 3, ..Limits::default() };
+    let mut half = Half::new(Config { limits, ..Config::default() });
+    let [asking, dead, dead_too, new, newer, last] = [11, 12, 13, 14, 15, 16].map(Address::Node);
+    let ask = |half: &mut Half, sender, number| {
+        half.feed_from(sender, &header(number, 0, 100, &[Tag::Epoch(1)]));
+        half.said().concat()
+    };
+    for sender in [asking, dead, dead_too] {
+        assert_eq!(ask(&mut half, sender, 1), "1: ok");
+    }
+    // Their senders never say that they know. If they do not, they ask again before their longest time-out has passed.
+    half.millis(1_900);
+    assert_eq!(ask(&mut half, new, 1), "1: refused");
+    assert_eq!(ask(&mut half, asking, 1), "1: ok");
+    half.millis(200);
+    assert_eq!(ask(&mut half, new, 2), "2: ok");
+    assert_eq!(ask(&mut half, newer, 1), "1: ok");
+    assert_eq!(ask(&mut half, last, 1), "1: refused");
+    assert_eq!(ask(&mut half, asking, 1), "1: ok");
+    assert_eq!(ask(&mut half, dead, 1), "1: refused", "it was delivered, and is not again");
+    assert_eq!((half.deliveries().len(), half.rx().frames(), half.counters().frames_evicted), (5, 3, 2));
+}
+
+#[test]
 fn nothing_gives_way_for_a_frame_that_does_not_fit_anyway() {
     //= V-R1 test
     let limits = Limits { bytes: 10_000, grace: Some(Duration::from_millis(250)), ..Limits::default() };

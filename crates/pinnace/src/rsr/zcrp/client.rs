@@ -15,7 +15,7 @@ use std::time::Duration;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 pub(super) fn connect(address: &str, options: &Options) -> Result<Arc<dyn Outgoing>, Cause> {
-    let (control, port, most_bytes, socket) = agree(address)?;
+    let (control, port, most_bytes, socket) = agree(address, HANDSHAKE_TIMEOUT)?;
     let [incoming, outgoing] = super::join(&socket, &control, port)?;
     let channel = Channel::from_sockets(incoming, outgoing, options)?;
     let sender = channel.open_sender(channel.config(options))?;
@@ -24,7 +24,7 @@ pub(super) fn connect(address: &str, options: &Options) -> Result<Arc<dyn Outgoi
 }
 
 /// Agrees on the ports: the connection, the peer's port, the largest request, and our socket.
-fn agree(address: &str) -> io::Result<(TcpStream, u16, u32, std::net::UdpSocket)> {
+fn agree(address: &str, patience: Duration) -> io::Result<(TcpStream, u16, u32, std::net::UdpSocket)> {
     let mut control = Err(io::Error::from(io::ErrorKind::AddrNotAvailable));
     for address in address.to_socket_addrs()? {
         control = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT);
@@ -33,8 +33,8 @@ fn agree(address: &str) -> io::Result<(TcpStream, u16, u32, std::net::UdpSocket)
         }
     }
     let mut control = control?;
-    control.set_read_timeout(Some(HANDSHAKE_TIMEOUT))?;
-    control.set_write_timeout(Some(HANDSHAKE_TIMEOUT))?;
+    control.set_read_timeout(Some(patience))?;
+    control.set_write_timeout(Some(patience))?;
     let socket = super::socket_beside(&control)?;
     let mut hello = [0; 8];
     hello[..4].copy_from_slice(&MAGIC);
@@ -42,16 +42,27 @@ fn agree(address: &str) -> io::Result<(TcpStream, u16, u32, std::net::UdpSocket)
     hello[6..].copy_from_slice(&socket.local_addr()?.port().to_be_bytes());
     control.write_all(&hello)?;
     let mut answer = [0; 12];
-    control.read_exact(&mut answer)?;
+    control.read_exact(&mut answer).map_err(|error| match error.kind() {
+        // What a socket with a time-out says on Unix, and elsewhere.
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+            io::Error::new(io::ErrorKind::TimedOut, "what listens there does not answer")
+        }
+        io::ErrorKind::UnexpectedEof => no_such_method(),
+        _ => error,
+    })?;
     let [m0, m1, m2, m3, version, status, p0, p1, b0, b1, b2, b3] = answer;
     if [m0, m1, m2, m3] != MAGIC || version != VERSION {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "what listens there takes no requests by this method"));
+        return Err(no_such_method());
     }
     if status != 0 {
         return Err(io::Error::new(io::ErrorKind::ConnectionRefused, "the endpoint has too many peers"));
     }
     control.set_nonblocking(true)?;
     Ok((control, u16::from_be_bytes([p0, p1]), u32::from_be_bytes([b0, b1, b2, b3]), socket))
+}
+
+fn no_such_method() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "what listens there takes no requests by this method")
 }
 
 /// What a way consists of; open as long as anything is under way on it.
@@ -134,5 +145,29 @@ impl Pending for UnderWay {
             Self::finish(&self.line, body.map_err(Error::from)?)?;
         }
         Ok(Sent::default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn who_does_not_answer_or_closes_at_once_is_told_apart() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let error = agree(&address, Duration::from_millis(20)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{error}");
+        // The first waits to be accepted still.
+        let closing = std::thread::spawn(move || {
+            for _ in 0..2 {
+                let (mut control, _) = listener.accept().unwrap();
+                control.read_exact(&mut [0; 8]).unwrap();
+            }
+        });
+        let error = agree(&address, Duration::from_secs(20)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{error}");
+        closing.join().unwrap();
     }
 }

@@ -585,3 +585,52 @@ fn nobody_of_another_family_can_be_reached_and_the_link_is_well() {
         assert_eq!((a.counters().unreachable_reports, a.counters().datagrams_sent), (1, 1));
     }
 }
+
+/// A link to another host, over 100 Mbit/s and a queue as long as that of a network card; and the other host's.
+fn behind_a_queue() -> Option<(Ip36Link, Ip36Link)> {
+    if !namespace() {
+        return None;
+    }
+    // SAFETY: no pointers.
+    let here = unsafe { libc::gettid() };
+    // Of the other host its socket is what stays.
+    let far = std::thread::spawn(move || {
+        let has_wire = namespace()
+            && run(&format!("link add q1 type veth peer name q0 netns {here}"))
+            && run("addr add 10.36.0.2/24 dev q1")
+            && run("link set q1 up");
+        has_wire.then(|| bind("10.36.0.2"))
+    });
+    let far = far.join().unwrap()?;
+    let bucket = "qdisc replace dev q0 root tbf rate 100mbit burst 32kb limit 1514000";
+    let is_slow = run("addr add 10.36.0.1/24 dev q0")
+        && run("link set q0 up")
+        && Command::new("tc").args(bucket.split(' ')).status().is_ok_and(|status| status.success());
+    if !is_slow {
+        println!("skipped: no token bucket here");
+    }
+    is_slow.then(|| (bind("10.36.0.1"), far))
+}
+
+#[test]
+fn the_queue_of_an_interface_blocks_and_loses_nothing() {
+    let Some((mut a, mut b)) = behind_a_queue() else { return };
+    const PACKETS: u64 = 4000;
+    let payload = [7; 1400];
+    let reader = std::thread::spawn(move || {
+        let mut plan = ReceivePlan::new();
+        plan.reset(1);
+        plan.top_up(ReadBuffer::READ_BYTES);
+        (0..PACKETS)
+            .take_while(|_| receive(&mut b, &plan, &BufferTable::new(), &mut ReadBuffer::new()).is_some())
+            .count()
+    });
+    for _ in 0..PACKETS {
+        while send_bytes(&mut a, at("10.36.0.2"), &payload, Ecn::NotCapable) == SendOutcome::Blocked {
+            let mut poll = libc::pollfd { fd: a.descriptors().writable, events: libc::POLLOUT, revents: 0 };
+            // SAFETY: one valid `pollfd`.
+            assert_eq!(unsafe { libc::poll(&raw mut poll, 1, 10_000) }, 1, "there is room again");
+        }
+    }
+    assert_eq!((reader.join().unwrap(), a.counters().sends_blocked > 0), (PACKETS as usize, true));
+}

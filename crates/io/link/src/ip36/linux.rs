@@ -189,7 +189,9 @@ impl Ip36Link {
         }
         sys::discover(fd, self.family, options.path_mtu)?;
         self.receive_buffer = sys::size_buffer(fd, options.receive_buffer, Buffer::Receive, &mut self.warnings);
-        sys::size_buffer(fd, options.send_buffer, Buffer::Send, &mut self.warnings);
+        // Of raw IP the kernel queues twice as much as of UDP, which is more than the queue of an interface takes: what that
+        // drops nobody is told.
+        sys::size_buffer(fd, options.send_buffer / 2, Buffer::Send, &mut self.warnings);
         Ok(())
     }
 

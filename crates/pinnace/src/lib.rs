@@ -24,6 +24,7 @@
 pub mod a1;
 mod attempts;
 mod carrier;
+mod copies;
 pub mod counters;
 pub mod daemon;
 mod endpoint;

@@ -258,17 +258,21 @@ pub(super) fn receiver(job: &Job) -> Result<Opened, Failure> {
 
 impl End for Receiver {
     fn run(&mut self, count: u64) -> Result<Ran, Failure> {
-        let before = self.0.endpoint.counters();
+        let moved = self.0.endpoint.counters().bytes_copied;
         let peer = self.0.peer()?;
+        let copied = peer.stream.copied().read;
         for number in 0..count {
             peer.receive(number)?;
         }
-        let after = self.0.endpoint.counters();
+        // By the transport, to where they belong, and by who reads them.
+        let copied = peer.stream.copied().read - copied;
+        let copied = copied + self.0.endpoint.counters().bytes_copied - moved;
+        let bytes_received = count * self.0.job.size as u64;
         let placement = Some(Placement {
-            units_in_place: after.bytes_in_place - before.bytes_in_place,
-            units_copied: after.bytes_copied - before.bytes_copied,
-            bytes_copied: after.bytes_copied - before.bytes_copied,
-            bytes_received: after.bytes_received - before.bytes_received,
+            units_in_place: bytes_received.saturating_sub(copied),
+            units_copied: copied.min(bytes_received),
+            bytes_copied: copied,
+            bytes_received,
         });
         Ok(Ran { placement, ..Ran::default() })
     }

@@ -21,6 +21,9 @@ fn messages_are_measured_against_tcp_with_and_without_qbufs() {
             assert_eq!((&qmp["transport"], &qmp["ratio_to"]), (&"qmp".into(), &"tcp-cubic".into()), "{lines:?}");
             assert_eq!(qmp["qmp"]["no_qbuf"], more == ["--no-qbuf"], "{qmp}");
             assert!(qmp["gbit_s"].as_f64().unwrap() > 0.0 && lines[1]["transport"] == "tcp-cubic", "{lines:?}");
+            // Whoever reads copies all there is.
+            let (copied, in_place) = (qmp["share_copied"].as_f64(), qmp["in_place"].as_f64());
+            assert!(more != ["--no-qbuf"] || (copied >= Some(1.0) && in_place == Some(0.0)), "{qmp}");
         }
     }
 }
@@ -51,6 +54,8 @@ fn shared_memory_is_measured_with_a_daemon_of_its_own() {
     for (size, more) in [("16", &[][..]), ("64KiB", &[]), ("1MiB", &[]), ("1MiB", &["--no-qbuf"])] {
         let lines = objects(&[&PERF[..], &["--sizes", size, "--link", "shm"], more].concat());
         assert_eq!((&lines[0]["transport"], &lines[0]["qmp"]["link"]), (&"qmp".into(), &"shm".into()), "{lines:?}");
+        let (copied, is_passed) = (lines[0]["share_copied"].as_f64(), more.is_empty());
+        assert_eq!(copied, Some(if is_passed { 0.0 } else { 1.0 }), "{size} {more:?}: {lines:?}");
     }
     let ping = ["--json", "ping", "--protocol", "qmp", "--link", "shm", "--sizes", "16", "--count", "200"];
     let lines = objects(&[&ping[..], &["--rounds", "1", "--idle", "spin"]].concat());

@@ -32,6 +32,7 @@ mod shared;
 mod shared_tests;
 mod stream;
 
+pub use crate::copies::Copied;
 pub use crate::xtp::{KeepAlive, Patience};
 pub use endpoint::{Endpoint, Woken};
 pub use lingering::settle;

@@ -4,7 +4,7 @@
 //! that was received is the application's.
 
 use super::stream::{Inner, deadline, none_yet, would_block};
-use super::{Pool, Qbuf, Stream};
+use super::{Copied, Pool, Qbuf, Stream};
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -128,5 +128,25 @@ impl Stream {
             Inner::Engine(connection, _) => would_block(connection.take_qbuf(self.the_pool()?, Some(Duration::ZERO))),
             Inner::Shared(shared) => shared.recv_qbuf(Some(Instant::now())),
         })
+    }
+
+    /// What was copied so far between the application's memory and the transport's: all that was written and read, and nothing
+    /// of what went in qbufs, but for a few bytes that came alone.
+    ///
+    /// ```
+    /// use pinnace::qmp::{Copied, Listener, Options, Stream};
+    /// # fn main() -> std::io::Result<()> {
+    /// let listener = Listener::bind("127.0.0.1:0", &Options::default())?;
+    /// let client = Stream::connect(listener.local_addr(), &Options::default())?;
+    /// client.write(b"ahoy")?;
+    /// assert_eq!(client.copied(), Copied { written: 4, read: 0 });
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn copied(&self) -> Copied {
+        match self.inner() {
+            Inner::Engine(connection, _) => connection.copies.so_far(),
+            Inner::Shared(shared) => shared.copies.so_far(),
+        }
     }
 }

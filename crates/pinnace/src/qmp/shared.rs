@@ -6,6 +6,7 @@
 
 use super::Qbuf;
 use crate::Idle;
+use crate::copies::Copies;
 use pinnace_qbuf::Pool;
 use pinnace_qbuf::channel::{Channel, ChannelError, Interest, Received, Rejected};
 use pinnace_qmp::State;
@@ -89,6 +90,7 @@ pub(super) struct Shared {
     begin: Instant,
     /// When it was last asked whether the other process lives, in milliseconds after `begin`.
     life_sign: AtomicU64,
+    pub(super) copies: Copies,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -127,6 +129,7 @@ impl Shared {
             is_short,
             begin,
             life_sign,
+            copies: Copies::default(),
         })
     }
 
@@ -264,6 +267,7 @@ impl Shared {
         {
             taken += reading.take(&mut into[taken..]);
         }
+        self.copies.count_read(taken);
         Ok(taken)
     }
 
@@ -321,12 +325,14 @@ impl Shared {
                     let len = qbuf.len();
                     qbuf.copy_within(at.., 0);
                     qbuf.set_len(len - at);
+                    self.copies.count_read(len - at);
                 }
                 Ok(Some(qbuf))
             }
             Some(Received::Inline(bytes)) => match self.pool.alloc(bytes.len() - at) {
                 Some(mut qbuf) => {
                     qbuf.copy_from_slice(&bytes[at..]);
+                    self.copies.count_read(qbuf.len());
                     Ok(Some(qbuf))
                 }
                 None => {
@@ -365,7 +371,10 @@ impl Shared {
                     bytes = &bytes[..bytes.len() / 2];
                 }
                 Some(_) if is_short => self.wait_for_memory(deadline)?,
-                Some(sent) => return Ok(sent),
+                Some(sent) => {
+                    self.copies.count_written(sent);
+                    return Ok(sent);
+                }
             }
         }
     }
@@ -452,6 +461,7 @@ impl Shared {
             io::Error::new(io::ErrorKind::OutOfMemory, why)
         })?;
         copy.copy_from_slice(qbuf);
+        self.copies.count_written(copy.len());
         Ok(copy)
     }
 

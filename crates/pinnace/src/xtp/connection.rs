@@ -6,6 +6,7 @@ use super::reading::Partial;
 use super::sending;
 use super::{AddressSegment, Close, ControlBlock, Facts, Patience, SendOptions, Sending, Service};
 use crate::attempts::{Attempts, Unqueued};
+use crate::copies::Copies;
 use crate::places::Place;
 use crate::{Error, Message, Unsent};
 use pinnace_core::Address;
@@ -33,6 +34,7 @@ pub struct Connection {
     pub(super) asks_after_writes: bool,
     /// The application reads no more, and the peer is not told.
     pub(super) is_shut: AtomicBool,
+    pub(crate) copies: Copies,
 }
 
 impl Connection {
@@ -55,6 +57,7 @@ impl Connection {
             partial,
             asks_after_writes,
             is_shut: AtomicBool::new(false),
+            copies: Copies::default(),
         }
     }
 

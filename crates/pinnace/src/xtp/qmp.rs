@@ -300,14 +300,14 @@ impl Connection {
             return Ok(Look::Ended);
         }
         if let Some(collected) = take_collected(&mut self.partial(), pool) {
-            return collected.map(Look::Found);
+            return collected.map(|qbuf| Look::Found(self.copied(qbuf)));
         }
         let taken = self.end.port.call(|Call { now, engine, memory, .. }| {
             // Held in here only: behind it tasks are woken, which may read at once.
             let mut partial = self.partial();
             let collected = take_collected(&mut partial, pool);
-            if collected.is_some() {
-                return collected;
+            if let Some(collected) = collected {
+                return Some(collected.map(|qbuf| self.copied(qbuf)));
             }
             let range = engine.take_area(now, self.id, WORTH_TAKING)?;
             let (offset, len) = (range.offset as usize, range.len as usize);
@@ -317,6 +317,7 @@ impl Connection {
                     if offset > 0 {
                         // Some of its bytes were read the ordinary way.
                         qbuf.copy_within(offset..offset + len, 0);
+                        self.copies.count_read(len);
                     }
                     qbuf.set_len(len);
                     qbuf.set_role(Role::User);
@@ -329,7 +330,7 @@ impl Connection {
             let result = match pool.alloc(len) {
                 Some(mut qbuf) => {
                     qbuf.copy_from_slice(bytes);
-                    Ok(qbuf)
+                    Ok(self.copied(qbuf))
                 }
                 None => {
                     // They are consumed, and wait here for the next call.
@@ -358,8 +359,14 @@ impl Connection {
                 at += bytes.len();
             }
             qbuf.set_len(at);
-            Ok((at as u64, Some(qbuf)))
+            Ok((at as u64, Some(self.copied(qbuf))))
         })
+    }
+
+    /// A qbuf that its bytes were copied into.
+    fn copied(&self, qbuf: Qbuf) -> Qbuf {
+        self.copies.count_read(qbuf.len());
+        qbuf
     }
 
     /// SHUT_RD: local. What comes is read by nobody, and the peer is not told; who waits for it finds the end.

@@ -383,7 +383,9 @@ impl Connection {
         if into.is_empty() || self.is_shut() {
             return Some(0);
         }
-        self.partial().read(into)
+        let taken = self.partial().read(into)?;
+        self.copies.count_read(taken);
+        Some(taken)
     }
 
     /// Copies what is there without taking it; the outer `None`: nothing is.
@@ -442,7 +444,10 @@ impl Connection {
         })?;
         self.partial().settle();
         Ok(match look {
-            Look::Found(taken) => Some(taken),
+            Look::Found(taken) => {
+                self.copies.count_read(taken);
+                Some(taken)
+            }
             Look::Ended => Some(0),
             Look::Nothing => None,
         })

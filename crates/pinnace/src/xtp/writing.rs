@@ -69,7 +69,9 @@ impl Connection {
 
     fn queue_copy(&self, call: &mut Call<'_>, bytes: &[u8]) -> Result<usize, Unqueued<()>> {
         let bytes = &bytes[..bytes.len().min(MOST_WRITTEN)];
-        sending::copy(call, self.place, self.id, bytes, self.asks_after_writes)
+        let copied = sending::copy(call, self.place, self.id, bytes, self.asks_after_writes)?;
+        self.copies.count_written(copied);
+        Ok(copied)
     }
 
     /// Copies as much of each as there is room for into streams of `end`, in one call: what they have to say leaves together.

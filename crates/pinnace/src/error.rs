@@ -148,9 +148,10 @@ fn what_to_do(failure: xtp::Failure) -> &'static str {
         Failure::Refused { code: 1, value: 1 } => ": check the address and the port, and that the peer listens",
         Failure::Refused { code: 1, value: 8 } => ": let its listener offer it, or use another one",
         Failure::Refused { code: 1, value: 3 | 5 } => ": both ends need the same version",
-        Failure::Abandoned => {
-            ": check the address, that the peer runs with the same codec, and that no firewall is between"
+        Failure::Unanswered => {
+            ": check the address, that the peer runs and is set up alike, and that no firewall is between"
         }
+        Failure::Abandoned => ": it was ended, or the network between is down; connect again",
         Failure::GivenUpByPeer { .. } | Failure::Unknown => ": it may have been restarted; connect again",
         Failure::Forced => ": what was not acknowledged may be lost",
         Failure::StoppedReading => ": what was not acknowledged is lost",
@@ -217,7 +218,7 @@ impl Error {
             | Self::Refused(Refused::Closed(Failure::PeerGone))
             | Self::FrameFailed(vrp::Failure::PeerGone) => io::ErrorKind::TimedOut,
             Self::ContextFailed(xtp::Failure::Refused { .. }) => io::ErrorKind::ConnectionRefused,
-            Self::ContextFailed(xtp::Failure::Abandoned) => io::ErrorKind::TimedOut,
+            Self::ContextFailed(xtp::Failure::Unanswered | xtp::Failure::Abandoned) => io::ErrorKind::TimedOut,
             Self::ContextFailed(xtp::Failure::Aborted) => io::ErrorKind::ConnectionAborted,
             Self::ContextFailed(_) => io::ErrorKind::ConnectionReset,
             Self::ConnectionFailed(failure) => match failure {
@@ -246,7 +247,8 @@ impl Error {
             | Self::FrameFailed(vrp::Failure::PeerGone)
             | Self::ConnectionFailed(a1::Failure::Abandoned)
             | Self::ContextFailed(
-                xtp::Failure::Abandoned
+                xtp::Failure::Unanswered
+                | xtp::Failure::Abandoned
                 | xtp::Failure::Unknown
                 | xtp::Failure::Forced
                 | xtp::Failure::StoppedReading

@@ -363,15 +363,15 @@ fn a_peer_that_says_nothing_is_given_up_and_nothing_is_lost_in_silence() {
     let connection = client.connect_with(to, block.clone()).unwrap();
     let [first, second] = [1, 2].map(|seed| connection.send(pattern(1000, seed)).unwrap());
     let unsent = first.wait().unwrap_err();
-    assert!(matches!(unsent.error, Error::ContextFailed(Failure::Abandoned)), "{unsent}");
-    assert!(matches!(second.probe(), Some(Err(Error::ContextFailed(Failure::Abandoned)))));
+    assert!(matches!(unsent.error, Error::ContextFailed(Failure::Unanswered)), "{unsent}");
+    assert!(matches!(second.probe(), Some(Err(Error::ContextFailed(Failure::Unanswered)))));
     assert_eq!(second.wait().unwrap_err().message.map(|message| message.len()), Some(1000));
-    assert!(matches!(connection.flush(), Err(Error::ContextFailed(Failure::Abandoned))));
-    assert!(matches!(connection.recv(), Err(Error::ContextFailed(Failure::Abandoned))));
-    assert!(matches!(connection.send(vec![1]).unwrap_err().error, Error::ContextFailed(Failure::Abandoned)));
+    assert!(matches!(connection.flush(), Err(Error::ContextFailed(Failure::Unanswered))));
+    assert!(matches!(connection.recv(), Err(Error::ContextFailed(Failure::Unanswered))));
+    assert!(matches!(connection.send(vec![1]).unwrap_err().error, Error::ContextFailed(Failure::Unanswered)));
     block.service = Service::AckDgram;
     let unsent = client.datagram_with(to, vec![1], block, &SendOptions::MESSAGE).unwrap().wait().unwrap_err();
-    assert!(matches!(unsent.error, Error::ContextFailed(Failure::Abandoned)), "{unsent}");
+    assert!(matches!(unsent.error, Error::ContextFailed(Failure::Unanswered)), "{unsent}");
 }
 
 #[test]

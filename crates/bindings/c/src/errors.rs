@@ -111,7 +111,7 @@ impl From<&Error> for Errno {
             Error::TooLarge | Error::MessageTooLong(_) => libc::EMSGSIZE,
             Error::Connection(error) => Self::from(&**error).0,
             Error::ContextFailed(xtp::Failure::Refused { .. }) => libc::ECONNREFUSED,
-            Error::ContextFailed(xtp::Failure::Abandoned) => libc::ETIMEDOUT,
+            Error::ContextFailed(xtp::Failure::Unanswered | xtp::Failure::Abandoned) => libc::ETIMEDOUT,
             Error::ContextFailed(xtp::Failure::Aborted) => libc::ECONNABORTED,
             Error::ContextFailed(_) | Error::NoResponse => libc::ECONNRESET,
             Error::ContextRefused(xtp::Refused::Closed | xtp::Refused::NoContext) => libc::EPIPE,

@@ -77,7 +77,7 @@ impl<'a> Watch<'a> {
             pinnace::Error::ContextFailed(Failure::Refused { code: 1, value: 8 }) => Error::failed(format!(
                 "{to} does not offer this service: use another --service, or start the listener with it"
             )),
-            pinnace::Error::ContextFailed(Failure::Abandoned) => self.gone(),
+            pinnace::Error::ContextFailed(Failure::Unanswered | Failure::Abandoned) => self.gone(),
             // Nothing is aborted here before it has failed.
             pinnace::Error::ContextFailed(
                 Failure::Aborted

@@ -96,7 +96,9 @@ pub enum Failure {
         /// The value of DIAG.
         value: u32,
     },
-    /// The peer does not answer.
+    /// The peer has never answered.
+    Unanswered,
+    /// The peer does not answer any more.
     Abandoned,
     /// The peer gave the context up, or its host went down: DIAG 2.
     GivenUpByPeer {
@@ -136,7 +138,8 @@ impl core::fmt::Display for Failure {
                 f.write_str("the peer has no room for another context: try again later")
             }
             Self::Refused { code, value } => write!(f, "the peer refused it (DIAG {code}, {value})"),
-            Self::Abandoned => f.write_str("the peer does not answer"),
+            Self::Unanswered => f.write_str("the peer does not answer"),
+            Self::Abandoned => f.write_str("the peer does not answer any more"),
             Self::GivenUpByPeer { value: 10 } => f.write_str("the peer's host is going down"),
             Self::GivenUpByPeer { .. } => f.write_str("the peer gave the association up"),
             Self::Unknown => f.write_str("the peer does not know the association any more"),

@@ -105,7 +105,8 @@ impl Context {
     fn abandon(&mut self, now: Time, shared: &mut Shared) {
         self.say(now, shared, Code::ContextAbandoned, Value::Unspecified);
         self.phase = Phase::Over;
-        self.conclude(shared, Err(Failure::Abandoned));
+        let is_unheard = self.role == Role::Initiator && !self.heard;
+        self.conclude(shared, Err(if is_unheard { Failure::Unanswered } else { Failure::Abandoned }));
     }
 
     /// A DIAG that answers no packet.

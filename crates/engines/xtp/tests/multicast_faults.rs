@@ -105,7 +105,7 @@ fn the_control_block_says_how_often_to_ask_and_when_to_give_up() {
         let (mut world, sights) = tapped(1, 1, sender, |_| Program::new(|_, _| {}, |_, _, _, _| {}), |_| false);
         quiet(&mut world);
         let seen = seen(&world, SENDER);
-        assert_eq!(seen.closed, Some(Err(Failure::Abandoned)));
+        assert_eq!(seen.closed, Some(Err(Failure::Unanswered)));
         assert_eq!(seen.sent, [(1, false)]);
         let diags = sights.borrow().iter().filter(|it| it.header.kind == Kind::Diag).count();
         assert_eq!(diags, 1, "DIAG 2 to the group");

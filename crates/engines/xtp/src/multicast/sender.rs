@@ -435,12 +435,17 @@ impl Sender {
             return;
         }
         if context.wclose_sent && context.heard {
-            context.failure = Some(Failure::Abandoned);
+            context.failure = Some(silence(context));
             self.end(now, shared, context);
         } else {
             context.say(now, shared, Code::ContextAbandoned, Value::Unspecified);
             context.phase = Phase::Over;
-            context.conclude(shared, Err(Failure::Abandoned));
+            context.conclude(shared, Err(silence(context)));
         }
     }
+}
+
+/// What it means that nobody answers.
+fn silence(context: &Context) -> Failure {
+    if context.outgoing.is_unheard() { Failure::Unanswered } else { Failure::Abandoned }
 }

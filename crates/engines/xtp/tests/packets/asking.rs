@@ -167,7 +167,7 @@ fn a_first_that_nobody_answers_is_repeated_as_it_was() {
         let diag = scene.due(4000);
         assert_eq!((diag.len(), diag[0].diag), (1, Some((2, 0))), "after retry_count expiries in a row");
         assert_eq!((diag[0].rtn, diag[0].key), (false, scene.its_key));
-        assert_eq!(scene.closed(), Some(Err(Failure::Abandoned)));
+        assert_eq!(scene.closed(), Some(Err(Failure::Unanswered)));
         assert_eq!(scene.outputs(), [false]);
         assert_eq!(scene.wait(100_000), []);
     }
@@ -401,6 +401,7 @@ fn who_is_patient_leaves_it_to_ctimer_to_give_a_peer_up() {
             scene.send(10);
             let diag = scene.wait(16_000);
             assert_eq!(diag.last().expect("sent").diag, Some((2, 0)), "a peer that was never heard of");
+            assert_eq!(scene.closed(), Some(Err(Failure::Unanswered)));
             let mut scene = Scene::opened_with(config, block(Service::Connection));
             let sync = scene.send(10)[0].sync;
             let status = scene.status(NONE, 10, 1000, sync);

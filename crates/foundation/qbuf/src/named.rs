@@ -6,13 +6,17 @@
 //! the pool; who comes later makes a new one. A second link has the memfd's inode number for its text: the descriptor's
 //! number may have been given to another pool since.
 //!
-//! Always true: the folder belongs to the user, and nobody else can write to it.
+//! The links go with the attachment that made them. What a process leaves behind that is killed, the next removes that opens a
+//! pool, whatever its name.
+//!
+//! Always true: the folder belongs to the user, and nobody else can write to it; links are made and removed with its lock in
+//! hand, and none is removed whose pool is there.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::getuid;
@@ -39,15 +43,13 @@ impl Pool {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a name for a buffer pool").into());
         }
         let folder = folder()?;
-        // Two that come at once find the same pool. The kernel gives the lock back when its holder dies.
-        let lock = File::create(folder.join(".lock"))?;
-        flock(&lock, FlockOperation::LockExclusive)?;
-        let (link, identity) = (folder.join(name), folder.join(format!(".{name}.inode")));
-        let is_it = |file: &File| {
-            let inode = file.metadata().map(|found| found.ino().to_string());
-            inode.is_ok_and(|inode| fs::read_link(&identity).is_ok_and(|known| known.as_os_str() == inode.as_str()))
-        };
-        if let Some(file) = File::options().read(true).write(true).open(&link).ok().filter(is_it) {
+        // Two that come at once find the same pool.
+        let _lock = lock(&folder)?;
+        sweep(&folder)?;
+        let (link, identity) = links(&folder, name);
+        if let Some(file) =
+            File::options().read(true).write(true).open(&link).ok().filter(|file| is_of(file, &identity))
+        {
             match Self::attach(file.into()) {
                 // The descriptor's number was given to something else.
                 Err(PoolError::NotSealed | PoolError::NotAPool) => {}
@@ -56,15 +58,91 @@ impl Pool {
         }
         let pool = Self::create(options)?;
         let inode = File::from(pool.fd().try_clone_to_owned()?).metadata()?.ino().to_string();
-        let place = format!("/proc/{}/fd/{}", std::process::id(), pool.fd().as_raw_fd());
-        for (link, text) in [(&identity, inode), (&link, place)] {
-            match fs::remove_file(link) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
-                _ => symlink(text, link)?,
-            }
-        }
+        let process = std::process::id();
+        let place = format!("/proc/{process}/fd/{}", pool.fd().as_raw_fd());
+        remove(&link, &identity)?;
+        symlink(&inode, &identity)?;
+        symlink(&place, &link)?;
+        pool.keep_name(Name { process, folder, name: name.to_owned(), inode, place });
         Ok(pool)
     }
+}
+
+/// That a pool has a name; it goes with this.
+#[derive(Debug)]
+pub(crate) struct Name {
+    /// Whose it is: a child made by `fork` leaves it alone.
+    process: u32,
+    folder: PathBuf,
+    name: String,
+    /// What the two links say.
+    inode: String,
+    place: String,
+}
+
+impl Drop for Name {
+    fn drop(&mut self) {
+        if self.process != std::process::id() {
+            return;
+        }
+        let Ok(_lock) = lock(&self.folder) else { return };
+        let (link, identity) = links(&self.folder, &self.name);
+        let says = |link: &Path, text: &str| fs::read_link(link).is_ok_and(|said| said.as_os_str() == text);
+        // Somebody may have the name by now, to whom our descriptor was not to be opened.
+        if says(&link, &self.place) && says(&identity, &self.inode) {
+            let _ = remove(&link, &identity);
+        }
+    }
+}
+
+/// The two links of a name.
+fn links(folder: &Path, name: &str) -> (PathBuf, PathBuf) {
+    (folder.join(name), folder.join(format!(".{name}.inode")))
+}
+
+/// Nobody else makes or removes links meanwhile. The kernel gives the lock back when its holder dies.
+fn lock(folder: &Path) -> io::Result<File> {
+    let lock = File::create(folder.join(".lock"))?;
+    flock(&lock, FlockOperation::LockExclusive)?;
+    Ok(lock)
+}
+
+/// Whether it is the file whose number this link says.
+fn is_of(file: &File, identity: &Path) -> bool {
+    let inode = file.metadata().map(|found| found.ino().to_string());
+    inode.is_ok_and(|inode| fs::read_link(identity).is_ok_and(|known| known.as_os_str() == inode.as_str()))
+}
+
+fn remove(link: &Path, identity: &Path) -> io::Result<()> {
+    for link in [link, identity] {
+        match fs::remove_file(link) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Removes the names of the dead: of those whose process or descriptor is no more, or is something else now.
+//= B-12
+fn sweep(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)?.flatten() {
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        if name.starts_with('.') {
+            continue;
+        }
+        let (link, identity) = links(folder, &name);
+        let known = fs::read_link(&identity).ok();
+        let is_dead = match fs::metadata(&link) {
+            Ok(found) => known.is_none_or(|known| known.as_os_str() != found.ino().to_string().as_str()),
+            // Whoever may not look at a process does not know.
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
+        };
+        if is_dead {
+            remove(&link, &identity)?;
+        }
+    }
+    Ok(())
 }
 
 /// The folder of this user's names.

@@ -17,6 +17,7 @@ use crate::host;
 use crate::kernel::Kernel;
 use crate::layout::{BLOCKS, MAGIC, Tables, VERSION, Variant};
 use crate::map::{Geometry, Map};
+use crate::named::Name;
 use crate::owner::{ClientId, Kind, Passed, Role, Transit, Word};
 use crate::qbuf::Qbuf;
 use crate::recovery::{self, Swept, Waiting};
@@ -120,6 +121,7 @@ pub(crate) struct Inner {
     warnings: Vec<String>,
     /// That a buffer could not be wired when it was wrapped: the first time.
     wire_refused: OnceLock<String>,
+    name: OnceLock<Name>,
 }
 
 impl Pool {
@@ -223,8 +225,14 @@ impl Pool {
             counters: Counters::default(),
             warnings,
             wire_refused: OnceLock::new(),
+            name: OnceLock::new(),
         };
         Ok(Self(Arc::new(inner)))
+    }
+
+    /// The name goes with this attachment.
+    pub(crate) fn keep_name(&self, name: Name) {
+        let _ = self.0.name.set(name);
     }
 
     /// The file, to be sent to another process.
@@ -704,6 +712,8 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        // While the descriptor that it leads to is this pool's.
+        drop(self.name.take());
         if !self.map.is_at_home() {
             return;
         }

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::FileExt;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::{FileExt, symlink};
+use std::path::PathBuf;
 use std::sync::mpsc;
 use std::thread;
 
@@ -400,6 +401,54 @@ fn a_name_whose_pool_is_gone_is_free_again() {
     for name in ["", ".hidden", "a/b", "a b", &"x".repeat(101)] {
         assert!(Pool::open(name, &PoolOptions::default()).is_err(), "{name}");
     }
+}
+
+/// The folder of this user's names.
+fn names() -> PathBuf {
+    match std::env::var_os("XDG_RUNTIME_DIR") {
+        Some(folder) if !folder.is_empty() => PathBuf::from(folder).join("pinnace-qbuf"),
+        _ => format!("/dev/shm/pinnace-qbuf-{}", rustix::process::getuid().as_raw()).into(),
+    }
+}
+
+/// How many links speak of a name.
+fn links_of(name: &str) -> usize {
+    let entries = std::fs::read_dir(names()).unwrap().flatten();
+    entries.filter_map(|entry| entry.file_name().into_string().ok()).filter(|entry| entry.contains(name)).count()
+}
+
+//= B-15 test
+#[test]
+fn a_name_goes_with_the_pool_that_has_it() {
+    let name = format!("going-{}", std::process::id());
+    let first = Pool::open(&name, &PoolOptions::default()).unwrap();
+    let (clone, guest) = (first.clone(), Pool::open(&name, &PoolOptions::default()).unwrap());
+    drop(guest);
+    drop(first);
+    assert_eq!(links_of(&name), 2, "a clone is the same attachment");
+    drop(clone);
+    assert_eq!(links_of(&name), 0);
+}
+
+//= B-12 test
+#[test]
+fn the_names_of_the_dead_go_with_the_next_that_is_opened() {
+    let me = std::process::id();
+    let name = |what| format!("{what}-{me}");
+    let kept = Pool::open(&name("kept"), &PoolOptions::default()).unwrap();
+    // What is left of a process that was killed, and of one whose number and descriptor others have now.
+    let mut child = std::process::Command::new("true").spawn().unwrap();
+    let dead = child.id();
+    child.wait().unwrap();
+    let other = format!("/proc/{me}/fd/{}", kept.fd().as_raw_fd());
+    for (name, place) in [(name("dead"), format!("/proc/{dead}/fd/4")), (name("reused"), other)] {
+        symlink(place, names().join(&name)).unwrap();
+        symlink("1", names().join(format!(".{name}.inode"))).unwrap();
+    }
+    drop(Pool::open(&name("next"), &PoolOptions::default()).unwrap());
+    assert_eq!([name("dead"), name("reused"), name("next")].map(|name| links_of(&name)), [0; 3]);
+    assert_eq!(links_of(&name("kept")), 2);
+    assert_eq!(Pool::open(&name("kept"), &PoolOptions::default()).unwrap().stats().clients, 2);
 }
 
 //= B-12 test

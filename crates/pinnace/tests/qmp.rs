@@ -460,7 +460,7 @@ fn echo_all(listener: &Listener, count: usize) {
     let mut streams: Vec<(Stream, Vec<u8>)> = Vec::new();
     let mut ended = 0;
     while ended < count {
-        let woken = listener.endpoint().wait_any(&beside, Some(Duration::from_secs(20)), &mut told).unwrap();
+        let woken = listener.endpoint().unwrap().wait_any(&beside, Some(Duration::from_secs(20)), &mut told).unwrap();
         assert_eq!(woken, Woken::Sockets, "{ended} of {count} streams have ended");
         while listener.has_arrivals() {
             let stream = listener.try_accept().unwrap().unwrap();
@@ -493,7 +493,7 @@ fn echo_all(listener: &Listener, count: usize) {
         }
     }
     // Nobody else does the work.
-    listener.endpoint().leave(Duration::from_secs(10));
+    listener.endpoint().unwrap().leave(Duration::from_secs(10));
 }
 
 //= Q-12 test

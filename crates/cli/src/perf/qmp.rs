@@ -212,7 +212,8 @@ fn connect(job: &Job) -> Result<(Peer, Option<Endpoint>), Failure> {
     if wire.link == LinkName::Shm {
         return Ok((Peer::new(Stream::connect(peer, &options).map_err(failed)?, job), None));
     }
-    let endpoint = wire.client_of(peer, &options).map_err(|error| Failure::Unavailable(error.message))?;
+    let endpoint =
+        wire.client_of(peer, &options).map_err(|error| Failure::Unavailable(wire.opening(&error).message))?;
     let stream = endpoint.connect(peer).map_err(failed)?;
     Ok((Peer::new(stream, job), Some(endpoint)))
 }

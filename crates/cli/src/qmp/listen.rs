@@ -62,10 +62,10 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     }
     let mut options = args.transport.options()?;
     options.limits.contexts = bare::KEPT;
-    let endpoint = Endpoint::bind(at, &options).map_err(|error| wire.opening(&error))?;
-    let port = if at.port() == 0 { endpoint.local_addr().port() } else { at.port() };
-    let listener = endpoint.listen(port).map_err(|error| wire.opening(&error))?;
-    endpoint.warnings().iter().for_each(|warning| output.warn(warning));
+    let listener = Listener::bind(at, &options).map_err(|error| wire.opening(&error))?;
+    // None of its own on a link of the daemon's.
+    let endpoint = listener.endpoint().cloned();
+    endpoint.iter().flat_map(Endpoint::warnings).for_each(|warning| output.warn(warning));
     let address = listener.local_addr().to_string();
     announce(output, &address);
     let is_over = AtomicBool::new(false);
@@ -77,9 +77,9 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
         is_over.store(true, Ordering::Relaxed);
         result
     });
-    output.note(one_line(&endpoint.counters()));
+    output.note(one_line(&endpoint.as_ref().map(Endpoint::counters).unwrap_or_default()));
     if result.is_ok() {
-        endpoint.part();
+        endpoint.iter().for_each(Endpoint::part);
     } else {
         // Who was sending is told; what has ended well has been waited for.
         settle(interrupt::FAREWELL);

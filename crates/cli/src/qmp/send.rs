@@ -50,7 +50,7 @@ struct Done {
 struct Sender<'a> {
     args: &'a Args,
     output: &'a Output,
-    /// None of its own over shared memory.
+    /// None of its own over shared memory, and over a link of the daemon's.
     endpoint: Option<&'a Endpoint>,
     options: &'a Options,
     /// As the user has it.
@@ -79,12 +79,10 @@ impl Peer {
         }
     }
 
-    fn endpoint(&self, wire: Wire, options: &Options) -> Result<Endpoint, Error> {
+    fn endpoint(&self, wire: Wire, options: &Options) -> io::Result<Endpoint> {
         match self {
             Self::Host(to) => wire.client_of(*to, options),
-            Self::Station(station, _) => {
-                Endpoint::client_of_station(station, options).map_err(|error| wire.opening(&error))
-            }
+            Self::Station(station, _) => Endpoint::client_of_station(station, options),
         }
     }
 }
@@ -98,7 +96,11 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     wire.check()?;
     let endpoint = match wire.link {
         LinkName::Shm => None,
-        _ => Some(to.endpoint(wire, &options)?),
+        _ => match (to.endpoint(wire, &options), &to) {
+            // Whoever may not use the link may have a daemon that may.
+            (Err(error), Peer::Host(_)) if options.has_helper(&error) => None,
+            (endpoint, _) => Some(endpoint.map_err(|error| wire.opening(&error))?),
+        },
     };
     endpoint.iter().flat_map(Endpoint::warnings).for_each(|warning| output.warn(warning));
     let bar = bar(content.len().map(|len| len.saturating_mul(args.what.count)));
@@ -287,6 +289,7 @@ impl Sender<'_> {
                 Error::peer_gone(format!("nobody listens at {to}; start `pinnace qmp listen` there"))
             }
             (io::ErrorKind::TimedOut, _) => self.gone(),
+            (io::ErrorKind::PermissionDenied, _) => self.args.transport.wire.opening(error),
             (io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted | io::ErrorKind::BrokenPipe, _) => {
                 Error::peer_gone(format!("{to} ended the connection in the middle; run the command again"))
             }

@@ -88,12 +88,11 @@ impl Wire {
     }
 
     /// An endpoint that talks with `peer`.
-    pub(crate) fn client_of(self, peer: SocketAddr, options: &Options) -> Result<Endpoint, Error> {
-        let endpoint = match (self.link, client_address(peer)) {
+    pub(crate) fn client_of(self, peer: SocketAddr, options: &Options) -> io::Result<Endpoint> {
+        match (self.link, client_address(peer)) {
             (LinkName::Ip36, Some(local)) => Endpoint::bind(local, options),
             _ => Endpoint::client_of(peer, options),
-        };
-        endpoint.map_err(|error| self.opening(&error))
+        }
     }
 
     /// Fails unless what it needs is there.
@@ -111,7 +110,8 @@ impl Wire {
         let link = self.link;
         match error.kind() {
             io::ErrorKind::PermissionDenied if link.is_raw() => Error::failed(format!(
-                "{error}; --link {link} needs a raw socket: run the command with sudo, or without it"
+                "{error}; --link {link} needs a raw socket: run the command with sudo, or without it, or let root run \
+                 `pinnace daemon` for this user"
             )),
             io::ErrorKind::AddrInUse if link == LinkName::Ip36 => Error::failed(format!(
                 "{error}; one process owns protocol 36 of an address: end that one, or use another"

@@ -1,8 +1,9 @@
-//! Who comes to a listener through shared memory: a thread takes them from the daemon and shows them to whoever accepts.
+//! Who comes to a listener through shared memory, or over a link of the daemon's: a thread takes them from the daemon and
+//! shows them to whoever accepts.
 //!
 //! Always true: the thread ends with its listener; what nobody accepted is closed then, and its sender told.
 
-use super::{Options, Stream};
+use super::{Carrier, Options};
 use crate::daemon::{Arrival, Client, Registration};
 use pinnace_runtime::WakeFd;
 use std::collections::VecDeque;
@@ -26,6 +27,8 @@ pub(super) struct Arrivals {
 
 #[derive(Debug, Default)]
 struct State {
+    /// The link of the daemon's that they come over, if they do.
+    link: Option<Carrier>,
     /// That the daemon shows us who comes.
     registration: Mutex<Option<Arc<Registration>>>,
     waiting: Mutex<VecDeque<Arrival>>,
@@ -55,10 +58,26 @@ impl Arrivals {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => None,
             Err(_) => return Ok(None),
         };
-        let state = Arc::new(State { registration: Mutex::new(registration), ..State::default() });
+        let state = State { registration: Mutex::new(registration), ..State::default() };
+        Self::of(state, address, notify).map(Some)
+    }
+
+    /// Takes those who come over a link of the daemon's.
+    pub(super) fn carried(
+        registration: Registration,
+        link: &Carrier,
+        notify: impl Fn() + Send + 'static,
+    ) -> io::Result<Self> {
+        let address = registration.address();
+        let registration = Mutex::new(Some(Arc::new(registration)));
+        Self::of(State { link: Some(link.clone()), registration, ..State::default() }, address, notify)
+    }
+
+    fn of(state: State, address: SocketAddr, notify: impl Fn() + Send + 'static) -> io::Result<Self> {
+        let state = Arc::new(state);
         let theirs = Arc::clone(&state);
         thread::Builder::new().name("pinnace-arrivals".into()).spawn(move || theirs.take(address, &notify))?;
-        Ok(Some(Self { state }))
+        Ok(Self { state })
     }
 
     pub(super) fn pop(&self) -> Option<Arrival> {
@@ -126,16 +145,15 @@ impl State {
     }
 
     fn register(&self, address: SocketAddr) {
-        let registration = Client::current().and_then(|client| client.listen(address).ok());
+        let listen = |client: Arc<Client>| match &self.link {
+            Some(link) => client.listen_via(link, address).ok(),
+            None => client.listen(address).ok(),
+        };
+        let registration = Client::current().and_then(listen);
         let mut place = lock(&self.registration);
         // Whoever ends this looks into its place behind that.
         if !self.is_over.load(Ordering::Relaxed) {
             *place = registration.map(Arc::new);
         }
     }
-}
-
-/// The stream of an arrival; `None` if it is gone already.
-pub(super) fn stream(arrival: Arrival, options: &Options) -> Option<Stream> {
-    Stream::over_channel(arrival, options).ok()
 }

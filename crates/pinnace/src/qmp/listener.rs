@@ -1,6 +1,7 @@
 //! Sockets that wait for others.
 
-use super::arrivals::{self, Arrivals};
+use super::arrivals::Arrivals;
+use super::carried::Carried;
 use super::{Endpoint, Options, Stream};
 use crate::daemon::Arrival;
 use crate::network::resolve;
@@ -14,15 +15,26 @@ use std::time::{Duration, Instant};
 /// A socket that accepts streams. When it is dropped, no more are accepted; those that were go on.
 #[derive(Debug)]
 pub struct Listener {
-    // Before the endpoint, so that it goes first.
-    inner: xtp::Listener,
-    /// Those who come through shared memory.
-    near: Option<Arrivals>,
-    endpoint: Endpoint,
+    inner: Inner,
+    options: Arc<Options>,
+}
+
+#[derive(Debug)]
+enum Inner {
+    Own {
+        // Before the endpoint, so that it goes first.
+        inner: xtp::Listener,
+        /// Those who come through shared memory.
+        near: Option<Arrivals>,
+        endpoint: Endpoint,
+    },
+    /// On a link that only the daemon may use.
+    Carried(Carried),
 }
 
 impl Listener {
-    /// Listens at `address`; port 0 picks one.
+    /// Listens at `address`; port 0 picks one. On a link that only a daemon of this host has the right to use (protocol 36,
+    /// Ethernet), the daemon listens for it.
     ///
     /// ```
     /// use pinnace::qmp::{Listener, Options};
@@ -37,24 +49,37 @@ impl Listener {
     /// If the address does not resolve or cannot be bound: it may be taken, or a right may be missing.
     pub fn bind(address: impl ToSocketAddrs, options: &Options) -> io::Result<Self> {
         let address = resolve(address)?;
-        let endpoint = Endpoint::bind(address, options)?;
+        let endpoint = match Endpoint::bind(address, options) {
+            Ok(endpoint) => endpoint,
+            Err(error) => {
+                let inner = Inner::Carried(Carried::listen(address, options, error)?);
+                return Ok(Self { inner, options: Arc::new(options.clone()) });
+            }
+        };
         let port = if address.port() == 0 { endpoint.local_addr().port() } else { address.port() };
         endpoint.listen(port)
     }
 
     pub(super) fn new(endpoint: Endpoint, inner: xtp::Listener) -> io::Result<Self> {
-        let near = Arrivals::begin(inner.local_addr(), &endpoint.options, inner.notifier())?;
-        Ok(Self { inner, near, endpoint })
+        let options = Arc::clone(&endpoint.options);
+        let near = Arrivals::begin(inner.local_addr(), &options, inner.notifier())?;
+        Ok(Self { inner: Inner::Own { inner, near, endpoint }, options })
     }
 
     /// Where others reach it.
     pub fn local_addr(&self) -> SocketAddr {
-        self.inner.local_addr()
+        match &self.inner {
+            Inner::Own { inner, .. } => inner.local_addr(),
+            Inner::Carried(carried) => carried.local,
+        }
     }
 
-    /// What its sockets share.
-    pub fn endpoint(&self) -> &Endpoint {
-        &self.endpoint
+    /// What its sockets share; `None` on a link of the daemon's.
+    pub fn endpoint(&self) -> Option<&Endpoint> {
+        match &self.inner {
+            Inner::Own { endpoint, .. } => Some(endpoint),
+            Inner::Carried(_) => None,
+        }
     }
 
     /// Waits for the next stream. The waiting thread does the protocol's work.
@@ -86,8 +111,13 @@ impl Listener {
     }
 
     fn accept_until(&self, deadline: Option<Instant>) -> io::Result<Option<Stream>> {
-        let near = || self.near.as_ref().and_then(Arrivals::pop);
-        Ok(self.inner.accept_or(near, deadline)?.and_then(|found| self.stream(found)))
+        Ok(match &self.inner {
+            Inner::Own { inner, near, endpoint } => {
+                let near = || near.as_ref().and_then(Arrivals::pop);
+                inner.accept_or(near, deadline)?.and_then(|found| self.found(endpoint, found))
+            }
+            Inner::Carried(carried) => carried.accept(deadline).and_then(|arrival| self.arrived(arrival)),
+        })
     }
 
     /// Like [`Listener::accept`], for tasks.
@@ -96,19 +126,30 @@ impl Listener {
     /// As [`Listener::accept`].
     pub async fn accept_async(&self) -> io::Result<Stream> {
         loop {
-            let found = self.inner.accept_or_async(|| self.near.as_ref().and_then(Arrivals::pop)).await?;
-            if let Some(stream) = self.stream(found) {
+            let stream = match &self.inner {
+                Inner::Own { inner, near, endpoint } => {
+                    let found = inner.accept_or_async(|| near.as_ref().and_then(Arrivals::pop)).await?;
+                    self.found(endpoint, found)
+                }
+                Inner::Carried(carried) => self.arrived(carried.accept_async().await),
+            };
+            if let Some(stream) = stream {
                 return Ok(stream);
             }
         }
     }
 
     /// The stream of who has come, from far or near.
-    fn stream(&self, found: Result<xtp::Incoming, Arrival>) -> Option<Stream> {
+    fn found(&self, endpoint: &Endpoint, found: Result<xtp::Incoming, Arrival>) -> Option<Stream> {
         match found {
-            Ok(incoming) => incoming.into_connection().map(|connection| Stream::of(self.endpoint.clone(), connection)),
-            Err(arrival) => arrivals::stream(arrival, &self.endpoint.options),
+            Ok(incoming) => incoming.into_connection().map(|connection| Stream::of(endpoint.clone(), connection)),
+            Err(arrival) => self.arrived(arrival),
         }
+    }
+
+    /// The stream of an arrival; `None` if it is gone already.
+    fn arrived(&self, arrival: Arrival) -> Option<Stream> {
+        Stream::over_channel(arrival, &self.options).ok()
     }
 
     /// A descriptor that becomes readable when somebody has come. Clear it first, then accept until nobody is there.
@@ -116,10 +157,8 @@ impl Listener {
     /// # Errors
     /// If the system has no descriptors left.
     pub fn watch(&self) -> io::Result<Arc<WakeFd>> {
-        let watch = self.inner.watch()?;
-        if let Some(near) = &self.near {
-            near.watch(&watch);
-        }
+        let watch = Arc::new(WakeFd::new()?);
+        self.watch_on(Arc::clone(&watch))?;
         Ok(watch)
     }
 
@@ -129,14 +168,25 @@ impl Listener {
     /// # Errors
     /// If the background thread cannot be started.
     pub fn watch_on(&self, watch: Arc<WakeFd>) -> io::Result<()> {
-        if let Some(near) = &self.near {
-            near.watch(&watch);
+        match &self.inner {
+            Inner::Own { inner, near, .. } => {
+                if let Some(near) = near {
+                    near.watch(&watch);
+                }
+                inner.watch_on(watch)?;
+            }
+            Inner::Carried(carried) => carried.watch(&watch),
         }
-        Ok(self.inner.watch_on(watch)?)
+        Ok(())
     }
 
     /// Whether somebody has come, so that [`Listener::accept`] would not wait.
     pub fn has_arrivals(&self) -> bool {
-        self.inner.has_arrivals() || self.near.as_ref().is_some_and(|near| !near.is_empty())
+        match &self.inner {
+            Inner::Own { inner, near, .. } => {
+                inner.has_arrivals() || near.as_ref().is_some_and(|near| !near.is_empty())
+            }
+            Inner::Carried(carried) => carried.has_arrivals(),
+        }
     }
 }

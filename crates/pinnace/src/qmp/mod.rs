@@ -21,6 +21,7 @@
 //! What can be waited for by blocking can be awaited as a future, and every socket has a descriptor for event loops.
 
 mod arrivals;
+mod carried;
 mod endpoint;
 mod lingering;
 mod listener;

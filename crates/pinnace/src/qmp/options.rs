@@ -1,11 +1,13 @@
 //! How sockets are set up.
 
+use super::carried;
 use crate::Idle;
 use crate::xtp::{self, Limits};
 use crate::zcrp::Profile as Network;
 use pinnace_core::ControllerKind;
 use pinnace_link::{FaultOptions, UdpOptions};
 use pinnace_qbuf::Pool;
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -107,6 +109,17 @@ impl Options {
             Carrier::SharedMemory => true,
             Carrier::Ip36 | Carrier::Ether => false,
         }
+    }
+
+    /// Whether a daemon of this host may have the right that this process lacks, where it has come to `error` (an
+    /// [`io::ErrorKind::PermissionDenied`] over protocol 36 or Ethernet). [`Listener::bind`] and [`Stream::connect`] use that
+    /// daemon by themselves; an [`Endpoint`] is always this process's own.
+    ///
+    /// [`Listener::bind`]: super::Listener::bind
+    /// [`Stream::connect`]: super::Stream::connect
+    /// [`Endpoint`]: super::Endpoint
+    pub fn has_helper(&self, error: &io::Error) -> bool {
+        carried::helper(&self.carrier, error).is_some()
     }
 
     /// The same, as an endpoint of XTP is set up.

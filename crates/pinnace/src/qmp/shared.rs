@@ -4,7 +4,7 @@
 //! who waits holds the lock that others need.
 //= B-14
 
-use super::Qbuf;
+use super::{Qbuf, Way};
 use crate::Idle;
 use crate::copies::Copies;
 use pinnace_qbuf::Pool;
@@ -91,6 +91,8 @@ pub(super) struct Shared {
     /// When it was last asked whether the other process lives, in milliseconds after `begin`.
     life_sign: AtomicU64,
     pub(super) copies: Copies,
+    /// What carries it in the end.
+    pub(super) way: Way,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -106,7 +108,12 @@ fn timed_out() -> io::Error {
 }
 
 impl Shared {
-    pub(super) fn new(channel: Channel, local: SocketAddr, peer: SocketAddr, idle: Idle) -> io::Result<Self> {
+    pub(super) fn new(
+        channel: Channel,
+        (local, peer): (SocketAddr, SocketAddr),
+        idle: Idle,
+        way: Way,
+    ) -> io::Result<Self> {
         let bell = channel.readable_fd().try_clone_to_owned()?;
         let pool = channel.pool().clone();
         let reading = Mutex::default();
@@ -130,6 +137,7 @@ impl Shared {
             begin,
             life_sign,
             copies: Copies::default(),
+            way,
         })
     }
 

@@ -1,7 +1,7 @@
 //! Connected sockets.
 
 use super::shared::Shared;
-use super::{Carrier, Endpoint, Options, Patience, lingering};
+use super::{Carrier, Endpoint, Options, Patience, carried, lingering};
 use crate::daemon::{Arrival, Client};
 pub(super) use crate::network::deadline;
 use crate::network::{canonical, with_port};
@@ -128,7 +128,7 @@ impl Stream {
     }
 
     /// Begins to connect, and does not wait: FIRST is on its way, and data may follow at once. [`Stream::established`]
-    /// tells how it goes.
+    /// tells how it goes. (Over a link of the daemon's the answer is waited for.)
     ///
     /// # Errors
     /// If the system has no way to the address.
@@ -143,7 +143,10 @@ impl Stream {
             let why = "no daemon that this process may use has a listener there: start one with `pinnace daemon`";
             return Err(io::Error::new(io::ErrorKind::ConnectionRefused, why));
         }
-        Endpoint::client_of(address, options)?.begin(address)
+        match Endpoint::client_of(address, options) {
+            Ok(endpoint) => endpoint.begin(address),
+            Err(error) => carried::connect(address, options, error),
+        }
     }
 
     /// Like [`Stream::connect`], for tasks. (Names are resolved before, and block; addresses do not.)
@@ -166,7 +169,7 @@ impl Stream {
         let Arrival { channel, peer, local } = arrival;
         // IPv4 that was mapped into IPv6 is IPv4, as over the other carriers.
         let [local, peer] = [local, peer].map(canonical);
-        let shared = Shared::new(channel, local, peer, options.idle)?;
+        let shared = Shared::new(channel, (local, peer), options.idle, carried::way(options))?;
         Ok(Self { inner: Some(Inner::Shared(Arc::new(shared))), settings: Mutex::default() })
     }
 
@@ -359,7 +362,7 @@ impl Stream {
     pub fn way(&self) -> Way {
         match self.inner() {
             Inner::Engine(_, endpoint) => endpoint.way(),
-            Inner::Shared(_) => Way::SharedMemory,
+            Inner::Shared(shared) => shared.way,
         }
     }
 

@@ -1,15 +1,27 @@
 //! Links that the daemon has and its clients have not.
 
-use crate::parts::{Named, PATIENCE, Served, wait_until};
+use crate::parts::{Named, PATIENCE, Process, Served, wait_until};
 use pinnace::daemon::{Arrival, Client};
-use pinnace::qmp::Carrier;
+use pinnace::qmp::{Carrier, Listener, Options, Stream};
 use pinnace_qbuf::channel::{Channel, ChannelError};
+use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 use std::io::ErrorKind;
 use std::net::SocketAddr;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 pub(crate) fn tests() -> Vec<Named> {
-    vec![("clients_without_rights_talk_over_the_daemons_links", bridging)]
+    vec![
+        ("clients_without_rights_talk_over_the_daemons_links", bridging),
+        ("sockets_without_rights_use_the_daemons_links", sockets),
+    ]
+}
+
+/// Without the right for it nothing can be tried here.
+fn not_tried(why: &str) {
+    let rights = capabilities(None).expect("every thread has some, or none").effective;
+    assert!(!rights.contains(CapabilitySet::NET_RAW), "{why}");
+    eprintln!("not tried: {why}");
 }
 
 fn deadline() -> Option<Instant> {
@@ -60,7 +72,7 @@ fn bridging() {
     let registration = loop {
         match server.listen_via(&Carrier::Ip36, at) {
             Ok(registration) => break registration,
-            Err(error) if error.kind() == ErrorKind::Unsupported => return eprintln!("not tried: {error}"),
+            Err(error) if error.kind() == ErrorKind::Unsupported => return not_tried(&error.to_string()),
             // Other tests use protocol 36 as well, and only one process can.
             Err(error) if error.kind() == ErrorKind::AddrInUse && begun.elapsed() < PATIENCE => {}
             Err(error) => panic!("{error}"),
@@ -127,4 +139,68 @@ fn bridging() {
     drop((client, server));
     near.wait_until_unused();
     far.wait_until_unused();
+}
+
+/// A process that may open no raw socket: answers whoever comes, or calls who does.
+pub(crate) fn without_rights(role: &str, at: &str) -> Result<String, String> {
+    use std::io::{Read, Write};
+    let nothing = CapabilitySet::empty();
+    let nothing = CapabilitySets { effective: nothing, permitted: nothing, inheritable: nothing };
+    set_capabilities(None, nothing).map_err(|error| error.to_string())?;
+    let said = |error: std::io::Error| format!("{:?}: {error}", error.kind());
+    let options = Options { carrier: Carrier::Ip36, ..Options::default() };
+    let mut bytes = vec![7; 100_000];
+    if role == "call" {
+        let mut stream = Stream::connect(at, &options).map_err(said)?;
+        stream.write_all(&bytes).and_then(|()| stream.read_exact(&mut bytes)).map_err(said)?;
+        return Ok(format!("{} {}", stream.way(), stream.endpoint().is_some()));
+    }
+    let listener = Listener::bind(at, &options).map_err(said)?;
+    crate::parts::say("listening");
+    let mut stream = listener.accept_timeout(PATIENCE).map_err(said)?.ok_or("nobody has come")?;
+    stream.read_exact(&mut bytes).and_then(|()| stream.write_all(&bytes)).map_err(said)?;
+    // The other may close first.
+    let _ = stream.read(&mut bytes);
+    Ok(format!("{} {} {}", stream.way(), listener.local_addr(), listener.endpoint().is_some()))
+}
+
+fn sockets() {
+    let at = "127.0.0.37:7001";
+    let part = |daemon: &str, role| {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.env("PINNACE_DAEMON", daemon);
+        Process::start_by(command, "without rights", &[role, at])
+    };
+    let said = part("off", "listen").line();
+    assert!(said.starts_with("PermissionDenied") && said.contains("CAP_NET_RAW"), "{said}");
+    let (near, far) = (Served::start(&[]), Served::start(&[]));
+    let begun = Instant::now();
+    // Other tests use protocol 36 as well, and only one process can; and the daemon takes a moment to let a port go.
+    let listen = || loop {
+        let mut server = part(far.socket.to_str().unwrap(), "listen");
+        let said = server.line();
+        if said == "listening" {
+            break Ok(server);
+        }
+        if !said.starts_with("AddrInUse") || begun.elapsed() > PATIENCE {
+            break Err(said);
+        }
+    };
+    let mut server = match listen() {
+        Ok(server) => server,
+        Err(said) => return not_tried(&said),
+    };
+    let call = || loop {
+        let said = part(near.socket.to_str().unwrap(), "call").line();
+        if !said.starts_with("AddrInUse") || begun.elapsed() > PATIENCE {
+            break said;
+        }
+    };
+    assert_eq!((call().as_str(), server.line().as_str()), ("ip36 false", "ip36 127.0.0.37:7001 false"));
+
+    // The daemon has the address already: who has no right to it is still helped.
+    let client = Client::open(&far.socket).unwrap();
+    let _registration = client.listen_via(&Carrier::Ip36, "127.0.0.37:7002".parse().unwrap()).unwrap();
+    let mut server = listen().expect("the daemon has the right");
+    assert_eq!((call().as_str(), server.line().as_str()), ("ip36 false", "ip36 127.0.0.37:7001 false"));
 }

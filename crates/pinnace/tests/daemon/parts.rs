@@ -34,6 +34,9 @@ pub(crate) fn play() -> bool {
         ("listen", [socket, address]) => listen(socket, address),
         ("another", [socket, address]) => another(socket, address),
         ("poor", [socket, address]) => poor(socket, address),
+        ("without rights", [role, at]) => {
+            say(crate::bridging::without_rights(role, at).unwrap_or_else(|error| error));
+        }
         ("current", []) => current(),
         ("ways", []) => ways(),
         _ => panic!("no part {part} {arguments:?}"),
@@ -42,7 +45,7 @@ pub(crate) fn play() -> bool {
 }
 
 /// Says a line to whoever started this process.
-fn say(line: impl std::fmt::Display) {
+pub(crate) fn say(line: impl std::fmt::Display) {
     let mut out = std::io::stdout().lock();
     // Who started us may have gone.
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());

@@ -6,9 +6,10 @@
 
 use super::errors::{errno, of_failure};
 use super::names;
+use super::socket::Bound;
 use crate::errors::Errno;
 use libc::c_short;
-use pinnace::qmp::{Endpoint, Full, Qbuf, Shutdown, State, Stream};
+use pinnace::qmp::{Full, Qbuf, Shutdown, State, Stream};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -54,8 +55,8 @@ pub(crate) struct Conversation {
     room_left: AtomicU32,
     /// How often that it is established is still to be announced.
     established_left: AtomicU32,
-    /// The endpoint that the socket was bound to.
-    pub(super) bound: Option<Box<Endpoint>>,
+    /// What the socket was bound to.
+    pub(super) bound: Option<Box<Bound>>,
 }
 
 impl Conversation {
@@ -65,11 +66,11 @@ impl Conversation {
     }
 
     /// One whose FIRST is on its way.
-    pub(super) fn connecting(stream: Stream, bound: Option<Box<Endpoint>>) -> Self {
+    pub(super) fn connecting(stream: Stream, bound: Option<Box<Bound>>) -> Self {
         Self::new(stream, false, bound)
     }
 
-    fn new(stream: Stream, is_established: bool, bound: Option<Box<Endpoint>>) -> Self {
+    fn new(stream: Stream, is_established: bool, bound: Option<Box<Bound>>) -> Self {
         Self {
             stream,
             is_connecting: AtomicBool::new(!is_established),

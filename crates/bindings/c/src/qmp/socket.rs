@@ -24,11 +24,19 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 enum Role {
     /// Nothing yet; bound, perhaps.
-    Fresh(Option<Box<Endpoint>>),
+    Fresh(Option<Box<Bound>>),
     /// It waits for others.
     Listening(Arc<Listener>),
     /// It is connected, or connects.
     Talking(Arc<Conversation>),
+}
+
+/// What a socket is bound to.
+#[derive(Clone, Debug)]
+pub(super) enum Bound {
+    Endpoint(Endpoint),
+    /// An address on a link that the daemon may use, and this process may not.
+    Daemon(SocketAddr),
 }
 
 /// See `qmp_socket`.
@@ -245,8 +253,12 @@ impl Socket {
         let mut role = lock(&self.role);
         match &*role {
             Role::Fresh(None) => {
-                let endpoint = Endpoint::bind(address, &options).map_err(|error| errno(&error))?;
-                *role = Role::Fresh(Some(Box::new(endpoint)));
+                let bound = match Endpoint::bind(address, &options) {
+                    Ok(endpoint) => Bound::Endpoint(endpoint),
+                    Err(error) if options.has_helper(&error) => Bound::Daemon(address),
+                    Err(error) => return Err(errno(&error)),
+                };
+                *role = Role::Fresh(Some(Box::new(bound)));
                 Ok(())
             }
             _ => Err(Errno(libc::EINVAL)),
@@ -256,20 +268,24 @@ impl Socket {
     pub(super) fn listen(&self) -> Result<(), Errno> {
         let options = lock(&self.settings).options.clone();
         let mut role = lock(&self.role);
-        let endpoint = match &*role {
-            Role::Fresh(Some(endpoint)) => (**endpoint).clone(),
+        let bound = match &*role {
+            Role::Fresh(Some(bound)) => (**bound).clone(),
             // As TCP: a port that the system picks.
             Role::Fresh(None) => {
                 let any: IpAddr = match self.domain {
                     libc::AF_INET => Ipv4Addr::UNSPECIFIED.into(),
                     _ => Ipv6Addr::UNSPECIFIED.into(),
                 };
-                Endpoint::bind((any, 0), &options).map_err(|error| errno(&error))?
+                Bound::Endpoint(Endpoint::bind((any, 0), &options).map_err(|error| errno(&error))?)
             }
             Role::Listening(_) => return Ok(()),
             Role::Talking(_) => return Err(Errno(libc::EINVAL)),
         };
-        let listener = endpoint.listen(endpoint.local_addr().port()).map_err(|error| errno(&error))?;
+        let listener = match bound {
+            Bound::Endpoint(endpoint) => endpoint.listen(endpoint.local_addr().port()),
+            Bound::Daemon(address) => Listener::bind(address, &options),
+        };
+        let listener = listener.map_err(|error| errno(&error))?;
         if self.is_watched.load(Ordering::Relaxed) {
             self.wake.clear();
         }
@@ -314,14 +330,14 @@ impl Socket {
                     drop(role);
                     return self.connect_again(&conversation);
                 }
-                Role::Fresh(endpoint) => {
-                    let stream = match endpoint {
-                        Some(endpoint) => endpoint.begin(to),
-                        None => Stream::begin(to, &settings.options),
+                Role::Fresh(bound) => {
+                    let stream = match bound.as_deref() {
+                        Some(Bound::Endpoint(endpoint)) => endpoint.begin(to),
+                        Some(Bound::Daemon(_)) | None => Stream::begin(to, &settings.options),
                     };
                     let stream = stream.map_err(|error| errno(&error))?;
                     settings.apply(&stream);
-                    let conversation = Arc::new(Conversation::connecting(stream, endpoint.clone()));
+                    let conversation = Arc::new(Conversation::connecting(stream, bound.clone()));
                     self.become_(&mut role, Role::Talking(Arc::clone(&conversation)))?;
                     conversation
                 }
@@ -409,7 +425,10 @@ impl Socket {
     pub(super) fn local_addr(&self) -> SocketAddr {
         let address = match self.role() {
             Role::Fresh(None) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
-            Role::Fresh(Some(endpoint)) => endpoint.local_addr(),
+            Role::Fresh(Some(bound)) => match *bound {
+                Bound::Endpoint(endpoint) => endpoint.local_addr(),
+                Bound::Daemon(address) => address,
+            },
             Role::Listening(listener) => listener.local_addr(),
             Role::Talking(conversation) => conversation.stream.local_addr(),
         };

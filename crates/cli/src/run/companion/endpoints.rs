@@ -163,7 +163,8 @@ fn is_at(known: &BTreeMap<Place, Known>, place: &Place, inbox: &Arc<Inbox>) -> b
 fn begin(shared: &Arc<Shared>, place: &Place, at: SocketAddr) -> io::Result<(Listener, Arc<Inbox>)> {
     let udp = UdpOptions { v6_only: matches!(place, Place::At(_, true)), ..shared.options.udp.clone() };
     let listener = Listener::bind(at, &Options { udp, ..shared.options.clone() })?;
-    let inbox = Inbox::new(listener.endpoint().clone())?;
+    let endpoint = listener.endpoint().ok_or(io::ErrorKind::Unsupported)?;
+    let inbox = Inbox::new(endpoint.clone())?;
     Pump::start(shared, place.clone(), &inbox)?;
     Ok((listener, inbox))
 }

@@ -121,9 +121,10 @@ impl Ip36Link {
     pub fn bind_at(local: SocketAddr, options: &Ip36Options) -> io::Result<Self> {
         let local = unscoped(host(local));
         check(local, "bind one of this host's addresses (`ip address` lists them)")?;
-        let name = own(local)?;
         let family = if local.is_ipv4() { Family::V4 } else { Family::V6 };
+        // Who has no right to it is told that, whoever has the address.
         let socket = raw_socket(family)?;
+        let name = own(local)?;
         let fd = socket.as_raw_fd();
         let to = host_name(local, family)?;
         to.bind(fd)?;

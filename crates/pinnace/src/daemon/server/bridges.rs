@@ -11,11 +11,13 @@ use super::client::Stage;
 use super::events::Source;
 use super::requests::No;
 use super::serving::{End, Listener, Serving};
+use crate::Error;
 use crate::daemon::protocol::{Reply, Via};
 use crate::daemon::{Arrival, Refusal, socket};
-use crate::qmp::{Carrier, Full, Listener as QmpListener, Options, Qbuf, Shutdown, Stream};
+use crate::qmp::{Carrier, Endpoint, Full, Options, Qbuf, Shutdown, Stream};
 use pinnace_qbuf::channel::{Channel, ChannelFds, Side};
 use pinnace_qbuf::{ClientId, Pool};
+use pinnace_xtp::Refused;
 use rustix::event::EventfdFlags;
 use std::io;
 use std::net::SocketAddr;
@@ -92,6 +94,11 @@ fn options(via: Via, pool: &Pool) -> Options {
 
 /// A link's error, in the words of the protocol.
 fn refusal(error: &io::Error) -> Refusal {
+    let own = error.get_ref().and_then(|error| error.downcast_ref());
+    if let Some(Error::ContextRefused(Refused::Port)) = own {
+        // Somebody listens there, or has until now.
+        return Refusal::InUse;
+    }
     match error.kind() {
         io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset => Refusal::Nobody,
         io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => Refusal::Silence,
@@ -214,7 +221,13 @@ impl Serving {
 
 /// Connects, and tells who waits at `socket`.
 fn connect(socket: &OwnedFd, channel: Channel, fds: &ChannelFds, to: SocketAddr, options: &Options) {
-    match Stream::connect_timeout(to, options, CONNECTING) {
+    // By the link itself: what a daemon has no right to, no other one does for it.
+    let connected = Endpoint::client_of(to, options).and_then(|endpoint| {
+        let stream = endpoint.begin(to)?;
+        stream.wait_established(Some(CONNECTING))?;
+        Ok(stream)
+    });
+    match connected {
         Ok(stream) => {
             let reply = Reply::Channel { local: stream.local_addr(), peer: stream.peer_addr() };
             if socket::send(socket.as_fd(), &reply.encode(), &socket::of_channel(fds)).is_ok() {
@@ -230,7 +243,7 @@ fn connect(socket: &OwnedFd, channel: Channel, fds: &ChannelFds, to: SocketAddr,
 
 /// Takes who comes, for as long as somebody wants them.
 fn take(socket: OwnedFd, is_wanted: &Weak<()>, listener: u64, address: SocketAddr, options: &Options, queue: &Queue) {
-    let listening = QmpListener::bind(address, options);
+    let listening = Endpoint::bind(address, options).and_then(|endpoint| endpoint.listen(address.port()));
     let word = match &listening {
         Ok(_) => Reply::Attached,
         Err(error) => Reply::Refused(refusal(error)),
@@ -328,6 +341,7 @@ impl Bridge {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::qmp::Listener as QmpListener;
     use pinnace_qbuf::PoolOptions;
     use pinnace_qbuf::channel::{ChannelError, ChannelOptions};
     use std::sync::mpsc::{self, Receiver};

@@ -258,6 +258,26 @@ fn a_peer_that_is_killed_is_told_of_in_one_line() {
 }
 
 #[test]
+fn a_killed_peer_is_missed_after_the_time_that_was_given() {
+    for method in ["zcrp", "vrp", "xtp", "qmp", "a1"] {
+        // How long it took. A busy machine makes it later, but not each time; never earlier.
+        let missed_after = || {
+            let mut listening = listen(&["--timeout", "1"]);
+            let mut connected = start(&["connect", &listening.address, "--method", method, "--timeout", "1"]);
+            connected.stdin.as_mut().unwrap().write_all(b"hello").unwrap();
+            assert_eq!(listening.next_bytes(5), b"hello", "{method}");
+            connected.kill().unwrap();
+            connected.wait().unwrap();
+            let killed = Instant::now();
+            assert_eq!(listening.finish().0, Some(3), "{method}");
+            killed.elapsed().as_secs_f64()
+        };
+        let took: Vec<_> = std::iter::repeat_with(missed_after).take(4).collect();
+        assert!(took.iter().any(|&secs| secs < 1.9), "{method}: {took:?}");
+    }
+}
+
+#[test]
 fn what_cannot_be_is_said_in_one_line() {
     let taken = listen(&[]);
     let nobody = "127.0.0.1:1";

@@ -192,8 +192,8 @@ fn processes() {
     serving.join().unwrap().unwrap();
 }
 
-/// How long it may take to find out that a peer is gone: `EndpointOptions::peer_timeout`, four seconds, and the machine's
-/// other work.
+/// How long it may take to find out that a peer is gone: twice `EndpointOptions::peer_timeout` for who only looks, and the
+/// machine's other work.
 const FOUND_OUT: Duration = Duration::from_secs(9);
 
 /// A wait for a peer that is gone ends with an error.

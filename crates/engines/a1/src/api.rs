@@ -128,6 +128,15 @@ impl A1 {
         Ok(ticket)
     }
 
+    /// Asks the peer whether it is there. One that does not answer is given up, see [`Config::silence`](crate::Config).
+    //= A-8
+    pub fn ask(&mut self, now: Time, connection: ConnectionId) {
+        if let Ok(found) = self.live(connection) {
+            found.sync.is_due = true;
+            self.settle(now, connection.0);
+        }
+    }
+
     /// What can be taken now.
     //= A-17
     pub fn readable(&self, connection: ConnectionId) -> Option<Readable> {

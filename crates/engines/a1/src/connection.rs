@@ -118,7 +118,7 @@ pub(crate) struct Sync {
     pub(crate) last_at: Time,
     /// Blocks that had left then.
     pub(crate) sent: u64,
-    /// Since when nothing has been heard, though something was asked.
+    /// Since when nothing has been heard, as far as that counts against the peer, now that something was asked.
     pub(crate) asked_since: Option<Time>,
     stamps: VecDeque<(u32, Time)>,
     newest: Option<u32>,
@@ -129,14 +129,14 @@ impl Sync {
         Self { is_due: false, last_at: now, sent: 0, asked_since: None, stamps: VecDeque::new(), newest: None }
     }
 
-    /// A datagram leaves whose stamp will be echoed.
-    pub(crate) fn on_sent(&mut self, now: Time, stamp: u32) {
+    /// A datagram leaves whose stamp will be echoed. If nothing comes, nothing has been heard `since` then.
+    pub(crate) fn on_sent(&mut self, now: Time, stamp: u32, since: Time) {
         if self.stamps.len() == STAMPS {
             self.stamps.pop_front();
         }
         self.stamps.push_back((stamp, now));
         self.newest = Some(stamp);
-        self.asked_since.get_or_insert(now);
+        self.asked_since.get_or_insert(since);
     }
 
     /// A stamp that no datagram has had, though another may have left in the same microsecond: it tells the answers to an
@@ -170,9 +170,10 @@ pub(crate) fn stamp(now: Time) -> u32 {
 const OVERHEAD: u32 = HEADER_BYTES as u32;
 /// SYNC leaves at least once in so many windows.
 const WINDOWS_A_SYNC: u64 = 16;
-/// A peer that is not heard of is asked so often, and several times before it is given up: a question can be lost.
+/// A peer that is not heard of is asked so often, and several times before it is given up, which may be after half of the time
+/// that it may be silent: a question can be lost.
 const ASK_EVERY: Duration = Duration::from_secs(1);
-const QUESTIONS: u32 = 4;
+const QUESTIONS: u32 = 8;
 
 /// How many time-outs a peer has, behind the answer to its CLOSE, to ask again: three repetitions come within seven, and it has
 /// measured for itself. No path is so short that nobody has to be waited for, and none so long that somebody would be for ever.

@@ -284,7 +284,7 @@ impl Connection {
         let cookie = Cookie::new(&self.cookie);
         let (source, destination) = (self.source, self.destination);
         a1::open(&header, &Open { destination, source, qos: self.qos, cookie, group: self.group }, out);
-        self.sync.on_sent(now, stamp);
+        self.sync.on_sent(now, stamp, now);
         self.open.on_sent(now, self.rtt.timeout());
     }
 

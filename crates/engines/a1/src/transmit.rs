@@ -6,6 +6,7 @@ use crate::incoming::Due;
 use crate::outgoing::{Block as Cut, Next};
 use crate::shared::{Payer, Sender, Shared, Turn};
 use core::num::NonZeroU32;
+use core::time::Duration;
 use pinnace_core::{Address, Checksum, ChecksumAt, ChecksumKind, Time, Train};
 use pinnace_wire::a1::{self, Block, CHECK_AT, HEADER_BYTES, Header, Ranges};
 
@@ -240,7 +241,10 @@ impl Connection {
         a1::sync(&self.header(self.out_numbers.wire(self.outgoing.sent()), edge, stamp, false), out);
         self.sync.is_due = false;
         (self.sync.last_at, self.sync.sent) = (now, self.outgoing.sent());
-        self.sync.on_sent(now, stamp);
+        // Who is asked only whether it is there has been silent before, too; but half of the time is for the answer.
+        let before = now.since(self.last_heard).min(shared.config.silence / 2);
+        let credit = if self.outgoing.needs_sync() { Duration::ZERO } else { before };
+        self.sync.on_sent(now, stamp, Time::from_nanos(now.as_nanos() - credit.as_nanos() as u64));
         shared.counters.syncs_sent += 1;
     }
 

@@ -193,6 +193,12 @@ impl Connection {
         self.facts().ok()?.round_trip
     }
 
+    /// Asks the peer whether it is there: one that does not answer is given up.
+    pub(crate) fn ask(&self) {
+        // Of a socket that is of no use any more, whoever receives finds out.
+        let _ = self.line.end.port.call(|Call { now, engine, .. }| engine.ask(now, self.line.id));
+    }
+
     /// How the connection has ended, if it has.
     pub fn result(&self) -> Option<Result<(), Failure>> {
         self.line.end.port.inspect(|_, _, state| self.of(state, |association| association.closed.clone()))

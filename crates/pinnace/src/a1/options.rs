@@ -63,7 +63,7 @@ pub struct Options {
     /// A peer that was asked and has not been heard of for so long is given up.
     pub silence: Duration,
     /// A peer that has not been heard of for so long is asked, although there is nothing to send to it; 0: never. Whoever
-    /// only receives finds out that a peer has died after this time and `silence`.
+    /// only receives finds out that a peer has died after `silence`, or after this time and half of it.
     pub keep_alive: Duration,
     /// All connections of the socket together send no faster than so many bytes of datagrams a second; 0: no limit. Where
     /// it is the bottleneck, priorities decide who waits.

@@ -5,7 +5,7 @@
 
 use super::again::Again;
 use super::alarm::{Alarm, within};
-use super::silence::{SILENCE, Silence};
+use super::silence::Silence;
 use super::watch::Watch;
 use super::{Awaited, Carry, Received, ReceivedInto, Sending, Special, at_most, left, place};
 use crate::a1::{Connection, Full, Qos, Refused, Socket, Status, WINDOW_LIMIT, raw, reliable};
@@ -121,7 +121,8 @@ pub(crate) fn most_of(service: &Service) -> Qos {
 }
 
 impl A1 {
-    pub(crate) fn new(socket: Socket, connection: Connection, nonce: u64) -> Self {
+    /// `timeout`: how long the peer may be silent.
+    pub(crate) fn new(socket: Socket, connection: Connection, nonce: u64, timeout: Duration) -> Self {
         Self {
             connection,
             socket,
@@ -132,7 +133,7 @@ impl A1 {
             sending: AtomicUsize::new(0),
             is_of_many: false,
             again: Again::default(),
-            silence: Silence::new(),
+            silence: Silence::new(timeout),
             alarm: Mutex::default(),
             watch: Watch::default(),
         }
@@ -275,12 +276,12 @@ impl Carry for A1 {
             if self.has_ended.load(Ordering::Relaxed) {
                 return Ok(None);
             }
-            let wait = at_most(SILENCE, deadline);
+            let wait = at_most(self.silence.interval(), deadline);
             let received = match self.connection.recv_timeout(wait) {
                 Err(Error::Timeout) => {
                     let now = Instant::now();
                     if self.silence.is_due(now, wait) {
-                        let _ = self.say_that_it_waits();
+                        self.connection.ask();
                     }
                     if deadline.is_some_and(|deadline| deadline <= now) {
                         self.set_alarm(self.silence.asks_at(now, wait));
@@ -309,7 +310,7 @@ impl Carry for A1 {
             match within(asks, self.connection.recv_async()).await {
                 None => {
                     if self.silence.is_due(Instant::now(), Duration::ZERO) {
-                        let _ = self.say_that_it_waits();
+                        self.connection.ask();
                     }
                 }
                 Some(received) => {
@@ -364,9 +365,8 @@ impl Carry for A1 {
             Some(Ok(())) => return Err(Error::CallRefused(Refused::NoConnection)),
             None => {}
         }
-        // Who waits for room has asked already.
         if self.silence.is_due(Instant::now(), Duration::ZERO) {
-            let _ = self.say_that_it_waits();
+            self.connection.ask();
         }
         Ok(())
     }

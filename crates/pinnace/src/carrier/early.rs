@@ -55,14 +55,15 @@ pub(super) struct Incoming {
     pub(super) is_broken_off: bool,
     /// Numbers before it of words that were lost.
     pub(super) unheard: u64,
-    pub(super) asked: Option<crate::vrp::Sending>,
+    /// The question whether it is there, and when it was asked.
+    pub(super) asked: Option<(crate::vrp::Sending, Instant)>,
     /// The peer is gone, as far as is known: what is missing is not waited for, and this is said behind what has come.
     pub(super) gone: Option<Error>,
 }
 
 impl Incoming {
-    /// Nobody has been heard.
-    pub(super) fn new(is_ordered: bool, patience: Duration) -> Self {
+    /// Nobody has been heard. `timeout`: how long the peer may be silent.
+    pub(super) fn new(is_ordered: bool, patience: Duration, timeout: Duration) -> Self {
         Self {
             source: None,
             is_ordered,
@@ -70,7 +71,7 @@ impl Incoming {
             next: None,
             early: BTreeMap::new(),
             since: None,
-            silence: Silence::new(),
+            silence: Silence::new(timeout),
             alarm: None,
             words: BTreeSet::new(),
             refused: 0,
@@ -193,7 +194,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     fn incoming(next: u64) -> Incoming {
-        Incoming { next: Some(next), ..Incoming::new(true, PATIENCE) }
+        Incoming { next: Some(next), ..Incoming::new(true, PATIENCE, Duration::from_secs(10)) }
     }
 
     #[test]

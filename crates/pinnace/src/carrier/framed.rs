@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The last packet asks for a status, so that the sender learns soon that it is there.
 const OPTIONS: SendOptions = SendOptions { sreq: true, ..SendOptions::BYTES };
@@ -77,10 +77,11 @@ impl Reading {
 }
 
 impl Framed {
-    pub(crate) fn new(stream: Stream, longest: u64) -> Self {
+    /// `timeout`: how long the peer may be silent.
+    pub(crate) fn new(stream: Stream, longest: u64, timeout: Duration) -> Self {
         let stream = Arc::new(stream);
         let writer = Writer::new(Arc::clone(&stream));
-        let (reading, silence) = (Turn::new(Reading::default()), Silence::new());
+        let (reading, silence) = (Turn::new(Reading::default()), Silence::new(timeout));
         Self { stream, longest, writer, reading, silence, watch: Watch::default() }
     }
 

@@ -1,24 +1,31 @@
-//! How long nothing has come of a peer, counted over all waits: it is asked whether it is there after [`SILENCE`], however
-//! short they were.
+//! How long nothing has come of a peer, counted over all waits: after a while it is asked whether it is there, however short
+//! they were.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// After so much silence the peer is asked whether it is there.
-pub(super) const SILENCE: Duration = Duration::from_secs(2);
+/// After so much silence the peer is asked whether it is there, or after half of what it may be silent.
+const MOST: Duration = Duration::from_secs(2);
 
 /// See the [module](self).
 #[derive(Debug)]
 pub(super) struct Silence {
     epoch: Instant,
+    interval: Duration,
     /// Since when nothing has come, as far as anybody has looked, or since the peer was asked: in nanoseconds from then on; 0
     /// if something has come.
     since: AtomicU64,
 }
 
 impl Silence {
-    pub(super) fn new() -> Self {
-        Self { epoch: Instant::now(), since: AtomicU64::new(0) }
+    /// Of a peer that is gone when it has been silent for `timeout`.
+    pub(super) fn new(timeout: Duration) -> Self {
+        Self { epoch: Instant::now(), interval: MOST.min(timeout / 2), since: AtomicU64::new(0) }
+    }
+
+    /// After so much silence the peer is asked.
+    pub(super) fn interval(&self) -> Duration {
+        self.interval
     }
 
     /// Something has come.
@@ -33,7 +40,7 @@ impl Silence {
         if self.since.load(Ordering::Relaxed) == 0 {
             self.begin(now.checked_sub(waited).unwrap_or(now));
         }
-        self.epoch + Duration::from_nanos(self.since.load(Ordering::Relaxed)) + SILENCE
+        self.epoch + Duration::from_nanos(self.since.load(Ordering::Relaxed)) + self.interval
     }
 
     /// Whether that is now; then it is not before as much silence again.
@@ -43,6 +50,13 @@ impl Silence {
             self.begin(now);
         }
         is_due
+    }
+
+    /// It is to be looked again after `rest`, and not only after as much silence as before.
+    pub(super) fn look_in(&self, now: Instant, rest: Duration) {
+        if rest < self.interval {
+            self.begin(now.checked_sub(self.interval - rest).unwrap_or(now));
+        }
     }
 
     fn begin(&self, at: Instant) {
@@ -57,7 +71,7 @@ mod tests {
 
     #[test]
     fn short_waits_count_as_much_as_a_long_one() {
-        let silence = Silence::new();
+        let silence = Silence::new(Duration::from_secs(10));
         let at = |ms| silence.epoch + Duration::from_millis(ms);
         let second = Duration::from_secs(1);
         assert!(!silence.is_due(at(1500), second), "from 500 ms on");
@@ -67,5 +81,16 @@ mod tests {
         assert_eq!(silence.asks_at(at(3000), second), at(4500));
         silence.end();
         assert_eq!(silence.asks_at(at(9000), Duration::ZERO), at(11_000));
+        silence.look_in(at(9000), Duration::from_millis(300));
+        assert_eq!(silence.asks_at(at(9000), Duration::ZERO), at(9300));
+        silence.look_in(at(9300), Duration::from_secs(5));
+        assert_eq!(silence.asks_at(at(9300), Duration::ZERO), at(9300), "no later than it would be");
+    }
+
+    #[test]
+    fn who_may_be_silent_for_a_short_time_only_is_asked_at_half_of_it() {
+        let silence = Silence::new(Duration::from_secs(1));
+        let at = |ms| silence.epoch + Duration::from_millis(ms);
+        assert_eq!(silence.asks_at(at(100), Duration::ZERO), at(600));
     }
 }

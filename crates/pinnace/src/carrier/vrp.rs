@@ -47,7 +47,7 @@ pub(crate) struct Vrp {
     out: Option<Sender>,
     back: Option<Receiver>,
     nonce: u64,
-    /// A peer of which nothing has come for so long is gone, if it shows that it is there and cannot be asked.
+    /// A peer of which nothing has come for so long is gone, if it can be asked, or shows by itself that it is there.
     longest_silence: Option<Duration>,
     /// Words of ours that were refused.
     unheard: AtomicU32,
@@ -55,7 +55,7 @@ pub(crate) struct Vrp {
     said: Lock<Option<crate::vrp::Sending>>,
     terms: Lock<Terms>,
     incoming: Turn<Incoming>,
-    /// The peer, which cannot be asked, has not shown that it is there for too long.
+    /// The peer has not shown that it is there for too long.
     has_fallen_silent: AtomicBool,
     /// What had not arrived was given up: whoever waits for it waits in vain.
     is_given_up: AtomicBool,
@@ -111,21 +111,29 @@ fn fitting(contract: &Contract, len: u64) -> Contract {
 
 impl Vrp {
     /// `source`: who sends, and the number of its first frame, which was taken; otherwise it is the first who says the nonce.
-    pub(crate) fn new(ways: Ways, nonce: u64, service: &Service, source: Option<(SocketAddr, u16)>) -> Self {
+    /// `timeout`: how long the peer may be silent.
+    pub(crate) fn new(
+        ways: Ways,
+        nonce: u64,
+        service: &Service,
+        source: Option<(SocketAddr, u16)>,
+        timeout: Duration,
+    ) -> Self {
         let patience = service.lifespan.or(service.deadline).unwrap_or(PATIENCE);
         let incoming = Incoming {
             source: source.map(|(source, _)| source),
             next: source.map(|(_, number)| u64::from(number) + NUMBERS + 1),
-            ..Incoming::new(service.order, patience)
+            ..Incoming::new(service.order, patience, timeout)
         };
         let Ways { to, out, back } = ways;
+        let is_asked = out.is_some();
         let (terms, incoming) = (Lock::new(Terms::of(service)), Turn::new(incoming));
         Self {
             to,
             out,
             back,
             nonce,
-            longest_silence: None,
+            longest_silence: is_asked.then_some(timeout),
             unheard: AtomicU32::new(0),
             said: Lock::default(),
             terms,
@@ -189,6 +197,12 @@ impl Vrp {
 
     fn is_gone(&self) -> bool {
         self.has_fallen_silent.load(Ordering::Relaxed) || self.out.as_ref().is_some_and(Sender::is_peer_gone)
+    }
+
+    /// An error if whoever receives has heard nothing for too long. Frames sent now would have a life of their own.
+    fn check_silence(&self) -> Result<(), Error> {
+        let is_gone = self.has_fallen_silent.load(Ordering::Relaxed);
+        if is_gone { Err(Error::FrameFailed(Failure::PeerGone)) } else { Ok(()) }
     }
 
     /// An error if the peer has not answered for too long. The protocol would try anew with each frame.
@@ -273,13 +287,19 @@ impl Vrp {
     }
 
     fn find_out(&self, incoming: &mut Incoming) -> Result<(), Error> {
-        if self.out.is_none() {
-            return self.look_for_signs(incoming.source);
+        let now = Instant::now();
+        if self.out.is_some() {
+            self.ask_anew(incoming, now)?;
         }
-        if let Some(asked) = incoming.asked.take() {
+        self.look_for_signs(incoming, now)
+    }
+
+    /// Asks the peer, unless it still owes an answer.
+    fn ask_anew(&self, incoming: &mut Incoming, now: Instant) -> Result<(), Error> {
+        if let Some((asked, since)) = incoming.asked.take() {
             match asked.probe() {
                 None => {
-                    incoming.asked = Some(asked);
+                    incoming.asked = Some((asked, since));
                     return Ok(());
                 }
                 // Whoever refuses is there. That nobody took this is nothing to tell the application.
@@ -291,21 +311,27 @@ impl Vrp {
                 }
             }
         }
-        incoming.asked = Some(self.open(&Control::new(Kind::Alive, self.nonce))?);
+        incoming.asked = Some((self.open(&Control::new(Kind::Alive, self.nonce))?, now));
         Ok(())
     }
 
-    /// Finds out whether the peer that cannot be asked shows that it is there.
-    fn look_for_signs(&self, source: Option<SocketAddr>) -> Result<(), Error> {
-        let (Some(longest), Some(source)) = (self.longest_silence, source) else { return Ok(()) };
-        match self.back()?.silence_of(source) {
-            Some(silence) if silence < longest => Ok(()),
-            // Of whom nothing is known any more has been silent for longer.
-            _ => {
-                self.has_fallen_silent.store(true, Ordering::Relaxed);
-                self.check_gone()
-            }
+    /// Finds out whether the peer shows that it is there. Who was asked has half of its time to answer.
+    fn look_for_signs(&self, incoming: &Incoming, now: Instant) -> Result<(), Error> {
+        let Some(longest) = self.longest_silence.filter(|_| self.out.is_some() || incoming.source.is_some()) else {
+            return Ok(());
+        };
+        let sent = self.back.as_ref().zip(incoming.source).and_then(|(back, source)| back.silence_of(source));
+        let answered = self.out.as_ref().and_then(Sender::silence);
+        // Of whom nothing is known any more has been silent for longer.
+        let silence = sent.into_iter().chain(answered).min().unwrap_or(longest);
+        let asked = incoming.asked.as_ref().map_or(longest, |(_, since)| now.saturating_duration_since(*since));
+        let rest = longest.saturating_sub(silence).max((longest / 2).saturating_sub(asked));
+        if rest.is_zero() {
+            self.has_fallen_silent.store(true, Ordering::Relaxed);
+            return self.check_gone();
         }
+        incoming.silence.look_in(now, rest);
+        Ok(())
     }
 
     /// The error that tells of frames that were lost, unless nobody was promised any.
@@ -513,7 +539,7 @@ impl Bounded for Vrp {
             Ok(out) => out,
             Err(error) => return Err(Unsent::new(message, error)),
         };
-        if let Err(error) = self.check_peer(waited) {
+        if let Err(error) = self.check_peer(waited).and_then(|()| self.check_silence()) {
             return Err(Unsent::new(message, error));
         }
         let len = message.len() as u64;

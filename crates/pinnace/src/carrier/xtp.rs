@@ -134,10 +134,11 @@ fn count(number: Option<Held<'_, u32>>) {
 }
 
 impl Xtp {
-    pub(crate) fn new(connection: xtp::Connection) -> Self {
+    /// `timeout`: how long the peer may be silent.
+    pub(crate) fn new(connection: xtp::Connection, timeout: Duration) -> Self {
         let is_numbered = connection.service() == xtp::Service::IsoStream;
         let numbers = is_numbered.then(|| Numbers { sending: Turn::new(0), receiving: Turn::new(0) });
-        Self { connection, numbers, again: Again::default(), silence: Silence::new(), watch: Watch::default() }
+        Self { connection, numbers, again: Again::default(), silence: Silence::new(timeout), watch: Watch::default() }
     }
 
     /// The next numbered message. The outer `None`: what came was none.

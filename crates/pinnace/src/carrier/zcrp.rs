@@ -6,7 +6,7 @@
 use super::alarm::within;
 use super::pieces::{self, Pool, buffers};
 use super::room::{self, Bounded, Looks};
-use super::silence::{SILENCE, Silence};
+use super::silence::Silence;
 use super::turn::{Held, Turn};
 use super::{
     Awaited, Carry, MOST_AHEAD, Received, ReceivedInto, Sending, Special, at_most, farewell, last_words, looking,
@@ -86,12 +86,12 @@ impl Incoming {
 }
 
 impl Zcrp {
-    /// `piece`: the bytes of a piece, which both ends have agreed on. Nothing is received before [`Zcrp::invite`].
-    pub(crate) fn new(halves: (Sender, Receiver), nonce: u64, piece: u32, longest: u64) -> Self {
+    /// `piece`: the bytes of a piece, which both ends have agreed on; `timeout`: how long the peer may be silent. Nothing is received before [`Zcrp::invite`].
+    pub(crate) fn new(halves: (Sender, Receiver), nonce: u64, piece: u32, longest: u64, timeout: Duration) -> Self {
         let (sender, receiver) = halves;
         let incoming = Turn::new(Incoming::default());
         let (pool, sending) = (Pool::new(piece), Lock::default());
-        let (is_gone, silence, looks) = (AtomicBool::new(false), Silence::new(), Looks::new());
+        let (is_gone, silence, looks) = (AtomicBool::new(false), Silence::new(timeout), Looks::new());
         let piece = piece as usize;
         Self { sender, receiver, nonce, piece, longest, pool, sending, incoming, is_gone, silence, looks }
     }
@@ -265,7 +265,7 @@ impl Zcrp {
         }
         while !incoming.has_ended {
             let first = incoming.posted.pop_front().ok_or_else(no_buffers)?;
-            let wait = at_most(SILENCE, deadline);
+            let wait = at_most(self.silence.interval(), deadline);
             match first.wait_timeout(wait) {
                 Progress::Ended(Ok(message)) => {
                     self.silence.end();

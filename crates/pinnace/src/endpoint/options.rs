@@ -27,8 +27,9 @@ pub struct EndpointOptions {
     pub selection: Selection,
     /// What a waiting thread does while nothing arrives.
     pub idle: Idle,
-    /// When a silent peer counts as gone. Whoever sends to it has an error after this time, and whoever receives from it
-    /// after this time and at most four seconds more.
+    /// When a silent peer counts as gone. Whoever sends to it, or receives from it, has an error after this time. Whoever
+    /// only looks ([`Connection::check`](super::Connection::check)) asks a peer that has been silent for half of it, or two
+    /// seconds, and may have to wait anew for the answer.
     pub peer_timeout: Duration,
     /// How long a call that connects may take; the resolving of names is not counted. `None`:
     /// as long as it takes, which is some 7 seconds where nobody answers. Over a path that loses much, or is slow, a short time

@@ -228,7 +228,7 @@ fn open(
     deadline: Option<Instant>,
 ) -> Result<Carrier, Error> {
     let &Agreed { method, to, piece, nonce } = agreed;
-    let is_ours = path.class != PathClass::Internet;
+    let (is_ours, timeout) = (path.class != PathClass::Internet, options.peer_timeout);
     let mut control = Control { service: text.to_owned(), ..Control::new(Kind::Open, nonce) };
     let longest = options.longest(service);
     let carrier = match method {
@@ -240,23 +240,24 @@ fn open(
                 _ => xtp::Service::Connection,
             };
             let block = programmed(patient(endpoint.block(kind), options.peer_timeout), service);
-            Carrier::Xtp(Xtp::new(endpoint.connect_with(to, block)?))
+            Carrier::Xtp(Xtp::new(endpoint.connect_with(to, block)?, timeout))
         }
         Method::Qmp => {
             let stream =
                 qmp::Stream::begin(to, &options.qmp(is_ours)).map_err(|error| Error::io("cannot connect", error))?;
-            Carrier::Framed(Framed::new(stream, longest))
+            Carrier::Framed(Framed::new(stream, longest, timeout))
         }
         Method::SharedMemory => {
             let shared = qmp::Options { carrier: qmp::Carrier::SharedMemory, ..options.qmp(true) };
             let stream = qmp::Stream::begin(server, &shared).map_err(|error| Error::io("cannot connect", error))?;
-            Carrier::Framed(Framed::new(stream, longest))
+            Carrier::Framed(Framed::new(stream, longest, timeout))
         }
         Method::Zcrp => {
             let settings = options.zcrp(is_ours);
             let link = UdpLink::connect(None, to, &settings.udp)
                 .map_err(|error| Error::io(format!("cannot open a socket to {to}"), error))?;
-            Carrier::Zcrp(Zcrp::new(zcrp::connected(link, to, &settings, None)?, nonce, piece, longest))
+            let halves = zcrp::connected(link, to, &settings, None)?;
+            Carrier::Zcrp(Zcrp::new(halves, nonce, piece, longest, timeout))
         }
         Method::Vrp => {
             let settings = options.vrp(is_ours, service);
@@ -270,14 +271,14 @@ fn open(
                 ways.back = Some(back);
             }
             control.piece = settings.keep_alive.map_or(0, |signs| signs.as_millis() as u32);
-            Carrier::Vrp(Vrp::new(ways, nonce, service, None))
+            Carrier::Vrp(Vrp::new(ways, nonce, service, None, timeout))
         }
         Method::A1 => {
             let qos = qos_of(service);
             // More than is asked for now: the service may change.
             let socket = a1::Socket::client_of(to, most_of(service), &options.a1(is_ours, false))?;
             let connection = socket.connect_timeout(to, qos, at_most(ACCEPTING, deadline))?;
-            Carrier::A1(A1::new(socket, connection, nonce))
+            Carrier::A1(A1::new(socket, connection, nonce, timeout))
         }
     };
     let patience = at_most(OPENING, deadline);

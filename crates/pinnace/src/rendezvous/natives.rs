@@ -108,7 +108,7 @@ impl Native {
     }
 
     /// Waits for the next who comes.
-    pub(super) fn accept(&self, longest: u64) -> impl Future<Output = Done> + Send + 'static {
+    pub(super) fn accept(&self, longest: u64, timeout: Duration) -> impl Future<Output = Done> + Send + 'static {
         let listener = self.listener.clone();
         async move {
             let mut strangers = Strangers::default();
@@ -117,7 +117,7 @@ impl Native {
                     match listener.accept_async().await {
                         Ok(xtp::Incoming::Connection(connection)) => {
                             let peer = connection.peer();
-                            return Done::Come(Box::new(Carrier::Xtp(Xtp::new(connection))), peer);
+                            return Done::Come(Box::new(Carrier::Xtp(Xtp::new(connection, timeout))), peer);
                         }
                         // Not what a connection begins with.
                         Ok(_) => strangers.pass().await,
@@ -127,7 +127,7 @@ impl Native {
                 Listener::Qmp(listener) => match listener.accept_async().await {
                     Ok(stream) => {
                         let peer = stream.peer_addr();
-                        Done::Come(Box::new(Carrier::Framed(Framed::new(stream, longest))), peer)
+                        Done::Come(Box::new(Carrier::Framed(Framed::new(stream, longest, timeout))), peer)
                     }
                     Err(_) => Done::Failed,
                 },
@@ -197,7 +197,7 @@ async fn open_zcrp(
     .await?;
     link.connect_to(peer).map_err(failed)?;
     let halves = zcrp::connected(link, peer, settings, Some(bytes))?;
-    let carrier = Zcrp::new(halves, agreed.nonce, agreed.piece, longest);
+    let carrier = Zcrp::new(halves, agreed.nonce, agreed.piece, longest, settings.peer_timeout);
     carrier.invite()?;
     let control = carrier.opened().await?;
     Ok((Carrier::Zcrp(carrier), control, peer))
@@ -273,7 +273,7 @@ async fn open_vrp(
     // With what is critical, if HELLO had no room for that.
     let service = whole(&control.service, &agreed.service).unwrap_or(agreed.service.clone());
     let signs = Duration::from_millis(control.piece.into());
-    let carrier = Vrp::new(ways, agreed.nonce, &service, Some((peer, number)));
+    let carrier = Vrp::new(ways, agreed.nonce, &service, Some((peer, number)), settings.life_timeout);
     let carrier = if signs.is_zero() { carrier } else { carrier.with_signs_of_life(signs, settings.life_timeout) };
     if is_answered {
         // Its frames come behind this one, or the client would not know whose they are.
@@ -308,6 +308,7 @@ pub(super) fn a1(
     socket.listen(1)?;
     let port = socket.local_addr().port();
     let &Agreed { client, nonce, .. } = agreed;
+    let timeout = options.peer_timeout;
     let mut unopened = Unopened(Some(socket));
     let future = async move {
         let mut strangers = Strangers::default();
@@ -332,7 +333,7 @@ pub(super) fn a1(
             };
             socket.stop_listening();
             let Some(socket) = unopened.0.take() else { return Done::Failed };
-            let carrier = A1::new(socket, connection, nonce);
+            let carrier = A1::new(socket, connection, nonce, timeout);
             carrier.answer();
             let carrier = Carrier::A1(if receivers == Receivers::One { carrier } else { carrier.of_many() });
             return Done::Open(Box::new((carrier, control, peer)));
@@ -425,7 +426,7 @@ mod tests {
             // A message that never ends.
             drop(connection.send_bytes(vec![0; 20_000]).unwrap());
             let come = listener.accept().unwrap().into_connection().unwrap();
-            let (peer, carrier) = (come.peer(), Carrier::Xtp(Xtp::new(come)));
+            let (peer, carrier) = (come.peer(), Carrier::Xtp(Xtp::new(come, Duration::from_secs(10))));
             let (told, tells) = mpsc::channel();
             thread::spawn(move || told.send(matches!(pollster::block_on(introduce(carrier, peer)), Done::Failed)));
             assert_eq!(tells.recv_timeout(Duration::from_secs(10)), Ok(true), "{service:?}");

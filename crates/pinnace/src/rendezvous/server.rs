@@ -442,7 +442,7 @@ impl Serving {
             task.expires = task.expires.max(expires);
             return;
         }
-        let future = self.natives[at].accept(self.options.longest_message);
+        let future = self.natives[at].accept(self.options.longest_message, self.options.peer_timeout);
         self.natives[at].is_watched = true;
         self.tasks.push(Task::new(&self.shared.thread, expires, future).accepting(at));
     }
@@ -463,8 +463,9 @@ impl Serving {
                 Ok(None) => break,
                 Ok(Some(arrival)) => {
                     let peer = arrival.peer;
+                    let EndpointOptions { longest_message, peer_timeout, .. } = self.options;
                     if let Ok(stream) = Stream::over_channel(arrival, &self.options.qmp(true)) {
-                        self.begin(Carrier::Framed(Framed::new(stream, self.options.longest_message)), peer);
+                        self.begin(Carrier::Framed(Framed::new(stream, longest_message, peer_timeout)), peer);
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotConnected => self.registration = None,

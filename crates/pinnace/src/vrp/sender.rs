@@ -221,6 +221,15 @@ impl Sender {
         port::progress(&self.end.port)
     }
 
+    /// For how long the receiver has answered nothing.
+    pub(crate) fn silence(&self) -> Option<Duration> {
+        self.end
+            .port
+            .call(|Call { now, engine, .. }| engine.as_outgoing().map(|out| now.since(out.heard())))
+            .ok()
+            .flatten()
+    }
+
     /// The smoothed round trip, once it was measured.
     pub fn round_trip(&self) -> Option<Duration> {
         self.look(|outgoing| outgoing.round_trip()).flatten()

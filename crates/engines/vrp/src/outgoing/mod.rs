@@ -355,6 +355,11 @@ impl Outgoing {
         &self.config
     }
 
+    /// When an answer of the peer came last, or the engine began.
+    pub fn heard(&self) -> Time {
+        self.heard_at
+    }
+
     /// The smoothed round trip, once it was measured.
     pub fn round_trip(&self) -> Option<Duration> {
         self.rtt.smoothed()

@@ -237,6 +237,20 @@ fn the_command_finds_the_ends_and_the_far_command() {
 }
 
 #[test]
+fn the_far_command_may_end_by_itself() {
+    if !able() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (near_is_done, far_is_done) = (path("near"), path("far"));
+    let far = format!("until [ -e {near_is_done} ]; do sleep 0.01; done; sleep 0.3; touch {far_is_done}");
+    let output = pinnace(&["wan", "--far", &far, "--", "touch", &near_is_done]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(std::fs::exists(&far_is_done).unwrap());
+}
+
+#[test]
 fn perf_measures_over_the_link() {
     if !able() {
         return;

@@ -52,7 +52,8 @@ The exit code is that of the command (128 and the signal if one ended it).";
 pub(crate) struct Args {
     #[command(flatten)]
     settings: config::Settings,
-    /// A shell command to run at the far end meanwhile; the other starts when it listens, or after a second
+    /// A shell command to run at the far end meanwhile; the other starts when it listens, or after a second. It has a
+    /// second to end behind the other, and is ended then
     #[arg(long, value_name = "COMMAND", help_heading = "Options")]
     far: Option<String>,
     /// The command to run at the near end
@@ -66,6 +67,8 @@ const STEP: Duration = Duration::from_millis(10);
 const OPENING: Duration = Duration::from_secs(1);
 /// For a command to end by itself after Ctrl-C, which it has got too.
 const GRACE: Duration = Duration::from_millis(500);
+/// For the command at the far end to end by itself, which may still write what it has learnt of the end.
+const FAREWELL: Duration = Duration::from_secs(1);
 /// For a command to end after it was asked to.
 const PATIENCE: Duration = Duration::from_secs(3);
 
@@ -90,6 +93,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode, Error> {
     let far = args.far.as_deref().map(|command| start_far(&network, command)).transpose()?;
     let status = run_near(&network, &args.command)?;
     if let Some(mut far) = far {
+        wait(&mut far, FAREWELL);
         end(&mut far, true);
     }
     let exit_code = code(status);
@@ -173,10 +177,15 @@ fn end(child: &mut Child, group: bool) {
             return;
         }
         let _ = if group { kill_process_group(process, signal) } else { kill_process(process, signal) };
-        let start = Instant::now();
-        while start.elapsed() < patience && matches!(child.try_wait(), Ok(None)) {
-            sleep(STEP);
-        }
+        wait(child, patience);
+    }
+}
+
+/// Waits so long at most for a process to end.
+fn wait(child: &mut Child, patience: Duration) {
+    let start = Instant::now();
+    while start.elapsed() < patience && matches!(child.try_wait(), Ok(None)) {
+        sleep(STEP);
     }
 }
 

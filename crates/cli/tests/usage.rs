@@ -1,8 +1,11 @@
 //! Arguments, exit codes, help, completion, doctor.
+#![allow(clippy::print_stderr, reason = "a test that is left out says so")]
 
 mod common;
 
-use common::{Listening, objects, run, text};
+use common::{Listening, objects, pinnace, run, text};
+use rustix::process::geteuid;
+use std::os::unix::process::CommandExt;
 
 #[test]
 fn wrong_arguments_end_with_2_and_say_so() {
@@ -99,6 +102,23 @@ fn a_port_that_is_taken_is_reported_in_one_line() {
 }
 
 #[test]
+fn who_may_not_open_a_raw_socket_is_told_once_what_helps() {
+    for args in [&["xtp", "send"][..], &["qmp", "send"]] {
+        let mut command = pinnace(&[args, &["--link", "ip36", "--size", "5", "--to", "127.0.0.1:36"]].concat());
+        if geteuid().is_root() {
+            command.uid(65_534);
+        }
+        let output = match command.output() {
+            Ok(output) => output,
+            Err(error) => return eprintln!("left out: another user cannot run the program here ({error})"),
+        };
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        assert!(error.contains("run as root") && !error.contains("sudo") && !error.contains("listen"), "{error}");
+    }
+}
+
+#[test]
 fn an_interrupt_ends_listeners_with_130() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().to_str().unwrap();
@@ -114,7 +134,7 @@ fn an_interrupt_ends_listeners_with_130() {
 fn what_begins_with_a_minus_is_read_as_a_value() {
     for (args, part) in [
         (&["zcrp", "send", "--size", "5", "--to", "127.0.0.1:1", "--timeout", "-1"][..], "must lie between"),
-        (&["vrp", "send", "--size", "-5", "--to", "127.0.0.1:1"], "-5"),
+        (&["vrp", "send", "--size", "-5", "--to", "127.0.0.1:1"], "`-5` is no number"),
         (&["a1", "listen", "127.0.0.1:0", "--rate", "-1mbit"], "no rate"),
         (&["xtp", "listen", "127.0.0.1:0", "--timeout", "-500ms"], "no span of time"),
         (&["wan", "--rate", "-1mbit", "--", "true"], "rate=-1mbit"),

@@ -94,7 +94,11 @@ impl fmt::Display for Error {
             }
             Self::NoResponse => f.write_str("the peer ended the transaction without a response"),
             Self::MessageTooLong(most) => {
-                write!(f, "a message is longer than {most} bytes: read it piece by piece, or raise longest_message")
+                write!(
+                    f,
+                    "a message is longer than {most} bytes: receive it into more memory, or piece by piece, or raise \
+                     longest_message if that is as much"
+                )
             }
             Self::ConnectionFailed(failure) => {
                 failure.fmt(f)?;

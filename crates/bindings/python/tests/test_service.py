@@ -79,6 +79,9 @@ def test_errors_have_a_family():
         thing = getattr(pinnace, name)
         if isinstance(thing, type) and issubclass(thing, BaseException):
             assert issubclass(thing, pinnace.Error) and thing.__doc__
+    for name in ["ConnectionError", "OSError", "TimeoutError"]:
+        assert issubclass(getattr(pinnace, name), pinnace.Error)
+        assert name not in pinnace.__all__, "the built-in one is hidden"
     with pytest.raises(pinnace.NoAnswerError) as caught:
         pinnace.connect("127.0.0.1:9")
     assert isinstance(caught.value, ConnectionError)

@@ -24,7 +24,7 @@ pub(crate) struct What {
     /// Bytes of each message of pseudo-random content
     #[arg(long, value_name = "BYTES", value_parser = transport::bytes)]
     size: Option<u64>,
-    /// How many messages, one after the other
+    /// How many messages
     #[arg(long, value_name = "K", default_value = "1", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: u64,
     /// Where the pseudo-random content starts

@@ -110,8 +110,7 @@ impl Wire {
         let link = self.link;
         match error.kind() {
             io::ErrorKind::PermissionDenied if link.is_raw() => Error::failed(format!(
-                "{error}; --link {link} needs a raw socket: run the command with sudo, or without it, or let root run \
-                 `pinnace daemon` for this user"
+                "{error}; or leave --link {link} out, or let root run `pinnace daemon` for this user"
             )),
             io::ErrorKind::AddrInUse if link == LinkName::Ip36 => Error::failed(format!(
                 "{error}; one process owns protocol 36 of an address: end that one, or use another"

@@ -168,9 +168,7 @@ impl Wire {
             pinnace::Error::Io { source, .. }
                 if self.link == LinkName::Ip36 && source.kind() == std::io::ErrorKind::PermissionDenied =>
             {
-                Error::failed(format!(
-                    "{error}; --link ip36 needs a raw socket: run the command with sudo, or without it"
-                ))
+                Error::failed(format!("{error}; or leave --link ip36 out"))
             }
             pinnace::Error::Io { source, .. }
                 if self.link == LinkName::Ip36 && source.kind() == std::io::ErrorKind::AddrInUse =>

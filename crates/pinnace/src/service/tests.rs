@@ -242,6 +242,8 @@ fn an_example_of_the_whole() {
 fn errors_name_the_word_what_is_allowed_and_what_is_near() {
     for (text, word, near, says) in [
         ("los=5%", "los=5%", Some("loss=5%"), "deadline, lifespan"),
+        ("foo=1", "foo=1", None, "no property"),
+        ("prio=1", "prio=1", Some("priority=1"), "no property"),
         ("loss=5", "loss=5", None, "write 5%"),
         ("loss=0.1%", "loss=0.1%", None, "at least 0.2%"),
         ("loss", "loss", None, "has no value"),

@@ -27,6 +27,9 @@ fn number(text: &str) -> Option<(f64, &str)> {
 pub fn bytes(text: &str) -> Result<u64, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
+    if number.is_empty() {
+        return Err(format!("`{text}` is no number of bytes"));
+    }
     let factor: u64 = match unit.trim().to_ascii_lowercase().as_str() {
         "" | "b" => 1,
         "k" | "kib" => 1 << 10,
@@ -189,6 +192,7 @@ mod tests {
         for text in ["", "x", "1 parsec", "99999999999999999999TiB", "-1"] {
             assert!(bytes(text).is_err(), "{text}");
         }
+        assert_eq!(bytes("-5"), Err("`-5` is no number of bytes".to_owned()));
     }
 
     #[test]

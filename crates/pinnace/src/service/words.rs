@@ -472,10 +472,11 @@ fn unknown(name: &str, value: Option<&str>) -> Malformed {
     Malformed { near, ..Malformed::new(&word, "is no property of a service", &names.join(", ")) }
 }
 
-/// What is as good as the same.
+/// What is as good as the same: a letter in three may be wrong, or the end be missing.
 fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_ascii_lowercase().replace('_', "-");
-    let near = known.map(|known| (strsim::jaro_winkler(&word, known), known));
-    let near = near.filter(|(likeness, _)| *likeness > 0.75);
+    let is_begun = |known: &str| word.len() >= 3 && known.starts_with(&word);
+    let near = known.filter(|known| is_begun(known) || strsim::osa_distance(&word, known) <= (word.len() / 3).max(1));
+    let near = near.map(|known| (strsim::jaro_winkler(&word, known), known));
     near.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, known)| known)
 }

@@ -90,6 +90,8 @@ pub(super) fn bind(address: SocketAddr, options: &Options) -> Result<Bound, Erro
             Ok(Bound { link, path, local, peer: None, names: Names::Sockets, warnings })
         }
         Carrier::Ip36 => {
+            // Whoever sends does it, too.
+            let failed = |error| Error::io(format!("cannot open IP protocol 36 on {}", address.ip()), error);
             let link = Ip36Link::bind_at(address, &options.ip36()).map_err(failed)?;
             let path = Path {
                 datagram: link.max_datagram(),

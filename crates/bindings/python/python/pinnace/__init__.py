@@ -53,11 +53,11 @@ from .errors import (
     UnreachedError,
 )
 
+# Not ConnectionError, OSError and TimeoutError: `from pinnace import *` would hide the built-in ones.
 __all__ = [
     "CannotError",
     "ClosedError",
     "Connection",
-    "ConnectionError",
     "Cost",
     "Delivered",
     "Delivery",
@@ -70,7 +70,6 @@ __all__ = [
     "MessageTooLongError",
     "NoAnswerError",
     "NoResponseError",
-    "OSError",
     "Offer",
     "Received",
     "ReceivedInto",
@@ -78,7 +77,6 @@ __all__ = [
     "RefusedError",
     "Service",
     "ServiceError",
-    "TimeoutError",
     "UnmetError",
     "UnreachedError",
     "__version__",

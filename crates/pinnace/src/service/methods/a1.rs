@@ -44,7 +44,7 @@ pub(super) fn probe(service: &Service, path: &Path) -> Offer {
         ..reliable(service, path, &engine, payload, receivers)
     };
     let shipment = if is_reliable { shipment } else { Shipment { rounds: 0.0, ..shipment } };
-    verdict.note(format!("{packets:.0} blocks of at most {payload:.0} bytes"));
+    verdict.note(format!("{} of at most {payload:.0} bytes", count_of(packets, "block")));
     if is_reliable {
         more_reliable(&mut verdict, service);
     } else {

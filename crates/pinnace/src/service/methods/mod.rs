@@ -110,6 +110,11 @@ fn reliable(service: &Service, path: &Path, engine: &Engine, payload: f64, recei
     }
 }
 
+/// `1 block`, `2 blocks`.
+fn count_of(count: f64, what: &str) -> String {
+    format!("{count:.0} {what}{}", if count < 1.5 { "" } else { "s" })
+}
+
 /// What a round of repetitions takes beside its round trip: behind the last packets of a message nothing shows the gap.
 fn round_us(packets: f64, engine: &Engine) -> f64 {
     if packets > 3.0 { 0.0 } else { engine.time_out_us }

@@ -47,7 +47,8 @@ pub(super) fn probe(service: &Service, path: &Path) -> Offer {
     let waits = if packets <= EARLY || is_announced { 0.0 } else { 1.0 };
     let round_us = round_us(packets, &engine);
     let shipment = Shipment { payload, waits, rounds, round_us, ..shipment(service, path, &engine) };
-    verdict.note(format!("{packets:.0} packets of {bytes} bytes{}", contract_in_packets(&terms, bytes)));
+    let counted = count_of(packets, "packet");
+    verdict.note(format!("{counted} of {bytes} bytes{}", contract_in_packets(&terms, bytes)));
     match service.reliability {
         Reliability::Full => verdict.note("a contract that lets nothing be lost"),
         Reliability::Bounded(_) | Reliability::BestEffort => {

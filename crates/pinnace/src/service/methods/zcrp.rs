@@ -17,7 +17,7 @@ pub(super) fn probe(service: &Service, path: &Path) -> Offer {
     verdict.must(service.burst.is_none(), || format!("has no rate to keep: nothing holds it to {burst} bytes at once"));
     let shipment = shipment(service, path, &engine);
     let packets = cost::packets(service.typical_bytes() as f64, shipment.payload);
-    verdict.note(format!("{packets:.0} packets, each read into its final place"));
+    verdict.note(format!("{}, read into place", count_of(packets, "packet")));
     more_reliable(&mut verdict, service);
     if service.direction == Direction::Duplex || service.pattern == Pattern::Transaction {
         verdict.note("two ways are two instances on one channel");
@@ -43,6 +43,8 @@ mod tests {
             assert_eq!((choice.offer.method, choice.offer.mode), (Method::Zcrp, Mode::Messages), "{text}");
         }
         let path = Path::of_class(PathClass::Cluster);
+        let said = |text: &str| Method::Zcrp.probe(&text.parse().unwrap(), &path).why.join("; ");
+        assert!(said("size=100").contains("1 packet, read"), "{}", said("size=100"));
         for text in ["size=5GiB", "lifespan=1s", "rate=1mbit burst=1MiB", "multicast=2", "pattern=stream"] {
             let offer = Method::Zcrp.probe(&text.parse().unwrap(), &path);
             assert!(!offer.fits && offer.why.len() == 1, "{text}: {offer:?}");

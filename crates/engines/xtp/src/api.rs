@@ -588,7 +588,9 @@ impl Xtp {
     //= X-20
     pub fn repeat_ends(&mut self, now: Time) -> Option<Duration> {
         let is_recent = |context: &Context| {
-            matches!(context.phase, Phase::TimeWait(_)) && context.last_heard + RECENT > now && !context.is_group()
+            // Of a group somebody may have been silent who still waits.
+            let is_fresh = context.is_group() || context.last_heard + RECENT > now;
+            matches!(context.phase, Phase::TimeWait(_)) && is_fresh
         };
         let recent = self.contexts.iter().filter(|(_, context)| is_recent(context)).map(|(key, _)| key);
         let keys: Vec<ContextKey> = recent.take(self.shared.config.limits.farewells).collect();

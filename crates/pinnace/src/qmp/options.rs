@@ -140,6 +140,8 @@ impl Options {
             capture: self.capture.clone(),
             fault: self.fault.clone(),
             seed: self.seed,
+            // Streams of QMP have two ends.
+            multicast: None,
             ..xtp::Options::default()
         }
     }

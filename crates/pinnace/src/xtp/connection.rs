@@ -16,7 +16,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A stream each way, of the service Connection, IsoStream or BulkData.
+/// A stream each way, of the service Connection, IsoStream or BulkData; or one stream, to a group
+/// ([`Endpoint::open_group`](super::Endpoint::open_group)) or from one who sends to it.
 ///
 /// Calls may come from any thread; share it in an [`Arc`]. Both directions have messages (EOM), which may carry a tag of
 /// eight bytes (BTAG); who does not need them reads and writes bytes, also as [`std::io::Read`] and [`std::io::Write`].
@@ -428,6 +429,9 @@ impl Drop for Connection {
             engine.release(now, self.id);
             state.release(self.place);
         });
+        if self.service.is_group() {
+            self.end.groups.tidy(&self.end.port);
+        }
     }
 }
 

@@ -186,7 +186,7 @@ impl Endpoint {
     }
 
     /// The block with the addresses of a FIRST to `to`.
-    fn addressed(&self, to: SocketAddr, mut block: ControlBlock, service: Service) -> ControlBlock {
+    pub(super) fn addressed(&self, to: SocketAddr, mut block: ControlBlock, service: Service) -> ControlBlock {
         let hosts = match (to, canonical(self.end.local).ip()) {
             (SocketAddr::V4(to), source) => HostPair::V4 {
                 destination: *to.ip(),

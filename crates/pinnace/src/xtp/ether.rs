@@ -1,6 +1,7 @@
 //! Ethernet below the engine (specs/qmp.md, Ethernet): interfaces by their IP address, stations by theirs.
 
 use super::Options;
+use super::groups::Groups;
 use super::options::Path;
 use super::port::{self, Bound, Names};
 use crate::Error;
@@ -22,7 +23,9 @@ pub(super) fn bind(interface: &str, local: SocketAddr, options: &Options) -> Res
     let receive_buffer = Some(link.receive_buffer_bytes());
     let path = Path { datagram: link.max_datagram(), receive_buffer, is_local: false };
     let ends = CaptureOptions::ether(link.mac(), link.mac());
-    Ok(Bound { link: port::captured(link, ends, options)?, path, local, peer: None, names, warnings })
+    let link = port::captured(link, ends, options)?;
+    let groups = Groups::None("groups are reached over UDP");
+    Ok(Bound { link, path, local, peer: None, names, groups, warnings })
 }
 
 /// The interface with this address of this host.

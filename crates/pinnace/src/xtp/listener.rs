@@ -8,7 +8,7 @@ use crate::network::with_port;
 use crate::{Error, Message, Unsent};
 use pinnace_runtime::{WaitError, WakeFd};
 use pinnace_xtp::{ListenerId, Refused};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, SocketAddrV4};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,12 +17,13 @@ const DATAGRAMS_TOLD_AT: u64 = 256 << 10;
 /// Or so many datagrams.
 const MOST_UNTOLD: u64 = 256;
 
-/// Waits for others at one port of XTP's. When it is dropped, no more are accepted; those that were accepted go on.
+/// Waits for others at one port of XTP's, or for streams to a group ([`Endpoint::join`](super::Endpoint::join)). When it is dropped, no more are accepted; those that were accepted go on.
 #[derive(Debug)]
 pub struct Listener {
     end: Arc<End>,
     id: ListenerId,
     port: u16,
+    group: Option<SocketAddrV4>,
 }
 
 /// What somebody has begun.
@@ -163,12 +164,17 @@ fn whole(received: Result<Option<Received>, Error>) -> Result<Received, Error> {
 
 impl Listener {
     pub(super) fn new(end: &Arc<End>, id: ListenerId, port: u16) -> Self {
-        Self { end: Arc::clone(end), id, port }
+        Self { end: Arc::clone(end), id, port, group: None }
     }
 
-    /// Where others reach it.
+    /// One of streams to a group, which the link has joined for it.
+    pub(super) fn of_group(end: &Arc<End>, id: ListenerId, group: SocketAddrV4) -> Self {
+        Self { end: Arc::clone(end), id, port: group.port(), group: Some(group) }
+    }
+
+    /// Where others reach it: the group, if it joined one.
     pub fn local_addr(&self) -> SocketAddr {
-        with_port(self.end.local, self.port)
+        self.group.map_or_else(|| with_port(self.end.local, self.port), SocketAddr::from)
     }
 
     /// Waits for the next that comes. The waiting thread does the work.
@@ -277,6 +283,10 @@ impl Listener {
     fn take(&self, arrival: Arrival) -> Result<Incoming, Error> {
         Ok(match arrival {
             Arrival::Context { place, id, peer, address, service } => {
+                if let Some(group) = self.group {
+                    // It outlives the listener, and needs the group as long.
+                    self.end.groups.hold(&self.end.port, group, id);
+                }
                 let connection = Connection::new(&self.end, (place, id), service, peer, address);
                 match service {
                     Service::Transaction => Incoming::Transaction(Transaction { connection }),
@@ -318,5 +328,8 @@ impl Drop for Listener {
                 turn_away(&mut call, arrival);
             }
         });
+        if let Some(group) = self.group {
+            self.end.groups.leave(&self.end.port, group);
+        }
     }
 }

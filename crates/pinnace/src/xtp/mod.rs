@@ -1,6 +1,6 @@
 //! XTP: the programmable transport (specs/xtp.md).
 //!
-//! An [`Endpoint`] is one socket with any number of associations, each of one of six services:
+//! An [`Endpoint`] is one socket with any number of associations. Six services have two ends:
 //!
 //! | service | call | what it is |
 //! |---|---|---|
@@ -10,6 +10,13 @@
 //! | AckDgram | [`Endpoint::acked_datagram`] | one message in one packet, repeated until it is acknowledged |
 //! | IsoStream | [`Endpoint::iso_stream`] | a stream of which nothing is repeated; holes are told |
 //! | BulkData | [`Endpoint::bulk`] | a reliable stream into buffers that the receiving application has posted |
+//!
+//! And two go to all who have joined an IP multicast group, with the codec [`Codec::Xtp40`]:
+//!
+//! | service | call | what it is |
+//! |---|---|---|
+//! | Multicast | [`Endpoint::open_group`] | a stream to the receivers of a group; what any of them lacks is repeated |
+//! | UnackMulticast | [`Endpoint::open_group_with`] | the same, of which nothing is repeated; holes are told |
 //!
 //! A [`ControlBlock`] programs a context: windows, rates, timers, priority, go-back-N, checksums and more. The first
 //! message sets an association up as it goes; there is no handshake to wait for.
@@ -42,6 +49,7 @@ mod connection;
 mod endpoint;
 mod ether;
 mod exchange;
+mod groups;
 mod lane;
 mod listener;
 mod options;

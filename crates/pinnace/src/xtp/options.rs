@@ -5,9 +5,9 @@ use crate::Idle;
 pub(super) use crate::network::Path;
 use crate::network::{Profile, random_seed};
 use pinnace_core::ControllerKind;
-use pinnace_link::{FaultOptions, Ip36Options, UdpOptions};
+use pinnace_link::{FaultOptions, Ip36Options, MulticastOptions, UdpOptions};
 use pinnace_xtp::Config;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 /// What carries the packets.
@@ -55,6 +55,10 @@ pub struct Options {
     pub worker: bool,
     /// The UDP socket's own settings; what they say of ECN does not count: no header of XTP's could tell the sender of marks.
     pub udp: UdpOptions,
+    /// How IP multicast groups are joined, and reached ([`Endpoint::join`](super::Endpoint::join),
+    /// [`Endpoint::open_group`](super::Endpoint::open_group)). Where it names no interface, an endpoint that is bound to one
+    /// address speaks and hears there. `None`: not at all.
+    pub multicast: Option<MulticastOptions>,
     /// Write every packet to this file, for Wireshark.
     pub capture: Option<PathBuf>,
     /// Lose, double and reorder what is sent: for tests of what is above.
@@ -77,6 +81,7 @@ impl Default for Options {
             idle: Idle::default(),
             worker: true,
             udp: UdpOptions::default(),
+            multicast: Some(MulticastOptions::default()),
             capture: None,
             fault: None,
             seed: None,
@@ -134,6 +139,18 @@ impl Options {
     pub(super) fn udp(&self, open: bool) -> UdpOptions {
         // Who is open answers from the address that a packet came to.
         UdpOptions { ecn: false, local_address: open, ..self.udp.clone() }
+    }
+
+    /// How groups are reached from a socket that is bound there, or why not.
+    pub(super) fn groups_at(&self, local: SocketAddr) -> Result<MulticastOptions, &'static str> {
+        match (self.multicast, local.ip()) {
+            (None, _) => Err("Options::multicast says that none is"),
+            (_, IpAddr::V6(_)) => Err("bind the endpoint to an IPv4 address: Endpoint::bind(\"0.0.0.0:0\", ..)"),
+            (Some(multicast), IpAddr::V4(local)) if multicast.interface.is_unspecified() => {
+                Ok(MulticastOptions { interface: local, ..multicast })
+            }
+            (Some(multicast), _) => Ok(multicast),
+        }
     }
 
     /// The raw socket's.

@@ -1,6 +1,7 @@
 //! Endpoints: the engine on a socket, or on any link.
 
 use super::exchange::Exchange;
+use super::groups::Groups;
 use super::options::Path;
 use super::{Carrier, ControlBlock, Options, ether};
 use crate::counters::Seen;
@@ -8,7 +9,7 @@ pub(super) use crate::network::{NOWHERE, canonical, deadline, resolve, resolve_p
 use crate::network::{host_of, route, same_family};
 use crate::{Error, wrapped};
 use pinnace_core::{Address, Time};
-use pinnace_link::{CaptureOptions, Ip36Link, Link, UdpLink};
+use pinnace_link::{CaptureOptions, GroupsLink, Ip36Link, Link, UdpLink};
 use pinnace_runtime::{EndpointConfig, WaitError};
 use pinnace_xtp::{Config, Xtp};
 use std::io;
@@ -37,6 +38,7 @@ pub(super) struct End {
     /// The only one that the link talks with.
     peer: Option<SocketAddr>,
     names: Names,
+    pub(super) groups: Groups,
     pub(super) block: ControlBlock,
     pub(super) longest_message: u64,
     pub(super) asks_after_writes: bool,
@@ -61,6 +63,7 @@ pub(super) struct Bound {
     pub(super) local: SocketAddr,
     pub(super) peer: Option<SocketAddr>,
     pub(super) names: Names,
+    pub(super) groups: Groups,
     pub(super) warnings: Vec<String>,
 }
 
@@ -74,7 +77,7 @@ impl Bound {
             Carrier::Udp => Names::Sockets,
             Carrier::Ip36 => Names::Hosts,
         };
-        Self { link, path, local, peer, names, warnings: Vec::new() }
+        Self { link, path, local, peer, names, groups: Groups::Given, warnings: Vec::new() }
     }
 }
 
@@ -86,8 +89,15 @@ pub(super) fn bind(address: SocketAddr, options: &Options) -> Result<Bound, Erro
             let link = UdpLink::bind(address, &options.udp(true)).map_err(failed)?;
             let local = link.local_address().ok_or_else(|| failed(io::ErrorKind::AddrNotAvailable.into()))?;
             let (path, warnings) = (Path::of_udp(&link), link.warnings());
-            let link = captured(link, CaptureOptions::new(local, local), options)?;
-            Ok(Bound { link, path, local, peer: None, names: Names::Sockets, warnings })
+            let ends = CaptureOptions::new(local, local);
+            let (link, groups) = match options.groups_at(local) {
+                Err(why) => (captured(link, ends, options)?, Groups::None(why)),
+                Ok(multicast) => {
+                    let (link, memberships) = GroupsLink::new(link, &options.udp(true), &multicast).map_err(failed)?;
+                    (captured(link, ends, options)?, Groups::joined_by(memberships))
+                }
+            };
+            Ok(Bound { link, path, local, peer: None, names: Names::Sockets, groups, warnings })
         }
         Carrier::Ip36 => {
             // Whoever sends does it, too.
@@ -100,7 +110,8 @@ pub(super) fn bind(address: SocketAddr, options: &Options) -> Result<Bound, Erro
             };
             let warnings = link.warnings();
             let link = captured(link, CaptureOptions::ip36(address.ip(), address.ip()), options)?;
-            Ok(Bound { link, path, local: address, peer: None, names: Names::Hosts, warnings })
+            let groups = Groups::None("groups are reached over UDP");
+            Ok(Bound { link, path, local: address, peer: None, names: Names::Hosts, groups, warnings })
         }
     }
 }
@@ -123,7 +134,8 @@ pub(super) fn client_of(peer: SocketAddr, options: &Options) -> Result<Bound, Er
             let local = link.local_address().ok_or_else(|| failed(io::ErrorKind::AddrNotAvailable.into()))?;
             let (path, warnings) = (Path::of_udp(&link), link.warnings());
             let link = captured(link, CaptureOptions::new(local, peer), options)?;
-            Ok(Bound { link, path, local, peer: Some(peer), names: Names::Sockets, warnings })
+            let groups = Groups::None("this endpoint talks with one peer only: use Endpoint::bind");
+            Ok(Bound { link, path, local, peer: Some(peer), names: Names::Sockets, groups, warnings })
         }
         Carrier::Ip36 => bind(route(peer).map_err(failed)?, options),
     }
@@ -154,13 +166,13 @@ pub(super) fn start_as(
     block: ControlBlock,
     adjust: impl FnOnce(Config) -> Config,
 ) -> Result<End, Error> {
-    let Bound { link, path, local, peer, names, warnings } = bound;
+    let Bound { link, path, local, peer, names, groups, warnings } = bound;
     let engine = Xtp::new(adjust(options.config(&path, Some(local))), Time::ZERO);
     let endpoint = EndpointConfig { idle: options.idle, worker: options.worker, ..EndpointConfig::default() };
     let port = Port::new(engine, link, Exchange::default(), endpoint)
         .map_err(|error| Error::io("cannot start the endpoint", error))?;
     let (asks_after_writes, longest_message) = (false, options.longest_message);
-    Ok(End { port, local, peer, names, block, longest_message, asks_after_writes, warnings })
+    Ok(End { port, local, peer, names, groups, block, longest_message, asks_after_writes, warnings })
 }
 
 impl End {

@@ -18,6 +18,8 @@ use std::time::Duration;
 
 const LONG: Duration = Duration::from_secs(60);
 const LOCAL: &str = "127.0.0.1:0";
+const MESSAGES: usize = 20;
+const BYTES: usize = 50_000;
 
 fn over_loopback() -> MulticastOptions {
     MulticastOptions { interface: Ipv4Addr::LOCALHOST, ..MulticastOptions::default() }
@@ -132,8 +134,6 @@ fn everything_arrives_at_three_that_lose_different_packets() {
     if !has_groups() {
         return;
     }
-    const MESSAGES: usize = 20;
-    const BYTES: usize = 50_000;
     let group = group(1);
     let receiving: Vec<_> = (1..=3)
         .map(|seed| {
@@ -218,41 +218,54 @@ fn an_endpoint_joins_for_itself_and_is_heard_by_all_tasks_too() {
 
 //= X-22 test
 #[test]
-fn who_dies_or_does_not_read_holds_up_nobody_for_good() {
+fn who_dies_holds_up_nobody() {
     if !has_groups() {
         return;
     }
-    const MESSAGES: usize = 40;
-    const BYTES: usize = 50_000;
     let group = group(3);
-    let (good, dying, slow) = (host(), host(), host());
-    let narrow = |endpoint: &Endpoint| ControlBlock { rwindow: 65_536, ..small(endpoint, Service::Multicast) };
-    let at_good = good.join(group).unwrap();
-    let at_dying = dying.join(group).unwrap();
-    let at_slow = slow.join_with(group, Service::Multicast, narrow(&slow)).unwrap();
+    let (good, dying) = (host(), host());
+    let (at_good, at_dying) = (good.join(group).unwrap(), dying.join(group).unwrap());
     let receiving = thread::spawn(move || all_of(&at_good));
     let sender = host();
     let stream = sender.open_group_with(group, small(&sender, Service::Multicast)).unwrap();
     stream.send(pattern(BYTES, 0)).unwrap();
-    let (died, stays) = (accepted(&at_dying), accepted(&at_slow));
-    died.recv_timeout(LONG).unwrap().unwrap();
+    accepted(&at_dying).recv_timeout(LONG).unwrap().unwrap();
     dying.abort();
     for number in 1..MESSAGES {
         stream.send(pattern(BYTES, number)).unwrap();
     }
     stream.finish().unwrap();
     stream.wait_closed_timeout(LONG).unwrap();
-    let messages = receiving.join().unwrap();
-    assert!(messages == (0..MESSAGES).map(|number| pattern(BYTES, number)).collect::<Vec<_>>());
-    // What it has not read is not held for it.
-    let mut last = Ok(None);
-    for _ in 0..=MESSAGES {
-        last = stays.recv_timeout(LONG);
-        if !matches!(last, Ok(Some(_))) {
-            break;
-        }
+    assert!(receiving.join().unwrap() == (0..MESSAGES).map(|number| pattern(BYTES, number)).collect::<Vec<_>>());
+}
+
+//= X-22 test
+#[test]
+fn who_does_not_read_holds_up_the_others_for_so_many_rounds_and_is_left_behind() {
+    if !has_groups() {
+        return;
     }
-    assert!(matches!(last, Err(Error::ContextFailed(_))), "{last:?}");
+    let group = group(8);
+    let (good, slow) = (host(), host());
+    let narrow = ControlBlock { rwindow: 65_536, ..small(&slow, Service::Multicast) };
+    let (at_good, at_slow) = (good.join(group).unwrap(), slow.join_with(group, Service::Multicast, narrow).unwrap());
+    let receiving = thread::spawn(move || all_of(&at_good));
+    let sender = host();
+    // On a busy machine the other one needs more than a few of them, too.
+    let block = ControlBlock { retry_count: 40, ..small(&sender, Service::Multicast) };
+    let stream = sender.open_group_with(group, block).unwrap();
+    for number in 0..MESSAGES {
+        stream.send(pattern(BYTES, number)).unwrap();
+    }
+    let stays = accepted(&at_slow);
+    stream.finish().unwrap();
+    // Whether all have everything cannot be shown, unless the slow one has found out before that it cannot have it.
+    let closed = stream.wait_closed_timeout(LONG);
+    assert!(matches!(closed, Ok(()) | Err(Error::ContextFailed(Failure::Abandoned))), "{closed:?}");
+    assert!(receiving.join().unwrap() == (0..MESSAGES).map(|number| pattern(BYTES, number)).collect::<Vec<_>>());
+    // What it has not read is not held for it.
+    let read = (0..=MESSAGES).map(|_| stays.recv_timeout(LONG)).find(|read| !matches!(read, Ok(Some(_))));
+    assert!(matches!(read, Some(Err(Error::ContextFailed(_)))), "{read:?}");
 }
 
 //= X-22 test
@@ -261,7 +274,6 @@ fn what_is_not_repeated_is_told() {
     if !has_groups() {
         return;
     }
-    const BYTES: usize = 200_000;
     let group = group(4);
     let receivers: Vec<_> = (11..=12).map(|seed| deaf(group, seed)).collect();
     let listeners: Vec<_> = receivers
@@ -271,7 +283,7 @@ fn what_is_not_repeated_is_told() {
     let sender = host();
     let block = ControlBlock { output_rate: 2_000_000, output_burst: 8000, ..small(&sender, Service::UnackMulticast) };
     let stream = sender.open_group_with(group, block).unwrap();
-    stream.send(pattern(BYTES, 3)).unwrap();
+    stream.send(pattern(4 * BYTES, 3)).unwrap();
     stream.finish().unwrap();
     stream.wait_closed_timeout(LONG).unwrap();
     assert_eq!(sender.counters().statuses_received, 0);
@@ -280,9 +292,9 @@ fn what_is_not_repeated_is_told() {
         let Some(incoming) = listener.accept_timeout(Duration::from_secs(1)).unwrap() else { continue };
         let stream = incoming.into_connection().unwrap();
         let Some(received) = stream.recv_timeout(LONG).unwrap() else { continue };
-        let expected = pattern(BYTES, 3);
+        let expected = pattern(4 * BYTES, 3);
         let lost: usize = received.holes.iter().map(|hole| hole.len()).sum();
-        assert!(lost > 0 && lost < BYTES / 2, "{lost}");
+        assert!(lost > 0 && lost < BYTES, "{lost}");
         let is_hole = |at: usize| received.holes.iter().any(|hole| hole.contains(&at));
         assert!(received.data.iter().enumerate().all(|(at, byte)| is_hole(at) || *byte == expected[at]));
     }

@@ -88,7 +88,7 @@ enum {
 #define XTP_NOCHECK UINT32_C(0x400000) /* the data are not summed */
 #define XTP_EDGE UINT32_C(0x200000)    /* ignored */
 #define XTP_NOERR UINT32_C(0x100000)   /* nothing is repeated: part of XTP_ISO_STREAM and XTP_UNACK_DGRAM */
-#define XTP_MULTI UINT32_C(0x080000)   /* multicast: refused here */
+#define XTP_MULTI UINT32_C(0x080000)   /* multicast: refused (-EINVAL), the calls here have one peer each */
 #define XTP_RES UINT32_C(0x040000)     /* part of XTP_BULK_DATA */
 #define XTP_SORT UINT32_C(0x020000)    /* cbloc->sort_value counts */
 #define XTP_NOFLOW UINT32_C(0x010000)  /* the peer's window is ignored: part of XTP_ISO_STREAM and XTP_UNACK_DGRAM */

@@ -3,7 +3,7 @@
 //! Always true: each association is served by a thread of its own, so that a slow one does not hold up the others; this
 //! thread alone prints.
 
-use super::settings::{LinkName, Programming, ServiceName, service_name};
+use super::settings::{Groups, LinkName, Programming, ServiceName, service_name, service_to_group};
 use super::{Line, Transport};
 use crate::address::resolve;
 use crate::bare::{self, Crew, Local, Sum, announce, one_line, pairs};
@@ -22,7 +22,8 @@ use std::time::{Duration, Instant};
 const EXAMPLES: &str = "\
 Examples:
   pinnace xtp listen 127.0.0.1:7001 --count 1                 one message, and the end
-  pinnace xtp listen 127.0.0.1:7001 --respond echo           what `pinnace xtp transact` asks";
+  pinnace xtp listen 127.0.0.1:7001 --respond echo           what `pinnace xtp transact` asks
+  pinnace xtp listen 239.1.2.3:7001 --interface 192.0.2.8    what is sent to this group";
 
 /// Arguments of `pinnace xtp listen`.
 #[derive(Debug, clap::Args)]
@@ -46,6 +47,8 @@ pub(super) struct Args {
     /// How many buffers are posted ahead for bulk data
     #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u16).range(1..=1024))]
     ahead: u16,
+    #[command(flatten)]
+    groups: Groups,
     #[command(flatten)]
     programming: Programming,
     #[command(flatten)]
@@ -90,9 +93,21 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     }
     let mut options = args.programming.apply(args.transport.options())?;
     options.limits.contexts = bare::KEPT;
-    let endpoint = Endpoint::bind(at, &options).map_err(|error| wire.error(error))?;
-    let block = args.programming.block(&endpoint, Service::Connection, *timeout)?;
-    let listener = endpoint.listen_on(endpoint.local_addr().port(), services(&args.service), block)?;
+    let (endpoint, listener) = match args.groups.group(at, *wire)? {
+        Some(group) => {
+            let services = services_to_group(&args.service)?;
+            let endpoint = args.groups.endpoint(&options)?;
+            let block = args.programming.block(&endpoint, Service::Multicast, *timeout)?;
+            let joined = endpoint.join_with(group, services, block);
+            (endpoint, joined.map_err(|error| args.groups.error(error))?)
+        }
+        None => {
+            let endpoint = Endpoint::bind(at, &options).map_err(|error| wire.error(error))?;
+            let block = args.programming.block(&endpoint, Service::Connection, *timeout)?;
+            let listener = endpoint.listen_on(endpoint.local_addr().port(), services(&args.service), block)?;
+            (endpoint, listener)
+        }
+    };
     endpoint.warnings().iter().for_each(|warning| output.warn(warning));
     let address = listener.local_addr().to_string();
     announce(output, &address);
@@ -138,6 +153,12 @@ fn services(names: &[ServiceName]) -> Services {
         return Services::ALL;
     }
     names.iter().fold(Services::NONE, |services, &name| services.with(name.into()))
+}
+
+fn services_to_group(names: &[ServiceName]) -> Result<Services, Error> {
+    let both = [ServiceName::Connection, ServiceName::IsoStream];
+    let names = if names.is_empty() { &both[..] } else { names };
+    names.iter().try_fold(Services::NONE, |services, &name| Ok(services.with(service_to_group(name)?)))
 }
 
 /// Takes what comes, each on a thread of its own, once there is one.
@@ -277,7 +298,7 @@ impl Shared<'_> {
             while let Some(received) = self.wait(&mut received)? {
                 let mut sum = Sum::default();
                 sum.add(&received.data);
-                let is_iso = connection.service() == Service::IsoStream;
+                let is_iso = matches!(connection.service(), Service::IsoStream | Service::UnackMulticast);
                 let holes = is_iso.then(|| pairs(&received.holes));
                 print(Line { holes, ..line(&mut sum, connection.service(), connection.peer()) });
             }

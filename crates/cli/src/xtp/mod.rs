@@ -33,6 +33,9 @@ Examples:
       a request and its response in one round trip
   sudo pinnace xtp send --size 1MiB --to 192.0.2.7:7001 --link ip36 --pcap xtp.pcap
       over IP protocol 36, and what was sent in a file that Wireshark opens
+  pinnace xtp listen 239.1.2.3:7001 --count 1
+  pinnace xtp send results.bin 239.1.2.3:7001
+      to all who listen to the group; start them first
 
 The six services, --service:
   connection   a reliable stream of messages each way
@@ -41,6 +44,10 @@ The six services, --service:
   ack-dgram    one message in one packet, repeated until it is acknowledged
   iso-stream   a stream of which nothing is repeated; what is lost is told as holes
   bulk-data    a reliable stream straight into buffers that the receiver has posted
+
+An address from 224.0.0.0 to 239.255.255.255 is a group: all who listen to it get what is sent to it, by the services \
+connection (what one of them lacks is repeated to all; nobody waits for one that is gone or too slow) and iso-stream. The \
+sender does not know who listens: whoever comes later begins with the next message.
 
 The listener prints a line for each message, `message N bytes SHA256-HEX`, N being its size; and after one of an \
 iso-stream a line for each hole, `hole FROM..TO`: bytes FROM up to, without, TO were lost and are zero, and the hash \

@@ -1,6 +1,6 @@
 //! `pinnace xtp send`.
 
-use super::settings::{Programming, ServiceName, service_name};
+use super::settings::{Groups, Programming, ServiceName, service_name, service_to_group};
 use super::watch::Watch;
 use super::{Line, Transport};
 use crate::bare::{Content, Sum, What, bar, one_line, summary};
@@ -11,10 +11,10 @@ use crate::output::Output;
 use crate::thread;
 use indicatif::ProgressBar;
 use pinnace::Message;
-use pinnace::xtp::{Close, Connection, ControlBlock, Endpoint, Progress, Refused, SendOptions, Sending};
+use pinnace::xtp::{Close, Connection, ControlBlock, Endpoint, Progress, Refused, SendOptions, Sending, Service};
 use serde::Serialize;
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, SocketAddrV4};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,9 @@ const EXAMPLES: &str = "\
 Examples:
   pinnace xtp send results.bin 127.0.0.1:7001
   tar c photos | pinnace xtp send - 127.0.0.1:7001 --service bulk-data
-      straight into the buffers of the listener";
+      straight into the buffers of the listener
+  pinnace xtp send results.bin 239.1.2.3:7001 --interface 192.0.2.7
+      once, to all who listen to the group";
 
 /// Arguments of `pinnace xtp send`.
 #[derive(Debug, clap::Args)]
@@ -37,6 +39,8 @@ pub(super) struct Args {
     /// Datagrams under way at a time
     #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u16).range(1..=1024))]
     parallel: u16,
+    #[command(flatten)]
+    groups: Groups,
     #[command(flatten)]
     programming: Programming,
     #[command(flatten)]
@@ -70,6 +74,7 @@ struct Sender<'a> {
     output: &'a Output,
     endpoint: &'a Endpoint,
     to: SocketAddr,
+    group: Option<SocketAddrV4>,
     block: ControlBlock,
     watch: Watch<'a>,
     bar: ProgressBar,
@@ -86,13 +91,23 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     }
     let Transport { wire, timeout, .. } = &args.transport;
     let to = wire.peer(&address)?;
+    let group = args.groups.group(to, *wire)?;
+    let service = match group {
+        Some(_) => service_to_group(args.service)?,
+        None => args.service.into(),
+    };
     interrupt::install();
-    let endpoint = wire.client_of(to, &args.programming.apply(args.transport.options())?)?;
+    let options = args.programming.apply(args.transport.options())?;
+    let endpoint = match group {
+        Some(_) => args.groups.endpoint(&options)?,
+        None => wire.client_of(to, &options)?,
+    };
     endpoint.warnings().iter().for_each(|warning| output.warn(warning));
-    let block = args.programming.block(&endpoint, args.service.into(), *timeout)?;
+    let block = args.programming.block(&endpoint, service, *timeout)?;
     let watch = Watch::new(&endpoint, &address, wire.link, *timeout);
+    let watch = if group.is_some() { watch.of_group(service) } else { watch };
     let bar = bar(content.len().map(|len| len.saturating_mul(args.what.count)));
-    let mut sender = Sender { args, output, endpoint: &endpoint, to, block, watch, bar, bytes: 0 };
+    let mut sender = Sender { args, output, endpoint: &endpoint, to, group, block, watch, bar, bytes: 0 };
     let begun = Instant::now();
     let sent = match args.service {
         ServiceName::Transaction => sender.requests(&mut content),
@@ -111,17 +126,17 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     let counters = endpoint.counters();
     output.note(one_line(&counters));
     done(
-        args,
+        service,
         output,
         &Done {
             event: "done",
-            service: service_name(args.service.into()),
+            service: service_name(service),
             messages: args.what.count,
             bytes,
             seconds,
             packets_sent: counters.data_packets_sent,
             packets_resent: counters.data_packets_resent,
-            acknowledged: !matches!(args.service, ServiceName::UnackDgram | ServiceName::IsoStream),
+            acknowledged: !matches!(service, Service::UnackDgram | Service::IsoStream | Service::UnackMulticast),
         },
     );
     // The listener may not have heard that this was all.
@@ -129,10 +144,12 @@ pub(super) fn run(args: &Args, output: &Output) -> Result<(), Error> {
     Ok(())
 }
 
-fn done(args: &Args, output: &Output, done: &Done) {
-    let how = match args.service {
-        ServiceName::UnackDgram => "sent (nobody says whether they arrived)",
-        ServiceName::IsoStream => "sent (what was lost was not repeated; the listener says what)",
+fn done(service: Service, output: &Output, done: &Done) {
+    let how = match service {
+        Service::UnackDgram => "sent (nobody says whether they arrived)",
+        Service::IsoStream => "sent (what was lost was not repeated; the listener says what)",
+        Service::UnackMulticast => "sent (what was lost was not repeated; the listeners say what)",
+        Service::Multicast => "delivered to all in the group who answered",
         _ => "delivered",
     };
     let packets = (done.packets_resent, done.packets_sent, "packets");
@@ -145,7 +162,7 @@ impl Sender<'_> {
         if !self.output.json && !self.output.verbose {
             return;
         }
-        let service = service_name(self.args.service.into());
+        let service = service_name(self.block.service);
         let line = Line { event: "message", message: number, bytes, sha256, service, holes: None, peer: None };
         self.bar.suspend(|| line.print(self.output));
     }
@@ -153,8 +170,16 @@ impl Sender<'_> {
     /// All messages on one stream, which ends with the last of them. If it ends before, the listener is told: it would
     /// otherwise wait for the rest until it finds that nobody is there.
     fn stream(&mut self, content: &mut Content) -> Result<(), Error> {
-        let opened = self.endpoint.connect_with(self.to, self.block.clone());
-        let connection = opened.map_err(|error| self.watch.error(error))?;
+        let connection = match self.group {
+            Some(group) => {
+                let opened = self.endpoint.open_group_with(group, self.block.clone());
+                opened.map_err(|error| self.args.groups.error(error))?
+            }
+            None => {
+                let opened = self.endpoint.connect_with(self.to, self.block.clone());
+                opened.map_err(|error| self.watch.error(error))?
+            }
+        };
         let mut under_way = VecDeque::new();
         let sent = self.stream_on(&connection, content, &mut under_way);
         if sent.is_err() {

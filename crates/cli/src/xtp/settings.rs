@@ -4,9 +4,11 @@ use crate::exit::Error;
 use crate::{address, transport, units};
 use clap::{Args, ValueEnum};
 use pinnace::xtp::{Carrier, Codec, ControlBlock, Endpoint, Flags, Options, Service};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
 /// The six services of the paper.
@@ -166,12 +168,12 @@ impl Wire {
     pub(crate) fn error(self, error: pinnace::Error) -> Error {
         match &error {
             pinnace::Error::Io { source, .. }
-                if self.link == LinkName::Ip36 && source.kind() == std::io::ErrorKind::PermissionDenied =>
+                if self.link == LinkName::Ip36 && source.kind() == io::ErrorKind::PermissionDenied =>
             {
                 Error::failed(format!("{error}; or leave --link ip36 out"))
             }
             pinnace::Error::Io { source, .. }
-                if self.link == LinkName::Ip36 && source.kind() == std::io::ErrorKind::AddrInUse =>
+                if self.link == LinkName::Ip36 && source.kind() == io::ErrorKind::AddrInUse =>
             {
                 Error::failed(format!(
                     "{error}; one process owns protocol 36 of an address: end that one, or use another"
@@ -193,6 +195,72 @@ pub(crate) fn client_address(peer: SocketAddr) -> Option<SocketAddr> {
     match peer.ip() {
         IpAddr::V4(ip) if ip.is_loopback() && ip != OTHER_LOOPBACK => Some((OTHER_LOOPBACK, CLIENT_PORT).into()),
         _ => None,
+    }
+}
+
+/// How groups are reached.
+#[derive(Clone, Copy, Debug, Args)]
+pub(super) struct Groups {
+    /// The IPv4 address of the interface through which a group is reached [default: what the routes say]
+    #[arg(long, value_name = "IP", help_heading = "XTP")]
+    interface: Option<Ipv4Addr>,
+}
+
+impl Groups {
+    /// The group that an address is; `None`: it is one host's.
+    pub(super) fn group(self, address: SocketAddr, wire: Wire) -> Result<Option<SocketAddrV4>, Error> {
+        match address {
+            SocketAddr::V4(group) if group.ip().is_multicast() => {
+                if wire.codec == CodecName::Xtp36 || wire.link == LinkName::Ip36 {
+                    return Err(Error::usage(format!("{group} is a group, which needs --codec xtp40 and --link udp")));
+                }
+                if group.port() == 0 {
+                    return Err(Error::usage("a group has a port that all know: give one"));
+                }
+                Ok(Some(group))
+            }
+            SocketAddr::V6(group) if group.ip().is_multicast() => {
+                Err(Error::usage("a group has an IPv4 address, from 224.0.0.0 to 239.255.255.255"))
+            }
+            _ if self.interface.is_some() => {
+                Err(Error::usage("--interface is for groups: addresses from 224.0.0.0 to 239.255.255.255"))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// An endpoint for groups.
+    pub(super) fn endpoint(self, options: &Options) -> Result<Endpoint, Error> {
+        let at = self.interface.unwrap_or(Ipv4Addr::UNSPECIFIED);
+        Endpoint::bind((at, 0), options).map_err(|error| match &error {
+            pinnace::Error::Io { source, .. } if source.kind() == io::ErrorKind::AddrNotAvailable => {
+                Error::usage(format!("--interface: no interface of this host has the address {at}"))
+            }
+            _ => error.into(),
+        })
+    }
+
+    /// Why a group cannot be had, and what would help.
+    pub(super) fn error(self, error: pinnace::Error) -> Error {
+        match &error {
+            pinnace::Error::Io { source, .. } if self.interface.is_none() && has_no_route(source) => {
+                Error::failed(format!("{error}; no route leads to groups: name an interface, as --interface 127.0.0.1"))
+            }
+            _ => error.into(),
+        }
+    }
+}
+
+fn has_no_route(error: &io::Error) -> bool {
+    [Errno::NODEV, Errno::NETUNREACH].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+/// The service of a stream to a group that goes by the name of one to a host.
+pub(super) fn service_to_group(name: ServiceName) -> Result<Service, Error> {
+    match name {
+        ServiceName::Connection => Ok(Service::Multicast),
+        ServiceName::IsoStream => Ok(Service::UnackMulticast),
+        _ => Err(Error::usage(format!("--service {name}: to a group there are connection and iso-stream"))),
     }
 }
 

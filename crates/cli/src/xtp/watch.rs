@@ -4,7 +4,7 @@ use super::settings::LinkName;
 use crate::bare;
 use crate::exit::Error;
 use crate::interrupt;
-use pinnace::xtp::{Endpoint, Failure, Refused};
+use pinnace::xtp::{Endpoint, Failure, Refused, Service};
 use std::time::{Duration, Instant};
 
 /// After so many reports of the network that nobody is there, it is believed.
@@ -15,6 +15,8 @@ pub(super) struct Watch<'a> {
     endpoint: &'a Endpoint,
     to: &'a str,
     link: LinkName,
+    /// The service of a stream to a group.
+    group: Option<Service>,
     timeout: Duration,
     heard: u64,
     since: Instant,
@@ -22,12 +24,21 @@ pub(super) struct Watch<'a> {
 
 impl<'a> Watch<'a> {
     pub(super) fn new(endpoint: &'a Endpoint, to: &'a str, link: LinkName, timeout: Duration) -> Self {
-        Self { endpoint, to, link, timeout, heard: 0, since: Instant::now() }
+        Self { endpoint, to, link, group: None, timeout, heard: 0, since: Instant::now() }
+    }
+
+    /// The same of all who receive what goes to a group.
+    pub(super) fn of_group(self, service: Service) -> Self {
+        Self { group: Some(service), ..self }
     }
 
     /// Looks; to be called every [`interrupt::LOOK`] while waiting. Fails if the peer is gone, or on Ctrl-C.
     pub(super) fn look(&mut self) -> Result<(), Error> {
         interrupt::check()?;
+        if self.group == Some(Service::UnackMulticast) {
+            // Nobody answers.
+            return Ok(());
+        }
         let counters = self.endpoint.counters();
         let heard = counters.data_packets_received + counters.statuses_received + counters.diags_received;
         if heard != self.heard {
@@ -52,8 +63,23 @@ impl<'a> Watch<'a> {
         bare::nobody(self.to, what, "xtp listen")
     }
 
+    fn has_heard(&self) -> bool {
+        self.endpoint.counters().statuses_received > 0
+    }
+
     fn gone(&self) -> Error {
         let (to, seconds) = (self.to, self.timeout.as_secs_f32());
+        if self.group.is_some() {
+            return Error::peer_gone(match self.heard {
+                0 => format!(
+                    "nobody in the group {to} has answered within {seconds} s: is `pinnace xtp listen {to}` running, and does \
+                     multicast reach it? --interface says through which network"
+                ),
+                _ => format!(
+                    "nobody in the group {to} has answered for {seconds} s: they were ended, or are out of reach"
+                ),
+            });
+        }
         if self.heard > 0 {
             return Error::peer_gone(format!(
                 "{to} has not answered for {seconds} s: it was ended, or the network between is down; run the command again \
@@ -77,6 +103,14 @@ impl<'a> Watch<'a> {
             pinnace::Error::ContextFailed(Failure::Refused { code: 1, value: 8 }) => Error::failed(format!(
                 "{to} does not offer this service: use another --service, or start the listener with it"
             )),
+            pinnace::Error::ContextFailed(Failure::Abandoned)
+                if self.group.is_some() && self.since.elapsed() < self.timeout && self.has_heard() =>
+            {
+                Error::peer_gone(format!(
+                    "not everybody in the group {to} has shown to have everything: a receiver was too slow, or ended in the \
+                     middle"
+                ))
+            }
             pinnace::Error::ContextFailed(Failure::Unanswered | Failure::Abandoned) => self.gone(),
             // Nothing is aborted here before it has failed.
             pinnace::Error::ContextFailed(

@@ -66,7 +66,11 @@ impl Listening {
             let mut line = String::new();
             assert_ne!(stderr.read_line(&mut line).expect("readable"), 0, "it ended before it listened");
             // Warnings about small buffers may come first.
-            if line.contains(" on 127.") || line.contains(" on [::1]") || line.contains(" at 127.") {
+            if line.contains(" on 127.")
+                || line.contains(" on [::1]")
+                || line.contains(" at 127.")
+                || line.contains(" on 239.")
+            {
                 break line.split_whitespace().last().expect("a word").to_owned();
             }
         };

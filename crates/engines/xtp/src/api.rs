@@ -302,7 +302,9 @@ impl Xtp {
     //= X-20
     pub fn stop_reading(&mut self, now: Time, context: ContextId) -> Result<(), Refused> {
         if let Some(found) = self.contexts.lookup(context.0).filter(|found| found.is_group()) {
-            return if found.is_member() { self.leave(now, context) } else { Ok(()) };
+            // Who has everything goes on answering.
+            let is_reading = found.is_member() && !found.incoming.is_complete();
+            return if is_reading { self.leave(now, context) } else { Ok(()) };
         }
         self.change(now, context, |context| {
             if !context.stopped_reading && !context.incoming.is_complete() {

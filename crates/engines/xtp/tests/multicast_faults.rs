@@ -1,6 +1,7 @@
 //! Streams to groups: what the control block says, how they end, and what strangers send (specs/xtp.md, X-22).
 mod support;
 
+use core::time::Duration;
 use pinnace_core::{Address, Time};
 use pinnace_sim::HostId;
 use pinnace_wire::xtp::{
@@ -524,4 +525,57 @@ fn groups_need_xtp40_a_port_and_their_services() {
     // A port of the group's address is enough.
     let group = Address::Inet("239.1.2.3:4000".parse().expect("an address"));
     engine.open_group(Time::ZERO, group, ControlBlock::new(Service::Multicast)).expect("room");
+}
+
+//= X-20 test
+#[test]
+fn who_leaves_says_the_end_of_a_stream_to_a_group_again() {
+    for service in [Service::Multicast, Service::UnackMulticast] {
+        let mut sender = Program::new(
+            move |now, host| {
+                let context = host.call(|engine| engine.open_group(now, GROUP, block(service))).expect("room");
+                let buffer = host.add_buffer(pattern(1000, 1));
+                host.call(|engine| engine.send(now, context, Output::message(buffer, 1000))).expect("taken");
+                host.call(|engine| engine.close(now, context, Close::Full)).expect("open");
+            },
+            |_, event, _, host| {
+                if let Event::Closed { .. } = event {
+                    host.wake_after(Duration::from_millis(1), 0);
+                }
+            },
+        );
+        sender.wake = Some(Box::new(|now, _, host| {
+            assert!(host.call(|engine| engine.repeat_ends(now)).is_some());
+        }));
+        let (mut world, sights) = tapped(31, 1, sender, |_| joining(), |_| false);
+        quiet(&mut world);
+        let sights = sights.borrow();
+        let ends: Vec<Time> = sights.iter().filter(|sight| sight.has(Options::END)).map(|sight| sight.at).collect();
+        assert!(ends.len() >= 2, "{service:?}: {ends:?}");
+        assert_eq!(ends[1].since(ends[0]), Duration::from_millis(1), "{service:?}: {ends:?}");
+    }
+}
+
+//= X-22 test
+#[test]
+fn who_is_released_with_everything_still_says_so() {
+    let sender = sending(block(Service::Multicast), vec![pattern(100_000, 1)]);
+    let mut world = world(32, 1, "delay=5ms", sender, |_| {
+        Program::new(
+            |_, host| {
+                host.call(|engine| engine.join(GROUP, block(Service::Multicast), BOTH)).expect("joined");
+            },
+            |now, event, seen, host| {
+                if let Event::Readable { context } = event
+                    && seen[context].is_end
+                {
+                    host.call(|engine| engine.release(now, *context));
+                }
+            },
+        )
+    });
+    quiet(&mut world);
+    assert_eq!(seen(&world, MEMBER).closed, Some(Ok(())));
+    assert_eq!(seen(&world, SENDER).closed, Some(Ok(())));
+    assert_eq!(world.engine(MEMBER).contexts(), 0);
 }

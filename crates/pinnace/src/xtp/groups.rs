@@ -162,8 +162,8 @@ impl Endpoint {
     /// as an [`Incoming::Connection`](super::Incoming::Connection). One that has begun before is received from its next
     /// message on. Any number of endpoints of a host can join a group, also one that another sends to.
     ///
-    /// A receiver that has read a stream to its end helps by waiting for [`Connection::wait_closed`] before it goes: the sender
-    /// may not have heard yet that everything came.
+    /// A stream that is dropped after its end goes on answering in the background, until the sender has heard that everything
+    /// came; one that is dropped before its end is left at once, and nobody waits for it.
     ///
     /// # Errors
     /// As [`Endpoint::open_group`]; [`Error::ContextRefused`] if there are too many listeners.

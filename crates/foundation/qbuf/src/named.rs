@@ -3,11 +3,11 @@
 //! A memfd has no name. So the process that makes a named pool leaves a symbolic link to its descriptor,
 //! `/proc/PID/fd/N`, in a folder of the user: `$XDG_RUNTIME_DIR/pinnace-qbuf`, or `/dev/shm/pinnace-qbuf-UID`. Opening the
 //! link opens the memfd, seals and all, which a file with a name could not have. A name lasts as long as that process has
-//! the pool; who comes later makes a new one. A second link has the memfd's inode number for its text: the descriptor's
-//! number may have been given to another pool since.
+//! the pool; who comes later makes a new one. A second link has for its text the memfd's inode number, because the descriptor's
+//! number may have been given to another pool since, and that of the PID namespace in which the process has its number.
 //!
 //! The links go with the attachment that made them. What a process leaves behind that is killed, the next removes that opens a
-//! pool, whatever its name.
+//! pool, whatever its name, if it is of the same namespace: of others it is not known who lives.
 //!
 //! Always true: the folder belongs to the user, and nobody else can write to it; links are made and removed with its lock in
 //! hand, and none is removed whose pool is there.
@@ -57,13 +57,13 @@ impl Pool {
             }
         }
         let pool = Self::create(options)?;
-        let inode = File::from(pool.fd().try_clone_to_owned()?).metadata()?.ino().to_string();
+        let mark = mark(File::from(pool.fd().try_clone_to_owned()?).metadata()?.ino());
         let process = std::process::id();
         let place = format!("/proc/{process}/fd/{}", pool.fd().as_raw_fd());
         remove(&link, &identity)?;
-        symlink(&inode, &identity)?;
+        symlink(&mark, &identity)?;
         symlink(&place, &link)?;
-        pool.keep_name(Name { process, folder, name: name.to_owned(), inode, place });
+        pool.keep_name(Name { process, folder, name: name.to_owned(), mark, place });
         Ok(pool)
     }
 }
@@ -76,7 +76,7 @@ pub(crate) struct Name {
     folder: PathBuf,
     name: String,
     /// What the two links say.
-    inode: String,
+    mark: String,
     place: String,
 }
 
@@ -89,7 +89,7 @@ impl Drop for Name {
         let (link, identity) = links(&self.folder, &self.name);
         let says = |link: &Path, text: &str| fs::read_link(link).is_ok_and(|said| said.as_os_str() == text);
         // Somebody may have the name by now, to whom our descriptor was not to be opened.
-        if says(&link, &self.place) && says(&identity, &self.inode) {
+        if says(&link, &self.place) && says(&identity, &self.mark) {
             let _ = remove(&link, &identity);
         }
     }
@@ -107,10 +107,20 @@ fn lock(folder: &Path) -> io::Result<File> {
     Ok(lock)
 }
 
-/// Whether it is the file whose number this link says.
+/// What says which memfd it is, and of a process in which namespace.
+fn mark(inode: u64) -> String {
+    format!("{inode}@{}", namespace())
+}
+
+/// The namespace of this process's number, as the system names it.
+fn namespace() -> u64 {
+    fs::metadata("/proc/self/ns/pid").map_or(0, |found| found.ino())
+}
+
+/// Whether it is the file of which this link speaks.
 fn is_of(file: &File, identity: &Path) -> bool {
-    let inode = file.metadata().map(|found| found.ino().to_string());
-    inode.is_ok_and(|inode| fs::read_link(identity).is_ok_and(|known| known.as_os_str() == inode.as_str()))
+    let found = file.metadata().map(|found| mark(found.ino()));
+    found.is_ok_and(|found| fs::read_link(identity).is_ok_and(|known| known.as_os_str() == found.as_str()))
 }
 
 fn remove(link: &Path, identity: &Path) -> io::Result<()> {
@@ -126,15 +136,19 @@ fn remove(link: &Path, identity: &Path) -> io::Result<()> {
 /// Removes the names of the dead: of those whose process or descriptor is no more, or is something else now.
 //= B-12
 fn sweep(folder: &Path) -> io::Result<()> {
+    let of_this = format!("@{}", namespace());
     for entry in fs::read_dir(folder)?.flatten() {
         let Ok(name) = entry.file_name().into_string() else { continue };
         if name.starts_with('.') {
             continue;
         }
         let (link, identity) = links(folder, &name);
-        let known = fs::read_link(&identity).ok();
+        let known = fs::read_link(&identity).ok().and_then(|known| known.into_os_string().into_string().ok());
+        if known.as_ref().is_some_and(|known| known.contains('@') && !known.ends_with(&of_this)) {
+            continue;
+        }
         let is_dead = match fs::metadata(&link) {
-            Ok(found) => known.is_none_or(|known| known.as_os_str() != found.ino().to_string().as_str()),
+            Ok(found) => known.is_none_or(|known| known != mark(found.ino())),
             // Whoever may not look at a process does not know.
             Err(error) => error.kind() == io::ErrorKind::NotFound,
         };

@@ -445,9 +445,14 @@ fn the_names_of_the_dead_go_with_the_next_that_is_opened() {
         symlink(place, names().join(&name)).unwrap();
         symlink("1", names().join(format!(".{name}.inode"))).unwrap();
     }
+    // The process of this one has its number in another namespace.
+    symlink(format!("/proc/{dead}/fd/4"), names().join(name("elsewhere"))).unwrap();
+    symlink("1@2", names().join(format!(".{}.inode", name("elsewhere")))).unwrap();
     drop(Pool::open(&name("next"), &PoolOptions::default()).unwrap());
     assert_eq!([name("dead"), name("reused"), name("next")].map(|name| links_of(&name)), [0; 3]);
-    assert_eq!(links_of(&name("kept")), 2);
+    assert_eq!([name("kept"), name("elsewhere")].map(|name| links_of(&name)), [2; 2]);
+    drop(Pool::open(&name("elsewhere"), &PoolOptions::default()).unwrap());
+    assert_eq!(links_of(&name("elsewhere")), 0, "whoever wants the name has it");
     assert_eq!(Pool::open(&name("kept"), &PoolOptions::default()).unwrap().stats().clients, 2);
 }
 

@@ -246,26 +246,20 @@ impl Error {
     /// Whether a method says so that the peer does not answer, or does not know the connection any more.
     pub(crate) fn is_of_absent_peer(&self) -> bool {
         match self {
-            Self::ContextFailed(
-                xtp::Failure::Unknown
-                | xtp::Failure::Forced
-                | xtp::Failure::StoppedReading
-                | xtp::Failure::GivenUpByPeer { .. },
-            ) => true,
-            _ => self.is_of_silence() || self.is_of_end(),
-        }
-    }
-
-    /// Whether a method has not heard of the peer for too long, and knows nothing else of it.
-    pub(crate) fn is_of_silence(&self) -> bool {
-        match self {
             Self::Failed(Failure::PeerGone)
             | Self::Refused(Refused::Closed(Failure::PeerGone))
             | Self::FrameFailed(vrp::Failure::PeerGone)
             | Self::ConnectionFailed(a1::Failure::Abandoned)
-            | Self::ContextFailed(xtp::Failure::Unanswered | xtp::Failure::Abandoned) => true,
+            | Self::ContextFailed(
+                xtp::Failure::Unanswered
+                | xtp::Failure::Abandoned
+                | xtp::Failure::Unknown
+                | xtp::Failure::Forced
+                | xtp::Failure::StoppedReading
+                | xtp::Failure::GivenUpByPeer { .. },
+            ) => true,
             Self::Connection(error) => matches!(**error, ConnectionError::Undelivered { is_gone: true, .. }),
-            _ => false,
+            _ => self.is_of_end(),
         }
     }
 

@@ -363,5 +363,5 @@ fn a_group_without_receivers_is_given_up() {
     stream.send(pattern(1000, 1)).unwrap();
     stream.finish().unwrap();
     let error = stream.wait_closed_timeout(LONG).unwrap_err();
-    assert!(matches!(error, Error::ContextFailed(Failure::Abandoned)), "{error}");
+    assert!(matches!(error, Error::ContextFailed(Failure::Unanswered)), "{error}");
 }

@@ -359,10 +359,6 @@ impl Carry for A1 {
         self.has_ended.load(Ordering::Relaxed) || self.connection.has_unread(is_end)
     }
 
-    fn answers(&self) -> Option<u64> {
-        self.connection.facts().ok().map(|facts| facts.acked)
-    }
-
     fn check(&self) -> Result<(), Error> {
         match self.connection.result() {
             Some(Err(failure)) => return Err(Error::ConnectionFailed(failure)),

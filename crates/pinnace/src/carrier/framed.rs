@@ -310,10 +310,6 @@ impl Carry for Framed {
     }
 
     /// A peer on this host that is gone is noticed by the channel itself.
-    fn answers(&self) -> Option<u64> {
-        self.stream.association().and_then(super::xtp::answers)
-    }
-
     fn check(&self) -> Result<(), Error> {
         if let Some(connection) = self.stream.association() {
             return super::xtp::check(connection, &self.silence);

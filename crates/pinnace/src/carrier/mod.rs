@@ -16,7 +16,6 @@
 //! Always true: a carrier gives back each message that it was given, or goes on with it; a message is received once.
 
 mod a1;
-mod after_end;
 mod again;
 mod alarm;
 mod cast;
@@ -36,8 +35,6 @@ mod writer;
 mod xtp;
 mod zcrp;
 
-use after_end::AfterEnd;
-
 pub(crate) use a1::{A1, most_of, qos_of};
 pub(crate) use alarm::{Alarm, within};
 pub(crate) use cast::{Cast, most_from_many, qos_to_many};
@@ -56,7 +53,6 @@ use crate::endpoint::ConnectionError;
 use crate::service::{Method, Service};
 use crate::{Error, Message, Unsent};
 use std::collections::VecDeque;
-use std::ops::Deref;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
@@ -158,12 +154,6 @@ pub(crate) trait Carry: Sync {
     /// Whether the peer has ended what it sends, in order, as far as is known: also if nobody has received that.
     fn has_heard_end(&self) -> bool {
         false
-    }
-
-    /// How far the peer's answers to what was sent have come, as far as is known: another number says that it has answered.
-    /// Methods that are told of every end need not say.
-    fn answers(&self) -> Option<u64> {
-        None
     }
 
     /// An error if the peer has gone or has broken off, as far as is known. One that has been silent is asked, and it will be
@@ -302,10 +292,6 @@ impl Carry for Carrier {
         each!(self, carrier => carrier.has_heard_end())
     }
 
-    fn answers(&self) -> Option<u64> {
-        each!(self, carrier => carrier.answers())
-    }
-
     fn check(&self) -> Result<(), Error> {
         each!(self, carrier => carrier.check())
     }
@@ -369,49 +355,6 @@ impl Carrier {
             return ConnectionError::Left { method: self.method() }.into();
         }
         error
-    }
-}
-
-/// A carrier, and what its connection knows of the peer beside it.
-#[derive(Debug)]
-pub(crate) struct Carried {
-    carrier: Carrier,
-    after_end: AfterEnd,
-}
-
-impl Deref for Carried {
-    type Target = Carrier;
-
-    fn deref(&self) -> &Carrier {
-        &self.carrier
-    }
-}
-
-impl Carried {
-    pub(crate) fn new(carrier: Carrier) -> Self {
-        Self { carrier, after_end: AfterEnd::default() }
-    }
-
-    /// Somebody has received the peer's end.
-    pub(crate) fn end(&self) {
-        self.after_end.begin(Instant::now());
-    }
-
-    /// Something is sent.
-    #[inline]
-    pub(crate) fn begin(&self) {
-        if self.after_end.has_begun() {
-            self.after_end.look(Instant::now(), || self.carrier.answers());
-        }
-    }
-
-    /// As [`Carrier::explained`]; but who has answered long after its end, and then falls silent, had not closed.
-    #[cold]
-    pub(crate) fn explained(&self, error: Error) -> Error {
-        if !self.after_end.has_answered() || !error.is_of_silence() {
-            return self.carrier.explained(error);
-        }
-        self.carrier.look_for_break().err().unwrap_or(error)
     }
 }
 

@@ -687,10 +687,6 @@ impl Carry for Vrp {
         self.looks.has_heard_end()
     }
 
-    fn answers(&self) -> Option<u64> {
-        self.out.as_ref().map(|out| out.counters().controls_received)
-    }
-
     fn check(&self) -> Result<(), Error> {
         self.look_for_break()?;
         self.check_gone()?;

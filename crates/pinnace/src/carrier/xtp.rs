@@ -52,11 +52,6 @@ pub(super) fn check(connection: &xtp::Connection, silence: &Silence) -> Result<(
     Ok(())
 }
 
-/// How far what was sent has been acknowledged.
-pub(super) fn answers(connection: &xtp::Connection) -> Option<u64> {
-    connection.facts().ok().map(|facts| facts.acked)
-}
-
 /// An error if the peer has gone before its own end, and so has not heard ours, although everything may have arrived.
 pub(super) fn check_farewell(connection: &xtp::Connection) -> Result<(), Error> {
     let failure = connection.failure().filter(|_| !connection.is_all_there());
@@ -310,10 +305,6 @@ impl Carry for Xtp {
 
     fn waiting_bytes(&self) -> Option<u64> {
         self.again.first_bytes().or_else(|| self.connection.waiting_bytes())
-    }
-
-    fn answers(&self) -> Option<u64> {
-        answers(&self.connection)
     }
 
     fn check(&self) -> Result<(), Error> {

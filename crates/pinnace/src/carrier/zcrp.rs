@@ -463,10 +463,6 @@ impl Carry for Zcrp {
         self.looks.has_heard_end()
     }
 
-    fn answers(&self) -> Option<u64> {
-        Some(self.sender.counters().acknowledgements_received)
-    }
-
     fn check(&self) -> Result<(), Error> {
         self.look_for_break()?;
         self.check_gone()?;

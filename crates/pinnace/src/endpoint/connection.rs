@@ -2,7 +2,7 @@
 
 use super::ending::{Ending, Unwaited};
 use super::{ConnectionError, Delivery, MessageStream, PerMessage, departed};
-use crate::carrier::{Carried, Carrier, Carry, Received, ReceivedInto, Sending, Turn, within};
+use crate::carrier::{Carrier, Carry, Received, ReceivedInto, Sending, Turn, within};
 use crate::counters::Shown;
 use crate::network::deadline;
 use crate::service::{Choice, Direction, Method, Path, Pattern, Reliability, Selection, Service, choose};
@@ -38,7 +38,7 @@ pub(crate) struct Parts {
 /// second to arrive.
 #[derive(Debug)]
 pub struct Connection {
-    carrier: Arc<Carried>,
+    carrier: Arc<Carrier>,
     method: Method,
     path: Path,
     peer: SocketAddr,
@@ -73,7 +73,7 @@ impl Connection {
         let (transacting, owed, is_closed) = (Turn::new(()), AtomicU64::new(0), AtomicBool::new(false));
         let service_text = service.to_string();
         let shown = Shown::new(method.name(), &peers(&carrier, peer), &service_text);
-        let (carrier, ending) = (Arc::new(Carried::new(carrier)), Arc::new(Ending::new()));
+        let (carrier, ending) = (Arc::new(carrier), Arc::new(Ending::new()));
         let largest = AtomicU64::new(largest_of(&service));
         let service = Mutex::new(service);
         Self {
@@ -272,7 +272,6 @@ impl Connection {
             Ok(sending) => sending,
             Err(unsent) => return Err(Unsent { error: self.explained(unsent.error), ..unsent }),
         };
-        self.carrier.begin();
         self.shown.count_sent(bytes);
         Ok(Delivery::new(sending, &self.carrier))
     }
@@ -375,7 +374,6 @@ impl Connection {
             return Err(ConnectionError::Closed.into());
         }
         self.has_received_end.store(true, Ordering::Relaxed);
-        self.carrier.end();
         Ok(())
     }
 

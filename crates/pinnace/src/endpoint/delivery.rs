@@ -1,6 +1,6 @@
 //! Messages on their way out, and what may be said about each.
 
-use crate::carrier::{Alarm, Carried, Carrier, Carry, Delivered, LOOK_FOR_BREAK, Sending, Special};
+use crate::carrier::{Alarm, Carrier, Carry, Delivered, LOOK_FOR_BREAK, Sending, Special};
 use crate::service::Method;
 use crate::vrp::Contract;
 use crate::zcrp::Progress;
@@ -96,13 +96,13 @@ pub struct Delivery {
     /// `None` once the result was handed out.
     sending: Option<Sending>,
     /// Who knows what the peer has said, and finds out that it has broken off where a sending does not by itself.
-    carrier: Weak<Carried>,
+    carrier: Weak<Carrier>,
     /// When that is looked for next.
     alarm: Option<Alarm>,
 }
 
 impl Delivery {
-    pub(super) fn new(sending: Sending, carrier: &Arc<Carried>) -> Self {
+    pub(super) fn new(sending: Sending, carrier: &Arc<Carrier>) -> Self {
         Self { sending: Some(sending), carrier: Arc::downgrade(carrier), alarm: None }
     }
 
@@ -160,7 +160,7 @@ impl Delivery {
     /// An error if the peer has broken off. It is not looked for at every call.
     fn look_for_break(&mut self) -> Result<(), Error> {
         let Some(carrier) = self.carrier.upgrade() else { return Ok(()) };
-        if !matches!(**carrier, Carrier::Zcrp(_) | Carrier::Vrp(_)) {
+        if !matches!(*carrier, Carrier::Zcrp(_) | Carrier::Vrp(_)) {
             return Ok(());
         }
         let now = Instant::now();

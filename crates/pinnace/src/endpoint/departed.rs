@@ -7,7 +7,7 @@
 //! newest; one to which its peer sends messages is not kept, as nobody receives them; a child process keeps none of its
 //! parent's; no lock is held while anything is asked of a connection, or while it goes.
 
-use crate::carrier::{Awaited, Carried, Carry};
+use crate::carrier::{Awaited, Carrier, Carry};
 use crate::process::OfProcess;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -37,7 +37,7 @@ struct Places {
 
 #[derive(Debug)]
 struct Departed {
-    carrier: Arc<Carried>,
+    carrier: Arc<Carrier>,
     since: Instant,
     /// When it was seen that the peer's end had come.
     heard: Option<Instant>,
@@ -60,7 +60,7 @@ impl Departed {
 }
 
 /// Keeps a connection that has ended, and that nobody uses any more, as long as its peer may need it.
-pub(super) fn keep(carrier: Arc<Carried>) {
+pub(super) fn keep(carrier: Arc<Carrier>) {
     let since = Instant::now();
     let mut departed = Departed { carrier, since, heard: None };
     if !departed.is_over(since) {
@@ -111,7 +111,6 @@ impl Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::carrier::Carrier;
     use crate::service::{Method, Selection};
     use crate::{Connection, Endpoint, EndpointOptions};
     use std::net::UdpSocket;

@@ -5,7 +5,7 @@
 
 use super::ConnectionError;
 use crate::Error;
-use crate::carrier::{Carried, Carry, Turn};
+use crate::carrier::{Carrier, Carry, Turn};
 use crate::service::Method;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -77,7 +77,7 @@ impl Ending {
     }
 
     /// Takes care that the end is told behind what was sent, as long as the connection is there.
-    pub(super) fn see_to(self: &Arc<Self>, carrier: &Arc<Carried>) {
+    pub(super) fn see_to(self: &Arc<Self>, carrier: &Arc<Carrier>) {
         if self.is_known() || self.is_seen_to.swap(true, Ordering::Relaxed) {
             return;
         }
@@ -101,7 +101,7 @@ impl Ending {
 }
 
 /// Whoever closes waits no longer, or has been given up: the end that is not told yet is told all the same.
-pub(super) struct Unwaited<'a>(pub(super) &'a Arc<Ending>, pub(super) &'a Arc<Carried>);
+pub(super) struct Unwaited<'a>(pub(super) &'a Arc<Ending>, pub(super) &'a Arc<Carrier>);
 
 impl Drop for Unwaited<'_> {
     fn drop(&mut self) {

@@ -139,7 +139,11 @@ impl fmt::Display for ConnectionError {
                 write!(f, "the peer has broken off the connection ({method}): what has come is not all")
             }
             Self::Left { method } => {
-                write!(f, "the peer has closed the connection ({method}): nobody takes what is sent to it")
+                write!(
+                    f,
+                    "the peer has closed the connection ({method}), or was killed after it had ended what it sends: nobody takes \
+                     what is sent to it"
+                )
             }
             Self::Lost { method, source } => write!(f, "the connection ({method}) is lost: {source}"),
             Self::Undelivered { method, peer, messages, why, .. } => {

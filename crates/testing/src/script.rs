@@ -1,5 +1,7 @@
 //! The bytes of a fuzzer's input, read as a script: each step takes some of them to decide what happens.
 
+use pinnace_core::ControllerKind;
+
 /// The bytes of a script, zero behind their end.
 #[derive(Debug)]
 pub struct Script<'a>(&'a [u8]);
@@ -40,6 +42,17 @@ impl<'a> Script<'a> {
     /// One of `of`, which is not empty.
     pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
         of[usize::from(self.byte()) % of.len()]
+    }
+
+    /// A congestion controller: two bits of `kind` say which. `window` is that of the one with a small window, and is asked for it
+    /// alone.
+    pub fn controller(&mut self, kind: u8, window: impl FnOnce(&mut Self) -> u64) -> ControllerKind {
+        match kind % 4 {
+            0 => ControllerKind::Fixed { window: u64::MAX },
+            1 => ControllerKind::Fixed { window: window(self) },
+            2 => ControllerKind::Cubic,
+            _ => ControllerKind::Bbr,
+        }
     }
 
     /// The next `len` bytes, or as many as there are.

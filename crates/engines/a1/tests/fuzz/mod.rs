@@ -15,7 +15,7 @@ use core::time::Duration;
 use half::Half;
 use half::liar::{Liar, Lie, seal};
 use pinnace_a1::{Address as Name, CastId, Config, ConnectionId, Event, Group, Limits, Output, Qos, SlowSink};
-use pinnace_core::{Address, ControllerKind, PathEvent, Storage};
+use pinnace_core::{Address, PathEvent, Storage};
 use pinnace_testing::script::Script;
 use pinnace_wire::a1::{self, Body, Change, Header, Kind, Reject};
 use std::collections::{BTreeMap, BTreeSet};
@@ -84,12 +84,7 @@ fn config(script: &mut Script<'_>) -> Config {
         max_qos,
         local: Name { host: 0, port: 7 },
         validates: said & 16 == 0,
-        congestion: match said >> 5 & 3 {
-            0 => ControllerKind::Fixed { window: u64::MAX },
-            1 => ControllerKind::Fixed { window: 500 },
-            2 => ControllerKind::Cubic,
-            _ => ControllerKind::Bbr,
-        },
+        congestion: script.controller(said >> 5, |_| 500),
         link_average: if said & 128 != 0 { 50_000 } else { 0 },
         limits,
         seed: script.byte().into(),

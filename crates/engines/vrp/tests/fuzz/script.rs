@@ -1,7 +1,6 @@
 //! What the script of an input says of VRP.
 
 use core::time::Duration;
-use pinnace_core::ControllerKind;
 use pinnace_testing::script::Script;
 use pinnace_vrp::{Config, Terms};
 
@@ -43,12 +42,7 @@ pub fn terms(script: &mut Script<'_>, size: u64) -> Terms {
 
 pub fn config(script: &mut Script<'_>) -> Config {
     let kinds = script.byte();
-    let congestion = match kinds % 4 {
-        0 => ControllerKind::Fixed { window: u64::MAX },
-        1 => ControllerKind::Fixed { window: u64::from(script.byte()) * 64 },
-        2 => ControllerKind::Cubic,
-        _ => ControllerKind::Bbr,
-    };
+    let congestion = script.controller(kinds, |script| u64::from(script.byte()) * 64);
     Config {
         packet_bytes: packet_bytes(script),
         window: window(script),

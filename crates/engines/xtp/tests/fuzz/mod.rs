@@ -10,7 +10,7 @@ mod half;
 
 use core::time::Duration;
 use half::{Half, Packet, counted, fill};
-use pinnace_core::{Address, ControllerKind, PathEvent, Storage};
+use pinnace_core::{Address, PathEvent, Storage};
 use pinnace_testing::script::Script;
 use pinnace_wire::xtp::Kind;
 use pinnace_xtp::{Close, Codec, Config, ContextId, ControlBlock, Event, Limits, Options, Output, Service, Services};
@@ -83,12 +83,7 @@ fn config(script: &mut Script<'_>) -> Config {
     Config {
         codec: if said & 2 == 0 { Codec::Xtp40 } else { Codec::Xtp36 },
         validates: said & 4 == 0,
-        congestion: match said >> 3 & 3 {
-            0 => ControllerKind::Fixed { window: u64::MAX },
-            1 => ControllerKind::Fixed { window: 3000 },
-            2 => ControllerKind::Cubic,
-            _ => ControllerKind::Bbr,
-        },
+        congestion: script.controller(said >> 3, |_| 3000),
         datagram_bytes: script.pick(&[1472, 1472, 576, 200]),
         limits,
         seed: script.byte().into(),

@@ -6,7 +6,7 @@
 
 use crate::half::{Half, ack, flow, parse_unit, request, unit};
 use core::time::Duration;
-use pinnace_core::{ControllerKind, Engine, PathEvent, Time};
+use pinnace_core::{Engine, PathEvent, Time};
 use pinnace_testing::script::Script;
 use pinnace_wire::zcrp::{Control, ControlWriter, MIN_CONTROL_BYTES, TRAILER_BYTES, Trailer, Unit, encode_idle};
 use pinnace_zcrp::{Config, Event, UnitSize};
@@ -89,12 +89,7 @@ pub fn control(data: &[u8]) {
 
 fn config(script: &mut Script<'_>) -> Config {
     let kinds = script.byte();
-    let congestion = match kinds % 4 {
-        0 => ControllerKind::Fixed { window: u64::MAX },
-        1 => ControllerKind::Fixed { window: u64::from(script.byte()) * 64 },
-        2 => ControllerKind::Cubic,
-        _ => ControllerKind::Bbr,
-    };
+    let congestion = script.controller(kinds, |script| u64::from(script.byte()) * 64);
     let unit = [29, 30, 128, 1472, 8972, 65_507][usize::from(kinds / 4 % 6)];
     Config {
         unit_size: if kinds & 0x80 != 0 { UnitSize::UpTo(unit) } else { UnitSize::Fixed(unit) },

@@ -2,30 +2,9 @@
 
 mod common;
 
-use common::half::{Half, plain_unit};
+use common::half::{Half, bytes, dropped, piece, plain_unit, posted};
 use pinnace_testing::hand::STALE;
 use pinnace_zcrp::{Config, Event};
-
-fn bytes(size: usize) -> Vec<u8> {
-    (0..size).map(|i| (i % 251) as u8 + 1).collect()
-}
-
-/// Unit `number` of a message of `size` bytes in units of 100.
-fn piece(message: u32, number: u32, sequence: u32, size: usize) -> Vec<u8> {
-    let data = bytes(size);
-    let (low, high) = (number as usize * 100, (number as usize * 100 + 100).min(size));
-    plain_unit(message, number, sequence, &data[low..high], high == size)
-}
-
-/// A receiver that has requested a buffer for each of `capacities`.
-fn posted(capacities: &[usize]) -> Half {
-    let mut half = Half::receiver(&Config::default());
-    for &capacity in capacities {
-        half.post(capacity);
-    }
-    half.take();
-    half
-}
 
 fn has_received(half: &mut Half, number: u64, size: u32) -> bool {
     let is_it =
@@ -33,19 +12,10 @@ fn has_received(half: &mut Half, number: u64, size: u32) -> bool {
     half.take_events().iter().any(is_it)
 }
 
-fn dropped(half: &mut Half, datagram: &[u8], counter: impl Fn(&pinnace_zcrp::ReceiverCounters) -> u64) {
-    let before = counter(&half.rx().counters());
-    half.feed(datagram);
-    half.millis(40);
-    assert_eq!(counter(&half.rx().counters()), before + 1);
-    assert!(half.take_acks().is_empty(), "what is dropped is not acknowledged");
-    assert!(half.take_events().is_empty());
-}
-
 #[test]
 fn last_units_that_come_first_wait_for_a_place_and_are_acknowledged() {
     //= Z-5, Z-20 test
-    let mut half = posted(&[300, 300]);
+    let mut half = posted(&Config::default(), &[300, 300]);
     // A sender may begin with the last units, and with a window of one unit it has no other before this one is acknowledged.
     half.feed(&piece(0, 2, 12, 250));
     assert_eq!(half.take_acks().concat().last(), Some(&(12, 13, true)));
@@ -74,7 +44,7 @@ fn last_units_that_come_first_wait_for_a_place_and_are_acknowledged() {
 #[test]
 fn last_units_that_come_first_take_no_more_than_the_largest_datagram() {
     //= Z-20 test
-    let mut half = posted(&[200_000, 200_000, 200_000]);
+    let mut half = posted(&Config::default(), &[200_000, 200_000, 200_000]);
     half.feed(&plain_unit(0, 2, 1, &[1; 40_000], true));
     half.take();
     dropped(&mut half, &plain_unit(1, 2, 2, &[2; 40_000], true), |seen| seen.units_unplaceable);

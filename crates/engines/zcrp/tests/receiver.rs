@@ -2,32 +2,11 @@
 
 mod common;
 
-use common::half::{Half, control, flow, is_flow, parse_ack, plain_unit, request, unit};
+use common::half::{Half, bytes, control, dropped, flow, is_flow, parse_ack, piece, plain_unit, posted, request, unit};
 use core::time::Duration;
 use pinnace_core::{Engine, PathEvent, ReceivePlan, Slot, Time};
 use pinnace_wire::zcrp::{Unit, encode_idle};
 use pinnace_zcrp::{Config, Event, Failure, Receiver, Refused, Sender, Zcrp};
-
-fn bytes(size: usize) -> Vec<u8> {
-    (0..size).map(|i| (i % 251) as u8 + 1).collect()
-}
-
-/// A receiver that has requested a buffer for each of `capacities`.
-fn posted(config: &Config, capacities: &[usize]) -> Half {
-    let mut half = Half::receiver(config);
-    for &capacity in capacities {
-        half.post(capacity);
-    }
-    half.take();
-    half
-}
-
-/// Unit `number` of a message of `size` bytes in units of 100.
-fn piece(message: u32, number: u32, sequence: u32, size: usize) -> Vec<u8> {
-    let data = bytes(size);
-    let (low, high) = (number as usize * 100, (number as usize * 100 + 100).min(size));
-    plain_unit(message, number, sequence, &data[low..high], high == size)
-}
 
 fn received(number: u64, result: Result<u32, Failure>) -> impl Fn(&Event) -> bool {
     move |event| matches!(event, Event::Received { number: n, result: r, .. } if *n == number && *r == result)
@@ -251,16 +230,6 @@ fn a_duplicate_announces_too() {
     half.feed(&piece(1, 1, 4, 300));
     assert_eq!(half.rx().counters().units_in_place, 4, "{:?}", half.rx().counters());
     assert_eq!(half.rx().counters().units_copied, 0);
-}
-
-/// What must change nothing and get no acknowledgement, and the counter that tells.
-fn dropped(half: &mut Half, datagram: &[u8], counter: impl Fn(&pinnace_zcrp::ReceiverCounters) -> u64) {
-    let before = counter(&half.rx().counters());
-    half.feed(datagram);
-    half.millis(40);
-    assert_eq!(counter(&half.rx().counters()), before + 1);
-    assert!(half.take_acks().is_empty(), "what is dropped is not acknowledged");
-    assert!(half.take_events().is_empty());
 }
 
 #[test]

@@ -5,7 +5,7 @@ use core::time::Duration;
 use pinnace_core::{Address, BufferId, Ecn, Time, TrainLimits};
 use pinnace_testing::hand::{Hand, Returned, STALE, Subject};
 use pinnace_wire::zcrp::{Control, TRAILER_BYTES, Trailer, Unit};
-use pinnace_zcrp::{Config, Event, Receiver, Refused, Sender, Zcrp};
+use pinnace_zcrp::{Config, Event, Receiver, ReceiverCounters, Refused, Sender, Zcrp};
 
 /// What tests of ZCRP know of it: they keep all buffers, to look at them.
 pub struct Endpoint;
@@ -185,4 +185,35 @@ pub fn plain_unit(message: u32, number: u32, sequence: u32, data: &[u8], is_last
     let next = (!is_last).then_some((message, number.wrapping_add(1)));
     let length = data.len() as u32;
     unit(&Unit { message, unit: number, sequence, next, length, is_last, refused: false }, data, 0)
+}
+
+pub fn bytes(size: usize) -> Vec<u8> {
+    (0..size).map(|i| (i % 251) as u8 + 1).collect()
+}
+
+/// A receiver that has requested a buffer for each of `capacities`.
+pub fn posted(config: &Config, capacities: &[usize]) -> Half {
+    let mut half = Half::receiver(config);
+    for &capacity in capacities {
+        half.post(capacity);
+    }
+    half.take();
+    half
+}
+
+/// Unit `number` of a message of `size` bytes in units of 100.
+pub fn piece(message: u32, number: u32, sequence: u32, size: usize) -> Vec<u8> {
+    let data = bytes(size);
+    let (low, high) = (number as usize * 100, (number as usize * 100 + 100).min(size));
+    plain_unit(message, number, sequence, &data[low..high], high == size)
+}
+
+/// What must change nothing and get no acknowledgement, and the counter that tells.
+pub fn dropped(half: &mut Half, datagram: &[u8], counter: impl Fn(&ReceiverCounters) -> u64) {
+    let before = counter(&half.rx().counters());
+    half.feed(datagram);
+    half.millis(40);
+    assert_eq!(counter(&half.rx().counters()), before + 1);
+    assert!(half.take_acks().is_empty(), "what is dropped is not acknowledged");
+    assert!(half.take_events().is_empty());
 }

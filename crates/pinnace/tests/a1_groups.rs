@@ -2,10 +2,13 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::print_stdout, reason = "says what was skipped, and why")]
 
+#[path = "support/groups.rs"]
+mod groups;
+
+use groups::has_groups;
 use pinnace::a1::{Connection, Failure, Full, Options, Qos, Socket, group, raw, reliable};
-use pinnace::link::{MulticastOptions, probe_multicast};
 use pinnace::{Error, Idle};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::SocketAddrV4;
 use std::thread;
 use std::time::Duration;
 
@@ -16,22 +19,8 @@ fn options() -> Options {
     Options { idle: Idle::Block, silence: Duration::from_secs(2), ..Options::default() }
 }
 
-/// Whether there are groups on the loopback interface.
-fn has_groups() -> bool {
-    let over_loopback = MulticastOptions { interface: Ipv4Addr::LOCALHOST, ..MulticastOptions::default() };
-    match probe_multicast(&over_loopback) {
-        Ok(()) => true,
-        Err(error) => {
-            println!("skipped: this machine has no multicast on its loopback interface ({error})");
-            false
-        }
-    }
-}
-
-/// A group of its own for every test of every run.
 fn address(number: u8) -> SocketAddrV4 {
-    let id = std::process::id();
-    SocketAddrV4::new(Ipv4Addr::new(239, 78, number, (id % 251) as u8), 20_000 + (id % 20_000) as u16)
+    groups::group(78, number)
 }
 
 fn pattern(len: usize, seed: usize) -> Vec<u8> {

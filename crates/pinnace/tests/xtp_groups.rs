@@ -2,9 +2,13 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::print_stdout, reason = "says what was skipped, and why")]
 
+#[path = "support/groups.rs"]
+mod groups;
+
+use groups::{has_groups, over_loopback};
 use pinnace::link::{
-    BufferTable, Descriptors, Fault, FaultOptions, GroupLink, Link, LinkCounters, MulticastOptions, ReadBuffer,
-    ReadOutcome, SendOutcome, UdpOptions, probe_multicast,
+    BufferTable, Descriptors, Fault, FaultOptions, GroupLink, Link, LinkCounters, ReadBuffer, ReadOutcome, SendOutcome,
+    UdpOptions,
 };
 use pinnace::xtp::{
     Codec, Connection, ControlBlock, Endpoint, Failure, Listener, Options, Refused, SendOptions, Service,
@@ -21,25 +25,8 @@ const LOCAL: &str = "127.0.0.1:0";
 const MESSAGES: usize = 20;
 const BYTES: usize = 50_000;
 
-fn over_loopback() -> MulticastOptions {
-    MulticastOptions { interface: Ipv4Addr::LOCALHOST, ..MulticastOptions::default() }
-}
-
-/// Whether there are groups on the loopback interface.
-fn has_groups() -> bool {
-    match probe_multicast(&over_loopback()) {
-        Ok(()) => true,
-        Err(error) => {
-            println!("skipped: this machine has no multicast on its loopback interface ({error})");
-            false
-        }
-    }
-}
-
-/// A group of its own for every test of every run.
 fn group(number: u8) -> SocketAddrV4 {
-    let id = std::process::id();
-    SocketAddrV4::new(Ipv4Addr::new(239, 76, number, (id % 251) as u8), 20_000 + (id % 20_000) as u16)
+    groups::group(76, number)
 }
 
 fn options() -> Options {

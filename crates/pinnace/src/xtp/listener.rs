@@ -17,7 +17,8 @@ const DATAGRAMS_TOLD_AT: u64 = 256 << 10;
 /// Or so many datagrams.
 const MOST_UNTOLD: u64 = 256;
 
-/// Waits for others at one port of XTP's, or for streams to a group ([`Endpoint::join`](super::Endpoint::join)). When it is dropped, no more are accepted; those that were accepted go on.
+/// Waits for others at one port of XTP's, or for streams to a group ([`Endpoint::join`](super::Endpoint::join)). When it is
+/// dropped, no more are accepted; those that were accepted go on.
 #[derive(Debug)]
 pub struct Listener {
     end: Arc<End>,

@@ -1,7 +1,9 @@
 """What the tests share."""
 
 import faulthandler
+import os
 import pathlib
+import signal
 
 import pinnace
 import pytest
@@ -12,6 +14,12 @@ ROOT = pathlib.Path(__file__).parents[4]
 
 # A test that hangs says where, and fails.
 faulthandler.dump_traceback_later(240, exit=True)
+
+
+def freeze(process):
+    """Stops a child. A signal stops its threads one after another: what is sent meanwhile may still be answered."""
+    process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED)
 
 
 class Pair:

@@ -17,7 +17,7 @@ import time
 import numpy
 import pinnace
 import pytest
-from conftest import LONG, Pair
+from conftest import LONG, Pair, freeze
 
 
 def pattern(size, seed):
@@ -461,7 +461,7 @@ sys.stdin.read()
         connection = listener.accept(LONG)
         assert connection.recv(LONG) == b"here"
         # What takes nothing keeps a message under way.
-        os.kill(peer.pid, signal.SIGSTOP)
+        freeze(peer)
         delivery = connection.send(bytes(1000))
         thread = threading.Thread(target=lambda: delivery.wait(LONG))
         thread.start()

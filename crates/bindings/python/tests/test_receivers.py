@@ -1,7 +1,6 @@
 """One source, several receivers."""
 
 import asyncio
-import signal
 import subprocess
 import sys
 import threading
@@ -11,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy
 import pinnace
 import pytest
-from conftest import LONG
+from conftest import LONG, freeze
 
 
 def fleet(count):
@@ -162,7 +161,7 @@ def test_a_removal_that_is_given_up_keeps_no_loop():
     async def main(process, silent):
         listeners, addresses = fleet(1)
         source = await pinnace.aio.connect_all([addresses[0], silent], peer_timeout=LONG)
-        process.send_signal(signal.SIGSTOP)
+        freeze(process)
         await source.send(b"ahoy")
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.2):

@@ -274,6 +274,29 @@ fn qbufs_change_owners_and_come_back() {
     assert_eq!(pools.each_ref().map(|pool| pool.stats().free_blocks), free, "every block has come back");
 }
 
+/// Behind a slow link each packet wakes whoever waits for it.
+//= B-6, B-7 test
+#[test]
+fn who_takes_little_at_a_time_gets_it_without_a_copy_too_and_in_small_qbufs() {
+    let pool = Pool::create(&PoolOptions { zones: 8, ..PoolOptions::default() }).unwrap();
+    let free = pool.stats().free_blocks;
+    let with = Options { pool: Some(pool.clone()), ..options() };
+    let listener = Listener::bind("127.0.0.1:0", &with).unwrap();
+    let client = Stream::connect(listener.local_addr(), &options()).unwrap();
+    let server = listener.accept().unwrap();
+    let mut kept = Vec::new();
+    for seed in 0..100 {
+        let sent = pattern(1000, seed);
+        client.write(&sent).unwrap();
+        let got = server.recv_qbuf().unwrap().unwrap();
+        assert!(*got == *sent, "{seed}");
+        kept.push(got);
+    }
+    assert_eq!(server.copied().read, 0);
+    let used = free - pool.stats().free_blocks;
+    assert!(used < 200, "{used} blocks for 100 qbufs of one each, and those that are filled next");
+}
+
 /// What is told to be readable at once are two buffers of a pool. That there are more is not forgotten.
 //= B-6 test
 #[test]

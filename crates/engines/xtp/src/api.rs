@@ -343,15 +343,15 @@ impl Xtp {
     }
 
     /// Takes the piece of storage that the next bytes lie in, and consumes them: where in the buffer they are. The buffer is
-    /// the application's. `None` if nothing is there, or less than `least` bytes, of which more may come into the same
-    /// piece, or if something is missing behind them: [`Xtp::readable`] and [`Xtp::consume`] always work.
+    /// the application's. `None` if nothing is there, or if the piece is not full and something is missing behind them:
+    /// [`Xtp::readable`] and [`Xtp::consume`] always work.
     ///
     /// For engines with [`Config::area_bytes`](crate::Config::area_bytes).
-    pub fn take_area(&mut self, now: Time, context: ContextId, least: u64) -> Option<BufferRange> {
+    pub fn take_area(&mut self, now: Time, context: ContextId) -> Option<BufferRange> {
         let key = context.0;
         let context = self.contexts.lookup_mut(key)?;
         let was_complete = context.incoming.is_complete();
-        let (range, is_due) = context.incoming.take_area(least)?;
+        let (range, is_due) = context.incoming.take_area()?;
         context.uncount(&mut self.shared);
         self.on_consumed(now, key, was_complete, is_due);
         Some(range)

@@ -43,6 +43,8 @@ pub struct Config {
     /// Streams that are received lie in pieces of storage of so many bytes each, which the driver allocates one after the
     /// other, and the application may take ([`Xtp::take_area`](crate::Xtp::take_area)), instead of in a ring. 0: in a ring.
     pub area_bytes: u32,
+    /// Where little is taken at a time they become smaller, down to so many bytes each; a packet lies in two at most.
+    pub least_area_bytes: u32,
     /// Windows double each time that the application has consumed one and keeps up with what comes, up to so many bytes.
     /// 0: they stay as they are. So do those of other services than transactions and connections, and those that the
     /// control block gives another size than the usual 262,144 bytes.
@@ -72,6 +74,7 @@ impl Default for Config {
             trusts_reports: false,
             courtesy: Duration::ZERO,
             area_bytes: 0,
+            least_area_bytes: 0,
             most_window: 0,
             is_patient: false,
             diag_options: Options::NONE,

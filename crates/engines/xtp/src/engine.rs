@@ -7,7 +7,7 @@
 
 use crate::accept::Listener;
 use crate::context::{Context, Phase, Role};
-use crate::incoming::{Incoming, Keeping, Policy};
+use crate::incoming::{AreaBytes, Incoming, Keeping, Policy};
 use crate::multicast::Groups;
 use crate::outgoing::{Outgoing, PathConfig};
 use crate::shared::Shared;
@@ -134,7 +134,10 @@ impl Xtp {
             },
             keeping,
             is_reserved: service == Service::BulkData,
-            grows: shared.config.area_bytes > 0 && service != Service::BulkData,
+            areas: match service {
+                Service::BulkData => AreaBytes::default(),
+                _ => AreaBytes { most: shared.config.area_bytes, least: shared.config.least_area_bytes },
+            },
             max_spans: shared.config.limits.spans,
             max_boundaries: shared.config.limits.boundaries,
             maxdata: block.maxdata,
@@ -382,11 +385,8 @@ impl Context {
 
     /// Storage of the driver's is not ours any more.
     pub(crate) fn uncount(&mut self, shared: &mut Shared) {
-        let bytes = match u64::from(shared.config.area_bytes) {
-            // Of two rings, one is left.
-            0 => self.ring_bytes - self.incoming.ring_bytes().min(self.ring_bytes),
-            area => area.min(self.ring_bytes),
-        };
+        // Of two rings, one is left, and of areas those that have not been taken.
+        let bytes = self.ring_bytes - self.incoming.lent_bytes().min(self.ring_bytes);
         shared.bytes -= bytes;
         self.ring_bytes -= bytes;
     }

@@ -479,10 +479,11 @@ fn widen(context: &mut Context, shared: &mut Shared, rx: &mut Placed<'_>) {
     }
 }
 
-/// As many areas as bytes up to `high` need, and one more for what follows.
+/// As many areas as bytes up to `high` need, and some more for what follows.
 fn give_areas(context: &mut Context, shared: &mut Shared, rx: &mut Placed<'_>, high: u64) {
-    let bytes = u64::from(shared.config.area_bytes);
-    while context.incoming.takes_areas() && context.incoming.needs_area(high, bytes) {
+    while context.incoming.takes_areas()
+        && let Some(bytes) = context.incoming.needs_area(high)
+    {
         if !has_room(context, shared, bytes) {
             return;
         }

@@ -105,8 +105,9 @@ impl Stream {
         })
     }
 
-    /// The next bytes of the stream, in the qbuf that they arrived in; few bytes in a small one, as a copy. Waits for the
-    /// first; `None` at the end of the stream. Where one qbuf ends and the next begins says nothing.
+    /// The next bytes of the stream, in the qbuf that they arrived in; as a copy if others have come behind missing ones, or if
+    /// the pool was empty when they came. Waits for the first; `None` at the end of the stream. Where one qbuf ends and the next
+    /// begins says nothing.
     ///
     /// # Errors
     /// As [`Stream::read`]; also if the pool is empty, or there is none.
@@ -131,7 +132,7 @@ impl Stream {
     }
 
     /// What was copied so far between the application's memory and the transport's: all that was written and read, and nothing
-    /// of what went in qbufs, but for a few bytes that came alone.
+    /// of what went in qbufs, but for the exceptions of [`Stream::recv_qbuf`].
     ///
     /// ```
     /// use pinnace::qmp::{Copied, Listener, Options, Stream};

@@ -31,9 +31,6 @@ const HEADER_BYTES: usize = 32;
 /// Bytes of the buffers that a stream is received into, if they are qbufs. The largest packet lies in two at most.
 const AREA_BYTES: usize = 64 << 10;
 
-/// Fewer bytes are copied into a small qbuf, so that the large one goes on being filled.
-const WORTH_TAKING: u64 = 8 << 10;
-
 fn no_room() -> Error {
     Error::io("no qbuf for what has arrived: free some, or make the pool larger", io::ErrorKind::OutOfMemory.into())
 }
@@ -131,9 +128,11 @@ impl Endpoint {
         }
         debug_assert_eq!(block.service, Service::Connection);
         let area_bytes = options.pool.as_ref().map_or(0, |pool| pool.max_len().min(AREA_BYTES) as u32);
+        let least_area_bytes =
+            options.pool.as_ref().map_or(0, |pool| area_bytes.min(pool.options().block_bytes as u32));
         // Whoever sleeps is better woken by the status, while its data are on their way.
         let courtesy = if options.idle == Idle::Block { Duration::ZERO } else { COURTESY };
-        let adjust = |config| Config { area_bytes, courtesy, ..profile.config(medium, config) };
+        let adjust = |config| Config { area_bytes, least_area_bytes, courtesy, ..profile.config(medium, config) };
         let mut end = port::start_as(bound, xtp, block, adjust)?;
         end.port.publish("qmp", Seen::look);
         if let Some(pool) = options.pool.clone() {
@@ -280,8 +279,8 @@ impl Connection {
         }
     }
 
-    /// Takes the next bytes as a qbuf: the one that they arrived in, or, if it is not all theirs yet and they are few, a copy.
-    /// Waits for the first byte; `None` at the end of the stream.
+    /// Takes the next bytes as a qbuf: the one that they arrived in, or, if bytes are missing in it behind which others have
+    /// come, a copy. Waits for the first byte; `None` at the end of the stream.
     //= B-6, B-7
     pub(crate) fn take_qbuf(&self, pool: &Pool, timeout: Option<Duration>) -> Result<Option<Qbuf>, Error> {
         let deadline = timeout.and_then(deadline);
@@ -302,55 +301,18 @@ impl Connection {
         if let Some(collected) = take_collected(&mut self.partial(), pool) {
             return collected.map(|qbuf| Look::Found(self.copied(qbuf)));
         }
-        let taken = self.end.port.call(|Call { now, engine, memory, .. }| {
-            // Held in here only: behind it tasks are woken, which may read at once.
-            let mut partial = self.partial();
-            let collected = take_collected(&mut partial, pool);
-            if let Some(collected) = collected {
-                return Some(collected.map(|qbuf| self.copied(qbuf)));
+        self.look(|call, _, partial, readable| {
+            if let Some(collected) = take_collected(partial, pool) {
+                return Ok((0, Some(self.copied(collected?))));
             }
-            let range = engine.take_area(now, self.id, WORTH_TAKING)?;
-            let (offset, len) = (range.offset as usize, range.len as usize);
-            let copy = match memory.take_owner(range.buffer).map(|owner| owner.downcast::<Qbuf>()) {
-                Some(Ok(mut qbuf)) => {
-                    qbuf.set_len(qbuf.capacity());
-                    if offset > 0 {
-                        // Some of its bytes were read the ordinary way.
-                        qbuf.copy_within(offset..offset + len, 0);
-                        self.copies.count_read(len);
-                    }
-                    qbuf.set_len(len);
-                    qbuf.set_role(Role::User);
-                    return Some(Ok(*qbuf));
-                }
-                // The pool was empty when they came.
-                _ => memory.take(range.buffer)?,
-            };
-            let bytes = &copy[offset..offset + len];
-            let result = match pool.alloc(len) {
-                Some(mut qbuf) => {
-                    qbuf.copy_from_slice(bytes);
-                    Ok(self.copied(qbuf))
-                }
-                None => {
-                    // They are consumed, and wait here for the next call.
-                    partial.collect(bytes);
-                    Err(no_room())
-                }
-            };
-            memory.recycle(copy);
-            Some(result)
-        })?;
-        match taken {
-            Some(Ok(qbuf)) => return Ok(Look::Found(qbuf)),
-            Some(Err(error)) => return Err(error),
-            None => {}
-        }
-        self.look(|call, _, _, readable| {
+            if let Some(taken) = self.take_area(call, partial, pool) {
+                // It is consumed.
+                return Ok((0, Some(taken?)));
+            }
             if readable.len == 0 {
                 return Ok((0, None));
             }
-            let len = readable.len.min(WORTH_TAKING.max(pool.max_len() as u64 / 2)) as usize;
+            let len = readable.len.min(AREA_BYTES as u64) as usize;
             let mut qbuf = pool.alloc(len).ok_or_else(no_room)?;
             let mut at = 0;
             for part in first(&readable, len as u64) {
@@ -361,6 +323,38 @@ impl Connection {
             qbuf.set_len(at);
             Ok((at as u64, Some(self.copied(qbuf))))
         })
+    }
+
+    /// Takes the memory that the next bytes lie in, if it can be had: a qbuf, unless the pool was empty when they came.
+    fn take_area(&self, call: &mut Call<'_>, partial: &mut Partial, pool: &Pool) -> Option<Result<Qbuf, Error>> {
+        let range = call.engine.take_area(call.now, self.id)?;
+        let (offset, len) = (range.offset as usize, range.len as usize);
+        if let Some(Ok(mut qbuf)) = call.memory.take_owner(range.buffer).map(|owner| owner.downcast::<Qbuf>()) {
+            qbuf.set_len(qbuf.capacity());
+            if offset > 0 {
+                // Some of its bytes were read the ordinary way.
+                qbuf.copy_within(offset..offset + len, 0);
+                self.copies.count_read(len);
+            }
+            qbuf.set_len(len);
+            qbuf.set_role(Role::User);
+            return Some(Ok(*qbuf));
+        }
+        let storage = call.memory.take(range.buffer)?;
+        let bytes = &storage[offset..offset + len];
+        let result = match pool.alloc(len) {
+            Some(mut qbuf) => {
+                qbuf.copy_from_slice(bytes);
+                Ok(self.copied(qbuf))
+            }
+            None => {
+                // They are consumed, and wait here for the next call.
+                partial.collect(bytes);
+                Err(no_room())
+            }
+        };
+        call.memory.recycle(storage);
+        Some(result)
     }
 
     /// A qbuf that its bytes were copied into.

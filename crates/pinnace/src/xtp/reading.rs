@@ -306,12 +306,11 @@ impl Connection {
                     call.engine.consume(call.now, self.id, *taken);
                 }
                 match result {
-                    Ok((taken, Some(found))) => {
+                    Ok((_, Some(found))) => {
                         // Behind what was shown may be an empty message, or more buffers than are shown at once.
-                        let is_more = |rest: Readable| rest.len > 0 || rest.message.is_some();
-                        let more = (taken < readable.len || readable.is_end || end.is_some() || taken == 0)
-                            || call.engine.readable(self.id).is_none_or(is_more);
-                        set(&mut call, more);
+                        let is_more = |rest: Readable| rest.len > 0 || rest.message.is_some() || rest.is_end;
+                        let rest = call.engine.readable(self.id);
+                        set(&mut call, partial.len() > 0 || end.is_some() || rest.is_none_or(is_more));
                         return Ok(Look::Found(found));
                     }
                     Ok((_, None)) => {}

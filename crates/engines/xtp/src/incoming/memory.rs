@@ -44,6 +44,8 @@ enum Succession {
 #[derive(Debug)]
 pub(super) struct Areas {
     areas: VecDeque<Area>,
+    /// Bytes of all of them, used or not.
+    bytes: u64,
     /// The offset of the stream at which the next area begins.
     end: u64,
 }
@@ -52,8 +54,17 @@ pub(super) struct Areas {
 struct Area {
     buffer: BufferId,
     offset: u64,
+    /// As it was posted.
+    bytes: u64,
     low: u64,
     high: u64,
+}
+
+impl Areas {
+    fn forget(&mut self, area: &Area) -> BufferId {
+        self.bytes = self.bytes.saturating_sub(area.bytes);
+        area.buffer
+    }
 }
 
 impl Ring {
@@ -74,9 +85,13 @@ impl Memory {
         matches!(self, Self::Ring(ring) if ring.succession.is_none() && hseq <= ring.end(dseq))
     }
 
-    /// Bytes of the ring, and of the one that takes over.
-    pub(super) fn ring_bytes(&self) -> u64 {
-        let Self::Ring(ring) = self else { return 0 };
+    /// Bytes of the ring and of the one that takes over, or of the areas.
+    pub(super) fn bytes(&self) -> u64 {
+        let ring = match self {
+            Self::None => return 0,
+            Self::Areas(areas) => return areas.bytes,
+            Self::Ring(ring) => ring,
+        };
         let next = match ring.succession.as_deref() {
             Some(&Succession::Next { bytes, .. }) => bytes,
             _ => 0,
@@ -104,24 +119,26 @@ impl Memory {
     /// Appends an area to those posted, unless there is a ring instead. `dseq` is the next byte to be consumed.
     pub(super) fn post(&mut self, dseq: u64, buffer: BufferId, offset: u64, len: u64) {
         if matches!(self, Self::None) {
-            *self = Self::Areas(Box::new(Areas { areas: VecDeque::new(), end: dseq }));
+            *self = Self::Areas(Box::new(Areas { areas: VecDeque::new(), bytes: 0, end: dseq }));
         }
         let Self::Areas(areas) = self else { return };
         let low = areas.end;
         areas.end = low.saturating_add(len);
-        areas.areas.push_back(Area { buffer, offset, low, high: areas.end });
+        areas.bytes = areas.bytes.saturating_add(len);
+        areas.areas.push_back(Area { buffer, offset, bytes: len, low, high: areas.end });
     }
 
     /// Gives back the first area if all of it lies below `dseq`, or if `is_over`.
     pub(super) fn pop_area(&mut self, dseq: u64, is_over: bool) -> Option<BufferId> {
         let Self::Areas(areas) = self else { return None };
-        areas.areas.pop_front_if(|area| area.high <= dseq || is_over).map(|area| area.buffer)
+        let area = areas.areas.pop_front_if(|area| area.high <= dseq || is_over)?;
+        Some(areas.forget(&area))
     }
 
     /// Gives back the last area, filled or not.
     pub(super) fn take_last_area(&mut self) -> Option<BufferId> {
         let Self::Areas(areas) = self else { return None };
-        let buffer = areas.areas.pop_back().map(|area| area.buffer);
+        let buffer = areas.areas.pop_back().map(|area| areas.forget(&area));
         if areas.areas.is_empty() {
             *self = Self::None;
         }

@@ -38,6 +38,13 @@ pub(crate) enum Keeping {
     NoError,
 }
 
+/// How large the areas are that are added to a stream.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct AreaBytes {
+    pub most: u32,
+    pub least: u32,
+}
+
 /// How a stream is received.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Policy {
@@ -49,8 +56,8 @@ pub(crate) struct Policy {
     pub keeping: Keeping,
     /// RES: alloc covers posted areas, all of them, whatever `rwindow` is.
     pub is_reserved: bool,
-    /// Areas are added as the stream comes: they do not bound alloc.
-    pub grows: bool,
+    /// Areas are added as the stream comes, of so many bytes: they do not bound alloc. Both 0: none are.
+    pub areas: AreaBytes,
     /// Most spans, or holes, at a time.
     pub max_spans: usize,
     /// Most ends of messages that are not consumed.
@@ -154,6 +161,8 @@ pub(crate) struct Incoming {
     /// User bytes of the newest packet.
     last_size: u32,
     is_told: bool,
+    /// How often the areas that are added have been halved.
+    halvings: u8,
     /// A message ended at `dseq`.
     is_ended: bool,
     /// The peer is where it says it is.
@@ -180,6 +189,7 @@ impl Incoming {
             size: 0,
             consumed: 0,
             last_size: 0,
+            halvings: 0,
             is_told: false,
             is_ended: false,
             is_proved: false,
@@ -215,7 +225,7 @@ impl Incoming {
         if self.dseq < self.rseq || !self.spans.is_empty() {
             return None;
         }
-        let areas = if self.policy.grows { self.memory.take_last_area() } else { None };
+        let areas = if self.policy.areas.most > 0 { self.memory.take_last_area() } else { None };
         let ring = self.memory.take_ring().or(areas)?;
         self.spans = IntervalSet::new();
         self.holes = None;
@@ -239,9 +249,9 @@ impl Incoming {
         self.memory.is_outgrown(self.dseq, self.hseq)
     }
 
-    /// Bytes of the ring, and of the one that takes over.
-    pub(crate) fn ring_bytes(&self) -> u64 {
-        self.memory.ring_bytes()
+    /// Bytes of the memory that is lent to it.
+    pub(crate) fn lent_bytes(&self) -> u64 {
+        self.memory.bytes()
     }
 
     /// Lends a larger ring to one that has been [outgrown](Self::has_outgrown_ring).
@@ -270,28 +280,40 @@ impl Incoming {
         self.policy.rwindow.saturating_mul(2).min(self.policy.most_rwindow)
     }
 
-    /// Whether bytes up to `high`, and some that may follow, would find no memory, although more is to be had.
+    /// How large the next area should be, if bytes up to `high`, and some that may follow, would find no memory, although
+    /// more is to be had.
     #[inline]
-    pub(crate) fn needs_area(&self, high: u64, ahead: u64) -> bool {
+    pub(crate) fn needs_area(&self, high: u64) -> Option<u64> {
+        let AreaBytes { most, least } = self.policy.areas;
         let end = self.memory.end(self.dseq).unwrap_or(self.dseq);
-        end < high.saturating_add(ahead).min(self.window_limit()).min(self.end.unwrap_or(u64::MAX))
+        let needed = high.saturating_add(most.into()).min(self.window_limit()).min(self.end.unwrap_or(u64::MAX));
+        // A packet lies in two of them at most.
+        let packet = u64::from(self.size).next_multiple_of(u64::from(least.max(1)));
+        let bytes = u64::from(most >> self.halvings).max(least.into()).max(packet).min(most.into());
+        (end < needed && bytes > 0).then_some(bytes)
     }
 
     /// Takes the first area, with the bytes that can be read of it: they are consumed. Bytes may still be missing there
-    /// behind them: then nothing is taken if there are less than `least`, or if some have come behind a gap. Also says
-    /// whether a status is due unasked.
-    pub(crate) fn take_area(&mut self, least: u64) -> Option<(BufferRange, bool)> {
+    /// behind them, if none have come behind a gap: what comes next lies in the area behind it. Also says whether a status
+    /// is due unasked.
+    pub(crate) fn take_area(&mut self) -> Option<(BufferRange, bool)> {
         let area = self.memory.first_area(self.dseq)?;
         let len = u64::from(area.len).min(self.rseq - self.dseq);
         if len == 0 {
             return None;
         }
         if len < u64::from(area.len) {
-            let is_over = self.end == Some(self.rseq);
-            if (len < least && !is_over) || !self.spans.is_empty() || self.shows_holes() {
+            if !self.spans.is_empty() || self.shows_holes() {
                 return None;
             }
             self.memory.cut_first_area(self.dseq + len);
+        }
+        // Who takes little at a time gets small areas, so that what is taken is not mostly empty. Many small ones cost time:
+        // who does not keep up gets large ones at once.
+        if len <= u64::from(area.len / 4) {
+            self.halvings = (self.halvings + 1).min(u32::BITS as u8 - 1);
+        } else if len == u64::from(area.len) {
+            self.halvings = 0;
         }
         self.memory.pop_area(self.dseq + len, false);
         let is_due = self.consume(len);
@@ -520,7 +542,7 @@ impl Incoming {
         let window = if self.policy.is_reserved { MAX_WINDOW } else { u64::from(self.policy.rwindow) };
         let most = self.dseq.saturating_add(window);
         match self.memory.end(self.dseq) {
-            Some(end) if !self.policy.grows => most.min(end),
+            Some(end) if self.policy.areas.most == 0 => most.min(end),
             // Nothing is posted.
             None if self.policy.is_reserved => self.dseq,
             // There will be memory when it is needed.

@@ -10,7 +10,6 @@ struct Shelf {
     incoming: Incoming,
     buffers: BTreeMap<u32, Vec<u8>>,
     next: u32,
-    bytes: u64,
     /// What the application has got.
     taken: Vec<u8>,
 }
@@ -20,17 +19,22 @@ fn byte(offset: u64) -> u8 {
 }
 
 impl Shelf {
-    fn new(bytes: u64) -> Self {
-        let incoming = Incoming::new(Policy { grows: true, ..policy(Keeping::Selective) });
-        Self { incoming, buffers: BTreeMap::new(), next: 0, bytes, taken: Vec::new() }
+    /// Of areas of so many bytes.
+    fn new(bytes: u32) -> Self {
+        Self::of(AreaBytes { most: bytes, least: bytes })
+    }
+
+    fn of(areas: AreaBytes) -> Self {
+        let incoming = Incoming::new(Policy { areas, ..policy(Keeping::Selective) });
+        Self { incoming, buffers: BTreeMap::new(), next: 0, taken: Vec::new() }
     }
 
     fn receive(&mut self, low: u64, len: u32, end: Option<u64>) -> Taken {
-        while self.incoming.needs_area(low + u64::from(len), self.bytes) {
+        while let Some(bytes) = self.incoming.needs_area(low + u64::from(len)) {
             let buffer = BufferId::new(self.next);
             self.next += 1;
-            self.buffers.insert(buffer.index(), vec![0; self.bytes as usize]);
-            self.incoming.post(buffer, 0, self.bytes);
+            self.buffers.insert(buffer.index(), vec![0; bytes as usize]);
+            self.incoming.post(buffer, 0, bytes);
         }
         let mut placed = Vec::new();
         let piece = Piece { low, len, eom: false, btag: None, end };
@@ -49,8 +53,8 @@ impl Shelf {
         &self.buffers[&range.buffer.index()][range.offset as usize..][..range.len as usize]
     }
 
-    fn take(&mut self, least: u64) -> bool {
-        let Some((range, _)) = self.incoming.take_area(least) else { return false };
+    fn take(&mut self) -> bool {
+        let Some((range, _)) = self.incoming.take_area() else { return false };
         let bytes = self.bytes_of(range).to_vec();
         self.taken.extend(bytes);
         self.buffers.remove(&range.buffer.index());
@@ -98,15 +102,15 @@ fn alloc_does_not_wait_for_storage() {
 fn an_area_that_is_full_is_taken_whole_and_one_that_is_not_is_cut() {
     let mut shelf = Shelf::new(100);
     shelf.receive(0, 130, None);
-    assert!(shelf.take(1000), "nothing more comes into it");
+    assert!(shelf.take());
     assert_eq!(shelf.taken.len(), 100);
-    assert!(!shelf.take(31) && shelf.take(30) && !shelf.take(0));
+    assert!(shelf.take() && !shelf.take());
     assert_eq!(shelf.taken.len(), 130);
     // What comes next lies at the beginning of the next area.
     shelf.receive(130, 70, None);
     let readable = shelf.incoming.readable();
     assert_eq!((readable.len, readable.parts[0].offset, readable.parts[0].len), (70, 0, 70));
-    assert!(shelf.take(70));
+    assert!(shelf.take());
     shelf.check();
 }
 
@@ -115,19 +119,19 @@ fn an_area_with_something_behind_a_gap_is_not_cut() {
     let mut shelf = Shelf::new(100);
     shelf.receive(0, 50, None);
     shelf.receive(60, 50, None);
-    assert!(!shelf.take(1));
+    assert!(!shelf.take());
     shelf.read(20);
     shelf.receive(50, 10, None);
-    assert!(shelf.take(1) && shelf.take(1));
+    assert!(shelf.take() && shelf.take());
     assert_eq!(shelf.taken.len(), 110);
     shelf.check();
 }
 
 #[test]
-fn the_end_of_the_stream_makes_the_last_bytes_worth_taking() {
+fn the_end_of_the_stream_leaves_nothing_behind() {
     let mut shelf = Shelf::new(100);
     shelf.receive(0, 5, Some(5));
-    assert!(shelf.take(50));
+    assert!(shelf.take());
     assert!(shelf.incoming.is_complete() && shelf.incoming.readable().is_end);
     assert!(shelf.buffers.is_empty(), "{:?}", shelf.buffers.keys());
 }
@@ -147,11 +151,35 @@ fn an_idle_stream_gives_everything_back() {
     shelf.check();
 }
 
+#[test]
+fn who_takes_little_gets_small_areas_and_large_ones_again_when_they_fill() {
+    let mut shelf = Shelf::of(AreaBytes { most: 1024, least: 64 });
+    let mut at = 0;
+    let mut receive = |shelf: &mut Shelf, len: u32| {
+        shelf.receive(at, len, None);
+        at += u64::from(len);
+    };
+    for _ in 0..50 {
+        receive(&mut shelf, 15);
+        assert!(shelf.take());
+    }
+    receive(&mut shelf, 15);
+    let largest = |shelf: &Shelf| shelf.buffers.values().map(Vec::len).max();
+    assert_eq!(largest(&shelf), Some(64));
+    assert!(shelf.incoming.lent_bytes() <= 1024 + 64, "{}", shelf.incoming.lent_bytes());
+    for _ in 0..100 {
+        receive(&mut shelf, 3000);
+        while shelf.take() {}
+    }
+    assert_eq!(largest(&shelf), Some(1024));
+    shelf.check();
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     /// A packet from so far before or behind the first byte that is missing.
     Receive(i64, u32),
-    Take(u64),
+    Take,
     Read(u64),
     Rest,
 }
@@ -160,7 +188,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         6 => (-40_i64..120, 1_u32..90).prop_map(|(at, len)| Step::Receive(at, len)),
         4 => (1_u32..90).prop_map(|len| Step::Receive(0, len)),
-        3 => (0_u64..120).prop_map(Step::Take),
+        3 => Just(Step::Take),
         2 => (0_u64..150).prop_map(Step::Read),
         1 => Just(Step::Rest),
     ]
@@ -168,15 +196,15 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #[test]
-    fn whatever_comes_and_goes_the_bytes_are_the_streams(bytes in 20_u64..200, steps in prop::collection::vec(step(), 1..80)) {
-        let mut shelf = Shelf::new(bytes);
+    fn whatever_comes_and_goes_the_bytes_are_the_streams(most in 20_u32..200, least in 5_u32..200, steps in prop::collection::vec(step(), 1..80)) {
+        let mut shelf = Shelf::of(AreaBytes { most, least: least.min(most) });
         for step in steps {
             match step {
                 Step::Receive(at, len) => {
                     shelf.receive(shelf.incoming.rseq().saturating_add_signed(at), len, None);
                 }
-                Step::Take(least) => {
-                    shelf.take(least);
+                Step::Take => {
+                    shelf.take();
                 }
                 Step::Read(most) => shelf.read(most),
                 Step::Rest => {

@@ -17,7 +17,7 @@ fn policy(keeping: Keeping) -> Policy {
         most_rwindow: 0,
         keeping,
         is_reserved: false,
-        grows: false,
+        areas: AreaBytes::default(),
         max_spans: 8,
         max_boundaries: 8,
         maxdata: 100,

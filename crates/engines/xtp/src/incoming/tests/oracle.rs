@@ -477,10 +477,10 @@ impl World {
         }
         let larger = *bytes as u32 + more;
         *next = Some((end, larger.into()));
-        assert_eq!(self.incoming.ring_bytes(), *bytes);
+        assert_eq!(self.incoming.lent_bytes(), *bytes);
         self.memory.insert(*buffer + 1, vec![0; larger as usize]);
         self.incoming.set_larger_ring(BufferId::new(*buffer + 1), larger);
-        assert_eq!(self.incoming.ring_bytes(), *bytes + u64::from(larger));
+        assert_eq!(self.incoming.lent_bytes(), *bytes + u64::from(larger));
         self.oracle.policy.rwindow += more;
         self.incoming.widen(self.oracle.policy.rwindow);
     }
@@ -609,7 +609,7 @@ proptest! {
             most_rwindow: 0,
             keeping,
             is_reserved,
-            grows: false,
+            areas: AreaBytes::default(),
             max_spans,
             max_boundaries,
             maxdata: 30,

@@ -144,7 +144,7 @@ fn a_larger_ring_that_was_filled_and_emptied_at_once_begins_again() {
     incoming.data(&piece(0..1501));
     incoming.consume(1501);
     assert_eq!((incoming.take_outgrown(), incoming.has_outgrown_ring()), (Some(RING), true));
-    assert_eq!(incoming.ring_bytes(), 1500);
+    assert_eq!(incoming.lent_bytes(), 1500);
     incoming.data(&piece(1501..1601));
     assert_eq!(incoming.readable().parts[0], BufferRange::new(BufferId::new(8), 0, 100));
 }

@@ -129,7 +129,9 @@ impl Xtp {
             // No more is promised than there is room for.
             rwindow: block.rwindow.min(pinnace_wire::xtp::MAX_WINDOW).min(block.rbufsize.max(1)),
             most_rwindow: match service {
-                Service::Transaction | Service::Connection if block.has_usual_window() => shared.config.most_window,
+                Service::Transaction | Service::Connection | Service::Multicast if block.has_usual_window() => {
+                    shared.config.most_window
+                }
                 _ => 0,
             },
             keeping,

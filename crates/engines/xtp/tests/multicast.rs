@@ -3,10 +3,10 @@
 mod support;
 
 use core::time::Duration;
-use pinnace_core::Time;
+use pinnace_core::{ControllerKind, Time};
 use pinnace_sim::HostId;
 use pinnace_wire::xtp::{self, Body, FirstTraffic, Header, Key, Kind, Options};
-use pinnace_xtp::{Failure, Service};
+use pinnace_xtp::{Config, ControlBlock, Failure, Service};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -60,6 +60,32 @@ fn everything_arrives_at_all_of_eight_and_few_of_them_say_so() {
     );
     assert!(per_round < 2.0, "{per_round}");
     assert!(per_round < 1.0, "damping is at work: {per_round}");
+}
+
+/// A window of 256 KiB for each round of answers would fill a third of it at most.
+//= X-8, X-22 test
+#[test]
+fn windows_of_a_group_grow_until_the_path_is_full() {
+    let took = |most_window: u32, network: &str| {
+        let message = pattern(8_000_000, 1);
+        let usual = ControlBlock { wbufsize: 16 << 20, ..block(Service::Multicast) };
+        let asks = Asks::default();
+        let sender = counting(usual, vec![message.clone()], asks.clone());
+        let adjust = |config| Config { most_window, congestion: ControllerKind::Bbr, datagram_bytes: 1472, ..config };
+        let mut world = world_of(1, 3, network, adjust, sender, |_| joining());
+        quiet(&mut world);
+        for host in receivers(3) {
+            assert!(seen(&world, host).bytes == message, "{network}: {host}");
+        }
+        for host in world.hosts() {
+            assert_eq!(world.engine(host).bytes(), 0, "{network}: {host}: every ring has been given back");
+        }
+        asks.0.get().1.as_secs_f64()
+    };
+    for network in ["rate=100mbit,delay=20ms", "rate=100mbit,delay=20ms,loss=0.5%"] {
+        let (narrow, wide) = (took(0, network), took(4 << 20, network));
+        assert!(wide < 0.7 * narrow, "{network}: {narrow} and {wide} s");
+    }
 }
 
 //= X-22 test

@@ -5,7 +5,7 @@ use core::time::Duration;
 use pinnace_core::{Address, Random, Time};
 use pinnace_sim::{Exits, Fate, HostId, NetworkConfig, Node, Outcome, Packet, Path, Position, Simulation};
 use pinnace_wire::xtp::{Body, Head, Header, Kind, Options};
-use pinnace_xtp::{Close, Codec, ControlBlock, Event, Output, Service, Services, Xtp};
+use pinnace_xtp::{Close, Codec, Config, ControlBlock, Event, Output, Service, Services, Xtp};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -183,11 +183,23 @@ pub(crate) fn world(
     count: u32,
     network: &str,
     sender: Program,
+    receiver: impl FnMut(u32) -> Program,
+) -> World {
+    world_of(seed, count, network, |config| config, sender, receiver)
+}
+
+/// The same, with other engines.
+pub(crate) fn world_of(
+    seed: u64,
+    count: u32,
+    network: &str,
+    adjust: impl Fn(Config) -> Config,
+    sender: Program,
     mut receiver: impl FnMut(u32) -> Program,
 ) -> World {
     let network: NetworkConfig = network.parse().expect("a network");
     let mut world = World::new(seed);
-    let engine = |host: u64| Xtp::new(config(Codec::Xtp40, seed * 1000 + host), Time::ZERO);
+    let engine = |host: u64| Xtp::new(adjust(config(Codec::Xtp40, seed * 1000 + host)), Time::ZERO);
     world.add_host(engine(0), sender);
     for number in 1..=count {
         world.add_host(engine(number.into()), receiver(number));

@@ -88,6 +88,29 @@ fn windows_of_a_group_grow_until_the_path_is_full() {
     }
 }
 
+/// Several asks go with them: that some others have answered those says nothing.
+//= X-22 test
+#[test]
+fn a_burst_of_losses_cuts_nobody_off() {
+    for (start, len) in (0..10).flat_map(|at| [40, 64, 100].map(|len| (2 + at * 40, len))) {
+        let message = pattern(600_000, 1);
+        let number = Cell::new(0);
+        let loses = move |sight: &Sight| {
+            let is_his = sight.to == HostId::new(2) && sight.is_data();
+            number.set(number.get() + u32::from(is_his));
+            is_his && (start..start + len).contains(&number.get())
+        };
+        let sender = sending(block(Service::Multicast), vec![message.clone()]);
+        let (mut world, _) = tapped(6, 3, sender, |_| joining(), loses);
+        quiet(&mut world);
+        for host in receivers(3) {
+            let seen = seen(&world, host);
+            assert_eq!(seen.closed, Some(Ok(())), "{host}: {len} packets from {start}");
+            assert!(seen.bytes == message, "{host}: {len} packets from {start}");
+        }
+    }
+}
+
 //= X-22 test
 #[test]
 fn receivers_answer_to_the_group_late_and_as_themselves() {

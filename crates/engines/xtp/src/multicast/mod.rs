@@ -9,9 +9,10 @@
 //! at some time is in `dates` once; what others can make grow is bounded by [`Limits`](crate::Limits).
 //!
 //! What the specification leaves open: the bytes below a bucket's rseq are let go when [`AGREEING`] answered buckets in a
-//! row agree, because the only status that asks for them, or the ask that it would have answered, may have been lost; and
-//! the stream ends when that many show everything: no more than `retry_count`, and silence is consent once one has shown
-//! it. Repeating, and how far the sender may go, waits for no second bucket. After `mc_drops` buckets in a row that one
+//! row agree, because the only status that asks for them, or the ask that it would have answered, may have been lost, and
+//! several of them at once: so they were asked for over a slot, and nobody has said more in answer to a later one; and the
+//! stream ends when that many show everything: no more than `retry_count`, and silence is consent once one has shown it.
+//! Repeating, and how far the sender may go, waits for no second bucket. After `mc_drops` buckets in a row that one
 //! receiver alone keeps from opening the window, it is left behind.
 //= X-22
 

@@ -34,8 +34,8 @@ pub(super) struct Sender {
     /// The newest ask that has, or had, a bucket.
     asked: u32,
     round_trip: Estimate,
-    /// rseq of the last answered buckets, at most [`agreeing`].
-    agreed: VecDeque<u64>,
+    /// When the last answered buckets were asked for, and their rseq: as many as have to agree.
+    agreed: VecDeque<(Time, u64)>,
     /// Expiries in a row.
     silent: u32,
     /// What buckets that were asked before this show in vain counts no more: they are all of one round.
@@ -310,7 +310,7 @@ impl Sender {
         for bucket in &mut self.buckets {
             bucket.add_guest(start);
         }
-        for rseq in &mut self.agreed {
+        for (_, rseq) in &mut self.agreed {
             *rseq = start.min(*rseq);
         }
         start
@@ -318,7 +318,7 @@ impl Sender {
 
     fn close(&mut self, now: Time, shared: &mut Shared, context: &mut Context, mut bucket: Bucket) {
         let sent = context.outgoing.sent();
-        if bucket.answers == 0 && context.wclose_sent && self.agreed.back() == Some(&sent) {
+        if bucket.answers == 0 && context.wclose_sent && self.agreed.back().is_some_and(|(_, rseq)| *rseq == sent) {
             // Who has shown everything may be gone; who lacks something would say so.
             bucket.add(sent, context.outgoing.alloc(), &[]);
         }
@@ -329,14 +329,11 @@ impl Sender {
         }
         self.silent = 0;
         let rseq = bucket.rseq.min(sent);
-        self.agreed.push_back(bucket.needed_from().min(sent));
-        while self.agreed.len() > agreeing(context) {
+        self.agreed.push_back((bucket.asked_at, bucket.needed_from().min(sent)));
+        while self.do_agree(context, 1) || self.agreed.len() > MAX_BUCKETS {
             self.agreed.pop_front();
         }
-        let held_from = match self.agreed.iter().min() {
-            Some(least) if self.agreed.len() == agreeing(context) => *least,
-            _ => 0,
-        };
+        let held_from = if self.do_agree(context, 0) { self.least_needed() } else { 0 };
         let spans: Vec<_> = bucket.spans(sent).map(|span| (span.start, span.end)).collect();
         let alloc_before = context.outgoing.alloc();
         let heard = GroupHeard { rseq, spans: &spans, alloc: bucket.alloc, echo: bucket.echo, held_from };
@@ -351,6 +348,20 @@ impl Sender {
             self.repeated = self.repeated.saturating_add(repeated);
             self.on_closing(now, shared, context, bucket, is_new_round);
         }
+    }
+
+    /// Whether the answered buckets are enough, without the first so many of them.
+    fn do_agree(&self, context: &Context, without: usize) -> bool {
+        let (Some((first, _)), Some((last, _))) = (self.agreed.get(without), self.agreed.back()) else { return false };
+        // A member may have lost what asked for all of them in one burst. That takes one more at the end of a stream.
+        let are_spread = last.since(*first) >= self.slot() || context.block.retry_count as usize <= AGREEING;
+        self.agreed.len() - without >= agreeing(context) && are_spread
+    }
+
+    /// Where what somebody needs begins, as far as anybody has said: what those say whose asks came later counts, too.
+    fn least_needed(&self) -> u64 {
+        let agreed = self.agreed.iter().map(|(_, rseq)| *rseq);
+        agreed.chain(self.buckets.iter().map(Bucket::needed_from)).min().unwrap_or(0)
     }
 
     /// Nobody waits for one receiver: if nothing goes on because of what the last ones say, the foremost one has its way.
@@ -372,7 +383,7 @@ impl Sender {
         (self.stuck, self.foremost) = (0, (0, 0));
         self.hindmost = rseq;
         let rseq = rseq.min(sent);
-        self.agreed.iter_mut().for_each(|agreed| *agreed = rseq.max(*agreed));
+        self.agreed.iter_mut().for_each(|(_, agreed)| *agreed = rseq.max(*agreed));
         let heard = GroupHeard { rseq, spans: &[], alloc, echo: bucket.echo, held_from: rseq };
         context.outgoing.on_group(now, &heard);
     }
@@ -389,7 +400,7 @@ impl Sender {
     ) {
         let (acked, sent) = (context.outgoing.acked(), context.outgoing.sent());
         let retries = context.block.retry_count.max(1);
-        if acked == sent && self.agreed.len() == agreeing(context) && self.agreed.iter().all(|rseq| *rseq == sent) {
+        if acked == sent && self.do_agree(context, 0) && self.agreed.iter().all(|(_, rseq)| *rseq == sent) {
             self.end(now, shared, context);
             return;
         }

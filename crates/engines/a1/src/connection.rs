@@ -483,6 +483,12 @@ impl Connection {
         if self.is_in_step { Next::Nothing } else { self.outgoing.next_new(now) }
     }
 
+    /// Whether a block has left before: to the group, while this sink could not yet have it from there.
+    //= A-5
+    pub(crate) fn has_left_to_group(&self, number: u64) -> bool {
+        self.qos.has_retransmission && number < self.group_sent
+    }
+
     /// When something happens of itself, but for blocks that wait for their rate.
     pub(crate) fn next_date(&self, now: Time, shared: &Shared) -> Option<Time> {
         let at = |due| if let Due::At(at) = due { Some(at) } else { None };

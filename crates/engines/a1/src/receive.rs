@@ -285,6 +285,9 @@ impl Connection {
         let edge = self.out_numbers.place(header.edge, next).unwrap_or(0);
         // An edge that went back is no news. (Windows are never so wide that it could be meant.)
         let edge = if edge < self.outgoing.edge() { self.outgoing.edge() } else { edge };
+        if next <= self.group_sent {
+            self.outgoing.pass_to(now, next);
+        }
         let (next, edge) = match self.left_here(next) {
             clipped if clipped < next => (clipped, edge.min(clipped + u64::from(WINDOW_LIMIT) - 1)),
             next => (next, edge),

@@ -300,7 +300,8 @@ impl Connection {
                 break;
             }
             let edge = self.edge();
-            let header = self.header(self.out_numbers.wire(cut.number), edge, stamp(now), cut.is_repetition);
+            let is_again = cut.is_repetition || self.has_left_to_group(cut.number);
+            let header = self.header(self.out_numbers.wire(cut.number), edge, stamp(now), is_again);
             if !add_block(train, (self.peer, self.from), &header, &cut, (self.qos.has_retransmission, false)) {
                 break;
             }
@@ -311,9 +312,9 @@ impl Connection {
             shared.on_sent(now, len as u64, train);
             let counters = &mut shared.counters;
             counters.blocks_sent += 1;
-            counters.blocks_repeated += u64::from(cut.is_repetition);
+            counters.blocks_repeated += u64::from(is_again);
             counters.bytes_sent += u64::from(cut.place.len);
-            self.repeated += u64::from(cut.is_repetition);
+            self.repeated += u64::from(is_again);
         }
         if train.is_empty() {
             return false;

@@ -120,6 +120,20 @@ impl Outgoing {
         }
     }
 
+    /// The peer has all blocks below `next_expected` from somebody else: those that have not left need not.
+    //= A-7
+    //= A-15
+    pub(crate) fn pass_to(&mut self, now: Time, next_expected: u64) {
+        while self.sent < next_expected && self.messages.unsent() > 0 {
+            self.activate(now).blocks.skip(1);
+            self.messages.advance(self.sent);
+            self.sent += 1;
+        }
+        if self.agreement.advance(self.sent) {
+            self.follow_terms(now);
+        }
+    }
+
     fn activate(&mut self, now: Time) -> &mut Active {
         let (sent, overhead, kind, loaded) = (self.sent, self.overhead, self.congestion, self.timing.rtt);
         let mss = u64::from(self.agreement.current().block_bytes) + u64::from(overhead);

@@ -120,6 +120,11 @@ impl Liar {
 
     /// Answers the OPEN of an engine.
     pub fn accept(&mut self, open: &Got) -> Vec<u8> {
+        self.accept_as(open, false)
+    }
+
+    /// The same; whether it has joined the group.
+    pub fn accept_as(&mut self, open: &Got, has_joined: bool) -> Vec<u8> {
         assert_eq!(open.kind(), Kind::Open);
         let header = Header {
             connection: open.header().connection,
@@ -131,8 +136,7 @@ impl Liar {
         };
         (self.theirs, self.their_start) = (open.header().connection.get(), open.header().sequence);
         let name = Name { host: 1, port: 9 };
-        let accept =
-            a1::Accept { destination: name, source: name, identifier: self.id, qos: self.qos, has_joined: false };
+        let accept = a1::Accept { destination: name, source: name, identifier: self.id, qos: self.qos, has_joined };
         let mut bytes = Vec::new();
         a1::accept(&header, &accept, &mut bytes);
         bytes

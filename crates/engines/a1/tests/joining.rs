@@ -1,0 +1,79 @@
+//! A source and the sinks of its group, which are played by hand.
+mod half;
+
+use core::net::{Ipv4Addr, SocketAddrV4};
+use core::num::NonZeroU32;
+use core::time::Duration;
+use half::liar::Liar;
+use half::{Got, Half, config, record};
+use pinnace_a1::{Address as Name, CastId, Group, Output, Qos, SlowSink};
+use pinnace_core::Address;
+use pinnace_wire::a1::{Body, Kind};
+
+const LINGER: Duration = Duration::from_secs(1);
+
+fn group() -> Group {
+    let socket = SocketAddrV4::new(Ipv4Addr::new(239, 1, 2, 3), 4000);
+    Group::new(NonZeroU32::new(99).expect("not 0"), socket).expect("a group")
+}
+
+/// A source, and its first sink, which has joined.
+fn source(qos: Qos) -> (Half, CastId, Liar) {
+    let mut half = Half::new(config(qos));
+    half.advance(Duration::from_millis(5));
+    let cast = half.call(|engine, _| engine.cast(SlowSink::Block, Some((group(), qos)))).expect("room");
+    let mut first = Liar::new(Address::Node(1), 0x11, qos);
+    let open = add(&mut half, cast, &first);
+    half.feed(first.address, &first.accept_as(&open, true));
+    half.take();
+    (half, cast, first)
+}
+
+/// Adds a sink; returns the OPEN for it.
+fn add(half: &mut Half, cast: CastId, sink: &Liar) -> Got {
+    let (to, name, qos) = (sink.address, Name { host: 1, port: 9 }, half.a1().config().max_qos);
+    half.call(|engine, now| engine.add_sink(now, cast, to, name, qos)).expect("room");
+    half.take().into_iter().find(|got| got.kind() == Kind::Open && got.to == to).expect("an OPEN")
+}
+
+fn send(half: &mut Half, cast: CastId, len: usize) {
+    let buffer = half.memory.add(vec![1; len]);
+    half.call(|engine, now| engine.cast_send(now, cast, Output::new(buffer, len as u64))).expect("room");
+}
+
+/// The blocks for `to`: their numbers from the start, and whether they are marked.
+fn blocks(sent: &[Got], to: Address, start: u32) -> Vec<(u32, bool)> {
+    let blocks = sent.iter().filter(|got| got.kind() == Kind::Data && got.to == to);
+    blocks.map(|got| (got.header().sequence.wrapping_sub(start), got.header().is_retransmitted)).collect()
+}
+
+//= A-5 test
+//= A-15 test
+#[test]
+fn what_the_group_has_sent_is_repeated_for_a_late_sink_if_it_has_not_come() {
+    let (mut half, cast, first) = source(record());
+    let mut late = Liar { window: 2, ..Liar::new(Address::Node(2), 0x22, record()) };
+    let open = add(&mut half, cast, &late);
+    send(&mut half, cast, 400);
+    let sent = half.take();
+    assert_eq!(sent.iter().filter(|got| got.kind() == Kind::Data).count(), 4, "to the group");
+    half.feed(late.address, &late.accept_as(&open, true));
+    let start = open.header().sequence;
+    assert_eq!(blocks(&half.take(), late.address, start), [(0, true), (1, true)], "they have left before");
+    // It has the others from the group: it was there before it answered.
+    half.feed(first.address, &first.answer(Kind::Ack, 4, &[]).bytes());
+    late.window = 100;
+    half.feed(late.address, &late.answer(Kind::Ack, 4, &[]).bytes());
+    assert_eq!(blocks(&half.take(), late.address, start), []);
+    send(&mut half, cast, 100);
+    let sent = half.take();
+    assert_eq!(sent.iter().filter(|got| got.kind() == Kind::Data).count(), 1);
+    assert_eq!(blocks(&sent, late.address, start), [], "the group has it");
+    for sink in [&first, &late] {
+        half.feed(sink.address, &sink.answer(Kind::Ack, 5, &[]).bytes());
+    }
+    half.call(|engine, now| engine.end_cast(now, cast, LINGER));
+    let closes: Vec<_> = half.take().into_iter().filter(|got| got.kind() == Kind::Close).collect();
+    assert_eq!(closes.len(), 2, "both have everything");
+    assert!(closes.iter().all(|got| matches!(got.body(), Some(Body::Close(_))) && got.header().sequence == start + 5));
+}

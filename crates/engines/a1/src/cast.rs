@@ -16,7 +16,7 @@ use crate::{CastId, ConnectionId, Event, Failure, Output, Refused, SlowSink, qos
 use core::net::SocketAddr;
 use core::time::Duration;
 use pinnace_core::{Address, BufferId, ContextKey, Time, Train};
-use pinnace_wire::a1::{self, Group, HEADER_BYTES, Header, Qos};
+use pinnace_wire::a1::{self, CloseCode, Group, HEADER_BYTES, Header, Qos};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Messages that are kept for a sink that has not answered yet.
@@ -334,7 +334,6 @@ impl A1 {
         let Some(id) = connection.cast else { return };
         let Some(cast) = self.casts.get_mut(&id) else { return };
         let Some(stream) = &cast.stream else { return };
-        let is_alike = connection.qos.block_size == stream.block_bytes;
         let joined = connection.has_joined;
         let sent = stream.sent;
         let Some(member) = cast.members.iter_mut().find(|member| member.key == key) else { return };
@@ -342,18 +341,40 @@ impl A1 {
         let backlog = core::mem::take(&mut member.backlog);
         let mut refused = Vec::new();
         for message in backlog {
-            if !joined || !is_alike || connection.outgoing.queue_anyway(&message).is_err() {
+            if !joined || connection.outgoing.queue_anyway(&message).is_err() {
                 refused.push(message.ticket);
             }
-        }
-        if joined && !is_alike {
-            // Its blocks are smaller than those of the group.
-            connection.fail(&mut self.shared, Failure::Violation);
         }
         for ticket in refused {
             cast.on_done(id, ticket, false, &mut self.shared);
         }
         self.wake_cast(now, id, Some(key));
+    }
+
+    /// A sink has joined, and takes smaller blocks only than those of the group: it is told that this does not go on, and
+    /// asked again without the group.
+    //= A-15
+    pub(crate) fn ask_alone(&mut self, now: Time, key: ContextKey) {
+        let start = self.shared.secrets.draw() as u32;
+        let Some(connection) = self.connections.lookup_mut(key) else { return };
+        let Connection { peer, source, destination, qos, cast, .. } = **connection;
+        let (role, phase, from, group) = (Role::Opener, Phase::Opening, None, None);
+        let birth = Birth { role, phase, peer, from, source, destination, qos, group, start };
+        let Some(aside) = self.replace(now, key, &birth) else {
+            if let Some(connection) = self.connections.lookup_mut(key) {
+                connection.fail(&mut self.shared, Failure::Violation);
+            }
+            return;
+        };
+        if let Some(connection) = self.connections.lookup_mut(key) {
+            connection.cast = cast;
+        }
+        if let Some(old) = self.connections.lookup_mut(aside) {
+            // The application never knew of it.
+            (old.cast, old.is_told, old.is_released) = (None, true, true);
+            old.say_close(CloseCode::Aborted);
+            self.settle(now, aside);
+        }
     }
 
     /// A sink is over.

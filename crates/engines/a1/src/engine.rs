@@ -108,6 +108,24 @@ impl A1 {
         Some(key)
     }
 
+    /// Puts a new connection in the place of another, which goes on in one of its own. Returns that; `None`: there is no
+    /// room, and nothing has changed.
+    pub(crate) fn replace(&mut self, now: Time, key: ContextKey, birth: &Birth) -> Option<ContextKey> {
+        let entropy = self.shared.secrets.draw();
+        let aside = self.connections.next_key(entropy)?;
+        let id = self.new_identifier()?;
+        let new = Connection::new(now, birth, key, id, self.shared.config.congestion);
+        let mut old = core::mem::replace(self.connections.lookup_mut(key)?, Box::new(new));
+        old.stand_down(&mut self.shared);
+        if let Some((timer, _)) = old.timer.take() {
+            self.shared.wheel.cancel(timer);
+        }
+        old.key = aside;
+        self.by_identifier.insert(old.my_id, aside);
+        self.by_identifier.insert(id, key);
+        self.connections.insert(old, entropy).ok()
+    }
+
     /// An identifier that no connection has.
     fn new_identifier(&mut self) -> Option<NonZeroU32> {
         // Of 2^32 at most 2^17 are taken.

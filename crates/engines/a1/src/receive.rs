@@ -109,9 +109,11 @@ impl A1 {
         };
         let Some(connection) = self.connections.lookup_mut(key) else { return };
         if connection.phase == Phase::Opening {
-            connection.on_answer(now, &mut self.shared, head, body);
-            let has_joined = connection.phase == Phase::Open && connection.cast.is_some();
-            if has_joined {
+            let is_misfit = connection.on_answer(now, &mut self.shared, head, body);
+            let has_answered = connection.phase == Phase::Open && connection.cast.is_some();
+            if is_misfit {
+                self.ask_alone(now, key);
+            } else if has_answered {
                 self.join_cast(now, key);
             }
             self.touch(key);

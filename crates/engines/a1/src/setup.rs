@@ -189,10 +189,11 @@ impl Connection {
         if self.is_validated { usize::MAX } else { self.allowance.largest() }
     }
 
-    /// What an opener hears before its connection is there: ACCEPT or REJECT.
-    pub(crate) fn on_answer(&mut self, now: Time, shared: &mut Shared, head: &Head, body: &Body<'_>) {
+    /// What an opener hears before its connection is there: ACCEPT or REJECT. Returns whether the peer has joined a group
+    /// whose blocks it does not take.
+    pub(crate) fn on_answer(&mut self, now: Time, shared: &mut Shared, head: &Head, body: &Body<'_>) -> bool {
         match body {
-            Body::Accept(accept) => self.on_accept(now, shared, head, accept),
+            Body::Accept(accept) => return self.on_accept(now, shared, head, accept),
             Body::Reject(reject) => match self.sync.on_echo(now, head.header.stamp) {
                 Some(_) => self.on_reject(shared, reject),
                 // It answers nothing that we have said.
@@ -200,6 +201,7 @@ impl Connection {
             },
             _ => {}
         }
+        false
     }
 
     fn on_reject(&mut self, shared: &mut Shared, reject: &Reject<'_>) {
@@ -224,10 +226,10 @@ impl Connection {
         self.conclude(shared, Err(failure));
     }
 
-    fn on_accept(&mut self, now: Time, shared: &mut Shared, head: &Head, accept: &Accept) {
+    fn on_accept(&mut self, now: Time, shared: &mut Shared, head: &Head, accept: &Accept) -> bool {
         if !qos::answers(&accept.qos, &self.qos) {
             self.end(shared, Failure::Violation);
-            return;
+            return false;
         }
         let header = &head.header;
         let message = self.outgoing.next_message();
@@ -235,6 +237,7 @@ impl Connection {
         let told = self.incoming_window();
         self.peer_id = accept.identifier;
         self.peer_qos = accept.qos;
+        let is_alike = accept.qos.block_size == self.qos.block_size;
         self.qos.block_size = accept.qos.block_size;
         self.wish = self.qos;
         self.has_joined = accept.has_joined && self.group.is_some();
@@ -248,8 +251,12 @@ impl Connection {
         self.on_round_trip(now, shared, header.stamp);
         self.sync.asked_since = None;
         self.sync.is_due = true;
-        // Our window is told with the first datagram, which is that SYNC.
-        shared.events.push_back(Event::Connected { connection: self.id() });
+        let is_misfit = self.has_joined && !is_alike;
+        if !is_misfit {
+            // Our window is told with the first datagram, which is that SYNC.
+            shared.events.push_back(Event::Connected { connection: self.id() });
+        }
+        is_misfit
     }
 
     /// An echo of a stamp came, which may be a sample.

@@ -4,9 +4,9 @@ mod half;
 use core::net::{Ipv4Addr, SocketAddrV4};
 use core::num::NonZeroU32;
 use core::time::Duration;
-use half::liar::Liar;
+use half::liar::{Liar, Lie};
 use half::{Got, Half, config, record};
-use pinnace_a1::{Address as Name, CastId, Group, Output, Qos, SlowSink};
+use pinnace_a1::{Address as Name, CastId, Event, Group, Output, Qos, SlowSink};
 use pinnace_core::Address;
 use pinnace_wire::a1::{Body, Kind};
 
@@ -76,4 +76,41 @@ fn what_the_group_has_sent_is_repeated_for_a_late_sink_if_it_has_not_come() {
     let closes: Vec<_> = half.take().into_iter().filter(|got| got.kind() == Kind::Close).collect();
     assert_eq!(closes.len(), 2, "both have everything");
     assert!(closes.iter().all(|got| matches!(got.body(), Some(Body::Close(_))) && got.header().sequence == start + 5));
+}
+
+//= A-15 test
+#[test]
+fn a_sink_that_joins_and_takes_smaller_blocks_only_gets_them_over_its_own_connection() {
+    let (mut half, cast, first) = source(record());
+    let small = Qos { block_size: 60, ..record() };
+    let mut joined = Liar::new(Address::Node(2), 0x22, small);
+    let open = add(&mut half, cast, &joined);
+    half.feed(joined.address, &joined.accept_as(&open, true));
+    let sent = half.take();
+    let sent: Vec<_> = sent.iter().filter(|got| got.to == joined.address).collect();
+    let of = |kind| sent.iter().find(move |got| got.kind() == kind).copied().expect("one");
+    let (close, open) = (of(Kind::Close), of(Kind::Open));
+    assert_eq!((close.header().connection.get(), sent.len()), (0x22, 2));
+    assert!(matches!(open.body(), Some(Body::Open(open)) if open.group.is_none()), "as one that cannot join");
+    assert!(!half.events.iter().any(|it| matches!(it, Event::Closed { .. })), "it is there: {:?}", half.events);
+    half.feed(joined.address, &Lie { body: vec![0, 1], ..joined.lie(Kind::CloseReply) }.bytes());
+    let mut alone = Liar::new(Address::Node(2), 0x33, small);
+    half.feed(alone.address, &alone.accept(open));
+    half.take();
+    assert_eq!(half.a1().sinks(cast).len(), 2);
+    send(&mut half, cast, 100);
+    let sent = half.take();
+    let own: Vec<_> = sent.iter().filter(|got| got.kind() == Kind::Data && got.to == alone.address).collect();
+    let sizes: Vec<_> = own.iter().map(|got| (got.header().connection.get(), got.bytes.len() - 32)).collect();
+    assert_eq!(sizes, [(0x33, 60), (0x33, 40)]);
+    half.feed(first.address, &first.answer(Kind::Ack, 1, &[]).bytes());
+    half.feed(alone.address, &alone.answer(Kind::Ack, 2, &[]).bytes());
+    half.call(|engine, now| engine.end_cast(now, cast, LINGER));
+    for sink in [&first, &alone] {
+        half.feed(sink.address, &Lie { body: vec![0, 0], ..sink.lie(Kind::CloseReply) }.bytes());
+    }
+    let ended = half.events.iter().filter(|it| matches!(it, Event::Closed { result: Ok(()), .. }));
+    assert_eq!(ended.count(), 2);
+    half.advance(Duration::from_secs(11));
+    assert_eq!(half.a1().connections(), 2, "of the first one nothing is left; these may be asked about");
 }

@@ -338,6 +338,11 @@ impl A1 {
         let sent = stream.sent;
         let Some(member) = cast.members.iter_mut().find(|member| member.key == key) else { return };
         connection.group_sent = if joined { sent.saturating_sub(member.base) } else { 0 };
+        if connection.group_sent > 0 {
+            // What it lacks goes at the average: the burst may be the group's.
+            let burst = connection.outgoing.terms().burst;
+            connection.outgoing.yield_to(now, burst);
+        }
         let backlog = core::mem::take(&mut member.backlog);
         let mut refused = Vec::new();
         for message in backlog {
@@ -479,9 +484,14 @@ impl A1 {
                     && let Next::Block(cut) = connection.outgoing.next_new(now)
                 {
                     connection.outgoing.on_sent(now, &cut);
-                    if connection.outgoing.is_limited() {
-                        self.shared.departure.add(Payer::Connection(member.key), cut.place.len.into(), train);
-                    }
+                } else if connection.has_joined && connection.is_talking() {
+                    // It hears the group, too.
+                    connection.outgoing.yield_to(now, cut.place.len.into());
+                } else {
+                    continue;
+                }
+                if connection.outgoing.is_limited() {
+                    self.shared.departure.add(Payer::Connection(member.key), cut.place.len.into(), train);
                 }
             }
             stream.sent += 1;

@@ -9,6 +9,7 @@ use half::{Got, Half, config, record};
 use pinnace_a1::{Address as Name, CastId, Event, Group, Output, Qos, SlowSink};
 use pinnace_core::Address;
 use pinnace_wire::a1::{Body, Kind};
+use std::collections::BTreeSet;
 
 const LINGER: Duration = Duration::from_secs(1);
 
@@ -113,4 +114,46 @@ fn a_sink_that_joins_and_takes_smaller_blocks_only_gets_them_over_its_own_connec
     assert_eq!(ended.count(), 2);
     half.advance(Duration::from_secs(11));
     assert_eq!(half.a1().connections(), 2, "of the first one nothing is left; these may be asked about");
+}
+
+//= A-11 test
+//= A-15 test
+#[test]
+fn what_a_late_sink_gets_from_the_group_and_over_its_connection_is_no_more_than_its_rate() {
+    const BURST: u64 = 400;
+    const STEP: u64 = 10;
+    let qos = Qos { send_average: 1000, send_burst: BURST as u32, outstanding: 40, ..record() };
+    let (mut half, cast, first) = source(qos);
+    let mut late = Liar::new(Address::Node(2), 0x22, qos);
+    let open = add(&mut half, cast, &late);
+    let start = open.header().sequence;
+    for next in [4, 8] {
+        send(&mut half, cast, BURST as usize);
+        half.feed(first.address, &first.answer(Kind::Ack, next, &[]).bytes());
+        half.advance(Duration::from_millis(BURST));
+    }
+    half.take();
+    half.feed(late.address, &late.accept_as(&open, true));
+    let mut got = BTreeSet::new();
+    // What is in the bucket of its rate, in thousandths of a byte.
+    let (mut most, mut level) = (0, 0u64);
+    for step in 0..300 {
+        if step < 200 && step % 12 == 0 {
+            send(&mut half, cast, 100);
+        }
+        let sent = half.take();
+        for block in sent.iter().filter(|got| got.kind() == Kind::Data && got.to != first.address) {
+            got.insert(block.header().sequence.wrapping_sub(start));
+            level += 1000 * (block.bytes.len() as u64 - 32);
+        }
+        most = most.max(level);
+        level = level.saturating_sub(1000 * STEP);
+        let next = (0..).find(|number| !got.contains(number)).expect("one is missing");
+        let newest = got.last().map_or(0, |last| last + 1);
+        half.feed(late.address, &late.answer(Kind::Ack, next, &[]).bytes());
+        half.feed(first.address, &first.answer(Kind::Ack, newest.max(8), &[]).bytes());
+        half.advance(Duration::from_millis(STEP));
+    }
+    assert_eq!(got.len(), 8 + 17, "all of it");
+    assert!(most <= 1000 * BURST, "{most}");
 }

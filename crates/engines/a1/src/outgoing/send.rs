@@ -183,6 +183,14 @@ impl Outgoing {
         }
     }
 
+    /// So many bytes of blocks leave for the peer and are not ours to send: what is ours waits for them.
+    //= A-11
+    pub(crate) fn yield_to(&mut self, now: Time, bytes: u64) {
+        if let Some(pacer) = &mut self.limiter {
+            pacer.take(now, bytes);
+        }
+    }
+
     /// Whether there is a rate, so that it matters when the blocks leave that [`Outgoing::on_sent`] was told of.
     pub(crate) fn is_limited(&self) -> bool {
         self.limiter.is_some()

@@ -9,7 +9,7 @@ use crate::{CastId, ConnectionId, Event, Failure, Status, qos};
 use core::num::NonZeroU32;
 use core::time::Duration;
 use pinnace_core::{Address, Allowance, ContextKey, ControllerKind, RttConfig, RttEstimator, Seq32, Time, TimerHandle};
-use pinnace_wire::a1::{self, CloseCode, Group, HEADER_BYTES, Qos};
+use pinnace_wire::a1::{self, CloseCode, Group, HEADER_BYTES, Header, Qos};
 use std::collections::VecDeque;
 
 /// Which end opened it.
@@ -218,6 +218,8 @@ pub(crate) struct Connection {
     pub(crate) in_numbers: Numbers,
     pub(crate) outgoing: Outgoing,
     pub(crate) incoming: Incoming,
+    /// What the peer has said of blocks that may still come from its group.
+    pub(crate) said: Option<SaidSent>,
     pub(crate) rtt: RttEstimator,
     /// The peer has shown that it receives at its address.
     pub(crate) is_validated: bool,
@@ -277,6 +279,15 @@ pub(crate) struct Connection {
     pub(crate) failure: Option<Failure>,
 }
 
+/// A SYNC or a CLOSE of a raw sender to a group, which has overtaken blocks: they come another way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SaidSent {
+    /// When those that have not come are lost.
+    pub(crate) at: Time,
+    pub(crate) header: Header,
+    pub(crate) is_close: bool,
+}
+
 /// What a connection is born with.
 pub(crate) struct Birth {
     pub(crate) role: Role,
@@ -328,6 +339,7 @@ impl Connection {
             in_numbers: Numbers::new(0),
             outgoing: Outgoing::new(&nothing),
             incoming: Incoming::new(policy),
+            said: None,
             rtt: RttEstimator::new(RttConfig::default()),
             is_validated: role == Role::Opener,
             allowance: Allowance::default(),
@@ -510,6 +522,7 @@ impl Connection {
                 consider(at(self.incoming.ack_due(now, self.rtt.smoothed())));
                 consider(at(self.incoming.nack_due(now, self.rtt.smoothed())));
                 consider(self.change.qos.next_at);
+                consider(self.said.as_ref().map(|said| said.at));
                 consider(self.close_by);
                 consider(self.cut_off_at);
                 date

@@ -5,12 +5,13 @@
 //= A-3
 //= A-4
 
-use crate::connection::{Answered, Connection, Phase, Repeated};
+use crate::connection::{Answered, Connection, Phase, Repeated, Role, SaidSent};
 use crate::engine::A1;
 use crate::incoming::{Arrival, Fate, Synced};
 use crate::shared::Shared;
 use crate::{Event, Failure, qos};
 use core::ops::Range;
+use core::time::Duration;
 use pinnace_core::{ContextKey, Placed, RxMeta, Segment, Seq32, Time};
 use pinnace_wire::a1::{Block, Body, Change, CloseCode, HEADER_BYTES, Head, Header, Kind, Ranges, WINDOW_LIMIT};
 
@@ -18,6 +19,9 @@ use pinnace_wire::a1::{Block, Body, Change, CloseCode, HEADER_BYTES, Head, Heade
 const MAX_CONTROL_BYTES: usize = 65_535;
 /// CLOSEs of one batch that are answered: nobody says it so often in all.
 const MAX_CLOSE_REPLIES: usize = 16;
+/// So much later than what is said over the connection may come what the group has sent before: another socket's queue, another
+/// way through the network.
+const GROUP_DELAY: Duration = Duration::from_millis(10);
 /// Ranges of an ACK or a NACK that are looked at.
 const MAX_RANGES: usize = 8192;
 
@@ -244,6 +248,7 @@ impl Connection {
     fn on_body(&mut self, now: Time, shared: &mut Shared, head: &Head, body: &Body<'_>) {
         let header = &head.header;
         match (self.phase, body) {
+            (Phase::Open, Body::Close(CloseCode::Normal)) if self.waits_for_group(now, header, true) => {}
             (Phase::Open | Phase::Closing, Body::Close(code)) => self.on_close(now, shared, header, *code),
             (Phase::TimeWait(_), Body::Close(code)) => self.answer_close(header, *code),
             (Phase::Closing, Body::CloseReply(_)) => self.on_close_reply(now, shared),
@@ -257,7 +262,9 @@ impl Connection {
             }
             (Phase::Open, Body::Sync) => {
                 self.on_edge(header);
-                self.on_told_sent(now, shared, header.sequence);
+                if !self.waits_for_group(now, header, false) {
+                    self.on_told_sent(now, shared, header.sequence);
+                }
                 self.sync_reply_due = Some(header.stamp);
             }
             (Phase::Open, Body::SyncReply) => {
@@ -368,6 +375,39 @@ impl Connection {
                 }
                 false
             }
+        }
+    }
+
+    /// Whether a SYNC or a CLOSE speaks of blocks that may still come from the group. Nobody repeats them for a raw sink, so it
+    /// does not take them for lost before they had time to.
+    //= A-15
+    //= A-21
+    fn waits_for_group(&mut self, now: Time, header: &Header, is_close: bool) -> bool {
+        let expected = self.incoming.next_expected();
+        let is_behind = self.role == Role::Acceptor
+            && self.has_joined
+            && !self.qos.has_retransmission
+            && self.in_numbers.place(header.sequence, expected).is_some_and(|sent| sent > expected);
+        if is_behind {
+            let at = now + GROUP_DELAY;
+            let said = self.said.get_or_insert(SaidSent { at, header: *header, is_close });
+            // A CLOSE is not put off by being said again.
+            if !said.is_close {
+                (said.at, said.is_close) = (at, is_close);
+            }
+            if is_close == said.is_close {
+                said.header = *header;
+            }
+        }
+        is_behind
+    }
+
+    /// Whatever was on its way has come.
+    pub(crate) fn believe(&mut self, now: Time, shared: &mut Shared, said: &SaidSent) {
+        if said.is_close {
+            self.on_close(now, shared, &said.header, CloseCode::Normal);
+        } else {
+            self.on_told_sent(now, shared, said.header.sequence);
         }
     }
 

@@ -57,6 +57,12 @@ impl Connection {
     }
 
     fn on_open_timer(&mut self, now: Time, shared: &mut Shared) {
+        if let Some(said) = self.said.take_if(|said| said.at <= now) {
+            self.believe(now, shared, &said);
+            if self.phase != Phase::Open {
+                return;
+            }
+        }
         self.outgoing.drop_stale(now);
         if now.since(self.last_heard) >= REST {
             self.outgoing.rest();

@@ -408,10 +408,14 @@ fn every_bit_of_an_identifier_is_random() {
 
 /// A server without cookies, and a sender with a group that it has joined, which has sent nothing over the connection.
 fn joined() -> (Half, Liar, Group) {
-    let mut half = server_of(Config { validates: false, ..config(record()) });
+    joined_as(record())
+}
+
+fn joined_as(qos: Qos) -> (Half, Liar, Group) {
+    let mut half = server_of(Config { validates: false, ..config(qos) });
     let socket = "239.255.7.7:9777".parse().expect("an address");
     let group = Group::new(99.try_into().expect("not 0"), socket).expect("a group");
-    let mut liar = Liar::new(PEER, 3, record());
+    let mut liar = Liar::new(PEER, 3, qos);
     half.feed(PEER, &liar.open(PORT, &[], Some(group)));
     let id = accepted(&half);
     half.call(|engine, now| engine.answer_join(now, id, true));
@@ -419,6 +423,36 @@ fn joined() -> (Half, Liar, Group) {
     liar.learn(&sent);
     assert!(matches!(sent[0].body(), Some(Body::Accept(accept)) if accept.has_joined));
     (half, liar, group)
+}
+
+//= A-15, A-21 test
+#[test]
+fn what_is_said_over_a_connection_does_not_make_lost_what_still_comes_from_the_group() {
+    let (mut half, liar, group) = joined_as(Qos { has_retransmission: false, ..record() });
+    let block = |number| {
+        let block = liar.block(number, number, (0, 1), b"block");
+        Lie { flags: block.flags | MULTICAST, connection: group.identifier().get(), edge: 0, ..block }.bytes()
+    };
+    let said = |kind, sent, body| Lie { sequence: liar.start.wrapping_add(sent), body, ..liar.lie(kind) }.bytes();
+    let lost = |half: &Half| (half.a1().counters().blocks_received, half.a1().counters().blocks_lost);
+    half.feed(PEER, &said(Kind::Sync, 2, vec![]));
+    assert_eq!(of(&half.take(), Kind::SyncReply).len(), 1, "at once");
+    for number in 0..2 {
+        half.feed(PEER, &block(number));
+    }
+    half.advance(Duration::from_millis(50));
+    assert_eq!(lost(&half), (2, 0));
+    half.feed(PEER, &said(Kind::Sync, 4, vec![]));
+    half.advance(Duration::from_millis(50));
+    assert_eq!(lost(&half), (2, 2), "they had time to come");
+    half.take();
+    half.feed(PEER, &said(Kind::Close, 6, vec![0, 0]));
+    half.feed(PEER, &block(4));
+    half.feed(PEER, &said(Kind::Close, 6, vec![0, 0]));
+    half.advance(Duration::from_millis(50));
+    assert_eq!(lost(&half), (3, 3));
+    assert!(!of(&half.take(), Kind::CloseReply).is_empty());
+    assert!(half.events.iter().any(|it| matches!(it, Event::Closed { result: Ok(()), .. })));
 }
 
 //= A-15 test

@@ -72,7 +72,7 @@ pub(crate) struct Cast {
     wants_room: bool,
     place: Option<DataPlace>,
     /// The sink that holds up the group.
-    blocked_on: Option<ContextKey>,
+    pub(crate) blocked_on: Option<ContextKey>,
     is_ending: bool,
 }
 
@@ -206,6 +206,7 @@ impl A1 {
         // Who is left out is behind another: if nobody has room, they are all alike.
         let is_ahead = cast.has_room_somewhere(&self.connections);
         let degrades = cast.slow == SlowSink::Degrade && is_ahead;
+        let blocked_on = cast.blocked_on;
         // Who stands still is waited for behind the others' backs, until it is cut off or gets on: what it has no room for is
         // kept for it. Who gets on, but slowly, holds up the source, or it would be further and further behind.
         let keeps = matches!(cast.slow, SlowSink::Drop { .. }) && !is_group && is_ahead;
@@ -216,11 +217,12 @@ impl A1 {
                 // It gets no more, so it holds up nobody.
                 Phase::Open if connection.close_by.is_some() => {}
                 Phase::Open if (connection.has_joined || !degrades) && connection.outgoing.is_full() => {
-                    let patience = cast.patience(connection.has_joined);
+                    let is_held_up = connection.is_held_up(blocked_on);
+                    let patience = cast.patience(connection.has_joined).filter(|_| !is_held_up);
                     if let Some(patience) = patience {
                         connection.cut_off_at.get_or_insert(now + patience);
                     }
-                    if connection.cut_off_at.is_some_and(|at| at <= now) {
+                    if !is_held_up && connection.cut_off_at.is_some_and(|at| at <= now) {
                         late.push(member.key);
                     } else if keeps && !connection.gets_on && connection.outgoing.may_queue_anyway() {
                         connection.make_ready(now, &mut self.shared);
@@ -232,6 +234,9 @@ impl A1 {
                 }
                 _ => {}
             }
+        }
+        if is_full && let Some(key) = blocked_on {
+            self.lose_patience(now, id, key);
         }
         for key in late {
             self.cut_off(now, key);
@@ -315,6 +320,31 @@ impl A1 {
             && let Some(place) = cast.place
         {
             self.shared.queue.remove_data(place);
+        }
+    }
+
+    /// Who holds up the group is cut off if it does not get on, whether or not it has room for more.
+    fn lose_patience(&mut self, now: Time, id: CastId, key: ContextKey) {
+        let Some(cast) = self.casts.get(&id) else { return };
+        let Some(connection) = self.connections.lookup_mut(key) else { return };
+        if let Some(patience) = cast.patience(true)
+            && connection.cut_off_at.is_none()
+        {
+            connection.cut_off_at = Some(now + patience);
+            connection.make_ready(now, &mut self.shared);
+        }
+    }
+
+    /// The patience with a sink has come to its end: if the group waits for another, it is that one's.
+    pub(crate) fn end_patience(&mut self, now: Time, key: ContextKey) {
+        let Some(connection) = self.connections.lookup_mut(key) else { return };
+        let cast = connection.cast.and_then(|id| Some((id, self.casts.get(&id)?.blocked_on?)));
+        match cast {
+            Some((id, other)) if connection.is_held_up(Some(other)) => {
+                connection.cut_off_at = None;
+                self.lose_patience(now, id, other);
+            }
+            _ => self.cut_off(now, key),
         }
     }
 
@@ -552,6 +582,11 @@ pub(crate) fn most_bytes(terms: &Terms) -> u64 {
 }
 
 impl Connection {
+    /// Whether it has no room because the group waits for `blocked_on`, which is another one.
+    fn is_held_up(&self, blocked_on: Option<ContextKey>) -> bool {
+        self.is_in_step && blocked_on.is_some_and(|key| key != self.key)
+    }
+
     /// Whether the group's block `number` is its next. One that is ahead, because it caught up while others held up the
     /// group, waits for that; one that is removed needs none but those that are queued for it.
     fn takes_from_group(&self, base: u64, number: u64) -> bool {

@@ -182,7 +182,8 @@ impl A1 {
                 None => shared.events.push_back(Event::Writable { connection: connection.id() }),
             }
         }
-        if !connection.outgoing.is_full() {
+        let cast = connection.cast.and_then(|id| self.casts.get(&id));
+        if !connection.outgoing.is_full() && cast.is_none_or(|cast| cast.blocked_on != Some(key)) {
             (connection.cut_off_at, connection.gets_on) = (None, false);
         }
         let cast = connection.cast;

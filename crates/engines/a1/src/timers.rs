@@ -29,7 +29,7 @@ impl A1 {
             connection.timer = None;
             connection.on_timer(now, &mut self.shared);
             if connection.phase == Phase::Open && connection.cut_off_at.is_some_and(|at| at <= now) {
-                self.cut_off(now, key);
+                self.end_patience(now, key);
             }
             self.settle(now, key);
         }

@@ -8,7 +8,7 @@ use half::liar::{Liar, Lie};
 use half::{Got, Half, config, record};
 use pinnace_a1::{Address as Name, CastId, Event, Group, Output, Qos, SlowSink};
 use pinnace_core::Address;
-use pinnace_wire::a1::{Body, Kind};
+use pinnace_wire::a1::{Body, Change, Header, Kind};
 use std::collections::BTreeSet;
 
 const LINGER: Duration = Duration::from_secs(1);
@@ -20,10 +20,14 @@ fn group() -> Group {
 
 /// A source, and its first sink, which has joined.
 fn source(qos: Qos) -> (Half, CastId, Liar) {
+    source_of(SlowSink::Block, qos, qos.outstanding)
+}
+
+fn source_of(slow: SlowSink, qos: Qos, outstanding: u32) -> (Half, CastId, Liar) {
     let mut half = Half::new(config(qos));
     half.advance(Duration::from_millis(5));
-    let cast = half.call(|engine, _| engine.cast(SlowSink::Block, Some((group(), qos)))).expect("room");
-    let mut first = Liar::new(Address::Node(1), 0x11, qos);
+    let cast = half.call(|engine, _| engine.cast(slow, Some((group(), qos)))).expect("room");
+    let mut first = Liar::new(Address::Node(1), 0x11, Qos { outstanding, ..qos });
     let open = add(&mut half, cast, &first);
     half.feed(first.address, &first.accept_as(&open, true));
     half.take();
@@ -40,6 +44,15 @@ fn add(half: &mut Half, cast: CastId, sink: &Liar) -> Got {
 fn send(half: &mut Half, cast: CastId, len: usize) {
     let buffer = half.memory.add(vec![1; len]);
     half.call(|engine, now| engine.cast_send(now, cast, Output::new(buffer, len as u64))).expect("room");
+}
+
+/// A sink changes its record.
+fn change(sink: &Liar, record: &Qos) -> Lie {
+    let (mut bytes, lie) = (Vec::new(), sink.lie(Kind::Qos));
+    let header =
+        Header { connection: sink.id, sequence: 0, edge: 0, stamp: 0, is_checked: false, is_retransmitted: false };
+    pinnace_wire::a1::qos(&header, &Change { epoch: 1, qos: *record }, &mut bytes);
+    Lie { body: bytes[32..].to_vec(), ..lie }
 }
 
 /// The blocks for `to`: their numbers from the start, and whether they are marked.
@@ -156,4 +169,43 @@ fn what_a_late_sink_gets_from_the_group_and_over_its_connection_is_no_more_than_
     }
     assert_eq!(got.len(), 8 + 17, "all of it");
     assert!(most <= 1000 * BURST, "{most}");
+}
+
+//= A-15 test
+#[test]
+fn a_sink_that_takes_nothing_more_is_cut_off_alone() {
+    for outstanding in [4, 2] {
+        let (mut half, cast, first) = source_of(SlowSink::Drop { patience: LINGER }, record(), outstanding);
+        let mut slow = Liar::new(Address::Node(2), 0x22, record());
+        let open = add(&mut half, cast, &slow);
+        half.feed(slow.address, &slow.accept_as(&open, true));
+        let (start, mut sent, mut fulls, mut next) = (open.header().sequence, BTreeSet::new(), 0, 0);
+        let mut closed = Vec::new();
+        for step in 0..400 {
+            if step == 50 {
+                let record = Qos { receive_average: 1, receive_burst: 1, ..slow.qos };
+                half.feed(slow.address, &change(&slow, &record).bytes());
+            }
+            let buffer = half.memory.add(vec![1; 100]);
+            if half.call(|engine, now| engine.cast_send(now, cast, Output::new(buffer, 100))).is_err() {
+                half.memory.forget(buffer);
+                fulls += 1;
+            }
+            for got in half.take() {
+                match got.kind() {
+                    Kind::Data => drop(sent.insert(got.header().sequence.wrapping_sub(start))),
+                    Kind::Close => closed.push(got.to),
+                    _ => {}
+                }
+            }
+            next = (next..).find(|number| !sent.contains(number)).expect("one is missing");
+            for sink in [&first, &slow] {
+                half.feed(sink.address, &sink.answer(Kind::Ack, next, &[]).bytes());
+            }
+            half.advance(Duration::from_millis(10));
+        }
+        closed.dedup();
+        assert_eq!(closed, [slow.address], "{outstanding}: the other waits for it");
+        assert!((100..110).contains(&fulls) && next > 280, "{outstanding}: {fulls} {next}");
+    }
 }

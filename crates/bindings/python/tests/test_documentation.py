@@ -112,6 +112,45 @@ def test_stubtest_finds_nothing(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+TYPED = """
+import numpy, pinnace
+from pinnace import aio
+
+def send(connection: pinnace.Connection, picture: numpy.ndarray[tuple[int, int], numpy.dtype[numpy.float32]]) -> int:
+    connection.send(picture).wait(1)
+    connection.sendmsg([b"head", bytearray(3), memoryview(b"body"), picture[3:]])
+    try:
+        received = connection.recv_into(picture, timeout=1)
+    except pinnace.TimeoutError:
+        return 0
+    except (pinnace.ConnectionError, pinnace.OSError) as error:
+        raise SystemExit(str(error)) from error
+    return received.bytes if received else 0
+
+async def ask(connection: aio.Connection, picture: numpy.ndarray[tuple[int], numpy.dtype[numpy.uint8]]) -> bytes:
+    await (await connection.send(picture))
+    return bytes(await connection.transact(picture))
+"""
+
+
+@pytest.mark.parametrize("version", ["3.11", "3.12"])
+def test_programs_have_types(tmp_path, version):
+    """Also those that send arrays of numpy, and that name what `from pinnace import *` leaves out."""
+    pytest.importorskip("mypy", reason="mypy is not installed: no program's types are checked")
+    (tmp_path / "program.py").write_text(TYPED)
+    check = [sys.executable, "-m", "mypy", "--strict", "--python-version", version, "program.py"]
+    done = subprocess.run(check, capture_output=True, text=True, timeout=200, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_names_that_are_built_in_too_are_the_packages():
+    """A checker of types sees of a module what `__all__` lists, and what is imported under its own name."""
+    module = ast.parse(pathlib.Path(pinnace.__file__).read_text())
+    imports = [name for node in module.body if isinstance(node, ast.ImportFrom) for name in node.names]
+    seen = set(pinnace.__all__) | {name.name for name in imports if name.asname == name.name}
+    assert {name for name in vars(pinnace.errors) if name.endswith("Error")} <= seen
+
+
 def test_everything_has_a_docstring():
     for name in pinnace.__all__:
         thing = getattr(pinnace, name)

@@ -38,22 +38,23 @@ from ._pinnace import (
 from .errors import (
     CannotError,
     ClosedError,
-    ConnectionError,
     DeliveryError,
     Error,
     LostError,
     MessageTooLongError,
     NoAnswerError,
     NoResponseError,
-    OSError,
     RefusedError,
     ServiceError,
-    TimeoutError,
     UnmetError,
     UnreachedError,
 )
 
-# Not ConnectionError, OSError and TimeoutError: `from pinnace import *` would hide the built-in ones.
+# Not in `__all__`: `from pinnace import *` would hide the built-in ones. Twice the same name says that they are the package's.
+from .errors import ConnectionError as ConnectionError
+from .errors import OSError as OSError
+from .errors import TimeoutError as TimeoutError
+
 __all__ = [
     "CannotError",
     "ClosedError",

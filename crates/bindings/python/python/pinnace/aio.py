@@ -25,7 +25,7 @@ import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Collection, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from . import _pinnace
 from ._pinnace import Delivered, Delivery, Explanation, Operation, Reactor, Received, ReceivedInto, Receiver, Service
@@ -34,7 +34,7 @@ from .errors import ClosedError, Error, MessageTooLongError, NoResponseError, Ti
 if TYPE_CHECKING:
     from typing_extensions import Buffer, Self, Unpack
 
-    from .types import Address, Method, Overrides, ServiceLike, Settings, Words
+    from .types import Address, BufferLike, Method, Overrides, ServiceLike, Settings, Words
 
 __all__ = ["Connection", "Listener", "connect", "connect_all", "listen"]
 
@@ -79,9 +79,9 @@ async def _end(
     return again.popleft()
 
 
-def _writable(buffer: Buffer) -> memoryview:
+def _writable(buffer: BufferLike) -> memoryview:
     """The bytes of memory that is to be received into."""
-    memory = memoryview(buffer)
+    memory = memoryview(cast("Buffer", buffer))
     if memory.readonly:
         raise TypeError("the memory cannot be written to: use a bytearray, or a writable array")
     if not memory.c_contiguous:
@@ -121,18 +121,18 @@ class Connection:
             self._ready = getattr(loop, "_ready", ())
         return self._reactor  # type: ignore[return-value]
 
-    async def send(self, buffer: Buffer, **overrides: Unpack[Overrides]) -> Delivery:
+    async def send(self, buffer: BufferLike, **overrides: Unpack[Overrides]) -> Delivery:
         """Begins to send a message; waits for room, not for its arrival: `await` what is returned to know of that.
 
         The arguments are those of `pinnace.Connection.send`. A call that is cancelled while it waits has sent nothing.
         """
         return await self._begin(buffer, overrides, True)
 
-    async def sendmsg(self, buffers: Iterable[Buffer], **overrides: Unpack[Overrides]) -> Delivery:
+    async def sendmsg(self, buffers: Iterable[BufferLike], **overrides: Unpack[Overrides]) -> Delivery:
         """Like `send`, one message of the bytes of several buffers, which are sent from where they lie."""
         return await self._begin(buffers, overrides, False)
 
-    async def _begin(self, buffers: Buffer | Iterable[Buffer], overrides: Overrides, is_one: bool) -> Delivery:
+    async def _begin(self, buffers: BufferLike | Iterable[BufferLike], overrides: Overrides, is_one: bool) -> Delivery:
         delivery: Delivery = await _end(self._connection._send(self._reacts(), buffers, overrides or None, is_one))
         return delivery
 
@@ -167,7 +167,7 @@ class Connection:
             self._owed -= 1
         return received
 
-    async def recv_into(self, buffer: Buffer) -> ReceivedInto | None:
+    async def recv_into(self, buffer: BufferLike) -> ReceivedInto | None:
         """Like `recv`, into memory of the program's; the bytes are copied there."""
         # What it cannot be received into is said before anything has come; it is not held while nothing has.
         _writable(buffer).release()
@@ -190,7 +190,7 @@ class Connection:
         memory[: len(received)] = received.data
         return received._into()
 
-    async def transact(self, request: Buffer) -> Received:
+    async def transact(self, request: BufferLike) -> Received:
         """Sends a request, and waits for the next message, which is the response. Others wait for their turn.
 
         If it is cancelled, the response that comes all the same is not taken for that to a later request.

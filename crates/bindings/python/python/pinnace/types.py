@@ -9,14 +9,24 @@
 Always true: what a call takes as keywords is a `TypedDict` here, all of whose keys may be left out.
 """
 
+import sys
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
-from typing import Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypedDict
 
 from ._pinnace import Service
 
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+elif sys.version_info >= (3, 12):
+    from collections.abc import Buffer
+else:
+    Buffer = Any
+
 __all__ = [
     "Address",
+    "Array",
+    "BufferLike",
     "Fault",
     "Method",
     "Overrides",
@@ -41,6 +51,18 @@ Share: TypeAlias = float | str
 """From 0 to 1, or a text: `"5%"`."""
 Ranges: TypeAlias = str | slice | range | Sequence[slice | range | tuple[int, int] | str]
 """Bytes of a message: one range or several, or a text: `"0..64"`."""
+
+
+class Array(Protocol):
+    """An array of numpy: that it has the buffer protocol, numpy's own types say only from Python 3.12 on."""
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        """Where its bytes are; nobody calls it."""
+
+
+BufferLike: TypeAlias = Buffer | Array
+"""Whatever has the buffer protocol."""
 
 
 class Overrides(TypedDict, total=False):

@@ -93,8 +93,10 @@ impl Lent {
     /// The bytes of whatever has the buffer protocol.
     pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let view = View::of(object, ffi::PyBUF_SIMPLE).map_err(|error| {
-            if !error.is_instance_of::<PyBufferError>(object.py()) && !error.is_instance_of::<PyValueError>(object.py())
-            {
+            let py = object.py();
+            let may_be = error.is_instance_of::<PyBufferError>(py) || error.is_instance_of::<PyValueError>(py);
+            // Others say what is wrong themselves: that a view was released.
+            if !may_be || !error.to_string().contains("contiguous") {
                 return error;
             }
             let why =

@@ -48,7 +48,11 @@ pub(crate) fn options(keywords: Option<&Bound<'_, PyDict>>) -> PyResult<Endpoint
             }
             "connect_timeout" => options.connect_timeout = wait::timeout(Some(value.extract()?))?,
             "longest_message" => options.longest_message = explain::bytes(&value)?,
-            "backlog" => options.backlog = value.extract()?,
+            "backlog" => {
+                let wrong =
+                    |_| PyValueError::new_err("backlog is how many may wait to be accepted: an integer, 0 or more");
+                options.backlog = value.extract().map_err(wrong)?;
+            }
             "idle" => options.idle = idle(&value)?,
             "fault" => options.fault = Some(fault(&value)?),
             "slow_receiver" => options.slow_receiver = slow_receiver(&value)?,

@@ -47,6 +47,11 @@ def test_what_has_the_buffer_protocol_is_sent(pair):
         pair.client.send(values.T)
     with pytest.raises(TypeError):
         pair.client.send("a text")
+    released = memoryview(b"ahoy")
+    released.release()
+    with pytest.raises(ValueError, match="released") as caught:
+        pair.client.send(released)
+    assert "numpy" not in str(caught.value), "a copy cannot be made of it either"
 
 
 def test_whoever_accepts_is_told_that_another_thread_has_closed():

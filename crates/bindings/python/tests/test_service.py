@@ -54,6 +54,9 @@ def test_what_is_no_service_says_why():
         pinnace.connect("127.0.0.1:9", "loss=")
     with pytest.raises(TypeError):
         pinnace.connect(9)
+    for backlog in -1, 1.5, "many":
+        with pytest.raises(ValueError, match="backlog is how many"):
+            pinnace.listen("127.0.0.1:0", backlog=backlog)
     with pytest.raises(TypeError, match="is no setting"):
         pinnace.listen("127.0.0.1:0", frobnication=5)
 

@@ -100,8 +100,8 @@ impl Xtp {
                 context.incoming.release();
                 context.heard = true;
                 context.recv_sync = header.sync;
-                context.rclose_heard = true;
-                context.rclose = true;
+                context.peer_reading.close();
+                context.reading.close();
                 context.outgoing.shut();
                 context.wclose_sent = true;
                 // The application knows the datagram, and no context.
@@ -115,7 +115,7 @@ impl Xtp {
                     context.end_with_status(now, &mut self.shared, header.sync);
                 }
                 context.wclose_heard = true;
-                context.is_released = true;
+                context.let_go();
             }
             self.settle(now, key);
             return;

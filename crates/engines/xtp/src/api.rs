@@ -1,7 +1,7 @@
 //! What the application calls.
 
 use crate::accept::Listener;
-use crate::context::{Context, Phase, Role};
+use crate::context::{Context, EndDue, Phase, Role};
 use crate::engine::{Birth, Xtp};
 use crate::incoming::Readable;
 use crate::outgoing::{Asking, Chunk};
@@ -119,9 +119,8 @@ impl Xtp {
     pub fn connect(&mut self, now: Time, context: ContextId) -> Result<(), Refused> {
         self.change(now, context, |context| {
             if context.phase == Phase::Fresh && context.role == Role::Initiator {
-                context.first_due = true;
-                context.first_alone = true;
-                context.phase = Phase::Active;
+                context.first.is_alone = true;
+                context.begin();
             }
             Ok(())
         })
@@ -175,10 +174,7 @@ impl Xtp {
                 }
             }
             context.answer_by = None;
-            if context.phase == Phase::Fresh {
-                context.first_due = true;
-                context.phase = Phase::Active;
-            }
+            context.begin();
             Ok(ticket)
         })
     }
@@ -198,10 +194,7 @@ impl Xtp {
             }
             let when_delivered = when_delivered && !context.is_group();
             context.ask_due = Some(if when_delivered { Asking::Deferred } else { Asking::Status });
-            if context.phase == Phase::Fresh {
-                context.first_due = true;
-                context.phase = Phase::Active;
-            }
+            context.begin();
             Ok(())
         })
     }
@@ -239,10 +232,7 @@ impl Xtp {
             if context.outgoing.end().is_none() {
                 context.outgoing.shut();
             }
-            if context.phase == Phase::Fresh {
-                context.phase = Phase::Active;
-                context.first_due = true;
-            }
+            context.begin();
             Ok(())
         })
     }
@@ -271,7 +261,7 @@ impl Xtp {
                     }
                     Ok(())
                 })?;
-                let given_up = self.contexts.lookup_mut(context.0).filter(|found| found.has_given_up);
+                let given_up = self.contexts.lookup_mut(context.0).filter(|found| found.peer_reading.is_broken_off());
                 if let Some(found) = given_up.filter(|found| found.role == Role::Initiator) {
                     // There is nothing left to wait for.
                     found.give_up(&mut self.shared);
@@ -284,8 +274,10 @@ impl Xtp {
                 if context.phase == Phase::Active {
                     // Nobody knows of us before a FIRST has left; whether one has come that is not answered yet, or whose
                     // answer lies unread, we do not know.
-                    let may_be_known = context.heard || (context.role == Role::Initiator && context.first_left);
-                    context.abort_due = may_be_known && context.may_say(&self.shared);
+                    let may_be_known = context.heard || (context.role == Role::Initiator && context.first.has_left);
+                    if may_be_known && context.may_say(&self.shared) {
+                        context.end_due = EndDue::Alone;
+                    }
                 }
                 context.phase = Phase::Over;
                 context.conclude(&mut self.shared, Err(crate::Failure::Aborted));
@@ -307,9 +299,8 @@ impl Xtp {
             return if is_reading { self.leave(now, context) } else { Ok(()) };
         }
         self.change(now, context, |context| {
-            if !context.stopped_reading && !context.incoming.is_complete() {
-                context.stopped_reading = true;
-                context.rclose = true;
+            if !context.reading.is_broken_off() && !context.incoming.is_complete() {
+                context.reading.break_off();
                 if context.phase == Phase::Active && context.heard {
                     context.owe_unasked();
                 }
@@ -527,7 +518,7 @@ impl Xtp {
             is_connected: context.heard,
             is_proved: context.is_believed(&self.shared),
             is_allocated: !outgoing.waits_for_room(&context.terms(&self.shared)),
-            tells_key: context.role == Role::Responder && !context.has_used_key,
+            tells_key: context.role == Role::Responder && !context.proof.has_used_key,
             is_shut: outgoing.end().is_some(),
             is_sent_whole: outgoing.end().is_some_and(|end| outgoing.acked() >= end),
             is_received_whole: context.is_incoming_done(),
@@ -565,7 +556,7 @@ impl Xtp {
     pub fn release(&mut self, now: Time, context: ContextId) {
         let key = context.0;
         let Some(context) = self.contexts.lookup_mut(key) else { return };
-        context.is_released = true;
+        context.let_go();
         if context.phase == Phase::Fresh {
             context.phase = Phase::Over;
             context.conclude(&mut self.shared, Err(crate::Failure::Aborted));
@@ -627,7 +618,7 @@ impl Xtp {
             // An END that is due still leaves: without it the peer would not find out.
             context.phase = Phase::Over;
             context.conclude(&mut self.shared, Err(crate::Failure::Aborted));
-            context.is_released = true;
+            context.let_go();
             self.settle(now, key);
         }
         self.is_shut_down = Some(false);

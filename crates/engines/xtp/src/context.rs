@@ -8,9 +8,10 @@ use crate::outgoing::{Asking, Outgoing, Terms};
 use crate::patience::{KeepAlive, Silence};
 use crate::shared::{Place, Shared};
 use crate::space::Space;
+use crate::validation::Proof;
 use crate::{ContextId, ControlBlock, Event, Failure, ListenerId, Service, XtpCounters};
 use core::time::Duration;
-use pinnace_core::{Address, Allowance, ContextKey, Time, TimerHandle};
+use pinnace_core::{Address, ContextKey, Time, TimerHandle};
 use pinnace_wire::xtp::{Codec, Header, Key, Kind, Options};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -48,6 +49,76 @@ pub(crate) enum Phase {
     Over,
 }
 
+/// How far the reading of a stream has come. It never goes back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Reading {
+    /// More is wanted.
+    #[default]
+    GoesOn,
+    /// RCLOSE has been said.
+    Closed,
+    /// The same, and whatever is missing will never be read.
+    BrokenOff,
+}
+
+impl Reading {
+    pub(crate) fn close(&mut self) {
+        *self = (*self).max(Self::Closed);
+    }
+
+    pub(crate) fn break_off(&mut self) {
+        *self = Self::BrokenOff;
+    }
+
+    pub(crate) fn is_closed(self) -> bool {
+        self >= Self::Closed
+    }
+
+    pub(crate) fn is_broken_off(self) -> bool {
+        self == Self::BrokenOff
+    }
+}
+
+/// What becomes of the FIRST of our stream.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct First {
+    /// It is to be sent: at first, or again.
+    pub(crate) is_due: bool,
+    /// It has left before.
+    pub(crate) has_left: bool,
+    /// It has no data, whatever is queued meanwhile: the application has called [`Xtp::connect`](crate::Xtp::connect).
+    pub(crate) is_alone: bool,
+}
+
+impl First {
+    /// Whether it is to go again.
+    pub(crate) fn is_repeated(self) -> bool {
+        self.is_due && self.has_left
+    }
+}
+
+/// The END that is to be sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum EndDue {
+    #[default]
+    No,
+    /// It goes with the status that is due: both ends are done.
+    InStatus,
+    /// It goes alone: a forced close.
+    Alone,
+}
+
+/// Who still needs a context.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Holder {
+    #[default]
+    Application,
+    /// The application has forgotten it.
+    Engine,
+    /// The same, and it is in the engine's list of those in time-wait.
+    Resting,
+}
+
 /// One end of an association.
 #[derive(Debug)]
 pub(crate) struct Context {
@@ -78,24 +149,10 @@ pub(crate) struct Context {
     pub(crate) peer_time: u32,
     /// Anything has been heard.
     pub(crate) heard: bool,
-    /// The peer gets what we send to its address: it has sent what only the receiver can know.
-    pub(crate) is_validated: bool,
-    /// Our newest sync when the peer told its key, until it has answered a later one: it may not know that we are there.
-    pub(crate) unproved_since: Option<u32>,
-    /// The peer has used our key.
-    pub(crate) has_used_key: bool,
-    /// Until its address is validated: what may still be sent there.
-    pub(crate) allowance: Allowance,
-    /// It has been told our key.
-    pub(crate) has_told_key: bool,
+    pub(crate) proof: Proof,
     /// Windows, or an address that may be forged, keep data back until something happens.
     pub(crate) is_blocked: bool,
-    /// A FIRST is to be sent: at first, or again.
-    pub(crate) first_due: bool,
-    /// It has left before.
-    pub(crate) first_left: bool,
-    /// It has no data, whatever is queued meanwhile: the application has called [`Xtp::connect`](crate::Xtp::connect).
-    pub(crate) first_alone: bool,
+    pub(crate) first: First,
     /// A status is due, with this echo.
     pub(crate) owed: Option<u32>,
     /// Statuses are due with these echoes when the data up to there are delivered (DREQ), in order of arrival.
@@ -106,20 +163,14 @@ pub(crate) struct Context {
     pub(crate) asks_at: VecDeque<(u64, Asking)>,
     /// The stream of the application ends; WCLOSE has left.
     pub(crate) wclose_sent: bool,
-    /// RCLOSE goes with every packet.
-    pub(crate) rclose: bool,
+    pub(crate) wclose_heard: bool,
     /// RCLOSE goes with WCLOSE (abbreviated close).
     pub(crate) is_abbreviated: bool,
-    /// The application wants no more.
-    pub(crate) stopped_reading: bool,
-    pub(crate) rclose_heard: bool,
-    /// The peer stopped reading: what it lacks is not repeated.
-    pub(crate) has_given_up: bool,
-    pub(crate) wclose_heard: bool,
-    /// END goes with the status that is due.
-    pub(crate) end_due: bool,
-    /// END alone is due: a forced close.
-    pub(crate) abort_due: bool,
+    /// Whether we read the peer's stream: where not, RCLOSE goes with every packet.
+    pub(crate) reading: Reading,
+    /// Whether the peer reads ours, as its RCLOSE says: what it lacks when it breaks off is not repeated.
+    pub(crate) peer_reading: Reading,
+    pub(crate) end_due: EndDue,
     /// The application's answer is waited for before a status that is asked for leaves: a transaction's response takes its
     /// place, other data share its train.
     pub(crate) answer_by: Option<Time>,
@@ -144,16 +195,28 @@ pub(crate) struct Context {
     pub(crate) place: Option<Place>,
     /// The application has been told of the end.
     pub(crate) is_told: bool,
-    /// The application has forgotten the context.
-    pub(crate) is_released: bool,
-    /// It is in the engine's list of those in time-wait.
-    pub(crate) is_resting: bool,
+    pub(crate) holder: Holder,
     pub(crate) failure: Option<Failure>,
 }
 
 impl Context {
     pub(crate) fn id(&self) -> ContextId {
         ContextId(self.key)
+    }
+
+    /// The application has said something: the FIRST leaves, if it has not been made.
+    pub(crate) fn begin(&mut self) {
+        if self.phase == Phase::Fresh {
+            self.first.is_due = true;
+            self.phase = Phase::Active;
+        }
+    }
+
+    /// The application forgets the context.
+    pub(crate) fn let_go(&mut self) {
+        if self.holder == Holder::Application {
+            self.holder = Holder::Engine;
+        }
     }
 
     /// A packet of ours that is not DIAG: key, options of the stream, sort, sync.
@@ -227,7 +290,7 @@ impl Context {
         let header = self.codec().header_bytes();
         let mut max = match self.service.is_datagram() {
             true => self.most_of_datagram(shared, self.outgoing.is_tagged()),
-            false => self.most_bytes(shared, self.first_due),
+            false => self.most_bytes(shared, self.first.is_due),
         };
         if !self.is_trusted(shared) {
             max = max.min(self.data_left(shared, header + self.extra_bytes(shared)).min(u64::from(u32::MAX)) as u32);
@@ -269,7 +332,7 @@ impl Context {
 
     /// The incoming stream has become complete (specs/xtp.md, 3.8 and 3.9).
     pub(crate) fn on_complete(&mut self, now: Time) {
-        self.rclose = true;
+        self.reading.close();
         if self.service == Service::Transaction && self.role == Role::Responder {
             // The response may take the place of the status.
             if self.outgoing.end().is_none() {
@@ -292,12 +355,12 @@ impl Context {
 
     /// Whether the peer's stream needs nothing more of us.
     pub(crate) fn is_incoming_done(&self) -> bool {
-        self.incoming.is_complete() || (self.stopped_reading && self.wclose_heard)
+        self.incoming.is_complete() || (self.reading.is_broken_off() && self.wclose_heard)
     }
 
     /// Whether bytes have been sent that the peer may still acknowledge.
     fn lacks_acknowledgement(&self) -> bool {
-        !self.has_given_up && self.outgoing.acked() < self.outgoing.sent()
+        !self.peer_reading.is_broken_off() && self.outgoing.acked() < self.outgoing.sent()
     }
 
     /// Whether a stream that is one message has not been said to its end: it must not end so that it looks whole.
@@ -307,7 +370,7 @@ impl Context {
 
     /// Both streams are at their ends, as far as this end is concerned.
     pub(crate) fn is_done(&self) -> bool {
-        self.is_incoming_done() && self.rclose_heard && !self.lacks_acknowledgement()
+        self.is_incoming_done() && self.peer_reading.is_closed() && !self.lacks_acknowledgement()
     }
 
     /// Whether a datagram of ours is acknowledged by END alone, which comes when it is delivered: a status before it says only
@@ -321,7 +384,7 @@ impl Context {
     /// Whether WCLOSE is to be said in a packet without data.
     fn is_close_due(&self, terms: &Terms) -> bool {
         !self.wclose_sent
-            && !self.first_due
+            && !self.first.is_due
             && self.outgoing.end() == Some(self.outgoing.sent())
             && !self.outgoing.has_to_send(terms)
     }
@@ -345,7 +408,7 @@ impl Context {
         let terms = self.terms(shared);
         initiator_unheard
             || self.outgoing.is_ask_missing()
-            || (self.wclose_sent && !self.rclose_heard)
+            || (self.wclose_sent && !self.peer_reading.is_closed())
             || self.awaits_delivery()
             || (!is_lossy && self.lacks_acknowledgement())
             || (!(is_lossy && terms.no_flow) && self.outgoing.waits_for_room(&terms))
@@ -374,7 +437,7 @@ impl Context {
 
     /// Whether anything is queued that the peer has not acknowledged, and still may.
     fn owes_acknowledgement(&self) -> bool {
-        !self.has_given_up && self.outgoing.acked() < self.outgoing.queued()
+        !self.peer_reading.is_broken_off() && self.outgoing.acked() < self.outgoing.queued()
     }
 
     /// When the application has waited long enough for an acknowledgement.
@@ -457,7 +520,7 @@ impl Context {
             // What a receiver says goes to the group, at its own time.
             return false;
         }
-        if self.abort_due {
+        if self.end_due == EndDue::Alone {
             return true;
         }
         match self.phase {
@@ -465,8 +528,8 @@ impl Context {
             Phase::TimeWait(_) => self.owed.is_some() && self.may_say(shared),
             Phase::Fresh | Phase::Active => {
                 let terms = self.terms(shared);
-                let is_question_due = !self.first_due && (self.ask_due.is_some() || self.control_due(&terms));
-                (self.first_due && !self.is_first_paced())
+                let is_question_due = !self.first.is_due && (self.ask_due.is_some() || self.control_due(&terms));
+                (self.first.is_due && !self.is_first_paced())
                     || (self.owed.is_some() && self.may_say(shared))
                     || (is_question_due && self.may_ask(shared))
                     || (self.paced_until.is_none() && !self.is_blocked && self.outgoing.has_to_send(&terms))
@@ -476,7 +539,7 @@ impl Context {
 
     /// Whether the FIRST is to go again, as soon as the traffic specifier allows.
     pub(crate) fn is_first_paced(&self) -> bool {
-        self.first_due && self.first_left && self.paced_until.is_some()
+        self.first.is_repeated() && self.paced_until.is_some()
     }
 
     /// Queues the context to send, if it has something to.
@@ -509,15 +572,15 @@ impl Context {
     /// nothing of the peer either has nothing left to wait for.
     pub(crate) fn give_up(&mut self, shared: &mut Shared) {
         self.report_sent(shared);
-        self.has_given_up = true;
+        self.peer_reading.break_off();
         self.failure = Some(Failure::StoppedReading);
         let context = self.id();
         for done in self.outgoing.drain() {
             let (ticket, buffer) = (done.ticket, done.buffer);
             shared.events.push_back(Event::Sent { context, ticket, buffer, delivered: false });
         }
-        if self.stopped_reading || self.is_abbreviated {
-            (self.stopped_reading, self.rclose) = (true, true);
+        if self.reading.is_broken_off() || self.is_abbreviated {
+            self.reading.break_off();
             self.conclude(shared, Err(Failure::StoppedReading));
         }
     }

@@ -6,17 +6,18 @@
 //= X-24
 
 use crate::accept::Listener;
-use crate::context::{Context, Phase, Role};
+use crate::context::{Context, EndDue, First, Holder, Phase, Reading, Role};
 use crate::incoming::{AreaBytes, Incoming, Keeping, Policy};
 use crate::multicast::Groups;
 use crate::outgoing::{Outgoing, PathConfig};
 use crate::shared::Shared;
 use crate::space::Space;
+use crate::validation::Proof;
 use crate::{Config, ContextId, ControlBlock, Event, Failure, ListenerId, Service, XtpCounters};
 use core::time::Duration;
 use pinnace_core::{
-    Address, Allowance, ContextKey, ContextTable, ControllerKind, Engine, KeyLayout, PathEvent, Placed, PollAt,
-    ReceivePlan, RxMeta, Time, Train, TranslationMap,
+    Address, ContextKey, ContextTable, ControllerKind, Engine, KeyLayout, PathEvent, Placed, PollAt, ReceivePlan,
+    RxMeta, Time, Train, TranslationMap,
 };
 use pinnace_wire::xtp::{Codec, Header, Options};
 use std::collections::{BTreeMap, VecDeque};
@@ -182,28 +183,19 @@ impl Xtp {
             recv_sync: 0,
             peer_time: 0,
             heard: false,
-            is_validated: false,
-            has_used_key: false,
-            unproved_since: None,
-            allowance: Allowance::default(),
-            has_told_key: false,
+            proof: Proof::default(),
             is_blocked: false,
-            first_due: false,
-            first_left: false,
-            first_alone: false,
+            first: First::default(),
             owed: None,
             deferred: VecDeque::new(),
             ask_due: None,
             asks_at: VecDeque::new(),
             wclose_sent: false,
-            rclose: false,
-            is_abbreviated: is_datagram,
-            stopped_reading: false,
-            rclose_heard: false,
-            has_given_up: false,
             wclose_heard: false,
-            end_due: false,
-            abort_due: false,
+            is_abbreviated: is_datagram,
+            reading: Reading::default(),
+            peer_reading: Reading::default(),
+            end_due: EndDue::default(),
             answer_by: None,
             is_answering: false,
             waiting: None,
@@ -218,8 +210,7 @@ impl Xtp {
             timer: None,
             place: None,
             is_told: false,
-            is_released: false,
-            is_resting: false,
+            holder: Holder::default(),
             failure: None,
         };
         let entropy = self.next_entropy.take().unwrap_or_else(|| shared.secrets.draw());
@@ -256,21 +247,21 @@ impl Xtp {
     pub(crate) fn settle(&mut self, now: Time, key: ContextKey) {
         let Some(context) = self.contexts.lookup_mut(key) else { return };
         let shared = &mut self.shared;
-        if context.role == Role::Initiator && context.peer_key != 0 && !context.is_validated {
+        if context.role == Role::Initiator && context.peer_key != 0 && !context.proof.is_validated {
             // For DIAGs that answer packets with the peer's key.
-            context.is_validated = true;
+            context.proof.is_validated = true;
             self.by_peer.insert((context.peer, context.peer_key), key);
         }
         if context.is_group() {
             self.groups.settle(now, shared, context);
         } else if context.phase == Phase::Active {
             shared.start_clock(now);
-            if context.incoming.is_complete() && !context.rclose {
+            if context.incoming.is_complete() && !context.reading.is_closed() {
                 // New memory was all that the end of a stream without errors waited for.
                 context.on_complete(now);
                 shared.tell_readable(context.id());
             }
-            let has_left = !context.first_due && context.outgoing.end() == Some(context.outgoing.sent());
+            let has_left = !context.first.is_due && context.outgoing.end() == Some(context.outgoing.sent());
             if context.service == Service::UnackDgram && has_left {
                 context.phase = Phase::Over;
                 context.conclude(shared, Ok(()));
@@ -283,13 +274,13 @@ impl Xtp {
             }
         }
         context.update_wait(now, shared, false);
-        if context.phase == Phase::Over && !context.abort_due {
-            let (name, is_released) = ((context.peer, context.peer_key), context.is_released);
+        if context.phase == Phase::Over && context.end_due != EndDue::Alone {
+            let (name, holder) = ((context.peer, context.peer_key), context.holder);
             context.stand_down(shared);
             if context.peer_key != 0 && self.by_peer.lookup(&name) == Some(key) {
                 self.by_peer.remove(&name);
             }
-            if is_released {
+            if holder != Holder::Application {
                 self.forget(key);
                 return;
             }
@@ -297,8 +288,8 @@ impl Xtp {
         let Some(context) = self.contexts.lookup_mut(key) else { return };
         context.make_ready(&mut self.shared);
         context.arm(&mut self.shared);
-        if context.is_released && !context.is_resting && matches!(context.phase, Phase::TimeWait(_)) {
-            context.is_resting = true;
+        if context.holder == Holder::Engine && matches!(context.phase, Phase::TimeWait(_)) {
+            context.holder = Holder::Resting;
             if self.resting.len() > 2 * self.contexts.len() {
                 self.resting.retain(|key| self.contexts.lookup(*key).is_some());
             }
@@ -397,7 +388,7 @@ impl Context {
     //= X-20
     pub(crate) fn end_with_status(&mut self, now: Time, shared: &mut Shared, echo: u32) {
         self.owe(echo);
-        self.end_due = true;
+        self.end_due = EndDue::InStatus;
         self.phase = Phase::TimeWait(now + self.time_wait());
         self.conclude(shared, Ok(()));
     }

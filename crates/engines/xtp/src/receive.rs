@@ -274,7 +274,7 @@ pub(crate) fn on_context_packet(
         context.incoming.set_no_error(options.contains(Options::NOERR), context.block.go_back_n);
         shared.events.push_back(Event::Connected { context: context.id() });
         // A FIRST that waits to be repeated is no longer needed.
-        context.first_due = false;
+        context.first.is_due = false;
     }
     match (&packet.data, status) {
         (Some(data), _) => on_data(context, shared, now, rx, segment, packet, data),
@@ -364,7 +364,7 @@ pub(crate) fn on_data(
     };
     let end = options.contains(Options::WCLOSE).then(|| low + u64::from(n));
     context.wclose_heard |= end.is_some();
-    if context.stopped_reading {
+    if context.reading.is_broken_off() {
         shared.counters.data_packets_dropped += 1;
         return;
     }
@@ -550,7 +550,7 @@ fn on_status(
     //= X-6
     if context.role == Role::Initiator && context.peer_key == 0 {
         context.peer_key = status.xkey & context.codec().key_mask();
-        context.unproved_since = Some(context.outgoing.sync());
+        context.proof.unproved_since = Some(context.outgoing.sync());
     }
     context.on_echo(status.echo);
     if let Some(FirstTraffic::Known(traffic)) = status.traffic {
@@ -586,7 +586,7 @@ fn on_told(
     learn: impl FnOnce(&mut Incoming, u64) -> Taken,
 ) {
     let Some(sent) = context.space.offset(header.seq, context.incoming.rseq()) else { return };
-    if context.stopped_reading {
+    if context.reading.is_broken_off() {
         return;
     }
     if sent > context.incoming.hseq() && context.incoming.shows_holes() && context.incoming.needs_ring() {
@@ -615,20 +615,20 @@ fn heed_rate(context: &mut Context, now: Time, inrate: u32, inburst: u32) {
 /// The peer wants nothing more of our stream (specs/xtp.md, 3.8).
 //= X-20
 fn on_rclose(context: &mut Context, shared: &mut Shared, now: Time, packet: &Packet<'_>, status: Option<&Status<'_>>) {
-    let (is_first, acked) = (!context.rclose_heard, context.outgoing.acked());
+    let (is_first, acked) = (!context.peer_reading.is_closed(), context.outgoing.acked());
     if is_first {
-        context.rclose_heard = true;
+        context.peer_reading.close();
         if context.outgoing.queued() > context.outgoing.sent() {
             context.failure = Some(Failure::StoppedReading);
         }
         context.outgoing.cut_off();
         context.wclose_sent = true;
-        context.first_due = false;
+        context.first.is_due = false;
     }
     let sent = context.outgoing.sent();
     if let Some(status) = status {
         let rseq = context.space.offset(status.rseq, context.outgoing.acked()).unwrap_or(0);
-        if rseq < sent && !context.has_given_up && context.outgoing.acked() < sent {
+        if rseq < sent && !context.peer_reading.is_broken_off() && context.outgoing.acked() < sent {
             // An abbreviated close of the peer's ends our stream, too; that is an error only if bytes were lost.
             context.give_up(shared);
         }
@@ -675,7 +675,7 @@ fn on_diag(context: &mut Context, shared: &mut Shared, header: &Header, code: u3
             let waits_only_for_end = context.outgoing.acked() >= context.outgoing.sent()
                 && context.wclose_sent
                 && !context.awaits_delivery()
-                && (context.incoming.is_complete() || context.stopped_reading);
+                && (context.incoming.is_complete() || context.reading.is_broken_off());
             if waits_only_for_end { Ok(()) } else { Err(Failure::Unknown) }
         }
         2 => Err(Failure::GivenUpByPeer { value }),

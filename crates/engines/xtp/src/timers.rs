@@ -84,7 +84,7 @@ impl Context {
     /// What an expiry makes leave: the FIRST again for who has heard nothing, and a question from everybody else.
     fn ask_again(&mut self) {
         if self.role == Role::Initiator && !self.heard {
-            self.first_due = true;
+            self.first.is_due = true;
         } else {
             self.ask_due = Some(Asking::Expiry);
         }

@@ -1,6 +1,6 @@
 //! What leaves: DIAGs, statuses, control packets that ask, data (specs/xtp.md, 3.2 to 3.9).
 
-use crate::context::{Context, Phase, Role};
+use crate::context::{Context, EndDue, Phase, Role};
 use crate::engine::Xtp;
 use crate::farewell::Farewell;
 use crate::outgoing::{Asking, Cut, MOST_PIECES, Next, Terms};
@@ -84,8 +84,8 @@ pub(crate) fn checksum(codec: Codec, options: Options) -> Option<Checksum> {
 impl Context {
     /// Writes a train; false if nothing may leave now.
     fn transmit(&mut self, now: Time, shared: &mut Shared, train: &mut Train) -> bool {
-        if self.abort_due {
-            self.abort_due = false;
+        if self.end_due == EndDue::Alone {
+            self.end_due = EndDue::No;
             self.write_status(now, shared, train, Options::END, None);
             self.begin_farewell(now, shared);
             return true;
@@ -99,7 +99,7 @@ impl Context {
         if !matches!(self.phase, Phase::Fresh | Phase::Active) {
             return false;
         }
-        if !self.first_due && self.may_ask(shared) {
+        if !self.first.is_due && self.may_ask(shared) {
             if let Some(asking) = self.ask_due.take() {
                 self.write_status(now, shared, train, Options::NONE, Some(asking));
                 self.update_wait(now, shared, false);
@@ -111,7 +111,7 @@ impl Context {
                 return true;
             }
         }
-        if self.first_due && self.first_alone && !self.service.is_one_message() {
+        if self.first.is_due && self.first.is_alone && !self.service.is_one_message() {
             self.write_empty_first(now, shared, train);
             self.update_wait(now, shared, false);
             return true;
@@ -129,7 +129,7 @@ impl Context {
         if self.is_first_paced() {
             return false;
         }
-        if self.first_due {
+        if self.first.is_due {
             self.write_empty_first(now, shared, train);
             self.update_wait(now, shared, false);
             return true;
@@ -145,7 +145,7 @@ impl Context {
         }
         let bytes = shared.status.clone();
         // The context may be forgotten now: what its allowance covers is all that ever leaves.
-        let most = if self.is_trusted(shared) { u64::MAX } else { self.allowance.count(bytes.len()) };
+        let most = if self.is_trusted(shared) { u64::MAX } else { self.proof.allowance.count(bytes.len()) };
         let (to, from, my_key, peer_key) = (self.peer, self.from, self.my_key, self.peer_key);
         shared.farewells.begin(now, Farewell { to, from, my_key, peer_key, bytes, most });
     }
@@ -154,9 +154,9 @@ impl Context {
     fn is_simple(&self, shared: &Shared) -> bool {
         self.phase == Phase::Active
             && self.service == Service::Connection
-            && !(self.first_due || self.end_due || self.must_tell_key(shared))
+            && !(self.first.is_due || self.end_due != EndDue::No || self.must_tell_key(shared))
             // A peer that does not know our key waits for the status.
-            && (self.role == Role::Initiator || self.has_used_key)
+            && (self.role == Role::Initiator || self.proof.has_used_key)
             && self.incoming.spans().next().is_none()
     }
 
@@ -168,7 +168,8 @@ impl Context {
             && self.options.contains(Options::NOCHECK)
             && self.codec() == Codec::Xtp40
             && train.has_room_for(1, MOST_PIECES + 2);
-        let is_question_due = self.ask_due.is_some() || self.abort_due || self.control_due(&self.terms(shared));
+        let is_question_due =
+            self.ask_due.is_some() || self.end_due == EndDue::Alone || self.control_due(&self.terms(shared));
         if !fits || is_question_due || !self.is_trusted(shared) || !self.is_simple(shared) {
             return false;
         }
@@ -214,7 +215,7 @@ impl Context {
     fn must_tell_key(&self, shared: &Shared) -> bool {
         // An ECNTL has no room for a key: the gaps come first.
         let has_gaps = self.codec() == Codec::Xtp40 && self.incoming.spans().next().is_some();
-        if self.is_trusted(shared) || self.has_told_key || has_gaps || !self.may_say(shared) {
+        if self.is_trusted(shared) || self.proof.has_told_key || has_gaps || !self.may_say(shared) {
             return false;
         }
         let terms = self.terms(shared);
@@ -224,12 +225,12 @@ impl Context {
 
     /// Whether a status carries our key.
     fn tells_key(&self) -> bool {
-        self.role == Role::Responder && (!self.has_used_key || self.codec() == Codec::Xtp36)
+        self.role == Role::Responder && (!self.proof.has_used_key || self.codec() == Codec::Xtp36)
     }
 
     /// The options that say how far closing has come.
     fn closing(&self) -> Options {
-        Options::NONE.with_if(self.rclose, Options::RCLOSE).with_if(self.wclose_sent, Options::WCLOSE)
+        Options::NONE.with_if(self.reading.is_closed(), Options::RCLOSE).with_if(self.wclose_sent, Options::WCLOSE)
     }
 
     /// A control packet that asks: WCLOSE without data, or because nothing has asked for so long.
@@ -244,16 +245,17 @@ impl Context {
     }
 
     fn on_first_sent(&mut self) {
-        self.first_left |= self.first_due;
-        self.first_due = false;
+        self.first.has_left |= self.first.is_due;
+        self.first.is_due = false;
         self.phase = Phase::Active;
     }
 
     /// The packet at the end of our stream leaves.
     fn on_end_sent(&mut self) {
         self.wclose_sent = true;
-        self.rclose |= self.is_abbreviated;
-        self.stopped_reading |= self.is_abbreviated;
+        if self.is_abbreviated {
+            self.reading.break_off();
+        }
     }
 
     /// A status: because it was asked for, or to ask, or to say how far closing has come.
@@ -313,7 +315,8 @@ impl Context {
             Some(Asking::Status | Asking::Expiry) => Options::SREQ,
         };
         let end = Options::RCLOSE | Options::WCLOSE | Options::END;
-        let options = self.closing().with(extra).with(asked).with_if(core::mem::take(&mut self.end_due), end);
+        let options =
+            self.closing().with(extra).with(asked).with_if(core::mem::take(&mut self.end_due) == EndDue::InStatus, end);
         let options = if matches!(self.phase, Phase::TimeWait(_)) { options | end } else { options };
         let mut spans = core::mem::take(&mut shared.spans);
         spans.clear();
@@ -334,7 +337,7 @@ impl Context {
         } else {
             Kind::Cntl
         };
-        self.has_told_key |= tells_key && kind != Kind::Ecntl;
+        self.proof.has_told_key |= tells_key && kind != Kind::Ecntl;
         let header = self.header(kind, options, sync, space.number(self.outgoing.sent()));
         let status = Status {
             rseq: space.number(self.incoming.rseq()),
@@ -376,7 +379,7 @@ impl Context {
         let limits = train.limits();
         // A peer that keeps up would only wait.
         let is_busy = self.outgoing.in_flight() >= 2 * limits.bytes as u64;
-        if !shared.is_held || !is_busy || self.first_due || self.outgoing.end().is_some() {
+        if !shared.is_held || !is_busy || self.first.is_due || self.outgoing.end().is_some() {
             return false;
         }
         let packet = terms.max as usize + terms.overhead as usize;
@@ -395,7 +398,7 @@ impl Context {
                 // Nothing more to an address that may be forged, until it has answered.
                 return wrote;
             }
-            if self.first_due && self.first_left {
+            if self.first.is_repeated() {
                 // As it was; only the traffic specifier holds it back.
                 let Some(mut cut) = self.outgoing.first() else { return false };
                 if cut.len > terms.max && !self.service.is_datagram() {
@@ -436,7 +439,7 @@ impl Context {
     fn write_cut(&mut self, now: Time, shared: &mut Shared, train: &mut Train, cut: &Cut, is_first: bool) -> bool {
         let terms = self.terms(shared);
         let codec = self.codec();
-        let is_first_packet = self.first_due;
+        let is_first_packet = self.first.is_due;
         // Of a stream that is not repeated the end would be lost with its bytes: a control packet tells it (3.9).
         let is_told_apart = self.options.contains(Options::NOERR) && !self.service.is_one_message() && !self.is_group();
         let ends = cut.ends && !is_told_apart;
@@ -447,7 +450,7 @@ impl Context {
             .with_if(ends, Options::WCLOSE)
             .with_if(matches!(asking, Asking::Status | Asking::Both), Options::SREQ)
             .with_if(matches!(asking, Asking::Deferred | Asking::Both), Options::DREQ)
-            .with_if(self.rclose || (ends && self.is_abbreviated), Options::RCLOSE);
+            .with_if(self.reading.is_closed() || (ends && self.is_abbreviated), Options::RCLOSE);
         if is_first_packet && self.service == Service::UnackDgram {
             options = options | Options::END;
         }
@@ -533,7 +536,7 @@ impl Context {
         let options = Options::NONE
             .with_if(is_message, Options::EOM)
             .with_if(ends, Options::WCLOSE)
-            .with_if(self.rclose || (ends && self.is_abbreviated), Options::RCLOSE)
+            .with_if(self.reading.is_closed() || (ends && self.is_abbreviated), Options::RCLOSE)
             .with_if(self.service == Service::UnackDgram, Options::END);
         let asks = match self.service {
             Service::UnackDgram | Service::UnackMulticast => false,

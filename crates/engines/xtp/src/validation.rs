@@ -29,10 +29,25 @@ const fn question_bytes(codec: Codec) -> usize {
     }
 }
 
+/// What a context knows of its peer's address and key.
+#[derive(Debug, Default)]
+pub(crate) struct Proof {
+    /// The peer gets what we send to its address: it has sent what only the receiver can know.
+    pub(crate) is_validated: bool,
+    /// The peer has used our key.
+    pub(crate) has_used_key: bool,
+    /// It has been told our key.
+    pub(crate) has_told_key: bool,
+    /// Our newest sync when the peer told its key, until it has answered a later one: it may not know that we are there.
+    pub(crate) unproved_since: Option<u32>,
+    /// Until its address is validated: what may still be sent there.
+    pub(crate) allowance: Allowance,
+}
+
 impl Context {
     /// Whether more may be sent to the peer's address than came from it allows.
     pub(crate) fn is_trusted(&self, shared: &Shared) -> bool {
-        self.is_validated || !shared.config.validates || self.role == Role::Initiator
+        self.proof.is_validated || !shared.config.validates || self.role == Role::Initiator
     }
 
     /// Whether the peer is believed what it says it has sent. Of a group's sender there is never a proof: whoever has joined
@@ -44,52 +59,52 @@ impl Context {
     /// Whether the responder may still be waiting for us to show that we are here: it might have something to say, and all
     /// that it may send may be lost. If nothing else asks, WTIMER does.
     pub(crate) fn has_to_prove(&self, shared: &Shared) -> bool {
-        self.unproved_since.is_some() && shared.config.validates
+        self.proof.unproved_since.is_some() && shared.config.validates
     }
 
     /// The newest status names this packet of ours: if it left after we knew the peer's key, it had that key.
     pub(crate) fn on_echo(&mut self, echo: u32) {
-        if self.unproved_since.is_some_and(|sync| Seq32::new(sync).before(Seq32::new(echo))) {
-            self.unproved_since = None;
+        if self.proof.unproved_since.is_some_and(|sync| Seq32::new(sync).before(Seq32::new(echo))) {
+            self.proof.unproved_since = None;
         }
     }
 
     /// Whether the peer has most likely heard us: it has used our key, or said our sync.
     pub(crate) fn is_there(&self) -> bool {
-        self.is_validated || self.has_used_key
+        self.proof.is_validated || self.proof.has_used_key
     }
 
     /// A datagram of so many bytes has come, with our key or without, and with this echo if it is a status.
     pub(crate) fn on_came(&mut self, bytes: usize, has_key: bool, echo: Option<u32>) {
-        self.allowance.earn(1, bytes);
+        self.proof.allowance.earn(1, bytes);
         if self.role == Role::Responder {
             let has_echo = echo.is_some_and(|echo| self.outgoing.has_said(echo));
             // Eleven bits of the shorter key cannot be known beforehand: too few to prove anything.
-            self.is_validated |= has_echo || (has_key && self.codec() == Codec::Xtp40);
-            self.has_used_key |= has_key;
+            self.proof.is_validated |= has_echo || (has_key && self.codec() == Codec::Xtp40);
+            self.proof.has_used_key |= has_key;
         }
     }
 
     /// A datagram of so many bytes leaves.
     pub(crate) fn on_leaves(&mut self, bytes: usize) {
-        self.allowance.spend(1, bytes);
+        self.proof.allowance.spend(1, bytes);
     }
 
     /// Whether a status may leave now.
     pub(crate) fn may_say(&self, shared: &Shared) -> bool {
-        self.is_trusted(shared) || self.allowance.covers(1, status_bytes(self.codec()))
+        self.is_trusted(shared) || self.proof.allowance.covers(1, status_bytes(self.codec()))
     }
 
     /// Whether a question may leave now.
     pub(crate) fn may_ask(&self, shared: &Shared) -> bool {
-        self.may_say(shared) || self.allowance.covers(1, question_bytes(self.codec()))
+        self.may_say(shared) || self.proof.allowance.covers(1, question_bytes(self.codec()))
     }
 
     /// Counts a DIAG that is to leave; false if it may not.
     pub(crate) fn may_diagnose(&mut self, shared: &Shared) -> bool {
         let codec = self.codec();
         let bytes = codec.header_bytes() + DIAG_BYTES + codec.tail_bytes(DIAG_BYTES);
-        let may = self.is_trusted(shared) || self.allowance.covers(1, bytes);
+        let may = self.is_trusted(shared) || self.proof.allowance.covers(1, bytes);
         if may {
             self.on_leaves(bytes);
         }
@@ -100,7 +115,7 @@ impl Context {
     pub(crate) fn datagram_left(&self, shared: &Shared) -> usize {
         match self.is_trusted(shared) {
             true => usize::MAX,
-            false => self.allowance.largest(),
+            false => self.proof.allowance.largest(),
         }
     }
 
@@ -110,7 +125,7 @@ impl Context {
     pub(crate) fn data_left(&self, shared: &Shared, overhead: usize) -> u64 {
         let left = self.datagram_left(shared).saturating_sub(overhead) as u64;
         let beside_question = left.saturating_sub(Allowance::cost(1, question_bytes(self.codec())));
-        let is_unanswered = self.service == Service::Transaction && !self.has_told_key;
+        let is_unanswered = self.service == Service::Transaction && !self.proof.has_told_key;
         let is_whole_response = is_unanswered && self.outgoing.end().is_some_and(|end| end <= left);
         let takes_all = self.outgoing.sent() == 0 && (is_whole_response || beside_question == 0);
         if takes_all { left } else { beside_question }

@@ -294,7 +294,7 @@ impl Xtp {
         let key = contexts.layout().unpack(header.key.value);
         let found = key.and_then(|key| Some((key, groups.senders.get_mut(&key)?, contexts.lookup(key)?)));
         let Some((key, sender, context)) =
-            found.filter(|(_, _, context)| context.phase == Phase::Active && context.first_left)
+            found.filter(|(_, _, context)| context.phase == Phase::Active && context.first.has_left)
         else {
             self.diagnose(now, meta, header, Code::JoinRefused, Value::JoinDenied);
             return;
@@ -381,7 +381,8 @@ impl Xtp {
         (context.heard, context.recv_sync) = (true, header.sync);
         // A receiver has no stream of its own.
         context.outgoing.shut();
-        (context.wclose_sent, context.rclose_heard) = (true, true);
+        context.wclose_sent = true;
+        context.peer_reading.close();
         self.groups.members.insert(key, Member::new(group, listener));
         self.groups.by_key.insert((header.key.value, key));
         self.shared.counters.contexts_accepted += 1;

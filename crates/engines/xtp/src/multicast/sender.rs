@@ -129,7 +129,7 @@ impl Sender {
             }
         }
         if context.service == Service::UnackMulticast {
-            context.heard |= context.first_left;
+            context.heard |= context.first.has_left;
             context.outgoing.forget_sent();
         }
         context.report_sent(shared);
@@ -152,7 +152,7 @@ impl Sender {
 
     /// Whether an answer could still change something.
     fn lacks_answer(&self, context: &Context) -> bool {
-        context.first_left
+        context.first.has_left
             && (context.outgoing.acked() < context.outgoing.sent()
                 || context.outgoing.queued() > context.outgoing.sent()
                 || context.wclose_sent
@@ -162,7 +162,7 @@ impl Sender {
     pub(super) fn next_date(&self, now: Time, context: &Context) -> Option<Time> {
         let next = match (context.phase, self.buckets.front()) {
             (Phase::Active, Some(bucket)) => Some(bucket.closes_at),
-            (Phase::Active, None) if context.first_left => self.next,
+            (Phase::Active, None) if context.first.has_left => self.next,
             (Phase::TimeWait(_), _) => self.next.filter(|_| self.ends_left > 0),
             _ => None,
         };
@@ -193,7 +193,7 @@ impl Sender {
         if is_due {
             self.next = Some(now + self.wait(context));
         }
-        if !context.first_left || context.first_due || context.ask_due.is_some() {
+        if !context.first.has_left || context.first.is_due || context.ask_due.is_some() {
             return;
         }
         if context.service == Service::UnackMulticast {
@@ -217,7 +217,7 @@ impl Sender {
         if is_due || (self.lacks_answer(context) && !asks_itself) {
             if self.silent > 0 && context.outgoing.is_unheard() {
                 // Nobody was there, or the FIRST was lost.
-                context.first_due = true;
+                context.first.is_due = true;
             } else {
                 context.ask_due = Some(if self.silent > 0 { Asking::Expiry } else { Asking::Status });
             }

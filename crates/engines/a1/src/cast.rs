@@ -9,13 +9,13 @@
 
 use crate::connection::{Birth, Connection, Phase, Role};
 use crate::engine::A1;
-use crate::outgoing::{Message, Next, Terms};
+use crate::outgoing::{Block, Message, Next, Terms};
 use crate::shared::{DataPlace, Payer, Sender, Shared};
 use crate::transmit::add_block;
 use crate::{CastId, ConnectionId, Event, Failure, Output, Refused, SlowSink, qos};
 use core::net::SocketAddr;
 use core::time::Duration;
-use pinnace_core::{Address, BufferId, ContextKey, Time, Train};
+use pinnace_core::{Address, BufferId, ContextKey, ContextTable, Time, Train};
 use pinnace_wire::a1::{self, CloseCode, Group, HEADER_BYTES, Header, Qos};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -61,6 +61,19 @@ struct GroupStream {
     is_reliable: bool,
     priority: u8,
 }
+
+/// What a sink without room means to a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Behind {
+    /// It is waited for.
+    HoldsUp,
+    /// It does not get it.
+    LeftOut,
+    /// If it stands still, the message is kept for it behind the others' backs, until it is cut off or gets on.
+    Kept,
+}
+
+type Connections = ContextTable<Box<Connection>>;
 
 /// A set of sinks.
 #[derive(Debug)]
@@ -200,41 +213,9 @@ impl A1 {
         if output.len > most {
             return Err(Refused::TooLarge { most });
         }
-        let is_group = cast.stream.is_some();
-        let mut is_full = false;
-        let mut late = Vec::new();
-        // Who is left out is behind another: if nobody has room, they are all alike.
-        let is_ahead = cast.has_room_somewhere(&self.connections);
-        let degrades = cast.slow == SlowSink::Degrade && is_ahead;
         let blocked_on = cast.blocked_on;
-        // Who stands still is waited for behind the others' backs, until it is cut off or gets on: what it has no room for is
-        // kept for it. Who gets on, but slowly, holds up the source, or it would be further and further behind.
-        let keeps = matches!(cast.slow, SlowSink::Drop { .. }) && !is_group && is_ahead;
-        for member in &cast.members {
-            let Some(connection) = self.connections.lookup_mut(member.key) else { continue };
-            match connection.phase {
-                Phase::Opening if is_group && member.backlog.len() >= MAX_BACKLOG => late.push(member.key),
-                // It gets no more, so it holds up nobody.
-                Phase::Open if connection.close_by.is_some() => {}
-                Phase::Open if (connection.has_joined || !degrades) && connection.outgoing.is_full() => {
-                    let is_held_up = connection.is_held_up(blocked_on);
-                    let patience = cast.patience(connection.has_joined).filter(|_| !is_held_up);
-                    if let Some(patience) = patience {
-                        connection.cut_off_at.get_or_insert(now + patience);
-                    }
-                    if !is_held_up && connection.cut_off_at.is_some_and(|at| at <= now) {
-                        late.push(member.key);
-                    } else if keeps && !connection.gets_on && connection.outgoing.may_queue_anyway() {
-                        connection.make_ready(now, &mut self.shared);
-                    } else {
-                        connection.wants_room = true;
-                        is_full = true;
-                        connection.make_ready(now, &mut self.shared);
-                    }
-                }
-                _ => {}
-            }
-        }
+        let behind = cast.behind(&self.connections);
+        let (is_full, late) = cast.look_for_room(now, behind, &mut self.connections, &mut self.shared);
         if is_full && let Some(key) = blocked_on {
             self.lose_patience(now, id, key);
         }
@@ -247,36 +228,9 @@ impl A1 {
             return Err(Refused::Full);
         }
         let ticket = self.shared.next_ticket();
-        let deadline = if is_group { None } else { output.deadline };
-        let Output { buffer, offset, len, .. } = output;
+        let Output { buffer, offset, len, deadline } = output;
         let message = Message { ticket, buffer, offset, len, deadline };
-        let mut touched = Vec::new();
-        for member in &mut cast.members {
-            let Some(connection) = self.connections.lookup_mut(member.key) else { continue };
-            match connection.phase {
-                Phase::Opening if is_group => member.backlog.push_back(message),
-                Phase::Open if connection.close_by.is_some() => continue,
-                Phase::Open if keeps && connection.outgoing.is_full() => {
-                    let deadline = deadline.or_else(|| connection.deadline(now));
-                    if connection.outgoing.queue_anyway(&Message { deadline, ..message }).is_err() {
-                        continue;
-                    }
-                }
-                Phase::Open if connection.outgoing.is_full() => {
-                    connection.skipped += 1;
-                    self.shared.counters.messages_skipped += 1;
-                    continue;
-                }
-                Phase::Open => {
-                    let deadline = if is_group { None } else { deadline.or_else(|| connection.deadline(now)) };
-                    if connection.outgoing.queue(&Message { deadline, ..message }).is_err() {
-                        continue;
-                    }
-                }
-                _ => continue,
-            }
-            touched.push(member.key);
-        }
+        let touched = cast.queue(now, behind, &message, &mut self.connections, &mut self.shared);
         let sinks = touched.len() as u32;
         if sinks == 0 {
             self.shared.events.push_back(Event::Cast { cast: id, ticket, buffer, delivered: 0, sinks });
@@ -472,45 +426,28 @@ impl A1 {
         let Some(stream) = &mut cast.stream else { return false };
         cast.blocked_on = None;
         let to = Address::Inet(SocketAddr::V4(stream.group.socket()));
-        'blocks: while stream.sent < stream.cut {
-            let number = stream.sent;
-            let mut block = None;
-            for member in &cast.members {
-                let Some(connection) = self.connections.lookup_mut(member.key) else { continue };
-                if !connection.takes_from_group(member.base, number) {
+        while stream.sent < stream.cut {
+            let cut = match next_block(&cast.members, stream.sent, now, &mut self.connections) {
+                Turn::Of(cut) => cut,
+                // Whoever wanted it is gone, or gets it over its own connection.
+                Turn::OfNobody => {
+                    stream.sent += 1;
                     continue;
                 }
-                match connection.outgoing.next_new(now) {
-                    Next::Block(cut) => block = Some(cut),
-                    Next::At(_) | Next::Nothing => {
-                        cast.blocked_on = Some(member.key);
-                        break 'blocks;
-                    }
+                Turn::HeldUpBy(key) => {
+                    cast.blocked_on = Some(key);
+                    break;
                 }
-            }
-            let Some(cut) = block else {
-                // Whoever wanted it is gone, or gets it over its own connection.
-                stream.sent += 1;
-                continue;
             };
             let len = (HEADER_BYTES + cut.place.len as usize) as u64;
-            if !self.shared.link_allows(now, len) {
-                break;
-            }
-            let header = Header {
-                connection: stream.group.identifier(),
-                sequence: stream.start.wrapping_add(number as u32),
-                edge: 0,
-                stamp: crate::connection::stamp(now),
-                is_checked: stream.has_checksum,
-                is_retransmitted: false,
-            };
-            if !add_block(train, (to, None), &header, &cut, (stream.is_reliable, true)) {
+            if !self.shared.link_allows(now, len)
+                || !add_block(train, (to, None), &stream.header(now), &cut, (stream.is_reliable, true))
+            {
                 break;
             }
             for member in &cast.members {
                 let Some(connection) = self.connections.lookup_mut(member.key) else { continue };
-                if connection.takes_from_group(member.base, number)
+                if connection.takes_from_group(member.base, stream.sent)
                     && let Next::Block(cut) = connection.outgoing.next_new(now)
                 {
                     connection.outgoing.on_sent(now, &cut);
@@ -538,38 +475,168 @@ impl A1 {
         if let Some(place) = cast.place.take() {
             self.shared.queue.remove_data(place);
         }
-        let (sent, is_blocked) = (stream.sent, cast.blocked_on.is_some());
-        let members: Vec<_> = cast.members.iter().map(|member| (member.key, member.base)).collect();
+        let (sent, blocked_on) = (stream.sent, cast.blocked_on);
         if wrote {
-            for (key, base) in members {
-                if let Some(connection) = self.connections.lookup_mut(key)
-                    && connection.has_joined
-                {
-                    connection.group_sent = sent.saturating_sub(base);
-                }
-                self.settle(now, key);
-            }
-        } else if let (Some(key), true) = (cast.blocked_on, is_blocked)
+            self.on_group_sent(now, id, sent);
+        } else if let Some(key) = blocked_on
             && let Some(connection) = self.connections.lookup_mut(key)
         {
             // Its timer tells when it may go on.
             connection.make_ready(now, &mut self.shared);
         }
-        if !is_blocked {
+        if blocked_on.is_none() {
             self.ready_cast(id);
         }
         wrote
     }
+
+    /// The group has been sent its blocks below `sent`.
+    fn on_group_sent(&mut self, now: Time, id: CastId, sent: u64) {
+        let Some(cast) = self.casts.get(&id) else { return };
+        let members: Vec<_> = cast.members.iter().map(|member| (member.key, member.base)).collect();
+        for (key, base) in members {
+            if let Some(connection) = self.connections.lookup_mut(key)
+                && connection.has_joined
+            {
+                connection.group_sent = sent.saturating_sub(base);
+            }
+            self.settle(now, key);
+        }
+    }
+}
+
+/// Whose turn the next block of a group is.
+enum Turn {
+    /// That of every sink that takes it: it is this one.
+    Of(Block),
+    OfNobody,
+    /// This sink takes it, but not yet.
+    HeldUpBy(ContextKey),
+}
+
+fn next_block(members: &[Member], number: u64, now: Time, connections: &mut Connections) -> Turn {
+    let mut turn = Turn::OfNobody;
+    for member in members {
+        let Some(connection) = connections.lookup_mut(member.key) else { continue };
+        if !connection.takes_from_group(member.base, number) {
+            continue;
+        }
+        match connection.outgoing.next_new(now) {
+            Next::Block(cut) => turn = Turn::Of(cut),
+            Next::At(_) | Next::Nothing => return Turn::HeldUpBy(member.key),
+        }
+    }
+    turn
+}
+
+impl GroupStream {
+    /// That of the next block.
+    fn header(&self, now: Time) -> Header {
+        Header {
+            connection: self.group.identifier(),
+            sequence: self.start.wrapping_add(self.sent as u32),
+            edge: 0,
+            stamp: crate::connection::stamp(now),
+            is_checked: self.has_checksum,
+            is_retransmitted: false,
+        }
+    }
 }
 
 impl Cast {
-    fn has_room_somewhere(&self, connections: &pinnace_core::ContextTable<Box<Connection>>) -> bool {
+    /// What a sink without room means to the next message. Who is left out, or behind, is behind another: if nobody has
+    /// room, they are all alike, and hold it up.
+    fn behind(&self, connections: &Connections) -> Behind {
         let mut open = self.members.iter().filter_map(|member| connections.lookup(member.key));
-        open.any(|connection| connection.phase == Phase::Open && !connection.outgoing.is_full())
+        let is_ahead = open.any(|connection| connection.phase == Phase::Open && !connection.outgoing.is_full());
+        match self.slow {
+            SlowSink::Degrade if is_ahead => Behind::LeftOut,
+            SlowSink::Drop { .. } if is_ahead && self.stream.is_none() => Behind::Kept,
+            _ => Behind::HoldsUp,
+        }
+    }
+
+    /// Whether a sink has no room for a message and is waited for; and those that have been waited for too long.
+    fn look_for_room(
+        &self,
+        now: Time,
+        behind: Behind,
+        connections: &mut Connections,
+        shared: &mut Shared,
+    ) -> (bool, Vec<ContextKey>) {
+        let (mut is_full, mut late) = (false, Vec::new());
+        for member in &self.members {
+            let Some(connection) = connections.lookup_mut(member.key) else { continue };
+            match connection.phase {
+                Phase::Opening if self.stream.is_some() && member.backlog.len() >= MAX_BACKLOG => {
+                    late.push(member.key);
+                    continue;
+                }
+                Phase::Open if connection.close_by.is_none() && connection.outgoing.is_full() => {}
+                // It has room, or gets no more, so it holds up nobody.
+                _ => continue,
+            }
+            if behind == Behind::LeftOut && !connection.has_joined {
+                continue;
+            }
+            let is_held_up = connection.is_held_up(self.blocked_on);
+            if let Some(patience) = self.patience(connection.has_joined).filter(|_| !is_held_up) {
+                connection.cut_off_at.get_or_insert(now + patience);
+            }
+            if !is_held_up && connection.cut_off_at.is_some_and(|at| at <= now) {
+                late.push(member.key);
+                continue;
+            }
+            // Who gets on, but slowly, holds up the source, or it would be further and further behind.
+            if behind != Behind::Kept || connection.gets_on || !connection.outgoing.may_queue_anyway() {
+                connection.wants_room = true;
+                is_full = true;
+            }
+            connection.make_ready(now, shared);
+        }
+        (is_full, late)
+    }
+
+    /// Queues a message to the sinks that get it, and returns them.
+    fn queue(
+        &mut self,
+        now: Time,
+        behind: Behind,
+        message: &Message,
+        connections: &mut Connections,
+        shared: &mut Shared,
+    ) -> Vec<ContextKey> {
+        let is_group = self.stream.is_some();
+        let mut touched = Vec::new();
+        for member in &mut self.members {
+            let Some(connection) = connections.lookup_mut(member.key) else { continue };
+            // In a group nobody is left out of a message for its age.
+            let deadline = message.deadline.or_else(|| connection.deadline(now)).filter(|_| !is_group);
+            let message = Message { deadline, ..*message };
+            let is_queued = match connection.phase {
+                Phase::Opening if is_group => {
+                    member.backlog.push_back(message);
+                    true
+                }
+                Phase::Open if connection.close_by.is_some() => false,
+                Phase::Open if !connection.outgoing.is_full() => connection.outgoing.queue(&message).is_ok(),
+                Phase::Open if behind == Behind::Kept => connection.outgoing.queue_anyway(&message).is_ok(),
+                Phase::Open => {
+                    connection.skipped += 1;
+                    shared.counters.messages_skipped += 1;
+                    false
+                }
+                _ => false,
+            };
+            if is_queued {
+                touched.push(member.key);
+            }
+        }
+        touched
     }
 
     /// Bytes of a message that every sink takes; `None`: there is no sink.
-    fn most_bytes(&self, connections: &pinnace_core::ContextTable<Box<Connection>>) -> Option<u64> {
+    fn most_bytes(&self, connections: &Connections) -> Option<u64> {
         let open = self.members.iter().filter_map(|member| connections.lookup(member.key));
         let open = open.filter(|connection| connection.phase == Phase::Open && connection.close_by.is_none());
         open.map(|connection| most_bytes(connection.outgoing.terms())).min()
